@@ -1,0 +1,200 @@
+// Aids for testing actors, shipped for users as well: a system on a manual clock, probes that stand in for other
+// actors, and gates that hold code at a known place. Nothing in here waits for real time except a probe's deadline,
+// which only a failing test meets.
+
+import { isDeepStrictEqual } from 'node:util';
+import { createManualClock, systemClock } from './clock.ts';
+import type { ManualClock } from './clock.ts';
+import type { SystemEvent } from './kernel.ts';
+import type { Ref } from './ref.ts';
+import { createSystem } from './system.ts';
+import type { System } from './system.ts';
+
+export { createManualClock } from './clock.ts';
+export type { ManualClock } from './clock.ts';
+
+/** A repeatable random source, uniform in [0, 1); the same seed gives the same numbers (mulberry32). */
+export function createSeededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Waits until every actor of the system has handled what it has. Real I/O under way is not waited for. */
+export async function settle(system: System): Promise<void> {
+  do await new Promise<void>((resolve) => void setImmediate(resolve));
+  while (system.stats().runnable > 0);
+}
+
+export interface TestSystem {
+  readonly system: System;
+  readonly clock: ManualClock;
+  /** Everything the system said, in order. */
+  readonly events: SystemEvent[];
+  /** Errors of top-level actors that failed past their supervision. */
+  readonly failures: { readonly error: unknown; readonly path: string }[];
+  /** Waits until every actor has handled what it has. */
+  settle(): Promise<void>;
+  /** Moves the clock from timer to timer and lets the actors settle after each, as in real time. */
+  advance(ms: number): Promise<void>;
+}
+
+/** A system whose time and chance are in the hands of the test. `seed` defaults to 1. */
+export function createTestSystem(options: { name?: string; seed?: number } = {}): TestSystem {
+  const clock = createManualClock();
+  const events: SystemEvent[] = [];
+  const failures: TestSystem['failures'] = [];
+  const system = createSystem({
+    name: options.name ?? 'test',
+    clock,
+    random: createSeededRandom(options.seed ?? 1),
+    onEvent: (event) => void events.push(event),
+    onFailure: (error, path) => void failures.push({ error, path }),
+  });
+  return {
+    system,
+    clock,
+    events,
+    failures,
+    settle: () => settle(system),
+    async advance(ms) {
+      const targetMs = clock.now() + ms;
+      await settle(system);
+      while (clock.nextDueMs <= targetMs) {
+        clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
+        await settle(system);
+      }
+      clock.advance(targetMs - clock.now());
+    },
+  };
+}
+
+/** Stands in for an actor: keeps what it is told and hands it out in order. */
+export interface Probe<M> {
+  readonly ref: Ref<M>;
+  /** Every message so far, read or not. */
+  readonly received: readonly M[];
+  /** Refs whose `Terminated` has arrived; see `watch`. */
+  readonly terminated: readonly Ref<never>[];
+  watch(ref: Ref<never>): void;
+  /** The next message not yet read. Rejects after `timeoutMs` of real time, default 1000. */
+  next(options?: { timeoutMs?: number }): Promise<M>;
+  /** The next message, which must equal `expected` deeply. */
+  expect(expected: M, options?: { timeoutMs?: number }): Promise<M>;
+  /** Lets the system settle; fails when there is a message not yet read. */
+  expectNone(): Promise<void>;
+  /** The next `Terminated`, as a ref. Rejects as `next` does. */
+  nextTerminated(options?: { timeoutMs?: number }): Promise<Ref<never>>;
+}
+
+const PROBE_TIMEOUT_MS = 1000;
+
+export function createProbe<M>(system: System, name?: string): Probe<M> {
+  const messages = new Feed<M>();
+  const ends = new Feed<Ref<never>>();
+  const watched = new Set<Ref<never>>();
+  let watch = (ref: Ref<never>): void => void watched.add(ref);
+  const ref = system.spawn<M>(
+    (context) => {
+      for (const early of watched) context.watch(early);
+      watch = (late) => context.watch(late);
+      return {
+        receive: (message) => messages.push(message),
+        signal: (signal) => void (signal.type === 'Terminated' && ends.push(signal.ref)),
+      };
+    },
+    { mailbox: { capacity: Infinity, overflow: 'fail' }, ...(name === undefined ? {} : { name }) },
+  );
+  const next: Probe<M>['next'] = (options) => messages.next(options?.timeoutMs ?? PROBE_TIMEOUT_MS);
+  return {
+    ref,
+    received: messages.all,
+    terminated: ends.all,
+    watch: (target) => watch(target),
+    next,
+    async expect(expected, options) {
+      const message = await next(options);
+      if (!isDeepStrictEqual(message, expected))
+        throw new ProbeError('a different message came', { message, expected });
+      return message;
+    },
+    async expectNone() {
+      await settle(system);
+      if (messages.unread > 0) throw new ProbeError('an unexpected message came', { messages: messages.all });
+    },
+    nextTerminated: (options) => ends.next(options?.timeoutMs ?? PROBE_TIMEOUT_MS),
+  };
+}
+
+/** What a probe saw was not what the test expects; `cause` shows it. */
+export class ProbeError extends Error {
+  override readonly name = 'ProbeError';
+
+  constructor(message: string, seen?: unknown) {
+    super(message, { cause: seen });
+  }
+}
+
+/** A list that is read in order and waited on. */
+class Feed<T> {
+  readonly all: T[] = [];
+  #read = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  get unread(): number {
+    return this.all.length - this.#read;
+  }
+
+  push(item: T): void {
+    this.all.push(item);
+    this.#waiting.shift()?.();
+  }
+
+  async next(timeoutMs: number): Promise<T> {
+    const index = this.#read++;
+    if (index >= this.all.length) await this.#arrival(timeoutMs);
+    return this.all[index] as T;
+  }
+
+  #arrival(timeoutMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const arrived = (): void => {
+        systemClock.clearTimeout(timer);
+        resolve();
+      };
+      const timer = systemClock.setTimeout(() => {
+        this.#waiting.splice(this.#waiting.indexOf(arrived), 1);
+        this.#read--;
+        reject(new ProbeError(`nothing came within ${timeoutMs} ms`));
+      }, timeoutMs);
+      this.#waiting.push(arrived);
+    });
+  }
+}
+
+/** Holds code at a place the test knows. */
+export interface HoldGate {
+  /** Called by the code under test: arrives, and waits for `release`. */
+  wait(): Promise<void>;
+  /** Resolves when someone has arrived. */
+  readonly arrived: Promise<void>;
+  /** Lets everyone through, now and later. */
+  release(): void;
+}
+
+export function holdGate(): HoldGate {
+  const arrival = Promise.withResolvers<void>();
+  const opening = Promise.withResolvers<void>();
+  return {
+    arrived: arrival.promise,
+    wait() {
+      arrival.resolve();
+      return opening.promise;
+    },
+    release: () => opening.resolve(),
+  };
+}

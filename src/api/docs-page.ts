@@ -1,0 +1,64 @@
+// The page at `GET /docs`: one HTML text without outside assets that reads the OpenAPI document and lets people try
+// each endpoint. Script and style are constants, so the content security policy names them by hash and allows nothing
+// else. `routes` serves the page with `docsPolicy` as its `content-security-policy`.
+import { createHash } from 'node:crypto';
+import { docsScript } from './docs-script.ts';
+import { docsStyle } from './docs-style.ts';
+
+/**
+ * Value of the header `content-security-policy` for the page. Hashes rather than `'unsafe-inline'` or a nonce: the
+ * page stays a constant that caches may keep, and injected markup cannot run. Requests may go to the page's own origin.
+ */
+export const docsPolicy: string = [
+  "default-src 'none'",
+  `script-src ${hashSource(docsScript)}`,
+  `style-src ${hashSource(docsStyle)}`,
+  "connect-src 'self'",
+  'img-src data:',
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+].join('; ');
+
+/** The page, for the document at `openapiPath`, such as `/openapi.json`; also a path relative to the page. */
+export function docsPage(openapiPath: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>Headrace API</title>
+<link rel="icon" href="data:,">
+<style>${docsStyle}</style>
+</head>
+<body data-openapi="${escapeAttribute(openapiPath)}">
+<a class="skip" href="#endpoints">Skip to the endpoints</a>
+<header><div class="bar">
+<h1 class="brand">Headrace API<small id="version"></small></h1>
+<label class="hidden-label" for="search">Search endpoints</label>
+<input id="search" type="search" placeholder="Search" autocomplete="off">
+<label class="hidden-label" for="key">API key for trying requests; it never leaves this page except in them</label>
+<input id="key" type="password" placeholder="API key" autocomplete="off" spellcheck="false">
+<span id="found" class="hidden-label" role="status"></span>
+</div></header>
+<div class="page">
+<nav id="nav" aria-label="Endpoints"></nav>
+<main id="endpoints" tabindex="-1"><p class="lead">Reading the description…</p><noscript>This page needs scripts; the same facts are in <a href="${escapeAttribute(openapiPath)}">the OpenAPI document</a>.</noscript></main>
+</div>
+<script>${docsScript}</script>
+</body>
+</html>
+`;
+}
+
+function hashSource(text: string): string {
+  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '"': '&quot;', '<': '&lt;', '>': '&gt;' };
+
+function escapeAttribute(text: string): string {
+  return text.replace(/[&"<>]/g, (char) => ENTITIES[char] ?? char);
+}

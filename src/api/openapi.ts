@@ -1,0 +1,247 @@
+// Writes the OpenAPI 3.1 document that `GET /openapi.json` answers with. It is made from the descriptors of the routes,
+// from the schemas that check their bodies and from the error table, so it cannot promise what the gateway does not do.
+import { ERRORS } from '../errors.ts';
+import type { ErrorCode } from '../errors.ts';
+import type { JsonSchema, ObjectSchema, Schema } from './schema.ts';
+import { toJsonSchema } from './schema.ts';
+
+/** One answer of a route. A status of 400 or more without a schema has the error body of the interface. */
+export interface ResponseDoc {
+  readonly description: string;
+  readonly schema?: Schema;
+  /** Default: `application/json`. */
+  readonly contentType?: string;
+}
+
+/** What the document says about one route. */
+export interface RouteDoc {
+  readonly method: 'GET' | 'POST';
+  /** Starts with a slash; `{name}` is a path parameter. `/svc` and `/aggregator` stand for the configured prefixes. */
+  readonly path: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tag: string;
+  /** Whether a key is needed; the answer 401 follows from it. */
+  readonly auth: 'none' | 'key';
+  /** The body; the answers 400, 408, 413 and 422 follow from it. */
+  readonly request?: Schema;
+  readonly responses: Readonly<Record<number, ResponseDoc>>;
+  /** Whether the 2xx answer may also be a stream of server-sent events. */
+  readonly streams?: boolean;
+  readonly cookie?: { readonly name: string; readonly description: string; readonly default: string };
+}
+
+/** The two path segments an operator may rename, without slashes. */
+export interface PathPrefixes {
+  readonly servicePrefix: string;
+  readonly listingPrefix: string;
+}
+
+/** The document, ready for `JSON.stringify`. */
+export interface OpenApiDocument {
+  readonly openapi: '3.1.0';
+  readonly info: { readonly title: string; readonly version: '0.1.0'; readonly description: string };
+  readonly servers: readonly { readonly url: string }[];
+  readonly tags: readonly { readonly name: string }[];
+  /** Path, then method in lower case, to the operation. */
+  readonly paths: Record<string, Record<string, JsonSchema>>;
+  readonly components: {
+    readonly schemas: Record<string, JsonSchema>;
+    readonly responses: Record<string, JsonSchema>;
+    readonly headers: Record<string, JsonSchema>;
+    readonly securitySchemes: Record<string, JsonSchema>;
+  };
+  /** Every stable error code with status, source and whether the request may be sent again. */
+  readonly 'x-headrace-errors': typeof ERRORS;
+}
+
+const DESCRIPTION = `One gateway in front of hosted generative models and web search. Every error is JSON with a field
+\`detail\`; the stable code of an error the gateway makes itself is in the header \`x-headrace-error\`.`.replaceAll(
+  '\n',
+  ' ',
+);
+
+const errorBody: ObjectSchema<{ detail: string }> = {
+  type: 'object',
+  name: 'Error',
+  fields: { detail: { type: 'string', required: true, description: 'What went wrong, in one sentence.' } },
+};
+
+/** Statuses that follow from a property of the route rather than from what it does. */
+const BODY_STATUSES = [400, 408, 413, 422];
+const STATUSES_WITH_RETRY_AFTER = new Set([429, 503]);
+
+/** Describes `routes` under the configured prefixes. Routes and tags keep their order. */
+export function openapiDocument(routes: readonly RouteDoc[], prefixes: PathPrefixes): OpenApiDocument {
+  const schemas: Record<string, JsonSchema> = { ...validationSchemas() };
+  const paths: Record<string, Record<string, JsonSchema>> = {};
+  const ids = new Set<string>();
+  for (const route of routes) {
+    const path = withPrefixes(route.path, prefixes);
+    const operation = { operationId: operationId(route.method, path, ids), ...describe(route, path, schemas) };
+    (paths[path] ??= {})[route.method.toLowerCase()] = operation;
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Headrace', version: '0.1.0', description: DESCRIPTION },
+    servers: [{ url: '/' }],
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths,
+    components: {
+      schemas,
+      responses: errorResponses(schemas),
+      headers: commonHeaders(),
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer', description: 'The API key; wins over `x-api-key`.' },
+        apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key', description: 'The API key.' },
+      },
+    },
+    'x-headrace-errors': ERRORS,
+  };
+}
+
+function withPrefixes(path: string, { servicePrefix, listingPrefix }: PathPrefixes): string {
+  return path
+    .replace(/^\/svc(?=\/|$)/, () => `/${servicePrefix}`)
+    .replace(/^\/aggregator(?=\/|$)/, () => `/${listingPrefix}`);
+}
+
+/** `get_v1_models`; a number is appended when two paths differ only in signs that an identifier cannot hold. */
+function operationId(method: string, path: string, taken: Set<string>): string {
+  const base = `${method.toLowerCase()}_${path.replace(/[^a-zA-Z\d]+/g, '_').replace(/^_|_$/g, '')}`;
+  let id = base;
+  for (let n = 2; taken.has(id); n++) id = `${base}_${n}`;
+  taken.add(id);
+  return id;
+}
+
+function describe(route: RouteDoc, path: string, schemas: Record<string, JsonSchema>): JsonSchema {
+  const parameters = [...pathParameters(path), ...cookieParameters(route)];
+  return {
+    tags: [route.tag],
+    summary: route.summary,
+    ...(route.description === undefined ? {} : { description: route.description }),
+    security: route.auth === 'key' ? [{ bearer: [] }, { apiKey: [] }] : [],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(route.request === undefined
+      ? {}
+      : { requestBody: { required: true, content: jsonContent(toJsonSchema(route.request, schemas)) } }),
+    responses: operationResponses(route, schemas),
+  };
+}
+
+function pathParameters(path: string): JsonSchema[] {
+  return [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+}
+
+function cookieParameters({ cookie }: RouteDoc): JsonSchema[] {
+  if (cookie === undefined) return [];
+  const { name, description, default: preset } = cookie;
+  return [{ name, in: 'cookie', required: false, description, schema: { type: 'string', default: preset } }];
+}
+
+function operationResponses(route: RouteDoc, schemas: Record<string, JsonSchema>): JsonSchema {
+  const implied = [...(route.auth === 'key' ? [401] : []), ...(route.request === undefined ? [] : BODY_STATUSES)];
+  const responses: JsonSchema = Object.fromEntries(
+    implied.map((status) => [status, { $ref: `#/components/responses/Error${status}` }]),
+  );
+  for (const [key, doc] of Object.entries(route.responses)) {
+    const status = Number(key);
+    const failed = status >= 400 && doc.schema === undefined;
+    responses[key] = failed
+      ? errorResponse(status, doc.description, schemas)
+      : {
+          description: doc.description,
+          headers: headersOf(status),
+          ...content(doc, route.streams === true && status < 300, schemas),
+        };
+  }
+  responses['default'] = errorResponse(0, 'Any other error.', schemas);
+  return responses;
+}
+
+function content(doc: ResponseDoc, streams: boolean, schemas: Record<string, JsonSchema>): JsonSchema {
+  const media: JsonSchema = {};
+  if (doc.schema !== undefined)
+    media[doc.contentType ?? 'application/json'] = { schema: toJsonSchema(doc.schema, schemas) };
+  else if (doc.contentType !== undefined) media[doc.contentType] = {};
+  if (streams) media['text/event-stream'] = { schema: { type: 'string' } };
+  return Object.keys(media).length === 0 ? {} : { content: media };
+}
+
+/** One shared response for each status of the error table; its description lists the sentences of that status. */
+function errorResponses(schemas: Record<string, JsonSchema>): Record<string, JsonSchema> {
+  const statuses = new Set(Object.values(ERRORS).map(({ status }) => status));
+  return Object.fromEntries(
+    [...statuses].map((status) => {
+      const sentences = codesOf(status).map((code) => ERRORS[code].detail.replace('{}', '…'));
+      return [`Error${status}`, errorResponse(status, sentences.join('; '), schemas)];
+    }),
+  );
+}
+
+function errorResponse(status: number, description: string, schemas: Record<string, JsonSchema>): JsonSchema {
+  const schema =
+    status === 422 ? { $ref: '#/components/schemas/HTTPValidationError' } : toJsonSchema(errorBody, schemas);
+  return { description, headers: headersOf(status), content: jsonContent(schema) };
+}
+
+function headersOf(status: number): JsonSchema {
+  const codes = codesOf(status);
+  const errorCode = codes.length === 0 ? {} : { 'x-headrace-error': errorHeader(codes) };
+  return {
+    'x-request-id': { $ref: '#/components/headers/RequestId' },
+    ...(status === 0 ? { 'x-headrace-error': { $ref: '#/components/headers/ErrorCode' } } : errorCode),
+    ...(STATUSES_WITH_RETRY_AFTER.has(status) ? { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } } : {}),
+  };
+}
+
+function commonHeaders(): Record<string, JsonSchema> {
+  return {
+    RequestId: { description: 'Names this request in the logs of the gateway.', schema: { type: 'string' } },
+    ErrorCode: errorHeader(Object.keys(ERRORS)),
+    RetryAfter: { description: 'Seconds to wait before the next try.', schema: { type: 'integer', minimum: 0 } },
+  };
+}
+
+function errorHeader(codes: readonly string[]): JsonSchema {
+  return {
+    description: 'Stable code of an error that the gateway makes itself.',
+    schema: { type: 'string', enum: codes },
+  };
+}
+
+function codesOf(status: number): ErrorCode[] {
+  return (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].status === status);
+}
+
+function jsonContent(schema: JsonSchema): JsonSchema {
+  return { 'application/json': { schema } };
+}
+
+/** The 422 body under the names that generated clients know. A place in `loc` is a name or an index. */
+function validationSchemas(): Record<string, JsonSchema> {
+  return {
+    HTTPValidationError: {
+      title: 'HTTPValidationError',
+      type: 'object',
+      properties: { detail: { type: 'array', items: { $ref: '#/components/schemas/ValidationError' } } },
+      required: ['detail'],
+    },
+    ValidationError: {
+      title: 'ValidationError',
+      type: 'object',
+      properties: {
+        loc: { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
+        msg: { type: 'string' },
+        type: { type: 'string' },
+      },
+      required: ['loc', 'msg', 'type'],
+    },
+  };
+}

@@ -1,0 +1,224 @@
+// The one table of public endpoints: it serves, it is what `/openapi.json` is made from, and the README table is
+// generated from it. Below it, the dispatcher that every exchange of a data plane enters.
+
+import { HeadraceError } from '../errors.ts';
+import type { Cors } from '../ingress/cors.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { respondError } from '../ingress/respond.ts';
+import { AFFINITY_COOKIE } from '../routing/index.ts';
+import { docsPage, docsPolicy } from './docs-page.ts';
+import { authCheck, health } from './health.ts';
+import { decorateError, forward } from './inference.ts';
+import { aggregator, discovery, model, models } from './lists.ts';
+import { openapiDocument, type RouteDoc } from './openapi.ts';
+import { proxyRequest, type Schema } from './schema.ts';
+import type { ApiWorld } from './world.ts';
+
+/** Answers one exchange. May throw a `HeadraceError` before it has answered. */
+export type Endpoint = (exchange: Exchange, world: ApiWorld) => void;
+
+/** A public endpoint. `/svc` and `/aggregator` in its path stand for the configured prefixes. */
+export interface Route extends RouteDoc {
+  readonly serve: Endpoint;
+  /** Not part of the interface document: served for people and tools. */
+  readonly extra?: boolean;
+}
+
+const HEALTH: Schema = {
+  type: 'object',
+  fields: {
+    status: { type: 'string', required: true, description: '`ok`, `starting` or `draining`' },
+    keys_loaded: { type: 'boolean' },
+    healthy_models: { type: 'integer' },
+    prices_loaded: { type: 'boolean' },
+  },
+};
+
+const COOKIE = {
+  name: AFFINITY_COOKIE,
+  description: 'JSON object text from model id to the base URL of the server that served it; send back what you get.',
+  default: '{}',
+};
+
+function proxied(path: string, summary: string, streams: boolean): Route {
+  return {
+    method: 'POST',
+    path,
+    summary,
+    tag: 'Inference',
+    auth: 'key',
+    request: proxyRequest,
+    responses: {
+      200: { description: 'The answer of a server that runs the model, byte for byte' },
+      404: { description: 'No such model' },
+      502: { description: 'The servers refuse the credentials of the gateway' },
+      503: { description: 'All servers of the model failed' },
+    },
+    streams,
+    cookie: COOKIE,
+    serve: forward,
+  };
+}
+
+/** All public endpoints, in the order in which the documents show them. */
+export const ROUTES: readonly Route[] = [
+  proxied('/v1/chat/completions', 'Chat completion, OpenAI-compatible', true),
+  proxied('/v1/completions', 'Text completion, OpenAI-compatible', true),
+  proxied('/v1/responses', 'Responses, OpenAI-compatible', true),
+  proxied('/v1/messages', 'Messages', true),
+  proxied('/completions', 'Llama-style completion', true),
+  proxied('/{full_path}', 'Any other endpoint of the model servers whose JSON body names a model', true),
+  {
+    method: 'GET',
+    path: '/svc/models',
+    summary: 'Discovery map: every model and the servers behind it',
+    tag: 'Models',
+    auth: 'none',
+    responses: { 200: { description: 'Model id to servers' } },
+    serve: discovery,
+  },
+  {
+    method: 'GET',
+    path: '/v1/models',
+    summary: 'List of models, OpenAI format',
+    tag: 'Models',
+    auth: 'none',
+    responses: { 200: { description: 'The list, with context length, hub id and prices where known' } },
+    serve: models,
+  },
+  {
+    method: 'GET',
+    path: '/v1/models/{model}',
+    summary: 'One entry of the list',
+    tag: 'Models',
+    auth: 'none',
+    responses: { 200: { description: 'The entry' }, 404: { description: 'No such model' } },
+    serve: model,
+    extra: true,
+  },
+  {
+    method: 'GET',
+    path: '/aggregator/models',
+    summary: 'List of priced chat models for model aggregators, schema 2.4',
+    tag: 'Models',
+    auth: 'none',
+    responses: { 200: { description: 'The list' }, 503: { description: 'Prices are not loaded yet' } },
+    serve: aggregator,
+  },
+  {
+    method: 'GET',
+    path: '/health',
+    summary: 'Whether the gateway is ready',
+    tag: 'Service',
+    auth: 'none',
+    responses: {
+      200: { description: 'Ready', schema: HEALTH },
+      503: { description: 'Starting or draining', schema: HEALTH },
+    },
+    serve: health,
+  },
+  {
+    method: 'GET',
+    path: '/svc/auth/check',
+    summary: 'Whether the key is good; costs nothing',
+    tag: 'Service',
+    auth: 'key',
+    responses: { 200: { description: 'The key is good' } },
+    serve: authCheck,
+  },
+  {
+    method: 'GET',
+    path: '/openapi.json',
+    summary: 'This description, OpenAPI 3.1',
+    tag: 'Service',
+    auth: 'none',
+    responses: { 200: { description: 'The document' } },
+    serve: openapi,
+    extra: true,
+  },
+  {
+    method: 'GET',
+    path: '/docs',
+    summary: 'This description as a page, with forms to try it',
+    tag: 'Service',
+    auth: 'none',
+    responses: { 200: { description: 'The page', contentType: 'text/html' } },
+    serve: docs,
+    extra: true,
+  },
+];
+
+function openapi(exchange: Exchange, world: ApiWorld): void {
+  const { servicePrefix, listingPrefix } = world.settings;
+  const document = openapiDocument(ROUTES, { servicePrefix, listingPrefix });
+  exchange.respond(200, ['content-type', 'application/json'], Buffer.from(JSON.stringify(document)));
+}
+
+function docs(exchange: Exchange): void {
+  const headers = ['content-type', 'text/html; charset=utf-8', 'content-security-policy', docsPolicy];
+  // Relative, so that the page works below a mount point.
+  exchange.respond(200, headers, Buffer.from(docsPage('openapi.json')));
+}
+
+/** Finds the endpoint of an exchange and keeps its errors from the carrier. One per data plane and prefix setting. */
+export class Router {
+  readonly #gets = new Map<string, Route>();
+  readonly #posts = new Map<string, Route>();
+  readonly #catchAll: Route;
+  readonly #entry: Route;
+
+  constructor(prefixes: { readonly servicePrefix: string; readonly listingPrefix: string }) {
+    for (const route of ROUTES) {
+      const path = route.path
+        .replace(/^\/svc(?=\/)/, `/${prefixes.servicePrefix}`)
+        .replace(/^\/aggregator(?=\/)/, `/${prefixes.listingPrefix}`);
+      (route.method === 'GET' ? this.#gets : this.#posts).set(path, route);
+    }
+    this.#catchAll = this.#posts.get('/{full_path}') as Route;
+    this.#entry = this.#gets.get('/v1/models/{model}') as Route;
+  }
+
+  /** Serves one exchange; never throws. */
+  serve(exchange: Exchange, world: ApiWorld, cors: Cors): void {
+    try {
+      cors.admit(exchange);
+      this.#route(exchange, cors)?.serve(exchange, world);
+    } catch (thrown) {
+      respondError(exchange, thrown, world.settings.errorBodies === 'dialect' ? decorateError : undefined);
+    }
+  }
+
+  #route(exchange: Exchange, cors: Cors): Route | undefined {
+    const { method, path } = exchange;
+    if (method === 'POST') return this.#named(exchange, this.#post(path));
+    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#get(path));
+    if (method === 'OPTIONS') {
+      exchange.respond(204, [...cors.preflight(exchange), 'allow', this.#allow(path)], new Uint8Array(0));
+      return undefined;
+    }
+    throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', this.#allow(path)] });
+  }
+
+  #post(path: string): Route {
+    const route = this.#posts.get(path);
+    if (route !== undefined) return route;
+    if (this.#gets.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'GET, HEAD, OPTIONS'] });
+    return this.#catchAll;
+  }
+
+  #get(path: string): Route {
+    const route = this.#gets.get(path) ?? (path.startsWith('/v1/models/') ? this.#entry : undefined);
+    if (route !== undefined) return route;
+    if (this.#posts.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'POST, OPTIONS'] });
+    throw new HeadraceError('HR_ROUTE_NOT_FOUND');
+  }
+
+  #named(exchange: Exchange, route: Route): Route {
+    exchange.endpoint = route.path;
+    return route;
+  }
+
+  #allow(path: string): string {
+    return this.#gets.has(path) || path.startsWith('/v1/models/') ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS';
+  }
+}

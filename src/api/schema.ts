@@ -1,0 +1,272 @@
+// Descriptions of request and response bodies: `validate` checks a body against one, `toJsonSchema` writes the same
+// object into the OpenAPI document, so the two cannot differ. The endpoints call `readBody`. Values are converted as
+// leniently, and mistakes are worded exactly, as clients of the "Validation error body" know them from pydantic.
+import { HeadraceError } from '../errors.ts';
+import type { ValidationEntry } from '../errors.ts';
+import { jsonMistakeOffset } from './json-syntax.ts';
+import { MAX_URL_LENGTH, checkScalar, counted } from './scalars.ts';
+import type { Annotations, ScalarSchema } from './scalars.ts';
+
+export interface ArraySchema extends Annotations {
+  readonly type: 'array';
+  readonly items: Schema;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+}
+
+/** An object with known fields. `T` is the shape of the value after conversion. */
+export interface ObjectSchema<T = any> extends Annotations {
+  readonly type: 'object';
+  /** Name of the component in the OpenAPI document. Default: written in place. */
+  readonly name?: string;
+  readonly fields: { readonly [K in keyof T]-?: Schema };
+  /** Whether fields beyond the known ones are kept. Default: false, they are ignored. */
+  readonly additional?: boolean;
+}
+
+/** An object whose keys are free and whose values are alike. */
+export interface MapSchema extends Annotations {
+  readonly type: 'map';
+  readonly name?: string;
+  readonly values: Schema;
+}
+
+/** Any JSON value. */
+export interface AnySchema extends Annotations {
+  readonly type: 'any';
+}
+
+export type Schema = ScalarSchema | ArraySchema | ObjectSchema | MapSchema | AnySchema;
+
+/** The converted value, or every mistake in field order. */
+export type Checked<T> = { readonly value: T } | { readonly errors: ValidationEntry[] };
+
+type Loc = readonly (string | number)[];
+
+/** Checks `value`, which sits at `loc` of the request, such as `['body']`. */
+export function validate<T>(schema: ObjectSchema<T>, value: unknown, loc: Loc): Checked<T>;
+export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unknown>;
+export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unknown> {
+  const errors: ValidationEntry[] = [];
+  const converted = check(schema, value, loc, (at, type, msg) => void errors.push({ loc: [...at], msg, type }));
+  return errors.length === 0 ? { value: converted } : { errors };
+}
+
+/** Notes one mistake; the value of what failed is then never read. */
+type Report = (loc: Loc, type: string, msg: string) => void;
+
+const NOT_AN_OBJECT = 'Input should be a valid dictionary or object to extract fields from';
+
+function check(schema: Schema, value: unknown, loc: Loc, report: Report): unknown {
+  switch (schema.type) {
+    case 'any':
+      return value;
+    case 'array':
+      return checkArray(schema, value, loc, report);
+    case 'object':
+      if (!isRecord(value)) return report(loc, 'model_attributes_type', NOT_AN_OBJECT);
+      return checkFields(schema, value, loc, report);
+    case 'map':
+      if (!isRecord(value)) return report(loc, 'dict_type', 'Input should be a valid dictionary');
+      return Object.fromEntries(
+        Object.entries(value).map(([key, item]) => [key, check(schema.values, item, [...loc, key], report)]),
+      );
+    default:
+      return checkScalar(schema, value, (type, msg) => report(loc, type, msg));
+  }
+}
+
+function checkFields(schema: ObjectSchema, value: Record<string, unknown>, loc: Loc, report: Report): unknown {
+  const known = Object.entries(schema.fields as Record<string, Schema>).flatMap(([name, field]) => {
+    // hasOwn, so that a field named like a member of Object.prototype counts as absent.
+    if (Object.hasOwn(value, name)) return [[name, check(field, value[name], [...loc, name], report)]];
+    if (field.required === true) report([...loc, name], 'missing', 'Field required');
+    return field.default === undefined ? [] : [[name, structuredClone(field.default)]];
+  });
+  return schema.additional === true ? { ...value, ...Object.fromEntries(known) } : Object.fromEntries(known);
+}
+
+function checkArray(schema: ArraySchema, value: unknown, loc: Loc, report: Report): unknown {
+  if (!Array.isArray(value)) return report(loc, 'list_type', 'Input should be a valid list');
+  const { minItems = 0, maxItems = Infinity } = schema;
+  const found = `after validation, not ${value.length}`;
+  // Before the items: a list far too long must not cost an entry per item.
+  if (value.length > maxItems) {
+    return report(loc, 'too_long', `List should have at most ${counted(maxItems, 'item')} ${found}`);
+  }
+  let sound = true;
+  const items = value.map((item, index) =>
+    check(schema.items, item, [...loc, index], (...mistake) => {
+      sound = false;
+      report(...mistake);
+    }),
+  );
+  if (sound && value.length < minItems) {
+    report(loc, 'too_short', `List should have at least ${counted(minItems, 'item')} ${found}`);
+  }
+  return items;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * The JSON object in a request body, not checked any further, or the one mistake that keeps it from being one.
+ * A request without a content type counts as JSON.
+ */
+export function parseJsonBody(body: Buffer, contentType: string | undefined): Checked<Record<string, unknown>> {
+  const mistake = (type: string, msg: string, ...at: number[]): Checked<never> => ({
+    errors: [{ loc: ['body', ...at], msg, type }],
+  });
+  if (body.length === 0) return mistake('missing', 'Field required');
+  if (contentType !== undefined && !/^application\/([^;\s]+\+)?json\s*(;|$)/i.test(contentType.trim())) {
+    return mistake('model_attributes_type', NOT_AN_OBJECT);
+  }
+  // The decoder replaces bytes that are not UTF-8, and that character never occurs where JSON has syntax.
+  const text = new TextDecoder().decode(body);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return mistake('json_invalid', 'JSON decode error', jsonMistakeOffset(text));
+  }
+  if (value === null) return mistake('missing', 'Field required');
+  return isRecord(value) ? { value } : mistake('model_attributes_type', NOT_AN_OBJECT);
+}
+
+/** The converted body of a request. Throws `HR_REQUEST_INVALID` with every mistake. */
+export function readBody<T>(schema: ObjectSchema<T>, body: Buffer, contentType: string | undefined): T {
+  const parsed = parseJsonBody(body, contentType);
+  const checked = 'errors' in parsed ? parsed : validate(schema, parsed.value, ['body']);
+  if ('errors' in checked) throw new HeadraceError('HR_REQUEST_INVALID', { validation: checked.errors });
+  return checked.value;
+}
+
+/** A schema object of JSON Schema 2020-12, as OpenAPI 3.1 uses it. */
+export type JsonSchema = { [keyword: string]: unknown };
+
+/**
+ * Writes a description as JSON Schema. With `components`, a named object is stored there once and referred to;
+ * without, it is written in place.
+ */
+export function toJsonSchema(schema: Schema, components?: Record<string, JsonSchema>): JsonSchema {
+  const notes: JsonSchema = {};
+  if (schema.description !== undefined) notes['description'] = schema.description;
+  if (schema.default !== undefined) notes['default'] = schema.default;
+  if (schema.example !== undefined) notes['examples'] = [schema.example];
+  if (components === undefined || !('name' in schema) || schema.name === undefined) {
+    return { ...keywords(schema, components), ...notes };
+  }
+  components[schema.name] ??= { title: schema.name, ...keywords(schema, components), ...notes };
+  return { $ref: `#/components/schemas/${schema.name}` };
+}
+
+function keywords(schema: Schema, components?: Record<string, JsonSchema>): JsonSchema {
+  // The annotations are taken off; what is left of a scalar or a list has the names JSON Schema gives it.
+  const { description: _d, example: _e, required: _r, default: _f, ...own } = schema;
+  switch (own.type) {
+    case 'any':
+      return {};
+    case 'url':
+      return { type: 'string', format: 'uri', maxLength: MAX_URL_LENGTH };
+    case 'enum':
+      return { type: 'string', enum: own.values };
+    case 'array':
+      return { ...own, items: toJsonSchema(own.items, components) };
+    case 'map':
+      return { type: 'object', additionalProperties: toJsonSchema(own.values, components) };
+    case 'object':
+      return objectKeywords(own, components);
+    default:
+      return own;
+  }
+}
+
+function objectKeywords(schema: ObjectSchema, components?: Record<string, JsonSchema>): JsonSchema {
+  const fields = Object.entries(schema.fields as Record<string, Schema>);
+  const required = fields.filter(([, field]) => field.required === true).map(([name]) => name);
+  return {
+    type: 'object',
+    properties: Object.fromEntries(fields.map(([name, field]) => [name, toJsonSchema(field, components)])),
+    ...(required.length === 0 ? {} : { required }),
+    ...(schema.additional === true ? { additionalProperties: true } : {}),
+  };
+}
+
+/** Body of the credit purchase. Which addresses and amounts are for sale is decided by the purchase itself. */
+export interface CreditPurchase {
+  readonly address: string;
+  /** USD. */
+  readonly amount: number;
+}
+
+export const creditPurchase: ObjectSchema<CreditPurchase> = {
+  type: 'object',
+  name: 'CreditPurchase',
+  fields: {
+    address: { type: 'string', required: true, description: 'The account address that receives the credits.' },
+    amount: { type: 'number', required: true, description: 'The price in USD.', example: 5 },
+  },
+};
+
+/** Body of a search. */
+export interface SearchRequest {
+  readonly query: string;
+  readonly engines: readonly string[];
+  readonly max_results: number;
+  readonly search_type: 'web' | 'news' | 'images' | 'academic';
+}
+
+/** Describes a search over other engines than the default ones; `preset` is asked when the request names none. */
+export function searchRequestOf(allowed: readonly string[], preset: readonly string[]): ObjectSchema<SearchRequest> {
+  return {
+    type: 'object',
+    name: 'SearchRequest',
+    fields: {
+      query: { type: 'string', required: true, minLength: 1, description: 'The search text.' },
+      engines: {
+        type: 'array',
+        items: { type: 'enum', values: allowed },
+        minItems: 1,
+        default: preset,
+        description: 'The engines to ask, in parallel.',
+      },
+      max_results: { type: 'integer', minimum: 1, maximum: 100, default: 10, description: 'Most results per engine.' },
+      search_type: {
+        type: 'enum',
+        values: ['web', 'news', 'images', 'academic'],
+        default: 'web',
+        description: 'What to search for. An engine that cannot is named in `meta.engine_errors`.',
+      },
+    },
+  };
+}
+
+export const searchRequest: ObjectSchema<SearchRequest> = searchRequestOf(
+  ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],
+  ['engine_a', 'engine_b', 'engine_c'],
+);
+
+/** Body of a fetch. */
+export interface FetchRequest {
+  readonly url: string;
+}
+
+export const fetchRequest: ObjectSchema<FetchRequest> = {
+  type: 'object',
+  name: 'FetchRequest',
+  fields: { url: { type: 'url', required: true, description: 'The page to read.', example: 'https://example.com/' } },
+};
+
+/** What every proxied request carries. Its other fields belong to the dialect and reach the server untouched. */
+export interface ProxyRequest {
+  readonly model: string;
+}
+
+export const proxyRequest: ObjectSchema<ProxyRequest> = {
+  type: 'object',
+  name: 'ProxyRequest',
+  fields: { model: { type: 'string', required: true, description: 'The model id; upper and lower case are alike.' } },
+  additional: true,
+};

@@ -1,0 +1,38 @@
+// What endpoints are given: the rooms of one data plane and the present snapshot of what the control plane knows.
+// A reload replaces the snapshot; a request that has begun keeps the parts it has taken.
+
+import type { Clock } from '../actor/clock.ts';
+import type { KeyRing } from '../account/index.ts';
+import type { CatalogModel } from '../catalog/index.ts';
+import type { Settings } from '../config/settings.ts';
+import type { Board, Member, Reporter, Table } from '../routing/index.ts';
+import type { FailoverWorld, RetryBudget } from '../upstream/index.ts';
+import type { Verdict, Failure, Affinity } from '../routing/index.ts';
+
+/** Where the gateway is in its life. */
+export type Stage = 'starting' | 'ready' | 'draining';
+
+/** Counters of the data plane; see `telemetry/metrics.ts`. */
+export interface Counters {
+  attempt(member: Member, verdict: Verdict, failure: Failure | null): void;
+  pick(affinity: Affinity): void;
+  firstByte(model: string, elapsedMs: number): void;
+}
+
+export interface ApiWorld {
+  readonly settings: Settings;
+  readonly stage: Stage;
+  readonly table: Table;
+  readonly keys: KeyRing;
+  readonly catalog: readonly CatalogModel[];
+  /** Unix time in seconds of the process start, shown as `created` of models without their own. */
+  readonly createdS: number;
+  readonly board: Board;
+  readonly reporter: Reporter;
+  readonly failover: FailoverWorld;
+  readonly counters: Counters;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** The retry budget of a model, by its configured id. */
+  readonly budget: (model: string) => RetryBudget;
+}

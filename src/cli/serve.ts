@@ -1,0 +1,87 @@
+// `headrace serve` and `headrace check`: a configuration file into a running gateway, or into an explanation.
+
+import { explain } from '../config/describe.ts';
+import { environment } from '../config/env.ts';
+import { loadConfigFile, loadConfigText, type Mistake, type Resolution } from '../config/load.ts';
+import type { Settings } from '../config/settings.ts';
+import { findWarnings } from '../config/warning.ts';
+import { watchConfig } from '../config/watch.ts';
+import { type ServedGateway, serveGateway } from '../gateway.ts';
+import { createLog, type Log } from '../telemetry/log.ts';
+import { takeFlags, UsageError } from './args.ts';
+import { closeOnSignal } from './shutdown.ts';
+
+type Flags = Readonly<Record<string, string>>;
+
+function splitConfig(flags: Flags): { file: string; settings: Flags } {
+  const { own, rest } = takeFlags(flags, ['config']);
+  if (own.config === undefined) throw new UsageError('--config FILE is missing');
+  return { file: own.config, settings: rest };
+}
+
+function lines(mistakes: readonly Mistake[]): string {
+  return mistakes.map(({ path, message }) => `  ${path}: ${message}\n`).join('');
+}
+
+/** Runs until a signal comes. Resolves with an exit code only when the start fails. */
+export async function serve(flags: Flags): Promise<number | undefined> {
+  const { file, settings: overrides } = splitConfig(flags);
+  const resolution = await loadConfigFile(file, environment(), overrides);
+  if ('mistakes' in resolution) {
+    process.stderr.write(`headrace cannot start with ${file}:\n${lines(resolution.mistakes)}`);
+    return 1;
+  }
+  const { settings } = resolution;
+  const log = createLog(settings.log.level);
+  for (const warning of findWarnings(settings)) log.warn(warning);
+  const gateway = serveGateway(settings, { onFatal: () => process.exit(1) });
+  try {
+    const { url, adminUrl } = await gateway.listen();
+    process.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
+  } catch (error) {
+    process.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+    await gateway.close();
+    return 1;
+  }
+  keepUp(file, overrides, gateway, log);
+  closeOnSignal(() => gateway.close());
+  return undefined;
+}
+
+/** Reloads at every change of the file, and at SIGHUP whether it changed or not. */
+function keepUp(file: string, overrides: Flags, gateway: ServedGateway, log: Log): void {
+  const apply = (resolution: Resolution): void => {
+    if ('mistakes' in resolution) {
+      log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
+      return;
+    }
+    reload(gateway, resolution.settings, log);
+  };
+  watchConfig(file, {
+    onChange: (text) => apply(loadConfigText(text, file, environment(), overrides)),
+    onError: (error) => log.error({ file, problem: error.message }, 'the configuration cannot be read'),
+  });
+  process.on('SIGHUP', () => {
+    loadConfigFile(file, environment(), overrides).then(apply, (error: unknown) =>
+      log.error({ file, problem: String(error) }, 'the configuration cannot be read'),
+    );
+  });
+}
+
+function reload(gateway: ServedGateway, settings: Settings, log: Log): void {
+  const { applied, needRestart } = gateway.reloadSettings(settings);
+  log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
+}
+
+/** Explains a configuration. */
+export async function check(flags: Flags): Promise<number> {
+  const { file, settings: overrides } = splitConfig(flags);
+  const resolution = await loadConfigFile(file, environment(), overrides);
+  if ('mistakes' in resolution) {
+    const count = resolution.mistakes.length;
+    process.stdout.write(`${file}: ${count} ${count === 1 ? 'mistake' : 'mistakes'}\n${lines(resolution.mistakes)}`);
+    return 1;
+  }
+  process.stdout.write(`${explain(resolution.settings, file)}\n`);
+  return 0;
+}

@@ -1,0 +1,219 @@
+// Words about settings: the table of the README and the help text, both made from the rows, and the explanation that
+// `headrace check` prints for one configuration. Nothing printed here holds a key or a credential.
+
+import { isDeepStrictEqual } from 'node:util';
+import { valueOf } from './diff.ts';
+import { resolveSettings } from './load.ts';
+import type { Setting } from './row.ts';
+import { SETTINGS, type ModelSettings, type SettingRow, type Settings } from './settings.ts';
+import { printAddress, printBytes, printDuration, type Address } from './units.ts';
+import { findWarnings } from './warning.ts';
+
+/** Width that the help text is wrapped to, in characters. */
+const HELP_WIDTH = 100;
+/** Column at which the sentences of the help text begin. */
+const HELP_COLUMN = 36;
+
+/** The settings as a Markdown table, fields of models and keys included. The README holds it word for word. */
+export function settingsTable(): string {
+  const rows = SETTINGS.flatMap(({ path, setting }) => [[path, setting] as const, ...fieldsOf(path, setting)]);
+  const lines = rows.map(([path, setting]) => {
+    const effect = setting.reload === false ? 'restart' : 'at once';
+    return `| \`${path}\` | ${typeOf(setting)} | ${defaultOf(setting)} | ${effect} | ${cell(setting.sentence)} |`;
+  });
+  return ['| Setting | Type | Default | A change takes effect | Meaning |', '|---|---|---|---|---|', ...lines].join(
+    '\n',
+  );
+}
+
+/** The settings for `--help`: grouped by section, aligned, each with its default. */
+export function helpText(): string {
+  const out = [
+    'Every setting can stand in the configuration file, in the environment and on the command line.',
+    'A flag wins over the environment, the environment over the file. `timeouts.connect` in the file is',
+    '--timeouts.connect as a flag and HEADRACE_TIMEOUTS_CONNECT in the environment. Durations are written',
+    '250ms, 5s, 2m, 1h; sizes 64KiB, 10MB, 1GiB. A * marks what takes effect only at the next start.',
+  ];
+  let section = '';
+  for (const row of SETTINGS) {
+    if (row.section !== section) out.push('', row.section);
+    section = row.section;
+    out.push(...helpLines(row));
+  }
+  return `${out.join('\n')}\n`;
+}
+
+/**
+ * What a start with these settings would run: addresses, models, keys, what differs from the defaults, warnings.
+ * `source` names where they come from, such as the path of the file.
+ */
+export function explain(settings: Settings, source?: string): string {
+  const { listen, admin, keys, health, threads, server } = settings;
+  const accounts = new Set(keys.static.map(({ account }) => account)).size;
+  const parts: [string, string][] = [
+    ['public', `http://${printAddress(listen)}, reached by clients over ${settings.publicScheme}`],
+    ['admin', admin === null ? 'off' : `http://${printAddress(admin)}`],
+    ['threads', `${threads === 'auto' ? 'one per core' : threads}, HTTP server ${server}`],
+    [
+      'keys',
+      `${keys.required ? 'required' : 'not required'}, ${count(keys.static.length, 'static key')} of ${count(accounts, 'account')}`,
+    ],
+    [
+      'probes',
+      `GET ${health.path} every ${printDuration(health.intervalMs)}, up after ${health.rise} good, down after ${health.fall} bad`,
+    ],
+  ];
+  if (settings.discovery !== null) {
+    parts.push(['discovery', `${bareUrl(settings.discovery)} every ${printDuration(settings.discoveryIntervalMs)}`]);
+  }
+  const out = [`headrace with ${source ?? 'these settings'}`, ...align(parts), '', ...explainModels(settings.models)];
+  const differences = align(differencesOf(settings));
+  out.push(
+    '',
+    ...(differences.length === 0 ? ['Every setting has its default.'] : ['Not the default', ...differences]),
+  );
+  const warnings = findWarnings(settings);
+  if (warnings.length > 0) out.push('', 'Warnings', ...warnings.map((warning) => `  ${warning}`));
+  if (settings.unserved.length > 0) {
+    out.push('', `This version accepts but does not serve yet: ${settings.unserved.join(', ')}.`);
+  }
+  return `${out.join('\n')}\n`;
+}
+
+function explainModels(models: Readonly<Record<string, ModelSettings>>): string[] {
+  const entries = Object.entries(models);
+  const servers = new Set(entries.flatMap(([, model]) => model.servers)).size;
+  const rows = entries.map(([id, model]): [string, string] => {
+    const traits = [...(model.capabilities ?? []), ...(model.tee === true ? ['tee'] : [])];
+    if (model.apiKey !== undefined) traits.push('own credential');
+    const notes = traits.length > 0 ? ` (${traits.join(', ')})` : '';
+    return [id, `${model.servers.length === 0 ? 'no server' : model.servers.join(', ')}${notes}`];
+  });
+  return [`${count(entries.length, 'model')} on ${count(servers, 'server')}`, ...align(rows)];
+}
+
+/** Settings away from their default, but for models and keys, which are told of in full above. */
+function differencesOf(settings: Settings): [string, string][] {
+  const defaults = resolveSettings({});
+  if ('mistakes' in defaults) return [];
+  return SETTINGS.flatMap((row): [string, string][] => {
+    const value = valueOf(settings, row);
+    if (row.setting.kind === 'map' || row.setting.secret === true) return [];
+    if (isDeepStrictEqual(value, valueOf(defaults.settings, row))) return [];
+    return [[row.path, `${printValue(value, row.setting)} (default ${printWritten(row.setting.fallback)})`]];
+  });
+}
+
+function printValue(value: unknown, { kind }: Setting): string {
+  if (value === null) return 'null';
+  if (kind === 'duration') return printDuration(value as number);
+  if (kind === 'bytes') return printBytes(value as number);
+  if (kind === 'address') return printAddress(value as Address);
+  if (kind === 'url') return bareUrl(value as string);
+  return printWritten(value);
+}
+
+/** A query may hold a token. */
+function bareUrl(target: string): string {
+  return target.replace(/\?.*$/, '?…');
+}
+
+function printWritten(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function briefly(fallback: unknown): string {
+  if (Array.isArray(fallback)) return fallback.join(',') || 'none';
+  return typeof fallback === 'object' && fallback !== null ? 'none' : printWritten(fallback);
+}
+
+/** The fields of the entries of a list or map, and of the records inside them. */
+function fieldsOf(path: string, { kind, items }: Setting): (readonly [string, Setting])[] {
+  const entry = kind === 'map' ? `${path}.ID` : `${path}[]`;
+  return items === undefined ? [] : recordFieldsOf(entry, items);
+}
+
+function recordFieldsOf(prefix: string, { fields = {} }: Setting): (readonly [string, Setting])[] {
+  return Object.entries(fields).flatMap(([name, field]) =>
+    field.kind === 'record' ? recordFieldsOf(`${prefix}.${name}`, field) : [[`${prefix}.${name}`, field] as const],
+  );
+}
+
+function typeOf({ kind, words = [], items, nullable }: Setting): string {
+  const types = kind === 'enum' ? [...words] : [...words, KIND_NAMES[kind]];
+  if (kind === 'list')
+    types.splice(0, 1, `list of ${items?.kind === 'enum' ? 'words' : KIND_NAMES[items?.kind ?? 'string']}`);
+  if (nullable === true) types.push('null');
+  return types.join(', ');
+}
+
+const KIND_NAMES: Readonly<Record<Setting['kind'], string>> = {
+  string: 'string',
+  boolean: 'true, false',
+  integer: 'whole number',
+  number: 'number',
+  duration: 'duration',
+  bytes: 'size',
+  decimal: 'decimal string',
+  address: 'HOST:PORT',
+  url: 'URL',
+  enum: 'word',
+  list: 'list',
+  map: 'mapping',
+  record: 'mapping',
+};
+
+function defaultOf({ fallback, required }: Setting): string {
+  if (required === true) return 'required';
+  return fallback === undefined ? '' : `\`${printWritten(fallback)}\``;
+}
+
+function cell(text: string): string {
+  return text.replaceAll('|', '\\|');
+}
+
+function helpLines({ flag, setting }: SettingRow): string[] {
+  const mark = setting.reload === false ? '*' : ' ';
+  const head = ` ${mark}${flag} ${placeholderOf(setting)}`;
+  const choices = setting.kind === 'enum' ? ` (${(setting.words ?? []).join(', ')})` : '';
+  const words = `${setting.sentence}${choices} [${briefly(setting.fallback)}]`.split(' ');
+  const lines = [''];
+  for (const word of words) {
+    const line = lines.at(-1) ?? '';
+    if (line !== '' && HELP_COLUMN + line.length + 1 + word.length > HELP_WIDTH) lines.push(word);
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`;
+  }
+  const fits = head.length < HELP_COLUMN;
+  const indented = lines.map((line, index) => (fits && index === 0 ? head : '').padEnd(HELP_COLUMN) + line);
+  return fits ? indented : [head, ...indented];
+}
+
+function placeholderOf({ kind, items }: Setting): string {
+  if (kind === 'list' && items?.kind !== 'record') return 'A,B,…';
+  return PLACEHOLDERS[kind];
+}
+
+const PLACEHOLDERS: Readonly<Record<Setting['kind'], string>> = {
+  string: 'TEXT',
+  boolean: 'true|false',
+  integer: 'N',
+  number: 'NUMBER',
+  duration: 'DURATION',
+  bytes: 'SIZE',
+  decimal: 'DECIMAL',
+  address: 'HOST:PORT',
+  url: 'URL',
+  enum: 'WORD',
+  list: 'JSON',
+  map: 'JSON',
+  record: 'JSON',
+};
+
+function align(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(0, ...rows.map(([name]) => name.length));
+  return rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`);
+}
+
+function count(amount: number, noun: string): string {
+  return `${amount} ${noun}${amount === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,54 @@
+// What is allowed and probably not meant. `explain` lists the warnings for `headrace check`, and a start logs them.
+// Warnings name settings, models and addresses, never keys.
+
+import { printAddress, printDuration, isLoopback, isPrivate } from './units.ts';
+import type { ModelSettings, Settings } from './settings.ts';
+
+/** Every warning about a configuration, one sentence each, the most dangerous first. */
+export function findWarnings(settings: Settings): string[] {
+  return [...warnOfExposure(settings), ...warnOfModels(settings), ...warnOfProbes(settings)];
+}
+
+function warnOfExposure({ listen, admin, keys, discovery }: Settings): string[] {
+  const warnings: string[] = [];
+  if (!keys.required && !isLoopback(listen.host)) {
+    warnings.push(`open gateway: anybody who reaches ${printAddress(listen)} can use it (keys.required is false)`);
+  }
+  if (admin !== null && !isLoopback(admin.host)) {
+    warnings.push(`the admin interface on ${printAddress(admin)} can be reached from other machines`);
+  }
+  if (keys.required && keys.static.length === 0) {
+    warnings.push('nobody can call: keys.required is true and keys.static is empty');
+  }
+  if (discovery !== null && crossesOpenly(discovery)) {
+    warnings.push(`discovery: the model map crosses a public network unencrypted (${new URL(discovery).host})`);
+  }
+  return warnings;
+}
+
+function warnOfModels({ models, discovery }: Settings): string[] {
+  const entries = Object.entries(models);
+  if (entries.length === 0 && discovery === null) return ['nothing to serve: models is empty and discovery is off'];
+  return entries.flatMap(([id, model]) => warnOfModel(id, model, discovery !== null));
+}
+
+function warnOfModel(id: string, { servers, apiKey }: ModelSettings, isDiscovered: boolean): string[] {
+  const warnings: string[] = [];
+  if (servers.length === 0 && !isDiscovered) warnings.push(`${id}: no server, so every request gets 503`);
+  if (servers.length === 1 && !isDiscovered) warnings.push(`${id}: one server only, so nothing to fail over to`);
+  for (const server of apiKey === undefined ? [] : servers.filter(crossesOpenly)) {
+    warnings.push(`${id}: its apiKey crosses a public network unencrypted (${new URL(server).host})`);
+  }
+  return warnings;
+}
+
+function warnOfProbes({ health }: Settings): string[] {
+  if (health.timeoutMs <= health.intervalMs) return [];
+  const [timeout, interval] = [printDuration(health.timeoutMs), printDuration(health.intervalMs)];
+  return [`health.timeout (${timeout}) is longer than health.interval (${interval})`];
+}
+
+function crossesOpenly(target: string): boolean {
+  const { protocol, hostname } = new URL(target);
+  return protocol === 'http:' && !isPrivate(hostname.replace(/^\[|\]$/g, ''));
+}

@@ -1,0 +1,44 @@
+// The messages dialect: POST /v1/messages. Listed in table.ts.
+// Every event has a name; SDKs skip events without one. A stream ends with message_stop.
+import { sseEvent, tokenCount } from './dialect.ts';
+import type { Dialect, Failure, Usage } from './dialect.ts';
+import { showsEnd } from './stream-end.ts';
+
+const COMPLETE = /(?:"type"\s*:\s*"|^event:[ \t]*)message_stop\b/m;
+
+const TYPES: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  402: 'billing_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+  529: 'overloaded_error',
+};
+
+export const messages: Dialect = {
+  name: 'messages',
+  paths: ['/v1/messages'],
+  conversation: 'messages',
+  errorEvent: (failure) => sseEvent('error', errorMember(failure)),
+  errorMember,
+  endsWell: (tail) => showsEnd(tail, COMPLETE),
+  usage: (read) => usageOf(read('usage')),
+};
+
+function errorMember({ status, message }: Failure): Record<string, unknown> {
+  const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
+  return { type: 'error', error: { type, message } };
+}
+
+/** The prompt is what was read fresh, read from the cache and written to it; the dialect counts them apart. */
+function usageOf(usage: unknown): Usage | undefined {
+  const fresh = tokenCount(usage, 'input_tokens');
+  const completionTokens = tokenCount(usage, 'output_tokens');
+  if (fresh === undefined && completionTokens === undefined) return undefined;
+  const cachedTokens = tokenCount(usage, 'cache_read_input_tokens') ?? 0;
+  const written = tokenCount(usage, 'cache_creation_input_tokens') ?? 0;
+  return { promptTokens: (fresh ?? 0) + cachedTokens + written, completionTokens: completionTokens ?? 0, cachedTokens };
+}

@@ -1,0 +1,137 @@
+// The one table of errors: stable code, HTTP status, whose fault it is, whether the same request may succeed
+// when sent again, and the sentence a client reads. `ingress/respond.ts` is the only file that turns an entry into
+// an answer; the README table is generated from here and a test keeps both equal.
+
+/** Where an error comes from: the caller, a model server, or the gateway itself. */
+export type ErrorSource = 'client' | 'upstream' | 'internal';
+
+/** One row of the table. `detail` may hold `{}`, which is replaced by the subject of the error. */
+export interface ErrorEntry {
+  readonly status: number;
+  readonly source: ErrorSource;
+  readonly retryable: boolean;
+  readonly detail: string;
+}
+
+export type ErrorCode =
+  | 'HR_AUTH_MISSING'
+  | 'HR_AUTH_INVALID'
+  | 'HR_REQUEST_MALFORMED'
+  | 'HR_REQUEST_INVALID'
+  | 'HR_REQUEST_TOO_LARGE'
+  | 'HR_REQUEST_TIMEOUT'
+  | 'HR_ROUTE_NOT_FOUND'
+  | 'HR_ROUTE_METHOD'
+  | 'HR_ROUTE_UNKNOWN_MODEL'
+  | 'HR_ROUTE_ALL_FAILED'
+  | 'HR_UPSTREAM_CREDENTIALS'
+  | 'HR_STREAM_BROKEN'
+  | 'HR_STREAM_STALLED'
+  | 'HR_STREAM_TRUNCATED'
+  | 'HR_STREAM_SLOW_READER'
+  | 'HR_LIST_NOT_READY'
+  | 'HR_OVERLOADED'
+  | 'HR_STARTING'
+  | 'HR_DRAINING'
+  | 'HR_INTERNAL';
+
+/** Every error the gateway itself answers with. Codes travel in the header `x-headrace-error`. */
+export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
+  HR_AUTH_MISSING: { status: 401, source: 'client', retryable: false, detail: 'Not authenticated' },
+  HR_AUTH_INVALID: { status: 401, source: 'client', retryable: false, detail: 'Invalid API key' },
+  HR_REQUEST_MALFORMED: { status: 400, source: 'client', retryable: false, detail: 'Malformed request: {}' },
+  HR_REQUEST_INVALID: { status: 422, source: 'client', retryable: false, detail: 'Validation failed' },
+  HR_REQUEST_TOO_LARGE: { status: 413, source: 'client', retryable: false, detail: 'Request body exceeds {} bytes' },
+  HR_REQUEST_TIMEOUT: { status: 408, source: 'client', retryable: true, detail: 'Request body arrived too slowly' },
+  HR_ROUTE_NOT_FOUND: { status: 404, source: 'client', retryable: false, detail: 'Not Found' },
+  HR_ROUTE_METHOD: { status: 405, source: 'client', retryable: false, detail: 'Method Not Allowed' },
+  HR_ROUTE_UNKNOWN_MODEL: { status: 404, source: 'client', retryable: false, detail: "Model '{}' not found" },
+  HR_ROUTE_ALL_FAILED: {
+    status: 503,
+    source: 'upstream',
+    retryable: true,
+    detail: 'All servers unavailable for model {}',
+  },
+  HR_UPSTREAM_CREDENTIALS: {
+    status: 502,
+    source: 'upstream',
+    retryable: false,
+    detail: 'A server of model {} refused the credentials of the gateway',
+  },
+  HR_STREAM_BROKEN: {
+    status: 502,
+    source: 'upstream',
+    retryable: true,
+    detail: 'The server broke off in the middle of the answer',
+  },
+  HR_STREAM_STALLED: {
+    status: 504,
+    source: 'upstream',
+    retryable: true,
+    detail: 'The server fell silent in the middle of the answer',
+  },
+  HR_STREAM_TRUNCATED: {
+    status: 502,
+    source: 'upstream',
+    retryable: true,
+    detail: 'The server ended the stream before the answer was complete',
+  },
+  HR_STREAM_SLOW_READER: {
+    status: 408,
+    source: 'client',
+    retryable: false,
+    detail: 'The client read the answer too slowly',
+  },
+  HR_LIST_NOT_READY: { status: 503, source: 'internal', retryable: true, detail: 'Prices are not loaded yet' },
+  HR_OVERLOADED: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is out of {}' },
+  HR_STARTING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is starting' },
+  HR_DRAINING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is shutting down' },
+  HR_INTERNAL: { status: 500, source: 'internal', retryable: false, detail: 'Internal error' },
+};
+
+/** One mistake in a request, in the shape of the interface's "Validation error body". */
+export interface ValidationEntry {
+  readonly loc: (string | number)[];
+  readonly msg: string;
+  readonly type: string;
+}
+
+/** What may accompany an error on its way to `ingress/respond.ts`. */
+export interface ErrorOptions {
+  /** Replaces `{}` in the sentence of the table. */
+  subject?: string;
+  /** Extra response headers as a flat list: name, value, name, value. */
+  headers?: string[];
+  /** Entries of a 422 answer. */
+  validation?: readonly ValidationEntry[];
+  cause?: unknown;
+}
+
+/**
+ * An error of the table on its way to the client.
+ * `code` is stable and meant to be matched on; the sentence may change between versions.
+ */
+export class HeadraceError extends Error {
+  override readonly name = 'HeadraceError';
+  readonly code: ErrorCode;
+  readonly headers: string[];
+  readonly validation: readonly ValidationEntry[] | undefined;
+
+  constructor(code: ErrorCode, options: ErrorOptions = {}) {
+    super(
+      ERRORS[code].detail.replace('{}', () => options.subject ?? ''),
+      { cause: options.cause },
+    );
+    this.code = code;
+    this.headers = options.headers ?? [];
+    this.validation = options.validation;
+  }
+
+  get status(): number {
+    return ERRORS[this.code].status;
+  }
+
+  get retryable(): boolean {
+    return ERRORS[this.code].retryable;
+  }
+}

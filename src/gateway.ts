@@ -1,0 +1,176 @@
+// The gateway as a value: what the command line runs and what other services embed. Composes the control plane, the
+// data plane and the listeners; knows every room and does nothing itself.
+
+import { availableParallelism } from 'node:os';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { systemClock, systemRandom } from './actor/index.ts';
+import { diffSettings } from './config/diff.ts';
+import { setHeaderLimit } from './config/env.ts';
+import { type Mistake, resolveSettings } from './config/load.ts';
+import type { Settings, SettingsInput } from './config/settings.ts';
+import { type Admin, openAdmin } from './gateway/admin.ts';
+import { ControlPlane, type CrnStatus } from './gateway/control-plane.ts';
+import { inject, type InjectRequest, type InjectResponse } from './ingress/inject.ts';
+import { createNodeListener } from './ingress/node.ts';
+import { addressUrl } from './ingress/server.ts';
+import { createLog } from './telemetry/log.ts';
+
+/** Settings that are wrong, all of them at once. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly mistakes: readonly Mistake[];
+
+  constructor(mistakes: readonly Mistake[]) {
+    super(`wrong settings:\n${mistakes.map(({ path, message }) => `  ${path}: ${message}`).join('\n')}`);
+    this.mistakes = mistakes;
+  }
+}
+
+/** Where a gateway answers. */
+export interface Listening {
+  /** Public base URL, for example `http://127.0.0.1:8080`. */
+  readonly url: string;
+  /** Base URL of the admin listener; null when it is off. */
+  readonly adminUrl: string | null;
+}
+
+/** What a reload came to: paths of settings that changed. */
+export interface Reloaded {
+  /** In force now. */
+  readonly applied: readonly string[];
+  /** In force after a restart. */
+  readonly needRestart: readonly string[];
+}
+
+export interface Gateway {
+  /** Opens the public port and the admin listener. */
+  listen(): Promise<Listening>;
+  /** Resolves when every CRN has been judged once; `/health` answers 200 from then on. */
+  ready(): Promise<void>;
+  /** Stops accepting, lets requests in flight finish within `timeouts.drain`, ends everything. Safe to call twice. */
+  close(): Promise<void>;
+  /** Sends a request through the same handlers without a socket. Rejects when the answer is broken off. */
+  inject(request: InjectRequest): Promise<InjectResponse>;
+  /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (through `@fastify/middie`). */
+  readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
+  /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
+  reload(input: SettingsInput): Reloaded;
+  /** Every CRN with its standing. */
+  crns(): CrnStatus[];
+  /** @internal Makes an ingress thread throw. */
+  crash(thread: number): void;
+}
+
+/** What does not belong into a settings file. */
+export interface GatewayOptions {
+  /** Called when the gateway cannot go on. Default: throws, which ends the process. */
+  readonly onFatal?: (error: unknown) => void;
+}
+
+/**
+ * Makes a gateway from settings in the shape of the configuration file. Unless they say otherwise it runs in the calling
+ * thread (`threads: 0`), without an admin listener, and logs warnings only. Throws `ConfigError` with every mistake.
+ * Probing begins at once; call `close()` to end it.
+ */
+export function createGateway(input: SettingsInput, options: GatewayOptions = {}): Gateway {
+  const resolve = (given: SettingsInput): Settings => resolved({ ...EMBEDDED, ...given });
+  return new RunningGateway(resolve(input), options, resolve);
+}
+
+/** A gateway that is reloaded with settings resolved elsewhere: what the command line runs. */
+export interface ServedGateway extends Gateway {
+  reloadSettings(settings: Settings): Reloaded;
+}
+
+/** The same from settings that have been resolved already, with the defaults of the command line. */
+export function serveGateway(settings: Settings, options: GatewayOptions = {}): ServedGateway {
+  return new RunningGateway(settings, options, resolved);
+}
+
+/** What is different in somebody else's process. */
+const EMBEDDED: SettingsInput = { threads: 0, admin: null, log: { level: 'warn' } };
+
+function resolved(input: SettingsInput): Settings {
+  const resolution = resolveSettings(input);
+  if ('mistakes' in resolution) throw new ConfigError(resolution.mistakes);
+  return resolution.settings;
+}
+
+class RunningGateway implements ServedGateway {
+  readonly #control: ControlPlane;
+  readonly #resolve: (input: SettingsInput) => Settings;
+  #settings: Settings;
+  #admin: Admin | null = null;
+  #closing: Promise<void> | null = null;
+  readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
+
+  constructor(settings: Settings, options: GatewayOptions, resolve: (input: SettingsInput) => Settings) {
+    const log = createLog(settings.log.level);
+    setHeaderLimit(settings.limits.headerBytes);
+    this.#settings = settings;
+    this.#resolve = resolve;
+    this.#control = new ControlPlane({
+      settings,
+      threads: settings.threads === 'auto' ? availableParallelism() : settings.threads,
+      log,
+      clock: systemClock,
+      random: systemRandom,
+      createdS: Math.floor(performance.timeOrigin / 1000),
+      onFatal: (error) => {
+        log.fatal({ err: error }, 'the gateway cannot go on');
+        if (options.onFatal === undefined) throw error;
+        options.onFatal(error);
+      },
+    });
+    const { local } = this.#control;
+    this.nodeListener = createNodeListener(
+      { handler: local.handler, clock: systemClock, limits: local.limits, budget: local.budget },
+      () => this.#closing !== null,
+    );
+  }
+
+  async listen(): Promise<Listening> {
+    const address = await this.#control.listen();
+    const { admin } = this.#settings;
+    this.#admin = admin === null ? null : await openAdmin(admin, this.#control);
+    return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+  }
+
+  ready(): Promise<void> {
+    return this.#control.ready;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  inject(request: InjectRequest): Promise<InjectResponse> {
+    const { handler, limits, budget } = this.#control.local;
+    return inject({ handler, clock: systemClock, limits, budget }, request);
+  }
+
+  reload(input: SettingsInput): Reloaded {
+    return this.reloadSettings(this.#resolve(input));
+  }
+
+  reloadSettings(settings: Settings): Reloaded {
+    const { reloadable, restart } = diffSettings(this.#settings, settings);
+    this.#settings = settings;
+    this.#control.apply(settings);
+    return { applied: reloadable, needRestart: restart };
+  }
+
+  crns(): CrnStatus[] {
+    return this.#control.crns();
+  }
+
+  crash(thread: number): void {
+    this.#control.crash(thread);
+  }
+
+  async #close(): Promise<void> {
+    await this.#control.close();
+    this.#admin?.close();
+  }
+}

@@ -1,0 +1,351 @@
+// The control plane: one per gateway, in the thread that made it. Owns settings, discovery, the CRN actors and the keepers
+// of the ingress threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path
+// waits for it.
+
+import { type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
+import type { Stage } from '../api/world.ts';
+import type { Settings } from '../config/settings.ts';
+import type { Address, Server } from '../ingress/server.ts';
+import { ControlClient } from '../net/client.ts';
+import {
+  Board,
+  type BoardMemory,
+  createBoardMemory,
+  type CrnEvent,
+  crns,
+  type CrnsCommand,
+  STANDING,
+  type TableData,
+} from '../routing/index.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { DataPlane } from './data-plane.ts';
+import { discovery, type DiscoveryCommand } from './discovery.ts';
+import { describeEvent } from './events.ts';
+import { askDrain, askMetrics, createServer, ingress, type IngressCommand } from './ingress.ts';
+import { ingressThread, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import { type Discovered, keyRecords, mergeModels, type Snapshot, withoutKeys } from './snapshot.ts';
+
+/** Cells on the board: CRNs, and models on CRNs. */
+const SERVER_CELLS = 1024;
+const MEMBER_CELLS = 4096;
+
+/** How long a probe's answer may be, in bytes. */
+const PROBE_BYTES = 64 * 1024;
+
+const METRICS_TIMEOUT_MS = 2000;
+
+/** Restarts of one ingress thread within a minute before the gateway gives up. */
+const THREAD_RESTARTS = { maxRestarts: 5, withinMs: 60_000, backoff: { minMs: 100, maxMs: 5000 } };
+
+export interface ControlPlaneOptions {
+  readonly settings: Settings;
+  /** Ingress threads; 0: the port is served by this thread. */
+  readonly threads: number;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Unix time in seconds. */
+  readonly createdS: number;
+  /** The gateway cannot go on: a supervisor has given up. */
+  readonly onFatal: (error: unknown) => void;
+}
+
+/** A CRN and a model on it, as the status shows them. */
+export interface CrnStatus {
+  readonly model: string;
+  readonly url: string;
+  readonly standing: string;
+  readonly inFlight: number;
+  /** Peak-EWMA of the time to first byte. */
+  readonly firstByteMs: number;
+}
+
+const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
+  Object.entries(STANDING).map(([word, standing]) => [standing, word]),
+);
+
+export class ControlPlane {
+  readonly local: DataPlane;
+  readonly #options: ControlPlaneOptions;
+  readonly #system: System;
+  readonly #memory: BoardMemory;
+  readonly #board: Board;
+  readonly #client = new ControlClient();
+  readonly #keeper: Ref<CrnsCommand>;
+  readonly #threads: Ref<ThreadCommand>[] = [];
+  readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
+  readonly #onClosed = new Map<number, () => void>();
+  #onListening: ((message: ThreadMessage) => void) | null = null;
+  #settings: Settings;
+  #discovered: Discovered = new Map();
+  #discovery: Ref<DiscoveryCommand> | null = null;
+  #discoveryPolled = false;
+  #crnsJudged = false;
+  #table: TableData = { version: 0, models: [] };
+  #stage: Stage = 'starting';
+  #server: Server | null = null;
+  #localIngress: Ref<IngressCommand> | null = null;
+  #address: Address;
+
+  constructor(options: ControlPlaneOptions) {
+    const { settings, threads, log, clock, random, onFatal } = options;
+    this.#options = options;
+    this.#settings = settings;
+    this.#address = settings.listen;
+    this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1);
+    this.#board = new Board(this.#memory, 0);
+    this.#system = createSystem({
+      name: 'headrace',
+      clock,
+      random,
+      onEvent: (event) => log[event.type === 'dead-letter' ? 'debug' : 'error'](describeEvent(event)),
+      onFailure: onFatal,
+    });
+    this.local = new DataPlane({
+      memory: this.#memory,
+      thread: 0,
+      planes: Math.max(threads, 1),
+      clock,
+      random,
+      tellOutcome: (outcome) => this.#keeper.tell({ type: 'Outcome', outcome }),
+      snapshot: this.#snapshot(),
+    });
+    this.#keeper = this.#system.spawn(
+      crns({
+        board: this.#board,
+        memory: this.#memory,
+        probe: async (url, timeoutMs) => (await this.#client.get(url, timeoutMs, PROBE_BYTES)).status,
+        onTable: (table) => {
+          this.#table = table;
+          this.#publish();
+        },
+        onEvent: (event) => this.#logCrn(event),
+        onJudged: () => {
+          this.#crnsJudged = true;
+          this.#checkReady();
+        },
+      }),
+      { name: 'crns' },
+    );
+    this.#startDiscovery();
+    this.#configureCrns();
+  }
+
+  /** Resolves when every CRN has been judged once and discovery has answered or failed once. */
+  get ready(): Promise<void> {
+    return this.#judged.promise;
+  }
+
+  get stage(): Stage {
+    return this.#stage;
+  }
+
+  /** Opens the public port. Resolves with the address once every thread serves it. */
+  async listen(): Promise<Address> {
+    const { threads, clock, log } = this.#options;
+    if (threads === 0) {
+      this.#server = await createServer(this.local, clock, this.#settings.server, (reason) => warnFallback(log, reason));
+      this.#address = await this.#server.listen(this.#settings.listen);
+      this.#spawnLocal(this.#server);
+      return this.#address;
+    }
+    // The first thread settles a port of 0; the others share what it got.
+    for (let thread = 1; thread <= threads; thread++) await this.#startThread(thread);
+    return this.#address;
+  }
+
+  /** Takes over new settings; data planes hear of them within a turn. */
+  apply(settings: Settings): void {
+    const before = this.#settings;
+    this.#settings = settings;
+    if (settings.discovery !== before.discovery || settings.discoveryIntervalMs !== before.discoveryIntervalMs) {
+      this.#startDiscovery();
+    }
+    this.#configureCrns();
+  }
+
+  /** Numbers of every thread. */
+  metrics(): Promise<MetricsSnapshot[]> {
+    const threads = this.#threads.map((ref) => askMetrics(ref, pass, METRICS_TIMEOUT_MS));
+    return Promise.all([this.local.metrics(), ...threads]);
+  }
+
+  crns(): CrnStatus[] {
+    return this.#table.models.flatMap((model) =>
+      model.members.map((member) => ({
+        model: model.id,
+        url: member.url,
+        standing: STANDING_WORDS.get(this.#board.standing(member.member)) ?? 'unknown',
+        inFlight: this.#board.inFlight(member.server),
+        firstByteMs: this.#board.firstByteMs(member.member),
+      })),
+    );
+  }
+
+  /** Refuses new connections, waits for requests in flight, then takes everything down. Resolves with those cut off. */
+  async close(): Promise<number> {
+    this.#stage = 'draining';
+    this.#publish();
+    const { drainMs } = this.#settings.timeouts;
+    const cut = await Promise.all([
+      askDrain(this.#localIngress ?? this.#spawnLocal(null), (command) => command, drainMs),
+      ...this.#threads.map((ref) => askDrain(ref, pass, drainMs)),
+    ]);
+    await this.#closeThreads();
+    this.#server?.close();
+    this.local.close();
+    await this.#system.terminate();
+    await this.#client.close();
+    return cut.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Makes an ingress thread throw; for tests of the supervisor. `thread` from 1. */
+  crash(thread: number): void {
+    this.#threads[thread - 1]?.tell({ type: 'Pass', command: { type: 'Crash' } });
+  }
+
+  #spawnLocal(server: Server | null): Ref<IngressCommand> {
+    this.#localIngress = this.#system.spawn(ingress({ plane: this.local, server }), { name: 'ingress' });
+    return this.#localIngress;
+  }
+
+  #snapshot(): Snapshot {
+    return {
+      settings: withoutKeys(this.#settings),
+      table: this.#table,
+      catalog: mergeModels(this.#settings, this.#discovered).catalog,
+      keys: keyRecords(this.#settings),
+      stage: this.#stage,
+      createdS: this.#options.createdS,
+    };
+  }
+
+  #publish(): void {
+    const snapshot = this.#snapshot();
+    this.local.configure(snapshot);
+    for (const ref of this.#threads) ref.tell({ type: 'Pass', command: { type: 'Configure', snapshot } });
+  }
+
+  #configureCrns(): void {
+    const { health, ejection } = this.#settings;
+    const { specs } = mergeModels(this.#settings, this.#discovered);
+    const { slowStartMs: _, maxShare, ...breaker } = ejection;
+    this.#keeper.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
+  }
+
+  #startDiscovery(): void {
+    if (this.#discovery !== null) this.#system.stop(this.#discovery);
+    this.#discovery = null;
+    const { discovery: url, discoveryIntervalMs: intervalMs } = this.#settings;
+    if (url === null) {
+      this.#discovered = new Map();
+      this.#discoveryPolled = true;
+      return;
+    }
+    const world = {
+      get: (target: string, timeoutMs: number, maxBytes: number) => this.#client.get(target, timeoutMs, maxBytes),
+      onPolled: (models: Discovered | null, problem: string | null) => this.#polled(models, problem),
+    };
+    this.#discovery = this.#system.spawn(discovery({ url, intervalMs }, world));
+  }
+
+  #polled(models: Discovered | null, problem: string | null): void {
+    if (problem !== null) this.#options.log.warn({ discovery: this.#settings.discovery, problem }, 'discovery failed');
+    const first = !this.#discoveryPolled;
+    this.#discoveryPolled = true;
+    if (models !== null && !sameModels(models, this.#discovered)) {
+      this.#discovered = models;
+      this.#configureCrns();
+    } else if (first) {
+      this.#checkReady();
+    }
+  }
+
+  #checkReady(): void {
+    if (!this.#crnsJudged || !this.#discoveryPolled || this.#stage !== 'starting') return;
+    this.#stage = 'ready';
+    this.#publish();
+    this.#judged.resolve();
+  }
+
+  #startThread(thread: number): Promise<void> {
+    const planes = this.#options.threads;
+    return new Promise((resolve, reject) => {
+      this.#onListening = (message) => {
+        if (message.type === 'Listening') {
+          this.#address = message.address;
+          resolve();
+        } else if (message.type === 'Failed') {
+          reject(new Error(message.message));
+        }
+      };
+      const behavior = ingressThread({
+        system: this.#system,
+        board: this.#board,
+        keeper: this.#keeper,
+        data: () => ({
+          memory: this.#memory,
+          thread,
+          planes,
+          snapshot: this.#snapshot(),
+          server: this.#settings.server,
+          address: this.#address,
+        }),
+        onMessage: (index, message) => this.#onThread(index, message),
+        onClosed: (index) => this.#onClosed.get(index)?.(),
+      });
+      this.#threads.push(this.#system.spawn(behavior, { name: `thread-${thread}`, supervise: THREAD_RESTARTS }));
+    });
+  }
+
+  #onThread(thread: number, message: ThreadMessage): void {
+    const { log } = this.#options;
+    if (message.type === 'Listening') {
+      log.info({ thread, server: message.server }, 'ingress thread serves');
+      // What changed while the thread was starting.
+      this.#publish();
+    }
+    if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
+    if (message.type === 'Fallback') warnFallback(log, message.reason);
+    if (message.type === 'Event') log.debug({ thread }, message.text);
+    this.#onListening?.(message);
+  }
+
+  async #closeThreads(): Promise<void> {
+    await Promise.all(
+      this.#threads.map(
+        (ref, index) =>
+          new Promise<void>((resolve) => {
+            this.#onClosed.set(index + 1, resolve);
+            ref.tell({ type: 'Close' });
+          }),
+      ),
+    );
+  }
+
+  #logCrn(event: CrnEvent): void {
+    const { log } = this.#options;
+    if (event.type === 'standing') {
+      const standing = STANDING_WORDS.get(event.standing);
+      log[event.standing === STANDING.down ? 'warn' : 'info']({ crn: event.url, model: event.model, standing }, 'CRN judged');
+    } else if (event.type === 'ejected') {
+      log.warn({ crn: event.url, forMs: Math.round(event.forMs), failure: event.failure }, 'CRN ejected');
+    } else if (event.type === 'returned') {
+      log.info({ crn: event.url }, 'CRN returned');
+    }
+  }
+}
+
+/** Wraps a command for the ingress actor in a thread. */
+function pass(command: IngressCommand): ThreadCommand {
+  return { type: 'Pass', command };
+}
+
+function sameModels(a: Discovered, b: Discovered): boolean {
+  return JSON.stringify([...a]) === JSON.stringify([...b]);
+}
+
+function warnFallback(log: Log, reason: string): void {
+  log.warn({ reason }, 'uWebSockets.js does not load here: node:http serves instead, at a higher cost per request');
+}

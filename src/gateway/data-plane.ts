@@ -1,0 +1,168 @@
+// One data plane: everything a thread needs to serve requests. Runs in ingress threads, and in the calling thread when
+// `threads` is 0 and for `inject` and `nodeListener`. Wires the rooms of a request's path in reading order.
+
+import type { Clock } from '../actor/index.ts';
+import { KeyRing } from '../account/index.ts';
+import { DIALECT_RULES } from '../api/inference.ts';
+import { Router } from '../api/routes.ts';
+import type { ApiWorld, Counters } from '../api/world.ts';
+import { BodyBudget, type BodyLimits } from '../ingress/body.ts';
+import { Cors } from '../ingress/cors.ts';
+import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
+import { ConnectionPool } from '../net/client.ts';
+import { DeadlineQueue } from '../net/deadline.ts';
+import { Board, type BoardMemory, type Member, type Outcome, Reporter, Table } from '../routing/index.ts';
+import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import { RetryBudget } from '../upstream/index.ts';
+import type { Snapshot } from './snapshot.ts';
+
+export interface DataPlaneOptions {
+  readonly memory: BoardMemory;
+  /** This thread's row on the board. */
+  readonly thread: number;
+  /** How many data planes share the limits of the process. */
+  readonly planes: number;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly tellOutcome: (outcome: Outcome) => void;
+  readonly snapshot: Snapshot;
+}
+
+export class DataPlane {
+  /** Requests without a complete answer. */
+  inFlight = 0;
+  readonly budget: BodyBudget;
+  readonly limits: BodyLimits & { readonly headerBytes: number };
+  readonly #options: DataPlaneOptions;
+  readonly #board: Board;
+  readonly #reporter: Reporter;
+  readonly #metrics = new Metrics();
+  readonly #deadlines: DeadlineQueue;
+  readonly #router: Router;
+  readonly #pools = new Map<string, ConnectionPool>();
+  #budgets = new Map<string, RetryBudget>();
+  #cors: Cors;
+  #world: ApiWorld;
+  #whenIdle: (() => void) | null = null;
+
+  constructor(options: DataPlaneOptions) {
+    const { memory, thread, planes, clock, snapshot } = options;
+    const { limits, timeouts } = snapshot.settings;
+    this.#options = options;
+    this.#board = new Board(memory, thread);
+    this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
+    this.#deadlines = new DeadlineQueue(clock);
+    this.#router = new Router(snapshot.settings);
+    this.budget = new BodyBudget(Math.ceil(limits.bufferedBytes / planes));
+    this.limits = { maxBodyBytes: limits.bodyBytes, bodyIdleMs: timeouts.bodyMs, headerBytes: limits.headerBytes };
+    this.#cors = new Cors(snapshot.settings.cors.origins);
+    this.#world = this.#makeWorld(snapshot);
+  }
+
+  /** The entry of every request; never throws. */
+  readonly handler: ExchangeHandler = (exchange) => {
+    this.inFlight++;
+    exchange.onClose = this.#closed;
+    this.#router.serve(exchange, this.#world, this.#cors);
+  };
+
+  /** Takes over a new snapshot. Requests that have begun go on with the old one. */
+  configure(snapshot: Snapshot): void {
+    this.#world = this.#makeWorld(snapshot);
+    this.#cors = new Cors(snapshot.settings.cors.origins);
+    this.#budgets = new Map();
+    const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
+    for (const [url, pool] of this.#pools) {
+      if (urls.has(url)) continue;
+      pool.close();
+      this.#pools.delete(url);
+    }
+  }
+
+  /** Resolves when no request is in flight. */
+  idle(): Promise<void> {
+    if (this.inFlight === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+    });
+  }
+
+  metrics(): Promise<MetricsSnapshot> {
+    this.#metrics.inFlight(this.inFlight);
+    return this.#metrics.snapshot();
+  }
+
+  close(): void {
+    this.#reporter.flush();
+    for (const pool of this.#pools.values()) pool.close();
+    this.#pools.clear();
+  }
+
+  readonly #closed = (exchange: Exchange): void => {
+    this.inFlight--;
+    const elapsedMs = this.#options.clock.now() - exchange.receivedMs;
+    const { endpoint, model, status, errorCode } = exchange;
+    this.#metrics.request(endpoint, model, exchange.aborted && status === 0 ? 499 : status, errorCode, elapsedMs);
+    if (exchange.aborted) this.#metrics.aborted(endpoint);
+    if (this.inFlight > 0 || this.#whenIdle === null) return;
+    this.#whenIdle();
+    this.#whenIdle = null;
+  };
+
+  #makeWorld(snapshot: Snapshot): ApiWorld {
+    const { clock, random } = this.#options;
+    const { settings } = snapshot;
+    const { timeouts, limits, routing } = settings;
+    const metrics = this.#metrics;
+    const counters: Counters = {
+      attempt: (member, verdict, failure) => metrics.attempt(member.url, verdict, failure ?? ''),
+      pick: (affinity) => metrics.pick(affinity),
+      firstByte: (model, elapsedMs) => metrics.firstByte(model, elapsedMs),
+    };
+    return {
+      settings,
+      stage: snapshot.stage,
+      table: new Table(snapshot.table),
+      keys: new KeyRing(snapshot.keys),
+      catalog: snapshot.catalog,
+      createdS: snapshot.createdS,
+      board: this.#board,
+      reporter: this.#reporter,
+      counters,
+      clock,
+      random,
+      budget: (model) => this.#budgetOf(model, routing.retryBudget, routing.retryBurst),
+      failover: {
+        board: this.#board,
+        deadlines: this.#deadlines,
+        timeouts,
+        now: () => clock.now(),
+        pool: (member) => this.#poolOf(member, limits.connectionsPerServer, timeouts.keepAliveMs),
+        rules: DIALECT_RULES,
+        relay: {
+          keepAliveMs: settings.streamKeepAliveMs,
+          clientIdleMs: timeouts.clientIdleMs,
+          heldEventBytes: limits.heldEventBytes,
+        },
+      },
+    };
+  }
+
+  #budgetOf(model: string, ratio: number, burst: number): RetryBudget {
+    let budget = this.#budgets.get(model);
+    if (budget === undefined) {
+      budget = new RetryBudget(ratio, burst);
+      this.#budgets.set(model, budget);
+    }
+    return budget;
+  }
+
+  #poolOf(member: Member, maxConnections: number, keepAliveMs: number): ConnectionPool {
+    let pool = this.#pools.get(member.url);
+    if (pool === undefined) {
+      pool = new ConnectionPool(new URL(member.url).origin, { maxConnections, keepAliveMs });
+      this.#pools.set(member.url, pool);
+    }
+    return pool;
+  }
+}

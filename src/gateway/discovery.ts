@@ -1,0 +1,70 @@
+// Polls the discovery URL, which answers the interface's discovery map, and tells what it found. A failed poll keeps the
+// last answer: losing the directory must not lose the servers.
+
+import type { Behavior } from '../actor/index.ts';
+import type { Discovered } from './snapshot.ts';
+
+export interface DiscoverySettings {
+  readonly url: string;
+  readonly intervalMs: number;
+}
+
+export interface DiscoveryWorld {
+  readonly get: (url: string, timeoutMs: number, maxBytes: number) => Promise<{ status: number; body: Buffer }>;
+  /** A poll is over; `models` is null when it failed. */
+  readonly onPolled: (models: Discovered | null, problem: string | null) => void;
+}
+
+export type DiscoveryCommand =
+  | { readonly type: 'Poll' }
+  | { readonly type: 'Polled'; readonly models: Discovered }
+  | { readonly type: 'Failed'; readonly problem: string };
+
+const TIMEOUT_MS = 10_000;
+const MAX_BYTES = 16 * 1024 * 1024;
+
+/** Makes the behaviour of the discovery actor. */
+export function discovery(settings: DiscoverySettings, world: DiscoveryWorld): Behavior<DiscoveryCommand> {
+  return (context) => {
+    const poll = (): void =>
+      context.pipe(
+        world.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
+          if (status !== 200) throw new Error(`answered ${status}`);
+          return readDiscoveryMap(JSON.parse(body.toString()));
+        }),
+        (models) => ({ type: 'Polled', models }),
+        (error) => ({ type: 'Failed', problem: error instanceof Error ? error.message : String(error) }),
+      );
+    poll();
+    return (command) => {
+      if (command.type === 'Poll') {
+        poll();
+        return;
+      }
+      context.timers.once('poll', settings.intervalMs * (0.9 + 0.2 * context.random()), { type: 'Poll' });
+      if (command.type === 'Polled') world.onPolled(command.models, null);
+      else world.onPolled(null, command.problem);
+    };
+  };
+}
+
+/** Reads a discovery map; throws on anything that is none. Entries without a usable URL are left out. */
+export function readDiscoveryMap(value: unknown): Discovered {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('is no discovery map');
+  const models = new Map<string, readonly string[]>();
+  for (const [id, entry] of Object.entries(value)) {
+    const { servers } = (entry ?? {}) as { servers?: unknown };
+    if (!Array.isArray(servers)) throw new Error(`has no list of servers for model ${id}`);
+    const urls = servers.filter((url): url is string => typeof url === 'string' && isHttp(url));
+    if (urls.length > 0) models.set(id, [...new Set(urls.map((url) => url.replace(/\/+$/, '')))]);
+  }
+  return models;
+}
+
+function isHttp(text: string): boolean {
+  try {
+    return /^https?:$/.test(new URL(text).protocol);
+  } catch {
+    return false;
+  }
+}

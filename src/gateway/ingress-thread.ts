@@ -1,0 +1,122 @@
+// Keeper of one ingress thread: starts the worker, passes commands on to the ingress actor inside, and fails when the
+// thread ends on its own, so that its supervisor starts another. Meanwhile the other threads serve the port. The thread
+// is asked to close, never terminated: ending it from outside with an open uWebSockets.js app aborts the process.
+
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
+import type { Address } from '../ingress/server.ts';
+import type { Board, BoardMemory, CrnsCommand } from '../routing/index.ts';
+import type { IngressCommand, ServerChoice } from './ingress.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/** What a thread is born with. */
+export interface ThreadData {
+  readonly memory: BoardMemory;
+  readonly thread: number;
+  readonly planes: number;
+  readonly snapshot: Snapshot;
+  readonly server: ServerChoice;
+  readonly address: Address;
+  /** Link to the control plane. */
+  readonly port: MessagePort;
+}
+
+/** What passes beside the link: the thread's own life. */
+export type ThreadMessage =
+  | { readonly type: 'Listening'; readonly address: Address; readonly server: string }
+  | { readonly type: 'Failed'; readonly message: string }
+  | { readonly type: 'Fallback'; readonly reason: string }
+  | { readonly type: 'Event'; readonly text: string }
+  | { readonly type: 'Close' };
+
+export type ThreadCommand =
+  | { readonly type: 'Message'; readonly message: ThreadMessage }
+  | { readonly type: 'Exited'; readonly code: number }
+  | { readonly type: 'Pass'; readonly command: IngressCommand }
+  | { readonly type: 'Close' };
+
+/** What the keeper needs from outside. */
+export interface ThreadWorld {
+  readonly system: System;
+  readonly board: Board;
+  readonly keeper: Ref<CrnsCommand>;
+  /** Birth data with the snapshot and address of the moment. */
+  readonly data: () => Omit<ThreadData, 'port'>;
+  readonly onMessage: (thread: number, message: ThreadMessage) => void;
+  /** The thread has ended because it was asked to. */
+  readonly onClosed: (thread: number) => void;
+}
+
+/** Makes the behaviour of a thread's keeper. */
+export function ingressThread(world: ThreadWorld): Behavior<ThreadCommand> {
+  return (context) => {
+    const thread = new Thread(world, context);
+    return {
+      receive: (command) => thread.receive(command),
+      signal: (signal: Signal) => {
+        if (signal.type === 'PostStop') thread.close();
+      },
+    };
+  };
+}
+
+class Thread {
+  readonly #world: ThreadWorld;
+  readonly #index: number;
+  readonly #worker: Worker;
+  readonly #link: Link;
+  readonly #ingress: Ref<IngressCommand>;
+  #failure = '';
+  #closing = false;
+
+  constructor(world: ThreadWorld, context: Context<ThreadCommand>) {
+    const { port1, port2 } = new MessageChannel();
+    const data = world.data();
+    this.#world = world;
+    this.#index = data.thread;
+    this.#link = link(world.system, port1);
+    this.#link.expose('crns', world.keeper);
+    this.#ingress = this.#link.ref('ingress');
+    this.#worker = new Worker(new URL('../../workers/ingress.js', import.meta.url), {
+      name: `ingress-${data.thread}`,
+      workerData: { ...data, port: port2 } satisfies ThreadData,
+      transferList: [port2],
+    });
+    this.#worker.on('message', (message: ThreadMessage) => context.self.tell({ type: 'Message', message }));
+    this.#worker.on('error', (error) => {
+      this.#failure = error.stack ?? error.message;
+    });
+    this.#worker.on('exit', (code) => context.self.tell({ type: 'Exited', code }));
+  }
+
+  receive(command: ThreadCommand): void {
+    switch (command.type) {
+      case 'Message':
+        if (command.message.type === 'Failed') this.#failure = command.message.message;
+        this.#world.onMessage(this.#index, command.message);
+        break;
+      case 'Pass':
+        this.#ingress.tell(command.command);
+        break;
+      case 'Close':
+        this.close();
+        break;
+      case 'Exited':
+        this.#exited(command.code);
+        break;
+    }
+  }
+
+  close(): void {
+    if (this.#closing) return;
+    this.#closing = true;
+    this.#worker.postMessage({ type: 'Close' } satisfies ThreadMessage);
+  }
+
+  #exited(code: number): void {
+    this.#link.close();
+    this.#world.board.clearThread(this.#index);
+    if (this.#closing) this.#world.onClosed(this.#index);
+    else throw new Error(`ingress thread ${this.#index} ended with code ${code}: ${this.#failure || 'no reason given'}`);
+  }
+}

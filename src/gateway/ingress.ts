@@ -1,0 +1,127 @@
+// The ingress actor: a data plane and the public port in front of it. The same actor runs in the calling thread and in
+// ingress threads; the control plane tells it new snapshots and asks it to drain.
+
+import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
+import { createNodeServer } from '../ingress/node.ts';
+import type { Server } from '../ingress/server.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { DataPlane } from './data-plane.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/** What a drain's answer may take on its way between threads. */
+const DRAIN_MARGIN_MS = 1000;
+
+/** Which carrier serves: `auto` takes uWebSockets.js where its binary loads. */
+export type ServerChoice = 'auto' | 'uws' | 'node';
+
+export type IngressCommand =
+  | { readonly type: 'Configure'; readonly snapshot: Snapshot }
+  /** Answers once no request is in flight, or after `withinMs`. */
+  | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
+  | { readonly type: 'Drained' }
+  | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
+  | { readonly type: 'Counted'; readonly snapshot: MetricsSnapshot; readonly replyTo: Ref<MetricsSnapshot> }
+  /** Throws in the thread, outside of any actor: for tests of the supervisor. */
+  | { readonly type: 'Crash' };
+
+/** How a drain ended: requests that were cut off. */
+export interface Drained {
+  readonly cut: number;
+}
+
+export interface IngressOptions {
+  readonly plane: DataPlane;
+  /** The public port; null where requests come by `inject` or `nodeListener` only. */
+  readonly server: Server | null;
+}
+
+/** Makes the behaviour of an ingress actor. */
+export function ingress({ plane, server }: IngressOptions): Behavior<IngressCommand> {
+  return (context) => {
+    let draining: Ref<Drained>[] = [];
+    const drained = (): void => {
+      context.timers.cancel('drain');
+      for (const replyTo of draining) replyTo.tell({ cut: plane.inFlight });
+      draining = [];
+    };
+    return (command) => {
+      switch (command.type) {
+        case 'Configure':
+          plane.configure(command.snapshot);
+          break;
+        case 'Drain':
+          server?.drain();
+          draining.push(command.replyTo);
+          context.timers.once('drain', command.withinMs, { type: 'Drained' });
+          context.pipe(
+            plane.idle(),
+            () => ({ type: 'Drained' }),
+            () => ({ type: 'Drained' }),
+          );
+          break;
+        case 'Drained':
+          drained();
+          break;
+        case 'Metrics':
+          context.pipe(
+            plane.metrics(),
+            (snapshot) => ({ type: 'Counted', snapshot, replyTo: command.replyTo }),
+            () => ({ type: 'Counted', snapshot: [], replyTo: command.replyTo }),
+          );
+          break;
+        case 'Counted':
+          command.replyTo.tell(command.snapshot);
+          break;
+        case 'Crash':
+          setImmediate(() => {
+            throw new Error('crash on request');
+          });
+          break;
+      }
+    };
+  };
+}
+
+/** Makes the carrier for a data plane. `onFallback` hears why node:http serves although `auto` was asked for. */
+export async function createServer(
+  plane: DataPlane,
+  clock: Clock,
+  choice: ServerChoice,
+  onFallback: (reason: string) => void,
+): Promise<Server> {
+  const options = { handler: plane.handler, clock, limits: plane.limits, budget: plane.budget };
+  if (choice === 'node') return createNodeServer(options);
+  try {
+    const { createUwsServer } = await import('../ingress/uws.ts');
+    return await createUwsServer(options);
+  } catch (error) {
+    if (choice === 'uws') throw error;
+    onFallback(error instanceof Error ? error.message : String(error));
+    return createNodeServer(options);
+  }
+}
+
+/** Asks an ingress for its numbers; one that does not answer in time counts as nothing. `wrap` addresses it. */
+export function askMetrics<M>(
+  ref: Ref<M>,
+  wrap: (command: IngressCommand) => M,
+  timeoutMs: number,
+): Promise<MetricsSnapshot> {
+  const answer = ask<M, MetricsSnapshot>(ref, (replyTo) => wrap({ type: 'Metrics', replyTo }), { timeoutMs });
+  return answer.catch(() => []);
+}
+
+/** Asks an ingress to drain; resolves with the requests it had to cut off. */
+export async function askDrain<M>(
+  ref: Ref<M>,
+  wrap: (command: IngressCommand) => M,
+  withinMs: number,
+): Promise<number> {
+  const options = { timeoutMs: withinMs + DRAIN_MARGIN_MS };
+  try {
+    return (await ask<M, Drained>(ref, (replyTo) => wrap({ type: 'Drain', withinMs, replyTo }), options)).cut;
+  } catch {
+    // A thread that died meanwhile has nothing left to drain.
+    return 0;
+  }
+}

@@ -1,0 +1,51 @@
+// What the control plane knows and the data planes need, as one value: handed over whole at every change, also across
+// threads, so it holds plain data only and no secret but the credentials for CRNs.
+
+import { hashKey, type KeyRecord } from '../account/index.ts';
+import type { Stage } from '../api/world.ts';
+import type { CatalogModel } from '../catalog/index.ts';
+import type { Settings } from '../config/settings.ts';
+import type { ModelSpec, TableData } from '../routing/index.ts';
+
+export interface Snapshot {
+  /** `keys.static` is empty here: data planes get hashes. */
+  readonly settings: Settings;
+  readonly table: TableData;
+  readonly catalog: readonly CatalogModel[];
+  readonly keys: readonly KeyRecord[];
+  readonly stage: Stage;
+  /** Unix time of the process start in seconds. */
+  readonly createdS: number;
+}
+
+/** Servers by model id, as a discovery URL gives them. */
+export type Discovered = ReadonlyMap<string, readonly string[]>;
+
+/** Configured models with discovered ones merged in; ids match in any case, the configured spelling wins. */
+export function mergeModels(settings: Settings, discovered: Discovered): { specs: ModelSpec[]; catalog: CatalogModel[] } {
+  const extra = new Map([...discovered].map(([id, servers]) => [id.toLowerCase(), { id, servers }]));
+  const specs: ModelSpec[] = [];
+  const catalog: CatalogModel[] = [];
+  for (const [id, model] of Object.entries(settings.models)) {
+    const found = extra.get(id.toLowerCase());
+    extra.delete(id.toLowerCase());
+    const servers = [...new Set([...model.servers, ...(found?.servers ?? [])])];
+    const { apiKey, ...listed } = model;
+    specs.push({ id, servers, apiKey });
+    catalog.push({ id, ...listed, servers });
+  }
+  for (const { id, servers } of extra.values()) {
+    specs.push({ id, servers, apiKey: undefined });
+    catalog.push({ id, servers });
+  }
+  return { specs, catalog };
+}
+
+export function keyRecords(settings: Settings): KeyRecord[] {
+  return settings.keys.static.map(({ key, account }) => ({ hash: hashKey(key), account }));
+}
+
+/** Settings without the keys of clients. */
+export function withoutKeys(settings: Settings): Settings {
+  return { ...settings, keys: { ...settings.keys, static: [] } };
+}

@@ -1,0 +1,316 @@
+// The simulated model host: a real HTTP server with models that speak from a word chain, and faults on demand.
+// Used by the demo, by `headrace host` and by the tests. Order of a request: refusal by header, key, body, journal,
+// faults before the answer, answer. Every request ends in exactly one way: finished, aborted by its client, or cut.
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Clock } from '../actor/clock.ts';
+import { systemClock } from '../actor/clock.ts';
+import type { Fault, FaultPlan } from './faults.ts';
+import { FaultBook, parseFault, parsePlan } from './faults.ts';
+import type { HostRequest } from './journal.ts';
+import { Journal, JournalEntry } from './journal.ts';
+import { Pacer } from './pacing.ts';
+import { Reply } from './reply.ts';
+import type { Simulation } from './routes.ts';
+import { answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
+import type { Json } from './wire/wire.ts';
+
+/** Settings of a simulated host; only `models` is required. */
+export interface HostSettings {
+  /** Ids of the models that are loaded. */
+  readonly models: readonly string[];
+  /** Ids of models that could be loaded but are not: `/health/{model}` says 202. Default none. */
+  readonly loadable?: readonly string[];
+  /** `HOST:PORT`, port 0 for any; default `127.0.0.1:0`. */
+  readonly listen?: string;
+  /** Travels in the header `x-host` of every answer; default `host`. */
+  readonly name?: string;
+  /** Default 30. */
+  readonly timeToFirstTokenMs?: number;
+  /** Default 10; 0 sends as fast as the socket takes it. */
+  readonly interTokenMs?: number;
+  /** Words of an answer when the request names no maximum; default 16. */
+  readonly maxTokens?: number;
+  /** Words after which the model stops by itself when the request allows more; default 256. `ignore_eos` lifts it. */
+  readonly naturalTokens?: number;
+  /** Seed of all texts; default 1. Hosts with the same seed answer alike. */
+  readonly seed?: number;
+  /** When given, a POST needs one of these as `Authorization: Bearer` or `x-api-key`. */
+  readonly keys?: readonly string[];
+  /** Default: the system's. */
+  readonly clock?: Clock;
+  /** After `listen`, probes and requests are answered 503 for this long; default 0. */
+  readonly loadingMs?: number;
+  /** Serves `POST /sim/faults`; default false. */
+  readonly control?: boolean;
+  /** A larger body is answered 413; default 128 MiB. */
+  readonly maxBodyBytes?: number;
+  /** Requests the journal keeps; default 1000. */
+  readonly journalEntries?: number;
+}
+
+/** A running simulated host. */
+export interface Host {
+  /** Base URL without trailing slash; port 0 before `listen`. */
+  readonly url: string;
+  readonly port: number;
+  /** The last requests, oldest first. */
+  readonly requests: readonly HostRequest[];
+  /** Requests in progress. */
+  readonly live: number;
+  /**
+   * Replaces the fault plan; null for none. A plan whose first rule refuses without condition closes the listening
+   * socket until the next plan; the promise resolves once the socket is as the plan wants it.
+   */
+  setFault(plan: FaultPlan | null): Promise<void>;
+  /**
+   * The earliest request, read whole, that no call got before and that `where` accepts (default: any POST); waits
+   * for one if there is none.
+   */
+  nextRequest(where?: (request: HostRequest) => boolean): Promise<HostRequest>;
+  /** Starts listening, on the same port as before when it listened before; resolves with the URL. */
+  listen(): Promise<string>;
+  /** Stops listening and waits for the requests in progress; those a fault holds are cut. */
+  close(): Promise<void>;
+  /** Closes every socket at once. */
+  kill(): Promise<void>;
+}
+
+/** Room for the largest body a gateway lets through. */
+const MAX_BODY_BYTES = 128 * 1024 * 1024;
+
+/** Longer than clients keep idle connections, so that a kept connection is not closed under a new request. */
+const KEEP_ALIVE_MS = 75_000;
+
+/** Creates a host; it serves once `listen` is called. Throws when `models` is empty. */
+export function createHost(settings: HostSettings): Host {
+  return new SimulatedHost(settings);
+}
+
+class SimulatedHost implements Host {
+  readonly #settings: HostSettings;
+  readonly #pacer: Pacer;
+  readonly #journal: Journal;
+  readonly #simulation: Simulation;
+  readonly #server: Server;
+  readonly #hostname: string;
+  readonly #live = new Set<Reply>();
+  #port: number;
+  #book = new FaultBook(null);
+  #requests = 0;
+  #started = false;
+  #loadedAtMs = 0;
+
+  constructor(settings: HostSettings) {
+    if (settings.models.length === 0) throw new Error('a host needs a model');
+    const listen = settings.listen ?? '127.0.0.1:0';
+    const colon = listen.lastIndexOf(':');
+    this.#settings = settings;
+    this.#hostname = listen.slice(0, colon);
+    this.#port = Number(listen.slice(colon + 1));
+    this.#pacer = new Pacer(settings.clock ?? systemClock);
+    this.#journal = new Journal(settings.journalEntries ?? 1000);
+    this.#simulation = {
+      name: settings.name ?? 'host',
+      models: settings.models,
+      loadable: settings.loadable ?? [],
+      pace: { timeToFirstTokenMs: settings.timeToFirstTokenMs ?? 30, interTokenMs: settings.interTokenMs ?? 10 },
+      maxTokens: settings.maxTokens ?? 16,
+      naturalTokens: settings.naturalTokens ?? 256,
+      seed: settings.seed ?? 1,
+      pacer: this.#pacer,
+      loading: () => this.#pacer.now() < this.#loadedAtMs,
+    };
+    this.#server = createServer((request, response) => this.#serve(request, response));
+    this.#server.keepAliveTimeout = KEEP_ALIVE_MS;
+    this.#server.requestTimeout = 0;
+  }
+
+  get url(): string {
+    const anywhere = this.#hostname === '0.0.0.0' || this.#hostname === '';
+    return `http://${anywhere ? '127.0.0.1' : this.#hostname}:${this.#port}`;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  get requests(): readonly HostRequest[] {
+    return this.#journal.entries;
+  }
+
+  get live(): number {
+    return this.#live.size;
+  }
+
+  nextRequest(where: (request: HostRequest) => boolean = (request) => request.method === 'POST'): Promise<HostRequest> {
+    return this.#journal.next(where);
+  }
+
+  async listen(): Promise<string> {
+    this.#started = true;
+    this.#loadedAtMs = this.#pacer.now() + (this.#settings.loadingMs ?? 0);
+    await this.#bind();
+    if (this.#book.refusesConnections) this.#server.close();
+    return this.url;
+  }
+
+  async setFault(plan: FaultPlan | null): Promise<void> {
+    this.#book = new FaultBook(plan);
+    if (!this.#started) return;
+    if (this.#book.refusesConnections) this.#server.close();
+    else if (!this.#server.listening) await this.#bind();
+  }
+
+  async close(): Promise<void> {
+    this.#started = false;
+    this.#server.close();
+    for (const reply of this.#live) if (reply.held) reply.drop();
+    while (this.#live.size > 0) await Promise.all([...this.#live].map((reply) => reply.entry.whenClosed()));
+    await this.#stop();
+  }
+
+  async kill(): Promise<void> {
+    this.#started = false;
+    this.#server.close();
+    for (const reply of this.#live) reply.drop();
+    await this.#stop();
+  }
+
+  async #stop(): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#pacer.clear();
+    const replies = [...this.#live];
+    await Promise.all(replies.map((reply) => reply.entry.whenClosed()));
+  }
+
+  #bind(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(this.#port, this.#hostname.replace(/^\[|\]$/g, ''), () => {
+        this.#server.off('error', reject);
+        this.#port = (this.#server.address() as AddressInfo).port;
+        resolve();
+      });
+    });
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse): void {
+    const entry = new JournalEntry(++this.#requests, request.method ?? 'GET', request.url ?? '/', request.headers);
+    this.#journal.add(entry);
+    const { fault, mistake } = readFaultHeader(request);
+    const reply = new Reply(response, entry, this.#headers(entry));
+    this.#live.add(reply);
+    response.on('close', () => this.#live.delete(reply));
+    if (fault?.refuse === true) {
+      this.#journal.arrive(entry);
+      return reply.reset();
+    }
+    const denial = entry.method === 'POST' ? this.#deny(reply) : undefined;
+    if (denial !== undefined) return reply.json(401, { detail: denial }, { 'www-authenticate': 'Bearer' });
+    if (mistake !== undefined) return refuse(reply, 400, mistake, 'invalid_fault');
+    const maxBodyBytes = this.#settings.maxBodyBytes ?? MAX_BODY_BYTES;
+    readBody(request, maxBodyBytes, (body) => {
+      if (body === undefined) return refuse(reply, 413, `the body exceeds ${maxBodyBytes} bytes`, 'too_large');
+      this.#arrive(reply, body, fault);
+    });
+  }
+
+  /** Headers of every answer; while the host closes, connections are not kept. */
+  #headers(entry: JournalEntry): Record<string, string> {
+    const given = entry.headers['x-request-id'];
+    const id = typeof given === 'string' ? given : `req-${this.#simulation.name}-${entry.id}`;
+    const headers = { 'x-host': this.#simulation.name, 'x-request-id': id, 'request-id': id };
+    return this.#started ? headers : { ...headers, connection: 'close' };
+  }
+
+  #deny(reply: Reply): string | undefined {
+    const { keys } = this.#settings;
+    if (keys === undefined) return undefined;
+    const bearer = /^bearer +(.+)$/i.exec(headerOf(reply, 'authorization') ?? '')?.[1]?.trim();
+    const key = bearer ?? headerOf(reply, 'x-api-key');
+    if (key === undefined) return 'Not authenticated';
+    return keys.includes(key) ? undefined : 'Invalid API key';
+  }
+
+  #arrive(reply: Reply, bytes: Buffer, headerFault: Fault | undefined): void {
+    const { entry } = reply;
+    const parsed = entry.method === 'POST' ? parseJson(bytes) : undefined;
+    const body = isObject(parsed) ? parsed : undefined;
+    if (typeof body?.['model'] === 'string') entry.model = body['model'];
+    entry.setBody(bytes);
+    this.#journal.arrive(entry);
+    if (entry.path === '/sim/faults' && entry.method === 'POST' && this.#settings.control === true) {
+      return this.#control(reply, parsed);
+    }
+    reply.fault = headerFault ?? this.#book.pick(entry.method, entry.path, entry.model) ?? {};
+    const { refuse: refused, reset, hang, slowHeadersMs } = reply.fault;
+    if (refused === true || reset === true) return reply.reset();
+    if (hang === true) return reply.hold();
+    if (slowHeadersMs === undefined) return this.#answer(reply, body);
+    this.#pacer.after(slowHeadersMs, () => this.#answer(reply, body));
+  }
+
+  #answer(reply: Reply, body: Json | undefined): void {
+    const { entry, fault } = reply;
+    if (reply.done) return;
+    if (fault.status !== undefined) {
+      const standard = JSON.stringify(problemOf(entry.path, fault.status, `simulated ${fault.status}`, 'simulated'));
+      return reply.body(fault.status, 'application/json', Buffer.from(fault.body ?? standard), fault.headers);
+    }
+    if (entry.method === 'GET') return answerGet(this.#simulation, reply);
+    if (entry.method !== 'POST') return refuse(reply, 405, `${entry.method} is not served`, 'method_not_allowed');
+    answerPost(this.#simulation, reply, body);
+  }
+
+  #control(reply: Reply, plan: unknown): void {
+    try {
+      const settled = this.setFault(parsePlan(plan));
+      settled.then(
+        () => reply.json(200, { status: 'ok' }),
+        (error: Error) => refuse(reply, 500, error.message, 'listen_failed'),
+      );
+    } catch (error) {
+      refuse(reply, 400, (error as Error).message, 'invalid_plan');
+    }
+  }
+}
+
+function readFaultHeader(request: IncomingMessage): { fault?: Fault; mistake?: string } {
+  const spec = request.headers['x-headrace-fault'];
+  if (spec === undefined) return {};
+  try {
+    return { fault: parseFault(String(spec)) };
+  } catch (error) {
+    return { mistake: (error as Error).message };
+  }
+}
+
+/** Calls back once with the whole body, or with undefined as soon as it is too large; never when the client leaves. */
+function readBody(request: IncomingMessage, maxBytes: number, callback: (body: Buffer | undefined) => void): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  request.on('data', (chunk: Buffer) => {
+    const fitted = bytes <= maxBytes;
+    bytes += chunk.length;
+    if (bytes <= maxBytes) return void chunks.push(chunk);
+    chunks.length = 0;
+    if (fitted) callback(undefined);
+  });
+  request.on('end', () => {
+    if (bytes <= maxBytes) callback(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks));
+  });
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,120 @@
+// What a host has been asked: a bounded list of requests, oldest dropped, and promises of what happens to them, so
+// that tests wait for events and not for time. Written by host.ts and reply.ts, read through `Host.requests`.
+import { hash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** One request as the host saw it. Fields change until the request is closed. */
+export interface HostRequest {
+  /** 1 for the first request of the host, and so on. */
+  readonly id: number;
+  readonly method: string;
+  /** Path without query. */
+  readonly path: string;
+  /** `?` and what follows, or an empty string. */
+  readonly query: string;
+  readonly headers: IncomingHttpHeaders;
+  /** The `model` of the body, once read. */
+  readonly model: string | undefined;
+  readonly bodyBytes: number;
+  /** SHA-256 of the body in hex, of no bytes when there is none; empty until the body is read. */
+  readonly bodySha256: string;
+  /** Status answered; 0 before the headers. */
+  readonly status: number;
+  /** Server-sent events generated for this request so far. */
+  readonly events: number;
+  /** The answer went out to its regular end. */
+  readonly finished: boolean;
+  /** The client went away before the answer ended. Never set by a fault that cuts the connection, nor by `kill`. */
+  readonly aborted: boolean;
+  /** Resolves when the client goes away before the end; stays pending when it does not. */
+  whenAborted(): Promise<void>;
+  /** Resolves when the exchange is over, whichever way. */
+  whenClosed(): Promise<void>;
+}
+
+/** The writable side of a HostRequest, for the host alone. */
+export class JournalEntry implements HostRequest {
+  readonly id: number;
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly headers: IncomingHttpHeaders;
+  model: string | undefined;
+  bodyBytes = 0;
+  bodySha256 = '';
+  status = 0;
+  events = 0;
+  finished = false;
+  aborted = false;
+  #closed = false;
+  #waiting: (() => void)[] = [];
+
+  constructor(id: number, method: string, url: string, headers: IncomingHttpHeaders) {
+    const mark = url.indexOf('?');
+    this.id = id;
+    this.method = method;
+    this.path = mark === -1 ? url : url.slice(0, mark);
+    this.query = mark === -1 ? '' : url.slice(mark);
+    this.headers = headers;
+  }
+
+  setBody(body: Buffer): void {
+    this.bodyBytes = body.length;
+    this.bodySha256 = hash('sha256', body);
+  }
+
+  whenClosed(): Promise<void> {
+    return this.#closed ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  async whenAborted(): Promise<void> {
+    await this.whenClosed();
+    if (!this.aborted) await new Promise(() => {});
+  }
+
+  /** Ends the exchange: exactly one of the flags, or none when the host itself cut it. */
+  close(end: 'finished' | 'aborted' | 'cut'): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.finished = end === 'finished';
+    this.aborted = end === 'aborted';
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting = [];
+  }
+}
+
+/** Keeps the last `capacity` requests and hands out arrivals in order. */
+export class Journal {
+  readonly entries: JournalEntry[] = [];
+  readonly #capacity: number;
+  readonly #arrived: JournalEntry[] = [];
+  readonly #waiting: { where: (request: HostRequest) => boolean; resolve: (request: HostRequest) => void }[] = [];
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** Notes a request whose head has come. */
+  add(entry: JournalEntry): void {
+    append(this.entries, entry, this.#capacity);
+  }
+
+  /** Notes that the request is read whole: whoever waits for it gets it, else it is kept for the next who asks. */
+  arrive(entry: JournalEntry): void {
+    const at = this.#waiting.findIndex(({ where }) => where(entry));
+    if (at === -1) append(this.#arrived, entry, this.#capacity);
+    else this.#waiting.splice(at, 1)[0]!.resolve(entry);
+  }
+
+  /** The earliest arrival that was not handed out before and that `where` accepts; waits for one if there is none. */
+  next(where: (request: HostRequest) => boolean): Promise<HostRequest> {
+    const at = this.#arrived.findIndex(where);
+    if (at !== -1) return Promise.resolve(this.#arrived.splice(at, 1)[0]!);
+    return new Promise((resolve) => this.#waiting.push({ where, resolve }));
+  }
+}
+
+function append(list: JournalEntry[], entry: JournalEntry, capacity: number): void {
+  list.push(entry);
+  if (list.length > capacity) list.shift();
+}

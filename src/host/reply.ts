@@ -1,0 +1,191 @@
+// One answer on its way out: whole bodies, event streams, backpressure, and the faults that act within an answer.
+// Called by host.ts, routes.ts and stream.ts. Events gather until `flush`, which writes them as one chunk; frames are
+// built with LF and are ASCII-framed UTF-8, so a fault may cut or rewrite them anywhere.
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Fault } from './faults.ts';
+import type { JournalEntry } from './journal.ts';
+import type { Frames, Json } from './wire/wire.ts';
+
+/** Gathered events are written once they exceed this many characters, so that fast streams stay within memory. */
+const GATHER_CHARACTERS = 16_384;
+
+/** What breaks a connection: reset (RST), end (FIN) or nothing at all (the socket stays, silent). */
+type Break = 'reset' | 'end' | 'stall';
+
+/** The answer to one request. */
+export class Reply {
+  readonly entry: JournalEntry;
+  /** Set once the request is read; none before. */
+  fault: Fault = {};
+  readonly #res: ServerResponse;
+  readonly #headers: Readonly<Record<string, string>>;
+  #gathered = '';
+  #done = false;
+  #cut = false;
+  #held = false;
+
+  /** `headers` go out with every answer. */
+  constructor(res: ServerResponse, entry: JournalEntry, headers: Readonly<Record<string, string>>) {
+    this.#res = res;
+    this.entry = entry;
+    this.#headers = headers;
+    res.on('close', () => {
+      this.#done = true;
+      entry.close(this.#cut ? 'cut' : res.writableFinished ? 'finished' : 'aborted');
+    });
+  }
+
+  /** True once nothing more may be written: ended, cut by a fault, or the client gone. */
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** True while the client reads slower than the stream is made. */
+  get full(): boolean {
+    return this.#res.writableNeedDrain;
+  }
+
+  /** Calls back once when a full socket can take more. */
+  onDrain(callback: () => void): void {
+    this.#res.once('drain', callback);
+  }
+
+  /** Answers with a JSON body. */
+  json(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): void {
+    this.body(status, 'application/json', Buffer.from(JSON.stringify(value)), headers);
+  }
+
+  /** Answers with a whole body; the faults that count events act in its middle. */
+  body(status: number, type: string, body: Buffer, headers: Readonly<Record<string, string>> = {}): void {
+    if (this.#done) return;
+    const { resetAfter, truncateAfter, stallAfter, endAfter, malformedAfter, split } = this.fault;
+    const half = body.subarray(0, body.length >> 1);
+    const broken = endAfter !== undefined || malformedAfter !== undefined;
+    const sent = broken ? half : body;
+    this.#head(status, { 'content-type': type, ...headers, 'content-length': String(sent.length) });
+    if (resetAfter !== undefined) return this.#break('reset', half);
+    if (truncateAfter !== undefined) return this.#break('end', half);
+    if (stallAfter !== undefined) return this.#break('stall', half);
+    this.#done = true;
+    this.#cut = broken;
+    if (split === true) this.#writeSplit(sent);
+    this.#res.end(split === true ? undefined : sent);
+  }
+
+  /** Starts a stream of server-sent events; its headers leave with the first flush. */
+  open(): void {
+    this.#head(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
+    });
+  }
+
+  /** Adds one event, or acts out the fault that is due in its place. */
+  event(frame: string, frames: Frames): void {
+    if (this.#done) return;
+    const { resetAfter, truncateAfter, stallAfter, endAfter, errorAfter, malformedAfter } = this.fault;
+    const sent = this.entry.events;
+    if (resetAfter === sent) return this.#breakStream('reset', frame);
+    if (truncateAfter === sent) return this.#breakStream('end', frame);
+    if (stallAfter === sent) return this.#breakStream('stall', frame);
+    if (endAfter === sent) return this.#endBroken();
+    if (errorAfter === sent) {
+      this.#gathered += frames.failure('the simulated engine failed');
+      return this.#endBroken();
+    }
+    this.entry.events++;
+    this.#gathered +=
+      malformedAfter === sent ? `${frame.slice(0, Math.ceil(frame.length * 0.6)).trimEnd()}\n\n` : frame;
+    if (this.#gathered.length > GATHER_CHARACTERS) this.flush();
+  }
+
+  /** Adds the event that closes the stream, unless a fault leaves it out. */
+  lastEvent(frame: string, frames: Frames): void {
+    if (this.fault.noDone === true) this.#cut = true;
+    else this.event(frame, frames);
+  }
+
+  /** Writes what was gathered. */
+  flush(): void {
+    if (this.#gathered === '') return;
+    const text = this.fault.crlf === true ? this.#gathered.replaceAll('\n', '\r\n') : this.#gathered;
+    this.#gathered = '';
+    if (this.fault.split === true) this.#writeSplit(Buffer.from(text));
+    else this.#res.write(text);
+  }
+
+  /** Ends the stream at once. */
+  end(): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.flush();
+    this.#res.end();
+  }
+
+  /** Leaves the request without an answer; a held reply ends with its client or its host. */
+  hold(): void {
+    this.#done = true;
+    this.#held = true;
+  }
+
+  /** True while a fault keeps the connection open and silent. */
+  get held(): boolean {
+    return this.#held;
+  }
+
+  /** Resets the connection now, without another byte. */
+  reset(): void {
+    this.drop(resetNow);
+  }
+
+  /** Closes the connection now, the way the system does for a process that is gone. */
+  drop(close: (socket: Socket) => void = (socket) => socket.destroy()): void {
+    this.#done = true;
+    this.#cut = true;
+    close(this.#res.req.socket);
+  }
+
+  #head(status: number, headers: Json): void {
+    this.entry.status = status;
+    this.#res.writeHead(status, { ...this.#headers, ...headers } as Record<string, string>);
+  }
+
+  #writeSplit(bytes: Buffer): void {
+    for (const byte of bytes) {
+      this.#res.write(Buffer.of(byte));
+      // The server corks its socket for the turn; each byte is to leave by itself.
+      this.#res.socket?.uncork();
+    }
+  }
+
+  #breakStream(how: Break, next: string): void {
+    this.flush();
+    this.#break(how, this.fault.partial === true ? Buffer.from(next.slice(0, next.length >> 1)) : Buffer.alloc(0));
+  }
+
+  #break(how: Break, last: Buffer): void {
+    if (how === 'stall') this.hold();
+    this.#done = true;
+    this.#cut = how !== 'stall';
+    const { socket } = this.#res.req;
+    this.#res.flushHeaders();
+    if (last.length > 0) this.#res.write(last);
+    // An empty write is answered after everything before it has left, so a reset cannot overtake the data; two turns
+    // later the client has read it. A reset that comes with the data looks like a clean end to clients on libuv.
+    if (how === 'reset') socket.write('', () => setImmediate(() => setImmediate(resetNow, socket)));
+    if (how === 'end') socket.destroySoon();
+  }
+
+  #endBroken(): void {
+    this.end();
+    this.#cut = true;
+  }
+}
+
+/** Sends RST at once; left to itself `resetAndDestroy` ends the socket first, and clients take that FIN for an end. */
+function resetNow(socket: Socket): void {
+  socket.destroySoon = () => void socket.destroy();
+  socket.resetAndDestroy();
+}

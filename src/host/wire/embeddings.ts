@@ -1,0 +1,49 @@
+// POST /v1/embeddings: unit vectors that depend on the text alone, as numbers or as base64 of little-endian float32,
+// which is what the official client asks for by default.
+import { countTokens, createRandom, seedOf } from '../text.ts';
+import type { Json } from './wire.ts';
+import { textOf } from './wire.ts';
+
+/** Length of a vector when the request names no `dimensions`. */
+const DIMENSIONS = 64;
+const MAX_DIMENSIONS = 4096;
+
+/** The answer of the embeddings API. Throws an Error that says what is wrong with the request. */
+export function embed(body: Json, model: string): Json {
+  const inputs = inputsOf(body['input']);
+  const dimensions = body['dimensions'] ?? DIMENSIONS;
+  if (!(Number.isInteger(dimensions) && Number(dimensions) >= 1 && Number(dimensions) <= MAX_DIMENSIONS)) {
+    throw new Error(`dimensions must be a whole number from 1 to ${MAX_DIMENSIONS}`);
+  }
+  const tokens = inputs.reduce((sum, input) => sum + countTokens(input), 0);
+  return {
+    object: 'list',
+    data: inputs.map((input, index) => {
+      const vector = vectorOf(seedOf(0, model, input), Number(dimensions));
+      const embedding = body['encoding_format'] === 'base64' ? base64Of(vector) : Array.from(vector);
+      return { object: 'embedding', index, embedding };
+    }),
+    model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+  };
+}
+
+function inputsOf(input: unknown): string[] {
+  if (typeof input === 'string') return [input];
+  if (!Array.isArray(input) || input.length === 0) throw new Error('input must be a text or an array');
+  // An array of numbers is one text as tokens; any other array holds one input in each place.
+  return typeof input[0] === 'number' ? [textOf(input)] : input.map(textOf);
+}
+
+function vectorOf(seed: number, dimensions: number): Float32Array {
+  const random = createRandom(seed);
+  const vector = Float32Array.from({ length: dimensions }, () => random() * 2 - 1);
+  const norm = Math.hypot(...vector);
+  return vector.map((value) => value / norm);
+}
+
+function base64Of(vector: Float32Array): string {
+  const bytes = Buffer.alloc(vector.length * 4);
+  vector.forEach((value, at) => bytes.writeFloatLE(value, at * 4));
+  return bytes.toString('base64');
+}

@@ -1,0 +1,134 @@
+// What the dialects have in common: how a request asks, what a generation is, and the shape every dialect gives it.
+// The dialect files beside this one implement Wire; routes.ts maps paths to them and stream.ts sends their frames.
+
+/** A parsed JSON object. */
+export type Json = Readonly<Record<string, unknown>>;
+
+/** What a request wants, whatever its dialect. */
+export interface Ask {
+  readonly prompt: string;
+  /** Undefined when the request names none (or asks for no bound). */
+  readonly maxTokens: number | undefined;
+  readonly stops: readonly string[];
+  readonly stream: boolean;
+  /** Whether a stream reports usage. */
+  readonly includeUsage: boolean;
+}
+
+/** One answer, made whole before its first word leaves. */
+export interface Generation {
+  /** Unique within the host; dialects put their own prefix before it. */
+  readonly id: string;
+  readonly model: string;
+  /** Unix seconds. */
+  readonly created: number;
+  readonly body: Json;
+  readonly ask: Ask;
+  /** One piece is one token; joined they are the text. */
+  readonly pieces: readonly string[];
+  readonly finish: 'stop' | 'length';
+  /** The stop string met, or an empty string. */
+  readonly stoppingWord: string;
+  readonly promptTokens: number;
+  readonly timeToFirstTokenMs: number;
+  readonly interTokenMs: number;
+}
+
+/** The server-sent events of one generation; every string is one whole event, its blank line included. */
+export interface Frames {
+  /** Events that leave together with the first token. */
+  opening(): string[];
+  token(piece: string, at: number): string;
+  /** Events after the last token; the last of them is the one that closes the stream in this dialect. */
+  closing(): string[];
+  /** The event that reports a failure within the stream. */
+  failure(message: string): string;
+}
+
+/** One dialect. */
+export interface Wire {
+  /** Reads the request. Throws an Error that says what is wrong with it. */
+  read(body: Json): Ask;
+  /** The whole answer of a request that is not streamed. */
+  answer(generation: Generation): Json;
+  frames(generation: Generation): Frames;
+  /** The error body of this dialect. */
+  problem(status: number, message: string, code: string): Json;
+}
+
+const TYPES: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};
+
+/** Error body of the OpenAI dialects. */
+export function openaiProblem(status: number, message: string, code: string): Json {
+  return { error: { message, type: TYPES[status] ?? 'server_error', param: null, code } };
+}
+
+/** Error body of the Messages dialect. */
+export function messagesProblem(status: number, message: string): Json {
+  return {
+    type: 'error',
+    error: { type: TYPES[status] ?? (status === 503 ? 'overloaded_error' : 'api_error'), message },
+  };
+}
+
+/** An event without a name. */
+export function dataFrame(value: Json): string {
+  return `data: ${JSON.stringify(value)}\n\n`;
+}
+
+/** An event with the name its `type` says. */
+export function namedFrame(value: Json & { readonly type: string }): string {
+  return `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
+}
+
+/** The last event of the OpenAI dialects. */
+export const DONE_FRAME: string = 'data: [DONE]\n\n';
+
+/** Plain text of a content that is a text, a part with `text` or `content`, or an array of such. */
+export function textOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (Array.isArray(content)) return content.map(textOf).join('\n');
+  if (typeof content !== 'object' || content === null) return typeof content === 'number' ? String(content) : '';
+  const { text, content: inner } = content as Json;
+  return typeof text === 'string' ? text : textOf(inner);
+}
+
+/** The first of the values that is a number; negative ones mean no bound. Throws for anything that is not a number. */
+export function limitOf(body: Json, ...names: readonly string[]): number | undefined {
+  for (const name of names) {
+    const value = body[name];
+    if (value === undefined || value === null) continue;
+    if (typeof value !== 'number' || !Number.isFinite(value)) throw new Error(`${name} must be a number`);
+    return value < 0 ? undefined : Math.floor(value);
+  }
+  return undefined;
+}
+
+/** Stop strings: a text, an array of texts, or nothing; empty ones are dropped. */
+export function stopsOf(value: unknown): string[] {
+  const list = Array.isArray(value) ? value : [value];
+  return list.filter((stop): stop is string => typeof stop === 'string' && stop !== '');
+}
+
+/** True when a stream of an OpenAI dialect is to end with a usage chunk. */
+export function wantsUsage(body: Json): boolean {
+  const options = body['stream_options'];
+  return typeof options === 'object' && options !== null && (options as Json)['include_usage'] === true;
+}
+
+/** Usage of the two OpenAI completion dialects. */
+export function completionUsage(generation: Generation): Json {
+  const { promptTokens, pieces } = generation;
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: pieces.length,
+    total_tokens: promptTokens + pieces.length,
+    prompt_tokens_details: { cached_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: 0 },
+  };
+}

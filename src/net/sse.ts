@@ -1,0 +1,149 @@
+// Server-sent events as bytes: EventSplitter lets through whole events only, so that an error event of ours never lands
+// inside one of the CRN's; parseEvents decodes text. Called by upstream/relay for every chunk of every stream.
+// What goes in comes out, byte for byte and in order; what is held is our own copy, so callers may reuse their buffer.
+// Line ends are LF, CRLF or CR, in any mixture (WHATWG HTML, 9.2.5 and 9.2.6).
+
+const LF = 0x0a;
+const CR = 0x0d;
+
+const DEFAULT_MAX_HELD_BYTES = 1024 * 1024;
+const FIRST_HOLD_BYTES = 1024;
+/** A hold that grew past this for one event is not kept for the rest of the stream. */
+const LARGEST_IDLE_HOLD_BYTES = 16 * 1024;
+const EMPTY: Buffer = Buffer.alloc(0);
+
+export interface EventSplitterOptions {
+  /** Bytes of one unfinished event that are kept back; past it they pass and `midEvent` is true. Default 1 MiB. */
+  readonly maxHeldBytes?: number;
+}
+
+/** Cuts a byte stream behind the blank lines that end its events. One instance per stream. */
+export class EventSplitter {
+  readonly #maxHeldBytes: number;
+  #hold: Buffer = EMPTY;
+  #held = 0;
+  #midEvent = false;
+  /** The last two bytes pushed, older in the high byte. A stream starts as if behind a line end. */
+  #last = (LF << 8) | LF;
+
+  constructor(options?: EventSplitterOptions) {
+    this.#maxHeldBytes = options?.maxHeldBytes ?? DEFAULT_MAX_HELD_BYTES;
+  }
+
+  /** Bytes kept back because their event has not ended. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** True while what has been let through ends inside an event: nothing can be inserted there. */
+  get midEvent(): boolean {
+    return this.#midEvent;
+  }
+
+  /**
+   * Takes the next bytes of the stream.
+   * @returns all bytes that can go on, ending where an event ends (or anywhere, when `midEvent`); undefined when none.
+   * Without held bytes this is a view of `chunk` (`chunk` itself when it ends with an event), otherwise a new buffer.
+   */
+  push(chunk: Buffer): Buffer | undefined {
+    const length = chunk.length;
+    if (length === 0) return undefined;
+    const boundary = this.#lastBoundary(chunk);
+    this.#last =
+      (((length > 1 ? (chunk[length - 2] as number) : this.#last) & 0xff) << 8) | (chunk[length - 1] as number);
+    const unfinished = boundary < 0 ? this.#held + length : length - boundary;
+    this.#midEvent = unfinished > this.#maxHeldBytes || (boundary < 0 && this.#midEvent);
+    if (this.#midEvent) return this.#release(chunk);
+    const passes = boundary > 0 || (boundary === 0 && this.#held > 0);
+    const whole = passes ? this.#release(boundary === length ? chunk : chunk.subarray(0, boundary)) : undefined;
+    if (boundary < length) this.#keep(boundary < 0 ? chunk : chunk.subarray(boundary));
+    return whole;
+  }
+
+  /** Hands over the held bytes, the beginning of an event that never ended, and holds nothing. */
+  take(): Buffer {
+    return this.#held === 0 ? EMPTY : this.#release(EMPTY);
+  }
+
+  #release(bytes: Buffer): Buffer {
+    if (this.#held === 0) return bytes;
+    const whole = Buffer.allocUnsafe(this.#held + bytes.length);
+    this.#hold.copy(whole, 0, 0, this.#held);
+    bytes.copy(whole, this.#held);
+    this.#held = 0;
+    if (this.#hold.length > LARGEST_IDLE_HOLD_BYTES) this.#hold = EMPTY;
+    return whole;
+  }
+
+  #keep(bytes: Buffer): void {
+    const needed = this.#held + bytes.length;
+    if (needed > this.#hold.length) {
+      const larger = Buffer.allocUnsafe(Math.max(needed, 2 * this.#hold.length, FIRST_HOLD_BYTES));
+      this.#hold.copy(larger, 0, 0, this.#held);
+      this.#hold = larger;
+    }
+    bytes.copy(this.#hold, this.#held);
+    this.#held = needed;
+  }
+
+  /** The offset behind the last blank line in `chunk`, -1 when it has none; 0 when one ended just before it. */
+  #lastBoundary(chunk: Buffer): number {
+    const length = chunk.length;
+    if (length > 1 && chunk[length - 1] === LF && chunk[length - 2] === LF) return length;
+    let lf = chunk.lastIndexOf(LF);
+    let cr = chunk.lastIndexOf(CR);
+    while (lf >= 0 || cr >= 0) {
+      const end = Math.max(lf, cr);
+      if (this.#endsBlankLine(chunk, end)) return end + 1;
+      if (end === lf) lf = end === 0 ? -1 : chunk.lastIndexOf(LF, end - 1);
+      else cr = end === 0 ? -1 : chunk.lastIndexOf(CR, end - 1);
+    }
+    return this.#last === ((LF << 8) | CR) && chunk[0] !== LF ? 0 : -1;
+  }
+
+  /** Whether the line end at `end` closes an empty line. */
+  #endsBlankLine(chunk: Buffer, end: number): boolean {
+    const byte = this.#byteAt(chunk, end);
+    const before = this.#byteAt(chunk, end - 1);
+    // LF CR at the very end may still become LF CRLF: the LF that is on its way belongs to this event.
+    if (byte === CR) return before === CR || (before === LF && end + 1 < chunk.length);
+    if (before === LF) return true;
+    if (before !== CR) return false;
+    const earlier = this.#byteAt(chunk, end - 2);
+    return earlier === LF || earlier === CR;
+  }
+
+  #byteAt(chunk: Buffer, pos: number): number {
+    if (pos >= 0) return chunk[pos] as number;
+    return pos === -1 ? this.#last & 0xff : this.#last >> 8;
+  }
+}
+
+/** One decoded event. */
+export interface ServerSentEvent {
+  /** The event's name, absent when it has none. */
+  readonly event?: string;
+  /** Its data lines, joined by line feeds. */
+  readonly data: string;
+}
+
+/** Decodes the events in `text`. Comments, events without data and an unfinished last event are left out. */
+export function parseEvents(text: string): ServerSentEvent[] {
+  const events: ServerSentEvent[] = [];
+  let event: string | undefined;
+  let data: string[] = [];
+  const lines = text.replace(/^\uFEFF/, '').split(/\r\n|\n|\r/);
+  lines.pop();
+  for (const line of lines) {
+    if (line === '') {
+      if (data.length > 0) events.push({ ...(event === undefined ? {} : { event }), data: data.join('\n') });
+      event = undefined;
+      data = [];
+      continue;
+    }
+    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) as RegExpExecArray;
+    if (field === 'data') data.push(value ?? '');
+    else if (field === 'event') event = value || undefined;
+  }
+  return events;
+}

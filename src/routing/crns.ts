@@ -1,0 +1,233 @@
+// The keeper of CRN actors: one child per base URL. Turns a list of models into a routing table, gives cells of the
+// board to CRNs and members and takes them back, starts and retires CRN actors, passes outcomes on to them, and holds
+// the panic threshold. Lives in the control plane; the composition posts its tables to the ingress threads.
+
+import type { Behavior, Context } from '../actor/behavior.ts';
+import type { Ref } from '../actor/ref.ts';
+import type { BreakerSettings } from '../net/breaker.ts';
+import type { BoardMemory } from './board.ts';
+import type { Outcome } from './classify.ts';
+import { crn, type CrnCommand, type CrnEvent, type CrnWorld, type HealthSettings } from './crn.ts';
+import { hashText, type Member, type Model, type TableData } from './table.ts';
+
+/** A model as it is configured or discovered. */
+export interface ModelSpec {
+  readonly id: string;
+  readonly servers: readonly string[];
+  readonly apiKey?: string | undefined;
+}
+
+export interface CrnsSettings {
+  readonly health: HealthSettings;
+  readonly ejection: BreakerSettings;
+  /** Largest share of a model's CRNs that may be ejected at once. */
+  readonly maxShare: number;
+}
+
+export type CrnsCommand =
+  | { readonly type: 'Configure'; readonly models: readonly ModelSpec[]; readonly settings: CrnsSettings }
+  | { readonly type: 'Outcome'; readonly outcome: Outcome }
+  | { readonly type: 'Event'; readonly event: CrnEvent };
+
+/** What the keeper needs from outside. */
+export interface CrnsWorld extends Pick<CrnWorld, 'board' | 'probe'> {
+  readonly memory: BoardMemory;
+  readonly onTable: (table: TableData) => void;
+  readonly onEvent: (event: CrnEvent) => void;
+  /** Every CRN of the table has been judged at least once. */
+  readonly onJudged: () => void;
+}
+
+interface Server {
+  readonly url: string;
+  readonly cell: number;
+  /** Model and settings the running actor was started with; a change restarts it. */
+  fingerprint: string;
+  members: Map<string, number>;
+  ref: Ref<CrnCommand>;
+  ejected: boolean;
+  judged: boolean;
+}
+
+/** Cells of one kind on the board. */
+class Cells {
+  readonly #free: number[];
+
+  constructor(count: number) {
+    this.#free = Array.from({ length: count }, (_, index) => count - 1 - index);
+  }
+
+  take(what: string): number {
+    const cell = this.#free.pop();
+    if (cell === undefined) throw new Error(`the board is full: no cell left for ${what}`);
+    return cell;
+  }
+
+  give(cell: number): void {
+    this.#free.unshift(cell);
+  }
+}
+
+/** Makes the behaviour of the keeper. */
+export function crns(world: CrnsWorld): Behavior<CrnsCommand> {
+  return (context) => {
+    const keeper = new Keeper(world, context);
+    return (command) => {
+      switch (command.type) {
+        case 'Configure':
+          keeper.configure(command.models, command.settings);
+          break;
+        case 'Outcome':
+          keeper.outcome(command.outcome);
+          break;
+        case 'Event':
+          keeper.event(command.event);
+          break;
+      }
+    };
+  };
+}
+
+class Keeper {
+  readonly #world: CrnsWorld;
+  readonly #context: Context<CrnsCommand>;
+  readonly #serverCells: Cells;
+  readonly #memberCells: Cells;
+  readonly #servers = new Map<string, Server>();
+  readonly #byMember = new Map<number, Server>();
+  #models: readonly Model[] = [];
+  #maxShare = 0;
+  #version = 0;
+
+  constructor(world: CrnsWorld, context: Context<CrnsCommand>) {
+    this.#world = world;
+    this.#context = context;
+    this.#serverCells = new Cells(world.memory.servers);
+    this.#memberCells = new Cells(world.memory.members);
+  }
+
+  configure(specs: readonly ModelSpec[], settings: CrnsSettings): void {
+    this.#maxShare = settings.maxShare;
+    const wanted = modelsByUrl(specs);
+    for (const url of [...this.#servers.keys()]) if (!wanted.has(url)) this.#retire(url);
+    for (const [url, models] of wanted) this.#ensure(url, models, settings);
+    this.#models = specs.map((spec) => ({
+      id: spec.id,
+      members: [...new Set(spec.servers)].map((url) => this.#member(url, spec)),
+    }));
+    this.#world.onTable({ version: ++this.#version, models: this.#models });
+    this.#checkJudged();
+  }
+
+  outcome(outcome: Outcome): void {
+    this.#byMember.get(outcome.member)?.ref.tell({ type: 'Outcome', outcome });
+  }
+
+  event(event: CrnEvent): void {
+    const server = this.#servers.get(event.url);
+    if (server !== undefined) {
+      if (event.type === 'ejected') server.ejected = true;
+      if (event.type === 'returned') server.ejected = false;
+      if (event.type === 'judged' && !server.judged) {
+        server.judged = true;
+        this.#checkJudged();
+      }
+    }
+    this.#world.onEvent(event);
+  }
+
+  #checkJudged(): void {
+    for (const server of this.#servers.values()) if (!server.judged) return;
+    this.#world.onJudged();
+  }
+
+  #member(url: string, spec: ModelSpec): Member {
+    const server = this.#servers.get(url) as Server;
+    const member = server.members.get(spec.id) as number;
+    return { url, server: server.cell, member, hash: hashText(url), apiKey: spec.apiKey };
+  }
+
+  #ensure(url: string, models: readonly string[], settings: CrnsSettings): void {
+    const fingerprint = JSON.stringify([models, settings]);
+    const known = this.#servers.get(url);
+    if (known?.fingerprint === fingerprint) return;
+    const cell = known?.cell ?? this.#serverCells.take(url);
+    const members = this.#cellsFor(url, models, known);
+    if (known !== undefined) this.#context.stop(known.ref);
+    const ref = this.#spawn(url, members, settings);
+    const server: Server = { url, cell, fingerprint, members, ref, ejected: false, judged: known?.judged ?? false };
+    this.#servers.set(url, server);
+    for (const member of members.values()) this.#byMember.set(member, server);
+  }
+
+  /** Keeps the cells of models that stay, so that their standing and times stay too. */
+  #cellsFor(url: string, models: readonly string[], known: Server | undefined): Map<string, number> {
+    const members = new Map<string, number>();
+    for (const [model, cell] of known?.members ?? []) {
+      if (models.includes(model)) members.set(model, cell);
+      else this.#free(cell);
+    }
+    for (const model of models) {
+      if (!members.has(model)) members.set(model, this.#memberCells.take(`${model} on ${url}`));
+    }
+    return members;
+  }
+
+  #spawn(url: string, members: ReadonlyMap<string, number>, settings: CrnsSettings): Ref<CrnCommand> {
+    const { board, probe } = this.#world;
+    return this.#context.spawn(
+      crn(
+        {
+          url,
+          members: [...members].map(([model, member]) => ({ model, member })),
+          health: settings.health,
+          ejection: settings.ejection,
+        },
+        {
+          board,
+          probe,
+          mayEject: (wanted) => this.#mayEject(wanted),
+          onJudged: (event) => this.#context.self.tell({ type: 'Event', event }),
+        },
+      ),
+    );
+  }
+
+  #retire(url: string): void {
+    const server = this.#servers.get(url) as Server;
+    this.#servers.delete(url);
+    this.#context.stop(server.ref);
+    for (const member of server.members.values()) this.#free(member);
+    this.#serverCells.give(server.cell);
+  }
+
+  #free(member: number): void {
+    this.#byMember.delete(member);
+    this.#world.board.resetMember(member);
+    this.#memberCells.give(member);
+  }
+
+  #mayEject(url: string): boolean {
+    for (const model of this.#models) {
+      if (!model.members.some((member) => member.url === url)) continue;
+      let ejected = 1;
+      for (const member of model.members) {
+        if (member.url !== url && this.#servers.get(member.url)?.ejected === true) ejected++;
+      }
+      if (ejected > model.members.length * this.#maxShare) return false;
+    }
+    return true;
+  }
+}
+
+function modelsByUrl(specs: readonly ModelSpec[]): Map<string, string[]> {
+  const byUrl = new Map<string, string[]>();
+  for (const spec of specs) {
+    for (const url of new Set(spec.servers)) {
+      const models = byUrl.get(url) ?? [];
+      models.push(spec.id);
+      byUrl.set(url, models);
+    }
+  }
+  return byUrl;
+}

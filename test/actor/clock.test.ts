@@ -1,0 +1,59 @@
+// The manual clock moves only when told and runs timers in the order of real time; the system clock is monotonic.
+
+import t from 'tap';
+import { createManualClock, systemClock } from '../../src/actor/clock.ts';
+
+t.test('the manual clock stands still until it is advanced', (t) => {
+  const clock = createManualClock(100);
+  t.equal(clock.now(), 100);
+  clock.advance(2.5);
+  t.equal(clock.now(), 102.5);
+  t.end();
+});
+
+t.test('timers run in order of due time, then of creation, each at its own time', (t) => {
+  const clock = createManualClock();
+  const seen: [string, number][] = [];
+  clock.setTimeout(() => seen.push(['late', clock.now()]), 30);
+  clock.setTimeout(() => seen.push(['first', clock.now()]), 10);
+  clock.setTimeout(() => seen.push(['second', clock.now()]), 10);
+  clock.setTimeout(() => seen.push(['never', clock.now()]), 41);
+  t.equal(clock.nextDueMs, 10);
+  clock.advance(40);
+  t.same(seen, [
+    ['first', 10],
+    ['second', 10],
+    ['late', 30],
+  ]);
+  t.equal(clock.nextDueMs, 41);
+  t.end();
+});
+
+t.test('a timer set by a timer runs within the same step when it is due', (t) => {
+  const clock = createManualClock();
+  const seen: number[] = [];
+  clock.setTimeout(() => clock.setTimeout(() => seen.push(clock.now()), 5), 5);
+  clock.advance(9);
+  t.same(seen, []);
+  clock.advance(1);
+  t.same(seen, [10]);
+  t.end();
+});
+
+t.test('a cleared timer does not run, and clearing again is harmless', (t) => {
+  const clock = createManualClock();
+  const handle = clock.setTimeout(() => t.fail('it was cleared'), 5);
+  clock.clearTimeout(handle);
+  clock.clearTimeout(handle);
+  clock.advance(10);
+  t.equal(clock.nextDueMs, Infinity);
+  t.end();
+});
+
+t.test('the system clock is monotonic and its timers are never early', async (t) => {
+  const startMs = systemClock.now();
+  await new Promise<void>((resolve) => systemClock.setTimeout(resolve, 2.2));
+  t.ok(systemClock.now() - startMs >= 2.2 - 1, 'within the resolution of the platform');
+  const handle = systemClock.setTimeout(() => t.fail('it was cleared'), 1);
+  systemClock.clearTimeout(handle);
+});

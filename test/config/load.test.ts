@@ -1,0 +1,291 @@
+import { join } from 'node:path';
+import t from 'tap';
+import * as fc from 'fast-check';
+import { stringify } from 'yaml';
+import {
+  loadConfigFile,
+  loadConfigText,
+  parseConfigText,
+  resolveSettings,
+  type Mistake,
+} from '../../src/config/load.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
+import type { Setting } from '../../src/config/row.ts';
+import { EXAMPLE_ENV, EXAMPLE_YAML } from './example.ts';
+
+function mistakesOf(input: unknown, env: Record<string, string> = {}): readonly Mistake[] {
+  const resolution = resolveSettings(input, env);
+  return 'mistakes' in resolution ? resolution.mistakes : [];
+}
+
+t.test('the example of the contract loads whole', async (t) => {
+  const resolution = loadConfigText(EXAMPLE_YAML, 'example.yaml', EXAMPLE_ENV);
+  t.match(resolution, {
+    settings: {
+      models: {
+        'atlas-27b': {
+          servers: ['http://127.0.0.1:9001', 'http://127.0.0.1:9002'],
+          contextLength: 131_072,
+          huggingFaceId: 'acme/Atlas-27B',
+          tee: false,
+          capabilities: ['chat', 'tools', 'vision'],
+          pricing: { prompt: '0.25', completion: '1.50' },
+        },
+        'Embed-1.5': { servers: ['https://embed.example/base'] },
+      },
+      keys: { required: true, static: [{ key: 'hr_example_client_key', account: 'demo' }] },
+      unserved: ['search', 'fetch', 'store'],
+    },
+  });
+  if ('settings' in resolution) t.same(Object.keys(resolution.settings.models['Embed-1.5'] ?? {}), ['servers']);
+});
+
+t.test('settings are frozen to the depth', async (t) => {
+  const resolution = loadConfigText(EXAMPLE_YAML, 'example.yaml', EXAMPLE_ENV);
+  if ('mistakes' in resolution) throw new Error('the example has mistakes');
+  const { settings } = resolution;
+  for (const part of [settings, settings.models, settings.models['atlas-27b']?.servers, settings.keys.static[0]]) {
+    t.ok(Object.isFrozen(part));
+  }
+});
+
+t.test('sections and lists whose entries are commented out have their defaults', async (t) => {
+  const empty = loadConfigText('health:\nmodels:\nkeys:\n  static:\n', 'x.yaml');
+  t.same(empty, resolveSettings({}));
+  t.same(loadConfigText('# nothing\n', 'x.yaml'), resolveSettings({}));
+});
+
+t.test('all mistakes are reported at once, by path', async (t) => {
+  const input = {
+    listen: 'nowhere',
+    admin: 'nowhere',
+    threads: 'some',
+    publicScheme: 'ftp',
+    servicePrefix: 'a/b',
+    ownedBy: 7,
+    serverTiming: 'yes',
+    models: {
+      'm-1.5': { servers: ['gpu1:1', 'http://u:p@gpu1', 'http://gpu1/#x', 'http://gpu1/?q=1'], context_length: 0 },
+      n: { servers: 'http://gpu1', capabilities: ['dance'], pricing: { prompt: '1e-7' }, apiKey: 'a b' },
+    },
+    health: { interval: 'soon', path: 'health', rise: 1.5 },
+    ejection: { errorRate: 2 },
+    timeouts: [],
+    limits: { bodyBytes: '1 pile', headerBytes: 10 },
+    cors: { origins: ['example.org'] },
+    keys: { static: [{ key: 'k' }, 'k'] },
+  };
+  t.same(
+    mistakesOf(input).map(({ path, message }) => `${path} ${message}`),
+    [
+      'listen must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080',
+      'admin must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080, or null',
+      'threads must be auto or a whole number',
+      'servicePrefix must be one segment of a path, such as "svc"',
+      'publicScheme must be one of http, https',
+      'ownedBy must be a string; put it in quotes',
+      'serverTiming must be true or false',
+      'models["m-1.5"].servers[0] must be a URL that begins with http:// or https://',
+      'models["m-1.5"].servers[1] must not carry a user name or password',
+      'models["m-1.5"].servers[2] must not carry a fragment (#)',
+      'models["m-1.5"].servers[3] must be a base URL without a query (?)',
+      'models["m-1.5"].context_length must be at least 1',
+      'models.n.servers must be a list',
+      'models.n.capabilities[0] must be one of chat, completion, vision, tools, reasoning, embedding, image, audio',
+      'models.n.pricing.prompt must be a plain decimal number in quotes, such as "0.25"',
+      'models.n.pricing.completion is required',
+      'models.n.apiKey must be visible ASCII characters without spaces',
+      'health.interval must be a duration, such as 250ms, 5s or 2m',
+      'health.path must be a path that begins with /',
+      'health.rise must be a whole number',
+      'ejection.errorRate must be at most 1',
+      'timeouts must be a mapping of names to values',
+      'limits.bodyBytes must be a size, such as 64KiB, 10MB or 1GiB',
+      'limits.headerBytes must be at least 1KiB',
+      'cors.origins[0] must be "*" or an origin, such as "https://app.example"',
+      'keys.static[0].account is required',
+      'keys.static[1] must be a mapping of names to values',
+    ],
+  );
+});
+
+t.test('what is no configuration at all is a mistake too', async (t) => {
+  t.same(mistakesOf([1]), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
+  t.same(mistakesOf('listen'), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
+  t.match(mistakesOf({ models: [] }), [{ path: 'models', message: 'must be a mapping of names to values' }]);
+  t.match(mistakesOf({ ownedBy: ' ' }), [{ path: 'ownedBy', message: 'must not be empty' }]);
+  t.match(mistakesOf({ ownedBy: [] }), [{ path: 'ownedBy', message: 'must be a string' }]);
+  t.match(mistakesOf({ listen: null }), [{ path: 'listen' }]);
+  t.match(mistakesOf({ timeouts: { idle: '25d' } }), [{ path: 'timeouts.idle', message: 'must be at most 24d' }]);
+});
+
+t.test('unknown names come with the nearest known one, or the section that has it', async (t) => {
+  const input = { lisen: 1, frobnicate: 1, idle: '5s', health: { intervall: 1 }, models: { m: { server: [] } } };
+  t.same(mistakesOf(input), [
+    { path: 'lisen', message: 'is unknown; did you mean listen?' },
+    { path: 'frobnicate', message: 'is unknown' },
+    { path: 'idle', message: 'is unknown; did you mean timeouts.idle?' },
+    { path: 'models.m.server', message: 'is unknown; did you mean servers?' },
+    { path: 'health.intervall', message: 'is unknown; did you mean interval?' },
+  ]);
+});
+
+t.test('what is right alone and wrong together is a mistake', async (t) => {
+  const repeated = { key: 'k', account: 'a' };
+  t.match(mistakesOf({ admin: '0.0.0.0:8080' }), [{ path: 'admin', message: 'must not take the port of listen' }]);
+  t.same(mistakesOf({ listen: '127.0.0.1:1', admin: '127.0.0.2:1' }), []);
+  t.same(mistakesOf({ listen: '127.0.0.1:0', admin: '127.0.0.1:0' }), []);
+  t.match(mistakesOf({ listingPrefix: 'svc' }), [{ path: 'listingPrefix' }]);
+  t.match(mistakesOf({ servicePrefix: 'v1' }), [{ path: 'servicePrefix' }]);
+  t.match(mistakesOf({ ejection: { backoff: '2m' } }), [{ path: 'ejection.backoff' }]);
+  t.match(mistakesOf({ limits: { bodyBytes: '2GiB' } }), [{ path: 'limits.bodyBytes' }]);
+  t.match(mistakesOf({ limits: { heldEventBytes: '2GiB' } }), [{ path: 'limits.heldEventBytes' }]);
+  t.match(mistakesOf({ models: { Atlas: {}, atlas: {} } }), [{ path: 'models', message: /^holds atlas twice/ }]);
+  t.match(mistakesOf({ models: { '': {} } }), [{ path: 'models', message: 'holds a model without an id' }]);
+  t.match(mistakesOf({ models: { 'm.1': { servers: ['http://a/', 'http://a'] } } }), [
+    { path: 'models["m.1"].servers[1]', message: 'is listed before' },
+  ]);
+  t.match(mistakesOf({ keys: { static: [repeated, repeated] } }), [{ path: 'keys.static[1].key' }]);
+});
+
+t.test('variables are expanded wherever a string may stand', async (t) => {
+  const input = {
+    threads: '${N}',
+    models: { m: { servers: ['http://${HOST}:1'], apiKey: '${KEY}' } },
+    keys: { static: [{ key: '$${KEY}', account: '${KEY}' }] },
+  };
+  t.match(resolveSettings(input, { N: '4', HOST: 'gpu1', KEY: 'sesame' }), {
+    settings: {
+      threads: 4,
+      models: { m: { servers: ['http://gpu1:1'], apiKey: 'sesame' } },
+      keys: { static: [{ key: '${KEY}', account: 'sesame' }] },
+    },
+  });
+  t.match(mistakesOf(input, { N: '4', KEY: 'sesame' }), [
+    { path: 'models.m.servers[0]', message: 'names the environment variable HOST, which is not set' },
+  ]);
+});
+
+t.test('mistakes never repeat a value', async (t) => {
+  const inputs = [
+    { keys: { static: [{ key: 'sesame open', account: 1 }, { 'sesame-1': 'demo' }, ['sesame']] } },
+    { keys: { static: 'sesame' }, models: { m: { apiKey: ['sesame'], servers: ['http://u:sesame@h', 'sesame'] } } },
+    { listen: 'sesame', threads: 'sesame', publicScheme: 'sesame', limits: { bodyBytes: 'sesame' } },
+    {
+      keys: {
+        static: [
+          { key: 'sesame', account: 'a' },
+          { key: 'sesame', account: 'b' },
+        ],
+      },
+    },
+  ];
+  for (const input of inputs) {
+    const mistakes = mistakesOf(input);
+    t.ok(mistakes.length > 0);
+    t.notMatch(JSON.stringify(mistakes), /sesame/);
+  }
+  for (const text of ['key: "sesame', 'key: @sesame', 'a: sesame: b', '- sesame\nsesame', '{"key": sesame"']) {
+    const parsed = parseConfigText(text, 'x.yaml');
+    t.ok('mistakes' in parsed, text);
+    t.notMatch(JSON.stringify(parsed), /sesame/);
+  }
+});
+
+t.test('syntax errors carry file, line and column', async (t) => {
+  t.same(parseConfigText('listen: 1\n\tadmin: 2', 'x.yaml'), {
+    mistakes: [{ path: 'x.yaml:2:1', message: 'is indented with a tab; use spaces' }],
+  });
+  t.same(parseConfigText('a: 1\nb: 2\na: 3', 'x.yaml'), {
+    mistakes: [{ path: 'x.yaml:3:1', message: 'repeats a name of the same section' }],
+  });
+  t.match(parseConfigText('{"a": [1, 2', 'x.json'), { mistakes: [{ path: /^x\.json:1:\d+$/ }] });
+  t.match(parseConfigText('a: b: c', 'x.yaml'), { mistakes: [{ message: 'is not valid YAML or JSON here' }] });
+  t.match(parseConfigText('a: *b', 'x.yaml'), { mistakes: [{ path: 'x.yaml', message: /^holds an alias/ }] });
+  t.match(loadConfigText('a: 1\n---\na: 2', 'x.yaml'), { mistakes: [{ message: /^begins a second document/ }] });
+});
+
+t.test('a file called JSON is read as JSON', async (t) => {
+  t.same(parseConfigText('{\n\t"threads": 2\n}', 'x.json'), { input: { threads: 2 } });
+  t.match(parseConfigText('{"threads": }', 'x.json'), {
+    mistakes: [{ path: /^x\.json/, message: 'is not valid JSON' }],
+  });
+  t.same(parseConfigText('', 'x.json'), { input: {} });
+});
+
+t.test('a file is loaded, and one that cannot be read is a mistake', async (t) => {
+  const directory = t.testdir({ 'good.yaml': 'threads: 1\n', 'bad.yaml': 'threads: [' });
+  const good = await loadConfigFile(join(directory, 'good.yaml'), { HEADRACE_LOG_LEVEL: 'warn' }, { threads: '2' });
+  t.match(good, { settings: { threads: 2, log: { level: 'warn' } } });
+  t.match(await loadConfigFile(join(directory, 'bad.yaml')), { mistakes: [{ path: /bad\.yaml:1:\d+$/ }] });
+  t.match(await loadConfigFile(join(directory, 'none.yaml')), { mistakes: [{ message: 'does not exist' }] });
+  t.match(await loadConfigFile(directory), { mistakes: [{ path: directory, message: 'cannot be read (EISDIR)' }] });
+});
+
+const TEXT = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
+const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
+const URLS = fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`);
+
+/** Values of a setting as a user may write them. */
+function written(setting: Setting): fc.Arbitrary<unknown> {
+  const { min = 0, max = 1000, words = [] } = setting;
+  const kinds: Record<Setting['kind'], () => fc.Arbitrary<unknown>> = {
+    string: () => (setting.secret ? TOKEN : setting.pattern ? fc.constant(setting.fallback ?? '*') : TEXT),
+    boolean: () => fc.boolean(),
+    integer: () => fc.oneof(fc.integer({ min, max }), ...words.map((word) => fc.constant(word))),
+    number: () =>
+      fc.double({ min, max, noNaN: true, noDefaultInfinity: true }).map((value) => Number(value.toFixed(6))),
+    duration: () =>
+      fc.oneof(
+        fc.integer({ min: 1, max: 50 }).map((value) => `${value}s`),
+        fc.integer({ min: 1, max: 9999 }),
+      ),
+    bytes: () => fc.integer({ min: 2, max: 9 }).map((value) => `${value}MiB`),
+    decimal: () => fc.tuple(fc.nat(), fc.nat()).map(([whole, part]) => `${whole}.${part}`),
+    address: () => fc.integer({ min: 1, max: 65_535 }).map((port) => `127.0.0.1:${port}`),
+    url: () => URLS,
+    enum: () => fc.constantFrom(...words),
+    list: () =>
+      fc.uniqueArray(written(setting.items as Setting), { maxLength: 3, selector: (item) => JSON.stringify(item) }),
+    map: () => fc.dictionary(TEXT, written(setting.items as Setting), { maxKeys: 4, noNullPrototype: true }),
+    record: () => {
+      const fields = Object.entries(setting.fields ?? {});
+      const required = fields.filter(([, field]) => field.required === true).map(([name]) => name);
+      return fc.record(Object.fromEntries(fields.map(([name, field]) => [name, written(field)])), {
+        requiredKeys: required,
+        noNullPrototype: true,
+      });
+    },
+  };
+  const value = kinds[setting.kind]();
+  return setting.nullable === true ? fc.option(value) : value;
+}
+
+/** A partial file: some settings of the table, in their sections. */
+const FILES = fc
+  .record(Object.fromEntries(SETTINGS.map(({ path, setting }) => [path, written(setting)])), { requiredKeys: [] })
+  .map((values) => {
+    const file: Record<string, unknown> = {};
+    for (const [path, value] of Object.entries(values)) {
+      const [section = '', name] = path.split('.');
+      if (name === undefined) file[section] = value;
+      else file[section] = { ...(file[section] as object | undefined), [name]: value };
+    }
+    return file;
+  });
+
+t.test('any settings, right or wrong, resolve the same as object, YAML and JSON', async (t) => {
+  let resolved = 0;
+  fc.assert(
+    fc.property(FILES, (file) => {
+      const direct = resolveSettings(file);
+      const yaml = loadConfigText(stringify(file), 'x.yaml');
+      const json = loadConfigText(JSON.stringify(file), 'x.json');
+      if ('settings' in direct) resolved += 1;
+      const wanted = JSON.stringify(direct);
+      return JSON.stringify(yaml) === wanted && JSON.stringify(json) === wanted;
+    }),
+    { numRuns: 150 },
+  );
+  t.ok(resolved > 30, `${resolved} of 150 were right`);
+});

@@ -1,0 +1,109 @@
+import t from 'tap';
+import { resolveSettings } from '../../src/config/load.ts';
+import { resolvedName } from '../../src/config/row.ts';
+import { envName, MODEL_FIELDS, SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
+
+/** What the table says, typed: it fails to compile, or to match, when table and type part ways. */
+const DEFAULTS: Settings = {
+  listen: { host: '0.0.0.0', port: 8080 },
+  admin: { host: '127.0.0.1', port: 9090 },
+  threads: 'auto',
+  server: 'auto',
+  servicePrefix: 'svc',
+  listingPrefix: 'aggregator',
+  publicScheme: 'http',
+  errorBodies: 'contract',
+  ownedBy: 'headrace',
+  serverTiming: false,
+  streamKeepAliveMs: null,
+  models: {},
+  discovery: null,
+  discoveryIntervalMs: 30_000,
+  health: { intervalMs: 5_000, timeoutMs: 2_000, path: '/health', rise: 1, fall: 2 },
+  ejection: {
+    consecutive: 5,
+    errorRate: 0.5,
+    minRequests: 20,
+    windowMs: 10_000,
+    backoffMs: 1_000,
+    backoffMaxMs: 60_000,
+    slowStartMs: 10_000,
+    maxShare: 0.5,
+  },
+  routing: { affinity: true, boundedLoad: 1.25, retryBudget: 0.2, retryBurst: 512 },
+  timeouts: {
+    connectMs: 3_000,
+    headersMs: 600_000,
+    firstByteMs: null,
+    idleMs: 60_000,
+    bodyMs: 30_000,
+    clientIdleMs: 120_000,
+    drainMs: 30_000,
+    keepAliveMs: 60_000,
+  },
+  limits: {
+    bodyBytes: 104_857_600,
+    headerBytes: 16_384,
+    bufferedBytes: 1_073_741_824,
+    jsonDepth: 256,
+    connectionsPerServer: 4_096,
+    heldEventBytes: 1_048_576,
+  },
+  cors: { origins: ['*'] },
+  keys: { required: true, static: [] },
+  log: { level: 'info' },
+  unserved: [],
+};
+
+/** The input type takes what a file may say. */
+const INPUT: SettingsInput = {
+  listen: 8081,
+  timeouts: { connect: '1s', idle: 500, firstByte: null },
+  limits: { bodyBytes: '1MiB' },
+  models: { m: { servers: ['http://gpu1:1'], context_length: 8, pricing: { prompt: '1', completion: '2' } } },
+  keys: { static: [{ key: 'k', account: 'a' }] },
+  search: { timeout: '10s' },
+};
+
+t.test('the table resolves to the defaults of the contract', async (t) => {
+  t.strictSame(resolveSettings({}), { settings: DEFAULTS });
+});
+
+t.test('an object of the input type resolves', async (t) => {
+  t.match(resolveSettings(INPUT), {
+    settings: {
+      listen: { host: '0.0.0.0', port: 8081 },
+      timeouts: { connectMs: 1_000, idleMs: 500, firstByteMs: null },
+      limits: { bodyBytes: 1_048_576 },
+      models: { m: { contextLength: 8, pricing: { prompt: '1', completion: '2' } } },
+      unserved: ['search'],
+    },
+  });
+});
+
+t.test('the three names of a setting follow from its path', async (t) => {
+  const connect = SETTINGS.find(({ path }) => path === 'timeouts.connect');
+  t.equal(connect?.env, 'HEADRACE_TIMEOUTS_CONNECT');
+  t.equal(connect?.flag, '--timeouts.connect');
+  t.equal(envName('servicePrefix'), 'HEADRACE_SERVICE_PREFIX');
+  t.equal(envName('timeouts.firstByte'), 'HEADRACE_TIMEOUTS_FIRST_BYTE');
+  t.equal(new Set(SETTINGS.map(({ env }) => env)).size, SETTINGS.length, 'no two settings share a variable');
+});
+
+t.test('every row says in one sentence what it is', async (t) => {
+  const rows = [...SETTINGS.map(({ path, setting }) => [path, setting] as const), ...Object.entries(MODEL_FIELDS)];
+  for (const [path, { sentence }] of rows) t.match(sentence, /^[A-Z][^\n]{9,100}\.$/, path);
+});
+
+t.test('what a listening socket or the loaded addon depends on needs a restart', async (t) => {
+  const restart = SETTINGS.filter(({ setting }) => setting.reload === false).map(({ path }) => path);
+  for (const path of ['listen', 'admin', 'threads', 'server', 'limits.headerBytes']) t.ok(restart.includes(path), path);
+  for (const path of ['models', 'keys.static', 'log.level']) t.notOk(restart.includes(path), path);
+});
+
+t.test('resolved names are camel case and carry the unit of durations', async (t) => {
+  const fields = Object.entries(MODEL_FIELDS).map(([name, field]) => resolvedName(name, field));
+  t.ok(fields.includes('huggingFaceId'));
+  const idle = SETTINGS.find(({ path }) => path === 'timeouts.idle');
+  t.equal(idle && resolvedName('idle', idle.setting), 'idleMs');
+});

@@ -1,0 +1,58 @@
+import t from 'tap';
+import { resolveSettings } from '../../src/config/load.ts';
+import type { SettingsInput } from '../../src/config/settings.ts';
+import { findWarnings } from '../../src/config/warning.ts';
+
+const SOUND: SettingsInput = {
+  models: { m: { servers: ['http://10.0.0.1:1', 'http://10.0.0.2:1'], apiKey: 'sesame' } },
+  keys: { static: [{ key: 'k', account: 'a' }] },
+};
+
+function warningsOf(change: SettingsInput): string[] {
+  const resolution = resolveSettings({ ...SOUND, ...change });
+  if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
+  return findWarnings(resolution.settings);
+}
+
+t.test('a sound configuration has none', async (t) => {
+  t.same(warningsOf({}), []);
+});
+
+t.test('an open gateway is warned of unless only this machine reaches it', async (t) => {
+  t.match(warningsOf({ keys: { required: false } }), [/^open gateway: anybody who reaches 0\.0\.0\.0:8080/]);
+  t.same(warningsOf({ keys: { required: false }, listen: '127.0.0.1:8080' }), []);
+});
+
+t.test('an admin interface that others reach is warned of', async (t) => {
+  t.match(warningsOf({ admin: '0.0.0.0:9090' }), [/^the admin interface on 0\.0\.0\.0:9090/]);
+  t.same(warningsOf({ admin: null }), []);
+});
+
+t.test('a gateway that nobody can call is warned of', async (t) => {
+  t.match(warningsOf({ keys: { required: true } }), [/^nobody can call/]);
+});
+
+t.test('models that cannot be served or fail over are warned of, unless discovery may add servers', async (t) => {
+  t.match(warningsOf({ models: {} }), [/^nothing to serve/]);
+  t.match(warningsOf({ models: { none: {}, one: { servers: ['http://s:1'] } } }), [
+    /^none: no server/,
+    /^one: one server/,
+  ]);
+  t.same(warningsOf({ models: { none: {} }, discovery: 'https://map.example/models' }), []);
+});
+
+t.test('credentials and maps that cross a public network in the clear are warned of', async (t) => {
+  const servers = ['http://gpu.example:1', 'https://gpu.example:2', 'http://[2001:db8::1]:3', 'http://[fd00::1]:4'];
+  const warnings = warningsOf({ models: { m: { servers, apiKey: 'sesame' } } });
+  t.match(warnings, [/^m: its apiKey .*\(gpu\.example:1\)$/, /\(\[2001:db8::1\]:3\)$/]);
+  t.equal(warnings.length, 2);
+  t.notMatch(warnings.join(), /sesame/);
+  t.same(warningsOf({ models: { m: { servers } } }), [], 'without a credential there is nothing to lose');
+  t.match(warningsOf({ discovery: 'http://map.example/m?token=sesame' }), [/^discovery: .*\(map\.example\)$/]);
+});
+
+t.test('a probe that outlives its interval is warned of', async (t) => {
+  t.match(warningsOf({ health: { timeout: '6s' } }), [
+    /^health\.timeout \(6s\) is longer than health\.interval \(5s\)/,
+  ]);
+});

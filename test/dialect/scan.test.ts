@@ -1,0 +1,292 @@
+// Properties of scan.ts and members.ts against JSON.parse, and one example for each row of the validation table.
+import fc from 'fast-check';
+import t from 'tap';
+import { memberNumber, memberSlice, scanBody, SPAN } from '../../src/dialect/scan.ts';
+import type { MemberName, ScannedBody } from '../../src/dialect/scan.ts';
+
+const NAMES = Object.keys(SPAN) as MemberName[];
+
+function read(text: string): ScannedBody {
+  const scan = scanBody(Buffer.from(text), { requireModel: false });
+  if (!scan.ok) throw new Error(`refused ${text}: ${JSON.stringify(scan.errors)}`);
+  return scan;
+}
+
+function parses(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const space = fc.string({ unit: fc.constantFrom(' ', '\n', '\r', '\t'), maxLength: 3 });
+
+/** JSON text of a string, each character written plainly or as an escape. */
+function quoted(value: string, escapes: readonly boolean[]): string {
+  const units = Array.from({ length: value.length }, (_, at) => {
+    const code = `\\u${value.charCodeAt(at).toString(16).padStart(4, '0')}`;
+    return escapes[at % escapes.length] ? code : JSON.stringify(value[at]).slice(1, -1);
+  });
+  return `"${units.join('')}"`;
+}
+
+const text = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc.string({ unit: fc.constantFrom('"', '\\', 'a', 'é', '{', ']'), maxLength: 200 }),
+  fc.string({ unit: fc.constantFrom('x', 'y'), minLength: 60, maxLength: 300 }),
+);
+const jsonString = fc
+  .tuple(text, fc.array(fc.boolean(), { minLength: 1, maxLength: 5 }))
+  .map(([value, escapes]) => quoted(value, escapes));
+const scalar = fc.oneof(
+  jsonString,
+  fc.constantFrom('true', 'false', 'null', '0', '-0', '-1.5e+3', '1E9', '0.25', '-0e-0'),
+  fc.double({ noNaN: true, noDefaultInfinity: true }).map((value) => JSON.stringify(value)),
+  fc.integer().map(String),
+);
+
+function object(key: fc.Arbitrary<string>, value: fc.Arbitrary<string>): fc.Arbitrary<string> {
+  const entry = fc.tuple(space, key, space, space, value, space);
+  const joined = fc
+    .array(entry, { maxLength: 6 })
+    .map((entries) => entries.map(([a, name, b, c, raw, d]) => `${a}${name}${b}:${c}${raw}${d}`).join(','));
+  return fc.tuple(space, joined).map(([inside, all]) => `{${all === '' ? inside : all}}`);
+}
+
+const { value } = fc.letrec<{ value: string }>((tie) => ({
+  value: fc.oneof(
+    { depthSize: 'small' },
+    scalar,
+    fc
+      .tuple(
+        space,
+        fc.array(
+          fc.tuple(space, tie('value'), space).map((parts) => parts.join('')),
+          { maxLength: 4 },
+        ),
+      )
+      .map(([inside, all]) => `[${all.length === 0 ? inside : all.join(',')}]`),
+    object(jsonString, tie('value')),
+  ),
+}));
+
+const knownKey = fc
+  .tuple(fc.constantFrom(...NAMES), fc.array(fc.constantFrom(false, false, true), { minLength: 1, maxLength: 3 }))
+  .map(([name, escapes]) => quoted(name, escapes));
+const key = fc.oneof(knownKey, knownKey, jsonString);
+const body = fc
+  .tuple(space, object(key, fc.oneof(value, fc.constant('true'))), space)
+  .map(([before, inside, after]) => before + inside + after);
+
+t.test('finds in any object what JSON.parse finds, the last of duplicates', (t) => {
+  fc.assert(
+    fc.property(body, (json) => {
+      const bytes = Buffer.from(json);
+      const expected = JSON.parse(bytes.toString()) as Record<string, unknown>;
+      const scan = scanBody(bytes, { requireModel: false });
+      const model = Object.hasOwn(expected, 'model') ? expected['model'] : '';
+      if (typeof model !== 'string' && model !== null) return !scan.ok && scan.errors[0]?.type === 'string_type';
+      if (!scan.ok || scan.model !== (model ?? '') || scan.stream !== (expected['stream'] === true)) return false;
+      return NAMES.every((name) => {
+        const slice = memberSlice(bytes, scan, name);
+        if (slice === undefined) return !Object.hasOwn(expected, name);
+        const parsed = JSON.parse(slice.toString()) as unknown;
+        const number = memberNumber(bytes, scan, name);
+        const numberAgrees = typeof parsed === 'number' ? Object.is(number, parsed) : number === undefined;
+        return numberAgrees && JSON.stringify(parsed) === JSON.stringify(expected[name]);
+      });
+    }),
+    { numRuns: 3000 },
+  );
+  t.end();
+});
+
+t.test('remembers the first elements of messages or input', (t) => {
+  fc.assert(
+    fc.property(
+      fc.array(value, { maxLength: 12 }),
+      fc.constantFrom('messages', 'input'),
+      space,
+      (elements, name, gap) => {
+        const json = `{"a":[1],"${name}":[${elements.map((element) => gap + element + gap).join(',')}],"b":[2]}`;
+        const bytes = Buffer.from(json);
+        const { turns } = read(json);
+        const kept = elements.slice(0, 8);
+        if (turns.length !== 2 * kept.length) return false;
+        return kept.every((element, at) =>
+          bytes.subarray(turns[2 * at], turns[2 * at + 1]).equals(Buffer.from(element)),
+        );
+      },
+    ),
+    { numRuns: 1000 },
+  );
+  t.same(read('{"messages":[1,2],"messages":"text"}').turns, [], 'a later duplicate that is no array forgets them');
+  t.end();
+});
+
+/** One edit at a random place, biased to the characters that carry structure. */
+const edited = fc
+  .tuple(
+    body,
+    fc.nat(),
+    fc.constantFrom('delete', 'insert', 'replace', 'cut'),
+    fc.constantFrom(...'{}[]",:\\0-.eE1tn \u0001x'),
+  )
+  .map(([json, place, edit, char]) => {
+    const at = place % (json.length + 1);
+    if (edit === 'cut') return json.slice(0, at);
+    return json.slice(0, at) + (edit === 'delete' ? '' : char) + json.slice(edit === 'insert' ? at : at + 1);
+  });
+
+/** Whether JSON.parse refuses `json` only for what stands inside strings of more than 16 bytes. */
+function onlyLongStringsAreBroken(json: string): boolean {
+  return parses(json.replace(/"(?:[^"\\]|\\[^])*"/g, (all) => (Buffer.byteLength(all) > 18 ? '""' : all)));
+}
+
+t.test('refuses what JSON.parse refuses, except inside long strings', (t) => {
+  let broken = 0;
+  fc.assert(
+    fc.property(edited, (json) => {
+      const bytes = Buffer.from(json);
+      const scan = scanBody(bytes, { requireModel: false });
+      const refused = !scan.ok && (scan.errors[0]?.type === 'json_invalid' || bytes.length === 0);
+      if (parses(bytes.toString())) return !refused;
+      broken++;
+      return refused || onlyLongStringsAreBroken(json);
+    }),
+    { numRuns: 6000 },
+  );
+  t.ok(broken > 1000, 'the edits break enough bodies');
+  t.end();
+});
+
+t.test('refuses broken keys and broken strings it reads, however long', (t) => {
+  const long = 'x'.repeat(500);
+  for (const bad of ['\u0001', '\\x', '\\u12g4', '\n', '\\']) {
+    for (const json of [
+      `{"model":"m","${long}${bad}":1}`,
+      `{"model":"${long}${bad}"}`,
+      `{"model":"m","session_id":"${long}${bad}"}`,
+      `{"model":"m","prompt_cache_key":"${long}${bad}"}`,
+    ]) {
+      const scan = scanBody(Buffer.from(json));
+      t.notOk(scan.ok, JSON.stringify(bad));
+      t.notOk(parses(json));
+    }
+  }
+  t.ok(
+    scanBody(Buffer.from(`{"model":"m","prompt":"${long}\u0001"}`)).ok,
+    'a control character far inside is for the CRN',
+  );
+  t.notOk(scanBody(Buffer.from('{"model":"m","prompt":"x\u0001"}')).ok, 'near the start it is seen');
+  t.end();
+});
+
+t.test('never throws on random bytes', (t) => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
+      const buffer = Buffer.from(bytes);
+      return (
+        typeof scanBody(buffer).ok === 'boolean' &&
+        typeof scanBody(Buffer.concat([Buffer.from('{"model":"'), buffer])).ok === 'boolean'
+      );
+    }),
+    { numRuns: 3000 },
+  );
+  t.end();
+});
+
+t.test('answers every row of the validation table', (t) => {
+  const missing = { loc: ['body'], msg: 'Field required', type: 'missing' };
+  const notAnObject = {
+    loc: ['body'],
+    msg: 'Input should be a valid dictionary or object to extract fields from',
+    type: 'model_attributes_type',
+  };
+  const broken = (offset: number) => ({ loc: ['body', offset], msg: 'JSON decode error', type: 'json_invalid' });
+  const noModel = { loc: ['body', 'model'], msg: 'Field required', type: 'missing' };
+  const modelType = { loc: ['body', 'model'], msg: 'Input should be a valid string', type: 'string_type' };
+  const rows: [string, object][] = [
+    ['', missing],
+    ['null', missing],
+    [' null\n', missing],
+    ['[]', notAnObject],
+    ['[{"model":"m"}]', notAnObject],
+    ['"text"', notAnObject],
+    ['12.5', notAnObject],
+    ['true', notAnObject],
+    ['{}', noModel],
+    ['{ }', noModel],
+    ['{"models":"m"}', noModel],
+    ['{"a":{"model":"m"}}', noModel],
+    ['{"model":null}', modelType],
+    ['{"model":1}', modelType],
+    ['{"model":["m"]}', modelType],
+    ['{"model":"m","model":false}', modelType],
+    ['not json', broken(0)],
+    ['  ', broken(2)],
+    ['{not json', broken(1)],
+    ['{"model":', broken(9)],
+    ['{"model":"m"', broken(12)],
+    ['{"model":"m', broken(9)],
+    ['{"model":"m",}', broken(13)],
+    ['{"model":"m"}}', broken(13)],
+    ['{"model":"m"} x', broken(14)],
+    ['{"é":"😀",}', broken(9)],
+    ['{"model" "m"}', broken(9)],
+    ['{"model":"m","n":01}', broken(18)],
+    ['{"model":"m","n":1.}', broken(18)],
+    ['{"model":"m","n":1e}', broken(18)],
+    ['{"model":"m","n":-}', broken(17)],
+    ['{"model":"m","n":NaN}', broken(17)],
+    ['{"model":"m","n":tru}', broken(17)],
+    ['{"model":"m","n":[1,]}', broken(20)],
+    ['{"model":"m","n":[1}', broken(19)],
+    ['{"model":"m","n":{1:2}}', broken(18)],
+    ["{'model':'m'}", broken(1)],
+    ['\uFEFF{"model":"m"}', broken(0)],
+  ];
+  for (const [json, entry] of rows) t.strictSame(scanBody(Buffer.from(json)), { ok: false, errors: [entry] }, json);
+  t.end();
+});
+
+t.test('does not require a model where the dialect does not', (t) => {
+  t.equal(read('{"prompt":"x"}').model, '');
+  t.equal(read('{"model":null}').model, '');
+  t.equal(read('{"model":"m"}').model, 'm');
+  t.notOk(scanBody(Buffer.from('{"model":5}'), { requireModel: false }).ok);
+  t.end();
+});
+
+t.test('takes stream only from the literal true', (t) => {
+  t.equal(read('{"stream":true}').stream, true);
+  t.equal(read('{"stream":true,"stream":false}').stream, false);
+  for (const other of ['"true"', '1', 'null', '{"a":true}']) t.equal(read(`{"stream":${other}}`).stream, false, other);
+  t.end();
+});
+
+t.test('takes the session from session_id, then prompt_cache_key', (t) => {
+  t.equal(read('{"prompt_cache_key":"b","session_id":"a"}').session, 'a');
+  t.equal(read('{"prompt_cache_key":"b","session_id":""}').session, 'b');
+  t.equal(read('{"prompt_cache_key":"b","session_id":7}').session, 'b');
+  t.equal(read(`{"session_id":"${'s'.repeat(512)}"}`).session, 's'.repeat(512));
+  t.equal(read(`{"session_id":"${'s'.repeat(513)}"}`).session, undefined);
+  t.equal(read('{"session_id":"\\u0061\\n"}').session, 'a\n');
+  t.equal(read('{}').session, undefined);
+  t.end();
+});
+
+t.test('bounds nesting', (t) => {
+  const nested = (depth: number): Buffer =>
+    Buffer.from(`{"model":"m","a":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`);
+  t.ok(scanBody(nested(256)).ok);
+  t.notOk(scanBody(nested(257)).ok);
+  t.ok(scanBody(nested(5), { maxDepth: 5 }).ok);
+  t.notOk(scanBody(nested(6), { maxDepth: 5 }).ok);
+  t.ok(scanBody(nested(5000), { maxDepth: 5000 }).ok);
+  t.notOk(scanBody(Buffer.from('{"model":"m","messages":[{"a":1}]}'), { maxDepth: 2 }).ok);
+  t.notOk(scanBody(Buffer.from('{"model":"m","messages":[]}'), { maxDepth: 1 }).ok);
+  t.end();
+});

@@ -1,0 +1,65 @@
+// Entry of an ingress thread: a data plane of its own behind the shared port. Started by gateway/ingress-thread.ts.
+// A thread that exits with an open uWebSockets.js app aborts the whole process, so every way out closes it first.
+
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { createSystem, link, systemClock, systemRandom } from '../src/actor/index.ts';
+import { DataPlane } from '../src/gateway/data-plane.ts';
+import { createServer, ingress } from '../src/gateway/ingress.ts';
+import { describeEvent } from '../src/gateway/events.ts';
+import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
+import type { CrnsCommand } from '../src/routing/index.ts';
+
+const data = workerData as ThreadData;
+const parent = parentPort as MessagePort;
+const system = createSystem({
+  name: `ingress-${data.thread}`,
+  onEvent: (event) => post({ type: 'Event', text: describeEvent(event) }),
+});
+const control = link(system, data.port);
+const keeper = control.ref<CrnsCommand>('crns');
+
+const plane = new DataPlane({
+  memory: data.memory,
+  thread: data.thread,
+  planes: data.planes,
+  clock: systemClock,
+  random: systemRandom,
+  tellOutcome: (outcome) => keeper.tell({ type: 'Outcome', outcome }),
+  snapshot: data.snapshot,
+});
+const server = await createServer(plane, systemClock, data.server, (reason) => post({ type: 'Fallback', reason }));
+
+process.on('exit', () => server.close());
+process.on('uncaughtException', (error) => {
+  server.close();
+  leave(error);
+});
+process.on('unhandledRejection', (reason) => {
+  throw reason;
+});
+
+control.expose('ingress', system.spawn(ingress({ plane, server }), { name: 'ingress' }));
+parent.on('message', (message: ThreadMessage) => {
+  if (message.type !== 'Close') return;
+  server.close();
+  plane.close();
+  process.exit(0);
+});
+
+try {
+  const address = await server.listen(data.address);
+  post({ type: 'Listening', address, server: server.name });
+} catch (error) {
+  server.close();
+  leave(error);
+}
+
+/** Ends the thread as failed, once the message about it has left. */
+function leave(error: unknown): void {
+  post({ type: 'Failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+  setImmediate(() => process.exit(1));
+}
+
+function post(message: ThreadMessage): void {
+  parent.postMessage(message);
+}
