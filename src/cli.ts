@@ -43,6 +43,8 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
 
 function version(): string {
   // dist/src/cli.js lies two folders below the package.
-  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string };
+  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+    version: string;
+  };
   return manifest.version;
 }

@@ -13,9 +13,7 @@ export interface KeyRecord {
 
 /** What a request's credentials come to. */
 export type Credential =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'bad' }
-  | { readonly kind: 'good'; readonly account: string };
+  { readonly kind: 'none' } | { readonly kind: 'bad' } | { readonly kind: 'good'; readonly account: string };
 
 const NONE: Credential = { kind: 'none' };
 const BAD: Credential = { kind: 'bad' };

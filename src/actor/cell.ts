@@ -184,24 +184,11 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
   }
 
   run(limit: number): number {
-    let handled = 0;
+    let handled = limit;
     this.#busy = true;
     try {
       if (this.#phase === STARTING) this.#start();
-      const actor = this.#actor;
-      const mailbox = this.#mailbox;
-      const notices = this.#notices;
-      while (this.#phase === RUNNING && handled < limit && actor !== null) {
-        const notice = notices[0];
-        if (notice !== undefined && mailbox.reached(notice.position)) {
-          notices.shift();
-          handled++;
-          this.#deliver(notice.news, actor);
-        } else if (mailbox.size > 0) {
-          handled++;
-          actor.receive(mailbox.shift());
-        } else break;
-      }
+      if (this.#actor !== null) handled = this.#work(this.#actor, limit);
       this.#busy = false;
     } catch (error) {
       this.#busy = false;
@@ -209,6 +196,21 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
     }
     if (this.#phase === STOPPING) this.#finishWhenAlone();
     return handled + 1;
+  }
+
+  #work(actor: Actor<M>, limit: number): number {
+    const mailbox = this.#mailbox;
+    const notices = this.#notices;
+    let handled = 0;
+    for (; this.#phase === RUNNING && handled < limit; handled++) {
+      const notice = notices[0];
+      if (notice !== undefined && mailbox.reached(notice.position)) {
+        notices.shift();
+        this.#deliver(notice.news, actor);
+      } else if (mailbox.size > 0) actor.receive(mailbox.shift());
+      else break;
+    }
+    return handled;
   }
 
   #start(): void {
@@ -339,7 +341,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
 
 /** Stops the children last started first. One that is in the middle of a message ends after it. */
 export function stopChildren(parent: Parent): void {
-  for (const child of [...parent.children.values()].reverse()) child.stop();
+  for (const child of [...parent.children.values()].toReversed()) child.stop();
 }
 
 /** Creates a cell under `parent` and gives it its first turn. Throws when the name is taken or the system ended. */

@@ -31,6 +31,7 @@ export const systemClock: Clock = {
 };
 
 /** The random source of the process, uniform in [0, 1); not for secrets. */
+// oxlint-disable-next-line no-restricted-properties -- the one place the ban points to
 export const systemRandom: () => number = Math.random;
 
 /** A clock that stands still until it is told to move. For tests and simulations. */

@@ -20,7 +20,7 @@ const MAX_SLEEP_MS = 256;
 
 export class Deadlines {
   readonly #clock: Clock;
-  readonly #slots: (Deadlined | null)[] = new Array<Deadlined | null>(SLOTS).fill(null);
+  readonly #slots: (Deadlined | null)[] = Array.from({ length: SLOTS }, () => null);
   #pending = 0;
   #sweptSlot = 0;
   #wakeMs = Infinity;

@@ -9,7 +9,7 @@ export type { MailboxOptions, Overflow } from './mailbox.ts';
 export { ActorError, ask, AskTimeoutError, MailboxFullError, TerminatedError } from './ref.ts';
 export type { ActorErrorCode, AskOptions, Ref } from './ref.ts';
 export { link } from './remote.ts';
-export type { Link, LinkOptions, MessagePortLike } from './remote.ts';
+export type { Link, LinkOptions, LinkStats, MessagePortLike } from './remote.ts';
 export { backoffMs } from './supervision.ts';
 export type { Backoff, Directive, Supervision } from './supervision.ts';
 export { createSystem } from './system.ts';

@@ -23,7 +23,7 @@ const INITIAL_SLOTS = 8;
 
 export class Mailbox<T> {
   readonly capacity: number;
-  #slots: (T | undefined)[] = new Array<T | undefined>(INITIAL_SLOTS).fill(undefined);
+  #slots: (T | undefined)[] = emptySlots(INITIAL_SLOTS);
   #mask: number = INITIAL_SLOTS - 1;
   #head = 0;
   #tail = 0;
@@ -68,11 +68,17 @@ export class Mailbox<T> {
   }
 
   #grow(): void {
-    const slots = new Array<T | undefined>(this.#slots.length * 2).fill(undefined);
+    const slots = emptySlots<T>(this.#slots.length * 2);
     const mask = slots.length - 1;
     // Positions given out must stay valid: the counters are kept and the copy is aligned to them.
     for (let at = this.#head; at !== this.#tail; at = (at + 1) | 0) slots[at & mask] = this.#slots[at & this.#mask];
     this.#slots = slots;
     this.#mask = mask;
   }
+}
+
+function emptySlots<T>(count: number): (T | undefined)[] {
+  const slots: (T | undefined)[] = [];
+  slots.length = count;
+  return slots.fill(undefined);
 }

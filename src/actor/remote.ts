@@ -3,8 +3,10 @@
 // is bounded by acknowledgements, what waits by `maxQueued`. No table outlives the refs, watches and asks it serves.
 
 import type { Kernel } from './kernel.ts';
-import { actorRef, ActorRef, Ask, AskList } from './ref.ts';
-import type { OpenAsk, Ref, Watcher } from './ref.ts';
+import { actorRef, Ask, AskList } from './ref.ts';
+import type { ActorRef, OpenAsk, Ref, Watcher } from './ref.ts';
+import { RemoteRef } from './remote-ref.ts';
+import type { Way } from './remote-ref.ts';
 import { kernelOf } from './system.ts';
 import type { System } from './system.ts';
 import { decodeFrame, encodeFrame, ENDED, TELL, UNANSWERED, UNWATCH, WATCH } from './wire.ts';
@@ -23,6 +25,12 @@ export interface LinkOptions {
   readonly maxQueued?: number;
 }
 
+export interface LinkStats {
+  readonly queued: number;
+  readonly exports: number;
+  readonly watches: number;
+}
+
 /**
  * One side of a connection between two systems. Refs inside messages cross and work on the other side; the ref an
  * actor has over there is a new object every time, so compare them by `path`. Bytes arrive as a `Uint8Array` copy; class instances
@@ -36,6 +44,8 @@ export interface Link {
   ref<M>(name: string): Ref<M>;
   /** Sends what waits, then closes the port: watchers on both sides get `Terminated`, open asks fail. */
   close(): void;
+  /** Sizes of its tables: messages waiting, own refs the peer holds, watches in both directions. */
+  stats(): LinkStats;
   /** Resolves when the port has closed, from whichever side, also by the end of the other thread. */
   readonly closed: Promise<void>;
 }
@@ -51,56 +61,12 @@ export function link(system: System, port: MessagePortLike, options: LinkOptions
   return new PortLink(kernelOf(system), port, options.maxQueued ?? DEFAULT_MAX_QUEUED);
 }
 
-/** The address of an actor on the other side. */
-class RemoteRef<M> extends ActorRef<M> {
-  readonly path: string;
-  readonly kernel: Kernel;
-  readonly address: Address;
-  readonly link: PortLink;
-  readonly watchers: Set<Watcher> = new Set();
-  /** Number of the watch at the peer while there are watchers. */
-  watch = 0;
-
-  constructor(owner: PortLink, address: Address, path: string) {
-    super();
-    this.link = owner;
-    this.kernel = owner.kernel;
-    this.address = address;
-    this.path = path;
-  }
-
-  tell(message: M): void {
-    this.offer(message);
-  }
-
-  offer(message: M): boolean {
-    return this.link.send(this, message);
-  }
-
-  addWatcher(watcher: Watcher): void {
-    this.link.addWatcher(this, watcher);
-  }
-
-  removeWatcher(watcher: Watcher): void {
-    this.link.removeWatcher(this, watcher);
-  }
-
-  // An ask crosses with its message; a watch of its own at the peer would double the traffic.
-  addAsk(ask: OpenAsk): void {
-    this.link.addAsk(ask);
-  }
-
-  removeAsk(ask: OpenAsk): void {
-    this.link.removeAsk(ask);
-  }
-}
-
 /** A watch the peer holds on something of this side. */
 interface PeerWatch extends Watcher {
   readonly target: ActorRef<never>;
 }
 
-class PortLink implements Link, RefCodec {
+class PortLink implements Link, Way, RefCodec {
   readonly kernel: Kernel;
   readonly closed: Promise<void>;
   readonly #port: MessagePortLike;
@@ -147,6 +113,14 @@ class PortLink implements Link, RefCodec {
     this.#end();
   }
 
+  stats(): LinkStats {
+    return {
+      queued: this.#queue.length,
+      exports: this.#exports.size,
+      watches: this.#watches.size + this.#peerWatches.size,
+    };
+  }
+
   // Towards its refs
 
   send(to: RemoteRef<never>, message: unknown): boolean {
@@ -189,7 +163,7 @@ class PortLink implements Link, RefCodec {
   // Refs inside messages
 
   encodeRef(ref: ActorRef<never>): WireRef {
-    if (ref instanceof RemoteRef && ref.link === this) return [true, ref.address, ref.path];
+    if (ref instanceof RemoteRef && ref.way === this) return [true, ref.address, ref.path];
     let id = this.#exportIds.get(ref);
     if (id === undefined) {
       id = ++this.#lastId;
@@ -316,7 +290,7 @@ class PortLink implements Link, RefCodec {
       case ENDED: {
         const ref = this.#watches.get(entry[1]);
         this.#watches.delete(entry[1]);
-        if (ref !== undefined) tellEnd(ref);
+        ref?.end();
         return;
       }
       case UNANSWERED: {
@@ -334,7 +308,7 @@ class PortLink implements Link, RefCodec {
     }
     if (typeof message !== 'object' || message === null) return;
     for (const field of Object.values(message)) {
-      if (!(field instanceof RemoteRef) || field.link !== this || typeof field.address !== 'number') continue;
+      if (!(field instanceof RemoteRef) || field.way !== this || typeof field.address !== 'number') continue;
       this.#push([UNANSWERED, field.address, target !== undefined]);
     }
   }
@@ -377,16 +351,8 @@ class PortLink implements Link, RefCodec {
     this.#exports.clear();
     this.#exportIds.clear();
     this.#asks.terminate();
-    for (const ref of this.#watches.values()) tellEnd(ref);
+    for (const ref of this.#watches.values()) ref.end();
     this.#watches.clear();
     this.#resolveClosed();
   }
-}
-
-/** Tells everyone who watches a remote actor that it has ended. */
-function tellEnd(ref: RemoteRef<never>): void {
-  ref.watch = 0;
-  const watchers = [...ref.watchers];
-  ref.watchers.clear();
-  for (const watcher of watchers) watcher.terminated(ref);
 }

@@ -38,9 +38,9 @@ export interface TestSystem {
   /** Errors of top-level actors that failed past their supervision. */
   readonly failures: { readonly error: unknown; readonly path: string }[];
   /** Waits until every actor has handled what it has. */
-  settle(): Promise<void>;
+  readonly settle: () => Promise<void>;
   /** Moves the clock from timer to timer and lets the actors settle after each, as in real time. */
-  advance(ms: number): Promise<void>;
+  readonly advance: (ms: number) => Promise<void>;
 }
 
 /** A system whose time and chance are in the hands of the test. `seed` defaults to 1. */

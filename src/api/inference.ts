@@ -2,22 +2,34 @@
 // bytes pass untouched; what routing must know is read by one scan. The path of a request: admit, body, scan, find the
 // model, pick, fail over and relay.
 
-import { dialectOf, endsWell, errorEvent, prefixHash, scanBody, type ScannedBody, upstreamPath } from '../dialect/index.ts';
+import {
+  type Dialect,
+  dialectOf,
+  endsWell,
+  errorEvent,
+  prefixHash,
+  scanBody,
+  type ScannedBody,
+  upstreamPath,
+} from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { readCookie, setCookie } from '../ingress/cookies.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError, type ErrorDecorator } from '../ingress/respond.ts';
 import {
+  type Affinity,
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
   Candidates,
+  type Failure,
   hashText,
   type Member,
   type Model,
   readAffinity,
+  type Verdict,
   writeAffinity,
 } from '../routing/index.ts';
-import { Failover, type Job, type Progress, requestHeaders } from '../upstream/index.ts';
+import { Failover, type Job, type Progress, requestHeaders, type RetryBudget } from '../upstream/index.ts';
 import { admit, type Admission, requireKey } from './admit.ts';
 import type { ApiWorld } from './world.ts';
 
@@ -36,10 +48,16 @@ const SESSION_HEADERS = [
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
 /** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read. */
-export const decorateError: ErrorDecorator = (exchange, { code, message, status, validation }) => {
-  const text = validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
+const decorateError: ErrorDecorator = (exchange, { code, message, status, validation }) => {
+  const text =
+    validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
   return dialectOf(exchange.path)?.errorMember({ code, message: text, status });
 };
+
+/** What the setting `errorBodies` adds to error bodies. */
+export function decorator(world: ApiWorld): ErrorDecorator | undefined {
+  return world.settings.errorBodies === 'dialect' ? decorateError : undefined;
+}
 
 /** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered here. */
 export function forward(exchange: Exchange, world: ApiWorld): void {
@@ -49,7 +67,7 @@ export function forward(exchange: Exchange, world: ApiWorld): void {
       if (error !== null) throw error;
       route(exchange, world, admission, body);
     } catch (thrown) {
-      respondError(exchange, thrown, world.settings.errorBodies === 'dialect' ? decorateError : undefined);
+      respondError(exchange, thrown, decorator(world));
     }
   });
 }
@@ -63,88 +81,109 @@ function route(exchange: Exchange, world: ApiWorld, admission: Admission, body: 
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
   exchange.model = model.id;
   requireKey(admission, world);
-  new Failover(world.failover, job(exchange, world, admission, body, scan, model), exchange).start();
+  const job = new ProxiedRequest(exchange, world, admission, body, scan, model);
+  new Failover(world.failover, job, exchange).start();
 }
 
 function notJson(): HeadraceError {
   const msg = 'Input should be a valid dictionary or object to extract fields from';
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body'], msg, type: 'model_attributes_type' }] });
+  return new HeadraceError('HR_REQUEST_INVALID', {
+    validation: [{ loc: ['body'], msg, type: 'model_attributes_type' }],
+  });
 }
 
-function job(
-  exchange: Exchange,
-  world: ApiWorld,
-  admission: Admission,
-  body: Buffer,
-  scan: ScannedBody,
-  model: Model,
-): Job {
-  const { settings, table, counters, reporter } = world;
-  const dialect = dialectOf(exchange.path);
-  const cookie = readCookie(exchange.header('cookie'), AFFINITY_COOKIE);
-  const preferred = readAffinity(cookie);
-  const wishes = {
-    favourite: preferred.get(model.id.toLowerCase()),
-    key: affinityKey(exchange, body, scan),
-  };
-  const picker = {
-    affinity: settings.routing.affinity,
-    boundedLoad: settings.routing.boundedLoad,
-    slowStartMs: settings.ejection.slowStartMs,
-  };
-  const path = upstreamPath(exchange.path);
-  return {
-    model: model.id,
-    path: exchange.query === '' ? path : `${path}?${exchange.query}`,
-    headers: requestHeaders({
+/** One valid request, as failover sees it. */
+class ProxiedRequest implements Job {
+  readonly model: string;
+  readonly path: string;
+  readonly headers: string[];
+  readonly body: Buffer;
+  readonly dialect: Dialect | undefined;
+  readonly candidates: Candidates;
+  readonly budget: RetryBudget;
+  readonly #exchange: Exchange;
+  readonly #world: ApiWorld;
+  readonly #streaming: boolean;
+  readonly #preferred: ReadonlyMap<string, string>;
+
+  constructor(
+    exchange: Exchange,
+    world: ApiWorld,
+    admission: Admission,
+    body: Buffer,
+    scan: ScannedBody,
+    model: Model,
+  ) {
+    const dialect = dialectOf(exchange.path);
+    const path = upstreamPath(exchange.path);
+    this.#exchange = exchange;
+    this.#world = world;
+    this.#streaming = scan.stream;
+    this.#preferred = readAffinity(readCookie(exchange.header('cookie'), AFFINITY_COOKIE));
+    this.model = model.id;
+    this.path = exchange.query === '' ? path : `${path}?${exchange.query}`;
+    this.body = body;
+    this.dialect = dialect;
+    this.headers = requestHeaders({
       headers: exchange.headers,
       requestId: exchange.requestId,
       bearer: admission.bearer,
       streaming: scan.stream,
-    }),
-    body,
-    dialect,
-    candidates: new Candidates(model, world.board, picker, wishes, world.clock.now(), world.random),
-    budget: world.budget(model.id),
-    extraHeaders: (member, progress) => {
-      // The first byte of a stream shows how busy a CRN is; of a whole answer it shows how long the answer was.
-      if (scan.stream || dialect === undefined) noteFirstByte(world, model, member, progress);
-      const headers = answerHeaders(exchange, world, progress);
-      const updated = settings.routing.affinity ? writeAffinity(preferred, table, model.id, member.url) : undefined;
-      if (updated !== undefined) {
-        const secure = settings.publicScheme === 'https';
-        headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
-      }
-      return headers;
-    },
-    fail: (error) => respondError(exchange, error, settings.errorBodies === 'dialect' ? decorateError : undefined),
-    onPick: (affinity) => counters.pick(affinity),
-    onAttempt: (member, verdict, failure) => {
-      counters.attempt(member, verdict, failure);
-      reporter.report(member.member, verdict, failure);
-    },
-  };
+    });
+    this.budget = world.budget(model.id);
+    const wishes = {
+      favourite: this.#preferred.get(model.id.toLowerCase()),
+      key: affinityKey(exchange, body, scan, dialect),
+    };
+    this.candidates = new Candidates(model, world.board, world.picker, wishes, world.clock.now(), world.random);
+  }
+
+  extraHeaders(member: Member, progress: Progress): string[] {
+    const { settings, table } = this.#world;
+    // The first byte of a stream shows how busy a CRN is; of a whole answer it shows how long the answer was.
+    if (this.#streaming || this.dialect === undefined) this.#noteFirstByte(member, progress);
+    const headers = settings.serverTiming ? timing(this.#exchange, progress) : [];
+    const updated = settings.routing.affinity
+      ? writeAffinity(this.#preferred, table, this.model, member.url)
+      : undefined;
+    if (updated !== undefined) {
+      const secure = settings.publicScheme === 'https';
+      headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
+    }
+    return headers;
+  }
+
+  fail(error: HeadraceError): void {
+    respondError(this.#exchange, error, decorator(this.#world));
+  }
+
+  onPick(affinity: Affinity): void {
+    this.#world.counters.pick(affinity);
+  }
+
+  onAttempt(member: Member, verdict: Verdict, failure: Failure | null): void {
+    this.#world.counters.attempt(member, verdict, failure);
+    this.#world.reporter.report(member.member, verdict, failure);
+  }
+
+  #noteFirstByte(member: Member, { sentMs, firstByteMs }: Progress): void {
+    this.#world.board.noteFirstByte(member.member, firstByteMs - sentMs, firstByteMs);
+    this.#world.counters.firstByte(this.model, firstByteMs - sentMs);
+  }
 }
 
-function affinityKey(exchange: Exchange, body: Buffer, scan: ScannedBody): number {
+function affinityKey(exchange: Exchange, body: Buffer, scan: ScannedBody, dialect: Dialect | undefined): number {
   for (const name of SESSION_HEADERS) {
     const session = exchange.header(name);
     if (session !== undefined && session !== '') return hashText(session) || 1;
   }
   if (scan.session !== undefined) return hashText(scan.session) || 1;
-  return prefixHash(body, scan, dialectOf(exchange.path));
-}
-
-function noteFirstByte(world: ApiWorld, model: Model, member: Member, progress: Progress): void {
-  const elapsedMs = progress.firstByteMs - progress.sentMs;
-  world.board.noteFirstByte(member.member, elapsedMs, progress.firstByteMs);
-  world.counters.firstByte(model.id, elapsedMs);
+  return prefixHash(body, scan, dialect);
 }
 
 /** `Server-Timing` (W3C): what the gateway took until the request left, and the CRN until its first byte. */
-function answerHeaders(exchange: Exchange, world: ApiWorld, { sentMs, firstByteMs, attempts }: Progress): string[] {
-  if (!world.settings.serverTiming) return [];
-  const gateway = (sentMs - exchange.receivedMs).toFixed(3);
+function timing({ receivedMs }: Exchange, { sentMs, firstByteMs, attempts }: Progress): string[] {
+  const gateway = (sentMs - receivedMs).toFixed(3);
   const upstream = (firstByteMs - sentMs).toFixed(3);
   return ['server-timing', `gateway;dur=${gateway}, upstream;dur=${upstream}, attempts;desc="${attempts}"`];
 }

@@ -8,7 +8,7 @@ import { respondError } from '../ingress/respond.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
 import { authCheck, health } from './health.ts';
-import { decorateError, forward } from './inference.ts';
+import { decorator, forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { proxyRequest, type Schema } from './schema.ts';
@@ -184,7 +184,7 @@ export class Router {
       cors.admit(exchange);
       this.#route(exchange, cors)?.serve(exchange, world);
     } catch (thrown) {
-      respondError(exchange, thrown, world.settings.errorBodies === 'dialect' ? decorateError : undefined);
+      respondError(exchange, thrown, decorator(world));
     }
   }
 

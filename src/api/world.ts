@@ -5,9 +5,8 @@ import type { Clock } from '../actor/clock.ts';
 import type { KeyRing } from '../account/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
-import type { Board, Member, Reporter, Table } from '../routing/index.ts';
+import type { Affinity, Board, Failure, Member, PickerSettings, Reporter, Table, Verdict } from '../routing/index.ts';
 import type { FailoverWorld, RetryBudget } from '../upstream/index.ts';
-import type { Verdict, Failure, Affinity } from '../routing/index.ts';
 
 /** Where the gateway is in its life. */
 export type Stage = 'starting' | 'ready' | 'draining';
@@ -29,6 +28,7 @@ export interface ApiWorld {
   readonly createdS: number;
   readonly board: Board;
   readonly reporter: Reporter;
+  readonly picker: PickerSettings;
   readonly failover: FailoverWorld;
   readonly counters: Counters;
   readonly clock: Clock;

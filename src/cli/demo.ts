@@ -57,7 +57,13 @@ async function startHosts(): Promise<Map<string, Host[]>> {
   const hosts = new Map<string, Host[]>();
   for (const model of Object.keys(MODELS)) {
     const running = Array.from({ length: HOSTS }, (_, index) =>
-      createHost({ models: [model], name: `${model}-${index + 1}`, keys: [KEY], timeToFirstTokenMs: 120, interTokenMs: 25 }),
+      createHost({
+        models: [model],
+        name: `${model}-${index + 1}`,
+        keys: [KEY],
+        timeToFirstTokenMs: 120,
+        interTokenMs: 25,
+      }),
     );
     await Promise.all(running.map((host) => host.listen()));
     hosts.set(model, running);
@@ -87,7 +93,8 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
     {},
     rest,
   );
-  if ('mistakes' in resolution) throw new UsageError(resolution.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
+  if ('mistakes' in resolution)
+    throw new UsageError(resolution.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
   const gateway = serveGateway(resolution.settings, { onFatal: () => process.exit(1) });
   closeOnSignal(async () => {
     await gateway.close();

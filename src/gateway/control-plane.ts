@@ -145,7 +145,9 @@ export class ControlPlane {
   async listen(): Promise<Address> {
     const { threads, clock, log } = this.#options;
     if (threads === 0) {
-      this.#server = await createServer(this.local, clock, this.#settings.server, (reason) => warnFallback(log, reason));
+      this.#server = await createServer(this.local, clock, this.#settings.server, (reason) =>
+        warnFallback(log, reason),
+      );
       this.#address = await this.#server.listen(this.#settings.listen);
       this.#spawnLocal(this.#server);
       return this.#address;
@@ -328,7 +330,10 @@ export class ControlPlane {
     const { log } = this.#options;
     if (event.type === 'standing') {
       const standing = STANDING_WORDS.get(event.standing);
-      log[event.standing === STANDING.down ? 'warn' : 'info']({ crn: event.url, model: event.model, standing }, 'CRN judged');
+      log[event.standing === STANDING.down ? 'warn' : 'info'](
+        { crn: event.url, model: event.model, standing },
+        'CRN judged',
+      );
     } else if (event.type === 'ejected') {
       log.warn({ crn: event.url, forMs: Math.round(event.forMs), failure: event.failure }, 'CRN ejected');
     } else if (event.type === 'returned') {

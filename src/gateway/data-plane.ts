@@ -131,6 +131,11 @@ export class DataPlane {
       counters,
       clock,
       random,
+      picker: {
+        affinity: routing.affinity,
+        boundedLoad: routing.boundedLoad,
+        slowStartMs: settings.ejection.slowStartMs,
+      },
       budget: (model) => this.#budgetOf(model, routing.retryBudget, routing.retryBurst),
       failover: {
         board: this.#board,

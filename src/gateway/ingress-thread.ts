@@ -117,6 +117,7 @@ class Thread {
     this.#link.close();
     this.#world.board.clearThread(this.#index);
     if (this.#closing) this.#world.onClosed(this.#index);
-    else throw new Error(`ingress thread ${this.#index} ended with code ${code}: ${this.#failure || 'no reason given'}`);
+    else
+      throw new Error(`ingress thread ${this.#index} ended with code ${code}: ${this.#failure || 'no reason given'}`);
   }
 }

@@ -22,7 +22,10 @@ export interface Snapshot {
 export type Discovered = ReadonlyMap<string, readonly string[]>;
 
 /** Configured models with discovered ones merged in; ids match in any case, the configured spelling wins. */
-export function mergeModels(settings: Settings, discovered: Discovered): { specs: ModelSpec[]; catalog: CatalogModel[] } {
+export function mergeModels(
+  settings: Settings,
+  discovered: Discovered,
+): { specs: ModelSpec[]; catalog: CatalogModel[] } {
   const extra = new Map([...discovered].map(([id, servers]) => [id.toLowerCase(), { id, servers }]));
   const specs: ModelSpec[] = [];
   const catalog: CatalogModel[] = [];

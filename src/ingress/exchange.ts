@@ -2,7 +2,7 @@
 // The head of the answer is kept until the first byte of the body, so that both leave in one corked write.
 // After `onAbort` or the end of the answer every call is a no-op: late upstream events need no guard of their own.
 
-import { HeadraceError } from '../errors.ts';
+import type { HeadraceError } from '../errors.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
 

@@ -18,7 +18,8 @@ export function readAffinity(value: string | undefined): ReadonlyMap<string, str
   try {
     const parsed: unknown = JSON.parse(value.includes('%') ? decodeURIComponent(value) : value);
     if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return entries;
-    for (const [model, url] of Object.entries(parsed)) if (typeof url === 'string') entries.set(model.toLowerCase(), url);
+    for (const [model, url] of Object.entries(parsed))
+      if (typeof url === 'string') entries.set(model.toLowerCase(), url);
   } catch {
     // A broken cookie is an absent one.
   }

@@ -32,13 +32,13 @@ export interface Job {
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
   /** Headers to add to the answer of this CRN (the affinity cookie, timings). */
-  readonly extraHeaders: (member: Member, progress: Progress) => readonly string[];
+  extraHeaders(member: Member, progress: Progress): readonly string[];
   /** Answers with an error of the table; nothing has been sent. */
-  readonly fail: (error: HeadraceError) => void;
+  fail(error: HeadraceError): void;
   /** Hears how the first CRN was chosen. */
-  readonly onPick: (affinity: Affinity) => void;
+  onPick(affinity: Affinity): void;
   /** Hears of every attempt's end. */
-  readonly onAttempt: (member: Member, verdict: Verdict, failure: Failure | null) => void;
+  onAttempt(member: Member, verdict: Verdict, failure: Failure | null): void;
 }
 
 /** How far a request has come; for timings and counters. */
@@ -256,14 +256,14 @@ export class Failover implements AttemptOwner, RelaySource {
       return;
     }
     this.#downstream.onAbort = null;
-    const { model, candidates, fail } = this.#job;
+    const job = this.#job;
     if (this.#onlyCredentials && this.progress.attempts > 0) {
-      fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: model }));
+      job.fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: job.model }));
       return;
     }
     const headers = ['retry-after', RETRY_AFTER_S];
-    if (!candidates.admitted) headers.push('x-should-retry', 'false');
-    fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: model, headers }));
+    if (!job.candidates.admitted) headers.push('x-should-retry', 'false');
+    job.fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: job.model, headers }));
   }
 
   #passOn(refusal: Refusal): void {

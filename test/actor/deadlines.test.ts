@@ -1,6 +1,6 @@
 // Deadlines fire in order, at their time and never before, whatever the mix of durations.
 
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
 import { Deadlines } from '../../src/actor/deadlines.ts';

@@ -1,6 +1,6 @@
 // The mailbox is a first-in first-out queue with a bound, and its positions survive growth and wrapping.
 
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import t from 'tap';
 import { Mailbox } from '../../src/actor/mailbox.ts';
 

@@ -1,0 +1,189 @@
+// The load client, a process of its own so that every peer gets identical bytes at an identical price. Run as
+// `node client.mjs JSON` (fields: see `Load` below); prints one line of JSON with what it counted between warm-up and
+// end, and with the CPU time that the watched processes used in exactly that window.
+//
+// Load: { port, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes, watch: { NAME: PID } }
+// Without ratePerS the loop is closed: a connection sends again as soon as its answer is complete. With it, requests
+// are due at fixed times and wait for a free connection; their latency counts from when they were due.
+
+import { connect } from 'node:net';
+import { Histogram } from './histogram.mjs';
+import { coreUs, cpuUs } from './process.mjs';
+import { ResponseReader } from './response.mjs';
+import { EVENTS, nowUs, requests } from './traffic.mjs';
+
+const READ_BUFFER_BYTES = 256 * 1024;
+/** Requests still running at the end get this long before they count as lost. */
+const TAIL_MS = 3_000;
+const RECONNECT_MS = 50;
+
+const load = JSON.parse(process.argv[2]);
+const messages = requests(load);
+const readBuffer = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES);
+
+const count = { requests: 0, events: 0, errors: 0, lastError: '' };
+const latency = new Histogram();
+const firstEvent = new Histogram();
+const eventDelay = new Histogram();
+const eventGap = new Histogram();
+
+let measuring = false;
+let stopped = false;
+let nextMessage = 0;
+/** Times in microseconds at which requests were due that have no connection yet. */
+const due = [];
+const idle = [];
+
+class Connection {
+  #socket = null;
+  #reader = new ResponseReader((index, stampUs) => this.#event(index, stampUs));
+  #startedUs = 0;
+  #eventUs = 0;
+  #readUs = 0;
+  busy = false;
+
+  open() {
+    this.#socket = connect({
+      port: load.port,
+      host: '127.0.0.1',
+      noDelay: true,
+      onread: { buffer: readBuffer, callback: (bytes, buffer) => this.#read(buffer.subarray(0, bytes)) },
+    });
+    this.#socket.once('connect', () => this.ready());
+    this.#socket.once('error', (error) => this.#fail(error.message));
+    this.#socket.once('close', () => this.#fail('connection closed'));
+  }
+
+  ready() {
+    if (load.ratePerS === undefined) this.send(nowUs());
+    else if (due.length > 0) this.send(due.shift());
+    else idle.push(this);
+  }
+
+  send(sinceUs) {
+    if (stopped) return;
+    this.busy = true;
+    this.#startedUs = sinceUs;
+    this.#socket.write(messages[nextMessage]);
+    nextMessage = nextMessage + 1 === messages.length ? 0 : nextMessage + 1;
+  }
+
+  #read(bytes) {
+    this.#readUs = nowUs();
+    try {
+      if (this.#reader.push(bytes)) this.#complete();
+    } catch (error) {
+      this.#fail(error.message);
+    }
+    return true;
+  }
+
+  #event(index, stampUs) {
+    if (measuring) {
+      count.events++;
+      if (stampUs > 0) eventDelay.add(this.#readUs - stampUs);
+      if (index === 0) firstEvent.add(this.#readUs - this.#startedUs);
+      else if (index > 1 && index < EVENTS) eventGap.add(this.#readUs - this.#eventUs);
+    }
+    this.#eventUs = this.#readUs;
+  }
+
+  #complete() {
+    const { status, bodyBytes, events } = this.#reader;
+    const whole = status === 200 && bodyBytes === load.answerBytes && (!load.stream || events === EVENTS + 1);
+    this.#reader.reset();
+    this.busy = false;
+    if (!whole) recordError(`status ${status}, ${bodyBytes} bytes, ${events} events`);
+    else if (measuring) {
+      count.requests++;
+      latency.add(this.#readUs - this.#startedUs);
+    }
+    if (stopped) this.#socket.destroy();
+    else this.ready();
+  }
+
+  /** Idle connections may be closed by the peer; one with a request may not. */
+  #fail(why) {
+    if (this.#socket === null) return;
+    this.#socket.destroy();
+    this.#socket = null;
+    const at = idle.indexOf(this);
+    if (at >= 0) idle.splice(at, 1);
+    if (this.busy) recordError(why);
+    this.busy = false;
+    this.#reader = new ResponseReader((index, stampUs) => this.#event(index, stampUs));
+    if (!stopped) setTimeout(() => this.open(), RECONNECT_MS);
+  }
+}
+
+function recordError(why) {
+  count.errors++;
+  count.lastError = why;
+}
+
+/** Sends what is due by now; ticks are shorter than a millisecond apart on average. */
+function pace() {
+  const intervalUs = 1e6 / load.ratePerS;
+  let nextUs = nowUs();
+  const tick = () => {
+    if (stopped) return;
+    for (const now = nowUs(); nextUs <= now; nextUs += intervalUs) {
+      const connection = idle.pop();
+      if (connection === undefined) due.push(nextUs);
+      else connection.send(nextUs);
+    }
+    setTimeout(tick, 1);
+  };
+  tick();
+}
+
+function usage() {
+  const cpu = {};
+  for (const [name, pid] of Object.entries(load.watch)) cpu[name] = cpuUs(pid);
+  return { atUs: nowUs(), cpu, cores: [coreUs(0), coreUs(1)] };
+}
+
+function report(before, after) {
+  const seconds = (after.atUs - before.atUs) / 1e6;
+  const cpuUsOf = {};
+  for (const name of Object.keys(before.cpu)) cpuUsOf[name] = after.cpu[name] - before.cpu[name];
+  const cores = after.cores.map(({ busy, stolen }, core) => ({
+    busy: (busy - before.cores[core].busy) / 1e6 / seconds,
+    stolen: (stolen - before.cores[core].stolen) / 1e6 / seconds,
+  }));
+  return {
+    seconds,
+    ...count,
+    perSecond: count.requests / seconds,
+    eventsPerSecond: count.events / seconds,
+    cpuUs: cpuUsOf,
+    cores,
+    latencyMs: latency.summary(),
+    firstEventMs: firstEvent.summary(),
+    eventDelayMs: eventDelay.summary(),
+    eventGapMs: eventGap.summary(),
+  };
+}
+
+const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function run() {
+  const connections = Array.from({ length: load.connections }, () => new Connection());
+  // Opened over half the warm-up, so that streams are spread and do not all end at once.
+  const everyMs = load.warmupMs / 2 / load.connections;
+  for (const [index, connection] of connections.entries()) setTimeout(() => connection.open(), index * everyMs);
+  if (load.ratePerS !== undefined) pace();
+  await wait(load.warmupMs);
+  const before = usage();
+  measuring = true;
+  await wait(load.durationMs);
+  measuring = false;
+  const after = usage();
+  stopped = true;
+  const lastMs = performance.now() + TAIL_MS;
+  while (connections.some(({ busy }) => busy) && performance.now() < lastMs) await wait(20);
+  count.errors += connections.filter(({ busy }) => busy).length;
+  process.stdout.write(`${JSON.stringify(report(before, after))}\n`, () => process.exit(0));
+}
+
+await run();

@@ -1,0 +1,154 @@
+// Child processes of a benchmark: started on one core, watched through /proc, stopped by their own id. Every load
+// benchmark starts its peers here; whatever happens, nothing started here outlives the benchmark. Linux only.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+
+const TICK_US = 1e6 / Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }));
+const PAGE_BYTES = Number(execFileSync('getconf', ['PAGESIZE'], { encoding: 'utf8' }));
+const START_TIMEOUT_MS = 15_000;
+const STOP_TIMEOUT_MS = 8_000;
+
+/** Fields of /proc/PID/stat, counted from the one after the command name (proc(5) numbers them from 3). */
+const PPID = 1;
+const UTIME = 11;
+const STIME = 12;
+const RSS_PAGES = 21;
+
+const running = new Set();
+
+/** The benchmark's own end: orderly ends have stopped their children already, the others are killed. */
+process.on('exit', () => {
+  for (const child of running) for (const pid of tree(child.pid)) kill(pid, 'SIGKILL');
+});
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130));
+
+/**
+ * Starts `command` on `core`. With `ready`, a pattern for one line of its standard output, resolves with the match of
+ * that line, rejecting when the process ends first or takes too long; without it, resolves at once.
+ */
+export async function startChild({ name, command, args, core, env = {}, ready }) {
+  const process_ = spawn('taskset', ['-c', String(core), command, ...args], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const child = { name, pid: process_.pid, process: process_, exited: false, errors: '', lines: [] };
+  running.add(child);
+  process_.stderr.on('data', (text) => {
+    child.errors = (child.errors + text).slice(-4000);
+  });
+  const ended = new Promise((resolve) => {
+    process_.on('error', (error) => resolve(String(error)));
+    process_.on('close', (code, signal) => resolve(`ended with ${signal ?? code}`));
+  });
+  child.ended = ended.then((how) => {
+    child.exited = true;
+    running.delete(child);
+    return how;
+  });
+  const match = waitForLine(child, ready);
+  return { child, match: ready === undefined ? null : await match };
+}
+
+function waitForLine(child, ready) {
+  const lines = createInterface({ input: child.process.stdout });
+  return new Promise((resolve, reject) => {
+    const fail = (why) => reject(new Error(`${child.name}: ${why}\n${child.errors}`));
+    const timer = setTimeout(() => ready && fail('not ready in time'), START_TIMEOUT_MS);
+    timer.unref();
+    lines.on('line', (line) => {
+      child.lines.push(line);
+      const match = ready?.exec(line);
+      if (match) resolve(match);
+    });
+    child.ended.then((how) => (ready === undefined ? resolve(null) : fail(how)));
+  });
+}
+
+/** Runs a child to its end and resolves with its last line of output as JSON. */
+export async function runChild(options) {
+  const { child } = await startChild(options);
+  const how = await child.ended;
+  if (how !== 'ended with 0') throw new Error(`${options.name}: ${how}\n${child.errors}`);
+  return JSON.parse(child.lines.at(-1));
+}
+
+/** Asks a child to end, insists after a while. */
+export async function stopChild(child) {
+  if (child.exited) return;
+  kill(child.pid, 'SIGTERM');
+  const timer = setTimeout(() => {
+    for (const pid of tree(child.pid)) kill(pid, 'SIGKILL');
+  }, STOP_TIMEOUT_MS);
+  await child.ended;
+  clearTimeout(timer);
+}
+
+function kill(pid, signal) {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+function stat(path) {
+  try {
+    const text = readFileSync(path, 'latin1');
+    return text.slice(text.lastIndexOf(')') + 2).split(' ');
+  } catch {
+    return null;
+  }
+}
+
+/** `pid` and its descendants. */
+function tree(pid) {
+  const parents = new Map();
+  for (const entry of readdirSync('/proc')) {
+    if (entry.charCodeAt(0) > 57) continue;
+    const fields = stat(`/proc/${entry}/stat`);
+    if (fields !== null) parents.set(Number(entry), Number(fields[PPID]));
+  }
+  const pids = [pid];
+  for (const parent of pids) for (const [id, of] of parents) if (of === parent) pids.push(id);
+  return pids;
+}
+
+const cpuOf = (fields) => (Number(fields[UTIME]) + Number(fields[STIME])) * TICK_US;
+
+/** User and system time of a process and its descendants so far, every thread included, in microseconds. */
+export function cpuUs(pid) {
+  let total = 0;
+  for (const id of tree(pid)) {
+    const fields = stat(`/proc/${id}/stat`);
+    if (fields !== null) total += cpuOf(fields);
+  }
+  return total;
+}
+
+/** The same per thread of the process itself, by thread id. The first thread is the main one. */
+export function threadCpuUs(pid) {
+  const threads = {};
+  for (const id of readdirSync(`/proc/${pid}/task`)) {
+    const fields = stat(`/proc/${pid}/task/${id}/stat`);
+    if (fields !== null) threads[id] = cpuOf(fields);
+  }
+  return threads;
+}
+
+/** Resident memory of a process and its descendants, in bytes; shared pages count once per process. */
+export function rssBytes(pid) {
+  let total = 0;
+  for (const id of tree(pid)) total += Number(stat(`/proc/${id}/stat`)?.[RSS_PAGES] ?? 0) * PAGE_BYTES;
+  return total;
+}
+
+/** Busy and stolen time of one core so far, in microseconds, whoever used it. */
+export function coreUs(core) {
+  const line = readFileSync('/proc/stat', 'latin1')
+    .split('\n')
+    .find((entry) => entry.startsWith(`cpu${core} `));
+  const [user, nice, system, , , irq, softirq, steal] = line.split(/ +/).slice(1).map(Number);
+  return { busy: (user + nice + system + irq + softirq) * TICK_US, stolen: steal * TICK_US };
+}

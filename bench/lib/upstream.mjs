@@ -1,0 +1,79 @@
+// A model server that does next to nothing, on uWebSockets.js: so that a benchmark spends its cores on the gateway. Run as
+// `node upstream.mjs GAP_MS`; prints `ready PORT PORT` for the two ports that stand for two CRNs and serves until it
+// is told to end. A POST is answered at once with one JSON body, or with 64 events when it asks for a stream: the first
+// at once, the others one per tick of the one timer that serves all streams.
+
+import * as uWS from 'uWebSockets.js';
+import { ANSWER, EVENTS, eventText, nowUs } from './traffic.mjs';
+
+const GAP_MS = Number(process.argv[2] ?? 5);
+const STREAM_MARK = '"stream":true';
+/** The mark stands near the beginning of a body; longer ones are not searched further. */
+const MARK_WITHIN_BYTES = 256;
+
+const streams = new Set();
+
+function send(stream) {
+  const { res } = stream;
+  const text = eventText(stream.sent++, nowUs());
+  res.cork(() => {
+    if (stream.sent < EVENTS) res.write(text);
+    else res.end(text);
+  });
+  if (stream.sent === EVENTS) streams.delete(stream);
+}
+
+setInterval(() => {
+  for (const stream of streams) send(stream);
+}, GAP_MS);
+
+function answerStream(res, state) {
+  const stream = { res, sent: 0 };
+  state.stream = stream;
+  res.cork(() => {
+    res.writeHeader('content-type', 'text/event-stream; charset=utf-8').writeHeader('cache-control', 'no-cache');
+    res.write(eventText(stream.sent++, nowUs()));
+  });
+  streams.add(stream);
+}
+
+function answerJson(res) {
+  res.cork(() => {
+    res.writeHeader('content-type', 'application/json').end(ANSWER);
+  });
+}
+
+function post(res) {
+  const state = { gone: false, streaming: undefined, stream: null };
+  res.onAborted(() => {
+    state.gone = true;
+    streams.delete(state.stream);
+  });
+  res.onData((chunk, last) => {
+    state.streaming ??= Buffer.from(chunk, 0, Math.min(chunk.byteLength, MARK_WITHIN_BYTES)).includes(STREAM_MARK);
+    if (!last || state.gone) return;
+    if (state.streaming) answerStream(res, state);
+    else answerJson(res);
+  });
+}
+
+uWS._cfg('silent');
+const app = uWS.App();
+app.get('/health', (res) => {
+  res.end('{"status":"ok"}');
+});
+app.post('/*', post);
+
+const ports = [];
+for (let crn = 0; crn < 2; crn++) {
+  app.listen('127.0.0.1', 0, (socket) => {
+    if (!socket) throw new Error('no port for the upstream');
+    ports.push(uWS.us_socket_local_port(socket));
+    if (ports.length === 2) process.stdout.write(`ready ${ports.join(' ')}\n`);
+  });
+}
+
+process.on('SIGTERM', () => {
+  app.close();
+  process.exit(0);
+});

@@ -1,0 +1,63 @@
+// The parts of the README that are made from the one source they describe. `npm run docs` writes them; the test beside
+// this file keeps them equal.
+
+import { ROUTES } from '../../src/api/routes.ts';
+import { settingsTable } from '../../src/config/describe.ts';
+import { ERRORS } from '../../src/errors.ts';
+import { Metrics } from '../../src/telemetry/metrics.ts';
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+function endpoints(): string {
+  return table(
+    ['Endpoint', 'Key', 'Meaning'],
+    ROUTES.map(({ method, path, auth, summary }) => [`\`${method} ${path}\``, auth === 'key' ? 'yes' : '', summary]),
+  );
+}
+
+function errors(): string {
+  return table(
+    ['Code', 'Status', 'Source', 'Retry', 'Sentence'],
+    Object.entries(ERRORS).map(([code, { status, source, retryable, detail }]) => [
+      `\`${code}\``,
+      String(status),
+      source,
+      retryable ? 'yes' : '',
+      detail.replace('{}', '…'),
+    ]),
+  );
+}
+
+async function metrics(): Promise<string> {
+  const snapshot = (await new Metrics().snapshot()) as unknown as { name: string; help: string; type: string }[];
+  return table(
+    ['Metric', 'Type', 'Meaning'],
+    snapshot.map(({ name, type, help }) => [`\`${name}\``, type, help]),
+  );
+}
+
+/** Every generated part by the name between its markers. */
+export async function generated(): Promise<ReadonlyMap<string, string>> {
+  return new Map([
+    ['endpoints', endpoints()],
+    ['errors', errors()],
+    ['settings', settingsTable()],
+    ['metrics', await metrics()],
+  ]);
+}
+
+/** The README with its generated parts renewed. Throws when a marker is missing. */
+export async function renew(readme: string): Promise<string> {
+  let text = readme;
+  for (const [name, part] of await generated()) {
+    const [start, end] = [`<!-- table:${name} -->`, `<!-- /table:${name} -->`];
+    const from = text.indexOf(start);
+    const to = text.indexOf(end);
+    if (from < 0 || to < from) throw new Error(`the README has no markers for ${name}`);
+    text = `${text.slice(0, from + start.length)}\n\n${part}\n\n${text.slice(to)}`;
+  }
+  return text;
+}

@@ -1,0 +1,108 @@
+// The command line as a child process: for what only shows there (exit codes, signals, ready lines, an abort of the
+// process). What it prints is gathered and can be waited for.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Test } from 'tap';
+import { until, within } from './system.ts';
+
+/** The start file of the command, from dist/test/support. */
+export const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** A running command. */
+export class Cli {
+  stdout = '';
+  stderr = '';
+  readonly exited: Promise<Exit>;
+  readonly #child: ChildProcess;
+
+  constructor(child: ChildProcess) {
+    this.#child = child;
+    child.stdout?.on('data', (piece: Buffer) => (this.stdout += piece.toString()));
+    child.stderr?.on('data', (piece: Buffer) => (this.stderr += piece.toString()));
+    // `close` comes after the last output.
+    this.exited = new Promise((resolve) => child.once('close', (code, signal) => resolve({ code, signal })));
+  }
+
+  get running(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
+  send(message: object): void {
+    this.#child.send(message);
+  }
+
+  /** Waits until standard output shows it; throws with both outputs when the process ends before. */
+  async shows(pattern: RegExp): Promise<RegExpExecArray> {
+    return this.#awaits(pattern, () => this.stdout);
+  }
+
+  /** Waits until standard error shows it. */
+  async complains(pattern: RegExp): Promise<RegExpExecArray> {
+    return this.#awaits(pattern, () => this.stderr);
+  }
+
+  /** Lines of the log, parsed. */
+  get log(): Record<string, unknown>[] {
+    const lines = this.stderr.split('\n').filter((line) => line.startsWith('{'));
+    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  }
+
+  /** Resolves with how it ended; rejects when it does not end in time. */
+  ends(): Promise<Exit> {
+    return within(`the end of the process; it said ${this.stdout}${this.stderr}`, this.exited, 15_000);
+  }
+
+  async #awaits(pattern: RegExp, text: () => string): Promise<RegExpExecArray> {
+    let found: RegExpExecArray | null = null;
+    await until(`${pattern} in the output`, () => {
+      found = pattern.exec(text());
+      if (found === null && !this.running) throw new Error(`ended without ${pattern}:\n${this.stdout}${this.stderr}`);
+      return found !== null;
+    });
+    return found as unknown as RegExpExecArray;
+  }
+}
+
+export interface CliOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  /** Flags for Node itself. */
+  readonly execArgv?: readonly string[];
+  /** Another start file than the command. */
+  readonly script?: string;
+}
+
+/** Starts `headrace ARGS`. It is killed at the end of the test if it still runs. */
+export function startCli(t: Test, args: readonly string[], options: CliOptions = {}): Cli {
+  const { env, execArgv = [], script = BIN } = options;
+  const child = spawn(process.execPath, [...execArgv, script, ...args], {
+    env: { PATH: process.env['PATH'] ?? '', ...env },
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  });
+  const cli = new Cli(child);
+  t.teardown(async () => {
+    if (cli.running) child.kill('SIGKILL');
+    await cli.exited;
+  });
+  return cli;
+}
+
+/** Runs a command to its end. */
+export async function runCli(
+  t: Test,
+  args: readonly string[],
+  options: CliOptions = {},
+): Promise<Cli & { exit: Exit }> {
+  const cli = startCli(t, args, options);
+  const exit = await cli.ends();
+  return Object.assign(cli, { exit });
+}

@@ -1,0 +1,119 @@
+// CRNs die and come back under bounded load: what failover can hide, no client sees.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { chat, MODEL, readStream, SERVERS, startSystem, type StreamRead, until, within } from '../support/system.ts';
+
+const CLIENTS = 32;
+
+/** Clients that ask one chat after the other, every fourth one streaming, until they are stopped. */
+class Load {
+  readonly statuses = new Map<number, number>();
+  /** Requests that ended in an exception on the client's side. */
+  readonly broken: unknown[] = [];
+  readonly streams: StreamRead[] = [];
+  answered = 0;
+  #stopped = false;
+  readonly #clients: Promise<void>[];
+
+  constructor(url: string) {
+    this.#clients = Array.from({ length: CLIENTS }, (_, index) => this.#client(url, index));
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await within('clients', Promise.all(this.#clients));
+  }
+
+  /** Waits for so many more answers. */
+  async more(count: number): Promise<void> {
+    const goal = this.answered + count;
+    await until(`${count} more answers`, () => this.answered >= goal);
+  }
+
+  async #client(url: string, index: number): Promise<void> {
+    const stream = index % 4 === 0;
+    for (let round = 0; !this.#stopped; round++) {
+      try {
+        const text = `conversation ${index}, round ${round}`;
+        const response = await chat(url, { stream, text, tokens: stream ? 40 : 8 });
+        if (stream) this.streams.push(await readStream(response));
+        else await response.text();
+        this.statuses.set(response.status, (this.statuses.get(response.status) ?? 0) + 1);
+      } catch (error) {
+        this.broken.push(error);
+      }
+      this.answered++;
+    }
+  }
+}
+
+for (const server of SERVERS) {
+  t.test(
+    `${server}: a CRN that dies under load costs no client an answer, and serves again when it is back`,
+    async (t) => {
+      const { url, hosts, gateway } = await startSystem(t, {
+        hosts: [{ journalEntries: 100_000 }, { journalEntries: 100_000 }],
+        settings: { server },
+      });
+      const [first, second] = hosts;
+      if (first === undefined || second === undefined) throw new Error('two hosts');
+      const load = new Load(url);
+      await load.more(200);
+      await until('streams on both', () => first.live > 0 && second.live > 0);
+      await first.kill();
+      await load.more(400);
+      await first.listen();
+      await until('the CRN is up', () => gateway.crns().every(({ standing }) => standing === 'up'));
+      const before = first.requests.length;
+      await until('the CRN serves', () =>
+        first.requests.slice(before).some(({ path }) => path === '/v1/chat/completions'),
+      );
+      await load.more(100);
+      await load.stop();
+      t.same([...load.statuses.keys()], [200]);
+      t.same(load.broken, []);
+      const ended = load.streams.filter(({ complete }) => !complete);
+      for (const stream of ended)
+        t.equal(stream.error?.code, 'HR_STREAM_BROKEN', 'a stream that had begun says that it broke');
+      t.ok(ended.length <= CLIENTS / 4, `${ended.length} streams had begun on the CRN that died`);
+      t.ok(load.streams.some(({ complete }) => complete));
+      await until('nothing is in flight', () => gateway.crns().every(({ inFlight }) => inFlight === 0));
+    },
+  );
+
+  t.test(`${server}: with every CRN gone clients hear 503 in time, and are served once one is back`, async (t) => {
+    const connectMs = 1000;
+    const { url, hosts, gateway } = await startSystem(t, {
+      hosts: [{}, {}],
+      settings: { server, timeouts: { connect: connectMs } },
+    });
+    await Promise.all(hosts.map((host) => host.kill()));
+    await until('all are down', () => gateway.crns().every(({ standing }) => standing === 'down'));
+    const before = performance.now();
+    const answers = await Promise.all(Array.from({ length: CLIENTS }, () => chat(url)));
+    t.ok(performance.now() - before < connectMs + 1000, 'within the connect timeout');
+    for (const answer of answers) {
+      t.equal(answer.status, 503);
+      t.ok(Number(answer.headers.get('retry-after')) >= 1);
+      t.equal(answer.headers.get('x-should-retry'), 'false');
+      t.strictSame(await answer.json(), { detail: `All servers unavailable for model ${MODEL}` });
+    }
+    t.equal((await fetch(`${url}/health`)).status, 200, 'the gateway is not to blame');
+    await hosts[1]?.listen();
+    await until('served again', async () => (await chat(url)).status === 200);
+  });
+}
+
+t.test('a CRN whose packets go nowhere delays an answer by the connect timeout at most', async (t) => {
+  const { url } = await startSystem(t, {
+    settings: {
+      // TEST-NET-1 (RFC 5737): nobody answers there.
+      models: { [MODEL]: { servers: ['http://192.0.2.1:9'] } },
+      timeouts: { connect: '300ms' },
+      health: { interval: '50ms', timeout: '100ms' },
+    },
+  });
+  const answer = await Promise.race([chat(url), sleep(5000, null, { ref: false })]);
+  t.equal(answer?.status, 503);
+});
