@@ -33,9 +33,9 @@ export interface LinkStats {
 
 /**
  * One side of a connection between two systems. Refs inside messages cross and work on the other side; the ref an
- * actor has over there is a new object every time, so compare them by `path`. Bytes arrive as a `Uint8Array` copy; class instances
- * other than dates, maps, sets, errors and typed arrays arrive as plain objects; functions and symbols cannot travel
- * and make the message a dead letter.
+ * actor has over there is a new object every time, so compare them by `path`. Bytes arrive as a `Uint8Array` copy;
+ * class instances other than dates, maps, sets, errors and typed arrays arrive as plain objects; functions and symbols
+ * cannot travel and make the message a dead letter. Zero may lose its sign, and a key `__proto__` its name.
  */
 export interface Link {
   /** Makes an actor reachable from the other side under a name, until it stops. A name used again is replaced. */

@@ -1,3 +1,3 @@
 // The door of the catalog room.
-export { aggregatorList, anthropicEntry, anthropicList, discoveryMap, openAiEntry, openAiList } from './listings.ts';
-export { CAPABILITIES, type CatalogModel } from './models.ts';
+export { aggregatorList, anthropicList, discoveryMap, openAiEntry, openAiList } from './listings.ts';
+export type { CatalogModel } from './models.ts';

@@ -2,18 +2,6 @@
 // these records; `listings.ts` turns them into the lists of the interface. Prices stay decimal strings on the whole
 // way: no step goes through a float.
 
-/** What a model can do; the words a configuration may use in `capabilities`. */
-export const CAPABILITIES = [
-  'chat',
-  'completion',
-  'vision',
-  'tools',
-  'reasoning',
-  'embedding',
-  'image',
-  'audio',
-] as const;
-
 /** USD per million tokens, as plain decimal strings: `'0.25'`, never `'2.5e-1'`. */
 export interface CatalogPricing {
   readonly prompt: string;
@@ -35,7 +23,7 @@ export interface CatalogModel {
   readonly tee?: boolean;
   /** Name for people. Default: the id. */
   readonly name?: string;
-  /** Words of `CAPABILITIES`. Absent or empty: not declared. */
+  /** Words of the setting `capabilities`. Absent or empty: not declared. */
   readonly capabilities?: readonly string[];
   readonly pricing?: CatalogPricing;
   /** Longest answer in tokens. Default: the context length. */

@@ -95,23 +95,27 @@ function isOrderedPerSender(messages: Numbered[]): boolean {
 
 t.test('no message is lost or reordered by crashes, restarts and stops', async () => {
   const settings = fc.array(setting, { minLength: TARGETS, maxLength: TARGETS });
-  const property = fc.asyncProperty(fc.array(step, { maxLength: 150 }), settings, async (steps, chosen) => {
-    const kit = createTestSystem();
-    const records = chosen.map((): Fate => ({ handled: [], crashed: [] }));
-    const targets = records.map((record, index) =>
-      kit.system.spawn(recorder(record), optionsOf(chosen[index] as Setting)),
-    );
-    const told = await play(kit, targets, steps);
-    const seen = records.flatMap(({ handled, crashed }) => [...handled, ...crashed]);
-    const dead = kit.events.filter((event) => event.type === 'dead-letter').length;
-    const failures = kit.events.filter((event) => event.type === 'failure').length;
-    assert.equal(seen.length + dead, told, 'every message has one fate');
-    assert.equal(new Set(seen.map((message) => message.sequence)).size, seen.length, 'none is handled twice');
-    assert.equal(failures, records.flatMap(({ crashed }) => crashed).length, 'every crash is reported');
-    assert.ok(records.every(({ handled }) => isOrderedPerSender(handled)));
-    await kit.system.terminate();
-    assert.equal(kit.system.stats().actors, 0);
-    assert.equal(kit.clock.nextDueMs, Infinity, 'no timer is left');
-  });
+  const property = fc.asyncProperty(
+    fc.array(step, { maxLength: 200, size: 'max' }),
+    settings,
+    async (steps, chosen) => {
+      const kit = createTestSystem();
+      const records = chosen.map((): Fate => ({ handled: [], crashed: [] }));
+      const targets = records.map((record, index) =>
+        kit.system.spawn(recorder(record), optionsOf(chosen[index] as Setting)),
+      );
+      const told = await play(kit, targets, steps);
+      const seen = records.flatMap(({ handled, crashed }) => [...handled, ...crashed]);
+      const dead = kit.events.filter((event) => event.type === 'dead-letter').length;
+      const failures = kit.events.filter((event) => event.type === 'failure').length;
+      assert.equal(seen.length + dead, told, 'every message has one fate');
+      assert.equal(new Set(seen.map((message) => message.sequence)).size, seen.length, 'none is handled twice');
+      assert.equal(failures, records.flatMap(({ crashed }) => crashed).length, 'every crash is reported');
+      assert.ok(records.every(({ handled }) => isOrderedPerSender(handled)));
+      await kit.system.terminate();
+      assert.equal(kit.system.stats().actors, 0);
+      assert.equal(kit.clock.nextDueMs, Infinity, 'no timer is left');
+    },
+  );
   await fc.assert(property, { numRuns: 300 });
 });

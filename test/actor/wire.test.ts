@@ -22,9 +22,18 @@ function messageOf(entries: Entry[]): unknown {
 }
 
 t.test('any value crosses, alone and in a batch', (t) => {
-  // The name of the prototype is not kept as data by the codec.
+  // Not kept by the codec: the name of the prototype as a key, the sign of zero, and invalid dates.
   const key = fc.string().filter((name) => name !== '__proto__');
-  const values = fc.anything({ key, withDate: true, withMap: true, withSet: true, withBigInt: true, maxDepth: 3 });
+  const number = fc.double().map((value) => value + 0);
+  const leaves = [
+    number,
+    fc.string(),
+    fc.boolean(),
+    fc.constant(null),
+    fc.constant(undefined),
+    fc.date({ noInvalidDate: true }),
+  ];
+  const values = fc.anything({ key, values: leaves, withMap: true, withSet: true, withBigInt: true });
   fc.assert(
     fc.property(values, (value) => {
       const alone = cross([[TELL, 'a', value]]);
