@@ -10,10 +10,11 @@ import { type Mistake, resolveSettings } from './config/load.ts';
 import type { Settings, SettingsInput } from './config/settings.ts';
 import { type Admin, openAdmin } from './gateway/admin.ts';
 import { ControlPlane, type CrnStatus } from './gateway/control-plane.ts';
+import { settingsInForce } from './gateway/in-force.ts';
 import { inject, type InjectRequest, type InjectResponse } from './ingress/inject.ts';
 import { createNodeListener } from './ingress/node.ts';
 import { addressUrl } from './ingress/server.ts';
-import { createLog } from './telemetry/log.ts';
+import { createLog, type Log } from './telemetry/log.ts';
 
 /** Settings that are wrong, all of them at once. */
 export class ConfigError extends Error {
@@ -51,7 +52,7 @@ export interface Gateway {
   close(): Promise<void>;
   /** Sends a request through the same handlers without a socket. Rejects when the answer is broken off. */
   inject(request: InjectRequest): Promise<InjectResponse>;
-  /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (through `@fastify/middie`). */
+  /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (a route that hijacks its reply). */
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
   /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
   reload(input: SettingsInput): Reloaded;
@@ -80,6 +81,8 @@ export function createGateway(input: SettingsInput, options: GatewayOptions = {}
 /** A gateway that is reloaded with settings resolved elsewhere: what the command line runs. */
 export interface ServedGateway extends Gateway {
   reloadSettings(settings: Settings): Reloaded;
+  /** Cuts everything off. To be awaited before an early end of the process: with threads that serve, it would abort. */
+  abort(): Promise<void>;
 }
 
 /** The same from settings that have been resolved already, with the defaults of the command line. */
@@ -98,6 +101,7 @@ function resolved(input: SettingsInput): Settings {
 
 class RunningGateway implements ServedGateway {
   readonly #control: ControlPlane;
+  readonly #log: Log;
   readonly #resolve: (input: SettingsInput) => Settings;
   #settings: Settings;
   #admin: Admin | null = null;
@@ -107,6 +111,7 @@ class RunningGateway implements ServedGateway {
   constructor(settings: Settings, options: GatewayOptions, resolve: (input: SettingsInput) => Settings) {
     const log = createLog(settings.log.level);
     setHeaderLimit(settings.limits.headerBytes);
+    this.#log = log;
     this.#settings = settings;
     this.#resolve = resolve;
     this.#control = new ControlPlane({
@@ -156,9 +161,14 @@ class RunningGateway implements ServedGateway {
 
   reloadSettings(settings: Settings): Reloaded {
     const { reloadable, restart } = diffSettings(this.#settings, settings);
-    this.#settings = settings;
-    this.#control.apply(settings);
+    this.#settings = settingsInForce(this.#settings, settings);
+    this.#log.level = settings.log.level;
+    this.#control.apply(this.#settings);
     return { applied: reloadable, needRestart: restart };
+  }
+
+  abort(): Promise<void> {
+    return this.#control.abort();
   }
 
   crns(): CrnStatus[] {

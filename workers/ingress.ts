@@ -7,6 +7,7 @@ import { DataPlane } from '../src/gateway/data-plane.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
 import { describeEvent } from '../src/gateway/events.ts';
 import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
+import type { Server } from '../src/ingress/server.ts';
 import type { CrnsCommand } from '../src/routing/index.ts';
 
 const data = workerData as ThreadData;
@@ -27,35 +28,26 @@ const plane = new DataPlane({
   tellOutcome: (outcome) => keeper.tell({ type: 'Outcome', outcome }),
   snapshot: data.snapshot,
 });
-const server = await createServer(plane, systemClock, data.server, (reason) => post({ type: 'Fallback', reason }));
+let server: Server | null = null;
+process.on('exit', () => server?.close());
+process.on('uncaughtException', leave);
+process.on('unhandledRejection', leave);
 
-process.on('exit', () => server.close());
-process.on('uncaughtException', (error) => {
-  server.close();
-  leave(error);
-});
-process.on('unhandledRejection', (reason) => {
-  throw reason;
-});
-
+server = await createServer(plane, systemClock, data.server, (reason) => post({ type: 'Fallback', reason }));
 control.expose('ingress', system.spawn(ingress({ plane, server }), { name: 'ingress' }));
 parent.on('message', (message: ThreadMessage) => {
   if (message.type !== 'Close') return;
-  server.close();
+  server?.close();
   plane.close();
   process.exit(0);
 });
 
-try {
-  const address = await server.listen(data.address);
-  post({ type: 'Listening', address, server: server.name });
-} catch (error) {
-  server.close();
-  leave(error);
-}
+const address = await server.listen(data.address);
+post({ type: 'Listening', address, server: server.name });
 
 /** Ends the thread as failed, once the message about it has left. */
 function leave(error: unknown): void {
+  server?.close();
   post({ type: 'Failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) });
   setImmediate(() => process.exit(1));
 }

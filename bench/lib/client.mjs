@@ -8,9 +8,9 @@
 
 import { connect } from 'node:net';
 import { Histogram } from './histogram.mjs';
-import { coreUs, cpuUs } from './process.mjs';
 import { ResponseReader } from './response.mjs';
 import { EVENTS, nowUs, requests } from './traffic.mjs';
+import { openWindow } from './window.mjs';
 
 const READ_BUFFER_BYTES = 256 * 1024;
 /** Requests still running at the end get this long before they count as lost. */
@@ -137,27 +137,12 @@ function pace() {
   tick();
 }
 
-function usage() {
-  const cpu = {};
-  for (const [name, pid] of Object.entries(load.watch)) cpu[name] = cpuUs(pid);
-  return { atUs: nowUs(), cpu, cores: [coreUs(0), coreUs(1)] };
-}
-
-function report(before, after) {
-  const seconds = (after.atUs - before.atUs) / 1e6;
-  const cpuUsOf = {};
-  for (const name of Object.keys(before.cpu)) cpuUsOf[name] = after.cpu[name] - before.cpu[name];
-  const cores = after.cores.map(({ busy, stolen }, core) => ({
-    busy: (busy - before.cores[core].busy) / 1e6 / seconds,
-    stolen: (stolen - before.cores[core].stolen) / 1e6 / seconds,
-  }));
+function report(window) {
   return {
-    seconds,
+    ...window,
     ...count,
-    perSecond: count.requests / seconds,
-    eventsPerSecond: count.events / seconds,
-    cpuUs: cpuUsOf,
-    cores,
+    perSecond: count.requests / window.seconds,
+    eventsPerSecond: count.events / window.seconds,
     latencyMs: latency.summary(),
     firstEventMs: firstEvent.summary(),
     eventDelayMs: eventDelay.summary(),
@@ -174,16 +159,16 @@ async function run() {
   for (const [index, connection] of connections.entries()) setTimeout(() => connection.open(), index * everyMs);
   if (load.ratePerS !== undefined) pace();
   await wait(load.warmupMs);
-  const before = usage();
+  const closeWindow = openWindow(load.watch);
   measuring = true;
   await wait(load.durationMs);
   measuring = false;
-  const after = usage();
+  const window = closeWindow();
   stopped = true;
   const lastMs = performance.now() + TAIL_MS;
   while (connections.some(({ busy }) => busy) && performance.now() < lastMs) await wait(20);
   count.errors += connections.filter(({ busy }) => busy).length;
-  process.stdout.write(`${JSON.stringify(report(before, after))}\n`, () => process.exit(0));
+  process.stdout.write(`${JSON.stringify(report(window))}\n`, () => process.exit(0));
 }
 
 await run();

@@ -29,7 +29,13 @@ export class Histogram {
   /** Percentiles in milliseconds. */
   summary() {
     const ms = (us) => Math.round(us) / 1000;
-    return { p50: ms(this.at(0.5)), p90: ms(this.at(0.9)), p99: ms(this.at(0.99)), max: ms(this.max), count: this.count };
+    return {
+      p50: ms(this.at(0.5)),
+      p90: ms(this.at(0.9)),
+      p99: ms(this.at(0.99)),
+      max: ms(this.max),
+      count: this.count,
+    };
   }
 }
 

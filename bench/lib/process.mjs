@@ -1,8 +1,10 @@
 // Child processes of a benchmark: started on one core, watched through /proc, stopped by their own id. Every load
-// benchmark starts its peers here; whatever happens, nothing started here outlives the benchmark. Linux only.
+// benchmark starts its peers here; whatever happens, nothing started or written here outlives it. Linux only.
 
 import { execFileSync, spawn } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 const TICK_US = 1e6 / Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }));
@@ -17,12 +19,21 @@ const STIME = 12;
 const RSS_PAGES = 21;
 
 const running = new Set();
+const folders = [];
 
 /** The benchmark's own end: orderly ends have stopped their children already, the others are killed. */
 process.on('exit', () => {
   for (const child of running) for (const pid of tree(child.pid)) kill(pid, 'SIGKILL');
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130));
+
+/** Makes a folder that is removed when the benchmark ends. */
+export function temporaryFolder() {
+  const folder = mkdtempSync(join(tmpdir(), 'headrace-bench-'));
+  folders.push(folder);
+  return folder;
+}
 
 /**
  * Starts `command` on `core`. With `ready`, a pattern for one line of its standard output, resolves with the match of

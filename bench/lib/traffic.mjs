@@ -14,7 +14,9 @@ const SYSTEM = [
   'You review pull requests. Point out mistakes first, style last, and quote the line you mean.',
   'You are a tutor for school mathematics. Never give the result before the pupil has tried.',
 ];
-const WORDS = 'river gate weir channel intake turbine screen spill flow level gauge sluice pond valve pipe head'.split(' ');
+const WORDS = 'river gate weir channel intake turbine screen spill flow level gauge sluice pond valve pipe head'.split(
+  ' ',
+);
 
 function prose(seed, length) {
   let text = '';
@@ -75,7 +77,12 @@ export const ANSWER = JSON.stringify({
       finish_reason: 'stop',
     },
   ],
-  usage: { prompt_tokens: 196, completion_tokens: 54, total_tokens: 250, prompt_tokens_details: { cached_tokens: 128 } },
+  usage: {
+    prompt_tokens: 196,
+    completion_tokens: 54,
+    total_tokens: 250,
+    prompt_tokens_details: { cached_tokens: 128 },
+  },
   system_fingerprint: 'fp_4c2f1a',
 });
 
@@ -86,7 +93,13 @@ export const STAMP_PREFIX = 'data: {"t_us":1';
 
 const eventRest = (delta, finish) => {
   const choices = [{ index: 0, delta, logprobs: null, finish_reason: finish }];
-  const fields = { id: 'chatcmpl-7d3a9b1c5e2f', object: 'chat.completion.chunk', created: 1760000000, model: MODEL, choices };
+  const fields = {
+    id: 'chatcmpl-7d3a9b1c5e2f',
+    object: 'chat.completion.chunk',
+    created: 1760000000,
+    model: MODEL,
+    choices,
+  };
   return `,${JSON.stringify(fields).slice(1)}\n\n`;
 };
 const TOKEN_REST = eventRest({ content: ' a word or two' }, null);

@@ -68,10 +68,13 @@ export interface PresentedKey {
   readonly bearer: string | undefined;
 }
 
+/** Stands for credentials of another scheme: a key has no spaces, so this is never one. */
+const NOT_BEARER = 'not a bearer token';
+
 const BEARER = /^bearer +(\S+) *$/i;
 
-/** Reads the credentials out of a flat header list. A malformed Authorization counts as a bad key, not as none. */
+/** The key among the credentials of a request. A malformed Authorization counts as a bad key, an empty one as none. */
 export function presentedKey(authorization: string | undefined, apiKey: string | undefined): PresentedKey {
-  if (authorization !== undefined) return { key: BEARER.exec(authorization)?.[1] ?? authorization, bearer: undefined };
-  return { key: apiKey, bearer: apiKey };
+  if (authorization === undefined || authorization === '') return { key: apiKey, bearer: apiKey };
+  return { key: BEARER.exec(authorization)?.[1] ?? NOT_BEARER, bearer: undefined };
 }

@@ -200,6 +200,8 @@ export class Router {
   }
 
   #post(path: string): Route {
+    // `*` and the like: CRNs could take it for something else than a path.
+    if (!path.startsWith('/')) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
     const route = this.#posts.get(path);
     if (route !== undefined) return route;
     if (this.#gets.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'GET, HEAD, OPTIONS'] });

@@ -16,14 +16,18 @@ export interface Args {
 /** Flags that take no value. */
 const ALONE = new Set(['help', 'version']);
 
-const SHORT: Readonly<Record<string, string>> = { '-h': '--help', '-v': '--version', '-c': '--config' };
+const SHORT: ReadonlyMap<string, string> = new Map([
+  ['-h', '--help'],
+  ['-v', '--version'],
+  ['-c', '--config'],
+]);
 
 /** Reads a command line. Throws `UsageError` for a flag without its value. */
 export function parseArgs(argv: readonly string[]): Args {
   const words: string[] = [];
   const flags: Record<string, string> = {};
   for (let i = 0; i < argv.length; i++) {
-    const word = SHORT[argv[i] as string] ?? (argv[i] as string);
+    const word = SHORT.get(argv[i] as string) ?? (argv[i] as string);
     if (!word.startsWith('--')) {
       words.push(word);
       continue;

@@ -4,7 +4,7 @@ import { resolveSettings } from '../config/load.ts';
 import { serveGateway } from '../gateway.ts';
 import { createHost, type Host } from '../host/index.ts';
 import { takeFlags, UsageError } from './args.ts';
-import { closeOnSignal } from './shutdown.ts';
+import { closeOnSignal, exitNow } from './shutdown.ts';
 
 const KEY = 'hr_demo';
 
@@ -27,7 +27,7 @@ const MODELS = {
 const HOSTS = 2;
 
 /** What the demo prints once it serves. */
-export function banner(url: string, adminUrl: string | null): string {
+function banner(url: string, adminUrl: string | null): string {
   const ask = `-H 'authorization: Bearer ${KEY}' -H 'content-type: application/json'`;
   const body = (extra: string): string =>
     `'{"model": "atlas-27b", "messages": [{"role": "user", "content": "Where does the water go?"}]${extra}}'`;
@@ -95,13 +95,22 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
   );
   if ('mistakes' in resolution)
     throw new UsageError(resolution.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
-  const gateway = serveGateway(resolution.settings, { onFatal: () => process.exit(1) });
-  closeOnSignal(async () => {
-    await gateway.close();
-    await Promise.all([...hosts.values()].flat().map((host) => host.close()));
+  const gateway = serveGateway(resolution.settings, { onFatal: () => exitNow(1, () => gateway.abort()) });
+  closeOnSignal({
+    close: async () => {
+      await gateway.close();
+      await Promise.all([...hosts.values()].flat().map((host) => host.close()));
+    },
+    abort: () => gateway.abort(),
   });
-  const { url, adminUrl } = await gateway.listen();
-  await gateway.ready();
-  process.stdout.write(banner(url, adminUrl));
+  try {
+    const { url, adminUrl } = await gateway.listen();
+    await gateway.ready();
+    process.stdout.write(banner(url, adminUrl));
+  } catch (error) {
+    process.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
+    exitNow(1, () => gateway.abort());
+  }
   return undefined;
 }

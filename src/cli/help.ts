@@ -3,7 +3,7 @@
 import { helpText } from '../config/describe.ts';
 
 /** What `headrace --help` prints. */
-export const GENERAL_HELP: string = `headrace: an ingress for hosted generative models
+const GENERAL_HELP: string = `headrace: an ingress for hosted generative models
 
 Usage
   headrace demo [--port N]              a gateway, four simulated model hosts and a key, without any set-up

@@ -51,6 +51,6 @@ export async function host(flags: Readonly<Record<string, string>>): Promise<num
     ...(keys === undefined ? {} : { keys }),
   });
   process.stdout.write(`host of ${own.model} listening on ${await running.listen()}\n`);
-  closeOnSignal(() => running.close());
+  closeOnSignal({ close: () => running.close() });
   return undefined;
 }

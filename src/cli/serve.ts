@@ -9,7 +9,7 @@ import { watchConfig } from '../config/watch.ts';
 import { type ServedGateway, serveGateway } from '../gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { takeFlags, UsageError } from './args.ts';
-import { closeOnSignal } from './shutdown.ts';
+import { closeOnSignal, exitNow } from './shutdown.ts';
 
 type Flags = Readonly<Record<string, string>>;
 
@@ -34,17 +34,21 @@ export async function serve(flags: Flags): Promise<number | undefined> {
   const { settings } = resolution;
   const log = createLog(settings.log.level);
   for (const warning of findWarnings(settings)) log.warn(warning);
-  const gateway = serveGateway(settings, { onFatal: () => process.exit(1) });
+  const gateway = serveGateway(settings, { onFatal: () => exitNow(1, () => gateway.abort()) });
+  process.on('uncaughtException', (error) => {
+    log.fatal({ err: error }, 'the gateway cannot go on');
+    exitNow(1, () => gateway.abort());
+  });
   try {
     const { url, adminUrl } = await gateway.listen();
     process.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
   } catch (error) {
     process.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
-    await gateway.close();
-    return 1;
+    exitNow(1, () => gateway.abort());
+    return undefined;
   }
   keepUp(file, overrides, gateway, log);
-  closeOnSignal(() => gateway.close());
+  closeOnSignal({ close: () => gateway.close(), abort: () => gateway.abort() });
   return undefined;
 }
 
@@ -70,6 +74,7 @@ function keepUp(file: string, overrides: Flags, gateway: ServedGateway, log: Log
 
 function reload(gateway: ServedGateway, settings: Settings, log: Log): void {
   const { applied, needRestart } = gateway.reloadSettings(settings);
+  log.level = settings.log.level;
   log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
 }
 

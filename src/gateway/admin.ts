@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net';
 import type { Address } from '../ingress/server.ts';
 import { mergeMetrics, METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
 import type { ControlPlane } from './control-plane.ts';
+import { listenError } from './port.ts';
 
 /** A running admin listener. */
 export interface Admin {
@@ -15,7 +16,7 @@ export interface Admin {
   close(): void;
 }
 
-/** Opens the admin listener; rejects with the system's reason. */
+/** Opens the admin listener; rejects with a sentence when it cannot listen. */
 export function openAdmin(address: Address, control: ControlPlane): Promise<Admin> {
   const server = createServer((req, res) => {
     const path = (req.url ?? '/').split('?', 1)[0];
@@ -32,9 +33,10 @@ export function openAdmin(address: Address, control: ControlPlane): Promise<Admi
     }
   });
   return new Promise((resolve, reject) => {
-    server.once('error', reject);
+    const refuse = (error: Error): void => reject(listenError(address, error));
+    server.once('error', refuse);
     server.listen(address.port, address.host, () => {
-      server.off('error', reject);
+      server.off('error', refuse);
       const { port } = server.address() as AddressInfo;
       resolve({ address: { host: address.host, port }, close: () => closeServer(server) });
     });

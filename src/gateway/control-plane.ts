@@ -24,6 +24,7 @@ import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { describeEvent } from './events.ts';
 import { askDrain, askMetrics, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import { settlePort } from './port.ts';
 import { type Discovered, keyRecords, mergeModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
@@ -75,8 +76,11 @@ export class ControlPlane {
   readonly #keeper: Ref<CrnsCommand>;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
-  readonly #onClosed = new Map<number, () => void>();
-  #onListening: ((message: ThreadMessage) => void) | null = null;
+  /** Ingress threads that run: the process must not end before they have. */
+  readonly #running = new Set<number>();
+  #ended: PromiseWithResolvers<void> | null = null;
+  /** Threads whose first start is awaited, with what hears of it. */
+  readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   #settings: Settings;
   #discovered: Discovered = new Map();
   #discovery: Ref<DiscoveryCommand> | null = null;
@@ -144,16 +148,18 @@ export class ControlPlane {
   /** Opens the public port. Resolves with the address once every thread serves it. */
   async listen(): Promise<Address> {
     const { threads, clock, log } = this.#options;
+    const { listen } = this.#settings;
+    // A single server finds itself a free port, and nobody can take it in between.
+    this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen);
     if (threads === 0) {
       this.#server = await createServer(this.local, clock, this.#settings.server, (reason) =>
         warnFallback(log, reason),
       );
-      this.#address = await this.#server.listen(this.#settings.listen);
+      this.#address = await this.#server.listen(this.#address);
       this.#spawnLocal(this.#server);
       return this.#address;
     }
-    // The first thread settles a port of 0; the others share what it got.
-    for (let thread = 1; thread <= threads; thread++) await this.#startThread(thread);
+    await Promise.all(Array.from({ length: threads }, (_, index) => this.#startThread(index + 1)));
     return this.#address;
   }
 
@@ -190,16 +196,25 @@ export class ControlPlane {
     this.#stage = 'draining';
     this.#publish();
     const { drainMs } = this.#settings.timeouts;
+    const threads = this.#threads.filter((_, index) => this.#running.has(index + 1));
     const cut = await Promise.all([
       askDrain(this.#localIngress ?? this.#spawnLocal(null), (command) => command, drainMs),
-      ...this.#threads.map((ref) => askDrain(ref, pass, drainMs)),
+      ...threads.map((ref) => askDrain(ref, pass, drainMs)),
     ]);
-    await this.#closeThreads();
-    this.#server?.close();
-    this.local.close();
+    await this.abort();
     await this.#system.terminate();
     await this.#client.close();
     return cut.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Takes down what serves requests, whatever is in flight. The process may end once it resolves. */
+  async abort(): Promise<void> {
+    this.#server?.close();
+    this.local.close();
+    for (const ref of this.#threads) this.#system.stop(ref);
+    if (this.#running.size === 0) return;
+    this.#ended ??= Promise.withResolvers();
+    await this.#ended.promise;
   }
 
   /** Makes an ingress thread throw; for tests of the supervisor. `thread` from 1. */
@@ -274,14 +289,10 @@ export class ControlPlane {
   #startThread(thread: number): Promise<void> {
     const planes = this.#options.threads;
     return new Promise((resolve, reject) => {
-      this.#onListening = (message) => {
-        if (message.type === 'Listening') {
-          this.#address = message.address;
-          resolve();
-        } else if (message.type === 'Failed') {
-          reject(new Error(message.message));
-        }
-      };
+      this.#starting.set(thread, (message) => {
+        if (message.type === 'Listening') resolve();
+        else if (message.type === 'Failed') reject(new Error(message.message));
+      });
       const behavior = ingressThread({
         system: this.#system,
         board: this.#board,
@@ -295,7 +306,7 @@ export class ControlPlane {
           address: this.#address,
         }),
         onMessage: (index, message) => this.#onThread(index, message),
-        onClosed: (index) => this.#onClosed.get(index)?.(),
+        onRunning: (index, running) => this.#noteRunning(index, running),
       });
       this.#threads.push(this.#system.spawn(behavior, { name: `thread-${thread}`, supervise: THREAD_RESTARTS }));
     });
@@ -309,21 +320,15 @@ export class ControlPlane {
       this.#publish();
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
-    if (message.type === 'Fallback') warnFallback(log, message.reason);
+    if (message.type === 'Fallback' && thread === 1) warnFallback(log, message.reason);
     if (message.type === 'Event') log.debug({ thread }, message.text);
-    this.#onListening?.(message);
+    this.#starting.get(thread)?.(message);
   }
 
-  async #closeThreads(): Promise<void> {
-    await Promise.all(
-      this.#threads.map(
-        (ref, index) =>
-          new Promise<void>((resolve) => {
-            this.#onClosed.set(index + 1, resolve);
-            ref.tell({ type: 'Close' });
-          }),
-      ),
-    );
+  #noteRunning(thread: number, running: boolean): void {
+    if (running) this.#running.add(thread);
+    else this.#running.delete(thread);
+    if (this.#running.size === 0) this.#ended?.resolve();
   }
 
   #logCrn(event: CrnEvent): void {

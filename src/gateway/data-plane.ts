@@ -6,9 +6,11 @@ import { KeyRing } from '../account/index.ts';
 import { DIALECT_RULES } from '../api/inference.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiWorld, Counters } from '../api/world.ts';
-import { BodyBudget, type BodyLimits } from '../ingress/body.ts';
+import { HeadraceError } from '../errors.ts';
+import { BodyBudget } from '../ingress/body.ts';
 import { Cors } from '../ingress/cors.ts';
 import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
+import { respondError } from '../ingress/respond.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { Board, type BoardMemory, type Member, type Outcome, Reporter, Table } from '../routing/index.ts';
@@ -29,16 +31,17 @@ export interface DataPlaneOptions {
 }
 
 export class DataPlane {
-  /** Requests without a complete answer. */
-  inFlight = 0;
-  readonly budget: BodyBudget;
-  readonly limits: BodyLimits & { readonly headerBytes: number };
+  /** Memory for bodies and limits on one; both follow the settings, carriers read them at every request. */
+  readonly budget: BodyBudget = new BodyBudget(0);
+  readonly limits: { maxBodyBytes: number; bodyIdleMs: number; headerBytes: number };
   readonly #options: DataPlaneOptions;
   readonly #board: Board;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
+  /** Without a complete answer. */
+  readonly #exchanges = new Set<Exchange>();
   readonly #pools = new Map<string, ConnectionPool>();
   #budgets = new Map<string, RetryBudget>();
   #cors: Cors;
@@ -46,22 +49,21 @@ export class DataPlane {
   #whenIdle: (() => void) | null = null;
 
   constructor(options: DataPlaneOptions) {
-    const { memory, thread, planes, clock, snapshot } = options;
-    const { limits, timeouts } = snapshot.settings;
+    const { memory, thread, clock, snapshot } = options;
     this.#options = options;
     this.#board = new Board(memory, thread);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#deadlines = new DeadlineQueue(clock);
     this.#router = new Router(snapshot.settings);
-    this.budget = new BodyBudget(Math.ceil(limits.bufferedBytes / planes));
-    this.limits = { maxBodyBytes: limits.bodyBytes, bodyIdleMs: timeouts.bodyMs, headerBytes: limits.headerBytes };
+    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
+    this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#world = this.#makeWorld(snapshot);
   }
 
   /** The entry of every request; never throws. */
   readonly handler: ExchangeHandler = (exchange) => {
-    this.inFlight++;
+    this.#exchanges.add(exchange);
     exchange.onClose = this.#closed;
     this.#router.serve(exchange, this.#world, this.#cors);
   };
@@ -70,12 +72,26 @@ export class DataPlane {
   configure(snapshot: Snapshot): void {
     this.#world = this.#makeWorld(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
+    this.#bound(snapshot);
     this.#budgets = new Map();
     const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
     for (const [url, pool] of this.#pools) {
       if (urls.has(url)) continue;
       pool.close();
       this.#pools.delete(url);
+    }
+  }
+
+  /** Requests without a complete answer. */
+  get inFlight(): number {
+    return this.#exchanges.size;
+  }
+
+  /** Ends what is in flight, each with an error its client understands. */
+  cutOff(): void {
+    for (const exchange of this.#exchanges) {
+      if (exchange.onCut !== null) exchange.onCut();
+      else respondError(exchange, new HeadraceError('HR_DRAINING'));
     }
   }
 
@@ -87,7 +103,7 @@ export class DataPlane {
     });
   }
 
-  metrics(): Promise<MetricsSnapshot> {
+  metrics(): MetricsSnapshot {
     this.#metrics.inFlight(this.inFlight);
     return this.#metrics.snapshot();
   }
@@ -99,7 +115,7 @@ export class DataPlane {
   }
 
   readonly #closed = (exchange: Exchange): void => {
-    this.inFlight--;
+    this.#exchanges.delete(exchange);
     const elapsedMs = this.#options.clock.now() - exchange.receivedMs;
     const { endpoint, model, status, errorCode } = exchange;
     this.#metrics.request(endpoint, model, exchange.aborted && status === 0 ? 499 : status, errorCode, elapsedMs);
@@ -151,6 +167,12 @@ export class DataPlane {
         },
       },
     };
+  }
+
+  #bound({ settings: { limits, timeouts } }: Snapshot): void {
+    this.budget.limitBytes = Math.ceil(limits.bufferedBytes / this.#options.planes);
+    this.limits.maxBodyBytes = limits.bodyBytes;
+    this.limits.bodyIdleMs = timeouts.bodyMs;
   }
 
   #budgetOf(model: string, ratio: number, burst: number): RetryBudget {

@@ -1,6 +1,7 @@
 // Keeper of one ingress thread: starts the worker, passes commands on to the ingress actor inside, and fails when the
-// thread ends on its own, so that its supervisor starts another. Meanwhile the other threads serve the port. The thread
-// is asked to close, never terminated: ending it from outside with an open uWebSockets.js app aborts the process.
+// thread ends on its own, so that its supervisor starts another. Meanwhile the other threads serve the port. When the
+// keeper stops, the thread is asked to close, never terminated: ending it from outside with an open uWebSockets.js app
+// aborts the process.
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
@@ -8,6 +9,9 @@ import type { Address } from '../ingress/server.ts';
 import type { Board, BoardMemory, CrnsCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
 import type { Snapshot } from './snapshot.ts';
+
+/** Room for young objects: a request's own live as long as the request, and with little room they are copied twice. */
+const YOUNG_MB = 96;
 
 /** What a thread is born with. */
 export interface ThreadData {
@@ -32,8 +36,7 @@ export type ThreadMessage =
 export type ThreadCommand =
   | { readonly type: 'Message'; readonly message: ThreadMessage }
   | { readonly type: 'Exited'; readonly code: number }
-  | { readonly type: 'Pass'; readonly command: IngressCommand }
-  | { readonly type: 'Close' };
+  | { readonly type: 'Pass'; readonly command: IngressCommand };
 
 /** What the keeper needs from outside. */
 export interface ThreadWorld {
@@ -43,8 +46,8 @@ export interface ThreadWorld {
   /** Birth data with the snapshot and address of the moment. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
-  /** The thread has ended because it was asked to. */
-  readonly onClosed: (thread: number) => void;
+  /** A thread has been started, or has ended for whatever reason. */
+  readonly onRunning: (thread: number, running: boolean) => void;
 }
 
 /** Makes the behaviour of a thread's keeper. */
@@ -67,7 +70,6 @@ class Thread {
   readonly #link: Link;
   readonly #ingress: Ref<IngressCommand>;
   #failure = '';
-  #closing = false;
 
   constructor(world: ThreadWorld, context: Context<ThreadCommand>) {
     const { port1, port2 } = new MessageChannel();
@@ -81,12 +83,19 @@ class Thread {
       name: `ingress-${data.thread}`,
       workerData: { ...data, port: port2 } satisfies ThreadData,
       transferList: [port2],
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
     });
     this.#worker.on('message', (message: ThreadMessage) => context.self.tell({ type: 'Message', message }));
     this.#worker.on('error', (error) => {
       this.#failure = error.stack ?? error.message;
     });
-    this.#worker.on('exit', (code) => context.self.tell({ type: 'Exited', code }));
+    this.#worker.on('exit', (code) => {
+      this.#link.close();
+      world.board.clearThread(this.#index);
+      world.onRunning(this.#index, false);
+      context.self.tell({ type: 'Exited', code });
+    });
+    world.onRunning(this.#index, true);
   }
 
   receive(command: ThreadCommand): void {
@@ -98,26 +107,15 @@ class Thread {
       case 'Pass':
         this.#ingress.tell(command.command);
         break;
-      case 'Close':
-        this.close();
-        break;
       case 'Exited':
-        this.#exited(command.code);
-        break;
+        throw new Error(
+          `ingress thread ${this.#index} ended with code ${command.code}: ${this.#failure || 'no reason given'}`,
+        );
     }
   }
 
+  /** Asks the thread to end; one that has ended does not hear it. */
   close(): void {
-    if (this.#closing) return;
-    this.#closing = true;
     this.#worker.postMessage({ type: 'Close' } satisfies ThreadMessage);
-  }
-
-  #exited(code: number): void {
-    this.#link.close();
-    this.#world.board.clearThread(this.#index);
-    if (this.#closing) this.#world.onClosed(this.#index);
-    else
-      throw new Error(`ingress thread ${this.#index} ended with code ${code}: ${this.#failure || 'no reason given'}`);
   }
 }

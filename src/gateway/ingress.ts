@@ -20,7 +20,6 @@ export type IngressCommand =
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
   | { readonly type: 'Drained' }
   | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
-  | { readonly type: 'Counted'; readonly snapshot: MetricsSnapshot; readonly replyTo: Ref<MetricsSnapshot> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
   | { readonly type: 'Crash' };
 
@@ -41,7 +40,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
     let draining: Ref<Drained>[] = [];
     const drained = (): void => {
       context.timers.cancel('drain');
-      for (const replyTo of draining) replyTo.tell({ cut: plane.inFlight });
+      const cut = plane.inFlight;
+      plane.cutOff();
+      for (const replyTo of draining) replyTo.tell({ cut });
       draining = [];
     };
     return (command) => {
@@ -63,14 +64,7 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           drained();
           break;
         case 'Metrics':
-          context.pipe(
-            plane.metrics(),
-            (snapshot) => ({ type: 'Counted', snapshot, replyTo: command.replyTo }),
-            () => ({ type: 'Counted', snapshot: [], replyTo: command.replyTo }),
-          );
-          break;
-        case 'Counted':
-          command.replyTo.tell(command.snapshot);
+          command.replyTo.tell(plane.metrics());
           break;
         case 'Crash':
           setImmediate(() => {

@@ -14,7 +14,7 @@ const READ_ON_BYTES = 64 * 1024;
 
 /** Memory for bodies, shared by the requests of one thread. */
 export class BodyBudget {
-  readonly limitBytes: number;
+  limitBytes: number;
   usedBytes = 0;
 
   constructor(limitBytes: number) {
@@ -38,6 +38,8 @@ export class Body {
   complete = false;
   /** Monotonic time of the last piece, for the slow-body limit. */
   lastPieceMs: number;
+  /** The client has fallen silent in the middle. */
+  stalled = false;
 
   readonly #budget: BodyBudget;
   readonly #maxBytes: number;
@@ -77,10 +79,19 @@ export class Body {
     if (isLast) this.#settle();
   }
 
-  /** So much is still to come that the connection had better be given up than read on. */
+  /**
+   * So much is still to come that the connection serves no further request. It is read on all the same while the
+   * client sends: closing on unread bytes resets it, and a reset takes the answer with it (RFC 9112 §9.6).
+   */
   get abandoned(): boolean {
     const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.#length;
-    return !this.complete && leftBytes > READ_ON_BYTES;
+    return !this.complete && !this.stalled && leftBytes > READ_ON_BYTES;
+  }
+
+  /** Nothing has come for too long. */
+  stall(): void {
+    this.stalled = !this.settled;
+    this.fail(new HeadraceError('HR_REQUEST_TIMEOUT'));
   }
 
   fail(error: HeadraceError): void {

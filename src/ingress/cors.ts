@@ -5,7 +5,7 @@ import type { Exchange } from './exchange.ts';
 
 /** Headers a browser script may read beside the safelisted ones. */
 const EXPOSED =
-  'x-request-id, request-id, x-headrace-error, x-headrace-cache, retry-after, server-timing, ' +
+  'x-request-id, request-id, x-headrace-error, x-headrace-cache, retry-after, x-should-retry, server-timing, ' +
   'payment-required, payment-response, x-payment-response';
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, OPTIONS';
@@ -26,8 +26,9 @@ export class Cors {
   /** Adds the CORS headers of an answer when the request names an origin that is let in. */
   admit(exchange: Exchange): void {
     const origin = exchange.header('origin');
-    if (origin === undefined) return;
+    // Also without an origin: a cache must not hand that answer to a page that sends one.
     if (!this.#any) exchange.standing.push('vary', 'origin');
+    if (origin === undefined) return;
     if (!this.#any && !this.#origins.has(origin)) return;
     exchange.standing.push('access-control-allow-origin', this.#any ? '*' : origin);
     exchange.standing.push('access-control-expose-headers', EXPOSED);

@@ -38,6 +38,8 @@ export abstract class Exchange implements RequestHead {
   onAbort: (() => void) | null = null;
   /** Called when the client can take more after a `write` returned false. */
   onWritable: (() => void) | null = null;
+  /** Called when the gateway ends before the answer does: say so and end it. */
+  onCut: (() => void) | null = null;
   /** Called once when the exchange is over, however it ended: the place for counting. */
   onClose: ((exchange: Exchange) => void) | null = null;
 
@@ -107,6 +109,7 @@ export abstract class Exchange implements RequestHead {
     const { onAbort } = this;
     this.onAbort = null;
     this.onWritable = null;
+    this.onCut = null;
     onAbort?.();
     this.close();
   }
@@ -117,6 +120,7 @@ export abstract class Exchange implements RequestHead {
     this.finished = true;
     this.onAbort = null;
     this.onWritable = null;
+    this.onCut = null;
     this.close();
   }
 

@@ -44,7 +44,7 @@ class InjectExchange extends Exchange {
   readonly #body: Body;
   readonly #settle: (response: InjectResponse | Error) => void;
   readonly #pieces: Uint8Array[] = [];
-  #headers: readonly string[] = [];
+  #headers: string[] = [];
 
   constructor(head: RequestHead, body: Body, nowMs: number, settle: (response: InjectResponse | Error) => void) {
     super(head, nowMs);
@@ -56,8 +56,9 @@ class InjectExchange extends Exchange {
     this.#body.wait(done);
   }
 
-  protected override begin(_status: number, headers: readonly string[]): void {
-    this.#headers = headers;
+  protected override begin(status: number, headers: readonly string[], contentLength: number): void {
+    this.#headers = [...headers];
+    if (contentLength >= 0 && status !== 204) this.#headers.push('content-length', String(contentLength));
   }
 
   override write(chunk: Uint8Array): boolean {

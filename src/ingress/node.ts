@@ -3,7 +3,7 @@
 
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { HeadraceError } from '../errors.ts';
+import type { Clock } from '../actor/clock.ts';
 import { Body, declaredLength } from './body.ts';
 import { type BodyCallback, Exchange, type RequestHead } from './exchange.ts';
 import { requestId } from './request-id.ts';
@@ -13,26 +13,37 @@ import type { Address, Server, ServerOptions } from './server.ts';
 /** How long the headers of a request may take, in milliseconds. */
 const HEADERS_MS = 30_000;
 
+/** How long the rest of a refused body is read at most, so that the client gets to read the refusal. */
+const LINGER_MS = 30_000;
+
 /** Idle time of a kept-alive connection between two requests, in milliseconds; the other carrier's is the same. */
 const KEEP_ALIVE_MS = 12_000;
 
+/** Scheme and authority of a request target in absolute form. */
+const ABSOLUTE = /^https?:\/\/[^/?]*/i;
+
 class NodeExchange extends Exchange {
+  readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
+  readonly #clock: Clock;
   readonly #body: Body | null;
   readonly #draining: () => boolean;
   #headers: readonly string[] = [];
   #contentLength = -1;
 
   constructor(
+    req: IncomingMessage,
     res: ServerResponse,
     head: RequestHead,
     body: Body | null,
-    nowMs: number,
+    clock: Clock,
     draining: () => boolean,
   ) {
-    super(head, nowMs);
+    super(head, clock.now());
+    this.#req = req;
     this.#res = res;
     this.#body = body;
+    this.#clock = clock;
     this.#draining = draining;
     res.on('close', () => {
       if (!res.writableFinished) this.abort();
@@ -59,9 +70,12 @@ class NodeExchange extends Exchange {
 
   override end(chunk?: Uint8Array): void {
     if (this.finished) return;
+    const lingers = this.#body?.abandoned === true;
     this.#writeHead();
     const bodiless = this.method === 'HEAD' || this.status === 204 || this.status === 304;
-    this.#res.end(bodiless ? undefined : chunk);
+    const last = bodiless ? undefined : chunk;
+    if (lingers) this.#endAfterRequest(last);
+    else this.#res.end(last);
     this.finish();
   }
 
@@ -81,8 +95,23 @@ class NodeExchange extends Exchange {
     this.committed = true;
     const headers = [...this.standing, ...this.#headers];
     if (this.#contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.#contentLength));
-    if (this.#draining() || this.#body?.abandoned === true) headers.push('connection', 'close');
+    const { abandoned = false, stalled = false } = this.#body ?? {};
+    if (this.#draining() || abandoned || stalled) headers.push('connection', 'close');
     this.#res.writeHead(this.status, headers);
+  }
+
+  /** Sends the whole answer but has node:http close the connection only when the client has said everything. */
+  #endAfterRequest(last: Uint8Array | undefined): void {
+    const res = this.#res;
+    if (last === undefined) res.flushHeaders();
+    else res.write(last);
+    const end = (): void => {
+      this.#clock.clearTimeout(timer);
+      res.end();
+    };
+    const timer = this.#clock.setTimeout(end, LINGER_MS);
+    this.#req.once('end', end);
+    res.once('close', end);
   }
 }
 
@@ -92,9 +121,8 @@ export function createNodeListener(
   draining: () => boolean = () => false,
 ): (req: IncomingMessage, res: ServerResponse) => void {
   return (req, res) => {
-    const now = options.clock.now();
-    // Relative to the mount point where a framework mounted us.
-    const url = req.url ?? '/';
+    // Relative to the mount point where a framework mounted us. Origin servers take absolute URLs too (RFC 9112 §3.2.2).
+    const url = (req.url ?? '/').replace(ABSOLUTE, '');
     const cut = url.indexOf('?');
     const headers = lowerCased(req.rawHeaders);
     const head: RequestHead = {
@@ -108,12 +136,12 @@ export function createNodeListener(
     let refused: unknown = null;
     try {
       if (head.method !== 'GET' && head.method !== 'HEAD') {
-        body = new Body(options.budget, options.limits, declaredLength(headers), now);
+        body = new Body(options.budget, options.limits, declaredLength(headers), options.clock.now());
       }
     } catch (error) {
       refused = error;
     }
-    const exchange = new NodeExchange(res, head, body, now, draining);
+    const exchange = new NodeExchange(req, res, head, body, options.clock, draining);
     try {
       if (refused !== null) throw refused;
       options.handler(exchange);
@@ -127,12 +155,11 @@ export function createNodeListener(
 function collect(req: IncomingMessage, body: Body, exchange: Exchange, options: ServerOptions): void {
   const parsed: unknown = (req as { body?: unknown }).body;
   // A body parser mounted before us has read the stream: rebuild what it read rather than wait for ever.
-  if (req.readableEnded || (parsed !== undefined && req.complete)) {
-    const bytes = Buffer.isBuffer(parsed) ? parsed : typeof parsed === 'string' ? parsed : JSON.stringify(parsed ?? '');
-    body.append(typeof bytes === 'string' ? Buffer.from(bytes) : bytes, true, options.clock.now());
+  if (req.readableEnded || (parsed !== undefined && req.complete && req.readableLength === 0)) {
+    body.append(bytesOf(parsed), true, options.clock.now());
     return;
   }
-  const idle = (): void => body.fail(new HeadraceError('HR_REQUEST_TIMEOUT'));
+  const idle = (): void => body.stall();
   let timer = options.clock.setTimeout(idle, options.limits.bodyIdleMs);
   const stop = (): void => options.clock.clearTimeout(timer);
   req.on('data', (piece: Buffer) => {
@@ -146,6 +173,11 @@ function collect(req: IncomingMessage, body: Body, exchange: Exchange, options: 
     body.append(new Uint8Array(0), true, options.clock.now());
   });
   req.on('close', stop);
+}
+
+function bytesOf(parsed: unknown): Uint8Array {
+  if (parsed instanceof Uint8Array) return parsed;
+  return Buffer.from(typeof parsed === 'string' ? parsed : (JSON.stringify(parsed) ?? ''));
 }
 
 function lowerCased(raw: readonly string[]): string[] {
@@ -168,17 +200,12 @@ class NodeServer implements Server {
       },
       createNodeListener(options, () => this.#draining),
     );
-    this.#http.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      if (!socket.writable) return;
-      const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : '400 Bad Request';
-      socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
-    });
   }
 
   listen(address: Address): Promise<Address> {
     return new Promise((resolve, reject) => {
       this.#http.once('error', reject);
-      this.#http.listen(address.port, address.host, () => {
+      this.#http.listen({ ...address, reusePort: true }, () => {
         this.#http.off('error', reject);
         resolve({ host: address.host, port: (this.#http.address() as AddressInfo).port });
       });

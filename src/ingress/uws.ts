@@ -1,8 +1,9 @@
 // Carrier on uWebSockets.js: the only file that imports it. Traps of the addon that this file owns:
 // a request handler must not throw (it ends the process), every write is corked (uncorked writes cost ten times as
 // much), the header limit is read from the environment when the addon loads, `end` on HEAD would send the body, of
-// two Content-Length headers the first is silently used, its idle timer cuts uploads slower than 16 KiB/s, and a
-// thread that exits with an open app aborts the process.
+// two Content-Length headers the first is silently used, its idle timer cuts uploads slower than 16 KiB/s, `end` that
+// closes resets a client that still sends, `endWithoutBody(undefined)` writes a length of 2^63, heads are read and
+// written as UTF-8 and not as bytes, and a thread that exits with an open app aborts the process.
 
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
@@ -26,6 +27,8 @@ class UwsExchange extends Exchange {
   readonly #res: HttpResponse;
   readonly #server: UwsServer;
   readonly #body: Body | null;
+  /** Where this request ends is in doubt, so nothing behind it may be read as another. */
+  readonly #misframed: boolean;
   #headers: readonly string[] = [];
   #contentLength = -1;
   /** Rest of a piece that `tryEnd` did not take. */
@@ -35,11 +38,18 @@ class UwsExchange extends Exchange {
   /** All bytes of the declared length have been handed over. */
   #complete = false;
 
-  constructor(server: UwsServer, res: HttpResponse, head: RequestHead, body: Body | null, nowMs: number) {
+  constructor(
+    server: UwsServer,
+    res: HttpResponse,
+    head: RequestHead,
+    body: Body | HeadraceError | null,
+    nowMs: number,
+  ) {
     super(head, nowMs);
     this.#server = server;
     this.#res = res;
-    this.#body = body;
+    this.#body = body instanceof Body ? body : null;
+    this.#misframed = body instanceof HeadraceError;
     res.onAborted(() => this.abort());
   }
 
@@ -55,6 +65,10 @@ class UwsExchange extends Exchange {
 
   override write(chunk: Uint8Array): boolean {
     if (this.finished) return true;
+    if (this.#rest !== null) {
+      this.#rest = Buffer.concat([this.#rest, chunk]);
+      return false;
+    }
     let taken = true;
     this.#res.cork(() => {
       this.#writeHead();
@@ -68,6 +82,7 @@ class UwsExchange extends Exchange {
   override end(chunk?: Uint8Array): void {
     if (this.finished) return;
     if (this.#rest !== null) {
+      if (chunk !== undefined) this.#rest = Buffer.concat([this.#rest, chunk]);
       this.#restIsLast = true;
       return;
     }
@@ -75,7 +90,7 @@ class UwsExchange extends Exchange {
     this.#res.cork(() => {
       this.#writeHead();
       if (this.method === 'HEAD' || this.status === 204 || this.status === 304) this.#endWithoutBody();
-      else if (first || this.#contentLength < 0) this.#res.end(chunk, this.#last);
+      else if (first || this.#contentLength < 0) this.#res.end(chunk, first && this.#last);
       else if (chunk !== undefined && chunk.byteLength > 0) this.#send(chunk, true);
     });
     if (this.#rest === null) this.finish();
@@ -98,7 +113,7 @@ class UwsExchange extends Exchange {
   sweep(nowMs: number, bodyIdleMs: number): void {
     if (this.#body === null || this.#body.complete || this.finished) return;
     if (nowMs - this.#body.lastPieceMs >= bodyIdleMs) {
-      this.#body.fail(new HeadraceError('HR_REQUEST_TIMEOUT'));
+      this.#body.stall();
       return;
     }
     // Resuming re-arms the addon's idle timer; nothing else that it offers does.
@@ -106,14 +121,23 @@ class UwsExchange extends Exchange {
     this.#res.resume();
   }
 
-  /** Whether the connection ends with this answer. */
+  /** Whether the connection is closed with the answer. */
   get #last(): boolean {
-    return this.#server.draining || this.#body?.abandoned === true;
+    return this.#misframed || this.#body?.stalled === true || (this.#server.draining && !this.#lingers);
+  }
+
+  /** Whether the client is told to close the connection; the addon's idle timer ends one that does not. */
+  get #lingers(): boolean {
+    return this.#body?.abandoned === true;
   }
 
   #endWithoutBody(): void {
-    const length = this.method === 'HEAD' && this.#contentLength >= 0 ? this.#contentLength : undefined;
-    this.#res.endWithoutBody(length, this.#last);
+    if (this.method === 'HEAD' && this.#contentLength >= 0) {
+      this.#res.endWithoutBody(this.#contentLength, this.#last);
+      return;
+    }
+    if (this.#last) this.#res.writeHeader('connection', 'close');
+    this.#res.endWithoutBody();
   }
 
   #writeHead(): void {
@@ -123,6 +147,7 @@ class UwsExchange extends Exchange {
     res.writeStatus(STATUS_LINES.get(this.status) ?? String(this.status));
     writeHeaders(res, this.standing);
     writeHeaders(res, this.#headers);
+    if (this.#lingers) res.writeHeader('connection', 'close');
   }
 
   /** Sends part of a body of known length. */
@@ -161,7 +186,17 @@ class UwsExchange extends Exchange {
 }
 
 function writeHeaders(res: HttpResponse, headers: readonly string[]): void {
-  for (let i = 0; i < headers.length; i += 2) res.writeHeader(headers[i] as string, headers[i + 1] as string);
+  for (let i = 0; i < headers.length; i += 2) {
+    const value = headers[i + 1] as string;
+    res.writeHeader(headers[i] as string, NON_ASCII.test(value) ? Buffer.from(value, 'latin1') : value);
+  }
+}
+
+const NON_ASCII = /[\u0080-\uffff]/;
+
+/** One character for each byte, as node:http and undici have it, of text that the addon has read as UTF-8. */
+function byteText(text: string): string {
+  return NON_ASCII.test(text) ? Buffer.from(text).toString('latin1') : text;
 }
 
 class UwsServer implements Server {
@@ -218,20 +253,21 @@ class UwsServer implements Server {
     const now = this.#options.clock.now();
     const headers: string[] = [];
     req.forEach((name, value) => {
-      headers.push(name, value);
+      headers.push(name, byteText(value));
     });
     const method = req.getCaseSensitiveMethod();
     const head: RequestHead = {
       method,
-      path: req.getUrl(),
-      query: req.getQuery() ?? '',
+      path: byteText(req.getUrl()),
+      query: byteText(req.getQuery() ?? ''),
       headers,
       requestId: requestId(headers),
     };
     const body = method === 'GET' || method === 'HEAD' ? null : this.#receive(headers, now);
-    const exchange = new UwsExchange(this, res, head, body instanceof Body ? body : null, now);
+    const exchange = new UwsExchange(this, res, head, body, now);
     if (body instanceof HeadraceError) {
-      respondError(exchange, body);
+      // In this turn the addon would go on to read what follows as another request instead of closing.
+      setImmediate(() => respondError(exchange, body));
       return;
     }
     if (body !== null) this.#collect(exchange, res, body);
@@ -251,17 +287,10 @@ class UwsServer implements Server {
   }
 
   #collect(exchange: UwsExchange, res: HttpResponse, body: Body): void {
-    let first = true;
     res.onData((piece, isLast) => {
       body.append(new Uint8Array(piece), isLast, this.#options.clock.now());
-      if (first && !isLast) this.#watch(exchange);
       if (isLast) this.#receiving.delete(exchange);
-      first = false;
     });
-  }
-
-  #watch(exchange: UwsExchange): void {
-    if (exchange.finished) return;
     this.#receiving.add(exchange);
     this.#sweeper ??= this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
   }

@@ -13,6 +13,9 @@ export interface PoolSettings {
   readonly keepAliveMs: number;
 }
 
+/** Longest a socket may be connecting, wanted or not, in milliseconds. */
+const CONNECT_MS = 60_000;
+
 /** One connection; at most one request at a time. */
 export class Connection {
   readonly client: Client;
@@ -29,7 +32,9 @@ export class Connection {
       // Deadlines are the attempt's own (net/deadline.ts): exact, and one timer for all.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connectTimeout: 0,
+      // Destroying a client leaves a socket alone that is still connecting: this ends it, long after the attempt.
+      connectTimeout: CONNECT_MS,
+      allowH2: false,
     });
     this.client.on('connect', () => {
       this.served = 0;
@@ -109,9 +114,18 @@ export class ControlClient {
 
   /** GETs a URL without following redirects; rejects when the whole answer is not there in `timeoutMs`. */
   async get(url: string, timeoutMs: number, maxBytes: number): Promise<{ status: number; body: Buffer }> {
+    const signal = AbortSignal.timeout(timeoutMs);
+    // undici heeds the signal only once it has a connection, and a connection it gives 10 s.
+    const late = new Promise<never>((_, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    });
+    return Promise.race([this.#get(url, signal, maxBytes), late]);
+  }
+
+  async #get(url: string, signal: AbortSignal, maxBytes: number): Promise<{ status: number; body: Buffer }> {
     const answer = await request(url, {
       dispatcher: this.#agent,
-      signal: AbortSignal.timeout(timeoutMs),
+      signal,
       headers: { accept: 'application/json', 'user-agent': 'headrace' },
     });
     const pieces: Buffer[] = [];

@@ -16,7 +16,8 @@ export function readAffinity(value: string | undefined): ReadonlyMap<string, str
   const entries = new Map<string, string>();
   if (value === undefined || value.length > MAX_LENGTH) return entries;
   try {
-    const parsed: unknown = JSON.parse(value.includes('%') ? decodeURIComponent(value) : value);
+    // A raw value may hold percent signs of its own, in a URL.
+    const parsed: unknown = JSON.parse(value.startsWith('{') ? value : decodeURIComponent(value));
     if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return entries;
     for (const [model, url] of Object.entries(parsed))
       if (typeof url === 'string') entries.set(model.toLowerCase(), url);
@@ -37,20 +38,25 @@ export function writeAffinity(
   url: string,
 ): string | undefined {
   if (known.get(modelId.toLowerCase()) === url) return undefined;
-  const entries: Record<string, string> = {};
+  const entries = emptyRecord();
   for (const [id, preferred] of known) {
     const model = table.find(id);
     if (model !== undefined && model.members.some((member) => member.url === preferred)) entries[model.id] = preferred;
   }
   entries[modelId] = url;
   const text = encode(entries);
-  return text.length <= MAX_LENGTH ? text : encode({ [modelId]: url });
+  return text.length <= MAX_LENGTH ? text : encode(Object.assign(emptyRecord(), { [modelId]: url }));
+}
+
+/** Without a prototype, so that any model id is a plain member. */
+function emptyRecord(): Record<string, string> {
+  return Object.create(null) as Record<string, string>;
 }
 
 /** JSON in which everything a cookie value may not hold at all is an escape. */
 function encode(entries: Record<string, string>): string {
   return JSON.stringify(entries).replace(
-    /[;\u0080-\uffff]/g,
+    /[;\u007f-\uffff]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }

@@ -63,9 +63,9 @@ export class Board {
   /** Only the CRN's actor writes. Going to `probing` puts one trial on the board; coming up notes the date. */
   setStanding(member: number, standing: Standing, nowMs: number): void {
     if (standing === this.standing(member)) return;
+    if (standing === STANDING.up) this.#times[this.#memory.members * 2 + member] = nowMs;
     Atomics.store(this.#words, this.#trialAt + member, standing === STANDING.probing ? 1 : 0);
     Atomics.store(this.#words, this.#standingAt + member, standing);
-    if (standing === STANDING.up) this.#times[this.#memory.members * 2 + member] = nowMs;
   }
 
   /** Puts the trial of a probing member back on the board. */
@@ -113,16 +113,28 @@ export class Board {
    * Threads may race; a lost update costs one sample.
    */
   noteFirstByte(member: number, elapsedMs: number, nowMs: number): void {
-    const before = this.#times[member] as number;
-    const ageMs = nowMs - (this.#times[this.#memory.members + member] as number);
-    const keep = Math.exp(-ageMs / DECAY_MS);
-    this.#times[member] = elapsedMs > before ? elapsedMs : before * keep + elapsedMs * (1 - keep);
+    const keep = this.#keep(member, nowMs);
+    const before = (this.#times[member] as number) * keep;
+    this.#times[member] = Math.max(elapsedMs, before + elapsedMs * (1 - keep));
     this.#times[this.#memory.members + member] = nowMs;
   }
 
-  /** Peak-EWMA of the time to first byte in milliseconds. */
+  /** Peak-EWMA of the time to first byte in milliseconds, as of the last request. */
   firstByteMs(member: number): number {
     return (this.#times[member] as number) || UNMEASURED_MS;
+  }
+
+  /**
+   * The same as of now: a bad time is forgotten while nothing is measured, or the member would never be tried again.
+   */
+  expectedMs(member: number, nowMs: number): number {
+    return Math.max((this.#times[member] as number) * this.#keep(member, nowMs), UNMEASURED_MS);
+  }
+
+  /** Share of the last value that still counts. */
+  #keep(member: number, nowMs: number): number {
+    const ageMs = nowMs - (this.#times[this.#memory.members + member] as number);
+    return Math.exp(-Math.max(ageMs, 0) / DECAY_MS);
   }
 
   /** How far a member that came up has warmed up: 0.1 at once, 1 after `slowStartMs`. */

@@ -21,6 +21,7 @@ export type Failure =
   | 'busy'
   | 'context length'
   | 'no connection free'
+  | 'unsendable'
   | `status ${number}`
   | 'client gone';
 

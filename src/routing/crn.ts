@@ -32,7 +32,7 @@ export interface CrnWorld {
   readonly board: Board;
   /** Requests a probe URL; resolves with the status, rejects when there is none in time. */
   readonly probe: (url: string, timeoutMs: number) => Promise<number>;
-  /** Whether ejecting this CRN leaves enough others of each of its models (panic threshold). */
+  /** Asks for leave to eject this CRN: granted when enough others of each of its models stay (panic threshold). */
   readonly mayEject: (url: string) => boolean;
   /** Hears every judgement. */
   readonly onJudged: (event: CrnEvent) => void;
@@ -41,7 +41,7 @@ export interface CrnWorld {
 /** News about a CRN. */
 export type CrnEvent =
   | { readonly type: 'standing'; readonly url: string; readonly model: string; readonly standing: Standing }
-  | { readonly type: 'judged'; readonly url: string }
+  | { readonly type: 'judged'; readonly url: string; readonly ejected: boolean }
   | { readonly type: 'ejected'; readonly url: string; readonly forMs: number; readonly failure: string }
   | { readonly type: 'returned'; readonly url: string };
 
@@ -137,7 +137,7 @@ class Judge {
     if (this.#openProbes > 0) return;
     if (!this.#judged) {
       this.#judged = true;
-      this.#world.onJudged({ type: 'judged', url: this.#settings.url });
+      this.#world.onJudged({ type: 'judged', url: this.#settings.url, ejected: this.#ejection !== 'none' });
     }
     const wavering = this.#members.some((state) => state.streak > 0);
     const spread = 0.9 + 0.2 * this.#context.random();

@@ -126,8 +126,9 @@ class Keeper {
   event(event: CrnEvent): void {
     const server = this.#servers.get(event.url);
     if (server !== undefined) {
-      if (event.type === 'ejected') server.ejected = true;
       if (event.type === 'returned') server.ejected = false;
+      // A CRN actor that was restarted has forgotten its ejection.
+      if (event.type === 'judged') server.ejected = event.ejected;
       if (event.type === 'judged' && !server.judged) {
         server.judged = true;
         this.#checkJudged();
@@ -207,7 +208,10 @@ class Keeper {
     this.#memberCells.give(member);
   }
 
+  /** Counts at once: several CRNs may ask before any news of an ejection has arrived. */
   #mayEject(url: string): boolean {
+    const server = this.#servers.get(url);
+    if (server === undefined) return false;
     for (const model of this.#models) {
       if (!model.members.some((member) => member.url === url)) continue;
       let ejected = 1;
@@ -216,6 +220,7 @@ class Keeper {
       }
       if (ejected > model.members.length * this.#maxShare) return false;
     }
+    server.ejected = true;
     return true;
   }
 }

@@ -6,4 +6,4 @@ export type { CrnEvent, HealthSettings } from './crn.ts';
 export { type CrnsCommand, crns, type CrnsSettings, type CrnsWorld, type ModelSpec } from './crns.ts';
 export { type Affinity, Candidates, type PickerSettings, type Wishes } from './picker.ts';
 export { Reporter } from './reporter.ts';
-export { hashText, type Member, mix, type Model, Table, type TableData } from './table.ts';
+export { hashText, type Member, type Model, Table, type TableData } from './table.ts';

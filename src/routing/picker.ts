@@ -40,7 +40,9 @@ export class Candidates {
   readonly #wishes: Wishes;
   readonly #random: () => number;
   readonly #nowMs: number;
-  readonly #tried: Member[] = [];
+  /** Most requests try one CRN only. */
+  #first: Member | null = null;
+  #others: Set<Member> | null = null;
 
   constructor(
     model: Model,
@@ -62,19 +64,25 @@ export class Candidates {
   next(): Member | undefined {
     const member = this.#choose();
     if (member === undefined) return undefined;
-    this.#tried.push(member);
+    if (this.#first === null) this.#first = member;
+    else (this.#others ??= new Set()).add(member);
     this.#board.enter(member.server);
     return member;
   }
 
+  #tried(member: Member): boolean {
+    return member === this.#first || this.#others?.has(member) === true;
+  }
+
   #choose(): Member | undefined {
-    const fit = this.#takeTrial() ?? this.#best(this.#untried(STANDING.up)) ?? this.#best(this.#untried(STANDING.capable));
+    const fit =
+      this.#takeTrial() ?? this.#best(this.#untried(STANDING.up)) ?? this.#best(this.#untried(STANDING.capable));
     if (fit !== undefined) {
       this.admitted = true;
       return fit;
     }
     this.lastResort = true;
-    const rest = this.#model.members.filter((member) => !this.#tried.includes(member));
+    const rest = this.#model.members.filter((member) => !this.#tried(member));
     return rest.length > 0 ? this.#byLoad(rest) : undefined;
   }
 
@@ -82,7 +90,7 @@ export class Candidates {
   #takeTrial(): Member | undefined {
     for (const member of this.#model.members) {
       if (this.#board.standing(member.member) !== STANDING.probing) continue;
-      if (!this.#tried.includes(member) && this.#board.takeTrial(member.member)) return member;
+      if (!this.#tried(member) && this.#board.takeTrial(member.member)) return member;
     }
     return undefined;
   }
@@ -91,7 +99,7 @@ export class Candidates {
     const { members } = this.#model;
     const found: Member[] = [];
     for (const member of members) {
-      if (this.#board.standing(member.member) === standing && !this.#tried.includes(member)) found.push(member);
+      if (this.#board.standing(member.member) === standing && !this.#tried(member)) found.push(member);
     }
     return found;
   }
@@ -102,7 +110,7 @@ export class Candidates {
     if (!this.#settings.affinity) return this.#byLoad(admitted);
     const bound = this.#bound(admitted);
     const { favourite, key } = this.#wishes;
-    if (favourite !== undefined && this.#tried.length === 0) {
+    if (favourite !== undefined && this.#first === null) {
       const member = admitted.find((candidate) => candidate.url === favourite);
       if (member !== undefined && this.#fits(member, bound)) {
         this.affinity = 'cookie';
@@ -162,6 +170,7 @@ export class Candidates {
 
   #cost(member: Member): number {
     const warmth = this.#board.warmth(member.member, this.#nowMs, this.#settings.slowStartMs);
-    return ((this.#board.inFlight(member.server) + 1) * this.#board.firstByteMs(member.member)) / warmth;
+    const expectedMs = this.#board.expectedMs(member.member, this.#nowMs);
+    return ((this.#board.inFlight(member.server) + 1) * expectedMs) / warmth;
   }
 }

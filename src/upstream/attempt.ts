@@ -12,7 +12,7 @@ export interface AttemptTimeouts {
   readonly connectMs: number;
   /** From the request sent to the head of the answer. */
   readonly headersMs: number;
-  /** From the request sent to the first byte of the body; null: no such limit. */
+  /** From the request sent to the first byte of the body; null: as `headersMs`. */
   readonly firstByteMs: number | null;
   /** Between two pieces of the body. */
   readonly idleMs: number;
@@ -28,6 +28,13 @@ export interface AttemptOwner {
 }
 
 type Phase = 'connect' | 'headers' | 'first byte' | 'body' | 'done';
+
+/** An unwanted answer is read on within these bounds, to keep the connection; past them a new one is cheaper. */
+const DISCARD_BYTES = 64 * 1024;
+const DISCARD_MS = 1000;
+
+/** undici will not send such a request to any server: nothing was tried. */
+const UNSENDABLE: ReadonlySet<string | undefined> = new Set(['UND_ERR_INVALID_ARG', 'UND_ERR_NOT_SUPPORTED']);
 
 /** What all attempts of a thread share. */
 export interface AttemptWorld {
@@ -54,6 +61,7 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   #retriedStale = false;
   #paused = false;
   #left = false;
+  #discardedBytes = 0;
 
   constructor(world: AttemptWorld, owner: AttemptOwner, member: Member, options: DispatchOptions) {
     this.#world = world;
@@ -74,10 +82,11 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
     this.#finish(false);
   }
 
-  /** The rest of the answer is of no interest: it is read to its end only to keep the connection. */
+  /** The rest of the answer is of no interest: a short one is read to its end, only to keep the connection. */
   discardRest(): void {
     if (this.#phase === 'done') return;
     this.#owner = NOBODY;
+    this.#deadline.set(DISCARD_MS);
     this.#leave();
   }
 
@@ -99,11 +108,11 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   /** @internal The phase took too long. */
   expire(): void {
     const { firstByteMs, headersMs } = this.#world.timeouts;
-    const bounded = firstByteMs !== null && this.#world.now() - this.sentMs >= firstByteMs;
+    const byteFirst = firstByteMs !== null && firstByteMs <= headersMs;
     if (this.#phase === 'connect') this.#fail('connect timeout');
     else if (this.#phase === 'body') this.#fail('idle timeout');
-    else if (bounded && firstByteMs <= headersMs) this.#fail('first byte timeout');
-    else this.#fail(this.#phase === 'headers' ? 'headers timeout' : 'idle timeout');
+    else if (byteFirst || this.#phase === 'first byte') this.#fail('first byte timeout');
+    else this.#fail('headers timeout');
   }
 
   /** @internal */
@@ -115,6 +124,8 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
     this.#controller = controller;
     this.#phase = 'headers';
     this.sentMs = this.#world.now();
+    // Only now: undici may have replaced a socket that died while it was idle.
+    this.#reused = (this.#connection?.served ?? 0) > 0;
     const { headersMs, firstByteMs } = this.#world.timeouts;
     this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs));
   }
@@ -123,9 +134,12 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (this.#phase === 'done' || status < 200) return;
     this.#phase = 'first byte';
-    const { firstByteMs, idleMs } = this.#world.timeouts;
-    const leftMs = firstByteMs === null ? idleMs : Math.max(firstByteMs - (this.#world.now() - this.sentMs), 0);
-    this.#deadline.set(leftMs);
+    // Some CRNs send the head at once and compute then: the wait for the first byte is the same wait.
+    const { firstByteMs, headersMs } = this.#world.timeouts;
+    // The deadline set when the request left goes on, unless it was the shorter one. Whole milliseconds: few lists.
+    if (firstByteMs !== null && firstByteMs > headersMs) {
+      this.#deadline.set(Math.ceil(firstByteMs - (this.#world.now() - this.sentMs)));
+    }
     this.#owner.onHead(this, status, rawHeaders(controller, headers));
   }
 
@@ -133,7 +147,13 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#phase === 'done') return;
     this.#phase = 'body';
-    this.#deadline.set(this.#world.timeouts.idleMs);
+    if (this.#owner === NOBODY) {
+      this.#discardedBytes += chunk.byteLength;
+      if (this.#discardedBytes > DISCARD_BYTES) this.cancel();
+      return;
+    }
+    // A chunk may still come after the CRN was asked to wait; it must not start the clock again.
+    if (!this.#paused) this.#deadline.set(this.#world.timeouts.idleMs);
     this.#owner.onData(this, chunk);
   }
 
@@ -147,7 +167,12 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   /** @internal */
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#phase === 'done') return;
-    if (this.#reused && !this.#retriedStale && this.#phase === 'headers') {
+    const { code } = error as NodeJS.ErrnoException;
+    if (this.#phase === 'connect' && UNSENDABLE.has(code)) {
+      this.#fail('unsendable');
+      return;
+    }
+    if (this.#reused && !this.#retriedStale && this.#phase === 'headers' && failureOf(error, 'headers') === 'reset') {
       this.#retryStale();
       return;
     }
@@ -171,7 +196,6 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
       return;
     }
     this.#connection = connection;
-    this.#reused = connection.served > 0;
     this.#deadline.set(connectMs);
     connection.client.dispatch(this.#options, this);
   }
@@ -215,6 +239,6 @@ function failureOf(error: Error, phase: Phase): Failure {
   if (phase === 'connect') return 'connect';
   const { code } = error as NodeJS.ErrnoException;
   if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') return 'truncated';
-  if (code?.startsWith('HPE_') === true) return 'malformed';
+  if (error.name === 'HTTPParserError' || code === 'UND_ERR_HEADERS_OVERFLOW') return 'malformed';
   return phase === 'headers' ? 'reset' : 'truncated';
 }

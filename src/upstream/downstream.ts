@@ -7,6 +7,8 @@ export interface Downstream {
   readonly committed: boolean;
   /** Called once when the client leaves before the end. */
   onAbort: (() => void) | null;
+  /** Called when the gateway ends before the answer does. */
+  onCut: (() => void) | null;
   /** Called when the client can take more after a `write` returned false. */
   onWritable: (() => void) | null;
   /** Sets the head; it leaves with the first byte. `contentLength` -1: unknown. */

@@ -57,6 +57,9 @@ export interface FailoverWorld extends AttemptWorld {
 /** Most bytes of a refusal that are kept to decide about it, or to pass it on in the end. */
 const PEEK_BYTES = 64 * 1024;
 
+/** What is wrong with a request that undici refuses to send. */
+const UNSENDABLE = 'its path or a header holds characters that cannot be sent on';
+
 /** Seconds a client is asked to wait when every CRN failed. */
 const RETRY_AFTER_S = '2';
 
@@ -80,6 +83,10 @@ export class Failover implements AttemptOwner, RelaySource {
   #refusal: Refusal | null = null;
   #onlyCredentials = true;
   #lastResortUntilMs = 0;
+  /** Status of the answer that is relayed. */
+  #status = 0;
+  /** Where `#next` stands: a try may fail before it returns, and that must not nest. */
+  #choosing: 'no' | 'yes' | 'again' = 'no';
 
   constructor(world: FailoverWorld, job: Job, downstream: Downstream) {
     this.#world = world;
@@ -89,6 +96,7 @@ export class Failover implements AttemptOwner, RelaySource {
 
   start(): void {
     this.#downstream.onAbort = () => this.#clientGone();
+    this.#downstream.onCut = () => this.#cut();
     this.#job.budget.deposit();
     this.#next();
   }
@@ -102,7 +110,7 @@ export class Failover implements AttemptOwner, RelaySource {
     } else if (status === 429 || (status === 400 && head.contentLength <= PEEK_BYTES)) {
       this.#peeking = { member: attempt.member, head, body: [], bytes: 0 };
     } else {
-      this.#accept(attempt, head);
+      this.#accept(head);
     }
   }
 
@@ -121,14 +129,19 @@ export class Failover implements AttemptOwner, RelaySource {
       return;
     }
     const code = this.#relay?.end() ?? null;
-    this.#job.onAttempt(attempt.member, code === null ? 'ok' : 'failed', code === null ? null : 'truncated');
-    if (code !== null && !this.#downstream.committed) this.#again();
-    else this.#close();
+    if (code === null) this.#job.onAttempt(attempt.member, verdictOf(this.#status), null);
+    else this.#job.onAttempt(attempt.member, 'failed', 'truncated');
+    if (code === null || this.#downstream.committed) {
+      this.#close();
+      return;
+    }
+    this.#onlyCredentials = false;
+    this.#again();
   }
 
   onFailed(attempt: Attempt, failure: Failure): void {
-    const verdict: Verdict = failure === 'no connection free' ? 'neutral' : 'failed';
-    this.#job.onAttempt(attempt.member, verdict, failure);
+    const untried = failure === 'no connection free' || failure === 'unsendable';
+    this.#job.onAttempt(attempt.member, untried ? 'neutral' : 'failed', failure);
     this.#peeking = null;
     if (this.#relay?.committed === true) {
       this.#relay.broken(brokenCode(failure));
@@ -136,8 +149,13 @@ export class Failover implements AttemptOwner, RelaySource {
       return;
     }
     this.#onlyCredentials = false;
+    if (failure === 'unsendable') {
+      this.#close();
+      this.#job.fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
+      return;
+    }
     // A try that never reached the CRN put no load on it.
-    this.#again(failure === 'connect' || failure === 'connect timeout' || failure === 'no connection free');
+    this.#again(untried || failure === 'connect' || failure === 'connect timeout');
   }
 
   pause(): void {
@@ -154,12 +172,28 @@ export class Failover implements AttemptOwner, RelaySource {
   }
 
   extraHeaders(): readonly string[] {
-    const { member } = this.#attempt as Attempt;
-    this.progress.sentMs = (this.#attempt as Attempt).sentMs;
+    // A refusal says nothing about how fast or how fit for this conversation the CRN is.
+    if (this.#status >= 400) return [];
+    const { member, sentMs } = this.#attempt as Attempt;
+    this.progress.sentMs = sentMs;
+    // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
+    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#world.now();
     return this.#job.extraHeaders(member, this.progress);
   }
 
   #next(): void {
+    if (this.#choosing !== 'no') {
+      this.#choosing = 'again';
+      return;
+    }
+    do {
+      this.#choosing = 'yes';
+      this.#try();
+    } while ((this.#choosing as string) === 'again');
+    this.#choosing = 'no';
+  }
+
+  #try(): void {
     const { candidates } = this.#job;
     const member = candidates.next();
     if (member === undefined) {
@@ -180,6 +214,7 @@ export class Failover implements AttemptOwner, RelaySource {
       }
     }
     this.progress.attempts++;
+    this.progress.firstByteMs = 0;
     this.#attempt = new Attempt(this.#world, this, member, this.#options(member));
     this.#attempt.start(connectMs);
   }
@@ -204,7 +239,8 @@ export class Failover implements AttemptOwner, RelaySource {
     else this.#giveUp();
   }
 
-  #accept(attempt: Attempt, head: ResponseHead): void {
+  #accept(head: ResponseHead): void {
+    this.#status = head.status;
     this.#relay = new Relay(
       this.#downstream,
       head,
@@ -214,7 +250,6 @@ export class Failover implements AttemptOwner, RelaySource {
       this,
       this.#world.deadlines,
     );
-    this.#attempt = attempt;
   }
 
   #reject(attempt: Attempt, failure: Failure, verdict: Verdict): void {
@@ -230,7 +265,11 @@ export class Failover implements AttemptOwner, RelaySource {
     refusal.bytes += chunk.byteLength;
     if (refusal.bytes <= PEEK_BYTES) return;
     this.#peeking = null;
-    this.#accept(attempt, refusal.head);
+    if (refusal.head.status === 429) {
+      this.#reject(attempt, 'busy', 'neutral');
+      return;
+    }
+    this.#accept(refusal.head);
     for (const piece of refusal.body) this.#relay?.data(piece);
   }
 
@@ -276,6 +315,14 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#close();
   }
 
+  /** The gateway can wait no longer: an error event where a stream has begun, an error where nothing has. */
+  #cut(): void {
+    const relay = this.#relay;
+    if (relay?.committed === true) relay.broken('HR_DRAINING');
+    else this.#job.fail(new HeadraceError('HR_DRAINING'));
+    this.#clientGone();
+  }
+
   #clientGone(): void {
     const attempt = this.#attempt;
     this.#close();
@@ -293,7 +340,8 @@ export class Failover implements AttemptOwner, RelaySource {
 }
 
 function brokenCode(failure: Failure): ErrorCode {
-  return failure === 'idle timeout' ? 'HR_STREAM_STALLED' : 'HR_STREAM_BROKEN';
+  const stalled = failure === 'idle timeout' || failure === 'first byte timeout';
+  return stalled ? 'HR_STREAM_STALLED' : 'HR_STREAM_BROKEN';
 }
 
 /** Base URLs may carry a path of their own. */

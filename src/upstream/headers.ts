@@ -102,7 +102,7 @@ export function responseHead(status: number, raw: readonly Buffer[]): ResponseHe
     if (name === 'content-length') contentLength = Number(value);
     else if (name === 'content-type') contentType = value.toLowerCase();
     else if (name === 'content-encoding') encoded = value.toLowerCase() !== 'identity';
-    else if (name === 'connection') connection = value;
+    else if (name === 'connection') connection = connection === undefined ? value : `${connection},${value}`;
     if (!RESPONSE_DROPPED.has(name)) headers.push(name, value);
   }
   const kept = connection === undefined || PLAIN_CONNECTION.test(connection) ? headers : without(headers, connection);
@@ -113,12 +113,13 @@ const PLAIN_CONNECTION = /^(?:close|keep-alive)$/i;
 
 /** Names that a Connection field declares to be hop-by-hop, beside the two that are not names. */
 function connectionNames(headers: readonly string[]): string[] | undefined {
+  let names: string[] | undefined;
   for (let i = 0; i < headers.length; i += 2) {
     if (headers[i] === 'connection' && !PLAIN_CONNECTION.test(headers[i + 1] as string)) {
-      return splitNames(headers[i + 1] as string);
+      names = [...(names ?? []), ...splitNames(headers[i + 1] as string)];
     }
   }
-  return undefined;
+  return names;
 }
 
 function splitNames(value: string): string[] {

@@ -9,7 +9,7 @@ const readme = readFileSync(new URL('README.md', root), 'utf8');
 
 t.test('the tables of the README are those of the code', async (t) => {
   const renewed = execFileSync('prettier', ['--stdin-filepath', 'README.md'], {
-    input: await renew(readme),
+    input: renew(readme),
     encoding: 'utf8',
     cwd: root,
   });

@@ -31,28 +31,27 @@ function errors(): string {
   );
 }
 
-async function metrics(): Promise<string> {
-  const snapshot = (await new Metrics().snapshot()) as unknown as { name: string; help: string; type: string }[];
+function metrics(): string {
   return table(
     ['Metric', 'Type', 'Meaning'],
-    snapshot.map(({ name, type, help }) => [`\`${name}\``, type, help]),
+    new Metrics().snapshot().map(({ name, type, help }) => [`\`${name}\``, type, help]),
   );
 }
 
 /** Every generated part by the name between its markers. */
-export async function generated(): Promise<ReadonlyMap<string, string>> {
+function generated(): ReadonlyMap<string, string> {
   return new Map([
     ['endpoints', endpoints()],
     ['errors', errors()],
     ['settings', settingsTable()],
-    ['metrics', await metrics()],
+    ['metrics', metrics()],
   ]);
 }
 
 /** The README with its generated parts renewed. Throws when a marker is missing. */
-export async function renew(readme: string): Promise<string> {
+export function renew(readme: string): string {
   let text = readme;
-  for (const [name, part] of await generated()) {
+  for (const [name, part] of generated()) {
     const [start, end] = [`<!-- table:${name} -->`, `<!-- /table:${name} -->`];
     const from = text.indexOf(start);
     const to = text.indexOf(end);

@@ -5,5 +5,5 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { renew } from './readme.ts';
 
 const file = new URL('../../../README.md', import.meta.url);
-writeFileSync(file, await renew(readFileSync(file, 'utf8')));
+writeFileSync(file, renew(readFileSync(file, 'utf8')));
 execFileSync('prettier', ['--write', file.pathname], { stdio: 'inherit' });

@@ -2,12 +2,16 @@
 // process). What it prints is gathered and can be waited for.
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
-import { until, within } from './system.ts';
+import type { SettingsInput } from '../../src/config/settings.ts';
+import type { Host } from '../../src/host/index.ts';
+import { settingsFor, until, within } from './system.ts';
 
 /** The start file of the command, from dist/test/support. */
-export const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
+const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
 
 export interface Exit {
   readonly code: number | null;
@@ -105,4 +109,40 @@ export async function runCli(
   const cli = startCli(t, args, options);
   const exit = await cli.ends();
   return Object.assign(cli, { exit });
+}
+
+/** A running `headrace serve`. */
+export interface Served {
+  readonly cli: Cli;
+  readonly url: string;
+  readonly adminUrl: string;
+  /** Path of its configuration file. */
+  readonly file: string;
+  /** Writes the configuration file anew. */
+  readonly rewrite: (settings: SettingsInput | string) => void;
+}
+
+/** Starts `headrace serve` in front of these hosts, with an admin listener, and waits until it is ready. */
+export async function startServe(
+  t: Test,
+  hosts: readonly Host[],
+  settings: SettingsInput = {},
+  options: CliOptions = {},
+): Promise<Served> {
+  const file = join(t.testdir({}), 'headrace.json');
+  const rewrite = (content: SettingsInput | string): void =>
+    writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content));
+  rewrite(settingsFor(hosts, { admin: '127.0.0.1:0', log: { level: 'info' }, ...settings }));
+  const cli = startCli(t, ['serve', '--config', file], options);
+  const [, url = '', adminUrl = ''] = await cli.shows(/^headrace listening on (\S+)\nadmin on (\S+)\n/);
+  await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
+  return { cli, url, adminUrl, file, rewrite };
+}
+
+/** What the admin listener says of the CRNs. */
+export async function statusOf({
+  adminUrl,
+}: Served): Promise<{ stage: string; crns: { standing: string; inFlight: number }[] }> {
+  const response = await fetch(`${adminUrl}/status`, { headers: { connection: 'close' } });
+  return (await response.json()) as { stage: string; crns: { standing: string; inFlight: number }[] };
 }

@@ -1,0 +1,29 @@
+// The measured window: CPU time of the watched processes and the state of both cores between its two ends.
+
+import { coreUs, cpuUs } from './process.mjs';
+import { nowUs } from './traffic.mjs';
+
+/** Begins a window over the processes `watch` (`{ name: pid }`); the returned function ends it and tells. */
+export function openWindow(watch) {
+  const before = sample(watch);
+  return () => {
+    const after = sample(watch);
+    const seconds = (after.atUs - before.atUs) / 1e6;
+    const share = (now, then) => (now - then) / 1e6 / seconds;
+    return {
+      seconds,
+      /** Per process with its children and threads. */
+      cpuUs: Object.fromEntries(Object.keys(watch).map((name) => [name, after.cpu[name] - before.cpu[name]])),
+      /** Share of the window that each core was busy, or taken away by the hypervisor, whoever used it. */
+      cores: after.cores.map(({ busy, stolen }, core) => ({
+        busy: share(busy, before.cores[core].busy),
+        stolen: share(stolen, before.cores[core].stolen),
+      })),
+    };
+  };
+}
+
+function sample(watch) {
+  const cpu = Object.fromEntries(Object.entries(watch).map(([name, pid]) => [name, cpuUs(pid)]));
+  return { atUs: nowUs(), cpu, cores: [coreUs(0), coreUs(1)] };
+}

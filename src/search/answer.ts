@@ -1,0 +1,123 @@
+// What every engine's `parse` begins with: is this a challenge page or a refusal, is the body JSON, and readers that take
+// null and wrong types for absent. Nothing here copies text of the upstream into an error.
+
+import { EngineError, type EngineHit, type EngineResponse, type ParseContext } from './engine.ts';
+
+/** The value when it is an object, else an empty one. */
+export function asRecord(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+}
+
+/** The value when it is an array, else an empty one. */
+export function asArray(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The value when it is a string, without white space around it, else ''. */
+export function asText(value: unknown): string {
+  return typeof value === 'string' ? value.trim() : '';
+}
+
+/** A whole number from 0 to 2^53 - 1, given as number or as digits; undefined for anything else. */
+export function asCount(value: unknown): number | undefined {
+  const number = typeof value === 'string' && /^\s*\d{1,16}\s*$/.test(value) ? Number(value) : value;
+  return Number.isSafeInteger(number) && (number as number) >= 0 ? (number as number) : undefined;
+}
+
+/** Markup that only challenge pages carry: texts of hits are escaped and cannot hold it. */
+const CHALLENGE_MARKUP =
+  /_cf_chl_opt|<title>(?:Just a moment\.\.\.|Attention Required! \| Cloudflare)|class="?'?(?:g-recaptcha|h-captcha|cf-turnstile|anomaly-modal)|\/recaptcha\/(?:api|enterprise)\.js|hcaptcha\.com\/1\/api\.js|challenges\.cloudflare\.com|captcha-delivery\.com|id="px-captcha/i;
+
+/** Sentences of challenge pages: in a long page they may come from a hit. */
+const CHALLENGE_WORDS = /unusual traffic|are you a robot|verify (?:that )?you are (?:a )?human|complete the captcha/i;
+
+const SHORT_PAGE_BYTES = 16_384;
+const SCANNED_BYTES = 65_536;
+
+/**
+ * Whether the answer is a page that wants a human: Cloudflare, reCAPTCHA, hCaptcha and their like, with any status.
+ * JSON and XML are never taken for one, whatever their texts say.
+ */
+export function isChallenge(response: EngineResponse): boolean {
+  if (response.headers['cf-mitigated'] === 'challenge') return true;
+  const page = response.body.toString('latin1', 0, SCANNED_BYTES);
+  const html = /html/i.test(response.headers['content-type'] ?? '') || /^\W*(?:!doctype html|html)\b/i.test(page);
+  if (!html || /^\W{0,3}\s*(?:[[{]|<\?xml)/.test(page)) return false;
+  return CHALLENGE_MARKUP.test(page) || (response.body.length <= SHORT_PAGE_BYTES && CHALLENGE_WORDS.test(page));
+}
+
+/** Statuses that mean this query, not the engine, is at fault. */
+const REJECTED = new Set([400, 414, 422]);
+
+/**
+ * Throws the `EngineError` of an answer that is none: a challenge page (`challenge`, looked for first), 401 and 403
+ * (`denied`), 402 (`quota`), 429 (`rate limited`, with the time it names), 400, 414 and 422 (`rejected`), any other
+ * status outside of 200 to 299 (`http`).
+ */
+export function refuse(response: EngineResponse): void {
+  if (isChallenge(response)) throw new EngineError('challenge');
+  const { status } = response;
+  if (status >= 200 && status < 300) return;
+  if (status === 401 || status === 403) throw new EngineError('denied');
+  if (REJECTED.has(status)) throw new EngineError('rejected');
+  const retryAfterMs = retryAfter(response);
+  const options = { status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  if (status === 402) throw new EngineError('quota', options);
+  throw new EngineError(status === 429 ? 'rate limited' : 'http', options);
+}
+
+/**
+ * When an answer says to come back, in milliseconds from now: `Retry-After` in seconds or as a date (RFC 9110 section
+ * 10.2.3), else `X-RateLimit-Reset` or `RateLimit-Reset`. Dates count from the answer's own `Date`.
+ */
+export function retryAfter({ headers }: EngineResponse): number | undefined {
+  const nowMs = Date.parse(headers['date'] ?? '');
+  const named = headers['retry-after'] ?? '';
+  const untilMs = /^\s*[\d.]+\s*$/.test(named) ? Number(named) * 1000 : Date.parse(named) - nowMs;
+  if (Number.isFinite(untilMs)) return Math.max(0, Math.ceil(untilMs));
+  return resetAfter(headers, nowMs);
+}
+
+/** Greater numbers of seconds are points in time. */
+const LONGEST_WAIT_S = 100_000_000;
+
+/** Lists name one window each, in one order: the last used-up window to open again, or the first of all. */
+function resetAfter(headers: EngineResponse['headers'], nowMs: number): number | undefined {
+  const list = (name: string): number[] =>
+    (headers[`x-ratelimit-${name}`] ?? headers[`ratelimit-${name}`])?.split(',').map((part) => Number(part || NaN)) ??
+    [];
+  const remaining = list('remaining');
+  const waits = list('reset')
+    .map((reset, index) => ({
+      ms: reset > LONGEST_WAIT_S ? reset * 1000 - nowMs : reset * 1000,
+      usedUp: remaining[index] === 0,
+    }))
+    .filter(({ ms }) => Number.isFinite(ms));
+  if (waits.length === 0) return undefined;
+  const usedUp = waits.filter((wait) => wait.usedUp).map(({ ms }) => ms);
+  return Math.max(0, usedUp.length > 0 ? Math.max(...usedUp) : Math.min(...waits.map(({ ms }) => ms)));
+}
+
+/** The body as a JSON object. Throws `EngineError('invalid')` for anything else. */
+export function jsonBody(response: EngineResponse): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(response.body.toString('utf8').replace(/^\ufeff/, ''));
+  } catch {
+    throw new EngineError('invalid');
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new EngineError('invalid');
+  return value as Record<string, unknown>;
+}
+
+/** Whether more hits are wanted than those of the pages before and of this one. */
+export function wantsMore({ query, collected }: ParseContext, found: readonly EngineHit[]): boolean {
+  return collected + found.length < query.maxResults;
+}
+
+/** The member `name` of an answer, which is an array whenever the answer is one. Throws `EngineError('invalid')`. */
+export function listOf(body: Readonly<Record<string, unknown>>, name: string): readonly unknown[] {
+  const list = body[name];
+  if (!Array.isArray(list)) throw new EngineError('invalid');
+  return list;
+}

@@ -1,0 +1,134 @@
+// What a search engine is: metadata, and two pure functions that turn a query into a request and an answer into hits.
+// No engine does I/O; the engine actor sends the requests, keeps the limits and judges the failures. One file an engine
+// in `engines/`; users bring their own through `createGateway({ search: { engines: { x: myEngine } } })`.
+
+/** The kinds of search of the interface. */
+export const SEARCH_TYPES = ['web', 'news', 'images', 'academic'] as const;
+export type SearchType = (typeof SEARCH_TYPES)[number];
+
+/** One query as an engine gets it. */
+export interface EngineQuery {
+  readonly query: string;
+  readonly type: SearchType;
+  /** Hits wanted in all, 1 to 100. */
+  readonly maxResults: number;
+}
+
+/** One hit, in the engine's order of rank. Text is plain: no HTML, no entities. */
+export interface EngineHit {
+  /** Never empty: the URL where the engine gives no title. */
+  readonly title: string;
+  /** Absolute http or https URL as the engine gave it, redirect wrappers of the engine itself taken off. */
+  readonly url: string;
+  /** May be empty. */
+  readonly snippet: string;
+  /** ISO 8601 date or date-time. */
+  readonly publishedAt?: string;
+  /** Name of the publication. */
+  readonly source?: string;
+  readonly thumbnailUrl?: string;
+  readonly imageUrl?: string;
+  /** Pixels of the image. */
+  readonly width?: number;
+  readonly height?: number;
+}
+
+/** An HTTP request to be sent as it is. */
+export interface EngineRequest {
+  readonly method: 'GET' | 'POST';
+  readonly url: string;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+}
+
+/** A whole answer, whatever its status; the body is decompressed. */
+export interface EngineResponse {
+  readonly status: number;
+  /** Lower-case names; repeated fields joined by a comma. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+}
+
+/** What parsing an answer needs beside it. */
+export interface ParseContext {
+  readonly query: EngineQuery;
+  /** The state this answer was asked with: undefined for the first request. */
+  readonly state: unknown;
+  /** Hits collected by the requests before this one. */
+  readonly collected: number;
+  /** Unix time in milliseconds, for relative dates. */
+  readonly nowMs: number;
+}
+
+/** What an answer gave. `next` asks for another request with that state, if hits are still wanted. */
+export interface EnginePage {
+  readonly hits: readonly EngineHit[];
+  readonly next?: unknown;
+}
+
+/** A limit on requests, for one key. Several may hold at once. */
+export interface RateLimit {
+  readonly requests: number;
+  readonly perMs: number;
+}
+
+interface EngineAbout {
+  /** Name of the kind, as in the configuration: `brave`. */
+  readonly kind: string;
+  /** Page that describes the API. */
+  readonly documentation: string;
+  readonly types: readonly SearchType[];
+  /** Most requests at once; default 4. */
+  readonly concurrency?: number;
+  /** Limits the service publishes; a setting may replace them. */
+  readonly rates?: readonly RateLimit[];
+}
+
+/** An engine behind HTTP. Both functions are pure. */
+export interface HttpEngine extends EngineAbout {
+  /** The request for `state`: undefined first, then what `parse` returned as `next`. */
+  request(query: EngineQuery, state: unknown): EngineRequest;
+  /** Reads an answer. Throws `EngineError`; anything else it throws counts as `invalid response`. */
+  parse(response: EngineResponse, context: ParseContext): EnginePage;
+}
+
+/** An engine in this process. */
+export interface InProcessEngine extends EngineAbout {
+  /** Resolves with at most `maxResults` hits; `signal` fires when nobody waits any more. */
+  search(query: EngineQuery, signal: AbortSignal): Promise<readonly EngineHit[]>;
+}
+
+export type Engine = HttpEngine | InProcessEngine;
+
+/** Why an engine failed: the class decides how long it is suspended, the reason is what clients read. */
+export type EngineFailure = 'denied' | 'challenge' | 'rate limited' | 'quota' | 'rejected' | 'http' | 'invalid';
+
+const REASONS: Readonly<Record<Exclude<EngineFailure, 'http'>, string>> = {
+  denied: 'access denied',
+  challenge: 'challenge page',
+  'rate limited': 'rate limited',
+  quota: 'quota exceeded',
+  rejected: 'query rejected',
+  invalid: 'invalid response',
+};
+
+/** A failure an engine's `parse` recognised. Never carries text of the upstream. */
+export class EngineError extends Error {
+  override readonly name = 'EngineError';
+  readonly failure: EngineFailure;
+  /** When the engine says it may be asked again, in milliseconds from now. */
+  readonly retryAfterMs: number | undefined;
+
+  /** `status` is named in the reason of `http` failures. */
+  constructor(failure: EngineFailure, options: { readonly status?: number; readonly retryAfterMs?: number } = {}) {
+    super(failure === 'http' ? `engine returned HTTP ${options.status ?? 0}` : REASONS[failure]);
+    this.failure = failure;
+    this.retryAfterMs = options.retryAfterMs;
+  }
+
+  /** Short and stable, for `meta.engine_errors`. */
+  get reason(): string {
+    return this.message;
+  }
+}

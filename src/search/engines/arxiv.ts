@@ -1,0 +1,110 @@
+// Kind `arxiv`: preprints from the arXiv API, an Atom feed. An error is a feed too, of one entry, with status 200.
+
+import { Parser } from 'htmlparser2';
+import { asCount, refuse } from '../answer.ts';
+import { isoDate } from '../dates.ts';
+import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { hits } from '../hit.ts';
+import { nextOffset, span } from './offset.ts';
+
+export interface ArxivSettings {
+  /** Base URL. Default `https://export.arxiv.org`. */
+  readonly url?: string;
+}
+
+const MAX_COUNT = 100;
+/** Deeper is no Atom feed; the parser's cost grows with the square of the depth. */
+const MAX_DEPTH = 64;
+
+/** One request at a time, one in three seconds: arXiv's terms of use. */
+export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}): HttpEngine {
+  return {
+    kind: 'arxiv',
+    documentation: 'https://info.arxiv.org/help/api/user-manual.html',
+    types: ['academic'],
+    concurrency: 1,
+    rates: [{ requests: 1, perMs: 3000 }],
+    request(query, state): EngineRequest {
+      const { offset, count } = span(query, state, MAX_COUNT);
+      const parameters = new URLSearchParams({
+        search_query: `all:${terms(query.query)}`,
+        start: String(offset),
+        max_results: String(count),
+        sortBy: 'relevance',
+        sortOrder: 'descending',
+      });
+      return { method: 'GET', url: `${url}/api/query?${parameters}`, headers: { accept: 'application/atom+xml' } };
+    },
+    parse(response, context): EnginePage {
+      refuse(response);
+      const body = response.body.toString('utf8');
+      if (/^\s*Rate exceeded/i.test(body)) throw new EngineError('rate limited');
+      const { entries, total } = readFeed(body);
+      const found = hits(entries, (entry) => ({
+        title: entry['title'],
+        url: entry['url'],
+        snippet: entry['snippet'],
+        publishedAt: isoDate(entry['publishedAt'], context.nowMs),
+        source: 'arXiv',
+      }));
+      const received = { results: entries.length, hits: found.length, reachable: total };
+      return { hits: found, next: nextOffset(context, MAX_COUNT, received) };
+    },
+  };
+}
+
+/** The query's words without the operators, fields and quotes of the API's query language. */
+function terms(query: string): string {
+  return query
+    .toLowerCase()
+    .replace(/[^\p{L}\p{M}\p{N}.'-]+/gu, ' ')
+    .replace(/(^|\s)[-.']+/g, '$1')
+    .trim();
+}
+
+type Entry = Readonly<Record<string, string>>;
+
+/** Elements of an entry by the names hits have. */
+const FIELDS: Readonly<Record<string, string>> = {
+  id: 'url',
+  title: 'title',
+  summary: 'snippet',
+  published: 'publishedAt',
+};
+
+/** Throws `EngineError`: `invalid` for what is no feed, `rejected` for the feed that tells of an error. */
+function readFeed(xml: string): { readonly entries: readonly Entry[]; readonly total: number | undefined } {
+  const feed = new Feed();
+  // Entities stay: `hit` decodes them, once.
+  new Parser(feed, { xmlMode: true, decodeEntities: false }).end(xml);
+  if (!feed.isFeed) throw new EngineError('invalid');
+  if (feed.entries.some((entry) => entry['url']?.includes('/api/errors'))) throw new EngineError('rejected');
+  return { entries: feed.entries, total: asCount(feed.total) };
+}
+
+class Feed {
+  isFeed = false;
+  total = '';
+  readonly entries: Record<string, string>[] = [];
+  readonly #path: string[] = [];
+
+  onopentag(name: string): void {
+    this.#path.push(name);
+    if (this.#path.length > MAX_DEPTH) throw new EngineError('invalid');
+    if (this.#path.join('/') === 'feed') this.isFeed = true;
+    if (this.#path.join('/') === 'feed/entry') this.entries.push({});
+  }
+
+  onclosetag(): void {
+    this.#path.pop();
+  }
+
+  ontext(data: string): void {
+    const [root, parent, child, ...deeper] = this.#path;
+    if (root !== 'feed' || deeper.length > 0) return;
+    if (parent === 'opensearch:totalResults') this.total += data;
+    const field = parent === 'entry' && child !== undefined ? FIELDS[child] : undefined;
+    const entry = this.entries.at(-1);
+    if (field !== undefined && entry !== undefined) entry[field] = (entry[field] ?? '') + data;
+  }
+}

@@ -1,0 +1,136 @@
+// Brave Search API: web, news and images. Offsets count pages; images come in one. A used-up month is a 429 like a second
+// that is too full, so both are told apart here.
+
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../answer.ts';
+import { isoDate } from '../dates.ts';
+import {
+  EngineError,
+  type EnginePage,
+  type EngineRequest,
+  type EngineResponse,
+  type HttpEngine,
+  type ParseContext,
+} from '../engine.ts';
+import { type HitFields, hits } from '../hit.ts';
+
+export interface BraveSettings {
+  readonly apiKey?: string;
+  /** Base URL; default `https://api.search.brave.com/res/v1`. */
+  readonly url?: string;
+  /** Two letters; default the service's choice. */
+  readonly country?: string;
+  /** Language of the results, as `en`. */
+  readonly language?: string;
+  /** `off`, `moderate` (web and news) or `strict`. */
+  readonly safeSearch?: string;
+}
+
+type Kind = 'web' | 'news' | 'images';
+type Entry = Readonly<Record<string, unknown>>;
+
+/** Most results of one request. */
+const PAGE_SIZE: Readonly<Record<Kind, number>> = { web: 20, news: 50, images: 200 };
+
+const LAST_OFFSET = 9;
+
+/** What the API takes of a query; it refuses a longer one whole. */
+const MAX_QUERY_LENGTH = 400;
+const MAX_QUERY_WORDS = 50;
+
+function fitted(query: string): string {
+  const fits = query.length <= MAX_QUERY_LENGTH && query.split(/\s+/).length <= MAX_QUERY_WORDS;
+  return fits ? query : query.trim().split(/\s+/).slice(0, MAX_QUERY_WORDS).join(' ').slice(0, MAX_QUERY_LENGTH);
+}
+
+function pageSize(kind: Kind, maxResults: number): number {
+  return Math.min(PAGE_SIZE[kind], maxResults);
+}
+
+/** Throws what the envelope of an error says; it may come with status 200. */
+function refuseEnvelope(response: EngineResponse): void {
+  let body: Entry = {};
+  try {
+    body = jsonBody(response);
+  } catch {
+    return;
+  }
+  if (body['type'] !== 'ErrorResponse') return;
+  const error = asRecord(body['error']);
+  const code = asText(error['code']);
+  const status = asCount(error['status']) ?? response.status;
+  if (/TOKEN|SUBSCRIPTION|AUTH/.test(code)) throw new EngineError('denied');
+  if (status === 429 && usedUp(response, asRecord(error['meta']))) {
+    const retryAfterMs = retryAfter(response);
+    throw new EngineError('quota', retryAfterMs === undefined ? {} : { retryAfterMs });
+  }
+  refuse({ ...response, status });
+  throw new EngineError('invalid');
+}
+
+/** Whether the month is over, not the second: the last window of the headers, or the counts of the envelope. */
+function usedUp({ headers }: EngineResponse, meta: Entry): boolean {
+  const windows = (headers['x-ratelimit-remaining'] ?? '').split(',');
+  if (windows.length > 1 && Number(windows.at(-1)) === 0) return true;
+  const [limit, current] = [asCount(meta['quota_limit']), asCount(meta['quota_current'])];
+  return limit !== undefined && current !== undefined && limit > 0 && current >= limit;
+}
+
+function fields(kind: Kind, entry: Entry, nowMs: number): HitFields {
+  const { title, url, description } = entry as { title?: unknown; url?: unknown; description?: unknown };
+  if (kind !== 'images') {
+    const publishedAt = isoDate(entry['page_age'], nowMs) ?? isoDate(entry['age'], nowMs);
+    const source = asRecord(entry['meta_url'])['hostname'];
+    return { title, url, snippet: description, publishedAt, ...(kind === 'news' ? { source } : {}) };
+  }
+  const properties = asRecord(entry['properties']);
+  return {
+    title,
+    url,
+    source: entry['source'],
+    thumbnailUrl: asRecord(entry['thumbnail'])['src'],
+    imageUrl: properties['url'],
+    width: properties['width'],
+    height: properties['height'],
+  };
+}
+
+function parse(response: EngineResponse, context: ParseContext): EnginePage {
+  refuseEnvelope(response);
+  refuse(response);
+  const kind = context.query.type as Kind;
+  const body = jsonBody(response);
+  // A web search without results has no `web`, but says that it is one.
+  const list = kind !== 'web' ? listOf(body, 'results') : asArray(asRecord(body['web'])['results']);
+  if (kind === 'web' && body['type'] !== 'search' && list.length === 0) throw new EngineError('invalid');
+  const found = hits(list, (entry) => fields(kind, entry, context.nowMs));
+  const offset = asCount(context.state) ?? 0;
+  const announced = asRecord(body['query'])['more_results_available'];
+  const full = typeof announced === 'boolean' ? announced : list.length >= pageSize(kind, context.query.maxResults);
+  const goesOn = full && list.length > 0 && kind !== 'images' && offset < LAST_OFFSET;
+  return goesOn && wantsMore(context, found) ? { hits: found, next: offset + 1 } : { hits: found };
+}
+
+/** Brave Search. Throws when `apiKey` is missing. */
+export function brave(settings: BraveSettings): HttpEngine {
+  const { apiKey, url = 'https://api.search.brave.com/res/v1', country, language, safeSearch } = settings;
+  if (!apiKey) throw new Error('needs apiKey');
+  const headers = { accept: 'application/json', 'x-subscription-token': apiKey };
+  return {
+    kind: 'brave',
+    documentation: 'https://api-dashboard.search.brave.com/app/documentation',
+    types: ['web', 'news', 'images'],
+    // The free plan; bought plans take more.
+    rates: [{ requests: 1, perMs: 1000 }],
+    request({ query, type, maxResults }, state): EngineRequest {
+      const kind = type as Kind;
+      const parameters = new URLSearchParams({ q: fitted(query), count: String(pageSize(kind, maxResults)) });
+      if (kind !== 'images') parameters.set('offset', String(asCount(state) ?? 0));
+      if (kind === 'web') parameters.set('result_filter', 'web');
+      if (country) parameters.set('country', country);
+      if (language) parameters.set('search_lang', language);
+      if (safeSearch) parameters.set('safesearch', safeSearch);
+      return { method: 'GET', url: `${url}/${kind}/search?${parameters}`, headers };
+    },
+    parse,
+  };
+}

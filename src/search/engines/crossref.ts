@@ -1,0 +1,72 @@
+// Kind `crossref`: works registered with Crossref. Abstracts are JATS XML, dates may be a year or nothing.
+
+import { asArray, asCount, asRecord, asText, jsonBody, refuse } from '../answer.ts';
+import { isoDate } from '../dates.ts';
+import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { hits } from '../hit.ts';
+import { nextOffset, span } from './offset.ts';
+import { encodePath } from './path.ts';
+
+export interface CrossrefSettings {
+  /** Mail address of the operator: puts requests into the polite pool with its higher limits. */
+  readonly contact?: string;
+  /** Base URL. Default `https://api.crossref.org`. */
+  readonly url?: string;
+}
+
+const MAX_COUNT = 100;
+/** The API refuses greater offsets. */
+const REACHABLE = 10_000;
+const FIELDS = 'DOI,URL,title,container-title,publisher,abstract,published,issued';
+
+/** The service names its limits in the headers of each answer; only few requests at once are allowed. */
+export function crossref({ contact, url = 'https://api.crossref.org' }: CrossrefSettings = {}): HttpEngine {
+  return {
+    kind: 'crossref',
+    documentation: 'https://www.crossref.org/documentation/retrieve-metadata/rest-api/',
+    types: ['academic'],
+    concurrency: contact === undefined ? 1 : 3,
+    request(query, state): EngineRequest {
+      const { offset, count } = span(query, state, MAX_COUNT);
+      const parameters = new URLSearchParams({
+        query: query.query,
+        rows: String(count),
+        offset: String(offset),
+        select: FIELDS,
+      });
+      if (contact !== undefined) parameters.set('mailto', contact);
+      return { method: 'GET', url: `${url}/works?${parameters}`, headers: { accept: 'application/json' } };
+    },
+    parse(response, context): EnginePage {
+      refuse(response);
+      const { status, message } = jsonBody(response);
+      if (status === 'failed') throw new EngineError('rejected');
+      const { items, 'total-results': total } = asRecord(message);
+      if (!Array.isArray(items)) throw new EngineError('invalid');
+      const found = hits(items, (work) => ({
+        title: asArray(work['title'])[0],
+        url: asText(work['URL']) || `https://doi.org/${encodePath(asText(work['DOI']))}`,
+        snippet: jatsText(asText(work['abstract'])),
+        publishedAt: date(work['published'], context.nowMs) ?? date(work['issued'], context.nowMs),
+        source: asText(asArray(work['container-title'])[0]) || work['publisher'],
+      }));
+      const reachable = Math.min(asCount(total) ?? REACHABLE, REACHABLE);
+      return {
+        hits: found,
+        next: nextOffset(context, MAX_COUNT, { results: items.length, hits: found.length, reachable }),
+      };
+    },
+  };
+}
+
+/** `{ "date-parts": [[2026, 11, 21]] }`, as precise as it is; `[[null]]` is no date. */
+function date(value: unknown, nowMs: number): string | undefined {
+  return isoDate(asRecord(value)['date-parts'], nowMs);
+}
+
+/** JATS as HTML, which `hit` reads: the heading that only says what an abstract is goes, inline marks part no words. */
+function jatsText(jats: string): string {
+  return jats
+    .replace(/<jats:title>\s*(?:abstract|summary)\s*[.:]?\s*<\/jats:title>/gi, '')
+    .replace(/<(\/?)jats:(?:bold|italic|monospace|sc|sub|sup|underline)(?=[\s/>])/gi, '<$1i');
+}

@@ -1,0 +1,153 @@
+// Kind `duckduckgo`: web results from the page for browsers without scripts. No API: expect challenge pages. Further
+// pages are asked for with the hidden fields of the page's own form, which are bound to query and user agent.
+
+import { decodeHTMLAttribute } from 'entities';
+import { Parser } from 'htmlparser2';
+import { refuse } from '../answer.ts';
+import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { hits } from '../hit.ts';
+
+export interface DuckduckgoSettings {
+  /** Region such as `us-en`. Default `wt-wt`, all of them. */
+  readonly region?: string;
+  /** Default names this program. */
+  readonly userAgent?: string;
+  /** Base URL. Default `https://html.duckduckgo.com`. */
+  readonly url?: string;
+}
+
+/** Longer queries are refused. */
+const MAX_QUERY_LENGTH = 499;
+/** Browsers stop nesting here; the parser's cost grows with the square of the depth. */
+const MAX_DEPTH = 512;
+
+/** One request at a time: what looks like a crowd is challenged. */
+export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
+  const { region = 'wt-wt', userAgent = 'Mozilla/5.0 (compatible; headrace)' } = settings;
+  const url = settings.url ?? 'https://html.duckduckgo.com';
+  return {
+    kind: 'duckduckgo',
+    documentation: 'https://duckduckgo.com/duckduckgo-help-pages/features/non-javascript',
+    types: ['web'],
+    concurrency: 1,
+    request(query, state): EngineRequest {
+      const first = { q: plainQuery(query.query), b: '', kl: region };
+      return {
+        method: 'POST',
+        url: `${url}/html/`,
+        headers: {
+          accept: 'text/html',
+          'content-type': 'application/x-www-form-urlencoded',
+          referer: `${url}/`,
+          'user-agent': userAgent,
+        },
+        body: new URLSearchParams(isFields(state) ? state : first).toString(),
+      };
+    },
+    parse(response, context): EnginePage {
+      refuse(response);
+      const page = new ResultPage();
+      // Entities stay: `hit` decodes them, once.
+      new Parser(page, { decodeEntities: false }).end(response.body.toString('utf8'));
+      if (page.isChallenge || (response.status !== 200 && page.results.length === 0))
+        throw new EngineError('challenge');
+      if (!page.isResultPage) throw new EngineError('invalid');
+      const found = hits(page.results, (result) => ({ ...result, url: target(String(result['url']), url) }));
+      const enough = context.collected + found.length >= context.query.maxResults;
+      return { hits: found, next: enough || found.length === 0 ? undefined : page.next };
+    },
+  };
+}
+
+/** Bangs and a leading backslash would send the request to another site. */
+function plainQuery(query: string): string {
+  return query
+    .replace(/(^|\s)!+(?=\S)/g, '$1')
+    .replace(/^\s*\\+/, '')
+    .slice(0, MAX_QUERY_LENGTH);
+}
+
+function isFields(state: unknown): state is Record<string, string> {
+  return typeof state === 'object' && state !== null;
+}
+
+/** Where a link leads behind the service's redirect; '' for advertisements. */
+function target(href: string, base: string): string {
+  const url = URL.parse(href, base);
+  if (url === null || url.pathname === '/y.js') return '';
+  return url.pathname === '/l/' ? (url.searchParams.get('uddg') ?? '') : url.href;
+}
+
+interface Result {
+  title: string;
+  url: string;
+  snippet: string;
+  isAd: boolean;
+}
+
+/** Collects results and the form of the next page while the page is parsed. */
+class ResultPage {
+  isChallenge = false;
+  isResultPage = false;
+  /** Fields of the form behind "Next". */
+  next: Record<string, string> | undefined;
+  readonly #results: Result[] = [];
+  /** The text being read and the depth of the element it belongs to. */
+  #reading: { readonly field: 'title' | 'snippet'; readonly depth: number } | undefined;
+  #isAd = false;
+  #fields: Record<string, string> = {};
+  #isNextForm = false;
+  #depth = 0;
+
+  get results(): readonly Readonly<Record<string, unknown>>[] {
+    return this.#results.filter((result) => !result.isAd).map((result) => ({ ...result }));
+  }
+
+  onopentag(name: string, attributes: Readonly<Record<string, string>>): void {
+    this.#depth++;
+    if (this.#depth > MAX_DEPTH) throw new EngineError('invalid');
+    const classes = new Set((attributes['class'] ?? '').split(/\s+/));
+    const id = attributes['id'];
+    if (id === 'challenge-form' || (attributes['class'] ?? '').includes('anomaly-modal')) this.isChallenge = true;
+    if (id === 'links' || classes.has('results') || classes.has('no-results')) this.isResultPage = true;
+    if (classes.has('result')) this.#isAd = classes.has('result--ad');
+    if (classes.has('result__a')) this.#startResult(decodeHTMLAttribute(attributes['href'] ?? ''));
+    else if (classes.has('result__snippet')) this.#reading = { field: 'snippet', depth: this.#depth };
+    else if (name === 'form') this.#startForm();
+    else if (name === 'input') this.#readInput(attributes);
+    else if (this.#reading !== undefined) this.#append(`<${name}>`);
+  }
+
+  onclosetag(name: string): void {
+    if (this.#reading?.depth === this.#depth) this.#reading = undefined;
+    else if (this.#reading !== undefined) this.#append(`</${name}>`);
+    this.#depth--;
+    if (name === 'form' && this.#isNextForm && 'vqd' in this.#fields) this.next = this.#fields;
+  }
+
+  ontext(data: string): void {
+    this.#append(data);
+  }
+
+  #startResult(url: string): void {
+    this.isResultPage = true;
+    this.#results.push({ title: '', url, snippet: '', isAd: this.#isAd });
+    this.#reading = { field: 'title', depth: this.#depth };
+  }
+
+  #startForm(): void {
+    this.#fields = {};
+    this.#isNextForm = false;
+  }
+
+  #readInput(attributes: Readonly<Record<string, string>>): void {
+    const value = decodeHTMLAttribute(attributes['value'] ?? '');
+    if (attributes['type'] === 'submit' && value === 'Next') this.#isNextForm = true;
+    if (attributes['type'] === 'hidden' && attributes['name']) this.#fields[attributes['name']] = value;
+  }
+
+  #append(markup: string): void {
+    const result = this.#results.at(-1);
+    if (this.#reading !== undefined && result !== undefined) result[this.#reading.field] += markup;
+  }
+}

@@ -1,0 +1,121 @@
+// The files of a folder that the local engine may read: listed with their version, read as text. The collection compares
+// two listings to find what changed. Nothing outside the folder is ever opened, whatever links inside it say.
+
+import { constants, type Dirent, type Stats } from 'node:fs';
+import { open, readdir, realpath, stat } from 'node:fs/promises';
+import { extname, join, relative, sep } from 'node:path';
+
+/** How a file is read: by its extension. */
+export type FileFormat = 'markdown' | 'html' | 'text' | 'jsonl';
+
+const FORMATS: Readonly<Record<string, FileFormat>> = {
+  '.md': 'markdown',
+  '.markdown': 'markdown',
+  '.html': 'html',
+  '.htm': 'html',
+  '.txt': 'text',
+  '.jsonl': 'jsonl',
+  '.ndjson': 'jsonl',
+};
+
+export interface FolderFile {
+  /** From the folder, with `/` between the names. */
+  readonly path: string;
+  readonly format: FileFormat;
+  /** Where the bytes are: inside the folder, free of links. */
+  readonly realPath: string;
+  readonly sizeBytes: number;
+  readonly modifiedMs: number;
+  /** Differs whenever the content may differ. */
+  readonly version: string;
+}
+
+export interface FolderLimits {
+  readonly maxFiles: number;
+  /** All files together. */
+  readonly maxBytes: number;
+}
+
+export interface FolderListing {
+  /** By path, so that limits leave out the same files every time. */
+  readonly files: readonly FolderFile[];
+  /** Files of a known format that the limits left out. */
+  readonly leftOut: number;
+}
+
+/** Entries looked at in one listing, of any kind: a folder such as `/` must not keep the engine busy for minutes. */
+const MAX_ENTRIES = 200_000;
+const MAX_DEPTH = 32;
+
+/**
+ * Lists the readable files below `root`. Hidden names are skipped, links to folders too; a link to a file counts when the
+ * file is inside `root`. Rejects when `root` cannot be read; what vanishes meanwhile is left out.
+ */
+export async function listFolder(root: string, limits: FolderLimits): Promise<FolderListing> {
+  const realRoot = await realpath(root);
+  const found: FolderFile[] = [];
+  const pending = [{ folder: realRoot, entries: await readdir(realRoot, { withFileTypes: true }), depth: 0 }];
+  let seen = 0;
+  for (let next = pending.pop(); next !== undefined && seen < MAX_ENTRIES; next = pending.pop()) {
+    const { folder, depth } = next;
+    const entries = next.entries.filter((entry) => !entry.name.startsWith('.')).slice(0, MAX_ENTRIES - seen);
+    seen += next.entries.length;
+    const files = await Promise.all(entries.map((entry) => inspect(realRoot, join(folder, entry.name), entry)));
+    found.push(...files.filter((file) => file !== undefined));
+    if (depth === MAX_DEPTH) continue;
+    for (const entry of entries.filter((candidate) => candidate.isDirectory())) {
+      const path = join(folder, entry.name);
+      const inside = await readdir(path, { withFileTypes: true }).catch(() => []);
+      pending.push({ folder: path, entries: inside, depth: depth + 1 });
+    }
+  }
+  return fit(found, limits);
+}
+
+async function inspect(realRoot: string, path: string, entry: Dirent): Promise<FolderFile | undefined> {
+  const format = FORMATS[extname(entry.name).toLowerCase()];
+  if (format === undefined || !(entry.isFile() || entry.isSymbolicLink())) return undefined;
+  try {
+    const realPath = entry.isSymbolicLink() ? await realpath(path) : path;
+    if (!realPath.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)) return undefined;
+    const stats = await stat(realPath);
+    if (!stats.isFile()) return undefined;
+    const name = relative(realRoot, path).split(sep).join('/');
+    return { path: name, format, realPath, sizeBytes: stats.size, modifiedMs: stats.mtimeMs, version: version(stats) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The change time catches a rewrite that sets the old modification time; the inode a replaced file. */
+function version(stats: Stats): string {
+  return `${stats.ino}:${stats.size}:${stats.mtimeMs}:${stats.ctimeMs}`;
+}
+
+function fit(found: FolderFile[], limits: FolderLimits): FolderListing {
+  found.sort((a, b) => (a.path < b.path ? -1 : 1));
+  const files: FolderFile[] = [];
+  let bytes = 0;
+  for (const file of found) {
+    if (files.length === limits.maxFiles || bytes + file.sizeBytes > limits.maxBytes) continue;
+    files.push(file);
+    bytes += file.sizeBytes;
+  }
+  return { files, leftOut: found.length - files.length };
+}
+
+/** The text of a listed file, at most the size it was listed with; undefined when it is gone or a link has taken its place. */
+export async function readText(file: FolderFile): Promise<string | undefined> {
+  try {
+    const handle = await open(file.realPath, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      const bytes = Buffer.alloc(file.sizeBytes);
+      const { bytesRead } = await handle.read(bytes, 0, file.sizeBytes, 0);
+      return new TextDecoder().decode(bytes.subarray(0, bytesRead));
+    } finally {
+      await handle.close();
+    }
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,49 @@
+// Front matter, title and text of a Markdown file of the local engine's folder. No renderer: marks are taken off, words
+// stay where they are.
+
+import { parse } from 'yaml';
+import { plainText } from '../../text.ts';
+
+export interface MarkdownText {
+  /** The YAML mapping at the top of the file; empty without one or when it is broken. */
+  readonly meta: Readonly<Record<string, unknown>>;
+  /** The first heading; empty without one. */
+  readonly heading: string;
+  readonly text: string;
+}
+
+/** Reads front matter (`---` lines around YAML) and body. */
+export function markdownText(source: string): MarkdownText {
+  const { meta, body } = splitFrontMatter(source);
+  const heading = /^ {0,3}#{1,6}[ \t]+(.*)$/m.exec(body)?.[1] ?? /^(\S.*)\n(?:=+|-+)[ \t]*$/m.exec(body)?.[1] ?? '';
+  return { meta, heading: plain(heading), text: plain(body) };
+}
+
+function splitFrontMatter(source: string): { meta: Record<string, unknown>; body: string } {
+  const opening = /^---[ \t]*\r?\n/.exec(source);
+  const closing = opening === null ? null : /^(?:---|\.\.\.)[ \t]*$/m.exec(source.slice(opening[0].length));
+  if (opening === null || closing === null) return { meta: {}, body: source };
+  const start = opening[0].length;
+  const body = source.slice(start + closing.index + closing[0].length);
+  try {
+    const meta: unknown = parse(source.slice(start, start + closing.index), { logLevel: 'silent' });
+    return { meta: isMapping(meta) ? meta : {}, body };
+  } catch {
+    return { meta: {}, body };
+  }
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Every expression is linear: none has two ways to match the same characters. */
+function plain(markdown: string): string {
+  const unmarked = markdown
+    .replace(/!?\[([^[\]]*)\]\([^()\n]*\)/g, '$1')
+    .replace(/!?\[([^[\]]*)\]\[[^[\]]*\]/g, '$1')
+    .replace(/^ {0,3}\[[^[\]\n]+\]:.*$/gm, '')
+    .replace(/^[ \t]*(?:#{1,6}[ \t]|>|[-*+][ \t]|`{3}.*|~{3}.*|={3,}[ \t]*$|(?:\|[ \t]*)?:?-{3}[-:| \t]*$)/gm, '')
+    .replace(/[*`|]|~~|[ \t]#+[ \t]*$/gm, '');
+  return plainText(unmarked, unmarked.length);
+}

@@ -1,0 +1,54 @@
+// Marginalia: a small index of sites written by people, web only. Refusals are plain text; a used-up day is told from
+// a full minute by its first word.
+
+import { asCount, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../answer.ts';
+import { EngineError, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { hits } from '../hit.ts';
+
+export interface MarginaliaSettings {
+  readonly apiKey?: string;
+  /** Base URL; default `https://api2.marginalia-search.com`. */
+  readonly url?: string;
+}
+
+const SMALLEST_PAGE = 10;
+const LAST_PAGE = 10;
+
+/** Marginalia. Throws when `apiKey` is missing. */
+export function marginalia(settings: MarginaliaSettings): HttpEngine {
+  const { apiKey, url = 'https://api2.marginalia-search.com' } = settings;
+  if (!apiKey) throw new Error('needs apiKey');
+  const headers = { accept: 'application/json', 'api-key': apiKey };
+  return {
+    kind: 'marginalia',
+    documentation: 'https://about.marginalia-search.com/article/api/',
+    types: ['web'],
+    concurrency: 1,
+    request({ query, maxResults }, state): EngineRequest {
+      const parameters = new URLSearchParams({
+        query,
+        count: String(Math.max(SMALLEST_PAGE, maxResults)),
+        page: String(asCount(state) ?? 1),
+      });
+      return { method: 'GET', url: `${url}/search?${parameters}`, headers };
+    },
+    parse(response, context) {
+      if (response.status === 429 && /^\s*daily/i.test(response.body.toString('utf8', 0, 100))) {
+        const retryAfterMs = retryAfter(response);
+        throw new EngineError('quota', retryAfterMs === undefined ? {} : { retryAfterMs });
+      }
+      refuse(response);
+      const body = jsonBody(response);
+      const list = listOf(body, 'results');
+      const found = hits(list, (result) => ({
+        title: result['title'],
+        url: result['url'],
+        snippet: result['description'],
+      }));
+      const page = asCount(context.state) ?? 1;
+      const last = Math.min(LAST_PAGE, asCount(body['pages']) ?? 1);
+      const goesOn = list.length > 0 && page < last && wantsMore(context, found);
+      return goesOn ? { hits: found, next: page + 1 } : { hits: found };
+    },
+  };
+}

@@ -1,0 +1,82 @@
+// Kind `openalex`: scholarly works from OpenAlex. Abstracts come as an inverted index and are put together again.
+
+import { asArray, asCount, asRecord, asText, jsonBody, refuse, retryAfter } from '../answer.ts';
+import { isoDate } from '../dates.ts';
+import { EngineError, type EnginePage, type EngineRequest, type EngineResponse, type HttpEngine } from '../engine.ts';
+import { hits } from '../hit.ts';
+import { nextOffset, span } from './offset.ts';
+
+export interface OpenalexSettings {
+  /** Without a key about ten searches a day are free. */
+  readonly apiKey?: string;
+  /** Base URL. Default `https://api.openalex.org`. */
+  readonly url?: string;
+}
+
+const MAX_COUNT = 100;
+/** Pages end here; only cursors go on. */
+const REACHABLE = 10_000;
+const FIELDS = 'id,doi,display_name,publication_date,primary_location,abstract_inverted_index';
+/** Words of an abstract; the longest real ones have a few thousand. */
+const MAX_WORDS = 5000;
+
+export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexSettings = {}): HttpEngine {
+  return {
+    kind: 'openalex',
+    documentation: 'https://docs.openalex.org/api-entities/works/search-works',
+    types: ['academic'],
+    request(query, state): EngineRequest {
+      const { offset, count } = span(query, state, MAX_COUNT);
+      const parameters = new URLSearchParams({
+        search: query.query,
+        page: String(1 + Math.floor(offset / count)),
+        'per-page': String(count),
+        select: FIELDS,
+      });
+      if (apiKey !== undefined) parameters.set('api_key', apiKey);
+      return { method: 'GET', url: `${url}/works?${parameters}`, headers: { accept: 'application/json' } };
+    },
+    parse(response, context): EnginePage {
+      refuseSpent(response);
+      refuse(response);
+      const { meta, results } = jsonBody(response);
+      if (!Array.isArray(results)) throw new EngineError('invalid');
+      const found = hits(results, (work) => {
+        const location = asRecord(work['primary_location']);
+        return {
+          title: work['display_name'],
+          url: asText(work['doi']) || asText(location['landing_page_url']) || work['id'],
+          snippet: abstract(work['abstract_inverted_index']),
+          publishedAt: isoDate(work['publication_date'], context.nowMs),
+          source: asRecord(location['source'])['display_name'],
+        };
+      });
+      const reachable = Math.min(asCount(asRecord(meta)['count']) ?? REACHABLE, REACHABLE);
+      return {
+        hits: found,
+        next: nextOffset(context, MAX_COUNT, { results: results.length, hits: found.length, reachable }),
+      };
+    },
+  };
+}
+
+/** A 429 with fewer credits left than a search costs is the day's quota, not the pace. */
+function refuseSpent(response: EngineResponse): void {
+  const remaining = asCount(response.headers['x-ratelimit-remaining']);
+  const required = asCount(response.headers['x-ratelimit-credits-required']) ?? 1;
+  if (response.status !== 429 || remaining === undefined || remaining >= required) return;
+  const retryAfterMs = retryAfter(response);
+  throw new EngineError('quota', retryAfterMs === undefined ? {} : { retryAfterMs });
+}
+
+/** The text of `{ word: [positions] }`. */
+function abstract(index: unknown): string {
+  const placed: [position: number, word: string][] = [];
+  for (const [word, positions] of Object.entries(asRecord(index))) {
+    for (const position of asArray(positions)) {
+      if (typeof position === 'number' && placed.length < MAX_WORDS) placed.push([position, word]);
+    }
+  }
+  placed.sort(([a], [b]) => a - b);
+  return placed.map(([, word]) => word).join(' ');
+}

@@ -1,0 +1,76 @@
+// Kind `semantic-scholar`: papers from the Semantic Scholar graph API by relevance.
+
+import { asCount, asRecord, asText, jsonBody, refuse } from '../answer.ts';
+import { isoDate } from '../dates.ts';
+import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { hits } from '../hit.ts';
+import { nextOffset, span } from './offset.ts';
+import { encodePath } from './path.ts';
+
+export interface SemanticScholarSettings {
+  /** Without a key all callers of the world share one small budget, and 429 is the usual answer. */
+  readonly apiKey?: string;
+  /** Base URL. Default `https://api.semanticscholar.org`. */
+  readonly url?: string;
+}
+
+const MAX_COUNT = 100;
+/** Relevance search ends here. */
+const REACHABLE = 1000;
+const FIELDS = 'title,url,abstract,year,publicationDate,venue,journal,externalIds';
+
+/** One request a second is what a new key is given. */
+export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEngine {
+  const { apiKey, url = 'https://api.semanticscholar.org' } = settings;
+  return {
+    kind: 'semantic-scholar',
+    documentation: 'https://api.semanticscholar.org/api-docs/graph',
+    types: ['academic'],
+    concurrency: 1,
+    rates: [{ requests: 1, perMs: 1000 }],
+    request(query, state): EngineRequest {
+      const { offset, count } = span(query, state, MAX_COUNT);
+      const parameters = new URLSearchParams({
+        query: query.query,
+        offset: String(offset),
+        limit: String(count),
+        fields: FIELDS,
+      });
+      const key = apiKey === undefined ? {} : { 'x-api-key': apiKey };
+      return {
+        method: 'GET',
+        url: `${url}/graph/v1/paper/search?${parameters}`,
+        headers: { accept: 'application/json', ...key },
+      };
+    },
+    parse(response, context): EnginePage {
+      refuse(response);
+      const { total, data, code } = jsonBody(response);
+      if (code === '429') throw new EngineError('rate limited');
+      // Without any result the list is left out.
+      if (data === undefined && total === 0) return { hits: [] };
+      if (!Array.isArray(data)) throw new EngineError('invalid');
+      const found = hits(data, (paper) => ({
+        title: paper['title'],
+        url: address(paper),
+        snippet: paper['abstract'],
+        publishedAt: isoDate(paper['publicationDate'] ?? paper['year'], context.nowMs),
+        source: asText(paper['venue']) || asRecord(paper['journal'])['name'],
+      }));
+      const reachable = Math.min(asCount(total) ?? REACHABLE, REACHABLE);
+      return {
+        hits: found,
+        next: nextOffset(context, MAX_COUNT, { results: data.length, hits: found.length, reachable }),
+      };
+    },
+  };
+}
+
+/** The paper itself where it has an identifier that other engines know too, else its page at the service. */
+function address(paper: Readonly<Record<string, unknown>>): string {
+  const ids = asRecord(paper['externalIds']);
+  if (asText(ids['DOI']) !== '') return `https://doi.org/${encodePath(asText(ids['DOI']))}`;
+  if (asText(ids['ArXiv']) !== '') return `https://arxiv.org/abs/${encodePath(asText(ids['ArXiv']))}`;
+  const id = asText(paper['paperId']);
+  return asText(paper['url']) || (id === '' ? '' : `https://www.semanticscholar.org/paper/${encodePath(id)}`);
+}

@@ -1,0 +1,144 @@
+// Kind `wikipedia`: articles of a Wikipedia (or any MediaWiki), images of Wikimedia Commons, through the action API. Its
+// errors come with status 200.
+
+import { asCount, asRecord, asArray, asText, jsonBody, refuse, retryAfter } from '../answer.ts';
+import {
+  EngineError,
+  type EnginePage,
+  type EngineQuery,
+  type EngineRequest,
+  type EngineResponse,
+  type HttpEngine,
+  type ParseContext,
+} from '../engine.ts';
+import { hits } from '../hit.ts';
+import { nextOffset, span } from './offset.ts';
+import { encodePath } from './path.ts';
+
+export interface WikipediaSettings {
+  /** Language code of the Wikipedia. Default `en`. */
+  readonly language?: string;
+  /** How the operators of the wiki reach you: a mail address or a URL. Sent in `user-agent`; without it they may block. */
+  readonly contact?: string;
+  /** Base URL of the wiki with the articles. Default `https://LANGUAGE.wikipedia.org`. */
+  readonly url?: string;
+  /** Base URL of the wiki with the images. Default `https://commons.wikimedia.org`. */
+  readonly imagesUrl?: string;
+}
+
+const MAX_ARTICLES = 100;
+/** Sizes and URLs of more files than this come in parts. */
+const MAX_IMAGES = 50;
+const THUMBNAIL_WIDTH = 320;
+const COMMON = { action: 'query', format: 'json', formatversion: '2' };
+
+/** Requests one after the other, as the API's etiquette asks. */
+export function wikipedia(settings: WikipediaSettings = {}): HttpEngine {
+  const { language = 'en', contact, imagesUrl = 'https://commons.wikimedia.org' } = settings;
+  const url = settings.url ?? `https://${language}.wikipedia.org`;
+  const agent = contact === undefined ? 'headrace' : `headrace (${contact})`;
+  return {
+    kind: 'wikipedia',
+    documentation: 'https://www.mediawiki.org/wiki/API:Search',
+    types: ['web', 'images'],
+    concurrency: 1,
+    request(query, state): EngineRequest {
+      const parameters = query.type === 'images' ? imageParameters(query, state) : articleParameters(query, state);
+      return {
+        method: 'GET',
+        url: `${query.type === 'images' ? imagesUrl : url}/w/api.php?${parameters}`,
+        headers: { accept: 'application/json', 'user-agent': agent },
+      };
+    },
+    parse(response, context): EnginePage {
+      refuse(response);
+      const body = jsonBody(response);
+      if (body['error'] !== undefined) throw failure(asText(asRecord(body['error'])['code']), response);
+      return context.query.type === 'images' ? readImages(body, context) : readArticles(body, context, url);
+    },
+  };
+}
+
+function articleParameters(query: EngineQuery, state: unknown): URLSearchParams {
+  const { offset, count } = span(query, state, MAX_ARTICLES);
+  return new URLSearchParams({
+    ...COMMON,
+    list: 'search',
+    srsearch: query.query,
+    srlimit: String(count),
+    sroffset: String(offset),
+    srprop: 'snippet',
+  });
+}
+
+function imageParameters(query: EngineQuery, state: unknown): URLSearchParams {
+  const { offset, count } = span(query, state, MAX_IMAGES);
+  return new URLSearchParams({
+    ...COMMON,
+    generator: 'search',
+    gsrnamespace: '6',
+    gsrsearch: `filetype:bitmap|drawing ${query.query}`,
+    gsrlimit: String(count),
+    gsroffset: String(offset),
+    prop: 'imageinfo',
+    iiprop: 'url|size|extmetadata',
+    iiextmetadatafilter: 'ImageDescription',
+    iiurlwidth: String(THUMBNAIL_WIDTH),
+  });
+}
+
+function readArticles(body: Readonly<Record<string, unknown>>, context: ParseContext, url: string): EnginePage {
+  const { search } = asRecord(body['query']);
+  if (!Array.isArray(search)) throw new EngineError('invalid');
+  const found = hits(search, (article) => {
+    const title = asText(article['title']);
+    return { title, url: title === '' ? '' : `${url}/wiki/${pagePath(title)}`, snippet: article['snippet'] };
+  });
+  const reachable = asCount(asRecord(body['continue'])['sroffset']) === undefined ? 0 : undefined;
+  return {
+    hits: found,
+    next: nextOffset(context, MAX_ARTICLES, { results: search.length, hits: found.length, reachable }),
+  };
+}
+
+function readImages(body: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
+  if (body['query'] === undefined && body['batchcomplete'] === undefined) throw new EngineError('invalid');
+  const pages = asArray(asRecord(body['query'])['pages']).map(asRecord);
+  const ranked = pages.toSorted((a, b) => (asCount(a['index']) ?? Infinity) - (asCount(b['index']) ?? Infinity));
+  const found = hits(ranked, (page) => {
+    const file = asRecord(asArray(page['imageinfo'])[0]);
+    return {
+      title: asText(page['title'])
+        .replace(/^[^:]*:/, '')
+        .replace(/\.[a-z0-9]{2,5}$/i, ''),
+      url: file['descriptionurl'],
+      snippet: asRecord(asRecord(file['extmetadata'])['ImageDescription'])['value'],
+      imageUrl: file['url'],
+      thumbnailUrl: file['thumburl'],
+      width: file['width'],
+      height: file['height'],
+    };
+  });
+  const reachable = asCount(asRecord(body['continue'])['gsroffset']) === undefined ? 0 : undefined;
+  return {
+    hits: found,
+    next: nextOffset(context, MAX_IMAGES, { results: pages.length, hits: found.length, reachable }),
+  };
+}
+
+/** As the wiki itself writes its URLs: other engines find articles under those. */
+function pagePath(title: string): string {
+  const path = encodePath(title.replaceAll(' ', '_'));
+  return path.replace(/%(?:3A|2C|3B|40|24)/g, decodeURIComponent).replaceAll("'", '%27');
+}
+
+/** The error codes of MediaWiki that are not about the query. */
+function failure(code: string, response: EngineResponse): EngineError {
+  if (/^(?:ratelimited|maxlag|cirrussearch-too-busy-error|concurrency-limit)/.test(code)) {
+    const retryAfterMs = retryAfter(response);
+    return new EngineError('rate limited', retryAfterMs === undefined ? {} : { retryAfterMs });
+  }
+  if (/^(?:readapidenied|permissiondenied|blocked|autoblocked)/.test(code)) return new EngineError('denied');
+  if (code === '' || /^internal_api_error|backend|readonly/.test(code)) return new EngineError('invalid');
+  return new EngineError('rejected');
+}

@@ -1,0 +1,45 @@
+// A search as it enters the room and as it leaves it, in the shape of the interface ("Search request", "Search response").
+
+import type { SearchType } from './engine.ts';
+
+/** A checked request. */
+export interface SearchQuery {
+  readonly query: string;
+  /** Engine ids, each once, in the order of the request. */
+  readonly engines: readonly string[];
+  readonly maxResults: number;
+  readonly type: SearchType;
+}
+
+/** One merged result. */
+export interface SearchResult {
+  readonly title: string;
+  readonly url: string;
+  readonly snippet: string;
+  /** The engine whose ranking `rank` is. */
+  readonly engine: string;
+  /** 1-indexed position in that engine's results. */
+  readonly rank: number;
+  /** Engines that returned this page, in the order of the request. */
+  readonly found_in: readonly string[];
+  readonly search_type: SearchType;
+  readonly published_at?: string;
+  readonly source?: string;
+  readonly thumbnail_url?: string;
+  readonly image_url?: string;
+  readonly width?: number;
+  readonly height?: number;
+}
+
+export interface SearchMeta {
+  /** Wall-clock time of the whole search in milliseconds. */
+  readonly duration_ms: number;
+  readonly engines_used: readonly string[];
+  readonly engines_failed: readonly string[];
+  readonly engine_errors: readonly { readonly engine: string; readonly reason: string }[];
+}
+
+export interface SearchAnswer {
+  readonly results: readonly SearchResult[];
+  readonly meta: SearchMeta;
+}

@@ -1,0 +1,135 @@
+// Text of hits: what engines send as HTML, entities or loose whitespace becomes plain text. Called by `hit.ts` for every
+// field of every hit, so it is linear in its input on hostile markup too: a tokenizer, never a tree.
+
+import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+
+/** Elements that appear in texts of engines and do not part words. */
+const INLINE = new Set(
+  `a abbr b bdi bdo big cite code del dfn em font i ins kbd label mark math noscript q s samp script small span strike
+  strong style sub sup time tt u var`.split(/\s+/),
+);
+
+/** Elements that part words. */
+const BLOCK = new Set(
+  `address article aside audio blockquote body br button caption center dd details div dl dt figcaption figure footer form
+  h1 h2 h3 h4 h5 h6 head header hr html iframe img input li link main meta nav object ol option p picture pre section
+  select source summary svg table tbody td textarea tfoot th thead title tr ul video wbr`.split(/\s+/),
+);
+
+/** Elements whose text nobody reads. */
+const SILENT = new Set(['script', 'style']);
+
+/** Markup before this many characters for each one wanted is read; the rest of a long field is not looked at. */
+const MARKUP_FACTOR = 16;
+
+/** Whitespace folds; what remains of these is invisible or turns the direction of the text that follows. */
+const INVISIBLE = /[\p{Cc}\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069]/gu;
+
+/**
+ * Plain text of a field: tags out, entities decoded once, whitespace folded to single spaces, control characters out.
+ * What only looks like a tag stays: `List<String>`, `a < b`. Anything but a string gives ''.
+ * At most `maxLength` UTF-16 units, well formed.
+ */
+export function plainText(value: unknown, maxLength = 2000): string {
+  if (typeof value !== 'string') return '';
+  const input = value.slice(0, maxLength * MARKUP_FACTOR);
+  const text = /[<&]/.test(input) ? strip(input) : input;
+  const folded = text.replace(/\s+/g, ' ').replace(INVISIBLE, '').replace(/ {2,}/g, ' ').toWellFormed().trim();
+  if (folded.length <= maxLength) return folded;
+  // A pair cut in half would end the text with half a character.
+  return folded
+    .slice(0, maxLength)
+    .replace(/[\ud800-\udbff]$/, '')
+    .trimEnd();
+}
+
+/** What a tag leaves in the text: nothing, a space, or itself where it is no tag. */
+function trace(name: string, tag: string): string {
+  if (INLINE.has(name)) return '';
+  return BLOCK.has(name) || /[:-]/.test(name) ? ' ' : tag;
+}
+
+class Stripper implements TokenizerCallbacks {
+  readonly #input: string;
+  #text = '';
+  /** Where the tag being read begins, and its name. */
+  #tag = 0;
+  #name = '';
+  /** Where the text of a silent element begins; -1 outside. */
+  #silentFrom = -1;
+  /** End of the last whole token. */
+  #seen = 0;
+
+  constructor(input: string) {
+    this.#input = input;
+  }
+
+  get text(): string {
+    return this.#text;
+  }
+
+  ontext(start: number, end: number): void {
+    if (this.#silentFrom < 0) this.#text += this.#input.slice(start, end);
+    this.#seen = end;
+  }
+
+  ontextentity(codepoint: number, end: number): void {
+    if (this.#silentFrom < 0) this.#text += String.fromCodePoint(codepoint);
+    this.#seen = end;
+  }
+
+  onopentagname(start: number, end: number): void {
+    this.#tag = start - 1;
+    this.#name = this.#input.slice(start, end).toLowerCase();
+  }
+
+  onopentagend(end: number): void {
+    this.#seen = end + 1;
+    this.#text += trace(this.#name, this.#input.slice(this.#tag, this.#seen));
+    if (SILENT.has(this.#name)) this.#silentFrom = this.#seen;
+  }
+
+  onselfclosingtag(end: number): void {
+    this.onopentagend(end);
+    this.#silentFrom = -1;
+  }
+
+  onclosetag(start: number, end: number): void {
+    const name = this.#input.slice(start, end);
+    this.#silentFrom = -1;
+    this.#seen = end;
+    this.#text += trace(name.toLowerCase(), `</${name}>`);
+  }
+
+  oncdata(start: number, end: number, endOffset: number): void {
+    this.#text += this.#input.slice(start, end - endOffset);
+    this.#seen = end;
+  }
+
+  oncomment(_start: number, end: number): void {
+    this.#seen = end;
+  }
+
+  onend(): void {
+    // A script without an end is a text that speaks of the tag; a tag without an end is none, if nothing is named so.
+    if (this.#silentFrom >= 0) this.#text += this.#input.slice(this.#silentFrom);
+    const rest = this.#input.slice(this.#seen);
+    const [, before = '', name = ''] = /^([^<]*)<\/?([a-z][^\s/>]*)/i.exec(rest) ?? [];
+    if (name !== '') this.#text += trace(name.toLowerCase(), rest.slice(before.length));
+  }
+
+  onattribname(): void {}
+  onattribdata(): void {}
+  onattribentity(): void {}
+  onattribend(): void {}
+  ondeclaration(): void {}
+  onprocessinginstruction(): void {}
+}
+
+function strip(input: string): string {
+  const stripper = new Stripper(input);
+  const tokenizer = new Tokenizer({ decodeEntities: true }, stripper);
+  tokenizer.write(input);
+  tokenizer.end();
+  return stripper.text;
+}

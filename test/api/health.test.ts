@@ -1,0 +1,59 @@
+import t from 'tap';
+import { createGateway } from '../../src/gateway.ts';
+import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/carrier.ts';
+
+t.test('health is starting until every host is judged, then ok, then draining', async (t) => {
+  const host = await startHost(t);
+  await host.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
+  const gateway = createGateway(settingsFor(host, { health: { timeout: '100ms', interval: '1h', fall: 1 } }));
+  t.teardown(() => gateway.close());
+  const starting = await gateway.inject({ path: '/health' });
+  t.match(starting, { status: 503, headers: { 'retry-after': '1' } });
+  t.same(starting.json(), { status: 'starting' });
+
+  await gateway.ready();
+  const ready = await gateway.inject({ path: '/health' });
+  t.equal(ready.status, 200);
+  t.same(ready.json(), { status: 'ok', keys_loaded: true, healthy_models: 0, prices_loaded: false });
+
+  const closed = gateway.close();
+  const draining = await gateway.inject({ path: '/health' });
+  t.equal(draining.status, 503);
+  t.same(draining.json(), { status: 'draining' });
+  await closed;
+});
+
+t.test('a gateway without models is ready, and says what it has', async (t) => {
+  const host = await startHost(t);
+  const { ask } = await open(t, 'inject', { models: {}, keys: { required: false } }, host);
+  t.same((await ask({ path: '/health' })).json(), {
+    status: 'ok',
+    keys_loaded: false,
+    healthy_models: 0,
+    prices_loaded: false,
+  });
+});
+
+t.test('health counts models with a host that may be asked, and knows of prices', async (t) => {
+  const host = await startHost(t);
+  const pricing = { prompt: '1', completion: '2' };
+  const models = { [MODEL]: { servers: [host.url], pricing }, other: { servers: ['http://127.0.0.1:1'] } };
+  const { ask } = await open(t, 'inject', { models, health: { fall: 1 } }, host);
+  t.match((await ask({ path: '/health' })).json(), { healthy_models: 1, prices_loaded: true });
+});
+
+t.test('the key check reads x-api-key too and costs nothing', async (t) => {
+  const { ask, host } = await open(t, 'inject');
+  t.equal((await ask({ path: '/svc/auth/check', headers: { 'x-api-key': 'hr_contract' } })).status, 200);
+  t.equal((await ask({ path: '/svc/auth/check', headers: { 'x-api-key': 'no' } })).status, 401);
+  t.equal(host.requests.filter(({ path }) => path !== '/health').length, 0);
+});
+
+t.test('requests are served while the gateway is starting', async (t) => {
+  const host = await startHost(t);
+  await host.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
+  const gateway = createGateway(settingsFor(host));
+  t.teardown(() => gateway.close());
+  const answer = await gateway.inject({ path: '/v1/chat/completions', headers: GOOD, body: CHAT });
+  t.ok([200, 404, 503].includes(answer.status));
+});

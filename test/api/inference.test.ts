@@ -1,0 +1,80 @@
+import t from 'tap';
+import { decorateError } from '../../src/api/inference.ts';
+import { HeadraceError } from '../../src/errors.ts';
+import { StubExchange } from '../ingress/stub-exchange.ts';
+import { CHAT, GOOD, MODEL, open, startHost } from '../support/carrier.ts';
+
+const PATH = '/v1/chat/completions';
+
+t.test('the cookie of the serving host is set once and kept to', async (t) => {
+  const host = await startHost(t);
+  const { ask } = await open(t, 'inject', {}, host);
+  const first = await ask({ path: PATH, headers: GOOD, body: CHAT });
+  const value = JSON.stringify({ [MODEL]: host.url });
+  const attributes = 'Max-Age=1800; Path=/; HttpOnly; SameSite=Lax';
+  t.equal(first.headers['set-cookie'], `preferred_instances=${value}; ${attributes}`);
+  for (const cookie of [value, encodeURIComponent(value)]) {
+    const headers = { ...GOOD, cookie: `a=b; preferred_instances=${cookie}` };
+    t.notOk('set-cookie' in (await ask({ path: PATH, headers, body: CHAT })).headers, cookie);
+  }
+  const headers = { ...GOOD, cookie: `preferred_instances={"${MODEL}":"http://169.254.169.254"}` };
+  t.match((await ask({ path: PATH, headers, body: CHAT })).headers, { 'set-cookie': value, 'x-host': 'host' });
+});
+
+t.test('the cookie is Secure when clients come by https, and is not set without affinity', async (t) => {
+  const secure = await open(t, 'inject', { publicScheme: 'https' });
+  t.match((await secure.ask({ path: PATH, headers: GOOD, body: CHAT })).headers['set-cookie'], /; Secure$/);
+  const without = await open(t, 'inject', { routing: { affinity: false } });
+  t.notOk('set-cookie' in (await without.ask({ path: PATH, headers: GOOD, body: CHAT })).headers);
+});
+
+t.test('requests of one session go to one host, however the session is named', async (t) => {
+  const hosts = await Promise.all([1, 2, 3, 4].map((index) => startHost(t, { name: `host-${index}` })));
+  const models = { [MODEL]: { servers: hosts.map((host) => host.url) } };
+  const { ask } = await open(t, 'inject', { models }, hosts[0]);
+  const served = async (headers: object, extra: object): Promise<string | undefined> =>
+    (await ask({ path: PATH, headers: { ...GOOD, ...headers }, body: { ...CHAT, ...extra } })).headers['x-host'];
+  for (const [headers, extra] of [
+    [{ session_id: 's1' }, {}],
+    [{ 'x-session-id': 's2' }, {}],
+    [{ 'x-conversation-id': 's3' }, {}],
+    [{}, { session_id: 's4' }],
+    [{}, { prompt_cache_key: 's5' }],
+  ] as const) {
+    const names = new Set<string | undefined>();
+    for (let turn = 0; turn < 6; turn++) {
+      names.add(await served(headers, { ...extra, messages: [{ role: 'user', content: `turn ${turn}` }] }));
+    }
+    t.equal(names.size, 1, JSON.stringify([headers, extra]));
+  }
+});
+
+t.test("a key from x-api-key reaches the host as a bearer token, the model's own key replaces both", async (t) => {
+  const { ask, host } = await open(t, 'inject');
+  await ask({ path: PATH, headers: { 'x-api-key': 'hr_contract' }, body: CHAT });
+  t.match((await host.nextRequest()).headers, { authorization: 'Bearer hr_contract', 'x-api-key': 'hr_contract' });
+  const own = await startHost(t, { keys: ['host-key'] });
+  const models = { [MODEL]: { servers: [own.url], apiKey: 'host-key' } };
+  const keyed = await open(t, 'inject', { models }, own);
+  t.equal((await keyed.ask({ path: PATH, headers: GOOD, body: CHAT })).status, 200);
+  t.equal((await own.nextRequest()).headers.authorization, 'Bearer host-key');
+});
+
+t.test('timings are shown when asked for', async (t) => {
+  const { ask } = await open(t, 'inject', { serverTiming: true });
+  const { headers } = await ask({ path: PATH, headers: GOOD, body: CHAT });
+  t.match(headers['server-timing'], /^gateway;dur=[\d.]+, upstream;dur=[\d.]+, attempts;desc="1"$/);
+  const plain = await open(t, 'inject');
+  t.notOk('server-timing' in (await plain.ask({ path: PATH, headers: GOOD, body: CHAT })).headers);
+});
+
+t.test('the member for SDKs names every mistake of a 422', async (t) => {
+  const exchange = new StubExchange('POST');
+  Object.defineProperty(exchange, 'path', { value: PATH });
+  const validation = [
+    { loc: ['body', 'model'], msg: 'Field required', type: 'missing' },
+    { loc: ['body', 'n', 0], msg: 'bad', type: 'x' },
+  ];
+  const error = new HeadraceError('HR_REQUEST_INVALID', { validation });
+  t.match(decorateError(exchange, error), { error: { message: 'body.model: Field required; body.n.0: bad' } });
+});

@@ -1,0 +1,53 @@
+import t from 'tap';
+import { ROUTES, Router } from '../../src/api/routes.ts';
+import type { ApiWorld } from '../../src/api/world.ts';
+import { Cors } from '../../src/ingress/cors.ts';
+import { StubExchange } from '../ingress/stub-exchange.ts';
+
+const WORLD = { settings: { errorBodies: 'contract' } } as unknown as ApiWorld;
+
+/** An exchange that only notes which route it was given to. */
+function routed(
+  method: string,
+  path: string,
+  prefixes = { servicePrefix: 'svc', listingPrefix: 'aggregator' },
+): string {
+  const exchange = new StubExchange(method);
+  Object.defineProperty(exchange, 'path', { value: path });
+  new Router(prefixes).serve(exchange, WORLD, new Cors(['*']));
+  return exchange.endpoint;
+}
+
+t.test('every route of the table is where the table says', async (t) => {
+  for (const { method, path } of ROUTES) {
+    const concrete = path.replace('{full_path}', 'any/path').replace('{model}', 'm');
+    t.equal(routed(method, concrete), path);
+    if (method === 'GET') t.equal(routed('HEAD', concrete), path);
+  }
+});
+
+t.test('prefixes move the routes that stand for them', async (t) => {
+  const prefixes = { servicePrefix: 'gw', listingPrefix: 'market' };
+  t.equal(routed('GET', '/gw/auth/check', prefixes), '/svc/auth/check');
+  t.equal(routed('GET', '/market/models', prefixes), '/aggregator/models');
+  t.equal(routed('GET', '/svc/auth/check', prefixes), 'other');
+});
+
+t.test('paths that nobody serves are counted under one name', async (t) => {
+  for (const [method, path] of [
+    ['GET', '/nope'],
+    ['POST', 'nope'],
+    ['DELETE', '/health'],
+    ['OPTIONS', '/health'],
+  ] as const) {
+    t.equal(routed(method, path), 'other');
+  }
+});
+
+t.test('a route that throws what is no error of the table is 500', async (t) => {
+  const exchange = new StubExchange('GET');
+  Object.defineProperty(exchange, 'path', { value: '/svc/models' });
+  new Router({ servicePrefix: 'svc', listingPrefix: 'aggregator' }).serve(exchange, WORLD, new Cors([]));
+  t.equal(exchange.status, 500);
+  t.equal(exchange.body, '{"detail":"Internal error"}');
+});

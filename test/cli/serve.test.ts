@@ -1,0 +1,89 @@
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { settingsFor, startHosts, until } from '../support/system.ts';
+import { runCli, startCli, startServe } from '../support/system-cli.ts';
+
+t.test('prints the ready lines to standard output and nothing else; logs are JSON on standard error', async (t) => {
+  const hosts = await startHosts(t);
+  const { cli, url, adminUrl } = await startServe(t, hosts, { threads: 1 });
+  t.equal((await fetch(`${url}/health`)).status, 200);
+  t.equal((await fetch(`${adminUrl}/health`)).status, 200);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.match(
+    cli.stdout,
+    /^headrace listening on http:\/\/127\.0\.0\.1:[1-9]\d*\nadmin on http:\/\/127\.0\.0\.1:[1-9]\d*\n$/,
+  );
+  t.not(new URL(url).port, new URL(adminUrl).port);
+  const lines = cli.stderr.trimEnd().split('\n');
+  t.equal(cli.log.length, lines.length, 'every line of the log is JSON');
+  for (const line of cli.log) t.match(line, { name: 'headrace', level: Number, msg: String });
+});
+
+t.test('without an admin listener there is one line; SIGINT ends it too', async (t) => {
+  const hosts = await startHosts(t);
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settingsFor(hosts, { admin: null, threads: 0 })) });
+  const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`]);
+  await cli.shows(/\n/);
+  cli.signal('SIGINT');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.match(cli.stdout, /^headrace listening on \S+\n$/);
+  t.equal(cli.stderr, '', 'log.level silent is silent');
+});
+
+t.test('flags win over the environment, the environment over the file', async (t) => {
+  const hosts = await startHosts(t);
+  const folder = t.testdir({
+    'headrace.json': JSON.stringify(settingsFor(hosts, { servicePrefix: 'file', threads: 0 })),
+  });
+  const args = ['serve', '--config', `${folder}/headrace.json`, '--listingPrefix', 'flag', '--admin', 'null'];
+  const env = { HEADRACE_SERVICE_PREFIX: 'environment', HEADRACE_LISTING_PREFIX: 'environment' };
+  const cli = startCli(t, args, { env });
+  const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+  t.equal((await fetch(`${url}/environment/models`)).status, 200);
+  t.equal((await fetch(`${url}/file/models`)).status, 404);
+  t.not((await fetch(`${url}/flag/models`)).status, 404);
+});
+
+t.test('a wrong file: every mistake on standard error, exit 1', async (t) => {
+  const folder = t.testdir({ 'headrace.yaml': 'thread: 2\nlisten: nowhere\n' });
+  const cli = await runCli(t, ['serve', '--config', `${folder}/headrace.yaml`]);
+  t.strictSame(cli.exit, { code: 1, signal: null });
+  t.match(cli.stderr, /^headrace cannot start with .*headrace\.yaml:\n {2}\S+: .*\n {2}\S+: .*\n$/);
+  t.equal(cli.stdout, '');
+});
+
+for (const threads of [0, 1, 2]) {
+  for (const listener of ['public', 'admin'] as const) {
+    t.test(`a ${listener} port that is taken: a sentence and exit 1, with ${threads} threads`, async (t) => {
+      const holder = createServer();
+      await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+      t.teardown(() => holder.close());
+      const taken = `127.0.0.1:${(holder.address() as AddressInfo).port}`;
+      const own = listener === 'public' ? { listen: taken } : { admin: taken };
+      const folder = t.testdir({
+        'headrace.json': JSON.stringify(settingsFor(await startHosts(t), { threads, ...own })),
+      });
+      const cli = await runCli(t, ['serve', '--config', `${folder}/headrace.json`]);
+      t.strictSame(cli.exit, { code: 1, signal: null });
+      t.equal(cli.stderr, `headrace cannot start: cannot listen on ${taken}: the port is taken\n`);
+      t.equal(cli.stdout, '');
+    });
+  }
+}
+
+t.test('answers /health with 503 until every CRN has been judged', async (t) => {
+  const hosts = await startHosts(t);
+  await hosts[0]?.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
+  const settings = settingsFor(hosts, { threads: 1, health: { timeout: '60s', interval: '60s' } });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`]);
+  const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+  const early = await fetch(`${url}/health`);
+  t.equal(early.status, 503);
+  t.ok(early.headers.has('retry-after'));
+  t.strictSame(await early.json(), { status: 'starting' });
+  await hosts[0]?.kill();
+  await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
+});

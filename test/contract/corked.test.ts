@@ -1,0 +1,37 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { encode } from '../support/carrier-wire.ts';
+import { CHAT, GOOD, open } from '../support/carrier.ts';
+
+t.test('no write leaves uncorked, whatever the answer', async (t) => {
+  const script = fileURLToPath(new URL('fixtures/traffic.js', import.meta.url));
+  const { code, stdout, stderr } = await new Promise<{ code: unknown; stdout: string; stderr: string }>((resolve) => {
+    const env = { PATH: process.env['PATH'] };
+    execFile(process.execPath, [script], { env }, (error, stdout, stderr) => {
+      resolve({ code: error?.code ?? 0, stdout, stderr });
+    });
+  });
+  t.equal(stderr, '');
+  t.equal(code, 0);
+  t.same(JSON.parse(stdout), [
+    ...[200, 200, 404, 204, 401, 422, 413, 200, 200],
+    200,
+    ...[200, 200, 200, 503, 400],
+    ...[408, 400],
+  ]);
+});
+
+t.test('head and body of an answer leave in one write', async (t) => {
+  const { dial } = await open(t, 'uws');
+  for (const request of [
+    { path: '/health' },
+    { path: '/nope' },
+    { path: '/v1/completions', headers: GOOD, body: CHAT },
+  ]) {
+    const wire = dial();
+    const first = new Promise<string>((resolve) => wire.socket.once('data', (piece) => resolve(piece.toString())));
+    await wire.send(encode(request));
+    t.match(await first, /\r\n\r\n\{.*\}$/s, request.path);
+  }
+});

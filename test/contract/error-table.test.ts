@@ -1,0 +1,111 @@
+// Every code of the error table is either produced here or named as one that this version does not produce.
+
+import t from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import type { SettingsInput } from '../../src/config/settings.ts';
+import { type ErrorCode, ERRORS } from '../../src/errors.ts';
+import type { Fault } from '../../src/host/index.ts';
+import { createGateway } from '../../src/gateway.ts';
+import { BodyBudget } from '../../src/ingress/body.ts';
+import { inject, type InjectRequest } from '../../src/ingress/inject.ts';
+import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/carrier.ts';
+import { type Answer, head } from '../support/carrier-wire.ts';
+
+type Tap = typeof t;
+type Producer = (t: Tap) => Promise<Answer>;
+
+/** In the table for what is to come: nothing answers with them yet. */
+const RESERVED: readonly ErrorCode[] = ['HR_STREAM_SLOW_READER', 'HR_STARTING', 'HR_DRAINING'];
+
+const CHATTING: InjectRequest = { path: '/v1/chat/completions', headers: GOOD, body: CHAT };
+
+/** The answer to one request. */
+function answerTo(request: InjectRequest, fault?: Fault, settings: SettingsInput = {}): Producer {
+  return async (t) => {
+    const { ask, host } = await open(t, 'inject', settings);
+    if (fault !== undefined) await host.setFault([{ fault }]);
+    return ask(request);
+  };
+}
+
+const STREAMING: InjectRequest = { ...CHATTING, body: { ...CHAT, stream: true } };
+
+const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
+  HR_AUTH_MISSING: answerTo({ path: CHATTING.path, body: CHAT }),
+  HR_AUTH_INVALID: answerTo({ ...CHATTING, headers: { authorization: 'Bearer no' } }),
+  HR_REQUEST_MALFORMED: async (t) => {
+    const wire = (await open(t, 'uws')).dial();
+    await wire.send(head('POST', CHATTING.path, ['host: x', 'content-length: 1', 'content-length: 2']));
+    return wire.answer();
+  },
+  HR_REQUEST_INVALID: answerTo({ ...CHATTING, body: {} }),
+  HR_REQUEST_TOO_LARGE: answerTo({ ...CHATTING, body: 'x'.repeat(101) }, undefined, { limits: { bodyBytes: 100 } }),
+  HR_REQUEST_TIMEOUT: async (t) => {
+    const wire = (await open(t, 'node', { timeouts: { body: '10ms' } })).dial();
+    await wire.send(head('POST', CHATTING.path, { host: 'x', ...GOOD, 'content-length': '9' }));
+    return wire.answer();
+  },
+  HR_ROUTE_NOT_FOUND: answerTo({ path: '/nope' }),
+  HR_ROUTE_METHOD: answerTo({ path: '/health', method: 'DELETE' }),
+  HR_ROUTE_UNKNOWN_MODEL: answerTo({ ...CHATTING, body: { model: 'zz' } }),
+  HR_ROUTE_ALL_FAILED: answerTo(CHATTING, { status: 500 }),
+  HR_UPSTREAM_CREDENTIALS: async (t) => {
+    const host = await startHost(t, { keys: ['another'] });
+    const models = { [MODEL]: { servers: [host.url], apiKey: 'refused' } };
+    return (await open(t, 'inject', { models }, host)).ask(CHATTING);
+  },
+  HR_STREAM_BROKEN: answerTo(STREAMING, { resetAfter: 1 }),
+  HR_STREAM_STALLED: answerTo(STREAMING, { stallAfter: 1 }, { timeouts: { idle: '50ms' } }),
+  HR_STREAM_TRUNCATED: answerTo(STREAMING, { endAfter: 1 }),
+  HR_LIST_NOT_READY: async (t) => {
+    const host = await startHost(t);
+    await host.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
+    const gateway = createGateway(settingsFor(host));
+    t.teardown(() => gateway.close());
+    return gateway.inject({ path: '/aggregator/models' });
+  },
+  HR_OVERLOADED: async (t) => {
+    const limits = { bodyBytes: 1000, heldEventBytes: 1000, bufferedBytes: 1000 };
+    const { gateway, host } = await open(t, 'inject', { limits });
+    await host.setFault([{ times: 1, fault: { hang: true } }]);
+    const first = new AbortController();
+    const held = gateway.inject({ ...CHATTING, body: { ...CHAT, pad: ' '.repeat(800) }, signal: first.signal });
+    await host.nextRequest();
+    const answer = await gateway.inject({ ...CHATTING, body: { ...CHAT, pad: ' '.repeat(800) } });
+    first.abort();
+    await held.catch(() => {});
+    return answer;
+  },
+  HR_INTERNAL: () => {
+    const handler = (): never => {
+      throw new Error('a secret');
+    };
+    const limits = { maxBodyBytes: 1, bodyIdleMs: 1 };
+    return inject({ handler, clock: createManualClock(), limits, budget: new BodyBudget(1) }, { path: '/' });
+  },
+};
+
+for (const code of Object.keys(ERRORS) as ErrorCode[]) {
+  const produce = PRODUCERS[code];
+  if (produce === undefined) {
+    void t.test(`${code} is not produced by this version`, async (t) => t.ok(RESERVED.includes(code)));
+    continue;
+  }
+  void t.test(`${code} reaches the client`, async (t) => {
+    const answer = await produce(t as Tap);
+    const { status, detail } = ERRORS[code];
+    if (code.startsWith('HR_STREAM_')) {
+      t.equal(answer.status, 200, 'the head had left');
+      t.match(answer.text(), `"code":"${code}"`);
+      t.notMatch(answer.text(), '[DONE]');
+      return;
+    }
+    t.match(answer, { status, headers: { 'x-headrace-error': code, 'x-request-id': String, 'request-id': String } });
+    const body = answer.json<{ detail: unknown }>();
+    t.same(Object.keys(body), ['detail']);
+    if (code === 'HR_REQUEST_INVALID') t.type(body.detail, Array);
+    else t.match(body.detail, new RegExp(`^${detail.replace('{}', '.+')}$`));
+    if (status === 503) t.match(answer.headers['retry-after'], /^\d+$/);
+    if (status === 401) t.equal(answer.headers['www-authenticate'], 'Bearer');
+  });
+}

@@ -1,0 +1,52 @@
+// Slowness that must not be cut, in real time: uWebSockets.js ends idle connections after about ten seconds, and its
+// timer is not ours to move. One bounded wait of 13 s for each carrier with a socket, all at once.
+
+import t, { type Test } from 'tap';
+import { type CarrierName, CHAT, GOOD, open, SOCKETS, startHost } from '../support/carrier.ts';
+import { encode, head } from '../support/carrier-wire.ts';
+
+const SILENCE_MS = 13_000;
+const PIECES = 14;
+/** Our own limits on a host's silence lie close above it. */
+const PATIENT = { timeouts: { headers: '15s', idle: '15s' } };
+
+const PATH = '/v1/chat/completions';
+
+t.setTimeout(60_000);
+
+type Case = (t: Test, carrier: CarrierName) => Promise<void>;
+
+const upload: Case = async (t, carrier) => {
+  const { dial, host } = await open(t, carrier, PATIENT);
+  const body = JSON.stringify(CHAT).padEnd(PIECES * 1000);
+  const wire = dial();
+  await wire.send(head('POST', PATH, { host: 'x', ...GOOD, 'content-length': String(body.length) }));
+  for (let piece = 0; piece < PIECES; piece++) {
+    await wire.send(body.slice(piece * 1000, (piece + 1) * 1000));
+    if (piece < PIECES - 1) await new Promise((resolve) => setTimeout(resolve, SILENCE_MS / (PIECES - 1)));
+  }
+  t.equal((await wire.answer()).status, 200, `${carrier}: an upload of 1 KB/s is read to its end`);
+  t.equal((await host.nextRequest()).bodyBytes, body.length);
+};
+
+const silentStream: Case = async (t, carrier) => {
+  const host = await startHost(t, { interTokenMs: SILENCE_MS });
+  const { ask } = await open(t, carrier, PATIENT, host);
+  const answer = await ask({ path: PATH, headers: GOOD, body: { ...CHAT, stream: true, max_tokens: 2 } });
+  t.ok(answer.text().endsWith('data: [DONE]\n\n'), `${carrier}: a stream that is silent for 13 s goes on`);
+};
+
+const lateAnswer: Case = async (t, carrier) => {
+  const host = await startHost(t, { timeToFirstTokenMs: SILENCE_MS });
+  const { dial } = await open(t, carrier, PATIENT, host);
+  const wire = dial();
+  await wire.send(encode({ path: PATH, headers: GOOD, body: CHAT }));
+  t.equal((await wire.answer()).status, 200, `${carrier}: an answer that takes 13 s arrives`);
+  await wire.send(encode({ path: '/health' }));
+  t.equal((await wire.answer()).status, 200, `${carrier}: the connection serves on`);
+};
+
+t.test('what is slow but alive is not cut', async (t) => {
+  const cases = [upload, silentStream, lateAnswer];
+  await Promise.all(SOCKETS.flatMap((carrier) => cases.map((run) => run(t, carrier))));
+});

@@ -1,0 +1,37 @@
+import t from 'tap';
+import { hashKey } from '../../src/account/index.ts';
+import { resolveSettings } from '../../src/config/load.ts';
+import type { Settings, SettingsInput } from '../../src/config/settings.ts';
+import { keyRecords, mergeModels, withoutKeys } from '../../src/gateway/snapshot.ts';
+
+function settingsOf(input: SettingsInput): Settings {
+  const resolution = resolveSettings(input);
+  if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
+  return resolution.settings;
+}
+
+t.test('discovered servers join the configured ones; ids meet in any case, the configured spelling wins', (t) => {
+  const settings = settingsOf({ models: { 'Atlas-27B': { servers: ['http://one'], apiKey: 'secret', tee: true } } });
+  const discovered = new Map([
+    ['atlas-27b', ['http://one', 'http://two']],
+    ['finch-3b', ['http://three']],
+  ]);
+  const { specs, catalog } = mergeModels(settings, discovered);
+  t.same(specs, [
+    { id: 'Atlas-27B', servers: ['http://one', 'http://two'], apiKey: 'secret' },
+    { id: 'finch-3b', servers: ['http://three'], apiKey: undefined },
+  ]);
+  t.same(catalog, [
+    { id: 'Atlas-27B', tee: true, servers: ['http://one', 'http://two'] },
+    { id: 'finch-3b', servers: ['http://three'] },
+  ]);
+  t.end();
+});
+
+t.test('data planes get hashes of keys and no key', (t) => {
+  const settings = settingsOf({ keys: { static: [{ key: 'hr_secret', account: 'demo' }] } });
+  t.same(keyRecords(settings), [{ hash: hashKey('hr_secret'), account: 'demo' }]);
+  t.notMatch(JSON.stringify(withoutKeys(settings)), /hr_secret/);
+  t.equal(withoutKeys(settings).keys.required, true);
+  t.end();
+});

@@ -1,0 +1,46 @@
+import t from 'tap';
+import { Cors } from '../../src/ingress/cors.ts';
+import { StubExchange } from './stub-exchange.ts';
+
+/** The headers that CORS adds for a request with this origin. */
+function added(cors: Cors, origin?: string): Record<string, string> {
+  const exchange = new StubExchange('GET', origin === undefined ? [] : ['origin', origin]);
+  cors.admit(exchange);
+  exchange.respond(200, [], Buffer.alloc(0));
+  const { 'x-request-id': _, 'request-id': __, ...rest } = exchange.answered;
+  return rest;
+}
+
+t.test('with * every origin may read, without credentials, and caches need no care', async (t) => {
+  const cors = new Cors(['*']);
+  t.same(Object.keys(added(cors, 'https://a')), ['access-control-allow-origin', 'access-control-expose-headers']);
+  t.equal(added(cors, 'https://a')['access-control-allow-origin'], '*');
+  t.same(added(cors), {});
+});
+
+t.test('a listed origin is named; other answers differ by origin too', async (t) => {
+  const cors = new Cors(['https://a']);
+  t.match(added(cors, 'https://a'), {
+    vary: 'origin',
+    'access-control-allow-origin': 'https://a',
+    'access-control-allow-credentials': 'true',
+  });
+  for (const origin of ['https://A', 'https://a.b', 'http://a', 'null', undefined]) {
+    t.same(added(cors, origin), { vary: 'origin' }, `${origin}`);
+  }
+});
+
+t.test('an empty list lets no page read', async (t) => {
+  t.same(added(new Cors([]), 'https://a'), { vary: 'origin' });
+});
+
+t.test('a preflight allows what it asks for', async (t) => {
+  const cors = new Cors(['*']);
+  const asking = new StubExchange('OPTIONS', ['access-control-request-headers', 'x-a, x-b']);
+  t.same(cors.preflight(asking), [
+    ...['access-control-allow-methods', 'GET, HEAD, POST, OPTIONS'],
+    ...['access-control-max-age', '7200'],
+    ...['access-control-allow-headers', 'x-a, x-b'],
+  ]);
+  t.notOk(cors.preflight(new StubExchange('OPTIONS')).includes('access-control-allow-headers'));
+});

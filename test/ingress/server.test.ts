@@ -1,0 +1,174 @@
+import t from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { setHeaderLimit } from '../../src/config/env.ts';
+import { BodyBudget } from '../../src/ingress/body.ts';
+import type { ExchangeHandler } from '../../src/ingress/exchange.ts';
+import { createNodeServer } from '../../src/ingress/node.ts';
+import { respondError, respondJson } from '../../src/ingress/respond.ts';
+import { addressUrl, parseAddress, type Server, type ServerOptions } from '../../src/ingress/server.ts';
+import { createUwsServer } from '../../src/ingress/uws.ts';
+import { dial, encode, head, type Wire } from '../support/carrier-wire.ts';
+
+t.test('an address is HOST:PORT, [IPv6]:PORT or a port', async (t) => {
+  t.same(parseAddress('127.0.0.1:80'), { host: '127.0.0.1', port: 80 });
+  t.same(parseAddress(' gate.example:0 '), { host: 'gate.example', port: 0 });
+  t.same(parseAddress('[::1]:8080'), { host: '::1', port: 8080 });
+  t.same(parseAddress('8080'), { host: '0.0.0.0', port: 8080 });
+  t.same(parseAddress(':8080'), { host: '0.0.0.0', port: 8080 });
+  for (const text of ['', 'host', 'host:', 'host:65536', '::1:80', 'host:80/x', 'host:-1']) {
+    t.throws(() => parseAddress(text), { message: /not an address/ }, text);
+  }
+});
+
+t.test('the URL of an address can be opened on this machine', async (t) => {
+  t.equal(addressUrl({ host: '0.0.0.0', port: 80 }), 'http://127.0.0.1:80');
+  t.equal(addressUrl({ host: '::', port: 80 }), 'http://[::1]:80');
+  t.equal(addressUrl({ host: 'gate.example', port: 80 }), 'http://gate.example:80');
+});
+
+type Tap = typeof t;
+
+interface Started {
+  readonly server: Server;
+  readonly clock: ReturnType<typeof createManualClock>;
+  readonly budget: BodyBudget;
+  dial(): Wire;
+}
+
+const MAKERS: Readonly<Record<string, (options: ServerOptions) => Promise<Server>>> = {
+  uws: createUwsServer,
+  node: async (options) => createNodeServer(options),
+};
+
+/** Runs a case against each server, with a clock of the test's own. */
+function onBoth(name: string, handler: ExchangeHandler, run: (t: Tap, started: Started) => Promise<void>): void {
+  for (const [kind, make] of Object.entries(MAKERS)) {
+    t.test(`${kind}: ${name}`, async (t) => {
+      setHeaderLimit(16_384);
+      const clock = createManualClock();
+      const budget = new BodyBudget(1e9);
+      const limits = { maxBodyBytes: 100_000, bodyIdleMs: 30_000, headerBytes: 16_384 };
+      const server = await make({ handler, clock, limits, budget });
+      t.teardown(() => server.close());
+      const { port } = await server.listen({ host: '127.0.0.1', port: 0 });
+      t.equal(server.name, kind);
+      await run(t as Tap, { server, clock, budget, dial: () => dial(t, port) });
+    });
+  }
+}
+
+const echo: ExchangeHandler = (exchange) => {
+  exchange.readBody((error, body) => {
+    if (error === null) exchange.respond(200, [], body);
+    else respondError(exchange, error);
+  });
+};
+
+onBoth('a body is cut off after the silence that is set, not before', echo, async (t, { clock, budget, dial }) => {
+  const wire = dial();
+  await wire.send(`${head('POST', '/', { host: 'x', 'content-length': '10' })}12345`);
+  while (budget.usedBytes < 5) await new Promise(setImmediate);
+  clock.advance(29_000);
+  await wire.send('67');
+  while (budget.usedBytes < 7) await new Promise(setImmediate);
+  clock.advance(29_000);
+  t.equal(budget.usedBytes, 7, 'each piece starts the silence anew');
+  clock.advance(2000);
+  t.match(await wire.answer(), { status: 408, headers: { connection: 'close' } });
+  t.equal(await wire.ended, 'fin');
+  t.equal(budget.usedBytes, 0);
+});
+
+onBoth(
+  'a handler that throws is answered for, and the server lives',
+  () => {
+    throw new Error('secret');
+  },
+  async (t, { dial }) => {
+    const wire = dial();
+    for (const method of ['GET', 'HEAD', 'OPTIONS']) {
+      await wire.send(head(method, '/', { host: 'x' }));
+      const answer = await wire.answer(method);
+      t.equal(answer.status, 500);
+      t.notMatch(answer.text(), 'secret');
+    }
+  },
+);
+
+/** Sends pieces without ever waiting. */
+const impatient: ExchangeHandler = (exchange) => {
+  const piece = Buffer.alloc(1 << 20, 'x');
+  exchange.start(200, [], exchange.path === '/known' ? 16 * piece.byteLength : -1);
+  for (let i = 0; i < 15; i++) exchange.write(piece);
+  exchange.end(piece);
+};
+
+onBoth('a sender that does not wait for its client loses nothing', impatient, async (t, { dial }) => {
+  for (const path of ['/known', '/chunked']) {
+    const wire = dial();
+    wire.socket.pause();
+    await wire.send(head('GET', path, { host: 'x' }));
+    // Until the server has filled what lies between.
+    for (let i = 0; i < 50; i++) await new Promise(setImmediate);
+    wire.socket.resume();
+    const { body } = await wire.answer();
+    t.equal(body.byteLength, 16 << 20, path);
+    wire.leave();
+  }
+});
+
+onBoth(
+  'a sender is told when its client can take more',
+  (exchange) => {
+    const piece = Buffer.alloc(1 << 20, 'x');
+    let left = 32;
+    const pump = (): void => {
+      while (left > 0) {
+        left--;
+        if (!exchange.write(piece)) return;
+      }
+      exchange.end();
+    };
+    exchange.onWritable = pump;
+    exchange.start(200, [], exchange.path === '/known' ? 32 * piece.byteLength : -1);
+    pump();
+  },
+  async (t, { dial }) => {
+    for (const path of ['/known', '/chunked']) {
+      const wire = dial();
+      await wire.send(head('GET', path, { host: 'x' }));
+      t.equal((await wire.answer()).body.byteLength, 32 << 20, path);
+    }
+  },
+);
+
+onBoth(
+  'a drained server says so on its last answer and takes no new connection',
+  (exchange) => {
+    respondJson(exchange, 200, {});
+  },
+  async (t, { server, dial }) => {
+    const wire = dial();
+    await wire.send(encode({ path: '/' }));
+    t.not((await wire.answer()).headers['connection'], 'close');
+    // Begun before the drain, so the connection is not idle.
+    await wire.send('GET / HTTP/1.1\r\nhost: x\r\n');
+    for (let i = 0; i < 10; i++) await new Promise(setImmediate);
+    server.drain();
+    await wire.send('\r\n');
+    t.match(await wire.answer(), { status: 200, headers: { connection: /close/i } });
+    t.equal(await wire.ended, 'fin');
+    const late = dial();
+    await late.send(encode({ path: '/' }));
+    await t.rejects(late.answer());
+  },
+);
+
+t.test('node: an address in use is an error', async (t) => {
+  const limits = { maxBodyBytes: 1, bodyIdleMs: 1, headerBytes: 1024 };
+  const options = { handler: echo, clock: createManualClock(), limits, budget: new BodyBudget(1) };
+  const [first, second] = [createNodeServer(options), createNodeServer(options)];
+  t.teardown(() => [first, second].forEach((server) => server.close()));
+  const address = await first.listen({ host: '127.0.0.1', port: 0 });
+  await t.rejects(second.listen(address), { code: 'EADDRINUSE' });
+});

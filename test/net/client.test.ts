@@ -1,0 +1,176 @@
+// The connection pool on real sockets, and the small client of the control plane.
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { type Connection, ConnectionPool, ControlClient } from '../../src/net/client.ts';
+
+interface Running {
+  readonly origin: string;
+  readonly server: Server;
+  connections: number;
+}
+
+async function server(
+  t: { teardown(run: () => unknown): unknown },
+  listener: Parameters<typeof createServer>[1] = (_request, response) => response.end('ok'),
+): Promise<Running> {
+  const http = createServer({ keepAliveTimeout: 60_000 }, listener);
+  const running: Running = { origin: '', server: http, connections: 0 };
+  http.on('connection', () => running.connections++);
+  http.listen(0, '127.0.0.1');
+  await once(http, 'listening');
+  t.teardown(() => {
+    http.closeAllConnections();
+    http.close();
+  });
+  return Object.assign(running, { origin: `http://127.0.0.1:${(http.address() as AddressInfo).port}` });
+}
+
+/** One request on a connection; resolves at its end. */
+function use(connection: Connection): Promise<void> {
+  return new Promise((resolve, reject) => {
+    connection.client.dispatch(
+      { method: 'POST', path: '/', body: 'x' },
+      {
+        onRequestStart: () => undefined,
+        onResponseStart: () => undefined,
+        onResponseData: () => undefined,
+        onResponseEnd: () => resolve(),
+        onResponseError: (_, error) => reject(error),
+      },
+    );
+  });
+}
+
+const SETTINGS = { maxConnections: 3, keepAliveMs: 60_000 };
+
+t.test('gives the connection that was used last, and opens another when none is idle', async (t) => {
+  const { origin } = await server(t);
+  const pool = new ConnectionPool(origin, SETTINGS);
+  t.teardown(() => pool.close());
+  const [one, two] = [pool.take() as Connection, pool.take() as Connection];
+  t.not(one, two);
+  t.equal(pool.openConnections, 2);
+  pool.give(one);
+  pool.give(two);
+  t.equal(pool.take(), two);
+  t.equal(pool.take(), one);
+  t.equal(pool.openConnections, 2);
+});
+
+t.test('a fresh connection is not one that was used', async (t) => {
+  const { origin } = await server(t);
+  const pool = new ConnectionPool(origin, SETTINGS);
+  t.teardown(() => pool.close());
+  const used = pool.take() as Connection;
+  pool.give(used);
+  const fresh = pool.take(true) as Connection;
+  t.not(fresh, used);
+  t.same([used.served, fresh.served], [1, 0]);
+});
+
+t.test('refuses beyond the limit until one is given back or discarded', async (t) => {
+  const { origin } = await server(t);
+  const pool = new ConnectionPool(origin, SETTINGS);
+  t.teardown(() => pool.close());
+  const taken = [pool.take(), pool.take(), pool.take()] as Connection[];
+  t.equal(pool.take(), undefined);
+  pool.give(taken[0] as Connection);
+  t.equal(pool.take(), taken[0]);
+  pool.discard(taken[1] as Connection);
+  t.ok(pool.take());
+  t.equal(pool.take(), undefined);
+  t.equal(pool.openConnections, 3);
+});
+
+t.test('a socket is kept between requests, and its age is known', async (t) => {
+  const running = await server(t);
+  const pool = new ConnectionPool(running.origin, SETTINGS);
+  t.teardown(() => pool.close());
+  for (let i = 0; i < 5; i++) {
+    const connection = pool.take() as Connection;
+    await use(connection);
+    t.equal(connection.served, i);
+    pool.give(connection);
+  }
+  t.equal(running.connections, 1);
+});
+
+t.test('an idle connection that the server closes leaves the pool', async (t) => {
+  const { origin, server: http } = await server(t);
+  const pool = new ConnectionPool(origin, SETTINGS);
+  t.teardown(() => pool.close());
+  const connection = pool.take() as Connection;
+  await use(connection);
+  pool.give(connection);
+  const gone = once(connection.client, 'disconnect');
+  http.closeAllConnections();
+  await gone;
+  t.equal(pool.openConnections, 0);
+  t.not(pool.take(), connection);
+});
+
+t.test('a connection that is reopened under a request counts as new', async (t) => {
+  const running = await server(t);
+  const pool = new ConnectionPool(running.origin, SETTINGS);
+  t.teardown(() => pool.close());
+  const connection = pool.take() as Connection;
+  await use(connection);
+  pool.give(connection);
+  t.equal(pool.take(), connection);
+  const gone = once(connection.client, 'disconnect');
+  running.server.closeAllConnections();
+  await gone;
+  t.equal(pool.openConnections, 1, 'in use: not discarded');
+  await use(connection);
+  t.equal(connection.served, 0);
+  t.equal(running.connections, 2);
+});
+
+t.test('closing ends idle connections now and the others when they are given back', async (t) => {
+  const { origin } = await server(t);
+  const pool = new ConnectionPool(origin, SETTINGS);
+  const [idle, busy] = [pool.take() as Connection, pool.take() as Connection];
+  pool.give(idle);
+  pool.close();
+  t.equal(pool.openConnections, 1);
+  t.equal(idle.client.destroyed, true);
+  await use(busy);
+  pool.give(busy);
+  t.equal(pool.openConnections, 0);
+  t.equal(busy.client.destroyed, true);
+});
+
+t.test('discarding cuts the socket at once', async (t) => {
+  let closed: Promise<unknown> = Promise.resolve();
+  const arrived = Promise.withResolvers<void>();
+  const { origin } = await server(t, (request) => {
+    closed = once(request.socket, 'close');
+    arrived.resolve();
+  });
+  const pool = new ConnectionPool(origin, SETTINGS);
+  const connection = pool.take() as Connection;
+  const ended = use(connection);
+  await arrived.promise;
+  pool.discard(connection);
+  await t.rejects(ended);
+  await closed;
+  t.equal(pool.openConnections, 0);
+});
+
+t.test('the control client gets small answers, follows no redirect, and knows its bounds', async (t) => {
+  const { origin } = await server(t, (request, response) => {
+    if (request.url === '/moved') response.writeHead(302, { location: '/' }).end();
+    else if (request.url === '/large') response.end('x'.repeat(1000));
+    else if (request.url === '/half') response.writeHead(200, { 'content-length': '10' }).write('half');
+    else if (request.url !== '/silent') response.writeHead(202).end('{"a":1}');
+  });
+  const client = new ControlClient();
+  t.teardown(() => client.close());
+  t.same(await client.get(`${origin}/`, 1000, 100), { status: 202, body: Buffer.from('{"a":1}') });
+  t.equal((await client.get(`${origin}/moved`, 1000, 100)).status, 302);
+  await t.rejects(client.get(`${origin}/large`, 1000, 999), /exceeds 999 bytes/);
+  await t.rejects(client.get(`${origin}/half`, 50, 100));
+  await t.rejects(client.get(`${origin}/silent`, 50, 100));
+});

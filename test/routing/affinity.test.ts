@@ -1,0 +1,110 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { readAffinity, writeAffinity } from '../../src/routing/affinity.ts';
+import { type Member, Table } from '../../src/routing/table.ts';
+
+const member = (url: string): Member => ({ url, server: 0, member: 0, hash: 0, apiKey: undefined });
+
+const table = (models: Record<string, readonly string[]>): Table =>
+  new Table({ version: 1, models: Object.entries(models).map(([id, urls]) => ({ id, members: urls.map(member) })) });
+
+const POOL = { 'Big/Model': ['http://a:1', 'http://b:1/x%20y'], other: ['http://c:1'], 'modèle;ü😀': ['http://d:1'] };
+
+/** What a cookie value may hold to pass every carrier: no controls, no `;`, ASCII only. */
+const SAFE = /^[\x20-\x3a\x3c-\x7e]*$/;
+
+t.test('reads raw and percent-encoded values', async (t) => {
+  const text = '{"Big/Model":"http://b:1/x%20y"}';
+  for (const value of [text, encodeURIComponent(text)]) {
+    t.same([...readAffinity(value)], [['big/model', 'http://b:1/x%20y']]);
+  }
+});
+
+t.test('writes what is new, keeps what fits the pool, and is silent when nothing changes', async (t) => {
+  const known = readAffinity('{"other":"http://c:1","gone":"http://c:1","big/model":"http://evil"}');
+  t.equal(
+    writeAffinity(known, table(POOL), 'Big/Model', 'http://a:1'),
+    '{"other":"http://c:1","Big/Model":"http://a:1"}',
+  );
+  t.equal(writeAffinity(readAffinity('{"BIG/model":"http://a:1"}'), table(POOL), 'Big/Model', 'http://a:1'), undefined);
+});
+
+t.test('hostile values read as what they hold and never fail', async (t) => {
+  const hostile = [
+    '',
+    '%',
+    '%zz',
+    '{',
+    '[]',
+    '"a"',
+    'null',
+    '1',
+    '{"a":1}',
+    '{"a":{"b":"c"}}',
+    `{"a":"${'x'.repeat(5000)}"}`,
+  ];
+  for (const value of [undefined, ...hostile]) t.equal(readAffinity(value).size, 0, String(value).slice(0, 20));
+  t.same(
+    [...readAffinity('{"__proto__":"http://a:1","a":1,"b":"c"}')],
+    [
+      ['__proto__', 'http://a:1'],
+      ['b', 'c'],
+    ],
+  );
+  fc.assert(
+    fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.json()), (value) => readAffinity(value) instanceof Map),
+    { numRuns: 2000 },
+  );
+});
+
+const models = Object.keys(POOL);
+const choice = fc
+  .constantFrom(...models)
+  .chain((id) => fc.constantFrom(...(POOL[id as keyof typeof POOL] as string[])).map((url) => [id, url] as const));
+const cookie = fc
+  .dictionary(
+    fc.oneof(fc.constantFrom(...models, '__proto__'), fc.string()),
+    fc.oneof(fc.string(), fc.constantFrom(...Object.values(POOL).flat())),
+  )
+  .map((entries) => JSON.stringify(entries));
+
+t.test('what was written reads back, is safe in a header, and names the pool only', async () => {
+  fc.assert(
+    fc.property(cookie, choice, fc.boolean(), (value, [id, url], encoded) => {
+      const known = readAffinity(encoded ? encodeURIComponent(value) : value);
+      const written = writeAffinity(known, table(POOL), id, url);
+      if (written === undefined) return known.get(id.toLowerCase()) === url;
+      const read = readAffinity(written);
+      const inPool = [...read].every(([model, preferred]) =>
+        table(POOL)
+          .find(model)
+          ?.members.some((one) => one.url === preferred),
+      );
+      const kept = [...known].every(([model, preferred]) => {
+        const found = table(POOL).find(model);
+        if (found === undefined || found.id === id) return true;
+        return !found.members.some((one) => one.url === preferred) || read.get(found.id.toLowerCase()) !== undefined;
+      });
+      return SAFE.test(written) && read.get(id.toLowerCase()) === url && inPool && kept;
+    }),
+    { numRuns: 3000 },
+  );
+});
+
+t.test('a cookie that would grow too long keeps the last choice only', async (t) => {
+  const pool = Object.fromEntries(
+    Array.from({ length: 60 }, (_, at) => [`model-${at}`, [`http://${'h'.repeat(60)}:${at}`]]),
+  );
+  let value: string | undefined;
+  for (const [id, [url]] of Object.entries(pool)) {
+    value = writeAffinity(readAffinity(value), table(pool), id, url as string) ?? value;
+    t.ok((value as string).length <= 4096);
+    t.equal(readAffinity(value).get(id), url);
+  }
+});
+
+t.test('a model may be called anything', async (t) => {
+  const odd = table(Object.fromEntries([['__proto__', ['http://a:1']]]));
+  const written = writeAffinity(new Map(), odd, '__proto__', 'http://a:1');
+  t.equal(readAffinity(written).get('__proto__'), 'http://a:1');
+});

@@ -1,0 +1,339 @@
+// The health actor of one CRN on a manual clock: what probes and outcomes make of its standing on the board.
+import t from 'tap';
+import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
+import type { Ref } from '../../src/actor/ref.ts';
+import { Board, createBoardMemory, STANDING, type Standing } from '../../src/routing/board.ts';
+import type { Verdict } from '../../src/routing/classify.ts';
+import { crn, type CrnCommand, type CrnEvent, type CrnSettings, type HealthSettings } from '../../src/routing/crn.ts';
+
+const URL = 'http://crn';
+const { up, down, capable, probing } = STANDING;
+
+const HEALTH: HealthSettings = { intervalMs: 1000, timeoutMs: 500, path: '/health', rise: 2, fall: 2 };
+
+const EJECTION: CrnSettings['ejection'] = {
+  consecutive: 3,
+  errorRate: 0.9,
+  minRequests: 1000,
+  windowMs: 10_000,
+  backoffMs: 10_000,
+  backoffMaxMs: 80_000,
+};
+
+interface Options {
+  readonly models?: readonly string[];
+  readonly health?: Partial<HealthSettings>;
+  readonly mayEject?: () => boolean;
+  readonly seed?: number;
+}
+
+class World {
+  readonly test: TestSystem;
+  readonly board: Board;
+  readonly events: CrnEvent[] = [];
+  readonly probes: { url: string; atMs: number }[] = [];
+  readonly ref: Ref<CrnCommand>;
+  /** What a probe of a URL answers: a status, or 0 for none. */
+  answer: (url: string) => number | Promise<number> = () => 200;
+
+  constructor({ models = ['m'], health = {}, mayEject = () => true, seed = 1 }: Options = {}) {
+    this.test = createTestSystem({ seed });
+    this.board = new Board(createBoardMemory(1, models.length, 1), 0);
+    const settings: CrnSettings = {
+      url: URL,
+      members: models.map((model, member) => ({ model, member })),
+      health: { ...HEALTH, ...health },
+      ejection: EJECTION,
+    };
+    const behavior = crn(settings, {
+      board: this.board,
+      probe: (url) => this.#probe(url),
+      mayEject,
+      onJudged: (event) => this.events.push(event),
+    });
+    this.ref = this.test.system.spawn(behavior);
+  }
+
+  async #probe(url: string): Promise<number> {
+    this.probes.push({ url, atMs: this.test.clock.now() });
+    const status = await this.answer(url);
+    if (status === 0) throw new Error('no answer');
+    return status;
+  }
+
+  standings(): Standing[] {
+    return [0, 1].slice(0, this.board.standing(1) === undefined ? 1 : 2).map((member) => this.board.standing(member));
+  }
+
+  get standing(): Standing {
+    return this.board.standing(0);
+  }
+
+  async outcome(verdict: Verdict, times = 1, member = 0): Promise<void> {
+    for (let i = 0; i < times; i++) {
+      const failure = verdict === 'failed' ? 'reset' : null;
+      this.ref.tell({ type: 'Outcome', outcome: { member, verdict, failure, count: 1 } });
+    }
+    await this.test.settle();
+  }
+
+  async settle(): Promise<void> {
+    await this.test.settle();
+    await this.test.settle();
+  }
+
+  /** Goes on to the next probe and its judgement. */
+  async nextProbe(): Promise<void> {
+    const count = this.probes.length;
+    while (this.probes.length === count) await this.test.advance(10);
+    await this.settle();
+  }
+
+  /** Past the end of an ejection of `ms`, give or take a tenth. */
+  async pass(ms: number): Promise<void> {
+    await this.test.advance(ms * 1.1 + 1);
+    await this.settle();
+  }
+
+  kinds(): string[] {
+    return this.events.map(({ type }) => type);
+  }
+}
+
+t.test('the first probe decides alone', async (t) => {
+  for (const [status, standing] of [
+    [200, up],
+    [204, up],
+    [202, capable],
+    [302, down],
+    [404, down],
+    [503, down],
+    [0, down],
+  ] as const) {
+    const world = new World();
+    world.answer = () => status;
+    t.equal(world.standing, down);
+    await world.settle();
+    t.equal(world.standing, standing, `${status}`);
+    t.same(world.probes, [{ url: 'http://crn/health', atMs: 0 }]);
+    t.equal(world.kinds().filter((kind) => kind === 'judged').length, 1);
+  }
+});
+
+t.test('bad probes in a row take it down, good ones in a row bring it up', async (t) => {
+  const world = new World({ health: { rise: 2, fall: 3 } });
+  const seen: Standing[] = [];
+  for (const status of [200, 500, 0, 200, 500, 500, 500, 200, 500, 200, 200]) {
+    world.answer = () => status;
+    if (world.probes.length === 0) await world.settle();
+    else await world.nextProbe();
+    seen.push(world.standing);
+  }
+  t.same(seen, [up, up, up, up, up, up, down, down, down, down, up]);
+});
+
+t.test('having to load the model is no fault and changes at once', async (t) => {
+  const world = new World();
+  await world.settle();
+  world.answer = () => 202;
+  await world.nextProbe();
+  t.equal(world.standing, capable);
+  world.answer = () => 200;
+  await world.nextProbe();
+  t.equal(world.standing, up);
+});
+
+t.test('a path with {model} is probed for every model, each judged for itself', async (t) => {
+  const world = new World({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
+  world.answer = (url) => (url.includes('org') ? 200 : 202);
+  await world.settle();
+  t.same(
+    world.probes.map(({ url }) => url),
+    ['http://crn/health/org%2Fa%20b?x', 'http://crn/health/c?x'],
+  );
+  t.same([world.board.standing(0), world.board.standing(1)], [up, capable]);
+  t.equal(world.kinds().filter((kind) => kind === 'judged').length, 1);
+});
+
+t.test('one path speaks for all models', async (t) => {
+  const world = new World({ models: ['a', 'b'] });
+  await world.settle();
+  t.equal(world.probes.length, 1);
+  t.same([world.board.standing(0), world.board.standing(1)], [up, up]);
+});
+
+t.test('after a bad probe, and after a failed request, the next probe comes sooner', async (t) => {
+  const world = new World({ health: { fall: 3 } });
+  await world.settle();
+  const gap = async (): Promise<number> => {
+    await world.nextProbe();
+    return (world.probes.at(-1)?.atMs as number) - (world.probes.at(-2)?.atMs as number);
+  };
+  const steady = await gap();
+  t.ok(steady >= 900 && steady <= 1100, `${steady}`);
+  world.answer = () => 500;
+  await gap();
+  const soon = await gap();
+  t.ok(soon >= 180 && soon <= 220, `${soon}`);
+  await gap();
+  t.equal(world.standing, down);
+  const resting = await gap();
+  t.ok(resting >= 900, `${resting}: down is down`);
+  const count = world.probes.length;
+  await world.outcome('failed');
+  t.equal(world.probes.length, count + 1);
+});
+
+t.test('failed requests do not pile probes up', async (t) => {
+  const world = new World();
+  const gate = Promise.withResolvers<number>();
+  world.answer = () => gate.promise;
+  await world.outcome('failed', 100);
+  t.equal(world.probes.length, 1);
+  gate.resolve(200);
+  await world.settle();
+  t.equal(world.standing, down, 'ejected meanwhile');
+});
+
+t.test('CRNs that start together do not stay in step', async (t) => {
+  const worlds = [1, 2, 3, 4].map((seed) => new World({ seed }));
+  for (const world of worlds) {
+    await world.settle();
+    for (let i = 0; i < 10; i++) await world.nextProbe();
+  }
+  for (let probe = 1; probe <= 10; probe++) {
+    const times = worlds.map(({ probes }) => probes[probe]?.atMs);
+    t.equal(new Set(times).size, 4, `${times}`);
+  }
+  const gaps = worlds.flatMap(({ probes }) =>
+    probes.slice(1).map(({ atMs }, at) => atMs - (probes[at]?.atMs as number)),
+  );
+  t.ok(gaps.every((gap) => gap >= 900 && gap <= 1100));
+});
+
+t.test('failures in a row eject, one trial request lets it back', async (t) => {
+  const world = new World();
+  await world.settle();
+  await world.outcome('failed', 3);
+  t.equal(world.standing, down);
+  t.match(world.events.at(-1), { type: 'ejected', url: URL, failure: 'reset' });
+  await world.nextProbe();
+  t.equal(world.standing, down, 'good probes do not end an ejection');
+  await world.pass(10_000);
+  t.equal(world.standing, probing);
+  t.same([world.board.takeTrial(0), world.board.takeTrial(0)], [true, false]);
+  await world.outcome('ok');
+  t.equal(world.standing, up);
+  t.equal(world.events.at(-1)?.type, 'returned');
+  t.ok(world.board.warmth(0, world.test.clock.now(), 10_000) < 0.2, 'it warms up');
+});
+
+t.test('a trial that fails doubles the time out', async (t) => {
+  const world = new World();
+  await world.settle();
+  await world.outcome('failed', 3);
+  const lengths: number[] = [];
+  for (const expected of [10_000, 20_000, 40_000, 80_000, 80_000]) {
+    lengths.push((world.events.findLast(({ type }) => type === 'ejected') as { forMs: number }).forMs / expected);
+    await world.test.advance(expected * 0.89);
+    t.equal(world.standing, down);
+    await world.pass(expected * 0.21);
+    t.equal(world.standing, probing);
+    world.board.takeTrial(0);
+    await world.outcome('failed');
+    t.equal(world.standing, down);
+  }
+  t.ok(
+    lengths.every((share) => share >= 0.9 && share <= 1.1),
+    `${lengths}`,
+  );
+});
+
+t.test('a trial that says nothing is offered again, and so is one that is never heard of', async (t) => {
+  const world = new World();
+  await world.settle();
+  await world.outcome('failed', 3);
+  await world.pass(10_000);
+  t.equal(world.board.takeTrial(0), true);
+  await world.outcome('neutral');
+  t.equal(world.standing, probing);
+  t.equal(world.board.takeTrial(0), true);
+  await world.test.advance(80_000);
+  t.equal(world.board.takeTrial(0), true);
+});
+
+t.test('a CRN whose probes are bad gets no trial until they are good', async (t) => {
+  const world = new World();
+  await world.settle();
+  world.answer = () => 500;
+  await world.outcome('failed', 3);
+  await world.pass(10_000);
+  t.equal(world.standing, down);
+  t.equal(world.board.takeTrial(0), false);
+  world.answer = () => 200;
+  await world.nextProbe();
+  await world.nextProbe();
+  t.equal(world.standing, probing);
+  t.equal(world.board.takeTrial(0), true);
+});
+
+t.test('without leave nobody is ejected, but asking goes on', async (t) => {
+  let asked = 0;
+  let granted = false;
+  const world = new World({ mayEject: () => (asked++, granted) });
+  await world.settle();
+  await world.outcome('failed', 4);
+  t.equal(world.standing, up);
+  t.equal(asked, 2);
+  granted = true;
+  await world.outcome('failed');
+  t.equal(world.standing, down);
+});
+
+t.test('what says nothing about the CRN changes nothing', async (t) => {
+  const world = new World();
+  await world.settle();
+  await world.outcome('failed', 2);
+  await world.outcome('neutral', 100);
+  t.equal(world.standing, up);
+  await world.outcome('ok');
+  await world.outcome('failed', 2);
+  t.equal(world.standing, up);
+  await world.outcome('failed');
+  t.equal(world.standing, down);
+});
+
+t.test('an outcome for one model is an outcome of the CRN', async (t) => {
+  const world = new World({ models: ['a', 'b'] });
+  await world.settle();
+  await world.outcome('failed', 2, 0);
+  await world.outcome('failed', 1, 1);
+  t.same([world.board.standing(0), world.board.standing(1)], [down, down]);
+  await world.pass(10_000);
+  t.same([world.board.standing(0), world.board.standing(1)], [probing, probing]);
+  await world.outcome('ok', 1, 1);
+  t.same([world.board.standing(0), world.board.standing(1)], [up, up]);
+});
+
+t.test('a crash keeps the standing and begins a new judgement', async (t) => {
+  const world = new World();
+  await world.settle();
+  t.equal(world.standing, up);
+  const gate = Promise.withResolvers<number>();
+  world.answer = () => gate.promise;
+  world.ref.tell({ type: 'Outcome', outcome: null as never });
+  await world.settle();
+  t.equal(world.test.events.filter(({ type }) => type === 'failure').length, 1);
+  t.equal(world.standing, up);
+  t.equal(world.probes.length, 2);
+  gate.resolve(500);
+  await world.settle();
+  t.equal(world.standing, down);
+  t.same(
+    world.events.filter(({ type }) => type === 'judged'),
+    [
+      { type: 'judged', url: URL, ejected: false },
+      { type: 'judged', url: URL, ejected: false },
+    ],
+  );
+});

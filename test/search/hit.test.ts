@@ -1,0 +1,87 @@
+import t from 'tap';
+import { hit, hits } from '../../src/search/hit.ts';
+
+t.test('a hit has only the fields that were given', async (t) => {
+  t.strictSame(hit({ url: 'https://a.example/x', title: '<b>A</b> &amp; B', snippet: null, width: null, source: '' }), {
+    title: 'A & B',
+    url: 'https://a.example/x',
+    snippet: '',
+  });
+  t.strictSame(
+    hit({
+      url: 'https://a.example/x',
+      title: 'A',
+      snippet: 'S',
+      publishedAt: '2026-11-21',
+      source: 'News',
+      thumbnailUrl: 'https://a.example/t.jpg',
+      imageUrl: 'https://a.example/i.jpg',
+      width: '640',
+      height: 480,
+    }),
+    {
+      title: 'A',
+      url: 'https://a.example/x',
+      snippet: 'S',
+      publishedAt: '2026-11-21',
+      source: 'News',
+      thumbnailUrl: 'https://a.example/t.jpg',
+      imageUrl: 'https://a.example/i.jpg',
+      width: 640,
+      height: 480,
+    },
+  );
+});
+
+t.test('a missing title becomes the URL', async (t) => {
+  for (const title of [undefined, null, '', ' \n', '<b></b>', 5]) {
+    t.equal(hit({ url: 'http://a.example/', title })?.title, 'http://a.example/');
+  }
+});
+
+t.test('a URL stays as it was given when it is well written', async (t) => {
+  for (const url of ['http://a.example', 'HTTPS://A.example/%7Ex?q=a+b#c', 'https://bücher.example/ü']) {
+    t.equal(hit({ url })?.url, url);
+  }
+  t.equal(hit({ url: ' https://a.example/a b\n' })?.url, 'https://a.example/a%20b');
+  t.equal(hit({ url: 'https:\\\\a.example\\x' })?.url, 'https://a.example/x');
+});
+
+t.test('no hit without an address a client could open', async (t) => {
+  const addresses = [
+    undefined,
+    null,
+    5,
+    '',
+    'a.example',
+    '/x',
+    '//a.example/x',
+    'ftp://a.example',
+    'javascript:alert(1)',
+  ];
+  for (const url of [
+    ...addresses,
+    'data:text/html,x',
+    'http://',
+    'https://a b/',
+    `https://a.example/${'x'.repeat(9000)}`,
+  ]) {
+    t.equal(hit({ url }), undefined, String(url).slice(0, 30));
+  }
+});
+
+t.test('images without a usable address or size go without', async (t) => {
+  t.strictSame(
+    hit({ url: 'http://a.example/', title: 'A', thumbnailUrl: '/proxy?u=x', imageUrl: 'data:x', width: 0, height: -5 }),
+    { title: 'A', url: 'http://a.example/', snippet: '' },
+  );
+});
+
+t.test('a list keeps its order and loses what is no hit', async (t) => {
+  const read = (entry: Readonly<Record<string, unknown>>) => ({ url: entry['u'] });
+  const list = [{ u: 'http://b.example/' }, null, 'x', [], {}, { u: 'http://a.example/' }];
+  t.same(
+    hits(list, read).map(({ url }) => url),
+    ['http://b.example/', 'http://a.example/'],
+  );
+});

@@ -1,0 +1,94 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { plainText } from '../../src/search/text.ts';
+
+t.test('tags go, words stay apart only where a block ends', async (t) => {
+  t.equal(plainText('The <strong>Danube</strong>delta <em class="a>b">is</em> wide'), 'The Danubedelta is wide');
+  t.equal(plainText('<p>one</p><p>two<br>three<li>four</p>'), 'one two three four');
+  t.equal(plainText('<jats:title>Abstract</jats:title><jats:p>Cells</jats:p>'), 'Abstract Cells');
+  t.equal(plainText('a<!-- hidden -->b<script>alert(1)</script><style>p{}</style>c'), 'abc');
+  t.equal(plainText('<![CDATA[x < y]]>'), 'x < y');
+});
+
+t.test('entities are decoded once', async (t) => {
+  t.equal(plainText('Fish &amp; Chips &#8211; caf&eacute; &#x1F600;'), 'Fish & Chips – café 😀');
+  t.equal(plainText('&amp;lt;b&amp;gt; &lt;b&gt;'), '&lt;b&gt; <b>');
+  t.equal(plainText('AT&T; R&D &bogus; 100% &'), 'AT&T; R&D &bogus; 100% &');
+});
+
+t.test('what only looks like a tag stays', async (t) => {
+  for (const text of [
+    'List<String> in Java',
+    'a < b and c > d',
+    'if x<y',
+    'x <y and z',
+    'I <3 you',
+    'Map<K,V>',
+    '</T> ends it',
+  ])
+    t.equal(plainText(text), text);
+  t.equal(plainText('how to write <script> in a page'), 'how to write in a page');
+  t.equal(plainText('cut off <a href="http://a'), 'cut off');
+});
+
+t.test('whitespace folds and what cannot be seen goes', async (t) => {
+  t.equal(plainText('  a\n\t b\u00a0\u3000c\r\n'), 'a b c');
+  t.equal(plainText('a\u0000b\u0007c\u200b\u202edef\u00adg \u0001 h'), 'abcdefg h');
+  t.equal(plainText('\ud800a'), '\ufffda');
+});
+
+t.test('anything but a string is empty', async (t) => {
+  for (const value of [undefined, null, 7, true, {}, ['a']]) t.equal(plainText(value), '');
+});
+
+t.test('the length is bounded and cuts no character in half', async (t) => {
+  t.equal(plainText('abcdef', 3), 'abc');
+  t.equal(plainText('ab😀', 3), 'ab');
+  t.equal(plainText('ab cd', 3), 'ab');
+  t.equal(plainText('x'.repeat(9000)).length, 2000);
+});
+
+t.test('no input makes it fail, grow or leave a character that is not printed', async () => {
+  const markup = fc.array(
+    fc.oneof(
+      fc.constantFrom(
+        '<',
+        '>',
+        '</',
+        '<b',
+        '<p>',
+        '<script>',
+        '</script>',
+        '<!--',
+        '-->',
+        '&',
+        '&amp',
+        ';',
+        '"',
+        '<![CDATA[',
+      ),
+      fc.string(),
+    ),
+    { maxLength: 40 },
+  );
+  fc.assert(
+    fc.property(
+      fc.oneof(
+        markup.map((parts) => parts.join('')),
+        fc.string({ unit: 'binary' }),
+      ),
+      (text) => {
+        const plain = plainText(text, 100);
+        return plain.length <= 100 && plain.isWellFormed() && plain === plain.trim() && !/\p{Cc}| {2}/u.test(plain);
+      },
+    ),
+    { numRuns: 3000 },
+  );
+});
+
+t.test('deep and endless markup costs no more than its length', async (t) => {
+  const start = process.cpuUsage().user;
+  for (const piece of ['<div>', '<svg>', '<', '&', '<!--', '<script>', '<a href="', '</x>', '<String ', '<![CDATA['])
+    plainText(piece.repeat(1_000_000), 1_000_000);
+  t.ok(process.cpuUsage().user - start < 20_000_000);
+});

@@ -1,0 +1,101 @@
+// A client side for tests of the relay: takes what it is given, reads or refuses to read on command, and leaves on
+// command. It keeps the rules of an exchange: nothing counts after the end, and the end takes the callbacks back.
+
+import type { Downstream } from '../../src/upstream/downstream.ts';
+
+export class TestDownstream implements Downstream {
+  finished = false;
+  committed = false;
+  onAbort: (() => void) | null = null;
+  onCut: (() => void) | null = null;
+  onWritable: (() => void) | null = null;
+  status = 0;
+  headers: readonly string[] = [];
+  contentLength = -2;
+  readonly pieces: Buffer[] = [];
+  bytes = 0;
+  /** How it ended; empty while it has not. */
+  ending: 'complete' | 'destroyed' | 'aborted' | '' = '';
+  /** While true every write asks to wait. */
+  full = false;
+  readonly #waiting: { readonly holds: () => boolean; readonly resolve: () => void }[] = [];
+
+  get body(): Buffer {
+    return Buffer.concat(this.pieces);
+  }
+
+  get text(): string {
+    return this.body.toString();
+  }
+
+  /** Every value of a header. */
+  values(name: string): string[] {
+    return this.headers.flatMap((value, index) => (index % 2 === 1 && this.headers[index - 1] === name ? [value] : []));
+  }
+
+  start(status: number, headers: readonly string[], contentLength: number): void {
+    if (this.committed || this.finished) return;
+    this.status = status;
+    this.headers = headers;
+    this.contentLength = contentLength;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.finished) return true;
+    this.committed = true;
+    this.pieces.push(Buffer.from(chunk));
+    this.bytes += chunk.byteLength;
+    this.#changed();
+    return !this.full;
+  }
+
+  end(chunk?: Uint8Array): void {
+    if (this.finished) return;
+    this.write(chunk ?? new Uint8Array(0));
+    this.#finish('complete');
+  }
+
+  destroy(): void {
+    if (!this.finished) this.#finish('destroyed');
+  }
+
+  /** The client goes away. */
+  leave(): void {
+    const { onAbort } = this;
+    this.#finish('aborted');
+    onAbort?.();
+  }
+
+  /** The client reads on. */
+  read(): void {
+    this.full = false;
+    this.onWritable?.();
+  }
+
+  /** Resolves once the condition holds; it is looked at whenever something is written or ends. */
+  until(holds: () => boolean): Promise<void> {
+    if (holds()) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push({ holds, resolve }));
+  }
+
+  /** Resolves once the answer has ended, whichever way. */
+  done(): Promise<void> {
+    return this.until(() => this.finished);
+  }
+
+  #finish(ending: TestDownstream['ending']): void {
+    this.finished = true;
+    this.ending = ending;
+    this.onAbort = null;
+    this.onWritable = null;
+    this.#changed();
+  }
+
+  #changed(): void {
+    for (const entry of [...this.#waiting]) {
+      if (!entry.holds()) continue;
+      this.#waiting.splice(this.#waiting.indexOf(entry), 1);
+      entry.resolve();
+    }
+  }
+}

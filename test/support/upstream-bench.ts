@@ -1,0 +1,155 @@
+// Everything around a `Failover` for tests: a board, deadlines on a manual clock, real connections to real servers on
+// this machine, and a `TestDownstream` as the client. Candidates come in the order the CRNs are given.
+
+import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
+import { dialectOf, endsWell, errorEvent } from '../../src/dialect/index.ts';
+import type { HeadraceError } from '../../src/errors.ts';
+import { ConnectionPool } from '../../src/net/client.ts';
+import { DeadlineQueue } from '../../src/net/deadline.ts';
+import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
+import type { Failure, Verdict } from '../../src/routing/classify.ts';
+import { Candidates } from '../../src/routing/picker.ts';
+import { hashText, type Member } from '../../src/routing/table.ts';
+import { Failover, type FailoverWorld, type Job, requestHeaders, RetryBudget } from '../../src/upstream/index.ts';
+import { TestDownstream } from './downstream.ts';
+
+/** What these aids need of a test. */
+export interface Test {
+  teardown(run: () => unknown): unknown;
+}
+
+export interface BenchOptions {
+  readonly urls: readonly string[];
+  readonly timeouts?: Partial<FailoverWorld['timeouts']>;
+  readonly relay?: Partial<FailoverWorld['relay']>;
+  readonly apiKey?: string;
+  readonly maxConnections?: number;
+  readonly burst?: number;
+  /** Standing of every member; up when absent. */
+  readonly standing?: 'up' | 'down';
+}
+
+export interface Ask {
+  readonly path?: string;
+  readonly query?: string;
+  readonly headers?: readonly string[];
+  readonly body?: Buffer | object;
+  readonly stream?: boolean;
+}
+
+/** One request under way. */
+export interface Run {
+  readonly downstream: TestDownstream;
+  /** Verdict and failure of every attempt, with the index of its CRN. */
+  readonly attempts: [crn: number, verdict: Verdict, failure: Failure | null][];
+  /** The gateway's own error, when that was the answer. */
+  error: HeadraceError | null;
+  /** Resolves once attempts so many have ended. */
+  attempted(count: number): Promise<void>;
+}
+
+/** Long enough ago that nothing starts slowly. */
+const START_MS = 1_000_000;
+
+export class Bench {
+  readonly clock: ManualClock = createManualClock(START_MS);
+  readonly board: Board;
+  readonly budget: RetryBudget;
+  readonly members: Member[];
+  readonly pools: Map<string, ConnectionPool> = new Map();
+  readonly #options: BenchOptions;
+  readonly #world: FailoverWorld;
+
+  constructor(t: Test, options: BenchOptions) {
+    const { urls, apiKey, maxConnections = 100, standing = 'up' } = options;
+    this.#options = options;
+    this.board = new Board(createBoardMemory(urls.length, urls.length, 1), 0);
+    this.budget = new RetryBudget(0, options.burst ?? 100);
+    this.members = urls.map((url, at) => ({ url, server: at, member: at, hash: hashText(url), apiKey }));
+    for (const { member } of this.members) this.board.setStanding(member, STANDING[standing], 0);
+    for (const url of urls)
+      this.pools.set(url, new ConnectionPool(new URL(url).origin, { maxConnections, keepAliveMs: 60_000 }));
+    this.#world = {
+      board: this.board,
+      deadlines: new DeadlineQueue(this.clock, 1),
+      timeouts: { connectMs: 1000, headersMs: 5000, firstByteMs: null, idleMs: 3000, ...options.timeouts },
+      now: () => this.clock.now(),
+      pool: (member) => this.pools.get(member.url) as ConnectionPool,
+      rules: { endsWell, errorEvent },
+      relay: { keepAliveMs: null, clientIdleMs: 10_000, heldEventBytes: 64 * 1024, ...options.relay },
+    };
+    t.teardown(() => {
+      for (const pool of this.pools.values()) pool.close();
+    });
+  }
+
+  /** Requests the board counts as being served. */
+  get inFlight(): number {
+    return this.members.reduce((sum, { server }) => sum + this.board.inFlight(server), 0);
+  }
+
+  ask(ask: Ask = {}): Run {
+    const { path = '/v1/chat/completions', stream = true } = ask;
+    const downstream = new TestDownstream();
+    const waiting: { count: number; resolve: () => void }[] = [];
+    const run: Run = {
+      downstream,
+      attempts: [],
+      error: null,
+      attempted: (count) =>
+        run.attempts.length >= count ? Promise.resolve() : new Promise((resolve) => waiting.push({ count, resolve })),
+    };
+    const body = ask.body ?? { model: 'm', stream, messages: [{ role: 'user', content: 'hello' }] };
+    const job: Job = {
+      model: 'm',
+      path: path + (ask.query ?? ''),
+      headers: requestHeaders({ headers: ask.headers ?? [], requestId: 'id-1', bearer: undefined, streaming: stream }),
+      body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)),
+      dialect: dialectOf(path),
+      candidates: this.#candidates(),
+      budget: this.budget,
+      extraHeaders: (member, { attempts, sentMs, firstByteMs }) => {
+        const waitedMs = sentMs === 0 || firstByteMs === 0 ? Number.NaN : firstByteMs - sentMs;
+        return ['x-served-by', member.url, 'x-attempts', String(attempts), 'x-waited', String(waitedMs)];
+      },
+      fail: (error) => {
+        run.error = error;
+        downstream.start(error.status, error.headers, 0);
+        downstream.end();
+      },
+      onPick: () => undefined,
+      onAttempt: (member, verdict, failure) => {
+        run.attempts.push([this.members.indexOf(member), verdict, failure]);
+        for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
+      },
+    };
+    new Failover(this.#world, job, downstream).start();
+    return run;
+  }
+
+  #candidates(): Candidates {
+    const left = [...this.members];
+    const { board } = this;
+    // The picker has tests of its own; here the order is the test's.
+    class InOrder extends Candidates {
+      override next(): Member | undefined {
+        const member = left.shift();
+        if (member === undefined) return undefined;
+        board.enter(member.server);
+        return member;
+      }
+    }
+    const picker = { affinity: false, boundedLoad: 1.25, slowStartMs: 0 };
+    const candidates = new InOrder(
+      { id: 'm', members: this.members },
+      board,
+      picker,
+      { favourite: undefined, key: 0 },
+      this.clock.now(),
+      () => 0,
+    );
+    candidates.admitted = this.#options.standing !== 'down';
+    candidates.lastResort = this.#options.standing === 'down';
+    return candidates;
+  }
+}

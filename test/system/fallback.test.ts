@@ -1,0 +1,29 @@
+// A machine for which uWebSockets.js has no binary: `auto` serves with node:http and says so, `uws` refuses to start.
+
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { chat, readStream, startHosts } from '../support/system.ts';
+import { runCli, startServe } from '../support/system-cli.ts';
+
+const WITHOUT = { execArgv: ['--import', fileURLToPath(new URL('fixtures/without-uws.js', import.meta.url))] };
+
+for (const threads of [0, 1, 2]) {
+  t.test(`serves with node:http and warns, with ${threads} threads`, async (t) => {
+    const hosts = await startHosts(t);
+    const { cli, url } = await startServe(t, hosts, { threads }, WITHOUT);
+    for (let round = 0; round < 8; round++) {
+      t.ok((await readStream(await chat(url, { stream: true, headers: { connection: 'close' } }))).complete);
+    }
+    t.equal(cli.log.filter(({ msg }) => /node:http serves instead/.test(String(msg))).length, 1);
+    cli.signal('SIGTERM');
+    t.strictSame(await cli.ends(), { code: 0, signal: null });
+  });
+
+  t.test(`refuses to start where uws is asked for, with ${threads} threads`, async (t) => {
+    const file = t.testdir({ 'headrace.json': '{"listen":"127.0.0.1:0","admin":null,"server":"uws","models":{}}' });
+    const cli = await runCli(t, ['serve', '--config', `${file}/headrace.json`, '--threads', String(threads)], WITHOUT);
+    t.strictSame(cli.exit, { code: 1, signal: null });
+    t.match(cli.stderr, /^headrace cannot start: .*no binary for this platform/m);
+    t.equal(cli.stdout, '');
+  });
+}

@@ -1,0 +1,70 @@
+// A body of 50 MB whose `model` comes last reaches the CRN byte for byte, and small requests are served beside it.
+
+import { createHash, randomBytes } from 'node:crypto';
+import t, { type Test } from 'tap';
+import { chat, KEY, MODEL, startHosts, startSystem, within } from '../support/system.ts';
+import { startServe } from '../support/system-cli.ts';
+import type { Host } from '../../src/host/index.ts';
+
+const BYTES = 50 * 1024 * 1024;
+
+/** A vision chat: one data URL that fills the body, then the model. */
+function largeBody(): Buffer {
+  const head = '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,';
+  const tail = `"}}]}],"max_tokens":4,"model":"${MODEL}"}`;
+  const image = randomBytes(Math.ceil(((BYTES - head.length - tail.length) * 3) / 4)).toString('base64');
+  return Buffer.concat([
+    Buffer.from(head),
+    Buffer.from(image.slice(0, BYTES - head.length - tail.length)),
+    Buffer.from(tail),
+  ]);
+}
+
+async function exercise(t: Test, url: string, host: Host): Promise<void> {
+  const body = largeBody();
+  t.equal(body.length, BYTES);
+  const wanted = createHash('sha256').update(body).digest('hex');
+  let open = true;
+  const large = fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+    body,
+  }).finally(() => (open = false));
+  let beside = 0;
+  do {
+    const small = await within('a small request beside the large one', chat(url));
+    t.equal(small.status, 200);
+    await small.text();
+    beside++;
+  } while (open && beside < 10_000);
+  const answer = await within('the large request', large, 60_000);
+  t.equal(answer.status, 200, await answer.text());
+  const received = host.requests.find(({ bodyBytes }) => bodyBytes > 1_000_000);
+  t.match(received, { bodyBytes: BYTES, bodySha256: wanted, model: MODEL, path: '/v1/chat/completions' });
+}
+
+for (const server of ['uws', 'node'] as const) {
+  t.test(`${server}: in one thread`, async (t) => {
+    const { url, host } = await startSystem(t, { hosts: [{ journalEntries: 20_000 }], settings: { server } });
+    await exercise(t, url, host);
+  });
+}
+
+t.test('uws: through an ingress thread', async (t) => {
+  const hosts = await startHosts(t, [{ journalEntries: 20_000 }]);
+  const { url } = await startServe(t, hosts, { threads: 1 });
+  await exercise(t, url, hosts[0] as Host);
+});
+
+t.test('a body over the cap is refused and the next request is served', async (t) => {
+  const { url, host } = await startSystem(t, { settings: { limits: { bodyBytes: '1MiB' } } });
+  const answer = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+    body: Buffer.alloc(1024 * 1024 + 1, 0x20),
+  });
+  t.equal(answer.status, 413);
+  t.strictSame(await answer.json(), { detail: 'Request body exceeds 1048576 bytes' });
+  t.equal((await chat(url)).status, 200);
+  t.equal(host.requests.filter(({ method }) => method === 'POST').length, 1);
+});

@@ -1,0 +1,110 @@
+// Ingress threads as the command line runs them: one that throws is replaced while the port stays served, too many that
+// throw end the process, and an orderly end waits for the requests in flight. In a child process, because a mistake
+// with an open uWebSockets.js app aborts it.
+
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { chat, readStream, startHosts, until, within } from '../support/system.ts';
+import { type Served, startServe, statusOf } from '../support/system-cli.ts';
+
+const CRASHING = fileURLToPath(new URL('fixtures/crashing.js', import.meta.url));
+
+/** A chat on a connection of its own, so that the system picks the thread anew. */
+function chatOnce(url: string, headers: Record<string, string> = {}): Promise<Response> {
+  return chat(url, { headers: { connection: 'close', ...headers } });
+}
+
+function count(text: string, word: string): number {
+  return text.split(word).length - 1;
+}
+
+async function inFlight(served: Served): Promise<number> {
+  return (await statusOf(served)).crns.reduce((sum, crn) => sum + crn.inFlight, 0);
+}
+
+t.test('a thread that throws is replaced; the port stays served and its counts are taken back', async (t) => {
+  const hosts = await startHosts(t);
+  const served = await startServe(t, hosts, { threads: 2, timeouts: { drain: '2s' } }, { script: CRASHING });
+  const { cli, url } = served;
+  t.equal(count(cli.stderr, 'ingress thread serves'), 2);
+  const held = 24;
+  const leave = new AbortController();
+  let alive = held;
+  const holds = Array.from({ length: held }, () =>
+    chat(url, { headers: { 'x-headrace-fault': 'hang' }, signal: leave.signal }).catch(() => alive--),
+  );
+  await until('all are in flight', async () => (await inFlight(served)) === held);
+  cli.send({ crash: 1 });
+  await cli.complains(/ingress thread failed/);
+  for (let round = 0; round < 50; round++) {
+    const answer = await chatOnce(url);
+    t.equal(answer.status, 200, 'served while the thread is away');
+    await answer.text();
+  }
+  await until('the thread is back', () => count(cli.stderr, 'ingress thread serves') === 3);
+  t.ok(alive > 0 && alive < held, `${alive} of ${held} were on the other thread`);
+  t.equal(await inFlight(served), alive, 'what the dead thread had in flight is off the board');
+  const metrics = await (await fetch(`${served.adminUrl}/metrics`)).text();
+  t.match(metrics, new RegExp(`^headrace_requests_in_flight ${alive}$`, 'm'));
+  leave.abort();
+  await Promise.all(holds);
+  await until('nothing is in flight', async () => (await inFlight(served)) === 0);
+  for (let round = 0; round < 20; round++) t.equal((await chatOnce(url)).status, 200);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
+t.test('past the restart intensity the process ends with code 1 and says why', async (t) => {
+  const hosts = await startHosts(t);
+  const { cli } = await startServe(t, hosts, { threads: 2 }, { script: CRASHING });
+  for (let crashes = 1; crashes <= 6; crashes++) {
+    cli.send({ crash: 1 });
+    await until(
+      `crash ${crashes} is over`,
+      () => !cli.running || count(cli.stderr, 'ingress thread serves') === 2 + crashes,
+    );
+  }
+  t.strictSame(await cli.ends(), { code: 1, signal: null });
+  t.match(cli.log.at(-1), { level: 60, msg: 'the gateway cannot go on', err: { message: /ingress thread 1 ended/ } });
+});
+
+t.test('an error in the main thread ends the process with code 1 and says why', async (t) => {
+  const hosts = await startHosts(t);
+  const { cli } = await startServe(t, hosts, { threads: 2 }, { script: CRASHING });
+  cli.send({ crash: 0 });
+  t.strictSame(await cli.ends(), { code: 1, signal: null });
+  t.match(cli.log.at(-1), { level: 60, msg: 'the gateway cannot go on', err: { message: 'crash on request' } });
+});
+
+for (const threads of [1, 2]) {
+  t.test(`an orderly end of ${threads} waits for live streams`, async (t) => {
+    const hosts = await startHosts(t, [{ interTokenMs: 5 }]);
+    const { cli, url } = await startServe(t, hosts, { threads });
+    const streams = Array.from({ length: 20 }, async () => readStream(await chat(url, { stream: true, tokens: 60 })));
+    await until('all stream', () => hosts[0]?.live === 20);
+    cli.signal('SIGTERM');
+    for (const stream of await within('streams', Promise.all(streams))) t.ok(stream.complete);
+    t.strictSame(await cli.ends(), { code: 0, signal: null });
+  });
+}
+
+t.test('a second signal ends it at once, without an abort', async (t) => {
+  const hosts = await startHosts(t);
+  const { cli, url } = await startServe(t, hosts, { threads: 2 });
+  const broken = chat(url, { headers: { 'x-headrace-fault': 'hang' } }).then(
+    () => 'answered',
+    () => 'cut',
+  );
+  await hosts[0]?.nextRequest();
+  cli.signal('SIGTERM');
+  await until('draining', () =>
+    fetch(`${url}/health`).then(
+      () => false,
+      () => true,
+    ),
+  );
+  t.ok(cli.running);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 130, signal: null });
+  t.equal(await broken, 'cut');
+});

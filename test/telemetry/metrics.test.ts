@@ -1,0 +1,112 @@
+// Counters: what one thread counts, how the numbers of several become one text, and that nothing a client sends makes a
+// series of its own.
+
+import t from 'tap';
+import { mergeMetrics, Metrics } from '../../src/telemetry/metrics.ts';
+import { chat, KEY, MODEL, readStream, startHosts, until } from '../support/system.ts';
+import { startServe } from '../support/system-cli.ts';
+
+/** The series of a Prometheus text by name and labels. */
+function seriesOf(text: string): Map<string, number> {
+  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return new Map(
+    lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]),
+  );
+}
+
+t.test('sums counters, buckets and gauges over threads', async (t) => {
+  const threads = [new Metrics(), new Metrics()];
+  for (const metrics of threads) {
+    metrics.request('/v1/chat/completions', MODEL, 200, '', 40);
+    metrics.request('/v1/chat/completions', MODEL, 503, 'HR_ROUTE_ALL_FAILED', 400);
+    metrics.attempt('http://one', 'ok', '');
+    metrics.pick('hash');
+    metrics.firstByte(MODEL, 12);
+    metrics.aborted('/v1/messages');
+    metrics.inFlight(3);
+  }
+  const series = seriesOf(await mergeMetrics(await Promise.all(threads.map((metrics) => metrics.snapshot()))));
+  const chats = `endpoint="/v1/chat/completions",model="${MODEL}"`;
+  t.equal(series.get(`headrace_requests_total{${chats},status="200",code=""}`), 2);
+  t.equal(series.get(`headrace_requests_total{${chats},status="503",code="HR_ROUTE_ALL_FAILED"}`), 2);
+  t.equal(series.get(`headrace_request_duration_seconds_bucket{le="0.05",${chats}}`), 2);
+  t.equal(series.get(`headrace_request_duration_seconds_bucket{le="+Inf",${chats}}`), 4);
+  t.equal(series.get(`headrace_request_duration_seconds_count{${chats}}`), 4);
+  t.equal(series.get('headrace_upstream_attempts_total{crn="http://one",verdict="ok",failure=""}'), 2);
+  t.equal(series.get('headrace_routing_picks_total{affinity="hash"}'), 2);
+  t.equal(series.get(`headrace_upstream_first_byte_seconds_count{model="${MODEL}"}`), 2);
+  t.equal(series.get('headrace_requests_aborted_total{endpoint="/v1/messages"}'), 2);
+  t.equal(series.get('headrace_requests_in_flight'), 6);
+});
+
+t.test('snapshots survive the way between threads, and an empty one counts as nothing', async (t) => {
+  const metrics = new Metrics();
+  metrics.pick('none');
+  const sent = structuredClone(await metrics.snapshot());
+  const series = seriesOf(await mergeMetrics([sent, [], await new Metrics().snapshot()]));
+  t.equal(series.get('headrace_routing_picks_total{affinity="none"}'), 1);
+});
+
+t.test('the admin listener counts over all threads', async (t) => {
+  const hosts = await startHosts(t);
+  const { url, adminUrl } = await startServe(t, hosts, { threads: 2 });
+  for (let round = 0; round < 24; round++) {
+    const stream = round % 2 === 0;
+    await readStream(await chat(url, { stream, headers: { connection: 'close' } }));
+  }
+  const answer = await fetch(`${adminUrl}/metrics`);
+  t.match(answer.headers.get('content-type'), /^text\/plain; version=0\.0\.4/);
+  const series = seriesOf(await answer.text());
+  const chats = `endpoint="/v1/chat/completions",model="${MODEL}"`;
+  t.equal(series.get(`headrace_requests_total{${chats},status="200",code=""}`), 24);
+  t.equal(series.get(`headrace_upstream_attempts_total{crn="${hosts[0]?.url}",verdict="ok",failure=""}`), 24);
+  t.equal(series.get(`headrace_upstream_first_byte_seconds_count{model="${MODEL}"}`), 12, 'of streams only');
+  t.equal(series.get('headrace_requests_in_flight'), 0);
+});
+
+t.test('what clients send makes no series: models, paths, methods, keys, sessions', async (t) => {
+  const hosts = await startHosts(t);
+  const { url, adminUrl } = await startServe(t, hosts, { threads: 1 });
+  const series = async (): Promise<string[]> => [...seriesOf(await (await fetch(`${adminUrl}/metrics`)).text()).keys()];
+  const send = async (word: string): Promise<void> => {
+    const key = { authorization: `Bearer ${KEY}` };
+    const answers = await Promise.all([
+      chat(url, { model: word }),
+      chat(url, { model: MODEL.toUpperCase(), headers: { 'x-session-id': word, 'x-request-id': word } }),
+      chat(url, { headers: { authorization: `Bearer ${word}` } }),
+      fetch(`${url}/${word}`, { method: 'POST', headers: key, body: `{"model":"${word}"}` }),
+      fetch(`${url}/${word}?${word}`, { method: 'POST', headers: key, body: `{"model":"${MODEL}"}` }),
+      fetch(`${url}/v1/${word}`),
+      fetch(`${url}/v1/models/${word}`),
+      fetch(`${url}/${word}`, { method: 'DELETE' }),
+      fetch(`${url}/${word}`, { method: word.toUpperCase() }),
+    ]);
+    await Promise.all(answers.map((answer) => answer.arrayBuffer()));
+  };
+  await send('first');
+  const before = await series();
+  for (let index = 0; index < 20; index++) await send(`word${index}`);
+  const after = await series();
+  t.same(after, before);
+  for (const name of after) t.notMatch(name, /word|first"/);
+});
+
+t.test('a client that leaves is counted once, and nothing stays in flight', async (t) => {
+  const hosts = await startHosts(t);
+  const { url, adminUrl } = await startServe(t, hosts, { threads: 1 });
+  const leave = new AbortController();
+  const gone = chat(url, { headers: { 'x-headrace-fault': 'hang' }, signal: leave.signal }).catch(() => 'gone');
+  await hosts[0]?.nextRequest();
+  leave.abort();
+  t.equal(await gone, 'gone');
+  await until('counted', async () => {
+    const series = seriesOf(await (await fetch(`${adminUrl}/metrics`)).text());
+    return series.get('headrace_requests_aborted_total{endpoint="/v1/chat/completions"}') === 1;
+  });
+  const series = seriesOf(await (await fetch(`${adminUrl}/metrics`)).text());
+  t.equal(
+    series.get(`headrace_requests_total{endpoint="/v1/chat/completions",model="${MODEL}",status="499",code=""}`),
+    1,
+  );
+  t.equal(series.get('headrace_requests_in_flight'), 0);
+});
