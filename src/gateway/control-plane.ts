@@ -6,7 +6,7 @@ import { type Clock, createSystem, type Ref, type System } from '../actor/index.
 import type { Stage } from '../api/world.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Address, Server } from '../ingress/server.ts';
-import { ControlClient } from '../net/client.ts';
+import { WholeClient } from '../net/client.ts';
 import {
   Board,
   type BoardMemory,
@@ -72,7 +72,7 @@ export class ControlPlane {
   readonly #system: System;
   readonly #memory: BoardMemory;
   readonly #board: Board;
-  readonly #client = new ControlClient();
+  readonly #client = new WholeClient(4);
   readonly #keeper: Ref<CrnsCommand>;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -341,6 +341,11 @@ export class ControlPlane {
       );
     } else if (event.type === 'ejected') {
       log.warn({ crn: event.url, forMs: Math.round(event.forMs), failure: event.failure }, 'CRN ejected');
+    } else if (event.type === 'left out') {
+      log.error(
+        { crn: event.url, model: event.model, servers: SERVER_CELLS, members: MEMBER_CELLS },
+        'CRN left out: too many',
+      );
     } else if (event.type === 'returned') {
       log.info({ crn: event.url }, 'CRN returned');
     }

@@ -43,7 +43,9 @@ export type CrnEvent =
   | { readonly type: 'standing'; readonly url: string; readonly model: string; readonly standing: Standing }
   | { readonly type: 'judged'; readonly url: string; readonly ejected: boolean }
   | { readonly type: 'ejected'; readonly url: string; readonly forMs: number; readonly failure: string }
-  | { readonly type: 'returned'; readonly url: string };
+  | { readonly type: 'returned'; readonly url: string }
+  /** The board has no cell for it: the keeper's news, not the actor's. */
+  | { readonly type: 'left out'; readonly url: string; readonly model: string };
 
 export type CrnCommand =
   | { readonly type: 'Probe' }

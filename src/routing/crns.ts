@@ -106,17 +106,37 @@ class Keeper {
     this.#memberCells = new Cells(world.memory.members);
   }
 
-  configure(specs: readonly ModelSpec[], settings: CrnsSettings): void {
+  configure(given: readonly ModelSpec[], settings: CrnsSettings): void {
     this.#maxShare = settings.maxShare;
+    const specs = this.#fit(given);
     const wanted = modelsByUrl(specs);
     for (const url of [...this.#servers.keys()]) if (!wanted.has(url)) this.#retire(url);
     for (const [url, models] of wanted) this.#ensure(url, models, settings);
     this.#models = specs.map((spec) => ({
       id: spec.id,
-      members: [...new Set(spec.servers)].map((url) => this.#member(url, spec)),
+      members: spec.servers.map((url) => this.#member(url, spec)),
     }));
     this.#world.onTable({ version: ++this.#version, models: this.#models });
     this.#checkJudged();
+  }
+
+  /** Leaves out what the board has no cells for, and says so: some CRNs unused are better than none served. */
+  #fit(given: readonly ModelSpec[]): readonly ModelSpec[] {
+    const urls = new Set<string>();
+    let members = 0;
+    return given.map((spec) => {
+      const servers = [...new Set(spec.servers)].filter((url) => {
+        const fits = members < this.#world.memory.members && (urls.has(url) || urls.size < this.#world.memory.servers);
+        if (fits) {
+          urls.add(url);
+          members++;
+        } else {
+          this.#world.onEvent({ type: 'left out', url, model: spec.id });
+        }
+        return fits;
+      });
+      return { ...spec, servers };
+    });
   }
 
   outcome(outcome: Outcome): void {
@@ -228,7 +248,7 @@ class Keeper {
 function modelsByUrl(specs: readonly ModelSpec[]): Map<string, string[]> {
   const byUrl = new Map<string, string[]>();
   for (const spec of specs) {
-    for (const url of new Set(spec.servers)) {
+    for (const url of spec.servers) {
       const models = byUrl.get(url) ?? [];
       models.push(spec.id);
       byUrl.set(url, models);

@@ -248,3 +248,25 @@ t.test('one that came back, or whose actor was started anew, counts no more', as
   await world.settle();
   t.equal(world.standing('m', 'http://x'), STANDING.down);
 });
+
+t.test('leaves out the CRNs that the board has no cells for, and goes on with the others', async (t) => {
+  const world = new World(2);
+  await world.configure({ one: ['http://a', 'http://b', 'http://c'], two: ['http://d'] });
+  t.same(
+    world.table.models.map(({ id, members }) => [id, members.map(({ url }) => url)]),
+    [
+      ['one', ['http://a', 'http://b']],
+      ['two', []],
+    ],
+  );
+  t.same(
+    world.events.filter(({ type }) => type === 'left out').map(({ url }) => url),
+    ['http://c', 'http://d'],
+  );
+  await world.configure({ two: ['http://d'] });
+  t.same(
+    world.table.find('two')?.members.map(({ url }) => url),
+    ['http://d'],
+    'once there is room again',
+  );
+});

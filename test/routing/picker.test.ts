@@ -209,8 +209,8 @@ t.test('CRNs that would have to load the model come after those that have it', a
   for (const member of [2, 4]) world.board.setStanding(member, STANDING.up, 0);
   const candidates = world.candidates({ favourite: urlOf(0), key: key(1) });
   const order = Array.from({ length: 6 }, () => candidates.next()?.server as number);
-  t.same(order.slice(0, 2).toSorted(), [2, 4]);
-  t.same(order.slice(2).toSorted(), [0, 1, 3, 5]);
+  t.same(new Set(order.slice(0, 2)), new Set([2, 4]));
+  t.same(new Set(order.slice(2)), new Set([0, 1, 3, 5]));
   t.equal(candidates.next(), undefined);
   t.same([candidates.admitted, candidates.lastResort], [true, true]);
 });
