@@ -28,7 +28,6 @@ export type ErrorCode =
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
   | 'HR_STREAM_TRUNCATED'
-  | 'HR_STREAM_SLOW_READER'
   | 'HR_LIST_NOT_READY'
   | 'HR_OVERLOADED'
   | 'HR_STARTING'
@@ -75,12 +74,6 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: true,
     detail: 'The server ended the stream before the answer was complete',
-  },
-  HR_STREAM_SLOW_READER: {
-    status: 408,
-    source: 'client',
-    retryable: false,
-    detail: 'The client read the answer too slowly',
   },
   HR_LIST_NOT_READY: { status: 503, source: 'internal', retryable: true, detail: 'Prices are not loaded yet' },
   HR_OVERLOADED: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is out of {}' },

@@ -150,7 +150,8 @@ class RunningGateway implements ServedGateway {
     return this.#closing;
   }
 
-  inject(request: InjectRequest): Promise<InjectResponse> {
+  async inject(request: InjectRequest): Promise<InjectResponse> {
+    await this.#control.configured;
     const { handler, limits, budget } = this.#control.local;
     return inject({ handler, clock: systemClock, limits, budget }, request);
   }

@@ -78,6 +78,7 @@ function route(exchange: Exchange, world: ApiWorld, admission: Admission, body: 
   const scan = scanBody(body, { maxDepth: world.settings.limits.jsonDepth });
   if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
   const model = world.table.find(scan.model);
+  if (model === undefined && world.table.version === 0) throw new HeadraceError('HR_STARTING');
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
   exchange.model = model.id;
   requireKey(admission, world);

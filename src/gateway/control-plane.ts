@@ -75,6 +75,7 @@ export class ControlPlane {
   readonly #client = new WholeClient(4);
   readonly #keeper: Ref<CrnsCommand>;
   readonly #threads: Ref<ThreadCommand>[] = [];
+  readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
   /** Ingress threads that run: the process must not end before they have. */
   readonly #running = new Set<number>();
@@ -123,6 +124,7 @@ export class ControlPlane {
         onTable: (table) => {
           this.#table = table;
           this.#publish();
+          this.#configured.resolve();
         },
         onEvent: (event) => this.#logCrn(event),
         onJudged: () => {
@@ -134,6 +136,11 @@ export class ControlPlane {
     );
     this.#startDiscovery();
     this.#configureCrns();
+  }
+
+  /** Resolves when the data planes know the configured models. */
+  get configured(): Promise<void> {
+    return this.#configured.promise;
   }
 
   /** Resolves when every CRN has been judged once and discovery has answered or failed once. */

@@ -112,6 +112,7 @@ export class DataPlane {
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
+    this.#deadlines.close();
   }
 
   readonly #closed = (exchange: Exchange): void => {

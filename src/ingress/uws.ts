@@ -2,7 +2,7 @@
 // a request handler must not throw (it ends the process), every write is corked (uncorked writes cost ten times as
 // much), the header limit is read from the environment when the addon loads, `end` on HEAD would send the body, of
 // two Content-Length headers the first is silently used, its idle timer cuts uploads slower than 16 KiB/s, `end` that
-// closes resets a client that still sends, `endWithoutBody(undefined)` writes a length of 2^63, heads are read and
+// closes resets a client that still sends, `endWithoutBody` given a length waits for such a body, heads are read and
 // written as UTF-8 and not as bytes, and a thread that exits with an open app aborts the process.
 
 import { STATUS_CODES } from 'node:http';
@@ -35,6 +35,8 @@ class UwsExchange extends Exchange {
   #rest: Uint8Array | null = null;
   #restIsLast = false;
   #sentBytes = 0;
+  /** The client has to read before more can be sent. */
+  #waiting = false;
   /** All bytes of the declared length have been handed over. */
   #complete = false;
 
@@ -109,10 +111,12 @@ class UwsExchange extends Exchange {
     super.close();
   }
 
-  /** Keeps a slow upload alive against the addon's idle cut, or ends it by our own limit. */
+  /** Keeps a slow upload or a slow reader alive against the addon's idle cut; ends an upload by our own limit. */
   sweep(nowMs: number, bodyIdleMs: number): void {
-    if (this.#body === null || this.#body.complete || this.finished) return;
-    if (nowMs - this.#body.lastPieceMs >= bodyIdleMs) {
+    if (this.finished) return;
+    const receiving = this.#body !== null && !this.#body.complete;
+    if (!receiving && !this.#waiting) return;
+    if (receiving && nowMs - this.#body.lastPieceMs >= bodyIdleMs) {
       this.#body.stall();
       return;
     }
@@ -133,8 +137,7 @@ class UwsExchange extends Exchange {
 
   #endWithoutBody(): void {
     if (this.method === 'HEAD' && this.#contentLength >= 0) {
-      this.#res.endWithoutBody(this.#contentLength, this.#last);
-      return;
+      this.#res.writeHeader('content-length', String(this.#contentLength));
     }
     if (this.#last) this.#res.writeHeader('connection', 'close');
     this.#res.endWithoutBody();
@@ -164,9 +167,12 @@ class UwsExchange extends Exchange {
   }
 
   #awaitWritable(): void {
+    this.#waiting = true;
+    this.#server.watch(this);
     this.#res.onWritable((offset) => {
       if (this.finished) return true;
       if (this.#rest !== null && !this.#sendRest(offset)) return false;
+      this.#waiting = false;
       if (!this.finished) this.onWritable?.();
       return true;
     });
@@ -205,8 +211,8 @@ class UwsServer implements Server {
   readonly #options: ServerOptions;
   readonly #app: TemplatedApp;
   readonly #uws: typeof import('uWebSockets.js');
-  /** Exchanges whose body has not arrived whole: the only ones that need a sweep. */
-  readonly #receiving = new Set<UwsExchange>();
+  /** Exchanges that receive a body or wait for their client to read: the only ones that need a sweep. */
+  readonly #watched = new Set<UwsExchange>();
   #sweeper: TimerHandle | null = null;
   #listening: us_listen_socket | null = null;
   #closed = false;
@@ -245,8 +251,13 @@ class UwsServer implements Server {
     this.#app.close();
   }
 
+  watch(exchange: UwsExchange): void {
+    this.#watched.add(exchange);
+    this.#sweeper ??= this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
+  }
+
   forget(exchange: UwsExchange): void {
-    this.#receiving.delete(exchange);
+    this.#watched.delete(exchange);
   }
 
   #accept(res: HttpResponse, req: HttpRequest): void {
@@ -289,17 +300,16 @@ class UwsServer implements Server {
   #collect(exchange: UwsExchange, res: HttpResponse, body: Body): void {
     res.onData((piece, isLast) => {
       body.append(new Uint8Array(piece), isLast, this.#options.clock.now());
-      if (isLast) this.#receiving.delete(exchange);
+      if (isLast) this.#watched.delete(exchange);
     });
-    this.#receiving.add(exchange);
-    this.#sweeper ??= this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
+    this.watch(exchange);
   }
 
   #sweep(): void {
     this.#sweeper = null;
     const now = this.#options.clock.now();
-    for (const exchange of this.#receiving) exchange.sweep(now, this.#options.limits.bodyIdleMs);
-    if (this.#receiving.size > 0 && !this.#closed) {
+    for (const exchange of this.#watched) exchange.sweep(now, this.#options.limits.bodyIdleMs);
+    if (this.#watched.size > 0 && !this.#closed) {
       this.#sweeper = this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
     }
   }

@@ -61,6 +61,13 @@ export class DeadlineQueue {
     return new Deadline(this, owner);
   }
 
+  /** Ends the timer; deadlines that are set never expire. */
+  close(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#lists.clear();
+  }
+
   /** @internal */
   append(entry: Deadline, durationMs: number): void {
     this.remove(entry);

@@ -12,9 +12,7 @@ export type Report =
   | { readonly engine: string; readonly reason: string };
 
 export type CoordinatorCommand =
-  | { readonly type: 'Report'; readonly report: Report }
-  | { readonly type: 'Deadline' }
-  | { readonly type: 'Abort' };
+  { readonly type: 'Report'; readonly report: Report } | { readonly type: 'Deadline' } | { readonly type: 'Abort' };
 
 export interface CoordinatorOptions {
   readonly query: SearchQuery;
@@ -33,8 +31,8 @@ export function coordinator({ query, engine, timeoutMs, onDone }: CoordinatorOpt
     const asked = new Map<string, Ref<EngineCommand>>();
     const deadlineMs = context.clock.now() + timeoutMs;
 
-    const cancel = (): void => {
-      for (const [id, ref] of asked) if (!reports.has(id)) ref.tell({ type: 'Cancel', asker: context.path });
+    const cancel = (timedOut: boolean): void => {
+      for (const [id, ref] of asked) if (!reports.has(id)) ref.tell({ type: 'Cancel', asker: context.path, timedOut });
     };
     const finish = (): void => {
       onDone(query.engines.map((id) => reports.get(id) ?? { engine: id, reason: 'timeout' }));
@@ -67,11 +65,11 @@ export function coordinator({ query, engine, timeoutMs, onDone }: CoordinatorOpt
           if (reports.size === query.engines.length) finish();
           break;
         case 'Deadline':
-          cancel();
+          cancel(true);
           finish();
           break;
         case 'Abort':
-          cancel();
+          cancel(false);
           context.stop();
           break;
       }

@@ -3,10 +3,16 @@
 // slow one. Coordinators tell it searches and hear one report each; whatever happens, a report comes or nobody waits.
 
 import pLimit, { type LimitFunction } from 'p-limit';
-import type { Behavior, Context } from '../actor/index.ts';
-import type { Clock } from '../actor/index.ts';
-import type { Report } from './coordinator.ts';
-import { type Engine, EngineError, type EngineHit, type EngineQuery, type HttpEngine, type RateLimit } from './engine.ts';
+import type { Behavior, Clock, Context } from '../actor/index.ts';
+import {
+  type Engine,
+  EngineError,
+  type EngineHit,
+  type EnginePage,
+  type EngineQuery,
+  type HttpEngine,
+  type RateLimit,
+} from './engine.ts';
 import type { EngineBoard, Trouble } from './engine-board.ts';
 import { TransportError, type Transport } from './transport.ts';
 
@@ -21,6 +27,8 @@ export interface EngineSpec {
   readonly hedgeMs: number | null;
   /** Its cells on the board. */
   readonly cell: number;
+  /** Equal for equal settings: a reload that changes nothing about an engine leaves its actor alone. */
+  readonly fingerprint: string;
 }
 
 export type EngineCommand =
@@ -32,8 +40,11 @@ export type EngineCommand =
       readonly deadlineMs: number;
       readonly report: (report: EngineReport) => void;
     }
-  | { readonly type: 'Cancel'; readonly asker: string }
-  | { readonly type: 'Ended'; readonly asker: string };
+  /** Nobody waits any more: the client left, or (`timedOut`) the deadline passed. */
+  | { readonly type: 'Cancel'; readonly asker: string; readonly timedOut: boolean }
+  | { readonly type: 'Ended'; readonly asker: string }
+  /** Ends once the searches under way have: their engine has been replaced. */
+  | { readonly type: 'Retire' };
 
 /** A report without the engine's name, which the coordinator knows. */
 export type EngineReport = { readonly hits: readonly EngineHit[] } | { readonly reason: string };
@@ -77,6 +88,7 @@ class Desk {
   readonly #open = new Map<string, AbortController>();
   readonly #load: number[];
   #hedges = HEDGE_BURST;
+  #retiring = false;
 
   constructor(spec: EngineSpec, world: EngineWorld, context: Context<EngineCommand>) {
     this.#spec = spec;
@@ -88,12 +100,18 @@ class Desk {
 
   receive(command: EngineCommand): void {
     if (command.type === 'Search') this.#search(command);
-    else if (command.type === 'Cancel') this.#open.get(command.asker)?.abort(new Abandoned());
-    else this.#open.delete(command.asker);
+    else if (command.type === 'Cancel') this.#cancel(command.asker, command.timedOut);
+    else if (command.type === 'Ended') this.#open.delete(command.asker);
+    else this.#retiring = true;
+    if (this.#retiring && this.#open.size === 0) this.#context.stop();
   }
 
   abandonAll(): void {
     for (const controller of this.#open.values()) controller.abort(new Abandoned());
+  }
+
+  #cancel(asker: string, timedOut: boolean): void {
+    this.#open.get(asker)?.abort(timedOut ? new TimedOut() : new Abandoned());
   }
 
   #search({ asker, query, deadlineMs, report }: Extract<EngineCommand, { type: 'Search' }>): void {
@@ -156,7 +174,12 @@ class Desk {
   }
 
   /** The first answer of one worker, or of two when the first is slow and the budget allows it. */
-  async #hedged(worker: number, query: EngineQuery, deadlineMs: number, signal: AbortSignal): Promise<readonly EngineHit[]> {
+  async #hedged(
+    worker: number,
+    query: EngineQuery,
+    deadlineMs: number,
+    signal: AbortSignal,
+  ): Promise<readonly EngineHit[]> {
     const { hedgeMs } = this.#spec;
     const other = this.#leastLoaded(worker);
     if (hedgeMs === null || other === worker) return this.#run(worker, query, deadlineMs, signal);
@@ -179,11 +202,17 @@ class Desk {
     }
   }
 
-  async #run(worker: number, query: EngineQuery, deadlineMs: number, signal: AbortSignal): Promise<readonly EngineHit[]> {
+  async #run(
+    worker: number,
+    query: EngineQuery,
+    deadlineMs: number,
+    signal: AbortSignal,
+  ): Promise<readonly EngineHit[]> {
     const engine = this.#spec.workers[worker] as Engine;
     this.#load[worker] = (this.#load[worker] as number) + 1;
     try {
-      const hits = 'search' in engine ? await engine.search(query, signal) : await this.#pages(engine, query, deadlineMs, signal);
+      const hits =
+        'search' in engine ? await engine.search(query, signal) : await this.#pages(engine, query, deadlineMs, signal);
       return hits.slice(0, query.maxResults);
     } finally {
       this.#load[worker] = (this.#load[worker] as number) - 1;
@@ -191,7 +220,12 @@ class Desk {
   }
 
   /** Page after page until there is enough; a later page that fails leaves what the earlier ones gave. */
-  async #pages(engine: HttpEngine, query: EngineQuery, deadlineMs: number, signal: AbortSignal): Promise<readonly EngineHit[]> {
+  async #pages(
+    engine: HttpEngine,
+    query: EngineQuery,
+    deadlineMs: number,
+    signal: AbortSignal,
+  ): Promise<readonly EngineHit[]> {
     const hits: EngineHit[] = [];
     let state: unknown;
     for (let step = 0; step < MAX_STEPS; step++) {
@@ -215,27 +249,17 @@ class Desk {
     collected: number,
     deadlineMs: number,
     signal: AbortSignal,
-  ): ReturnType<Desk['parsed']> {
+  ): Promise<EnginePage> {
     const { board, clock, transport } = this.#world;
     const leftMs = deadlineMs - clock.now();
     const waitMs = board.reserve(this.#spec.cell, this.#spec.rates, clock.now(), leftMs);
     if (waitMs < 0) throw new OwnLimit();
     if (waitMs > 0) await this.#sleep(waitMs, signal);
     const response = await transport.send(engine.request(query, state), signal);
-    return this.parsed(engine, response, query, state, collected);
-  }
-
-  /** Whatever `parse` throws that it did not mean to throw is an answer it cannot read. */
-  async parsed(
-    engine: HttpEngine,
-    response: Parameters<HttpEngine['parse']>[0],
-    query: EngineQuery,
-    state: unknown,
-    collected: number,
-  ): Promise<ReturnType<HttpEngine['parse']>> {
     try {
       return engine.parse(response, { query, state, collected, nowMs: this.#world.epochMs() });
     } catch (error) {
+      // Whatever `parse` throws that it did not mean to throw is an answer it cannot read.
       throw error instanceof EngineError ? error : new EngineError('invalid');
     }
   }
@@ -288,7 +312,7 @@ function reasonOf(error: unknown): string {
   if (error instanceof TransportError) return error.reason;
   if (error instanceof Suspended) return 'suspended';
   if (error instanceof OwnLimit) return 'rate limited';
-  return error instanceof Abandoned ? 'timeout' : 'engine failed';
+  return error instanceof Abandoned || error instanceof TimedOut ? 'timeout' : 'engine failed';
 }
 
 /** What the error says about the engine; null: nothing. A deadline that passed while it worked is a timeout. */
@@ -300,7 +324,7 @@ function troubleOf(error: unknown, signal: AbortSignal): Trouble | null {
 }
 
 /** The deadline of a search has passed. */
-export class TimedOut extends Error {
+class TimedOut extends Error {
   override readonly name = 'TimedOut';
 }
 

@@ -126,7 +126,8 @@ export class EngineBoard {
       const base = due > now ? due : now;
       const wait = base - tolerance - now;
       if (wait > micros(withinMs)) return -1;
-      if (Atomics.compareExchange(this.#cells, cell, due, base + interval) === due) return Math.max(Number(wait), 0) / 1000;
+      if (Atomics.compareExchange(this.#cells, cell, due, base + interval) === due)
+        return Math.max(Number(wait), 0) / 1000;
     }
   }
 }

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { decorateError } from '../../src/api/inference.ts';
+import { decorator } from '../../src/api/inference.ts';
+import type { ApiWorld } from '../../src/api/world.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
 import { CHAT, GOOD, MODEL, open, startHost } from '../support/carrier.ts';
@@ -76,5 +77,8 @@ t.test('the member for SDKs names every mistake of a 422', async (t) => {
     { loc: ['body', 'n', 0], msg: 'bad', type: 'x' },
   ];
   const error = new HeadraceError('HR_REQUEST_INVALID', { validation });
-  t.match(decorateError(exchange, error), { error: { message: 'body.model: Field required; body.n.0: bad' } });
+  const decorate = (errorBodies: string): unknown =>
+    decorator({ settings: { errorBodies } } as unknown as ApiWorld)?.(exchange, error);
+  t.equal(decorate('contract'), undefined);
+  t.match(decorate('dialect'), { error: { message: 'body.model: Field required; body.n.0: bad' } });
 });

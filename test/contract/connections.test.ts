@@ -82,6 +82,8 @@ onEach(t, SOCKETS, 'a connection serves on after every kind of answer', async (t
   const wire = dial();
   const requests: [number, Buffer][] = [
     [404, encode({ path: '/nope' })],
+    [200, encode({ path: '/v1/models', method: 'HEAD' })],
+    [405, encode({ path: PATH, method: 'HEAD' })],
     [401, encode({ path: PATH, headers: { authorization: 'Bearer no' }, body: CHAT })],
     [422, encode({ path: PATH, headers: GOOD, body: {} })],
     [401, encode({ path: PATH, body: CHAT })],
@@ -94,7 +96,8 @@ onEach(t, SOCKETS, 'a connection serves on after every kind of answer', async (t
   ];
   for (const [status, bytes] of requests) {
     await wire.send(bytes);
-    t.equal((await wire.answer()).status, status);
+    const method = bytes.toString('latin1', 0, bytes.indexOf(' '));
+    t.equal((await wire.answer(method)).status, status, `${method} ${status}`);
   }
   t.notOk(wire.socket.destroyed);
 });

@@ -15,7 +15,7 @@ type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
 /** In the table for what is to come: nothing answers with them yet. */
-const RESERVED: readonly ErrorCode[] = ['HR_STREAM_SLOW_READER', 'HR_STARTING', 'HR_DRAINING'];
+const RESERVED: readonly ErrorCode[] = ['HR_STARTING', 'HR_DRAINING'];
 
 const CHATTING: InjectRequest = { path: '/v1/chat/completions', headers: GOOD, body: CHAT };
 

@@ -1,8 +1,10 @@
 // Slowness that must not be cut, in real time: uWebSockets.js ends idle connections after about ten seconds, and its
 // timer is not ours to move. One bounded wait of 13 s for each carrier with a socket, all at once.
 
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import t, { type Test } from 'tap';
-import { type CarrierName, CHAT, GOOD, open, SOCKETS, startHost } from '../support/carrier.ts';
+import { type CarrierName, CHAT, GOOD, MODEL, open, SOCKETS, startHost } from '../support/carrier.ts';
 import { encode, head } from '../support/carrier-wire.ts';
 
 const SILENCE_MS = 13_000;
@@ -46,7 +48,32 @@ const lateAnswer: Case = async (t, carrier) => {
   t.equal((await wire.answer()).status, 200, `${carrier}: the connection serves on`);
 };
 
+/** More than sockets and carriers hold on the way. */
+const LARGE_BYTES = 48 * 1024 * 1024;
+
+const slowReader: Case = async (t, carrier) => {
+  const large = createServer((req, res) => res.end(req.method === 'GET' ? 'ok' : Buffer.alloc(LARGE_BYTES, 'x')));
+  t.teardown(() => {
+    large.close();
+    large.closeAllConnections();
+  });
+  await new Promise<void>((resolve) => large.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(large.address() as AddressInfo).port}`;
+  const opened = await open(t, carrier, { ...PATIENT, models: { [MODEL]: { servers: [url] } } });
+  const socket = connect(opened.port, '127.0.0.1');
+  t.teardown(() => socket.destroy());
+  socket.write(encode({ path: PATH, headers: GOOD, body: CHAT }));
+  socket.pause();
+  await new Promise((resolve) => setTimeout(resolve, SILENCE_MS));
+  let bytes = 0;
+  for await (const piece of socket as AsyncIterable<Buffer>) {
+    bytes += piece.byteLength;
+    if (bytes >= LARGE_BYTES) break;
+  }
+  t.ok(bytes >= LARGE_BYTES, `${carrier}: a client that reads nothing for 13 s then gets the rest`);
+};
+
 t.test('what is slow but alive is not cut', async (t) => {
-  const cases = [upload, silentStream, lateAnswer];
+  const cases = [upload, silentStream, lateAnswer, slowReader];
   await Promise.all(SOCKETS.flatMap((carrier) => cases.map((run) => run(t, carrier))));
 });

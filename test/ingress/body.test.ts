@@ -139,7 +139,7 @@ t.test('every length of digits is read, everything else is refused', async () =>
   fc.assert(fc.property(fc.nat(1e15 - 1), (length) => declaredLength(['content-length', String(length)]) === length));
   fc.assert(
     fc.property(fc.string(), (text) => {
-      const digits = text.length > 0 && text.length <= 15 && [...text].every((char) => char >= '0' && char <= '9');
+      const digits = text.length <= 15 && /^[0-9]+$/.test(text);
       return refused(['content-length', text]) === !digits;
     }),
   );

@@ -32,7 +32,7 @@ interface Started {
   readonly server: Server;
   readonly clock: ReturnType<typeof createManualClock>;
   readonly budget: BodyBudget;
-  dial(): Wire;
+  readonly dial: () => Wire;
 }
 
 const MAKERS: Readonly<Record<string, (options: ServerOptions) => Promise<Server>>> = {
@@ -121,7 +121,7 @@ onBoth(
   'a sender is told when its client can take more',
   (exchange) => {
     const piece = Buffer.alloc(1 << 20, 'x');
-    let left = 32;
+    let left = 12;
     const pump = (): void => {
       while (left > 0) {
         left--;
@@ -130,14 +130,14 @@ onBoth(
       exchange.end();
     };
     exchange.onWritable = pump;
-    exchange.start(200, [], exchange.path === '/known' ? 32 * piece.byteLength : -1);
+    exchange.start(200, [], exchange.path === '/known' ? 12 * piece.byteLength : -1);
     pump();
   },
   async (t, { dial }) => {
     for (const path of ['/known', '/chunked']) {
       const wire = dial();
       await wire.send(head('GET', path, { host: 'x' }));
-      t.equal((await wire.answer()).body.byteLength, 32 << 20, path);
+      t.equal((await wire.answer()).body.byteLength, 12 << 20, path);
     }
   },
 );
@@ -164,11 +164,7 @@ onBoth(
   },
 );
 
-t.test('node: an address in use is an error', async (t) => {
-  const limits = { maxBodyBytes: 1, bodyIdleMs: 1, headerBytes: 1024 };
-  const options = { handler: echo, clock: createManualClock(), limits, budget: new BodyBudget(1) };
-  const [first, second] = [createNodeServer(options), createNodeServer(options)];
-  t.teardown(() => [first, second].forEach((server) => server.close()));
-  const address = await first.listen({ host: '127.0.0.1', port: 0 });
-  await t.rejects(second.listen(address), { code: 'EADDRINUSE' });
+onBoth('an address that this machine does not have is refused', echo, async (t, { server }) => {
+  // TEST-NET-1 (RFC 5737).
+  await t.rejects(server.listen({ host: '192.0.2.1', port: 0 }), Error);
 });

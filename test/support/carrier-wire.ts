@@ -34,7 +34,9 @@ export class Wire {
   readonly ended: Promise<End>;
   /** Answers with status 1xx met on the way, by status. */
   readonly interim: number[] = [];
-  #bytes: Buffer = Buffer.alloc(0);
+  /** What no answer has taken, joined when it is looked at. */
+  #pieces: Buffer[] = [];
+  #length = 0;
   #end: End | null = null;
   #wake: (() => void)[] = [];
 
@@ -42,7 +44,8 @@ export class Wire {
     this.socket = socket;
     socket.setNoDelay(true);
     socket.on('data', (piece) => {
-      this.#bytes = Buffer.concat([this.#bytes, piece as Buffer]);
+      this.#pieces.push(piece as Buffer);
+      this.#length += piece.length;
       this.#stir();
     });
     this.ended = new Promise((resolve) => {
@@ -116,9 +119,9 @@ export class Wire {
     const length = Number(headers['content-length']);
     if (Number.isNaN(length)) {
       await this.ended;
-      return this.#take(this.#bytes.length);
+      return this.#take(this.#length);
     }
-    while (this.#bytes.length < length) await this.#more('the whole body');
+    while (this.#length < length) await this.#more('the whole body');
     return this.#take(length);
   }
 
@@ -127,7 +130,7 @@ export class Wire {
     for (;;) {
       await this.shows('\r\n');
       const size = parseInt(this.#take(this.#bytes.indexOf('\r\n') + 2).toString('latin1'), 16);
-      while (this.#bytes.length < size + 2) await this.#more('the whole chunk');
+      while (this.#length < size + 2) await this.#more('the whole chunk');
       const piece = this.#take(size + 2);
       if (size === 0) return Buffer.concat(pieces);
       pieces.push(piece.subarray(0, size));
@@ -136,12 +139,20 @@ export class Wire {
 
   #take(length: number): Buffer {
     const taken = this.#bytes.subarray(0, length);
-    this.#bytes = this.#bytes.subarray(length);
+    this.#pieces = [this.#bytes.subarray(length)];
+    this.#length -= length;
     return taken;
   }
 
+  get #bytes(): Buffer {
+    if (this.#pieces.length !== 1) this.#pieces = [Buffer.concat(this.#pieces)];
+    return this.#pieces[0] as Buffer;
+  }
+
   async #more(what: string): Promise<void> {
-    if (this.#end !== null) throw new Error(`the connection ended (${this.#end}) before ${what}; got: ${this.pending}`);
+    if (this.#end !== null) {
+      throw new Error(`the connection ended (${this.#end}) before ${what}; got: ${this.pending.slice(0, 200)}`);
+    }
     await new Promise<void>((resolve) => this.#wake.push(resolve));
   }
 

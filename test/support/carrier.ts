@@ -29,9 +29,11 @@ export interface Opened {
   /** The first host. */
   readonly host: Host;
   /** One request on a connection of its own. */
-  ask(request: InjectRequest): Promise<Answer>;
+  readonly ask: (request: InjectRequest) => Promise<Answer>;
   /** A raw connection. Throws for `inject`. */
-  dial(): Wire;
+  readonly dial: () => Wire;
+  /** 0 for `inject`. */
+  readonly port: number;
 }
 
 export type CarrierName = 'uws' | 'node' | 'mounted' | 'inject';
@@ -73,7 +75,7 @@ export async function open(t: Scope, carrier: CarrierName, settings: SettingsInp
     const refuse = (): never => {
       throw new Error('inject has no socket');
     };
-    return { gateway, host: crn, ask: (request) => gateway.inject(request), dial: refuse };
+    return { gateway, host: crn, ask: (request) => gateway.inject(request), dial: refuse, port: 0 };
   }
   const port = carrier === 'mounted' ? await mount(t, gateway) : Number(new URL((await gateway.listen()).url).port);
   const ask = async (request: InjectRequest): Promise<Answer> => {
@@ -83,7 +85,7 @@ export async function open(t: Scope, carrier: CarrierName, settings: SettingsInp
     wire.leave();
     return answer;
   };
-  return { gateway, host: crn, ask, dial: () => dial(t, port) };
+  return { gateway, host: crn, ask, dial: () => dial(t, port), port };
 }
 
 /** Runs a case against each of the carriers, as a test of its own with a gateway of its own. */

@@ -33,7 +33,11 @@ export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}):
         sortBy: 'relevance',
         sortOrder: 'descending',
       });
-      return { method: 'GET', url: `${url}/api/query?${parameters}`, headers: { accept: 'application/atom+xml' } };
+      return {
+        method: 'GET',
+        url: `${url}/api/query?${parameters.toString()}`,
+        headers: { accept: 'application/atom+xml' },
+      };
     },
     parse(response, context): EnginePage {
       refuse(response);
@@ -47,7 +51,7 @@ export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}):
         publishedAt: isoDate(entry['publishedAt'], context.nowMs),
         source: 'arXiv',
       }));
-      const received = { results: entries.length, hits: found.length, reachable: total };
+      const received = { results: entries.length, hits: found, reachable: total };
       return { hits: found, next: nextOffset(context, MAX_COUNT, received) };
     },
   };

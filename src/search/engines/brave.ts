@@ -129,7 +129,7 @@ export function brave(settings: BraveSettings): HttpEngine {
       if (country) parameters.set('country', country);
       if (language) parameters.set('search_lang', language);
       if (safeSearch) parameters.set('safesearch', safeSearch);
-      return { method: 'GET', url: `${url}/${kind}/search?${parameters}`, headers };
+      return { method: 'GET', url: `${url}/${kind}/search?${parameters.toString()}`, headers };
     },
     parse,
   };

@@ -1,6 +1,6 @@
 // Kind `crossref`: works registered with Crossref. Abstracts are JATS XML, dates may be a year or nothing.
 
-import { asArray, asCount, asRecord, asText, jsonBody, refuse } from '../answer.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse } from '../answer.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
@@ -35,28 +35,31 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
         select: FIELDS,
       });
       if (contact !== undefined) parameters.set('mailto', contact);
-      return { method: 'GET', url: `${url}/works?${parameters}`, headers: { accept: 'application/json' } };
+      return { method: 'GET', url: `${url}/works?${parameters.toString()}`, headers: { accept: 'application/json' } };
     },
     parse(response, context): EnginePage {
       refuse(response);
       const { status, message } = jsonBody(response);
       if (status === 'failed') throw new EngineError('rejected');
-      const { items, 'total-results': total } = asRecord(message);
-      if (!Array.isArray(items)) throw new EngineError('invalid');
+      const items = listOf(asRecord(message), 'items');
       const found = hits(items, (work) => ({
         title: asArray(work['title'])[0],
-        url: asText(work['URL']) || `https://doi.org/${encodePath(asText(work['DOI']))}`,
+        url: asText(work['URL']) || doiUrl(asText(work['DOI'])),
         snippet: jatsText(asText(work['abstract'])),
         publishedAt: date(work['published'], context.nowMs) ?? date(work['issued'], context.nowMs),
         source: asText(asArray(work['container-title'])[0]) || work['publisher'],
       }));
-      const reachable = Math.min(asCount(total) ?? REACHABLE, REACHABLE);
+      const reachable = Math.min(asCount(asRecord(message)['total-results']) ?? REACHABLE, REACHABLE);
       return {
         hits: found,
-        next: nextOffset(context, MAX_COUNT, { results: items.length, hits: found.length, reachable }),
+        next: nextOffset(context, MAX_COUNT, { results: items.length, hits: found, reachable }),
       };
     },
   };
+}
+
+function doiUrl(doi: string): string {
+  return doi === '' ? '' : `https://doi.org/${encodePath(doi)}`;
 }
 
 /** `{ "date-parts": [[2026, 11, 21]] }`, as precise as it is; `[[null]]` is no date. */

@@ -3,7 +3,7 @@
 
 import { decodeHTMLAttribute } from 'entities';
 import { Parser } from 'htmlparser2';
-import { refuse } from '../answer.ts';
+import { refuse, wantsMore } from '../answer.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
 
@@ -53,8 +53,7 @@ export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
         throw new EngineError('challenge');
       if (!page.isResultPage) throw new EngineError('invalid');
       const found = hits(page.results, (result) => ({ ...result, url: target(String(result['url']), url) }));
-      const enough = context.collected + found.length >= context.query.maxResults;
-      return { hits: found, next: enough || found.length === 0 ? undefined : page.next };
+      return { hits: found, next: found.length > 0 && wantsMore(context, found) ? page.next : undefined };
     },
   };
 }
@@ -71,9 +70,9 @@ function isFields(state: unknown): state is Record<string, string> {
   return typeof state === 'object' && state !== null;
 }
 
-/** Where a link leads behind the service's redirect; '' for advertisements. */
+/** Where a link leads behind the service's redirect; '' for advertisements and links within the page. */
 function target(href: string, base: string): string {
-  const url = URL.parse(href, base);
+  const url = /^(?:https?:)?\/\//i.test(href) ? URL.parse(href, base) : null;
   if (url === null || url.pathname === '/y.js') return '';
   return url.pathname === '/l/' ? (url.searchParams.get('uddg') ?? '') : url.href;
 }
@@ -92,6 +91,8 @@ class ResultPage {
   /** Fields of the form behind "Next". */
   next: Record<string, string> | undefined;
   readonly #results: Result[] = [];
+  /** Of the block being read; undefined until its link was. */
+  #current: Result | undefined;
   /** The text being read and the depth of the element it belongs to. */
   #reading: { readonly field: 'title' | 'snippet'; readonly depth: number } | undefined;
   #isAd = false;
@@ -110,7 +111,10 @@ class ResultPage {
     const id = attributes['id'];
     if (id === 'challenge-form' || (attributes['class'] ?? '').includes('anomaly-modal')) this.isChallenge = true;
     if (id === 'links' || classes.has('results') || classes.has('no-results')) this.isResultPage = true;
-    if (classes.has('result')) this.#isAd = classes.has('result--ad');
+    if (classes.has('result')) {
+      this.#isAd = classes.has('result--ad');
+      this.#current = undefined;
+    }
     if (classes.has('result__a')) this.#startResult(decodeHTMLAttribute(attributes['href'] ?? ''));
     else if (classes.has('result__snippet')) this.#reading = { field: 'snippet', depth: this.#depth };
     else if (name === 'form') this.#startForm();
@@ -131,7 +135,8 @@ class ResultPage {
 
   #startResult(url: string): void {
     this.isResultPage = true;
-    this.#results.push({ title: '', url, snippet: '', isAd: this.#isAd });
+    this.#current = { title: '', url, snippet: '', isAd: this.#isAd };
+    this.#results.push(this.#current);
     this.#reading = { field: 'title', depth: this.#depth };
   }
 
@@ -147,7 +152,6 @@ class ResultPage {
   }
 
   #append(markup: string): void {
-    const result = this.#results.at(-1);
-    if (this.#reading !== undefined && result !== undefined) result[this.#reading.field] += markup;
+    if (this.#reading !== undefined && this.#current !== undefined) this.#current[this.#reading.field] += markup;
   }
 }

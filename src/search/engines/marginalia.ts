@@ -30,7 +30,7 @@ export function marginalia(settings: MarginaliaSettings): HttpEngine {
         count: String(Math.max(SMALLEST_PAGE, maxResults)),
         page: String(asCount(state) ?? 1),
       });
-      return { method: 'GET', url: `${url}/search?${parameters}`, headers };
+      return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
       if (response.status === 429 && /^\s*daily/i.test(response.body.toString('utf8', 0, 100))) {

@@ -47,7 +47,7 @@ export function mojeek(settings: MojeekSettings): HttpEngine {
         api_key: apiKey,
       });
       if (language) parameters.set('lb', language);
-      return { method: 'GET', url: `${url}/search?${parameters}`, headers };
+      return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
       refuse(response);

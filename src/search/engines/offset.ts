@@ -1,7 +1,8 @@
 // Paging by the number of the first result, as most APIs count: which results a request asks for, and whether another
 // request is worth sending. Called by the engines whose state is an offset.
 
-import type { EngineQuery, ParseContext } from '../engine.ts';
+import { wantsMore } from '../answer.ts';
+import type { EngineHit, EngineQuery, ParseContext } from '../engine.ts';
 
 /** Results asked for: `count` of them from number `offset` on, counted from 0. */
 export interface Span {
@@ -18,8 +19,8 @@ export function span(query: EngineQuery, state: unknown, maxCount: number): Span
 export interface Received {
   /** Results in the answer, usable or not. */
   readonly results: number;
-  /** Hits made of them. */
-  readonly hits: number;
+  /** Made of them. */
+  readonly hits: readonly EngineHit[];
   /** Results that can be reached in all, where the answer or the API's rules say so. */
   readonly reachable?: number | undefined;
 }
@@ -30,7 +31,7 @@ export interface Received {
  */
 export function nextOffset(context: ParseContext, maxCount: number, received: Received): number | undefined {
   const { offset, count } = span(context.query, context.state, maxCount);
-  const enough = context.collected + received.hits >= context.query.maxResults;
-  if (enough || received.results < count || received.hits === 0) return undefined;
+  const exhausted = received.results < count || received.hits.length === 0;
+  if (exhausted || !wantsMore(context, received.hits)) return undefined;
   return offset + count < (received.reachable ?? Infinity) ? offset + count : undefined;
 }

@@ -1,6 +1,6 @@
 // Kind `openalex`: scholarly works from OpenAlex. Abstracts come as an inverted index and are put together again.
 
-import { asArray, asCount, asRecord, asText, jsonBody, refuse, retryAfter } from '../answer.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse, retryAfter } from '../answer.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type EngineResponse, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
@@ -34,13 +34,13 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
         select: FIELDS,
       });
       if (apiKey !== undefined) parameters.set('api_key', apiKey);
-      return { method: 'GET', url: `${url}/works?${parameters}`, headers: { accept: 'application/json' } };
+      return { method: 'GET', url: `${url}/works?${parameters.toString()}`, headers: { accept: 'application/json' } };
     },
     parse(response, context): EnginePage {
       refuseSpent(response);
       refuse(response);
-      const { meta, results } = jsonBody(response);
-      if (!Array.isArray(results)) throw new EngineError('invalid');
+      const body = jsonBody(response);
+      const results = listOf(body, 'results');
       const found = hits(results, (work) => {
         const location = asRecord(work['primary_location']);
         return {
@@ -51,10 +51,10 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
           source: asRecord(location['source'])['display_name'],
         };
       });
-      const reachable = Math.min(asCount(asRecord(meta)['count']) ?? REACHABLE, REACHABLE);
+      const reachable = Math.min(asCount(asRecord(body['meta'])['count']) ?? REACHABLE, REACHABLE);
       return {
         hits: found,
-        next: nextOffset(context, MAX_COUNT, { results: results.length, hits: found.length, reachable }),
+        next: nextOffset(context, MAX_COUNT, { results: results.length, hits: found, reachable }),
       };
     },
   };

@@ -2,7 +2,7 @@
 // `esummary` describes them. Which of the two an answer is shows in its members.
 
 import { decodeHTML } from 'entities';
-import { asArray, asCount, asRecord, asText, jsonBody, refuse } from '../answer.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse } from '../answer.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
@@ -56,7 +56,11 @@ export function pubmed(settings: PubmedSettings = {}): HttpEngine {
         ? ['esummary', { id: state.ids.join(',') }]
         : ['esearch', { term: query.query, retstart: String(offset), retmax: String(count), sort: 'relevance' }];
       const parameters = new URLSearchParams({ ...common, ...own });
-      return { method: 'GET', url: `${url}/${step}.fcgi?${parameters}`, headers: { accept: 'application/json' } };
+      return {
+        method: 'GET',
+        url: `${url}/${step}.fcgi?${parameters.toString()}`,
+        headers: { accept: 'application/json' },
+      };
     },
     parse(response, context): EnginePage {
       refuseKey(response);
@@ -82,8 +86,9 @@ function refuseKey({ status, body }: EngineResponse): void {
 function readSearch(search: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
   const error = asText(search['ERROR']);
   if (error !== '') throw new EngineError(/backend|fail/i.test(error) ? 'invalid' : 'rejected');
-  if (!Array.isArray(search['idlist'])) throw new EngineError('invalid');
-  const ids = search['idlist'].map(asText).filter((id) => /^\d+$/.test(id));
+  const ids = listOf(search, 'idlist')
+    .map(asText)
+    .filter((id) => /^\d+$/.test(id));
   if (ids.length === 0) return { hits: [] };
   const { offset } = span(context.query, context.state, MAX_COUNT);
   const reachable = Math.min(asCount(search['count']) ?? REACHABLE, REACHABLE);
@@ -91,8 +96,9 @@ function readSearch(search: Readonly<Record<string, unknown>>, context: ParseCon
 }
 
 function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
-  if (!Array.isArray(summary['uids'])) throw new EngineError('invalid');
-  const ids = summary['uids'].map(asText).filter((id) => /^\d+$/.test(id));
+  const ids = listOf(summary, 'uids')
+    .map(asText)
+    .filter((id) => /^\d+$/.test(id));
   const articles = ids.map((id) => ({ ...asRecord(summary[id]), id })).filter((article) => !('error' in article));
   const found = hits(articles, (article) => ({
     // Markup in titles is escaped once more than the rest.
@@ -104,7 +110,7 @@ function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseC
   }));
   if (!isNamed(context.state)) return { hits: found };
   const { ids: named, offset, reachable } = context.state;
-  const received = { results: named.length, hits: found.length, reachable };
+  const received = { results: named.length, hits: found, reachable };
   return { hits: found, next: nextOffset({ ...context, state: offset }, MAX_COUNT, received) };
 }
 

@@ -72,7 +72,7 @@ export function searxng(settings: SearxngSettings): HttpEngine {
       });
       if (engines.length > 0) parameters.set('engines', engines.join(','));
       if (language) parameters.set('language', language);
-      return { method: 'GET', url: `${url}/search?${parameters}`, headers };
+      return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
       refuse(response);

@@ -1,6 +1,6 @@
 // Kind `semantic-scholar`: papers from the Semantic Scholar graph API by relevance.
 
-import { asCount, asRecord, asText, jsonBody, refuse } from '../answer.ts';
+import { asCount, asRecord, asText, jsonBody, listOf, refuse } from '../answer.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
@@ -39,17 +39,18 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
       const key = apiKey === undefined ? {} : { 'x-api-key': apiKey };
       return {
         method: 'GET',
-        url: `${url}/graph/v1/paper/search?${parameters}`,
+        url: `${url}/graph/v1/paper/search?${parameters.toString()}`,
         headers: { accept: 'application/json', ...key },
       };
     },
     parse(response, context): EnginePage {
       refuse(response);
-      const { total, data, code } = jsonBody(response);
+      const body = jsonBody(response);
+      const { total, code } = body;
       if (code === '429') throw new EngineError('rate limited');
       // Without any result the list is left out.
-      if (data === undefined && total === 0) return { hits: [] };
-      if (!Array.isArray(data)) throw new EngineError('invalid');
+      if (body['data'] === undefined && total === 0) return { hits: [] };
+      const data = listOf(body, 'data');
       const found = hits(data, (paper) => ({
         title: paper['title'],
         url: address(paper),
@@ -60,7 +61,7 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
       const reachable = Math.min(asCount(total) ?? REACHABLE, REACHABLE);
       return {
         hits: found,
-        next: nextOffset(context, MAX_COUNT, { results: data.length, hits: found.length, reachable }),
+        next: nextOffset(context, MAX_COUNT, { results: data.length, hits: found, reachable }),
       };
     },
   };

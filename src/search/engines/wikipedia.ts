@@ -1,7 +1,7 @@
 // Kind `wikipedia`: articles of a Wikipedia (or any MediaWiki), images of Wikimedia Commons, through the action API. Its
 // errors come with status 200.
 
-import { asCount, asRecord, asArray, asText, jsonBody, refuse, retryAfter } from '../answer.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse, retryAfter } from '../answer.ts';
 import {
   EngineError,
   type EnginePage,
@@ -46,7 +46,7 @@ export function wikipedia(settings: WikipediaSettings = {}): HttpEngine {
       const parameters = query.type === 'images' ? imageParameters(query, state) : articleParameters(query, state);
       return {
         method: 'GET',
-        url: `${query.type === 'images' ? imagesUrl : url}/w/api.php?${parameters}`,
+        url: `${query.type === 'images' ? imagesUrl : url}/w/api.php?${parameters.toString()}`,
         headers: { accept: 'application/json', 'user-agent': agent },
       };
     },
@@ -88,8 +88,7 @@ function imageParameters(query: EngineQuery, state: unknown): URLSearchParams {
 }
 
 function readArticles(body: Readonly<Record<string, unknown>>, context: ParseContext, url: string): EnginePage {
-  const { search } = asRecord(body['query']);
-  if (!Array.isArray(search)) throw new EngineError('invalid');
+  const search = listOf(asRecord(body['query']), 'search');
   const found = hits(search, (article) => {
     const title = asText(article['title']);
     return { title, url: title === '' ? '' : `${url}/wiki/${pagePath(title)}`, snippet: article['snippet'] };
@@ -97,7 +96,7 @@ function readArticles(body: Readonly<Record<string, unknown>>, context: ParseCon
   const reachable = asCount(asRecord(body['continue'])['sroffset']) === undefined ? 0 : undefined;
   return {
     hits: found,
-    next: nextOffset(context, MAX_ARTICLES, { results: search.length, hits: found.length, reachable }),
+    next: nextOffset(context, MAX_ARTICLES, { results: search.length, hits: found, reachable }),
   };
 }
 
@@ -122,7 +121,7 @@ function readImages(body: Readonly<Record<string, unknown>>, context: ParseConte
   const reachable = asCount(asRecord(body['continue'])['gsroffset']) === undefined ? 0 : undefined;
   return {
     hits: found,
-    next: nextOffset(context, MAX_IMAGES, { results: pages.length, hits: found.length, reachable }),
+    next: nextOffset(context, MAX_IMAGES, { results: pages.length, hits: found, reachable }),
   };
 }
 

@@ -18,8 +18,8 @@ export interface WorkerSettings {
   readonly types?: readonly SearchType[];
 }
 
-// Maps become plain objects; no record extension, so a worker cannot define structures.
-const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true, int64AsType: 'number' });
+// Maps become plain objects, and whole numbers plain numbers.
+const unpackr = new Unpackr({ useRecords: false, int64AsType: 'number' });
 
 /** Whether the byte begins a msgpack map (fixmap, map 16, map 32): no JSON text begins with one. */
 function beginsMap(byte: number | undefined): boolean {
@@ -46,7 +46,7 @@ export function worker(settings: WorkerSettings): HttpEngine {
   };
   return {
     kind: 'worker',
-    documentation: 'https://github.com/headrace/headrace#search-workers',
+    documentation: 'README.md',
     types,
     concurrency: 16,
     request: ({ query, type, maxResults }) => ({

@@ -1,0 +1,54 @@
+// Requests to search engines, with failures in the words that clients of a search read. The only part of the room that
+// touches the network.
+
+import { TooLongError, WholeClient } from '../net/client.ts';
+import type { EngineRequest, EngineResponse } from './engine.ts';
+
+/** A request that got no usable answer. */
+export class TransportError extends Error {
+  override readonly name = 'TransportError';
+  readonly trouble: 'connection' | 'invalid';
+  /** For `meta.engine_errors`. */
+  readonly reason: string;
+
+  constructor(trouble: 'connection' | 'invalid', reason: string, cause: unknown) {
+    super(reason, { cause });
+    this.trouble = trouble;
+    this.reason = reason;
+  }
+}
+
+export interface Transport {
+  /** Rejects with `TransportError`, or with the reason of `signal`. */
+  send(request: EngineRequest, signal: AbortSignal): Promise<EngineResponse>;
+  close(): Promise<void>;
+}
+
+/** Far above any page of results. */
+const MAX_BYTES = 8 * 1024 * 1024;
+
+/** Connections to one engine, from one thread. */
+const CONNECTIONS = 64;
+
+export function createTransport(): Transport {
+  const client = new WholeClient(CONNECTIONS);
+  return {
+    send: async (request, signal) => {
+      try {
+        return await client.send(request, signal, MAX_BYTES);
+      } catch (error) {
+        if (signal.aborted) throw signal.reason;
+        if (error instanceof TooLongError || isDecoding(error))
+          throw new TransportError('invalid', 'invalid response', error);
+        throw new TransportError('connection', 'connection failed', error);
+      }
+    },
+    close: () => client.close(),
+  };
+}
+
+/** Compressed bytes that are none, or that swell past the limit. */
+function isDecoding(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ERR_BUFFER_TOO_LARGE' || code?.startsWith('Z_') === true || code?.startsWith('ERR__ERROR_') === true;
+}

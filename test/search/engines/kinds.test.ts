@@ -1,0 +1,76 @@
+import t from 'tap';
+import { createEngine, ENGINE_KINDS } from '../../../src/search/engines/index.ts';
+
+/** The least each kind needs. */
+const LEAST: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  worker: { url: 'http://127.0.0.1:9101' },
+  searxng: { url: 'http://127.0.0.1:8888' },
+  local: { path: 'test' },
+  ...Object.fromEntries(
+    ['brave', 'serper', 'tavily', 'exa', 'mojeek', 'marginalia'].map((kind) => [kind, { apiKey: 'k' }]),
+  ),
+};
+
+t.test('there are sixteen kinds, each makes an engine of its own name', async (t) => {
+  t.equal(Object.keys(ENGINE_KINDS).length, 16);
+  for (const kind of Object.keys(ENGINE_KINDS)) {
+    const engine = createEngine(kind, LEAST[kind]);
+    t.equal(engine.kind, kind);
+    t.ok(engine.types.length > 0);
+  }
+});
+
+t.test('every kind refuses to be made without what it needs', async (t) => {
+  for (const [kind, least] of Object.entries(LEAST)) {
+    for (const name of Object.keys(least)) t.throws(() => createEngine(kind), { message: `${kind} needs ${name}` });
+  }
+});
+
+t.test('settings reach the factory as the program uses them', async (t) => {
+  const query = { query: 'x', type: 'web', maxResults: 1 } as const;
+  const requestOf = (kind: string, settings: Record<string, unknown>): string => {
+    const engine = createEngine(kind, settings);
+    return 'request' in engine ? JSON.stringify(engine.request(query, undefined)) : '';
+  };
+  t.match(requestOf('wikipedia', { language: 'de', url: 'http://proxy.example/' }), '"http://proxy.example/w/api.php?');
+  t.match(requestOf('brave', { apiKey: 'my-key' }), 'my-key');
+  t.match(requestOf('searxng', { url: 'http://s.example', engines: ['bing', 'qwant'] }), 'bing%2Cqwant');
+  t.same(createEngine('worker', { url: 'http://w.example', types: ['web', 'news'] }).types, ['web', 'news']);
+  t.doesNotThrow(() => createEngine('local', { path: 'test', maxBytes: '1MB', rescan: '5s', maxFiles: 10 }));
+});
+
+t.test('every setting has a sentence and every key is a secret', async (t) => {
+  for (const { settings } of Object.values(ENGINE_KINDS)) {
+    for (const [name, setting] of Object.entries(settings)) {
+      t.match(setting.sentence, /^[A-Z].*\.$/);
+      t.equal(setting.secret === true, name === 'apiKey' || name === 'secret', name);
+      t.type(setting.required, 'boolean');
+    }
+  }
+});
+
+t.test('mistakes are named, their values are not', async (t) => {
+  const message = (kind: string, settings: Record<string, unknown>): string => {
+    try {
+      createEngine(kind, settings);
+      return '';
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+  t.match(message('bing', {}), /^is of an unknown kind; the kinds are worker, local, .*pubmed$/);
+  t.match(message('toString', {}), /unknown kind/);
+  t.match(message('__proto__', {}), /unknown kind/);
+  t.equal(message('brave', { apikey: 'hunter2' }), 'apikey is no setting of brave; did you mean apiKey?');
+  t.equal(message('arxiv', { token: 'hunter2' }), 'token is no setting of arxiv; it takes url');
+  t.equal(message('brave', { apiKey: 'hunter 2' }), 'apiKey must be visible ASCII characters without spaces');
+  t.equal(message('worker', { url: 'hunter2' }), 'url must be a URL that begins with http:// or https://');
+  t.equal(message('wikipedia', { language: 'evil.example/' }), 'language must be a language code, such as en');
+  t.equal(message('local', { path: 'x', maxFiles: 0 }), 'maxFiles must be at least 1');
+  t.equal(message('searxng', { url: 'http://s.example', engines: 'bing' }), 'engines must be a list');
+  t.equal(
+    message('worker', { url: 'http://w.example', types: ['web', 'video'] }),
+    'types[1] must be one of web, news, images, academic',
+  );
+  t.match(message('crossref', { contact: 'a\r\nb' }), /^contact must be/);
+});

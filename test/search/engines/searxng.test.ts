@@ -1,0 +1,100 @@
+import t from 'tap';
+import { searxng } from '../../../src/search/engines/searxng.ts';
+import { KEY, answer, collect, contract, fixture, parse } from './contract.ts';
+
+const engine = searxng({ url: 'http://searx.example:8888', apiKey: KEY });
+const PAGE = 13;
+
+contract('searxng', {
+  engine,
+  keyed: true,
+  pages: [
+    { fixture: 'searxng/web.json', type: 'web', hits: 3 },
+    { fixture: 'searxng/news.json', type: 'news', hits: 2 },
+    { fixture: 'searxng/images.json', type: 'images', hits: 3 },
+    { fixture: 'searxng/academic.json', type: 'academic', hits: 1 },
+    { fixture: 'searxng/empty.json', type: 'web', hits: 0 },
+    { fixture: 'searxng/nulls.json', type: 'web', hits: 1 },
+  ],
+  failures: [
+    { fixture: 'searxng/forbidden.html', status: 403, failure: 'denied' },
+    { fixture: 'searxng/limiter.txt', status: 429, failure: 'rate limited' },
+    { fixture: 'searxng/error.json', status: 400, failure: 'rejected' },
+    { fixture: 'searxng/error.json', status: 200, failure: 'invalid' },
+  ],
+  garbage: ['{}'],
+  serve: (request, supply) => {
+    const page = Number(new URL(request.url).searchParams.get('pageno'));
+    return { query: 'danube', results: supply.slice((page - 1) * PAGE, page * PAGE) };
+  },
+});
+
+t.test('an instance is asked for JSON of a category', async (t) => {
+  const set = searxng({ url: 'https://h.example/searx', engines: ['mojeek', 'qwant'], language: 'de-AT' });
+  const request = set.request({ query: 'a b', type: 'academic', maxResults: 10 }, 3);
+  t.equal(
+    request.url,
+    'https://h.example/searx/search?q=a+b&format=json&categories=science&pageno=3&engines=mojeek%2Cqwant&language=de-AT',
+  );
+  t.same(request.headers, { accept: 'application/json' });
+  const categories = (['web', 'news', 'images'] as const).map((type) =>
+    new URL(engine.request({ query: 'x', type, maxResults: 1 }, undefined).url).searchParams.get('categories'),
+  );
+  t.same(categories, ['general', 'news', 'images']);
+  t.throws(() => searxng({}), { message: 'needs url' });
+});
+
+t.test('an instance that repeats its page is not asked for ever', async (t) => {
+  const { requests } = collect(engine, () => ({ results: [{ url: 'https://same.example/' }] }), 'web', 100);
+  t.equal(requests.length, 10);
+});
+
+t.test('fields of an instance are read', async (t) => {
+  t.strictSame(parse(engine, 'web', answer(fixture('searxng/web.json'))).hits, [
+    {
+      title: 'Danube - Encyclopedia',
+      url: 'https://encyclopedia.example/Danube',
+      snippet: 'The Danube is a river & a route.',
+    },
+    { title: 'Tours', url: 'https://boats.example/tours', snippet: '' },
+    {
+      title: 'A walk along the Danube',
+      url: 'https://blog.example/danube',
+      snippet: 'Day one.',
+      publishedAt: '2026-05-04T00:00:00Z',
+    },
+  ]);
+  t.same(
+    parse(engine, 'news', answer(fixture('searxng/news.json'))).hits.map(({ publishedAt, source }) => [
+      publishedAt,
+      source,
+    ]),
+    [
+      ['2026-11-21T08:00:00Z', 'The Daily Example'],
+      ['2026-11-20T07:00:00Z', undefined],
+    ],
+  );
+  t.equal(parse(engine, 'academic', answer(fixture('searxng/academic.json'))).hits[0]?.source, 'River Studies');
+  t.strictSame(parse(engine, 'images', answer(fixture('searxng/images.json'))).hits, [
+    {
+      title: 'Dusk',
+      url: 'https://photos.example/dusk',
+      snippet: '',
+      source: 'photos.example',
+      thumbnailUrl: 'https://cdn.photos.example/t.jpg',
+      imageUrl: 'https://cdn.photos.example/dusk.jpg',
+      width: 1920,
+      height: 1080,
+    },
+    {
+      title: 'Old',
+      url: 'https://old.example/page',
+      snippet: '',
+      thumbnailUrl: 'https://old.example/t.png',
+      imageUrl: 'https://old.example/i.png',
+      width: 640,
+      height: 480,
+    },
+    { title: 'Bare', url: 'https://bare.example/', snippet: '' },
+  ]);
+});

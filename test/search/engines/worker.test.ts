@@ -1,0 +1,118 @@
+import { addExtension, pack } from 'msgpackr';
+import t from 'tap';
+import { worker } from '../../../src/search/engines/worker.ts';
+import type { EngineRequest } from '../../../src/search/engine.ts';
+import { KEY, NOW, answer, contract, failure, fixture, parse, type Supply } from './contract.ts';
+
+const engine = worker({ url: 'http://worker.example:9101', secret: KEY, engine: 'engine_a' });
+
+const asked = (request: EngineRequest): Record<string, unknown> =>
+  JSON.parse(String(request.body)) as Record<string, unknown>;
+
+contract('a worker', {
+  engine,
+  keyed: true,
+  pages: [
+    { fixture: 'worker/web.json', type: 'web', hits: 3 },
+    { fixture: 'worker/news.json', type: 'news', hits: 2 },
+    { fixture: 'worker/images.json', type: 'images', hits: 2 },
+    { fixture: 'worker/academic.json', type: 'academic', hits: 1 },
+    { fixture: 'worker/empty.json', type: 'web', hits: 0 },
+    { fixture: 'worker/nulls.json', type: 'web', hits: 1 },
+  ],
+  failures: [
+    { fixture: 'worker/error.json', status: 200, failure: 'invalid' },
+    { fixture: 'worker/error.json', status: 500, failure: 'http' },
+    { fixture: 'worker/garbage.txt', status: 200, failure: 'invalid' },
+  ],
+  garbage: ['{}', '{"results":null}', '{"results":{}}'],
+  serve: (request, supply: readonly Supply[]) => ({
+    results: supply.slice(0, asked(request)['max_results'] as number),
+  }),
+});
+
+t.test('a worker is asked as the protocol says', async (t) => {
+  t.same(engine.request({ query: 'danube', type: 'news', maxResults: 7 }, undefined), {
+    method: 'POST',
+    url: 'http://worker.example:9101/search',
+    headers: {
+      accept: 'application/msgpack, application/json',
+      'content-type': 'application/json',
+      authorization: `Bearer ${KEY}`,
+    },
+    body: '{"engine":"engine_a","query":"danube","max_results":7,"search_type":"news"}',
+  });
+  const open = worker({ url: 'http://worker.example' }).request({ query: 'x', type: 'web', maxResults: 1 }, undefined);
+  t.equal(open.headers['authorization'], undefined);
+  t.throws(() => worker({}), { message: 'needs url' });
+  t.same(worker({ url: 'http://worker.example', types: ['academic'] }).types, ['academic']);
+});
+
+t.test('a worker may answer in msgpack, whatever it calls it', async (t) => {
+  for (const [name, type] of [
+    ['web', 'web'],
+    ['news', 'news'],
+    ['images', 'images'],
+  ] as const) {
+    const json = fixture(`worker/${name}.json`);
+    const packed = answer(pack(JSON.parse(json.toString())), 200, { 'content-type': 'text/plain' });
+    t.same(parse(engine, type, packed), parse(engine, type, answer(json)));
+  }
+  const large = {
+    results: Array.from({ length: 70 }, (_, index) => ({ title: 'T', url: `http://a.example/${index}` })),
+  };
+  t.equal(parse(engine, 'web', answer(pack(large))).hits.length, 70);
+  const dated = { results: [{ title: 'T', url: 'http://a.example/', published_at: new Date(NOW) }] };
+  t.equal(parse(engine, 'news', answer(pack(dated))).hits[0]?.publishedAt, '2026-11-21T10:00:00Z');
+  const long = { results: [{ title: 'T', url: 'http://a.example/', width: 640n }] };
+  t.equal(parse(engine, 'images', answer(pack(long))).hits[0]?.width, 640);
+});
+
+t.test('msgpack that is none, or more than one value, is an invalid response', async (t) => {
+  const good = pack({ results: [] });
+  const bad = [
+    good.subarray(0, -1),
+    Buffer.concat([good, good]),
+    Buffer.from([0xdf, 0xff, 0xff, 0xff, 0xff]),
+    Buffer.from([0x81, 0xa7, ...Buffer.from('results'), 0xdd, 0xff, 0xff, 0xff, 0xff]),
+    Buffer.alloc(200_000, 0x81),
+    pack({ results: 'none' }),
+    pack({}),
+  ];
+  for (const bytes of bad) t.equal(failure(engine, 'web', answer(bytes))?.failure, 'invalid');
+});
+
+t.test('types of the process are not made from the bytes of a worker', async (t) => {
+  class Secret {}
+  addExtension({
+    Class: Secret,
+    type: 0x53,
+    write: () => 1,
+    read: () => {
+      throw new Error('read');
+    },
+  });
+  t.equal(failure(engine, 'web', answer(pack({ results: [new Secret()] })))?.failure, 'invalid');
+});
+
+t.test('hits of a worker carry all fields the protocol names', async (t) => {
+  t.strictSame(parse(engine, 'news', answer(fixture('worker/news.json'))).hits[0], {
+    title: 'Flood warning',
+    url: 'https://news.example/flood',
+    snippet: 'Water rises.',
+    publishedAt: '2026-11-20T17:30:00Z',
+    source: 'The Daily Example',
+  });
+  t.strictSame(parse(engine, 'images', answer(fixture('worker/images.json'))).hits, [
+    {
+      title: 'Bridge',
+      url: 'https://photos.example/bridge',
+      snippet: '',
+      thumbnailUrl: 'https://photos.example/t/bridge.jpg',
+      imageUrl: 'https://photos.example/bridge.jpg',
+      width: 1600,
+      height: 900,
+    },
+    { title: 'Ship', url: 'https://photos.example/ship', snippet: '', imageUrl: 'https://photos.example/ship.png' },
+  ]);
+});
