@@ -28,6 +28,7 @@ export type ErrorCode =
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
   | 'HR_STREAM_TRUNCATED'
+  | 'HR_SEARCH_ALL_FAILED'
   | 'HR_LIST_NOT_READY'
   | 'HR_OVERLOADED'
   | 'HR_STARTING'
@@ -75,6 +76,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     retryable: true,
     detail: 'The server ended the stream before the answer was complete',
   },
+  HR_SEARCH_ALL_FAILED: { status: 503, source: 'upstream', retryable: true, detail: 'All search engines failed' },
   HR_LIST_NOT_READY: { status: 503, source: 'internal', retryable: true, detail: 'Prices are not loaded yet' },
   HR_OVERLOADED: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is out of {}' },
   HR_STARTING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is starting' },

@@ -4,6 +4,7 @@
 import { availableParallelism } from 'node:os';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemRandom } from './actor/index.ts';
+import { searchFor } from './api/search.ts';
 import { diffSettings } from './config/diff.ts';
 import { setHeaderLimit } from './config/env.ts';
 import { type Mistake, resolveSettings } from './config/load.ts';
@@ -11,9 +12,11 @@ import type { Settings, SettingsInput } from './config/settings.ts';
 import { type Admin, openAdmin } from './gateway/admin.ts';
 import { ControlPlane, type CrnStatus } from './gateway/control-plane.ts';
 import { settingsInForce } from './gateway/in-force.ts';
+import { withEnginesChecked } from './gateway/engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from './ingress/inject.ts';
 import { createNodeListener } from './ingress/node.ts';
 import { addressUrl } from './ingress/server.ts';
+import type { SearchAnswer, SearchType } from './search/index.ts';
 import { createLog, type Log } from './telemetry/log.ts';
 
 /** Settings that are wrong, all of them at once. */
@@ -52,6 +55,11 @@ export interface Gateway {
   close(): Promise<void>;
   /** Sends a request through the same handlers without a socket. Rejects when the answer is broken off. */
   inject(request: InjectRequest): Promise<InjectResponse>;
+  /**
+   * Searches as `POST /search` does: `query` (required), `engines`, `max_results`, `search_type`. Rejects with
+   * `HeadraceError`: `HR_REQUEST_INVALID`, or `HR_SEARCH_ALL_FAILED`; with the reason of `signal` when it fires.
+   */
+  search(request: SearchInput, options?: { readonly signal?: AbortSignal }): Promise<SearchAnswer>;
   /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (a route that hijacks its reply). */
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
   /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
@@ -60,6 +68,17 @@ export interface Gateway {
   crns(): CrnStatus[];
   /** @internal Makes an ingress thread throw. */
   crash(thread: number): void;
+}
+
+/** A search, in the shape of the interface's request. */
+export interface SearchInput {
+  readonly query: string;
+  /** Default: the setting `search.default`. */
+  readonly engines?: readonly string[];
+  /** Most results per engine, 1 to 100; default 10. */
+  readonly max_results?: number;
+  /** Default `web`. */
+  readonly search_type?: SearchType;
 }
 
 /** What does not belong into a settings file. */
@@ -94,7 +113,7 @@ export function serveGateway(settings: Settings, options: GatewayOptions = {}): 
 const EMBEDDED: SettingsInput = { threads: 0, admin: null, log: { level: 'warn' } };
 
 function resolved(input: SettingsInput): Settings {
-  const resolution = resolveSettings(input);
+  const resolution = withEnginesChecked(resolveSettings(input));
   if ('mistakes' in resolution) throw new ConfigError(resolution.mistakes);
   return resolution.settings;
 }
@@ -154,6 +173,11 @@ class RunningGateway implements ServedGateway {
     await this.#control.configured;
     const { handler, limits, budget } = this.#control.local;
     return inject({ handler, clock: systemClock, limits, budget }, request);
+  }
+
+  async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {
+    await this.#control.configured;
+    return searchFor(this.#control.local.world, request, options.signal);
   }
 
   reload(input: SettingsInput): Reloaded {

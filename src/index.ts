@@ -9,6 +9,23 @@ export {
   type GatewayOptions,
   type Listening,
   type Reloaded,
+  type SearchInput,
 } from './gateway.ts';
+export {
+  type Engine,
+  EngineError,
+  type EngineHit,
+  type EnginePage,
+  type EngineQuery,
+  type EngineRequest,
+  type EngineResponse,
+  type HttpEngine,
+  type InProcessEngine,
+  type ParseContext,
+  type SearchAnswer,
+  type SearchMeta,
+  type SearchResult,
+  type SearchType,
+} from './search/index.ts';
 export type { InjectRequest, InjectResponse } from './ingress/inject.ts';
 export { createHost, type Host, type HostSettings } from './host/index.ts';

@@ -20,7 +20,9 @@ const control = link(system, data.port);
 const keeper = control.ref<CrnsCommand>('crns');
 
 const plane = new DataPlane({
+  system,
   memory: data.memory,
+  engineMemory: data.engineMemory,
   thread: data.thread,
   planes: data.planes,
   clock: systemClock,

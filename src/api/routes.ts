@@ -11,7 +11,8 @@ import { authCheck, health } from './health.ts';
 import { decorator, forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
-import { proxyRequest, type Schema } from './schema.ts';
+import { proxyRequest, type Schema, searchRequest } from './schema.ts';
+import { search } from './search.ts';
 import type { ApiWorld } from './world.ts';
 
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
@@ -62,6 +63,19 @@ function proxied(path: string, summary: string, streams: boolean): Route {
 
 /** All public endpoints, in the order in which the documents show them. */
 export const ROUTES: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/search',
+    summary: 'Search: several engines at once, one merged answer',
+    tag: 'Search',
+    auth: 'key',
+    request: searchRequest,
+    responses: {
+      200: { description: 'Results; engines that failed are named in `meta`' },
+      503: { description: 'Every engine asked has failed' },
+    },
+    serve: search,
+  },
   proxied('/v1/chat/completions', 'Chat completion, OpenAI-compatible', true),
   proxied('/v1/completions', 'Text completion, OpenAI-compatible', true),
   proxied('/v1/responses', 'Responses, OpenAI-compatible', true),

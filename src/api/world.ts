@@ -6,6 +6,7 @@ import type { KeyRing } from '../account/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Affinity, Board, Failure, Member, PickerSettings, Reporter, Table, Verdict } from '../routing/index.ts';
+import type { SearchRoom } from '../search/index.ts';
 import type { FailoverWorld, RetryBudget } from '../upstream/index.ts';
 
 /** Where the gateway is in its life. */
@@ -30,6 +31,7 @@ export interface ApiWorld {
   readonly reporter: Reporter;
   readonly picker: PickerSettings;
   readonly failover: FailoverWorld;
+  readonly search: SearchRoom;
   readonly counters: Counters;
   readonly clock: Clock;
   readonly random: () => number;

@@ -6,6 +6,7 @@ import { loadConfigFile, loadConfigText, type Mistake, type Resolution } from '.
 import type { Settings } from '../config/settings.ts';
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
+import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import { type ServedGateway, serveGateway } from '../gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { takeFlags, UsageError } from './args.ts';
@@ -26,7 +27,7 @@ function lines(mistakes: readonly Mistake[]): string {
 /** Runs until a signal comes. Resolves with an exit code only when the start fails. */
 export async function serve(flags: Flags): Promise<number | undefined> {
   const { file, settings: overrides } = splitConfig(flags);
-  const resolution = await loadConfigFile(file, environment(), overrides);
+  const resolution = withEnginesChecked(await loadConfigFile(file, environment(), overrides));
   if ('mistakes' in resolution) {
     process.stderr.write(`headrace cannot start with ${file}:\n${lines(resolution.mistakes)}`);
     return 1;
@@ -54,7 +55,8 @@ export async function serve(flags: Flags): Promise<number | undefined> {
 
 /** Reloads at every change of the file, and at SIGHUP whether it changed or not. */
 function keepUp(file: string, overrides: Flags, gateway: ServedGateway, log: Log): void {
-  const apply = (resolution: Resolution): void => {
+  const apply = (loaded: Resolution): void => {
+    const resolution = withEnginesChecked(loaded);
     if ('mistakes' in resolution) {
       log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
       return;
@@ -81,7 +83,7 @@ function reload(gateway: ServedGateway, settings: Settings, log: Log): void {
 /** Explains a configuration. */
 export async function check(flags: Flags): Promise<number> {
   const { file, settings: overrides } = splitConfig(flags);
-  const resolution = await loadConfigFile(file, environment(), overrides);
+  const resolution = withEnginesChecked(await loadConfigFile(file, environment(), overrides));
   if ('mistakes' in resolution) {
     const count = resolution.mistakes.length;
     process.stdout.write(`${file}: ${count} ${count === 1 ? 'mistake' : 'mistakes'}\n${lines(resolution.mistakes)}`);

@@ -160,6 +160,7 @@ const KIND_NAMES: Readonly<Record<Setting['kind'], string>> = {
   enum: 'word',
   list: 'list',
   map: 'mapping',
+  open: 'mapping',
   record: 'mapping',
 };
 
@@ -206,6 +207,7 @@ const PLACEHOLDERS: Readonly<Record<Setting['kind'], string>> = {
   enum: 'WORD',
   list: 'JSON',
   map: 'JSON',
+  open: 'JSON',
   record: 'JSON',
 };
 

@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { LineCounter, parseDocument, type ErrorCode } from 'yaml';
 import { collectOverrides, type Texts } from './override.ts';
-import { entryPath, isMapping, Reader, type Mistake } from './reader.ts';
+import { entryPath, isMapping, isPlain, Reader, type Mistake } from './reader.ts';
 import { TABLE, UNSERVED, type Settings } from './settings.ts';
 import type { Address } from './units.ts';
 
@@ -150,7 +150,12 @@ function repeated(values: readonly string[]): number[] {
   return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));
 }
 
+/** Freezes data all the way down. What is no data, a plug-in, is not ours to freeze. */
 function freeze<T extends object>(value: T): T {
-  for (const inner of Object.values(value)) if (typeof inner === 'object' && inner !== null) freeze(inner as object);
+  for (const inner of Object.values(value)) if (isData(inner)) freeze(inner);
   return Object.freeze(value);
+}
+
+function isData(value: unknown): value is object {
+  return Array.isArray(value) || isPlain(value);
 }

@@ -48,6 +48,7 @@ export class Reader {
     if (plain === undefined) return undefined;
     if (setting.kind === 'record') return this.#readRecord(setting, plain, path);
     if (setting.kind === 'map') return this.#readMap(setting, plain, path);
+    if (setting.kind === 'open') return this.#readOpen(plain, path);
     if (plain === null && setting.nullable === true) return null;
     if (setting.kind === 'list') return this.#readList(setting, plain, path);
     const value = readScalar(plain, setting.kind, setting);
@@ -108,6 +109,16 @@ export class Reader {
     return Object.fromEntries(entries);
   }
 
+  /** Objects of classes and functions, which no file can hold, pass as they are: plug-ins. */
+  #readOpen(raw: unknown, path: string): unknown {
+    if (typeof raw === 'string') return this.#expand(raw, path);
+    if (Array.isArray(raw)) return raw.map((item: unknown, index) => this.#readOpen(item, `${path}[${index}]`));
+    if (!isPlain(raw)) return raw;
+    return Object.fromEntries(
+      Object.entries(raw).map(([name, value]) => [name, this.#readOpen(value, entryPath(path, name))]),
+    );
+  }
+
   #readList(setting: Setting, raw: unknown, path: string): unknown {
     if (!Array.isArray(raw)) {
       this.report(path, 'must be a list');
@@ -140,6 +151,14 @@ function homeOf(name: string): string | undefined {
 /** The path of an entry with a name of the user's choice; one that holds dots stands in brackets. */
 export function entryPath(path: string, name: string): string {
   return /^[\w-]+$/.test(name) ? `${path}.${name}` : `${path}[${JSON.stringify(name)}]`;
+}
+
+/** A mapping of data: neither an instance of a class nor a holder of functions. */
+export function isPlain(raw: unknown): raw is Record<string, unknown> {
+  if (!isMapping(raw)) return false;
+  const prototype: unknown = Object.getPrototypeOf(raw);
+  const plain = prototype === Object.prototype || prototype === null;
+  return plain && !Object.values(raw).some((value) => typeof value === 'function');
 }
 
 /** True for what YAML and JSON call a mapping or object. */

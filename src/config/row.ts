@@ -1,7 +1,10 @@
 // What one row of the settings table says, and the constructors that keep the table to one line a row.
 // `settings.ts` builds the table with them; reader, help and README table all work from the rows alone.
 
-/** How a value is written. `map` has names chosen by the user, `record` has the names of `fields`. */
+/**
+ * How a value is written. `map` has names chosen by the user, `record` has the names of `fields`. `open` is a mapping
+ * that another room reads on its own terms; here only references to the environment are replaced in it.
+ */
 export type SettingKind =
   | 'string'
   | 'boolean'
@@ -15,6 +18,7 @@ export type SettingKind =
   | 'enum'
   | 'list'
   | 'map'
+  | 'open'
   | 'record';
 
 /** What holds for a setting beside its kind. */
@@ -77,8 +81,13 @@ export function list(items: Setting, fallback: unknown, sentence: string, traits
 }
 
 /** Entries under names of the user's choice. */
-export function map(items: Setting, sentence: string): Setting {
-  return { kind: 'map', fallback: {}, sentence, items };
+export function map(items: Setting, sentence: string, traits?: SettingTraits): Setting {
+  return { kind: 'map', fallback: {}, sentence, items, ...traits };
+}
+
+/** A mapping of which only the room it belongs to knows the names. */
+export function open(sentence: string, traits?: SettingTraits): Setting {
+  return { kind: 'open', fallback: {}, sentence, ...traits };
 }
 
 /** Settings under fixed names; the sentence is the heading of the section in the help text. */

@@ -2,7 +2,7 @@
 // (`load.ts`), the help text and the README table (`describe.ts`) are all made from it. `Settings` is what the table
 // resolves to and every room reads; a test keeps the two equal.
 
-import { address, boolean, bytes, choice, decimal, duration, integer, list, map, number, record } from './row.ts';
+import { address, boolean, bytes, choice, decimal, duration, integer, list, map, number, open, record } from './row.ts';
 import { string, url, type Setting, type SettingTraits } from './row.ts';
 import type { Address } from './units.ts';
 
@@ -87,6 +87,17 @@ export interface Settings {
     readonly required: boolean;
     readonly static: readonly { readonly key: string; readonly account: string }[];
   };
+  readonly search: {
+    readonly timeoutMs: number;
+    readonly ids: readonly string[];
+    readonly default: readonly string[];
+    /** Read by the search room: data, or an engine of the embedder's own. */
+    readonly engines: Readonly<Record<string, unknown>>;
+    readonly cacheTtlMs: number | null;
+    readonly cacheBytes: number;
+    /** USD per successful call, by engine id. */
+    readonly pricing: Readonly<Record<string, string>>;
+  };
   readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent' };
   /** Sections that were given and that this version accepts without serving them. */
   readonly unserved: readonly string[];
@@ -130,7 +141,6 @@ export interface ModelInput {
 /** The shape of the configuration file, and what `createGateway` takes. Everything may be left out. */
 export interface SettingsInput extends WrittenSection<Omit<Settings, 'models' | 'unserved'>> {
   readonly models?: Readonly<Record<string, ModelInput>>;
-  readonly search?: unknown;
   readonly fetch?: unknown;
   readonly store?: unknown;
   readonly payments?: unknown;
@@ -305,13 +315,35 @@ export const TABLE: Setting = record(
       },
       'Client keys',
     ),
+    search: record(
+      {
+        timeout: duration('10s', 'Longest wait for an engine, from the moment a search is accepted.'),
+        ids: list(
+          string(undefined, 'An engine id.'),
+          ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],
+          'Engine ids that a request may name whether configured or not; configured ones may always be named.',
+        ),
+        default: list(
+          string(undefined, 'An engine id.'),
+          ['engine_a', 'engine_b', 'engine_c'],
+          'Engines of a request that names none.',
+        ),
+        engines: map(open('An engine: its kind, and the settings of the kind.'), 'The engines, by id.', {
+          secret: true,
+        }),
+        cacheTtl: duration(null, 'How long answers are kept for equal searches of one account.', OFF),
+        cacheBytes: bytes('64MiB', 'Memory for kept answers, per thread.'),
+        pricing: map(decimal(undefined, 'USD per successful call.'), 'Price of a successful call, by engine id.'),
+      },
+      'Search',
+    ),
     log: record({ level: choice(LOG_LEVELS, 'info', 'Least level that is written to standard error.') }, 'Logging'),
   },
   'General',
 );
 
 /** Sections of the configuration contract that are accepted, so that one file serves every version, and left alone. */
-export const UNSERVED: readonly string[] = ['search', 'fetch', 'store', 'payments', 'trust'];
+export const UNSERVED: readonly string[] = ['fetch', 'store', 'payments', 'trust'];
 
 /** One row of the table with the three names it goes by. */
 export interface SettingRow {

@@ -13,7 +13,7 @@ export class Problem {
   }
 }
 
-export type ScalarKind = Exclude<SettingKind, 'list' | 'map' | 'record'>;
+export type ScalarKind = Exclude<SettingKind, 'list' | 'map' | 'open' | 'record'>;
 
 const READERS: Readonly<Record<ScalarKind, (raw: unknown, setting: Setting) => unknown>> = {
   string: readString,

@@ -17,6 +17,7 @@ import {
   STANDING,
   type TableData,
 } from '../routing/index.ts';
+import { createEngineMemory, MAX_ENGINES } from '../search/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { DataPlane } from './data-plane.ts';
@@ -72,6 +73,8 @@ export class ControlPlane {
   readonly #system: System;
   readonly #memory: BoardMemory;
   readonly #board: Board;
+  readonly #engineMemory = createEngineMemory(MAX_ENGINES);
+  readonly #engineCells = new Map<string, number>();
   readonly #client = new WholeClient(4);
   readonly #keeper: Ref<CrnsCommand>;
   readonly #threads: Ref<ThreadCommand>[] = [];
@@ -108,7 +111,9 @@ export class ControlPlane {
       onFailure: onFatal,
     });
     this.local = new DataPlane({
+      system: this.#system,
       memory: this.#memory,
+      engineMemory: this.#engineMemory,
       thread: 0,
       planes: Math.max(threads, 1),
       clock,
@@ -241,8 +246,17 @@ export class ControlPlane {
       catalog: mergeModels(this.#settings, this.#discovered).catalog,
       keys: keyRecords(this.#settings),
       stage: this.#stage,
+      engineCells: this.#cellsOf(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
     };
+  }
+
+  /** An engine keeps its place for as long as the process lives: what is known of it stays its own. */
+  #cellsOf(ids: readonly string[]): Record<string, number> {
+    for (const id of ids) {
+      if (!this.#engineCells.has(id)) this.#engineCells.set(id, this.#engineCells.size % MAX_ENGINES);
+    }
+    return Object.fromEntries(this.#engineCells);
   }
 
   #publish(): void {
@@ -306,6 +320,7 @@ export class ControlPlane {
         keeper: this.#keeper,
         data: () => ({
           memory: this.#memory,
+          engineMemory: this.#engineMemory,
           thread,
           planes,
           snapshot: this.#snapshot(),

@@ -1,7 +1,7 @@
 // One data plane: everything a thread needs to serve requests. Runs in ingress threads, and in the calling thread when
 // `threads` is 0 and for `inject` and `nodeListener`. Wires the rooms of a request's path in reading order.
 
-import type { Clock } from '../actor/index.ts';
+import type { Clock, System } from '../actor/index.ts';
 import { KeyRing } from '../account/index.ts';
 import { DIALECT_RULES } from '../api/inference.ts';
 import { Router } from '../api/routes.ts';
@@ -14,12 +14,17 @@ import { respondError } from '../ingress/respond.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { Board, type BoardMemory, type Member, type Outcome, Reporter, Table } from '../routing/index.ts';
+import { configureEngines, SearchRoom } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { RetryBudget } from '../upstream/index.ts';
 import type { Snapshot } from './snapshot.ts';
 
 export interface DataPlaneOptions {
+  /** The actor system of this thread, for search. */
+  readonly system: System;
   readonly memory: BoardMemory;
+  /** Where threads share what they know of search engines. */
+  readonly engineMemory: SharedArrayBuffer;
   /** This thread's row on the board. */
   readonly thread: number;
   /** How many data planes share the limits of the process. */
@@ -40,6 +45,8 @@ export class DataPlane {
   readonly #metrics = new Metrics();
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
+  readonly #search: SearchRoom;
+  #searchKey = '';
   /** Without a complete answer. */
   readonly #exchanges = new Set<Exchange>();
   readonly #pools = new Map<string, ConnectionPool>();
@@ -55,6 +62,15 @@ export class DataPlane {
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#deadlines = new DeadlineQueue(clock);
     this.#router = new Router(snapshot.settings);
+    this.#search = new SearchRoom({
+      system: options.system,
+      clock,
+      random: options.random,
+      epochMs: () => performance.timeOrigin + performance.now(),
+      memory: options.engineMemory,
+      onOutcome: (engine, reason, elapsedMs) => this.#metrics.engine(engine, reason, elapsedMs),
+    });
+    this.#configureSearch(snapshot);
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
@@ -68,11 +84,17 @@ export class DataPlane {
     this.#router.serve(exchange, this.#world, this.#cors);
   };
 
+  /** What endpoints are given at this moment. */
+  get world(): ApiWorld {
+    return this.#world;
+  }
+
   /** Takes over a new snapshot. Requests that have begun go on with the old one. */
   configure(snapshot: Snapshot): void {
     this.#world = this.#makeWorld(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#bound(snapshot);
+    this.#configureSearch(snapshot);
     this.#budgets = new Map();
     const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
     for (const [url, pool] of this.#pools) {
@@ -109,6 +131,7 @@ export class DataPlane {
   }
 
   close(): void {
+    void this.#search.close();
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
@@ -145,6 +168,7 @@ export class DataPlane {
       createdS: snapshot.createdS,
       board: this.#board,
       reporter: this.#reporter,
+      search: this.#search,
       counters,
       clock,
       random,
@@ -168,6 +192,16 @@ export class DataPlane {
         },
       },
     };
+  }
+
+  #configureSearch({ settings, engineCells }: Snapshot): void {
+    // Making engines may be work (the local one reads its folder), and most snapshots change nothing about them.
+    const key = JSON.stringify(settings.search);
+    if (key === this.#searchKey) return;
+    this.#searchKey = key;
+    const { timeoutMs, cacheTtlMs, cacheBytes, engines } = settings.search;
+    const configured = configureEngines(engines, (id) => engineCells[id] ?? 0);
+    this.#search.configure({ timeoutMs, cacheTtlMs, cacheBytes, engines: configured.engines });
   }
 
   #bound({ settings: { limits, timeouts } }: Snapshot): void {

@@ -16,6 +16,7 @@ const YOUNG_MB = 96;
 /** What a thread is born with. */
 export interface ThreadData {
   readonly memory: BoardMemory;
+  readonly engineMemory: SharedArrayBuffer;
   readonly thread: number;
   readonly planes: number;
   readonly snapshot: Snapshot;

@@ -14,6 +14,8 @@ export interface Snapshot {
   readonly catalog: readonly CatalogModel[];
   readonly keys: readonly KeyRecord[];
   readonly stage: Stage;
+  /** Places of search engines on their board, by engine id. */
+  readonly engineCells: Readonly<Record<string, number>>;
   /** Unix time of the process start in seconds. */
   readonly createdS: number;
 }

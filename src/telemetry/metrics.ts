@@ -51,6 +51,12 @@ export class Metrics {
     'First choices by how they were made: cookie, hash, moved (affinity yielded), none (by load)',
     ['affinity'],
   );
+  readonly #engines = new Histograms(
+    'headrace_search_engine_duration_seconds',
+    'Time of a search engine from question to report, by engine and outcome',
+    ['engine', 'outcome'],
+    DURATION_BUCKETS,
+  );
   readonly #inFlight = new Counters(
     'headrace_requests_in_flight',
     'Requests that have no complete answer yet',
@@ -85,6 +91,11 @@ export class Metrics {
     this.#firstByte.at(model).observe(elapsedMs / 1000);
   }
 
+  /** A search engine has reported. `outcome`: `ok`, or the reason as clients read it. */
+  engine(engine: string, outcome: string, elapsedMs: number): void {
+    this.#engines.at(engine, outcome).observe(elapsedMs / 1000);
+  }
+
   inFlight(count: number): void {
     this.#inFlight.at().value = count;
   }
@@ -96,6 +107,7 @@ export class Metrics {
       this.#firstByte.json(),
       this.#attempts.json(),
       this.#picks.json(),
+      this.#engines.json(),
       this.#inFlight.json(),
       this.#aborted.json(),
     ];

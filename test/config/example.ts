@@ -32,7 +32,7 @@ search:
   timeout: 10s
   engines:
     engine_a: { kind: worker, url: http://127.0.0.1:9101 }
-    engine_b: { kind: brave, apiKey: "\${NOT_SET_ANYWHERE}" }
+    engine_b: { kind: brave, apiKey: "\${CLIENT_KEY}" }
   pricing: { engine_a: "0.005" }
 fetch: { timeout: 15s, maxBytes: 10MB, allow: [] }
 payments: null

@@ -34,7 +34,7 @@ t.test('the example of the contract loads whole', async (t) => {
         'Embed-1.5': { servers: ['https://embed.example/base'] },
       },
       keys: { required: true, static: [{ key: 'hr_example_client_key', account: 'demo' }] },
-      unserved: ['search', 'fetch', 'store'],
+      unserved: ['fetch', 'store'],
     },
   });
   if ('settings' in resolution) t.same(Object.keys(resolution.settings.models['Embed-1.5'] ?? {}), ['servers']);
@@ -248,6 +248,7 @@ function written(setting: Setting): fc.Arbitrary<unknown> {
     list: () =>
       fc.uniqueArray(written(setting.items as Setting), { maxLength: 3, selector: (item) => JSON.stringify(item) }),
     map: () => fc.dictionary(TEXT, written(setting.items as Setting), { maxKeys: 4, noNullPrototype: true }),
+    open: () => fc.constantFrom({}, { kind: 'brave', apiKey: 'k' }, { kind: 'worker', nested: { list: [1, 'two'] } }),
     record: () => {
       const fields = Object.entries(setting.fields ?? {});
       const required = fields.filter(([, field]) => field.required === true).map(([name]) => name);

@@ -51,6 +51,15 @@ const DEFAULTS: Settings = {
   },
   cors: { origins: ['*'] },
   keys: { required: true, static: [] },
+  search: {
+    timeoutMs: 10_000,
+    ids: ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],
+    default: ['engine_a', 'engine_b', 'engine_c'],
+    engines: {},
+    cacheTtlMs: null,
+    cacheBytes: 67_108_864,
+    pricing: {},
+  },
   log: { level: 'info' },
   unserved: [],
 };
@@ -76,7 +85,8 @@ t.test('an object of the input type resolves', async (t) => {
       timeouts: { connectMs: 1_000, idleMs: 500, firstByteMs: null },
       limits: { bodyBytes: 1_048_576 },
       models: { m: { contextLength: 8, pricing: { prompt: '1', completion: '2' } } },
-      unserved: ['search'],
+      search: { timeoutMs: 10_000 },
+      unserved: [],
     },
   });
 });

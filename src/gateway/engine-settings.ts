@@ -1,0 +1,20 @@
+// The last step of reading a configuration: what only the search room can judge. Used wherever settings are resolved, so
+// that mistakes in engines are reported with all others, before anything starts.
+
+import type { Resolution } from '../config/load.ts';
+import { configureEngines, isPlugIn } from '../search/index.ts';
+
+/** The resolution with the mistakes of its engines, if there are any. */
+export function withEnginesChecked(resolution: Resolution): Resolution {
+  if ('mistakes' in resolution) return resolution;
+  const { search, threads } = resolution.settings;
+  const mistakes = [...configureEngines(search.engines, () => 0).mistakes];
+  for (const [id, entry] of Object.entries(search.engines)) {
+    if (!isPlugIn(entry) || threads === 0) continue;
+    mistakes.push({
+      path: `search.engines.${id}`,
+      message: 'is a plug-in and needs threads: 0; it cannot cross threads',
+    });
+  }
+  return mistakes.length > 0 ? { mistakes } : resolution;
+}

@@ -1,0 +1,128 @@
+// The section `search.engines` of the configuration into engines: options that every engine has are read here, those of
+// its kind by the kind. An embedder may put an engine of its own where a file has settings.
+
+import { parseDuration } from '../config/units.ts';
+import type { Engine, RateLimit, SearchType } from './engine.ts';
+import type { EngineSpec } from './engine-actor.ts';
+import { createEngine } from './engines/index.ts';
+
+/** An engine as it takes part in searches. */
+export interface ConfiguredEngine extends EngineSpec {
+  /** Its say in the order of results; 1 is usual. */
+  readonly weight: number;
+}
+
+/** What is wrong with an entry. */
+export interface EngineMistake {
+  readonly path: string;
+  readonly message: string;
+}
+
+export interface Configured {
+  readonly engines: readonly ConfiguredEngine[];
+  readonly mistakes: readonly EngineMistake[];
+}
+
+/** Most engines of one gateway. */
+export const MAX_ENGINES = 64;
+
+const DEFAULT_CONCURRENCY = 32;
+
+/** What a worker is asked for under the ids of the interface, unless its settings say otherwise. */
+const TYPES_BY_ID: Readonly<Record<string, readonly SearchType[]>> = {
+  engine_a: ['web', 'news', 'images'],
+  engine_b: ['web', 'news', 'images'],
+  engine_c: ['web'],
+  engine_d: ['web'],
+  engine_e: ['web', 'academic'],
+};
+
+/** Reads every entry; entries with mistakes are left out. `cellOf` gives an engine's place on the board. */
+export function configureEngines(
+  entries: Readonly<Record<string, unknown>>,
+  cellOf: (id: string) => number,
+): Configured {
+  const engines: ConfiguredEngine[] = [];
+  const mistakes: EngineMistake[] = [];
+  for (const [index, [id, entry]] of Object.entries(entries).entries()) {
+    try {
+      if (index >= MAX_ENGINES) throw new Error(`is one engine too many; the most are ${MAX_ENGINES}`);
+      engines.push(configureEngine(id, entry, cellOf(id)));
+    } catch (error) {
+      mistakes.push({ path: `search.engines.${id}`, message: error instanceof Error ? error.message : 'is wrong' });
+    }
+  }
+  return { engines, mistakes };
+}
+
+/** Whether an entry is an engine of the embedder's own. */
+export function isPlugIn(entry: unknown): entry is Engine {
+  if (typeof entry !== 'object' || entry === null || !('types' in entry) || !('kind' in entry)) return false;
+  return 'search' in entry ? typeof entry.search === 'function' : 'parse' in entry && typeof entry.parse === 'function';
+}
+
+function configureEngine(id: string, entry: unknown, cell: number): ConfiguredEngine {
+  if (isPlugIn(entry)) return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
+  if (typeof entry !== 'object' || entry === null) throw new Error('must be a mapping with a kind');
+  const { kind, weight, concurrency, rates, hedge, urls, ...rest } = entry as Readonly<Record<string, unknown>>;
+  if (typeof kind !== 'string') throw new Error('needs a kind');
+  const own = kind === 'worker' ? { engine: id, types: TYPES_BY_ID[id] ?? ['web'], ...rest } : rest;
+  const workers = addressesOf(urls).map((url) => createEngine(kind, url === null ? own : { ...own, url }));
+  const common = {
+    ...(weight === undefined ? {} : { weight: positive('weight', weight) }),
+    ...(concurrency === undefined ? {} : { concurrency: Math.ceil(positive('concurrency', concurrency)) }),
+    ...(rates === undefined ? {} : { rates: readRates(rates) }),
+    ...(hedge === undefined ? {} : { hedgeMs: readDuration('hedge', hedge) }),
+  };
+  return specOf(id, cell, workers, common, JSON.stringify(entry));
+}
+
+function specOf(
+  id: string,
+  cell: number,
+  workers: readonly Engine[],
+  common: Partial<Pick<ConfiguredEngine, 'weight' | 'concurrency' | 'rates' | 'hedgeMs'>>,
+  fingerprint: string,
+): ConfiguredEngine {
+  const [first] = workers;
+  return {
+    id,
+    cell,
+    workers,
+    fingerprint,
+    weight: 1,
+    concurrency: first?.concurrency ?? DEFAULT_CONCURRENCY,
+    rates: first?.rates ?? [],
+    hedgeMs: null,
+    ...common,
+  };
+}
+
+/** The addresses of `urls`; a single null where the engine has one address or none. */
+function addressesOf(urls: unknown): readonly (string | null)[] {
+  if (urls === undefined) return [null];
+  if (!Array.isArray(urls) || urls.length === 0) throw new Error('urls must be a list of base URLs');
+  return urls.map((url: unknown) => {
+    if (typeof url !== 'string') throw new Error('urls must be a list of base URLs');
+    return url;
+  });
+}
+
+function readRates(rates: unknown): RateLimit[] {
+  if (!Array.isArray(rates) || rates.length > 4) throw new Error('rates must be a list of at most 4 limits');
+  return rates.map((rate: unknown) => {
+    const { requests, per } = (rate ?? {}) as { requests?: unknown; per?: unknown };
+    return { requests: Math.floor(positive('rates.requests', requests)), perMs: readDuration('rates.per', per) };
+  });
+}
+
+function positive(name: string, value: unknown): number {
+  if (typeof value !== 'number' || !(value > 0) || !Number.isFinite(value)) throw new Error(`${name} must be above 0`);
+  return value;
+}
+
+function readDuration(name: string, value: unknown): number {
+  const ms = parseDuration(value);
+  if (ms === undefined || ms <= 0) throw new Error(`${name} must be a duration, such as 500ms or 2s`);
+  return ms;
+}
