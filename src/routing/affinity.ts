@@ -11,10 +11,12 @@ export const AFFINITY_MAX_AGE_S = 1800;
 /** A cookie longer than this is ignored: browsers keep 4 KiB. */
 const MAX_LENGTH = 4096;
 
+const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
+
 /** Reads a cookie value, raw or percent-encoded. Anything that is no object of strings reads as empty. */
 export function readAffinity(value: string | undefined): ReadonlyMap<string, string> {
+  if (value === undefined || value.length > MAX_LENGTH) return NO_ENTRIES;
   const entries = new Map<string, string>();
-  if (value === undefined || value.length > MAX_LENGTH) return entries;
   try {
     // A raw value may hold percent signs of its own, in a URL.
     const parsed: unknown = JSON.parse(value.startsWith('{') ? value : decodeURIComponent(value));
@@ -37,6 +39,8 @@ export function writeAffinity(
   modelId: string,
   url: string,
 ): string | undefined {
+  // Clients without a cookie jar, most of them, get the same cookie every time.
+  if (known.size === 0) return table.remember(url, modelId, () => encodeOne(modelId, url));
   if (known.get(modelId.toLowerCase()) === url) return undefined;
   const entries = emptyRecord();
   for (const [id, preferred] of known) {
@@ -45,7 +49,11 @@ export function writeAffinity(
   }
   entries[modelId] = url;
   const text = encode(entries);
-  return text.length <= MAX_LENGTH ? text : encode(Object.assign(emptyRecord(), { [modelId]: url }));
+  return text.length <= MAX_LENGTH ? text : encodeOne(modelId, url);
+}
+
+function encodeOne(modelId: string, url: string): string {
+  return encode(Object.assign(emptyRecord(), { [modelId]: url }));
 }
 
 /** Without a prototype, so that any model id is a plain member. */

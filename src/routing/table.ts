@@ -32,11 +32,27 @@ export class Table {
   readonly version: number;
   readonly models: readonly Model[];
   readonly #byId = new Map<string, Model>();
+  readonly #texts = new Map<string, Map<string, string>>();
 
   constructor(data: TableData) {
     this.version = data.version;
     this.models = data.models;
     for (const model of data.models) this.#byId.set(model.id.toLowerCase(), model);
+  }
+
+  /** A text that belongs to a model on a CRN and to this table: made once, then kept. */
+  remember(url: string, modelId: string, make: () => string): string {
+    let texts = this.#texts.get(url);
+    if (texts === undefined) {
+      texts = new Map();
+      this.#texts.set(url, texts);
+    }
+    let text = texts.get(modelId);
+    if (text === undefined) {
+      text = make();
+      texts.set(modelId, text);
+    }
+    return text;
   }
 
   /** Finds a model by its id in any case. */
