@@ -186,9 +186,9 @@ export class ControlPlane {
   }
 
   /** Numbers of every thread. */
-  metrics(): Promise<MetricsSnapshot[]> {
+  async metrics(): Promise<MetricsSnapshot[]> {
     const threads = this.#threads.map((ref) => askMetrics(ref, pass, METRICS_TIMEOUT_MS));
-    return Promise.all([this.local.metrics(), ...threads]);
+    return [this.local.metrics(), ...(await Promise.all(threads))];
   }
 
   crns(): CrnStatus[] {

@@ -11,7 +11,6 @@ export {
   type HttpEngine,
   type InProcessEngine,
   type ParseContext,
-  SEARCH_TYPES,
   type SearchType,
 } from './engine.ts';
 export { createEngineMemory } from './engine-board.ts';

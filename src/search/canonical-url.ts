@@ -1,0 +1,278 @@
+// When are two URLs the same page? Answers with a key that engines' spellings of one page share; called by merge.ts.
+// The key is for equality and never shown. A rule folds only what servers do not tell apart: the case of a path and every
+// parameter not known to track a visitor stay. Both functions take any text, never throw and are idempotent.
+
+/** The parts of a folded URL, ready to be joined: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
+interface Address {
+  /** User information with its `@`. */
+  readonly user: string;
+  readonly host: string;
+  /** With its colon; empty for 80 and 443. */
+  readonly port: string;
+  readonly path: string;
+  readonly query: string;
+  readonly fragment: string;
+}
+
+/** The longest chain of redirect wrappers taken off; a longer one is a trap and stays wrapped. */
+const MAX_WRAPPERS = 4;
+
+/**
+ * One URL for all spellings of a page: https, no tracking parameters, redirect wrappers and AMP forms taken off,
+ * escapes normalised (RFC 3986 §6.2.2). Text that is not an http(s) URL is returned trimmed.
+ */
+export function canonicalUrl(url: string): string {
+  const text = url.trim();
+  const address = unwrap(text);
+  return address === undefined ? text : write(address);
+}
+
+/**
+ * Identity of a page: `doi:…`, `arxiv:…` or `pmid:…` of a scholarly work, whichever page shows it, else the canonical
+ * URL. `comparisonKey(canonicalUrl(url))` and `comparisonKey(comparisonKey(url))` equal `comparisonKey(url)`.
+ */
+export function comparisonKey(url: string): string {
+  const text = url.trim();
+  const address = unwrap(text);
+  return address === undefined ? text : (scholarlyKey(address) ?? write(address));
+}
+
+function write({ user, host, port, path, query, fragment }: Address): string {
+  return `https://${user}${host}${port}${path}${query}${fragment}`;
+}
+
+function unwrap(text: string): Address | undefined {
+  const outer = fold(text);
+  let address = outer;
+  for (let wrappers = 0; address !== undefined; wrappers++) {
+    const target = wrappedUrl(address);
+    const inner = target === undefined ? undefined : fold(target);
+    if (inner === undefined) return address;
+    if (wrappers === MAX_WRAPPERS) return outer;
+    address = inner;
+  }
+  return undefined;
+}
+
+function fold(text: string): Address | undefined {
+  const url = URL.parse(text);
+  if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) return undefined;
+  const { username, password, port } = url;
+  return {
+    user: username === '' && password === '' ? '' : `${username}:${password}@`,
+    host: foldHost(url.hostname),
+    port: port === '' || port === '80' || port === '443' ? '' : `:${port}`,
+    path: foldPath(url),
+    query: foldQuery(url.search),
+    fragment: foldFragment(url.hash),
+  };
+}
+
+// The unreserved characters of RFC 3986; the marks !*'() that RFC 2396 counted among them and encodeURIComponent still
+// leaves; and :@, which mean nothing inside a path or a query but which some writers escape (`Paris%2C_Texas`).
+const PLAIN = new Map(
+  Array.from("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!*'():@,", (character) => [
+    `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+    character,
+  ]),
+);
+
+function foldEscapes(text: string): string {
+  if (!text.includes('%')) return text;
+  return text.replace(/%(?:[0-9a-f]{2})?/gi, (escape) => {
+    // A bare % is escaped, or decoding what follows could make an escape of it.
+    if (escape === '%') return '%25';
+    const upper = escape.toUpperCase();
+    return PLAIN.get(upper) ?? upper;
+  });
+}
+
+const VARIANT = /^(?:www|m|mobile|amp)\./;
+const MOBILE_WIKI = /^([a-z-]+)\.m\.(wik[a-z]+\.org)$/;
+
+function foldHost(hostname: string): string {
+  let host = /[^.]\.$/.test(hostname) ? hostname.slice(0, -1) : hostname;
+  for (;;) {
+    const rest = host.replace(VARIANT, '');
+    // `m.me` and `amp.dev` are sites of their own.
+    if (rest === host || !rest.includes('.')) break;
+    host = rest;
+  }
+  return host.includes('.m.wik') ? host.replace(MOBILE_WIKI, '$1.$2') : host;
+}
+
+const INDEX_FILES = ['/index.html', '/index.htm', '/index.php'];
+
+function foldPath(url: URL): string {
+  const path = foldEscapes(url.pathname);
+  if (!/;jsessionid=/i.test(path)) return trimPath(path);
+  // Through the setter: what is left may be a dot segment.
+  url.pathname = path.replace(/;jsessionid=[^/;]*/gi, '');
+  return trimPath(url.pathname);
+}
+
+/** Takes closing slashes, index files and `/amp` off, as often as they come. */
+function trimPath(path: string): string {
+  let end = path.length;
+  for (;;) {
+    while (path.endsWith('/', end) && end > 0) end--;
+    const file = INDEX_FILES.find((name) => path.endsWith(name, end));
+    if (file !== undefined) end -= file.length;
+    // `/amp` alone is a page of that name.
+    else if (end > '/amp'.length && path.endsWith('/amp', end)) end -= '/amp'.length;
+    else return end === 0 ? '/' : path.slice(0, end);
+  }
+}
+
+// Campaign families of Urchin, Matomo, HubSpot and the like.
+const TRACKING_PREFIX = /^(?:utm_|mtm_|pk_|hsa_|_hs|__hs|vero_|oly_|amp_js)/;
+// Click ids of advertisers and networks, addressees of newsletters, sessions, AMP viewers. `ref`, `source`, `si` and the
+// like are content somewhere and stay.
+const TRACKING = new Set([
+  ...['gclid', 'gclsrc', 'dclid', 'gbraid', 'wbraid', 'srsltid', '_ga', '_gl', 'fbclid', 'igshid', 'msclkid', 'twclid'],
+  ...[
+    'ttclid',
+    'yclid',
+    'ysclid',
+    'li_fat_id',
+    'epik',
+    'irclickid',
+    'wickedid',
+    'ref_src',
+    'ref_url',
+    's_cid',
+    'cmpid',
+  ],
+  ...['mc_cid', 'mc_eid', 'mkt_tok', 'at_medium', 'at_campaign', 'jsessionid', 'phpsessid', 'usqp', 'amp_gsa'],
+]);
+// Values too: `?amp=16` is a current.
+const AMP = new Set(['amp', 'amp=', 'amp=1', 'amp=true', 'outputtype=amp']);
+
+function foldQuery(search: string): string {
+  if (search === '') return '';
+  const named: [name: string, entry: string][] = [];
+  for (const raw of search.slice(1).split('&')) {
+    const entry = foldEscapes(raw).replaceAll('+', '%20');
+    const equals = entry.indexOf('=');
+    const name = equals < 0 ? entry : entry.slice(0, equals);
+    const lower = name.toLowerCase();
+    if (entry === '' || TRACKING.has(lower) || TRACKING_PREFIX.test(lower) || AMP.has(entry.toLowerCase())) continue;
+    named.push([name, entry]);
+  }
+  if (named.length === 0) return '';
+  // By name alone: the order of a repeated parameter can matter.
+  named.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  return `?${named.map(([, entry]) => entry).join('&')}`;
+}
+
+/** Keeps the routes of single-page sites. */
+function foldFragment(hash: string): string {
+  if (hash === '') return '';
+  const [route = ''] = foldEscapes(hash).split(':~:', 1);
+  return /^#(?:!.|\/.)/.test(route) && route !== '#!/' ? route : '';
+}
+
+const GOOGLE = /^google\.(?:com|[a-z]{2}|com?\.[a-z]{2})$/;
+const AMP_CACHE = 'cdn.ampproject.org';
+
+interface Wrapper {
+  readonly path: string;
+  readonly parameters: readonly string[];
+}
+
+const GOOGLE_WRAPPER: Wrapper = { path: '/url', parameters: ['q', 'url'] };
+const DUCKDUCKGO_WRAPPER: Wrapper = { path: '/l', parameters: ['uddg'] };
+const FACEBOOK_WRAPPER: Wrapper = { path: '/l.php', parameters: ['u'] };
+
+const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map([
+  ['duckduckgo.com', DUCKDUCKGO_WRAPPER],
+  ['html.duckduckgo.com', DUCKDUCKGO_WRAPPER],
+  ['lite.duckduckgo.com', DUCKDUCKGO_WRAPPER],
+  ['l.facebook.com', FACEBOOK_WRAPPER],
+  ['lm.facebook.com', FACEBOOK_WRAPPER],
+  ['youtube.com', { path: '/redirect', parameters: ['q'] }],
+  ['bing.com', { path: '/ck/a', parameters: ['u'] }],
+]);
+
+/** What a folded URL leads to, if it is only a wrapper: text that may be a URL. */
+function wrappedUrl(address: Address): string | undefined {
+  const { host, path, query } = address;
+  if (host.endsWith(AMP_CACHE)) return ampTarget(/^\/[cvi]\/(s\/)?(.+)$/, address);
+  const google = host.startsWith('google.') && GOOGLE.test(host);
+  if (google && path.startsWith('/amp/')) return ampTarget(/^\/amp\/(s\/)?(.+)$/, address);
+  const wrapper = google ? GOOGLE_WRAPPER : WRAPPERS.get(host);
+  if (wrapper === undefined || path !== wrapper.path) return undefined;
+  const parameters = new URLSearchParams(query);
+  for (const name of wrapper.parameters) {
+    const value = parameters.get(name);
+    const target = host === 'bing.com' ? bingTarget(value) : value;
+    // The replacement character: bytes that were not UTF-8, so two targets could look the same.
+    if (target !== null && /^https?:/i.test(target) && !target.includes('\uFFFD')) return target;
+  }
+  return undefined;
+}
+
+/** AMP caches carry the origin's address in their path, `s/` before it for https. */
+function ampTarget(shape: RegExp, { path, query }: Address): string | undefined {
+  const [, secure, rest] = shape.exec(path) ?? [];
+  return rest === undefined ? undefined : `${secure === undefined ? 'http' : 'https'}://${rest}${query}`;
+}
+
+/** `a1`, then the URL as base64. */
+function bingTarget(value: string | null): string | null {
+  return value?.startsWith('a1') === true ? Buffer.from(value.slice(2), 'base64url').toString() : null;
+}
+
+const DOI = /^10\.\d{4,9}(?:\.\d+)*\/.+$/;
+const RESOLVER_PATH = /^\/(?:doi:)?(10\..+)$/i;
+// The paths publishers give a work; a page about a work (`/details/doi/10.…`, `/reports/10.…`) has another.
+const PUBLISHER_PATH =
+  /^\/(?:journals\/[\w-]+\/)?(?:doi|articles?|content|chapter|book|document\/doi)(?:\/(?:abs|full|e?pdf|epub|pdfdirect|reader|html))?\/(10\..+)$/;
+const VIEW = /(?:\/(?:abstract|full(?:\/html)?|html|e?pdf|meta|summary)|\.pdf)$/;
+// bioRxiv and medRxiv append version and view to the DOI.
+const PREPRINT_VERSION = /^(10\.1101\/[\d.]+)v\d+(?:\.[a-z.-]+)?$/i;
+const ARXIV_DOI = /^10\.48550\/arxiv\./;
+const ARXIV_PATH = /^\/(?:abs|pdf|html)\/(.+)$/;
+// Since 2007 `2101.00001`, before `math.GT/0309136`, whose subject class says nothing.
+const ARXIV_ID = /^(?:(\d{4}\.\d{4,5})|([a-z-]+)(?:\.[a-z]{2})?\/(\d{7}))(?:v\d+)?(?:\.pdf)?$/i;
+
+function scholarlyKey(address: Address): string | undefined {
+  const { host, path } = address;
+  if (host === 'arxiv.org' || host === 'export.arxiv.org') return arxivKey(ARXIV_PATH.exec(path)?.[1]);
+  const pmid = /^(\/pubmed)?\/([1-9]\d{0,8})$/.exec(path);
+  if (pmid !== null && host === (pmid[1] === undefined ? 'pubmed.ncbi.nlm.nih.gov' : 'ncbi.nlm.nih.gov')) {
+    return `pmid:${pmid[2]}`;
+  }
+  const doi = doiOf(address)?.toLowerCase();
+  if (doi === undefined) return undefined;
+  return ARXIV_DOI.test(doi) ? (arxivKey(doi.replace(ARXIV_DOI, '')) ?? `doi:${doi}`) : `doi:${doi}`;
+}
+
+function arxivKey(id: string | undefined): string | undefined {
+  const [, number, archive, serial] = ARXIV_ID.exec(id ?? '') ?? [];
+  if (number !== undefined) return `arxiv:${number}`;
+  return archive === undefined ? undefined : `arxiv:${archive.toLowerCase()}/${serial}`;
+}
+
+function doiOf({ host, path, query }: Address): string | undefined {
+  // One publisher has the DOI in a parameter: `/plosone/article?id=10.1371/…`.
+  if (path.endsWith('/article') && query.startsWith('?id=10.')) return doi(query.slice('?id='.length));
+  if (host === 'doi.org' || host === 'dx.doi.org') return doi(RESOLVER_PATH.exec(decoded(path))?.[1]);
+  if (!path.includes('/10.')) return undefined;
+  const inPath = doi(PUBLISHER_PATH.exec(path)?.[1]);
+  return inPath?.replace(VIEW, '').replace(PREPRINT_VERSION, '$1');
+}
+
+function doi(escaped: string | undefined): string | undefined {
+  const text = decoded(escaped ?? '');
+  return DOI.test(text) ? text : undefined;
+}
+
+/** As it is where the escapes are not UTF-8. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

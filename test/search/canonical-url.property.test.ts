@@ -1,0 +1,181 @@
+// What canonical-url.ts promises for every text: it never throws, it is idempotent, it keeps pages that differ apart, and
+// it sees through any combination of the spellings it folds.
+import fc from 'fast-check';
+import t from 'tap';
+import { canonicalUrl, comparisonKey } from '../../src/search/canonical-url.ts';
+
+const hostile = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc.webUrl({ withFragments: true, withQueryParameters: true }),
+  fc
+    .tuple(
+      fc.constantFrom('https://', 'http://', 'HTTP:', 'https:///', ' https://'),
+      fc.array(
+        fc.constantFrom(
+          ...[
+            'www.',
+            'm.',
+            'amp.',
+            'example.com',
+            'wikipedia.org',
+            '.',
+            'google.com',
+            'bing.com',
+            'arxiv.org',
+            'doi.org',
+          ],
+          ...['1', 'a', ':443', ':80', ':81', 'u:p@', '[::1]', 'xn--', '.m.', 'cdn.ampproject.org', 'é', '..', '%2e'],
+        ),
+        { maxLength: 4 },
+      ),
+      fc.array(
+        fc.constantFrom(
+          ...[
+            '/',
+            '/amp',
+            '/index.html',
+            '/index.php',
+            ';jsessionid=1',
+            '/..',
+            '..',
+            '%2e',
+            '%2E%2E',
+            '%',
+            '%4',
+            '41',
+            'a',
+          ],
+          ...[
+            '/url',
+            '/l',
+            '/ck/a',
+            '/amp/s/',
+            '/c/s/',
+            '/c/',
+            '?',
+            '?q=',
+            'u=a1',
+            '&',
+            '=',
+            '#',
+            '#/',
+            '#!',
+            ':~:',
+            '%3A~:',
+            '+',
+          ],
+          ...[
+            '/abs/',
+            '2101.00001',
+            'v2',
+            '.pdf',
+            '/doi/',
+            '10.1000/',
+            '/full',
+            '/pubmed/',
+            '123',
+            'utm_a=1',
+            'amp=1',
+            "'",
+            '"',
+            '|',
+          ],
+          ...[
+            'https://google.com/url?q=',
+            'https%3A%2F%2Fgoogle.com%2Furl%3Fq%3D',
+            '\\',
+            '\t',
+            '%ZZ',
+            '%C3',
+            '\ud800',
+            '\u3002',
+          ],
+        ),
+        { maxLength: 9 },
+      ),
+    )
+    .map(([scheme, host, rest]) => scheme + host.join('') + rest.join('')),
+);
+
+t.test('never throws and folds nothing further the second time', async () => {
+  fc.assert(
+    fc.property(hostile, (url) => {
+      const canonical = canonicalUrl(url);
+      const key = comparisonKey(url);
+      const web = /^https?:$/.test(URL.parse(url.trim())?.protocol ?? '');
+      return (
+        canonicalUrl(canonical) === canonical &&
+        comparisonKey(canonical) === key &&
+        comparisonKey(key) === key &&
+        (web ? URL.parse(canonical) !== null : canonical === url.trim() && key === canonical)
+      );
+    }),
+    { numRuns: 20_000 },
+  );
+});
+
+const word = fc.string({
+  unit: fc.constantFrom('a', 'b', 'c', 'X', 'Y', 'Z', '0', '1', '9', '-', '_', 'é'),
+  minLength: 1,
+  maxLength: 4,
+});
+const path = fc.array(word, { maxLength: 4 }).map((segments) => segments.map((segment) => `/${segment}`).join(''));
+const name = fc.constantFrom('id', 'p', 'v', 'page', 'q', 'ref', 'source', 't', 'lang', 'a[]');
+const parameters = fc.uniqueArray(fc.tuple(name, word), { selector: ([name]) => name, maxLength: 4 });
+const page = fc.record({ path, parameters });
+type Page = typeof page extends fc.Arbitrary<infer Value> ? Value : never;
+
+function spell({ path, parameters }: Page): string {
+  const query = parameters.map(([name, value]) => `${name}=${value}`).join('&');
+  return `https://example.com${path}${query === '' ? '' : `?${query}`}`;
+}
+
+t.test('merges two pages only when path and parameters are equal', async () => {
+  const identity = ({ path, parameters }: Page): string => JSON.stringify([path, parameters.map(String).sort()]);
+  // Pairs that are equal, or differ in one thing, are drawn as often as any others.
+  const pair = fc.oneof(
+    fc.tuple(page, page),
+    page.map((a): [Page, Page] => [a, { ...a, parameters: a.parameters.toReversed() }]),
+    fc.tuple(page, word).map(([a, w]): [Page, Page] => [a, { ...a, path: `${a.path}/${w}` }]),
+    fc.tuple(page, word).map(([a, w]): [Page, Page] => [a, { ...a, parameters: a.parameters.map(([n]) => [n, w]) }]),
+    page.map((a): [Page, Page] => [a, { ...a, path: a.path.toUpperCase() }]),
+  );
+  fc.assert(
+    fc.property(
+      pair,
+      ([a, b]) => (comparisonKey(spell(a)) === comparisonKey(spell(b))) === (identity(a) === identity(b)),
+    ),
+    { numRuns: 5_000 },
+  );
+});
+
+t.test('sees through any number of disguises', async () => {
+  const add = (url: string, parameter: string): string => `${url}${url.includes('?') ? '&' : '?'}${parameter}`;
+  const disguises: ((url: string) => string)[] = [
+    (url) => url.replace('https:', 'http:'),
+    (url) => url.replace('//example', '//www.example'),
+    (url) => url.replace('//example', '//m.example'),
+    (url) => add(url, 'utm_source=x'),
+    (url) => add(url, 'amp=1'),
+    (url) => url.replace(/\?|$/, '/$&'),
+    (url) => url.replace(/[XYZ](?=\?|$)/, (letter) => `%${letter.charCodeAt(0).toString(16)}`),
+  ];
+  const wrappers: ((url: string) => string)[] = [
+    (url) => `${url}#part`,
+    (url) => `https://www.google.com/url?q=${encodeURIComponent(url)}`,
+    (url) => `https://www.bing.com/ck/a?u=a1${Buffer.from(url).toString('base64url')}`,
+    (url) => `https://duckduckgo.com/l/?rut=0&uddg=${encodeURIComponent(url)}`,
+  ];
+  const some = fc.tuple(
+    fc.array(fc.constantFrom(...disguises), { maxLength: 6 }),
+    fc.array(fc.constantFrom(...wrappers), { maxLength: 3 }),
+  );
+  fc.assert(
+    fc.property(page, some, (page, [inner, outer]) => {
+      const plain = spell(page);
+      const disguised = [...inner, ...outer].reduce((url, disguise) => disguise(url), plain);
+      return comparisonKey(disguised) === comparisonKey(plain);
+    }),
+    { numRuns: 3_000 },
+  );
+});
