@@ -1,0 +1,187 @@
+// `POST /search` and `gateway.search()`: validation, order of checks, partial and total failure, the fields of results.
+
+import t from 'tap';
+import { ConfigError, createGateway, type EngineHit, type Gateway, type InProcessEngine } from '../../src/index.ts';
+import type { SettingsInput } from '../../src/config/settings.ts';
+
+const KEY = 'hr_search';
+const GOOD = { authorization: `Bearer ${KEY}` };
+
+type Scope = Pick<typeof t, 'teardown'>;
+
+/** An engine of one's own: what a plug-in looks like. */
+function engine(search: InProcessEngine['search'], types: InProcessEngine['types'] = ['web']): InProcessEngine {
+  return { kind: 'mine', documentation: 'https://example.com/', types, search };
+}
+
+function hit(path: string, fields: Partial<EngineHit> = {}): EngineHit {
+  return { title: `Title ${path}`, url: `https://example.com/${path}`, snippet: 'text', ...fields };
+}
+
+const finds = (...paths: string[]): InProcessEngine => engine(() => Promise.resolve(paths.map((path) => hit(path))));
+const fails: InProcessEngine = engine(() => Promise.reject(new Error('a secret of the upstream')));
+
+function open(t: Scope, engines: Record<string, unknown>, search: SettingsInput['search'] = {}): Gateway {
+  const gateway = createGateway({
+    keys: { static: [{ key: KEY, account: 'tests' }] },
+    log: { level: 'silent' },
+    search: { ...search, engines },
+  });
+  t.teardown(() => gateway.close());
+  return gateway;
+}
+
+const ask = (gateway: Gateway, body: unknown, headers: Record<string, string> = GOOD): ReturnType<Gateway['inject']> =>
+  gateway.inject({ path: '/search', headers, body });
+
+t.test('answers are merged and say which engines were used', async (t) => {
+  const gateway = open(t, { engine_a: finds('one', 'two'), engine_b: finds('two', 'three') });
+  const response = await ask(gateway, { query: 'water', engines: ['engine_a', 'engine_b'] });
+  t.equal(response.status, 200);
+  const answer = response.json<{ results: Record<string, unknown>[]; meta: Record<string, unknown> }>();
+  t.same(answer.results[0], {
+    title: 'Title two',
+    url: 'https://example.com/two',
+    snippet: 'text',
+    engine: 'engine_b',
+    rank: 1,
+    found_in: ['engine_a', 'engine_b'],
+    search_type: 'web',
+  });
+  t.equal(answer.results.length, 3);
+  const { duration_ms: duration, ...meta } = answer.meta;
+  t.ok(Number.isInteger(duration));
+  t.same(meta, { engines_used: ['engine_a', 'engine_b'], engines_failed: [], engine_errors: [] });
+});
+
+t.test('a partial failure is an answer, with reasons that are ours', async (t) => {
+  const gateway = open(t, { engine_a: finds('one'), engine_b: fails });
+  const response = await ask(gateway, { query: 'water', search_type: 'web' });
+  t.equal(response.status, 200);
+  t.match(response.json(), {
+    meta: {
+      engines_used: ['engine_a'],
+      engines_failed: ['engine_b', 'engine_c'],
+      engine_errors: [
+        { engine: 'engine_b', reason: 'engine failed' },
+        { engine: 'engine_c', reason: 'not configured' },
+      ],
+    },
+  });
+  t.notMatch(response.text(), 'secret');
+});
+
+t.test('an engine that cannot do the type asked for is not called', async (t) => {
+  const gateway = open(t, { engine_a: fails, engine_b: engine(() => Promise.resolve([hit('n')]), ['web', 'news']) });
+  const response = await ask(gateway, { query: 'water', engines: ['engine_a', 'engine_b'], search_type: 'news' });
+  t.match(response.json(), {
+    meta: { engine_errors: [{ engine: 'engine_a', reason: "unsupported search_type 'news'" }] },
+  });
+});
+
+t.test('when every engine fails it is 503 with a detail and nothing else', async (t) => {
+  const response = await ask(open(t, { engine_a: fails }), { query: 'water' });
+  t.equal(response.status, 503);
+  t.same(response.json(), { detail: 'All search engines failed' });
+  t.match(response.headers, { 'x-headrace-error': 'HR_SEARCH_ALL_FAILED', 'retry-after': /^\d+$/ });
+});
+
+t.test('an engine that found nothing was used', async (t) => {
+  const response = await ask(open(t, { engine_a: finds() }), { query: 'water', engines: ['engine_a'] });
+  t.match(response.json(), { results: [], meta: { engines_used: ['engine_a'] } });
+});
+
+t.test('all mistakes in a request come at once', async (t) => {
+  const gateway = open(t, { engine_a: finds('one') });
+  const cases: [unknown, [string, string][]][] = [
+    [{}, [['query', 'missing']]],
+    [
+      { query: 1, engines: [], max_results: 0, search_type: 'x' },
+      [
+        ['query', 'string_type'],
+        ['engines', 'too_short'],
+        ['max_results', 'greater_than_equal'],
+        ['search_type', 'literal_error'],
+      ],
+    ],
+    [
+      { query: 'a', engines: ['engine_z'], max_results: 101 },
+      [
+        ['engines.0', 'literal_error'],
+        ['max_results', 'less_than_equal'],
+      ],
+    ],
+    [{ query: 'a', max_results: 1.5 }, [['max_results', 'int_from_float']]],
+  ];
+  for (const [body, wanted] of cases) {
+    const response = await ask(gateway, body);
+    t.equal(response.status, 422);
+    const { detail } = response.json<{ detail: { loc: (string | number)[]; type: string }[] }>();
+    t.same(
+      detail.map(({ loc, type }) => [loc.slice(1).join('.'), type]),
+      wanted,
+      JSON.stringify(body),
+    );
+  }
+});
+
+t.test('a bad key is refused first, a missing one after the request proved valid', async (t) => {
+  const gateway = open(t, { engine_a: finds('one') });
+  t.equal((await ask(gateway, {}, { authorization: 'Bearer no' })).status, 401);
+  t.equal((await ask(gateway, {}, {})).status, 422);
+  t.match((await ask(gateway, { query: 'a' }, {})).headers, { 'x-headrace-error': 'HR_AUTH_MISSING' });
+});
+
+t.test('an engine named twice is asked once, and configured ids may be named', async (t) => {
+  let calls = 0;
+  const counting = engine(() => {
+    calls++;
+    return Promise.resolve([hit('one')]);
+  });
+  const response = await ask(open(t, { mine: counting }), { query: 'a', engines: ['mine', 'mine'] });
+  t.match(response.json(), { meta: { engines_used: ['mine'] } });
+  t.equal(calls, 1);
+});
+
+t.test('a kept answer says so and keeps its meta', async (t) => {
+  const gateway = open(t, { engine_a: finds('one') }, { cacheTtl: '1m' });
+  const body = { query: 'water', engines: ['engine_a'] };
+  const first = await ask(gateway, body);
+  const second = await ask(gateway, body);
+  t.equal(first.headers['x-headrace-cache'], undefined);
+  t.equal(second.headers['x-headrace-cache'], 'hit');
+  t.same(second.json(), first.json());
+});
+
+t.test('the library answers with the same object, and leaves when its signal fires', async (t) => {
+  const left = Promise.withResolvers<void>();
+  const waits = engine((_, signal) => {
+    signal.addEventListener('abort', () => left.resolve());
+    return new Promise(() => {});
+  });
+  const gateway = open(t, { engine_a: finds('one'), engine_b: waits });
+  const answer = await gateway.search({ query: 'water', engines: ['engine_a'] });
+  t.match(answer, { results: [{ url: 'https://example.com/one' }], meta: { engines_used: ['engine_a'] } });
+  await t.rejects(gateway.search({ query: '' }), { code: 'HR_REQUEST_INVALID' });
+  await t.rejects(gateway.search({ query: 'a', engines: ['engine_c'] }), { code: 'HR_SEARCH_ALL_FAILED' });
+  const controller = new AbortController();
+  const pending = gateway.search({ query: 'water', engines: ['engine_b'] }, { signal: controller.signal });
+  setImmediate(() => controller.abort(new Error('gone')));
+  await t.rejects(pending, { message: 'gone' });
+  await left.promise;
+});
+
+t.test('mistakes in engines are reported with their path', async (t) => {
+  const wrong = { x: { kind: 'brave' }, y: { kind: 'nope' }, z: { kind: 'worker', url: 'http://h:1', hedge: 'soon' } };
+  const create = (settings: SettingsInput) => (): Gateway => createGateway({ log: { level: 'silent' }, ...settings });
+  try {
+    create({ search: { engines: wrong } })();
+    t.fail('wrong engines were taken');
+  } catch (error) {
+    t.same(
+      (error as ConfigError).mistakes.map(({ path }) => path),
+      ['search.engines.x', 'search.engines.y', 'search.engines.z'],
+    );
+  }
+  t.throws(create({ threads: 1, search: { engines: { x: finds() } } }), { message: /threads: 0/ });
+});
