@@ -1,11 +1,22 @@
-// Connections to one upstream server, on undici's HTTP/1.1 client: the only file that makes undici clients. A last-in
-// first-out list of idle connections keeps the working set small and finds one without a scan; every request has a
-// connection to itself, because a model's answer may take minutes.
+// Connections to one upstream server: the project's own client for http: (http1.ts), undici's for https:. This is the only
+// file that makes undici clients. A last-in first-out list of idle connections keeps the working set small and finds one
+// without a scan; every request has a connection to itself, because a model's answer may take minutes.
 
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { Client, type Dispatcher, Agent, request } from 'undici';
+import {
+  type ClientNotices,
+  type DispatchClient,
+  type DispatchController,
+  DispatchError,
+  type DispatchFault,
+  type DispatchHandler,
+  type DispatchOptions,
+  Http1Client,
+} from './http1.ts';
 
-export type { Dispatcher } from 'undici';
+export { DispatchError } from './http1.ts';
+export type { DispatchClient, DispatchController, DispatchHandler, DispatchOptions } from './http1.ts';
 
 export interface PoolSettings {
   /** Most connections to one server, from one thread. */
@@ -14,19 +25,15 @@ export interface PoolSettings {
   readonly keepAliveMs: number;
 }
 
-/** Longest a socket may be connecting, wanted or not, in milliseconds. */
+/** Longest a socket of undici may be connecting, wanted or not, in milliseconds. */
 const CONNECT_MS = 60_000;
 
-/** One connection; at most one request at a time. */
-export class Connection {
-  readonly client: Client;
-  /** Answers received since the socket was opened: a request on a used socket may meet a server that just closed it. */
-  served = 0;
-  /** @internal */ idle = false;
+/** undici's client with the face of ours. */
+class SecureClient implements DispatchClient {
+  readonly #client: Client;
 
-  /** @internal */
-  constructor(origin: string, keepAliveMs: number) {
-    this.client = new Client(origin, {
+  constructor(origin: string, keepAliveMs: number, notices: ClientNotices) {
+    this.#client = new Client(origin, {
       pipelining: 1,
       keepAliveTimeout: keepAliveMs,
       keepAliveMaxTimeout: keepAliveMs,
@@ -37,9 +44,108 @@ export class Connection {
       connectTimeout: CONNECT_MS,
       allowH2: false,
     });
-    this.client.on('connect', () => {
-      this.served = 0;
+    this.#client.on('connect', () => notices.onConnect());
+    this.#client.on('disconnect', () => notices.onDisconnect());
+  }
+
+  get destroyed(): boolean {
+    return this.#client.destroyed;
+  }
+
+  dispatch(options: DispatchOptions, handler: DispatchHandler): void {
+    this.#client.dispatch({ ...options, headers: [...options.headers] }, new SecureHandler(handler));
+  }
+
+  destroy(): void {
+    // Destroying settles in the background; there is nobody left to tell.
+    this.#client.destroy().catch(() => undefined);
+  }
+}
+
+class SecureHandler implements Dispatcher.DispatchHandler {
+  readonly #handler: DispatchHandler;
+
+  constructor(handler: DispatchHandler) {
+    this.#handler = handler;
+  }
+
+  onRequestStart(controller: DispatchController): void {
+    this.#handler.onRequestStart(controller);
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200) return;
+    this.#handler.onResponseStart(controller, status, flatHeaders(controller.rawHeaders, headers));
+  }
+
+  onResponseData(controller: DispatchController, chunk: Buffer): void {
+    this.#handler.onResponseData(controller, chunk);
+  }
+
+  onResponseEnd(controller: DispatchController): void {
+    this.#handler.onResponseEnd(controller);
+  }
+
+  onResponseError(controller: DispatchController, error: Error): void {
+    const fault = faultOf(error);
+    this.#handler.onResponseError(controller, fault === undefined ? error : new DispatchError(fault, error));
+  }
+}
+
+function flatHeaders(raw: unknown, headers: Record<string, string | string[] | undefined>): string[] {
+  if (Array.isArray(raw) && Buffer.isBuffer(raw[0])) {
+    return (raw as Buffer[]).map((word, at) => {
+      const text = word.toString('latin1');
+      return at % 2 === 0 ? text.toLowerCase() : text;
     });
+  }
+  return Object.entries(headers).flatMap(([name, value]) =>
+    [value ?? []].flat().flatMap((one) => [name.toLowerCase(), one]),
+  );
+}
+
+function faultOf(error: Error): DispatchFault | undefined {
+  if (error.name === 'HTTPParserError') return 'malformed';
+  switch ((error as NodeJS.ErrnoException).code) {
+    case 'UND_ERR_HEADERS_OVERFLOW':
+      return 'malformed';
+    case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH':
+      return 'truncated';
+    case 'UND_ERR_INVALID_ARG':
+    case 'UND_ERR_NOT_SUPPORTED':
+      return 'unsendable';
+    default:
+      return undefined;
+  }
+}
+
+/** One connection; at most one request at a time. */
+export class Connection implements ClientNotices {
+  readonly client: DispatchClient;
+  /** Answers received since the socket was opened: a request on a used socket may meet a server that just closed it. */
+  served = 0;
+  /** @internal */ idle = false;
+  readonly #pool: ConnectionPool;
+
+  /** @internal */
+  constructor(pool: ConnectionPool, origin: string, keepAliveMs: number) {
+    this.#pool = pool;
+    const Kind = origin.startsWith('http:') ? Http1Client : SecureClient;
+    this.client = new Kind(origin, keepAliveMs, this);
+  }
+
+  /** @internal */
+  onConnect(): void {
+    this.served = 0;
+  }
+
+  /** @internal */
+  onDisconnect(): void {
+    if (this.idle) this.#pool.discard(this);
   }
 }
 
@@ -65,11 +171,7 @@ export class ConnectionPool {
     }
     if (this.#open >= this.#settings.maxConnections) return undefined;
     this.#open++;
-    const connection = new Connection(this.#origin, this.#settings.keepAliveMs);
-    connection.client.on('disconnect', () => {
-      if (connection.idle) this.discard(connection);
-    });
-    return connection;
+    return new Connection(this, this.#origin, this.#settings.keepAliveMs);
   }
 
   /** Gives a connection back after a complete answer. */
@@ -91,8 +193,7 @@ export class ConnectionPool {
       connection.idle = false;
     }
     this.#open--;
-    // Destroying settles in the background; there is nobody left to tell.
-    connection.client.destroy().catch(() => undefined);
+    connection.client.destroy();
   }
 
   /** Closes idle connections now and the others as they are given back. */
@@ -105,9 +206,6 @@ export class ConnectionPool {
     return this.#open;
   }
 }
-
-/** Options of one request, as undici's `dispatch` takes them. */
-export type DispatchOptions = Dispatcher.DispatchOptions;
 
 /** A request that is sent and answered whole. Header names are lower case. */
 export interface WholeRequest {

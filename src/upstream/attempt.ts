@@ -2,8 +2,14 @@
 // nothing of the client; its owner (failover.ts) decides what an answer or a failure means. The CRN's place on the
 // board is given back at the ending, whatever it is.
 
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Connection, ConnectionPool, Dispatcher, DispatchOptions } from '../net/client.ts';
+import {
+  type Connection,
+  type ConnectionPool,
+  type DispatchController,
+  DispatchError,
+  type DispatchHandler,
+  type DispatchOptions,
+} from '../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import type { Board, Failure, Member } from '../routing/index.ts';
 
@@ -20,8 +26,8 @@ export interface AttemptTimeouts {
 
 /** Hears of an attempt. After `onEnd` or `onFailed` it hears nothing more. */
 export interface AttemptOwner {
-  /** The head of the answer; names and values as raw bytes, alternating. */
-  onHead(attempt: Attempt, status: number, headers: readonly Buffer[]): void;
+  /** The head of the answer; `headers` is flat: name in lower case, value. */
+  onHead(attempt: Attempt, status: number, headers: readonly string[]): void;
   onData(attempt: Attempt, chunk: Buffer): void;
   onEnd(attempt: Attempt): void;
   onFailed(attempt: Attempt, failure: Failure): void;
@@ -33,9 +39,6 @@ type Phase = 'connect' | 'headers' | 'first byte' | 'body' | 'done';
 const DISCARD_BYTES = 64 * 1024;
 const DISCARD_MS = 1000;
 
-/** undici will not send such a request to any server: nothing was tried. */
-const UNSENDABLE: ReadonlySet<string | undefined> = new Set(['UND_ERR_INVALID_ARG', 'UND_ERR_NOT_SUPPORTED']);
-
 /** What all attempts of a thread share. */
 export interface AttemptWorld {
   readonly board: Board;
@@ -45,7 +48,7 @@ export interface AttemptWorld {
   readonly pool: (member: Member) => ConnectionPool;
 }
 
-export class Attempt implements Dispatcher.DispatchHandler, Expirable {
+export class Attempt implements DispatchHandler, Expirable {
   readonly member: Member;
   /** When the request left for the CRN, in milliseconds; 0 before. */
   sentMs = 0;
@@ -55,7 +58,7 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   readonly #deadline: Deadline;
   #pool: ConnectionPool | null = null;
   #connection: Connection | null = null;
-  #controller: Dispatcher.DispatchController | null = null;
+  #controller: DispatchController | null = null;
   #phase: Phase = 'connect';
   #reused = false;
   #retriedStale = false;
@@ -116,7 +119,7 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   }
 
   /** @internal */
-  onRequestStart(controller: Dispatcher.DispatchController): void {
+  onRequestStart(controller: DispatchController): void {
     if (this.#phase === 'done') {
       controller.abort(new Error('no longer wanted'));
       return;
@@ -124,15 +127,15 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
     this.#controller = controller;
     this.#phase = 'headers';
     this.sentMs = this.#world.now();
-    // Only now: undici may have replaced a socket that died while it was idle.
+    // Only now: the client may have replaced a socket that died while it was idle.
     this.#reused = (this.#connection?.served ?? 0) > 0;
     const { headersMs, firstByteMs } = this.#world.timeouts;
     this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs));
   }
 
   /** @internal */
-  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (this.#phase === 'done' || status < 200) return;
+  onResponseStart(_controller: DispatchController, status: number, headers: readonly string[]): void {
+    if (this.#phase === 'done') return;
     this.#phase = 'first byte';
     // Some CRNs send the head at once and compute then: the wait for the first byte is the same wait.
     const { firstByteMs, headersMs } = this.#world.timeouts;
@@ -140,11 +143,11 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
     if (firstByteMs !== null && firstByteMs > headersMs) {
       this.#deadline.set(Math.ceil(firstByteMs - (this.#world.now() - this.sentMs)));
     }
-    this.#owner.onHead(this, status, rawHeaders(controller, headers));
+    this.#owner.onHead(this, status, headers);
   }
 
   /** @internal */
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_controller: DispatchController, chunk: Buffer): void {
     if (this.#phase === 'done') return;
     this.#phase = 'body';
     if (this.#owner === NOBODY) {
@@ -165,18 +168,11 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
   }
 
   /** @internal */
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  onResponseError(_controller: DispatchController, error: Error): void {
     if (this.#phase === 'done') return;
-    const { code } = error as NodeJS.ErrnoException;
-    if (this.#phase === 'connect' && UNSENDABLE.has(code)) {
-      this.#fail('unsendable');
-      return;
-    }
-    if (this.#reused && !this.#retriedStale && this.#phase === 'headers' && failureOf(error, 'headers') === 'reset') {
-      this.#retryStale();
-      return;
-    }
-    this.#fail(failureOf(error, this.#phase));
+    const failure = failureOf(error, this.#phase);
+    if (failure === 'reset' && this.#reused && !this.#retriedStale) this.#retryStale();
+    else this.#fail(failure);
   }
 
   /** A kept-alive socket died as the request met it: that says nothing about the CRN, so it is asked once more. */
@@ -227,18 +223,9 @@ export class Attempt implements Dispatcher.DispatchHandler, Expirable {
 /** Hears what no one wants to hear. */
 const NOBODY: AttemptOwner = { onHead() {}, onData() {}, onEnd() {}, onFailed() {} };
 
-function rawHeaders(controller: Dispatcher.DispatchController, headers: IncomingHttpHeaders): readonly Buffer[] {
-  const raw = controller.rawHeaders;
-  if (Array.isArray(raw) && Buffer.isBuffer(raw[0])) return raw as Buffer[];
-  return Object.entries(headers).flatMap(([name, value]) =>
-    [value ?? []].flat().flatMap((one) => [Buffer.from(name), Buffer.from(one)]),
-  );
-}
-
 function failureOf(error: Error, phase: Phase): Failure {
-  if (phase === 'connect') return 'connect';
-  const { code } = error as NodeJS.ErrnoException;
-  if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') return 'truncated';
-  if (error.name === 'HTTPParserError' || code === 'UND_ERR_HEADERS_OVERFLOW') return 'malformed';
+  const fault = error instanceof DispatchError ? error.fault : undefined;
+  if (phase === 'connect') return fault === 'unsendable' ? fault : 'connect';
+  if (fault === 'malformed' || fault === 'truncated') return fault;
   return phase === 'headers' ? 'reset' : 'truncated';
 }

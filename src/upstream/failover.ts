@@ -57,7 +57,7 @@ export interface FailoverWorld extends AttemptWorld {
 /** Most bytes of a refusal that are kept to decide about it, or to pass it on in the end. */
 const PEEK_BYTES = 64 * 1024;
 
-/** What is wrong with a request that undici refuses to send. */
+/** What is wrong with a request that may not be sent to any CRN. */
 const UNSENDABLE = 'its path or a header holds characters that cannot be sent on';
 
 /** Seconds a client is asked to wait when every CRN failed. */
@@ -101,8 +101,8 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#next();
   }
 
-  onHead(attempt: Attempt, status: number, raw: readonly Buffer[]): void {
-    const head = responseHead(status, raw);
+  onHead(attempt: Attempt, status: number, headers: readonly string[]): void {
+    const head = responseHead(status, headers);
     if (failsOver(status) && status !== 429) {
       this.#reject(attempt, `status ${status}`, verdictOf(status));
     } else if ((status === 401 || status === 403) && attempt.member.apiKey !== undefined) {
@@ -260,7 +260,7 @@ export class Failover implements AttemptOwner, RelaySource {
   }
 
   #peek(attempt: Attempt, refusal: Refusal, chunk: Buffer): void {
-    // undici may reuse nothing of a chunk, but a chunk may pin a large read buffer.
+    // A chunk may pin a larger buffer, and a refusal is kept for long.
     refusal.body.push(Buffer.from(chunk));
     refusal.bytes += chunk.byteLength;
     if (refusal.bytes <= PEEK_BYTES) return;

@@ -89,16 +89,16 @@ export interface ResponseHead {
   readonly encoded: boolean;
 }
 
-/** Reads the raw head of a CRN's answer. Repeated fields, such as Set-Cookie, stay repeated. */
-export function responseHead(status: number, raw: readonly Buffer[]): ResponseHead {
+/** Reads the head of a CRN's answer. Repeated fields, such as Set-Cookie, stay repeated. */
+export function responseHead(status: number, fields: readonly string[]): ResponseHead {
   const headers: string[] = [];
   let contentLength = -1;
   let contentType = '';
   let encoded = false;
   let connection: string | undefined;
-  for (let i = 0; i < raw.length; i += 2) {
-    const name = (raw[i] as Buffer).toString('latin1').toLowerCase();
-    const value = (raw[i + 1] as Buffer).toString('latin1');
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] as string;
+    const value = fields[i + 1] as string;
     if (name === 'content-length') contentLength = Number(value);
     else if (name === 'content-type') contentType = value.toLowerCase();
     else if (name === 'content-encoding') encoded = value.toLowerCase() !== 'identity';

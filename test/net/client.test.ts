@@ -31,7 +31,7 @@ async function server(
 function use(connection: Connection): Promise<void> {
   return new Promise((resolve, reject) => {
     connection.client.dispatch(
-      { method: 'POST', path: '/', body: 'x' },
+      { method: 'POST', path: '/', headers: [], body: Buffer.from('x') },
       {
         onRequestStart: () => undefined,
         onResponseStart: () => undefined,
@@ -40,6 +40,17 @@ function use(connection: Connection): Promise<void> {
         onResponseError: (_, error) => reject(error),
       },
     );
+  });
+}
+
+/** Resolves when the socket of a connection has gone. */
+function gone(connection: Connection): Promise<void> {
+  return new Promise((resolve) => {
+    const hear = connection.onDisconnect.bind(connection);
+    connection.onDisconnect = () => {
+      hear();
+      resolve();
+    };
   });
 }
 
@@ -104,9 +115,9 @@ t.test('an idle connection that the server closes leaves the pool', async (t) =>
   const connection = pool.take() as Connection;
   await use(connection);
   pool.give(connection);
-  const gone = once(connection.client, 'disconnect');
+  const closed = gone(connection);
   http.closeAllConnections();
-  await gone;
+  await closed;
   t.equal(pool.openConnections, 0);
   t.not(pool.take(), connection);
 });
@@ -119,9 +130,9 @@ t.test('a connection that is reopened under a request counts as new', async (t) 
   await use(connection);
   pool.give(connection);
   t.equal(pool.take(), connection);
-  const gone = once(connection.client, 'disconnect');
+  const closed = gone(connection);
   running.server.closeAllConnections();
-  await gone;
+  await closed;
   t.equal(pool.openConnections, 1, 'in use: not discarded');
   await use(connection);
   t.equal(connection.served, 0);

@@ -4,9 +4,6 @@ import { requestHeaders, responseHead, withCredential } from '../../src/upstream
 
 const input = { requestId: 'id', bearer: undefined, streaming: false };
 
-/** Name and value pairs as the raw bytes of a head. */
-const raw = (...words: string[]): Buffer[] => words.map((word) => Buffer.from(word, 'latin1'));
-
 t.test('requests lose hop-by-hop and framing headers and those named by Connection', async (t) => {
   const headers = [
     ...['host', 'a', 'connection', 'keep-alive, X-Mine', 'connection', 'close', 'connection', 'x-more'],
@@ -36,15 +33,12 @@ t.test("the client's key travels as a bearer token, the gateway's own replaces i
 });
 
 t.test('answers keep repeated fields and lose hop-by-hop ones', async (t) => {
-  const head = responseHead(
-    200,
-    raw(
-      ...['Set-Cookie', 'a=1', 'SET-COOKIE', 'b=2; Path=/', 'Content-Type', 'Text/Event-Stream; charset=UTF-8'],
-      ...['Connection', 'X-Hop, keep-alive', 'Connection', 'X-Hop-2', 'Connection', 'close', 'X-Hop', '1'],
-      ...['X-Hop-2', '2', 'Keep-Alive', 'timeout=5', 'Transfer-Encoding', 'chunked', 'Trailer', 'x', 'Date', 'now'],
-      ...['X-Request-Id', 'crn', 'Access-Control-Allow-Origin', 'https://crn', 'X-Kept', 'caf\xe9'],
-    ),
-  );
+  const head = responseHead(200, [
+    ...['set-cookie', 'a=1', 'set-cookie', 'b=2; Path=/', 'content-type', 'Text/Event-Stream; charset=UTF-8'],
+    ...['connection', 'X-Hop, keep-alive', 'connection', 'X-Hop-2', 'connection', 'close', 'x-hop', '1'],
+    ...['x-hop-2', '2', 'keep-alive', 'timeout=5', 'transfer-encoding', 'chunked', 'trailer', 'x', 'date', 'now'],
+    ...['x-request-id', 'crn', 'access-control-allow-origin', 'https://crn', 'x-kept', 'caf\xe9'],
+  ]);
   t.same(head.headers, [
     ...['set-cookie', 'a=1', 'set-cookie', 'b=2; Path=/', 'content-type', 'Text/Event-Stream; charset=UTF-8'],
     ...['x-kept', 'caf\xe9'],
@@ -53,10 +47,10 @@ t.test('answers keep repeated fields and lose hop-by-hop ones', async (t) => {
 });
 
 t.test('the length is kept apart, and so is whether the body is encoded', async (t) => {
-  t.match(responseHead(200, raw('Content-Length', '12', 'Content-Encoding', 'GZIP', 'Connection', 'Close')), {
+  t.match(responseHead(200, ['content-length', '12', 'content-encoding', 'GZIP', 'connection', 'Close']), {
     headers: ['content-encoding', 'GZIP'],
     contentLength: 12,
     encoded: true,
   });
-  t.match(responseHead(200, raw('content-encoding', 'identity')), { encoded: false });
+  t.match(responseHead(200, ['content-encoding', 'identity']), { encoded: false });
 });
