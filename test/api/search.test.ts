@@ -178,8 +178,9 @@ t.test('mistakes in engines are reported with their path', async (t) => {
     create({ search: { engines: wrong } })();
     t.fail('wrong engines were taken');
   } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
     t.same(
-      (error as ConfigError).mistakes.map(({ path }) => path),
+      error.mistakes.map(({ path }) => path),
       ['search.engines.x', 'search.engines.y', 'search.engines.z'],
     );
   }
