@@ -154,6 +154,8 @@ export class ConnectionPool {
   readonly #origin: string;
   readonly #settings: PoolSettings;
   readonly #idle: Connection[] = [];
+  /** Given back in this turn of the event loop. What a faulty server sent behind its answer is read before the next. */
+  readonly #cooling: Connection[] = [];
   #open = 0;
   #closed = false;
 
@@ -182,14 +184,17 @@ export class ConnectionPool {
     }
     connection.served++;
     connection.idle = true;
-    this.#idle.push(connection);
+    // One turn between two requests: stray bytes must not be taken for the answer to somebody else's request.
+    if (this.#cooling.push(connection) === 1) setImmediate(this.#cool);
   }
 
   /** Closes a connection at once. */
   discard(connection: Connection): void {
     if (connection.idle) {
-      const at = this.#idle.lastIndexOf(connection);
-      if (at >= 0) this.#idle.splice(at, 1);
+      for (const list of [this.#idle, this.#cooling]) {
+        const at = list.lastIndexOf(connection);
+        if (at >= 0) list.splice(at, 1);
+      }
       connection.idle = false;
     }
     this.#open--;
@@ -199,12 +204,17 @@ export class ConnectionPool {
   /** Closes idle connections now and the others as they are given back. */
   close(): void {
     this.#closed = true;
-    for (const connection of [...this.#idle]) this.discard(connection);
+    for (const connection of [...this.#idle, ...this.#cooling]) this.discard(connection);
   }
 
   get openConnections(): number {
     return this.#open;
   }
+
+  readonly #cool = (): void => {
+    this.#idle.push(...this.#cooling);
+    this.#cooling.length = 0;
+  };
 }
 
 /** A request that is sent and answered whole. Header names are lower case. */

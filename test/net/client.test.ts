@@ -56,6 +56,9 @@ function gone(connection: Connection): Promise<void> {
 
 const SETTINGS = { maxConnections: 3, keepAliveMs: 60_000 };
 
+/** The turn of the event loop that a pool waits for before it hands a connection out again. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 t.test('gives the connection that was used last, and opens another when none is idle', async (t) => {
   const { origin } = await server(t);
   const pool = new ConnectionPool(origin, SETTINGS);
@@ -65,6 +68,7 @@ t.test('gives the connection that was used last, and opens another when none is 
   t.equal(pool.openConnections, 2);
   pool.give(one);
   pool.give(two);
+  await turn();
   t.equal(pool.take(), two);
   t.equal(pool.take(), one);
   t.equal(pool.openConnections, 2);
@@ -76,6 +80,7 @@ t.test('a fresh connection is not one that was used', async (t) => {
   t.teardown(() => pool.close());
   const used = pool.take() as Connection;
   pool.give(used);
+  await turn();
   const fresh = pool.take(true) as Connection;
   t.not(fresh, used);
   t.same([used.served, fresh.served], [1, 0]);
@@ -88,6 +93,7 @@ t.test('refuses beyond the limit until one is given back or discarded', async (t
   const taken = [pool.take(), pool.take(), pool.take()] as Connection[];
   t.equal(pool.take(), undefined);
   pool.give(taken[0] as Connection);
+  await turn();
   t.equal(pool.take(), taken[0]);
   pool.discard(taken[1] as Connection);
   t.ok(pool.take());
@@ -104,6 +110,7 @@ t.test('a socket is kept between requests, and its age is known', async (t) => {
     await use(connection);
     t.equal(connection.served, i);
     pool.give(connection);
+    await turn();
   }
   t.equal(running.connections, 1);
 });
@@ -115,6 +122,7 @@ t.test('an idle connection that the server closes leaves the pool', async (t) =>
   const connection = pool.take() as Connection;
   await use(connection);
   pool.give(connection);
+  await turn();
   const closed = gone(connection);
   http.closeAllConnections();
   await closed;
@@ -129,6 +137,7 @@ t.test('a connection that is reopened under a request counts as new', async (t) 
   const connection = pool.take() as Connection;
   await use(connection);
   pool.give(connection);
+  await turn();
   t.equal(pool.take(), connection);
   const closed = gone(connection);
   running.server.closeAllConnections();
@@ -144,11 +153,13 @@ t.test('closing ends idle connections now and the others when they are given bac
   const pool = new ConnectionPool(origin, SETTINGS);
   const [idle, busy] = [pool.take() as Connection, pool.take() as Connection];
   pool.give(idle);
+  await turn();
   pool.close();
   t.equal(pool.openConnections, 1);
   t.equal(idle.client.destroyed, true);
   await use(busy);
   pool.give(busy);
+  await turn();
   t.equal(pool.openConnections, 0);
   t.equal(busy.client.destroyed, true);
 });
@@ -185,4 +196,15 @@ t.test('the control client gets small answers, follows no redirect, and knows it
   await t.rejects(client.get(`${origin}/large`, 1000, 999), /999 bytes/);
   await t.rejects(client.get(`${origin}/half`, 50, 100));
   await t.rejects(client.get(`${origin}/silent`, 50, 100));
+});
+
+t.test('a connection given back is not handed out again within the same turn', async (t) => {
+  const pool = new ConnectionPool('http://127.0.0.1:1', { maxConnections: 2, keepAliveMs: 1000 });
+  t.teardown(() => pool.close());
+  const first = pool.take() as Connection;
+  pool.give(first);
+  t.not(pool.take(), first);
+  t.equal(pool.take(), undefined, 'nor when there is no other');
+  await turn();
+  t.equal(pool.take(), first);
 });
