@@ -1,0 +1,84 @@
+// What the search benchmark compares: the gateway in front of five workers, and a worker by itself for reference. The
+// gateway runs on core 0, the workers and the load client on core 1.
+
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { LOAD_CORE, PROXY_CORE } from './peers.mjs';
+import { runChild, startChild, stopChild, temporaryFolder } from './process.mjs';
+import { ENGINES } from './search-traffic.mjs';
+import { KEY } from './traffic.mjs';
+
+const HERE = new URL('.', import.meta.url);
+const path = (relative) => fileURLToPath(new URL(relative, HERE));
+
+/**
+ * Starts the workers and the named peers, calls `use(peers)`, stops everything. `concurrency` is the limit of every
+ * engine; `profileDir` runs the gateway under the CPU profiler.
+ */
+export async function withSearchPeers({ names, serviceMs, ...settings }, use) {
+  const children = [];
+  try {
+    const { child: workers, match } = await startChild({
+      name: 'workers',
+      command: process.execPath,
+      args: [path('search-upstream.mjs'), String(serviceMs)],
+      core: LOAD_CORE,
+      ready: /^ready (\d+) (\d+) (\d+) (\d+) (\d+)$/,
+    });
+    children.push(workers);
+    const ports = match.slice(1).map(Number);
+    const start = {
+      direct: async () => ({ port: ports[0], child: workers }),
+      headrace: () => startHeadrace(ports, settings),
+    };
+    const peers = [];
+    for (const name of names) {
+      if (!Object.hasOwn(start, name)) throw new Error(`there is no peer "${name}"`);
+      const { port, child } = await start[name]();
+      if (child !== workers) children.push(child);
+      peers.push({ name, port, pid: child.pid, workersPid: workers.pid, logPort: ports[0] });
+    }
+    return await use(peers);
+  } finally {
+    for (const child of children.reverse()) await stopChild(child);
+  }
+}
+
+async function startHeadrace(ports, { threads, nodeFlags, concurrency, profileDir }) {
+  const file = join(temporaryFolder(), 'headrace.json');
+  writeFileSync(file, JSON.stringify(headraceConfig(ports, threads, concurrency)));
+  const profile = profileDir === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDir}`];
+  const { child, match } = await startChild({
+    name: 'headrace',
+    command: process.execPath,
+    args: [...nodeFlags, ...profile, path('../../bin/headrace.js'), 'serve', '--config', file],
+    core: PROXY_CORE,
+    ready: /^headrace listening on http:\/\/[^:]+:(\d+)/,
+  });
+  return { port: Number(match[1]), child };
+}
+
+function headraceConfig(ports, threads, concurrency) {
+  const engine = (port) => ({ kind: 'worker', url: `http://127.0.0.1:${port}`, types: ['web'], concurrency });
+  return {
+    listen: '127.0.0.1:0',
+    admin: '127.0.0.1:0',
+    threads,
+    keys: { required: true, static: [{ key: KEY, account: 'bench' }] },
+    search: { engines: Object.fromEntries(ENGINES.map((id, index) => [id, engine(ports[index])])) },
+    log: { level: 'warn' },
+  };
+}
+
+/** One run of the load client against `peer`. */
+export function runSearchClient(peer, load) {
+  const { name, port, logPort, pid, workersPid } = peer;
+  const watch = { peer: pid, workers: workersPid };
+  return runChild({
+    name: `client of ${name}`,
+    command: process.execPath,
+    args: [path('search-client.mjs'), JSON.stringify({ ...load, port, logPort, direct: name === 'direct', watch })],
+    core: LOAD_CORE,
+  });
+}
