@@ -18,6 +18,9 @@ export interface SearchRoomOptions {
   /** Unix time in milliseconds. */
   readonly epochMs: () => number;
   readonly memory: SharedArrayBuffer;
+  /** Default: the network. */
+  readonly transport?: Transport;
+  /** Hears how an engine's part of a search ended: `ok`, a reason as clients read it, or `cancelled`. */
   readonly onOutcome: (engine: string, reason: string, elapsedMs: number) => void;
 }
 
@@ -41,25 +44,40 @@ interface RunningEngine {
   readonly spec: EngineSpec & { readonly weight: number };
 }
 
+/** A lost `Search` would be a timeout, a lost `Cancel` a request nobody wants: both are bounded by the clients there are. */
+const MAILBOX = { capacity: Infinity, overflow: 'fail' } as const;
+
 type Done = (answer: SearchAnswer, cached: boolean) => void;
 
+interface Waiting {
+  readonly done: Done;
+}
+
+type Cache = LRUCache<string, SearchAnswer>;
+
 interface Flight {
-  readonly waiting: Set<Done>;
-  readonly ref: Ref<CoordinatorCommand>;
+  readonly key: string;
+  readonly query: SearchQuery;
+  readonly startedMs: number;
+  readonly waiting: Set<Waiting>;
+  /** Of the engines it asks: their answers are not for the cache of others. */
+  readonly cache: Cache | null;
 }
 
 export class SearchRoom {
   readonly #options: SearchRoomOptions;
   readonly #board: EngineBoard;
-  readonly #transport: Transport = createTransport();
-  readonly #flights = new Map<string, Flight>();
+  readonly #transport: Transport;
+  readonly #flights = new Map<string, { readonly flight: Flight; readonly ref: Ref<CoordinatorCommand> }>();
   #engines = new Map<string, RunningEngine>();
-  #cache: LRUCache<string, SearchAnswer> | null = null;
+  #cache: Cache | null = null;
+  #cacheFingerprint = '';
   #timeoutMs = 0;
 
   constructor(options: SearchRoomOptions) {
     this.#options = options;
     this.#board = new EngineBoard(options.memory);
+    this.#transport = options.transport ?? createTransport();
   }
 
   /** Takes over engines and limits. Searches under way end with the engines they began with. */
@@ -68,29 +86,28 @@ export class SearchRoom {
     this.#engines = new Map(settings.engines.map((spec) => [spec.id, this.#engine(spec, before.get(spec.id))]));
     for (const [id, { ref }] of before) if (this.#engines.get(id)?.ref !== ref) ref.tell({ type: 'Retire' });
     this.#timeoutMs = settings.timeoutMs;
-    const { cacheTtlMs, cacheBytes } = settings;
-    this.#cache =
-      cacheTtlMs === null
-        ? null
-        : new LRUCache({
-            maxSize: cacheBytes,
-            maxEntrySize: Math.ceil(cacheBytes / 8),
-            ttl: cacheTtlMs,
-            sizeCalculation,
-          });
+    const { cacheTtlMs, cacheBytes, engines } = settings;
+    const answers = engines.map(({ id, fingerprint, weight }) => [id, fingerprint, weight]);
+    const fingerprint = JSON.stringify([cacheTtlMs, cacheBytes, answers]);
+    if (fingerprint === this.#cacheFingerprint) return;
+    this.#cacheFingerprint = fingerprint;
+    this.#cache = createCache(cacheTtlMs, cacheBytes, this.#options.clock);
   }
 
   /** Runs a search for an account. `done` is called once, later than this call returns, unless aborted. */
   search(query: SearchQuery, account: string, done: Done): Pending {
     const key = JSON.stringify([account, query.type, query.maxResults, query.engines, query.query]);
     const cached = this.#cache?.get(key);
-    if (cached !== undefined) return this.#later(() => done(cached, true));
-    const flight = this.#flights.get(key) ?? this.#launch(key, query);
-    flight.waiting.add(done);
-    return { abort: () => this.#leave(key, flight, done) };
+    if (cached !== undefined) return soon(() => done(cached, true));
+    const { flight } = this.#flights.get(key) ?? this.#launch(key, query);
+    const waiting: Waiting = { done };
+    flight.waiting.add(waiting);
+    return { abort: () => this.#leave(flight, waiting) };
   }
 
+  /** Ends the engines; searches under way are answered with what there is. */
   async close(): Promise<void> {
+    for (const { ref } of this.#flights.values()) ref.tell({ type: 'Deadline' });
     for (const { ref } of this.#engines.values()) this.#options.system.stop(ref);
     this.#engines.clear();
     await this.#transport.close();
@@ -99,32 +116,35 @@ export class SearchRoom {
   /** The engine that runs already, if nothing about it has changed. */
   #engine(spec: EngineSpec & { readonly weight: number }, before: RunningEngine | undefined): RunningEngine {
     if (before?.spec.fingerprint === spec.fingerprint) return { ...before, spec };
+    // What was wrong may be what the new settings mend: a key, an address.
+    if (before !== undefined) this.#board.reset(spec.cell);
     const { system, clock, random, epochMs, onOutcome } = this.#options;
     const world = { board: this.#board, transport: this.#transport, clock, random, epochMs, onOutcome };
-    return { ref: system.spawn(engineActor(spec, world)), spec };
+    return { ref: system.spawn(engineActor(spec, world), { mailbox: MAILBOX }), spec };
   }
 
-  #launch(key: string, query: SearchQuery): Flight {
+  #launch(key: string, query: SearchQuery): { readonly flight: Flight } {
     const { clock, system } = this.#options;
-    const startedMs = clock.now();
+    const flight: Flight = { key, query, startedMs: clock.now(), waiting: new Set(), cache: this.#cache };
     const behavior = coordinator({
       query,
       engine: (id) => this.#engines.get(id)?.ref,
-      timeoutMs: this.#timeoutMs,
-      onDone: (reports) => this.#land(key, query, reports, clock.now() - startedMs),
+      deadlineMs: flight.startedMs + this.#timeoutMs,
+      onDone: (reports) => this.#land(flight, reports),
     });
-    const flight: Flight = { waiting: new Set(), ref: system.spawn(behavior) };
-    this.#flights.set(key, flight);
-    return flight;
+    const ref = system.spawn(behavior, { supervise: { onFailure: 'escalate' } });
+    this.#flights.set(key, { flight, ref });
+    return { flight };
   }
 
-  #land(key: string, query: SearchQuery, reports: readonly Report[], elapsedMs: number): void {
-    const flight = this.#flights.get(key);
-    this.#flights.delete(key);
-    const answer = this.#answer(query, reports, elapsedMs);
+  #land(flight: Flight, reports: readonly Report[]): void {
+    const { cache, key, query, startedMs, waiting } = flight;
+    // The last client may have left and another have come with the same search meanwhile.
+    if (this.#flights.get(key)?.flight === flight) this.#flights.delete(key);
+    const answer = this.#answer(query, reports, this.#options.clock.now() - startedMs);
     // An answer without one of its engines would pin that engine's failure.
-    if (answer.meta.engines_failed.length === 0) this.#cache?.set(key, answer);
-    for (const done of flight?.waiting ?? []) done(answer, false);
+    if (answer.meta.engines_failed.length === 0) cache?.set(key, answer);
+    for (const one of waiting) soon(() => void (waiting.delete(one) && one.done(answer, false)));
   }
 
   #answer(query: SearchQuery, reports: readonly Report[], elapsedMs: number): SearchAnswer {
@@ -147,17 +167,35 @@ export class SearchRoom {
     };
   }
 
-  #leave(key: string, flight: Flight, done: Done): void {
-    flight.waiting.delete(done);
-    if (flight.waiting.size > 0 || this.#flights.get(key) !== flight) return;
-    this.#flights.delete(key);
-    flight.ref.tell({ type: 'Abort' });
+  #leave(flight: Flight, waiting: Waiting): void {
+    if (!flight.waiting.delete(waiting) || flight.waiting.size > 0) return;
+    const running = this.#flights.get(flight.key);
+    if (running?.flight !== flight) return;
+    this.#flights.delete(flight.key);
+    running.ref.tell({ type: 'Abort' });
   }
+}
 
-  #later(callback: () => void): Pending {
-    const timer = this.#options.clock.setTimeout(callback, 0);
-    return { abort: () => this.#options.clock.clearTimeout(timer) };
-  }
+function createCache(ttlMs: number | null, bytes: number, clock: Clock): Cache | null {
+  if (ttlMs === null || bytes <= 0) return null;
+  return new LRUCache({
+    maxSize: bytes,
+    maxEntrySize: Math.ceil(bytes / 8),
+    ttl: ttlMs,
+    ttlResolution: 0,
+    // 0 is no date to the cache.
+    perf: { now: () => clock.now() + 1 },
+    sizeCalculation,
+  });
+}
+
+/** Later than now, before anything else happens; one callback that throws is not the next one's affair. */
+function soon(callback: () => void): Pending {
+  let wanted = true;
+  queueMicrotask(() => {
+    if (wanted) callback();
+  });
+  return { abort: () => void (wanted = false) };
 }
 
 /** Bytes an answer takes in memory, roughly: two for a character. */

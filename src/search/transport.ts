@@ -38,7 +38,7 @@ export function createTransport(): Transport {
         return await client.send(request, signal, MAX_BYTES);
       } catch (error) {
         if (signal.aborted) throw signal.reason;
-        if (error instanceof TooLongError || isDecoding(error))
+        if (error instanceof TooLongError || isUnreadable(error))
           throw new TransportError('invalid', 'invalid response', error);
         throw new TransportError('connection', 'connection failed', error);
       }
@@ -47,8 +47,9 @@ export function createTransport(): Transport {
   };
 }
 
-/** Compressed bytes that are none, or that swell past the limit. */
-function isDecoding(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return code === 'ERR_BUFFER_TOO_LARGE' || code?.startsWith('Z_') === true || code?.startsWith('ERR__ERROR_') === true;
+/** What came is no HTTP, or compressed bytes that are none or swell past the limit. */
+function isUnreadable(error: unknown): boolean {
+  const { name, code } = error as NodeJS.ErrnoException;
+  if (name === 'HTTPParserError') return true;
+  return /^(?:Z_|ERR__ERROR_|ERR_BUFFER_TOO_LARGE$|UND_ERR_HEADERS_OVERFLOW$)/.test(code ?? '');
 }

@@ -1,0 +1,303 @@
+// One engine actor under a manual clock: places, suspension, trials, cancelling, engines of anybody's.
+import t from 'tap';
+import { EngineError, type InProcessEngine } from '../../src/search/engine.ts';
+import type { EngineSpec } from '../../src/search/engine-actor.ts';
+import { TransportError } from '../../src/search/transport.ts';
+import { type Answer, fakeEngine, hang, hitOf, tellSearch } from '../support/search.ts';
+import {
+  cancel,
+  engineBench as bench,
+  type EngineBench as Bench,
+  FOUND,
+  HITS,
+  reasons,
+} from '../support/search-engine.ts';
+
+t.test('reports the hits of its engine', async (t) => {
+  const b = bench(() => FOUND);
+  const { reports } = tellSearch(b.ref, 11_000);
+  await b.settle();
+  t.strictSame(reports, [HITS]);
+  t.same(b.outcomes, ['a ok 0']);
+});
+
+t.test('refuses a type its engine has not, without a call', async (t) => {
+  const b = bench(() => FOUND);
+  const { reports } = tellSearch(b.ref, 11_000, { type: 'images' });
+  await b.settle();
+  t.strictSame(reports, [{ reason: "unsupported search_type 'images'" }]);
+  t.same([b.transport.asked, b.outcomes], [[], []]);
+});
+
+t.test('names failures in short and stable words', async (t) => {
+  for (const [failure, reason] of [
+    ['denied', 'access denied'],
+    ['challenge', 'challenge page'],
+    ['rate limited', 'rate limited'],
+    ['quota', 'quota exceeded'],
+    ['rejected', 'query rejected'],
+    ['http', 'engine returned HTTP 500'],
+    ['invalid', 'invalid response'],
+  ] as const)
+    t.same(
+      await reasons(
+        bench(() => ({ failure, status: 500 })),
+        1,
+      ),
+      [reason],
+    );
+  const worker = { workers: [fakeEngine('a', { kind: 'worker' })] };
+  t.same(
+    await reasons(
+      bench(() => ({ failure: 'http', status: 500 }), worker),
+      1,
+    ),
+    ['worker returned HTTP 500'],
+  );
+  const broken = (): never => {
+    throw new TransportError('connection', 'connection failed', new Error('secret'));
+  };
+  t.same(await reasons(bench(broken), 1), ['connection failed']);
+});
+
+t.test('an engine that throws what it should not is never quoted', async (t) => {
+  const boom = (): never => {
+    throw new TypeError('secret');
+  };
+  const of = (about: object): Partial<EngineSpec> => ({ workers: [fakeEngine('a', about)] });
+  t.same(
+    await reasons(
+      bench(() => FOUND, of({ request: boom })),
+      1,
+    ),
+    ['query rejected'],
+  );
+  t.same(
+    await reasons(
+      bench(() => FOUND, of({ parse: boom })),
+      1,
+    ),
+    ['invalid response'],
+  );
+  for (const page of [undefined, null, {}, { hits: null }, { hits: [null] }, { hits: [{ url: 'http://x.org/' }] }])
+    t.same(
+      await reasons(
+        bench(() => FOUND, of({ parse: () => page })),
+        1,
+      ),
+      ['invalid response'],
+    );
+  const script = { hits: [{ title: 'x', snippet: '', url: 'javascript:alert(1)' }] };
+  t.same(
+    await reasons(
+      bench(() => FOUND, of({ parse: () => script })),
+      1,
+    ),
+    ['invalid response'],
+  );
+});
+
+t.test('runs as many searches at once as there are places', async (t) => {
+  const gate = Promise.withResolvers<typeof FOUND>();
+  const b = bench(() => gate.promise, { concurrency: 3 });
+  const all = Array.from({ length: 10 }, () => tellSearch(b.ref, 11_000));
+  await b.settle();
+  t.equal(b.transport.load.now, 3);
+  gate.resolve(FOUND);
+  await b.settle();
+  t.equal(b.transport.load.most, 3);
+  t.ok(all.every(({ reports }) => reports.length === 1 && 'hits' in (reports[0] ?? {})));
+});
+
+t.test('a search cancelled in the queue ends at once, blames nobody and takes no place', async (t) => {
+  let release: ((value: typeof FOUND) => void) | undefined;
+  const b = bench(
+    (_request, signal) => Promise.race([new Promise<typeof FOUND>((r) => (release ??= r)), hang(signal)]),
+    {
+      concurrency: 1,
+    },
+  );
+  const first = tellSearch(b.ref, 11_000);
+  const queued = Array.from({ length: 5 }, () => tellSearch(b.ref, 11_000));
+  await b.settle();
+  for (const { asker } of queued) cancel(b, asker, true);
+  await b.settle();
+  t.ok(queued.every(({ reports }) => 'reason' in (reports[0] ?? {})));
+  const last = tellSearch(b.ref, 11_000, { query: 'last' });
+  release?.(FOUND);
+  await b.settle();
+  t.strictSame(first.reports, [HITS]);
+  t.equal(b.transport.asked.length, 2, 'the first and the last');
+  t.equal(b.board.fail(0, 0n, 'timeout', 2000), 0, 'the first failure that counts');
+  cancel(b, last.asker, false);
+  await b.settle();
+});
+
+t.test('cancelling leaves the request and takes the listeners off', async (t) => {
+  const b = bench((_request, signal) => hang(signal));
+  const { asker, reports } = tellSearch(b.ref, 11_000);
+  await b.settle();
+  cancel(b, asker, false);
+  await b.settle();
+  t.equal(b.transport.left.length, 1);
+  t.equal(b.transport.load.now, 0);
+  t.equal(b.transport.listeners(), 0);
+  t.same(reports, [{ reason: 'cancelled' }]);
+  for (let i = 0; i < 10; i++) {
+    const again = tellSearch(b.ref, 11_000);
+    await b.settle();
+    cancel(b, again.asker, false);
+    await b.settle();
+  }
+  t.equal(b.board.suspendedUntilMs(0), 0, 'clients that leave suspend nobody');
+});
+
+t.test(
+  'three searches cut off by the deadline suspend the engine; a trial that is answered lets it back',
+  async (t) => {
+    let hangs = true;
+    const b = bench((_request, signal) => (hangs ? hang(signal) : FOUND));
+    for (let i = 0; i < 3; i++) {
+      const { asker, reports } = tellSearch(b.ref, 11_000);
+      await b.settle();
+      cancel(b, asker, true);
+      await b.settle();
+      t.same(reports, [{ reason: 'timeout' }]);
+    }
+    t.same(await reasons(b, 2), ['suspended', 'suspended']);
+    t.equal(b.transport.asked.length, 3, 'suspended: not asked');
+    hangs = false;
+    await b.advance(5000);
+    t.same(await reasons(b, 2), ['ok', 'ok']);
+  },
+);
+
+t.test('a suspended engine answers at once although its places are taken', async (t) => {
+  const b = bench((_request, signal) => hang(signal), { concurrency: 1 });
+  tellSearch(b.ref, 11_000);
+  await b.settle();
+  b.board.fail(0, 0n, 'denied', 1000);
+  t.same(await reasons(b, 1), ['suspended']);
+});
+
+t.test('only one search tries an engine that has been suspended', async (t) => {
+  let open: ((value: typeof FOUND) => void) | undefined;
+  let answers: () => typeof FOUND | { failure: 'denied' } | Promise<typeof FOUND> = () => ({ failure: 'denied' });
+  const b = bench(() => answers());
+  t.same(await reasons(b, 2), ['access denied', 'suspended']);
+  await b.advance(180_000);
+  answers = () => new Promise((resolve) => (open = resolve));
+  const trial = tellSearch(b.ref, b.clock.now() + 10_000);
+  await b.settle();
+  t.same(await reasons(b, 3), ['suspended', 'suspended', 'suspended']);
+  open?.(FOUND);
+  await b.settle();
+  t.strictSame(trial.reports, [HITS]);
+  answers = () => FOUND;
+  t.same(await reasons(b, 2), ['ok', 'ok']);
+});
+
+t.test('a trial whose client leaves is free for the next search', async (t) => {
+  let answers: Answer = () => ({ failure: 'denied' });
+  const b = bench((request, signal) => answers(request, signal));
+  await reasons(b, 1);
+  await b.advance(180_000);
+  answers = (_request, signal) => hang(signal);
+  const { asker } = tellSearch(b.ref, b.clock.now() + 10_000);
+  await b.settle();
+  cancel(b, asker, false);
+  await b.settle();
+  answers = () => FOUND;
+  t.same(await reasons(b, 1), ['ok']);
+});
+
+function inProcess(search: InProcessEngine['search']): Partial<EngineSpec> {
+  return { workers: [{ kind: 'own', documentation: 'README.md', types: ['web'], search }], concurrency: 2 };
+}
+
+t.test('an engine in this process is bounded, checked and cut off, whether it heeds its signal or not', async (t) => {
+  const many = Array.from({ length: 50 }, (_, i) => hitOf(`http://x.org/${i}`));
+  const good = bench(
+    () => FOUND,
+    inProcess(async () => many),
+  );
+  const { reports } = tellSearch(good.ref, 11_000);
+  await good.settle();
+  t.equal((reports[0] as typeof HITS).hits.length, 10);
+  const deaf = bench(
+    () => FOUND,
+    inProcess(() => new Promise(() => undefined)),
+  );
+  for (let i = 0; i < 3; i++) {
+    const search = tellSearch(deaf.ref, 11_000);
+    await deaf.settle();
+    cancel(deaf, search.asker, true);
+    await deaf.settle();
+    t.same(search.reports, [{ reason: 'timeout' }], 'its places are free again');
+  }
+  t.same(await reasons(deaf, 1), ['suspended']);
+});
+
+t.test('an engine in this process fails in our words', async (t) => {
+  const of = (search: () => unknown): Bench => bench(() => FOUND, inProcess(search as InProcessEngine['search']));
+  const secret = of(() => Promise.reject(new Error('secret')));
+  t.same(await reasons(secret, 4), ['engine failed', 'engine failed', 'engine failed', 'suspended']);
+  t.same(
+    await reasons(
+      of(() => {
+        throw new Error('secret');
+      }),
+      1,
+    ),
+    ['engine failed'],
+  );
+  t.same(
+    await reasons(
+      of(() => Promise.reject(new EngineError('quota'))),
+      1,
+    ),
+    ['quota exceeded'],
+  );
+  t.same(
+    await reasons(
+      of(() => undefined),
+      1,
+    ),
+    ['invalid response'],
+  );
+  t.same(
+    await reasons(
+      of(() => Promise.reject(null)),
+      1,
+    ),
+    ['engine failed'],
+  );
+});
+
+t.test('retires when its last search has ended', async (t) => {
+  let open: ((value: typeof FOUND) => void) | undefined;
+  const b = bench(() => new Promise((resolve) => (open = resolve)));
+  const { reports } = tellSearch(b.ref, 11_000);
+  await b.settle();
+  b.ref.tell({ type: 'Retire' });
+  await b.settle();
+  t.equal(b.system.stats().actors, 1);
+  open?.(FOUND);
+  await b.settle();
+  t.strictSame(reports, [HITS]);
+  t.equal(b.system.stats().actors, 0);
+  const idle = bench(() => FOUND);
+  idle.ref.tell({ type: 'Retire' });
+  await idle.settle();
+  t.equal(idle.system.stats().actors, 0);
+});
+
+t.test('leaves every request when it is stopped', async (t) => {
+  const b = bench((_request, signal) => hang(signal), { concurrency: 2 });
+  for (let i = 0; i < 5; i++) tellSearch(b.ref, 11_000);
+  await b.settle();
+  await b.system.terminate();
+  await b.settle();
+  t.same([b.transport.asked.length, b.transport.load.now, b.transport.listeners()], [2, 0, 0]);
+  t.equal(b.board.suspendedUntilMs(0), 0);
+});
