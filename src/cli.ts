@@ -3,13 +3,22 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs, UsageError } from './cli/args.ts';
 import { demo } from './cli/demo.ts';
+import { fetchPage } from './cli/fetch.ts';
 import { helpFor } from './cli/help.ts';
 import { host } from './cli/host.ts';
+import { searchWorker } from './cli/search-worker.ts';
 import { check, serve } from './cli/serve.ts';
 
-type Command = (flags: Readonly<Record<string, string>>) => Promise<number | undefined>;
+type Command = (flags: Readonly<Record<string, string>>, words: readonly string[]) => Promise<number | undefined>;
 
-const COMMANDS: Readonly<Record<string, Command>> = { serve, check, demo, host };
+const COMMANDS: Readonly<Record<string, Command>> = {
+  serve,
+  fetch: fetchPage,
+  check,
+  demo,
+  host,
+  'search-worker': searchWorker,
+};
 
 /** Runs a command line. Commands that serve keep the process alive; the others end it with their exit code. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -37,8 +46,9 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
   }
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (command === undefined) throw new UsageError(`there is no command "${name}"`);
-  if (words.length > 1) throw new UsageError(`"${words[1]}" is one word too many`);
-  return command(flags);
+  const operands = words.slice(1);
+  if (operands.length > (name === 'fetch' ? 1 : 0)) throw new UsageError(`"${operands.at(-1)}" is one word too many`);
+  return command(flags, operands);
 }
 
 function version(): string {

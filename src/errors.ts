@@ -29,6 +29,15 @@ export type ErrorCode =
   | 'HR_STREAM_STALLED'
   | 'HR_STREAM_TRUNCATED'
   | 'HR_SEARCH_ALL_FAILED'
+  | 'HR_FETCH_BLOCKED'
+  | 'HR_FETCH_ROBOTS'
+  | 'HR_FETCH_TOO_LARGE'
+  | 'HR_FETCH_TYPE'
+  | 'HR_FETCH_FAILED'
+  | 'HR_FETCH_CHALLENGE'
+  | 'HR_FETCH_UNREADABLE'
+  | 'HR_FETCH_TIMEOUT'
+  | 'HR_FETCH_BUSY'
   | 'HR_LIST_NOT_READY'
   | 'HR_OVERLOADED'
   | 'HR_STARTING'
@@ -77,6 +86,30 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     detail: 'The server ended the stream before the answer was complete',
   },
   HR_SEARCH_ALL_FAILED: { status: 503, source: 'upstream', retryable: true, detail: 'All search engines failed' },
+  HR_FETCH_BLOCKED: { status: 400, source: 'client', retryable: false, detail: 'This address may not be fetched: {}' },
+  HR_FETCH_ROBOTS: {
+    status: 403,
+    source: 'upstream',
+    retryable: false,
+    detail: 'robots.txt of {} disallows this page',
+  },
+  HR_FETCH_TOO_LARGE: { status: 413, source: 'upstream', retryable: false, detail: 'The page exceeds {} bytes' },
+  HR_FETCH_TYPE: { status: 415, source: 'upstream', retryable: false, detail: 'The page is not text: {}' },
+  HR_FETCH_FAILED: { status: 502, source: 'upstream', retryable: true, detail: 'The page could not be fetched: {}' },
+  HR_FETCH_CHALLENGE: {
+    status: 502,
+    source: 'upstream',
+    retryable: false,
+    detail: 'The server of the page wants proof of a human reader',
+  },
+  HR_FETCH_UNREADABLE: {
+    status: 502,
+    source: 'upstream',
+    retryable: false,
+    detail: 'The page could not be cleaned: {}',
+  },
+  HR_FETCH_TIMEOUT: { status: 504, source: 'upstream', retryable: true, detail: 'The page took too long: {}' },
+  HR_FETCH_BUSY: { status: 503, source: 'internal', retryable: true, detail: 'Too many pages are waiting' },
   HR_LIST_NOT_READY: { status: 503, source: 'internal', retryable: true, detail: 'Prices are not loaded yet' },
   HR_OVERLOADED: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is out of {}' },
   HR_STARTING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is starting' },
@@ -109,15 +142,19 @@ export interface ErrorOptions {
 export class HeadraceError extends Error {
   override readonly name = 'HeadraceError';
   readonly code: ErrorCode;
+  /** What stands for `{}` in the sentence of the table. */
+  readonly subject: string;
   readonly headers: string[];
   readonly validation: readonly ValidationEntry[] | undefined;
 
   constructor(code: ErrorCode, options: ErrorOptions = {}) {
+    const { subject = '' } = options;
     super(
-      ERRORS[code].detail.replace('{}', () => options.subject ?? ''),
+      ERRORS[code].detail.replace('{}', () => subject),
       { cause: options.cause },
     );
     this.code = code;
+    this.subject = subject;
     this.headers = options.headers ?? [];
     this.validation = options.validation;
   }

@@ -4,11 +4,13 @@
 import { availableParallelism } from 'node:os';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemRandom } from './actor/index.ts';
+import { fetchPageFor } from './api/fetch.ts';
 import { searchFor } from './api/search.ts';
 import { diffSettings } from './config/diff.ts';
 import { setHeaderLimit } from './config/env.ts';
 import { type Mistake, resolveSettings } from './config/load.ts';
 import type { Settings, SettingsInput } from './config/settings.ts';
+import type { PageAnswer, PageExtra, PageFormat } from './fetch/index.ts';
 import { type Admin, openAdmin } from './gateway/admin.ts';
 import { ControlPlane, type CrnStatus } from './gateway/control-plane.ts';
 import { settingsInForce } from './gateway/in-force.ts';
@@ -60,6 +62,11 @@ export interface Gateway {
    * `HeadraceError`: `HR_REQUEST_INVALID`, or `HR_SEARCH_ALL_FAILED`; with the reason of `signal` when it fires.
    */
   search(request: SearchInput, options?: { readonly signal?: AbortSignal }): Promise<SearchAnswer>;
+  /**
+   * Fetches a page as `POST /search/fetch` does and answers with its clean text. Rejects with `HeadraceError`:
+   * `HR_REQUEST_INVALID` or one of the `HR_FETCH_…` codes; with the reason of `signal` when it fires.
+   */
+  fetchPage(url: string, options?: FetchPageOptions): Promise<PageAnswer>;
   /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (a route that hijacks its reply). */
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
   /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
@@ -79,6 +86,15 @@ export interface SearchInput {
   readonly max_results?: number;
   /** Default `web`. */
   readonly search_type?: SearchType;
+}
+
+/** How a page is wanted. */
+export interface FetchPageOptions {
+  /** How `content` is written; default `text`. */
+  readonly format?: PageFormat;
+  /** Further fields of the answer; default none. */
+  readonly include?: readonly PageExtra[];
+  readonly signal?: AbortSignal;
 }
 
 /** What does not belong into a settings file. */
@@ -178,6 +194,11 @@ class RunningGateway implements ServedGateway {
   async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {
     await this.#control.configured;
     return searchFor(this.#control.local.world, request, options.signal);
+  }
+
+  async fetchPage(url: string, { signal, ...wanted }: FetchPageOptions = {}): Promise<PageAnswer> {
+    await this.#control.configured;
+    return fetchPageFor(this.#control.local.world, { url, ...wanted }, signal);
   }
 
   reload(input: SettingsInput): Reloaded {

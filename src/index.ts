@@ -5,6 +5,7 @@ export { type ErrorCode, type ErrorEntry, ERRORS, type ErrorSource, HeadraceErro
 export {
   ConfigError,
   createGateway,
+  type FetchPageOptions,
   type Gateway,
   type GatewayOptions,
   type Listening,
@@ -27,5 +28,6 @@ export {
   type SearchResult,
   type SearchType,
 } from './search/index.ts';
+export type { PageAnswer, PageExtra, PageFormat, PageLink, PageMetadata } from './fetch/index.ts';
 export type { InjectRequest, InjectResponse } from './ingress/inject.ts';
 export { createHost, type Host, type HostSettings } from './host/index.ts';

@@ -4,6 +4,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemRandom } from '../src/actor/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
+import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
 import { describeEvent } from '../src/gateway/events.ts';
 import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
@@ -18,6 +19,7 @@ const system = createSystem({
 });
 const control = link(system, data.port);
 const keeper = control.ref<CrnsCommand>('crns');
+const pages = control.ref<PagesCommand>('pages');
 
 const plane = new DataPlane({
   system,
@@ -28,6 +30,7 @@ const plane = new DataPlane({
   clock: systemClock,
   random: systemRandom,
   tellOutcome: (outcome) => keeper.tell({ type: 'Outcome', outcome }),
+  pages,
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

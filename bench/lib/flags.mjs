@@ -42,6 +42,7 @@ export function readFlags(name, sentence, table, argv = process.argv.slice(2)) {
 function valueOf(flag, { type }, text) {
   if (type === 'boolean') return text;
   const words = text.split(',').filter((word) => word !== '');
+  if (type === 'word') return text;
   if (type === 'words') return words;
   const numbers = words.map(Number);
   if (numbers.length === 0 || numbers.some((number) => !(number >= 0))) throw new Error(`--${flag} takes numbers`);

@@ -7,11 +7,12 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
+import { fetchPage } from './fetch.ts';
 import { authCheck, health } from './health.ts';
 import { decorator, forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
-import { proxyRequest, type Schema, searchRequest } from './schema.ts';
+import { fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import { search } from './search.ts';
 import type { ApiWorld } from './world.ts';
 
@@ -75,6 +76,24 @@ export const ROUTES: readonly Route[] = [
       503: { description: 'Every engine asked has failed' },
     },
     serve: search,
+  },
+  {
+    method: 'POST',
+    path: '/search/fetch',
+    summary: 'Fetch: a page as clean text or Markdown',
+    tag: 'Search',
+    auth: 'key',
+    request: fetchRequest,
+    responses: {
+      200: { description: 'Final URL, title, content and word count' },
+      400: { description: 'The address may not be fetched' },
+      403: { description: 'robots.txt disallows the page, where the gateway asks for it' },
+      415: { description: 'The page is not text' },
+      502: { description: 'The page could not be fetched or read' },
+      503: { description: 'Too many pages are waiting' },
+      504: { description: 'The page took too long' },
+    },
+    serve: fetchPage,
   },
   proxied('/v1/chat/completions', 'Chat completion, OpenAI-compatible', true),
   proxied('/v1/completions', 'Text completion, OpenAI-compatible', true),

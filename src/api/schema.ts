@@ -251,12 +251,29 @@ export const searchRequest: ObjectSchema<SearchRequest> = searchRequestOf(
 /** Body of a fetch. */
 export interface FetchRequest {
   readonly url: string;
+  readonly format: 'text' | 'markdown';
+  readonly include: readonly ('links' | 'metadata')[];
 }
 
 export const fetchRequest: ObjectSchema<FetchRequest> = {
   type: 'object',
   name: 'FetchRequest',
-  fields: { url: { type: 'url', required: true, description: 'The page to read.', example: 'https://example.com/' } },
+  fields: {
+    url: { type: 'url', required: true, description: 'The page to read.', example: 'https://example.com/' },
+    format: {
+      type: 'enum',
+      values: ['text', 'markdown'],
+      default: 'text',
+      description: 'How `content` is written.',
+    },
+    include: {
+      type: 'array',
+      items: { type: 'enum', values: ['links', 'metadata'] },
+      maxItems: 8,
+      default: [],
+      description: 'Further fields of the answer: links of the content, and what the page says of itself.',
+    },
+  },
 };
 
 /** What every proxied request carries. Its other fields belong to the dialect and reach the server untouched. */

@@ -36,7 +36,8 @@ export function searchFor(world: ApiWorld, input: unknown, signal: AbortSignal |
     signal?.throwIfAborted();
     const pending = world.search.search(queryOf(checked.value), ANONYMOUS, (answer) => {
       signal?.removeEventListener('abort', leave);
-      if (answer.meta.engines_used.length > 0) resolve(answer);
+      // The caller may change what it got; the answer may also be in the cache, or on its way to others.
+      if (answer.meta.engines_used.length > 0) resolve(structuredClone(answer));
       else reject(allFailed());
     });
     const leave = (): void => {

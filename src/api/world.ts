@@ -5,6 +5,7 @@ import type { Clock } from '../actor/clock.ts';
 import type { KeyRing } from '../account/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
+import type { PageDesk } from '../fetch/index.ts';
 import type { Affinity, Board, Failure, Member, PickerSettings, Reporter, Table, Verdict } from '../routing/index.ts';
 import type { SearchRoom } from '../search/index.ts';
 import type { FailoverWorld, RetryBudget } from '../upstream/index.ts';
@@ -32,6 +33,7 @@ export interface ApiWorld {
   readonly picker: PickerSettings;
   readonly failover: FailoverWorld;
   readonly search: SearchRoom;
+  readonly pages: PageDesk;
   readonly counters: Counters;
   readonly clock: Clock;
   readonly random: () => number;

@@ -10,6 +10,8 @@ Usage
   headrace serve --config FILE          the gateway; prints one ready line once the public port answers
   headrace check --config FILE          reads the configuration and explains what would run, or every mistake
   headrace host --model NAME --port N   a simulated model host, for tests and benchmarks
+  headrace search-worker --engine KIND  one search engine on a port of its own, for gateways to call
+  headrace fetch URL                    a page as clean text
   headrace COMMAND --help               more about a command
   headrace --version
 
@@ -66,6 +68,42 @@ Faults by request header, for example
   curl -H 'x-headrace-fault: reset-after=3' ...
 `;
 
+const SEARCH_WORKER = `headrace search-worker --engine KIND [--port N] [flags]
+
+Serves one search engine to gateways that name it as { kind: worker, url: http://HOST:PORT }. Prints to standard output,
+once the port answers:
+  search worker listening on http://HOST:PORT
+
+  --engine KIND        kind of the engine, as in the section search.engines of a configuration
+  --port N             default 9101; 0 picks a free one
+  --listen HOST:PORT   instead of --port, to serve other interfaces than loopback
+  --config FILE        settings of the engine, YAML or JSON: what an entry of search.engines holds; may hold kind, too
+  --timeout DURATION   longest time of a search, default 9s: less than the gateway waits
+  --concurrency N      searches the engine runs at once; the others wait for those
+  --secret-file FILE   what gateways must send as their secret; without it the variable HEADRACE_WORKER_SECRET counts
+
+GET /health answers 200 once the engine can search, 503 before (an index that is being built) and while the worker ends;
+GET /metrics has the counters. Neither asks for the secret. SIGTERM or SIGINT stops accepting, answers the searches in
+flight and exits 0; a second signal exits at once.
+`;
+
+const FETCH = `headrace fetch URL [--format markdown] [--fetch.SETTING VALUE ...]
+
+Fetches one page and prints its title and its main content as clean text. The page is read as the gateway would read it,
+with the same guard: addresses of private networks are refused unless they are allowed.
+
+  --format text|markdown     default text
+  --include links,metadata   further fields; the answer is then printed as JSON
+  --json true                the answer as JSON
+  --fetch.allow HOST         a host or CIDR block that may be fetched although it is private
+  --fetch.timeout 15s        and the other settings of the section \`fetch\`
+
+Exit code 0: printed, 1: there is no such text, with a sentence on standard error.
+
+For example
+  headrace fetch https://example.com/ --format markdown
+`;
+
 /** The help of a command, or the general one. */
 export function helpFor(command: string | undefined): string {
   switch (command) {
@@ -77,6 +115,10 @@ export function helpFor(command: string | undefined): string {
       return DEMO;
     case 'host':
       return HOST;
+    case 'fetch':
+      return FETCH;
+    case 'search-worker':
+      return SEARCH_WORKER;
     default:
       return GENERAL_HELP;
   }

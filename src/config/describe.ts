@@ -5,7 +5,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { valueOf } from './diff.ts';
 import { resolveSettings } from './load.ts';
 import type { Setting } from './row.ts';
-import { SETTINGS, type ModelSettings, type SettingRow, type Settings } from './settings.ts';
+import type { ModelSettings, Settings } from './settings.ts';
+import { SETTINGS, type SettingRow } from './table.ts';
 import { printAddress, printBytes, printDuration, type Address } from './units.ts';
 import { findWarnings } from './warning.ts';
 

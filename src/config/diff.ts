@@ -4,7 +4,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { entryPath } from './reader.ts';
 import { resolvedName } from './row.ts';
-import { SETTINGS, type SettingRow, type Settings } from './settings.ts';
+import type { Settings } from './settings.ts';
+import { SETTINGS, type SettingRow } from './table.ts';
 
 /** Paths of changed settings; a changed model is `models.ID`. */
 export interface SettingsDiff {

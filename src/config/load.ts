@@ -5,7 +5,8 @@ import { readFile } from 'node:fs/promises';
 import { LineCounter, parseDocument, type ErrorCode } from 'yaml';
 import { collectOverrides, type Texts } from './override.ts';
 import { entryPath, isMapping, isPlain, Reader, type Mistake } from './reader.ts';
-import { TABLE, UNSERVED, type Settings } from './settings.ts';
+import type { Settings } from './settings.ts';
+import { TABLE, UNSERVED } from './table.ts';
 import type { Address } from './units.ts';
 
 export type { Mistake } from './reader.ts';

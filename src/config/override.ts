@@ -3,7 +3,7 @@
 
 import { parse } from 'yaml';
 import type { Mistake, Override } from './reader.ts';
-import { SETTINGS, UNSERVED, type SettingRow } from './settings.ts';
+import { SETTINGS, UNSERVED, type SettingRow } from './table.ts';
 import { nearest } from './spelling.ts';
 
 export type Texts = Readonly<Record<string, string | undefined>>;

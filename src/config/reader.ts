@@ -3,7 +3,7 @@
 
 import { expand } from './expansion.ts';
 import { resolvedName, type Setting } from './row.ts';
-import { SETTINGS, UNSERVED } from './settings.ts';
+import { SETTINGS, UNSERVED } from './table.ts';
 import { nearest } from './spelling.ts';
 import { Problem, readScalar } from './value.ts';
 

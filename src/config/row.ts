@@ -1,5 +1,5 @@
 // What one row of the settings table says, and the constructors that keep the table to one line a row.
-// `settings.ts` builds the table with them; reader, help and README table all work from the rows alone.
+// `table.ts` builds the table with them; reader, help and README table all work from the rows alone.
 
 /**
  * How a value is written. `map` has names chosen by the user, `record` has the names of `fields`. `open` is a mapping

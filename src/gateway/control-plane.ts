@@ -6,7 +6,7 @@ import { type Clock, createSystem, type Ref, type System } from '../actor/index.
 import type { Stage } from '../api/world.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Address, Server } from '../ingress/server.ts';
-import { WholeClient } from '../net/client.ts';
+import { WholeClient } from '../net/whole.ts';
 import {
   Board,
   type BoardMemory,
@@ -25,6 +25,7 @@ import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { describeEvent } from './events.ts';
 import { askDrain, askMetrics, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import { PageService } from './page-service.ts';
 import { settlePort } from './port.ts';
 import { type Discovered, keyRecords, mergeModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
@@ -77,6 +78,7 @@ export class ControlPlane {
   readonly #engineCells = new Map<string, number>();
   readonly #client = new WholeClient(4);
   readonly #keeper: Ref<CrnsCommand>;
+  readonly #pages: PageService;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -110,6 +112,7 @@ export class ControlPlane {
       onEvent: (event) => log[event.type === 'dead-letter' ? 'debug' : 'error'](describeEvent(event)),
       onFailure: onFatal,
     });
+    this.#pages = new PageService(this.#system, settings.fetch, log);
     this.local = new DataPlane({
       system: this.#system,
       memory: this.#memory,
@@ -119,6 +122,7 @@ export class ControlPlane {
       clock,
       random,
       tellOutcome: (outcome) => this.#keeper.tell({ type: 'Outcome', outcome }),
+      pages: this.#pages.ref,
       snapshot: this.#snapshot(),
     });
     this.#keeper = this.#system.spawn(
@@ -182,13 +186,14 @@ export class ControlPlane {
     if (settings.discovery !== before.discovery || settings.discoveryIntervalMs !== before.discoveryIntervalMs) {
       this.#startDiscovery();
     }
+    this.#pages.configure(settings.fetch);
     this.#configureCrns();
   }
 
   /** Numbers of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
     const threads = this.#threads.map((ref) => askMetrics(ref, pass, METRICS_TIMEOUT_MS));
-    return [this.local.metrics(), ...(await Promise.all(threads))];
+    return [this.local.metrics(), this.#pages.metrics(), ...(await Promise.all(threads))];
   }
 
   crns(): CrnStatus[] {
@@ -215,7 +220,7 @@ export class ControlPlane {
     ]);
     await this.abort();
     await this.#system.terminate();
-    await this.#client.close();
+    this.#client.close();
     return cut.reduce((sum, count) => sum + count, 0);
   }
 
@@ -318,6 +323,7 @@ export class ControlPlane {
         system: this.#system,
         board: this.#board,
         keeper: this.#keeper,
+        pages: this.#pages.ref,
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engineMemory,

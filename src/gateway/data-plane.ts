@@ -1,12 +1,13 @@
 // One data plane: everything a thread needs to serve requests. Runs in ingress threads, and in the calling thread when
 // `threads` is 0 and for `inject` and `nodeListener`. Wires the rooms of a request's path in reading order.
 
-import type { Clock, System } from '../actor/index.ts';
+import type { Clock, Ref, System } from '../actor/index.ts';
 import { KeyRing } from '../account/index.ts';
 import { DIALECT_RULES } from '../api/inference.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiWorld, Counters } from '../api/world.ts';
 import { HeadraceError } from '../errors.ts';
+import { PageDesk, type PagesCommand } from '../fetch/index.ts';
 import { BodyBudget } from '../ingress/body.ts';
 import { Cors } from '../ingress/cors.ts';
 import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
@@ -32,6 +33,8 @@ export interface DataPlaneOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly tellOutcome: (outcome: Outcome) => void;
+  /** The actor that fetches pages, in whichever thread it lives. */
+  readonly pages: Ref<PagesCommand>;
   readonly snapshot: Snapshot;
 }
 
@@ -46,6 +49,7 @@ export class DataPlane {
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
   readonly #search: SearchRoom;
+  readonly #pages: PageDesk;
   #searchKey = '';
   /** Without a complete answer. */
   readonly #exchanges = new Set<Exchange>();
@@ -71,6 +75,7 @@ export class DataPlane {
       onOutcome: (engine, reason, elapsedMs) => this.#metrics.engine(engine, reason, elapsedMs),
     });
     this.#configureSearch(snapshot);
+    this.#pages = new PageDesk(options.pages, `thread-${thread}`);
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
@@ -131,7 +136,7 @@ export class DataPlane {
   }
 
   close(): void {
-    void this.#search.close();
+    this.#search.close();
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
@@ -169,6 +174,7 @@ export class DataPlane {
       board: this.#board,
       reporter: this.#reporter,
       search: this.#search,
+      pages: this.#pages,
       counters,
       clock,
       random,

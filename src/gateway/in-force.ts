@@ -3,7 +3,8 @@
 
 import { valueOf } from '../config/diff.ts';
 import { resolvedName } from '../config/row.ts';
-import { SETTINGS, type Settings } from '../config/settings.ts';
+import type { Settings } from '../config/settings.ts';
+import { SETTINGS } from '../config/table.ts';
 
 /** `wanted`, but with the values of `running` for every setting that takes effect only at the next start. */
 export function settingsInForce(running: Settings, wanted: Settings): Settings {

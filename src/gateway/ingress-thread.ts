@@ -5,6 +5,7 @@
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
+import type { PagesCommand } from '../fetch/index.ts';
 import type { Address } from '../ingress/server.ts';
 import type { Board, BoardMemory, CrnsCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
@@ -47,6 +48,7 @@ export interface ThreadWorld {
   readonly system: System;
   readonly board: Board;
   readonly keeper: Ref<CrnsCommand>;
+  readonly pages: Ref<PagesCommand>;
   /** Birth data with the snapshot and address of the moment. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
@@ -82,6 +84,7 @@ class Thread {
     this.#index = data.thread;
     this.#link = link(world.system, port1);
     this.#link.expose('crns', world.keeper);
+    this.#link.expose('pages', world.pages);
     this.#ingress = this.#link.ref('ingress');
     this.#worker = new Worker(new URL('../../workers/ingress.js', import.meta.url), {
       name: `ingress-${data.thread}`,

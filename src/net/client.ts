@@ -2,8 +2,7 @@
 // file that makes undici clients. A last-in first-out list of idle connections keeps the working set small and finds one
 // without a scan; every request has a connection to itself, because a model's answer may take minutes.
 
-import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { Client, type Dispatcher, Agent, request } from 'undici';
+import { Client, type Dispatcher } from 'undici';
 import {
   type ClientNotices,
   type DispatchClient,
@@ -215,99 +214,4 @@ export class ConnectionPool {
     this.#idle.push(...this.#cooling);
     this.#cooling.length = 0;
   };
-}
-
-/** A request that is sent and answered whole. Header names are lower case. */
-export interface WholeRequest {
-  readonly method: 'GET' | 'POST';
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | Uint8Array;
-}
-
-export interface WholeResponse {
-  readonly status: number;
-  /** Repeated fields are joined by a comma. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** Decompressed. */
-  readonly body: Buffer;
-}
-
-/** The answer is longer than the caller takes. */
-export class TooLongError extends Error {
-  override readonly name = 'TooLongError';
-}
-
-/** Requests whose answers are read whole: probes, discovery, search engines. Redirects are not followed. */
-export class WholeClient {
-  readonly #agent: Agent;
-
-  /** `connections`: most at once to one origin. */
-  constructor(connections: number) {
-    this.#agent = new Agent({ connections, pipelining: 1, keepAliveTimeout: 30_000 });
-  }
-
-  /** Rejects with the reason of `signal` when it fires first, with `TooLongError` past `maxBytes` of answer. */
-  send(wanted: WholeRequest, signal: AbortSignal, maxBytes: number): Promise<WholeResponse> {
-    // undici heeds the signal only once it has a connection, and a connection it gives 10 s.
-    return new Promise((resolve, reject) => {
-      const leave = (): void => reject(signal.reason as Error);
-      signal.addEventListener('abort', leave, { once: true });
-      if (signal.aborted) leave();
-      this.#send(wanted, signal, maxBytes)
-        .then(resolve, reject)
-        .finally(() => signal.removeEventListener('abort', leave));
-    });
-  }
-
-  /** GETs a URL; rejects when the whole answer is not there in `timeoutMs`. */
-  get(url: string, timeoutMs: number, maxBytes: number): Promise<WholeResponse> {
-    const headers = { accept: 'application/json', 'user-agent': 'headrace' };
-    return this.send({ method: 'GET', url, headers }, AbortSignal.timeout(timeoutMs), maxBytes);
-  }
-
-  async close(): Promise<void> {
-    await this.#agent.destroy();
-  }
-
-  async #send({ url, ...wanted }: WholeRequest, signal: AbortSignal, maxBytes: number): Promise<WholeResponse> {
-    const answer = await request(url, {
-      dispatcher: this.#agent,
-      signal,
-      method: wanted.method,
-      headers: { 'accept-encoding': 'identity', ...wanted.headers },
-      body: wanted.body ?? null,
-    });
-    const pieces: Buffer[] = [];
-    let bytes = 0;
-    for await (const piece of answer.body as AsyncIterable<Buffer>) {
-      bytes += piece.byteLength;
-      if (bytes > maxBytes) throw new TooLongError(`more than ${maxBytes} bytes`);
-      pieces.push(piece);
-    }
-    const headers = joined(answer.headers);
-    return { status: answer.statusCode, headers, body: decoded(Buffer.concat(pieces), headers, maxBytes) };
-  }
-}
-
-function joined(headers: NodeJS.Dict<string | string[]>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
-  );
-}
-
-/** Some servers compress although they were asked not to. */
-function decoded(body: Buffer, headers: Readonly<Record<string, string>>, maxBytes: number): Buffer {
-  const limits = { maxOutputLength: maxBytes };
-  switch (headers['content-encoding']?.trim().toLowerCase()) {
-    case 'gzip':
-    case 'x-gzip':
-      return gunzipSync(body, limits);
-    case 'deflate':
-      return inflateSync(body, limits);
-    case 'br':
-      return brotliDecompressSync(body, limits);
-    default:
-      return body;
-  }
 }

@@ -25,6 +25,9 @@ type Trailer = 'trailer' | 'trailer line' | 'trailer line end' | 'trailers end';
 /** How far an answer has come. */
 export type AnswerState = 'head' | 'length' | 'until close' | Chunked | 'done' | 'malformed';
 
+/** How every answer begins. */
+const MAGIC = 'HTTP/';
+
 const NONE: readonly string[] = [];
 
 /** One answer at a time: `begin`, then `parse` piece by piece until `state` is 'done' or 'malformed'. */
@@ -97,6 +100,13 @@ export class AnswerParser {
   end(): void {
     this.reusable = false;
     if (this.state === 'until close') this.state = 'done';
+    else if (this.state === 'head' && this.#isForeign()) this.state = 'malformed';
+  }
+
+  /** What has come is the beginning of no HTTP message: another protocol answers here. */
+  #isForeign(): boolean {
+    const begin = this.#pending?.toString('latin1', 0, Math.min(this.#pendingBytes, MAGIC.length)) ?? '';
+    return !MAGIC.startsWith(begin);
   }
 
   #readHeads(bytes: Buffer, length: number): number {

@@ -24,9 +24,16 @@ const MAX_TITLE = 500;
 const MAX_SOURCE = 200;
 const MAX_URL = 8192;
 
+/**
+ * What most URLs look like, and what the parser would leave as it is: a host of letters whose last label is no number,
+ * and visible ASCII behind it.
+ */
+const PLAIN_URL = /^https?:\/\/(?!xn--)(?:[a-z\d](?:[a-z\d-]*[a-z\d])?\.(?!xn--))+[a-z]{2,}(?:[/?#][!-~]*)?$/i;
+
 /** The URL as it was given, or normalised where it was not well written; undefined when not absolute http(s). */
 function webUrl(value: unknown): string | undefined {
   if (typeof value !== 'string' || value.length > MAX_URL) return undefined;
+  if (PLAIN_URL.test(value)) return value;
   const given = value.trim();
   const parsed = URL.parse(given);
   if (parsed === null || !/^https?:$/.test(parsed.protocol)) return undefined;
@@ -37,22 +44,28 @@ function webUrl(value: unknown): string | undefined {
 export function hit(fields: HitFields): EngineHit | undefined {
   const url = webUrl(fields.url);
   if (url === undefined) return undefined;
-  const rest = {
-    publishedAt: fields.publishedAt,
-    source: plainText(fields.source, MAX_SOURCE) || undefined,
-    thumbnailUrl: webUrl(fields.thumbnailUrl),
-    imageUrl: webUrl(fields.imageUrl),
-    width: asCount(fields.width) || undefined,
-    height: asCount(fields.height) || undefined,
-  };
-  const given = Object.entries(rest).filter(([, value]) => value !== undefined);
-  return {
+  const made: Writable<EngineHit> = {
     title: plainText(fields.title, MAX_TITLE) || url,
     url,
     snippet: plainText(fields.snippet),
-    ...(Object.fromEntries(given) as Partial<EngineHit>),
   };
+  const { publishedAt } = fields;
+  const source = plainText(fields.source, MAX_SOURCE);
+  const thumbnailUrl = webUrl(fields.thumbnailUrl);
+  const imageUrl = webUrl(fields.imageUrl);
+  const width = asCount(fields.width);
+  const height = asCount(fields.height);
+  // One by one: this runs for every hit, and a field that is absent must not be there as undefined.
+  if (publishedAt !== undefined) made.publishedAt = publishedAt;
+  if (source) made.source = source;
+  if (thumbnailUrl !== undefined) made.thumbnailUrl = thumbnailUrl;
+  if (imageUrl !== undefined) made.imageUrl = imageUrl;
+  if (width) made.width = width;
+  if (height) made.height = height;
+  return made;
 }
+
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 /** The hits of a list, in its order; entries that make no hit are left out. */
 export function hits(

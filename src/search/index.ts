@@ -1,5 +1,6 @@
 // The door of the search room.
-export { type Configured, configureEngines, isPlugIn, MAX_ENGINES } from './configure.ts';
+export { type Configured, type ConfiguredEngine, configureEngines, isPlugIn, MAX_ENGINES } from './configure.ts';
+export { coordinator, type CoordinatorCommand, type Report } from './coordinator.ts';
 export {
   type Engine,
   EngineError,
@@ -11,8 +12,11 @@ export {
   type HttpEngine,
   type InProcessEngine,
   type ParseContext,
+  SEARCH_TYPES,
   type SearchType,
 } from './engine.ts';
-export { createEngineMemory } from './engine-board.ts';
+export { engineActor, type EngineCommand } from './engine-actor.ts';
+export { createEngineMemory, EngineBoard } from './engine-board.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
 export { SearchRoom } from './search.ts';
+export { createTransport, type Transport } from './transport.ts';

@@ -106,11 +106,11 @@ export class SearchRoom {
   }
 
   /** Ends the engines; searches under way are answered with what there is. */
-  async close(): Promise<void> {
+  close(): void {
     for (const { ref } of this.#flights.values()) ref.tell({ type: 'Deadline' });
     for (const { ref } of this.#engines.values()) this.#options.system.stop(ref);
     this.#engines.clear();
-    await this.#transport.close();
+    this.#transport.close();
   }
 
   /** The engine that runs already, if nothing about it has changed. */

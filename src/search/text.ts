@@ -25,6 +25,11 @@ const MARKUP_FACTOR = 16;
 /** Whitespace folds; what remains of these is invisible or turns the direction of the text that follows. */
 const INVISIBLE = /[\p{Cc}\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069]/gu;
 
+/** Most texts have none of it: whitespace to fold, invisible characters, halves of pairs. */
+const LOOSE = /[^\S ]| {2}|[\p{Cc}\p{Cs}\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069]/u;
+
+const MARKUP = /[<&]/;
+
 /**
  * Plain text of a field: tags out, entities decoded once, whitespace folded to single spaces, control characters out.
  * What only looks like a tag stays: `List<String>`, `a < b`. Anything but a string gives ''.
@@ -32,15 +37,19 @@ const INVISIBLE = /[\p{Cc}\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069]/gu;
  */
 export function plainText(value: unknown, maxLength = 2000): string {
   if (typeof value !== 'string') return '';
-  const input = value.slice(0, maxLength * MARKUP_FACTOR);
-  const text = /[<&]/.test(input) ? strip(input) : input;
-  const folded = text.replace(/\s+/g, ' ').replace(INVISIBLE, '').replace(/ {2,}/g, ' ').toWellFormed().trim();
+  const input = value.length > maxLength * MARKUP_FACTOR ? value.slice(0, maxLength * MARKUP_FACTOR) : value;
+  const folded = fold(MARKUP.test(input) ? strip(input) : input);
   if (folded.length <= maxLength) return folded;
   // A pair cut in half would end the text with half a character.
   return folded
     .slice(0, maxLength)
     .replace(/[\ud800-\udbff]$/, '')
     .trimEnd();
+}
+
+function fold(text: string): string {
+  if (!LOOSE.test(text)) return text.trim();
+  return text.replace(/\s+/g, ' ').replace(INVISIBLE, '').replace(/ {2,}/g, ' ').toWellFormed().trim();
 }
 
 /** What a tag leaves in the text: nothing, a space, or itself where it is no tag. */
@@ -50,7 +59,7 @@ function trace(name: string, tag: string): string {
 }
 
 class Stripper implements TokenizerCallbacks {
-  readonly #input: string;
+  #input = '';
   #text = '';
   /** Where the tag being read begins, and its name. */
   #tag = 0;
@@ -60,8 +69,12 @@ class Stripper implements TokenizerCallbacks {
   /** End of the last whole token. */
   #seen = 0;
 
-  constructor(input: string) {
+  begin(input: string): void {
     this.#input = input;
+    this.#text = '';
+    this.#name = '';
+    this.#silentFrom = -1;
+    this.#seen = 0;
   }
 
   get text(): string {
@@ -126,9 +139,13 @@ class Stripper implements TokenizerCallbacks {
   onprocessinginstruction(): void {}
 }
 
+const stripper = new Stripper();
+/** One for all texts: it is never in use twice at once, and making one costs more than a text does. */
+const tokenizer = new Tokenizer({ decodeEntities: true }, stripper);
+
 function strip(input: string): string {
-  const stripper = new Stripper(input);
-  const tokenizer = new Tokenizer({ decodeEntities: true }, stripper);
+  stripper.begin(input);
+  tokenizer.reset();
   tokenizer.write(input);
   tokenizer.end();
   return stripper.text;

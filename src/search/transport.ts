@@ -1,7 +1,8 @@
 // Requests to search engines, with failures in the words that clients of a search read. The only part of the room that
 // touches the network.
 
-import { TooLongError, WholeClient } from '../net/client.ts';
+import { DispatchError } from '../net/client.ts';
+import { TooLongError, WholeClient } from '../net/whole.ts';
 import type { EngineRequest, EngineResponse } from './engine.ts';
 
 /** A request that got no usable answer. */
@@ -21,7 +22,7 @@ export class TransportError extends Error {
 export interface Transport {
   /** Rejects with `TransportError`, or with the reason of `signal`. */
   send(request: EngineRequest, signal: AbortSignal): Promise<EngineResponse>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /** Far above any page of results. */
@@ -49,7 +50,6 @@ export function createTransport(): Transport {
 
 /** What came is no HTTP, or compressed bytes that are none or swell past the limit. */
 function isUnreadable(error: unknown): boolean {
-  const { name, code } = error as NodeJS.ErrnoException;
-  if (name === 'HTTPParserError') return true;
-  return /^(?:Z_|ERR__ERROR_|ERR_BUFFER_TOO_LARGE$|UND_ERR_HEADERS_OVERFLOW$)/.test(code ?? '');
+  if (error instanceof DispatchError) return error.fault === 'malformed';
+  return /^(?:Z_|ERR__ERROR_|ERR_BUFFER_TOO_LARGE$)/.test((error as NodeJS.ErrnoException).code ?? '');
 }

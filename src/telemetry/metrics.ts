@@ -114,6 +114,51 @@ export class Metrics {
   }
 }
 
+/** Numbers of the cleaning pool, as they stand. */
+export interface CleanerNumbers {
+  readonly threads: number;
+  readonly running: number;
+  readonly queued: number;
+  /** Threads replaced since the start. */
+  readonly replaced: number;
+}
+
+/** Counters of the one actor that fetches pages. */
+export class PageMetrics {
+  readonly #pages = new Histograms(
+    'headrace_fetch_page_duration_seconds',
+    'Time of a page from request to clean text, by outcome: fetched, cached, shared, or a code of the error table',
+    ['outcome'],
+    DURATION_BUCKETS,
+  );
+  readonly #cleaners = new Counters(
+    'headrace_fetch_cleaners',
+    'The cleaning pool: threads, pages being cleaned, pages waiting',
+    ['state'],
+    'gauge',
+  );
+  readonly #replaced = new Counters(
+    'headrace_fetch_cleaners_replaced_total',
+    'Cleaner threads replaced: past a limit of time or memory, crashed, or after their number of pages',
+    [],
+  );
+
+  page(outcome: string, elapsedMs: number): void {
+    this.#pages.at(outcome).observe(elapsedMs / 1000);
+  }
+
+  cleaners({ threads, running, queued, replaced }: CleanerNumbers): void {
+    this.#cleaners.at('threads').value = threads;
+    this.#cleaners.at('running').value = running;
+    this.#cleaners.at('queued').value = queued;
+    this.#replaced.at().value = replaced;
+  }
+
+  snapshot(): MetricsSnapshot {
+    return [this.#pages.json(), this.#cleaners.json(), this.#replaced.json()];
+  }
+}
+
 /** Merges the numbers of threads into one Prometheus text. */
 export function mergeMetrics(snapshots: readonly MetricsSnapshot[]): Promise<string> {
   return AggregatorRegistry.aggregate(snapshots.map((snapshot) => [...snapshot])).metrics();

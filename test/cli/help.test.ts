@@ -1,9 +1,9 @@
 import t from 'tap';
 import { helpFor } from '../../src/cli/help.ts';
-import { SETTINGS } from '../../src/config/settings.ts';
+import { SETTINGS } from '../../src/config/table.ts';
 import { runCli } from '../support/system-cli.ts';
 
-const COMMANDS = ['serve', 'check', 'demo', 'host'];
+const COMMANDS = ['serve', 'check', 'demo', 'host', 'search-worker', 'fetch'];
 
 t.test('the general help names every command and where to start', (t) => {
   for (const command of COMMANDS) t.match(helpFor(undefined), new RegExp(`^  headrace ${command} `, 'm'));
@@ -17,6 +17,8 @@ t.test('each command has a help of its own, with every flag it takes', (t) => {
     serve: ['config'],
     check: ['config'],
     demo: ['port', 'admin-port'],
+    fetch: ['format', 'include', 'json', 'fetch.allow'],
+    'search-worker': ['engine', 'port', 'listen', 'config', 'secret-file', 'timeout', 'concurrency'],
     host: ['model', 'port', 'listen', 'engine', 'name', 'ttft', 'itl', 'tokens', 'config', 'control'],
   };
   for (const command of COMMANDS) {

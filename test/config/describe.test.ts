@@ -1,7 +1,8 @@
 import t from 'tap';
 import { explain, helpText, settingsTable } from '../../src/config/describe.ts';
 import { loadConfigText, resolveSettings } from '../../src/config/load.ts';
-import { MODEL_FIELDS, SETTINGS, type Settings } from '../../src/config/settings.ts';
+import type { Settings } from '../../src/config/settings.ts';
+import { MODEL_FIELDS, SETTINGS } from '../../src/config/table.ts';
 import { EXAMPLE_ENV, EXAMPLE_YAML } from './example.ts';
 
 function settingsOf(resolution: ReturnType<typeof resolveSettings>): Settings {
@@ -50,7 +51,7 @@ t.test('the explanation tells what the example would run', async (t) => {
   t.match(text, /atlas-27b +http:\/\/127\.0\.0\.1:9001, http:\/\/127\.0\.0\.1:9002 \(chat, tools, vision\)/);
   t.match(text, 'Every setting has its default.');
   t.match(text, 'Embed-1.5: one server only');
-  t.match(text, 'This version accepts but does not serve yet: fetch, store.');
+  t.match(text, 'This version accepts but does not serve yet: store.');
 });
 
 t.test('the explanation lists what differs from the defaults, as it would be written', async (t) => {

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { diffSettings, valueOf } from '../../src/config/diff.ts';
 import { resolveSettings } from '../../src/config/load.ts';
-import { SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
+import type { Settings, SettingsInput } from '../../src/config/settings.ts';
+import { SETTINGS } from '../../src/config/table.ts';
 
 function settingsOf(input: SettingsInput): Settings {
   const resolution = resolveSettings(input);

@@ -9,7 +9,7 @@ import {
   resolveSettings,
   type Mistake,
 } from '../../src/config/load.ts';
-import { SETTINGS } from '../../src/config/settings.ts';
+import { SETTINGS } from '../../src/config/table.ts';
 import type { Setting } from '../../src/config/row.ts';
 import { EXAMPLE_ENV, EXAMPLE_YAML } from './example.ts';
 
@@ -34,7 +34,8 @@ t.test('the example of the contract loads whole', async (t) => {
         'Embed-1.5': { servers: ['https://embed.example/base'] },
       },
       keys: { required: true, static: [{ key: 'hr_example_client_key', account: 'demo' }] },
-      unserved: ['fetch', 'store'],
+      fetch: { timeoutMs: 15_000, maxBytes: 10_000_000, allow: [] },
+      unserved: ['store'],
     },
   });
   if ('settings' in resolution) t.same(Object.keys(resolution.settings.models['Embed-1.5'] ?? {}), ['servers']);

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { resolveSettings } from '../../src/config/load.ts';
 import { resolvedName } from '../../src/config/row.ts';
-import { envName, MODEL_FIELDS, SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
+import type { Settings, SettingsInput } from '../../src/config/settings.ts';
+import { envName, MODEL_FIELDS, SETTINGS } from '../../src/config/table.ts';
 
 /** What the table says, typed: it fails to compile, or to match, when table and type part ways. */
 const DEFAULTS: Settings = {
@@ -59,6 +60,27 @@ const DEFAULTS: Settings = {
     cacheTtlMs: null,
     cacheBytes: 67_108_864,
     pricing: {},
+  },
+  fetch: {
+    timeoutMs: 15_000,
+    connectTimeoutMs: 5_000,
+    firstByteTimeoutMs: 10_000,
+    maxBytes: 10_000_000,
+    allow: [],
+    ports: [80, 443, 8080, 8443],
+    redirects: 5,
+    userAgent: 'Headrace/0.1 (page reader)',
+    robots: false,
+    concurrency: 256,
+    perHost: 8,
+    hostDelayMs: 0,
+    cacheTtlMs: 300_000,
+    cacheBytes: 67_108_864,
+    cleaners: 'auto',
+    queue: 256,
+    cleanTimeoutMs: 5_000,
+    cleanMemoryBytes: 268_435_456,
+    pagesPerCleaner: 10_000,
   },
   log: { level: 'info' },
   unserved: [],

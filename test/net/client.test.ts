@@ -1,9 +1,9 @@
-// The connection pool on real sockets, and the small client of the control plane.
+// The connection pool on real sockets.
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { type Connection, ConnectionPool, WholeClient } from '../../src/net/client.ts';
+import { type Connection, ConnectionPool } from '../../src/net/client.ts';
 
 interface Running {
   readonly origin: string;
@@ -179,23 +179,6 @@ t.test('discarding cuts the socket at once', async (t) => {
   await t.rejects(ended);
   await closed;
   t.equal(pool.openConnections, 0);
-});
-
-t.test('the control client gets small answers, follows no redirect, and knows its bounds', async (t) => {
-  const { origin } = await server(t, (request, response) => {
-    if (request.url === '/moved') response.writeHead(302, { location: '/' }).end();
-    else if (request.url === '/large') response.end('x'.repeat(1000));
-    else if (request.url === '/half') response.writeHead(200, { 'content-length': '10' }).write('half');
-    else if (request.url !== '/silent') response.writeHead(202).end('{"a":1}');
-  });
-  const client = new WholeClient(4);
-  t.teardown(() => client.close());
-  const { status, body } = await client.get(`${origin}/`, 1000, 100);
-  t.same([status, body.toString()], [202, '{"a":1}']);
-  t.equal((await client.get(`${origin}/moved`, 1000, 100)).status, 302);
-  await t.rejects(client.get(`${origin}/large`, 1000, 999), /999 bytes/);
-  await t.rejects(client.get(`${origin}/half`, 50, 100));
-  await t.rejects(client.get(`${origin}/silent`, 50, 100));
 });
 
 t.test('a connection given back is not handed out again within the same turn', async (t) => {

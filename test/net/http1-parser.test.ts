@@ -275,6 +275,21 @@ t.test('an answer that is not complete stays so when the server closes', async (
   }
 });
 
+t.test('what is no HTTP at all is malformed when the server closes, a head cut short is not', async (t) => {
+  for (const [text, state] of [
+    ['SSH-2.0-OpenSSH\r\n', 'malformed'],
+    ['{"error":1}', 'malformed'],
+    ['HTT', 'head'],
+    ['HTTP/1.1 200 OK\r\n', 'head'],
+  ] as const) {
+    const parser = new AnswerParser();
+    parser.begin(false);
+    parser.parse(Buffer.from(text), text.length);
+    parser.end();
+    t.equal(parser.state, state, text);
+  }
+});
+
 t.test('bytes after an answer are left alone and end the connection', async (t) => {
   const first = text(OK, 'content-length: 1', '', 'x');
   for (const extra of [first, Buffer.from('\r\n'), Buffer.from('y')]) {

@@ -23,7 +23,8 @@ function importersOf(pattern: RegExp): string[] {
 
 t.test('what is dangerous or heavy has one importing file', async (t) => {
   t.same(importersOf(/from 'uWebSockets\.js'|import\('uWebSockets\.js'\)/), ['src/ingress/uws.ts']);
-  t.same(importersOf(/from 'undici'/), ['src/net/client.ts']);
+  t.same(importersOf(/from 'undici'/), ['src/net/client.ts', 'src/net/page-client.ts']);
+  t.same(importersOf(/from 'piscina'/), ['src/fetch/pool.ts']);
   t.same(importersOf(/\bprocess\.env\b(?!`)/), ['src/config/env.ts']);
 });
 

@@ -86,6 +86,12 @@ t.test('no input makes it fail, grow or leave a character that is not printed', 
   );
 });
 
+t.test('one text leaves nothing behind for the next', async (t) => {
+  const next = 'a &amp; <b>b</b>';
+  for (const before of ['<script>x', '<textarea>', '<!-- open', '<p class="', '&am', '<![CDATA[', '<svg><style>', '</'])
+    t.equal((plainText(before), plainText(next)), 'a & b', before);
+});
+
 t.test('deep and endless markup costs no more than its length', async (t) => {
   const start = process.cpuUsage().user;
   for (const piece of ['<div>', '<svg>', '<', '&', '<!--', '<script>', '<a href="', '</x>', '<String ', '<![CDATA['])

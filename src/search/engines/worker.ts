@@ -1,10 +1,18 @@
 // Search workers of one's own: `POST {url}/search` as the configuration contract describes it. The answer is JSON or
-// msgpack, told apart by its first byte: a worker need not name its type right.
+// msgpack, told apart by its first byte: a worker need not name its type right. Workers of ours (src/search-worker) say
+// why their engine failed, and the gateway repeats it; a failure of any other kind is `worker returned HTTP n`.
 
 import { Unpackr } from 'msgpackr';
-import { jsonBody, listOf, refuse } from '../answer.ts';
+import { jsonBody, listOf, refuse, retryAfter } from '../answer.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EngineResponse, type HttpEngine, SEARCH_TYPES, type SearchType } from '../engine.ts';
+import {
+  EngineError,
+  type EngineFailure,
+  type EngineResponse,
+  type HttpEngine,
+  SEARCH_TYPES,
+  type SearchType,
+} from '../engine.ts';
 import { hits } from '../hit.ts';
 
 export interface WorkerSettings {
@@ -17,6 +25,9 @@ export interface WorkerSettings {
   /** Kinds of search the worker serves; default all. */
   readonly types?: readonly SearchType[];
 }
+
+/** Longer bodies of failures are no `{"detail": …}` of ours. */
+const MAX_DETAIL_BYTES = 1024;
 
 // Maps become plain objects, and whole numbers plain numbers.
 const unpackr = new Unpackr({ useRecords: false, int64AsType: 'number' });
@@ -32,6 +43,41 @@ function read(response: EngineResponse): Readonly<Record<string, unknown>> {
     return unpackr.unpack(response.body) as Record<string, unknown>;
   } catch {
     throw new EngineError('invalid');
+  }
+}
+
+/** Failures of the worker's own engine that no status of its answer tells apart, by the `detail` of it. */
+const DETAILS: Readonly<Record<string, EngineFailure>> = {
+  'challenge page': 'challenge',
+  'invalid response': 'invalid',
+  'connection failed': 'http',
+  suspended: 'http',
+  timeout: 'http',
+};
+
+/** What the worker says of its own engine, in the words that clients of a search read. */
+class RelayedError extends EngineError {
+  constructor(failure: EngineFailure, reason: string, retryAfterMs: number | undefined) {
+    super(failure, retryAfterMs === undefined ? {} : { retryAfterMs });
+    this.message = reason;
+  }
+}
+
+/** Throws the failure that a worker names in one of the words of the protocol; any other text of it is not read. */
+function relay(response: EngineResponse, type: SearchType): void {
+  if (response.status < 400 || response.body.length > MAX_DETAIL_BYTES) return;
+  const detail = detailOf(response);
+  if (detail === `unsupported search_type '${type}'`) throw new RelayedError('rejected', detail, undefined);
+  const failure = Object.hasOwn(DETAILS, detail) ? DETAILS[detail] : undefined;
+  if (failure !== undefined) throw new RelayedError(failure, detail, retryAfter(response));
+}
+
+function detailOf(response: EngineResponse): string {
+  try {
+    const { detail } = read(response);
+    return typeof detail === 'string' ? detail : '';
+  } catch {
+    return '';
   }
 }
 
@@ -55,7 +101,8 @@ export function worker(settings: WorkerSettings): HttpEngine {
       headers,
       body: JSON.stringify({ engine, query, max_results: maxResults, search_type: type }),
     }),
-    parse(response, { nowMs }) {
+    parse(response, { nowMs, query }) {
+      relay(response, query.type);
       refuse(response);
       const found = hits(listOf(read(response), 'results'), (result) => ({
         title: result['title'],

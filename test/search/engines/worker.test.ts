@@ -116,3 +116,31 @@ t.test('hits of a worker carry all fields the protocol names', async (t) => {
     { title: 'Ship', url: 'https://photos.example/ship', snippet: '', imageUrl: 'https://photos.example/ship.png' },
   ]);
 });
+
+t.test('what a worker says of its own engine is told in the words of the protocol, and nothing else it says', (t) => {
+  const error = (status: number, body: Buffer, headers = {}): ReturnType<typeof failure> =>
+    failure(engine, 'news', answer(body, status, headers));
+  const detail = (text: unknown): Buffer => Buffer.from(JSON.stringify({ detail: text }));
+  const cases: readonly (readonly [number, unknown, string, string])[] = [
+    [504, 'timeout', 'http', 'timeout'],
+    [502, 'connection failed', 'http', 'connection failed'],
+    [502, 'invalid response', 'invalid', 'invalid response'],
+    [502, 'challenge page', 'challenge', 'challenge page'],
+    [503, 'suspended', 'http', 'suspended'],
+    [422, "unsupported search_type 'news'", 'rejected', "unsupported search_type 'news'"],
+    [422, "unsupported search_type 'secret'", 'rejected', 'query rejected'],
+    [502, 'constructor', 'http', 'engine returned HTTP 502'],
+    [502, ['timeout'], 'http', 'engine returned HTTP 502'],
+    [502, 'secret', 'http', 'engine returned HTTP 502'],
+    [403, 'secret', 'denied', 'access denied'],
+  ];
+  for (const [status, said, kind, reason] of cases) {
+    const found = error(status, detail(said));
+    t.strictSame([found?.failure, found?.reason, found?.retryAfterMs], [kind, reason, undefined]);
+  }
+  t.equal(error(504, pack({ detail: 'timeout' }))?.reason, 'timeout', 'in msgpack, too');
+  t.equal(error(504, Buffer.from('timeout'))?.reason, 'engine returned HTTP 504');
+  t.equal(error(504, Buffer.concat([detail('timeout'), Buffer.alloc(1024, 32)]))?.reason, 'engine returned HTTP 504');
+  t.equal(error(503, detail('suspended'), { 'retry-after': '7' })?.retryAfterMs, 7000);
+  t.end();
+});

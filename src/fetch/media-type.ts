@@ -1,0 +1,102 @@
+// What a page is: by what its server says, checked against its first bytes; by the bytes alone where the server says nothing.
+// The bytes are read as WHATWG's MIME sniffing reads them (section 7.1), without images, sound and fonts: they are all
+// refused.
+
+import { HeadraceError } from '../errors.ts';
+
+/** What `Content-Type` says. */
+export interface DeclaredType {
+  /** Lower case, without parameters; null where the server says nothing of use. */
+  readonly mediaType: string | null;
+  /** Lower case. */
+  readonly charset: string | null;
+}
+
+/** WHATWG's resource header. */
+const SNIFFED_BYTES = 1445;
+
+/** Bytes of a PDF before its signature that readers bear. */
+const PDF_LEAD_BYTES = 1024;
+
+const VAGUE: ReadonlySet<string> = new Set([
+  '*/*',
+  'application/octet-stream',
+  'application/unknown',
+  'binary/octet-stream',
+  'unknown/unknown',
+]);
+
+const PDF: ReadonlySet<string> = new Set(['application/pdf', 'application/x-pdf']);
+const TEXT = /^(?:text\/.+|application\/(?:json|xml|yaml|x-yaml|x-ndjson|markdown|.+\+(?:json|xml|yaml)))$/;
+const REFUSED = /^(?:image|audio|video|font|multipart)(?=\/)/;
+/** Of formats that may start without a NUL. */
+const SIGNATURES: readonly string[] = [
+  '\x89PNG',
+  'GIF87a',
+  'GIF89a',
+  '\xff\xd8\xff',
+  'PK\x03\x04',
+  'PK\x05\x06',
+  '\x1f\x8b\x08',
+  'Rar!\x1a\x07',
+  "7z\xbc\xaf'\x1c",
+  '\xfd7zXZ',
+  '\x28\xb5\x2f\xfd',
+  '\x7fELF',
+  '%!PS-Adobe-',
+];
+const TAG =
+  /^(?:<!doctype html|<html|<head|<script|<iframe|<h1|<div|<font|<table|<a|<style|<title|<b|<body|<br|<p|<meta|<main|<article|<section)[\s>]|^<!--/i;
+const WIDE_BOM = /^(?:\xfe\xff|\xff\xfe)/;
+
+/** Reads the header; the first of several types counts. */
+export function declaredType(header: string | undefined): DeclaredType {
+  const [essence = '', ...parameters] = (header ?? '').split(',', 1).join('').toLowerCase().split(';');
+  const mediaType = essence.trim();
+  const charset = parameters
+    .map((parameter) => parameter.trim().split('='))
+    .find(([name]) => name?.trim() === 'charset')?.[1];
+  return {
+    mediaType: mediaType.includes('/') && !VAGUE.has(mediaType) ? mediaType : null,
+    charset: charset?.trim().replace(/^["']|["']$/g, '') || null,
+  };
+}
+
+/** Throws `HR_FETCH_TYPE` for what cannot be text by its header alone, before any of its body is read. */
+export function refuseByHeader({ mediaType }: DeclaredType): void {
+  if (mediaType === null || TEXT.test(mediaType) || PDF.has(mediaType)) return;
+  throw notText(REFUSED.exec(mediaType)?.[0] ?? 'binary');
+}
+
+/** The media type of a page. Throws `HR_FETCH_TYPE` when its bytes are no text and no PDF, whatever the server says. */
+export function mediaTypeOf({ mediaType, charset }: DeclaredType, bytes: Uint8Array): string {
+  const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, SNIFFED_BYTES)).toString(
+    'latin1',
+  );
+  const isPdf =
+    head.startsWith('%PDF-') || (PDF.has(mediaType ?? '') && head.slice(0, PDF_LEAD_BYTES).includes('%PDF-'));
+  if (isPdf) return 'application/pdf';
+  if (isBinary(head, charset)) throw notText('binary');
+  if (mediaType !== null && !PDF.has(mediaType)) return mediaType;
+  return sniffed(head);
+}
+
+function notText(subject: string): HeadraceError {
+  return new HeadraceError('HR_FETCH_TYPE', { subject });
+}
+
+function sniffed(head: string): string {
+  const text = head.replace(/^\xef\xbb\xbf/, '').trimStart();
+  if (TAG.test(text)) return 'text/html';
+  if (text.startsWith('<?xml')) return /<html[\s>]/i.test(text) ? 'application/xhtml+xml' : 'application/xml';
+  return 'text/plain';
+}
+
+/** A signature, a NUL, or more control characters than a stray one or two. Two-byte text is full of NULs. */
+function isBinary(head: string, charset: string | null): boolean {
+  if (WIDE_BOM.test(head) || charset?.startsWith('utf-16') === true) return false;
+  if (SIGNATURES.some((signature) => head.startsWith(signature))) return true;
+  // oxlint-disable-next-line no-control-regex -- WHATWG's binary data bytes
+  const controls: readonly string[] = head.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]/g) ?? [];
+  return controls.includes('\x00') || controls.length > Math.max(2, head.length / 32);
+}

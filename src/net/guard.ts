@@ -1,0 +1,166 @@
+// Which addresses the gateway may be sent to by strangers: the judge of URLs, of names' addresses and of connected peers. The
+// page connector and the page client call it, at every hop. Only public unicast addresses and what the allow list names
+// pass; what is unknown or cannot be read is refused.
+
+import { lookup as lookUpAll } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { HeadraceError } from '../errors.ts';
+
+/** All addresses of a name, as text. Rejects with an error whose `code` is one of `node:dns`. */
+export type Lookup = (hostname: string) => Promise<readonly string[]>;
+
+export interface GuardOptions {
+  /**
+   * Host names (exactly this name, whatever it resolves to), addresses and CIDR blocks that pass although they are not
+   * public. An entry that is none of these admits nothing.
+   */
+  readonly allow: readonly string[];
+  /** Ports that may be asked; the ports that `http` and `https` imply are named here too. */
+  readonly ports: readonly number[];
+  /** Default: the resolver of the system, hosts file included. */
+  readonly lookup?: Lookup;
+}
+
+/**
+ * Refusals are `HR_FETCH_BLOCKED`; the subject is one of `not a URL`, `too long`, `scheme`, `credentials`, `port`,
+ * `host name` and `private address`, and never tells what a name resolves to.
+ */
+export interface Guard {
+  /** Parses and judges a URL, relative to `base` where given; the result has neither fragment nor trailing dot. */
+  admit(url: string, base?: URL): URL;
+  /**
+   * The judged addresses of a host, in the order of the resolver, never none. One private address refuses the whole: a
+   * name with both kinds is an attack or a mistake. `hostname` is as in a URL, with or without the brackets of IPv6.
+   */
+  resolve(hostname: string): Promise<readonly string[]>;
+}
+
+/** Longest URL in characters; what browsers and servers agree on. */
+const MAX_URL = 8192;
+
+type Block = [ipaddr.IPv4 | ipaddr.IPv6, number];
+
+/** All global unicast IPv6 there is so far (IANA); everything outside is special or not given out. */
+const GLOBAL_UNICAST: Block = ipaddr.parseCIDR('2000::/3');
+
+/** The agent of Azure's hosts: an address that looks public and is not. */
+const HOST_AGENTS: ReadonlySet<string> = new Set(['168.63.129.16']);
+
+export function createGuard({ allow, ports, lookup = systemLookup }: GuardOptions): Guard {
+  const names = new Set(allow.map((entry) => hostOf(entry)));
+  const blocks = allow.map((entry) => blockOf(entry)).filter((block) => block !== null);
+  const isAllowed = (hostname: string): boolean => names.has(hostname);
+
+  const judge = (address: string): void => {
+    const parsed = parseAddress(address);
+    if (parsed !== null && (isPublic(parsed) || blocks.some((block) => contains(block, parsed)))) return;
+    throw blocked('private address');
+  };
+
+  return {
+    admit(text, base) {
+      const url = parse(text, base);
+      if (url.protocol !== 'http:' && url.protocol !== 'https:') throw blocked('scheme');
+      if (url.username !== '' || url.password !== '') throw blocked('credentials');
+      if (!ports.includes(portOf(url))) throw blocked('port');
+      url.hash = '';
+      if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1);
+      const hostname = bare(url.hostname);
+      if (isAllowed(hostname)) return url;
+      if (isIP(hostname) !== 0) judge(hostname);
+      else if (!isPublicName(hostname)) throw blocked('host name');
+      return url;
+    },
+    async resolve(bracketed) {
+      const hostname = bare(bracketed);
+      const addresses = isIP(hostname) === 0 ? await lookUp(lookup, hostname) : [hostname];
+      if (!isAllowed(hostname)) addresses.forEach(judge);
+      return addresses;
+    },
+  };
+}
+
+/** Whether two texts spell the same address. */
+export function isSameAddress(one: string, other: string): boolean {
+  const left = parseAddress(one);
+  const right = parseAddress(other);
+  return left !== null && right !== null && left.toNormalizedString() === right.toNormalizedString();
+}
+
+/** The port that a URL leads to, spelled out or not. */
+export function portOf({ port, protocol }: Pick<URL, 'port' | 'protocol'>): number {
+  if (port !== '') return Number(port);
+  return protocol === 'https:' ? 443 : 80;
+}
+
+function blocked(subject: string, cause?: unknown): HeadraceError {
+  return new HeadraceError('HR_FETCH_BLOCKED', { subject, cause });
+}
+
+function parse(text: string, base: URL | undefined): URL {
+  if (text.length > MAX_URL) throw blocked('too long');
+  const url = URL.parse(text, base?.href);
+  if (url === null) throw blocked('not a URL');
+  // Escaping makes it longer.
+  if (url.href.length > MAX_URL) throw blocked('too long');
+  return url;
+}
+
+/** RFC 6761: `localhost` names never leave the machine, whatever a resolver says. Names with empty labels name nothing. */
+function isPublicName(hostname: string): boolean {
+  const labels = hostname.toLowerCase().split('.');
+  return labels.every((label) => label !== '') && labels.at(-1) !== 'localhost';
+}
+
+async function lookUp(lookup: Lookup, hostname: string): Promise<readonly string[]> {
+  let addresses: readonly string[];
+  try {
+    addresses = await lookup(hostname);
+  } catch (cause) {
+    throw new HeadraceError('HR_FETCH_FAILED', { subject: dnsSubject(cause), cause });
+  }
+  if (addresses.length === 0) throw new HeadraceError('HR_FETCH_FAILED', { subject: 'name not found' });
+  return addresses;
+}
+
+function dnsSubject(cause: unknown): string {
+  const code = (cause as NodeJS.ErrnoException | null)?.code ?? '';
+  return ['ENOTFOUND', 'ENODATA', 'EBADNAME'].includes(code) ? 'name not found' : 'name lookup failed';
+}
+
+async function systemLookup(hostname: string): Promise<readonly string[]> {
+  const answers = await lookUpAll(hostname, { all: true });
+  return answers.map(({ address }) => address);
+}
+
+/** Zone ids are refused: they only make sense on a link of our own. */
+function parseAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
+  return isIP(text) === 0 || text.includes('%') ? null : ipaddr.parse(text);
+}
+
+function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  if (address.range() !== 'unicast') return false;
+  return address.kind() === 'ipv6' ? address.match(GLOBAL_UNICAST) : !HOST_AGENTS.has(address.toString());
+}
+
+function contains(block: Block, address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  return block[0].kind() === address.kind() && address.match(block);
+}
+
+function blockOf(entry: string): Block | null {
+  const text = bare(entry);
+  if (isIP(text) !== 0) return text.includes('%') ? null : [ipaddr.parse(text), isIP(text) === 4 ? 32 : 128];
+  const [address = ''] = text.split('/');
+  return isIP(address) !== 0 && ipaddr.isValidCIDR(text) ? ipaddr.parseCIDR(text) : null;
+}
+
+/** An entry of the allow list as `URL` spells host names; an address is a block, not a name. */
+function hostOf(entry: string): string {
+  const hostname = entry.includes('/') ? '' : bare(URL.parse(`http://${entry}/`)?.hostname ?? '');
+  return hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
+}
+
+function bare(hostname: string): string {
+  return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+}

@@ -1,0 +1,71 @@
+// What a search worker counts: for `/metrics` as Prometheus text and, summed up, for `/health`.
+
+import { mergeMetrics } from '../telemetry/metrics.ts';
+import { Counters, Histograms } from '../telemetry/series.ts';
+
+/** Upper bounds in seconds: an index in memory answers in milliseconds, a slow service at the deadline. */
+const DURATION_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+export class Numbers {
+  readonly #requests = new Counters(
+    'headrace_search_worker_requests_total',
+    'Searches by outcome: ok, a reason as gateways read it, or why they did not get to the engine',
+    ['outcome'],
+  );
+  readonly #duration = new Histograms(
+    'headrace_search_worker_request_duration_seconds',
+    'Time of a search from its head to its end',
+    [],
+    DURATION_BUCKETS,
+  );
+  readonly #inFlight = new Counters('headrace_search_worker_in_flight', 'Searches without an answer', [], 'gauge');
+  readonly #upstream = new Counters(
+    'headrace_search_worker_upstream_calls_total',
+    'Requests to the service behind the engine: answered (whatever the status), failed, cancelled',
+    ['outcome'],
+  );
+  #ended = 0;
+  #answered = 0;
+
+  constructor() {
+    // The first event of a series is seen as a rise only when the series was there before.
+    for (const outcome of ['answered', 'failed', 'cancelled']) this.#upstream.at(outcome);
+    this.#requests.at('ok');
+    this.#inFlight.at();
+  }
+
+  get inFlight(): number {
+    return this.#inFlight.at().value;
+  }
+
+  /** Searches answered with results, and all others that have ended. */
+  get totals(): { readonly answered: number; readonly failed: number } {
+    return { answered: this.#answered, failed: this.#ended - this.#answered };
+  }
+
+  begin(): void {
+    this.#inFlight.at().value++;
+  }
+
+  /** The search that began has no one waiting any more, or its answer. */
+  leave(): void {
+    this.#inFlight.at().value--;
+  }
+
+  /** A search has its outcome. */
+  end(outcome: string, elapsedMs: number): void {
+    this.#requests.at(outcome).value++;
+    this.#duration.at().observe(elapsedMs / 1000);
+    this.#ended++;
+    if (outcome === 'ok') this.#answered++;
+  }
+
+  upstream(outcome: 'answered' | 'failed' | 'cancelled'): void {
+    this.#upstream.at(outcome).value++;
+  }
+
+  /** Prometheus text. */
+  text(): Promise<string> {
+    return mergeMetrics([[this.#requests.json(), this.#duration.json(), this.#inFlight.json(), this.#upstream.json()]]);
+  }
+}

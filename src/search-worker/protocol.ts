@@ -1,0 +1,147 @@
+// The search worker protocol as a worker speaks it: bodies of requests into queries, reports of engines into answers. The
+// gateway's side of it is the engine kind `worker`; what is answered here is read back there into the same reasons.
+
+import { Packr, Unpackr } from 'msgpackr';
+import { type EngineHit, type EngineQuery, SEARCH_TYPES, type SearchType } from '../search/index.ts';
+
+/** What a request is answered with instead of results: `{"detail": …}`. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal';
+  readonly status: number;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** For counters: one of few words, never of the request's own. */
+  readonly outcome: string;
+
+  constructor(status: number, detail: string, outcome: string, headers: Readonly<Record<string, string>> = {}) {
+    super(detail);
+    this.status = status;
+    this.outcome = outcome;
+    this.headers = headers;
+  }
+}
+
+/** An answer that is ready to be sent. */
+export interface Encoded {
+  readonly contentType: string;
+  readonly body: string | Uint8Array;
+}
+
+type Format = 'json' | 'msgpack';
+
+const MSGPACK = 'application/msgpack';
+
+/** Names that msgpack goes by. */
+const FORMATS: Readonly<Record<string, Format>> = {
+  'application/json': 'json',
+  [MSGPACK]: 'msgpack',
+  'application/x-msgpack': 'msgpack',
+  'application/vnd.msgpack': 'msgpack',
+};
+
+/** What a query is at most, in characters. */
+const MAX_QUERY = 8192;
+const MAX_RESULTS = 100;
+const DEFAULT_RESULTS = 10;
+
+// Maps are plain objects on both sides, and whole numbers plain numbers.
+const unpackr = new Unpackr({ useRecords: false, int64AsType: 'number' });
+const packr = new Packr({ useRecords: false });
+
+/** The format of a body; JSON when it is not named. Throws a 415 for any other. */
+export function formatOf(contentType: string | undefined): Format {
+  const format = contentType === undefined ? 'json' : FORMATS[mediaType(contentType)];
+  if (format === undefined)
+    throw new Refusal(415, `the body must be application/json or ${MSGPACK}`, 'invalid request');
+  return format;
+}
+
+/**
+ * Reads `{engine?, query, max_results?, search_type?}`; default 10 results of type `web`. A worker serves one engine,
+ * whatever name a gateway gives it. Throws a 422 that names the member at fault.
+ */
+export function readQuery(body: Buffer, format: Format): EngineQuery {
+  const { query, max_results: maxResults = DEFAULT_RESULTS, search_type: type = 'web' } = readMembers(body, format);
+  if (typeof query !== 'string' || query.trim() === '' || query.length > MAX_QUERY)
+    throw invalid(`query must be a text of 1 to ${MAX_QUERY} characters`);
+  if (!Number.isInteger(maxResults) || (maxResults as number) < 1 || (maxResults as number) > MAX_RESULTS)
+    throw invalid(`max_results must be a whole number from 1 to ${MAX_RESULTS}`);
+  if (!SEARCH_TYPES.includes(type as SearchType))
+    throw invalid(`search_type must be one of ${SEARCH_TYPES.join(', ')}`);
+  return { query, maxResults: maxResults as number, type: type as SearchType };
+}
+
+function readMembers(body: Buffer, format: Format): Readonly<Record<string, unknown>> {
+  let read: unknown;
+  try {
+    read = format === 'json' ? JSON.parse(body.toString('utf8')) : unpackr.unpack(body);
+  } catch {
+    throw invalid(`the body is not ${format === 'json' ? 'JSON' : 'msgpack'}`);
+  }
+  if (typeof read !== 'object' || read === null || Array.isArray(read)) throw invalid('the body must be an object');
+  return read as Record<string, unknown>;
+}
+
+function invalid(detail: string): Refusal {
+  return new Refusal(422, detail, 'invalid request');
+}
+
+/** `{"results": […]}` in the engine's order; msgpack for whoever asks for it at least as much as for JSON. */
+export function writeHits(hits: readonly EngineHit[], accept: string | undefined): Encoded {
+  const answer = { results: hits.map(writeHit) };
+  if (wantsMsgpack(accept ?? '')) return { contentType: MSGPACK, body: packr.pack(answer) };
+  return { contentType: 'application/json', body: JSON.stringify(answer) };
+}
+
+function writeHit({ title, url, snippet, source, width, height, ...rest }: EngineHit): Record<string, unknown> {
+  const more = {
+    published_at: rest.publishedAt,
+    source,
+    thumbnail_url: rest.thumbnailUrl,
+    image_url: rest.imageUrl,
+    width,
+    height,
+  };
+  const given = Object.entries(more).filter(([, value]) => value !== undefined);
+  return { title, url, snippet, ...Object.fromEntries(given) };
+}
+
+/** RFC 9110 section 12.5.1, as far as two types need it: a wildcard asks for JSON. */
+function wantsMsgpack(accept: string): boolean {
+  const weights = { json: 0, msgpack: 0 };
+  for (const range of accept.split(',')) {
+    const format = FORMATS[mediaType(range)];
+    if (format !== undefined) weights[format] = Math.max(weights[format], weightOf(range));
+  }
+  return weights.msgpack > 0 && weights.msgpack >= weights.json;
+}
+
+function weightOf(range: string): number {
+  const [, weight] = /;\s*q\s*=\s*([\d.]+)/i.exec(range) ?? [];
+  return weight === undefined ? 1 : Number(weight) || 0;
+}
+
+function mediaType(field: string): string {
+  return field.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+}
+
+/** Statuses of the reasons of engines; all others are 502. */
+const STATUSES: Readonly<Record<string, number>> = {
+  'access denied': 403,
+  'query rejected': 422,
+  'quota exceeded': 402,
+  'rate limited': 429,
+  suspended: 503,
+  timeout: 504,
+};
+
+/** Statuses that say when to come back. */
+const NAMING_TIME = new Set([402, 429, 503]);
+
+/** How an engine's failure is answered. `retryAfterMs`: when it is worth asking again. */
+export function refusalOf(reason: string, retryAfterMs: number): Refusal {
+  const unsupported = reason.startsWith('unsupported search_type');
+  const status = unsupported ? 422 : (STATUSES[reason] ?? 502);
+  const headers = NAMING_TIME.has(status) ? { 'retry-after': String(Math.max(1, Math.ceil(retryAfterMs / 1000))) } : {};
+  return new Refusal(status, reason, reason, headers);
+}

@@ -1,0 +1,247 @@
+// A search worker: one engine behind the worker protocol on a port of its own. The command line runs it and gateways call
+// it. Every search that is let in ends by its deadline, and one whose client has left takes its engine call along.
+//
+// POST /search  the protocol      GET /health  200 once the engine can answer      GET /metrics  Prometheus text
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type Clock, systemClock, systemRandom } from '../actor/index.ts';
+import { parseAddress, printAddress } from '../config/units.ts';
+import { type ConfiguredEngine, configureEngines, type Report } from '../search/index.ts';
+import { METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
+import { readBody } from './body.ts';
+import { EngineDesk, CELL } from './engine-desk.ts';
+import { Numbers } from './numbers.ts';
+import { formatOf, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
+import { type Guard, guardOf } from './secret.ts';
+
+export interface SearchWorkerSettings {
+  /** Kind of the engine, as in an entry of `search.engines`. */
+  readonly kind: string;
+  /** The rest of such an entry. */
+  readonly engine?: Readonly<Record<string, unknown>>;
+  /** `HOST:PORT`; default a free port of loopback. */
+  readonly listen?: string;
+  /** What gateways must send as bearer token. Default: whoever reaches the port may search. */
+  readonly secret?: string;
+  /** How long a search may take. Default 9000: a gateway that waits 10 s still hears of it. */
+  readonly timeoutMs?: number;
+  /** Most searches let in at once. Default 16 for each that the engine runs at once: the others wait for those. */
+  readonly maxInFlight?: number;
+  /** Default: the clock of the process. */
+  readonly clock?: Clock;
+  /** Hears in a sentence what the operator should know. Default: nobody does. */
+  readonly onNotice?: (sentence: string) => void;
+}
+
+export interface SearchWorker {
+  /** Opens the port and resolves with the base URL; rejects with the system's reason. */
+  listen(): Promise<string>;
+  /** Stops accepting, answers what is in flight, ends. Safe to call twice. */
+  close(): Promise<void>;
+  /** Ends at once; searches in flight are cut off. */
+  abort(): Promise<void>;
+}
+
+const TIMEOUT_MS = 9000;
+
+/** Searches waiting for each place at the engine before others are sent away: they would wait past their deadline. */
+const WAITING = 16;
+
+/** Longer than gateways keep idle connections, so that none is closed under a new request. */
+const KEEP_ALIVE_MS = 65_000;
+
+/** For a request to arrive in, head and body. */
+const REQUEST_MS = 10_000;
+
+const MAX_BODY_BYTES = 64 * 1024;
+
+/** Beyond the deadline, for the last answers to be sent, when the worker closes. */
+const DRAIN_EXTRA_MS = 1000;
+
+/** Makes a worker; it serves once `listen` is called. Throws an `Error` that says what is wrong with the settings. */
+export function createSearchWorker(settings: SearchWorkerSettings): SearchWorker {
+  return new ServingWorker(settings);
+}
+
+class ServingWorker implements SearchWorker {
+  readonly #listen: { readonly host: string; readonly port: number };
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #maxInFlight: number;
+  readonly #guard: Guard;
+  readonly #numbers = new Numbers();
+  readonly #desk: EngineDesk;
+  readonly #server: Server;
+  #closing: Promise<void> | null = null;
+  #whenIdle: () => void = () => undefined;
+
+  constructor(settings: SearchWorkerSettings) {
+    const { listen = '127.0.0.1:0', timeoutMs = TIMEOUT_MS, clock = systemClock } = settings;
+    const address = parseAddress(listen, '127.0.0.1');
+    if (address === undefined) throw new Error('listen must be HOST:PORT');
+    const spec = specOf(settings);
+    const numbers = this.#numbers;
+    this.#listen = address;
+    this.#clock = clock;
+    this.#timeoutMs = timeoutMs;
+    this.#maxInFlight = settings.maxInFlight ?? WAITING * spec.concurrency;
+    this.#guard = guardOf(settings.secret);
+    this.#desk = new EngineDesk({
+      spec,
+      timeoutMs,
+      clock,
+      numbers,
+      random: systemRandom,
+      epochMs: () => performance.timeOrigin + performance.now(),
+      onNotice: settings.onNotice ?? (() => undefined),
+    });
+    const limits = {
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      requestTimeout: REQUEST_MS,
+      connectionsCheckingInterval: REQUEST_MS / 4,
+    };
+    this.#server = createServer(limits, (req, res) => this.#serve(req, res));
+  }
+
+  listen(): Promise<string> {
+    const { host, port } = this.#listen;
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        const bound = (this.#server.address() as AddressInfo).port;
+        resolve(`http://${printAddress({ host, port: bound })}`);
+      });
+    });
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#drain();
+    return this.#closing;
+  }
+
+  async abort(): Promise<void> {
+    this.#closing ??= Promise.resolve();
+    this.#server.close();
+    this.#server.closeAllConnections();
+    await this.#desk.close();
+  }
+
+  async #drain(): Promise<void> {
+    const idle = new Promise<void>((resolve) => (this.#whenIdle = resolve));
+    this.#server.close();
+    const timer = this.#clock.setTimeout(this.#whenIdle, this.#timeoutMs + DRAIN_EXTRA_MS);
+    if (this.#numbers.inFlight > 0) await idle;
+    this.#clock.clearTimeout(timer);
+    await this.abort();
+  }
+
+  #serve(req: IncomingMessage, res: ServerResponse): void {
+    const [path] = (req.url ?? '').split('?', 1);
+    if (path === '/search') {
+      if (req.method === 'POST') this.#search(req, res).catch(() => res.destroy());
+      else this.#json(res, 405, { detail: 'method not allowed' }, { allow: 'POST' });
+    } else if (path !== '/health' && path !== '/metrics') {
+      this.#json(res, 404, { detail: 'not found' });
+    } else if (req.method !== 'GET' && req.method !== 'HEAD') {
+      this.#json(res, 405, { detail: 'method not allowed' }, { allow: 'GET, HEAD' });
+    } else if (path === '/health') {
+      this.#health(res);
+    } else {
+      this.#numbers.text().then(
+        (text) => this.#reply(res, 200, METRICS_CONTENT_TYPE, text),
+        () => res.destroy(),
+      );
+    }
+  }
+
+  #health(res: ServerResponse): void {
+    const { engine, ready, suspendedMs } = this.#desk;
+    const status = this.#closing !== null ? 'draining' : ready ? 'ok' : 'starting';
+    const { kind, types } = engine;
+    const { inFlight, totals } = this.#numbers;
+    this.#json(res, status === 'ok' ? 200 : 503, {
+      status,
+      engine: kind,
+      search_types: types,
+      suspended_ms: Math.ceil(suspendedMs),
+      in_flight: inFlight,
+      ...totals,
+    });
+  }
+
+  /** From the head of a search to its answer; rejects for what nobody expects. */
+  async #search(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const startedMs = this.#clock.now();
+    let outcome = 'cancelled';
+    this.#numbers.begin();
+    res.once('close', () => {
+      this.#numbers.end(outcome, this.#clock.now() - startedMs);
+      this.#numbers.leave();
+      if (this.#numbers.inFlight === 0) this.#whenIdle();
+    });
+    try {
+      const report = await this.#report(req, res);
+      if (report === null) return;
+      if ('reason' in report) throw refusalOf(report.reason, this.#desk.retryAfterMs);
+      const { contentType, body } = writeHits(report.hits, req.headers.accept);
+      outcome = 'ok';
+      this.#reply(res, 200, contentType, body);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      outcome = error.outcome;
+      this.#json(res, error.status, { detail: error.message }, error.headers);
+    }
+  }
+
+  /** What the engine came to; null when the client has left. Throws `Refusal` for requests that do not get there. */
+  async #report(req: IncomingMessage, res: ServerResponse): Promise<Report | null> {
+    const { authorization, 'content-type': contentType } = req.headers;
+    if (!this.#guard(authorization))
+      throw new Refusal(401, 'unauthorized', 'unauthorized', { 'www-authenticate': 'Bearer' });
+    if (this.#closing !== null) throw new Refusal(503, 'draining', 'draining');
+    if (this.#numbers.inFlight > this.#maxInFlight)
+      throw new Refusal(503, 'too many searches', 'too many searches', { 'retry-after': '1' });
+    const format = formatOf(contentType);
+    const body = await readBody(req, MAX_BODY_BYTES);
+    if (body === null) return null;
+    if (body === 'too long')
+      throw new Refusal(413, `the body exceeds ${MAX_BODY_BYTES} bytes`, 'invalid request', { connection: 'close' });
+    const query = readQuery(body, format);
+    return new Promise((resolve) => {
+      const abort = this.#desk.search(query, resolve);
+      res.once('close', () => {
+        if (res.writableEnded) return;
+        abort();
+        resolve(null);
+      });
+    });
+  }
+
+  #json(res: ServerResponse, status: number, value: object, headers: Readonly<Record<string, string>> = {}): void {
+    this.#reply(res, status, 'application/json', JSON.stringify(value), headers);
+  }
+
+  #reply(
+    res: ServerResponse,
+    status: number,
+    contentType: string,
+    body: string | Uint8Array,
+    headers: Readonly<Record<string, string>> = {},
+  ): void {
+    // A connection that is kept would keep the process.
+    const closing = this.#closing === null ? {} : { connection: 'close' };
+    const length = { 'content-type': contentType, 'content-length': Buffer.byteLength(body) };
+    res.writeHead(status, { ...length, ...closing, ...headers });
+    res.end(body);
+  }
+}
+
+/** The engine the settings describe; throws what is wrong with them. */
+function specOf({ kind, engine = {} }: SearchWorkerSettings): ConfiguredEngine {
+  const { engines, mistakes } = configureEngines({ [kind]: { ...engine, kind } }, () => CELL);
+  const [spec] = engines;
+  if (spec === undefined) throw new Error(`engine ${kind}: ${mistakes[0]?.message}`);
+  return spec;
+}

@@ -1,0 +1,39 @@
+import t from 'tap';
+import { site } from '../support/site.ts';
+import { runCli } from '../support/system-cli.ts';
+
+const PAGE = `<!doctype html><title>On weirs</title><main><h1>On weirs</h1>${'<p>A weir holds the <b>river</b> back in a dry month, and spills it in a wet one.</p>'.repeat(6)}</main>`;
+
+t.test('prints title and text of a page and exits 0', async (t) => {
+  const { origin, port } = await site(t, {
+    '/': (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(PAGE),
+  });
+  const may = ['--fetch.allow', '127.0.0.1', '--fetch.ports', String(port)];
+  const text = await runCli(t, ['fetch', `${origin}/`, ...may]);
+  t.strictSame(text.exit, { code: 0, signal: null });
+  t.match(text.stdout, /^On weirs\n\n(?:.*\n)*A weir holds the river back/);
+  t.equal(text.stderr, '');
+  const markdown = await runCli(t, ['fetch', `${origin}/`, '--format', 'markdown', ...may]);
+  t.match(markdown.stdout, 'A weir holds the **river** back');
+  const json = await runCli(t, ['fetch', `${origin}/`, '--json', 'true', ...may]);
+  t.match(JSON.parse(json.stdout), { url: `${origin}/`, title: 'On weirs', word_count: Number });
+  const links = await runCli(t, ['fetch', `${origin}/`, '--include', 'links', ...may]);
+  t.match(JSON.parse(links.stdout), { links: Array });
+});
+
+t.test('says in a sentence why there is no text, and exits 1', async (t) => {
+  const { origin } = await site(t, {});
+  for (const [args, sentence] of [
+    [[`${origin}/`], /may not be fetched/],
+    [['no-url'], /valid URL/],
+    [[`${origin}/`, '--format', 'pdf'], /'text' or 'markdown'/],
+    [[`${origin}/`, '--fetch.tiemout', '1s'], /did you mean --fetch\.timeout/],
+    [[], /URL is missing/],
+    [['http://one.example/', 'http://two.example/'], /one word too many/],
+  ] as const) {
+    const { exit, stderr, stdout } = await runCli(t, ['fetch', ...args]);
+    t.equal(exit.code, 1, args.join(' '));
+    t.match(stderr, sentence);
+    t.equal(stdout, '');
+  }
+});

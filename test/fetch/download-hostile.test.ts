@@ -1,0 +1,227 @@
+import { brotliCompressSync, constants, gzipSync, zstdCompressSync } from 'node:zlib';
+import t from 'tap';
+import { createManualClock } from '../../src/actor/clock.ts';
+import { downloader, get, outcome, page, rawSite, redirect, said, site } from '../support/site.ts';
+
+const ZEROS = Buffer.alloc(104_857_600);
+const HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n';
+const TOO_LARGE = 'HR_FETCH_TOO_LARGE 10000000';
+
+t.test('bombs of 100 MiB are cut at the limit', async (t) => {
+  const gzip = gzipSync(ZEROS);
+  const params = { [constants.BROTLI_PARAM_QUALITY]: 5, [constants.BROTLI_PARAM_LGWIN]: 24 };
+  const web = await site(t, {
+    '/gzip': page(gzip, { 'content-encoding': 'gzip' }),
+    '/gzip-twice': page(gzipSync(gzip), { 'content-encoding': 'gzip, gzip' }),
+    '/br': page(brotliCompressSync(ZEROS, { params }), { 'content-encoding': 'br' }),
+    '/zstd': page(zstdCompressSync(ZEROS), { 'content-encoding': 'zstd' }),
+    '/error': page(gzip, { 'content-encoding': 'gzip' }, 403),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (const path of ['/gzip', '/gzip-twice', '/br', '/zstd'])
+    t.equal(await outcome(get(from, web.origin + path)), TOO_LARGE, path);
+  t.equal(await outcome(get(from, `${web.origin}/error`)), 'HR_FETCH_FAILED status 403');
+});
+
+t.test('a zstd window beyond what the web has is refused', async (t) => {
+  const params = { [constants.ZSTD_c_windowLog]: 27 };
+  const web = await site(t, {
+    '/': page(zstdCompressSync(Buffer.alloc(300_000_000, 'ab'), { params }), { 'content-encoding': 'zstd' }),
+  });
+  const from = downloader(t, { ports: [web.port], maxBytes: 400_000_000 });
+  t.equal(await outcome(get(from, `${web.origin}/`)), 'HR_FETCH_FAILED broken encoding');
+});
+
+t.test('a body without end is left as soon as it is too large', async (t) => {
+  let sent = 0;
+  const left = Promise.withResolvers<void>();
+  const piece = Buffer.alloc(65_536, 'word ');
+  const web = await rawSite(t, (socket, path) => {
+    const chunked = path === '/chunked';
+    socket.write(`${HEAD}${chunked ? 'Transfer-Encoding: chunked' : 'Connection: close'}\r\n\r\n`);
+    const more = (): void => {
+      while (!socket.destroyed) {
+        sent += piece.byteLength;
+        if (chunked) socket.write('10000\r\n');
+        const goOn = socket.write(piece);
+        if (chunked) socket.write('\r\n');
+        if (!goOn) return;
+      }
+    };
+    socket.on('drain', more).on('close', () => left.resolve());
+    more();
+  });
+  const from = downloader(t, { ports: [web.port], maxBytes: 1_000_000 });
+  t.equal(await outcome(get(from, `${web.origin}/chunked`)), 'HR_FETCH_TOO_LARGE 1000000');
+  await left.promise;
+  t.equal(await outcome(get(from, `${web.origin}/close`)), 'HR_FETCH_TOO_LARGE 1000000');
+  t.ok(sent < 40_000_000, `${sent} bytes were sent`);
+});
+
+t.test('a length that is too large is believed', async (t) => {
+  const web = await rawSite(t, (socket) => socket.write(`${HEAD}Content-Length: 10000001\r\n\r\n`));
+  const from = downloader(t, { ports: [web.port] });
+  t.equal(await outcome(get(from, `${web.origin}/`)), TOO_LARGE);
+});
+
+t.test('exactly the limit is not too large', async (t) => {
+  const web = await site(t, {
+    '/': page('a'.repeat(1000)),
+    '/gzip': page(gzipSync('a'.repeat(1000)), { 'content-encoding': 'gzip' }),
+  });
+  for (const path of ['/', '/gzip']) {
+    t.equal((await outcome(get(downloader(t, { ports: [web.port], maxBytes: 1000 }), web.origin + path))).length, 1000);
+    t.equal(
+      await outcome(get(downloader(t, { ports: [web.port], maxBytes: 999 }), web.origin + path)),
+      'HR_FETCH_TOO_LARGE 999',
+    );
+  }
+});
+
+t.test('servers that say nothing, or never finish saying it, run into their deadlines', async (t) => {
+  const cases: Record<string, readonly [string, number, string]> = {
+    '/silent': ['', 3000, 'first byte'],
+    '/head': ['HTTP/1.1 200 OK\r\nX-A: ', 3000, 'first byte'],
+    '/interim': ['HTTP/1.1 103 Early Hints\r\n\r\n', 3000, 'first byte'],
+    '/body': [`${HEAD}Content-Length: 100\r\n\r\n<p>`, 7000, 'total'],
+    '/chunk': [`${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n5\r\nab`, 7000, 'total'],
+    '/gzip': [`${HEAD}Content-Encoding: gzip\r\n\r\n\x1f`, 7000, 'total'],
+    '/forbidden': ['HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\n<', 7000, 'total'],
+  };
+  for (const [path, [said, dueMs, subject]] of Object.entries(cases)) {
+    const clock = createManualClock();
+    const begun = Promise.withResolvers<void>();
+    const left = Promise.withResolvers<void>();
+    const web = await rawSite(t, (socket) => {
+      socket.on('close', () => left.resolve());
+      socket.write(said, 'latin1', () => begun.resolve());
+    });
+    const from = downloader(t, { ports: [web.port], timeoutMs: 7000, firstByteTimeoutMs: 3000 }, { clock });
+    const download = outcome(get(from, web.origin + path));
+    await begun.promise;
+    // The bytes are there when those of a second exchange are.
+    const probe = await site(t, { '/': page('') });
+    await outcome(get(downloader(t, { ports: [probe.port] }), `${probe.origin}/`));
+    clock.advance(dueMs - 1);
+    const early = await Promise.race([download, new Promise<string>((resolve) => setImmediate(resolve, 'waiting'))]);
+    t.equal(early, 'waiting', `${path} has its time`);
+    clock.advance(1);
+    t.equal(await download, `HR_FETCH_TIMEOUT ${subject}`, path);
+    await left.promise;
+  }
+});
+
+t.test('a trickle of bytes ends with the total deadline, however steady', async (t) => {
+  const web = await rawSite(t, (socket) => {
+    socket.write(`${HEAD}\r\n`);
+    const timer = setInterval(() => socket.write('a'), 5);
+    socket.on('close', () => clearInterval(timer));
+  });
+  const from = downloader(t, { ports: [web.port], timeoutMs: 300 });
+  t.equal(await outcome(get(from, `${web.origin}/`)), 'HR_FETCH_TIMEOUT total');
+});
+
+t.test('a resolver that is silent runs into the connect deadline', async (t) => {
+  const clock = createManualClock();
+  const asked = Promise.withResolvers<void>();
+  const lookup = (): Promise<string[]> => {
+    asked.resolve();
+    return new Promise(() => undefined);
+  };
+  const from = downloader(t, { ports: [80], connectTimeoutMs: 2000 }, { clock, lookup });
+  const download = outcome(get(from, 'http://slow.test/'));
+  await asked.promise;
+  clock.advance(2000);
+  t.equal(await download, 'HR_FETCH_TIMEOUT connect');
+});
+
+t.test('answers that break off or make no sense are failures', async (t) => {
+  const answers: Record<string, readonly [string, string]> = {
+    '/short': [`${HEAD}Content-Length: 100\r\n\r\n<p>`, 'connection closed'],
+    '/chunk': [`${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n`, 'connection closed'],
+    '/nothing': ['', 'connection closed'],
+    '/half-head': ['HTTP/1.1 200 OK\r\nContent-', 'connection closed'],
+    '/noise': ['\x00\x01\x02 not http\r\n\r\n', 'malformed answer'],
+    '/bad-chunk': [`${HEAD}Transfer-Encoding: chunked\r\n\r\nzz\r\n<p>\r\n`, 'malformed answer'],
+    '/flood': [`${HEAD}${'X-Flood: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n'.repeat(5000)}\r\n`, 'head too large'],
+    '/long-field': [`${HEAD}X-Flood: ${'a'.repeat(200_000)}\r\n\r\n`, 'head too large'],
+  };
+  const web = await rawSite(t, (socket, path) => socket.end(answers[path]?.[0] ?? '', 'latin1'));
+  const from = downloader(t, { ports: [web.port] });
+  for (const [path, [, subject]] of Object.entries(answers))
+    t.equal(await outcome(get(from, web.origin + path)), `HR_FETCH_FAILED ${subject}`, path);
+});
+
+t.test('a reset is a failure, before the head and behind it', async (t) => {
+  const web = await rawSite(t, (socket, path) => {
+    if (path === '/early') socket.resetAndDestroy();
+    else socket.write(`${HEAD}Content-Length: 100\r\n\r\n<p>`, () => socket.resetAndDestroy());
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (const path of ['/early', '/late'])
+    t.equal(await outcome(get(from, web.origin + path)), 'HR_FETCH_FAILED connection closed', path);
+});
+
+t.test('a body in a million pieces is read like any other', async (t) => {
+  const web = await rawSite(t, (socket) => {
+    socket.end(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${'1\r\na\r\n'.repeat(1_000_000)}0\r\n\r\n`);
+  });
+  const from = downloader(t, { ports: [web.port] });
+  t.equal((await outcome(get(from, `${web.origin}/`))).length, 1_000_000);
+});
+
+t.test('large bodies that stall hold up no small page', async (t) => {
+  const written: Promise<void>[] = [];
+  const slow = await rawSite(t, (socket) => {
+    written.push(new Promise((resolve) => void socket.write(`${HEAD}\r\n${'a'.repeat(600_000)}`, () => resolve())));
+  });
+  const web = await site(t, { '/': page(gzipSync('<p>small'), { 'content-encoding': 'gzip' }) });
+  const from = downloader(t, { ports: [slow.port, web.port], perHost: 64 });
+  const controller = new AbortController();
+  const stalled = Array.from({ length: 40 }, () => from.download(`${slow.origin}/`, controller.signal).catch(said));
+  while (written.length < stalled.length) await new Promise((resolve) => setImmediate(resolve));
+  await Promise.all(written);
+  t.equal(await outcome(get(from, `${web.origin}/`)), '<p>small');
+  controller.abort(new Error('enough'));
+  t.same(new Set(await Promise.all(stalled)), new Set(['Error: enough']));
+});
+
+t.test('a redirect with a body without end is left behind', async (t) => {
+  const web = await site(t, { '/page': page('<p>there') });
+  const endless = await rawSite(t, (socket) => {
+    socket.write(`HTTP/1.1 302 Found\r\nLocation: ${web.origin}/page\r\nContent-Length: 99999999\r\n\r\n<p>`);
+  });
+  const from = downloader(t, { ports: [web.port, endless.port] });
+  t.equal(await outcome(get(from, `${endless.origin}/`)), '<p>there');
+});
+
+t.test('binary in the clothes of text is refused', async (t) => {
+  const noise = Buffer.from(Array.from({ length: 4000 }, (_, at) => (at * 7919) % 251));
+  const bodies: Record<string, Uint8Array> = {
+    '/png': Buffer.from('\x89PNG\r\n\x1a\n and so on', 'latin1'),
+    '/zip': Buffer.from('PK\x03\x04 and so on', 'latin1'),
+    '/jpeg': Buffer.from('\xff\xd8\xff\xe0 and so on', 'latin1'),
+    '/nul': Buffer.from('<html>\x00</html>'),
+    '/noise': noise,
+  };
+  const pages = Object.entries(bodies).map(([path, body]) => [path, page(body)]);
+  const web = await site(t, {
+    ...Object.fromEntries(pages),
+    '/image': page('<p>', { 'content-type': 'image/png' }),
+    '/video': page('<p>', { 'content-type': 'video/mp4' }),
+    '/exe': page('<p>', { 'content-type': 'application/x-msdownload' }),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (const path of Object.keys(bodies))
+    t.equal(await outcome(get(from, web.origin + path)), 'HR_FETCH_TYPE binary', path);
+  t.equal(await outcome(get(from, `${web.origin}/image`)), 'HR_FETCH_TYPE image');
+  t.equal(await outcome(get(from, `${web.origin}/video`)), 'HR_FETCH_TYPE video');
+  t.equal(await outcome(get(from, `${web.origin}/exe`)), 'HR_FETCH_TYPE binary');
+});
+
+t.test('a hostile redirect says nothing of itself in the error', async (t) => {
+  const web = await site(t, { '/': redirect('http://secret-name.internal:22/?token=1') });
+  const error = await get(downloader(t, { ports: [web.port] }), `${web.origin}/`).catch((thrown: unknown) => thrown);
+  t.equal(said(error), 'HR_FETCH_BLOCKED port');
+  t.notMatch((error as Error).message, 'secret');
+});

@@ -1,0 +1,210 @@
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import t from 'tap';
+import { downloader, fetchSettings, get, outcome, page, rawSite, redirect, said, site } from '../support/site.ts';
+
+const TEXT = '<!doctype html><title>A</title><p>Some words of a page.';
+
+t.test('downloads a page with what its server says of it', async (t) => {
+  const web = await site(t, {
+    '/a': page(TEXT, { 'content-type': 'Text/HTML; Charset="ISO-8859-1"', 'cache-control': 'max-age=1, no-store' }),
+    '/b': page(TEXT),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  const a = await get(from, `${web.origin}/a#part`);
+  t.same(
+    { ...a, bytes: Buffer.from(a.bytes).toString() },
+    {
+      ...{ url: `${web.origin}/a`, mediaType: 'text/html', charset: 'iso-8859-1', bytes: TEXT, noStore: true },
+    },
+  );
+  t.equal(a.bytes.byteLength, a.bytes.buffer.byteLength, 'owns its whole buffer');
+  structuredClone(a.bytes, { transfer: [a.bytes.buffer] });
+  t.equal(a.bytes.byteLength, 0, 'which may be transferred');
+  const b = await get(from, `${web.origin}/b`);
+  t.same([b.charset, b.noStore], [null, false]);
+});
+
+t.test('names itself, asks for text, and tells nothing else', async (t) => {
+  let seen: unknown;
+  const web = await site(t, {
+    '/a': redirect('/b'),
+    '/b': (request, response) => {
+      seen = request.headers;
+      page(TEXT)(request, response);
+    },
+  });
+  await get(downloader(t, { ports: [web.port], userAgent: 'Pages/2 (us)' }), `${web.origin}/a`);
+  const { accept, ...rest } = seen as Record<string, string>;
+  t.match(accept, /^text\/html,/);
+  t.same(rest, {
+    host: `127.0.0.1:${web.port}`,
+    connection: 'keep-alive',
+    'user-agent': 'Pages/2 (us)',
+    'accept-encoding': 'gzip, deflate, br, zstd',
+    'accept-language': 'en,*;q=0.5',
+  });
+});
+
+t.test('decodes what it asks for, twice where needed', async (t) => {
+  const codings: Record<string, [string, Uint8Array]> = {
+    '/gzip': ['gzip', gzipSync(TEXT)],
+    '/x-gzip': ['X-GZip', gzipSync(TEXT)],
+    '/members': ['gzip', Buffer.concat([gzipSync(TEXT.slice(0, 9)), gzipSync(TEXT.slice(9))])],
+    '/deflate': ['deflate', deflateSync(TEXT)],
+    '/raw': ['deflate', deflateRawSync(TEXT)],
+    '/br': ['br', brotliCompressSync(TEXT)],
+    '/zstd': ['zstd', zstdCompressSync(TEXT)],
+    '/identity': ['identity', Buffer.from(TEXT)],
+    '/two': ['gzip, br', brotliCompressSync(gzipSync(TEXT))],
+    '/raw-two': ['deflate, deflate', deflateRawSync(deflateRawSync(TEXT))],
+  };
+  const pages = Object.entries(codings).map(([path, [coding, body]]) => [
+    path,
+    page(body, { 'content-encoding': coding }),
+  ]);
+  const web = await site(t, Object.fromEntries(pages));
+  const from = downloader(t, { ports: [web.port] });
+  for (const path of Object.keys(codings)) t.equal(await outcome(get(from, web.origin + path)), TEXT, path);
+});
+
+t.test('large pages come whole, encoded or not', async (t) => {
+  const large = '<p>words and words</p>\n'.repeat(90_000);
+  const web = await site(t, {
+    '/plain': page(large),
+    '/gzip': page(gzipSync(large, { level: 0 }), { 'content-encoding': 'gzip' }),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (const path of ['/plain', '/gzip'])
+    t.ok((await outcome(get(from, web.origin + path))) === large, `${path}: ${large.length} bytes`);
+});
+
+t.test('an encoding that is unknown, piled up or broken is a failure', async (t) => {
+  const packed = gzipSync(TEXT);
+  const web = await site(t, {
+    '/unknown': page(packed, { 'content-encoding': 'compress' }),
+    '/three': page(gzipSync(gzipSync(packed)), { 'content-encoding': 'gzip, gzip, gzip' }),
+    '/cut': page(packed.subarray(0, -12), { 'content-encoding': 'gzip' }),
+    '/lie': page(TEXT, { 'content-encoding': 'br' }),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  t.equal(await outcome(get(from, `${web.origin}/unknown`)), 'HR_FETCH_FAILED unknown encoding');
+  t.equal(await outcome(get(from, `${web.origin}/three`)), 'HR_FETCH_FAILED unknown encoding');
+  t.equal(await outcome(get(from, `${web.origin}/cut`)), 'HR_FETCH_FAILED broken encoding');
+  t.equal(await outcome(get(from, `${web.origin}/lie`)), 'HR_FETCH_FAILED broken encoding');
+});
+
+t.test('only a page of its own is a success', async (t) => {
+  const statuses = [204, 206, 304, 400, 401, 403, 404, 410, 429, 500, 503];
+  const pages = statuses.map((status) => [
+    `/${status}`,
+    page(status === 204 || status === 304 ? '' : TEXT, {}, status),
+  ]);
+  const web = await site(t, { ...Object.fromEntries(pages), '/302': page(TEXT, {}, 302), '/empty': page('') });
+  const from = downloader(t, { ports: [web.port] });
+  for (const status of [...statuses, 302])
+    t.equal(await outcome(get(from, `${web.origin}/${status}`)), `HR_FETCH_FAILED status ${status}`);
+  t.equal(await outcome(get(from, `${web.origin}/empty`)), '', 'an empty page is a page');
+});
+
+t.test('follows redirects of every kind, within bounds', async (t) => {
+  const web = await site(t, {
+    '/301': redirect('/302', 301),
+    '/302': redirect('303', 302),
+    '/303': (request, response) => redirect(`//${request.headers.host}/307`, 303)(request, response),
+    '/307': redirect('page?b', 307),
+    '/page': page(TEXT),
+    '/umlaut': redirect('/p%C3%A4ge'),
+    '/p%C3%A4ge': page('found'),
+    '/loop': redirect('/pool'),
+    '/pool': redirect('/loop'),
+    '/self': redirect('#other'),
+    '/bad': redirect('http://['),
+    '/far': redirect('/far/1'),
+    ...Object.fromEntries([1, 2, 3, 4, 5].map((n) => [`/far/${n}`, redirect(`/far/${n + 1}`)])),
+    '/far/6': page(TEXT),
+  });
+  const from = downloader(t, { ports: [web.port], redirects: 5 });
+  t.equal((await get(from, `${web.origin}/umlaut`)).url, `${web.origin}/p%C3%A4ge`);
+  const found = await get(from, `${web.origin}/301`);
+  t.same([found.url, Buffer.from(found.bytes).toString()], [`${web.origin}/page?b`, TEXT]);
+  t.equal(await outcome(get(from, `${web.origin}/loop`)), 'HR_FETCH_FAILED redirect loop');
+  t.equal(await outcome(get(from, `${web.origin}/self`)), 'HR_FETCH_FAILED redirect loop');
+  t.equal(await outcome(get(from, `${web.origin}/bad`)), 'HR_FETCH_FAILED bad redirect');
+  t.equal(await outcome(get(from, `${web.origin}/far/1`)), TEXT, 'five are followed');
+  t.equal(await outcome(get(from, `${web.origin}/far`)), 'HR_FETCH_FAILED too many redirects', 'six are not');
+});
+
+t.test('reads a Location that is not escaped as browsers do', async (t) => {
+  const web = await rawSite(t, (socket, path) => {
+    if (path === '/') socket.end('HTTP/1.1 301 Moved\r\nLocation: /p\u00e4ge\r\nContent-Length: 0\r\n\r\n');
+    else socket.end('HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nfound');
+  });
+  t.equal((await get(downloader(t, { ports: [web.port] }), `${web.origin}/`)).url, `${web.origin}/p%C3%A4ge`);
+});
+
+t.test('uses a connection again, and another when its server has closed it meanwhile', async (t) => {
+  const web = await site(t, {
+    '/a': page(TEXT),
+    '/b': (request, response) => {
+      page(TEXT)(request, response);
+      // Unannounced, as servers do when they restart.
+      response.on('finish', () => request.socket.end());
+    },
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (let i = 0; i < 3; i++) t.equal(await outcome(get(from, `${web.origin}/a`)), TEXT);
+  t.equal(web.connections(), 1);
+  for (let i = 0; i < 5; i++) t.equal(await outcome(get(from, `${web.origin}/b`)), TEXT);
+});
+
+t.test('a signal ends a download at once, with its reason', async (t) => {
+  const arrived = Promise.withResolvers<void>();
+  const left = Promise.withResolvers<void>();
+  const web = await site(t, {
+    '/': (request) => {
+      arrived.resolve();
+      request.socket.on('close', () => left.resolve());
+    },
+  });
+  const from = downloader(t, { ports: [web.port] });
+  const controller = new AbortController();
+  const download = from.download(`${web.origin}/`, controller.signal);
+  await arrived.promise;
+  controller.abort(new Error('client gone'));
+  await t.rejects(download, { message: 'client gone' });
+  await left.promise;
+  t.pass('the server is left as well');
+  await t.rejects(from.download(`${web.origin}/`, controller.signal), { message: 'client gone' });
+});
+
+t.test('new settings leave running downloads alone', async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const arrived = Promise.withResolvers<void>();
+  const web = await site(t, {
+    '/slow': (request, response) => {
+      arrived.resolve();
+      void gate.promise.then(() => redirect('/b')(request, response));
+    },
+    '/b': page(TEXT),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  const running = get(from, `${web.origin}/slow`);
+  await arrived.promise;
+  from.configure(fetchSettings({ ports: [web.port], allow: [] }));
+  t.equal(await outcome(get(from, `${web.origin}/b`)), 'HR_FETCH_BLOCKED private address');
+  gate.resolve();
+  t.equal(await outcome(running), TEXT, 'redirect and all');
+  from.configure(fetchSettings({ ports: [web.port], maxBytes: 9 }));
+  t.equal(await outcome(get(from, `${web.origin}/b`)), 'HR_FETCH_TOO_LARGE 9');
+});
+
+t.test('closing ends what is running and what comes later', async (t) => {
+  const arrived = Promise.withResolvers<void>();
+  const web = await site(t, { '/': () => arrived.resolve() });
+  const from = downloader(t, { ports: [web.port] });
+  const running = get(from, `${web.origin}/`).catch(said);
+  await arrived.promise;
+  await from.close();
+  t.equal(await running, 'HR_DRAINING');
+  t.equal(await outcome(get(from, `${web.origin}/`)), 'HR_DRAINING');
+});

@@ -1,0 +1,97 @@
+import t from 'tap';
+import { createManualClock } from '../../src/actor/clock.ts';
+import type { HeadraceError } from '../../src/errors.ts';
+import { Politeness, type PolitenessSettings, type Release } from '../../src/fetch/politeness.ts';
+import { said } from '../support/site.ts';
+
+const SETTINGS = { concurrency: 3, perHost: 2, hostDelayMs: 0, queue: 4 };
+
+class Bench {
+  readonly clock = createManualClock();
+  readonly turns: Politeness;
+  /** Hosts whose requests have started, in order. */
+  readonly started: string[] = [];
+  readonly #releases: Release[] = [];
+
+  constructor(fields: Partial<PolitenessSettings> = {}) {
+    this.turns = new Politeness({ ...SETTINGS, ...fields }, this.clock);
+  }
+
+  ask(host: string, signal: AbortSignal = new AbortController().signal): Promise<string> {
+    return this.turns.enter(host, signal).then(
+      (release) => {
+        this.started.push(host);
+        this.#releases.push(release);
+        return 'started';
+      },
+      (error: unknown) => said(error),
+    );
+  }
+
+  /** Ends the request that started as the index-th. */
+  end(index: number): void {
+    this.#releases[index]?.();
+  }
+
+  async settled(): Promise<string> {
+    await new Promise((resolve) => setImmediate(resolve));
+    return this.started.join(' ');
+  }
+}
+
+t.test('holds to the limits of a host and of all hosts', async (t) => {
+  const b = new Bench();
+  for (const host of ['a', 'a', 'a', 'b', 'b']) void b.ask(host);
+  t.equal(await b.settled(), 'a a b', 'the third of a waits and holds nobody up');
+  b.end(2);
+  t.equal(await b.settled(), 'a a b b');
+  b.end(0);
+  b.end(0);
+  t.equal(await b.settled(), 'a a b b a', 'a turn is given back once');
+});
+
+t.test('leaves a pause between two starts at a host', async (t) => {
+  const b = new Bench({ hostDelayMs: 100 });
+  for (const host of ['a', 'a', 'b']) void b.ask(host);
+  t.equal(await b.settled(), 'a b');
+  b.end(0);
+  b.clock.advance(99);
+  t.equal(await b.settled(), 'a b', 'even when the first has ended');
+  b.clock.advance(1);
+  t.equal(await b.settled(), 'a b a');
+  b.end(1);
+  b.end(2);
+  b.clock.advance(100);
+  t.equal(b.clock.nextDueMs, Infinity, 'idle hosts are forgotten');
+});
+
+t.test('refuses when the line is full', async (t) => {
+  const b = new Bench({ queue: 1 });
+  const asked = ['a', 'a', 'a', 'a'].map((host) => b.ask(host));
+  t.equal(await asked[3], 'HR_FETCH_BUSY');
+  const refused = await b.turns.enter('a', new AbortController().signal).catch((error: unknown) => error);
+  t.same((refused as HeadraceError).headers, ['retry-after', '1']);
+  t.equal(await b.ask('b'), 'started', 'a free host has no line');
+});
+
+t.test('who leaves the line makes room in it', async (t) => {
+  const b = new Bench({ queue: 1, perHost: 1 });
+  void b.ask('a');
+  const controller = new AbortController();
+  const left = b.ask('a', controller.signal);
+  controller.abort(new Error('gone'));
+  t.equal(await left, 'Error: gone');
+  void b.ask('a');
+  b.end(0);
+  t.equal(await b.settled(), 'a a');
+  t.equal(await b.ask('b', AbortSignal.abort(new Error('gone'))), 'Error: gone');
+});
+
+t.test('wider limits let those in who wait', async (t) => {
+  const b = new Bench({ perHost: 1 });
+  for (let i = 0; i < 3; i++) void b.ask('a');
+  t.equal(await b.settled(), 'a');
+  b.turns.configure({ ...SETTINGS, perHost: 3 });
+  t.equal(await b.settled(), 'a a a');
+  b.turns.close();
+});

@@ -1,0 +1,100 @@
+import t from 'tap';
+import { createManualClock, systemClock } from '../../src/actor/clock.ts';
+import { Robots, type RobotsAnswer } from '../../src/fetch/robots.ts';
+import { HeadraceError } from '../../src/errors.ts';
+import { downloader, get, outcome, page, redirect, said, site } from '../support/site.ts';
+
+const AGENT = 'Headrace/0.1 (page reader)';
+
+function answerOf(text: string, status = 200): RobotsAnswer {
+  return { status, bytes: Buffer.from(text) };
+}
+
+async function verdict(robots: Robots, path: string, answer: () => Promise<RobotsAnswer>): Promise<string> {
+  const url = new URL(path, 'http://site.test');
+  return await robots.admit(url, AGENT, answer).then(() => 'ok', said);
+}
+
+async function by(text: string, path: string, status?: number): Promise<string> {
+  return await verdict(new Robots(createManualClock()), path, async () => answerOf(text, status));
+}
+
+const REFUSED = 'HR_FETCH_ROBOTS site.test';
+
+t.test('keeps to the rules of its group, else to those for everyone', async (t) => {
+  const rules = 'User-agent: headrace\nDisallow: /a\nAllow: /a/b\n\nUser-agent: *\nDisallow: /\n';
+  t.equal(await by(rules, '/a'), REFUSED);
+  t.equal(await by(rules, '/a/b'), 'ok', 'the longer rule wins');
+  t.equal(await by(rules, '/c'), 'ok');
+  t.equal(await by('User-agent: other\nDisallow: /\n', '/'), 'ok');
+  t.equal(await by('User-agent: *\nDisallow: /*.pdf$\n', '/x.pdf'), REFUSED);
+});
+
+t.test('no file allows everything, a server in trouble nothing', async (t) => {
+  for (const status of [401, 403, 404, 410]) t.equal(await by('', '/', status), 'ok', String(status));
+  for (const status of [500, 503]) t.equal(await by('', '/', status), REFUSED, String(status));
+  const failing = new Robots(createManualClock());
+  const fail = async (): Promise<RobotsAnswer> => {
+    throw new HeadraceError('HR_FETCH_FAILED', { subject: 'no connection' });
+  };
+  t.equal(await verdict(failing, '/', fail), REFUSED);
+});
+
+t.test('errors that are not of the server are told as they are, and not kept', async (t) => {
+  const robots = new Robots(createManualClock());
+  const block = async (): Promise<RobotsAnswer> => {
+    throw new HeadraceError('HR_FETCH_BLOCKED', { subject: 'private address' });
+  };
+  t.equal(await verdict(robots, '/', block), 'HR_FETCH_BLOCKED private address');
+  t.equal(await verdict(robots, '/', async () => answerOf('', 404)), 'ok');
+});
+
+t.test('asks once for an origin, and again when the answer is old', async (t) => {
+  const clock = createManualClock();
+  const robots = new Robots(clock);
+  let asked = 0;
+  let status = 404;
+  const ask = async (): Promise<RobotsAnswer> => {
+    asked++;
+    return answerOf('', status);
+  };
+  await Promise.all(['/a', '/b', '/c'].map((path) => verdict(robots, path, ask)));
+  t.equal(asked, 1);
+  clock.advance(3_599_999);
+  await verdict(robots, '/a', ask);
+  t.equal(asked, 1);
+  clock.advance(2);
+  status = 500;
+  t.equal(await verdict(robots, '/a', ask), REFUSED);
+  t.equal(asked, 2);
+  clock.advance(60_001);
+  status = 404;
+  t.equal(await verdict(robots, '/a', ask), 'ok', 'trouble is forgotten sooner');
+});
+
+t.test('rules made to keep the matcher busy are not all looked at', async (t) => {
+  const rule = `Disallow: /${'*a'.repeat(200)}b`;
+  const text = `User-agent: *\n${`${rule}\n`.repeat(1000)}Disallow: /no\n`;
+  const started = systemClock.now();
+  t.equal(await by(text, `/${'a'.repeat(2000)}`), 'ok');
+  t.equal(await by(text, '/no'), REFUSED, 'plain rules all count');
+  t.ok(systemClock.now() - started < 2000, `${Math.round(systemClock.now() - started)} ms`);
+});
+
+t.test('a downloader asks through the same guard, for every hop', async (t) => {
+  const rules = page('User-agent: *\nDisallow: /secret\n', { 'content-type': 'text/plain' });
+  const web = await site(t, {
+    '/robots.txt': redirect('/rules'),
+    '/rules': rules,
+    '/open': page('open'),
+    '/door': redirect('/secret'),
+    '/secret': page('secret'),
+  });
+  const from = downloader(t, { ports: [web.port], robots: true, userAgent: AGENT });
+  t.equal(await outcome(get(from, `${web.origin}/open`)), 'open');
+  t.equal(await outcome(get(from, `${web.origin}/secret`)), `HR_FETCH_ROBOTS 127.0.0.1:${web.port}`);
+  t.equal(await outcome(get(from, `${web.origin}/door`)), `HR_FETCH_ROBOTS 127.0.0.1:${web.port}`);
+  t.same(web.asked, ['/robots.txt', '/rules', '/open', '/door']);
+  const inside = downloader(t, { ports: [web.port], robots: true, allow: [] }, { lookup: async () => ['127.0.0.1'] });
+  t.equal(await outcome(get(inside, `http://inside.test:${web.port}/open`)), 'HR_FETCH_BLOCKED private address');
+});

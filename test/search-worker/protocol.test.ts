@@ -1,0 +1,142 @@
+import { pack, unpack } from 'msgpackr';
+import fc from 'fast-check';
+import t from 'tap';
+import { formatOf, readQuery, Refusal, refusalOf, writeHits } from '../../src/search-worker/protocol.ts';
+
+function refused(run: () => unknown): readonly [number, string] {
+  try {
+    run();
+  } catch (error) {
+    if (error instanceof Refusal) return [error.status, error.message];
+    throw error;
+  }
+  throw new Error('was not refused');
+}
+
+const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
+
+t.test('reads a query in both formats alike', (t) => {
+  const asked = { engine: 'engine_a', query: 'Donau Höhe', max_results: 7, search_type: 'news', extra: 1 };
+  const wanted = { query: 'Donau Höhe', maxResults: 7, type: 'news' };
+  t.strictSame(readQuery(json(asked), 'json'), wanted);
+  t.strictSame(readQuery(pack(asked), 'msgpack'), wanted);
+  t.strictSame(readQuery(pack({ ...asked, max_results: 7n }), 'msgpack'), wanted, 'long whole numbers too');
+  t.strictSame(readQuery(json({ query: 'x' }), 'json'), { query: 'x', maxResults: 10, type: 'web' });
+  t.end();
+});
+
+t.test('tells formats by content type, whatever case and parameters', (t) => {
+  t.equal(formatOf(undefined), 'json');
+  t.equal(formatOf('Application/JSON; charset=utf-8'), 'json');
+  for (const name of ['msgpack', 'x-msgpack', 'vnd.msgpack']) t.equal(formatOf(`application/${name}`), 'msgpack');
+  for (const name of ['text/plain', '', 'toString']) t.equal(refused(() => formatOf(name))[0], 415, name);
+  t.end();
+});
+
+t.test('names the member that is wrong and never what it says', (t) => {
+  const cases: readonly (readonly [unknown, RegExp])[] = [
+    [{}, /^query /],
+    [{ query: ' ' }, /^query /],
+    [{ query: 7 }, /^query /],
+    [{ query: 'x'.repeat(8193) }, /^query /],
+    [{ query: 'x', max_results: 0 }, /^max_results /],
+    [{ query: 'x', max_results: 101 }, /^max_results /],
+    [{ query: 'x', max_results: 1.5 }, /^max_results /],
+    [{ query: 'x', max_results: '5' }, /^max_results /],
+    [{ query: 'x', search_type: 'secret' }, /^search_type must be one of web, news, images, academic$/],
+    [[], /object/],
+    [null, /object/],
+    ['secret', /object/],
+  ];
+  for (const [body, detail] of cases) {
+    for (const [bytes, format] of [
+      [json(body), 'json'],
+      [pack(body), 'msgpack'],
+    ] as const) {
+      const [status, message] = refused(() => readQuery(bytes, format));
+      t.equal(status, 422);
+      t.match(message, detail);
+      t.notMatch(message, 'secret');
+    }
+  }
+  t.end();
+});
+
+t.test('any bytes are a query or a 422', (t) => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), fc.constantFrom('json', 'msgpack'), (bytes, format) => {
+      try {
+        readQuery(Buffer.from(bytes), format);
+        return true;
+      } catch (error) {
+        return error instanceof Refusal && error.status === 422;
+      }
+    }),
+    { numRuns: 2000 },
+  );
+  t.equal(refused(() => readQuery(Buffer.alloc(60_000, 0x91), 'msgpack'))[0], 422, 'however deep');
+  t.end();
+});
+
+t.test('writes results in the names of the protocol, without what is not known', (t) => {
+  const hits = [
+    { title: 'T', url: 'http://a.example/', snippet: 'S' },
+    {
+      ...{ title: 'I', url: 'http://b.example/', snippet: '', publishedAt: '2026-11-20', source: 'Daily' },
+      ...{ thumbnailUrl: 'http://b.example/t', imageUrl: 'http://b.example/i', width: 640, height: 480 },
+    },
+  ];
+  const wanted = {
+    results: [
+      { title: 'T', url: 'http://a.example/', snippet: 'S' },
+      {
+        ...{ title: 'I', url: 'http://b.example/', snippet: '', published_at: '2026-11-20', source: 'Daily' },
+        ...{ thumbnail_url: 'http://b.example/t', image_url: 'http://b.example/i', width: 640, height: 480 },
+      },
+    ],
+  };
+  const asJson = writeHits(hits, undefined);
+  t.equal(asJson.contentType, 'application/json');
+  t.strictSame(JSON.parse(asJson.body as string), wanted);
+  const packed = writeHits(hits, 'application/msgpack');
+  t.equal(packed.contentType, 'application/msgpack');
+  t.strictSame(unpack(packed.body as Uint8Array), wanted);
+  t.end();
+});
+
+t.test('answers in msgpack where it is wanted at least as much as JSON', (t) => {
+  const cases: readonly (readonly [string | undefined, string])[] = [
+    [undefined, 'application/json'],
+    ['*/*', 'application/json'],
+    ['application/json', 'application/json'],
+    ['application/msgpack, application/json', 'application/msgpack'],
+    ['application/json, application/x-msgpack;q=1', 'application/msgpack'],
+    ['application/msgpack; q=0.5, application/json', 'application/json'],
+    ['application/msgpack;q=0', 'application/json'],
+  ];
+  for (const [accept, contentType] of cases) t.equal(writeHits([], accept).contentType, contentType, accept ?? 'none');
+  t.end();
+});
+
+t.test('answers every reason of an engine with a status of its own kind', (t) => {
+  const cases: readonly (readonly [string, number, string | undefined])[] = [
+    ['rate limited', 429, '3'],
+    ['quota exceeded', 402, '3'],
+    ['suspended', 503, '3'],
+    ['access denied', 403, undefined],
+    ['timeout', 504, undefined],
+    ['query rejected', 422, undefined],
+    ["unsupported search_type 'news'", 422, undefined],
+    ['challenge page', 502, undefined],
+    ['invalid response', 502, undefined],
+    ['connection failed', 502, undefined],
+    ['engine returned HTTP 500', 502, undefined],
+    ['engine failed', 502, undefined],
+  ];
+  for (const [reason, status, retryAfter] of cases) {
+    const refusal = refusalOf(reason, 2001);
+    t.strictSame([refusal.status, refusal.message, refusal.headers['retry-after']], [status, reason, retryAfter]);
+  }
+  t.equal(refusalOf('suspended', 0).headers['retry-after'], '1', 'never at once');
+  t.end();
+});

@@ -1,0 +1,37 @@
+// Entry of a cleaning thread: piscina calls `readPage` with every page. Started by src/fetch/pool.ts. Nothing is kept
+// from one page to the next, and whatever a page does, the answer is a result or the end of the thread.
+
+import { HeadraceError } from '../src/errors.ts';
+import type { CleanJob, CleanResult } from '../src/fetch/pool.ts';
+import { readPage as read } from './page/read-page.ts';
+
+/** More make a thread start later and a first page no faster. */
+const WARM_UP_ROUNDS = 20;
+
+/** Markup of the usual kinds, so that the code for them is compiled before the first page comes. */
+const SAMPLE = `<!doctype html><html lang="en"><head><title>Water &amp; wheels</title><meta charset="utf-8"></head><body>
+<nav><a href="/">Home</a> <a href="/mills">Mills</a></nav><main><article><h1>Water</h1>${'<p>A race leads <b>water</b> to the <a href="/wheel">wheel</a> of a mill; the wheel turns, and the stones with it.</p><ul><li>One</li><li>Two, “quoted”</li></ul>'.repeat(20)}<table><tr><th>Mill</th><td>1,200</td></tr></table>
+<pre><code>let x = 1;</code></pre></article></main><footer>All rights reserved</footer></body></html>`;
+
+await warmUp();
+
+/** Reads a page; a reader's error becomes a result, since errors lose their class between threads. */
+export async function readPage(job: CleanJob): Promise<CleanResult> {
+  try {
+    return { page: await read(job) };
+  } catch (error) {
+    if (error instanceof HeadraceError) return { code: error.code, subject: error.subject };
+    const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    return { code: 'HR_FETCH_UNREADABLE', subject: 'its reader failed', cause };
+  }
+}
+
+/** Answers once the thread has started. */
+export function ready(): void {}
+
+async function warmUp(): Promise<void> {
+  for (let round = 0; round < WARM_UP_ROUNDS; round++) {
+    const bytes = new Uint8Array(Buffer.from(SAMPLE));
+    await readPage({ bytes, mediaType: 'text/html', charset: null, include: ['links', 'metadata'] });
+  }
+}

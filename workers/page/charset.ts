@@ -1,0 +1,173 @@
+// Bytes of a page to text. Called by read-page.ts for everything but PDF. The order is that of the Encoding and HTML
+// standards of the WHATWG (mark, header, declaration, guess) with one step before the declaration: bytes that are UTF-8
+// are read as UTF-8. Any bytes whatever must give well-formed text.
+
+import { isAscii, isUtf8 } from 'node:buffer';
+
+/**
+ * Where a page may declare its encoding. The standard looks at 1,024 bytes before parsing and takes later declarations
+ * as the parser meets them; within the head, that comes to the same.
+ */
+const DECLARATION_BYTES = 16_384;
+
+/** Enough text to tell one encoding from another. */
+const SAMPLE_BYTES = 65_536;
+
+/** An encoding that pages use without saying so, and what its text looks like when it is the right one. */
+interface Candidate {
+  readonly encoding: string;
+  readonly usual: RegExp;
+  /** Least part of the letters above U+007F that `usual` has to cover. */
+  readonly share: number;
+}
+
+const CYRILLIC = /[А-ЯЁ]?[а-яё]{2,}/gu;
+const KANA = /[ぁ-んァ-ヶー]/gu;
+
+/** The most frequent characters of Chinese are a tenth of most texts, and rare where bytes are read wrongly. */
+const CANDIDATES: readonly Candidate[] = [
+  { encoding: 'shift_jis', usual: KANA, share: 0.15 },
+  { encoding: 'euc-jp', usual: KANA, share: 0.15 },
+  { encoding: 'gbk', usual: /[的一是不了在有人这中大为上个国我以要他时来用们生到作地于出就]/gu, share: 0.04 },
+  { encoding: 'big5', usual: /[的一是不了在有人這中大為上個國我以要他時來用們生到作地於出就]/gu, share: 0.04 },
+  { encoding: 'euc-kr', usual: /[가-힣]/gu, share: 0.8 },
+  { encoding: 'windows-1251', usual: CYRILLIC, share: 0.5 },
+  { encoding: 'koi8-r', usual: CYRILLIC, share: 0.5 },
+];
+
+/**
+ * The text of `bytes`, always well-formed; what cannot be read is U+FFFD. `headerCharset` is the parameter of
+ * `Content-Type`, null without one. A page that claims UTF-8 in header or declaration and is mostly something else is
+ * read as what else it declares or looks like.
+ */
+export function decode(bytes: Uint8Array, headerCharset: string | null): string {
+  return new TextDecoder(encodingOf(bytes, headerCharset)).decode(bytes).toWellFormed();
+}
+
+/** The encoding that `decode` reads `bytes` in, by its name in the Encoding Standard. */
+export function encodingOf(bytes: Uint8Array, headerCharset: string | null): string {
+  const marked = byMark(bytes);
+  if (marked !== null) return marked;
+  const declared = headerCharset === null ? null : byLabel(headerCharset);
+  if (declared !== null && (declared !== 'utf-8' || isUtf8(bytes))) return declared;
+  const wide = byZeros(bytes);
+  if (wide !== null) return wide;
+  // ISO-2022-JP is ASCII to the eye, but for its escapes.
+  if (isAscii(bytes) && !bytes.includes(0x1b)) return 'utf-8';
+  if (!isAscii(bytes) && isUtf8(bytes)) return 'utf-8';
+  const said = byDeclaration(bytes);
+  if (said !== null && said !== 'utf-8' && declared !== 'utf-8') return said;
+  const first = bytes.findIndex((byte) => byte > 0x7f);
+  const sample = bytes.subarray(first, first + SAMPLE_BYTES);
+  if (isMostlyUtf8(sample)) return 'utf-8';
+  return said === null || said === 'utf-8' ? byLook(sample) : said;
+}
+
+function byMark(bytes: Uint8Array): string | null {
+  const [first, second, third] = bytes;
+  if (first === 0xef && second === 0xbb && third === 0xbf) return 'utf-8';
+  if (first === 0xfe && second === 0xff) return 'utf-16be';
+  if (first === 0xff && second === 0xfe) return 'utf-16le';
+  return null;
+}
+
+/** Null for a label that nobody knows, and for those of encodings that are unsafe to read. */
+function byLabel(label: string): string | null {
+  const name = label.trim().toLowerCase();
+  if (name === 'x-user-defined') return 'windows-1252';
+  try {
+    return new TextDecoder(name).encoding;
+  } catch {
+    return null;
+  }
+}
+
+/** UTF-16 without a mark: markup has a zero in every other byte. */
+function byZeros(bytes: Uint8Array): string | null {
+  const pairs = Math.min(bytes.length, 1024) >> 1;
+  let even = 0;
+  let odd = 0;
+  for (let index = 0; index < pairs; index++) {
+    if (bytes[2 * index] === 0) even++;
+    if (bytes[2 * index + 1] === 0) odd++;
+  }
+  if (odd > pairs / 2 && even < pairs / 20) return 'utf-16le';
+  return even > pairs / 2 && odd < pairs / 20 ? 'utf-16be' : null;
+}
+
+/** What the page says of itself, in an XML declaration or a `meta` element; null without a usable word. */
+function byDeclaration(bytes: Uint8Array): string | null {
+  const head = new TextDecoder('windows-1252').decode(bytes.subarray(0, DECLARATION_BYTES));
+  const xml = /^<\?xml\s[^>]*?encoding\s*=\s*["']([^"']+)["']/.exec(head)?.[1];
+  const label = metaLabel(head) ?? xml;
+  const encoding = label === undefined ? null : byLabel(label);
+  // Whoever can read the declaration as ASCII is not reading UTF-16.
+  return encoding?.startsWith('utf-16') ? 'utf-8' : encoding;
+}
+
+/** The prescan of the HTML standard, section "prescan a byte stream to determine its encoding". */
+function metaLabel(head: string): string | undefined {
+  let at = head.indexOf('<');
+  while (at !== -1) {
+    if (head.startsWith('<!--', at)) {
+      const end = head.indexOf('-->', at + 2);
+      at = end === -1 ? -1 : head.indexOf('<', end + 3);
+    } else if (/[a-z]/i.test(head[at + 1] ?? '')) {
+      const isMeta = /^meta[\s/]/i.test(head.slice(at + 1, at + 6));
+      const [attributes, end] = attributesAt(head, head.slice(at).search(/[\s/>]|$/) + at);
+      const label = isMeta ? labelOfMeta(attributes) : undefined;
+      if (label !== undefined && byLabel(label) !== null) return label;
+      at = head.indexOf('<', end);
+    } else {
+      at = head.indexOf('<', at + 1);
+    }
+  }
+  return undefined;
+}
+
+/** Attributes of a tag, the first of each name, and where the tag ends. */
+function attributesAt(head: string, start: number): [Map<string, string>, number] {
+  const attribute = /[\s/]*(?:([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s>]*)))?)?/y;
+  const found = new Map<string, string>();
+  attribute.lastIndex = start;
+  for (;;) {
+    const [, name, double, single, bare] = attribute.exec(head) ?? [];
+    if (name === undefined) return [found, Math.max(attribute.lastIndex, start)];
+    const key = name.toLowerCase();
+    if (!found.has(key)) found.set(key, double ?? single ?? bare ?? '');
+  }
+}
+
+function labelOfMeta(attributes: ReadonlyMap<string, string>): string | undefined {
+  const charset = attributes.get('charset');
+  if (charset !== undefined) return charset;
+  if (attributes.get('http-equiv')?.toLowerCase() !== 'content-type') return undefined;
+  const [, double, single, bare] =
+    /charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))/i.exec(attributes.get('content') ?? '') ?? [];
+  return double ?? single ?? bare;
+}
+
+/** Some bytes are broken, but more characters are whole. */
+function isMostlyUtf8(sample: Uint8Array): boolean {
+  const text = new TextDecoder().decode(sample);
+  const broken = count(text, /\ufffd/g);
+  return broken < count(text, /[^\0-\x7f]/gu) - broken;
+}
+
+/** The encoding whose usual text the sample looks like; Windows-1252 when there is none, as in browsers. */
+function byLook(sample: Uint8Array): string {
+  for (const { encoding, usual, share } of CANDIDATES) {
+    const text = new TextDecoder(encoding).decode(sample);
+    const letters = count(text, /[^\P{L}a-zA-Z]/gu);
+    const broken = count(text, /\ufffd/g);
+    if (letters > 0 && broken <= letters / 20 && count(text, usual) >= letters * share) return encoding;
+  }
+  return 'windows-1252';
+}
+
+/** UTF-16 units that `pattern` covers in `text`. */
+function count(text: string, pattern: RegExp): number {
+  let units = 0;
+  for (const [match] of text.matchAll(pattern)) units += match.length;
+  return units;
+}
