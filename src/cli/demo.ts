@@ -4,6 +4,7 @@ import { resolveSettings } from '../config/load.ts';
 import { serveGateway } from '../gateway.ts';
 import { createHost, type Host } from '../host/index.ts';
 import { takeFlags, UsageError } from './args.ts';
+import { startEngines } from './demo/engines.ts';
 import { closeOnSignal, exitNow } from './shutdown.ts';
 
 const KEY = 'hr_demo';
@@ -38,6 +39,8 @@ A chat:
   curl ${url}/v1/chat/completions ${ask} -d ${body('')}
 A streamed chat:
   curl -N ${url}/v1/chat/completions ${ask} -d ${body(', "stream": true, "max_tokens": 64')}
+A search, five engines, one of them slow and one failing now and then (see found_in and meta):
+  curl ${url}/search ${ask} -d '{"query": "headrace water", "engines": ["engine_a", "engine_b", "engine_c", "engine_d", "engine_e"]}'
 The models:
   curl ${url}/v1/models
 Health:
@@ -76,7 +79,7 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
   const { own, rest } = takeFlags(flags, ['port', 'admin-port']);
   const publicPort = port('port', own.port, 8080);
   const adminPort = port('admin-port', own['admin-port'], 9090);
-  const hosts = await startHosts();
+  const [hosts, search] = await Promise.all([startHosts(), startEngines()]);
   const models = Object.entries(MODELS).map(([id, model]) => [
     id,
     { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
@@ -88,6 +91,7 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
       threads: 1,
       models: Object.fromEntries(models),
       keys: { static: [{ key: KEY, account: 'demo' }] },
+      search: { engines: search.engines },
       log: { level: 'warn' },
     },
     {},
@@ -99,7 +103,7 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
   closeOnSignal({
     close: async () => {
       await gateway.close();
-      await Promise.all([...hosts.values()].flat().map((host) => host.close()));
+      await Promise.all([search.close(), ...[...hosts.values()].flat().map((host) => host.close())]);
     },
     abort: () => gateway.abort(),
   });

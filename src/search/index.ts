@@ -16,6 +16,7 @@ export {
   type SearchType,
 } from './engine.ts';
 export { engineActor, type EngineCommand } from './engine-actor.ts';
+export { createEngine } from './engines/kinds.ts';
 export { createEngineMemory, EngineBoard } from './engine-board.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
 export { SearchRoom } from './search.ts';

@@ -11,16 +11,18 @@ t.test('the lines it prints run as printed', async (t) => {
   const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
   await cli.shows(/Ctrl-C ends it/);
   const lines = cli.stdout.split('\n').filter((line) => line.startsWith('  curl '));
-  t.equal(lines.length, 4);
+  t.equal(lines.length, 5);
   // The lines stay as they are: what to print besides is curl's own configuration.
   const home = t.testdir({ '.curlrc': 'silent\nshow-error\nmax-time = 20\nwrite-out = "\\nstatus %{http_code}"\n' });
   const answers = await Promise.all(
     lines.map((line) => run('bash', ['-c', line], { env: { PATH: process.env['PATH'], CURL_HOME: home, HOME: home } })),
   );
   for (const { stdout } of answers) t.match(stdout, /\nstatus 200$/);
-  const [chat, stream, models, health] = answers.map(({ stdout }) => stdout);
+  const [chat, stream, search, models, health] = answers.map(({ stdout }) => stdout);
   t.match(chat, /"object":"chat.completion"/);
   t.match(stream, /data: \[DONE\]/);
+  t.match(search, /"found_in":\["engine_a","engine_b"/, 'engines agree');
+  t.match(search, /"engines_used":\[[^\]]*"engine_c"/, 'the slow engine is waited for');
   t.match(models, /"id":"atlas-27b".*"id":"finch-3b"/);
   t.match(health, /"status":"ok"/);
   const [, metricsUrl = '', docsUrl = ''] = await cli.shows(/metrics at (\S+), docs at (\S+)/);
@@ -29,6 +31,27 @@ t.test('the lines it prints run as printed', async (t) => {
   cli.signal('SIGINT');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
   t.equal(cli.stderr, '', 'nothing to warn of');
+});
+
+t.test('its search shows partial failure within three calls, and papers for academic searches', async (t) => {
+  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  await cli.shows(/Ctrl-C ends it/);
+  const [, url = ''] = await cli.shows(/headrace demo: (\S+),/);
+  const search = async (body: object): Promise<{ results: { url: string }[]; meta: Record<string, unknown> }> => {
+    const headers = { authorization: 'Bearer hr_demo', 'content-type': 'application/json' };
+    const response = await fetch(`${url}/search`, { method: 'POST', headers, body: JSON.stringify(body) });
+    t.equal(response.status, 200);
+    return (await response.json()) as { results: { url: string }[]; meta: Record<string, unknown> };
+  };
+  const engines = ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'];
+  const answers = await Promise.all(['weir', 'turbine', 'screen'].map((query) => search({ query, engines })));
+  const failed = answers.filter(({ meta }) => String(meta['engines_failed']) !== '');
+  t.equal(failed.length, 1);
+  t.same(failed[0]?.meta['engine_errors'], [{ engine: 'engine_d', reason: 'engine returned HTTP 500' }]);
+  t.ok(answers.every(({ results }) => results.length > 0));
+  const academic = await search({ query: 'screen', engines: ['engine_a', 'engine_e'], search_type: 'academic' });
+  t.match(academic.results[0], { url: 'https://papers.millrace.example/screen-losses' });
+  t.match(academic.meta, { engine_errors: [{ engine: 'engine_a', reason: "unsupported search_type 'academic'" }] });
 });
 
 t.test('a port that is taken: a sentence, what to do about it, and exit 1', async (t) => {

@@ -16,6 +16,7 @@ import { inject, type InjectRequest } from '../../src/ingress/inject.ts';
 import { Table } from '../../src/routing/index.ts';
 import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/carrier.ts';
 import { type Answer, head } from '../support/carrier-wire.ts';
+import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
@@ -48,6 +49,7 @@ function pending(request: InjectRequest): { exchange: Exchange; answer: Promise<
 }
 
 const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
+  ...FETCH_PRODUCERS,
   HR_AUTH_MISSING: answerTo({ path: CHATTING.path, body: CHAT }),
   HR_AUTH_INVALID: answerTo({ ...CHATTING, headers: { authorization: 'Bearer no' } }),
   HR_REQUEST_MALFORMED: async (t) => {

@@ -4,7 +4,9 @@
 import { ROUTES } from '../../src/api/routes.ts';
 import { settingsTable } from '../../src/config/describe.ts';
 import { ERRORS } from '../../src/errors.ts';
-import { Metrics } from '../../src/telemetry/metrics.ts';
+import { SEARCH_TYPES } from '../../src/search/engine.ts';
+import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
+import { Metrics, PageMetrics } from '../../src/telemetry/metrics.ts';
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
@@ -34,14 +36,39 @@ function errors(): string {
 function metrics(): string {
   return table(
     ['Metric', 'Type', 'Meaning'],
-    new Metrics().snapshot().map(({ name, type, help }) => [`\`${name}\``, type, help]),
+    [...new Metrics().snapshot(), ...new PageMetrics().snapshot()].map(({ name, type, help }) => [
+      `\`${name}\``,
+      type,
+      help,
+    ]),
   );
+}
+
+/** What an engine must be given, so that one can be made to ask it for its metadata. */
+const NEEDED = { apiKey: 'key', url: 'http://engine.example', path: '.' };
+
+function engines(): string {
+  const rows = Object.entries(ENGINE_KINDS).map(([kind, { settings }]) => {
+    const needed = Object.entries(settings).filter(([, { required }]) => required === true);
+    const given = Object.fromEntries(needed.map(([name]) => [name, NEEDED[name as keyof typeof NEEDED]]));
+    const { documentation, types } = createEngine(kind, given);
+    const name = documentation.startsWith('https:') ? `[\`${kind}\`](${documentation})` : `\`${kind}\``;
+    const searches = types.length === SEARCH_TYPES.length ? 'all' : types.join(', ');
+    const words = (isNeeded: boolean): string =>
+      Object.entries(settings)
+        .filter(([, { required }]) => (required === true) === isNeeded)
+        .map(([setting]) => `\`${setting}\``)
+        .join(', ');
+    return [name, searches, words(true), words(false)];
+  });
+  return table(['Kind', 'Searches', 'Needs', 'Takes'], rows);
 }
 
 /** Every generated part by the name between its markers. */
 function generated(): ReadonlyMap<string, string> {
   return new Map([
     ['endpoints', endpoints()],
+    ['engines', engines()],
     ['errors', errors()],
     ['settings', settingsTable()],
     ['metrics', metrics()],
