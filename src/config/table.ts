@@ -23,8 +23,10 @@ const ORIGIN: SettingTraits = {
   hint: '"*" or an origin, such as "https://app.example"',
 };
 
+/** A prefix of up to 32 bits behind dots, up to 128 behind colons. */
 const HOST_OR_BLOCK: SettingTraits = {
-  pattern: /^(?:[^\s/:@]+|\[?[0-9a-f:.]+\]?|[0-9a-f:.]+\/\d{1,3})$/i,
+  pattern:
+    /^(?:[^\s/:@]+|\[?[0-9a-f:.]+\]?|(?:\d{1,3}\.){3}\d{1,3}\/(?:[12]?\d|3[0-2])|[0-9a-f.]*:[0-9a-f:.]*\/(?:\d\d?|1[01]\d|12[0-8]))$/i,
   hint: 'a host name, an address or a CIDR block, such as "10.1.0.0/16"',
 };
 

@@ -139,3 +139,20 @@ t.test('resolved names are camel case and carry the unit of durations', async (t
   const idle = SETTINGS.find(({ path }) => path === 'timeouts.idle');
   t.equal(idle && resolvedName('idle', idle.setting), 'idleMs');
 });
+
+t.test('what may be fetched although it is private is a host, an address or a block', async (t) => {
+  const allow = (entry: string): boolean => 'settings' in resolveSettings({ fetch: { allow: [entry] } });
+  for (const good of [
+    'wiki.local',
+    '10.0.0.1',
+    '10.0.0.0/8',
+    '[fd00::1]',
+    'fd00::/8',
+    '::1',
+    '0.0.0.0/0',
+    'fe80::/128',
+  ])
+    t.ok(allow(good), good);
+  for (const bad of ['', '10.0.0.0/33', '10.0/8', 'fd00::/129', 'http://wiki', 'a b', 'wiki:80', 'me@wiki'])
+    t.notOk(allow(bad), bad);
+});
