@@ -1,9 +1,12 @@
+// What the cleaner keeps of a page and what it leaves out, on small pages of every kind.
 import t from 'tap';
 import { clean } from '../../../workers/html/index.ts';
 
-const PROSE = 'The river rose by four metres in one night, and the people of the valley moved their cattle to the hills. ';
+const PROSE =
+  'The river rose by four metres in one night, and the people of the valley moved their cattle to the hills. ';
 const page = (body: string, head = ''): string => `<html><head>${head}</head><body>${body}</body></html>`;
-const article = (extra = ''): string => `<article><h1>The flood</h1><p>${PROSE.repeat(3)}</p><p>${PROSE.repeat(3)}</p>${extra}</article>`;
+const article = (extra = ''): string =>
+  `<article><h1>The flood</h1><p>${PROSE.repeat(3)}</p><p>${PROSE.repeat(3)}</p>${extra}</article>`;
 const contentOf = (html: string, url = 'https://news.example/a'): string => clean(html, { url }).content;
 
 t.test('what surrounds an article is left out', async (t) => {
@@ -13,10 +16,12 @@ t.test('what surrounds an article is left out', async (t) => {
     'a role': '<div role="navigation">MARK</div>',
     'a footer': '<footer><p>MARK</p></footer>',
     'a sidebar': '<div id="sidebar"><p>MARK is a word of a sentence that nobody came for.</p></div>',
-    'a cookie banner': '<div class="cookie-consent"><p>MARK. We use cookies, as everybody does, to know you better.</p></div>',
+    'a cookie banner':
+      '<div class="cookie-consent"><p>MARK. We use cookies, as everybody does, to know you better.</p></div>',
     'share buttons': '<ul class="social-share"><li>MARK</li></ul>',
     'related pages': '<section class="related-posts"><h3>More</h3><p>MARK</p></section>',
-    'related pages by heading': '<div><h3>You may also like</h3><p>MARK is a teaser for another article of ours.</p></div>',
+    'related pages by heading':
+      '<div><h3>You may also like</h3><p>MARK is a teaser for another article of ours.</p></div>',
     'related pages by heading in German': '<div><h3>Das könnte Sie auch interessieren</h3><p>MARK</p></div>',
     'related pages by heading in Japanese': '<div><h3>関連記事</h3><p>MARK</p></div>',
     comments: '<div id="comments"><p>MARK, I was there, and it was nothing like this.</p></div>',
@@ -24,7 +29,8 @@ t.test('what surrounds an article is left out', async (t) => {
     'a newsletter': '<div class="newsletter-signup">MARK</div>',
     'hidden elements': '<p hidden>MARK</p><p style="display: none">MARK</p><p aria-hidden="true">MARK</p>',
     'a form': '<form><label>MARK</label><input></form>',
-    'a list of links': '<ul><li><a href=/1>MARK one</a></li><li><a href=/2>two</a></li><li><a href=/3>three</a></li></ul>',
+    'a list of links':
+      '<ul><li><a href=/1>MARK one</a></li><li><a href=/2>two</a></li><li><a href=/3>three</a></li></ul>',
   };
   for (const [name, html] of Object.entries(around)) {
     const content = contentOf(page(`${html}${article()}${html}`));
@@ -48,7 +54,10 @@ t.test('what belongs to an article is kept', async (t) => {
 });
 
 t.test('an article in several sections is read whole', async (t) => {
-  const sections = Array.from({ length: 4 }, (_, at) => `<div class="part"><p>Part ${at}. ${PROSE.repeat(2)}</p></div>`);
+  const sections = Array.from(
+    { length: 4 },
+    (_, at) => `<div class="part"><p>Part ${at}. ${PROSE.repeat(2)}</p></div>`,
+  );
   const content = contentOf(page(`<div id="wrap"><div class="nav"><a href=/>x</a></div>${sections.join('')}</div>`));
   for (const at of [0, 1, 2, 3]) t.match(content, `Part ${at}.`);
 });
@@ -59,21 +68,31 @@ t.test('a name that holds most of the page is no reason to leave it out', async 
 });
 
 t.test('replies are content on a forum, and comments elsewhere', async (t) => {
-  const replies = Array.from({ length: 3 }, (_, at) => `<div class="comment"><p>Reply ${at}: ${PROSE}</p></div>`).join('');
+  const replies = Array.from({ length: 3 }, (_, at) => `<div class="comment"><p>Reply ${at}: ${PROSE}</p></div>`).join(
+    '',
+  );
   const html = page(`<div class="post"><p>${PROSE}</p></div><div class="comments">${replies}</div>`);
   t.match(contentOf(html, 'https://forum.example/t/flood/17'), 'Reply 2');
   t.notMatch(contentOf(page(article(`<div class="comments">${replies}</div>`))), 'Reply 2');
 });
 
 t.test('a page of links is a list of them', async (t) => {
-  const items = Array.from({ length: 20 }, (_, at) => `<li><h3><a href="/${at}">Headline number ${at} of the day</a></h3></li>`).join('');
-  t.match(contentOf(page(`<nav><a href=/>Home</a></nav><main><h1>News</h1><ul>${items}</ul></main>`)), 'Headline number 19 of the day');
+  const items = Array.from(
+    { length: 20 },
+    (_, at) => `<li><h3><a href="/${at}">Headline number ${at} of the day</a></h3></li>`,
+  ).join('');
+  t.match(
+    contentOf(page(`<nav><a href=/>Home</a></nav><main><h1>News</h1><ul>${items}</ul></main>`)),
+    'Headline number 19 of the day',
+  );
 });
 
 t.test('words are never glued, and blocks stay apart', async (t) => {
-  const content = contentOf(page(`<article><h1>One</h1><p>two <b>three</b>four<br>five</p><div>six</div><div>seven</div>
+  const content = contentOf(
+    page(`<article><h1>One</h1><p>two <b>three</b>four<br>five</p><div>six</div><div>seven</div>
     <table><tr><td>eight</td><td>nine</td></tr><tr><td>ten</td></tr></table><ul><li>eleven<li>twelve</ul>
-    <p>${PROSE}</p></article>`));
+    <p>${PROSE}</p></article>`),
+  );
   t.equal(
     content,
     `One\n\ntwo threefour\nfive\n\nsix\n\nseven\n\neight\tnine\nten\n\n- eleven\n- twelve\n\n${PROSE.trim()}`,

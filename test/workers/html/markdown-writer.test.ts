@@ -1,10 +1,14 @@
+// The Markdown of each kind of element, and text that looks like Markdown.
 import t from 'tap';
 import { clean } from '../../../workers/html/index.ts';
 
 /** Markdown of an article; prose around it keeps it from being judged by itself. */
 function markdownOf(html: string): string {
   const prose = 'Prose that is long enough to be content, whatever stands around it, and then some more of it.';
-  const { content } = clean(`<article><p>${prose}</p>${html}<p>${prose}</p></article>`, { url: 'https://a.example/b/', format: 'markdown' });
+  const { content } = clean(`<article><p>${prose}</p>${html}<p>${prose}</p></article>`, {
+    url: 'https://a.example/b/',
+    format: 'markdown',
+  });
   return content.slice(prose.length, -prose.length).trim();
 }
 

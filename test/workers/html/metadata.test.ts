@@ -1,12 +1,18 @@
+// Titles, metadata and links of a page.
 import t from 'tap';
 import { clean } from '../../../workers/html/index.ts';
 
 const URL_OF_PAGE = 'https://news.example/2026/flood';
-const titleOf = (head: string, body = ''): string => clean(`<head>${head}</head><body>${body}<p>Text.</p>`, { url: URL_OF_PAGE }).title;
+const titleOf = (head: string, body = ''): string =>
+  clean(`<head>${head}</head><body>${body}<p>Text.</p>`, { url: URL_OF_PAGE }).title;
 
 t.test('a title comes without the name of its site', async (t) => {
   const cases = [
-    ['<title>The flood of the century | News</title><meta property="og:site_name" content="News">', '', 'The flood of the century'],
+    [
+      '<title>The flood of the century | News</title><meta property="og:site_name" content="News">',
+      '',
+      'The flood of the century',
+    ],
     ['<title>News: a view - The Daily</title><meta property="og:site_name" content="The Daily">', '', 'News: a view'],
     ['<title>The Daily » The flood</title><meta property="og:site_name" content="the daily">', '', 'The flood'],
     ['<title>The flood - Valley - News</title>', '<h1>The flood</h1>', 'The flood'],
@@ -16,13 +22,23 @@ t.test('a title comes without the name of its site', async (t) => {
     ['<title>News</title><meta property="og:title" content="The flood">', '', 'The flood'],
     ['<meta name="twitter:title" content="The &quot;flood&quot;">', '', 'The "flood"'],
     ['', '<h1>The <b>flood</b></h1>', 'The flood'],
-    ['<meta property="og:site_name" content="News"><meta property="og:title" content="News"><title>The flood</title>', '', 'The flood'],
+    [
+      '<meta property="og:site_name" content="News"><meta property="og:title" content="News"><title>The flood</title>',
+      '',
+      'The flood',
+    ],
   ] as const;
   for (const [head, body, title] of cases) t.equal(titleOf(head, body), title, head + body);
 });
 
 t.test('metadata and links come when they are asked for', async (t) => {
-  const data = { '@type': 'NewsArticle', headline: 'Flood', author: [{ name: 'A' }, { name: 'B' }], datePublished: '2026-01-02T03:04:05Z', image: ['/i.png'] };
+  const data = {
+    '@type': 'NewsArticle',
+    headline: 'Flood',
+    author: [{ name: 'A' }, { name: 'B' }],
+    datePublished: '2026-01-02T03:04:05Z',
+    image: ['/i.png'],
+  };
   const html = `<html lang="en-GB"><head><base href="/base/"><link rel="canonical" href="/flood">
     <meta name="description" content="What  happened"><meta property="article:modified_time" content="yesterday">
     <meta property="og:site_name" content="News"><script type="application/ld+json">${JSON.stringify(data)}</script></head>

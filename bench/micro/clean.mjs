@@ -1,0 +1,45 @@
+// CPU of the cleaner for one page, and its throughput against Readability on linkedom: same pages, same run, by turns. Run
+// after a build: node bench/micro/clean.mjs FOLDER [--pages 300] [--passes 3]. The folder is laid out as
+// bench/extract/pages.mjs says.
+import { parseArgs } from 'node:util';
+import { readPages } from '../extract/pages.mjs';
+import { PEERS } from '../extract/peers.mjs';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { pages: { type: 'string', default: '300' }, passes: { type: 'string', default: '3' } },
+});
+const [folder] = positionals;
+if (folder === undefined) throw new Error('which folder?');
+
+const every = readPages(folder);
+const step = Math.max(1, Math.floor(every.length / Number(values.pages)));
+const pages = every.filter((_, at) => at % step === 0);
+const bytes = pages.reduce((sum, { html }) => sum + Buffer.byteLength(html), 0);
+console.log(`${pages.length} pages, ${(bytes / 1e6).toFixed(1)} MB; best of ${values.passes} passes`);
+
+const best = new Map();
+for (let pass = 0; pass < Number(values.passes); pass++) {
+  for (const name of ['headrace', 'readability']) {
+    const cpuMs = await passOver(await PEERS[name]());
+    best.set(name, Math.min(best.get(name) ?? Infinity, cpuMs));
+  }
+}
+for (const [name, cpuMs] of best) {
+  const perPage = cpuMs / pages.length;
+  console.log(`${name} | ${perPage.toFixed(2)} ms CPU per page | ${(bytes / 1e3 / cpuMs).toFixed(1)} MB/s`);
+}
+console.log(`ratio | ${(best.get('readability') / best.get('headrace')).toFixed(1)}`);
+
+async function passOver(extract) {
+  const start = process.cpuUsage();
+  for (const page of pages) {
+    try {
+      await extract(page);
+    } catch {
+      // Some pages are beyond a peer.
+    }
+  }
+  const { user, system } = process.cpuUsage(start);
+  return (user + system) / 1000;
+}

@@ -1,0 +1,141 @@
+// What the class, id and role of an element say of its part in a page. Asked by parse.ts for every element. Names are cut
+// into words and the words looked up, so that the work is linear in the names; the answers for a page are remembered,
+// since pages repeat their classes.
+
+/** Menus, breadcrumbs, pagers, tables of contents. */
+export const NAVIGATION: number = 1 << 0;
+export const ADVERT: number = 1 << 1;
+/** Consent to cookies. */
+export const CONSENT: number = 1 << 2;
+/** Dialogs, sign-in walls. */
+export const OVERLAY: number = 1 << 3;
+export const SHARE: number = 1 << 4;
+/** Other pages of the site, recommended. */
+export const RELATED: number = 1 << 5;
+export const COMMENTS: number = 1 << 6;
+export const NEWSLETTER: number = 1 << 7;
+export const FOOTER: number = 1 << 8;
+export const SIDEBAR: number = 1 << 9;
+/** Dates, tags, by-lines, counts. */
+export const META: number = 1 << 10;
+/** Cannot be seen. */
+export const HIDDEN: number = 1 << 11;
+/** Read aloud only, or print only. */
+export const UNSEEN: number = 1 << 12;
+/** Likely holds what the page is about. */
+export const CONTENT: number = 1 << 13;
+/** Says that it is the body of an article, by microdata or a name used for nothing else. */
+export const BODY: number = 1 << 14;
+export const MAIN: number = 1 << 15;
+/** Buttons, tools, forms. */
+export const CONTROL: number = 1 << 16;
+/** Who wrote it. */
+export const AUTHOR: number = 1 << 17;
+/** What customers say of a product. */
+export const REVIEWS: number = 1 << 18;
+/** What opens an article. */
+export const LEAD: number = 1 << 19;
+
+const WORDS: ReadonlyMap<string, number> = new Map(
+  (
+    [
+      [NAVIGATION, 'nav navbar navigation navi menu menus submenu megamenu breadcrumb breadcrumbs crumbs pager pagination paginator paging toc sitemap skiplink skip topbar hamburger dropdown offcanvas navlinks'],
+      [ADVERT, 'ad ads adv advert adverts advertisement advertising adsense adslot adunit adbox adwrapper adcontainer sponsor sponsored sponsors sponsorship outbrain taboola promo promos promotion promoted dfp gpt teads anzeige anzeigen werbung publicidad publicite pubblicita reklama merch fanshop'],
+      [CONSENT, 'cookie cookies consent gdpr ccpa onetrust cookiebar cookiebanner cook cookielaw dsgvo didomi cmp cookieconsent truste usercentrics'],
+      [OVERLAY, 'popup popups popover modal interstitial toast tooltip login signin signup register dialog drawer flyout'],
+      [SHARE, 'share shares sharing sharebar sharedaddy social socials addthis addtoany sharethis shareaholic follow facebook twitter whatsapp pinterest linkedin instagram'],
+      [RELATED, 'infobox factbox related recommend recommended recommendation recommendations recirc recirculation upsell crosssell popular trending mostread readmore yarpp teaser teasers similar suggested suggestions latest zergnet morestories alsolike nextprev upnext recommends newsfeed relatedposts crp empfehlung empfehlungen verwandte readnext nextpost prevnext nextprevious linkliste linklist bestseller bestsellers recentposts recentlyviewed'],
+      [COMMENTS, 'comment comments commentlist kommentar kommentare commentaires comentarios kommentarer disqus respond livefyre commenting commentform reagir reacties comentario yorum yorumlar discussion responses reactions'],
+      [NEWSLETTER, 'newsletter newsletters subscribe subscription mailchimp optin signupform mailing donate donation'],
+      [FOOTER, 'footer foot colophon copyright siteinfo bottombar footnav'],
+      [SIDEBAR, 'sidebar side aside rail complementary sidebars rightcol leftcol rightbar leftbar rightrail'],
+      [META, 'meta byline dateline tags taglist categories timestamp postinfo cats published pubdate metadata infoline postmeta readtime utility postmetadata tagcloud'],
+      [AUTHOR, 'author authors bio autor autoren autorenbox authorbox authorbio saboxplugin vcard auteur contributor'],
+      [UNSEEN, 'visuallyhidden screenreader assistive noprint printonly'],
+      [CONTENT, 'content article post entry body story text blog main column page description summary detail details documentation docs doc markdown prose wysiwyg richtext rte copy paragraph lead excerpt'],
+      [CONTROL, 'toolbar tools button buttons btn btns controls search searchform searchbox form filter filters sort sorting facet facets rating ratings stars vote votes voting like likes cart wishlist checkout add actions action quantity qty swatch print'],
+      [REVIEWS, 'review reviews yotpo bazaarvoice trustpilot judgeme okendo stamped loox powerreviews testimonials qa qanda'],
+      [LEAD, 'lead lede intro introduction standfirst subtitle subheadline subline dek deck excerpt abstract vorspann chapo entradilla summary kicker'],
+    ] as const
+  ).flatMap(([hint, words]) => words.split(' ').map((word) => [word, hint] as const)),
+); // prettier-ignore
+
+/** Names that the words alone do not tell. Compared whole, in lower case, without separators. */
+const NAMES: ReadonlyMap<string, number> = new Map(
+  (
+    [
+      [BODY, 'articlebody entrycontent postcontent articlecontent storybody storycontent postbody contentbody bodycontent mwparseroutput articletext blogpostcontent bloggpostbody maincontentbody postarticle articlebodycontent blogcontent newscontent newsbody mwcontenttext'],
+      [SIDEBAR, 'widget widgets widgetarea sidebarwidget footerwidget secondary'],
+      [META, 'signature messagesignature userextras messageuserextras messageusertitle postprofile messageuserdetails userstats'],
+      [UNSEEN, 'sronly screenreadertext visuallyhidden ahidden hiddentext offscreen'],
+    ] as const
+  ).flatMap(([hint, names]) => names.split(' ').map((name) => [name, hint] as const)),
+); // prettier-ignore
+
+/** First words that make a name speak of the whole page rather than of its element. */
+const MODIFIERS: ReadonlySet<string> = new Set([
+  'has',
+  'no',
+  'with',
+  'without',
+  'is',
+  'js',
+  'not',
+  'show',
+  'hide',
+  'lg',
+  'md',
+  'sm',
+  'xs',
+  'xl',
+]);
+
+const ROLES: ReadonlyMap<string, number> = new Map([
+  ['navigation', NAVIGATION],
+  ['menu', NAVIGATION],
+  ['menubar', NAVIGATION],
+  ['directory', NAVIGATION],
+  ['main', MAIN],
+  ['article', CONTENT],
+  ['contentinfo', FOOTER],
+  ['complementary', SIDEBAR],
+  ['search', CONTROL],
+  ['toolbar', CONTROL],
+  ['dialog', OVERLAY],
+  ['alertdialog', OVERLAY],
+  ['tooltip', OVERLAY],
+  ['button', CONTROL],
+]);
+
+const MAX_NAMES = 512;
+
+/** What the words of one page's names say. */
+export class HintTable {
+  readonly #known = new Map<string, number>();
+
+  /** Hints of a `class` or `id` as written. */
+  ofNames(names: string): number {
+    const known = this.#known.get(names);
+    if (known !== undefined) return known;
+    let hints = 0;
+    for (const name of names.slice(0, MAX_NAMES).split(/\s+/)) hints |= hintsOfName(name);
+    this.#known.set(names, hints);
+    return hints;
+  }
+}
+
+export function hintsOfRole(role: string): number {
+  return ROLES.get(role.trim().toLowerCase()) ?? 0;
+}
+
+function hintsOfName(name: string): number {
+  // "widthAuto", "post-body" and "HTMLBlock" in words.
+  const words = name
+    .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z]+/);
+  let hints = NAMES.get(words.join('')) ?? 0;
+  if (MODIFIERS.has(words[0] ?? '')) return hints;
+  for (const word of words) hints |= WORDS.get(word) ?? 0;
+  return hints;
+}

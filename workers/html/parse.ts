@@ -1,0 +1,302 @@
+// HTML to a tree, in time linear in the page whatever the page is. Called by clean.ts. The tokenizer is htmlparser2's; the
+// stack of open elements is kept here, because that library's own is quadratic in depth. Follows the tree construction of
+// the HTML standard where text depends on it: implied end tags, elements without children, scopes, raw text.
+
+import { decodeHTML } from 'entities';
+import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { HIDDEN, HintTable, hintsOfRole } from './hints.ts';
+import { hintsOfItemprop, hintsOfItemtype } from './microdata.ts';
+import { OpenElements } from './open-elements.ts';
+import type { Attributes } from './tree.ts';
+import { PREFORMATTED, REFERENCES, SPACE_BEFORE, Tree } from './tree.ts';
+import { ENDS_PARAGRAPH, TAG, TagTable, VOID, traits } from './tags.ts';
+
+/** Nodes of a page that are read; a hundred times what large pages have. */
+const MAX_NODES = 1_000_000;
+
+/** Texts of scripts that are kept, and elements of the head. */
+const MAX_KEPT = 1000;
+
+/** What the head of a page, and its scripts, say. */
+export interface Head {
+  /** The first `title`. */
+  title: string;
+  /** Of `html`. */
+  language: string;
+  /** Of `base`. */
+  base: string;
+  canonical: string;
+  /** `name`, `property` or `itemprop` in lower case, and `content`; in order. */
+  readonly meta: (readonly [string, string])[];
+  /** Texts of `application/ld+json`. */
+  readonly linkedData: string[];
+  /** Texts of scripts that hold the data of script-made pages. */
+  readonly state: string[];
+}
+
+export interface Page {
+  readonly tree: Tree;
+  readonly head: Head;
+}
+
+export function parse(page: string): Page {
+  // In HTML this opens a comment that ends with the tag; the tokenizer would look for the end of XML's section.
+  const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
+  const builder = new Builder(html);
+  const tokenizer = new Tokenizer({ decodeEntities: false }, builder);
+  builder.stop = (): void => tokenizer.pause();
+  tokenizer.write(html);
+  tokenizer.end();
+  builder.close();
+  return builder;
+}
+
+const SPACE = 32;
+const AMPERSAND = 38;
+
+/** Attributes the cleaner reads. */
+const ATTRIBUTES: ReadonlySet<string> = new Set(
+  'alt aria-hidden class content hidden href id itemprop itemtype lang name property rel role shadowrootmode src start style type'.split(
+    ' ',
+  ),
+);
+
+class Builder implements TokenizerCallbacks {
+  readonly tree: Tree;
+  readonly head: Head = { title: '', language: '', base: '', canonical: '', meta: [], linkedData: [], state: [] };
+  stop: () => void = () => undefined;
+  readonly #html: string;
+  readonly #tags = new TagTable();
+  readonly #names = new HintTable();
+  readonly #open: OpenElements;
+  /** The element whose start tag is being read. */
+  #tag = 0;
+  readonly #attributes = new Map<string, string>();
+  #attribute: string | null = null;
+  #spaceBefore = 0;
+  /** The element that hides all it holds (svg, template), and how often it is open; 0 for none. */
+  #hiding = 0;
+  #hidingDepth = 0;
+  /** Who gets the next raw text. */
+  #take: ((text: string) => void) | null = null;
+
+  constructor(html: string) {
+    this.#html = html;
+    this.tree = new Tree(html);
+    this.#open = new OpenElements(this.tree);
+  }
+
+  close(): void {
+    this.#open.closeAll();
+  }
+
+  ontext(from: number, to: number): void {
+    if (this.#take !== null) {
+      this.#take(this.#html.slice(from, to));
+      return;
+    }
+    if (this.#hiding !== 0 || this.#open.isOpaque) return;
+    this.#addText(from, to);
+  }
+
+  #addText(from: number, to: number): void {
+    const html = this.#html;
+    let first = from;
+    if (!this.#open.isPreformatted) while (first < to && isSpace(html.charCodeAt(first))) first++;
+    let flags = this.#spaceBefore;
+    if (first > from) flags = SPACE_BEFORE;
+    this.#spaceBefore = 0;
+    if (first === to) {
+      this.#spaceBefore = flags;
+      return;
+    }
+    if (this.#open.isPreformatted) flags |= PREFORMATTED;
+    for (let at = first; at < to; at++) {
+      if (html.charCodeAt(at) === AMPERSAND) {
+        flags |= REFERENCES;
+        break;
+      }
+    }
+    this.tree.addText(this.#open.current, flags, first, to);
+    if (isSpace(html.charCodeAt(to - 1))) this.#spaceBefore = SPACE_BEFORE;
+    if (this.tree.count > MAX_NODES) this.stop();
+  }
+
+  onopentagname(from: number, to: number): void {
+    this.#tag = this.#tags.idOf(this.#html.slice(from, to));
+    this.#attributes.clear();
+  }
+
+  onattribname(from: number, to: number): void {
+    const name = to - from > 14 ? '' : this.#html.slice(from, to).toLowerCase();
+    this.#attribute = ATTRIBUTES.has(name) && !this.#attributes.has(name) ? name : null;
+    if (this.#attribute !== null) this.#attributes.set(name, '');
+  }
+
+  onattribdata(from: number, to: number): void {
+    if (this.#attribute === null) return;
+    const value = this.#html.slice(from, to);
+    this.#attributes.set(this.#attribute, value.includes('&') ? decodeHTML(value) : value);
+  }
+
+  onattribend(): void {
+    this.#attribute = null;
+  }
+
+  onattribentity(): void {}
+  onselfclosingtag(): void {
+    this.#start(true);
+  }
+
+  onopentagend(): void {
+    this.#start(false);
+  }
+
+  #start(isSelfClosing: boolean): void {
+    const tag = this.#tag;
+    if (this.#hiding !== 0 && !this.#leavesHiding(tag)) {
+      if (tag === this.#hiding && !isSelfClosing) this.#hidingDepth++;
+      this.#take = null;
+      return;
+    }
+    if (tag === TAG.svg || (tag === TAG.template && !this.#attributes.has('shadowrootmode'))) {
+      if (isSelfClosing && tag !== TAG.template) return;
+      this.#hiding = tag;
+      this.#hidingDepth = 1;
+      return;
+    }
+    if (this.#isHeadMatter(tag)) return;
+    this.#open.endImplied(tag);
+    this.#addElement(tag);
+  }
+
+  #addElement(tag: number): void {
+    const node = this.tree.add(tag, this.#open.current, this.#spaceBefore, this.#hints());
+    this.#spaceBefore = 0;
+    if (tag === TAG.a || tag === TAG.img || tag === TAG.pre || tag === TAG.code || tag === TAG.ol)
+      this.#keepAttributes(node);
+    if ((traits(tag) & VOID) === 0) this.#open.push(node, tag);
+    if (this.tree.count > MAX_NODES) this.stop();
+  }
+
+  #keepAttributes(node: number): void {
+    const { href, src, alt, class: className, start } = Object.fromEntries(this.#attributes);
+    const kept: Record<string, string> = {};
+    if (href !== undefined) kept['href'] = href;
+    if (src !== undefined) kept['src'] = src;
+    if (alt !== undefined) kept['alt'] = alt;
+    if (className !== undefined) kept['className'] = className;
+    if (start !== undefined) kept['start'] = start;
+    this.tree.attributes.set(node, kept as Attributes);
+  }
+
+  #hints(): number {
+    const attributes = this.#attributes;
+    if (attributes.size === 0) return 0;
+    let hints = 0;
+    const className = attributes.get('class');
+    if (className !== undefined) hints |= this.#names.ofNames(className);
+    const id = attributes.get('id');
+    if (id !== undefined) hints |= this.#names.ofNames(id);
+    const role = attributes.get('role');
+    if (role !== undefined) hints |= hintsOfRole(role);
+    const itemprop = attributes.get('itemprop');
+    if (itemprop !== undefined) hints |= hintsOfItemprop(itemprop);
+    const itemtype = attributes.get('itemtype');
+    if (itemtype !== undefined) hints |= hintsOfItemtype(itemtype);
+    if (this.#isHidden()) hints |= HIDDEN;
+    return hints;
+  }
+
+  #isHidden(): boolean {
+    const attributes = this.#attributes;
+    const hidden = attributes.get('hidden');
+    if (hidden !== undefined && hidden !== 'until-found') return true;
+    if (attributes.get('aria-hidden') === 'true') return true;
+    const style = attributes.get('style');
+    return style !== undefined && /display\s*:\s*none|visibility\s*:\s*hidden/i.test(style);
+  }
+
+  /** Whether the element says something of the page rather than being part of its text; takes what it says. */
+  #isHeadMatter(tag: number): boolean {
+    const { head } = this;
+    const attributes = this.#attributes;
+    switch (tag) {
+      case TAG.html:
+        head.language ||= attributes.get('lang') ?? '';
+        return true;
+      case TAG.head:
+      case TAG.body:
+        return true;
+      case TAG.meta: {
+        const name = attributes.get('property') ?? attributes.get('name') ?? attributes.get('itemprop');
+        const content = attributes.get('content');
+        if (name && content && head.meta.length < MAX_KEPT) head.meta.push([name.toLowerCase(), content]);
+        return true;
+      }
+      case TAG.base:
+        head.base ||= attributes.get('href') ?? '';
+        return true;
+      case TAG.link:
+        if (attributes.get('rel')?.toLowerCase() === 'canonical') head.canonical ||= attributes.get('href') ?? '';
+        return true;
+      case TAG.title:
+        this.#take = (text): void => void (head.title ||= text.trim() === '' ? '' : decodeHTML(text));
+        return true;
+      case TAG.script:
+        this.#take = this.#scriptTaker();
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  #scriptTaker(): (text: string) => void {
+    const type = this.#attributes.get('type')?.toLowerCase() ?? '';
+    const { linkedData, state } = this.head;
+    if (type.startsWith('application/ld+json'))
+      return (text) => void (linkedData.length < MAX_KEPT && linkedData.push(text));
+    if (this.#attributes.get('id') === '__NEXT_DATA__')
+      return (text) => void (state.length < MAX_KEPT && state.push(text));
+    return () => undefined;
+  }
+
+  /** Elements of HTML end a drawing that was left open. */
+  #leavesHiding(tag: number): boolean {
+    if (this.#hiding === TAG.template) return false;
+    const leaves = (traits(tag) & ENDS_PARAGRAPH) !== 0 && tag !== TAG.p && tag !== TAG.div;
+    if (leaves) this.#hiding = 0;
+    return leaves;
+  }
+
+  onclosetag(from: number, to: number): void {
+    const tag = this.#tags.idOf(this.#html.slice(from, to));
+    this.#take = null;
+    if (this.#hiding !== 0) {
+      if (tag === this.#hiding && --this.#hidingDepth === 0) this.#hiding = 0;
+      return;
+    }
+    if (tag === TAG.br || (tag === TAG.p && !this.#open.has(TAG.p))) {
+      this.#attributes.clear();
+      this.#addElement(tag);
+      if (tag === TAG.p) this.#open.close(tag);
+      return;
+    }
+    this.#open.close(tag);
+  }
+
+  isInForeignContext(): boolean {
+    return this.#hiding === TAG.svg;
+  }
+
+  oncdata(): void {}
+  oncomment(): void {}
+  ondeclaration(): void {}
+  onend(): void {}
+  onprocessinginstruction(): void {}
+  ontextentity(): void {}
+}
+
+function isSpace(code: number): boolean {
+  return code <= SPACE && (code === SPACE || (code >= 9 && code <= 13));
+}

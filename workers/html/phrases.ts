@@ -1,0 +1,54 @@
+// Words by which pages announce what is not their content, in the languages that most pages are written in. Asked by
+// select.ts for headings and for short lines. Matching is against whole normalised lines, or their beginnings.
+
+/** What headings of boilerplate begin with. */
+const SECTIONS = [
+  // English
+  'related', 'you may also', 'you might also', 'you may like', 'you might like', 'more from', 'more stories', 'more news', 'more in', 'more on', 'more to read', 'more like this',
+  'recommended', 'recommendations', 'read next', 'up next', 'what to read next', 'keep reading', 'also read', 'read also', 'see also:', 'latest news', 'latest posts',
+  'latest articles', 'latest from', 'latest stories', 'recent posts', 'recent articles', 'recent news', 'most read', 'most popular', 'popular posts', 'popular articles', 'trending',
+  'similar', 'customers also', 'customers who', 'people also', 'others also', 'frequently bought', 'recently viewed', 'leave a reply', 'leave a comment', 'leave comment', 'post a comment', 'add a comment', 'add comment', 'write a comment', 'join the conversation', 'join the discussion',
+  'share this', 'share on', 'share article', 'follow us', 'stay connected', 'stay up to date', 'stay in the loop', 'stay informed', 'subscribe to', 'subscribe now', 'sign up', 'newsletter', 'get our newsletter', 'get the newsletter',
+  'about the author', 'about author', 'about the writer', 'written by', 'advertisement', 'sponsored', 'partner content', 'cookie', 'privacy preference', 'we value your privacy', 'your privacy', 'customer reviews', 'editors\' picks', 'editor\'s picks', 'explore more', 'discover more', 'topics:', 'filed under', 'tags:', 'download our app', 'popular in', 'top stories', 'get in touch with us', 'comments are closed', 'no comments', 'post navigation', 'previous post', 'next post',
+  // German
+  'das könnte', 'auch interessant', 'mehr zum thema', 'mehr zu', 'mehr aus', 'mehr von', 'ähnliche', 'weitere artikel', 'weitere beiträge', 'weitere themen', 'weitere nachrichten', 'weitere meldungen', 'weitere news', 'lesen sie auch', 'lesen sie mehr', 'lies auch', 'passend dazu', 'passende artikel', 'verwandte', 'neueste', 'neuste', 'letzte beiträge', 'aktuelle beiträge', 'beliebte', 'meistgelesen', 'meist gelesen', 'zum thema', 'kommentar schreiben', 'kommentar verfassen', 'schreibe einen kommentar', 'hinterlasse', 'kommentieren', 'teilen', 'artikel teilen', 'beitrag teilen', 'diesen artikel', 'diesen beitrag', 'über den autor', 'über die autor', 'über autor', 'der autor', 'die autorin', 'anzeige', 'empfehlungen', 'empfohlen', 'kunden kauften', 'kunden haben', 'zuletzt angesehen', 'jetzt teilen', 'folgen sie', 'folge uns', 'schlagwörter', 'themen:', 'stichworte', 'beitrags-navigation', 'beitragsnavigation', 'jetzt anmelden', 'wird oft zusammen', 'auch spannend', 'unsere empfehlung', 'top-themen', 'diskutieren sie',
+  // French
+  'à lire aussi', 'a lire aussi', 'lire aussi', 'articles similaires', 'articles liés', 'sur le même', 'à découvrir', 'à voir aussi', 'dans la même', 'laisser un commentaire', 'laissez un commentaire', 'partager', 'vous aimerez', 'les plus lus', 'derniers articles', 'inscrivez-vous', 'suivez-nous', 'abonnez-vous',
+  // Spanish, Portuguese, Italian
+  'noticias relacionadas', 'artículos relacionados', 'articulos relacionados', 'te puede interesar', 'también te puede', 'le puede interesar', 'lea también', 'lee también', 'más noticias', 'más leíd', 'lo más', 'deja un comentario', 'deja una respuesta', 'compartir', 'leia também', 'leia mais', 'veja também', 'notícias relacionadas', 'artigos relacionados', 'mais lidas', 'deixe um comentário', 'deixe uma resposta', 'compartilhe', 'leggi anche', 'articoli correlati', 'potrebbe interessarti', 'ti potrebbe', 'lascia un commento', 'condividi', 'i più letti',
+  // Dutch, Nordic, Polish, Czech, Turkish
+  'lees ook', 'lees meer', 'gerelateerd', 'meest gelezen', 'reageer', 'deel dit', 'läs även', 'läs också', 'läs mer', 'mest lästa', 'les også', 'læs også', 'zobacz także', 'zobacz też', 'zobacz również', 'czytaj także', 'czytaj też', 'przeczytaj także', 'podobne', 'powiązane', 'polecane', 'najnowsze', 'dodaj komentarz', 'udostępnij', 'mohlo by vás', 'související', 'ilgili haberler', 'bunlar da ilginizi',
+  // Russian, Ukrainian
+  'читайте также', 'читать также', 'похожие', 'смотрите также', 'рекомендуем', 'комментарии', 'оставить комментарий', 'добавить комментарий', 'поделиться', 'популярное', 'последние новости', 'читайте також', 'схожі', 'коментарі',
+  // Chinese, Japanese, Korean
+  '相关', '相關', '推荐', '推薦', '延伸阅读', '延伸閱讀', '热门', '熱門', '评论', '評論', '网友评论', '関連', 'おすすめ', 'オススメ', '人気記事', 'コメント', 'あわせて読みたい', '最新記事', '관련', '추천', '댓글', '인기',
+  // Arabic, Persian, Greek, Vietnamese, Indonesian
+  'مقالات ذات صلة', 'اقرأ أيضا', 'اقرأ أيضًا', 'مواضيع ذات', 'التعليقات', 'مطالب مرتبط', 'σχετικά άρθρα', 'διαβάστε επίσης', 'διαβάστε ακόμα', 'bài viết liên quan', 'tin liên quan', 'có thể bạn', 'baca juga', 'artikel terkait', 'berita terkait',
+]; // prettier-ignore
+
+/** Headings that count only when nothing else is on the line. */
+const WHOLE_SECTIONS: ReadonlySet<string> = new Set([
+  'comments', 'comment', 'reviews', 'share', 'tags', 'topics', 'categories', 'author', 'authors', 'see also', 'read more', 'more', 'links', 'follow', 'subscribe', 'popular', 'latest', 'recent', 'kommentare', 'kommentar', 'autor', 'tags', 'kategorien', 'mehr', 'links', 'schlagworte', 'commentaires', 'comentarios', 'comentários', 'commenti', 'reacties', 'kommentarer', 'komentarze', 'diskussion', 'drucken', 'print',
+]); // prettier-ignore
+
+const START = 3;
+const BY_START = byStart(SECTIONS);
+
+/** Whether a heading says that what it heads is not content. `line` as it stands on the page. */
+export function announcesBoilerplate(line: string): boolean {
+  const text = line
+    .trim()
+    .toLowerCase()
+    .replace(/^[\d\s.,»›>#|•–—-]+/, '')
+    .replaceAll('’', "'");
+  if (WHOLE_SECTIONS.has(text.replace(/[\s:()\d.»›>]+$/, ''))) return true;
+  return (
+    (BY_START.get(text.slice(0, START)) ?? BY_START.get(text.slice(0, 2)))?.some((phrase) => text.startsWith(phrase)) ??
+    false
+  );
+}
+
+/** Phrases by their first characters, so that few are compared. */
+function byStart(phrases: readonly string[]): ReadonlyMap<string, readonly string[]> {
+  return Map.groupBy(phrases, (phrase) => phrase.slice(0, START));
+}

@@ -1,0 +1,146 @@
+// What a page says of itself in JSON: linked data of schema.org, and the state of pages made by scripts. Called by clean.ts
+// for titles and metadata, and for text where the page itself has too little. Broken JSON says nothing.
+
+const MAX_JSON_CHARACTERS = 5_000_000;
+const MAX_VALUES = 20_000;
+/** Shorter strings of a page's state are labels and settings. */
+const MIN_PROSE_CHARACTERS = 80;
+
+const ARTICLE = /article|blogposting|report|review|recipe|webpage$/i;
+
+const POST = /^(?:DiscussionForumPosting|SocialMediaPosting|Comment|Question|Answer)$/;
+
+export interface LinkedData {
+  readonly headline?: string;
+  readonly body?: string;
+  readonly description?: string;
+  /** Of the one thing for sale. */
+  readonly product?: string;
+  /** Texts of posts, of a discussion or of questions and answers. */
+  readonly posts?: string;
+  readonly author?: string;
+  readonly siteName?: string;
+  readonly published?: string;
+  readonly modified?: string;
+  readonly image?: string;
+}
+
+/** Marks of comments and sections around a script, as parse.ts leaves them. */
+const OPENING = /^(?:<!--|(?:\/\/|\/\*)?[ \t]*<!-CDATA\[(?:[ \t]*\*\/)?)/;
+const CLOSING = /(?:-->|(?:\/\/|\/\*)?[ \t]{0,9}\]\]>(?:[ \t]{0,9}\*\/)?|;)$/;
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** The main thing of a page's linked data: the first with a text of its own, or else with a headline. */
+export function readLinkedData(scripts: readonly string[]): LinkedData {
+  const things = scripts.flatMap((script) => thingsIn(script));
+  const articles = things.filter((thing) => ARTICLE.test(typeOf(thing)));
+  const main =
+    articles.find((thing) => stringOf(thing['articleBody']) !== '') ??
+    articles.find((thing) => stringOf(thing['headline']) !== '') ??
+    {};
+  const product = things.find((thing) => /product/i.test(typeOf(thing))) ?? {};
+  const site = things.find((thing) => /^website$/i.test(typeOf(thing))) ?? {};
+  return withoutEmpty({
+    headline: stringOf(main['headline']),
+    body: stringOf(main['articleBody']),
+    description: stringOf(main['description']) || stringOf(product['description']),
+    product: stringOf(product['description']),
+    posts: [
+      ...new Set(
+        things
+          .filter((thing) => POST.test(typeOf(thing)))
+          .map((thing) => stringOf(thing['articleBody']) || stringOf(thing['text'])),
+      ),
+    ]
+      .join('\n\n')
+      .trim(),
+    author: nameOf(main['author']),
+    siteName: nameOf(main['publisher']) || stringOf(site['name']),
+    published: stringOf(main['datePublished']),
+    modified: stringOf(main['dateModified']),
+    image: imageOf(main['image']),
+  });
+}
+
+/** Texts in the state of a page made by scripts, in order, each once. */
+export function readState(scripts: readonly string[]): string[] {
+  const texts = new Set<string>();
+  for (const script of scripts) {
+    visit(parsed(script), (value) => {
+      if (typeof value === 'string' && value.length >= MIN_PROSE_CHARACTERS && isProse(value)) texts.add(value);
+    });
+  }
+  return [...texts];
+}
+
+function isProse(text: string): boolean {
+  const start = text.slice(0, 400);
+  const spaces = start.split(/\s/).length - 1;
+  return (
+    !/^(?:https?:|data:|[{[])/.test(start) &&
+    (spaces * 12 >= start.length || /[\u3040-\u9fff\uac00-\ud7af]{8}/.test(start))
+  );
+}
+
+function thingsIn(script: string): Json[] {
+  const things: Json[] = [];
+  visit(parsed(script), (value) => {
+    if (typeof value === 'object' && value !== null && '@type' in value) things.push(value as Json);
+  });
+  return things;
+}
+
+/** Line ends within strings and comment marks around the whole are common, and no JSON. */
+function parsed(script: string): unknown {
+  if (script.length > MAX_JSON_CHARACTERS) return null;
+  const text = script.trim().replace(OPENING, '').replace(CLOSING, '');
+  try {
+    return JSON.parse(text);
+  } catch {
+    try {
+      return JSON.parse(text.replaceAll(/\p{Cc}+/gu, ' '));
+    } catch {
+      return null;
+    }
+  }
+}
+
+/** Calls `see` for a value and all within, outer ones first. */
+function visit(root: unknown, see: (value: unknown) => void): void {
+  const waiting: unknown[] = [root];
+  for (let seen = 0; waiting.length > 0 && seen < MAX_VALUES; seen++) {
+    const value = waiting.pop();
+    see(value);
+    if (typeof value !== 'object' || value === null) continue;
+    for (const inner of Object.values(value).toReversed()) waiting.push(inner);
+  }
+}
+
+function typeOf(thing: Json): string {
+  const type = thing['@type'];
+  return Array.isArray(type) ? type.filter((each) => typeof each === 'string').join(' ') : stringOf(type);
+}
+
+function stringOf(value: unknown): string {
+  return typeof value === 'string' ? value.trim() : '';
+}
+
+function nameOf(value: unknown): string {
+  if (Array.isArray(value))
+    return value
+      .slice(0, 20)
+      .map(nameOf)
+      .filter((name) => name !== '')
+      .join(', ');
+  return typeof value === 'object' && value !== null ? stringOf((value as Json)['name']) : stringOf(value);
+}
+
+function imageOf(value: unknown): string {
+  const first: unknown = Array.isArray(value) ? value[0] : value;
+  return typeof first === 'object' && first !== null ? stringOf((first as Json)['url']) : stringOf(first);
+}
+
+function withoutEmpty(fields: Readonly<Record<keyof LinkedData, string>>): LinkedData {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
+}
