@@ -41,7 +41,7 @@ export async function startService(t: Test, handle: Handle): Promise<Service> {
   };
 }
 
-export const RESULTS: readonly object[] = [
+const RESULTS: readonly object[] = [
   { title: 'Fish ladder', url: 'https://a.example/1', content: 'Water <b>falls</b>.', publishedDate: '2026-11-20' },
   { title: 'Weir', url: 'https://b.example/2', content: '', source: 'The Daily' },
 ];
