@@ -343,7 +343,7 @@ class Selector {
   }
 }
 
-export function* childrenOf(tree: Tree, node: number): Generator<number> {
+function* childrenOf(tree: Tree, node: number): Generator<number> {
   const end = tree.end[node] as number;
   for (let child = node + 1; child < end; child = tree.end[child] as number) yield child;
 }
