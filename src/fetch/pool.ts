@@ -13,6 +13,9 @@ import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { CleanOptions, CleanPage } from './page.ts';
 
+/** Steps of niceness, of 19; needs Linux and the optional package that piscina asks for. */
+const NICE = 10;
+
 /** A thread that has had nothing to do for so long ends, but for the last one. */
 const IDLE_MS = 60_000;
 
@@ -251,6 +254,8 @@ class Pool implements CleaningPool {
       maxThreads: threads,
       idleTimeout: IDLE_MS,
       recordTiming: false,
+      // Where the cores are busy, requests that pass through come before pages.
+      niceIncrement: NICE,
       // Pages have no business with the secrets of the process.
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#settings.cleanMemoryBytes / MIB) },

@@ -63,5 +63,5 @@ t.test('200 hostile downloads at once end in their errors within bounded memory'
   });
   t.comment(`${Math.round(grownBytes / 1_048_576)} MiB more at most, ${Math.round(elapsedMs)} ms`);
   t.ok(grownBytes < MAX_GROWN_BYTES, `${Math.round(grownBytes / 1_048_576)} MiB`);
-  t.ok(elapsedMs < 15_000, `${Math.round(elapsedMs)} ms`);
+  t.ok(elapsedMs < 40_000, `${Math.round(elapsedMs)} ms`);
 });

@@ -55,6 +55,14 @@ function search(room: SearchRoom, engines: readonly string[], query: string): Pr
   });
 }
 
+/** A timer of the test's own, set at the same moment as a search: what it is late by, the machine is. */
+function timer(ms: number): Promise<number> {
+  const startedMs = systemClock.now();
+  return new Promise((resolve) => {
+    setTimeout(() => setImmediate(() => resolve(systemClock.now() - startedMs)), ms);
+  });
+}
+
 const GOOD = JSON.stringify({ results: [{ title: 'Good', url: 'http://x.org/', snippet: 'Fine.' }] });
 
 /** Faults by path; each server closes over the address of a private one that nobody may reach. */
@@ -117,11 +125,13 @@ t.test('each fault of a real engine is told in our words, in time, beside an eng
   const timeoutMs = 500;
   const room = roomOf(t, engines, timeoutMs);
   for (const [id, { reason }] of Object.entries(FAULTS)) {
+    const control = timer(timeoutMs);
     const answer = await search(room, [id, 'good'], id);
+    const controlMs = await control;
     t.strictSame(answer.meta.engine_errors, [{ engine: id, reason }], id);
     t.strictSame([answer.meta.engines_failed, answer.meta.engines_used], [[id], ['good']]);
     t.equal(answer.results.length, 1);
-    t.ok(answer.tookMs <= timeoutMs + 50, `${id}: ${answer.tookMs} ms`);
+    t.ok(answer.tookMs <= controlMs + 50, `${id}: ${answer.tookMs} ms; the timer took ${controlMs} ms`);
     t.notMatch(JSON.stringify(answer), /secret/);
   }
   t.equal(secrets(), 0, 'the redirect was not followed');
@@ -133,7 +143,8 @@ t.test('each fault of a real engine is told in our words, in time, beside an eng
 
 t.test('five engines of which none to all fail, every combination', async (t) => {
   const { url } = await upstream(t);
-  const timeoutMs = 400;
+  const timeoutMs = 2000;
+  const control = timer(timeoutMs);
   const faults = ['hangs', 'resets', 'breaks', 'errs', 'redirects'] as const;
   const outcomes = await Promise.all(
     Array.from({ length: 32 }, async (_, bits) => {
@@ -145,6 +156,7 @@ t.test('five engines of which none to all fail, every combination', async (t) =>
       return { paths, answer: await search(roomOf(t, engines, timeoutMs), ids, String(bits)) };
     }),
   );
+  const controlMs = await control;
   for (const { paths, answer } of outcomes) {
     const errors = paths.flatMap((path, i) => {
       const fault = FAULTS[path];
@@ -155,7 +167,7 @@ t.test('five engines of which none to all fail, every combination', async (t) =>
     t.strictSame(answer.meta.engine_errors, errors, paths.join());
     t.strictSame([answer.meta.engines_failed, answer.meta.engines_used], [failed, used]);
     t.strictSame(answer.results[0]?.found_in, used.length === 0 ? undefined : used);
-    t.ok(answer.tookMs <= timeoutMs + 250, `${answer.tookMs} ms, 32 at once`);
+    t.ok(answer.tookMs <= controlMs + 250, `${answer.tookMs} ms, 32 at once; the timer took ${controlMs} ms`);
   }
 });
 

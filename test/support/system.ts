@@ -13,7 +13,7 @@ export const MODEL = 'atlas-27b';
 export const SERVERS = ['uws', 'node'] as const;
 
 /** How long a test waits for something that is going to happen, in milliseconds. */
-const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 30_000;
 
 /** A gateway with its hosts. */
 export interface System {
