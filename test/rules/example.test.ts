@@ -51,3 +51,11 @@ t.test('the engine of the README works', async (t) => {
   t.same(asked, ['/find?q=weir&limit=10']);
   t.match(JSON.parse(stdout), [{ title: 'Weirs', url: 'https://millrace.example/weirs', found_in: ['catalogue'] }]);
 });
+
+t.test('the cleaning of the README works', async (t) => {
+  t.match(JSON.parse(await run(t, example('clean'), 'ts')), {
+    title: 'Weirs',
+    content: 'A weir is a low wall across a [river](https://millrace.example/river).',
+    wordCount: Number,
+  });
+});
