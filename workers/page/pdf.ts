@@ -11,6 +11,9 @@ import { oneLine, pageOf, tidy } from './text.ts';
 const MAX_PAGES = 500;
 const MAX_CHARACTERS = 4_000_000;
 
+/** Some damaged files leave the library waiting for ever; no step of a sound one (opening, a page) waits so long. */
+const STALL_MS = 4000;
+
 /** Fonts, images and scripts play no part in text, and nothing is printed. */
 const OPTIONS = { disableFontFace: true, useSystemFonts: false, enableXfa: false, maxImageSize: 0, verbosity: 0 };
 
@@ -37,19 +40,43 @@ export async function readPdf(bytes: Uint8Array, url: string, include: readonly 
   try {
     const content = await textOf(document);
     if (content === '') throw unreadable('no text in the PDF');
-    const { info } = await document.getMetadata().catch(() => ({ info: {} }));
+    const { info } = await unlessStalled(document.getMetadata()).catch(() => ({ info: {} }));
     const entries = info as Readonly<Record<string, unknown>>;
     const firstLine = content.split('\n', 1)[0] ?? '';
     const metadata = include.includes('metadata') ? metadataOf(entries) : undefined;
     return pageOf(content, [titleOf(entries), firstLine], url, metadata);
   } finally {
-    await document.loadingTask.destroy();
+    await unlessStalled(document.loadingTask.destroy()).catch(() => undefined);
+  }
+}
+
+// On damaged files the library rejects promises of its own that nobody awaits, at times after its answer; left alone, that
+// would end the thread and the page that it reads next. What is not the library's stays a defect of ours.
+process.on('unhandledRejection', (reason: unknown) => {
+  if (!isOfLibrary(reason)) throw reason;
+});
+
+function isOfLibrary(reason: unknown): boolean {
+  const { name, stack } = (reason ?? {}) as { readonly name?: unknown; readonly stack?: unknown };
+  if (typeof stack === 'string' && stack.includes('unpdf')) return true;
+  return typeof name === 'string' && /^(?:[A-Z]\w*Exception|FormatError)$/.test(name);
+}
+
+async function unlessStalled<T>(step: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const stall = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('stalled')), STALL_MS);
+  });
+  try {
+    return await Promise.race([step, stall]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
 async function open(bytes: Uint8Array): Promise<PdfDocument> {
   try {
-    return await getDocumentProxy(bytes, OPTIONS);
+    return await unlessStalled(getDocumentProxy(bytes, OPTIONS));
   } catch (error) {
     const isEncrypted = error instanceof Error && error.name === 'PasswordException';
     throw unreadable(isEncrypted ? 'no text in the PDF' : 'the PDF is damaged', error);
@@ -61,7 +88,7 @@ async function textOf(document: PdfDocument): Promise<string> {
   let characters = 0;
   for (let number = 1; number <= Math.min(document.numPages, MAX_PAGES); number++) {
     // A damaged page leaves the others readable.
-    const text = await pageText(document, number).catch(() => '');
+    const text = await unlessStalled(pageText(document, number)).catch(() => '');
     characters += text.length;
     if (text !== '') pages.push(text);
     if (characters > MAX_CHARACTERS) break;
