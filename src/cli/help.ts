@@ -49,23 +49,37 @@ paste. Nothing leaves this machine. Ctrl-C ends it.
 `;
 
 const HOST = `headrace host --model NAME --port N [--engine simulated] [flags]
+headrace host --fleet FILE [flags]
 
-Serves a simulated model in four dialects (completions, chat completions, responses, messages), streaming and not, with
-usage, deterministic text and faults on demand.
+Serves a simulated model in four dialects (completions, chat completions, responses, messages) and over the llama-style
+API (/completion, /infill, /tokenize, /detokenize, /props, /slots), streaming and not. The engine works in steps, as
+real ones do: requests queue, share steps, keep prefixes in a cache and use up memory.
 
   --model NAME         the model; several separated by commas
   --port N             default 9001; 0 picks a free one
   --listen HOST:PORT   instead of --port, to serve other interfaces than loopback
   --engine simulated   the only engine of this version
   --name NAME          the header x-host of every answer
-  --ttft MS            time to the first token, default 30
-  --itl MS             time between two tokens, default 10; 0 is as fast as the socket takes it
-  --tokens N           length of an answer when the request names none, default 16
+  --profile NAME       8b-h100 (default), 70b-8xh100, small-box or even (50 tokens a second for every stream)
+  --slots N            slots with memory of their own, as llama.cpp's server has; default 32 of 8b-h100
+  --context N          most tokens of a sequence
+  --speed N            times faster than real, default 1
+  --seed N             of the model; hosts with the same seed speak alike
+  --tokens N           most tokens of an answer when the request names no maximum
   --config FILE        asks for the keys of the section \`keys\` of this file
   --control true       serves POST /sim/faults
+  --fleet FILE         many hosts in one process, YAML or JSON:
+                         defaults: { models: [a], profile: 8b-h100 }
+                         hosts: [{ name: fast, count: 3, port: 9001 }, { name: slow, profile: small-box, port: 9010 }]
+                       members: models, count, name, port, profile, slots, context, speed, seed, loading, faults
 
-Faults by request header, for example
+A fixed pace instead of the engine, words instead of a language model:
+  --ttft MS            time to the first token, default 30
+  --itl MS             time between two tokens, default 10; 0 is as fast as the socket takes it
+
+Faults by request header, and what really happened to a request, for example
   curl -H 'x-headrace-fault: reset-after=3' ...
+  curl -H 'x-headrace-truth: 1' ...
 `;
 
 const SEARCH_WORKER = `headrace search-worker --engine KIND [--port N] [flags]

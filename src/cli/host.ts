@@ -1,12 +1,35 @@
-// `headrace host`: a simulated model host on the command line.
+// `headrace host`: a model host on the command line, or a fleet of them.
 
+import { readFile } from 'node:fs/promises';
 import { environment } from '../config/env.ts';
-import { loadConfigFile } from '../config/load.ts';
-import { createHost } from '../host/index.ts';
+import type { Settings } from '../config/settings.ts';
+import { loadConfigFile, parseConfigText } from '../config/load.ts';
+import type { HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
+import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
 import { takeFlags, UsageError } from './args.ts';
+import { bondsOf } from './host-trust.ts';
 import { closeOnSignal } from './shutdown.ts';
 
-const FLAGS = ['model', 'port', 'listen', 'engine', 'name', 'ttft', 'itl', 'tokens', 'config', 'control'] as const;
+const FLAGS = [
+  'model',
+  'port',
+  'listen',
+  'engine',
+  'name',
+  'profile',
+  'slots',
+  'context',
+  'speed',
+  'seed',
+  'ttft',
+  'itl',
+  'tokens',
+  'config',
+  'control',
+  'fleet',
+] as const;
+
+type Own = Partial<Record<(typeof FLAGS)[number], string>>;
 
 function number(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
@@ -15,16 +38,86 @@ function number(name: string, text: string | undefined): number | undefined {
   return value;
 }
 
-/** Keys a host asks for; undefined when it asks for none. */
-async function keysOf(file: string | undefined): Promise<string[] | undefined> {
+function count(name: string, text: string | undefined): number | undefined {
+  const value = number(name, text);
+  if (value === undefined || (Number.isInteger(value) && value > 0)) return value;
+  throw new UsageError(`--${name} takes a whole number of 1 or more, not ${text}`);
+}
+
+/** The configuration that --config names. */
+async function settingsOf(file: string | undefined): Promise<Settings | undefined> {
   if (file === undefined) return undefined;
   const resolution = await loadConfigFile(file, environment());
   if ('mistakes' in resolution) {
     const [first] = resolution.mistakes;
     throw new UsageError(`${file} is wrong, first at ${first?.path}: ${first?.message}; see headrace check`);
   }
-  const { required, static: keys } = resolution.settings.keys;
-  return required ? keys.map(({ key }) => key) : undefined;
+  return resolution.settings;
+}
+
+/** Keys a host asks for; undefined when it asks for none. */
+function keysOf(settings: Settings | undefined): string[] | undefined {
+  return settings?.keys.required === true ? settings.keys.static.map(({ key }) => key) : undefined;
+}
+
+/** The step engine, unless a pace is given. */
+function engineOf(own: Own): 'paced' | SimulatedSettings {
+  if (own.engine !== undefined && own.engine !== 'simulated') {
+    throw new UsageError(`this version has the engine "simulated" only, not ${own.engine}`);
+  }
+  const ofSteps = (['profile', 'slots', 'context', 'speed'] as const).filter((name) => own[name] !== undefined);
+  if (own.ttft !== undefined || own.itl !== undefined) {
+    if (ofSteps.length > 0) throw new UsageError(`--${ofSteps[0]} and a fixed pace (--ttft, --itl) exclude each other`);
+    return 'paced';
+  }
+  const { profile } = own;
+  if (profile !== undefined && !(PROFILE_NAMES as readonly string[]).includes(profile)) {
+    throw new UsageError(`--profile takes one of ${PROFILE_NAMES.join(', ')}, not ${profile}`);
+  }
+  const speed = number('speed', own.speed);
+  if (speed === 0) throw new UsageError('--speed takes a number above 0');
+  return {
+    profile: profile as ProfileName | undefined,
+    slots: count('slots', own.slots),
+    contextTokens: count('context', own.context),
+    speed,
+  };
+}
+
+/** What all hosts of a command line have in common. */
+function commonOf(own: Own, settings: Settings | undefined): Partial<HostSettings> {
+  const maxTokens = number('tokens', own.tokens);
+  const keys = keysOf(settings);
+  return {
+    control: own.control === 'true',
+    ...(maxTokens !== undefined && { maxTokens }),
+    ...(keys !== undefined && { keys }),
+  };
+}
+
+async function readFleet(file: string): Promise<unknown> {
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
+  });
+  const parsed = parseConfigText(text, file);
+  if ('input' in parsed) return parsed.input;
+  throw new UsageError(parsed.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
+}
+
+async function runFleet(own: Own, file: string): Promise<void> {
+  const hostname = own.listen?.slice(0, own.listen.lastIndexOf(':')) ?? '127.0.0.1';
+  try {
+    const planned = planFleet(await readFleet(file), hostname, commonOf(own, await settingsOf(own.config)));
+    const hosts = await startFleet(planned);
+    const lines = hosts.map(
+      (host, at) =>
+        `${planned[at]!.settings.name} of ${planned[at]!.settings.models.join(',')} listening on ${host.url}\n`,
+    );
+    process.stdout.write(lines.join(''));
+    closeOnSignal({ close: async () => void (await Promise.all(hosts.map((host) => host.close()))) });
+  } catch (error) {
+    throw error instanceof FleetError ? new UsageError(`${file} is wrong: ${error.message}`) : error;
+  }
 }
 
 /** Runs until a signal comes. */
@@ -32,25 +125,38 @@ export async function host(flags: Readonly<Record<string, string>>): Promise<num
   const { own, rest } = takeFlags(flags, FLAGS);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw new UsageError(`headrace host has no flag --${unknown}`);
-  if (own.model === undefined) throw new UsageError('--model NAME is missing');
-  if (own.engine !== undefined && own.engine !== 'simulated') {
-    throw new UsageError(`this version has the engine "simulated" only, not ${own.engine}`);
+  if (own.fleet !== undefined) {
+    await runFleet(own, own.fleet);
+    return undefined;
   }
+  if (own.model === undefined) throw new UsageError('--model NAME is missing');
+  const engine = engineOf(own);
   const timeToFirstTokenMs = number('ttft', own.ttft);
   const interTokenMs = number('itl', own.itl);
-  const maxTokens = number('tokens', own.tokens);
-  const keys = await keysOf(own.config);
+  const seed = number('seed', own.seed);
+  const settings = await settingsOf(own.config);
+  const models = own.model.split(',');
+  const bonds = settings === undefined ? null : bondsOf(settings, models);
+  const guard = bonds?.guard ?? null;
   const running = createHost({
-    models: own.model.split(','),
+    ...commonOf(own, settings),
+    models,
+    ...(guard !== null && { guard, guardPath: `/${settings?.servicePrefix}/keys` }),
     listen: own.listen ?? `127.0.0.1:${number('port', own.port) ?? 9001}`,
-    control: own.control === 'true',
-    ...(own.name === undefined ? {} : { name: own.name }),
-    ...(timeToFirstTokenMs === undefined ? {} : { timeToFirstTokenMs }),
-    ...(interTokenMs === undefined ? {} : { interTokenMs }),
-    ...(maxTokens === undefined ? {} : { maxTokens }),
-    ...(keys === undefined ? {} : { keys }),
+    engine,
+    ...(own.name !== undefined && { name: own.name }),
+    ...(seed !== undefined && { seed }),
+    ...(timeToFirstTokenMs !== undefined && { timeToFirstTokenMs }),
+    ...(interTokenMs !== undefined && { interTokenMs }),
   });
+  await bonds?.start();
   process.stdout.write(`host of ${own.model} listening on ${await running.listen()}\n`);
-  closeOnSignal({ close: () => running.close() });
+  bonds?.listening({ name: own.name ?? 'host', load: () => running.live });
+  closeOnSignal({
+    close: async () => {
+      await bonds?.leave();
+      await running.close();
+    },
+  });
   return undefined;
 }

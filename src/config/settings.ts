@@ -84,6 +84,19 @@ export interface Settings {
     readonly required: boolean;
     readonly static: readonly { readonly key: string; readonly account: string }[];
   };
+  readonly trust: {
+    /** Of the gateway; PEM, base64 or `file:PATH`; never to be logged. */
+    readonly signingKey: string | null;
+    /** Of gateway and host; never to be logged. */
+    readonly token: string | null;
+    readonly intervalMs: number;
+    readonly ttlMs: number;
+    readonly maxHosts: number;
+    readonly gateway: string | null;
+    readonly publicKey: string | null;
+    readonly announce: string | null;
+    readonly file: string | null;
+  };
   readonly search: {
     readonly timeoutMs: number;
     readonly ids: readonly string[];
@@ -162,5 +175,4 @@ export interface SettingsInput extends WrittenSection<Omit<Settings, 'models' | 
   readonly models?: Readonly<Record<string, ModelInput>>;
   readonly store?: unknown;
   readonly payments?: unknown;
-  readonly trust?: unknown;
 }

@@ -179,6 +179,31 @@ export const TABLE: Setting = record(
       },
       'Client keys',
     ),
+    trust: record(
+      {
+        signingKey: string(null, 'Gateway: Ed25519 key that signs keys for hosts: PEM, base64 or file:PATH.', {
+          ...RESTART,
+          ...OFF,
+          secret: true,
+        }),
+        token: string(null, 'What hosts show to the admin interface; with it the gateway serves hosts.', {
+          ...OFF,
+          ...TOKEN,
+        }),
+        interval: duration(
+          '30s',
+          'Time between two key snapshots to every host; a host asks after one and a half.',
+          RESTART,
+        ),
+        ttl: duration('30s', 'Gateway: silence after which a registered host is taken out.'),
+        maxHosts: integer(256, 'Gateway: most registered hosts.', { min: 1, max: 1024 }),
+        gateway: url(null, "Host: base URL of the gateway's admin interface.", { ...OFF, ...BASE_URL }),
+        publicKey: string(null, 'Host: Ed25519 keys of the gateway, in base64 or PEM, separated by commas.', OFF),
+        announce: url(null, 'Host: base URL under which it announces itself to the gateway.', { ...OFF, ...BASE_URL }),
+        file: string(null, 'Host: file that keeps the last key snapshot over a restart.', OFF),
+      },
+      'Hosts and gateway',
+    ),
     search: record(
       {
         timeout: duration('10s', 'Longest wait for an engine, from the moment a search is accepted.'),
@@ -242,7 +267,7 @@ export const TABLE: Setting = record(
 );
 
 /** Sections of the configuration contract that are accepted, so that one file serves every version, and left alone. */
-export const UNSERVED: readonly string[] = ['store', 'payments', 'trust'];
+export const UNSERVED: readonly string[] = ['store', 'payments'];
 
 /** One row of the table with the three names it goes by. */
 export interface SettingRow {

@@ -2,11 +2,13 @@
 // handful of requests a minute need no speed, and because it must answer when the ingress threads do not.
 //
 // GET /metrics  Prometheus text      GET /status  CRNs and stage as JSON      GET /health  200 while the process lives
+// With the token of hosts: GET /keys/snapshot, POST /hosts, DELETE /hosts/NAME (see host-desk.ts).
 
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Address } from '../ingress/server.ts';
 import { mergeMetrics, METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
+import { respond, respondJson } from './admin-exchange.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { listenError } from './port.ts';
 
@@ -18,20 +20,7 @@ export interface Admin {
 
 /** Opens the admin listener; rejects with a sentence when it cannot listen. */
 export function openAdmin(address: Address, control: ControlPlane): Promise<Admin> {
-  const server = createServer((req, res) => {
-    const path = (req.url ?? '/').split('?', 1)[0];
-    if (req.method !== 'GET' && req.method !== 'HEAD') {
-      respond(res, 405, 'application/json', JSON.stringify({ detail: 'Method Not Allowed' }));
-    } else if (path === '/metrics') {
-      void respondMetrics(res, control);
-    } else if (path === '/status') {
-      respond(res, 200, 'application/json', JSON.stringify({ stage: control.stage, crns: control.crns() }));
-    } else if (path === '/health') {
-      respond(res, 200, 'application/json', JSON.stringify({ status: 'ok' }));
-    } else {
-      respond(res, 404, 'application/json', JSON.stringify({ detail: 'Not Found' }));
-    }
-  });
+  const server = createServer((req, res) => answer(req, res, control));
   return new Promise((resolve, reject) => {
     const refuse = (error: Error): void => reject(listenError(address, error));
     server.once('error', refuse);
@@ -43,17 +32,28 @@ export function openAdmin(address: Address, control: ControlPlane): Promise<Admi
   });
 }
 
+function answer(req: IncomingMessage, res: ServerResponse, control: ControlPlane): void {
+  const [path = '/', query] = (req.url ?? '/').split('?', 2);
+  if (control.hosts.answer(req, res, path, new URLSearchParams(query))) return;
+  if (req.method !== 'GET' && req.method !== 'HEAD') {
+    respondJson(res, 405, { detail: 'Method Not Allowed' });
+  } else if (path === '/metrics') {
+    void respondMetrics(res, control);
+  } else if (path === '/status') {
+    respondJson(res, 200, { stage: control.stage, crns: control.crns(), hosts: control.hosts.status() });
+  } else if (path === '/health') {
+    respondJson(res, 200, { status: 'ok' });
+  } else {
+    respondJson(res, 404, { detail: 'Not Found' });
+  }
+}
+
 async function respondMetrics(res: ServerResponse, control: ControlPlane): Promise<void> {
   try {
     respond(res, 200, METRICS_CONTENT_TYPE, await mergeMetrics(await control.metrics()));
   } catch (error) {
-    respond(res, 500, 'application/json', JSON.stringify({ detail: String(error) }));
+    respondJson(res, 500, { detail: String(error) });
   }
-}
-
-function respond(res: ServerResponse, status: number, contentType: string, body: string): void {
-  res.writeHead(status, { 'content-type': contentType, 'content-length': Buffer.byteLength(body) });
-  res.end(body);
 }
 
 function closeServer(server: Server): void {

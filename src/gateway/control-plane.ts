@@ -23,6 +23,7 @@ import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { describeEvent } from './events.ts';
+import { HostDesk } from './host-desk.ts';
 import { askDrain, askMetrics, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from './page-service.ts';
@@ -70,6 +71,7 @@ const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
 
 export class ControlPlane {
   readonly local: DataPlane;
+  readonly hosts: HostDesk;
   readonly #options: ControlPlaneOptions;
   readonly #system: System;
   readonly #memory: BoardMemory;
@@ -105,6 +107,7 @@ export class ControlPlane {
     this.#address = settings.listen;
     this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1);
     this.#board = new Board(this.#memory, 0);
+    this.hosts = new HostDesk({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
       name: 'headrace',
       clock,
@@ -219,6 +222,7 @@ export class ControlPlane {
       ...threads.map((ref) => askDrain(ref, pass, drainMs)),
     ]);
     await this.abort();
+    this.hosts.close();
     await this.#system.terminate();
     this.#client.close();
     return cut.reduce((sum, count) => sum + count, 0);
@@ -248,7 +252,7 @@ export class ControlPlane {
     return {
       settings: withoutKeys(this.#settings),
       table: this.#table,
-      catalog: mergeModels(this.#settings, this.#discovered).catalog,
+      catalog: mergeModels(this.#settings, this.#discovered, this.hosts.registered).catalog,
       keys: keyRecords(this.#settings),
       stage: this.#stage,
       engineCells: this.#cellsOf(Object.keys(this.#settings.search.engines)),
@@ -272,7 +276,8 @@ export class ControlPlane {
 
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
-    const { specs } = mergeModels(this.#settings, this.#discovered);
+    const { specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
+    this.hosts.configure(this.#settings, keyRecords(this.#settings), new Set(specs.flatMap((spec) => spec.servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
     this.#keeper.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
   }

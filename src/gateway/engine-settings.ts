@@ -1,14 +1,15 @@
-// The last step of reading a configuration: what only the search room can judge. Used wherever settings are resolved, so
-// that mistakes in engines are reported with all others, before anything starts.
+// The last step of reading a configuration: what only the rooms can judge, engines and the keys of hosts. Used wherever
+// settings are resolved, so that these mistakes are reported with all others, before anything starts.
 
 import type { Resolution } from '../config/load.ts';
 import { configureEngines, isPlugIn } from '../search/index.ts';
+import { trustMistakes } from './trust-settings.ts';
 
-/** The resolution with the mistakes of its engines, if there are any. */
+/** The resolution with the mistakes of its engines and of `trust`, if there are any. */
 export function withEnginesChecked(resolution: Resolution): Resolution {
   if ('mistakes' in resolution) return resolution;
-  const { search, threads } = resolution.settings;
-  const mistakes = [...configureEngines(search.engines, () => 0).mistakes];
+  const { search, threads, trust } = resolution.settings;
+  const mistakes = [...configureEngines(search.engines, () => 0).mistakes, ...trustMistakes(trust)];
   for (const [id, entry] of Object.entries(search.engines)) {
     if (!isPlugIn(entry) || threads === 0) continue;
     mistakes.push({

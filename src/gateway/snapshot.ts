@@ -20,21 +20,26 @@ export interface Snapshot {
   readonly createdS: number;
 }
 
-/** Servers by model id, as a discovery URL gives them. */
+/** Servers by model id, as a discovery URL gives them, or hosts that announce themselves. */
 export type Discovered = ReadonlyMap<string, readonly string[]>;
 
-/** Configured models with discovered ones merged in; ids match in any case, the configured spelling wins. */
+/** Configured models with found ones merged in; ids match in any case, the configured spelling wins, then the first. */
 export function mergeModels(
   settings: Settings,
-  discovered: Discovered,
+  ...found: readonly Discovered[]
 ): { specs: ModelSpec[]; catalog: CatalogModel[] } {
-  const extra = new Map([...discovered].map(([id, servers]) => [id.toLowerCase(), { id, servers }]));
+  const extra = new Map<string, { readonly id: string; readonly servers: readonly string[] }>();
+  for (const [id, servers] of found.flatMap((each) => [...each])) {
+    const before = extra.get(id.toLowerCase());
+    const merged = [...new Set([...(before?.servers ?? []), ...servers])];
+    extra.set(id.toLowerCase(), { id: before?.id ?? id, servers: merged });
+  }
   const specs: ModelSpec[] = [];
   const catalog: CatalogModel[] = [];
   for (const [id, model] of Object.entries(settings.models)) {
-    const found = extra.get(id.toLowerCase());
+    const added = extra.get(id.toLowerCase());
     extra.delete(id.toLowerCase());
-    const servers = [...new Set([...model.servers, ...(found?.servers ?? [])])];
+    const servers = [...new Set([...model.servers, ...(added?.servers ?? [])])];
     const { apiKey, ...listed } = model;
     specs.push({ id, servers, apiKey });
     catalog.push({ id, ...listed, servers });
@@ -50,7 +55,8 @@ export function keyRecords(settings: Settings): KeyRecord[] {
   return settings.keys.static.map(({ key, account }) => ({ hash: hashKey(key), account }));
 }
 
-/** Settings without the keys of clients. */
+/** Settings without the keys of clients and of hosts. */
 export function withoutKeys(settings: Settings): Settings {
-  return { ...settings, keys: { ...settings.keys, static: [] } };
+  const { keys, trust } = settings;
+  return { ...settings, keys: { ...keys, static: [] }, trust: { ...trust, signingKey: null, token: null } };
 }

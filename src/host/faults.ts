@@ -41,6 +41,17 @@ export interface Fault {
   readonly split?: boolean;
   /** Lines of the stream end in CRLF. */
   readonly crlf?: boolean;
+  /** Writes end within every character that has more than one byte. */
+  readonly splitUtf8?: boolean;
+  /**
+   * The engine runs out of memory: every generation of the host ends with an error, also those of other requests. Acts on
+   * streams of hosts with an engine.
+   */
+  readonly oomAfter?: number;
+  /** The host loads its model again for so many milliseconds, from this request on: it and all others are answered 503. */
+  readonly loadingMs?: number;
+  /** As an unconditional plan rule: the host listens for so long and then does not for as long, again and again. */
+  readonly flapMs?: number;
 }
 
 /** Which requests a rule meets: all conditions hold. `nth` counts, from 1, the requests that meet the other ones. */
@@ -81,12 +92,16 @@ const PARTS: Readonly<Record<string, readonly [keyof Fault, Kind]>> = {
   'no-done': ['noDone', 'switch'],
   split: ['split', 'switch'],
   crlf: ['crlf', 'switch'],
+  'split-utf8': ['splitUtf8', 'switch'],
+  'oom-after': ['oomAfter', 'number'],
+  loading: ['loadingMs', 'number'],
+  flap: ['flapMs', 'number'],
 };
 
 /**
  * Reads a fault: parts separated by commas, each `name` or `name=value`. Names: refuse, hang, slow-headers=ms,
  * status=code, body=text, header=name:value, reset, reset-after=n, truncate-after=n, stall-after=n, end-after=n,
- * error-after=n, malformed-after=n, partial, no-done, split, crlf. `body` and the value of `header` are
+ * error-after=n, malformed-after=n, partial, no-done, split, crlf, split-utf8, oom-after=n, loading=ms, flap=ms. `body` and the value of `header` are
  * percent-decoded. Throws an Error that names the part it does not understand.
  */
 export function parseFault(spec: string): Fault {
@@ -187,6 +202,12 @@ export class FaultBook {
   get refusesConnections(): boolean {
     const first = this.#rules[0]?.rule;
     return first?.fault.refuse === true && first.match === undefined && first.times === undefined;
+  }
+
+  /** Milliseconds of a plan that makes the host come and go; undefined for others. */
+  get flapMs(): number | undefined {
+    const first = this.#rules[0]?.rule;
+    return first?.match === undefined && first?.times === undefined ? first?.fault.flapMs : undefined;
   }
 
   /** The fault for a request, or undefined; counts the request. */

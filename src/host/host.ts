@@ -1,43 +1,76 @@
-// The simulated model host: a real HTTP server with models that speak from a word chain, and faults on demand.
-// Used by the demo, by `headrace host` and by the tests. Order of a request: refusal by header, key, body, journal,
+// The model host: a real HTTP server in front of an engine, or with models that speak from a word chain at a fixed pace,
+// and faults on demand. Used by the demo, by `headrace host` and by the tests. Order of a request: refusal by header, key, body, journal,
 // faults before the answer, answer. Every request ends in exactly one way: finished, aborted by its client, or cut.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../actor/clock.ts';
 import { systemClock } from '../actor/clock.ts';
+import type { Credential } from '../account/index.ts';
+import type { ProfileName } from './engine/profile.ts';
+import type { SimulatedSettings } from './engine/simulated.ts';
+import { createSimulatedEngine } from './engine/simulated.ts';
+import type { Engine } from './llama/engine.ts';
 import type { Fault, FaultPlan } from './faults.ts';
 import { FaultBook, parseFault, parsePlan } from './faults.ts';
 import type { HostRequest } from './journal.ts';
 import { Journal, JournalEntry } from './journal.ts';
+import { isObject, parseJson, readBody } from './request-body.ts';
+import type { Step } from './pacing.ts';
 import { Pacer } from './pacing.ts';
 import { Reply } from './reply.ts';
 import type { Simulation } from './routes.ts';
 import { answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
 import type { Json } from './wire/wire.ts';
 
-/** Settings of a simulated host; only `models` is required. */
+/** Keys that come from elsewhere than the settings; `HostTrust` is one. */
+export interface KeyGuard {
+  /** Until it is true the host is loading. */
+  readonly ready: boolean;
+  check(key: string | undefined): Credential;
+  /** The endpoint that takes keys. */
+  answer(
+    method: string,
+    body: Uint8Array,
+  ): { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: object };
+  /** The member `keys` of the host's health answer. */
+  health(): object;
+}
+
+/** Settings of a host; only `models` is required. */
 export interface HostSettings {
   /** Ids of the models that are loaded. */
   readonly models: readonly string[];
+  /**
+   * What answers. `paced`: words at a fixed pace, cheap, for tests of what stands before hosts. `steps`, the name of a
+   * machine or settings: the simulated engine. Or any other engine, whose models must hold those of the host.
+   * Default `paced`.
+   */
+  readonly engine?: 'paced' | 'steps' | ProfileName | SimulatedSettings | Engine;
   /** Ids of models that could be loaded but are not: `/health/{model}` says 202. Default none. */
   readonly loadable?: readonly string[];
   /** `HOST:PORT`, port 0 for any; default `127.0.0.1:0`. */
   readonly listen?: string;
   /** Travels in the header `x-host` of every answer; default `host`. */
   readonly name?: string;
-  /** Default 30. */
+  /** Of paced answers, as the next two; default 30. */
   readonly timeToFirstTokenMs?: number;
   /** Default 10; 0 sends as fast as the socket takes it. */
   readonly interTokenMs?: number;
-  /** Words of an answer when the request names no maximum; default 16. */
+  /** Words or tokens of an answer when the request names no maximum; default 16, with an engine no bound. */
   readonly maxTokens?: number;
   /** Words after which the model stops by itself when the request allows more; default 256. `ignore_eos` lifts it. */
   readonly naturalTokens?: number;
   /** Seed of all texts; default 1. Hosts with the same seed answer alike. */
   readonly seed?: number;
-  /** When given, a POST needs one of these as `Authorization: Bearer` or `x-api-key`. */
+  /**
+   * When given, a POST, and a GET that tells of requests, needs one of these as `Authorization: Bearer` or `x-api-key`.
+   */
   readonly keys?: readonly string[];
+  /** Takes the place of `keys`. */
+  readonly guard?: KeyGuard;
+  /** Path of the guard's endpoint; default `/svc/keys`. */
+  readonly guardPath?: string;
   /** Default: the system's. */
   readonly clock?: Clock;
   /** After `listen`, probes and requests are answered 503 for this long; default 0. */
@@ -46,6 +79,8 @@ export interface HostSettings {
   readonly control?: boolean;
   /** A larger body is answered 413; default 128 MiB. */
   readonly maxBodyBytes?: number;
+  /** Draws seeds of engine requests that name none; default: the system's. */
+  readonly random?: () => number;
   /** Requests the journal keeps; default 1000. */
   readonly journalEntries?: number;
 }
@@ -83,9 +118,24 @@ const MAX_BODY_BYTES = 128 * 1024 * 1024;
 /** Longer than clients keep idle connections, so that a kept connection is not closed under a new request. */
 const KEEP_ALIVE_MS = 75_000;
 
-/** Creates a host; it serves once `listen` is called. Throws when `models` is empty. */
+/** Connections that may wait to be accepted: clients of a load test come all at once. */
+const BACKLOG = 4096;
+
+/** Open without a key: what balancers, scrapers and clients read before they have one. */
+const OPEN_GETS = /^\/(health(\/.*)?|metrics|v1\/models)$/;
+
+/** Creates a host; it serves once `listen` is called. Throws when `models` is empty or the engine makes no sense. */
 export function createHost(settings: HostSettings): Host {
   return new SimulatedHost(settings);
+}
+
+/** The engine of the settings; null for paced answers. */
+function engineOf(settings: HostSettings): Engine | null {
+  const { engine = 'paced', models, seed, clock, random } = settings;
+  if (engine === 'paced') return null;
+  if (typeof engine === 'object' && 'complete' in engine) return engine;
+  const own = engine === 'steps' ? {} : typeof engine === 'string' ? { profile: engine } : engine;
+  return createSimulatedEngine({ ...own, models, seed, clock, random });
 }
 
 class SimulatedHost implements Host {
@@ -101,6 +151,7 @@ class SimulatedHost implements Host {
   #requests = 0;
   #started = false;
   #loadedAtMs = 0;
+  #flapping: Step | undefined;
 
   constructor(settings: HostSettings) {
     if (settings.models.length === 0) throw new Error('a host needs a model');
@@ -120,7 +171,11 @@ class SimulatedHost implements Host {
       naturalTokens: settings.naturalTokens ?? 256,
       seed: settings.seed ?? 1,
       pacer: this.#pacer,
-      loading: () => this.#pacer.now() < this.#loadedAtMs,
+      engine: engineOf(settings),
+      engineTokens: settings.maxTokens ?? -1,
+      loading: () => this.#loading,
+      healthDetails: () => this.#healthDetails(),
+      live: () => this.#live.size,
     };
     this.#server = createServer((request, response) => this.#serve(request, response));
     this.#server.keepAliveTimeout = KEEP_ALIVE_MS;
@@ -138,6 +193,17 @@ class SimulatedHost implements Host {
 
   get requests(): readonly HostRequest[] {
     return this.#journal.entries;
+  }
+
+  get #loading(): boolean {
+    const isEngineReady = (this.#simulation.engine?.health() ?? 'ready') === 'ready';
+    return !isEngineReady || this.#settings.guard?.ready === false || this.#pacer.now() < this.#loadedAtMs;
+  }
+
+  #healthDetails(): Json {
+    const { guard } = this.#settings;
+    const { engine } = this.#simulation;
+    return { ...(engine !== null && { engine: engine.kind }), ...(guard !== undefined && { keys: guard.health() }) };
   }
 
   get live(): number {
@@ -158,9 +224,25 @@ class SimulatedHost implements Host {
 
   async setFault(plan: FaultPlan | null): Promise<void> {
     this.#book = new FaultBook(plan);
+    if (this.#flapping !== undefined) this.#flapping.cancelled = true;
     if (!this.#started) return;
+    this.#flap(true);
     if (this.#book.refusesConnections) this.#server.close();
     else if (!this.#server.listening) await this.#bind();
+  }
+
+  /** Comes and goes while the plan says so. */
+  #flap(isUp: boolean): void {
+    const { flapMs } = this.#book;
+    if (flapMs === undefined) return;
+    this.#flapping = this.#pacer.after(flapMs, () => {
+      if (!this.#started) return;
+      if (!isUp) return void this.#bind().then(() => this.#flap(true));
+      this.#server.close();
+      for (const reply of this.#live) reply.drop();
+      this.#server.closeAllConnections();
+      this.#flap(false);
+    });
   }
 
   async close(): Promise<void> {
@@ -181,6 +263,7 @@ class SimulatedHost implements Host {
   async #stop(): Promise<void> {
     this.#server.closeAllConnections();
     this.#pacer.clear();
+    await this.#simulation.engine?.close();
     const replies = [...this.#live];
     await Promise.all(replies.map((reply) => reply.entry.whenClosed()));
   }
@@ -188,7 +271,8 @@ class SimulatedHost implements Host {
   #bind(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen(this.#port, this.#hostname.replace(/^\[|\]$/g, ''), () => {
+      const host = this.#hostname.replace(/^\[|\]$/g, '');
+      this.#server.listen({ port: this.#port, host, backlog: BACKLOG }, () => {
         this.#server.off('error', reject);
         this.#port = (this.#server.address() as AddressInfo).port;
         resolve();
@@ -200,14 +284,15 @@ class SimulatedHost implements Host {
     const entry = new JournalEntry(++this.#requests, request.method ?? 'GET', request.url ?? '/', request.headers);
     this.#journal.add(entry);
     const { fault, mistake } = readFaultHeader(request);
-    const reply = new Reply(response, entry, this.#headers(entry));
+    const id = this.#idOf(entry);
+    const reply = new Reply(response, entry, id, this.#headers(id));
     this.#live.add(reply);
     response.on('close', () => this.#live.delete(reply));
     if (fault?.refuse === true) {
       this.#journal.arrive(entry);
       return reply.reset();
     }
-    const denial = entry.method === 'POST' ? this.#deny(reply) : undefined;
+    const denial = this.#needsKey(entry) ? this.#deny(reply) : undefined;
     if (denial !== undefined) return reply.json(401, { detail: denial }, { 'www-authenticate': 'Bearer' });
     if (mistake !== undefined) return refuse(reply, 400, mistake, 'invalid_fault');
     const maxBodyBytes = this.#settings.maxBodyBytes ?? MAX_BODY_BYTES;
@@ -218,20 +303,33 @@ class SimulatedHost implements Host {
   }
 
   /** Headers of every answer; while the host closes, connections are not kept. */
-  #headers(entry: JournalEntry): Record<string, string> {
-    const given = entry.headers['x-request-id'];
-    const id = typeof given === 'string' ? given : `req-${this.#simulation.name}-${entry.id}`;
+  #headers(id: string): Record<string, string> {
     const headers = { 'x-host': this.#simulation.name, 'x-request-id': id, 'request-id': id };
     return this.#started ? headers : { ...headers, connection: 'close' };
   }
 
+  #idOf(entry: JournalEntry): string {
+    const given = entry.headers['x-request-id'];
+    return typeof given === 'string' ? given : `req-${this.#simulation.name}-${entry.id}`;
+  }
+
+  #needsKey({ method, path }: JournalEntry): boolean {
+    if (this.#settings.guard !== undefined && path === this.#guardPath) return false;
+    return method === 'POST' || (this.#simulation.engine !== null && method === 'GET' && !OPEN_GETS.test(path));
+  }
+
+  get #guardPath(): string {
+    return this.#settings.guardPath ?? '/svc/keys';
+  }
+
   #deny(reply: Reply): string | undefined {
-    const { keys } = this.#settings;
-    if (keys === undefined) return undefined;
+    const { keys, guard } = this.#settings;
+    if (keys === undefined && guard === undefined) return undefined;
     const bearer = /^bearer +(.+)$/i.exec(headerOf(reply, 'authorization') ?? '')?.[1]?.trim();
     const key = bearer ?? headerOf(reply, 'x-api-key');
     if (key === undefined) return 'Not authenticated';
-    return keys.includes(key) ? undefined : 'Invalid API key';
+    const isGood = guard === undefined ? keys?.includes(key) === true : guard.check(key).kind === 'good';
+    return isGood ? undefined : 'Invalid API key';
   }
 
   #arrive(reply: Reply, bytes: Buffer, headerFault: Fault | undefined): void {
@@ -241,18 +339,23 @@ class SimulatedHost implements Host {
     if (typeof body?.['model'] === 'string') entry.model = body['model'];
     entry.setBody(bytes);
     this.#journal.arrive(entry);
+    if (this.#settings.guard !== undefined && entry.path === this.#guardPath) {
+      const { status, headers, body: answer } = this.#settings.guard.answer(entry.method, bytes);
+      return reply.json(status, answer, headers);
+    }
     if (entry.path === '/sim/faults' && entry.method === 'POST' && this.#settings.control === true) {
       return this.#control(reply, parsed);
     }
     reply.fault = headerFault ?? this.#book.pick(entry.method, entry.path, entry.model) ?? {};
-    const { refuse: refused, reset, hang, slowHeadersMs } = reply.fault;
+    const { refuse: refused, reset, hang, slowHeadersMs, loadingMs } = reply.fault;
+    if (loadingMs !== undefined) this.#loadedAtMs = this.#pacer.now() + loadingMs;
     if (refused === true || reset === true) return reply.reset();
     if (hang === true) return reply.hold();
-    if (slowHeadersMs === undefined) return this.#answer(reply, body);
-    this.#pacer.after(slowHeadersMs, () => this.#answer(reply, body));
+    if (slowHeadersMs === undefined) return this.#answer(reply, body, bytes);
+    this.#pacer.after(slowHeadersMs, () => this.#answer(reply, body, bytes));
   }
 
-  #answer(reply: Reply, body: Json | undefined): void {
+  #answer(reply: Reply, body: Json | undefined, bytes: Buffer): void {
     const { entry, fault } = reply;
     if (reply.done) return;
     if (fault.status !== undefined) {
@@ -261,7 +364,7 @@ class SimulatedHost implements Host {
     }
     if (entry.method === 'GET') return answerGet(this.#simulation, reply);
     if (entry.method !== 'POST') return refuse(reply, 405, `${entry.method} is not served`, 'method_not_allowed');
-    answerPost(this.#simulation, reply, body);
+    answerPost(this.#simulation, reply, body, bytes);
   }
 
   #control(reply: Reply, plan: unknown): void {
@@ -285,32 +388,4 @@ function readFaultHeader(request: IncomingMessage): { fault?: Fault; mistake?: s
   } catch (error) {
     return { mistake: (error as Error).message };
   }
-}
-
-/** Calls back once with the whole body, or with undefined as soon as it is too large; never when the client leaves. */
-function readBody(request: IncomingMessage, maxBytes: number, callback: (body: Buffer | undefined) => void): void {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  request.on('data', (chunk: Buffer) => {
-    const fitted = bytes <= maxBytes;
-    bytes += chunk.length;
-    if (bytes <= maxBytes) return void chunks.push(chunk);
-    chunks.length = 0;
-    if (fitted) callback(undefined);
-  });
-  request.on('end', () => {
-    if (bytes <= maxBytes) callback(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks));
-  });
-}
-
-function parseJson(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString());
-  } catch {
-    return undefined;
-  }
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

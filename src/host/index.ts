@@ -1,6 +1,15 @@
 // The door of the simulated model host: `createHost`, its settings, and faults as data. Re-exports only.
 export type { Fault, FaultMatch, FaultPlan, FaultRule } from './faults.ts';
+export { FleetError, planFleet, startFleet } from './fleet.ts';
 export { parseFault, parsePlan } from './faults.ts';
-export type { Host, HostSettings } from './host.ts';
+export type { ProfileName } from './engine/profile.ts';
+export { PROFILE_NAMES } from './engine/simulated.ts';
+export type { SimulatedSettings } from './engine/simulated.ts';
+export { createSimulatedEngine } from './engine/simulated.ts';
+export type { Host, HostSettings, KeyGuard } from './host.ts';
 export { createHost } from './host.ts';
 export type { HostRequest } from './journal.ts';
+export type { Engine } from './llama/engine.ts';
+export { Registration } from './registration.ts';
+export { snapshotFile } from './snapshot-file.ts';
+export { HostTrust, type TrustWorld } from './trust.ts';

@@ -16,6 +16,8 @@ type Break = 'reset' | 'end' | 'stall';
 /** The answer to one request. */
 export class Reply {
   readonly entry: JournalEntry;
+  /** Value of the header `x-request-id` of the answer. */
+  readonly id: string;
   /** Set once the request is read; none before. */
   fault: Fault = {};
   readonly #res: ServerResponse;
@@ -24,11 +26,14 @@ export class Reply {
   #done = false;
   #cut = false;
   #held = false;
+  #isStreaming = false;
+  #onExhaust: (() => void) | undefined;
 
   /** `headers` go out with every answer. */
-  constructor(res: ServerResponse, entry: JournalEntry, headers: Readonly<Record<string, string>>) {
+  constructor(res: ServerResponse, entry: JournalEntry, id: string, headers: Readonly<Record<string, string>>) {
     this.#res = res;
     this.entry = entry;
+    this.id = id;
     this.#headers = headers;
     res.on('close', () => {
       this.#done = true;
@@ -43,12 +48,34 @@ export class Reply {
 
   /** True while the client reads slower than the stream is made. */
   get full(): boolean {
-    return this.#res.writableNeedDrain;
+    return this.#res.socket?.writableNeedDrain ?? this.#res.writableNeedDrain;
+  }
+
+  /** Calls back once when the exchange is over, whichever way. */
+  onClose(callback: () => void): void {
+    this.#res.once('close', callback);
+  }
+
+  /** What to do when a fault makes the engine run out of memory. */
+  onExhaust(callback: () => void): void {
+    this.#onExhaust = callback;
+  }
+
+  /** Ends the stream with this event, which reports a failure. */
+  fail(frame: string): void {
+    if (this.#done) return;
+    this.#gathered += frame;
+    this.#endBroken();
+  }
+
+  /** Adds a line that clients of event streams ignore. */
+  comment(text: string): void {
+    if (!this.#done) this.#gathered += `: ${text}\n\n`;
   }
 
   /** Calls back once when a full socket can take more. */
   onDrain(callback: () => void): void {
-    this.#res.once('drain', callback);
+    (this.#res.socket ?? this.#res).once('drain', callback);
   }
 
   /** Answers with a JSON body. */
@@ -82,19 +109,39 @@ export class Reply {
     });
   }
 
-  /** Adds one event, or acts out the fault that is due in its place. */
-  event(frame: string, frames: Frames): void {
+  /** Passes on an answer as it comes; rests while the client's socket is full. Rejects as `chunks` does. */
+  async pass(
+    status: number,
+    headers: Readonly<Record<string, string>>,
+    chunks: AsyncIterable<Uint8Array>,
+  ): Promise<void> {
     if (this.#done) return;
-    const { resetAfter, truncateAfter, stallAfter, endAfter, errorAfter, malformedAfter } = this.fault;
+    this.#head(status, headers);
+    for await (const chunk of chunks) {
+      if (this.#done) return;
+      if (this.#res.write(chunk)) continue;
+      await new Promise<void>((resolve) => {
+        this.#res.once('drain', resolve);
+        this.#res.once('close', resolve);
+      });
+    }
+    if (this.#done) return;
+    this.#done = true;
+    this.#res.end();
+  }
+
+  /** Adds one event, or acts out the fault that is due in its place. */
+  event(frame: string, frames: Pick<Frames, 'failure'>): void {
+    if (this.#done) return;
+    const { resetAfter, truncateAfter, stallAfter, endAfter, errorAfter, malformedAfter, oomAfter } = this.fault;
     const sent = this.entry.events;
     if (resetAfter === sent) return this.#breakStream('reset', frame);
     if (truncateAfter === sent) return this.#breakStream('end', frame);
     if (stallAfter === sent) return this.#breakStream('stall', frame);
     if (endAfter === sent) return this.#endBroken();
-    if (errorAfter === sent) {
-      this.#gathered += frames.failure('the simulated engine failed');
-      return this.#endBroken();
-    }
+    if (oomAfter === sent) this.#onExhaust?.();
+    if (this.#done) return;
+    if (errorAfter === sent) return this.fail(frames.failure('the simulated engine failed'));
     this.entry.events++;
     this.#gathered +=
       malformedAfter === sent ? `${frame.slice(0, Math.ceil(frame.length * 0.6)).trimEnd()}\n\n` : frame;
@@ -102,7 +149,7 @@ export class Reply {
   }
 
   /** Adds the event that closes the stream, unless a fault leaves it out. */
-  lastEvent(frame: string, frames: Frames): void {
+  lastEvent(frame: string, frames: Pick<Frames, 'failure'>): void {
     if (this.fault.noDone === true) this.#cut = true;
     else this.event(frame, frames);
   }
@@ -113,7 +160,8 @@ export class Reply {
     const text = this.fault.crlf === true ? this.#gathered.replaceAll('\n', '\r\n') : this.#gathered;
     this.#gathered = '';
     if (this.fault.split === true) this.#writeSplit(Buffer.from(text));
-    else this.#res.write(text);
+    else if (this.fault.splitUtf8 === true) this.#writeWithinCharacters(Buffer.from(text));
+    else this.#writeText(text);
   }
 
   /** Ends the stream at once. */
@@ -150,6 +198,29 @@ export class Reply {
   #head(status: number, headers: Json): void {
     this.entry.status = status;
     this.#res.writeHead(status, { ...this.#headers, ...headers } as Record<string, string>);
+  }
+
+  /** Once the head is out, a chunk goes to the socket as one text: half the work of three writes and a cork. */
+  #writeText(text: string): void {
+    const { socket, headersSent, chunkedEncoding } = this.#res;
+    if (!headersSent || !chunkedEncoding || socket === null || !this.#isStreaming) {
+      this.#isStreaming = true;
+      this.#res.write(text);
+    } else {
+      socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`);
+    }
+  }
+
+  /** Cuts after the first byte of every character that has more than one. */
+  #writeWithinCharacters(bytes: Buffer): void {
+    let from = 0;
+    for (let at = 0; at < bytes.length; at++) {
+      if (bytes[at]! < 0xc0) continue;
+      this.#res.write(bytes.subarray(from, at + 1));
+      this.#res.socket?.uncork();
+      from = at + 1;
+    }
+    this.#res.write(bytes.subarray(from));
   }
 
   #writeSplit(bytes: Buffer): void {

@@ -2,7 +2,15 @@
 //   POST /v1/chat/completions /v1/completions /v1/responses /v1/messages /completion /completions   generations
 //   POST /v1/embeddings /v1/images/generations /v1/audio/speech                                     instant answers
 //   GET  /v1/models /health /health/{model}                                                         lists and probes
+//   POST /infill /tokenize /detokenize, GET /props /slots /metrics /sim/truth/{request id}          with an engine only
 // Called by host.ts once a request is read and no fault stands before its answer.
+import { answerByEngine } from './answering.ts';
+import { LLAMA_GETS, LLAMA_POSTS } from './llama/endpoints.ts';
+import type { Engine } from './llama/engine.ts';
+import { PromptTooLong } from './llama/engine.ts';
+import { metricsText } from './llama/metrics.ts';
+import { InvalidOptions } from './llama/options.ts';
+import { llamaProblem } from './llama/result.ts';
 import type { Pace, Pacer } from './pacing.ts';
 import { parsePace } from './pacing.ts';
 import type { Reply } from './reply.ts';
@@ -30,7 +38,15 @@ export interface Simulation {
   readonly naturalTokens: number;
   readonly seed: number;
   readonly pacer: Pacer;
+  /** What answers in place of the word chain; null: nothing. */
+  readonly engine: Engine | null;
+  /** Tokens of a compatible answer by the engine when its request names no maximum; -1: no bound. */
+  readonly engineTokens: number;
   loading(): boolean;
+  /** What `/health` says besides its status. */
+  healthDetails(): Json;
+  /** Requests in progress. */
+  live(): number;
 }
 
 /** Answers are dated alike everywhere, so that the same request gets the same bytes but for its id. */
@@ -59,7 +75,9 @@ const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => 
 
 /** An error body in the dialect of the path. */
 export function problemOf(path: string, status: number, message: string, code: string): Json {
-  return WIRES.get(path)?.problem(status, message, code) ?? openaiProblem(status, message, code);
+  const wire = WIRES.get(path);
+  if (wire === llama || LLAMA_POSTS.has(path)) return llamaProblem(status, message);
+  return { detail: message, ...(wire?.problem(status, message, code) ?? openaiProblem(status, message, code)) };
 }
 
 /** Answers an error in the dialect of the path. */
@@ -72,10 +90,12 @@ export function answerGet(simulation: Simulation, reply: Reply): void {
   const { path } = reply.entry;
   if (path === '/health') {
     if (simulation.loading()) return reply.json(503, { status: 'loading' }, { 'retry-after': '1' });
-    return reply.json(200, { status: 'ok' });
+    return reply.json(200, { status: 'ok', ...simulation.healthDetails() });
   }
   if (path.startsWith('/health/')) return answerModelHealth(simulation, reply, path.slice('/health/'.length));
-  if (path === '/v1/models') return reply.json(200, { object: 'list', data: simulation.models.map(listed) });
+  if (path === '/v1/models')
+    return reply.json(200, { object: 'list', data: simulation.models.map((id) => listed(id, simulation)) });
+  if (simulation.engine !== null && answerEngineGet(simulation, simulation.engine, reply)) return;
   refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
 }
 
@@ -97,22 +117,48 @@ function decode(segment: string): string {
   }
 }
 
-function listed(id: string): Json {
+/** False when the path is none of those that need an engine. */
+function answerEngineGet(simulation: Simulation, engine: Engine, reply: Reply): boolean {
+  const { path, query } = reply.entry;
+  const endpoint = LLAMA_GETS.get(path);
+  if (endpoint !== undefined) {
+    const model = new URLSearchParams(query).get('model') ?? simulation.models[0]!;
+    if (!simulation.models.includes(model))
+      refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
+    else void endpoint({ engine, reply, body: {}, model, truthId: null });
+    return true;
+  }
+  if (path === '/metrics') {
+    const text = metricsText(engine.figures(), simulation.models, simulation.live());
+    reply.body(200, 'text/plain; version=0.0.4', Buffer.from(text));
+    return true;
+  }
+  if (!path.startsWith(TRUTH_PATH)) return false;
+  const truth = engine.truth?.(decode(path.slice(TRUTH_PATH.length)));
+  if (truth === undefined) refuse(reply, 404, 'nothing is known of that request', 'not_found');
+  else reply.json(200, truth);
+  return true;
+}
+
+const TRUTH_PATH = '/sim/truth/';
+
+function listed(id: string, { engine }: Simulation): Json {
   return {
     id,
     object: 'model',
     created: CREATED_SECONDS,
     owned_by: 'headrace',
     root: id,
-    max_model_len: CONTEXT_TOKENS,
+    max_model_len: engine?.contextTokens(id) ?? CONTEXT_TOKENS,
   };
 }
 
 /** Answers a POST whose body is read; `body` is undefined when it was no JSON object. */
-export function answerPost(simulation: Simulation, reply: Reply, body: Json | undefined): void {
+export function answerPost(simulation: Simulation, reply: Reply, body: Json | undefined, bytes: Buffer): void {
   const { path } = reply.entry;
   const wire = WIRES.get(path);
   const instant = INSTANT.get(path);
+  if (simulation.engine !== null) return answerWithEngine(simulation, simulation.engine, reply, body, bytes);
   if (wire === undefined && instant === undefined) return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
   if (simulation.loading()) return refuse(reply, 503, 'Loading model', 'loading');
   if (body === undefined) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
@@ -129,6 +175,82 @@ export function answerPost(simulation: Simulation, reply: Reply, body: Json | un
     return refuse(reply, 400, (error as Error).message, 'invalid_request');
   }
   answerGeneration(simulation, wire, reply, generation);
+}
+
+/** Answers a POST of a host with an engine; whatever a request gets wrong is answered here. */
+function answerWithEngine(
+  simulation: Simulation,
+  engine: Engine,
+  reply: Reply,
+  body: Json | undefined,
+  bytes: Buffer,
+): void {
+  const { path } = reply.entry;
+  const wire = LLAMA_POSTS.has(path) ? undefined : WIRES.get(path);
+  const endpoint = LLAMA_POSTS.get(path);
+  const instant = INSTANT.get(path);
+  if (wire === undefined && instant === undefined && endpoint === undefined) {
+    return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
+  }
+  if (simulation.loading()) return refuse(reply, 503, 'Loading model', 'loading');
+  if (body === undefined) return refuseOptions(reply, NO_OBJECT);
+  const named = body['model'] ?? (endpoint === undefined ? undefined : simulation.models[0]);
+  if (typeof named !== 'string') return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
+  const model = simulation.models.find((id) => id.toLowerCase() === named.toLowerCase());
+  if (model === undefined) return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+  if (engine.relay !== undefined && endpoint === undefined) return relay(engine.relay, reply, model, bytes);
+  const truthId = reply.entry.headers['x-headrace-truth'] === undefined ? null : reply.id;
+  const { name, engineTokens: maxTokens } = simulation;
+  reply.onExhaust(() => engine.exhaust?.());
+  try {
+    if (instant !== undefined) return instant(body, model, reply);
+    if (wire === undefined) {
+      const answered = endpoint!({ engine, reply, body, model, truthId });
+      return void answered?.catch((error: Error) => refuseError(reply, error));
+    }
+    const id = `${name}-${reply.entry.id}`;
+    answerByEngine(engine, reply, { wire, body, model, id, created: CREATED_SECONDS, maxTokens, truthId });
+  } catch (error) {
+    refuseError(reply, error as Error);
+  }
+}
+
+/** For engines that speak the dialects themselves. */
+function relay(send: NonNullable<Engine['relay']>, reply: Reply, model: string, body: Buffer): void {
+  const gone = new AbortController();
+  const { path, headers } = reply.entry;
+  reply.onClose(() => gone.abort());
+  send({ path, model, headers, body, signal: gone.signal })
+    .then((answer) => reply.pass(answer.status, answer.headers, answer.body))
+    .catch((error: Error) => {
+      // After its head an answer can only be cut; before it there is still a status for the failure.
+      if (reply.entry.status === 0) refuse(reply, 502, error.message, 'engine_failed');
+      else reply.drop();
+    });
+}
+
+const NO_OBJECT = new InvalidOptions([
+  {
+    loc: ['body'],
+    msg: 'Input should be a valid dictionary or object to extract fields from',
+    type: 'model_attributes_type',
+  },
+]);
+const NO_MODEL = new InvalidOptions([{ loc: ['body', 'model'], msg: 'Field required', type: 'missing' }]);
+const NO_TEXT_MODEL = new InvalidOptions([
+  { loc: ['body', 'model'], msg: 'Input should be a valid string', type: 'string_type' },
+]);
+
+function refuseError(reply: Reply, error: Error): void {
+  if (error instanceof InvalidOptions) refuseOptions(reply, error);
+  else if (error instanceof PromptTooLong) refuse(reply, 400, error.message, 'context_length_exceeded');
+  else refuse(reply, 400, error.message, 'invalid_request');
+}
+
+/** The standard shape of a 422, with the dialect's own error beside it. */
+function refuseOptions(reply: Reply, error: InvalidOptions): void {
+  const problem = problemOf(reply.entry.path, 422, error.message, 'invalid_request');
+  reply.json(422, { ...problem, detail: error.entries });
 }
 
 /** Clients of the llama-style API name no model: they get the first. */
@@ -157,6 +279,10 @@ function generationOf(simulation: Simulation, wire: Wire, reply: Reply, body: Js
     finish: stoppingWord === '' && count === limit ? 'length' : 'stop',
     stoppingWord,
     promptTokens: countTokens(ask.prompt),
+    cachedTokens: 0,
+    outputTokens: pieces.length,
+    callsTools: false,
+    calls: [],
     timeToFirstTokenMs: pace.timeToFirstTokenMs,
     interTokenMs: pace.interTokenMs,
   };

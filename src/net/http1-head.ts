@@ -3,7 +3,7 @@
 
 /** What the client is asked to send. */
 export interface DispatchOptions {
-  readonly method: 'GET' | 'HEAD' | 'POST';
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'DELETE';
   /** Path and query. */
   readonly path: string;
   /** Flat: name in lower case, value. Host, Content-Length and Connection are the client's own. */

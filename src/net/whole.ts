@@ -13,7 +13,7 @@ import {
 
 /** A request that is sent and answered whole. Header names are lower case. */
 export interface WholeRequest {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'DELETE';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array;

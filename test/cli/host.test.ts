@@ -1,5 +1,5 @@
 import t from 'tap';
-import { startCli } from '../support/system-cli.ts';
+import { runCli, startCli } from '../support/system-cli.ts';
 
 t.test('serves models with the pace, name and length of its flags, and ends at a signal', async (t) => {
   const flags = ['--model', 'a,b', '--port', '0', '--name', 'one', '--ttft', '0', '--itl', '0', '--tokens', '3'];
@@ -40,4 +40,60 @@ t.test('asks for the keys of a configuration, and takes faults when told to', as
   t.equal((await ask({ authorization: 'Bearer hr_one' })).status, 200);
   t.equal((await ask({ 'x-api-key': 'hr_one' }, '/sim/faults', '[{"fault":"status=503"}]')).status, 200);
   t.equal((await ask({ 'x-api-key': 'hr_one' })).status, 503);
+});
+
+t.test('answers by the step engine unless a pace is given, on the machine of its flags', async (t) => {
+  const flags = ['--profile', 'small-box', '--slots', '2', '--context', '256', '--speed', '1000', '--seed', '3'];
+  const cli = startCli(t, ['host', '--model', 'a', '--port', '0', ...flags]);
+  const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+  t.match(await (await fetch(`${url}/props`)).json(), {
+    total_slots: 2,
+    default_generation_settings: { n_ctx: 256 },
+  });
+  const body = '{"prompt":"x","n_predict":5,"ignore_eos":true}';
+  const answer = await fetch(`${url}/completion`, { method: 'POST', body });
+  t.match(await answer.json(), { model: 'a', tokens_predicted: 5, timings: { predicted_ms: Number } });
+});
+
+t.test('serves a fleet of one process', async (t) => {
+  const folder = t.testdir({
+    'plan.yaml':
+      'defaults: { profile: even, speed: 100 }\nhosts: [{ models: [a], count: 2, name: x }, { models: [b] }]\n',
+    'wrong.yaml': 'hosts: [{ models: [a], profil: even }]\n',
+  });
+  const cli = startCli(t, ['host', '--fleet', `${folder}/plan.yaml`, '--tokens', '3']);
+  const found = await cli.shows(
+    /^x-1 of a listening on (\S+)\nx-2 of a listening on (\S+)\nhost-2 of b listening on (\S+)\n/,
+  );
+  for (const [at, model] of ['a', 'a', 'b'].entries()) {
+    const body = JSON.stringify({ model, prompt: 'x', ignore_eos: true });
+    const answer = await fetch(`${found[at + 1]}/v1/completions`, { method: 'POST', body });
+    t.match(await answer.json(), { model, usage: { completion_tokens: 3 } });
+  }
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  for (const [file, message] of [
+    ['wrong.yaml', /hosts\.0\.profil: there is no such member/],
+    ['none.yaml', /cannot be read \(ENOENT\)/],
+  ] as const) {
+    const wrong = await runCli(t, ['host', '--fleet', `${folder}/${file}`]);
+    t.equal(wrong.exit.code, 1);
+    t.match(wrong.stderr, message);
+  }
+});
+
+t.test('refuses flags that make no sense', async (t) => {
+  const refused: [string[], RegExp][] = [
+    [['--profile', 'huge'], /--profile takes one of 8b-h100, /],
+    [['--slots', '0'], /--slots takes a whole number/],
+    [['--speed', '0'], /--speed takes a number above 0/],
+    [['--itl', '5', '--slots', '2'], /--slots and a fixed pace/],
+  ];
+  await Promise.all(
+    refused.map(async ([flags, message]) => {
+      const cli = await runCli(t, ['host', '--model', 'a', ...flags]);
+      t.equal(cli.exit.code, 1);
+      t.match(cli.stderr, message);
+    }),
+  );
 });

@@ -52,6 +52,17 @@ const DEFAULTS: Settings = {
   },
   cors: { origins: ['*'] },
   keys: { required: true, static: [] },
+  trust: {
+    signingKey: null,
+    token: null,
+    intervalMs: 30_000,
+    ttlMs: 30_000,
+    maxHosts: 256,
+    gateway: null,
+    publicKey: null,
+    announce: null,
+    file: null,
+  },
   search: {
     timeoutMs: 10_000,
     ids: ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],

@@ -28,8 +28,24 @@ t.test('discovered servers join the configured ones; ids meet in any case, the c
   t.end();
 });
 
+t.test('servers of several finds join; among them the first spelling wins', (t) => {
+  const discovered = new Map([['Finch-3B', ['http://one']]]);
+  const registered = new Map([
+    ['finch-3b', ['http://one', 'http://two']],
+    ['wren-1b', ['http://three']],
+  ]);
+  t.same(mergeModels(settingsOf({}), discovered, registered).catalog, [
+    { id: 'Finch-3B', servers: ['http://one', 'http://two'] },
+    { id: 'wren-1b', servers: ['http://three'] },
+  ]);
+  t.end();
+});
+
 t.test('data planes get hashes of keys and no key', (t) => {
-  const settings = settingsOf({ keys: { static: [{ key: 'hr_secret', account: 'demo' }] } });
+  const settings = settingsOf({
+    keys: { static: [{ key: 'hr_secret', account: 'demo' }] },
+    trust: { signingKey: 'hr_secret', token: 'hr_secret' },
+  });
   t.same(keyRecords(settings), [{ hash: hashKey('hr_secret'), account: 'demo' }]);
   t.notMatch(JSON.stringify(withoutKeys(settings)), /hr_secret/);
   t.equal(withoutKeys(settings).keys.required, true);

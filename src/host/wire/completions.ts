@@ -1,9 +1,21 @@
 // POST /v1/completions: text in, text out, in the OpenAI shape.
+import type { Want } from './turns.ts';
+import { plainPrompt, schemaOf } from './turns.ts';
 import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';
-import { completionUsage, dataFrame, DONE_FRAME, limitOf, openaiProblem, stopsOf, textOf, wantsUsage } from './wire.ts';
+import {
+  completionUsage,
+  dataFrame,
+  DONE_FRAME,
+  limitOf,
+  NO_CALLS,
+  openaiProblem,
+  stopsOf,
+  textOf,
+  wantsUsage,
+} from './wire.ts';
 
 /** The completions dialect of the OpenAI API. */
-export const completions: Wire = { read, answer, frames, problem: openaiProblem };
+export const completions: Wire = { read, want, answer, frames, problem: openaiProblem };
 
 function read(body: Json): Ask {
   return {
@@ -13,6 +25,10 @@ function read(body: Json): Ask {
     stream: body['stream'] === true,
     includeUsage: wantsUsage(body),
   };
+}
+
+function want(body: Json): Want {
+  return { prompt: plainPrompt(body['prompt']), tools: [], schema: schemaOf(body['response_format']) };
 }
 
 function headOf(generation: Generation): Json {
@@ -38,6 +54,7 @@ function frames(generation: Generation): Frames {
   return {
     opening: () => [],
     token: (piece) => `${before}${JSON.stringify(piece)}${after}`,
+    ...NO_CALLS,
     closing: () => [
       dataFrame({ ...head, choices: [choice('', generation.finish)], ...noUsage }),
       ...(includeUsage ? [dataFrame({ ...head, choices: [], usage: completionUsage(generation) })] : []),

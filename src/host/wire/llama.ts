@@ -1,7 +1,8 @@
 // POST /completion (and /completions), the llama-style API, interface document "Llama-style completion result".
 // Streams have no closing word of their own: they end after the event with `stop: true`.
+import { plainPrompt } from './turns.ts';
 import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';
-import { dataFrame, limitOf, stopsOf, textOf } from './wire.ts';
+import { dataFrame, limitOf, NO_CALLS, stopsOf, textOf } from './wire.ts';
 
 /** Context size every simulated model claims, in tokens. */
 export const CONTEXT_TOKENS: number = 32_768;
@@ -9,6 +10,7 @@ export const CONTEXT_TOKENS: number = 32_768;
 /** The llama-style dialect. */
 export const llama: Wire = {
   read,
+  want: (body) => ({ prompt: plainPrompt(body['prompt']), tools: [], schema: undefined }),
   answer: (generation) => final(generation, generation.pieces.join('')),
   frames,
   problem,
@@ -77,6 +79,7 @@ function frames(generation: Generation): Frames {
   return {
     opening: () => [],
     token: (piece) => `data: {"content":${JSON.stringify(piece)},"stop":false}\n\n`,
+    ...NO_CALLS,
     closing: () => [dataFrame(final(generation, ''))],
     failure: (message) => dataFrame(problem(500, message)),
   };

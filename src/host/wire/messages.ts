@@ -1,9 +1,11 @@
 // POST /v1/messages. Events are named, usage is always carried, and the opening events leave with the first token.
-import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';
+import type { Want } from './turns.ts';
+import { chatWant, contentText, schemaOf, toolsOf, turnsOf } from './turns.ts';
+import type { Ask, Call, Frames, Generation, Json, Wire } from './wire.ts';
 import { limitOf, messagesProblem, namedFrame, stopsOf, textOf } from './wire.ts';
 
 /** The messages dialect of the Anthropic API. */
-export const messages: Wire = { read, answer, frames, problem: messagesProblem };
+export const messages: Wire = { read, want, answer, frames, problem: messagesProblem };
 
 function read(body: Json): Ask {
   if (!Array.isArray(body['messages'])) throw new Error('messages must be an array');
@@ -16,17 +18,27 @@ function read(body: Json): Ask {
   };
 }
 
+function want(body: Json): Want {
+  const system = contentText(body['system']);
+  const turns = turnsOf(body['messages'] as unknown[], 'messages');
+  const format = (body['output_config'] as Json | undefined)?.['format'] ?? body['output_format'];
+  const tools = toolsOf(body['tools'], null, 'input_schema');
+  const all = system === '' ? turns : [{ role: 'system' as const, text: system }, ...turns];
+  return chatWant(all, tools, body['tool_choice'], schemaOf(format));
+}
+
 function usage(generation: Generation, outputTokens: number): Json {
   return {
-    input_tokens: generation.promptTokens,
+    input_tokens: generation.promptTokens - generation.cachedTokens,
     cache_creation_input_tokens: 0,
-    cache_read_input_tokens: 0,
+    cache_read_input_tokens: generation.cachedTokens,
     output_tokens: outputTokens,
   };
 }
 
 function ending({ finish, stoppingWord }: Generation): Json {
   if (stoppingWord !== '') return { stop_reason: 'stop_sequence', stop_sequence: stoppingWord };
+  if (finish === 'tool_calls') return { stop_reason: 'tool_use', stop_sequence: null };
   return { stop_reason: finish === 'length' ? 'max_tokens' : 'end_turn', stop_sequence: null };
 }
 
@@ -34,27 +46,55 @@ function head(generation: Generation): Json {
   return { id: `msg_${generation.id}`, type: 'message', role: 'assistant', model: generation.model };
 }
 
+function block({ id, name }: Call, input: unknown): Json {
+  return { type: 'tool_use', id, name, input };
+}
+
+/** Arguments that a limit cut off cannot be an object: they travel as they are, under a name that says so. */
+function inputOf(call: Call): unknown {
+  try {
+    return JSON.parse(call.arguments);
+  } catch {
+    return { partial_json: call.arguments };
+  }
+}
+
 function answer(generation: Generation): Json {
-  const content = [{ type: 'text', text: generation.pieces.join('') }];
-  return { ...head(generation), content, ...ending(generation), usage: usage(generation, generation.pieces.length) };
+  const content = generation.callsTools
+    ? generation.calls.map((call) => block(call, inputOf(call)))
+    : [{ type: 'text', text: generation.pieces.join('') }];
+  return { ...head(generation), content, ...ending(generation), usage: usage(generation, generation.outputTokens) };
 }
 
 function frames(generation: Generation): Frames {
-  const started = { content: [], stop_reason: null, stop_sequence: null, usage: usage(generation, 1) };
+  const blocks = (): number => Math.max(1, generation.calls.length);
+  const textBlock = { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } };
   return {
-    opening: () => [
-      namedFrame({ type: 'message_start', message: { ...head(generation), ...started } }),
-      namedFrame({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
+    opening() {
+      const started = { content: [], stop_reason: null, stop_sequence: null, usage: usage(generation, 1) };
+      const start = namedFrame({ type: 'message_start', message: { ...head(generation), ...started } });
+      return generation.callsTools ? [start] : [start, namedFrame(textBlock)];
+    },
+    call: (call, at) => [
+      ...(at > 0 ? [namedFrame({ type: 'content_block_stop', index: at - 1 })] : []),
+      namedFrame({ type: 'content_block_start', index: at, content_block: block(call, {}) }),
     ],
+    argument: (text, at) =>
+      namedFrame({
+        type: 'content_block_delta',
+        index: at,
+        delta: { type: 'input_json_delta', partial_json: text },
+      }),
     token: (piece) =>
       'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":' +
       `${JSON.stringify(piece)}}}\n\n`,
     closing: () => [
-      namedFrame({ type: 'content_block_stop', index: 0 }),
+      ...(generation.callsTools && generation.calls.length === 0 ? [namedFrame(textBlock)] : []),
+      namedFrame({ type: 'content_block_stop', index: blocks() - 1 }),
       namedFrame({
         type: 'message_delta',
         delta: ending(generation),
-        usage: usage(generation, generation.pieces.length),
+        usage: usage(generation, generation.outputTokens),
       }),
       namedFrame({ type: 'message_stop' }),
     ],

@@ -1,11 +1,14 @@
 // POST /v1/responses. Every event carries sequence_number, output_index, content_index and item ids, which strict
 // clients need; an answer cut by its limit ends as `response.incomplete`.
-import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';
+import type { Want } from './turns.ts';
+import { chatWant, schemaOf, toolsOf, turnsOf } from './turns.ts';
+import type { Ask, Call, Frames, Generation, Json, Wire } from './wire.ts';
 import { limitOf, namedFrame, openaiProblem, stopsOf, textOf } from './wire.ts';
 
 /** The responses dialect of the OpenAI API. */
 export const responses: Wire = {
   read,
+  want,
   answer: (generation) => response(generation, 'ended'),
   frames,
   problem: openaiProblem,
@@ -21,13 +24,24 @@ function read(body: Json): Ask {
   };
 }
 
-function usage({ promptTokens, pieces }: Generation): Json {
+function want(body: Json): Want {
+  const { input, instructions } = body;
+  const items = turnsOf(Array.isArray(input) ? input : [{ role: 'user', content: input }], 'input');
+  const turns =
+    typeof instructions === 'string' && instructions !== ''
+      ? [{ role: 'system' as const, text: instructions }, ...items]
+      : items;
+  const tools = toolsOf(body['tools'], null, 'parameters');
+  return chatWant(turns, tools, body['tool_choice'], schemaOf((body['text'] as Json | undefined)?.['format']));
+}
+
+function usage({ promptTokens, cachedTokens, outputTokens }: Generation): Json {
   return {
     input_tokens: promptTokens,
-    input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
-    output_tokens: pieces.length,
+    input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
+    output_tokens: outputTokens,
     output_tokens_details: { reasoning_tokens: 0 },
-    total_tokens: promptTokens + pieces.length,
+    total_tokens: promptTokens + outputTokens,
   };
 }
 
@@ -39,10 +53,23 @@ function message(generation: Generation, status: string, content: readonly Json[
   return { id: `msg_${generation.id}`, type: 'message', status, role: 'assistant', content };
 }
 
+function endStatusOf({ finish }: Generation): 'incomplete' | 'completed' {
+  return finish === 'length' ? 'incomplete' : 'completed';
+}
+
+function callItem({ id, name, arguments: text }: Call, status: string): Json {
+  return { id: `fc_${id}`, type: 'function_call', status, call_id: id, name, arguments: text };
+}
+
+function outputOf(generation: Generation, status: string): Json[] {
+  if (generation.callsTools) return generation.calls.map((call) => callItem(call, status));
+  return [message(generation, status, [textPart(generation.pieces.join(''))])];
+}
+
 function response(generation: Generation, stage: 'started' | 'ended' | 'failed', error: Json | null = null): Json {
-  const { body, finish, pieces } = generation;
+  const { body, finish } = generation;
   const ended = stage === 'ended';
-  const endStatus = finish === 'length' ? 'incomplete' : 'completed';
+  const endStatus = endStatusOf(generation);
   return {
     id: `resp_${generation.id}`,
     object: 'response',
@@ -53,15 +80,15 @@ function response(generation: Generation, stage: 'started' | 'ended' | 'failed',
     instructions: body['instructions'] ?? null,
     max_output_tokens: body['max_output_tokens'] ?? null,
     model: generation.model,
-    output: ended ? [message(generation, endStatus, [textPart(pieces.join(''))])] : [],
+    output: ended ? outputOf(generation, endStatus) : [],
     parallel_tool_calls: true,
     previous_response_id: null,
     reasoning: { effort: null, summary: null },
     store: false,
     temperature: body['temperature'] ?? 1,
-    text: { format: { type: 'text' } },
-    tool_choice: 'auto',
-    tools: [],
+    text: body['text'] ?? { format: { type: 'text' } },
+    tool_choice: body['tool_choice'] ?? 'auto',
+    tools: body['tools'] ?? [],
     top_p: body['top_p'] ?? 1,
     truncation: 'disabled',
     usage: ended ? usage(generation) : null,
@@ -69,33 +96,76 @@ function response(generation: Generation, stage: 'started' | 'ended' | 'failed',
   };
 }
 
-function frames(generation: Generation): Frames {
-  let sequence = 0;
-  const itemId = `msg_${generation.id}`;
-  const place = { item_id: itemId, output_index: 0, content_index: 0 };
-  const event = (type: string, rest: Json): string => namedFrame({ type, sequence_number: sequence++, ...rest });
-  const delta = 'response.output_text.delta';
-  const beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":[],"sequence_number":`;
-  const status = generation.finish === 'length' ? 'incomplete' : 'completed';
+type Emit = (type: string, rest: Json) => string;
+
+/** Events around the text of an answer. */
+function textFrames(generation: Generation, event: Emit, place: Json): { opening(): string[]; closing(): string[] } {
   return {
     opening: () => [
-      event('response.created', { response: response(generation, 'started') }),
-      event('response.in_progress', { response: response(generation, 'started') }),
       event('response.output_item.added', { output_index: 0, item: message(generation, 'in_progress', []) }),
       event('response.content_part.added', { ...place, part: textPart('') }),
     ],
-    token: (piece) => `${beforeDelta}${sequence++},"delta":${JSON.stringify(piece)}}\n\n`,
     closing() {
       const text = generation.pieces.join('');
-      const item = message(generation, status, [textPart(text)]);
+      const item = message(generation, endStatusOf(generation), [textPart(text)]);
       return [
         event('response.output_text.done', { ...place, text, logprobs: [] }),
         event('response.content_part.done', { ...place, part: textPart(text) }),
         event('response.output_item.done', { output_index: 0, item }),
+      ];
+    },
+  };
+}
+
+/** Events at the end of a call, none when there is no such call. */
+function callClosing(call: Call | undefined, at: number, status: string, event: Emit): string[] {
+  if (call === undefined) return [];
+  const item = callItem(call, status);
+  return [
+    event('response.function_call_arguments.done', {
+      item_id: item['id'],
+      output_index: at,
+      name: call.name,
+      arguments: call.arguments,
+    }),
+    event('response.output_item.done', { output_index: at, item }),
+  ];
+}
+
+function frames(generation: Generation): Frames {
+  let sequence = 0;
+  const place = { item_id: `msg_${generation.id}`, output_index: 0, content_index: 0 };
+  const event: Emit = (type, rest) => namedFrame({ type, sequence_number: sequence++, ...rest });
+  const delta = 'response.output_text.delta';
+  const beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":[],"sequence_number":`;
+  const text = textFrames(generation, event, place);
+  const { calls, callsTools } = generation;
+  return {
+    opening: () => [
+      event('response.created', { response: response(generation, 'started') }),
+      event('response.in_progress', { response: response(generation, 'started') }),
+      ...(callsTools ? [] : text.opening()),
+    ],
+    token: (piece) => `${beforeDelta}${sequence++},"delta":${JSON.stringify(piece)}}\n\n`,
+    call: (call, at) => [
+      ...callClosing(calls[at - 1], at - 1, 'completed', event),
+      event('response.output_item.added', { output_index: at, item: callItem(call, 'in_progress') }),
+    ],
+    argument: (more, at) =>
+      event('response.function_call_arguments.delta', {
+        item_id: `fc_${calls[at]!.id}`,
+        output_index: at,
+        delta: more,
+      }),
+    closing() {
+      const status = endStatusOf(generation);
+      const last = calls.length - 1;
+      return [
+        ...(callsTools ? callClosing(calls[last], last, status, event) : text.closing()),
         event(`response.${status}`, { response: response(generation, 'ended') }),
       ];
     },
-    failure: (text) =>
-      event('response.failed', { response: response(generation, 'failed', { code: 'server_error', message: text }) }),
+    failure: (why) =>
+      event('response.failed', { response: response(generation, 'failed', { code: 'server_error', message: why }) }),
   };
 }

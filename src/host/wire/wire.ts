@@ -1,5 +1,7 @@
 // What the dialects have in common: how a request asks, what a generation is, and the shape every dialect gives it.
-// The dialect files beside this one implement Wire; routes.ts maps paths to them and stream.ts sends their frames.
+// The dialect files beside this one implement Wire; routes.ts maps paths to them, stream.ts and answering.ts send their
+// frames.
+import type { Want } from './turns.ts';
 
 /** A parsed JSON object. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -15,7 +17,18 @@ export interface Ask {
   readonly includeUsage: boolean;
 }
 
-/** One answer, made whole before its first word leaves. */
+/** A tool call of an answer. */
+export interface Call {
+  readonly id: string;
+  readonly name: string;
+  /** JSON text. */
+  readonly arguments: string;
+}
+
+/**
+ * One answer. A paced one is made whole before its first word leaves; the one of an engine grows, and what is said here
+ * about its end holds once it has ended.
+ */
 export interface Generation {
   /** Unique within the host; dialects put their own prefix before it. */
   readonly id: string;
@@ -24,12 +37,19 @@ export interface Generation {
   readonly created: number;
   readonly body: Json;
   readonly ask: Ask;
-  /** One piece is one token; joined they are the text. */
+  /** Joined they are the text; of a paced answer, one piece is one token. */
   readonly pieces: readonly string[];
-  readonly finish: 'stop' | 'length';
+  readonly finish: 'stop' | 'length' | 'tool_calls';
   /** The stop string met, or an empty string. */
   readonly stoppingWord: string;
   readonly promptTokens: number;
+  /** Prompt tokens that were found in a cache. */
+  readonly cachedTokens: number;
+  readonly outputTokens: number;
+  /** Whether the answer is tool calls in place of text; known from the beginning. */
+  readonly callsTools: boolean;
+  /** The calls so far. */
+  readonly calls: readonly Call[];
   readonly timeToFirstTokenMs: number;
   readonly interTokenMs: number;
 }
@@ -39,6 +59,10 @@ export interface Frames {
   /** Events that leave together with the first token. */
   opening(): string[];
   token(piece: string, at: number): string;
+  /** The last of the generation's calls begins. */
+  call(call: Call, at: number): string[];
+  /** More of the arguments of the last call, which has them already. */
+  argument(text: string, at: number): string;
   /** Events after the last token; the last of them is the one that closes the stream in this dialect. */
   closing(): string[];
   /** The event that reports a failure within the stream. */
@@ -49,6 +73,8 @@ export interface Frames {
 export interface Wire {
   /** Reads the request. Throws an Error that says what is wrong with it. */
   read(body: Json): Ask;
+  /** Reads what engines need beyond that. Throws as `read` does. */
+  want(body: Json): Want;
   /** The whole answer of a request that is not streamed. */
   answer(generation: Generation): Json;
   frames(generation: Generation): Frames;
@@ -65,7 +91,14 @@ const TYPES: Readonly<Record<number, string>> = {
 
 /** Error body of the OpenAI dialects. */
 export function openaiProblem(status: number, message: string, code: string): Json {
-  return { error: { message, type: TYPES[status] ?? 'server_error', param: null, code } };
+  return {
+    error: {
+      message,
+      type: TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
+      param: null,
+      code,
+    },
+  };
 }
 
 /** Error body of the Messages dialect. */
@@ -85,6 +118,9 @@ export function dataFrame(value: Json): string {
 export function namedFrame(value: Json & { readonly type: string }): string {
   return `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
 }
+
+/** What dialects without tools say about calls. */
+export const NO_CALLS: Pick<Frames, 'call' | 'argument'> = { call: () => [], argument: () => '' };
 
 /** The last event of the OpenAI dialects. */
 export const DONE_FRAME: string = 'data: [DONE]\n\n';
@@ -123,12 +159,12 @@ export function wantsUsage(body: Json): boolean {
 
 /** Usage of the two OpenAI completion dialects. */
 export function completionUsage(generation: Generation): Json {
-  const { promptTokens, pieces } = generation;
+  const { promptTokens, outputTokens, cachedTokens } = generation;
   return {
     prompt_tokens: promptTokens,
-    completion_tokens: pieces.length,
-    total_tokens: promptTokens + pieces.length,
-    prompt_tokens_details: { cached_tokens: 0 },
+    completion_tokens: outputTokens,
+    total_tokens: promptTokens + outputTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
     completion_tokens_details: { reasoning_tokens: 0 },
   };
 }

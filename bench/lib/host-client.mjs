@@ -1,0 +1,110 @@
+// A client of one model host, in a process of its own: opens streams over a while, counts their tokens in a window, and
+// reads afterwards what really happened to some of them. Started by host.mjs; prints one line of JSON at its end.
+
+import { connect } from 'node:net';
+import { Histogram } from './histogram.mjs';
+import { cpuUs } from './process.mjs';
+
+const { pid, url, streams, tokens, rampMs, warmupMs, windowMs, witnesses } = JSON.parse(process.argv[2]);
+const { hostname, port } = new URL(url);
+const gaps = new Histogram();
+let counting = false;
+let arrived = 0;
+let ended = 0;
+let failed = 0;
+
+/** One buffer for all sockets: nothing of a token is kept. */
+const buffer = Buffer.allocUnsafe(65_536);
+
+function open(index) {
+  const body = JSON.stringify({
+    prompt: `Stream ${index} begins`,
+    n_predict: tokens,
+    ignore_eos: true,
+    stream: true,
+    seed: index,
+  });
+  const truth =
+    index % Math.ceil(streams / witnesses) === 0 ? `x-headrace-truth: 1\r\nx-request-id: w${index}\r\n` : '';
+  let lastMs = 0;
+  const socket = connect({
+    host: hostname,
+    port: Number(port),
+    noDelay: true,
+    onread: {
+      buffer,
+      callback() {
+        const nowMs = performance.now();
+        if (counting) {
+          arrived++;
+          if (lastMs > 0) gaps.add((nowMs - lastMs) * 1000);
+        }
+        lastMs = nowMs;
+        return true;
+      },
+    },
+  });
+  socket.on('error', () => failed++);
+  socket.on('close', () => ended++);
+  socket.write(
+    `POST /completion HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\n${truth}` +
+      `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+  return socket;
+}
+
+const after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const get = async (path) => (await fetch(url + path)).text();
+
+/** Value of a metric without labels. */
+async function metrics(...names) {
+  const text = await get('/metrics');
+  return names.map((name) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]));
+}
+
+const FIGURES = ['headrace_host_steps_total', 'headrace_host_late_steps_total'];
+const sockets = [];
+const portion = Math.max(1, Math.ceil((streams * 10) / rampMs));
+while (sockets.length < streams) {
+  for (let at = 0; at < portion && sockets.length < streams; at++) sockets.push(open(sockets.length));
+  await after(10);
+}
+await after(warmupMs);
+const [stepsBefore, lateBefore] = await metrics(...FIGURES);
+const fromMs = performance.now();
+const fromUs = Math.round((performance.timeOrigin + fromMs) * 1000);
+const cpuBefore = cpuUs(pid);
+counting = true;
+await after(windowMs);
+counting = false;
+const cpu = cpuUs(pid) - cpuBefore;
+const tookMs = performance.now() - fromMs;
+const [steps, late, mostBehind] = await metrics(...FIGURES, 'headrace_host_most_behind_seconds');
+const truths = [];
+for (let index = 0; index < streams; index += Math.ceil(streams / witnesses)) {
+  const truth = JSON.parse(await get(`/sim/truth/w${index}`));
+  if (truth.tokensUs === undefined) throw new Error(`stream ${index}: ${truth.detail}, ${failed} failed`);
+  truths.push(truth);
+}
+const behind = new Histogram();
+for (const { tokensUs, handedUs } of truths) {
+  tokensUs.forEach((dueUs, at) => {
+    if (dueUs < fromUs || dueUs > fromUs + tookMs * 1000) return;
+    behind.add(handedUs[at] - dueUs);
+  });
+}
+const result = {
+  streams,
+  cpu: cpu / 1000 / tookMs,
+  cpuUsPerToken: cpu / arrived,
+  live: sockets.length - ended,
+  failed,
+  tokensPerSecond: (arrived * 1000) / tookMs,
+  perStream: (arrived * 1000) / tookMs / streams,
+  steps: steps - stepsBefore,
+  lateSteps: late - lateBefore,
+  mostBehindMsEver: mostBehind * 1000,
+  behindMs: behind.summary(),
+  gapMs: gaps.summary(),
+};
+process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));

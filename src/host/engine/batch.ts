@@ -1,0 +1,136 @@
+// What is in a step. Every running sequence decodes one token; the rest of the token budget goes to prompts, in the order
+// of their arrival, in chunks. When memory is exhausted the newest sequence is pushed out and waits to be computed again.
+// Driven by scheduler.ts, once a step; nothing here is allocated for a token.
+import type { EndReason } from './engine.ts';
+import type { Tallies } from './engine-state.ts';
+import type { PrefixCache } from './prefix-cache.ts';
+import type { Profile } from './profile.ts';
+import type { Sequence } from './sequence.ts';
+import type { WaitingLine } from './waiting-line.ts';
+
+export class Batch {
+  /** Sequences whose prompts are in memory, and those whose prompts are on the way; both by age. All the former are older. */
+  readonly decoding: Sequence[] = [];
+  readonly prefilling: Sequence[] = [];
+  /** Sequences that end with the step and take no part in it. */
+  readonly doomed: Sequence[] = [];
+  /** Of the packed step: tokens its decoding sequences look back on, prompt tokens it evaluates. */
+  memoryTokens = 0;
+  prefillTokens = 0;
+  readonly #profile: Profile;
+  readonly #cache: PrefixCache;
+  readonly #waiting: WaitingLine;
+  readonly #tallies: Tallies;
+
+  constructor(profile: Profile, cache: PrefixCache, waiting: WaitingLine, tallies: Tallies) {
+    this.#profile = profile;
+    this.#cache = cache;
+    this.#waiting = waiting;
+    this.#tallies = tallies;
+  }
+
+  get running(): number {
+    return this.decoding.length + this.prefilling.length;
+  }
+
+  /** Decides what the step that begins now contains. False when there is nothing to do. */
+  pack(startUs: number): boolean {
+    const { preemptions } = this.#tallies;
+    this.prefillTokens = 0;
+    this.#packDecoding();
+    const budget = this.#profile.maxBatchTokens - this.decoding.length;
+    for (const sequence of this.prefilling) this.#addChunk(sequence, budget);
+    // Whom memory pressure has just pushed out must not come back into the room of the others at once.
+    if (preemptions === this.#tallies.preemptions) this.#admit(startUs, budget);
+    return this.running > 0 || this.doomed.length > 0;
+  }
+
+  /** Asks every sequence that completes its evaluation in this step for its next token. */
+  sample(): void {
+    for (const sequence of this.decoding) sequence.sample();
+    for (const sequence of this.prefilling) if (sequence.isSampling) sequence.sample();
+  }
+
+  #packDecoding(): void {
+    let memoryTokens = 0;
+    for (let at = 0; at < this.decoding.length; at++) {
+      const sequence = this.decoding[at]!;
+      if (sequence.length >= this.#profile.contextTokens) this.#shift(sequence);
+      if (sequence.length > sequence.lease!.roomTokens && !this.#makeRoom(sequence)) break;
+      memoryTokens += sequence.computed;
+      sequence.chunk = 1;
+    }
+    this.memoryTokens = memoryTokens;
+  }
+
+  #shift(sequence: Sequence): void {
+    const kept = sequence.shift();
+    this.#tallies.shifts++;
+    if (sequence.lease !== null) this.#cache.shift(sequence.lease, kept);
+  }
+
+  /** Grows what the sequence holds at the cost of newer ones. False when it was itself the newest and had to go. */
+  #makeRoom(sequence: Sequence): boolean {
+    const lease = sequence.lease!;
+    while (sequence.length > lease.roomTokens) {
+      if (this.#cache.grow(lease)) continue;
+      const isAlone = this.running === 1;
+      const newest = (this.prefilling.pop() ?? this.decoding.pop())!;
+      this.#evict(newest);
+      if (isAlone) this.#doom(newest, 'out-of-memory');
+      else if (newest.isCancelled) this.#doom(newest, 'cancelled');
+      else this.#requeue(newest);
+      if (newest === sequence) return false;
+    }
+    return true;
+  }
+
+  #evict(sequence: Sequence): void {
+    this.#cache.release(sequence.lease!, sequence.tokens, sequence.computed);
+    sequence.lease = null;
+    sequence.computed = 0;
+    sequence.chunk = 0;
+  }
+
+  #requeue(sequence: Sequence): void {
+    sequence.preemptions++;
+    this.#tallies.preemptions++;
+    this.#waiting.pushFront(sequence);
+  }
+
+  #doom(sequence: Sequence, reason: EndReason): void {
+    sequence.doom ??= reason;
+    this.doomed.push(sequence);
+  }
+
+  #addChunk(sequence: Sequence, budget: number): void {
+    sequence.chunk = Math.min(sequence.length - sequence.computed, budget - this.prefillTokens);
+    this.prefillTokens += sequence.chunk;
+  }
+
+  #admit(startUs: number, budget: number): void {
+    const { maxSequences, contextTokens } = this.#profile;
+    while (this.prefillTokens < budget && this.running < maxSequences) {
+      const sequence = this.#waiting.first;
+      // A step made good later begins before now: who came after its beginning is not in it.
+      if (sequence === undefined || sequence.arrivedUs > startUs) return;
+      if (sequence.length >= contextTokens && sequence.doom === null) this.#shift(sequence);
+      if (sequence.doom !== null || !this.#cache.fits(sequence.length)) {
+        this.#waiting.shift();
+        this.#doom(sequence, 'out-of-memory');
+        continue;
+      }
+      const { tokens, length, job } = sequence;
+      const lease = this.#cache.admit(tokens, length, job.cachePrompt, job.slotId);
+      if (lease === null) return;
+      this.#waiting.shift();
+      this.prefilling.push(sequence);
+      if (sequence.startedUs < 0) {
+        this.#tallies.promptTokens += length;
+        this.#tallies.cachedTokens += lease.cachedTokens;
+      }
+      sequence.start(lease, startUs);
+      this.#addChunk(sequence, budget);
+    }
+  }
+}

@@ -1,0 +1,157 @@
+// Runs a compiled grammar over bytes. A state is the set of stacks a text can have led to; states and their transitions
+// are made when they are first met and kept, so that a grammar in use soon works like a finite automaton.
+// Stacks share their lower frames: every frame exists once, as long as the tables hold.
+import type { Grammar } from './gbnf.ts';
+import type { Program } from './program.ts';
+import { compileGrammar } from './program.ts';
+
+/** Where a text stands in a grammar. */
+export interface GrammarState {
+  /** Whether the text may end here. */
+  readonly accepting: boolean;
+}
+
+/** A grammar that can be run; shared by all sequences under it. */
+export interface Matcher {
+  readonly start: GrammarState;
+  /** The state after one more byte, or null when no text of the grammar goes on so. */
+  step(state: GrammarState, byte: number): GrammarState | null;
+}
+
+/** A position with the frames to return to. */
+interface Frame {
+  readonly id: number;
+  readonly position: number;
+  readonly below: Frame | null;
+}
+
+interface State extends GrammarState {
+  readonly frames: readonly Frame[];
+  /** By class of byte; undefined until met. */
+  readonly next: (State | null | undefined)[];
+}
+
+/** Stacks of one state. A grammar that is more ambiguous loses readings: what is left still matches it. */
+const MAX_STACKS = 2048;
+/** Frames and states that are kept; past this the tables begin anew, so that long nested texts do not fill the memory. */
+const MAX_FRAMES = 200_000;
+const MAX_STATES = 8192;
+
+/** Prepares a grammar. Throws a GrammarError when it is left-recursive. */
+export function createMatcher(grammar: Grammar): Matcher {
+  const program = compileGrammar(grammar);
+  const tables = new Tables(program);
+  const start = tables.stateOf((closing) => {
+    for (const position of program.starts) closing.add(position, null);
+  });
+  return { start, step: (state, byte) => tables.step(state as State, byte) };
+}
+
+/** True when the bytes are a whole text of the grammar. */
+export function matches(matcher: Matcher, bytes: Iterable<number>): boolean {
+  let state: GrammarState | null = matcher.start;
+  for (const byte of bytes) {
+    state = matcher.step(state, byte);
+    if (state === null) return false;
+  }
+  return state.accepting;
+}
+
+class Tables {
+  readonly #program: Program;
+  readonly #frames = new Map<number, Frame>();
+  readonly #states = new Map<string, State>();
+  #nextId = 1;
+
+  constructor(program: Program) {
+    this.#program = program;
+  }
+
+  step(state: State, byte: number): State | null {
+    const at = this.#program.classOf[byte]!;
+    const known = state.next[at];
+    if (known !== undefined) return known;
+    const { code } = this.#program;
+    const next = this.stateOf((closing) => {
+      for (const { position, below } of state.frames) {
+        const instruction = code[position]!;
+        if (instruction.op !== 'byte') continue;
+        for (const { from, to, rest } of instruction.branches) {
+          if (byte < from || byte > to) continue;
+          if (rest < 0) closing.add(position + 1, below);
+          else closing.add(rest, closing.stacked(position + 1, below));
+        }
+      }
+    });
+    state.next[at] = next.frames.length === 0 && !next.accepting ? null : next;
+    return state.next[at]!;
+  }
+
+  /** The state of the stacks that `fill` adds, after everything that reads nothing was done. */
+  stateOf(fill: (closing: Closing) => void): State {
+    if (this.#frames.size > MAX_FRAMES) this.#frames.clear();
+    if (this.#states.size > MAX_STATES) this.#states.clear();
+    const closing = new Closing(this.#program, (position, below) => this.#frameOf(position, below));
+    fill(closing);
+    const frames = closing.close();
+    const key = `${closing.accepting ? '+' : '-'}${frames.map(({ id }) => id).join(',')}`;
+    let state = this.#states.get(key);
+    if (state === undefined) {
+      state = { accepting: closing.accepting, frames, next: [] };
+      this.#states.set(key, state);
+    }
+    return state;
+  }
+
+  #frameOf(position: number, below: Frame | null): Frame {
+    const key = (below?.id ?? 0) * this.#program.code.length + position;
+    let frame = this.#frames.get(key);
+    if (frame === undefined) {
+      frame = { id: this.#nextId++, position, below };
+      this.#frames.set(key, frame);
+    }
+    return frame;
+  }
+}
+
+/** Follows calls and returns until every stack waits for a byte. */
+class Closing {
+  readonly #program: Program;
+  readonly #frameOf: (position: number, below: Frame | null) => Frame;
+  readonly #seen = new Set<Frame>();
+  readonly #open: Frame[] = [];
+  accepting: boolean = false;
+
+  constructor(program: Program, frameOf: (position: number, below: Frame | null) => Frame) {
+    this.#program = program;
+    this.#frameOf = frameOf;
+  }
+
+  add(position: number, below: Frame | null): void {
+    const frame = this.#frameOf(position, below);
+    if (this.#seen.has(frame) || this.#seen.size >= MAX_STACKS) return;
+    this.#seen.add(frame);
+    this.#open.push(frame);
+  }
+
+  /** The stack with a position to return to; nothing is stacked when only the return would be left to do there. */
+  stacked(position: number, below: Frame | null): Frame | null {
+    return this.#program.code[position]!.op === 'end' ? below : this.#frameOf(position, below);
+  }
+
+  /** The stacks that wait for a byte, in the order of their ids. */
+  close(): Frame[] {
+    const waiting: Frame[] = [];
+    for (let frame = this.#open.pop(); frame !== undefined; frame = this.#open.pop()) {
+      const { position, below } = frame;
+      const instruction = this.#program.code[position]!;
+      if (instruction.op === 'byte') waiting.push(frame);
+      else if (instruction.op === 'call') {
+        const back = this.stacked(position + 1, below);
+        for (const start of instruction.starts) this.add(start, back);
+      } else if (below === null) this.accepting = true;
+      else this.add(below.position, below.below);
+    }
+    return waiting.sort((a, b) => a.id - b.id);
+  }
+}

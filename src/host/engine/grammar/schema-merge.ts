@@ -1,0 +1,101 @@
+// Puts two JSON schemas together into one that demands both, for `allOf`, for keywords beside `$ref`, and for the branches
+// of `anyOf` and `oneOf`. schema.ts calls it before it writes rules.
+import { SchemaError } from './error.ts';
+
+/** A schema that is an object. */
+export type SchemaObject = Readonly<Record<string, unknown>>;
+
+/** True for a schema that is an object: not a boolean, not an array. */
+export function isSchemaObject(value: unknown): value is SchemaObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Keywords that describe and demand nothing. */
+export const ANNOTATIONS: ReadonlySet<string> = new Set([
+  'title',
+  'description',
+  'default',
+  'examples',
+  'example',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  'contentEncoding',
+  'contentMediaType',
+  'nullable',
+  'strict',
+  '$schema',
+  '$id',
+  '$anchor',
+  '$comment',
+  '$defs',
+  'definitions',
+]);
+
+const LARGER = new Set(['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties']);
+const SMALLER = new Set(['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties']);
+
+/** Keywords whose value is a number. */
+const NUMERIC = /^(min|max|exclusiveM|multipleOf)/;
+const LISTS = new Set(['enum', 'required', 'allOf', 'anyOf', 'oneOf', 'prefixItems']);
+
+/** Throws a SchemaError for a keyword whose value has the wrong type. */
+export function refuseMalformed(schema: SchemaObject, where: string): void {
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (value === undefined) continue;
+    let wanted: string | null = null;
+    if (NUMERIC.test(keyword) && !Number.isFinite(value)) wanted = 'a number';
+    if (LISTS.has(keyword) && !Array.isArray(value)) wanted = 'an array';
+    if (keyword === 'properties' && !isSchemaObject(value)) wanted = 'an object';
+    if ((keyword === 'pattern' || keyword === 'format') && typeof value !== 'string') wanted = 'a string';
+    if (wanted !== null) throw new SchemaError(`schema, ${where}: ${keyword} must be ${wanted}`);
+  }
+}
+
+/** A schema that demands what both demand. Throws a SchemaError when one keyword says two things that do not combine. */
+export function mergeSchemas(left: SchemaObject, right: SchemaObject, where: string): SchemaObject {
+  refuseMalformed(left, where);
+  refuseMalformed(right, where);
+  const merged: Record<string, unknown> = { ...left };
+  for (const [keyword, value] of Object.entries(right)) {
+    const present = merged[keyword];
+    merged[keyword] =
+      present === undefined || ANNOTATIONS.has(keyword) ? value : mergeKeyword(keyword, present, value, where);
+  }
+  return merged;
+}
+
+function mergeKeyword(keyword: string, left: unknown, right: unknown, where: string): unknown {
+  if (LARGER.has(keyword)) return Math.max(left as number, right as number);
+  if (SMALLER.has(keyword)) return Math.min(left as number, right as number);
+  if (keyword === 'properties') return mergeProperties(left as SchemaObject, right as SchemaObject);
+  if (keyword === 'required') return [...new Set([...(left as string[]), ...(right as string[])])];
+  if (keyword === 'allOf') return [...(left as unknown[]), ...(right as unknown[])];
+  if (keyword === 'type') return commonTypes(left, right);
+  if (keyword === 'enum') return (left as unknown[]).filter((value) => isAmong(right as unknown[], value));
+  if (keyword === 'items' || keyword === 'additionalProperties') return { allOf: [left, right] };
+  if (JSON.stringify(left) === JSON.stringify(right)) return left;
+  throw new SchemaError(`schema, ${where}: two different values of ${keyword} together are not supported`);
+}
+
+function mergeProperties(left: SchemaObject, right: SchemaObject): SchemaObject {
+  const merged: Record<string, unknown> = { ...left };
+  for (const [name, schema] of Object.entries(right)) {
+    merged[name] = Object.hasOwn(left, name) ? { allOf: [left[name], schema] } : schema;
+  }
+  return merged;
+}
+
+/** Types that both lists allow; every integer is a number. */
+function commonTypes(left: unknown, right: unknown): unknown[] {
+  const rights = [right].flat();
+  return [left].flat().flatMap((type) => {
+    if (rights.includes(type)) return [type];
+    if (type === 'number' && rights.includes('integer')) return ['integer'];
+    return type === 'integer' && rights.includes('number') ? ['integer'] : [];
+  });
+}
+
+function isAmong(values: readonly unknown[], value: unknown): boolean {
+  return values.some((other) => JSON.stringify(other) === JSON.stringify(value));
+}

@@ -1,0 +1,157 @@
+// The distribution that the samplers work on: some tokens listed with their logits, all others at one common logit, the
+// floor. A language model lists few tokens, so a token costs little; ranking lists the floor only where it can matter.
+// After rank() the list is sorted, logits falling and ids rising among equals, and every sampler keeps it so.
+
+/** Lists up to this long are sorted by insertion: they come almost sorted. */
+const INSERTION_MOST = 192;
+
+/** One distribution; made once per vocabulary and filled anew for every token. */
+export class Candidates {
+  readonly vocabularySize: number;
+  /** Tokens listed, in the first `size` places. */
+  readonly ids: Int32Array;
+  readonly logits: Float64Array;
+  /** Probabilities; valid after softmax(). */
+  readonly p: Float64Array;
+  size: number = 0;
+  /** Logit of every allowed token that is not listed; -Infinity: none can be chosen. */
+  floor: number = -Infinity;
+  /** 1 for every token that may be chosen; null: all. rank() applies it. */
+  allowed: Uint8Array | null = null;
+  /** Scratch of the penalties, by token; all zero between their calls. */
+  readonly counts: Uint32Array;
+  readonly #listed: Uint8Array;
+
+  constructor(vocabularySize: number) {
+    this.vocabularySize = vocabularySize;
+    this.ids = new Int32Array(vocabularySize);
+    this.logits = new Float64Array(vocabularySize);
+    this.p = new Float64Array(vocabularySize);
+    this.counts = new Uint32Array(vocabularySize);
+    this.#listed = new Uint8Array(vocabularySize);
+  }
+
+  /** Empties the list and sets the floor. */
+  clear(floor: number): void {
+    this.size = 0;
+    this.floor = floor;
+    this.allowed = null;
+  }
+
+  /** Lists a token; it must not be listed yet. */
+  add(id: number, logit: number): void {
+    this.ids[this.size] = id;
+    this.logits[this.size] = logit;
+    this.size++;
+  }
+
+  /**
+   * Sorts, and drops what cannot be chosen. Afterwards the first `need` places (or all, when there are fewer tokens)
+   * hold exactly what the whole vocabulary would hold there; pass Infinity for the whole distribution.
+   */
+  rank(need: number): void {
+    const { logits, ids, allowed, floor } = this;
+    if (allowed !== null) {
+      for (let at = 0; at < this.size; at++) if (allowed[ids[at]!] === 0) logits[at] = -Infinity;
+    }
+    this.#sort();
+    let above = this.size;
+    while (above > 0 && logits[above - 1]! <= floor) above--;
+    if (need > above && floor !== -Infinity) this.#insertFloor(above);
+    else this.size = above;
+    this.floor = -Infinity;
+  }
+
+  /** Probabilities of the listed tokens, renormalised. The list must be sorted. */
+  softmax(): void {
+    const { logits, p, size } = this;
+    const highest = logits[0]!;
+    let sum = 0;
+    let last = highest;
+    let weight = 1;
+    for (let at = 0; at < size; at++) {
+      // Long runs share the floor, and the exponential is the dear part.
+      if (logits[at] !== last) {
+        last = logits[at]!;
+        weight = Math.exp(last - highest);
+      }
+      p[at] = weight;
+      sum += weight;
+    }
+    for (let at = 0; at < size; at++) p[at]! /= sum;
+  }
+
+  /** Keeps the places from `from` up to `to`; the list stays sorted. */
+  keep(from: number, to: number): void {
+    if (from > 0) {
+      this.ids.copyWithin(0, from, to);
+      this.logits.copyWithin(0, from, to);
+    }
+    this.size = to - from;
+  }
+
+  /** Draws a place by the probabilities, with one number in [0, 1). */
+  draw(random: number): number {
+    let left = random;
+    for (let at = 0; at < this.size - 1; at++) {
+      left -= this.p[at]!;
+      if (left < 0) return at;
+    }
+    return this.size - 1;
+  }
+
+  #sort(): void {
+    if (this.size > INSERTION_MOST) {
+      this.#sortMany();
+      return;
+    }
+    const { ids, logits, size } = this;
+    for (let at = 1; at < size; at++) {
+      const id = ids[at]!;
+      const logit = logits[at]!;
+      let to = at - 1;
+      while (to >= 0 && (logits[to]! < logit || (logits[to] === logit && ids[to]! > id))) {
+        ids[to + 1] = ids[to]!;
+        logits[to + 1] = logits[to]!;
+        to--;
+      }
+      ids[to + 1] = id;
+      logits[to + 1] = logit;
+    }
+  }
+
+  #sortMany(): void {
+    const ids = this.ids.slice(0, this.size);
+    const logits = this.logits.slice(0, this.size);
+    const order = Uint32Array.from(ids, (_, at) => at);
+    order.sort((a, b) => (logits[a] === logits[b] ? ids[a]! - ids[b]! : logits[b]! > logits[a]! ? 1 : -1));
+    for (let at = 0; at < order.length; at++) {
+      this.ids[at] = ids[order[at]!]!;
+      this.logits[at] = logits[order[at]!]!;
+    }
+  }
+
+  /** Lists all tokens at the floor, between the `above` places over it and those under it. */
+  #insertFloor(above: number): void {
+    const { ids, logits, allowed, floor } = this;
+    const listed = this.#listed;
+    let under = above;
+    while (under < this.size && logits[under] === floor) under++;
+    let end = this.size;
+    while (end > under && logits[end - 1] === -Infinity) end--;
+    const underIds = ids.slice(under, end);
+    const underLogits = logits.slice(under, end);
+    listed.fill(0);
+    for (let at = 0; at < above; at++) listed[ids[at]!] = 1;
+    for (let at = under; at < this.size; at++) listed[ids[at]!] = 1;
+    let size = above;
+    for (let id = 0; id < this.vocabularySize; id++) {
+      if (listed[id] === 1 || (allowed !== null && allowed[id] === 0)) continue;
+      ids[size] = id;
+      logits[size++] = floor;
+    }
+    ids.set(underIds, size);
+    logits.set(underLogits, size);
+    this.size = size + underIds.length;
+  }
+}

@@ -1,0 +1,88 @@
+// The order in which the samplers of one sequence work on a distribution whose logits are biased and penalised already:
+// top-k, tail-free, typical, top-p, min-p, temperature, draw; or Mirostat after the temperature; or the most likely token.
+// sampler.ts calls it once per token, and once more when a grammar refuses the first choice.
+import type { Candidates } from './candidates.ts';
+import { createMirostat } from './mirostat.ts';
+import type { SamplingOptions } from './options.ts';
+import type { Random } from './random.ts';
+import { applyTemperature } from './temperature.ts';
+import { minP, tailFree, topK, topP, typical } from './truncation.ts';
+
+/** A token with its probability after the whole chain; 0 when the chain cut it. */
+export interface TokenProbability {
+  readonly token: number;
+  readonly probability: number;
+}
+
+/** The chain of one sequence. */
+export interface Chain {
+  /** Chooses a token; null when none can be chosen. Changes the candidates. */
+  choose(candidates: Candidates): number | null;
+  /** To be called when the last choice stands: Mirostat learns from it. */
+  confirm(candidates: Candidates): void;
+  /**
+   * The `nProbs` most likely tokens of the last choice: those the chain kept, then those it cut. Empty unless asked for,
+   * and valid until the candidates are used again.
+   */
+  probabilities(candidates: Candidates): TokenProbability[];
+}
+
+/** Creates the chain of a sequence. All its draws come from `random`. */
+export function createChain(options: SamplingOptions, random: Random): Chain {
+  const { temperature, nProbs } = options;
+  const mirostat = temperature > 0 ? createMirostat(options) : null;
+  const minKeep = Math.max(1, options.minKeep);
+  const need = neededPlaces(options, minKeep);
+  let ranked: Int32Array = new Int32Array(0);
+  let place = 0;
+
+  function pick(candidates: Candidates): number {
+    if (temperature <= 0) {
+      if (nProbs > 0) candidates.softmax();
+      return 0;
+    }
+    if (mirostat !== null) {
+      applyTemperature(candidates, temperature);
+      return mirostat.choose(candidates, random);
+    }
+    topK(candidates, options.topK, minKeep);
+    tailFree(candidates, options.tfsZ, minKeep);
+    typical(candidates, options.typicalP, minKeep);
+    topP(candidates, options.topP, minKeep);
+    minP(candidates, options.minP, minKeep);
+    applyTemperature(candidates, temperature);
+    candidates.softmax();
+    return candidates.draw(random());
+  }
+
+  return {
+    choose(candidates) {
+      candidates.rank(need);
+      if (candidates.size === 0) return null;
+      if (nProbs > 0) ranked = candidates.ids.slice(0, Math.min(nProbs, candidates.size));
+      place = pick(candidates);
+      return candidates.ids[place]!;
+    },
+    confirm: (candidates) => mirostat?.learn(candidates, place),
+    probabilities: (candidates) => (nProbs > 0 ? report(candidates, ranked, nProbs) : []),
+  };
+}
+
+/** Places of the ranked list that the options can tell apart from a cut one. */
+function neededPlaces(options: SamplingOptions, minKeep: number): number {
+  const { temperature, topK, mirostat, nProbs } = options;
+  if (temperature <= 0) return nProbs > 0 ? Infinity : 1;
+  if (mirostat !== 0 || topK <= 0) return Infinity;
+  return Math.max(topK, minKeep, nProbs);
+}
+
+function report({ ids, p, size }: Candidates, ranked: Int32Array, nProbs: number): TokenProbability[] {
+  const kept = ids.slice(0, size);
+  const listed: TokenProbability[] = [];
+  for (const [at, token] of kept.subarray(0, nProbs).entries()) listed.push({ token, probability: p[at]! });
+  for (const token of ranked) {
+    if (listed.length === nProbs) break;
+    if (!kept.includes(token)) listed.push({ token, probability: 0 });
+  }
+  return listed;
+}

@@ -1,0 +1,60 @@
+// Logit bias: a number that is added to the raw logit of a token, before anything else, or a ban. Requests write it as
+// pairs or as an object, with tokens as ids or as text; the host reads them here.
+import type { Candidates } from './candidates.ts';
+
+/** Bias by token; -Infinity forbids it. */
+export type LogitBias = ReadonlyMap<number, number>;
+
+/**
+ * Reads `logit_bias`: an array of `[token, bias]` pairs or an object of biases by token. A token is an id, or text (in an
+ * object, text that is no whole number), each token of which gets the bias. A bias is a number, or false to forbid. The
+ * last entry for a token wins. As llama.cpp does, entries of other types or outside of the vocabulary are skipped.
+ */
+export function readLogitBias(
+  value: unknown,
+  vocabularySize: number,
+  tokenize: (text: string) => Iterable<number>,
+): Map<number, number> {
+  const biases = new Map<number, number>();
+  if (typeof value !== 'object' || value === null) return biases;
+  const entries: unknown[] = Array.isArray(value)
+    ? value
+    : Object.entries(value).map(([token, bias]) => [/^\d+$/.test(token) ? Number(token) : token, bias]);
+  for (const entry of entries) {
+    if (!Array.isArray(entry) || entry.length !== 2) continue;
+    const [token, given] = entry as [unknown, unknown];
+    const bias = given === false ? -Infinity : given;
+    if (typeof bias !== 'number' || Number.isNaN(bias)) continue;
+    const tokens = typeof token === 'string' ? tokenize(token) : [token];
+    for (const id of tokens) if (isToken(id, vocabularySize)) biases.set(id, bias);
+  }
+  return biases;
+}
+
+function isToken(id: unknown, vocabularySize: number): id is number {
+  return typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocabularySize;
+}
+
+/** Biases up to this many are searched for in the list. */
+const FEW_BIASES = 8;
+
+/** Adds the biases to the logits; biased tokens at the floor become listed. */
+export function applyLogitBias(candidates: Candidates, biases: LogitBias): void {
+  if (biases.size === 0) return;
+  const { ids, logits, floor } = candidates;
+  let seen = 0;
+  for (let at = 0; at < candidates.size; at++) {
+    const bias = biases.get(ids[at]!);
+    if (bias === undefined) continue;
+    logits[at]! += bias;
+    seen++;
+  }
+  if (seen === biases.size) return;
+  const listed = ids.subarray(0, candidates.size);
+  // Few biases, such as that of `ignore_eos`, are looked for one by one: a set would be made anew for every token.
+  const known = biases.size <= FEW_BIASES ? null : new Set(listed);
+  for (const [id, bias] of biases) {
+    const isListed = known === null ? listed.includes(id) : known.has(id);
+    if (!isListed) candidates.add(id, floor + bias);
+  }
+}

@@ -1,0 +1,88 @@
+// The sampler of one sequence: asks the language model for the logits, applies bias, penalties, chain and grammar, and
+// appends the chosen token to the context. The engine calls next() once per decode step of the sequence.
+// Samplers of one `Sampling` share its working space: calls of next() must not overlap, which nothing synchronous can.
+import type { Context } from '../model/context.ts';
+import { createContext } from '../model/context.ts';
+import type { LanguageModel } from '../model/language-model.ts';
+import { Candidates } from './candidates.ts';
+import type { TokenProbability } from './chain.ts';
+import { createChain } from './chain.ts';
+import type { TokenGrammar } from './grammar-mask.ts';
+import { applyLogitBias } from './logit-bias.ts';
+import type { SamplingOptions } from './options.ts';
+import { createPenalties } from './penalties.ts';
+import type { Random } from './random.ts';
+
+/** Chooses the tokens of one sequence. */
+export interface Sampler {
+  /**
+   * The next token, which is then part of the context. The end of sequence, when the model, or a complete grammar, ends
+   * the text, and also when options and grammar together leave no token at all.
+   */
+  next(): number;
+  /** The most likely tokens of the last call, as many as `nProbs` asks for; empty when it asks for none. */
+  readonly probabilities: readonly TokenProbability[];
+  readonly context: Context;
+}
+
+/** What a sequence starts from. */
+export interface Start {
+  readonly options: SamplingOptions;
+  /** Prompt tokens, beginning-of-sequence included. */
+  readonly prompt: Int32Array;
+  readonly random: Random;
+  /** Default none. */
+  readonly grammar?: TokenGrammar | undefined;
+}
+
+/** Makes the samplers of one model. */
+export interface Sampling {
+  start(start: Start): Sampler;
+}
+
+/** Creates the samplers of a model, with the working space they share. */
+export function createSampling(model: LanguageModel): Sampling {
+  const candidates = new Candidates(model.vocabulary.size);
+  return { start: (start) => createSampler(model, candidates, start) };
+}
+
+function createSampler(model: LanguageModel, candidates: Candidates, start: Start): Sampler {
+  const { options, grammar } = start;
+  const { eos, newline } = model.vocabulary;
+  const context = createContext(start.prompt);
+  const biases = options.ignoreEos ? new Map([[eos, -Infinity], ...options.logitBias]) : options.logitBias;
+  const penalize = createPenalties(options, context, newline);
+  const chain = createChain(options, start.random);
+  let state = grammar?.start;
+  let probabilities: readonly TokenProbability[] = [];
+
+  function choose(allowed: Uint8Array | null): number | null {
+    model.logits(context, candidates);
+    applyLogitBias(candidates, biases);
+    penalize?.(candidates);
+    candidates.allowed = allowed;
+    return chain.choose(candidates);
+  }
+
+  /** Tries without the grammar first: most choices fit, and finding all tokens that fit costs more than trying one. */
+  function chooseByGrammar(grammar: TokenGrammar): number | null {
+    let token = choose(null);
+    if (token !== null && grammar.advance(state!, token) === null) token = choose(grammar.allowed(state!));
+    if (token !== null) state = grammar.advance(state!, token)!;
+    return token;
+  }
+
+  return {
+    next() {
+      const token = grammar === undefined ? choose(null) : chooseByGrammar(grammar);
+      if (token !== null) chain.confirm(candidates);
+      probabilities = token === null ? [] : chain.probabilities(candidates);
+      context.push(token ?? eos);
+      return token ?? eos;
+    },
+    get probabilities() {
+      return probabilities;
+    },
+    context,
+  };
+}

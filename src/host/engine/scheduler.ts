@@ -1,0 +1,349 @@
+// The step engine of a simulated host: one scheduler for one model. Steps follow each other on an absolute schedule with
+// one timer; when the process is late the next step begins at once, at the time it should have begun, so that the pace is
+// kept on average. All tokens of a step are published at its end. Every job that was taken ends exactly once.
+import type { Clock, TimerHandle } from '../../actor/clock.ts';
+import { Batch } from './batch.ts';
+import type { EndReason, Job } from './engine.ts';
+import type { Condition, EngineState, SlotState } from './engine-state.ts';
+import { createTallies, Rate } from './engine-state.ts';
+import type { PrefixCache } from './prefix-cache.ts';
+import type { Profile } from './profile.ts';
+import { checkProfile, createCache, stepDurationUs } from './profile.ts';
+import { NO_TOKEN, Sequence } from './sequence.ts';
+import { WaitingLine } from './waiting-line.ts';
+
+export interface SchedulerSettings {
+  readonly profile: Profile;
+  /** The engine's clock; see engine-clock.ts for faster and virtual ones. */
+  readonly clock: Clock;
+  /** Steps made in one go when late, before other work of the process gets its turn; default 4. */
+  readonly catchUpSteps?: number;
+  /** Engine milliseconds behind which the schedule is given up and begins anew; default 1000. */
+  readonly mostBehindMs?: number;
+}
+
+export class Scheduler {
+  readonly profile: Profile;
+  readonly #clock: Clock;
+  readonly #catchUpSteps: number;
+  readonly #mostBehindUs: number;
+  readonly #cache: PrefixCache;
+  readonly #waiting = new WaitingLine();
+  readonly #batch: Batch;
+  readonly #tallies = createTallies();
+  readonly #rate = new Rate();
+  readonly #sequences = new Map<Job, Sequence>();
+  #timer: TimerHandle | undefined;
+  #loading: TimerHandle | undefined;
+  #isInStep = false;
+  /** Callbacks are running: what they ask for takes effect when they are done. */
+  #isBusy = false;
+  #isPaused = false;
+  #isDraining = false;
+  #isClosed = false;
+  #hasCancelled = false;
+  #reloadMs: number | undefined;
+  #slowFactor = 1;
+  #stepUs = 0;
+  #endUs = 0;
+  #behindUs = 0;
+  #latestUs = 0;
+  #lateSteps = 0;
+  #slippedUs = 0;
+  #onEmpty: (() => void)[] = [];
+
+  /** Throws a RangeError for a profile that makes no sense. */
+  constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000 }: SchedulerSettings) {
+    checkProfile(profile);
+    this.profile = profile;
+    this.#clock = clock;
+    this.#catchUpSteps = catchUpSteps;
+    this.#mostBehindUs = mostBehindMs * 1000;
+    this.#cache = createCache(profile);
+    this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#tallies);
+  }
+
+  /**
+   * Takes a job; it may start before this returns and never ends before. False when draining or closed: it is not taken
+   * then and none of its callbacks is called. Throws a RangeError for an empty prompt or a job that is in already.
+   */
+  submit(job: Job): boolean {
+    if (this.#isDraining || this.#isClosed) return false;
+    if (job.prompt.length === 0) throw new RangeError('a prompt needs at least one token');
+    if (this.#sequences.has(job)) throw new RangeError('the job has been submitted already');
+    const sequence = new Sequence(job, this.profile.contextTokens, this.#nowUs());
+    this.#sequences.set(job, sequence);
+    this.#waiting.push(sequence);
+    this.#wake();
+    return true;
+  }
+
+  /**
+   * Ends a job: at once when it waits, else at the end of the step under way, whose token it does not get. False when it
+   * has ended or was never taken.
+   */
+  cancel(job: Job): boolean {
+    const sequence = this.#sequences.get(job);
+    if (sequence === undefined || sequence.isCancelled) return false;
+    if (sequence.isWaiting) {
+      this.#waiting.cancel(sequence);
+      this.#end(sequence, 'cancelled', this.#nowUs());
+      return true;
+    }
+    sequence.isCancelled = true;
+    this.#hasCancelled = true;
+    if (!this.#isInStep) this.#wake();
+    return true;
+  }
+
+  /** Makes no further step until `resume`; the one under way is finished. */
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#wake();
+  }
+
+  /** Steps take so many times as long, from the next one on; 1 is as the profile says. */
+  slow(factor: number): void {
+    if (!(factor > 0 && factor < Infinity)) throw new RangeError('the slow factor must be above 0');
+    this.#slowFactor = factor;
+  }
+
+  /** Makes no further step for so long, as while a model is loaded; jobs wait. Takes the place of an earlier loading. */
+  load(forMs: number): void {
+    if (this.#loading !== undefined) this.#clock.clearTimeout(this.#loading);
+    this.#loading = this.#clock.setTimeout(() => {
+      this.#loading = undefined;
+      this.#wake();
+    }, forMs);
+  }
+
+  /** All sequences end with `out-of-memory` at the end of the step under way, the cache is lost, and loading follows. */
+  outOfMemory(reloadMs = 0): void {
+    this.#reloadMs = reloadMs;
+    if (!this.#isInStep) this.#wake();
+  }
+
+  /** Forgets what is kept for reuse. */
+  clearCache(): void {
+    this.#cache.clear();
+  }
+
+  /** Takes no further jobs; resolves when the last one has ended. */
+  drain(): Promise<void> {
+    this.#isDraining = true;
+    if (this.#sequences.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onEmpty.push(resolve));
+  }
+
+  /** Cancels everything now, the step under way included, and lets go of the clock. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#loading !== undefined) this.#clock.clearTimeout(this.#loading);
+    if (this.#timer !== undefined) this.#clock.clearTimeout(this.#timer);
+    this.#loading = this.#timer = undefined;
+    this.#isInStep = false;
+    if (!this.#isBusy) this.#endAll('cancelled', this.#nowUs());
+  }
+
+  state(): EngineState {
+    return {
+      condition: this.#condition(),
+      running: this.#batch.running,
+      waiting: this.#waiting.size,
+      maxSequences: this.profile.maxSequences,
+      usedTokens: this.#cache.usedTokens,
+      idleTokens: this.#cache.idleTokens,
+      capacityTokens: this.#cache.capacityTokens,
+      tokensPerSecond: this.#rate.read(this.#nowUs()),
+      slowFactor: this.#slowFactor,
+      behindUs: this.#behindUs,
+      mostBehindUs: this.#latestUs,
+      lateSteps: this.#lateSteps,
+      slippedUs: this.#slippedUs,
+      tallies: { ...this.#tallies, ended: { ...this.#tallies.ended } },
+    };
+  }
+
+  /** Every slot by its id. */
+  slots(): SlotState[] {
+    const slots: SlotState[] = Array.from({ length: this.profile.maxSequences }, (_, slotId) => ({
+      slotId,
+      isProcessing: false,
+      promptTokens: 0,
+      computedTokens: 0,
+      generatedTokens: 0,
+      remainingTokens: 0,
+    }));
+    for (const { lease, job, promptTokens, computed, generated } of this.#sequences.values()) {
+      if (lease === null) continue;
+      slots[lease.slotId] = {
+        slotId: lease.slotId,
+        isProcessing: true,
+        promptTokens,
+        computedTokens: computed,
+        generatedTokens: generated,
+        remainingTokens: job.maxTokens - generated,
+      };
+    }
+    return slots;
+  }
+
+  #condition(): Condition {
+    if (this.#isClosed) return 'closed';
+    if (this.#loading !== undefined) return 'loading';
+    if (this.#isPaused) return 'paused';
+    return this.#isDraining ? 'draining' : 'ready';
+  }
+
+  #nowUs(): number {
+    return Math.round(this.#clock.now() * 1000);
+  }
+
+  /** Begins a step unless one is under way or about to begin anyway. */
+  #wake(): void {
+    if (this.#isInStep || this.#isBusy || this.#isClosed) return;
+    this.#isBusy = true;
+    this.#begin(this.#nowUs());
+    this.#settle();
+  }
+
+  /** The timer has run: the step under way is over. */
+  #fire(): void {
+    this.#timer = undefined;
+    this.#isBusy = true;
+    let nowUs = this.#nowUs();
+    for (let steps = 1; ; steps++) {
+      this.#note(nowUs);
+      this.#finish();
+      this.#begin(this.#behindUs > this.#mostBehindUs ? nowUs : this.#endUs);
+      if (!this.#isInStep || steps >= this.#catchUpSteps) break;
+      nowUs = this.#nowUs();
+      if (this.#endUs > nowUs) break;
+    }
+    this.#settle();
+  }
+
+  /** Callbacks are done: sets the timer, or carries out a close they asked for. */
+  #settle(): void {
+    this.#isBusy = false;
+    if (this.#isClosed) return this.#endAll('cancelled', this.#nowUs());
+    if (!this.#isInStep) return;
+    const delayMs = Math.max(0, this.#endUs - this.#nowUs()) / 1000;
+    this.#timer = this.#clock.setTimeout(() => this.#fire(), delayMs);
+  }
+
+  #note(nowUs: number): void {
+    this.#behindUs = Math.max(0, nowUs - this.#endUs);
+    if (this.#behindUs > this.#latestUs) this.#latestUs = this.#behindUs;
+    if (this.#behindUs > this.#stepUs) this.#lateSteps++;
+    if (this.#behindUs > this.#mostBehindUs) this.#slippedUs += this.#behindUs;
+  }
+
+  #begin(startUs: number): void {
+    if (this.#isClosed) return;
+    if (this.#hasCancelled) this.#reap(startUs);
+    if (this.#reloadMs !== undefined) this.#exhaust(startUs);
+    if (this.#isPaused || this.#loading !== undefined) return;
+    const isIdle = this.#batch.running === 0;
+    const beginUs = isIdle ? Math.max(startUs, this.#waiting.first?.arrivedUs ?? 0) : startUs;
+    if (!this.#batch.pack(beginUs)) return;
+    this.#batch.sample();
+    if (this.#isClosed) return;
+    const { decoding, memoryTokens, prefillTokens } = this.#batch;
+    this.#stepUs = stepDurationUs(this.profile, decoding.length, memoryTokens, prefillTokens, this.#slowFactor);
+    this.#endUs = beginUs + this.#stepUs;
+    this.#isInStep = true;
+  }
+
+  #finish(): void {
+    const { decoding, prefilling, doomed } = this.#batch;
+    const before = this.#tallies.generatedTokens;
+    this.#isInStep = false;
+    this.#tallies.steps++;
+    this.#tallies.stepUs += this.#stepUs;
+    this.#tallies.prefillTokens += this.#batch.prefillTokens;
+    let stay = 0;
+    for (const sequence of decoding) if (this.#advance(sequence)) decoding[stay++] = sequence;
+    decoding.length = stay;
+    let unfinished = 0;
+    for (const sequence of prefilling) {
+      const isComplete = sequence.computed + sequence.chunk === sequence.length;
+      if (!this.#advance(sequence)) continue;
+      if (isComplete) decoding.push(sequence);
+      else prefilling[unfinished++] = sequence;
+    }
+    prefilling.length = unfinished;
+    for (const sequence of doomed.splice(0)) this.#end(sequence, sequence.doom!, this.#endUs);
+    this.#rate.add(this.#tallies.generatedTokens - before, this.#endUs);
+  }
+
+  /** Books what the step did for one sequence and publishes its token. False when it ended. */
+  #advance(sequence: Sequence): boolean {
+    if (sequence.isCancelled) return this.#end(sequence, 'cancelled', this.#endUs);
+    const { job } = sequence;
+    sequence.computed += sequence.chunk;
+    if (sequence.computed >= sequence.lease!.commitAt) {
+      this.#cache.commit(sequence.lease!, sequence.tokens, sequence.computed);
+    }
+    if (sequence.computed < sequence.length) return true;
+    if (sequence.generated >= job.maxTokens) return this.#end(sequence, 'length', this.#endUs);
+    const token = sequence.sampled;
+    if (token === NO_TOKEN) return this.#end(sequence, 'stopped', this.#endUs);
+    sequence.append(token);
+    this.#tallies.generatedTokens++;
+    if (sequence.firstTokenUs < 0) sequence.firstTokenUs = this.#endUs;
+    job.onToken(token, this.#endUs);
+    if (sequence.generated >= job.maxTokens) return this.#end(sequence, 'length', this.#endUs);
+    if (job.whenFull === 'shift' || sequence.length < this.profile.contextTokens) return true;
+    return this.#end(sequence, 'context', this.#endUs);
+  }
+
+  /** Always false, for `#advance`. */
+  #end(sequence: Sequence, reason: EndReason, atUs: number): false {
+    if (sequence.lease !== null) this.#cache.release(sequence.lease, sequence.tokens, sequence.computed);
+    sequence.lease = null;
+    this.#sequences.delete(sequence.job);
+    this.#tallies.ended[reason]++;
+    sequence.job.onEnd(sequence.end(reason, atUs));
+    if (this.#sequences.size === 0) for (const resolve of this.#onEmpty.splice(0)) resolve();
+    return false;
+  }
+
+  /** Ends the running sequences that were cancelled. */
+  #reap(atUs: number): void {
+    while (this.#hasCancelled) {
+      this.#hasCancelled = false;
+      for (const list of [this.#batch.decoding, this.#batch.prefilling]) {
+        let stay = 0;
+        for (const sequence of list) {
+          if (sequence.isCancelled) this.#end(sequence, 'cancelled', atUs);
+          else list[stay++] = sequence;
+        }
+        list.length = stay;
+      }
+    }
+  }
+
+  #exhaust(atUs: number): void {
+    const reloadMs = this.#reloadMs ?? 0;
+    this.#reloadMs = undefined;
+    this.#endAll('out-of-memory', atUs);
+    this.#cache.clear();
+    if (reloadMs > 0 && !this.#isClosed) this.load(reloadMs);
+  }
+
+  #endAll(reason: EndReason, atUs: number): void {
+    const { decoding, prefilling, doomed } = this.#batch;
+    decoding.length = prefilling.length = doomed.length = 0;
+    for (const sequence of [...this.#sequences.values()]) {
+      if (!this.#sequences.has(sequence.job)) continue;
+      if (sequence.isWaiting) this.#waiting.cancel(sequence);
+      this.#end(sequence, reason, atUs);
+    }
+  }
+}

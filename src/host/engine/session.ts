@@ -1,0 +1,146 @@
+// One generation of the simulated engine: the sampler and the stop strings of a task as a `Job` of the scheduler, and what
+// the scheduler says as calls of the task's sink. Made by simulated.ts.
+// A token is chosen and searched for stop strings when a step begins, so that publishing it at the end costs little.
+import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../llama/engine.ts';
+import type { Job, JobEnd } from './engine.ts';
+import type { Vocabulary } from './model/vocabulary.ts';
+import type { TokenProbability } from './sampling/chain.ts';
+import type { Sampler } from './sampling/sampler.ts';
+import type { StopMatcher } from './stop.ts';
+import { createStopMatcher } from './stop.ts';
+
+const NO_REPORTS: readonly TokenReport[] = [];
+
+/** What a session is made of. */
+export interface SessionParts {
+  readonly task: Task;
+  readonly prompt: Int32Array;
+  /** Leading tokens of the prompt that a full context never gives up, besides those of `n_keep`. */
+  readonly systemTokens: number;
+  readonly sampler: Sampler;
+  readonly vocabulary: Vocabulary;
+  readonly seed: number;
+  readonly sink: Sink;
+  /** Called before the sink's `end`, also for sessions that were cancelled. */
+  readonly onEnd: (end: JobEnd) => void;
+  readonly onStart: (slotId: number, promptTokens: number, cachedTokens: number) => void;
+}
+
+export class Session {
+  readonly job: Job;
+  readonly #parts: SessionParts;
+  readonly #matcher: StopMatcher;
+  readonly #reporting: boolean;
+  #reason: StopReason = 'limit';
+  #stoppingWord = '';
+  #generated = 0;
+  #ready = '';
+  #readyReports: TokenReport[] = [];
+  #cancelled = false;
+
+  constructor(parts: SessionParts) {
+    const { options, whenFull } = parts.task;
+    this.#parts = parts;
+    this.#matcher = createStopMatcher(options.stop);
+    this.#reporting = options.n_probs > 0;
+    this.job = {
+      prompt: parts.prompt,
+      maxTokens: options.n_predict < 0 ? Infinity : options.n_predict,
+      cachePrompt: options.cache_prompt && options.image_data.length === 0,
+      slotId: options.slot_id,
+      keepTokens: options.n_keep < 0 ? -1 : options.n_keep + parts.systemTokens,
+      whenFull,
+      next: () => this.#next(),
+      onStart: (slotId, cachedTokens, promptTokens) => {
+        parts.onStart(slotId, promptTokens, cachedTokens);
+        if (!this.#cancelled) parts.sink.start(promptTokens, cachedTokens, slotId);
+      },
+      onToken: () => this.#publish(),
+      onEnd: (end) => this.#end(end),
+    };
+  }
+
+  /** Nothing reaches the sink from now on. */
+  cancel(): void {
+    this.#cancelled = true;
+  }
+
+  #next(): number | null {
+    if (this.#stoppingWord !== '') return null;
+    const { sampler, vocabulary } = this.#parts;
+    const token = sampler.next();
+    if (token === vocabulary.eos) {
+      this.#reason = 'eos';
+      return null;
+    }
+    this.#generated++;
+    if (this.#reporting) this.#readyReports.push(this.#report(token, sampler.probabilities));
+    const { text, stop } = this.#matcher.push(vocabulary.text(token) ?? vocabulary.bytes(token));
+    this.#ready += text;
+    if (stop === null) return token;
+    this.#reason = 'word';
+    this.#stoppingWord = stop;
+    return null;
+  }
+
+  #publish(): void {
+    if (this.#ready === '' || this.#cancelled) return;
+    const text = this.#ready;
+    this.#ready = '';
+    if (!this.#reporting) return this.#parts.sink.text(text, NO_REPORTS);
+    const reports = this.#readyReports;
+    this.#readyReports = [];
+    this.#parts.sink.text(text, reports);
+  }
+
+  #end(end: JobEnd): void {
+    this.#parts.onEnd(end);
+    if (this.#cancelled) return;
+    this.#ready += this.#matcher.flush();
+    const { sink } = this.#parts;
+    if (this.#ready !== '' || this.#readyReports.length > 0) sink.text(this.#ready, this.#readyReports);
+    sink.end(this.#summary(end));
+  }
+
+  #summary(end: JobEnd): CompletionEnd {
+    const failed = end.reason === 'out-of-memory';
+    const reason: StopReason =
+      end.reason === 'stopped'
+        ? this.#reason
+        : end.reason === 'length'
+          ? 'limit'
+          : failed
+            ? 'failed'
+            : (end.reason as 'context' | 'cancelled');
+    return {
+      reason,
+      stoppingWord: reason === 'word' ? this.#stoppingWord : '',
+      message: failed ? 'the engine ran out of memory' : '',
+      slotId: end.slotId,
+      promptTokens: end.promptTokens,
+      cachedTokens: end.cachedTokens,
+      generatedTokens: this.#generated,
+      isTruncated: end.isTruncated || end.reason === 'context',
+      queueMs: (end.startedUs - end.arrivedUs) / 1000,
+      promptMs: (end.firstTokenUs - end.startedUs) / 1000,
+      generationMs: (end.endedUs - end.firstTokenUs) / 1000,
+      seed: this.#parts.seed,
+    };
+  }
+
+  #report(token: number, listed: readonly TokenProbability[]): TokenReport {
+    const { vocabulary } = this.#parts;
+    return {
+      content: pieceOf(token, vocabulary),
+      probs: listed.map((entry) => ({ tok_str: pieceOf(entry.token, vocabulary), prob: entry.probability })),
+    };
+  }
+}
+
+/** Text of a token for people: a byte within a character is named, since it has no text of its own. */
+function pieceOf(token: number, vocabulary: Vocabulary): string {
+  const text = vocabulary.text(token);
+  if (text !== null) return text;
+  const bytes = vocabulary.bytes(token);
+  return bytes.length === 1 ? `byte: \\x${bytes[0]!.toString(16).padStart(2, '0')}` : Buffer.from(bytes).toString();
+}

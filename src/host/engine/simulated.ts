@@ -1,0 +1,342 @@
+// The simulated engine: a language model and a step scheduler for each of its models, behind the `Engine` seam. Made by
+// host.ts, or by whoever wants an engine without HTTP. Models of one engine share nothing but its settings.
+import type { Clock } from '../../actor/clock.ts';
+import { systemClock, systemRandom } from '../../actor/clock.ts';
+import type { Engine, EngineFigures, EngineProps, Run, Sink, SlotState, Task } from '../llama/engine.ts';
+import { PromptTooLong } from '../llama/engine.ts';
+import type { CompletionOptions, SystemPrompt } from '../llama/options.ts';
+import { InvalidOptions, invalidOption } from '../llama/options.ts';
+import { createSpedClock, createVirtualClock } from './engine-clock.ts';
+import type { JobEnd } from './engine.ts';
+import type { LanguageModel } from './model/language-model.ts';
+import { createLanguageModel } from './model/language-model.ts';
+import { SPECIAL } from './model/vocabulary.ts';
+import type { Profile, ProfileName } from './profile.ts';
+import { PROFILES } from './profile.ts';
+import { promptTokens, tokenMistake } from './prompt.ts';
+import type { TokenGrammar } from './sampling/grammar-mask.ts';
+import { createTokenGrammar } from './sampling/grammar-mask.ts';
+import { readLogitBias } from './sampling/logit-bias.ts';
+import type { SamplingOptions } from './sampling/options.ts';
+import { DEFAULT_SAMPLING } from './sampling/options.ts';
+import type { Random } from './sampling/random.ts';
+import { chooseSeed, createRandom } from './sampling/random.ts';
+import type { Sampling } from './sampling/sampler.ts';
+import { createSampling } from './sampling/sampler.ts';
+import { Scheduler } from './scheduler.ts';
+import { Session } from './session.ts';
+import { TruthLog, witness } from './truth.ts';
+
+/** How a simulated engine behaves; the defaults are `8b-h100` with 32 slots in real time. */
+export interface SimulatedSettings {
+  /** A known machine, or fields that differ from `8b-h100`. */
+  readonly profile?: ProfileName | Partial<Profile> | undefined;
+  /** Gives it so many slots of its own memory, as llama.cpp's server has, in place of what the profile says. */
+  readonly slots?: number | undefined;
+  /** In place of the profile's. */
+  readonly contextTokens?: number | undefined;
+  /** How many times faster than real; `virtual` takes no time but that of the work. Default 1. */
+  readonly speed?: number | 'virtual' | undefined;
+}
+
+/** What the host adds to the settings. */
+export interface SimulatedWorld extends SimulatedSettings {
+  readonly models: readonly string[];
+  /** Seed of the language models; hosts with the same seed speak alike. Default 1. */
+  readonly seed?: number | undefined;
+  readonly clock?: Clock | undefined;
+  /** Draws the seeds of requests that name none. Default: the system's. */
+  readonly random?: Random | undefined;
+}
+
+/** The machines that are known. */
+export const PROFILE_NAMES: readonly ProfileName[] = Object.keys(PROFILES) as ProfileName[];
+
+const DEFAULT_SLOTS = 32;
+const GRAMMARS = 64;
+const TRUTHS = 4096;
+
+/** Creates an engine. Throws a RangeError for a profile that makes no sense. */
+export function createSimulatedEngine(world: SimulatedWorld): Engine {
+  return new SimulatedEngine(world);
+}
+
+/** The profile that the settings describe. */
+export function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profile {
+  const known = typeof profile === 'string' ? PROFILES[profile] : { ...PROFILES['8b-h100'], ...profile };
+  const context = contextTokens ?? known.contextTokens;
+  const count = slots ?? (profile === undefined ? DEFAULT_SLOTS : undefined);
+  if (count === undefined) return { ...known, contextTokens: context };
+  const { memory } = known;
+  const most = memory.kind === 'slots' ? memory.capacityTokens : memory.blocks * memory.blockTokens;
+  const capacityTokens = slots === undefined ? most : Math.max(count * context, 1);
+  return {
+    ...known,
+    contextTokens: context,
+    maxSequences: count,
+    maxBatchTokens: Math.max(known.maxBatchTokens, count),
+    memory: { kind: 'slots', capacityTokens, choice: 'similarity' },
+  };
+}
+
+/** Building a language model takes some time and a fleet has many hosts: those with the same seed share it. */
+const LANGUAGE_MODELS = new Map<number, { model: LanguageModel; sampling: Sampling }>();
+
+function languageModel(seed: number): { model: LanguageModel; sampling: Sampling } {
+  let known = LANGUAGE_MODELS.get(seed);
+  if (known === undefined) {
+    const model = createLanguageModel(seed);
+    known = { model, sampling: createSampling(model) };
+    LANGUAGE_MODELS.set(seed, known);
+  }
+  return known;
+}
+
+/** One model of an engine. */
+class Loaded {
+  readonly scheduler: Scheduler;
+  readonly model: LanguageModel;
+  readonly sampling: Sampling;
+  readonly slots: { busy: boolean; tokens: number }[];
+  system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
+  systemTokens: Int32Array = new Int32Array(0);
+  readonly #grammars = new Map<string, TokenGrammar>();
+
+  constructor(seed: number, profile: Profile, clock: Clock) {
+    const { model, sampling } = languageModel(seed);
+    this.model = model;
+    this.sampling = sampling;
+    this.scheduler = new Scheduler({ profile, clock });
+    this.slots = Array.from({ length: profile.maxSequences }, () => ({ busy: false, tokens: 0 }));
+  }
+
+  /** Throws InvalidOptions for text that is no grammar. */
+  grammar(text: string): TokenGrammar | undefined {
+    if (text === '') return undefined;
+    const known = this.#grammars.get(text);
+    if (known !== undefined) return known;
+    let made: TokenGrammar;
+    try {
+      made = createTokenGrammar(text, this.model.vocabulary);
+    } catch (error) {
+      throw invalidOption('grammar', (error as Error).message);
+    }
+    this.#grammars.set(text, made);
+    if (this.#grammars.size > GRAMMARS) this.#grammars.delete(this.#grammars.keys().next().value!);
+    return made;
+  }
+}
+
+class SimulatedEngine implements Engine {
+  readonly kind = 'simulated';
+  readonly models: readonly string[];
+  readonly #loaded: ReadonlyMap<string, Loaded>;
+  readonly #profile: Profile;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #truths = new TruthLog(TRUTHS);
+  readonly #figures = {
+    running: 0,
+    waiting: 0,
+    preemptions: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    generatedTokens: 0,
+    promptMs: 0,
+    generationMs: 0,
+  };
+
+  constructor(world: SimulatedWorld) {
+    const { models, seed = 1, speed = 1, clock = systemClock, random = systemRandom } = world;
+    this.models = models;
+    this.#profile = profileOf(world);
+    this.#random = random;
+    this.#clock =
+      speed === 'virtual' ? createVirtualClock(setImmediate) : speed === 1 ? clock : createSpedClock(clock, speed);
+    this.#loaded = new Map(models.map((model) => [model, new Loaded(seed, this.#profile, this.#clock)]));
+  }
+
+  contextTokens(): number {
+    return this.#profile.contextTokens;
+  }
+
+  health(): 'ready' {
+    return 'ready';
+  }
+
+  tokenize(model: string, content: string): Int32Array {
+    return this.#of(model).model.tokenizer.tokenize(content);
+  }
+
+  detokenize(model: string, tokens: readonly number[]): string {
+    const { vocabulary, tokenizer } = this.#of(model).model;
+    const wrong = tokens.flatMap((token, at) =>
+      token < vocabulary.size ? [] : [tokenMistake(['body', 'tokens', at], vocabulary.size)],
+    );
+    if (wrong.length > 0) throw new InvalidOptions(wrong);
+    return tokenizer.detokenize(tokens);
+  }
+
+  setSystemPrompt(model: string, system: SystemPrompt): void {
+    const loaded = this.#of(model);
+    loaded.system = system;
+    const tokens = loaded.model.tokenizer.tokenize(system.prompt);
+    loaded.systemTokens = tokens.length === 0 ? tokens : Int32Array.of(SPECIAL.bos, ...tokens);
+  }
+
+  complete(task: Task, sink: Sink): Run {
+    const loaded = this.#of(task.model);
+    const { model, sampling, systemTokens } = loaded;
+    const { vocabulary, tokenizer } = model;
+    const { options } = task;
+    const prompt = promptTokens(task.prompt, options.image_data, { vocabulary, tokenizer, systemTokens });
+    const { contextTokens } = this.#profile;
+    if (task.whenFull === 'stop' && prompt.length >= contextTokens) {
+      throw new PromptTooLong(prompt.length, contextTokens);
+    }
+    const grammar = loaded.grammar(options.grammar);
+    const seed = chooseSeed(options.seed, this.#random);
+    const sampler = sampling.start({
+      options: samplingOf(options, model),
+      prompt,
+      random: createRandom(seed),
+      grammar,
+    });
+    let slotId = -1;
+    const session = new Session({
+      task,
+      prompt,
+      systemTokens: systemTokens.length,
+      sampler,
+      vocabulary,
+      seed,
+      sink,
+      onStart: (slot, tokens) => {
+        slotId = slot;
+        this.#started(loaded, slot, tokens);
+      },
+      onEnd: (end) => this.#ended(loaded, session.job.cachePrompt, slotId, end),
+    });
+    return this.#submit(loaded, session, task.truthId);
+  }
+
+  props(model: string): EngineProps {
+    const { system } = this.#of(model);
+    return {
+      assistantName: system.assistant_name,
+      antiPrompt: system.anti_prompt,
+      systemPrompt: system.prompt,
+      slots: this.#profile.maxSequences,
+      isMultimodal: true,
+    };
+  }
+
+  slots(model: string): readonly SlotState[] {
+    const { contextTokens } = this.#profile;
+    return this.#of(model).slots.map(({ busy, tokens }, id) => ({
+      id,
+      n_ctx: contextTokens,
+      is_processing: busy,
+      n_tokens: tokens,
+    }));
+  }
+
+  figures(): EngineFigures {
+    let steps = 0;
+    let used = 0;
+    let lateSteps = 0;
+    let mostBehindMs = 0;
+    for (const { scheduler } of this.#loaded.values()) {
+      const { tallies, usedTokens, capacityTokens, ...state } = scheduler.state();
+      steps += tallies.steps;
+      used += usedTokens / capacityTokens;
+      lateSteps += state.lateSteps;
+      mostBehindMs = Math.max(mostBehindMs, state.mostBehindUs / 1000);
+    }
+    return { ...this.#figures, steps, lateSteps, mostBehindMs, memoryUse: used / this.#loaded.size };
+  }
+
+  truth(id: string): unknown {
+    return this.#truths.get(id);
+  }
+
+  exhaust(): void {
+    for (const { scheduler } of this.#loaded.values()) scheduler.outOfMemory();
+  }
+
+  async close(): Promise<void> {
+    for (const { scheduler } of this.#loaded.values()) scheduler.close();
+  }
+
+  #of(model: string): Loaded {
+    const loaded = this.#loaded.get(model);
+    if (loaded === undefined) throw new Error(`no such model: ${model}`);
+    return loaded;
+  }
+
+  #submit({ scheduler }: Loaded, session: Session, truthId: string | null): Run {
+    let { job } = session;
+    if (truthId !== null) {
+      const witnessed = witness(job, this.#clock);
+      this.#truths.add(truthId, witnessed.truth);
+      job = witnessed.job;
+    }
+    this.#figures.waiting++;
+    scheduler.submit(job);
+    return {
+      cancel() {
+        session.cancel();
+        scheduler.cancel(job);
+      },
+    };
+  }
+
+  #started({ slots }: Loaded, slotId: number, tokens: number): void {
+    this.#figures.waiting--;
+    this.#figures.running++;
+    const slot = slots[slotId];
+    if (slot === undefined) return;
+    slot.busy = true;
+    slot.tokens = tokens;
+  }
+
+  #ended({ slots }: Loaded, isCached: boolean, slotId: number, end: JobEnd): void {
+    const figures = this.#figures;
+    if (slotId < 0) figures.waiting--;
+    else figures.running--;
+    figures.preemptions += end.preemptions;
+    figures.promptTokens += end.promptTokens;
+    figures.cachedTokens += end.cachedTokens;
+    figures.generatedTokens += end.generatedTokens;
+    figures.promptMs += (end.firstTokenUs - end.startedUs) / 1000;
+    figures.generationMs += (end.endedUs - end.firstTokenUs) / 1000;
+    const slot = slots[end.slotId];
+    if (slot === undefined) return;
+    slot.busy = false;
+    slot.tokens = isCached ? end.promptTokens + end.generatedTokens : 0;
+  }
+}
+
+function samplingOf(options: CompletionOptions, model: LanguageModel): SamplingOptions {
+  const { vocabulary, tokenizer } = model;
+  return {
+    ...DEFAULT_SAMPLING,
+    temperature: options.temperature,
+    topK: options.top_k,
+    topP: options.top_p,
+    minP: options.min_p,
+    typicalP: options.typical_p,
+    tfsZ: options.tfs_z,
+    repeatPenalty: options.repeat_penalty,
+    repeatLastN: options.repeat_last_n,
+    penalizeNl: options.penalize_nl,
+    presencePenalty: options.presence_penalty,
+    frequencyPenalty: options.frequency_penalty,
+    mirostat: options.mirostat,
+    mirostatTau: options.mirostat_tau,
+    mirostatEta: options.mirostat_eta,
+    ignoreEos: options.ignore_eos,
+    logitBias: readLogitBias(options.logit_bias, vocabulary.size, tokenizer.tokenize),
+    nProbs: options.n_probs,
+  };
+}

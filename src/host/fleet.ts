@@ -1,0 +1,136 @@
+// Many hosts in one process: a plan as data, read into the settings of each. Called by `headrace host --fleet` and by
+// tests that want a field of unlike machines. Every mistake of a plan is reported at once, by path.
+import type { ObjectSchema, Schema } from '../api/schema.ts';
+import { validate } from '../api/schema.ts';
+import { PROFILES } from './engine/profile.ts';
+import type { ProfileName } from './engine/profile.ts';
+import type { FaultPlan } from './faults.ts';
+import { parsePlan } from './faults.ts';
+import type { Host, HostSettings } from './host.ts';
+import { createHost } from './host.ts';
+
+/** One kind of host in a plan; `defaults` of the plan has the same members. */
+export interface FleetEntry {
+  readonly models?: readonly string[];
+  /** Copies of it; default 1. Copies are named `name-1`, `name-2` and take the ports that follow. */
+  readonly count?: number;
+  readonly name?: string;
+  /** Port of the first copy; default 0, any. */
+  readonly port?: number;
+  readonly profile?: ProfileName;
+  readonly slots?: number;
+  /** Most tokens of a sequence. */
+  readonly context?: number;
+  /** Times faster than real. */
+  readonly speed?: number;
+  readonly seed?: number;
+  /** Milliseconds until it is ready. */
+  readonly loading?: number;
+  /** Rules, as `POST /sim/faults` takes them. */
+  readonly faults?: unknown;
+}
+
+/** A host of a fleet, ready to be created. */
+export interface Planned {
+  readonly settings: HostSettings;
+  readonly faults: FaultPlan | null;
+}
+
+/** A plan that cannot be carried out; the message names every mistake. */
+export class FleetError extends Error {}
+
+const COUNT: Schema = { type: 'integer', minimum: 1 };
+
+const ENTRY: ObjectSchema<FleetEntry> = {
+  type: 'object',
+  fields: {
+    models: { type: 'array', items: { type: 'string', minLength: 1 }, minItems: 1 },
+    count: { type: 'integer', minimum: 1, maximum: 1000 },
+    name: { type: 'string', minLength: 1 },
+    port: { type: 'integer', minimum: 0, maximum: 65_535 },
+    profile: { type: 'enum', values: Object.keys(PROFILES) },
+    slots: COUNT,
+    context: { type: 'integer', minimum: 8 },
+    speed: { type: 'number', exclusiveMinimum: 0 },
+    seed: { type: 'integer' },
+    loading: { type: 'number', minimum: 0 },
+    faults: { type: 'any' },
+  },
+};
+
+const PLAN: ObjectSchema<{ defaults?: FleetEntry; hosts: readonly FleetEntry[] }> = {
+  type: 'object',
+  fields: { defaults: ENTRY, hosts: { type: 'array', items: ENTRY, minItems: 1, required: true } },
+};
+
+/**
+ * Reads a plan, `{ defaults?, hosts: [...] }`. `hostname` is where all of them listen, `common` what they have in common.
+ * Throws a FleetError.
+ */
+export function planFleet(input: unknown, hostname: string, common: Partial<HostSettings> = {}): Planned[] {
+  const mistakes = unknownMembers(input);
+  const checked = validate(PLAN, input, []);
+  if ('errors' in checked) mistakes.push(...checked.errors.map(({ loc, msg }) => `${loc.join('.') || 'plan'}: ${msg}`));
+  if ('errors' in checked || mistakes.length > 0) throw new FleetError(mistakes.join('; '));
+  const { defaults = {}, hosts } = checked.value;
+  return hosts.flatMap((own, at) => {
+    const entry = { ...defaults, ...own };
+    if (entry.models === undefined) throw new FleetError(`hosts.${at}.models: Field required`);
+    return expand({ ...entry, models: entry.models }, at, hostname, common);
+  });
+}
+
+function expand(
+  entry: FleetEntry & { readonly models: readonly string[] },
+  at: number,
+  hostname: string,
+  common: Partial<HostSettings>,
+): Planned[] {
+  const { models, count = 1, name = `host-${at + 1}`, port = 0, profile, slots, context, speed, seed, loading } = entry;
+  let faults: FaultPlan | null;
+  try {
+    faults = parsePlan(entry.faults ?? null);
+  } catch (error) {
+    throw new FleetError(`hosts.${at}.faults: ${(error as Error).message}`, { cause: error });
+  }
+  return Array.from({ length: count }, (_, copy) => ({
+    faults,
+    settings: {
+      ...common,
+      models,
+      name: count === 1 ? name : `${name}-${copy + 1}`,
+      listen: `${hostname}:${port === 0 ? 0 : port + copy}`,
+      engine: { profile, slots, contextTokens: context, speed },
+      ...(seed !== undefined && { seed }),
+      ...(loading !== undefined && { loadingMs: loading }),
+    },
+  }));
+}
+
+/** A misspelt member would otherwise be a default that nobody asked for. */
+function unknownMembers(input: unknown): string[] {
+  const plan = (input ?? {}) as { readonly defaults?: unknown; readonly hosts?: unknown };
+  const entries: [string, unknown][] = [['defaults', plan.defaults]];
+  if (Array.isArray(plan.hosts)) plan.hosts.forEach((entry, at) => entries.push([`hosts.${at}`, entry]));
+  const found = Object.keys(plan).filter((key) => !Object.hasOwn(PLAN.fields, key));
+  for (const [path, entry] of entries) {
+    if (typeof entry !== 'object' || entry === null) continue;
+    found.push(...Object.keys(entry).flatMap((key) => (Object.hasOwn(ENTRY.fields, key) ? [] : [`${path}.${key}`])));
+  }
+  return found.map((path) => `${path}: there is no such member`);
+}
+
+/** Starts the hosts of a plan, all or none; rejects with the first failure. */
+export async function startFleet(planned: readonly Planned[]): Promise<Host[]> {
+  const hosts = planned.map(({ settings }) => createHost(settings));
+  const started = await Promise.allSettled(
+    hosts.map(async (host, at) => {
+      await host.listen();
+      await host.setFault(planned[at]!.faults);
+    }),
+  );
+  const failure = started.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined;
+  if (failure === undefined) return hosts;
+  await Promise.all(hosts.map((host) => host.kill()));
+  throw failure.reason as Error;
+}

@@ -1,0 +1,97 @@
+// The llama-style paths of a host with an engine: POST /completion, /completions, /infill, /tokenize, /detokenize and GET
+// /props, /slots. Called by routes.ts with the body read and the model known; what a request gets wrong is thrown as
+// InvalidOptions and answered there.
+import type { Engine, Prompt } from './engine.ts';
+import type { CompletionOptions } from './options.ts';
+import { DEFAULT_OPTIONS, InvalidOptions, readCompletion, readInfill } from './options.ts';
+import { CompletionReply, generationSettings } from './result.ts';
+import type { Reply } from '../reply.ts';
+import type { Json } from '../wire/wire.ts';
+
+/** One request to a llama-style path. */
+export interface LlamaRequest {
+  readonly engine: Engine;
+  readonly reply: Reply;
+  readonly body: Json;
+  readonly model: string;
+  readonly truthId: string | null;
+}
+
+type Endpoint = (request: LlamaRequest) => void | Promise<void>;
+
+/** POST paths. */
+export const LLAMA_POSTS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
+  ['/completion', complete],
+  ['/completions', complete],
+  ['/infill', infill],
+  ['/tokenize', tokenize],
+  ['/detokenize', detokenize],
+]);
+
+/** GET paths; the body is empty. */
+export const LLAMA_GETS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
+  ['/props', ({ engine, reply, model }) => reply.json(200, propsOf(engine, model))],
+  ['/slots', ({ engine, reply, model }) => reply.json(200, engine.slots(model))],
+]);
+
+function complete(request: LlamaRequest): void {
+  const options = readCompletion(request.body);
+  if (options.system_prompt !== null) request.engine.setSystemPrompt(request.model, options.system_prompt);
+  const { prompt } = options;
+  run(request, options, { kind: 'parts', parts: typeof prompt === 'string' ? [prompt] : prompt });
+}
+
+function infill(request: LlamaRequest): void {
+  const options = readInfill(request.body);
+  if (options.system_prompt !== null) request.engine.setSystemPrompt(request.model, options.system_prompt);
+  run(request, options, { kind: 'infill', prefix: options.input_prefix, suffix: options.input_suffix });
+}
+
+function run(request: LlamaRequest, options: CompletionOptions, prompt: Prompt): void {
+  const { engine, reply, model, truthId } = request;
+  const sink = new CompletionReply({ options, model, truthId }, reply, engine);
+  const running = engine.complete({ model, prompt, options, whenFull: 'shift', truthId }, sink);
+  reply.onClose(() => running.cancel());
+}
+
+async function tokenize({ engine, reply, body, model }: LlamaRequest): Promise<void> {
+  const { content } = body;
+  if (typeof content !== 'string') throw refused('content', content, 'string');
+  reply.json(200, { tokens: Array.from(await engine.tokenize(model, content)) });
+}
+
+async function detokenize({ engine, reply, body, model }: LlamaRequest): Promise<void> {
+  const { tokens } = body;
+  if (!Array.isArray(tokens)) throw refused('tokens', tokens, 'list');
+  const wrong = tokens.flatMap((token, at) =>
+    Number.isInteger(token) && token >= 0
+      ? []
+      : [{ loc: ['body', 'tokens', at], msg: 'Input should be a valid integer', type: 'int_type' }],
+  );
+  if (wrong.length > 0) throw new InvalidOptions(wrong);
+  reply.json(200, { content: await engine.detokenize(model, tokens as number[]) });
+}
+
+function refused(name: string, value: unknown, type: 'string' | 'list'): InvalidOptions {
+  const isMissing = value === undefined;
+  const msg = isMissing ? 'Field required' : `Input should be a valid ${type}`;
+  return new InvalidOptions([{ loc: ['body', name], msg, type: isMissing ? 'missing' : `${type}_type` }]);
+}
+
+function propsOf(engine: Engine, model: string): Json {
+  const { assistantName, antiPrompt, systemPrompt, slots, isMultimodal } = engine.props(model);
+  const contextTokens = engine.contextTokens(model);
+  return {
+    assistant_name: assistantName,
+    user_name: antiPrompt,
+    anti_prompt: antiPrompt,
+    system_prompt: systemPrompt,
+    total_slots: slots,
+    model_path: model,
+    modalities: { vision: isMultimodal, audio: false },
+    default_generation_settings: {
+      n_ctx: contextTokens,
+      params: generationSettings(DEFAULT_OPTIONS, model, contextTokens),
+    },
+  };
+}

@@ -1,0 +1,177 @@
+// What answers completions behind a host: the seam between HTTP and an engine. The simulated engine implements it over its
+// step scheduler; an attached engine implements it over the wire of a server, or over a model in this process.
+// The host has checked keys, paths and types before it calls; an engine refuses what it cannot do by throwing
+// InvalidOptions, by the option's name, and drops nothing silently.
+import type { CompletionOptions, PromptPart } from './options.ts';
+
+/** One turn of a conversation, whatever dialect it came in. */
+export interface Turn {
+  readonly role: 'system' | 'user' | 'assistant' | 'tool';
+  readonly text: string;
+}
+
+/** What stands before the answer. */
+export type Prompt =
+  /** Text and tokens; a beginning-of-sequence token comes in front when the first part is text. */
+  | { readonly kind: 'parts'; readonly parts: readonly PromptPart[] }
+  | { readonly kind: 'infill'; readonly prefix: string; readonly suffix: string }
+  /** `speaks` is what the answer is to be: prose, or data such as a tool call. */
+  | { readonly kind: 'chat'; readonly turns: readonly Turn[]; readonly speaks: 'prose' | 'data' };
+
+/** One generation that is wanted. */
+export interface Task {
+  /** Id of one of the engine's models. */
+  readonly model: string;
+  readonly prompt: Prompt;
+  /** `prompt` and `stream` of the options are not read. */
+  readonly options: CompletionOptions;
+  /** `shift` drops tokens from a full context and goes on, `stop` ends there and refuses prompts that do not fit. */
+  readonly whenFull: 'shift' | 'stop';
+  /** Whether the truth about it is to be kept under this id; null: no. */
+  readonly truthId: string | null;
+}
+
+/** A token with its probability after the samplers, text as on the wire. */
+export interface Likely {
+  readonly tok_str: string;
+  readonly prob: number;
+}
+
+/** Probabilities at one generated token. */
+export interface TokenReport {
+  readonly content: string;
+  readonly probs: readonly Likely[];
+}
+
+/** Takes what an engine generates. `start` may come before `complete` has returned; `end` comes last and exactly once. */
+export interface Sink {
+  /** The prompt is about to be evaluated: tokens in all, tokens found in the cache, and the slot. */
+  start(promptTokens: number, cachedTokens: number, slotId: number): void;
+  /** Text that will not be taken back: whole characters, no part of a stop string. Reports only when asked for. */
+  text(text: string, reports: readonly TokenReport[]): void;
+  end(end: CompletionEnd): void;
+}
+
+/**
+ * `eos` the model ended, `word` a stop string was met, `limit` the tokens asked for are made, `context` it is full,
+ * `failed` the engine could not go on.
+ */
+export type StopReason = 'eos' | 'word' | 'limit' | 'context' | 'failed' | 'cancelled';
+
+/** How a generation ended. Times are milliseconds; counts are tokens. */
+export interface CompletionEnd {
+  readonly reason: StopReason;
+  /** The stop string met, or an empty string. */
+  readonly stoppingWord: string;
+  /** Why it failed; empty otherwise. */
+  readonly message: string;
+  readonly slotId: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly generatedTokens: number;
+  readonly isTruncated: boolean;
+  readonly queueMs: number;
+  readonly promptMs: number;
+  readonly generationMs: number;
+  /** The seed that was used, also when the request left it to chance; -1 when the engine does not say. */
+  readonly seed: number;
+}
+
+/** A generation under way. */
+export interface Run {
+  /** Ends it; harmless afterwards. Nothing more is handed to the sink. */
+  cancel(): void;
+}
+
+/** What a host says about one of its slots. */
+export interface SlotState {
+  readonly id: number;
+  readonly n_ctx: number;
+  readonly is_processing: boolean;
+  /** Tokens of the sequence in it: running, or left in the cache. */
+  readonly n_tokens: number;
+}
+
+/** What clients need to build prompts when a system prompt is set for all slots. */
+export interface EngineProps {
+  readonly assistantName: string;
+  readonly antiPrompt: string;
+  readonly systemPrompt: string;
+  readonly slots: number;
+  readonly isMultimodal: boolean;
+}
+
+/** Figures since the engine began, for `/metrics`. */
+export interface EngineFigures {
+  readonly running: number;
+  readonly waiting: number;
+  readonly steps: number;
+  /** Steps that ended late by more than their own length, and the most that one was late. */
+  readonly lateSteps: number;
+  readonly mostBehindMs: number;
+  readonly preemptions: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly generatedTokens: number;
+  readonly promptMs: number;
+  readonly generationMs: number;
+  /** Part of the memory for keys and values that running sequences hold, 0 to 1. */
+  readonly memoryUse: number;
+}
+
+/** A request of a compatible dialect as it came. */
+export interface RawRequest {
+  readonly path: string;
+  readonly model: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+  readonly signal: AbortSignal;
+}
+
+/** An answer to pass on as it is. */
+export interface RawAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** A prompt that does not fit the context of a task with `whenFull: 'stop'`. */
+export class PromptTooLong extends Error {
+  constructor(promptTokens: number, contextTokens: number) {
+    super(`This model's maximum context length is ${contextTokens} tokens; the prompt has ${promptTokens} tokens.`);
+  }
+}
+
+/** An engine with its models. */
+export interface Engine {
+  /** `simulated`, `llama-server`, …: what answers, for people. */
+  readonly kind: string;
+  readonly models: readonly string[];
+  /** Most tokens of one sequence, prompt and generated. */
+  contextTokens(model: string): number;
+  /** Until it is `ready` the host answers 503. */
+  health(): 'loading' | 'ready' | 'failed';
+  /**
+   * Begins a generation. Throws InvalidOptions for what it cannot do and PromptTooLong; any other failure is an end with
+   * `failed`.
+   */
+  complete(task: Task, sink: Sink): Run;
+  tokenize(model: string, content: string): Promise<ArrayLike<number>> | ArrayLike<number>;
+  /** Throws InvalidOptions for numbers that are no tokens. */
+  detokenize(model: string, tokens: readonly number[]): Promise<string> | string;
+  /** Sets the initial prompt of all slots of a model. Throws InvalidOptions. */
+  setSystemPrompt(model: string, prompt: NonNullable<CompletionOptions['system_prompt']>): void;
+  props(model: string): EngineProps;
+  slots(model: string): readonly SlotState[];
+  figures(): EngineFigures;
+  /**
+   * Answers a request of a compatible dialect whole. Engines that speak the dialects themselves have it; for others the
+   * host translates every dialect into `complete`.
+   */
+  readonly relay?: (request: RawRequest) => Promise<RawAnswer>;
+  /** What really happened to a generation with this `truthId`, if it was kept. */
+  truth?(id: string): unknown;
+  /** Ends everything it runs, as running out of memory does, and goes on with new requests. */
+  exhaust?(): void;
+  close(): Promise<void>;
+}

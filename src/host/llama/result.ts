@@ -1,0 +1,143 @@
+// The answers of the llama-style completion: the result object of the interface document ("Llama-style completion result"),
+// whole or as events. Used by llama/endpoints.ts. A stream has `content` and `stop` alone until its final event, which is
+// the whole result without its text; it ends after that, without a closing word.
+import type { CompletionEnd, Engine, Sink, TokenReport } from './engine.ts';
+import type { CompletionOptions, InfillOptions } from './options.ts';
+import type { Reply } from '../reply.ts';
+import type { Frames, Json } from '../wire/wire.ts';
+import { dataFrame } from '../wire/wire.ts';
+
+/** What the result repeats of the request, and how it is sent. */
+export interface ResultRequest {
+  readonly options: CompletionOptions | InfillOptions;
+  readonly model: string;
+  readonly truthId: string | null;
+}
+
+/** The error body of the llama-style paths. */
+export function llamaProblem(status: number, message: string): Json {
+  const type = status < 500 ? 'invalid_request_error' : 'server_error';
+  return { detail: message, error: { code: status, message, type } };
+}
+
+/** Events of this dialect do not depend on the generation; only a fault asks for one. */
+const FRAMES: Pick<Frames, 'failure'> = { failure: (message) => dataFrame(llamaProblem(500, message)) };
+
+/** Options that are left out of `generation_settings`: the prompt itself and what may be as large. */
+const NOT_REPEATED = new Set(['prompt', 'image_data', 'system_prompt', 'input_prefix', 'input_suffix']);
+
+/** The options in use, `n_ctx` and the model. */
+export function generationSettings(options: CompletionOptions, model: string, contextTokens: number): Json {
+  const given = Object.entries(options).filter(([name]) => !NOT_REPEATED.has(name));
+  return { n_ctx: contextTokens, model, ...Object.fromEntries(given) };
+}
+
+function timingsOf(end: CompletionEnd): Json {
+  const evaluated = end.promptTokens - end.cachedTokens;
+  const { promptMs, generationMs, generatedTokens } = end;
+  return {
+    cache_n: end.cachedTokens,
+    prompt_n: evaluated,
+    prompt_ms: promptMs,
+    prompt_per_token_ms: ratio(promptMs, evaluated),
+    prompt_per_second: ratio(evaluated * 1000, promptMs),
+    predicted_n: generatedTokens,
+    predicted_ms: generationMs,
+    predicted_per_token_ms: ratio(generationMs, generatedTokens),
+    predicted_per_second: ratio(generatedTokens * 1000, generationMs),
+  };
+}
+
+function ratio(part: number, whole: number): number | null {
+  return whole === 0 ? null : part / whole;
+}
+
+/** The result object. `reports` is null when no probabilities were asked for. */
+function resultOf(
+  request: ResultRequest,
+  contextTokens: number,
+  end: CompletionEnd,
+  content: string,
+  reports: readonly TokenReport[] | null,
+): Json {
+  const { options, model } = request;
+  return {
+    content,
+    stop: true,
+    model,
+    prompt: 'input_prefix' in options ? options.input_prefix : options.prompt,
+    slot_id: end.slotId,
+    generation_settings: generationSettings(options, model, contextTokens),
+    stopped_eos: end.reason === 'eos',
+    stopped_limit: end.reason === 'limit',
+    stopped_word: end.reason === 'word',
+    stopping_word: end.stoppingWord,
+    tokens_predicted: end.generatedTokens,
+    tokens_evaluated: end.promptTokens,
+    tokens_cached: end.cachedTokens,
+    truncated: end.isTruncated,
+    timings: timingsOf(end),
+    ...(reports !== null && { completion_probabilities: reports }),
+  };
+}
+
+/** Sends what an engine generates, as one body or as events. */
+export class CompletionReply implements Sink {
+  readonly #request: ResultRequest;
+  readonly #reply: Reply;
+  readonly #engine: Engine;
+  readonly #reporting: boolean;
+  readonly #streaming: boolean;
+  #content = '';
+  #reports: TokenReport[] = [];
+  #isOpen = false;
+
+  constructor(request: ResultRequest, reply: Reply, engine: Engine) {
+    this.#request = request;
+    this.#reply = reply;
+    this.#engine = engine;
+    this.#reporting = request.options.n_probs > 0;
+    this.#streaming = request.options.stream;
+  }
+
+  start(): void {}
+
+  text(text: string, reports: readonly TokenReport[]): void {
+    if (!this.#streaming) {
+      this.#content += text;
+      this.#reports.push(...reports);
+      return;
+    }
+    this.#open();
+    const listed = this.#reporting ? `,"completion_probabilities":${JSON.stringify(reports)}` : '';
+    this.#reply.event(`data: {"content":${JSON.stringify(text)},"stop":false${listed}}\n\n`, FRAMES);
+    this.#reply.flush();
+  }
+
+  end(end: CompletionEnd): void {
+    const { truthId, model } = this.#request;
+    const failed = end.reason === 'failed' ? end.message : undefined;
+    const streamed = this.#streaming && (this.#isOpen || failed === undefined);
+    const faulty = !streamed && this.#reply.fault.errorAfter !== undefined ? 'the simulated engine failed' : undefined;
+    if (failed !== undefined && streamed) return this.#reply.fail(FRAMES.failure(failed));
+    const message = failed ?? faulty;
+    if (message !== undefined) return this.#reply.json(500, llamaProblem(500, message));
+    const reports = this.#reporting && !streamed ? this.#reports : null;
+    const result = resultOf(this.#request, this.#engine.contextTokens(model), end, this.#content, reports);
+    const truth = truthId === null ? undefined : this.#engine.truth?.(truthId);
+    if (!streamed) {
+      const headers = truth === undefined ? undefined : { 'x-headrace-truth': JSON.stringify(truth) };
+      return this.#reply.json(200, result, headers);
+    }
+    this.#open();
+    this.#reply.lastEvent(dataFrame(result), FRAMES);
+    if (truth !== undefined) this.#reply.comment(`truth ${JSON.stringify(truth)}`);
+    this.#reply.end();
+  }
+
+  #open(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#reply.open();
+  }
+}

@@ -1,0 +1,126 @@
+// A host's side of registration: announces the host to its gateway, again and again, and takes it out on drain. Made by
+// the host's composition. Losing the gateway costs nothing but retries: it hears of the host as soon as it is back.
+
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { WholeRequest } from '../net/whole.ts';
+import type { Log } from '../telemetry/log.ts';
+
+export interface RegistrationSettings {
+  /** Base URL of the gateway's admin listener. */
+  readonly gateway: string;
+  readonly token: string;
+  /** Unique among the hosts of a gateway: 1 to 64 letters, digits, `.`, `_` or `-`. */
+  readonly name: string;
+  /** Base URL under which the gateway reaches this host. */
+  readonly url: string;
+  readonly models: readonly string[];
+}
+
+export interface RegistrationWorld {
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly send: (
+    request: WholeRequest,
+    timeoutMs: number,
+    maxBytes: number,
+  ) => Promise<{ readonly status: number; readonly body: Buffer }>;
+  /** Requests in flight. */
+  readonly load: () => number;
+  readonly log: Pick<Log, 'info' | 'warn'>;
+}
+
+const TIMEOUT_MS = 5000;
+const ANSWER_BYTES = 64 * 1024;
+const FIRST_RETRY_MS = 250;
+const MAX_RETRY_MS = 15_000;
+
+/** When a gateway does not say how long an announcement holds. */
+const TTL_MS = 30_000;
+
+/** Bounds of what a gateway may ask for. */
+const MIN_PERIOD_MS = 100;
+
+export class Registration {
+  readonly #settings: RegistrationSettings;
+  readonly #world: RegistrationWorld;
+  #timer: TimerHandle | null = null;
+  #failures = 0;
+  #registered = false;
+  #left = false;
+  #announcing: Promise<void> = Promise.resolve();
+
+  constructor(settings: RegistrationSettings, world: RegistrationWorld) {
+    this.#settings = settings;
+    this.#world = world;
+  }
+
+  /** True while the gateway counts on this host. */
+  get registered(): boolean {
+    return this.#registered;
+  }
+
+  /** Announces the host from now on. Call it once the host answers its health path. */
+  start(): void {
+    this.#announcing = this.#announce();
+  }
+
+  /** Tells the gateway to send nothing more; never rejects, since a gateway that is away forgets the host by itself. */
+  async leave(): Promise<void> {
+    if (this.#left) return;
+    this.#left = true;
+    if (this.#timer !== null) this.#world.clock.clearTimeout(this.#timer);
+    // An announcement that arrives after the leave would bring the host back.
+    await this.#announcing;
+    this.#registered = false;
+    const { name, url } = this.#settings;
+    try {
+      await this.#send('DELETE', `/hosts/${name}?url=${encodeURIComponent(url)}`);
+    } catch (error) {
+      this.#world.log.warn({ problem: sentenceOf(error) }, 'the gateway could not be told that this host leaves');
+    }
+  }
+
+  async #announce(): Promise<void> {
+    const { name, url, models } = this.#settings;
+    const { log, load } = this.#world;
+    try {
+      const { status, body } = await this.#send('POST', '/hosts', { name, url, models, load: load() });
+      const { ttl_ms: ttlMs, detail } = readObject(body);
+      if (status !== 200 && status !== 201) throw new Error(`it answered ${status}: ${String(detail)}`);
+      if (!this.#registered && !this.#left) log.info({ gateway: this.#settings.gateway, name }, 'registered');
+      this.#registered = true;
+      this.#failures = 0;
+      this.#next(Math.max(MIN_PERIOD_MS, (typeof ttlMs === 'number' ? ttlMs : TTL_MS) / 3));
+    } catch (error) {
+      if (this.#failures++ === 0) log.warn({ problem: sentenceOf(error) }, 'the gateway does not register this host');
+      this.#registered = false;
+      this.#next(Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), MAX_RETRY_MS));
+    }
+  }
+
+  #next(delayMs: number): void {
+    if (this.#left) return;
+    const { clock, random } = this.#world;
+    this.#timer = clock.setTimeout(() => this.start(), delayMs * (0.8 + 0.4 * random()));
+  }
+
+  #send(method: 'POST' | 'DELETE', path: string, body?: object): Promise<{ status: number; body: Buffer }> {
+    const { gateway, token } = this.#settings;
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'user-agent': 'headrace' };
+    const request = { method, url: gateway + path, headers };
+    const whole = body === undefined ? request : { ...request, body: JSON.stringify(body) };
+    return this.#world.send(whole, TIMEOUT_MS, ANSWER_BYTES);
+  }
+}
+
+function readObject(body: Buffer): Record<string, unknown> {
+  try {
+    return (JSON.parse(body.toString()) ?? {}) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
+
+function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

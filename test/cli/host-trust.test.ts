@@ -1,0 +1,78 @@
+// `headrace host` beside `headrace serve`, as processes: a host that announces itself gets its requests and the keys of its
+// gateway, loses a key when the gateway does, and goes on with what it has when the gateway is gone.
+
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { createSigningKey } from '../../src/account/index.ts';
+import { startCli } from '../support/system-cli.ts';
+import { chat, KEY, MODEL, until } from '../support/system.ts';
+
+const TOKEN = 'sesame';
+const SECOND = 'hr_second';
+const SIGNING = createSigningKey();
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+t.test('a host takes the keys of its gateway, and goes when it is told to', async (t) => {
+  const [adminPort, hostPort] = [await freePort(), await freePort()];
+  const settings = (keys: readonly string[]): object => ({
+    listen: '127.0.0.1:0',
+    admin: `127.0.0.1:${adminPort}`,
+    threads: 1,
+    models: { 'another-1b': { servers: ['http://127.0.0.1:9'] } },
+    keys: { static: keys.map((key) => ({ key, account: 'tests' })) },
+    trust: { signingKey: SIGNING.privateKey.export({ type: 'pkcs8', format: 'pem' }), token: TOKEN, interval: '1s' },
+    health: { interval: '100ms' },
+    log: { level: 'warn' },
+  });
+  const trust = {
+    gateway: `http://127.0.0.1:${adminPort}`,
+    publicKey: SIGNING.publicKey,
+    token: TOKEN,
+    interval: '1s',
+    announce: `http://127.0.0.1:${hostPort}`,
+  };
+  const folder = t.testdir({
+    'gateway.json': JSON.stringify(settings([KEY, SECOND])),
+    'host.json': JSON.stringify({ trust, log: { level: 'error' } }),
+  });
+
+  // The host first: it has no key yet, and says so.
+  const flags = ['--model', MODEL, '--port', String(hostPort), '--name', 'late', '--config', `${folder}/host.json`];
+  const host = startCli(t, ['host', ...flags]);
+  await host.shows(/listening on/);
+  const direct = `http://127.0.0.1:${hostPort}`;
+  t.equal((await fetch(`${direct}/health`)).status, 503);
+
+  const gateway = startCli(t, ['serve', '--config', `${folder}/gateway.json`]);
+  const [, url = ''] = await gateway.shows(/headrace listening on (\S+)/);
+  await until('the host has keys', async () => (await fetch(`${direct}/health`)).status === 200);
+  await until('the gateway has the host', async () => (await chat(url)).status === 200);
+  t.match(await (await fetch(`${url}/svc/models`)).json(), { [MODEL]: { servers: [direct] } });
+  const ask = async (key: string): Promise<number> =>
+    (await chat(direct, { headers: { authorization: `Bearer ${key}` } })).status;
+  t.same([await ask(KEY), await ask(SECOND), await ask('hr_wrong')], [200, 200, 401]);
+
+  writeFileSync(`${folder}/gateway.json`, JSON.stringify(settings([KEY])));
+  gateway.signal('SIGHUP');
+  await until('the key is revoked on the host', async () => (await ask(SECOND)) === 401);
+  t.equal(await ask(KEY), 200);
+
+  gateway.signal('SIGTERM');
+  await gateway.ends();
+  t.equal(await ask(KEY), 200, 'the last keys stay');
+  await until('it says that the gateway is lost', async () => {
+    const { keys } = (await (await fetch(`${direct}/health`)).json()) as { keys: { gateway: string } };
+    return keys.gateway === 'lost';
+  });
+  host.signal('SIGTERM');
+  t.strictSame(await host.ends(), { code: 0, signal: null });
+});

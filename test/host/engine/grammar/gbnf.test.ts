@@ -1,0 +1,148 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { GrammarError } from '../../../../src/host/engine/grammar/error.ts';
+import { parseGrammar } from '../../../../src/host/engine/grammar/gbnf.ts';
+import { createMatcher, matches } from '../../../../src/host/engine/grammar/matcher.ts';
+
+type Check = (value: boolean, message: string) => boolean;
+
+const encoder = new TextEncoder();
+function accepts(grammar: string, text: string): boolean {
+  return matches(createMatcher(parseGrammar(grammar)), encoder.encode(text));
+}
+function check(t: { ok: Check; notOk: Check }, grammar: string, good: readonly string[], bad: readonly string[]): void {
+  for (const text of good) t.ok(accepts(grammar, text), `takes '${text}'`);
+  for (const text of bad) t.notOk(accepts(grammar, text), `refuses '${text}'`);
+}
+
+t.test('literals, choices, groups and references', async (t) => {
+  check(t, 'root ::= "a" b | "c"\nb ::= ("x" | "yz")', ['ax', 'ayz', 'c'], ['', 'a', 'cx', 'axx']);
+  check(t, 'root ::= (\n  "a" # first\n  | "b"\n) |\n  "c"\n', ['a', 'b', 'c'], ['d']);
+  check(t, 'root ::= ""', [''], ['a']);
+});
+
+t.test('repetitions', async (t) => {
+  check(t, 'root ::= "ab"*', ['', 'ab', 'abab'], ['a', 'aba', 'abb']);
+  check(t, 'root ::= "a"+ "b"?', ['a', 'aab'], ['', 'b', 'abb']);
+  check(t, 'root ::= "a"{2}', ['aa'], ['a', 'aaa']);
+  check(t, 'root ::= "a"{1,3}', ['a', 'aa', 'aaa'], ['', 'aaaa']);
+  check(t, 'root ::= [ab]{2,}', ['ab', 'bbaab'], ['a']);
+  check(t, 'root ::= ("a"*)* "b"', ['b', 'aab'], ['a']);
+});
+
+t.test('ranges, negated ranges and escapes', async (t) => {
+  check(t, 'root ::= [a-cx-]', ['a', 'c', 'x', '-'], ['d', '', 'aa']);
+  check(t, 'root ::= [^a-c\\n]', ['d', 'é', '水', '🌊'], ['a', '\n', 'dd']);
+  check(t, 'root ::= "\\x41\\u00e9\\U0001F30A\\t\\"\\\\"', ['Aé🌊\t"\\'], ['A']);
+  check(t, 'root ::= [\\[\\]]', ['[', ']'], ['\\']);
+  check(t, 'root ::= .', ['a', '水', '\n'], ['', 'ab']);
+});
+
+t.test('a range takes exactly the characters between its ends', async () => {
+  const code = fc.integer({ min: 1, max: 0x10ffff });
+  const escape = (code: number): string => `\\U${code.toString(16).padStart(8, '0')}`;
+  const inRange = fc.tuple(code, code, fc.oneof(code, fc.constantFrom(0x7f, 0x80, 0x7ff, 0x800, 0xffff, 0x10000)));
+  fc.assert(
+    fc.property(inRange, ([a, b, probe]) => {
+      const [from, to] = [Math.min(a, b), Math.max(a, b)];
+      const matcher = createMatcher(parseGrammar(`root ::= [${escape(from)}-${escape(to)}]`));
+      return [from, to, probe, from - 1, to + 1]
+        .filter((code) => code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff))
+        .every((code) => matches(matcher, encoder.encode(String.fromCodePoint(code))) === (code >= from && code <= to));
+    }),
+    { numRuns: 500 },
+  );
+});
+
+t.test('half a character is a state of its own, and wrong bytes lead nowhere', async (t) => {
+  const matcher = createMatcher(parseGrammar('root ::= [水é]'));
+  const [first, second, third] = encoder.encode('水');
+  const half = matcher.step(matcher.step(matcher.start, first!)!, second!);
+  t.equal(half?.accepting, false);
+  t.equal(matcher.step(half!, third!)?.accepting, true);
+  t.equal(matcher.step(half!, 0x41), null);
+  t.equal(matcher.step(matcher.start, 0x80), null);
+  const any = createMatcher(parseGrammar('root ::= .'));
+  t.notOk(matches(any, [0xed, 0xa0, 0x80]), 'a surrogate is no character');
+  t.notOk(matches(any, [0xc0, 0x80]), 'nor is one in too many bytes');
+});
+
+t.test('nesting without end is matched', async (t) => {
+  const grammar = 'root ::= "(" root ")" | "[" root* "]" | "x"';
+  check(t, grammar, ['x', '((x))', '[x(x)[]]', `${'('.repeat(500)}x${')'.repeat(500)}`], ['((x)', '[)']);
+});
+
+t.test('a grammar with many readings of one text stays in bounds', async (t) => {
+  check(t, 'root ::= a a a a\na ::= "x"* | "x" a | b a?\nb ::= "x" b? "x"?', ['x'.repeat(60)], ['xy']);
+});
+
+t.test('what is no grammar is refused with the line', async (t) => {
+  const refused: readonly (readonly [string, RegExp])[] = [
+    ['', /no rule 'root'/],
+    ['root ::= other', /'other' is not defined/],
+    ['root := "a"', /expected ::=/],
+    ['root ::= "a', /no end/],
+    ['root ::= [a', /no end/],
+    ['root ::= "a")', /end of the rule/],
+    ['root ::= ("a"', /expected \)/],
+    ['root ::= "\\q"', /unknown escape/],
+    ['root ::= "\\x4"', /hexadecimal/],
+    ['root ::= [z-a]', /backwards/],
+    ['root ::= "a"{3,1}', /backwards/],
+    ['root ::= "a"{1,99999}', /more than 2000/],
+    ['root ::= "a"\nroot ::= "b"', /line 2: rule 'root' is defined twice/],
+    [`root ::= ${'('.repeat(300)}`, /too deeply/],
+  ];
+  for (const [grammar, message] of refused) {
+    t.throws(() => parseGrammar(grammar), { name: 'GrammarError', message });
+  }
+});
+
+t.test('left recursion is refused, direct, by another rule, and behind an empty one', async (t) => {
+  for (const grammar of [
+    'root ::= root "a" | "b"',
+    'root ::= x "a"\nx ::= y\ny ::= root "b" | "c"',
+    'root ::= e root "a" | "b"\ne ::= "x"?',
+  ]) {
+    t.throws(() => createMatcher(parseGrammar(grammar)), { name: 'GrammarError', message: /begins with itself/ });
+  }
+  check(t, 'root ::= e root | "b"\ne ::= "x"?', ['b', 'xxb'], ['x']);
+});
+
+t.test('whatever is given as a grammar, it is taken or refused with a GrammarError', async () => {
+  const part = fc.constantFrom(
+    'root',
+    ' ::= ',
+    '"a"',
+    '[a-c]',
+    '(',
+    ')',
+    '|',
+    '*',
+    '?',
+    '{1,3}',
+    '\n',
+    'b',
+    '#',
+    '\\',
+    '.',
+    '^',
+  );
+  fc.assert(
+    fc.property(
+      fc.oneof(
+        fc.string(),
+        fc.array(part).map((parts) => `root ::= ${parts.join('')}`),
+      ),
+      (text) => {
+        try {
+          matches(createMatcher(parseGrammar(text)), encoder.encode('aab'));
+          return true;
+        } catch (error) {
+          return error instanceof GrammarError;
+        }
+      },
+    ),
+    { numRuns: 3000 },
+  );
+});

@@ -1,0 +1,65 @@
+// The seam for other engines: what a host does with one that speaks the dialects itself, and with one that is not ready.
+import t from 'tap';
+import { createSimulatedEngine } from '../../../src/host/index.ts';
+import type { Engine } from '../../../src/host/index.ts';
+import { ask, send, startHost } from './ask.ts';
+
+/** A simulated engine with other members in place. */
+function engineWith(own: Partial<Engine>): Engine {
+  const engine = createSimulatedEngine({ models: ['m'], speed: 'virtual' });
+  return new Proxy(engine, {
+    get(target, name) {
+      if (name in own) return own[name as keyof Engine];
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+t.test('an engine that speaks the dialects gets their requests as they came', async (t) => {
+  const seen: string[] = [];
+  const engine = engineWith({
+    kind: 'other',
+    relay: async ({ path, model, body }) => {
+      seen.push(`${path} ${model} ${body.toString()}`);
+      const chunks = async function* (): AsyncGenerator<Uint8Array> {
+        yield Buffer.from('one ');
+        yield Buffer.from('two');
+      };
+      return { status: 201, headers: { 'content-type': 'text/plain' }, body: chunks() };
+    },
+  });
+  const host = await startHost(t, { engine });
+  const response = await send(host, '/v1/chat/completions', { model: 'M', a: 1 });
+  t.same([response.status, await response.text()], [201, 'one two']);
+  t.same(seen, ['/v1/chat/completions m {"model":"M","a":1}']);
+  t.equal((await ask(host, '/completion', { prompt: 'x', n_predict: 2, ignore_eos: true })).tokens_predicted, 2);
+  t.match(await (await fetch(`${host.url}/health`)).json(), { engine: 'other' });
+});
+
+t.test('an engine that fails before its answer is a 502, within it the connection is cut', async (t) => {
+  let answer: NonNullable<Engine['relay']> = () => Promise.reject(new Error('nobody there'));
+  const host = await startHost(t, { engine: engineWith({ relay: (request) => answer(request) }) });
+  const failed = await send(host, '/v1/chat/completions', { model: 'm' });
+  t.equal(failed.status, 502);
+  t.match(await failed.json(), { detail: 'nobody there', error: { code: 'engine_failed' } });
+  answer = async () => ({
+    status: 200,
+    headers: {},
+    body: (async function* () {
+      yield Buffer.from('half');
+      await Promise.resolve();
+      throw new Error('gone');
+    })(),
+  });
+  await t.rejects(send(host, '/v1/chat/completions', { model: 'm' }).then((response) => response.text()));
+});
+
+t.test('a host whose engine is loading is not ready', async (t) => {
+  let state: 'loading' | 'ready' = 'loading';
+  const host = await startHost(t, { engine: engineWith({ health: () => state }) });
+  t.equal((await fetch(`${host.url}/health`)).status, 503);
+  t.equal((await send(host, '/completion', { prompt: 'x' })).status, 503);
+  state = 'ready';
+  t.equal((await fetch(`${host.url}/health/m`)).status, 200);
+});
