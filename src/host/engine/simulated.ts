@@ -62,7 +62,7 @@ export function createSimulatedEngine(world: SimulatedWorld): Engine {
 }
 
 /** The profile that the settings describe. */
-export function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profile {
+function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profile {
   const known = typeof profile === 'string' ? PROFILES[profile] : { ...PROFILES['8b-h100'], ...profile };
   const context = contextTokens ?? known.contextTokens;
   const count = slots ?? (profile === undefined ? DEFAULT_SLOTS : undefined);
