@@ -258,6 +258,8 @@ class Pool implements CleaningPool {
       niceIncrement: NICE,
       // Pages have no business with the secrets of the process.
       env: {},
+      // Nor with what is preloaded there: loaders, instrumentation.
+      execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#settings.cleanMemoryBytes / MIB) },
     });
     const crew = { piscina, threads, pages: 0, running: 0 };
