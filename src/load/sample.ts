@@ -1,0 +1,69 @@
+// What is known of one request of a load, as numbers: made by the runner from an answer, read by the recorder, by limits and
+// by the list of requests. All times are milliseconds.
+
+import type { Answer } from './client.ts';
+
+export interface Sample {
+  /** Counted from 0 in the order in which conversations began. */
+  readonly conversation: number;
+  readonly turn: number;
+  /** When it should have left, from the start of the run. */
+  readonly intendedMs: number;
+  /** How much later it left. */
+  readonly lateMs: number;
+  readonly status: number;
+  /** `ok`, or what went wrong. */
+  readonly outcome: string;
+  /** From when it should have left to its end: what a user waits who does not care why. */
+  readonly e2eMs: number;
+  /** From when it left to its end: what the system took. */
+  readonly serviceMs: number;
+  /** The next three count from when it should have left; NaN when there was none. */
+  readonly headMs: number;
+  readonly ttfeMs: number;
+  readonly ttftMs: number;
+  /** Between one event with output and the next. */
+  readonly gapsMs: readonly number[];
+  /** Time after the first token, by token; NaN with less than two tokens. */
+  readonly tpotMs: number;
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+  /** As the server counted; else the events with output. */
+  readonly outputTokens: number;
+  readonly bytes: number;
+}
+
+/** Which request it was. */
+export interface Place {
+  readonly conversation: number;
+  readonly turn: number;
+  /** On the clock of the answer. */
+  readonly intendedMs: number;
+  readonly startMs: number;
+}
+
+/** Turns an answer into numbers. */
+export function sampleOf(answer: Answer, { conversation, turn, intendedMs, startMs }: Place): Sample {
+  const { textMs, sentMs, endedMs } = answer;
+  const first = textMs[0] ?? NaN;
+  const outputTokens = answer.outputTokens ?? textMs.length;
+  return {
+    conversation,
+    turn,
+    intendedMs: intendedMs - startMs,
+    lateMs: Math.max(sentMs - intendedMs, 0),
+    status: answer.status,
+    outcome: answer.outcome,
+    e2eMs: endedMs - intendedMs,
+    serviceMs: endedMs - sentMs,
+    headMs: answer.headMs - intendedMs,
+    ttfeMs: answer.firstEventMs - intendedMs,
+    ttftMs: first - intendedMs,
+    gapsMs: textMs.slice(1).map((atMs, at) => atMs - (textMs[at] as number)),
+    tpotMs: outputTokens > 1 && textMs.length > 1 ? ((textMs.at(-1) as number) - first) / (outputTokens - 1) : NaN,
+    promptTokens: answer.promptTokens,
+    cachedTokens: answer.cachedTokens,
+    outputTokens,
+    bytes: answer.bytes,
+  };
+}

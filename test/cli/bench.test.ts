@@ -1,0 +1,126 @@
+import { readFileSync } from 'node:fs';
+import t, { type Test } from 'tap';
+import { parseArgs } from '../../src/cli/args.ts';
+import { bench } from '../../src/cli/bench.ts';
+import { helpFor } from '../../src/cli/help.ts';
+import { createHost, type Host, type HostSettings } from '../../src/host/index.ts';
+import { runCli, startCli } from '../support/system-cli.ts';
+
+async function startHost(t: Test, settings: Partial<HostSettings> = {}): Promise<Host> {
+  const host = createHost({ models: ['m'], timeToFirstTokenMs: 1, interTokenMs: 1, ...settings });
+  t.teardown(() => host.kill());
+  await host.listen();
+  return host;
+}
+
+t.test('runs a load and leaves a table, JSON, CSV and a page', async (t) => {
+  const host = await startHost(t, { engine: { profile: 'even', speed: 50 }, keys: ['hr_one'] });
+  const folder = t.testdir({});
+  const cli = await runCli(
+    t,
+    [
+      ...['bench', host.url, '--model', 'm', '--users', '2', '--requests', '12', '--turns', '2', '--prefixes', '2'],
+      ...['--output-tokens', '4-8', '--ignore-eos', 'true', '--truth', 'true', '--slo', 'ttft:20s,itl:20s'],
+      ...['--json', `${folder}/r.json`, '--csv', `${folder}/r.csv`, '--html', `${folder}/r.html`],
+      ...['--fail-on', 'errors>0%,goodput<100%'],
+    ],
+    { env: { HEADRACE_KEY: 'hr_one' } },
+  );
+  t.strictSame(cli.exit, { code: 0, signal: null }, cli.stderr + cli.stdout);
+  t.match(cli.stdout, /closed loop, 2 users; synthetic.*\n\n {2}requests {3}12 ok, 0 failed/);
+  t.match(cli.stdout, 'added to first text');
+  const report = JSON.parse(readFileSync(`${folder}/r.json`, 'utf8'));
+  t.match(report, { counts: { ok: 12 }, truth: { requests: 12, clock: { sped: 50 } }, shares: { goodput: 1 } });
+  const lines = readFileSync(`${folder}/r.csv`, 'utf8').trimEnd().split('\r\n');
+  t.equal(lines.length, 13);
+  t.match(readFileSync(`${folder}/r.html`, 'utf8'), '<!doctype html>');
+  for (const text of [cli.stdout, cli.stderr, JSON.stringify(report), ...lines]) t.notMatch(text, 'hr_one');
+});
+
+t.test('a condition that comes true, and a system that answers nothing, end with 1', async (t) => {
+  const host = await startHost(t);
+  const few = ['--model', 'm', '--requests', '4'];
+  const slow = await runCli(t, ['bench', host.url, ...few, '--fail-on', 'ttft.p50>0ms', '--json', '-']);
+  t.equal(slow.exit.code, 1);
+  t.match(JSON.parse(slow.stdout).failed, [/^ttft\.p50>0ms: it is /]);
+  await host.kill();
+  const none = await runCli(t, ['bench', host.url, ...few, '--progress', 'false']);
+  t.equal(none.exit.code, 1);
+  t.match(none.stdout, /4 × ECONNREFUSED/);
+  t.equal(none.stderr, '');
+});
+
+t.test('an interrupt ends it with what there is', async (t) => {
+  const host = await startHost(t);
+  const cli = startCli(t, ['bench', host.url, '--model', 'm', '--users', '1', '--duration', '1h']);
+  // The third request comes when two were answered.
+  for (let count = 0; count < 3; count++) await host.nextRequest();
+  cli.signal('SIGINT');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.match(cli.stdout, /closed loop, 1 user;.*\n\n {2}requests {3}\d+ ok, 0 failed/);
+});
+
+t.test('writes a trace and runs it; refuses a broken one by its line', async (t) => {
+  const host = await startHost(t);
+  const folder = t.testdir({
+    'broken.jsonl': '{"timestamp":0,"input_length":5,"output_length":5}\nnothing\n',
+    'talk.json': '[]',
+  });
+  const file = `${folder}/trace.jsonl`;
+  const made = await runCli(t, ['bench', '--make', file, '--requests', '8', '--rate', '200', '--output-tokens', '3']);
+  t.match(made.stderr, /: 8 requests of a trace\n$/);
+  const flags = ['--model', 'm', '--arrivals', 'trace', '--dialect', 'llama', '--workload'];
+  const run = await runCli(t, ['bench', host.url, ...flags, file, '--speed', '4']);
+  t.equal(run.exit.code, 0, run.stderr);
+  t.match(run.stdout, /times of the trace ×4; trace\.jsonl, 8 requests;.*\n\n {2}requests {3}8 ok/);
+  const broken = await runCli(t, ['bench', host.url, ...flags, `${folder}/broken.jsonl`]);
+  t.equal(broken.exit.code, 1);
+  t.match(broken.stderr, /^headrace: broken\.jsonl, line 2: no JSON/);
+  t.match((await runCli(t, ['bench', host.url, ...flags, `${folder}/none`])).stderr, /cannot be read \(ENOENT\)/);
+});
+
+t.test('refuses flags that make no sense', async (t) => {
+  const url = 'http://127.0.0.1:9';
+  const model = ['--model', 'm'];
+  const refused: [string[], RegExp][] = [
+    [[...model], /the URL is missing/],
+    [[url], /--model NAME is missing/],
+    [['ftp://x', ...model], /must begin with http/],
+    [['http://a:secret@x', ...model], /may hold no password/],
+    [[url, ...model, '--dialect', 'smoke'], /--dialect takes one of chat, /],
+    [[url, ...model, '--rate', '5', '--users', '2'], /exclude each other/],
+    [[url, ...model, '--rate', '0'], /--rate takes a number above 0/],
+    [[url, ...model, '--arrivals', 'trace'], /needs --workload FILE/],
+    [[url, ...model, '--arrivals', 'poisson'], /needs --rate N/],
+    [[url, ...model, '--speed', '2'], /--speed needs --arrivals trace/],
+    [[url, ...model, '--turns', '3-1'], /--turns takes a whole number/],
+    [[url, ...model, '--duration', 'soon'], /--duration takes a duration/],
+    [[url, ...model, '--stream', 'maybe'], /--stream takes true or false/],
+    [[url, ...model, '--body', '[1]'], /--body takes a JSON object/],
+    [[url, ...model, '--headers', '{"a":1}'], /--headers takes texts/],
+    [[url, ...model, '--slo', 'x:1s'], /"x:1s" is no limit/],
+    [[url, ...model, '--fail-on', 'x'], /"x" is no condition/],
+    [[url, ...model, '--tiemout', '1s'], /has no flag --tiemout/],
+    [[url, ...model, '--csv', '/none/r.csv'], /cannot be written \(ENOENT\)/],
+  ];
+  for (const [args, message] of refused) {
+    const { words, flags } = parseArgs(args);
+    await t.rejects(bench(flags, words), { name: 'UsageError', message }, args.join(' '));
+  }
+  const cli = await runCli(t, ['bench', 'http://a:secret@x', ...model]);
+  t.match(cli.stderr, /^headrace: the URL may hold no password; give --key\n/);
+  t.equal(cli.exit.code, 1);
+  t.equal(cli.stdout, '');
+  t.match((await runCli(t, ['bench', url, 'more', ...model])).stderr, /one word too many/);
+});
+
+t.test('its help names every flag, in lines of at most 120 cells', (t) => {
+  const text = helpFor('bench');
+  const flags =
+    'model dialect stream key headers body ignore-eos timeout users rate arrivals speed ramp warm-up duration requests think ' +
+    'max-in-flight grace workload input-tokens output-tokens turns prefixes prefix-tokens seed make slo fail-on truth json ' +
+    'csv html progress';
+  for (const flag of flags.split(' ')) t.match(text, `--${flag} `);
+  for (const line of text.split('\n')) t.ok(line.length <= 120, line);
+  t.end();
+});
