@@ -1,10 +1,10 @@
 // What the section `trust` of a host's configuration comes to: keys from the gateway, and the host announced to it. Made by
-// `headrace host` around one host.
+// `headrace host` around one host, or around each host of a fleet.
 
 import { hashKey, readTrustedKeys } from '../account/index.ts';
 import { systemClock, systemRandom } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
-import { HostTrust, Registration, snapshotFile, type TrustWorld } from '../host/index.ts';
+import { type Host, HostTrust, type Planned, Registration, snapshotFile, type TrustWorld } from '../host/index.ts';
 import { WholeClient } from '../net/whole.ts';
 import { createLog } from '../telemetry/log.ts';
 
@@ -16,8 +16,8 @@ export interface HostBonds {
   readonly guard: HostTrust | null;
   /** Asks for keys from now on. */
   start(): Promise<void>;
-  /** The host listens there: announces it, if the configuration says so. */
-  listening(host: { readonly name: string; readonly load: () => number }): void;
+  /** The host listens there: announces it, if the configuration says so. `port` takes the place of the one in it. */
+  listening(host: { readonly name: string; readonly load: () => number; readonly port?: number }): void;
   /** Takes the host out of the gateway; to be awaited before it stops serving. */
   leave(): Promise<void>;
 }
@@ -44,9 +44,10 @@ export function bondsOf({ keys, log: { level }, trust }: Settings, models: reado
   return {
     guard,
     start: async () => guard?.start(),
-    listening({ load, name }) {
+    listening({ load, name, port }) {
       if (announce === null || gateway === null || token === null) return;
-      const settings = { gateway, token, name, url: announce, models };
+      const url = port === undefined ? announce : withPort(announce, port);
+      const settings = { gateway, token, name, url, models };
       registration = new Registration(settings, { clock: systemClock, random: systemRandom, send, load, log });
       registration.start();
     },
@@ -55,5 +56,46 @@ export function bondsOf({ keys, log: { level }, trust }: Settings, models: reado
       await guard?.close();
       client.close();
     },
+  };
+}
+
+function withPort(base: string, port: number): string {
+  const url = new URL(base);
+  url.port = String(port);
+  return url.href.replace(/\/$/, '');
+}
+
+/** A fleet and its gateway: every host trusts, registers and leaves by itself, as hosts of their own would. */
+export interface FleetBonds {
+  /** The plan, with what each host judges keys by. */
+  readonly planned: readonly Planned[];
+  /** Asks for keys from now on. */
+  start(): Promise<void>;
+  /** The hosts of the plan listen: announces each under its own port, if the configuration says so. */
+  listening(hosts: readonly Host[]): void;
+  leave(): Promise<void>;
+}
+
+/** As `bondsOf` for every host of a plan; each keeps its keys in a file of its own, which has its name at the end. */
+export function fleetBondsOf(settings: Settings | undefined, planned: readonly Planned[]): FleetBonds {
+  if (settings === undefined) return { planned, start: async () => {}, listening: () => {}, leave: async () => {} };
+  const { servicePrefix, trust } = settings;
+  const bonds = planned.map(({ settings: { models, name } }) => {
+    const file = trust.file === null ? null : `${trust.file}.${name}`;
+    return bondsOf({ ...settings, trust: { ...trust, file } }, models);
+  });
+  return {
+    planned: planned.map((each, at) => {
+      const guard = bonds[at]!.guard;
+      if (guard === null) return each;
+      return { ...each, settings: { ...each.settings, guard, guardPath: `/${servicePrefix}/keys` } };
+    }),
+    start: async () => void (await Promise.all(bonds.map((bond) => bond.start()))),
+    listening(hosts) {
+      for (const [at, host] of hosts.entries()) {
+        bonds[at]!.listening({ name: planned[at]!.settings.name!, load: () => host.live, port: host.port });
+      }
+    },
+    leave: async () => void (await Promise.all(bonds.map((bond) => bond.leave()))),
   };
 }

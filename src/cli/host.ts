@@ -1,13 +1,14 @@
-// `headrace host`: a model host on the command line, or a fleet of them.
+// `headrace host`: a model host on the command line, simulated or with a real engine, or a fleet of simulated ones.
 
 import { readFile } from 'node:fs/promises';
 import { environment } from '../config/env.ts';
 import type { Settings } from '../config/settings.ts';
 import { loadConfigFile, parseConfigText } from '../config/load.ts';
-import type { HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
+import type { Engine, HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
 import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
 import { takeFlags, UsageError } from './args.ts';
-import { bondsOf } from './host-trust.ts';
+import { bondsOf, fleetBondsOf } from './host-trust.ts';
+import { startRealEngine, wantsRealEngine } from './real-engine.ts';
 import { closeOnSignal } from './shutdown.ts';
 
 const FLAGS = [
@@ -15,6 +16,10 @@ const FLAGS = [
   'port',
   'listen',
   'engine',
+  'engine-key',
+  'engine-wait',
+  'gguf',
+  'threads',
   'name',
   'profile',
   'slots',
@@ -62,9 +67,6 @@ function keysOf(settings: Settings | undefined): string[] | undefined {
 
 /** The step engine, unless a pace is given. */
 function engineOf(own: Own): 'paced' | SimulatedSettings {
-  if (own.engine !== undefined && own.engine !== 'simulated') {
-    throw new UsageError(`this version has the engine "simulated" only, not ${own.engine}`);
-  }
   const ofSteps = (['profile', 'slots', 'context', 'speed'] as const).filter((name) => own[name] !== undefined);
   if (own.ttft !== undefined || own.itl !== undefined) {
     if (ofSteps.length > 0) throw new UsageError(`--${ofSteps[0]} and a fixed pace (--ttft, --itl) exclude each other`);
@@ -107,35 +109,68 @@ async function readFleet(file: string): Promise<unknown> {
 async function runFleet(own: Own, file: string): Promise<void> {
   const hostname = own.listen?.slice(0, own.listen.lastIndexOf(':')) ?? '127.0.0.1';
   try {
-    const planned = planFleet(await readFleet(file), hostname, commonOf(own, await settingsOf(own.config)));
-    const hosts = await startFleet(planned);
+    const settings = await settingsOf(own.config);
+    const bonds = fleetBondsOf(settings, planFleet(await readFleet(file), hostname, commonOf(own, settings)));
+    const { planned } = bonds;
+    await bonds.start();
+    const hosts = await startFleet(planned).catch(async (error: Error) => {
+      await bonds.leave();
+      throw error;
+    });
     const lines = hosts.map(
       (host, at) =>
         `${planned[at]!.settings.name} of ${planned[at]!.settings.models.join(',')} listening on ${host.url}\n`,
     );
     process.stdout.write(lines.join(''));
-    closeOnSignal({ close: async () => void (await Promise.all(hosts.map((host) => host.close()))) });
+    bonds.listening(hosts);
+    closeOnSignal({
+      close: async () => {
+        await bonds.leave();
+        await Promise.all(hosts.map((host) => host.close()));
+      },
+    });
   } catch (error) {
     throw error instanceof FleetError ? new UsageError(`${file} is wrong: ${error.message}`) : error;
   }
 }
 
-/** Runs until a signal comes. */
+/** A real engine, once it is ready; null when it cannot be had, which was said. */
+async function realEngineOf(own: Own): Promise<Engine | null> {
+  const say = (sentence: string): void => void process.stderr.write(`headrace: ${sentence}\n`);
+  const counts = {
+    slots: count('slots', own.slots),
+    contextTokens: count('context', own.context),
+    threads: count('threads', own.threads),
+  };
+  try {
+    const { engine, sentence } = await startRealEngine(own, counts, environment(), say);
+    process.stdout.write(`${sentence}\n`);
+    return engine;
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    say(`the host cannot start: ${(error as Error).message}`);
+    return null;
+  }
+}
+
+/** Runs until a signal comes. Resolves with an exit code only when a real engine cannot be had. */
 export async function host(flags: Readonly<Record<string, string>>): Promise<number | undefined> {
   const { own, rest } = takeFlags(flags, FLAGS);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw new UsageError(`headrace host has no flag --${unknown}`);
+  const isReal = wantsRealEngine(own);
   if (own.fleet !== undefined) {
     await runFleet(own, own.fleet);
     return undefined;
   }
-  if (own.model === undefined) throw new UsageError('--model NAME is missing');
-  const engine = engineOf(own);
+  if (own.model === undefined && !isReal) throw new UsageError('--model NAME is missing');
   const timeToFirstTokenMs = number('ttft', own.ttft);
   const interTokenMs = number('itl', own.itl);
   const seed = number('seed', own.seed);
   const settings = await settingsOf(own.config);
-  const models = own.model.split(',');
+  const real = isReal ? await realEngineOf(own) : null;
+  if (isReal && real === null) return 1;
+  const models = real?.models ?? own.model?.split(',') ?? [];
   const bonds = settings === undefined ? null : bondsOf(settings, models);
   const guard = bonds?.guard ?? null;
   const running = createHost({
@@ -143,14 +178,16 @@ export async function host(flags: Readonly<Record<string, string>>): Promise<num
     models,
     ...(guard !== null && { guard, guardPath: `/${settings?.servicePrefix}/keys` }),
     listen: own.listen ?? `127.0.0.1:${number('port', own.port) ?? 9001}`,
-    engine,
+    engine: real ?? engineOf(own),
+    // What clients sent to a real model is nobody's to look at later.
+    ...(real !== null && { journalEntries: 0 }),
     ...(own.name !== undefined && { name: own.name }),
     ...(seed !== undefined && { seed }),
     ...(timeToFirstTokenMs !== undefined && { timeToFirstTokenMs }),
     ...(interTokenMs !== undefined && { interTokenMs }),
   });
   await bonds?.start();
-  process.stdout.write(`host of ${own.model} listening on ${await running.listen()}\n`);
+  process.stdout.write(`host of ${models.join(',')} listening on ${await running.listen()}\n`);
   bonds?.listening({ name: own.name ?? 'host', load: () => running.live });
   closeOnSignal({
     close: async () => {

@@ -1,15 +1,17 @@
-// A request of a compatible dialect, answered by an engine: the dialect's request as a task, and what the engine says as
-// the dialect's answer or events. Called by routes.ts for hosts with an engine; the llama-style paths have their own way
-// (llama/routes.ts). Nothing is sent before the first token, so a failure before it is answered with a status.
-import type { CallSink } from './wire/call-reader.ts';
-import { CallReader } from './wire/call-reader.ts';
+// A request of a compatible dialect, answered by an engine: the dialect's request as a task for each choice, and what the
+// engine says as the dialect's answer or events. Called by routes.ts for hosts with an engine; the llama-style paths have
+// their own way (llama/endpoints.ts). Nothing is sent before the first token, so a failure before it is answered with a
+// status. The truth about a request is that of its first choice.
+import { Choice } from './choice.ts';
 import { schemaGrammar } from './engine/grammar/schema.ts';
 import { toolCallGrammar } from './engine/grammar/tool-calls.ts';
-import type { CompletionEnd, Engine, Run, Sink, Task } from './llama/engine.ts';
-import { readSampling } from './llama/options.ts';
+import type { CompletionEnd, Engine, Run, Sink, Task, TokenLogProbs, TokenReport } from './llama/engine.ts';
+import type { CompletionOptions } from './llama/options.ts';
+import { invalidOption, readSampling } from './llama/options.ts';
 import type { Reply } from './reply.ts';
+import { CallReader } from './wire/call-reader.ts';
 import type { Want } from './wire/turns.ts';
-import type { Call, Frames, Generation, Json, Wire } from './wire/wire.ts';
+import type { Ask, Frames, Json, Wire } from './wire/wire.ts';
 
 /** What is known of a request before its answer begins. */
 export interface DialectRequest {
@@ -22,24 +24,55 @@ export interface DialectRequest {
   readonly created: number;
   /** Tokens of an answer when the request names no maximum; -1: no bound. */
   readonly maxTokens: number;
+  /** What a plan for this request changes in its options. */
+  readonly planned: Partial<CompletionOptions>;
   readonly truthId: string | null;
 }
 
 /** Begins the answer. Throws what reading the request throws: InvalidOptions, PromptTooLong, or an Error of the dialect. */
 export function answerByEngine(engine: Engine, reply: Reply, request: DialectRequest): void {
-  const { wire, body, model, truthId } = request;
+  const { wire, body, truthId } = request;
   const ask = wire.read(body);
   const want = wire.want(body);
-  const options = {
+  if (ask.logProbs !== null && engine.givesLogProbs !== true) {
+    throw invalidOption('logprobs', `the engine of this host (${engine.kind}) gives no log probabilities`);
+  }
+  const options = optionsOf(request, ask, want);
+  const parts = { ...request, ask, callsTools: want.tools.length > 0 };
+  const choices: Choice[] = [];
+  for (let at = 0; at < want.prompts.length * ask.choices; at++) choices.push(new Choice(parts, choices, at));
+  const world = { choices, wire, reply, engine, truthId };
+  const answer = ask.stream ? new Streaming(world) : new Whole(world);
+  reply.onClose(() => answer.cancel());
+  try {
+    for (const choice of choices) answer.run(choice, taskOf(request, want, options, choice));
+  } catch (error) {
+    answer.cancel();
+    throw error;
+  }
+}
+
+function optionsOf({ body, maxTokens, planned }: DialectRequest, ask: Ask, want: Want): CompletionOptions {
+  return {
     ...readSampling({ cache_prompt: true, ...body, stop: null, grammar: grammarOf(want) ?? body['grammar'] }),
     stop: ask.stops,
-    n_predict: ask.maxTokens ?? request.maxTokens,
+    n_predict: ask.maxTokens ?? maxTokens,
+    ...planned,
   };
-  const task: Task = { model, prompt: want.prompt, options, whenFull: 'stop', truthId };
-  const answer = new Growing(request, ask, want.tools.length > 0);
-  const sink = ask.stream ? new Streaming(answer, wire, reply, engine) : new Whole(answer, wire, reply, engine);
-  const run: Run = engine.complete(task, sink);
-  reply.onClose(() => run.cancel());
+}
+
+/** Choices of one prompt have seeds that follow each other, so that the first is what it would be alone. */
+function taskOf({ model, truthId }: DialectRequest, want: Want, options: CompletionOptions, choice: Choice): Task {
+  const { choices, logProbs } = choice.ask;
+  const seed = options.seed < 0 ? options.seed : options.seed + (choice.index % choices);
+  return {
+    model,
+    prompt: want.prompts[Math.floor(choice.index / choices)]!,
+    options: { ...options, seed },
+    whenFull: 'stop',
+    truthId: choice.index === 0 ? truthId : null,
+    ...(logProbs !== null && { logProbs }),
+  };
 }
 
 function grammarOf({ tools, schema }: Want): string | undefined {
@@ -47,158 +80,188 @@ function grammarOf({ tools, schema }: Want): string | undefined {
   return schema === undefined ? undefined : schemaGrammar(schema);
 }
 
-/** A generation that grows; see wire.ts. */
-class Growing implements Generation {
-  readonly id: string;
-  readonly model: string;
-  readonly created: number;
-  readonly body: Json;
-  readonly ask: Generation['ask'];
-  readonly pieces: string[] = [];
-  finish: Generation['finish'] = 'stop';
-  stoppingWord = '';
-  promptTokens = 0;
-  cachedTokens = 0;
-  outputTokens = 0;
-  readonly callsTools: boolean;
-  readonly calls: (Call & { arguments: string })[] = [];
+interface AnswerWorld {
+  readonly choices: readonly Choice[];
+  readonly wire: Wire;
+  readonly reply: Reply;
+  readonly engine: Engine;
   readonly truthId: string | null;
-  readonly timeToFirstTokenMs = 0;
-  readonly interTokenMs = 0;
-
-  constructor({ id, model, created, body, truthId }: DialectRequest, ask: Generation['ask'], callsTools: boolean) {
-    this.id = id;
-    this.model = model;
-    this.created = created;
-    this.body = body;
-    this.ask = ask;
-    this.callsTools = callsTools;
-    this.truthId = truthId;
-  }
-
-  beginCall(name: string): Call {
-    const call = { id: `call_${this.id}_${this.calls.length}`, name, arguments: '' };
-    this.calls.push(call);
-    return call;
-  }
-
-  end({ reason, stoppingWord, generatedTokens }: CompletionEnd): void {
-    const isCut = reason === 'limit' || reason === 'context';
-    this.outputTokens = generatedTokens;
-    this.stoppingWord = stoppingWord;
-    this.finish = isCut ? 'length' : this.callsTools ? 'tool_calls' : 'stop';
-  }
 }
 
-abstract class Answering implements Sink {
-  protected readonly answer: Growing;
-  protected readonly wire: Wire;
-  protected readonly reply: Reply;
-  protected readonly engine: Engine;
+/** Takes what an engine says of all choices, until the last has ended or one has failed. */
+abstract class Answer {
+  protected readonly world: AnswerWorld;
+  readonly #runs: Run[] = [];
+  #isOver = false;
 
-  constructor(answer: Growing, wire: Wire, reply: Reply, engine: Engine) {
-    this.answer = answer;
-    this.wire = wire;
-    this.reply = reply;
-    this.engine = engine;
+  constructor(world: AnswerWorld) {
+    this.world = world;
   }
 
-  start(promptTokens: number, cachedTokens: number): void {
-    this.answer.promptTokens = promptTokens;
-    this.answer.cachedTokens = cachedTokens;
+  /** Begins a choice. */
+  run(choice: Choice, task: Task): void {
+    if (this.#isOver) return;
+    const sink: Sink = {
+      start(promptTokens, cachedTokens) {
+        choice.promptTokens = promptTokens;
+        choice.cachedTokens = cachedTokens;
+      },
+      text: (text, reports) => {
+        if (!this.#isOver) this.text(choice, text, reports);
+      },
+      end: (end) => {
+        if (!this.#isOver) this.#end(choice, end);
+      },
+      rest: () => this.rest(),
+    };
+    this.#runs.push(this.world.engine.complete(task, sink));
   }
 
-  abstract text(text: string): void;
-  abstract end(end: CompletionEnd): void;
+  cancel(): void {
+    this.#isOver = true;
+    for (const run of this.#runs) run.cancel();
+  }
 
-  protected refuse(message: string): void {
-    const problem = this.wire.problem(500, message, 'server_error');
-    this.reply.json(500, { detail: message, ...problem });
+  protected abstract text(choice: Choice, text: string, reports: readonly TokenReport[]): void;
+  protected abstract fail(message: string, status: number): void;
+  protected abstract end(choice: Choice, end: CompletionEnd): void;
+
+  /** What the sink of every choice says when its engine asks whether the client takes more. */
+  protected rest(): Promise<void> | undefined {
+    return undefined;
+  }
+
+  protected refuse(message: string, status: number): void {
+    const problem = this.world.wire.problem(status, message, 'server_error');
+    this.world.reply.json(status, { detail: message, ...problem });
+  }
+
+  protected truth(): unknown {
+    const { engine, truthId } = this.world;
+    return truthId === null ? undefined : engine.truth?.(truthId);
+  }
+
+  #end(choice: Choice, end: CompletionEnd): void {
+    if (end.reason !== 'failed') return this.end(choice, end);
+    this.cancel();
+    this.fail(end.message, end.status ?? 500);
   }
 }
 
 /** Answers at the end, with one body. */
-class Whole extends Answering {
-  readonly #reader: CallReader | null;
+class Whole extends Answer {
+  readonly #readers: readonly CallReader[];
+  #made = 0;
 
-  constructor(answer: Growing, wire: Wire, reply: Reply, engine: Engine) {
-    super(answer, wire, reply, engine);
-    const sink: CallSink = {
-      begin: (name) => void answer.beginCall(name),
-      more: (text) => void (answer.calls.at(-1)!.arguments += text),
-    };
-    this.#reader = answer.callsTools ? new CallReader(sink) : null;
+  constructor(world: AnswerWorld) {
+    super(world);
+    this.#readers = world.choices.map(
+      (choice) =>
+        new CallReader({
+          begin: (name) => void choice.beginCall(name),
+          more: (text) => void (choice.calls.at(-1)!.arguments += text),
+        }),
+    );
   }
 
-  text(text: string): void {
-    if (this.#reader === null) this.answer.pieces.push(text);
-    else this.#reader.push(text);
+  protected text(choice: Choice, text: string, reports: readonly TokenReport[]): void {
+    const { engine, reply } = this.world;
+    // A body has no events to count: what would be one in a stream counts.
+    if (this.#made++ === reply.fault.oomAfter) return engine.exhaust?.();
+    if (choice.callsTools) this.#readers[choice.index]!.push(text);
+    else choice.take(text, reports);
   }
 
-  end(end: CompletionEnd): void {
-    const { answer, wire, reply, engine } = this;
-    this.#reader?.end(end.reason === 'eos');
-    if (end.reason === 'failed') return this.refuse(end.message);
-    if (reply.fault.errorAfter !== undefined) return this.refuse('the simulated engine failed');
-    answer.end(end);
-    const truth = answer.truthId === null ? undefined : engine.truth?.(answer.truthId);
-    reply.json(200, wire.answer(answer), truth === undefined ? {} : { 'x-headrace-truth': JSON.stringify(truth) });
+  protected fail(message: string, status: number): void {
+    this.refuse(message, status);
+  }
+
+  protected end(choice: Choice, end: CompletionEnd): void {
+    const { choices, reply, wire } = this.world;
+    if (choice.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
+    choice.end(end);
+    if (!choices.every(({ hasEnded }) => hasEnded)) return;
+    if (reply.fault.errorAfter !== undefined) return this.refuse('the simulated engine failed', 500);
+    const truth = this.truth();
+    reply.json(200, wire.answer(choices[0]!), truth === undefined ? {} : { 'x-headrace-truth': JSON.stringify(truth) });
   }
 }
 
 /** Answers with events, each as soon as its token is made. */
-class Streaming extends Answering {
-  readonly #frames: Frames;
-  readonly #reader: CallReader | null;
+class Streaming extends Answer {
+  readonly #frames: readonly Frames[];
+  readonly #readers: readonly CallReader[];
   #isOpen = false;
 
-  constructor(answer: Growing, wire: Wire, reply: Reply, engine: Engine) {
-    super(answer, wire, reply, engine);
-    this.#frames = wire.frames(answer);
-    const sink: CallSink = {
-      begin: (name) => this.#send(this.#frames.call(answer.beginCall(name), answer.calls.length - 1)),
-      more: (text) => {
-        answer.calls.at(-1)!.arguments += text;
-        this.#send([this.#frames.argument(text, answer.calls.length - 1)]);
-      },
-    };
-    this.#reader = answer.callsTools ? new CallReader(sink) : null;
+  constructor(world: AnswerWorld) {
+    super(world);
+    this.#frames = world.choices.map((choice) => world.wire.frames(choice));
+    this.#readers = world.choices.map(
+      (choice) =>
+        new CallReader({
+          begin: (name) => this.#send(choice, this.#of(choice).call(choice.beginCall(name), choice.calls.length - 1)),
+          more: (text) => {
+            choice.calls.at(-1)!.arguments += text;
+            this.#send(choice, [this.#of(choice).argument(text, choice.calls.length - 1)]);
+          },
+        }),
+    );
   }
 
-  text(text: string): void {
-    const { answer, reply } = this;
-    this.#open();
-    if (this.#reader !== null) this.#reader.push(text);
-    else reply.event(this.#frames.token(text, answer.pieces.push(text) - 1), this.#frames);
-    reply.flush();
+  protected text(choice: Choice, text: string, reports: readonly TokenReport[]): void {
+    if (text === '') return void choice.take(text, reports);
+    this.#open(choice);
+    if (choice.callsTools) this.#readers[choice.index]!.push(text);
+    else this.#token(choice, text, choice.take(text, reports), choice.pieces.length - 1);
+    this.world.reply.flush();
   }
 
-  end(end: CompletionEnd): void {
-    const { answer, reply, engine } = this;
-    if (end.reason === 'failed') {
-      if (!this.#isOpen) return this.refuse(end.message);
-      return reply.fail(this.#frames.failure(end.message));
+  protected override rest(): Promise<void> | undefined {
+    return this.world.reply.rest();
+  }
+
+  protected fail(message: string, status: number): void {
+    if (!this.#isOpen) return this.refuse(message, status);
+    this.world.reply.fail(this.#frames[0]!.failure(message));
+  }
+
+  protected end(choice: Choice, end: CompletionEnd): void {
+    const { choices, reply } = this.world;
+    const frames = this.#of(choice);
+    this.#open(choice);
+    if (choice.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
+    const rest = choice.end(end);
+    if (rest.length > 0) this.#token(choice, '', rest, choice.pieces.length);
+    const closing = frames.closing();
+    if (!choices.every(({ hasEnded }) => hasEnded)) {
+      this.#send(choice, closing);
+      return reply.flush();
     }
-    this.#open();
-    this.#reader?.end(end.reason === 'eos');
-    answer.end(end);
-    const closing = this.#frames.closing();
     const last = closing.pop();
-    this.#send(closing);
-    if (last !== undefined) reply.lastEvent(last, this.#frames);
-    const truth = answer.truthId === null ? undefined : engine.truth?.(answer.truthId);
+    this.#send(choice, closing);
+    if (last !== undefined) reply.lastEvent(last, frames);
+    const truth = this.truth();
     if (truth !== undefined) reply.comment(`truth ${JSON.stringify(truth)}`);
     reply.end();
   }
 
-  #open(): void {
-    if (this.#isOpen) return;
-    this.#isOpen = true;
-    this.reply.open();
-    this.#send(this.#frames.opening());
+  #of(choice: Choice): Frames {
+    return this.#frames[choice.index]!;
   }
 
-  #send(frames: readonly string[]): void {
-    for (const frame of frames) this.reply.event(frame, this.#frames);
+  #open(choice: Choice): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.world.reply.open();
+    this.#send(choice, this.#of(choice).opening());
+  }
+
+  #token(choice: Choice, text: string, logProbs: readonly TokenLogProbs[] | undefined, at: number): void {
+    const frames = this.#of(choice);
+    this.world.reply.event(frames.token(text, at, logProbs), frames);
+  }
+
+  #send(choice: Choice, frames: readonly string[]): void {
+    for (const frame of frames) this.world.reply.event(frame, this.#of(choice));
   }
 }

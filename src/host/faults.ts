@@ -45,7 +45,7 @@ export interface Fault {
   readonly splitUtf8?: boolean;
   /**
    * The engine runs out of memory: every generation of the host ends with an error, also those of other requests. Acts on
-   * streams of hosts with an engine.
+   * hosts with an engine; an answer that is not a stream counts what would be its events, and is a 500.
    */
   readonly oomAfter?: number;
   /** The host loads its model again for so many milliseconds, from this request on: it and all others are answered 503. */

@@ -73,11 +73,16 @@ export function planFleet(input: unknown, hostname: string, common: Partial<Host
   if ('errors' in checked) mistakes.push(...checked.errors.map(({ loc, msg }) => `${loc.join('.') || 'plan'}: ${msg}`));
   if ('errors' in checked || mistakes.length > 0) throw new FleetError(mistakes.join('; '));
   const { defaults = {}, hosts } = checked.value;
-  return hosts.flatMap((own, at) => {
+  const planned = hosts.flatMap((own, at) => {
     const entry = { ...defaults, ...own };
     if (entry.models === undefined) throw new FleetError(`hosts.${at}.models: Field required`);
     return expand({ ...entry, models: entry.models }, at, hostname, common);
   });
+  const names = planned.map(({ settings }) => settings.name);
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  // Hosts are told apart by their names: by the gateway they register at, and in `x-host`.
+  if (twice !== undefined) throw new FleetError(`hosts: two of them have the name '${twice}'`);
+  return planned;
 }
 
 function expand(

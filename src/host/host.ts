@@ -122,7 +122,7 @@ const KEEP_ALIVE_MS = 75_000;
 const BACKLOG = 4096;
 
 /** Open without a key: what balancers, scrapers and clients read before they have one. */
-const OPEN_GETS = /^\/(health(\/.*)?|metrics|v1\/models)$/;
+const OPEN_GETS = /^\/(health(\/.*)?|metrics|v1\/models(\/.*)?)$/;
 
 /** Creates a host; it serves once `listen` is called. Throws when `models` is empty or the engine makes no sense. */
 export function createHost(settings: HostSettings): Host {
@@ -198,6 +198,12 @@ class SimulatedHost implements Host {
   get #loading(): boolean {
     const isEngineReady = (this.#simulation.engine?.health() ?? 'ready') === 'ready';
     return !isEngineReady || this.#settings.guard?.ready === false || this.#pacer.now() < this.#loadedAtMs;
+  }
+
+  /** Faults on demand are for simulated answers: nobody is to break a real engine by a header. */
+  get #isSimulated(): boolean {
+    const { engine } = this.#simulation;
+    return engine === null || engine.kind === 'simulated';
   }
 
   #healthDetails(): Json {
@@ -283,7 +289,7 @@ class SimulatedHost implements Host {
   #serve(request: IncomingMessage, response: ServerResponse): void {
     const entry = new JournalEntry(++this.#requests, request.method ?? 'GET', request.url ?? '/', request.headers);
     this.#journal.add(entry);
-    const { fault, mistake } = readFaultHeader(request);
+    const { fault, mistake } = this.#isSimulated ? readFaultHeader(request) : {};
     const id = this.#idOf(entry);
     const reply = new Reply(response, entry, id, this.#headers(id));
     this.#live.add(reply);

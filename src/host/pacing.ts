@@ -87,7 +87,22 @@ export class Pacer {
  * over the defaults. Throws an Error that names the part it does not understand.
  */
 export function parsePace(spec: string | undefined, defaults: Pace): Pace {
-  const pace: { timeToFirstTokenMs: number; interTokenMs: number; tokens?: number } = { ...defaults };
+  return { ...defaults, ...readPace(spec) };
+}
+
+/**
+ * The tokens that the same header asks of an engine, whose pace is what its work takes; null: it asks for none. Throws an
+ * Error that names the part that is for hosts with a fixed pace, or that it does not understand.
+ */
+export function parsePlannedTokens(spec: string | undefined): number | null {
+  const { interTokenMs, timeToFirstTokenMs, tokens = null } = readPace(spec);
+  const fixed = timeToFirstTokenMs !== undefined ? 'ttft' : interTokenMs !== undefined ? 'itl' : null;
+  if (fixed === null) return tokens;
+  throw new Error(`'${fixed}' is for hosts with a fixed pace (--ttft, --itl); this one is as fast as its engine`);
+}
+
+function readPace(spec: string | undefined): Partial<Pace> {
+  const pace: { timeToFirstTokenMs?: number; interTokenMs?: number; tokens?: number } = {};
   for (const part of (spec ?? '').split(',')) {
     if (part.trim() === '') continue;
     const [name, value = ''] = part.trim().split('=', 2);

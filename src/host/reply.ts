@@ -78,6 +78,21 @@ export class Reply {
     (this.#res.socket ?? this.#res).once('drain', callback);
   }
 
+  /** Resolves once a full socket can take more or is gone; undefined when it takes more now. */
+  rest(): Promise<void> | undefined {
+    if (this.#done || !this.full) return undefined;
+    const socket = this.#res.socket ?? this.#res;
+    return new Promise((resolve) => {
+      const go = (): void => {
+        socket.off('drain', go);
+        this.#res.off('close', go);
+        resolve();
+      };
+      socket.once('drain', go);
+      this.#res.once('close', go);
+    });
+  }
+
   /** Answers with a JSON body. */
   json(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): void {
     this.body(status, 'application/json', Buffer.from(JSON.stringify(value)), headers);
@@ -119,11 +134,8 @@ export class Reply {
     this.#head(status, headers);
     for await (const chunk of chunks) {
       if (this.#done) return;
-      if (this.#res.write(chunk)) continue;
-      await new Promise<void>((resolve) => {
-        this.#res.once('drain', resolve);
-        this.#res.once('close', resolve);
-      });
+      this.#res.write(chunk);
+      await this.rest();
     }
     if (this.#done) return;
     this.#done = true;

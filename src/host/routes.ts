@@ -1,7 +1,8 @@
 // Which path answers what:
 //   POST /v1/chat/completions /v1/completions /v1/responses /v1/messages /completion /completions   generations
+//   POST /v1/messages/count_tokens                                                                  tokens of a prompt
 //   POST /v1/embeddings /v1/images/generations /v1/audio/speech                                     instant answers
-//   GET  /v1/models /health /health/{model}                                                         lists and probes
+//   GET  /v1/models /v1/models/{model} /health /health/{model}                                      lists and probes
 //   POST /infill /tokenize /detokenize, GET /props /slots /metrics /sim/truth/{request id}          with an engine only
 // Called by host.ts once a request is read and no fault stands before its answer.
 import { answerByEngine } from './answering.ts';
@@ -9,10 +10,11 @@ import { LLAMA_GETS, LLAMA_POSTS } from './llama/endpoints.ts';
 import type { Engine } from './llama/engine.ts';
 import { PromptTooLong } from './llama/engine.ts';
 import { metricsText } from './llama/metrics.ts';
-import { InvalidOptions } from './llama/options.ts';
+import type { CompletionOptions } from './llama/options.ts';
+import { InvalidOptions, invalidOption } from './llama/options.ts';
 import { llamaProblem } from './llama/result.ts';
 import type { Pace, Pacer } from './pacing.ts';
-import { parsePace } from './pacing.ts';
+import { parsePace, parsePlannedTokens } from './pacing.ts';
 import type { Reply } from './reply.ts';
 import { Stream } from './stream.ts';
 import { countTokens, cutAtStop, seedOf, writeWords } from './text.ts';
@@ -55,6 +57,8 @@ const CREATED_SECONDS = 1_767_225_600;
 /** No answer is longer, whatever is asked: an answer is made whole before its first word leaves. */
 const MAX_TOKENS = 1_000_000;
 
+const COUNT_PATH = '/v1/messages/count_tokens';
+
 const WIRES: ReadonlyMap<string, Wire> = new Map([
   ['/v1/chat/completions', chat],
   ['/v1/completions', completions],
@@ -75,7 +79,7 @@ const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => 
 
 /** An error body in the dialect of the path. */
 export function problemOf(path: string, status: number, message: string, code: string): Json {
-  const wire = WIRES.get(path);
+  const wire = path === COUNT_PATH ? messages : WIRES.get(path);
   if (wire === llama || LLAMA_POSTS.has(path)) return llamaProblem(status, message);
   return { detail: message, ...(wire?.problem(status, message, code) ?? openaiProblem(status, message, code)) };
 }
@@ -89,20 +93,37 @@ export function refuse(reply: Reply, status: number, message: string, code: stri
 export function answerGet(simulation: Simulation, reply: Reply): void {
   const { path } = reply.entry;
   if (path === '/health') {
-    if (simulation.loading()) return reply.json(503, { status: 'loading' }, { 'retry-after': '1' });
+    if (simulation.loading()) return reply.json(503, { status: unready(simulation).code }, { 'retry-after': '1' });
     return reply.json(200, { status: 'ok', ...simulation.healthDetails() });
   }
   if (path.startsWith('/health/')) return answerModelHealth(simulation, reply, path.slice('/health/'.length));
   if (path === '/v1/models')
     return reply.json(200, { object: 'list', data: simulation.models.map((id) => listed(id, simulation)) });
+  if (path.startsWith(MODEL_PATH)) {
+    const named = decode(path.slice(MODEL_PATH.length));
+    const model = modelNamed(simulation, named);
+    if (model !== undefined) return reply.json(200, listed(model, simulation));
+    return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+  }
   if (simulation.engine !== null && answerEngineGet(simulation, simulation.engine, reply)) return;
   refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
+}
+
+/** Why a host that is loading, or whose engine is gone, does not answer. */
+function unready({ engine }: Simulation): { readonly code: string; readonly message: string } {
+  if (engine?.health() !== 'failed') return { code: 'loading', message: 'Loading model' };
+  return { code: 'engine away', message: `The engine behind this host (${engine.kind}) is away` };
+}
+
+/** A model in any case of letters. */
+function modelNamed({ models }: Simulation, name: string): string | undefined {
+  return models.find((id) => id.toLowerCase() === name.toLowerCase());
 }
 
 function answerModelHealth(simulation: Simulation, reply: Reply, segment: string): void {
   const model = decode(segment);
   if (simulation.models.includes(model)) {
-    if (simulation.loading()) return reply.json(503, { status: 'loading' }, { 'retry-after': '1' });
+    if (simulation.loading()) return reply.json(503, { status: unready(simulation).code }, { 'retry-after': '1' });
     return reply.json(200, { status: 'ok', model });
   }
   if (simulation.loadable.includes(model)) return reply.json(202, { status: 'not loaded', model });
@@ -125,12 +146,11 @@ function answerEngineGet(simulation: Simulation, engine: Engine, reply: Reply): 
     const model = new URLSearchParams(query).get('model') ?? simulation.models[0]!;
     if (!simulation.models.includes(model))
       refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
-    else void endpoint({ engine, reply, body: {}, model, truthId: null });
+    else void endpoint({ engine, reply, body: {}, model, planned: {}, truthId: null });
     return true;
   }
   if (path === '/metrics') {
-    const text = metricsText(engine.figures(), simulation.models, simulation.live());
-    reply.body(200, 'text/plain; version=0.0.4', Buffer.from(text));
+    void answerMetrics(simulation, engine, reply);
     return true;
   }
   if (!path.startsWith(TRUTH_PATH)) return false;
@@ -141,15 +161,24 @@ function answerEngineGet(simulation: Simulation, engine: Engine, reply: Reply): 
 }
 
 const TRUTH_PATH = '/sim/truth/';
+const MODEL_PATH = '/v1/models/';
+
+async function answerMetrics(simulation: Simulation, engine: Engine, reply: Reply): Promise<void> {
+  const engineText = (await engine.metrics?.()) ?? null;
+  const text = metricsText(engine.figures(), simulation.models, simulation.live(), engineText);
+  reply.body(200, 'text/plain; version=0.0.4', Buffer.from(text));
+}
 
 function listed(id: string, { engine }: Simulation): Json {
+  const contextTokens = engine?.contextTokens(id) ?? CONTEXT_TOKENS;
   return {
     id,
     object: 'model',
     created: CREATED_SECONDS,
     owned_by: 'headrace',
     root: id,
-    max_model_len: engine?.contextTokens(id) ?? CONTEXT_TOKENS,
+    // An engine that does not say has 0.
+    ...(contextTokens > 0 && { max_model_len: contextTokens }),
   };
 }
 
@@ -159,8 +188,11 @@ export function answerPost(simulation: Simulation, reply: Reply, body: Json | un
   const wire = WIRES.get(path);
   const instant = INSTANT.get(path);
   if (simulation.engine !== null) return answerWithEngine(simulation, simulation.engine, reply, body, bytes);
-  if (wire === undefined && instant === undefined) return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
-  if (simulation.loading()) return refuse(reply, 503, 'Loading model', 'loading');
+  const isCount = path === COUNT_PATH;
+  if (wire === undefined && instant === undefined && !isCount) {
+    return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
+  }
+  if (simulation.loading()) return refuse(reply, 503, unready(simulation).message, unready(simulation).code);
   if (body === undefined) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
   const model = modelOf(simulation, wire, body);
   if (model === undefined) return refuse(reply, 400, 'model must be a text', 'invalid_request');
@@ -169,10 +201,11 @@ export function answerPost(simulation: Simulation, reply: Reply, body: Json | un
   }
   let generation: Generation;
   try {
+    if (isCount) return reply.json(200, { input_tokens: countTokens(messages.read(body).prompt) });
     if (wire === undefined) return instant?.(body, model, reply);
     generation = generationOf(simulation, wire, reply, body, model);
   } catch (error) {
-    return refuse(reply, 400, (error as Error).message, 'invalid_request');
+    return refuseError(reply, error as Error);
   }
   answerGeneration(simulation, wire, reply, generation);
 }
@@ -189,30 +222,55 @@ function answerWithEngine(
   const wire = LLAMA_POSTS.has(path) ? undefined : WIRES.get(path);
   const endpoint = LLAMA_POSTS.get(path);
   const instant = INSTANT.get(path);
-  if (wire === undefined && instant === undefined && endpoint === undefined) {
+  const isCount = path === COUNT_PATH;
+  if (wire === undefined && instant === undefined && endpoint === undefined && !isCount) {
     return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
   }
-  if (simulation.loading()) return refuse(reply, 503, 'Loading model', 'loading');
+  if (simulation.loading()) return refuse(reply, 503, unready(simulation).message, unready(simulation).code);
   if (body === undefined) return refuseOptions(reply, NO_OBJECT);
   const named = body['model'] ?? (endpoint === undefined ? undefined : simulation.models[0]);
   if (typeof named !== 'string') return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
-  const model = simulation.models.find((id) => id.toLowerCase() === named.toLowerCase());
+  const model = modelNamed(simulation, named);
   if (model === undefined) return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   if (engine.relay !== undefined && endpoint === undefined) return relay(engine.relay, reply, model, bytes);
+  if (isCount) return countPrompt(engine, reply, model, body);
   const truthId = reply.entry.headers['x-headrace-truth'] === undefined ? null : reply.id;
   const { name, engineTokens: maxTokens } = simulation;
   reply.onExhaust(() => engine.exhaust?.());
   try {
-    if (instant !== undefined) return instant(body, model, reply);
+    if (instant !== undefined) {
+      if (engine.kind === 'simulated') return instant(body, model, reply);
+      return refuse(reply, 404, `The engine behind this host (${engine.kind}) does not serve ${path}`, 'not_found');
+    }
+    const planned = plannedOf(engine, reply);
     if (wire === undefined) {
-      const answered = endpoint!({ engine, reply, body, model, truthId });
+      const answered = endpoint!({ engine, reply, body, model, planned, truthId });
       return void answered?.catch((error: Error) => refuseError(reply, error));
     }
     const id = `${name}-${reply.entry.id}`;
-    answerByEngine(engine, reply, { wire, body, model, id, created: CREATED_SECONDS, maxTokens, truthId });
+    answerByEngine(engine, reply, { wire, body, model, id, created: CREATED_SECONDS, maxTokens, planned, truthId });
   } catch (error) {
     refuseError(reply, error as Error);
   }
+}
+
+/** What the request's plan changes in its options: an exact length. Real engines are not to be steered by it. */
+function plannedOf({ kind }: Engine, reply: Reply): Partial<CompletionOptions> {
+  if (kind !== 'simulated') return {};
+  const tokens = parsePlannedTokens(headerOf(reply, 'x-headrace-sim'));
+  return tokens === null ? {} : { n_predict: tokens, ignore_eos: true };
+}
+
+function countPrompt(engine: Engine, reply: Reply, model: string, body: Json): void {
+  if (engine.countPrompt === undefined) {
+    return refuse(reply, 501, `the engine of this host (${engine.kind}) does not count tokens`, 'not_supported');
+  }
+  const count = async (): Promise<void> => {
+    messages.read(body);
+    const input_tokens = await engine.countPrompt!(model, messages.want(body).prompts[0]!);
+    reply.json(200, { input_tokens });
+  };
+  count().catch((error: Error) => refuseError(reply, error));
 }
 
 /** For engines that speak the dialects themselves. */
@@ -262,6 +320,8 @@ function modelOf(simulation: Simulation, wire: Wire | undefined, body: Json): st
 
 function generationOf(simulation: Simulation, wire: Wire, reply: Reply, body: Json, model: string): Generation {
   const ask = wire.read(body);
+  if (ask.choices > 1) throw invalidOption('n', 'a host with a fixed pace gives one choice');
+  if (ask.logProbs !== null) throw invalidOption('logprobs', 'a host with a fixed pace has no log probabilities');
   const pace = parsePace(headerOf(reply, 'x-headrace-sim'), simulation.pace);
   const natural = ask.maxTokens === undefined ? simulation.maxTokens : simulation.naturalTokens;
   const limit = pace.tokens ?? ask.maxTokens ?? Infinity;
@@ -275,6 +335,10 @@ function generationOf(simulation: Simulation, wire: Wire, reply: Reply, body: Js
     created: CREATED_SECONDS,
     body,
     ask,
+    index: 0,
+    siblings: [],
+    hasEnded: true,
+    logProbs: null,
     pieces,
     finish: stoppingWord === '' && count === limit ? 'length' : 'stop',
     stoppingWord,

@@ -39,6 +39,15 @@ t.test('every mistake of a plan is named by its path', (t) => {
     [{ hosts: [{}] }, /^hosts\.0\.models: Field required$/],
     [{ hosts: [{ models: ['a'], profil: 'even' }], x: 1 }, /^x: .*hosts\.0\.profil: there is no such member$/],
     [{ hosts: [{ models: ['a'], profile: 'big', count: 0 }] }, /hosts\.0\.count: .*hosts\.0\.profile: /],
+    [
+      {
+        hosts: [
+          { models: ['a'], name: 'x' },
+          { models: ['b'], name: 'x' },
+        ],
+      },
+      /^hosts: two of them have the name 'x'$/,
+    ],
     [{ hosts: [{ models: ['a'], faults: [{ fault: 'nothing' }] }] }, /^hosts\.0\.faults: rule 0: unknown fault/],
   ];
   for (const [plan, message] of mistakes) {

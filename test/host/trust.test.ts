@@ -87,17 +87,17 @@ t.test('knows no key before the first snapshot, and the keys of the last one aft
   });
   t.equal(trust.ready, true);
   await trust.whenReady;
-  t.same(trust.check('one'), { kind: 'good', account: 'one' });
+  t.match(trust.check('one'), { kind: 'good', account: 'one' });
   trust.answer('POST', snapshot(START + 1, ['two']));
   t.same(trust.check('one'), { kind: 'bad' }, 'revoked, although it was seen as good before');
-  t.same(trust.check('two'), { kind: 'good', account: 'two' });
+  t.match(trust.check('two'), { kind: 'good', account: 'two' });
 });
 
 t.test('keys of its own stay good beside those of the gateway', async (t) => {
   const { trust } = setUp(t, { own: [{ hash: hashKey('mine'), account: 'local' }] });
-  t.same(trust.check('mine'), { kind: 'good', account: 'local' });
+  t.match(trust.check('mine'), { kind: 'good', account: 'local' });
   trust.answer('POST', snapshot(START, ['one']));
-  t.same(trust.check('mine'), { kind: 'good', account: 'local' });
+  t.match(trust.check('mine'), { kind: 'good', account: 'local' });
 });
 
 t.test('a key is bad from the moment it expires', async (t) => {

@@ -1,10 +1,10 @@
 // One generation of the simulated engine: the sampler and the stop strings of a task as a `Job` of the scheduler, and what
 // the scheduler says as calls of the task's sink. Made by simulated.ts.
 // A token is chosen and searched for stop strings when a step begins, so that publishing it at the end costs little.
-import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../llama/engine.ts';
+import type { CompletionEnd, LogProb, Sink, StopReason, Task, TokenLogProbs, TokenReport } from '../llama/engine.ts';
 import type { Job, JobEnd } from './engine.ts';
 import type { Vocabulary } from './model/vocabulary.ts';
-import type { TokenProbability } from './sampling/chain.ts';
+import type { LogProbabilities } from './sampling/log-probabilities.ts';
 import type { Sampler } from './sampling/sampler.ts';
 import type { StopMatcher } from './stop.ts';
 import { createStopMatcher } from './stop.ts';
@@ -39,10 +39,10 @@ export class Session {
   #cancelled = false;
 
   constructor(parts: SessionParts) {
-    const { options, whenFull } = parts.task;
+    const { logProbs, options, whenFull } = parts.task;
     this.#parts = parts;
     this.#matcher = createStopMatcher(options.stop);
-    this.#reporting = options.n_probs > 0;
+    this.#reporting = options.n_probs > 0 || logProbs !== undefined;
     this.job = {
       prompt: parts.prompt,
       maxTokens: options.n_predict < 0 ? Infinity : options.n_predict,
@@ -74,7 +74,7 @@ export class Session {
       return null;
     }
     this.#generated++;
-    if (this.#reporting) this.#readyReports.push(this.#report(token, sampler.probabilities));
+    if (this.#reporting) this.#readyReports.push(this.#report(token, sampler));
     const { text, stop } = this.#matcher.push(vocabulary.text(token) ?? vocabulary.bytes(token));
     this.#ready += text;
     if (stop === null) return token;
@@ -128,13 +128,22 @@ export class Session {
     };
   }
 
-  #report(token: number, listed: readonly TokenProbability[]): TokenReport {
+  #report(token: number, { logProbabilities, probabilities }: Sampler): TokenReport {
     const { vocabulary } = this.#parts;
     return {
       content: pieceOf(token, vocabulary),
-      probs: listed.map((entry) => ({ tok_str: pieceOf(entry.token, vocabulary), prob: entry.probability })),
+      probs: probabilities.map((entry) => ({ tok_str: pieceOf(entry.token, vocabulary), prob: entry.probability })),
+      ...(logProbabilities !== null && { logProbs: logProbsOf(token, logProbabilities, vocabulary) }),
     };
   }
+}
+
+function logProbsOf(token: number, all: LogProbabilities, vocabulary: Vocabulary): TokenLogProbs {
+  const one = (id: number, logprob: number): LogProb => {
+    return { token: pieceOf(id, vocabulary), logprob, bytes: Array.from(vocabulary.bytes(id)) };
+  };
+  const listed = all.most().map((entry) => one(entry.token, entry.logProbability));
+  return { ...one(token, all.of(token)), top_logprobs: listed };
 }
 
 /** Text of a token for people: a byte within a character is named, since it has no text of its own. */

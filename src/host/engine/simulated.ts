@@ -2,7 +2,7 @@
 // host.ts, or by whoever wants an engine without HTTP. Models of one engine share nothing but its settings.
 import type { Clock } from '../../actor/clock.ts';
 import { systemClock, systemRandom } from '../../actor/clock.ts';
-import type { Engine, EngineFigures, EngineProps, Run, Sink, SlotState, Task } from '../llama/engine.ts';
+import type { Engine, EngineFigures, EngineProps, Prompt, Run, Sink, SlotState, Task } from '../llama/engine.ts';
 import { PromptTooLong } from '../llama/engine.ts';
 import type { CompletionOptions, SystemPrompt } from '../llama/options.ts';
 import { InvalidOptions, invalidOption } from '../llama/options.ts';
@@ -129,6 +129,7 @@ class Loaded {
 
 class SimulatedEngine implements Engine {
   readonly kind = 'simulated';
+  readonly givesLogProbs = true;
   readonly models: readonly string[];
   readonly #loaded: ReadonlyMap<string, Loaded>;
   readonly #profile: Profile;
@@ -177,6 +178,11 @@ class SimulatedEngine implements Engine {
     return tokenizer.detokenize(tokens);
   }
 
+  countPrompt(model: string, prompt: Prompt): number {
+    const { model: language, systemTokens } = this.#of(model);
+    return promptTokens(prompt, [], { ...language, systemTokens }).length;
+  }
+
   setSystemPrompt(model: string, system: SystemPrompt): void {
     const loaded = this.#of(model);
     loaded.system = system;
@@ -197,7 +203,7 @@ class SimulatedEngine implements Engine {
     const grammar = loaded.grammar(options.grammar);
     const seed = chooseSeed(options.seed, this.#random);
     const sampler = sampling.start({
-      options: samplingOf(options, model),
+      options: { ...samplingOf(options, model), logProbs: task.logProbs ?? null },
       prompt,
       random: createRandom(seed),
       grammar,

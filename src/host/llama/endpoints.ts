@@ -4,7 +4,7 @@
 import type { Engine, Prompt } from './engine.ts';
 import type { CompletionOptions } from './options.ts';
 import { DEFAULT_OPTIONS, InvalidOptions, readCompletion, readInfill } from './options.ts';
-import { CompletionReply, generationSettings } from './result.ts';
+import { CompletionReply, generationSettings, llamaProblem } from './result.ts';
 import type { Reply } from '../reply.ts';
 import type { Json } from '../wire/wire.ts';
 
@@ -14,6 +14,8 @@ export interface LlamaRequest {
   readonly reply: Reply;
   readonly body: Json;
   readonly model: string;
+  /** What a plan for this request changes in its options. */
+  readonly planned: Partial<CompletionOptions>;
   readonly truthId: string | null;
 }
 
@@ -31,8 +33,13 @@ export const LLAMA_POSTS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoi
 /** GET paths; the body is empty. */
 export const LLAMA_GETS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
   ['/props', ({ engine, reply, model }) => reply.json(200, propsOf(engine, model))],
-  ['/slots', ({ engine, reply, model }) => reply.json(200, engine.slots(model))],
+  ['/slots', slots],
 ]);
+
+function slots({ engine, reply, model }: LlamaRequest): void {
+  if (engine.props(model).slots > 0) return reply.json(200, engine.slots(model));
+  reply.json(501, llamaProblem(501, `the engine behind this host (${engine.kind}) has no slots`));
+}
 
 function complete(request: LlamaRequest): void {
   const options = readCompletion(request.body);
@@ -47,8 +54,9 @@ function infill(request: LlamaRequest): void {
   run(request, options, { kind: 'infill', prefix: options.input_prefix, suffix: options.input_suffix });
 }
 
-function run(request: LlamaRequest, options: CompletionOptions, prompt: Prompt): void {
+function run(request: LlamaRequest, given: CompletionOptions, prompt: Prompt): void {
   const { engine, reply, model, truthId } = request;
+  const options = { ...given, ...request.planned };
   const sink = new CompletionReply({ options, model, truthId }, reply, engine);
   const running = engine.complete({ model, prompt, options, whenFull: 'shift', truthId }, sink);
   reply.onClose(() => running.cancel());

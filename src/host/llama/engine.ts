@@ -27,6 +27,11 @@ export interface Task {
   readonly options: CompletionOptions;
   /** `shift` drops tokens from a full context and goes on, `stop` ends there and refuses prompts that do not fit. */
   readonly whenFull: 'shift' | 'stop';
+  /**
+   * With each token the log probabilities that the model alone gives it and this many most likely ones; absent: none.
+   * Only for engines with `givesLogProbs`.
+   */
+  readonly logProbs?: number;
   /** Whether the truth about it is to be kept under this id; null: no. */
   readonly truthId: string | null;
 }
@@ -37,10 +42,24 @@ export interface Likely {
   readonly prob: number;
 }
 
+/** A token with the natural logarithm of its probability, as OpenAI's API writes it. */
+export interface LogProb {
+  readonly token: string;
+  readonly logprob: number;
+  readonly bytes: readonly number[];
+}
+
+/** A generated token, and the most likely ones in its place. */
+export interface TokenLogProbs extends LogProb {
+  readonly top_logprobs: readonly LogProb[];
+}
+
 /** Probabilities at one generated token. */
 export interface TokenReport {
   readonly content: string;
   readonly probs: readonly Likely[];
+  /** When the task asks for them. */
+  readonly logProbs?: TokenLogProbs;
 }
 
 /** Takes what an engine generates. `start` may come before `complete` has returned; `end` comes last and exactly once. */
@@ -50,6 +69,8 @@ export interface Sink {
   /** Text that will not be taken back: whole characters, no part of a stop string. Reports only when asked for. */
   text(text: string, reports: readonly TokenReport[]): void;
   end(end: CompletionEnd): void;
+  /** Resolves when the client takes more, or is gone; undefined when it takes more now. Engines that can wait ask. */
+  rest?(): Promise<void> | undefined;
 }
 
 /**
@@ -65,6 +86,8 @@ export interface CompletionEnd {
   readonly stoppingWord: string;
   /** Why it failed; empty otherwise. */
   readonly message: string;
+  /** Of a failure: the status to answer while there is still one to choose. Default 500. */
+  readonly status?: number;
   readonly slotId: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -147,6 +170,8 @@ export interface Engine {
   /** `simulated`, `llama-server`, …: what answers, for people. */
   readonly kind: string;
   readonly models: readonly string[];
+  /** Whether it answers `logProbs` of a task; hosts refuse `logprobs` for others. */
+  readonly givesLogProbs?: boolean;
   /** Most tokens of one sequence, prompt and generated. */
   contextTokens(model: string): number;
   /** Until it is `ready` the host answers 503. */
@@ -156,6 +181,8 @@ export interface Engine {
    * `failed`.
    */
   complete(task: Task, sink: Sink): Run;
+  /** Tokens of a prompt, as `complete` would count them. Hosts refuse to count for engines without it. */
+  countPrompt?(model: string, prompt: Prompt): Promise<number> | number;
   tokenize(model: string, content: string): Promise<ArrayLike<number>> | ArrayLike<number>;
   /** Throws InvalidOptions for numbers that are no tokens. */
   detokenize(model: string, tokens: readonly number[]): Promise<string> | string;
@@ -164,6 +191,8 @@ export interface Engine {
   props(model: string): EngineProps;
   slots(model: string): readonly SlotState[];
   figures(): EngineFigures;
+  /** What the engine tells scrapers itself, in the Prometheus text format, in place of names made from the figures. */
+  metrics?(): Promise<string | null>;
   /**
    * Answers a request of a compatible dialect whole. Engines that speak the dialects themselves have it; for others the
    * host translates every dialect into `complete`.

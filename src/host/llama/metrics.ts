@@ -4,15 +4,25 @@ import type { EngineFigures } from './engine.ts';
 
 type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number];
 
-/** The text; `labels` are written to vLLM's names, which always name the model. */
-export function metricsText(figures: EngineFigures, models: readonly string[], live: number): string {
+/**
+ * The text; `labels` are written to vLLM's names, which always name the model. `engineText` is what the engine says
+ * itself, and stands in place of the names of other servers.
+ */
+export function metricsText(
+  figures: EngineFigures,
+  models: readonly string[],
+  live: number,
+  engineText: string | null = null,
+): string {
   const model = JSON.stringify(models.join(','));
-  return [...ours(figures, live), ...llamaCpp(figures), ...vllm(figures)]
+  const others = engineText === null ? [...llamaCpp(figures), ...vllm(figures)] : [];
+  const text = [...ours(figures, live), ...others]
     .map(([name, type, help, value]) => {
       const labels = name.startsWith('vllm:') ? `{model_name=${model}}` : '';
       return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${name}${labels} ${value}\n`;
     })
     .join('');
+  return text + (engineText ?? '');
 }
 
 function ours(figures: EngineFigures, live: number): Row[] {

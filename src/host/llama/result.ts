@@ -90,6 +90,7 @@ export class CompletionReply implements Sink {
   readonly #streaming: boolean;
   #content = '';
   #reports: TokenReport[] = [];
+  #made = 0;
   #isOpen = false;
 
   constructor(request: ResultRequest, reply: Reply, engine: Engine) {
@@ -104,6 +105,8 @@ export class CompletionReply implements Sink {
 
   text(text: string, reports: readonly TokenReport[]): void {
     if (!this.#streaming) {
+      // A body has no events to count: what would be one in a stream counts.
+      if (this.#made++ === this.#reply.fault.oomAfter) return this.#engine.exhaust?.();
       this.#content += text;
       this.#reports.push(...reports);
       return;
@@ -121,7 +124,8 @@ export class CompletionReply implements Sink {
     const faulty = !streamed && this.#reply.fault.errorAfter !== undefined ? 'the simulated engine failed' : undefined;
     if (failed !== undefined && streamed) return this.#reply.fail(FRAMES.failure(failed));
     const message = failed ?? faulty;
-    if (message !== undefined) return this.#reply.json(500, llamaProblem(500, message));
+    const { status = 500 } = end;
+    if (message !== undefined) return this.#reply.json(status, llamaProblem(status, message));
     const reports = this.#reporting && !streamed ? this.#reports : null;
     const result = resultOf(this.#request, this.#engine.contextTokens(model), end, this.#content, reports);
     const truth = truthId === null ? undefined : this.#engine.truth?.(truthId);
@@ -133,6 +137,10 @@ export class CompletionReply implements Sink {
     this.#reply.lastEvent(dataFrame(result), FRAMES);
     if (truth !== undefined) this.#reply.comment(`truth ${JSON.stringify(truth)}`);
     this.#reply.end();
+  }
+
+  rest(): Promise<void> | undefined {
+    return this.#streaming ? this.#reply.rest() : undefined;
   }
 
   #open(): void {

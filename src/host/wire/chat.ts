@@ -1,9 +1,23 @@
 // POST /v1/chat/completions. There is no role-only chunk: the role travels with the first words, so that the first
 // event a client sees is the first token.
+import type { TokenLogProbs } from '../llama/engine.ts';
+import { invalidOption } from '../llama/options.ts';
 import type { Want } from './turns.ts';
 import { chatWant, schemaOf, toolsOf, turnsOf } from './turns.ts';
 import type { Ask, Call, Frames, Generation, Json, Wire } from './wire.ts';
-import { completionUsage, dataFrame, DONE_FRAME, limitOf, openaiProblem, stopsOf, textOf, wantsUsage } from './wire.ts';
+import {
+  allChoices,
+  choicesOf,
+  closingFrames,
+  completionUsage,
+  dataFrame,
+  limitOf,
+  listedOf,
+  openaiProblem,
+  stopsOf,
+  textOf,
+  wantsUsage,
+} from './wire.ts';
 
 /** The chat completions dialect of the OpenAI API. */
 export const chat: Wire = { read, want, answer, frames, problem: openaiProblem };
@@ -17,7 +31,18 @@ function read(body: Json): Ask {
     stops: stopsOf(body['stop']),
     stream: body['stream'] === true,
     includeUsage: wantsUsage(body),
+    choices: choicesOf(body),
+    logProbs: logProbsOf(body),
   };
+}
+
+/** `logprobs` and `top_logprobs`; null when they are off. */
+function logProbsOf({ logprobs, top_logprobs: most }: Json): number | null {
+  const isOn = logprobs ?? false;
+  if (typeof isOn !== 'boolean') throw invalidOption('logprobs', 'it must be true or false');
+  if (most === undefined || most === null) return isOn ? 0 : null;
+  if (!isOn) throw invalidOption('top_logprobs', 'logprobs must be true');
+  return listedOf('top_logprobs', most);
 }
 
 function want(body: Json): Want {
@@ -41,19 +66,22 @@ function answer(generation: Generation): Json {
     object: 'chat.completion',
     created: generation.created,
     model: generation.model,
-    choices: [
-      {
-        index: 0,
-        message: messageOf(generation),
-        logprobs: null,
-        finish_reason: generation.finish,
-      },
-    ],
+    choices: allChoices(generation).map((choice) => ({
+      index: choice.index,
+      message: messageOf(choice),
+      logprobs: logprobs(choice.logProbs),
+      finish_reason: choice.finish,
+    })),
     usage: completionUsage(generation),
   };
 }
 
+function logprobs(content: readonly TokenLogProbs[] | null): Json | null {
+  return content === null ? null : { content, refusal: null };
+}
+
 function frames(generation: Generation): Frames {
+  const { index } = generation;
   const head = {
     id: `chatcmpl-${generation.id}`,
     object: 'chat.completion.chunk',
@@ -61,12 +89,16 @@ function frames(generation: Generation): Frames {
     model: generation.model,
   };
   const { includeUsage } = generation.ask;
-  const noUsage = includeUsage ? { usage: null } : {};
-  const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":0,"delta":{`;
-  const after = `},"logprobs":null,"finish_reason":null}]${includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"delta":{`;
+  const end = `,"finish_reason":null}]${includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const after = `},"logprobs":null${end}`;
   return {
     opening: () => [],
-    token: (piece, at) => `${before}${at === 0 ? '"role":"assistant",' : ''}"content":${JSON.stringify(piece)}${after}`,
+    token(piece, at, listed) {
+      const delta = `${at === 0 ? '"role":"assistant",' : ''}"content":${JSON.stringify(piece)}`;
+      if (listed === undefined) return `${before}${delta}${after}`;
+      return `${before}${delta}},"logprobs":${JSON.stringify(logprobs(listed))}${end}`;
+    },
     call(call, at) {
       const begun = JSON.stringify({ index: at, ...listed({ ...call, arguments: '' }) });
       return [`${before}${at === 0 ? '"role":"assistant","content":null,' : ''}"tool_calls":[${begun}]${after}`];
@@ -76,12 +108,8 @@ function frames(generation: Generation): Frames {
     closing() {
       const isEmpty = generation.pieces.length === 0 && generation.calls.length === 0;
       const delta = isEmpty ? { role: 'assistant', content: '' } : {};
-      const last = { index: 0, delta, logprobs: null, finish_reason: generation.finish };
-      return [
-        dataFrame({ ...head, choices: [last], ...noUsage }),
-        ...(includeUsage ? [dataFrame({ ...head, choices: [], usage: completionUsage(generation) })] : []),
-        DONE_FRAME,
-      ];
+      const last = { index, delta, logprobs: null, finish_reason: generation.finish };
+      return closingFrames(generation, head, last);
     },
     failure: (message) => dataFrame(openaiProblem(500, message, 'server_error')),
   };

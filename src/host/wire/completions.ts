@@ -1,12 +1,18 @@
-// POST /v1/completions: text in, text out, in the OpenAI shape.
+// POST /v1/completions: text in, text out, in the OpenAI shape. An array of texts, or of arrays of tokens, is so many
+// prompts; the choices of the first one come first. With `suffix` the text goes between the two.
+import type { Prompt, TokenLogProbs } from '../llama/engine.ts';
+import { invalidOption } from '../llama/options.ts';
 import type { Want } from './turns.ts';
 import { plainPrompt, schemaOf } from './turns.ts';
 import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';
 import {
+  allChoices,
+  choicesOf,
+  closingFrames,
   completionUsage,
   dataFrame,
-  DONE_FRAME,
   limitOf,
+  listedOf,
   NO_CALLS,
   openaiProblem,
   stopsOf,
@@ -18,17 +24,39 @@ import {
 export const completions: Wire = { read, want, answer, frames, problem: openaiProblem };
 
 function read(body: Json): Ask {
+  const { best_of: best, echo, logprobs } = body;
+  const choices = choicesOf(body);
+  if ((best ?? choices) !== choices) throw invalidOption('best_of', 'this host does not choose among answers');
+  if ((echo ?? false) !== false) throw invalidOption('echo', 'this host does not repeat the prompt');
   return {
     prompt: textOf(body['prompt']),
     maxTokens: limitOf(body, 'max_tokens'),
     stops: stopsOf(body['stop']),
     stream: body['stream'] === true,
     includeUsage: wantsUsage(body),
+    choices,
+    logProbs: logprobs === undefined || logprobs === null ? null : listedOf('logprobs', logprobs),
   };
 }
 
 function want(body: Json): Want {
-  return { prompt: plainPrompt(body['prompt']), tools: [], schema: schemaOf(body['response_format']) };
+  const { prompt, response_format: format, suffix } = body;
+  const prompts = promptsOf(prompt).map((each) =>
+    typeof suffix === 'string' ? between(each, suffix) : plainPrompt(each),
+  );
+  return { prompts, tools: [], schema: schemaOf(format) };
+}
+
+/** Texts and tokens that are mixed are one prompt, as on the llama-style paths. */
+function promptsOf(prompt: unknown): readonly unknown[] {
+  if (!Array.isArray(prompt) || prompt.length === 0) return [prompt];
+  const isMany = prompt.every((part) => typeof part === 'string') || prompt.every((part) => Array.isArray(part));
+  return isMany ? prompt : [prompt];
+}
+
+function between(prefix: unknown, suffix: string): Prompt {
+  if (typeof prefix !== 'string') throw invalidOption('suffix', 'the prompt must be a text');
+  return { kind: 'infill', prefix, suffix };
 }
 
 function headOf(generation: Generation): Json {
@@ -36,30 +64,56 @@ function headOf(generation: Generation): Json {
   return { id: `cmpl-${id}`, object: 'text_completion', created, model };
 }
 
-function choice(text: string, finishReason: string | null): Json {
-  return { index: 0, text, logprobs: null, finish_reason: finishReason };
+/** The shape of log probabilities in this dialect; `from` is the place of the first token, in characters. */
+function logprobsOf(listed: readonly TokenLogProbs[], from: number): Json {
+  let offset = from;
+  return {
+    tokens: listed.map(({ token }) => token),
+    token_logprobs: listed.map(({ logprob }) => logprob),
+    top_logprobs: listed.map((one) =>
+      Object.fromEntries([...one.top_logprobs, one].map(({ token, logprob }) => [token, logprob])),
+    ),
+    text_offset: listed.map((one) => {
+      const at = offset;
+      offset += charactersOf(one);
+      return at;
+    }),
+  };
+}
+
+/** Characters that begin within a token. */
+function charactersOf({ bytes }: TokenLogProbs): number {
+  return bytes.filter((byte) => (byte & 0xc0) !== 0x80).length;
 }
 
 function answer(generation: Generation): Json {
-  const choices = [choice(generation.pieces.join(''), generation.finish)];
+  const choices = allChoices(generation).map(({ finish, index, logProbs, pieces }) => ({
+    index,
+    text: pieces.join(''),
+    logprobs: logProbs === null ? null : logprobsOf(logProbs, 0),
+    finish_reason: finish,
+  }));
   return { ...headOf(generation), choices, usage: completionUsage(generation) };
 }
 
 function frames(generation: Generation): Frames {
   const head = headOf(generation);
-  const { includeUsage } = generation.ask;
-  const noUsage = includeUsage ? { usage: null } : {};
-  const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":0,"text":`;
-  const after = `,"logprobs":null,"finish_reason":null}]${includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const { index } = generation;
+  let offset = 0;
+  const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"text":`;
+  const end = `,"finish_reason":null}]${generation.ask.includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const after = `,"logprobs":null${end}`;
   return {
     opening: () => [],
-    token: (piece) => `${before}${JSON.stringify(piece)}${after}`,
+    token(piece, _, listed) {
+      if (listed === undefined) return `${before}${JSON.stringify(piece)}${after}`;
+      const logprobs = JSON.stringify(logprobsOf(listed, offset));
+      for (const one of listed) offset += charactersOf(one);
+      return `${before}${JSON.stringify(piece)},"logprobs":${logprobs}${end}`;
+    },
     ...NO_CALLS,
-    closing: () => [
-      dataFrame({ ...head, choices: [choice('', generation.finish)], ...noUsage }),
-      ...(includeUsage ? [dataFrame({ ...head, choices: [], usage: completionUsage(generation) })] : []),
-      DONE_FRAME,
-    ],
+    closing: () =>
+      closingFrames(generation, head, { index, text: '', logprobs: null, finish_reason: generation.finish }),
     failure: (message) => dataFrame(openaiProblem(500, message, 'server_error')),
   };
 }

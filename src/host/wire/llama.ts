@@ -2,7 +2,7 @@
 // Streams have no closing word of their own: they end after the event with `stop: true`.
 import { plainPrompt } from './turns.ts';
 import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';
-import { dataFrame, limitOf, NO_CALLS, stopsOf, textOf } from './wire.ts';
+import { dataFrame, limitOf, NO_CALLS, ONE_CHOICE, stopsOf, textOf } from './wire.ts';
 
 /** Context size every simulated model claims, in tokens. */
 export const CONTEXT_TOKENS: number = 32_768;
@@ -10,7 +10,7 @@ export const CONTEXT_TOKENS: number = 32_768;
 /** The llama-style dialect. */
 export const llama: Wire = {
   read,
-  want: (body) => ({ prompt: plainPrompt(body['prompt']), tools: [], schema: undefined }),
+  want: (body) => ({ prompts: [plainPrompt(body['prompt'])], tools: [], schema: undefined }),
   answer: (generation) => final(generation, generation.pieces.join('')),
   frames,
   problem,
@@ -23,6 +23,7 @@ function read(body: Json): Ask {
     stops: stopsOf(body['stop']),
     stream: body['stream'] === true,
     includeUsage: true,
+    ...ONE_CHOICE,
   };
 }
 

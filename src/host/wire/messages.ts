@@ -2,7 +2,7 @@
 import type { Want } from './turns.ts';
 import { chatWant, contentText, schemaOf, toolsOf, turnsOf } from './turns.ts';
 import type { Ask, Call, Frames, Generation, Json, Wire } from './wire.ts';
-import { limitOf, messagesProblem, namedFrame, stopsOf, textOf } from './wire.ts';
+import { limitOf, messagesProblem, namedFrame, ONE_CHOICE, stopsOf, textOf } from './wire.ts';
 
 /** The messages dialect of the Anthropic API. */
 export const messages: Wire = { read, want, answer, frames, problem: messagesProblem };
@@ -15,6 +15,7 @@ function read(body: Json): Ask {
     stops: stopsOf(body['stop_sequences']),
     stream: body['stream'] === true,
     includeUsage: true,
+    ...ONE_CHOICE,
   };
 }
 

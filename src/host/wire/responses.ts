@@ -1,9 +1,10 @@
 // POST /v1/responses. Every event carries sequence_number, output_index, content_index and item ids, which strict
 // clients need; an answer cut by its limit ends as `response.incomplete`.
+import type { TokenLogProbs } from '../llama/engine.ts';
 import type { Want } from './turns.ts';
 import { chatWant, schemaOf, toolsOf, turnsOf } from './turns.ts';
 import type { Ask, Call, Frames, Generation, Json, Wire } from './wire.ts';
-import { limitOf, namedFrame, openaiProblem, stopsOf, textOf } from './wire.ts';
+import { limitOf, listedOf, namedFrame, ONE_CHOICE, openaiProblem, stopsOf, textOf } from './wire.ts';
 
 /** The responses dialect of the OpenAI API. */
 export const responses: Wire = {
@@ -21,7 +22,16 @@ function read(body: Json): Ask {
     stops: stopsOf(body['stop']),
     stream: body['stream'] === true,
     includeUsage: true,
+    ...ONE_CHOICE,
+    logProbs: logProbsOf(body),
   };
+}
+
+/** Log probabilities are something to include, and `top_logprobs` says how many; null when they are off. */
+function logProbsOf({ include, top_logprobs: most }: Json): number | null {
+  const isOn = Array.isArray(include) && include.includes('message.output_text.logprobs');
+  if (most === undefined || most === null) return isOn ? 0 : null;
+  return listedOf('top_logprobs', most);
 }
 
 function want(body: Json): Want {
@@ -45,8 +55,8 @@ function usage({ promptTokens, cachedTokens, outputTokens }: Generation): Json {
   };
 }
 
-function textPart(text: string): Json {
-  return { type: 'output_text', text, annotations: [], logprobs: [] };
+function textPart(text: string, logprobs: readonly TokenLogProbs[] | null): Json {
+  return { type: 'output_text', text, annotations: [], logprobs: logprobs ?? [] };
 }
 
 function message(generation: Generation, status: string, content: readonly Json[]): Json {
@@ -63,7 +73,7 @@ function callItem({ id, name, arguments: text }: Call, status: string): Json {
 
 function outputOf(generation: Generation, status: string): Json[] {
   if (generation.callsTools) return generation.calls.map((call) => callItem(call, status));
-  return [message(generation, status, [textPart(generation.pieces.join(''))])];
+  return [message(generation, status, [textPart(generation.pieces.join(''), generation.logProbs)])];
 }
 
 function response(generation: Generation, stage: 'started' | 'ended' | 'failed', error: Json | null = null): Json {
@@ -103,14 +113,16 @@ function textFrames(generation: Generation, event: Emit, place: Json): { opening
   return {
     opening: () => [
       event('response.output_item.added', { output_index: 0, item: message(generation, 'in_progress', []) }),
-      event('response.content_part.added', { ...place, part: textPart('') }),
+      event('response.content_part.added', { ...place, part: textPart('', null) }),
     ],
     closing() {
       const text = generation.pieces.join('');
-      const item = message(generation, endStatusOf(generation), [textPart(text)]);
+      const logprobs = generation.logProbs ?? [];
+      const part = textPart(text, logprobs);
+      const item = message(generation, endStatusOf(generation), [part]);
       return [
-        event('response.output_text.done', { ...place, text, logprobs: [] }),
-        event('response.content_part.done', { ...place, part: textPart(text) }),
+        event('response.output_text.done', { ...place, text, logprobs }),
+        event('response.content_part.done', { ...place, part }),
         event('response.output_item.done', { output_index: 0, item }),
       ];
     },
@@ -137,7 +149,7 @@ function frames(generation: Generation): Frames {
   const place = { item_id: `msg_${generation.id}`, output_index: 0, content_index: 0 };
   const event: Emit = (type, rest) => namedFrame({ type, sequence_number: sequence++, ...rest });
   const delta = 'response.output_text.delta';
-  const beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":[],"sequence_number":`;
+  const beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":`;
   const text = textFrames(generation, event, place);
   const { calls, callsTools } = generation;
   return {
@@ -146,7 +158,10 @@ function frames(generation: Generation): Frames {
       event('response.in_progress', { response: response(generation, 'started') }),
       ...(callsTools ? [] : text.opening()),
     ],
-    token: (piece) => `${beforeDelta}${sequence++},"delta":${JSON.stringify(piece)}}\n\n`,
+    token(piece, _, listed) {
+      const logprobs = listed === undefined ? '[]' : JSON.stringify(listed);
+      return `${beforeDelta}${logprobs},"sequence_number":${sequence++},"delta":${JSON.stringify(piece)}}\n\n`;
+    },
     call: (call, at) => [
       ...callClosing(calls[at - 1], at - 1, 'completed', event),
       event('response.output_item.added', { output_index: at, item: callItem(call, 'in_progress') }),

@@ -9,7 +9,8 @@ import type { Json } from './wire.ts';
 
 /** What a request wants beyond text: how it goes on, and the form its answer must have. */
 export interface Want {
-  readonly prompt: Prompt;
+  /** One or more; each has its own choices. */
+  readonly prompts: readonly Prompt[];
   /** Tools of which the answer calls one; empty when it calls none. */
   readonly tools: readonly Tool[];
   /** JSON schema of the answer; undefined: any text. */
@@ -86,7 +87,8 @@ function isType(part: unknown, type: string): boolean {
 export function chatWant(turns: readonly Turn[], tools: readonly Tool[], choice: unknown, schema: unknown): Want {
   const called = chosenTools(tools, choice, turns.at(-1)?.role);
   const speaks = called.length > 0 || schema !== undefined ? 'data' : 'prose';
-  return { prompt: { kind: 'chat', turns, speaks }, tools: called, schema: called.length > 0 ? undefined : schema };
+  const prompts = [{ kind: 'chat' as const, turns, speaks } as const];
+  return { prompts, tools: called, schema: called.length > 0 ? undefined : schema };
 }
 
 /**

@@ -1,6 +1,8 @@
 // What the dialects have in common: how a request asks, what a generation is, and the shape every dialect gives it.
 // The dialect files beside this one implement Wire; routes.ts maps paths to them, stream.ts and answering.ts send their
 // frames.
+import type { TokenLogProbs } from '../llama/engine.ts';
+import { invalidOption } from '../llama/options.ts';
 import type { Want } from './turns.ts';
 
 /** A parsed JSON object. */
@@ -15,7 +17,14 @@ export interface Ask {
   readonly stream: boolean;
   /** Whether a stream reports usage. */
   readonly includeUsage: boolean;
+  /** Answers to each prompt, 1 or more. */
+  readonly choices: number;
+  /** Most likely tokens to list with each token and its log probability; null: no log probabilities. */
+  readonly logProbs: number | null;
 }
+
+/** What dialects say that have one choice and no log probabilities. */
+export const ONE_CHOICE: Pick<Ask, 'choices' | 'logProbs'> = { choices: 1, logProbs: null };
 
 /** A tool call of an answer. */
 export interface Call {
@@ -26,7 +35,7 @@ export interface Call {
 }
 
 /**
- * One answer. A paced one is made whole before its first word leaves; the one of an engine grows, and what is said here
+ * One answer, or one choice of an answer. A paced one is made whole before its first word leaves; the one of an engine grows, and what is said here
  * about its end holds once it has ended.
  */
 export interface Generation {
@@ -37,6 +46,13 @@ export interface Generation {
   readonly created: number;
   readonly body: Json;
   readonly ask: Ask;
+  /** Place among the choices. */
+  readonly index: number;
+  /** The choices of the answer, in order and this one included; of a paced answer none, for it stands alone. */
+  readonly siblings: readonly Generation[];
+  readonly hasEnded: boolean;
+  /** One for each token that is out; null when the request asks for none or the answer is calls. */
+  readonly logProbs: readonly TokenLogProbs[] | null;
   /** Joined they are the text; of a paced answer, one piece is one token. */
   readonly pieces: readonly string[];
   readonly finish: 'stop' | 'length' | 'tool_calls';
@@ -58,12 +74,16 @@ export interface Generation {
 export interface Frames {
   /** Events that leave together with the first token. */
   opening(): string[];
-  token(piece: string, at: number): string;
+  /** `logProbs` are those of the tokens that end with this piece. */
+  token(piece: string, at: number, logProbs?: readonly TokenLogProbs[]): string;
   /** The last of the generation's calls begins. */
   call(call: Call, at: number): string[];
   /** More of the arguments of the last call, which has them already. */
   argument(text: string, at: number): string;
-  /** Events after the last token; the last of them is the one that closes the stream in this dialect. */
+  /**
+   * Events after the last token; the last of them is the one that closes the stream in this dialect. Of an answer with
+   * more choices those of this one, and what closes the stream when all of them have ended.
+   */
   closing(): string[];
   /** The event that reports a failure within the stream. */
   failure(message: string): string;
@@ -75,7 +95,7 @@ export interface Wire {
   read(body: Json): Ask;
   /** Reads what engines need beyond that. Throws as `read` does. */
   want(body: Json): Want;
-  /** The whole answer of a request that is not streamed. */
+  /** The whole answer of a request that is not streamed, from its first choice. */
   answer(generation: Generation): Json;
   frames(generation: Generation): Frames;
   /** The error body of this dialect. */
@@ -123,7 +143,19 @@ export function namedFrame(value: Json & { readonly type: string }): string {
 export const NO_CALLS: Pick<Frames, 'call' | 'argument'> = { call: () => [], argument: () => '' };
 
 /** The last event of the OpenAI dialects. */
-export const DONE_FRAME: string = 'data: [DONE]\n\n';
+const DONE_FRAME: string = 'data: [DONE]\n\n';
+
+/**
+ * The last events of a choice of an OpenAI completion dialect: the one that says how it ended and, when all choices have,
+ * usage and the closing word.
+ */
+export function closingFrames(generation: Generation, head: Json, choice: Json): string[] {
+  const { includeUsage } = generation.ask;
+  const finish = dataFrame({ ...head, choices: [choice], ...(includeUsage && { usage: null }) });
+  if (!allChoices(generation).every(({ hasEnded }) => hasEnded)) return [finish];
+  const usage = includeUsage ? [dataFrame({ ...head, choices: [], usage: completionUsage(generation) })] : [];
+  return [finish, ...usage, DONE_FRAME];
+}
 
 /** Plain text of a content that is a text, a part with `text` or `content`, or an array of such. */
 export function textOf(content: unknown): string {
@@ -157,9 +189,39 @@ export function wantsUsage(body: Json): boolean {
   return typeof options === 'object' && options !== null && (options as Json)['include_usage'] === true;
 }
 
-/** Usage of the two OpenAI completion dialects. */
+/** Most choices of one prompt, and most tokens listed at one place. */
+const MAX_CHOICES = 128;
+const MAX_LOG_PROBS = 20;
+
+/** Choices of a request of an OpenAI completion dialect. Throws InvalidOptions. */
+export function choicesOf({ n }: Json): number {
+  return n === undefined || n === null ? 1 : wholeNumber('n', n, 1, MAX_CHOICES);
+}
+
+/** A number of most likely tokens to list. Throws InvalidOptions. */
+export function listedOf(name: string, value: unknown): number {
+  return wholeNumber(name, value, 0, MAX_LOG_PROBS);
+}
+
+function wholeNumber(name: string, value: unknown, least: number, most: number): number {
+  if (Number.isInteger(value) && Number(value) >= least && Number(value) <= most) return Number(value);
+  throw invalidOption(name, `it must be a whole number from ${least} to ${most}`);
+}
+
+/** All choices of an answer. */
+export function allChoices(generation: Generation): readonly Generation[] {
+  return generation.siblings.length === 0 ? [generation] : generation.siblings;
+}
+
+/** Usage of the two OpenAI completion dialects: the tokens of all choices, and those of each prompt once. */
 export function completionUsage(generation: Generation): Json {
-  const { promptTokens, outputTokens, cachedTokens } = generation;
+  const all = allChoices(generation);
+  const firsts = all.filter(({ index }) => index % generation.ask.choices === 0);
+  const sum = (of: readonly Generation[], name: 'promptTokens' | 'cachedTokens' | 'outputTokens'): number =>
+    of.reduce((total, choice) => total + choice[name], 0);
+  const promptTokens = sum(firsts, 'promptTokens');
+  const cachedTokens = sum(firsts, 'cachedTokens');
+  const outputTokens = sum(all, 'outputTokens');
   return {
     prompt_tokens: promptTokens,
     completion_tokens: outputTokens,

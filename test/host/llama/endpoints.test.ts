@@ -124,11 +124,14 @@ t.test('the same keys open every path but the probes, lists and metrics', async 
   t.equal(await status('/tokenize', { method: 'POST', body, headers: { 'x-api-key': 'hr_a' } }), 200);
 });
 
+/** A key without limits. */
+const UNBOUND = { key: null, prepaid: false, expiresMs: Infinity, allowance: null };
+
 t.test('a guard decides about keys, and the host is loading until it is ready', async (t) => {
   const guard = {
     ready: false,
     check: (key: string | undefined) =>
-      key === 'k' ? { kind: 'good' as const, account: 'a' } : { kind: 'bad' as const },
+      key === 'k' ? { kind: 'good' as const, account: 'a', ...UNBOUND } : { kind: 'bad' as const },
     answer: (method: string, body: Uint8Array) => ({ status: 200, headers: {}, body: { method, bytes: body.length } }),
     health: () => ({ version: 3 }),
   };

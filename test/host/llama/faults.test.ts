@@ -65,6 +65,40 @@ t.test('out of memory ends all generations, and new ones go on', async (t) => {
   t.match(await ask(host, '/completion', { prompt: 'x', n_predict: 2, seed: 1 }), { tokens_predicted: 2 });
 });
 
+t.test('out of memory strikes answers that are not streams too', async (t) => {
+  const host = await startHost(t);
+  const other = await startHost(t, { engine: 'paced' });
+  const shapes: [string, object][] = [
+    ['/completion', { prompt: 'x' }],
+    ['/v1/completions', { prompt: 'x' }],
+    ['/v1/chat/completions', { messages: [{ role: 'user', content: 'x' }] }],
+    ['/v1/responses', { input: 'x' }],
+    ['/v1/messages', { messages: [{ role: 'user', content: 'x' }] }],
+  ];
+  for (const [path, body] of shapes) {
+    const request = {
+      model: 'm',
+      seed: 1,
+      n_predict: 6,
+      max_tokens: 6,
+      max_output_tokens: 6,
+      ignore_eos: true,
+      ...body,
+    };
+    for (const count of [0, 4]) {
+      const response = await send(host, path, request, { 'x-headrace-fault': `oom-after=${count}` });
+      t.equal(response.status, 500, path);
+      t.match(await response.json(), { detail: 'the engine ran out of memory', error: { message: /out of memory/ } });
+    }
+    t.equal(
+      (await send(host, path, request, { 'x-headrace-fault': 'oom-after=6' })).status,
+      200,
+      'it never came to it',
+    );
+    t.equal((await send(other, path, request, { 'x-headrace-fault': 'oom-after=0' })).status, 200, 'no engine');
+  }
+});
+
 t.test('a host can be sent to load its model again at run time', async (t) => {
   const clock = createManualClock();
   const host = createHost({ models: ['m'], engine: { speed: 'virtual' }, clock, control: true });

@@ -55,6 +55,57 @@ t.test('an engine that fails before its answer is a 502, within it the connectio
   await t.rejects(send(host, '/v1/chat/completions', { model: 'm' }).then((response) => response.text()));
 });
 
+t.test('a host whose engine has failed says so, and not that it is loading', async (t) => {
+  let state: 'failed' | 'ready' = 'failed';
+  const host = await startHost(t, { engine: engineWith({ kind: 'other', health: () => state }) });
+  for (const path of ['/health', '/health/m']) {
+    const response = await fetch(host.url + path);
+    t.equal(response.status, 503);
+    t.same(await response.json(), { status: 'engine away' });
+  }
+  const refused = await send(host, '/completion', { prompt: 'x' });
+  t.equal(refused.status, 503);
+  t.match(await refused.json(), { detail: /engine behind this host \(other\) is away/ });
+  state = 'ready';
+  t.equal((await fetch(`${host.url}/health`)).status, 200);
+});
+
+t.test('what an engine has not is refused by name: log probabilities, counting', async (t) => {
+  const host = await startHost(t, {
+    engine: engineWith({ kind: 'other', givesLogProbs: undefined!, countPrompt: undefined! }),
+  });
+  const chat = { model: 'm', messages: [{ role: 'user', content: 'x' }], max_tokens: 2 };
+  const listed = await send(host, '/v1/chat/completions', { ...chat, logprobs: true });
+  t.equal(listed.status, 422);
+  t.match(await listed.json(), { detail: [{ loc: ['body', 'logprobs'], msg: /\(other\) gives no log prob/ }] });
+  const counted = await send(host, '/v1/messages/count_tokens', chat);
+  t.equal(counted.status, 501);
+  t.match(await counted.json(), { detail: /\(other\) does not count tokens/ });
+});
+
+t.test('a failure keeps the status its engine gives it, and streams ask whether the client takes more', async (t) => {
+  const asked: boolean[] = [];
+  const engine = engineWith({
+    complete(_task, sink) {
+      asked.push(sink.rest !== undefined);
+      const end = { reason: 'failed', message: 'too late', status: 504 } as Parameters<typeof sink.end>[0];
+      setImmediate(() => sink.end(end));
+      return { cancel: () => undefined };
+    },
+  });
+  const host = await startHost(t, { engine });
+  for (const stream of [false, true]) {
+    const response = await send(host, '/v1/messages', {
+      model: 'm',
+      messages: [{ role: 'user', content: 'x' }],
+      stream,
+    });
+    t.equal(response.status, 504);
+    t.match(await response.json(), { detail: 'too late', error: { message: 'too late' } });
+  }
+  t.same(asked, [true, true]);
+});
+
 t.test('a host whose engine is loading is not ready', async (t) => {
   let state: 'loading' | 'ready' = 'loading';
   const host = await startHost(t, { engine: engineWith({ health: () => state }) });

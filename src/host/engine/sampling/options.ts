@@ -40,6 +40,8 @@ export interface SamplingOptions {
   readonly logitBias: LogitBias;
   /** Tokens to report with their probabilities after the chain. Default 0. */
   readonly nProbs: number;
+  /** Most likely tokens to list with the log probabilities of the model alone; null: those are not kept. Default null. */
+  readonly logProbs: number | null;
   /** Least number of tokens every truncation keeps. Default 0, which works as 1. */
   readonly minKeep: number;
 }
@@ -58,6 +60,7 @@ export const DEFAULT_SAMPLING: SamplingOptions = {
   presencePenalty: 0,
   frequencyPenalty: 0,
   penaltyPrompt: null,
+  logProbs: null,
   mirostat: 0,
   mirostatTau: 5,
   mirostatEta: 0.1,

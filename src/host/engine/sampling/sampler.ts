@@ -8,6 +8,7 @@ import { Candidates } from './candidates.ts';
 import type { TokenProbability } from './chain.ts';
 import { createChain } from './chain.ts';
 import type { TokenGrammar } from './grammar-mask.ts';
+import { LogProbabilities } from './log-probabilities.ts';
 import { applyLogitBias } from './logit-bias.ts';
 import type { SamplingOptions } from './options.ts';
 import { createPenalties } from './penalties.ts';
@@ -22,6 +23,8 @@ export interface Sampler {
   next(): number;
   /** The most likely tokens of the last call, as many as `nProbs` asks for; empty when it asks for none. */
   readonly probabilities: readonly TokenProbability[];
+  /** What the model held of the tokens of the last call; null when the options ask for none. */
+  readonly logProbabilities: LogProbabilities | null;
   readonly context: Context;
 }
 
@@ -52,12 +55,14 @@ function createSampler(model: LanguageModel, candidates: Candidates, start: Star
   const context = createContext(start.prompt);
   const biases = options.ignoreEos ? new Map([[eos, -Infinity], ...options.logitBias]) : options.logitBias;
   const penalize = createPenalties(options, context, newline);
+  const logProbabilities = options.logProbs === null ? null : new LogProbabilities(options.logProbs);
   const chain = createChain(options, start.random);
   let state = grammar?.start;
   let probabilities: readonly TokenProbability[] = [];
 
   function choose(allowed: Uint8Array | null): number | null {
     model.logits(context, candidates);
+    logProbabilities?.observe(candidates);
     applyLogitBias(candidates, biases);
     penalize?.(candidates);
     candidates.allowed = allowed;
@@ -83,6 +88,7 @@ function createSampler(model: LanguageModel, candidates: Candidates, start: Star
     get probabilities() {
       return probabilities;
     },
+    logProbabilities,
     context,
   };
 }

@@ -1,0 +1,285 @@
+// A host's engine that is another server: llama-server, vLLM or anything OpenAI-compatible. `attachEngine` finds out which
+// and is called when a host starts. Compatible dialects are passed through; llama-style requests are translated in both
+// directions, and what the engine cannot do is refused by name.
+import type { Clock } from '../../actor/clock.ts';
+import { systemClock } from '../../actor/clock.ts';
+import type {
+  CompletionEnd,
+  Engine,
+  EngineFigures,
+  EngineProps,
+  RawAnswer,
+  RawRequest,
+  Run,
+  Sink,
+  SlotState,
+  Task,
+} from '../llama/engine.ts';
+import type { SystemPrompt } from '../llama/options.ts';
+import { InvalidOptions } from '../llama/options.ts';
+import type { DetectedEngine, DetectedModel } from './detect.ts';
+import { detectEngine } from './detect.ts';
+import { complaintOf, EngineHttp, objectOf, refusalOf } from './engine-http.ts';
+import type { EngineTimeouts } from './exchange.ts';
+import { EngineFailure } from './exchange.ts';
+import { generate } from './generation.ts';
+import { llamaServerDialogue } from './llama-server.ts';
+import { openaiDialogue } from './openai-completions.ts';
+import { refuseMissing } from './refusals.ts';
+import { relayToEngine } from './relay.ts';
+import { Watch } from './watch.ts';
+
+/** Settings of an attached engine; only `url` is required. */
+export interface AttachedSettings {
+  /** Base URL of the engine, http: or https:. */
+  readonly url: string;
+  /** The engine's own key; default none. Keys of clients never reach the engine. */
+  readonly apiKey?: string;
+  /**
+   * Names the host gives to models. Each must be a model of the engine, in any case of letters; when the engine has
+   * only one, any single name stands for it. Default: the engine's own names.
+   */
+  readonly models?: readonly string[];
+  /** Context size in tokens, for engines that do not say; default 0, which stands for unknown. */
+  readonly contextTokens?: number;
+  /** How long the engine may take to be there and ready; default 600000. */
+  readonly readyMs?: number;
+  /** Between two attempts to find it ready; default 1000. */
+  readonly retryMs?: number;
+  /** For one short question, such as its health; default 10000. */
+  readonly questionMs?: number;
+  /** Between two looks at its health; default 2000. */
+  readonly watchMs?: number;
+  /** Default: 10 s to connect, an hour for the beginning of an answer, 5 minutes between two pieces. */
+  readonly timeouts?: Partial<EngineTimeouts>;
+  /** Most requests at once; default 1024. */
+  readonly maxConnections?: number;
+  /** Default: the system's. */
+  readonly clock?: Clock;
+  /** Hears why the start takes so long. */
+  readonly onWaiting?: (reason: string) => void;
+  /** Hears later, in a sentence, that the engine has gone or come back. */
+  readonly onNotice?: (sentence: string) => void;
+}
+
+const TIMEOUTS: EngineTimeouts = { connectMs: 10_000, firstMs: 3_600_000, idleMs: 300_000 };
+
+/** Finds the engine, waiting for it while it loads, and attaches to it. Rejects with a sentence for people. */
+export async function attachEngine(settings: AttachedSettings): Promise<AttachedEngine> {
+  const { url, apiKey, clock = systemClock, timeouts, maxConnections = 1024, onWaiting = () => undefined } = settings;
+  const { readyMs = 600_000, retryMs = 1000, questionMs = 10_000 } = settings;
+  const http = new EngineHttp({ url, apiKey, clock, timeouts: { ...TIMEOUTS, ...timeouts }, maxConnections });
+  try {
+    const detected = await detectEngine(http, { clock, deadlineMs: readyMs, retryMs, questionMs, onWaiting });
+    return new AttachedEngine(http, detected, settings);
+  } catch (error) {
+    http.close();
+    throw error;
+  }
+}
+
+export class AttachedEngine implements Engine {
+  readonly kind: string;
+  readonly models: readonly string[];
+  readonly detected: DetectedEngine;
+  readonly #http: EngineHttp;
+  readonly #names: ReadonlyMap<string, DetectedModel>;
+  readonly #settings: AttachedSettings;
+  readonly #clock: Clock;
+  readonly #questionMs: number;
+  readonly #watch: Watch;
+  readonly #systems = new Map<string, SystemPrompt>();
+  readonly #figures = {
+    running: 0,
+    waiting: 0,
+    steps: 0,
+    lateSteps: 0,
+    mostBehindMs: 0,
+    preemptions: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    generatedTokens: 0,
+    promptMs: 0,
+    generationMs: 0,
+    memoryUse: 0,
+  };
+
+  /** @internal */
+  constructor(http: EngineHttp, detected: DetectedEngine, settings: AttachedSettings) {
+    const { models, clock = systemClock, questionMs = 10_000, watchMs = 2000, onNotice = () => undefined } = settings;
+    this.#http = http;
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#questionMs = questionMs;
+    this.detected = detected;
+    this.kind = detected.kind;
+    this.#names = namesOf(detected, models ?? detected.models.map(({ id }) => id));
+    this.models = [...this.#names.keys()];
+    this.#watch = new Watch(http, detected, { clock, periodMs: watchMs, questionMs, onNotice });
+  }
+
+  contextTokens(model: string): number {
+    return this.#of(model).contextTokens ?? this.#settings.contextTokens ?? 0;
+  }
+
+  health(): 'loading' | 'ready' | 'failed' {
+    return this.#watch.health;
+  }
+
+  complete(task: Task, sink: Sink): Run {
+    refuseMissing(this.detected, task.options);
+    const model = { ...this.#of(task.model), contextTokens: this.contextTokens(task.model) || null };
+    const speak = this.kind === 'llama-server' ? llamaServerDialogue : openaiDialogue;
+    const dialogue = speak(task, {
+      engine: this.detected,
+      model,
+      system: this.#systems.get(model.id) ?? null,
+      tokenize: (text, isFirst) => this.#tokens(model.id, text, isFirst),
+      now: () => this.#clock.now(),
+    });
+    this.#figures.running++;
+    return generate(this.#http, dialogue, sink, (end, cause) => this.#ended(end, cause));
+  }
+
+  tokenize(model: string, content: string): Promise<number[]> {
+    return this.#tokens(this.#of(model).id, content, false);
+  }
+
+  async detokenize(model: string, tokens: readonly number[]): Promise<string> {
+    this.#needTokenizer('tokens');
+    const body = { tokens, ...(this.kind === 'vllm' && { model: this.#of(model).id }) };
+    const { status, json, text } = await this.#http.ask('/detokenize', body, this.#questionMs);
+    const { content, prompt } = objectOf(json);
+    const words = content ?? prompt;
+    if (status === 200 && typeof words === 'string') return words;
+    if (status >= 500 || status === 401 || status === 403) throw refusalOf(status, text);
+    throw new InvalidOptions([
+      { loc: ['body', 'tokens'], msg: `Value error, ${complaintOf(status, text)}`, type: 'value_error' },
+    ]);
+  }
+
+  setSystemPrompt(model: string, prompt: SystemPrompt): void {
+    const { id } = this.#of(model);
+    if (prompt.prompt === '' && prompt.anti_prompt === '' && prompt.assistant_name === '') this.#systems.delete(id);
+    else this.#systems.set(id, prompt);
+  }
+
+  props(model: string): EngineProps {
+    const system = this.#systems.get(this.#of(model).id);
+    return {
+      assistantName: system?.assistant_name ?? '',
+      antiPrompt: system?.anti_prompt ?? '',
+      systemPrompt: system?.prompt ?? '',
+      slots: this.detected.slots,
+      isMultimodal: this.detected.isMultimodal,
+    };
+  }
+
+  slots(): readonly SlotState[] {
+    return this.#watch.slots;
+  }
+
+  figures(): EngineFigures {
+    return { ...this.#figures };
+  }
+
+  /** What the engine itself tells scrapers; null when it tells nothing. */
+  async metrics(): Promise<string | null> {
+    try {
+      const { status, text } = await this.#http.ask('/metrics', undefined, this.#questionMs);
+      return status === 200 && text.startsWith('#') ? text : null;
+    } catch {
+      return null;
+    }
+  }
+
+  readonly relay = async (request: RawRequest): Promise<RawAnswer> => {
+    const figures = this.#figures;
+    let isOver = false;
+    const over = (): void => {
+      if (!isOver) figures.running--;
+      isOver = true;
+    };
+    figures.running++;
+    // A client that leaves may never read the body.
+    request.signal.addEventListener('abort', over, { once: true });
+    try {
+      const world = { http: this.#http, engine: this.detected, onFailure: (cause: Error) => this.#doubt(cause) };
+      const answer = await relayToEngine(world, this.#of(request.model).id, request);
+      return { ...answer, body: followed(answer.body, over) };
+    } catch (error) {
+      over();
+      throw error;
+    }
+  };
+
+  async close(): Promise<void> {
+    this.#watch.close();
+    this.#http.close();
+  }
+
+  #of(model: string): DetectedModel {
+    const known = this.#names.get(model);
+    if (known === undefined) throw new Error(`no such model: ${model}`);
+    return known;
+  }
+
+  async #tokens(modelId: string, text: string, isFirst: boolean): Promise<number[]> {
+    this.#needTokenizer('content');
+    const body =
+      this.kind === 'vllm'
+        ? { model: modelId, prompt: text, add_special_tokens: isFirst }
+        : { content: text, add_special: isFirst };
+    const { status, json, text: said } = await this.#http.ask('/tokenize', body, this.#questionMs);
+    const { tokens } = objectOf(json);
+    if (status !== 200 || !Array.isArray(tokens)) throw refusalOf(status, said);
+    return tokens as number[];
+  }
+
+  #needTokenizer(member: string): void {
+    if (this.detected.canTokenize) return;
+    const msg = `Value error, the engine behind this host (${this.kind}) shows nothing of its tokens`;
+    throw new InvalidOptions([{ loc: ['body', member], msg, type: 'value_error' }]);
+  }
+
+  /** The next look may be far away, and probes are to know at once. */
+  #doubt(cause: Error): void {
+    if (cause instanceof EngineFailure && cause.isUnreachable) this.#watch.doubt();
+  }
+
+  #ended(end: CompletionEnd | null, cause: Error | null): void {
+    const figures = this.#figures;
+    figures.running--;
+    if (cause !== null) this.#doubt(cause);
+    if (end === null) return;
+    figures.promptTokens += end.promptTokens;
+    figures.cachedTokens += end.cachedTokens;
+    figures.generatedTokens += end.generatedTokens;
+    figures.promptMs += end.promptMs;
+    figures.generationMs += end.generationMs;
+  }
+}
+
+/** The same body; tells when it has ended, whichever way. */
+async function* followed(body: AsyncIterable<Uint8Array>, onEnd: () => void): AsyncGenerator<Uint8Array, void, void> {
+  try {
+    yield* body;
+  } finally {
+    onEnd();
+  }
+}
+
+/** The engine's model for each name of the host. */
+function namesOf({ url, models }: DetectedEngine, names: readonly string[]): ReadonlyMap<string, DetectedModel> {
+  const isAlias = names.length === 1 && models.length === 1;
+  return new Map(
+    names.map((name) => {
+      const same =
+        models.find(({ id }) => id === name) ?? models.find(({ id }) => id.toLowerCase() === name.toLowerCase());
+      const model = same ?? (isAlias ? models[0] : undefined);
+      if (model !== undefined) return [name, model];
+      const served = models.map(({ id }) => id).join(', ');
+      throw new Error(`the engine at ${url} has no model ${name}; it has ${served}`);
+    }),
+  );
+}

@@ -1,0 +1,190 @@
+// Who an attached engine is: asked once at the start, while it may still be loading its model. Called by
+// attached-engine.ts. llama-server is known by its /props, vLLM by its /version; anything else that lists models at
+// /v1/models counts as OpenAI-compatible. Which dialects it speaks is found out with empty requests, which none accepts.
+import type { Clock } from '../../actor/clock.ts';
+import type { EngineHttp, JsonObject, Reading } from './engine-http.ts';
+import { complaintOf, numberOf, objectOf } from './engine-http.ts';
+import { EngineFailure } from './exchange.ts';
+import { missingOptions } from './refusals.ts';
+
+export type EngineKind = 'llama-server' | 'vllm' | 'openai';
+
+export interface DetectedModel {
+  /** As the engine calls it. */
+  readonly id: string;
+  /** Tokens of one sequence, prompt and generated; null when the engine does not say. */
+  readonly contextTokens: number | null;
+}
+
+/** What an engine said about itself. */
+export interface DetectedEngine {
+  readonly url: string;
+  readonly kind: EngineKind;
+  /** As the engine writes it; null when it does not. */
+  readonly version: string | null;
+  /** At least one. */
+  readonly models: readonly DetectedModel[];
+  /** Sequences with a number of their own that requests may name; 0: none. */
+  readonly slots: number;
+  readonly isMultimodal: boolean;
+  /** What stands for an image in a prompt of llama-server. */
+  readonly mediaMarker: string;
+  readonly canInfill: boolean;
+  readonly canTokenize: boolean;
+  /** Compatible paths it serves. */
+  readonly dialects: ReadonlySet<string>;
+}
+
+export interface Patience {
+  readonly clock: Clock;
+  /** All of the detection, waiting included; an engine may load for minutes. */
+  readonly deadlineMs: number;
+  /** Between two attempts. */
+  readonly retryMs: number;
+  /** One question. */
+  readonly questionMs: number;
+  /** Hears why it waits, once for each new reason. */
+  readonly onWaiting: (reason: string) => void;
+}
+
+/** Paths of compatible dialects that a host can pass on. */
+const DIALECT_PATHS: readonly string[] = [
+  '/v1/completions',
+  '/v1/chat/completions',
+  '/v1/responses',
+  '/v1/messages',
+  '/v1/embeddings',
+];
+
+const DEFAULT_MARKER = '<__media__>';
+
+/** The engine is there and not ready: with EngineFailure, the only reason to ask again. */
+class NotYet extends Error {}
+
+/**
+ * Asks until the engine has answered. Rejects with a sentence for people: when the time is over, when the engine wants
+ * another key, or when what answers is no engine.
+ */
+export async function detectEngine(http: EngineHttp, patience: Patience): Promise<DetectedEngine> {
+  const { clock, deadlineMs, retryMs, onWaiting } = patience;
+  const endMs = clock.now() + deadlineMs;
+  let said = '';
+  for (;;) {
+    try {
+      return await identify(http, patience);
+    } catch (error) {
+      const reason = (error as Error).message;
+      if (!(error instanceof NotYet || error instanceof EngineFailure)) throw error;
+      if (clock.now() + retryMs > endMs) {
+        throw new Error(`no engine is ready at ${http.url} after ${deadlineMs / 1000} s: ${reason}`, { cause: error });
+      }
+      if (reason !== said) onWaiting(reason);
+      said = reason;
+    }
+    await new Promise<void>((resolve) => clock.setTimeout(resolve, retryMs));
+  }
+}
+
+/** One sentence for the log. */
+export function describeEngine(engine: DetectedEngine): string {
+  const { url, kind, version, models, slots, dialects } = engine;
+  const name = kind === 'llama-server' ? 'llama-server' : kind === 'vllm' ? 'vLLM' : 'an OpenAI-compatible server';
+  const listed = models.map(({ id, contextTokens }) =>
+    contextTokens === null ? id : `${id} (${contextTokens} tokens)`,
+  );
+  const abilities = [
+    ...(slots > 0 ? [`${slots} slots`] : []),
+    ...(engine.isMultimodal ? ['images'] : []),
+    ...(engine.canInfill ? ['infill'] : []),
+    ...(engine.canTokenize ? ['tokenize'] : []),
+    ...DIALECT_PATHS.filter((path) => dialects.has(path)),
+  ];
+  const lacks = [
+    ...DIALECT_PATHS.filter((path) => !dialects.has(path)),
+    ...(engine.canInfill ? [] : ['infill']),
+    ...(engine.canTokenize ? [] : ['tokenize']),
+    ...missingOptions(engine),
+  ];
+  const head = `The engine at ${url} is ${name}${version === null ? '' : ` ${version}`} with ${listed.join(', ')}`;
+  return `${head}: ${abilities.join(', ')}; without ${lacks.join(', ')}.`;
+}
+
+async function identify(http: EngineHttp, { questionMs }: Patience): Promise<DetectedEngine> {
+  const get = async (path: string): Promise<Reading> =>
+    refuseUnready(http.url, await http.ask(path, undefined, questionMs));
+  const [health, props, version, list] = await Promise.all(['/health', '/props', '/version', '/v1/models'].map(get));
+  const models = modelsOf(list!);
+  const properties = objectOf(props!.json);
+  const isLlama = props!.status === 200 && ('default_generation_settings' in properties || 'total_slots' in properties);
+  const number = objectOf(version!.json)['version'];
+  const isVllm = !isLlama && version!.status === 200 && typeof number === 'string';
+  if (models.length === 0 && !isLlama) {
+    const what = `/v1/models answered ${list!.status}, /health ${health!.status}`;
+    throw new Error(`${http.url} is no engine: ${what}`);
+  }
+  const probes = [...DIALECT_PATHS, '/infill', '/tokenize'];
+  const served = new Set<string>();
+  for (const [at, isServed] of (await Promise.all(probes.map((path) => serves(http, path, questionMs)))).entries()) {
+    if (isServed) served.add(probes[at]!);
+  }
+  const known = {
+    url: http.url,
+    canTokenize: (isLlama || isVllm) && served.has('/tokenize'),
+    dialects: new Set(DIALECT_PATHS.filter((path) => served.has(path))),
+  };
+  if (isLlama) return { ...known, ...llamaOf(properties, models), canInfill: served.has('/infill') };
+  const rest = { models, slots: 0, isMultimodal: false, mediaMarker: DEFAULT_MARKER, canInfill: false };
+  return { ...known, ...rest, kind: isVllm ? 'vllm' : 'openai', version: isVllm ? number : null };
+}
+
+function refuseUnready(url: string, answer: Reading): Reading {
+  const { status, text } = answer;
+  if (status === 503) throw new NotYet(`it is not ready: ${complaintOf(status, text)}`);
+  return refuseKeyless(url, answer);
+}
+
+function refuseKeyless(url: string, answer: Reading): Reading {
+  const { status } = answer;
+  if (status === 401 || status === 403) throw new Error(`the engine at ${url} refuses the key of the host (${status})`);
+  return answer;
+}
+
+/** What a list of models names; empty when the answer is no list. */
+export function modelsOf({ status, json }: Reading): DetectedModel[] {
+  const { data } = objectOf(json);
+  if (status !== 200 || !Array.isArray(data)) return [];
+  return data.flatMap((entry: unknown) => {
+    const { id, max_model_len, context_length, meta } = objectOf(entry);
+    if (typeof id !== 'string') return [];
+    const size = numberOf(max_model_len) ?? numberOf(context_length) ?? numberOf(objectOf(meta)['n_ctx']);
+    return [{ id, contextTokens: size ?? null }];
+  });
+}
+
+function llamaOf(
+  props: JsonObject,
+  models: readonly DetectedModel[],
+): Pick<DetectedEngine, 'kind' | 'version' | 'models' | 'slots' | 'isMultimodal' | 'mediaMarker'> {
+  const { default_generation_settings, total_slots, model_alias, model_path, modalities, media_marker, build_info } =
+    props;
+  // Of one slot, which is what a sequence may fill; the list of models knows the training's size only.
+  const contextTokens = numberOf(objectOf(default_generation_settings)['n_ctx']) ?? null;
+  const name = [model_alias, model_path].find((words) => typeof words === 'string' && words !== '');
+  const listed = models.length > 0 ? models : [{ id: typeof name === 'string' ? name : 'default', contextTokens }];
+  return {
+    kind: 'llama-server',
+    version: typeof build_info === 'string' ? build_info : null,
+    models: listed.map((model) => ({ ...model, contextTokens: contextTokens ?? model.contextTokens })),
+    slots: numberOf(total_slots) ?? 1,
+    isMultimodal: objectOf(modalities)['vision'] === true,
+    mediaMarker: typeof media_marker === 'string' ? media_marker : DEFAULT_MARKER,
+  };
+}
+
+/** Whether a path is there: an empty request is refused for what it lacks, or because there is nothing to ask. */
+async function serves(http: EngineHttp, path: string, questionMs: number): Promise<boolean> {
+  const { status, text } = refuseKeyless(http.url, await http.ask(path, {}, questionMs));
+  if (status === 405 || status === 501) return false;
+  // Some servers look for the model first, and say that with the status of a missing path.
+  return status !== 404 || /model/i.test(complaintOf(status, text));
+}

@@ -1,0 +1,160 @@
+// The way to an attached engine: its base URL, its own key, its connections. Short questions are asked whole, generations
+// and passed-on requests are opened and read as they come. Used by everything in this folder; no client's key gets here.
+import type { Clock } from '../../actor/clock.ts';
+import { ConnectionPool } from '../../net/client.ts';
+import { DeadlineQueue } from '../../net/deadline.ts';
+import type { WholeResponse } from '../../net/whole.ts';
+import { WholeClient } from '../../net/whole.ts';
+import type { EngineTimeouts, OpenAnswer } from './exchange.ts';
+import { EngineFailure, Exchange } from './exchange.ts';
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+export interface EngineHttpSettings {
+  /** Base URL, http: or https:, with or without a trailing slash; a path such as `/v1` at its end is left out. */
+  readonly url: string;
+  /** Sent as a bearer token; undefined: none. */
+  readonly apiKey: string | undefined;
+  readonly clock: Clock;
+  readonly timeouts: EngineTimeouts;
+  /** Most requests to the engine at once. */
+  readonly maxConnections: number;
+}
+
+/** An answer read whole; `json` is undefined when the body is no JSON. */
+export interface Reading {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly json: unknown;
+  readonly text: string;
+}
+
+/** The largest answer to a short question: token lists of long texts are the longest. */
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+
+const KEEP_ALIVE_MS = 30_000;
+
+/** Connections for short questions, besides those of generations. */
+const QUESTIONS = 16;
+
+export class EngineHttp {
+  /** Base URL without a trailing slash. */
+  readonly url: string;
+  readonly #origin: string;
+  readonly #prefix: string;
+  readonly #settings: EngineHttpSettings;
+  readonly #pool: ConnectionPool;
+  readonly #deadlines: DeadlineQueue;
+  readonly #questions = new WholeClient(QUESTIONS);
+
+  /** Throws when the URL is none or is neither http: nor https:. */
+  constructor(settings: EngineHttpSettings) {
+    const { url, clock, maxConnections } = settings;
+    const parsed = URL.parse(url);
+    if (parsed === null || !/^https?:$/.test(parsed.protocol)) throw new Error(`not the URL of an engine: ${url}`);
+    this.#origin = parsed.origin;
+    this.#prefix = parsed.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
+    this.url = this.#origin + this.#prefix;
+    this.#settings = settings;
+    this.#pool = new ConnectionPool(this.#origin, { maxConnections, keepAliveMs: KEEP_ALIVE_MS });
+    this.#deadlines = new DeadlineQueue(clock);
+  }
+
+  /** GETs, or POSTs `body`. Rejects with EngineFailure when there is no whole answer within `timeoutMs`. */
+  async ask(path: string, body: JsonObject | undefined, timeoutMs: number): Promise<Reading> {
+    const { clock } = this.#settings;
+    const late = new AbortController();
+    const timer = clock.setTimeout(() => late.abort(), timeoutMs);
+    try {
+      const response = await this.#questions.send(
+        {
+          method: body === undefined ? 'GET' : 'POST',
+          url: this.url + path,
+          headers: { ...this.#credential(), accept: 'application/json', 'content-type': 'application/json' },
+          ...(body !== undefined && { body: JSON.stringify(body) }),
+        },
+        late.signal,
+        MAX_ANSWER_BYTES,
+      );
+      return reading(response);
+    } catch (error) {
+      const isLate = late.signal.aborted;
+      const message = isLate ? 'the engine did not answer in time' : 'the engine cannot be reached';
+      throw new EngineFailure(message, { status: isLate ? 504 : 502, isUnreachable: true, cause: error });
+    } finally {
+      clock.clearTimeout(timer);
+    }
+  }
+
+  /** POSTs; `headers` are flat and hold no credentials. Rejects with EngineFailure or the reason of the signal. */
+  post(path: string, headers: readonly string[], body: Buffer, signal: AbortSignal): Promise<OpenAnswer> {
+    const { timeouts } = this.#settings;
+    const options = {
+      method: 'POST',
+      path: this.#prefix + path,
+      headers: [...headers, ...Object.entries(this.#credential()).flat()],
+      body,
+    } as const;
+    return new Exchange({ pool: this.#pool, deadlines: this.#deadlines, timeouts }, options, signal).start();
+  }
+
+  close(): void {
+    this.#pool.close();
+    this.#deadlines.close();
+    this.#questions.close();
+  }
+
+  #credential(): Record<string, string> {
+    const { apiKey } = this.#settings;
+    return apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
+  }
+}
+
+function reading({ status, headers, body }: WholeResponse): Reading {
+  const text = body.toString();
+  return { status, headers, json: parsed(text), text };
+}
+
+/** The value of a JSON text, or undefined. */
+export function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `value` when it is an object of JSON, otherwise an empty one. */
+export function objectOf(value: unknown): JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
+}
+
+/** `value` when it is a finite number, otherwise undefined. */
+export function numberOf(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+/**
+ * Why an engine answered with this status in place of what was asked for. What is the client's to mend keeps its status;
+ * a refused key is the host's, and anything else the engine's.
+ */
+export function refusalOf(status: number, text: string): EngineFailure {
+  if (status === 401 || status === 403) {
+    return new EngineFailure('the engine behind this host refused the credentials of the host');
+  }
+  const isPassedOn = (status >= 400 && status < 500) || status === 503;
+  return new EngineFailure(complaintOf(status, text), { status: isPassedOn ? status : 502 });
+}
+
+/** What an engine says in an error body, whatever its shape. */
+export function complaintOf(status: number, text: string): string {
+  const body = objectOf(parsed(text));
+  const error = body['error'];
+  const said = [objectOf(error)['message'], body['message'], error, body['detail']].find(
+    (words) => typeof words === 'string' && words !== '',
+  );
+  if (typeof said === 'string') return said;
+  const { detail } = body as { detail?: unknown };
+  const short = detail === undefined ? text.trim() : JSON.stringify(detail);
+  return short === '' ? `the engine answered ${status}` : `the engine answered ${status}: ${short.slice(0, 500)}`;
+}

@@ -1,0 +1,253 @@
+// A host's engine that runs a GGUF file in this process. `loadGguf` is called when a host starts with a model file: it
+// checks the file, loads the optional package, then the model. The host translates every dialect into `complete`.
+import type { Clock } from '../../actor/clock.ts';
+import { systemClock, systemRandom } from '../../actor/clock.ts';
+import { chooseSeed } from '../engine/sampling/random.ts';
+import type { CompletionEnd, Engine, EngineFigures, EngineProps, Run, Sink, SlotState, Task } from '../llama/engine.ts';
+import { PromptTooLong } from '../llama/engine.ts';
+import type { SystemPrompt } from '../llama/options.ts';
+import { invalidOption } from '../llama/options.ts';
+import type { Context, Llama, LlamaModule, Model, Token } from './binding.ts';
+import { loadLlamaModule } from './binding.ts';
+import { GgufRun } from './gguf-run.ts';
+import type { GgufHeader } from './header.ts';
+import { readGgufHeader } from './header.ts';
+import type { PromptTokens } from './prompt.ts';
+import { promptOf, tokenMistakes } from './prompt.ts';
+import { biasOf, MISSING_OPTIONS, refuseMissing } from './sampling.ts';
+import { Slots } from './slots.ts';
+
+/** Settings of a model in this process; only `path` is required. */
+export interface GgufSettings {
+  readonly path: string;
+  /** What the host calls the model; default: the file's name without `.gguf`. */
+  readonly model?: string;
+  /** Sequences at once; default 4. */
+  readonly slots?: number;
+  /** Tokens of one sequence; default: what the model was trained for, at most 8192, and what memory allows. */
+  readonly contextTokens?: number;
+  /** `auto` uses what is there; default `auto`. */
+  readonly gpu?: 'auto' | false;
+  /** Threads of the processor; default: as many as it has cores for mathematics. */
+  readonly threads?: number;
+  /** In place of the package; for tests. */
+  readonly module?: LlamaModule;
+  /** Default: the system's. */
+  readonly clock?: Clock;
+  /** Draws seeds of requests that name none; default: the system's. */
+  readonly random?: () => number;
+}
+
+const MOST_DEFAULT_TOKENS = 8192;
+
+const DIALECTS = ['/v1/completions', '/v1/chat/completions', '/v1/responses', '/v1/messages'];
+
+/** Loads a model file. Rejects with a sentence: a wrong file, a missing package, a model that does not fit. */
+export async function loadGguf(settings: GgufSettings): Promise<GgufEngine> {
+  const { path, slots = 4, contextTokens, gpu = 'auto', threads } = settings;
+  const header = await readGgufHeader(path);
+  if (header.tokenizer === null) throw new Error(`${path} is no model that can be loaded: it has no tokenizer`);
+  const module = settings.module ?? (await loadLlamaModule());
+  // Never built here: a host that starts is no place for a compiler.
+  const llama = await module.getLlama({ build: 'never', gpu, logLevel: 'error', progressLogs: false });
+  try {
+    const model = await llama.loadModel({ modelPath: path });
+    const most = Math.min(header.contextTokens ?? MOST_DEFAULT_TOKENS, MOST_DEFAULT_TOKENS);
+    const context = await model.createContext({
+      sequences: slots,
+      contextSize: contextTokens ?? { max: most },
+      ...(threads !== undefined && { threads }),
+    });
+    return new GgufEngine({ module, llama, model, context, header }, slots, settings);
+  } catch (error) {
+    await llama.dispose();
+    throw new Error(`${path} cannot be loaded: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+interface Loaded {
+  readonly module: LlamaModule;
+  readonly llama: Llama;
+  readonly model: Model;
+  readonly context: Context;
+  readonly header: GgufHeader;
+}
+
+export class GgufEngine implements Engine {
+  readonly kind = 'gguf';
+  readonly models: readonly string[];
+  readonly header: GgufHeader;
+  readonly #loaded: Loaded;
+  readonly #slots: Slots;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  #isClosed = false;
+  #system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
+  readonly #figures = {
+    running: 0,
+    steps: 0,
+    lateSteps: 0,
+    mostBehindMs: 0,
+    preemptions: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    generatedTokens: 0,
+    promptMs: 0,
+    generationMs: 0,
+  };
+
+  /** @internal */
+  constructor(loaded: Loaded, slots: number, settings: GgufSettings) {
+    const { path, model, clock = systemClock, random = systemRandom } = settings;
+    this.#loaded = loaded;
+    this.#clock = clock;
+    this.#random = random;
+    this.header = loaded.header;
+    this.models = [model ?? path.replace(/^.*[/\\]/, '').replace(/\.gguf$/i, '')];
+    this.#slots = new Slots(Array.from({ length: slots }, () => loaded.context.getSequence()));
+  }
+
+  contextTokens(): number {
+    return this.#loaded.context.contextSize;
+  }
+
+  health(): 'ready' {
+    return 'ready';
+  }
+
+  complete(task: Task, sink: Sink): Run {
+    const { model, module, header } = this.#loaded;
+    const { options } = task;
+    const { vocabularySize } = header;
+    refuseMissing(options);
+    this.#refuseSlot(options.slot_id);
+    const prompt = promptOf(task.prompt, { module, model, vocabularySize, system: this.#system.prompt });
+    const contextTokens = this.contextTokens();
+    if (task.whenFull === 'stop' && prompt.tokens.length >= contextTokens) {
+      throw new PromptTooLong(prompt.tokens.length, contextTokens);
+    }
+    const bias = biasOf(options.logit_bias, module, model, vocabularySize);
+    let isCancelled = false;
+    const seed = chooseSeed(options.seed, this.#random) >>> 0;
+    const arrivedMs = this.#clock.now();
+    const generate = async (): Promise<void> => {
+      const slot = await this.#slots.take(options.slot_id, options.cache_prompt ? prompt.tokens : null);
+      let end: CompletionEnd;
+      this.#figures.running++;
+      try {
+        if (isCancelled || this.#isClosed) return;
+        const parts = { task, prompt, model, contextTokens, seed, clock: this.#clock, sink, arrivedMs, bias };
+        const isOver = (): boolean => isCancelled || this.#isClosed;
+        const world = { ...parts, grammar: () => this.#grammar(options.grammar), isCancelled: isOver };
+        end = await new GgufRun(world, slot.id, slot.sequence).run();
+      } catch (error) {
+        end = failed(error as Error, slot.id, prompt, seed);
+      } finally {
+        this.#figures.running--;
+        this.#slots.give(slot);
+      }
+      this.#count(end);
+      if (!isCancelled && !this.#isClosed) sink.end(end);
+    };
+    void generate();
+    return { cancel: () => void (isCancelled = true) };
+  }
+
+  tokenize(_model: string, content: string): Token[] {
+    return this.#loaded.model.tokenize(content, false, 'trimLeadingSpace');
+  }
+
+  detokenize(_model: string, tokens: readonly number[]): string {
+    const { model, header } = this.#loaded;
+    const mistakes = tokenMistakes(tokens, header.vocabularySize, 'tokens');
+    if (mistakes !== null) throw mistakes;
+    return model.detokenize(tokens, true);
+  }
+
+  setSystemPrompt(_model: string, prompt: SystemPrompt): void {
+    this.#system = prompt;
+  }
+
+  props(): EngineProps {
+    return {
+      assistantName: this.#system.assistant_name,
+      antiPrompt: this.#system.anti_prompt,
+      systemPrompt: this.#system.prompt,
+      slots: this.slots().length,
+      isMultimodal: false,
+    };
+  }
+
+  slots(): readonly SlotState[] {
+    const n_ctx = this.contextTokens();
+    return this.#slots.list().map(({ id, isBusy, tokens }) => ({ id, n_ctx, is_processing: isBusy, n_tokens: tokens }));
+  }
+
+  figures(): EngineFigures {
+    const slots = this.slots();
+    const used = slots.reduce((sum, { n_tokens, n_ctx }) => sum + n_tokens / n_ctx, 0);
+    return { ...this.#figures, waiting: this.#slots.waiting, memoryUse: used / slots.length };
+  }
+
+  async close(): Promise<void> {
+    const { context, model, llama } = this.#loaded;
+    this.#isClosed = true;
+    await this.#slots.idle();
+    await context.dispose();
+    await model.dispose();
+    await llama.dispose();
+  }
+
+  #refuseSlot(slotId: number): void {
+    const { length } = this.#slots.list();
+    if (slotId >= length)
+      throw invalidOption('slot_id', `there is no slot ${slotId}; slots are numbered 0 to ${length - 1}`);
+  }
+
+  async #grammar(text: string): Promise<object | undefined> {
+    if (text === '') return undefined;
+    const { module, llama, model } = this.#loaded;
+    const grammar = await llama.createGrammar({ grammar: text });
+    return new module.LlamaGrammarEvaluationState({ model, grammar });
+  }
+
+  #count(end: CompletionEnd): void {
+    const figures = this.#figures;
+    figures.promptTokens += end.promptTokens;
+    figures.cachedTokens += end.cachedTokens;
+    figures.generatedTokens += end.generatedTokens;
+    figures.steps += end.generatedTokens;
+    figures.promptMs += end.promptMs;
+    figures.generationMs += end.generationMs;
+  }
+}
+
+/** One sentence for the log. */
+export function describeGguf(engine: GgufEngine): string {
+  const { header, models } = engine;
+  const { architecture, name, hasChatTemplate, canInfill } = header;
+  const own = name === null ? '' : ` "${name}"`;
+  const slots = engine.slots().length;
+  const abilities = [`${slots} slots`, 'tokenize', ...(canInfill ? ['infill'] : []), ...DIALECTS];
+  const lacks = ['/v1/embeddings', ...(canInfill ? [] : ['infill']), ...MISSING_OPTIONS];
+  const chat = hasChatTemplate ? '' : ' It has no chat template: conversations take a general one.';
+  const head = `The engine is node-llama-cpp with the ${architecture} model${own} as ${models[0]}`;
+  return `${head} (${engine.contextTokens()} tokens): ${abilities.join(', ')}; without ${lacks.join(', ')}.${chat}`;
+}
+
+function failed({ message }: Error, slotId: number, prompt: PromptTokens, seed: number): CompletionEnd {
+  return {
+    reason: 'failed',
+    stoppingWord: '',
+    message,
+    slotId,
+    promptTokens: prompt.tokens.length,
+    cachedTokens: 0,
+    generatedTokens: 0,
+    isTruncated: false,
+    queueMs: 0,
+    promptMs: 0,
+    generationMs: 0,
+    seed,
+  };
+}

@@ -1,0 +1,90 @@
+// What tests of attached engines share: attaching to a scripted engine, and running one completion to its end.
+import type { Test } from 'tap';
+import type { AttachedSettings } from '../../../src/host/attached/index.ts';
+import type { AttachedEngine } from '../../../src/host/attached/index.ts';
+import { attachEngine } from '../../../src/host/attached/index.ts';
+import type { CompletionEnd, Prompt, Run, Sink, TokenReport } from '../../../src/host/llama/engine.ts';
+import type { CompletionOptions } from '../../../src/host/llama/options.ts';
+import { DEFAULT_OPTIONS, InvalidOptions } from '../../../src/host/llama/options.ts';
+import type { FakeEngine } from '../../support/fake-engine.ts';
+
+/** Attaches to a scripted engine; both end with the test. What the detection asked is forgotten. */
+export async function attach(
+  t: Test,
+  starting: Promise<FakeEngine>,
+  settings: Partial<AttachedSettings> = {},
+): Promise<{ engine: AttachedEngine; fake: FakeEngine }> {
+  const fake = await starting;
+  t.teardown(() => fake.close());
+  const engine = await attachEngine({ url: fake.url, ...settings });
+  t.teardown(() => engine.close());
+  fake.forget();
+  return { engine, fake };
+}
+
+/** What a sink heard. */
+export interface Heard {
+  readonly starts: [number, number, number][];
+  readonly texts: string[];
+  readonly reports: TokenReport[];
+  readonly end: CompletionEnd;
+}
+
+export interface Running {
+  readonly run: Run;
+  /** Resolves with the first text. */
+  readonly spoke: Promise<string>;
+  readonly ended: Promise<Heard>;
+}
+
+export const HI: Prompt = { kind: 'parts', parts: ['Hi'] };
+
+/** Begins a completion with these options and defaults for the rest. */
+export function begin(
+  engine: AttachedEngine,
+  options: Partial<CompletionOptions> = {},
+  prompt: Prompt = HI,
+  rest: () => Promise<void> | undefined = () => undefined,
+): Running {
+  const spoke = Promise.withResolvers<string>();
+  const ended = Promise.withResolvers<Heard>();
+  const heard = { starts: [] as [number, number, number][], texts: [] as string[], reports: [] as TokenReport[] };
+  const sink: Sink = {
+    start: (...counts) => void heard.starts.push(counts),
+    text(text, reports) {
+      heard.texts.push(text);
+      heard.reports.push(...reports);
+      spoke.resolve(text);
+    },
+    end: (end) => ended.resolve({ ...heard, end }),
+    rest,
+  };
+  const task = {
+    model: engine.models[0]!,
+    prompt,
+    options: { ...DEFAULT_OPTIONS, ...options },
+    whenFull: 'shift',
+    truthId: null,
+  } as const;
+  return { run: engine.complete(task, sink), spoke: spoke.promise, ended: ended.promise };
+}
+
+/** Runs a completion to its end. */
+export function complete(
+  engine: AttachedEngine,
+  options: Partial<CompletionOptions> = {},
+  prompt: Prompt = HI,
+): Promise<Heard> {
+  return begin(engine, options, prompt).ended;
+}
+
+/** The places that a refusal names, such as `body.tfs_z`; empty when nothing is refused. */
+export function refusedPlaces(run: () => unknown): string[] {
+  try {
+    run();
+    return [];
+  } catch (error) {
+    if (!(error instanceof InvalidOptions)) throw error;
+    return error.entries.map(({ loc }) => loc.join('.'));
+  }
+}
