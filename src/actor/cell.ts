@@ -344,12 +344,15 @@ export function stopChildren(parent: Parent): void {
   for (const child of [...parent.children.values()].toReversed()) child.stop();
 }
 
+/** How the names of actors begin that were given none. */
+export const UNNAMED = '$';
+
 /** Creates a cell under `parent` and gives it its first turn. Throws when the name is taken or the system ended. */
 export function spawnCell<C>(parent: Parent, behavior: Behavior<C>, options: SpawnOptions = {}): Cell<C> {
   const { name } = options;
   if (name !== undefined && parent.children.has(name)) throw new Error(`${parent.path} already has a child ${name}`);
   const ordinal = parent.kernel.cellStarted();
-  const cell = new Cell<C>(parent, name ?? `$${ordinal}`, behavior, options);
+  const cell = new Cell<C>(parent, name ?? `${UNNAMED}${ordinal}`, behavior, options);
   parent.children.set(cell.name, cell);
   parent.kernel.schedule(cell);
   return cell;

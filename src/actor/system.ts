@@ -3,7 +3,7 @@
 // of messages, so that a busy actor cannot keep sockets and timers waiting.
 
 import type { Behavior, SpawnOptions } from './behavior.ts';
-import { Cell, spawnCell, stopChildren } from './cell.ts';
+import { Cell, spawnCell, stopChildren, UNNAMED } from './cell.ts';
 import type { Child, Parent } from './cell.ts';
 import { systemClock, systemRandom } from './clock.ts';
 import type { Clock } from './clock.ts';
@@ -49,6 +49,8 @@ export interface System {
   /** Stops an actor of this system after its current message. Throws for refs of elsewhere. */
   stop(ref: Ref<never>): void;
   stats(): SystemStats;
+  /** Messages waiting now for each top-level actor that was given a name, those for its children included. */
+  mailboxes(): ReadonlyMap<string, number>;
   /** Stops everything, last started first; resolves when all have stopped. Nothing can be spawned afterwards. */
   terminate(): Promise<void>;
 }
@@ -108,6 +110,11 @@ export class ActorSystem implements System, Kernel, Parent {
       deepestMailbox: deepest(this.children),
       runnable: this.#queue.size,
     };
+  }
+
+  mailboxes(): ReadonlyMap<string, number> {
+    const named = [...this.children.values()].filter(({ name }) => !name.startsWith(UNNAMED));
+    return new Map(named.map((child) => [child.name, waitingAt(child)]));
   }
 
   terminate(): Promise<void> {
@@ -197,6 +204,12 @@ function deepest(children: ReadonlyMap<string, Child>): number {
   let depth = 0;
   for (const child of children.values()) depth = Math.max(depth, child.waiting, deepest(child.children));
   return depth;
+}
+
+function waitingAt(child: Child): number {
+  let waiting = child.waiting;
+  for (const below of child.children.values()) waiting += waitingAt(below);
+  return waiting;
 }
 
 /** Lets an error surface as an uncaught exception without harming the work at hand. */

@@ -1,5 +1,5 @@
 // The log: pino on standard error, one JSON object a line. Standard output is for the ready line and what people asked
-// to see. Nothing that a client sent is logged but request ids; keys never.
+// to see. Nothing that a client sent is logged here but request ids; keys never. Lines about requests: request-log.ts.
 
 import { destination, type Logger, pino } from 'pino';
 

@@ -3,10 +3,13 @@
 // CRN URLs, codes of the error table.
 
 import { AggregatorRegistry, Registry } from 'prom-client';
-import { Counters, type FamilyJson, Histograms } from './series.ts';
+import { Counters, type Distribution, type FamilyJson, Histograms } from './series.ts';
 
 /** Upper bounds in seconds, from a cached token list to a long generation. */
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+/** Upper bounds in seconds between two pieces of a stream: hundreds of tokens a second, down to one in a few seconds. */
+const GAP_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5, 10, 30];
 
 /** The numbers of one thread, ready to be posted to another. */
 export type MetricsSnapshot = readonly FamilyJson[];
@@ -26,7 +29,7 @@ function statusWord(status: number): string {
 export class Metrics {
   readonly #requests = new Counters(
     'headrace_requests_total',
-    'Requests answered, by endpoint, model, status and error code of the gateway',
+    'Requests answered; code is that of an error of the gateway, also of a stream that broke behind its status',
     ['endpoint', 'model', 'status', 'code'],
   );
   readonly #duration = new Histograms(
@@ -41,10 +44,44 @@ export class Metrics {
     ['model'],
     DURATION_BUCKETS,
   );
+  readonly #firstEvent = new Histograms(
+    'headrace_stream_first_byte_seconds',
+    'Time from the head of a request to the first piece of its stream handed to the client',
+    ['endpoint', 'model'],
+    DURATION_BUCKETS,
+  );
+  readonly #gaps = new Histograms(
+    'headrace_stream_gap_seconds',
+    'Time between two pieces of a stream handed to the client: inter-token time where a CRN sends a token a piece',
+    ['model'],
+    GAP_BUCKETS,
+  );
+  readonly #streams = new Counters(
+    'headrace_streams_in_flight',
+    'Streams of which a piece has been handed to the client and that have not ended',
+    [],
+    'gauge',
+  );
   readonly #attempts = new Counters(
     'headrace_upstream_attempts_total',
     'Tries on CRNs by verdict; failure says why, and is empty when there was none',
     ['crn', 'verdict', 'failure'],
+  );
+  readonly #failovers = new Counters(
+    'headrace_failovers_total',
+    'Second and later tries of a request, by what the try before them came to',
+    ['model', 'cause'],
+  );
+  readonly #retries = new Counters(
+    'headrace_retry_budget',
+    'Retries left in the budget of a model, summed over the threads that have served it',
+    ['model'],
+    'gauge',
+  );
+  readonly #retriesRefused = new Counters(
+    'headrace_retry_budget_exhausted_total',
+    'Requests given up because the retry budget of their model was spent',
+    ['model'],
   );
   readonly #picks = new Counters(
     'headrace_routing_picks_total',
@@ -91,6 +128,39 @@ export class Metrics {
     this.#firstByte.at(model).observe(elapsedMs / 1000);
   }
 
+  /** The first piece of a stream has been handed to its client; `streamEnded` must follow. */
+  streamBegun(endpoint: string, model: string, elapsedMs: number): void {
+    this.#firstEvent.at(endpoint, model).observe(elapsedMs / 1000);
+    this.#streams.at().value++;
+  }
+
+  streamEnded(): void {
+    this.#streams.at().value--;
+  }
+
+  /** Where the times between pieces of a stream are noted, in seconds; looked up once a stream. */
+  gaps(model: string): Distribution {
+    return this.#gaps.at(model);
+  }
+
+  failover(model: string, cause: string): void {
+    this.#failovers.at(model, cause).value++;
+  }
+
+  /** The budgets of the thread as they stand, by model. */
+  retryBudgets(budgets: ReadonlyMap<string, { readonly balance: number }>): void {
+    this.#retries.clear();
+    for (const [model, { balance }] of budgets) {
+      this.#retries.at(model).value = balance;
+      // A series that begins at 0 shows its first increase.
+      this.#retriesRefused.at(model);
+    }
+  }
+
+  retryRefused(model: string): void {
+    this.#retriesRefused.at(model).value++;
+  }
+
   /** A search engine has reported. `outcome`: `ok`, or the reason as clients read it. */
   engine(engine: string, outcome: string, elapsedMs: number): void {
     this.#engines.at(engine, outcome).observe(elapsedMs / 1000);
@@ -104,8 +174,14 @@ export class Metrics {
     return [
       this.#requests.json(),
       this.#duration.json(),
+      this.#firstEvent.json(),
+      this.#gaps.json(),
+      this.#streams.json(),
       this.#firstByte.json(),
       this.#attempts.json(),
+      this.#failovers.json(),
+      this.#retries.json(),
+      this.#retriesRefused.json(),
       this.#picks.json(),
       this.#engines.json(),
       this.#inFlight.json(),

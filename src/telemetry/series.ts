@@ -8,6 +8,8 @@ export interface FamilyJson {
   readonly help: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly aggregator: 'sum';
+  /** Names of the labels, in order; not part of prom-client's shape. */
+  readonly labelNames: readonly string[];
   readonly values: readonly {
     readonly metricName?: string;
     readonly labels: Readonly<Record<string, string | number>>;
@@ -27,7 +29,7 @@ class Node<Leaf> {
 
 /** Cells by their labels: one map a label, so that no key is built. */
 class Labelled<Leaf> {
-  readonly #root = new Node<Leaf>();
+  #root = new Node<Leaf>();
   readonly #names: readonly string[];
   readonly #make: () => Leaf;
 
@@ -44,6 +46,10 @@ class Labelled<Leaf> {
     if (d !== undefined) node = step(node, d);
     node.leaf ??= this.#make();
     return node.leaf;
+  }
+
+  clear(): void {
+    this.#root = new Node();
   }
 
   /** Every leaf with its labels, in the order in which they were made. */
@@ -76,17 +82,22 @@ function* walk<Leaf>(
 /** A family of counters or gauges. */
 export class Counters {
   readonly #cells: Labelled<Cell>;
-  readonly #head: Pick<FamilyJson, 'name' | 'help' | 'type'>;
+  readonly #head: Pick<FamilyJson, 'name' | 'help' | 'type' | 'labelNames'>;
 
   /** At most four labels. */
   constructor(name: string, help: string, labels: readonly string[], type: 'counter' | 'gauge' = 'counter') {
-    this.#head = { name, help, type };
+    this.#head = { name, help, type, labelNames: labels };
     this.#cells = new Labelled(labels, () => ({ value: 0 }));
   }
 
   /** The cell of these label values, in the order of the labels. */
   at(a?: string, b?: string, c?: string, d?: string): Cell {
     return this.#cells.at(a, b, c, d);
+  }
+
+  /** Forgets every cell: for gauges that are set anew at each reading, so that what is gone shows no more. */
+  clear(): void {
+    this.#cells.clear();
   }
 
   json(): FamilyJson {
@@ -134,11 +145,13 @@ export class Histograms {
   readonly #cells: Labelled<Distribution>;
   readonly #name: string;
   readonly #help: string;
+  readonly #labels: readonly string[];
 
   /** `bounds`: upper bounds of the buckets, ascending, in the unit of the name. At most four labels. */
   constructor(name: string, help: string, labels: readonly string[], bounds: readonly number[]) {
     this.#name = name;
     this.#help = help;
+    this.#labels = labels;
     this.#cells = new Labelled(labels, () => new Distribution(bounds));
   }
 
@@ -148,6 +161,7 @@ export class Histograms {
 
   json(): FamilyJson {
     const values = [...this.#cells.entries()].flatMap(([labels, cell]) => cell.values(this.#name, labels));
-    return { name: this.#name, help: this.#help, type: 'histogram', aggregator: 'sum', values };
+    const head = { name: this.#name, help: this.#help, labelNames: this.#labels };
+    return { ...head, type: 'histogram', aggregator: 'sum', values };
   }
 }

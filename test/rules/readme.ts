@@ -6,7 +6,7 @@ import { settingsTable } from '../../src/config/describe.ts';
 import { ERRORS } from '../../src/errors.ts';
 import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
-import { Metrics, PageMetrics } from '../../src/telemetry/metrics.ts';
+import { declaredMetrics } from './declared-metrics.ts';
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
@@ -35,10 +35,11 @@ function errors(): string {
 
 function metrics(): string {
   return table(
-    ['Metric', 'Type', 'Meaning'],
-    [...new Metrics().snapshot(), ...new PageMetrics().snapshot()].map(({ name, type, help }) => [
+    ['Metric', 'Type', 'Labels', 'Meaning'],
+    declaredMetrics().map(({ name, type, help, labelNames }) => [
       `\`${name}\``,
       type,
+      labelNames.map((label) => `\`${label}\``).join(' '),
       help,
     ]),
   );

@@ -22,6 +22,13 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
     metrics.attempt('http://one', 'ok', '');
     metrics.pick('hash');
     metrics.firstByte(MODEL, 12);
+    metrics.streamBegun('/v1/chat/completions', MODEL, 90);
+    metrics.streamBegun('/v1/chat/completions', MODEL, 90);
+    metrics.streamEnded();
+    metrics.gaps(MODEL).observe(0.012);
+    metrics.failover(MODEL, 'reset');
+    metrics.retryRefused(MODEL);
+    metrics.retryBudgets(new Map([[MODEL, { balance: 2.5 }]]));
     metrics.aborted('/v1/messages');
     metrics.inFlight(3);
   }
@@ -37,6 +44,23 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
   t.equal(series.get(`headrace_upstream_first_byte_seconds_count{model="${MODEL}"}`), 2);
   t.equal(series.get('headrace_requests_aborted_total{endpoint="/v1/messages"}'), 2);
   t.equal(series.get('headrace_requests_in_flight'), 6);
+  t.equal(series.get('headrace_streams_in_flight'), 2);
+  t.equal(series.get(`headrace_stream_first_byte_seconds_bucket{le="0.1",${chats}}`), 4);
+  t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.01",model="${MODEL}"}`), 0);
+  t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.02",model="${MODEL}"}`), 2);
+  t.equal(series.get(`headrace_failovers_total{model="${MODEL}",cause="reset"}`), 2);
+  t.equal(series.get(`headrace_retry_budget{model="${MODEL}"}`), 5);
+  t.equal(series.get(`headrace_retry_budget_exhausted_total{model="${MODEL}"}`), 2);
+});
+
+t.test('a budget shows that it was never spent, and goes with its model', async (t) => {
+  const metrics = new Metrics();
+  metrics.retryBudgets(new Map([['gone', { balance: 1 }]]));
+  metrics.retryBudgets(new Map([['here', { balance: 3 }]]));
+  const series = seriesOf(await mergeMetrics([metrics.snapshot()]));
+  t.equal(series.get('headrace_retry_budget{model="here"}'), 3);
+  t.equal(series.get('headrace_retry_budget_exhausted_total{model="here"}'), 0);
+  t.notOk(series.has('headrace_retry_budget{model="gone"}'));
 });
 
 t.test('snapshots survive the way between threads, and an empty one counts as nothing', async (t) => {

@@ -1,0 +1,67 @@
+// The spans of one traced request's tries: one a CRN, with the attributes of OpenTelemetry's semantic conventions for
+// generative AI. The CRN is given the context of its span. Made by inference.ts for sampled requests only.
+
+import type { Dialect, UsageWatch } from '../dialect/index.ts';
+import { SPAN_KIND, type Span } from '../telemetry/span.ts';
+import { withoutTraceContext, writeTraceParent } from '../telemetry/trace-context.ts';
+
+/** `gen_ai.operation.name` where it is not `chat`. */
+const TEXT_DIALECTS: ReadonlySet<string> = new Set(['completions', 'llama']);
+
+/** CRNs are known by address, not by make. */
+const PROVIDER = 'headrace';
+
+function operationOf(dialect: Dialect | undefined, endpoint: string): string {
+  if (dialect !== undefined) return TEXT_DIALECTS.has(dialect.name) ? 'text_completion' : 'chat';
+  return endpoint.endsWith('/embeddings') ? 'embeddings' : 'generate_content';
+}
+
+export class AttemptTrace {
+  readonly #request: Span;
+  readonly #operation: string;
+  readonly #model: string;
+  #attempt: Span | null = null;
+
+  /** `request`: the span of the request. `path`: as it was sent. */
+  constructor(request: Span, dialect: Dialect | undefined, path: string, model: string) {
+    this.#request = request;
+    this.#operation = operationOf(dialect, path);
+    this.#model = model;
+    this.#describe(request);
+  }
+
+  /** A CRN is tried: the headers for it. */
+  begin(url: string): readonly string[] {
+    const { hostname, port, protocol } = new URL(url);
+    this.#attempt = this.#request.child(`${this.#operation} ${this.#model}`, SPAN_KIND.client);
+    this.#describe(this.#attempt);
+    this.#attempt
+      .set('server.address', hostname)
+      .set('server.port', Number(port) || (protocol === 'https:' ? 443 : 80));
+    return ['traceparent', writeTraceParent(this.#attempt)];
+  }
+
+  /** The try has come to its end; `failure` is null when all went well. Estimates of tokens are not shown. */
+  end(failure: string | null, usage: UsageWatch | null): void {
+    const attempt = this.#attempt;
+    if (attempt === null) return;
+    if (usage?.delivered === true) {
+      const metered = usage.result(0);
+      if (metered.measured) for (const span of [this.#request, attempt]) span.usage(metered);
+    }
+    attempt.end(failure ?? '');
+    this.#attempt = null;
+  }
+
+  /** The client's headers without the place in its trace that the spans of the gateway take. */
+  cleaned(headers: readonly string[]): string[] {
+    return withoutTraceContext(headers, this.#request.parentId === '');
+  }
+
+  #describe(span: Span): void {
+    span
+      .set('gen_ai.operation.name', this.#operation)
+      .set('gen_ai.provider.name', PROVIDER)
+      .set('gen_ai.request.model', this.#model);
+  }
+}

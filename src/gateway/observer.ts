@@ -1,0 +1,113 @@
+// What a data plane notes of its requests beside the counters: lines of the request log and spans. Both are off by
+// default, and a request then pays one comparison for each.
+
+import type { Clock } from '../actor/clock.ts';
+import type { Settings } from '../config/settings.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { WholeClient } from '../net/whole.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { RequestLog } from '../telemetry/request-log.ts';
+import { type Span, Tracer } from '../telemetry/span.ts';
+import { SpanExporter, SpanMetrics } from '../telemetry/span-exporter.ts';
+
+/** Longest wait for a collector's answer, in milliseconds. */
+const EXPORT_TIMEOUT_MS = 5000;
+/** How much of that answer is read. */
+const EXPORT_ANSWER_BYTES = 64 * 1024;
+
+export interface ObserverOptions {
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Number of the thread. */
+  readonly thread: number;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  /** Where lines of the request log go; default: standard error. */
+  readonly write?: (line: string) => void;
+}
+
+export class Observer {
+  readonly #options: ObserverOptions;
+  readonly #spans = new SpanMetrics();
+  readonly #client = new WholeClient(1);
+  #key = '';
+  #log: RequestLog | null = null;
+  #tracer: Tracer | null = null;
+  #exporter: SpanExporter | null = null;
+
+  constructor(options: ObserverOptions) {
+    this.#options = options;
+  }
+
+  /** Takes over settings. Spans of requests that have begun go the old way. */
+  configure({ log, telemetry: { otlp } }: Pick<Settings, 'log' | 'telemetry'>): void {
+    const key = JSON.stringify([log, otlp]);
+    if (key === this.#key) return;
+    this.#key = key;
+    const { random, write } = this.#options;
+    this.#log?.close();
+    this.#log = log.requests === 'off' ? null : new RequestLog({ ...log, requests: log.requests, random, write });
+    void this.#exporter?.flush();
+    this.#exporter = otlp.endpoint === null ? null : this.#makeExporter(otlp.endpoint, otlp);
+    this.#tracer = this.#exporter === null ? null : this.#makeTracer(otlp.sample, this.#exporter);
+  }
+
+  /** A request has come. */
+  begin(exchange: Exchange): void {
+    if (this.#tracer === null) return;
+    exchange.span = this.#tracer.begin(exchange.header('traceparent'), exchange.receivedMs);
+  }
+
+  /** A request has come to its end; `status` is 499 where the client left first. */
+  closed(exchange: Exchange, status: number, elapsedMs: number): void {
+    this.#log?.finished(exchange, status, elapsedMs);
+    if (exchange.span !== null) endSpan(exchange, exchange.span, status);
+  }
+
+  metrics(): MetricsSnapshot {
+    return this.#spans.snapshot();
+  }
+
+  /** Sends what waits: spans, and lines of the log. */
+  async flush(): Promise<void> {
+    this.#log?.flush();
+    await this.#exporter?.flush();
+  }
+
+  close(): void {
+    this.#log?.close();
+    this.#client.close();
+  }
+
+  #makeTracer(sample: number, exporter: SpanExporter): Tracer {
+    const { clock, random } = this.#options;
+    return new Tracer({ now: () => clock.now(), random, sample, sink: (span) => exporter.add(span) });
+  }
+
+  #makeExporter(url: string, { headers, serviceName }: Settings['telemetry']['otlp']): SpanExporter {
+    const { clock, thread, epochMs } = this.#options;
+    const lowerCase = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
+    const sent = { 'content-type': 'application/json', 'user-agent': 'headrace', ...Object.fromEntries(lowerCase) };
+    const post = async (body: string): Promise<number> => {
+      const request = { method: 'POST', url, headers: sent, body } as const;
+      const signal = AbortSignal.timeout(EXPORT_TIMEOUT_MS);
+      return (await this.#client.send(request, signal, EXPORT_ANSWER_BYTES)).status;
+    };
+    const resource = { serviceName, thread, epochOffsetMs: epochMs() - clock.now() };
+    return new SpanExporter({ clock, resource, post }, this.#spans);
+  }
+}
+
+/** HTTP semantic conventions: the client's mistakes are no errors of the server. A broken stream has status 200. */
+function endSpan(exchange: Exchange, span: Span, status: number): void {
+  const { method, endpoint, errorCode, requestId } = exchange;
+  span.name = `${method} ${endpoint}`;
+  span
+    .set('http.request.method', method)
+    .set('http.route', endpoint)
+    .set('http.response.status_code', status)
+    .set('headrace.request_id', requestId)
+    .set('headrace.attempts', exchange.attempts);
+  if (exchange.aborted) span.end('client gone');
+  else span.end(status >= 500 ? errorCode || String(status) : status < 400 ? errorCode : '');
+}

@@ -1,0 +1,70 @@
+// Gauges of the control plane, set anew at every reading from what it knows: CRNs on the board and search engines that
+// are suspended. Ejections are counted as they happen. Made by gateway/gauges.ts; labels are configured CRNs and models.
+
+import type { MetricsSnapshot } from './metrics.ts';
+import { Counters } from './series.ts';
+
+/** Words of `headrace_crn_standing`; one of them is 1. */
+const STANDINGS = ['drained', 'down', 'probing', 'capable', 'up'] as const;
+
+/** One model on one CRN. */
+export interface CrnNumbers {
+  readonly crn: string;
+  readonly model: string;
+  readonly standing: string;
+  /** Of the CRN, whatever the model. */
+  readonly inFlight: number;
+  readonly firstByteMs: number;
+}
+
+export class CrnMetrics {
+  readonly #standing = new Counters(
+    'headrace_crn_standing',
+    'Standing of a model on a CRN: 1 for the state it is in (drained, down, probing, capable, up), 0 for the others',
+    ['crn', 'model', 'standing'],
+    'gauge',
+  );
+  readonly #inFlight = new Counters('headrace_crn_in_flight', 'Requests in flight at a CRN', ['crn'], 'gauge');
+  readonly #firstByte = new Counters(
+    'headrace_crn_first_byte_seconds',
+    'Time to first byte by which a CRN is picked: peak-EWMA of streams, as of its last request',
+    ['crn', 'model'],
+    'gauge',
+  );
+  readonly #ejections = new Counters(
+    'headrace_crn_ejections_total',
+    'Ejections of a CRN, by the failure that completed the case against it',
+    ['crn', 'failure'],
+  );
+  readonly #suspended = new Counters(
+    'headrace_search_engine_suspended',
+    '1 while a search engine is suspended, 0 while it may be asked',
+    ['engine'],
+    'gauge',
+  );
+
+  ejected(crn: string, failure: string): void {
+    this.#ejections.at(crn, failure).value++;
+  }
+
+  /** Every CRN and engine there is now; those named before are forgotten. */
+  set(crns: readonly CrnNumbers[], suspended: ReadonlyMap<string, boolean>): void {
+    for (const family of [this.#standing, this.#inFlight, this.#firstByte, this.#suspended]) family.clear();
+    for (const { crn, model, standing, inFlight, firstByteMs } of crns) {
+      for (const word of STANDINGS) this.#standing.at(crn, model, word).value = word === standing ? 1 : 0;
+      this.#inFlight.at(crn).value = inFlight;
+      this.#firstByte.at(crn, model).value = firstByteMs / 1000;
+    }
+    for (const [engine, is] of suspended) this.#suspended.at(engine).value = is ? 1 : 0;
+  }
+
+  snapshot(): MetricsSnapshot {
+    return [
+      this.#standing.json(),
+      this.#inFlight.json(),
+      this.#firstByte.json(),
+      this.#ejections.json(),
+      this.#suspended.json(),
+    ];
+  }
+}

@@ -1,0 +1,95 @@
+// How one thread is: delay and use of its event loop, memory, and its actors. Every data plane has one; thread 0 is the
+// control thread. The event loop is watched from the first reading on: a gateway that nobody asks pays nothing.
+
+import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import type { System } from '../actor/system.ts';
+import type { MetricsSnapshot } from './metrics.ts';
+import { Counters } from './series.ts';
+
+/** Time between two looks at the event loop, in milliseconds; a delay shorter than a quarter of it is not seen. */
+const RESOLUTION_MS = 10;
+
+const QUANTILES: readonly (readonly [word: string, percentile: number])[] = [
+  ['0.5', 50],
+  ['0.99', 99],
+  ['1', 100],
+];
+
+export class ThreadMetrics {
+  readonly #delays = new Counters(
+    'headrace_event_loop_delay_seconds',
+    'Delay of the event loop of a thread since the last reading: median, 99th percentile and longest (quantile 1)',
+    ['thread', 'quantile'],
+    'gauge',
+  );
+  readonly #busy = new Counters(
+    'headrace_thread_busy_seconds_total',
+    'Time in which the event loop of a thread was not waiting for events',
+    ['thread'],
+  );
+  readonly #heap = new Counters(
+    'headrace_thread_heap_bytes',
+    'JavaScript heap in use by a thread',
+    ['thread'],
+    'gauge',
+  );
+  readonly #depth = new Counters(
+    'headrace_mailbox_depth',
+    'Messages waiting for a named actor and its children',
+    ['thread', 'actor'],
+    'gauge',
+  );
+  readonly #deadLetters = new Counters(
+    'headrace_dead_letters_total',
+    'Messages between actors that were not delivered',
+    ['thread'],
+  );
+  readonly #restarts = new Counters('headrace_actor_restarts_total', 'Actors restarted after a failure', ['thread']);
+  readonly #system: Pick<System, 'stats' | 'mailboxes'>;
+  readonly #thread: string;
+  #monitor: IntervalHistogram | null = null;
+
+  /** `thread`: number of the thread. `system`: its actors. */
+  constructor(thread: number, system: Pick<System, 'stats' | 'mailboxes'>) {
+    this.#thread = String(thread);
+    this.#system = system;
+  }
+
+  /** The numbers of now; begins the next interval of delays. */
+  snapshot(): MetricsSnapshot {
+    const thread = this.#thread;
+    this.#readDelays();
+    this.#busy.at(thread).value = performance.eventLoopUtilization().active / 1000;
+    this.#heap.at(thread).value = process.memoryUsage().heapUsed;
+    const { deadLetters, restarts } = this.#system.stats();
+    this.#deadLetters.at(thread).value = deadLetters;
+    this.#restarts.at(thread).value = restarts;
+    this.#depth.clear();
+    for (const [actor, waiting] of this.#system.mailboxes()) this.#depth.at(thread, actor).value = waiting;
+    return this.declared();
+  }
+
+  /** The families as they stand. */
+  declared(): MetricsSnapshot {
+    const families = [this.#delays, this.#busy, this.#heap, this.#depth, this.#deadLetters, this.#restarts];
+    return families.map((family) => family.json());
+  }
+
+  close(): void {
+    this.#monitor?.disable();
+  }
+
+  #readDelays(): void {
+    if (this.#monitor === null) {
+      this.#monitor = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+      this.#monitor.enable();
+    }
+    const monitor = this.#monitor;
+    for (const [word, percentile] of QUANTILES) {
+      // The time between two looks is measured, so the planned one comes off. Without a look there is no number.
+      const lateMs = monitor.count === 0 ? 0 : Math.max(monitor.percentile(percentile) / 1e6 - RESOLUTION_MS, 0);
+      this.#delays.at(this.#thread, word).value = lateMs / 1000;
+    }
+    monitor.reset();
+  }
+}

@@ -1,0 +1,49 @@
+// W3C Trace Context, level 1: the header `traceparent`. Read from clients and written for CRNs, by telemetry/span.ts and
+// the api. `tracestate` belongs to others and is passed on as it came.
+
+/** Where a request stands in its trace. Ids in lower-case hex. */
+export interface TraceContext {
+  /** 32 digits. */
+  readonly traceId: string;
+  /** 16 digits. */
+  readonly spanId: string;
+  readonly sampled: boolean;
+}
+
+/** Version, trace id, id of the caller's span, flags, and what later versions may add. */
+const TRACEPARENT = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(-.*)?$/;
+const ZEROS = /^0+$/;
+
+/** Reads `traceparent`; null when it is absent or not valid, which calls for a new trace. */
+export function readTraceParent(header: string | undefined): TraceContext | null {
+  const match = header === undefined ? null : TRACEPARENT.exec(header);
+  if (match === null) return null;
+  const [, version, traceId = '', spanId = '', flags = '', more] = match;
+  if (version === 'ff' || (version === '00' && more !== undefined)) return null;
+  if (ZEROS.test(traceId) || ZEROS.test(spanId)) return null;
+  return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
+}
+
+export function writeTraceParent({ traceId, spanId, sampled }: TraceContext): string {
+  return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
+}
+
+/** So many random bytes as hex, never all zero. */
+export function randomId(bytes: number, random: () => number): string {
+  let id = '';
+  for (let byte = 0; byte < bytes; byte++)
+    id += Math.floor(random() * 256)
+      .toString(16)
+      .padStart(2, '0');
+  return ZEROS.test(id) ? `${id.slice(1)}1` : id;
+}
+
+/** A flat list of headers without the trace context; with `stateToo` false `tracestate` stays. */
+export function withoutTraceContext(headers: readonly string[], stateToo: boolean): string[] {
+  const out: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (name !== 'traceparent' && !(stateToo && name === 'tracestate')) out.push(name, headers[i + 1] as string);
+  }
+  return out;
+}

@@ -1,0 +1,26 @@
+// Every metric there is, from its declaration: for the table of the README and the check of dashboards and alerts.
+
+import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
+import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
+import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
+import { ProcessMetrics } from '../../src/telemetry/process-metrics.ts';
+import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
+import { ThreadMetrics } from '../../src/telemetry/thread-metrics.ts';
+
+/** No actors. */
+const NOBODY = {
+  stats: () => ({ actors: 0, deadLetters: 0, restarts: 0, deepestMailbox: 0, runnable: 0 }),
+  mailboxes: () => new Map<string, number>(),
+};
+
+export function declaredMetrics(): MetricsSnapshot {
+  return [
+    ...new Metrics().snapshot(),
+    ...new CrnMetrics().snapshot(),
+    ...new PageMetrics().snapshot(),
+    ...new LedgerMetrics().snapshot(),
+    ...new ThreadMetrics(0, NOBODY).declared(),
+    ...new ProcessMetrics().declared(),
+    ...new SpanMetrics().snapshot(),
+  ];
+}

@@ -1,0 +1,35 @@
+// Numbers of the ledger, as they come out as text.
+
+import t from 'tap';
+import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
+import { mergeMetrics } from '../../src/telemetry/metrics.ts';
+
+t.test('counts commits, what waits, leases, charges and what was spent', async (t) => {
+  const ledger = new LedgerMetrics();
+  ledger.committed(true, 3);
+  ledger.committed(false, 400);
+  ledger.waiting(7);
+  ledger.waiting(5);
+  ledger.refill('funded');
+  ledger.charged('atlas-27b', 'measured', 0.25, 1);
+  ledger.charged('atlas-27b', 'estimated', 0.5, 3);
+  const text = await mergeMetrics([ledger.snapshot()]);
+  for (const line of [
+    'headrace_ledger_commit_seconds_bucket{le="0.005",outcome="ok"} 1',
+    'headrace_ledger_commit_seconds_count{outcome="failed"} 1',
+    'headrace_ledger_waiting 5',
+    'headrace_ledger_lease_refills_total{outcome="funded"} 1',
+    'headrace_ledger_charges_total{model="atlas-27b",basis="measured"} 1',
+    'headrace_ledger_charges_total{model="atlas-27b",basis="estimated"} 3',
+    'headrace_ledger_spent_usd_total{model="atlas-27b"} 0.75',
+  ]) {
+    t.ok(text.split('\n').includes(line), line);
+  }
+});
+
+t.test('failed commits show as 0 before the first, so that an alert sees it', async (t) => {
+  t.match(
+    await mergeMetrics([new LedgerMetrics().snapshot()]),
+    'headrace_ledger_commit_seconds_count{outcome="failed"} 0',
+  );
+});

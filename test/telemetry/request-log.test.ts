@@ -1,0 +1,105 @@
+// The request log: which requests have a line, what stands in it, and what never does.
+
+import t from 'tap';
+import { type FinishedRequest, RequestLog, type RequestLogOptions } from '../../src/telemetry/request-log.ts';
+
+const REQUEST: FinishedRequest = {
+  requestId: 'id-1',
+  endpoint: '/v1/chat/completions',
+  method: 'POST',
+  path: '/v1/chat/completions',
+  model: 'atlas-27b',
+  errorCode: '',
+  bytesIn: 120,
+  bytesOut: 3400,
+  receivedMs: 1000,
+  firstPieceMs: 1040.26,
+  crn: 'http://10.0.0.1:8000',
+  attempts: 2,
+  aborted: false,
+  account: 'team',
+  span: null,
+};
+
+function logging(options: Partial<RequestLogOptions> = {}): {
+  log: RequestLog;
+  lines: () => Record<string, unknown>[];
+} {
+  const written: string[] = [];
+  const write = (line: string): void => void written.push(line);
+  const log = new RequestLog({ level: 'info', requests: 'all', sample: 1, random: () => 0.5, write, ...options });
+  return { log, lines: () => written.map((line) => JSON.parse(line) as Record<string, unknown>) };
+}
+
+t.test('a line says what happened, in one JSON object', async (t) => {
+  const { log, lines } = logging();
+  log.finished(REQUEST, 200, 812.349);
+  t.same(lines(), [
+    {
+      level: 30,
+      time: lines()[0]?.['time'],
+      name: 'headrace',
+      requestId: 'id-1',
+      endpoint: '/v1/chat/completions',
+      method: 'POST',
+      path: '/v1/chat/completions',
+      model: 'atlas-27b',
+      status: 200,
+      account: 'team',
+      crn: 'http://10.0.0.1:8000',
+      attempts: 2,
+      streamed: true,
+      aborted: false,
+      durationMs: 812.3,
+      firstByteMs: 40.3,
+      bytesIn: 120,
+      bytesOut: 3400,
+      msg: 'request',
+    },
+  ]);
+  t.type(lines()[0]?.['time'], 'number');
+});
+
+t.test('what there was not is left out', async (t) => {
+  const { log, lines } = logging();
+  const bare = { model: '', account: '', crn: '', attempts: 0, firstPieceMs: 0, bytesIn: 0, bytesOut: 0 };
+  log.finished({ ...REQUEST, ...bare, errorCode: 'HR_AUTH_INVALID', span: { traceId: 'abc' } }, 401, 1);
+  const [line = {}] = lines();
+  t.match(line, { code: 'HR_AUTH_INVALID', status: 401, streamed: false, traceId: 'abc' });
+  for (const name of ['model', 'account', 'crn', 'attempts', 'firstByteMs', 'bytesIn', 'bytesOut'])
+    t.notOk(name in line);
+});
+
+t.test('a long path is cut', async (t) => {
+  const { log, lines } = logging();
+  log.finished({ ...REQUEST, path: `/${'x'.repeat(9000)}` }, 404, 1);
+  t.equal(String(lines()[0]?.['path']).length, 200);
+});
+
+const ERRORS: readonly [what: string, request: FinishedRequest, status: number][] = [
+  ['a status of 400 and above', REQUEST, 429],
+  ['a stream that broke behind its status', { ...REQUEST, errorCode: 'HR_STREAM_BROKEN' }, 200],
+  ['a client that left', { ...REQUEST, aborted: true }, 200],
+];
+
+for (const [what, request, status] of ERRORS) {
+  t.test(`${what} is an error: logged with errors only, and whatever the sample`, async (t) => {
+    const { log, lines } = logging({ requests: 'errors', sample: 0 });
+    log.finished(request, status, 1);
+    log.finished(REQUEST, 200, 1);
+    t.equal(lines().length, 1);
+  });
+}
+
+t.test('the sample is the share of requests without an error', async (t) => {
+  const turns = [0.1, 0.6, 0.29, 0.3];
+  const { log, lines } = logging({ sample: 0.3, random: () => turns.shift() ?? 0 });
+  for (let request = 0; request < 4; request++) log.finished(REQUEST, 200, 1);
+  t.equal(lines().length, 2);
+});
+
+t.test('lines are of level info: a log that begins above has none', async (t) => {
+  const { log, lines } = logging({ level: 'warn' });
+  log.finished(REQUEST, 500, 1);
+  t.same(lines(), []);
+});

@@ -1,0 +1,150 @@
+// Spans from their beginning to the collector: who is traced, what is sent, and what a collector that does not take them
+// costs.
+
+import t from 'tap';
+import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
+import { mergeMetrics } from '../../src/telemetry/metrics.ts';
+import { SPAN_KIND, Tracer } from '../../src/telemetry/span.ts';
+import { SpanExporter, SpanMetrics } from '../../src/telemetry/span-exporter.ts';
+
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const PARENT = '00f067aa0ba902b7';
+
+interface Collector {
+  readonly clock: ManualClock;
+  readonly bodies: string[];
+  readonly exporter: SpanExporter;
+  readonly tracer: Tracer;
+  /** Answers the post under way. */
+  readonly answer: (status: number | Error) => Promise<void>;
+  readonly outcomes: () => Promise<Record<string, number>>;
+}
+
+function collector(sample = 1, random: () => number = () => 0.5): Collector {
+  const clock = createManualClock(1000);
+  const metrics = new SpanMetrics();
+  const bodies: string[] = [];
+  const posts: PromiseWithResolvers<number>[] = [];
+  const post = (body: string): Promise<number> => {
+    bodies.push(body);
+    const posted = Promise.withResolvers<number>();
+    posts.push(posted);
+    return posted.promise;
+  };
+  const resource = { serviceName: 'tests', thread: 2, epochOffsetMs: 1_700_000_000_000 };
+  const exporter = new SpanExporter({ clock, resource, post }, metrics);
+  return {
+    clock,
+    bodies,
+    exporter,
+    tracer: new Tracer({ now: () => clock.now(), random, sample, sink: (span) => exporter.add(span) }),
+    answer: async (status) => {
+      const posted = posts.shift();
+      if (status instanceof Error) posted?.reject(status);
+      else posted?.resolve(status);
+      await new Promise(setImmediate);
+    },
+    outcomes: async () => {
+      const text = await mergeMetrics([metrics.snapshot()]);
+      const found = [...text.matchAll(/outcome="(\w+)"\} (\d+)/g)];
+      return Object.fromEntries(found.map(([, outcome = '', count]) => [outcome, Number(count)]));
+    },
+  };
+}
+
+t.test('a span and its child are sent as OTLP JSON after two seconds', async (t) => {
+  const { clock, bodies, tracer, answer, outcomes } = collector();
+  const span = tracer.begin(`00-${TRACE}-${PARENT}-01`, 1000);
+  if (span === null) return t.fail('not traced');
+  span.name = 'POST /v1/chat/completions';
+  clock.advance(1.5);
+  const child = span.child('chat atlas-27b', SPAN_KIND.client).set('server.port', 8000).set('empty', '');
+  child.usage({ promptTokens: 7, completionTokens: 11 });
+  clock.advance(2);
+  child.end('reset');
+  span.set('ratio', 0.5).set('streamed', true).end();
+  span.end('twice');
+  clock.advance(2000);
+  t.equal(bodies.length, 1);
+  t.same(JSON.parse(bodies[0] ?? ''), {
+    resourceSpans: [
+      {
+        resource: {
+          attributes: [
+            { key: 'service.name', value: { stringValue: 'tests' } },
+            { key: 'headrace.thread', value: { intValue: '2' } },
+          ],
+        },
+        scopeSpans: [
+          {
+            scope: { name: 'headrace' },
+            spans: [
+              {
+                traceId: TRACE,
+                spanId: '8080808080808080',
+                parentSpanId: span.spanId,
+                name: 'chat atlas-27b',
+                kind: 3,
+                startTimeUnixNano: '1700000001001500000',
+                endTimeUnixNano: '1700000001003500000',
+                attributes: [
+                  { key: 'server.port', value: { intValue: '8000' } },
+                  { key: 'gen_ai.usage.input_tokens', value: { intValue: '7' } },
+                  { key: 'gen_ai.usage.output_tokens', value: { intValue: '11' } },
+                  { key: 'error.type', value: { stringValue: 'reset' } },
+                ],
+                status: { code: 2, message: 'reset' },
+              },
+              {
+                traceId: TRACE,
+                spanId: span.spanId,
+                parentSpanId: PARENT,
+                name: 'POST /v1/chat/completions',
+                kind: 2,
+                startTimeUnixNano: '1700000001000000000',
+                endTimeUnixNano: '1700000001003500000',
+                attributes: [
+                  { key: 'ratio', value: { doubleValue: 0.5 } },
+                  { key: 'streamed', value: { boolValue: true } },
+                ],
+              },
+            ],
+          },
+        ],
+      },
+    ],
+  });
+  await answer(200);
+  t.same(await outcomes(), { exported: 2 });
+});
+
+t.test('the client decides for its own trace, the share for the others', async (t) => {
+  const rare = collector(0.25).tracer;
+  t.equal(rare.begin(undefined, 0), null);
+  t.not(rare.begin(`00-${TRACE}-${PARENT}-01`, 0), null);
+  t.equal(rare.begin('no trace parent', 0), null);
+  const often = collector(0.75).tracer;
+  t.match(often.begin(undefined, 0), { traceId: '80'.repeat(16), parentId: '' });
+  t.equal(often.begin(`00-${TRACE}-${PARENT}-00`, 0), null);
+});
+
+t.test('one post at a time, in batches; what comes too fast is dropped and counted', async (t) => {
+  const { bodies, tracer, answer, outcomes, exporter } = collector();
+  for (let count = 0; count < 5000; count++) tracer.begin(undefined, 0)?.end();
+  t.equal(bodies.length, 1, 'the collector has not answered');
+  t.equal(JSON.parse(bodies[0] ?? '').resourceSpans[0].scopeSpans[0].spans.length, 512);
+  t.same(await outcomes(), { dropped: 5000 - 512 - 4096 });
+  const flushed = exporter.flush();
+  await answer(new Error('gone'));
+  await answer(503);
+  for (let batch = 2; batch < 9; batch++) await answer(202);
+  await flushed;
+  t.equal(bodies.length, 9);
+  t.same(await outcomes(), { dropped: 392, failed: 1024, exported: 3584 });
+});
+
+t.test('a flush of nothing posts nothing', async (t) => {
+  const { bodies, exporter } = collector();
+  await exporter.flush();
+  t.equal(bodies.length, 0);
+});
