@@ -2,23 +2,41 @@
 
 import { readFileSync } from 'node:fs';
 import { parseArgs, UsageError } from './cli/args.ts';
+import { audit } from './cli/audit.ts';
+import { bench } from './cli/bench.ts';
+import { credits } from './cli/credits.ts';
 import { demo } from './cli/demo.ts';
 import { fetchPage } from './cli/fetch.ts';
 import { helpFor } from './cli/help.ts';
 import { host } from './cli/host.ts';
+import { keys } from './cli/keys.ts';
 import { searchWorker } from './cli/search-worker.ts';
 import { check, serve } from './cli/serve.ts';
+import { usage } from './cli/usage.ts';
 
 type Command = (flags: Readonly<Record<string, string>>, words: readonly string[]) => Promise<number | undefined>;
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   serve,
+  bench,
   fetch: fetchPage,
   check,
   demo,
   host,
   'search-worker': searchWorker,
+  keys,
+  credits,
+  usage,
+  audit,
 };
+
+/** Most words after the name of a command; none unless said here. */
+const MAX_OPERANDS: ReadonlyMap<string, number> = new Map([
+  ['bench', 1],
+  ['fetch', 1],
+  ['keys', 2],
+  ['credits', 3],
+]);
 
 /** Runs a command line. Commands that serve keep the process alive; the others end it with their exit code. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -47,7 +65,8 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (command === undefined) throw new UsageError(`there is no command "${name}"`);
   const operands = words.slice(1);
-  if (operands.length > (name === 'fetch' ? 1 : 0)) throw new UsageError(`"${operands.at(-1)}" is one word too many`);
+  const tooMany = operands[MAX_OPERANDS.get(name) ?? 0];
+  if (tooMany !== undefined) throw new UsageError(`"${tooMany}" is one word too many`);
   return command(flags, operands);
 }
 

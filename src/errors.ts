@@ -38,6 +38,17 @@ export type ErrorCode =
   | 'HR_FETCH_UNREADABLE'
   | 'HR_FETCH_TIMEOUT'
   | 'HR_FETCH_BUSY'
+  | 'HR_KEY_RATE'
+  | 'HR_KEY_SPENT'
+  | 'HR_CREDIT_SHORT'
+  | 'HR_CREDIT_UNKNOWN'
+  | 'HR_PAYMENT_REQUIRED'
+  | 'HR_PAYMENT_MALFORMED'
+  | 'HR_PAYMENT_AMOUNT'
+  | 'HR_PAYMENT_ADDRESS'
+  | 'HR_PAYMENT_PENDING'
+  | 'HR_PAYMENT_UNAVAILABLE'
+  | 'HR_PAYMENT_OFF'
   | 'HR_LIST_NOT_READY'
   | 'HR_OVERLOADED'
   | 'HR_STARTING'
@@ -110,6 +121,32 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   },
   HR_FETCH_TIMEOUT: { status: 504, source: 'upstream', retryable: true, detail: 'The page took too long: {}' },
   HR_FETCH_BUSY: { status: 503, source: 'internal', retryable: true, detail: 'Too many pages are waiting' },
+  HR_KEY_RATE: { status: 429, source: 'client', retryable: true, detail: 'This key may use {} a minute' },
+  HR_KEY_SPENT: { status: 402, source: 'client', retryable: false, detail: 'This key may spend {} a month' },
+  HR_CREDIT_SHORT: { status: 402, source: 'client', retryable: false, detail: 'Not enough credit: this may cost {}' },
+  HR_CREDIT_UNKNOWN: {
+    status: 503,
+    source: 'internal',
+    retryable: true,
+    detail: 'Credit cannot be checked at the moment; nothing was charged',
+  },
+  HR_PAYMENT_REQUIRED: { status: 402, source: 'client', retryable: false, detail: 'Payment required: {}' },
+  HR_PAYMENT_MALFORMED: { status: 400, source: 'client', retryable: false, detail: 'Malformed payment: {}' },
+  HR_PAYMENT_AMOUNT: { status: 400, source: 'client', retryable: false, detail: 'Not for sale: {}' },
+  HR_PAYMENT_ADDRESS: { status: 400, source: 'client', retryable: false, detail: 'No account has this address' },
+  HR_PAYMENT_PENDING: {
+    status: 503,
+    source: 'upstream',
+    retryable: true,
+    detail: 'The outcome of this payment is not known yet; send the same payment again',
+  },
+  HR_PAYMENT_UNAVAILABLE: {
+    status: 503,
+    source: 'upstream',
+    retryable: true,
+    detail: 'Payments cannot be checked at the moment; nothing was paid',
+  },
+  HR_PAYMENT_OFF: { status: 503, source: 'internal', retryable: false, detail: 'Payments are not set up here' },
   HR_LIST_NOT_READY: { status: 503, source: 'internal', retryable: true, detail: 'Prices are not loaded yet' },
   HR_OVERLOADED: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is out of {}' },
   HR_STARTING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is starting' },

@@ -1,6 +1,7 @@
 // The gateway as a value: what the command line runs and what other services embed. Composes the control plane, the
 // data plane and the listeners; knows every room and does nothing itself.
 
+import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemRandom } from './actor/index.ts';
@@ -11,13 +12,15 @@ import { setHeaderLimit } from './config/env.ts';
 import { type Mistake, resolveSettings } from './config/load.ts';
 import type { Settings, SettingsInput } from './config/settings.ts';
 import type { PageAnswer, PageExtra, PageFormat } from './fetch/index.ts';
+import { AccountDesk } from './gateway/account-desk.ts';
 import { type Admin, openAdmin } from './gateway/admin.ts';
-import { ControlPlane, type CrnStatus } from './gateway/control-plane.ts';
+import { ControlPlane } from './gateway/control-plane.ts';
+import type { CrnStatus } from './gateway/gauges.ts';
 import { settingsInForce } from './gateway/in-force.ts';
 import { withEnginesChecked } from './gateway/engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from './ingress/inject.ts';
 import { createNodeListener } from './ingress/node.ts';
-import { addressUrl } from './ingress/server.ts';
+import { type Address, addressUrl } from './ingress/server.ts';
 import type { SearchAnswer, SearchType } from './search/index.ts';
 import { createLog, type Log } from './telemetry/log.ts';
 
@@ -125,8 +128,11 @@ export function serveGateway(settings: Settings, options: GatewayOptions = {}): 
   return new RunningGateway(settings, options, resolved);
 }
 
+/** Between two tries to get an admin port that another gateway holds. */
+const ADMIN_RETRY_MS = 250;
+
 /** What is different in somebody else's process. */
-const EMBEDDED: SettingsInput = { threads: 0, admin: null, log: { level: 'warn' } };
+const EMBEDDED: SettingsInput = { threads: 0, admin: null, store: null, log: { level: 'warn' } };
 
 function resolved(input: SettingsInput): Settings {
   const resolution = withEnginesChecked(resolveSettings(input));
@@ -140,6 +146,8 @@ class RunningGateway implements ServedGateway {
   readonly #resolve: (input: SettingsInput) => Settings;
   #settings: Settings;
   #admin: Admin | null = null;
+  readonly #desk: AccountDesk;
+  #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
 
@@ -162,6 +170,13 @@ class RunningGateway implements ServedGateway {
         options.onFatal(error);
       },
     });
+    this.#desk = new AccountDesk({
+      ledger: () => this.#control.ledger,
+      dateMs: () => Math.floor(performance.timeOrigin + performance.now()),
+      randomBytes,
+      token: settings.adminToken,
+      log,
+    });
     const { local } = this.#control;
     this.nodeListener = createNodeListener(
       { handler: local.handler, clock: systemClock, limits: local.limits, budget: local.budget },
@@ -172,8 +187,24 @@ class RunningGateway implements ServedGateway {
   async listen(): Promise<Listening> {
     const address = await this.#control.listen();
     const { admin } = this.#settings;
-    this.#admin = admin === null ? null : await openAdmin(admin, this.#control);
+    if (admin !== null) await this.#openAdmin(admin);
     return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+  }
+
+  /** The gateway whose port is shared has the admin port until it drains: then it is waited for. */
+  async #openAdmin(address: Address): Promise<void> {
+    try {
+      this.#admin = await openAdmin(address, this.#control, this.#desk);
+    } catch (error) {
+      if (!this.#settings.sharePort || this.#closing !== null) throw error;
+      this.#log.info({ problem: String(error) }, 'the admin port is waited for');
+      this.#waiting = setTimeout(() => {
+        this.#openAdmin(address).then(
+          () => this.#log.info({ admin: addressUrl(address) }, 'the admin port is served'),
+          (late: unknown) => this.#log.error({ err: late }, 'the admin port cannot be served'),
+        );
+      }, ADMIN_RETRY_MS);
+    }
   }
 
   ready(): Promise<void> {
@@ -210,6 +241,7 @@ class RunningGateway implements ServedGateway {
     this.#settings = settingsInForce(this.#settings, settings);
     this.#log.level = settings.log.level;
     this.#control.apply(this.#settings);
+    this.#desk.configure(this.#settings.adminToken);
     return { applied: reloadable, needRestart: restart };
   }
 
@@ -226,6 +258,12 @@ class RunningGateway implements ServedGateway {
   }
 
   async #close(): Promise<void> {
+    const { sharePort, timeouts } = this.#settings;
+    clearTimeout(this.#waiting);
+    // Whoever takes over wants the admin port too.
+    if (sharePort) this.#admin?.close();
+    this.#control.unready();
+    if (timeouts.unreadyMs > 0) await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));
     await this.#control.close();
     this.#admin?.close();
   }

@@ -3,11 +3,13 @@
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemRandom } from '../src/actor/index.ts';
+import type { BankCommand } from '../src/account/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
 import { describeEvent } from '../src/gateway/events.ts';
 import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
+import type { PaymentCommand } from '../src/gateway/payment-desk.ts';
 import type { Server } from '../src/ingress/server.ts';
 import type { CrnsCommand } from '../src/routing/index.ts';
 
@@ -21,6 +23,10 @@ const control = link(system, data.port);
 const keeper = control.ref<CrnsCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
 
+const { limitMemory, paid } = data;
+const bank = control.ref<BankCommand>('bank');
+const payments = paid ? control.ref<PaymentCommand>('payments') : null;
+
 const plane = new DataPlane({
   system,
   memory: data.memory,
@@ -31,6 +37,7 @@ const plane = new DataPlane({
   random: systemRandom,
   tellOutcome: (outcome) => keeper.tell({ type: 'Outcome', outcome }),
   pages,
+  accounts: limitMemory === null ? null : { bank, limitMemory, payments },
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

@@ -1,19 +1,45 @@
 // Which API keys are good. Keys are known by their SHA-256 only; a request's key is hashed once and remembered in a
-// bounded cache, good or bad, so that a flood of unknown keys costs neither hashing twice nor memory.
+// bounded cache, good or bad, so that a flood of unknown keys costs neither hashing twice nor memory. Keys come from the
+// configuration and from the store; a change of either empties the cache.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import type { KeyAllowance } from './key-limits.ts';
 
-/** A key as it is stored: never the key itself. */
+/** A key as it is known: never the key itself. */
 export interface KeyRecord {
   /** SHA-256 of the key, in hex. */
   readonly hash: string;
   readonly account: string;
+  /** Name of the key in usage; null when it is not known here, as on a host. */
+  readonly id?: string;
+  /** Spends only credit that its account has. Default false: the account may fall below zero. */
+  readonly prepaid?: boolean;
+  /** The key is bad from this moment on, in milliseconds since 1970. Default: it does not expire. */
+  readonly expiresMs?: number;
+  readonly allowance?: KeyAllowance;
+}
+
+/** A key that is good. */
+export interface GoodCredential {
+  readonly kind: 'good';
+  readonly account: string;
+  readonly key: string | null;
+  readonly prepaid: boolean;
+  readonly expiresMs: number;
+  readonly allowance: KeyAllowance | null;
 }
 
 /** What a request's credentials come to. */
-export type Credential =
-  { readonly kind: 'none' } | { readonly kind: 'bad' } | { readonly kind: 'good'; readonly account: string };
+export type Credential = { readonly kind: 'none' } | { readonly kind: 'bad' } | GoodCredential;
+
+/** Keys that came, went or changed in the store. `reset`: what was known of the store before is forgotten. */
+export interface KeyNews {
+  readonly reset: boolean;
+  readonly put: readonly KeyRecord[];
+  /** Hashes. */
+  readonly drop: readonly string[];
+}
 
 const NONE: Credential = { kind: 'none' };
 const BAD: Credential = { kind: 'bad' };
@@ -32,32 +58,55 @@ export function hashKey(key: string): string {
 }
 
 export class KeyRing {
-  readonly #records: ReadonlyMap<string, KeyRecord>;
+  readonly #epochMs: () => number;
   readonly #seen = new LRUCache<string, Credential>({ max: CACHE_ENTRIES });
+  readonly #stored = new Map<string, KeyRecord>();
+  #configured: ReadonlyMap<string, KeyRecord> = new Map();
 
-  constructor(records: readonly KeyRecord[]) {
-    this.#records = new Map(records.map((record) => [record.hash, record]));
+  /** @param epochMs milliseconds since 1970; without it no key expires here, as where somebody else watches that */
+  constructor(records: readonly KeyRecord[], epochMs: () => number = () => 0) {
+    this.#epochMs = epochMs;
+    this.configure(records);
   }
 
   get size(): number {
-    return this.#records.size;
+    return this.#configured.size + this.#stored.size;
+  }
+
+  /** Takes over the keys of the configuration; they win over those of the store. */
+  configure(records: readonly KeyRecord[]): void {
+    this.#configured = new Map(records.map((record) => [record.hash, record]));
+    this.#seen.clear();
+  }
+
+  /** Takes over news of the store. */
+  learn({ reset, put, drop }: KeyNews): void {
+    if (reset) this.#stored.clear();
+    for (const record of put) this.#stored.set(record.hash, record);
+    for (const hash of drop) this.#stored.delete(hash);
+    this.#seen.clear();
   }
 
   /** Judges a key as presented; undefined is none. */
   check(key: string | undefined): Credential {
     if (key === undefined || key === '' || key === NO_KEY) return NONE;
     if (key.length > MAX_KEY_LENGTH) return BAD;
-    const seen = this.#seen.get(key);
-    if (seen !== undefined) return seen;
-    const credential = this.#lookUp(hashKey(key));
-    this.#seen.set(key, credential);
+    let credential = this.#seen.get(key);
+    if (credential === undefined) {
+      credential = this.#lookUp(hashKey(key));
+      this.#seen.set(key, credential);
+    }
+    if (credential.kind === 'good' && credential.expiresMs !== Infinity && credential.expiresMs <= this.#epochMs()) {
+      return BAD;
+    }
     return credential;
   }
 
   #lookUp(hash: string): Credential {
-    const record = this.#records.get(hash);
+    const record = this.#configured.get(hash) ?? this.#stored.get(hash);
     if (record === undefined || !timingSafeEqual(Buffer.from(record.hash), Buffer.from(hash))) return BAD;
-    return { kind: 'good', account: record.account };
+    const { account, allowance = null, expiresMs = Infinity, id = null, prepaid = false } = record;
+    return { kind: 'good', account, key: id, prepaid, expiresMs, allowance };
   }
 }
 

@@ -19,6 +19,7 @@ export function admit(exchange: Exchange, world: ApiWorld): Admission {
   const presented = presentedKey(exchange.header('authorization'), exchange.header('x-api-key'));
   const credential = world.keys.check(presented.key);
   if (credential.kind === 'bad' && world.settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
+  if (credential.kind === 'good') exchange.account = credential.account;
   return { credential, bearer: presented.bearer };
 }
 

@@ -4,14 +4,18 @@
 
 import {
   type Dialect,
+  askingForUsage,
   dialectOf,
   endsWell,
   errorEvent,
+  estimateTokens,
   prefixHash,
   scanBody,
   type ScannedBody,
   upstreamPath,
+  UsageWatch,
 } from '../dialect/index.ts';
+import { costOf, type Spending, type Tariff, type Tokens } from '../account/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { readCookie, setCookie } from '../ingress/cookies.ts';
 import type { Exchange } from '../ingress/exchange.ts';
@@ -29,9 +33,19 @@ import {
   type Verdict,
   writeAffinity,
 } from '../routing/index.ts';
-import { Failover, type Job, type Progress, requestHeaders, type RetryBudget } from '../upstream/index.ts';
+import {
+  type Approval,
+  Failover,
+  type Job,
+  type Progress,
+  requestHeaders,
+  type RetryBudget,
+} from '../upstream/index.ts';
 import { admit, type Admission, requireKey } from './admit.ts';
-import type { ApiWorld } from './world.ts';
+import { AttemptTrace } from './attempt-trace.ts';
+import { checkLimits, openBill } from './bill.ts';
+import { demandToll, requestDigest, tokenPrice } from './toll.ts';
+import type { ApiWorld, Counters } from './world.ts';
 
 /** The dialect functions a relay calls. */
 export const DIALECT_RULES: { endsWell: typeof endsWell; errorEvent: typeof errorEvent } = { endsWell, errorEvent };
@@ -44,6 +58,8 @@ const SESSION_HEADERS = [
   'x-conversation-id',
   'x-openwebui-chat-id',
 ];
+
+const NO_HEADERS: readonly string[] = [];
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
@@ -81,9 +97,67 @@ function route(exchange: Exchange, world: ApiWorld, admission: Admission, body: 
   if (model === undefined && world.table.version === 0) throw new HeadraceError('HR_STARTING');
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
   exchange.model = model.id;
+  const ask = { exchange, world, admission, body, scan, model };
+  const { billing } = world;
+  const { credential } = admission;
+  if (credential.kind === 'none' && sell(ask)) return;
   requireKey(admission, world);
-  const job = new ProxiedRequest(exchange, world, admission, body, scan, model);
-  new Failover(world.failover, job, exchange).start();
+  if (billing === null || credential.kind !== 'good') {
+    new Failover(world.failover, new ProxiedRequest(ask, body, null), exchange).start();
+    return;
+  }
+  checkLimits(billing, credential);
+  const dialect = dialectOf(exchange.path);
+  const tariff = billing.tariffs.get(model.id);
+  // Free models are counted as far as their answers say; only what costs money is asked to say it.
+  const counting = tariff === undefined ? undefined : askingForUsage(dialect, body, scan);
+  const usage = new UsageWatch(dialect, counting !== undefined);
+  const estimate = boundedEstimate(body, scan, world, model.id);
+  openBill(
+    exchange,
+    billing,
+    credential,
+    tariff === undefined ? 0 : costOf(tariff, estimate),
+    () => (usage.delivered ? [spendingOf(model.id, tariff, usage, estimate.promptTokens)] : []),
+    () => {
+      const job = new ProxiedRequest(ask, counting ?? body, usage);
+      new Failover(world.failover, job, exchange).start();
+    },
+    (error) => respondError(exchange, error, decorator(world)),
+  );
+}
+
+/** Asks a request without a key for a payment. False where it needs none, or where none can be taken. */
+function sell({ exchange, world, admission, body, scan, model }: Ask): boolean {
+  const { billing, cashier, settings } = world;
+  const tariff = billing?.tariffs.get(model.id);
+  if (cashier === null || tariff === undefined || !settings.keys.required) return false;
+  const estimate = estimateTokens(body, scan);
+  const price = tokenPrice(settings.payments, tariff, estimate, world.contextLengths.get(model.id));
+  const usage = {
+    ...{ key: null, model: model.id, inputTokens: estimate.promptTokens, cachedTokens: 0 },
+    ...{ outputTokens: estimate.maxTokens ?? settings.payments.assumedTokens, measured: false },
+  };
+  const charge = { price, usage, description: `A request to ${model.id}`, digest: requestDigest(exchange, body) };
+  demandToll(exchange, { cashier, settings }, charge, (toll) => {
+    const job = new ProxiedRequest({ exchange, world, admission, body, scan, model }, body, null, toll);
+    new Failover(world.failover, job, exchange).start();
+  });
+  return true;
+}
+
+/** What a request may come to at most, as far as its body and the model say. */
+function boundedEstimate(body: Buffer, scan: ScannedBody, world: ApiWorld, model: string): Tokens {
+  const { promptTokens, maxTokens } = estimateTokens(body, scan);
+  const contextLength = world.contextLengths.get(model) ?? Infinity;
+  const prompt = Math.min(promptTokens, contextLength);
+  const wished = maxTokens ?? world.billing?.assumedTokens ?? 0;
+  return { promptTokens: prompt, completionTokens: Math.min(wished, contextLength - prompt), cachedTokens: 0 };
+}
+
+function spendingOf(model: string, tariff: Tariff | undefined, usage: UsageWatch, promptTokens: number): Spending {
+  const metered = usage.result(promptTokens);
+  return { ...metered, model, cost: tariff === undefined ? 0 : costOf(tariff, metered) };
 }
 
 function notJson(): HeadraceError {
@@ -93,7 +167,17 @@ function notJson(): HeadraceError {
   });
 }
 
-/** One valid request, as failover sees it. */
+/** A valid request. */
+interface Ask {
+  readonly exchange: Exchange;
+  readonly world: ApiWorld;
+  readonly admission: Admission;
+  readonly body: Buffer;
+  readonly scan: ScannedBody;
+  readonly model: Model;
+}
+
+/** The same, as failover sees it. */
 class ProxiedRequest implements Job {
   readonly model: string;
   readonly path: string;
@@ -102,19 +186,22 @@ class ProxiedRequest implements Job {
   readonly dialect: Dialect | undefined;
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
+  readonly usage: UsageWatch | null;
+  readonly approval: Approval | undefined;
   readonly #exchange: Exchange;
   readonly #world: ApiWorld;
   readonly #streaming: boolean;
   readonly #preferred: ReadonlyMap<string, string>;
+  readonly #trace: AttemptTrace | null;
+  /** What the last try came to. */
+  #cause = '';
+  /** Of a stream: where the times between its pieces are noted, and when the last one passed. */
+  #gaps: ReturnType<Counters['gaps']> | null = null;
+  #lastPieceMs = 0;
 
-  constructor(
-    exchange: Exchange,
-    world: ApiWorld,
-    admission: Admission,
-    body: Buffer,
-    scan: ScannedBody,
-    model: Model,
-  ) {
+  /** @param sent the body as the CRN gets it */
+  constructor(ask: Ask, sent: Buffer, usage: UsageWatch | null, approval?: Approval) {
+    const { exchange, world, admission, body, scan, model } = ask;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);
     this.#exchange = exchange;
@@ -123,13 +210,20 @@ class ProxiedRequest implements Job {
     this.#preferred = readAffinity(readCookie(exchange.header('cookie'), AFFINITY_COOKIE));
     this.model = model.id;
     this.path = exchange.query === '' ? path : `${path}?${exchange.query}`;
-    this.body = body;
+    this.body = sent;
+    this.approval = approval;
     this.dialect = dialect;
+    const { span } = exchange;
+    this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
+    // A trace shows what the CRN counted, also where nobody is billed.
+    this.usage = usage ?? (span === null ? null : new UsageWatch(dialect, false));
+    exchange.bytesIn = body.byteLength;
     this.headers = requestHeaders({
-      headers: exchange.headers,
+      headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
       requestId: exchange.requestId,
       bearer: admission.bearer,
-      streaming: scan.stream,
+      // What is counted must be readable.
+      readable: scan.stream || usage !== null,
     });
     this.budget = world.budget(model.id);
     const wishes = {
@@ -162,7 +256,30 @@ class ProxiedRequest implements Job {
     this.#world.counters.pick(affinity);
   }
 
+  onTry(member: Member, attempt: number): readonly string[] {
+    const { counters } = this.#world;
+    this.#exchange.crn = member.url;
+    this.#exchange.attempts = attempt;
+    if (attempt > 1) counters.failover(this.model, this.#cause);
+    return this.#trace?.begin(member.url) ?? NO_HEADERS;
+  }
+
+  onPiece(nowMs: number, bytes: number): void {
+    const exchange = this.#exchange;
+    exchange.bytesOut += bytes;
+    if (this.#gaps !== null) {
+      this.#gaps.observe((nowMs - this.#lastPieceMs) / 1000);
+    } else if (!exchange.finished) {
+      this.#gaps = this.#world.counters.gaps(this.model);
+      exchange.firstPieceMs = nowMs;
+      this.#world.counters.streamBegun(exchange.endpoint, this.model, nowMs - exchange.receivedMs);
+    }
+    this.#lastPieceMs = nowMs;
+  }
+
   onAttempt(member: Member, verdict: Verdict, failure: Failure | null): void {
+    this.#cause = failure ?? verdict;
+    this.#trace?.end(failure, this.usage);
     this.#world.counters.attempt(member, verdict, failure);
     this.#world.reporter.report(member.member, verdict, failure);
   }

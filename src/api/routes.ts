@@ -6,13 +6,14 @@ import type { Cors } from '../ingress/cors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
+import { credits } from './credits.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
 import { fetchPage } from './fetch.ts';
 import { authCheck, health } from './health.ts';
 import { decorator, forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
-import { fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
+import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import { search } from './search.ts';
 import type { ApiWorld } from './world.ts';
 
@@ -33,6 +34,16 @@ const HEALTH: Schema = {
     keys_loaded: { type: 'boolean' },
     healthy_models: { type: 'integer' },
     prices_loaded: { type: 'boolean' },
+  },
+};
+
+const PURCHASED: Schema = {
+  type: 'object',
+  fields: {
+    status: { type: 'string', required: true, description: 'Always `success`' },
+    credits_transferred: { type: 'integer', required: true, description: 'Millionths of a USD' },
+    recipient: { type: 'string', required: true },
+    item_hash: { type: 'string', required: true },
   },
 };
 
@@ -158,6 +169,21 @@ export const ROUTES: readonly Route[] = [
     auth: 'key',
     responses: { 200: { description: 'The key is good' } },
     serve: authCheck,
+  },
+  {
+    method: 'POST',
+    path: '/svc/credits',
+    summary: 'Credits for an account, paid by x402',
+    tag: 'Service',
+    auth: 'none',
+    request: creditPurchase,
+    responses: {
+      200: { description: 'The credits are there; `item_hash` is the transaction', schema: PURCHASED },
+      400: { description: 'An amount or address that is not for sale, or a malformed payment' },
+      402: { description: 'The offer: x402 version 1 in the body, version 2 in `PAYMENT-REQUIRED`' },
+      503: { description: 'Payments are off or cannot be checked, or the outcome of this one is not known yet' },
+    },
+    serve: credits,
   },
   {
     method: 'GET',

@@ -2,12 +2,13 @@
 // A reload replaces the snapshot; a request that has begun keeps the parts it has taken.
 
 import type { Clock } from '../actor/clock.ts';
-import type { KeyRing } from '../account/index.ts';
+import type { KeyRing, PaymentDesk } from '../account/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { PageDesk } from '../fetch/index.ts';
 import type { Affinity, Board, Failure, Member, PickerSettings, Reporter, Table, Verdict } from '../routing/index.ts';
 import type { SearchRoom } from '../search/index.ts';
+import type { Billing } from './bill.ts';
 import type { FailoverWorld, RetryBudget } from '../upstream/index.ts';
 
 /** Where the gateway is in its life. */
@@ -18,6 +19,12 @@ export interface Counters {
   attempt(member: Member, verdict: Verdict, failure: Failure | null): void;
   pick(affinity: Affinity): void;
   firstByte(model: string, elapsedMs: number): void;
+  /** A second or later try; `cause`: what the one before came to. */
+  failover(model: string, cause: string): void;
+  /** The first piece of a stream has been handed to the client, so long after the head of its request. */
+  streamBegun(endpoint: string, model: string, elapsedMs: number): void;
+  /** Where times between pieces of a stream are noted, in seconds. */
+  gaps(model: string): { observe(seconds: number): void };
 }
 
 export interface ApiWorld {
@@ -26,12 +33,18 @@ export interface ApiWorld {
   readonly table: Table;
   readonly keys: KeyRing;
   readonly catalog: readonly CatalogModel[];
+  /** In tokens, by configured model id, where it is known. */
+  readonly contextLengths: ReadonlyMap<string, number>;
   /** Unix time in seconds of the process start, shown as `created` of models without their own. */
   readonly createdS: number;
   readonly board: Board;
   readonly reporter: Reporter;
   readonly picker: PickerSettings;
   readonly failover: FailoverWorld;
+  /** Null without a ledger: then nothing is counted or charged. */
+  readonly billing: Billing | null;
+  /** Who sells credits and requests without a key; null where payments are off. */
+  readonly cashier: PaymentDesk | null;
   readonly search: SearchRoom;
   readonly pages: PageDesk;
   readonly counters: Counters;

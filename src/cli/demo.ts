@@ -92,6 +92,7 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
       models: Object.fromEntries(models),
       keys: { static: [{ key: KEY, account: 'demo' }] },
       search: { engines: search.engines },
+      store: 'sqlite::memory:',
       log: { level: 'warn' },
     },
     {},

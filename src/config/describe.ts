@@ -75,9 +75,6 @@ export function explain(settings: Settings, source?: string): string {
   );
   const warnings = findWarnings(settings);
   if (warnings.length > 0) out.push('', 'Warnings', ...warnings.map((warning) => `  ${warning}`));
-  if (settings.unserved.length > 0) {
-    out.push('', `This version accepts but does not serve yet: ${settings.unserved.join(', ')}.`);
-  }
   return `${out.join('\n')}\n`;
 }
 

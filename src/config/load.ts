@@ -4,9 +4,9 @@
 import { readFile } from 'node:fs/promises';
 import { LineCounter, parseDocument, type ErrorCode } from 'yaml';
 import { collectOverrides, type Texts } from './override.ts';
-import { entryPath, isMapping, isPlain, Reader, type Mistake } from './reader.ts';
+import { entryPath, isPlain, Reader, type Mistake } from './reader.ts';
 import type { Settings } from './settings.ts';
-import { TABLE, UNSERVED } from './table.ts';
+import { TABLE } from './table.ts';
 import type { Address } from './units.ts';
 
 export type { Mistake } from './reader.ts';
@@ -29,9 +29,8 @@ export function resolveSettings(input: unknown, env: Texts = {}, flags: Texts = 
   const resolved = reader.readRoot(TABLE, input);
   const mistakes = [...reader.mistakes, ...overrides.mistakes];
   if (mistakes.length > 0) return { mistakes };
-  const given = new Set([...(isMapping(input) ? sectionsOf(input) : []), ...overrides.unserved]);
   // The table and the type are kept equal by a test.
-  const settings = { ...resolved, unserved: UNSERVED.filter((name) => given.has(name)) } as unknown as Settings;
+  const settings = resolved as unknown as Settings;
   const conflicts = findConflicts(settings);
   return conflicts.length > 0 ? { mistakes: conflicts } : { settings: freeze(settings) };
 }
@@ -100,10 +99,6 @@ const SYNTAX: Partial<Record<ErrorCode, string>> = {
   UNEXPECTED_TOKEN: 'is not expected here',
 };
 
-function sectionsOf(input: Record<string, unknown>): string[] {
-  return Object.keys(input).filter((name) => input[name] !== null && input[name] !== undefined);
-}
-
 /** What is right alone and wrong together. */
 function findConflicts(settings: Settings): Mistake[] {
   const { admin, listen, ejection, limits } = settings;
@@ -119,7 +114,17 @@ function findConflicts(settings: Settings): Mistake[] {
   if (limits.heldEventBytes > limits.bufferedBytes) {
     refuse('limits.heldEventBytes', 'must not exceed limits.bufferedBytes');
   }
-  return [...conflicts, ...findRepeats(settings)];
+  return [...conflicts, ...findPaymentConflicts(settings), ...findRepeats(settings)];
+}
+
+function findPaymentConflicts({ payments, store }: Settings): Mistake[] {
+  if (payments.facilitator === null) {
+    return payments.payTo === null ? [] : [{ path: 'payments.facilitator', message: 'is required to be paid' }];
+  }
+  const mistakes: Mistake[] = [];
+  if (payments.payTo === null) mistakes.push({ path: 'payments.payTo', message: 'is required with a facilitator' });
+  if (store === null) mistakes.push({ path: 'store', message: 'must not be null where payments are taken' });
+  return mistakes;
 }
 
 /** A wildcard host takes the port of every other host. */

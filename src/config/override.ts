@@ -3,7 +3,7 @@
 
 import { parse } from 'yaml';
 import type { Mistake, Override } from './reader.ts';
-import { SETTINGS, UNSERVED, type SettingRow } from './table.ts';
+import { SETTINGS, type SettingRow } from './table.ts';
 import { nearest } from './spelling.ts';
 
 export type Texts = Readonly<Record<string, string | undefined>>;
@@ -12,8 +12,6 @@ export type Texts = Readonly<Record<string, string | undefined>>;
 export interface Overrides {
   /** By path of the setting; the flag stands behind the variable and so wins. */
   readonly byPath: ReadonlyMap<string, readonly Override[]>;
-  /** Sections named by a flag that this version accepts without serving them. */
-  readonly unserved: readonly string[];
   readonly mistakes: readonly Mistake[];
 }
 
@@ -42,14 +40,9 @@ export function collectOverrides(env: Texts, flags: Texts): Overrides {
       else byPath.set(row.path, [...(byPath.get(row.path) ?? []), { label, raw }]);
     }
   }
-  const unserved: string[] = [];
-  for (const name of Object.keys(flags)) {
-    const section = name.split('.')[0] ?? '';
-    if (UNSERVED.includes(section)) unserved.push(section);
-    else refuseFlag(name, mistakes);
-  }
+  for (const name of Object.keys(flags)) refuseFlag(name, mistakes);
   for (const name of Object.keys(env)) refuseVariable(name, mistakes);
-  return { byPath, unserved, mistakes };
+  return { byPath, mistakes };
 }
 
 /** Text of a list is JSON or comma-separated; of a map or a list of records it is JSON; undefined when it is not. */

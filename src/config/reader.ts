@@ -3,7 +3,7 @@
 
 import { expand } from './expansion.ts';
 import { resolvedName, type Setting } from './row.ts';
-import { SETTINGS, UNSERVED } from './table.ts';
+import { SETTINGS } from './table.ts';
 import { nearest } from './spelling.ts';
 import { Problem, readScalar } from './value.ts';
 
@@ -130,7 +130,7 @@ export class Reader {
   #refuseUnknown(raw: Record<string, unknown>, fields: Readonly<Record<string, Setting>>, path: string): void {
     const holdsSecrets = Object.values(fields).some((field) => field.secret === true && field.required === true);
     for (const name of Object.keys(raw)) {
-      if (Object.hasOwn(fields, name) || (path === '' && UNSERVED.includes(name))) continue;
+      if (Object.hasOwn(fields, name)) continue;
       const near = nearest(name, Object.keys(fields)) ?? (path === '' ? homeOf(name) : undefined);
       // Where keys are listed, an unknown name may be a key in the wrong place.
       if (holdsSecrets && near === undefined) {
@@ -162,6 +162,6 @@ export function isPlain(raw: unknown): raw is Record<string, unknown> {
 }
 
 /** True for what YAML and JSON call a mapping or object. */
-export function isMapping(raw: unknown): raw is Record<string, unknown> {
+function isMapping(raw: unknown): raw is Record<string, unknown> {
   return typeof raw === 'object' && raw !== null && !Array.isArray(raw);
 }

@@ -26,7 +26,10 @@ export interface ModelSettings {
 export interface Settings {
   readonly listen: Address;
   readonly admin: Address | null;
+  /** Opens the accounts on the admin listener; never to be logged. */
+  readonly adminToken: string | null;
   readonly threads: number | 'auto';
+  readonly sharePort: boolean;
   readonly server: 'auto' | 'uws' | 'node';
   readonly servicePrefix: string;
   readonly listingPrefix: string;
@@ -68,6 +71,7 @@ export interface Settings {
     readonly idleMs: number;
     readonly bodyMs: number;
     readonly clientIdleMs: number;
+    readonly unreadyMs: number;
     readonly drainMs: number;
     readonly keepAliveMs: number;
   };
@@ -82,7 +86,7 @@ export interface Settings {
   readonly cors: { readonly origins: readonly string[] };
   readonly keys: {
     readonly required: boolean;
-    readonly static: readonly { readonly key: string; readonly account: string }[];
+    readonly static: readonly { readonly key: string; readonly account: string; readonly prepaid?: boolean }[];
   };
   readonly trust: {
     /** Of the gateway; PEM, base64 or `file:PATH`; never to be logged. */
@@ -128,11 +132,48 @@ export interface Settings {
     readonly queue: number;
     readonly cleanTimeoutMs: number;
     readonly cleanMemoryBytes: number;
+    /** USD for a page, as a decimal string. */
+    readonly price: string;
     readonly pagesPerCleaner: number;
   };
-  readonly log: { readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent' };
-  /** Sections that were given and that this version accepts without serving them. */
-  readonly unserved: readonly string[];
+  readonly log: {
+    readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+    readonly requests: 'off' | 'errors' | 'all';
+    readonly sample: number;
+  };
+  readonly telemetry: {
+    readonly otlp: {
+      readonly endpoint: string | null;
+      /** May hold credentials; never to be logged. */
+      readonly headers: Readonly<Record<string, string>>;
+      readonly sample: number;
+      readonly serviceName: string;
+    };
+  };
+  /** URL of the ledger; may hold a password, never to be logged. */
+  readonly store: string | null;
+  readonly credit: {
+    /** USD, as a decimal string. */
+    readonly lease: string;
+    readonly leaseTtlMs: number;
+    readonly flushMs: number;
+    readonly assumedTokens: number;
+  };
+  readonly payments: {
+    readonly facilitator: string | null;
+    /** May hold credentials; never to be logged. */
+    readonly facilitatorHeaders: Readonly<Record<string, string>>;
+    readonly payTo: string | null;
+    readonly network: 'base' | 'base-sepolia' | 'eip155:8453' | 'eip155:84532';
+    readonly asset: string | null;
+    readonly assetName: string | null;
+    readonly assetVersion: string;
+    readonly assetDecimals: number;
+    /** USD, as decimal strings. */
+    readonly maxPurchase: string;
+    readonly minimum: string;
+    readonly assumedTokens: number;
+  };
 }
 
 /** A number of the setting's base unit (milliseconds, bytes) or text with a unit, such as `5s` or `100MiB`. */
@@ -171,8 +212,8 @@ export interface ModelInput {
 }
 
 /** The shape of the configuration file, and what `createGateway` takes. Everything may be left out. */
-export interface SettingsInput extends WrittenSection<Omit<Settings, 'models' | 'unserved'>> {
+export interface SettingsInput extends WrittenSection<Omit<Settings, 'models' | 'payments'>> {
   readonly models?: Readonly<Record<string, ModelInput>>;
-  readonly store?: unknown;
-  readonly payments?: unknown;
+  /** Null: none are taken. */
+  readonly payments?: WrittenSection<Settings['payments']> | null;
 }

@@ -1,6 +1,7 @@
 // The one table of settings: name, kind, default with unit, meaning, and whether a change needs a restart. The reader
 // (`load.ts`), the help text and the README table (`describe.ts`) are all made from it; `settings.ts` has its type.
 
+import { PAYMENTS } from './payments.ts';
 import { address, boolean, bytes, choice, decimal, duration, integer, list, map, number, open, record } from './row.ts';
 import { string, url, type Setting, type SettingTraits } from './row.ts';
 
@@ -30,7 +31,15 @@ const HOST_OR_BLOCK: SettingTraits = {
   hint: 'a host name, an address or a CIDR block, such as "10.1.0.0/16"',
 };
 
+const HEADER_VALUE: SettingTraits = { pattern: /^[\x20-\x7e]+$/, hint: 'visible ASCII characters' };
+
 const BASE_URL: SettingTraits = { pattern: /^[^?]*$/, hint: 'a base URL without a query (?)' };
+
+const STORE: SettingTraits = {
+  pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
+  hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
+  secret: true,
+};
 
 const CAPABILITIES = ['chat', 'completion', 'vision', 'tools', 'reasoning', 'embedding', 'image', 'audio'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -73,6 +82,7 @@ const STATIC_KEY = record(
   {
     key: string(undefined, 'The key as clients send it.', { ...REQUIRED, ...TOKEN }),
     account: string(undefined, 'The account its use is counted for.', REQUIRED),
+    prepaid: boolean(undefined, 'Whether the key spends only credit that its account has.', OPTIONAL),
   },
   'One client key.',
 );
@@ -82,11 +92,24 @@ export const TABLE: Setting = record(
   {
     listen: address('0.0.0.0:8080', 'Public interface as HOST:PORT; port 0 picks a free one.', RESTART),
     admin: address('127.0.0.1:9090', 'Admin interface (metrics, dashboard) as HOST:PORT.', { ...RESTART, ...OFF }),
+    adminToken: string(
+      null,
+      'What operators show to the admin interface; with it accounts and keys are served there.',
+      {
+        ...OFF,
+        ...TOKEN,
+      },
+    ),
     threads: integer('auto', 'Ingress threads; auto is one per core, 0 runs everything in one thread.', {
       ...RESTART,
       words: ['auto'],
       max: 1024,
     }),
+    sharePort: boolean(
+      false,
+      'Whether another gateway may serve the same port: a new one starts, then the old one drains.',
+      RESTART,
+    ),
     server: choice(['auto', 'uws', 'node'], 'auto', 'HTTP server; auto takes uws where its binary loads.', RESTART),
     servicePrefix: string('svc', 'First segment of the paths of the gateway itself.', { ...RESTART, ...SEGMENT }),
     listingPrefix: string('aggregator', 'First segment of the path of the marketplace list.', {
@@ -146,6 +169,13 @@ export const TABLE: Setting = record(
         idle: duration('60s', 'Longest silence of a server in the middle of an answer.'),
         body: duration('30s', 'Longest silence of a client in the middle of a request body.'),
         clientIdle: duration('120s', 'Longest time a client may leave a waiting answer unread.'),
+        unready: duration(
+          '0ms',
+          'How long a gateway that ends still serves, with /health at 503, so that balancers hear.',
+          {
+            min: 0,
+          },
+        ),
         drain: duration('30s', 'Time that running requests get to finish at shutdown.', { min: 0 }),
         keepAlive: duration('60s', 'Time an unused connection to a server stays open.', RESTART),
       },
@@ -257,17 +287,71 @@ export const TABLE: Setting = record(
         queue: integer(256, 'Pages that may wait for a cleaner before new ones are refused.', { min: 1 }),
         cleanTimeout: duration('5s', 'Longest time of a cleaner for one page; then the thread is replaced.'),
         cleanMemoryBytes: bytes('256MiB', 'Most memory of a cleaner; then the thread is replaced.'),
+        price: decimal('0', 'USD for a page that was fetched.'),
         pagesPerCleaner: integer(10_000, 'Pages after which a cleaner thread is replaced by a fresh one.', { min: 1 }),
       },
       'Pages',
     ),
-    log: record({ level: choice(LOG_LEVELS, 'info', 'Least level that is written to standard error.') }, 'Logging'),
+    store: string('sqlite:./headrace.db', 'Ledger: sqlite:FILE, sqlite::memory: or postgres://…; null: none.', {
+      ...RESTART,
+      ...OFF,
+      ...STORE,
+    }),
+    credit: record(
+      {
+        lease: decimal('0.05', 'Credit in USD that a thread borrows from an account beyond what it needs at once.'),
+        leaseTtl: duration('60s', 'How long leases hold, and priced requests are served, without the store.', {
+          min: 1000,
+        }),
+        flush: duration('250ms', 'How often threads book what was spent; a thread that dies loses as much.', {
+          min: 1,
+        }),
+        assumedTokens: integer(1024, 'Tokens of an answer that are held for a request without a limit.', { min: 0 }),
+      },
+      'Credit',
+    ),
+    payments: PAYMENTS,
+    log: record(
+      {
+        level: choice(LOG_LEVELS, 'info', 'Least level that is written to standard error.'),
+        requests: choice(
+          ['off', 'errors', 'all'],
+          'off',
+          'Finished requests that are logged, a line each at level info: none, failed ones, all.',
+        ),
+        sample: number(1, 'Share of the requests without an error that is logged.', { max: 1 }),
+      },
+      'Logging',
+    ),
+    telemetry: record(
+      {
+        otlp: record(
+          {
+            endpoint: url(
+              null,
+              'URL that traces are posted to as OTLP/HTTP JSON; it ends in /v1/traces as a rule.',
+              OFF,
+            ),
+            headers: map(
+              string(undefined, 'The value of a header.', HEADER_VALUE),
+              'Headers of these posts, by name.',
+              {
+                secret: true,
+              },
+            ),
+            sample: number(1, 'Share of requests that are traced; a traceparent of the client decides for its own.', {
+              max: 1,
+            }),
+            serviceName: string('headrace', 'Name of the gateway in traces.'),
+          },
+          'Traces',
+        ),
+      },
+      'Telemetry',
+    ),
   },
   'General',
 );
-
-/** Sections of the configuration contract that are accepted, so that one file serves every version, and left alone. */
-export const UNSERVED: readonly string[] = ['store', 'payments'];
 
 /** One row of the table with the three names it goes by. */
 export interface SettingRow {

@@ -16,5 +16,7 @@ export const chatCompletions: Dialect = {
   errorEvent: (failure) => sseEvent(undefined, { error: openaiError(failure) }),
   errorMember: (failure) => ({ error: openaiError(failure) }),
   endsWell: (tail) => showsEnd(tail, COMPLETE),
+  // Some engines open with a chunk that holds the role and no words.
+  openingEvents: (first) => (first.includes('"content":""') ? 1 : 0),
   usage: (read) => openaiUsage(read('usage')),
 };

@@ -8,4 +8,5 @@ export const completions: Dialect = {
   name: 'completions',
   paths: ['/v1/completions'],
   conversation: 'prompt',
+  openingEvents: () => 0,
 };

@@ -42,6 +42,11 @@ export interface Dialect {
    */
   endsWell(tail: Buffer): boolean;
   /**
+   * Events at the beginning of a stream that carry no token: for estimates when the counts never came.
+   * @param first the first piece relayed
+   */
+  openingEvents(first: Buffer): number;
+  /**
    * Token counts out of an answer.
    * @param read gives the parsed member of that name, undefined when absent
    */

@@ -21,6 +21,7 @@ export const llama: Dialect = {
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),
   errorMember,
   endsWell: (tail) => showsEnd(tail, COMPLETE) || endsInLongEvent(tail),
+  openingEvents: () => 0,
   usage: usageOf,
 };
 

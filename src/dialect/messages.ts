@@ -25,6 +25,8 @@ export const messages: Dialect = {
   errorEvent: (failure) => sseEvent('error', errorMember(failure)),
   errorMember,
   endsWell: (tail) => showsEnd(tail, COMPLETE),
+  // message_start and content_block_start.
+  openingEvents: () => 2,
   usage: (read) => usageOf(read('usage')),
 };
 

@@ -14,6 +14,8 @@ export const responses: Dialect = {
   errorEvent,
   errorMember: (failure) => ({ error: openaiError(failure) }),
   endsWell: (tail) => showsEnd(tail, COMPLETE) || endsInLongEvent(tail),
+  // created, in_progress, output_item.added, content_part.added.
+  openingEvents: () => 4,
   usage: (read) => usageOf(read('usage')),
 };
 

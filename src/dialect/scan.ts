@@ -23,6 +23,8 @@ export const SPAN = {
   max_output_tokens: 22,
   n_predict: 24,
   stream_options: 26,
+  n: 28,
+  best_of: 30,
 } as const;
 
 /** The name of a member {@link scanBody} finds. */

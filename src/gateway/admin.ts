@@ -3,11 +3,13 @@
 //
 // GET /metrics  Prometheus text      GET /status  CRNs and stage as JSON      GET /health  200 while the process lives
 // With the token of hosts: GET /keys/snapshot, POST /hosts, DELETE /hosts/NAME (see host-desk.ts).
+// With the token of operators: accounts, keys, usage and the audit (see account-desk.ts).
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Address } from '../ingress/server.ts';
 import { mergeMetrics, METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
+import type { AccountDesk } from './account-desk.ts';
 import { respond, respondJson } from './admin-exchange.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { listenError } from './port.ts';
@@ -18,9 +20,9 @@ export interface Admin {
   close(): void;
 }
 
-/** Opens the admin listener; rejects with a sentence when it cannot listen. */
-export function openAdmin(address: Address, control: ControlPlane): Promise<Admin> {
-  const server = createServer((req, res) => answer(req, res, control));
+/** Opens the admin listener; rejects with a sentence when it cannot listen. `accounts` is absent without a ledger. */
+export function openAdmin(address: Address, control: ControlPlane, accounts?: AccountDesk): Promise<Admin> {
+  const server = createServer((req, res) => answer(req, res, control, accounts));
   return new Promise((resolve, reject) => {
     const refuse = (error: Error): void => reject(listenError(address, error));
     server.once('error', refuse);
@@ -32,9 +34,11 @@ export function openAdmin(address: Address, control: ControlPlane): Promise<Admi
   });
 }
 
-function answer(req: IncomingMessage, res: ServerResponse, control: ControlPlane): void {
-  const [path = '/', query] = (req.url ?? '/').split('?', 2);
-  if (control.hosts.answer(req, res, path, new URLSearchParams(query))) return;
+function answer(req: IncomingMessage, res: ServerResponse, control: ControlPlane, accounts?: AccountDesk): void {
+  const [path = '/', text] = (req.url ?? '/').split('?', 2);
+  const query = new URLSearchParams(text);
+  if (control.hosts.answer(req, res, path, query)) return;
+  if (accounts?.answer(req, res, path, query) === true) return;
   if (req.method !== 'GET' && req.method !== 'HEAD') {
     respondJson(res, 405, { detail: 'Method Not Allowed' });
   } else if (path === '/metrics') {

@@ -3,6 +3,7 @@
 // waits for it.
 
 import { type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
+import type { Ledger } from '../account/index.ts';
 import type { Stage } from '../api/world.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Address, Server } from '../ingress/server.ts';
@@ -11,24 +12,25 @@ import {
   Board,
   type BoardMemory,
   createBoardMemory,
-  type CrnEvent,
   crns,
   type CrnsCommand,
-  STANDING,
   type TableData,
 } from '../routing/index.ts';
-import { createEngineMemory, MAX_ENGINES } from '../search/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { Accounts } from './accounts.ts';
+import { logCrn } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
-import { describeEvent } from './events.ts';
+import { EngineCells } from './engine-cells.ts';
+import { describeEvent, warnFallback } from './events.ts';
+import { type CrnStatus, Gauges, statusOf } from './gauges.ts';
 import { HostDesk } from './host-desk.ts';
 import { askDrain, askMetrics, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from './page-service.ts';
 import { settlePort } from './port.ts';
-import { type Discovered, keyRecords, mergeModels, type Snapshot, withoutKeys } from './snapshot.ts';
+import { type Discovered, keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
 const SERVER_CELLS = 1024;
@@ -55,20 +57,6 @@ export interface ControlPlaneOptions {
   readonly onFatal: (error: unknown) => void;
 }
 
-/** A CRN and a model on it, as the status shows them. */
-export interface CrnStatus {
-  readonly model: string;
-  readonly url: string;
-  readonly standing: string;
-  readonly inFlight: number;
-  /** Peak-EWMA of the time to first byte. */
-  readonly firstByteMs: number;
-}
-
-const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
-  Object.entries(STANDING).map(([word, standing]) => [standing, word]),
-);
-
 export class ControlPlane {
   readonly local: DataPlane;
   readonly hosts: HostDesk;
@@ -76,11 +64,12 @@ export class ControlPlane {
   readonly #system: System;
   readonly #memory: BoardMemory;
   readonly #board: Board;
-  readonly #engineMemory = createEngineMemory(MAX_ENGINES);
-  readonly #engineCells = new Map<string, number>();
+  readonly #engines = new EngineCells();
+  readonly #gauges = new Gauges(this.#engines);
   readonly #client = new WholeClient(4);
   readonly #keeper: Ref<CrnsCommand>;
   readonly #pages: PageService;
+  readonly #accounts: Accounts | null;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -116,19 +105,27 @@ export class ControlPlane {
       onFailure: onFatal,
     });
     this.#pages = new PageService(this.#system, settings.fetch, log);
+    this.#accounts = this.#openAccounts(settings);
     this.local = new DataPlane({
       system: this.#system,
       memory: this.#memory,
-      engineMemory: this.#engineMemory,
+      engineMemory: this.#engines.memory,
       thread: 0,
       planes: Math.max(threads, 1),
       clock,
       random,
       tellOutcome: (outcome) => this.#keeper.tell({ type: 'Outcome', outcome }),
       pages: this.#pages.ref,
+      accounts: this.#accounts,
       snapshot: this.#snapshot(),
     });
-    this.#keeper = this.#system.spawn(
+    this.#keeper = this.#spawnKeeper();
+    this.#startDiscovery();
+    this.#configureCrns();
+  }
+
+  #spawnKeeper(): Ref<CrnsCommand> {
+    return this.#system.spawn(
       crns({
         board: this.#board,
         memory: this.#memory,
@@ -138,7 +135,10 @@ export class ControlPlane {
           this.#publish();
           this.#configured.resolve();
         },
-        onEvent: (event) => this.#logCrn(event),
+        onEvent: (event) => {
+          this.#gauges.note(event);
+          logCrn(this.#options.log, event);
+        },
         onJudged: () => {
           this.#crnsJudged = true;
           this.#checkReady();
@@ -146,8 +146,6 @@ export class ControlPlane {
       }),
       { name: 'crns' },
     );
-    this.#startDiscovery();
-    this.#configureCrns();
   }
 
   /** Resolves when the data planes know the configured models. */
@@ -167,9 +165,9 @@ export class ControlPlane {
   /** Opens the public port. Resolves with the address once every thread serves it. */
   async listen(): Promise<Address> {
     const { threads, clock, log } = this.#options;
-    const { listen } = this.#settings;
+    const { listen, sharePort } = this.#settings;
     // A single server finds itself a free port, and nobody can take it in between.
-    this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen);
+    this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
     if (threads === 0) {
       this.#server = await createServer(this.local, clock, this.#settings.server, (reason) =>
         warnFallback(log, reason),
@@ -190,31 +188,38 @@ export class ControlPlane {
       this.#startDiscovery();
     }
     this.#pages.configure(settings.fetch);
+    this.#accounts?.configure(settings);
     this.#configureCrns();
   }
 
   /** Numbers of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
+    // First: the questions to the threads would show as waiting messages.
+    const local = this.local.metrics();
     const threads = this.#threads.map((ref) => askMetrics(ref, pass, METRICS_TIMEOUT_MS));
-    return [this.local.metrics(), this.#pages.metrics(), ...(await Promise.all(threads))];
+    const gauges = this.#gauges.snapshot(this.crns(), Object.keys(this.#settings.search.engines));
+    const accounts = this.#accounts?.metrics() ?? [];
+    return [local, this.#pages.metrics(), accounts, gauges, ...(await Promise.all(threads))];
+  }
+
+  /** The ledger; null without one, and before it is open. */
+  get ledger(): Ledger | null {
+    return this.#accounts?.ledger ?? null;
   }
 
   crns(): CrnStatus[] {
-    return this.#table.models.flatMap((model) =>
-      model.members.map((member) => ({
-        model: model.id,
-        url: member.url,
-        standing: STANDING_WORDS.get(this.#board.standing(member.member)) ?? 'unknown',
-        inFlight: this.#board.inFlight(member.server),
-        firstByteMs: this.#board.firstByteMs(member.member),
-      })),
-    );
+    return statusOf(this.#table, this.#board);
+  }
+
+  /** Answers 503 to probes; everything else goes on. */
+  unready(): void {
+    this.#stage = 'draining';
+    this.#publish();
   }
 
   /** Refuses new connections, waits for requests in flight, then takes everything down. Resolves with those cut off. */
   async close(): Promise<number> {
-    this.#stage = 'draining';
-    this.#publish();
+    this.unready();
     const { drainMs } = this.#settings.timeouts;
     const threads = this.#threads.filter((_, index) => this.#running.has(index + 1));
     const cut = await Promise.all([
@@ -222,6 +227,7 @@ export class ControlPlane {
       ...threads.map((ref) => askDrain(ref, pass, drainMs)),
     ]);
     await this.abort();
+    await this.#accounts?.close();
     this.hosts.close();
     await this.#system.terminate();
     this.#client.close();
@@ -255,29 +261,42 @@ export class ControlPlane {
       catalog: mergeModels(this.#settings, this.#discovered, this.hosts.registered).catalog,
       keys: keyRecords(this.#settings),
       stage: this.#stage,
-      engineCells: this.#cellsOf(Object.keys(this.#settings.search.engines)),
+      engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
     };
-  }
-
-  /** An engine keeps its place for as long as the process lives: what is known of it stays its own. */
-  #cellsOf(ids: readonly string[]): Record<string, number> {
-    for (const id of ids) {
-      if (!this.#engineCells.has(id)) this.#engineCells.set(id, this.#engineCells.size % MAX_ENGINES);
-    }
-    return Object.fromEntries(this.#engineCells);
   }
 
   #publish(): void {
     const snapshot = this.#snapshot();
     this.local.configure(snapshot);
-    for (const ref of this.#threads) ref.tell({ type: 'Pass', command: { type: 'Configure', snapshot } });
+    for (const ref of this.#threads) ref.tell(pass({ type: 'Configure', snapshot }));
+  }
+
+  #openAccounts(settings: Settings): Accounts | null {
+    if (settings.store === null) return null;
+    const { clock, log } = this.#options;
+    return new Accounts({
+      system: this.#system,
+      settings,
+      clock,
+      epochMs: () => performance.timeOrigin + performance.now(),
+      log,
+      tell: (news) => {
+        this.local.learn(news);
+        for (const ref of this.#threads) ref.tell(pass({ type: 'Accounts', news }));
+      },
+      onKeys: () => {
+        this.#configureCrns();
+        this.#checkReady();
+      },
+    });
   }
 
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
     const { specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
-    this.hosts.configure(this.#settings, keyRecords(this.#settings), new Set(specs.flatMap((spec) => spec.servers)));
+    const keys = [...keyRecords(this.#settings), ...(this.#accounts?.keys() ?? [])];
+    this.hosts.configure(this.#settings, keys, new Set(specs.flatMap((spec) => spec.servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
     this.#keeper.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
   }
@@ -312,6 +331,7 @@ export class ControlPlane {
 
   #checkReady(): void {
     if (!this.#crnsJudged || !this.#discoveryPolled || this.#stage !== 'starting') return;
+    if (this.#accounts?.loaded === false) return;
     this.#stage = 'ready';
     this.#publish();
     this.#judged.resolve();
@@ -329,9 +349,12 @@ export class ControlPlane {
         board: this.#board,
         keeper: this.#keeper,
         pages: this.#pages.ref,
+        accounts: this.#accounts,
         data: () => ({
           memory: this.#memory,
-          engineMemory: this.#engineMemory,
+          engineMemory: this.#engines.memory,
+          limitMemory: this.#accounts?.limitMemory ?? null,
+          paid: this.#accounts?.payments != null,
           thread,
           planes,
           snapshot: this.#snapshot(),
@@ -351,6 +374,8 @@ export class ControlPlane {
       log.info({ thread, server: message.server }, 'ingress thread serves');
       // What changed while the thread was starting.
       this.#publish();
+      const keeper = this.#threads[thread - 1];
+      for (const news of this.#accounts?.news() ?? []) keeper?.tell(pass({ type: 'Accounts', news }));
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
     if (message.type === 'Fallback' && thread === 1) warnFallback(log, message.reason);
@@ -360,40 +385,15 @@ export class ControlPlane {
 
   #noteRunning(thread: number, running: boolean): void {
     if (running) this.#running.add(thread);
-    else this.#running.delete(thread);
-    if (this.#running.size === 0) this.#ended?.resolve();
-  }
-
-  #logCrn(event: CrnEvent): void {
-    const { log } = this.#options;
-    if (event.type === 'standing') {
-      const standing = STANDING_WORDS.get(event.standing);
-      log[event.standing === STANDING.down ? 'warn' : 'info'](
-        { crn: event.url, model: event.model, standing },
-        'CRN judged',
-      );
-    } else if (event.type === 'ejected') {
-      log.warn({ crn: event.url, forMs: Math.round(event.forMs), failure: event.failure }, 'CRN ejected');
-    } else if (event.type === 'left out') {
-      log.error(
-        { crn: event.url, model: event.model, servers: SERVER_CELLS, members: MEMBER_CELLS },
-        'CRN left out: too many',
-      );
-    } else if (event.type === 'returned') {
-      log.info({ crn: event.url }, 'CRN returned');
+    else {
+      this.#running.delete(thread);
+      this.#accounts?.threadGone(`thread-${thread}`);
     }
+    if (this.#running.size === 0) this.#ended?.resolve();
   }
 }
 
 /** Wraps a command for the ingress actor in a thread. */
 function pass(command: IngressCommand): ThreadCommand {
   return { type: 'Pass', command };
-}
-
-function sameModels(a: Discovered, b: Discovered): boolean {
-  return JSON.stringify([...a]) === JSON.stringify([...b]);
-}
-
-function warnFallback(log: Log, reason: string): void {
-  log.warn({ reason }, 'uWebSockets.js does not load here: node:http serves instead, at a higher cost per request');
 }

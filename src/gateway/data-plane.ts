@@ -2,8 +2,18 @@
 // `threads` is 0 and for `inject` and `nodeListener`. Wires the rooms of a request's path in reading order.
 
 import type { Clock, Ref, System } from '../actor/index.ts';
-import { KeyRing } from '../account/index.ts';
+import {
+  type BankCommand,
+  KeyLimits,
+  KeyRing,
+  type PaymentDesk,
+  picoPerCall,
+  Purses,
+  type Tariff,
+  tariffOf,
+} from '../account/index.ts';
 import { DIALECT_RULES } from '../api/inference.ts';
+import type { Billing } from '../api/bill.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiWorld, Counters } from '../api/world.ts';
 import { HeadraceError } from '../errors.ts';
@@ -17,7 +27,11 @@ import { DeadlineQueue } from '../net/deadline.ts';
 import { Board, type BoardMemory, type Member, type Outcome, Reporter, Table } from '../routing/index.ts';
 import { configureEngines, SearchRoom } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import { ThreadMetrics } from '../telemetry/thread-metrics.ts';
 import { RetryBudget } from '../upstream/index.ts';
+import { Observer } from './observer.ts';
+import { type PaymentCommand, RemotePayments } from './payment-desk.ts';
+import type { AccountNews } from './accounts.ts';
 import type { Snapshot } from './snapshot.ts';
 
 export interface DataPlaneOptions {
@@ -35,8 +49,21 @@ export interface DataPlaneOptions {
   readonly tellOutcome: (outcome: Outcome) => void;
   /** The actor that fetches pages, in whichever thread it lives. */
   readonly pages: Ref<PagesCommand>;
+  /** Where credit comes from; null without a ledger. */
+  readonly accounts: PlaneAccounts | null;
   readonly snapshot: Snapshot;
 }
+
+/** What a data plane is given of accounts. */
+export interface PlaneAccounts {
+  readonly bank: Ref<BankCommand>;
+  readonly limitMemory: SharedArrayBuffer;
+  /** Where wallets pay; null where payments are off. */
+  readonly payments: Ref<PaymentCommand> | null;
+}
+
+/** Milliseconds since 1970, by the clock that does not jump. */
+const epochMs = (): number => performance.timeOrigin + performance.now();
 
 export class DataPlane {
   /** Memory for bodies and limits on one; both follow the settings, carriers read them at every request. */
@@ -46,10 +73,17 @@ export class DataPlane {
   readonly #board: Board;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
+  readonly #counters: Counters = countersOf(this.#metrics);
+  readonly #vitals: ThreadMetrics;
+  readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
   readonly #search: SearchRoom;
   readonly #pages: PageDesk;
+  readonly #keys: KeyRing;
+  readonly #purses: Purses | null;
+  readonly #limits: KeyLimits | null;
+  readonly #cashier: PaymentDesk | null;
   #searchKey = '';
   /** Without a complete answer. */
   readonly #exchanges = new Set<Exchange>();
@@ -64,17 +98,37 @@ export class DataPlane {
     this.#options = options;
     this.#board = new Board(memory, thread);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
+    this.#vitals = new ThreadMetrics(thread, options.system);
+    this.#observer = new Observer({ clock, random: options.random, thread, epochMs });
+    this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);
     this.#router = new Router(snapshot.settings);
     this.#search = new SearchRoom({
       system: options.system,
       clock,
       random: options.random,
-      epochMs: () => performance.timeOrigin + performance.now(),
+      epochMs,
       memory: options.engineMemory,
       onOutcome: (engine, reason, elapsedMs) => this.#metrics.engine(engine, reason, elapsedMs),
     });
     this.#configureSearch(snapshot);
+    this.#keys = new KeyRing(snapshot.keys, epochMs);
+    const { accounts } = options;
+    const { credit } = snapshot.settings;
+    const { payments = null } = accounts ?? {};
+    this.#cashier = payments === null ? null : new RemotePayments(options.system, payments, `thread-${thread}`);
+    this.#limits = accounts === null ? null : new KeyLimits(accounts.limitMemory);
+    this.#purses =
+      accounts === null
+        ? null
+        : new Purses({
+            bank: accounts.bank,
+            thread: `thread-${thread}`,
+            clock,
+            epochMs,
+            flushMs: credit.flushMs,
+            leasePico: picoPerCall(credit.lease),
+          });
     this.#pages = new PageDesk(options.pages, `thread-${thread}`);
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
     this.#bound(snapshot);
@@ -86,6 +140,7 @@ export class DataPlane {
   readonly handler: ExchangeHandler = (exchange) => {
     this.#exchanges.add(exchange);
     exchange.onClose = this.#closed;
+    this.#observer.begin(exchange);
     this.#router.serve(exchange, this.#world, this.#cors);
   };
 
@@ -96,10 +151,12 @@ export class DataPlane {
 
   /** Takes over a new snapshot. Requests that have begun go on with the old one. */
   configure(snapshot: Snapshot): void {
+    this.#keys.configure(snapshot.keys);
     this.#world = this.#makeWorld(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#bound(snapshot);
     this.#configureSearch(snapshot);
+    this.#observer.configure(snapshot.settings);
     this.#budgets = new Map();
     const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
     for (const [url, pool] of this.#pools) {
@@ -107,6 +164,18 @@ export class DataPlane {
       pool.close();
       this.#pools.delete(url);
     }
+  }
+
+  /** Hears what happens to keys and credit. */
+  learn(news: AccountNews): void {
+    if (news.type === 'Keys') this.#keys.learn(news.news);
+    else if (news.type === 'Trust') this.#purses?.trust(news.untilMs);
+    else this.#purses?.recall(news.account);
+  }
+
+  /** Tells the bank what was spent and gives all credit back. */
+  closeAccounts(): void {
+    this.#purses?.close();
   }
 
   /** Requests without a complete answer. */
@@ -122,33 +191,43 @@ export class DataPlane {
     }
   }
 
-  /** Resolves when no request is in flight. */
-  idle(): Promise<void> {
-    if (this.inFlight === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#whenIdle = resolve;
-    });
+  /** Resolves when no request is in flight and what was noted of them has left. */
+  async idle(): Promise<void> {
+    if (this.inFlight > 0) {
+      await new Promise<void>((resolve) => {
+        this.#whenIdle = resolve;
+      });
+    }
+    await this.#observer.flush();
   }
 
   metrics(): MetricsSnapshot {
     this.#metrics.inFlight(this.inFlight);
-    return this.#metrics.snapshot();
+    this.#metrics.retryBudgets(this.#budgets);
+    return [...this.#metrics.snapshot(), ...this.#vitals.snapshot(), ...this.#observer.metrics()];
   }
 
   close(): void {
+    this.closeAccounts();
     this.#search.close();
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
     this.#deadlines.close();
+    this.#vitals.close();
+    this.#observer.close();
   }
 
   readonly #closed = (exchange: Exchange): void => {
     this.#exchanges.delete(exchange);
+    exchange.bill?.close();
     const elapsedMs = this.#options.clock.now() - exchange.receivedMs;
-    const { endpoint, model, status, errorCode } = exchange;
-    this.#metrics.request(endpoint, model, exchange.aborted && status === 0 ? 499 : status, errorCode, elapsedMs);
+    const { endpoint, model, errorCode } = exchange;
+    const status = exchange.aborted && exchange.status === 0 ? 499 : exchange.status;
+    this.#metrics.request(endpoint, model, status, errorCode, elapsedMs);
     if (exchange.aborted) this.#metrics.aborted(endpoint);
+    if (exchange.firstPieceMs > 0) this.#metrics.streamEnded();
+    this.#observer.closed(exchange, status, elapsedMs);
     if (this.inFlight > 0 || this.#whenIdle === null) return;
     this.#whenIdle();
     this.#whenIdle = null;
@@ -158,24 +237,23 @@ export class DataPlane {
     const { clock, random } = this.#options;
     const { settings } = snapshot;
     const { timeouts, limits, routing } = settings;
-    const metrics = this.#metrics;
-    const counters: Counters = {
-      attempt: (member, verdict, failure) => metrics.attempt(member.url, verdict, failure ?? ''),
-      pick: (affinity) => metrics.pick(affinity),
-      firstByte: (model, elapsedMs) => metrics.firstByte(model, elapsedMs),
-    };
     return {
       settings,
       stage: snapshot.stage,
       table: new Table(snapshot.table),
-      keys: new KeyRing(snapshot.keys),
+      keys: this.#keys,
       catalog: snapshot.catalog,
+      contextLengths: new Map(
+        snapshot.catalog.flatMap(({ contextLength, id }) => (contextLength === undefined ? [] : [[id, contextLength]])),
+      ),
+      billing: this.#billingOf(snapshot),
+      cashier: this.#cashier,
       createdS: snapshot.createdS,
       board: this.#board,
       reporter: this.#reporter,
       search: this.#search,
       pages: this.#pages,
-      counters,
+      counters: this.#counters,
       clock,
       random,
       picker: {
@@ -200,6 +278,22 @@ export class DataPlane {
     };
   }
 
+  #billingOf({ catalog, settings }: Snapshot): Billing | null {
+    if (this.#purses === null || this.#limits === null) return null;
+    const tariffs = new Map<string, Tariff>();
+    for (const { id, pricing } of catalog) if (pricing !== undefined) tariffs.set(id, tariffOf(pricing));
+    const prices = Object.entries(settings.search.pricing).map(([id, usd]) => [id, picoPerCall(usd)] as const);
+    return {
+      purses: this.#purses,
+      limits: this.#limits,
+      tariffs,
+      enginePrices: new Map(prices),
+      pagePrice: picoPerCall(settings.fetch.price),
+      assumedTokens: settings.credit.assumedTokens,
+      epochMs,
+    };
+  }
+
   #configureSearch({ settings, engineCells }: Snapshot): void {
     // Making engines may be work (the local one reads its folder), and most snapshots change nothing about them.
     const key = JSON.stringify(settings.search);
@@ -219,7 +313,7 @@ export class DataPlane {
   #budgetOf(model: string, ratio: number, burst: number): RetryBudget {
     let budget = this.#budgets.get(model);
     if (budget === undefined) {
-      budget = new RetryBudget(ratio, burst);
+      budget = new RetryBudget(ratio, burst, () => this.#metrics.retryRefused(model));
       this.#budgets.set(model, budget);
     }
     return budget;
@@ -233,4 +327,16 @@ export class DataPlane {
     }
     return pool;
   }
+}
+
+/** The counters as endpoints know them. */
+function countersOf(metrics: Metrics): Counters {
+  return {
+    attempt: (member, verdict, failure) => metrics.attempt(member.url, verdict, failure ?? ''),
+    pick: (affinity) => metrics.pick(affinity),
+    firstByte: (model, elapsedMs) => metrics.firstByte(model, elapsedMs),
+    failover: (model, cause) => metrics.failover(model, cause),
+    streamBegun: (endpoint, model, elapsedMs) => metrics.streamBegun(endpoint, model, elapsedMs),
+    gaps: (model) => metrics.gaps(model),
+  };
 }

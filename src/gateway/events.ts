@@ -1,6 +1,7 @@
 // System events of the actor kernel in words, for the log. Messages inside events are not printed: they may hold
 // requests.
 
+import type { Log } from '../telemetry/log.ts';
 import type { SystemEvent } from '../actor/index.ts';
 
 /** One line about an event. */
@@ -19,4 +20,9 @@ export function describeEvent(event: SystemEvent): string {
 
 function text(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+/** Says why node:http serves although uWebSockets.js was wanted. */
+export function warnFallback(log: Log, reason: string): void {
+  log.warn({ reason }, 'uWebSockets.js does not load here: node:http serves instead, at a higher cost per request');
 }

@@ -9,6 +9,7 @@ import type { PagesCommand } from '../fetch/index.ts';
 import type { Address } from '../ingress/server.ts';
 import type { Board, BoardMemory, CrnsCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
+import type { PlaneAccounts } from './data-plane.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /**
@@ -21,6 +22,10 @@ const YOUNG_MB = 16;
 export interface ThreadData {
   readonly memory: BoardMemory;
   readonly engineMemory: SharedArrayBuffer;
+  /** Null without a ledger. */
+  readonly limitMemory: SharedArrayBuffer | null;
+  /** Wallets can pay. */
+  readonly paid: boolean;
   readonly thread: number;
   readonly planes: number;
   readonly snapshot: Snapshot;
@@ -49,6 +54,8 @@ export interface ThreadWorld {
   readonly board: Board;
   readonly keeper: Ref<CrnsCommand>;
   readonly pages: Ref<PagesCommand>;
+  /** Null without a ledger. */
+  readonly accounts: Pick<PlaneAccounts, 'bank' | 'payments'> | null;
   /** Birth data with the snapshot and address of the moment. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
@@ -85,6 +92,8 @@ class Thread {
     this.#link = link(world.system, port1);
     this.#link.expose('crns', world.keeper);
     this.#link.expose('pages', world.pages);
+    if (world.accounts !== null) this.#link.expose('bank', world.accounts.bank);
+    if (data.paid && world.accounts?.payments) this.#link.expose('payments', world.accounts.payments);
     this.#ingress = this.#link.ref('ingress');
     this.#worker = new Worker(new URL('../../workers/ingress.js', import.meta.url), {
       name: `ingress-${data.thread}`,

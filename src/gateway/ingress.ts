@@ -5,19 +5,25 @@ import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
 import { createNodeServer } from '../ingress/node.ts';
 import type { Server } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { AccountNews } from './accounts.ts';
 import type { DataPlane } from './data-plane.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** What a drain's answer may take on its way between threads. */
 const DRAIN_MARGIN_MS = 1000;
 
+/** Connections that were accepted last may not have sent their request yet. */
+const LINGER_MS = 200;
+
 /** Which carrier serves: `auto` takes uWebSockets.js where its binary loads. */
 export type ServerChoice = 'auto' | 'uws' | 'node';
 
 export type IngressCommand =
   | { readonly type: 'Configure'; readonly snapshot: Snapshot }
+  | { readonly type: 'Accounts'; readonly news: AccountNews }
   /** Answers once no request is in flight, or after `withinMs`. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
+  | { readonly type: 'Lingered' }
   | { readonly type: 'Drained' }
   | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
@@ -42,6 +48,7 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
       context.timers.cancel('drain');
       const cut = plane.inFlight;
       plane.cutOff();
+      plane.closeAccounts();
       for (const replyTo of draining) replyTo.tell({ cut });
       draining = [];
     };
@@ -50,10 +57,16 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
         case 'Configure':
           plane.configure(command.snapshot);
           break;
+        case 'Accounts':
+          plane.learn(command.news);
+          break;
         case 'Drain':
           server?.drain();
           draining.push(command.replyTo);
           context.timers.once('drain', command.withinMs, { type: 'Drained' });
+          context.timers.once('linger', server === null ? 0 : LINGER_MS, { type: 'Lingered' });
+          break;
+        case 'Lingered':
           context.pipe(
             plane.idle(),
             () => ({ type: 'Drained' }),

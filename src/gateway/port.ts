@@ -5,8 +5,12 @@
 import { createServer, type AddressInfo } from 'node:net';
 import type { Address } from '../ingress/server.ts';
 
-/** Resolves with the address, its port chosen if it was 0. Rejects with a sentence when it cannot be listened on. */
-export function settlePort({ host, port }: Address): Promise<Address> {
+/**
+ * Resolves with the address, its port chosen if it was 0. Rejects with a sentence when it cannot be listened on.
+ * @param shared another gateway may serve the port, so that its being taken is no mistake
+ */
+export function settlePort({ host, port }: Address, shared = false): Promise<Address> {
+  if (shared && port !== 0) return Promise.resolve({ host, port });
   return new Promise((resolve, reject) => {
     const probe = createServer();
     probe.once('error', (error) => reject(listenError({ host, port }, error)));

@@ -23,6 +23,10 @@ export interface Snapshot {
 /** Servers by model id, as a discovery URL gives them, or hosts that announce themselves. */
 export type Discovered = ReadonlyMap<string, readonly string[]>;
 
+export function sameModels(a: Discovered, b: Discovered): boolean {
+  return JSON.stringify([...a]) === JSON.stringify([...b]);
+}
+
 /** Configured models with found ones merged in; ids match in any case, the configured spelling wins, then the first. */
 export function mergeModels(
   settings: Settings,
@@ -52,11 +56,20 @@ export function mergeModels(
 }
 
 export function keyRecords(settings: Settings): KeyRecord[] {
-  return settings.keys.static.map(({ key, account }) => ({ hash: hashKey(key), account }));
+  return settings.keys.static.map(({ account, key, prepaid = false }) => {
+    const hash = hashKey(key);
+    return { hash, account, prepaid, id: `static:${hash.slice(0, 8)}` };
+  });
 }
 
-/** Settings without the keys of clients and of hosts. */
+/** Settings without the keys of clients, hosts and operators. */
 export function withoutKeys(settings: Settings): Settings {
-  const { keys, trust } = settings;
-  return { ...settings, keys: { ...keys, static: [] }, trust: { ...trust, signingKey: null, token: null } };
+  const { keys, payments, trust } = settings;
+  return {
+    ...settings,
+    adminToken: null,
+    keys: { ...keys, static: [] },
+    payments: { ...payments, facilitatorHeaders: {} },
+    trust: { ...trust, signingKey: null, token: null },
+  };
 }

@@ -3,6 +3,7 @@
 // After `onAbort` or the end of the answer every call is a no-op: late upstream events need no guard of their own.
 
 import type { HeadraceError } from '../errors.ts';
+import type { Span } from '../telemetry/span.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
 
@@ -43,13 +44,28 @@ export abstract class Exchange implements RequestHead {
   /** Called once when the exchange is over, however it ended: the place for counting. */
   onClose: ((exchange: Exchange) => void) | null = null;
 
+  /** What the request costs, when somebody pays for it; closed by whoever hears `onClose`. */
+  bill: { close(): void } | null = null;
+
   /** Status of the answer, 0 until there is one. */
   status = 0;
-  /** Code of the error table when the answer is an error of the gateway's own. */
+  /** Code of the error table when the answer is, or ends as, an error of the gateway's own. */
   errorCode = '';
   /** Name for counters, set by the endpoint: its route and, once known, the configured model. */
   endpoint = 'other';
   model = '';
+  /** Whose key or wallet it was; empty when nobody's. */
+  account = '';
+  /** The CRN that was tried last, and how many tries there were. */
+  crn = '';
+  attempts = 0;
+  /** When the first piece of a stream was handed to the client, in milliseconds; 0 without a stream. */
+  firstPieceMs = 0;
+  /** Sizes of the bodies as far as they are known: the request's, and what has been handed out of the answer's. */
+  bytesIn = 0;
+  bytesOut = 0;
+  /** The span of this request when it is traced. */
+  span: Span | null = null;
 
   constructor(head: RequestHead, receivedMs: number) {
     this.method = head.method;
@@ -80,6 +96,7 @@ export abstract class Exchange implements RequestHead {
   start(status: number, headers: readonly string[], contentLength: number): void {
     if (this.committed || this.finished) return;
     this.status = status;
+    if (contentLength > 0) this.bytesOut = contentLength;
     this.begin(status, headers, contentLength);
   }
 

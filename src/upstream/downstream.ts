@@ -5,6 +5,8 @@ export interface Downstream {
   readonly finished: boolean;
   /** The head of the answer has left: too late for another status. */
   readonly committed: boolean;
+  /** Code of the error table when the answer comes to its end as an error of the gateway's own; empty otherwise. */
+  errorCode: string;
   /** Called once when the client leaves before the end. */
   onAbort: (() => void) | null;
   /** Called when the gateway ends before the answer does. */

@@ -1,53 +1,18 @@
 // One request's way to an answer: takes candidates in order until one answers, under the model's retry budget, and hands
 // the answer to a relay. Failing over ends with the first byte that leaves for the client. Every attempt's outcome is
-// reported once: at the stream's end, not at its head, and without blame when the client left.
+// reported once: at the stream's end, not at its head, and without blame when the client left. A request that is paid for
+// holds the first good answer back until its `Approval` has the money.
 
-import type { Dialect } from '../dialect/index.ts';
+import type { UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { DispatchOptions } from '../net/client.ts';
-import {
-  type Affinity,
-  type Candidates,
-  failsOver,
-  type Failure,
-  type Member,
-  namesContextLength,
-  type Verdict,
-  verdictOf,
-} from '../routing/index.ts';
+import { failsOver, type Failure, type Member, namesContextLength, type Verdict, verdictOf } from '../routing/index.ts';
+import { type Approval, HeldAnswer } from './approval.ts';
 import { Attempt, type AttemptOwner, type AttemptWorld } from './attempt.ts';
 import type { Downstream } from './downstream.ts';
 import { responseHead, type ResponseHead, withCredential } from './headers.ts';
+import type { Job, Progress } from './job.ts';
 import { type DialectRules, Relay, type RelaySettings, type RelaySource } from './relay.ts';
-import type { RetryBudget } from './retry-budget.ts';
-
-/** A request ready to be sent to any CRN of its model. */
-export interface Job {
-  readonly model: string;
-  /** Path and query below the CRN's base URL. */
-  readonly path: string;
-  readonly headers: string[];
-  readonly body: Buffer;
-  readonly dialect: Dialect | undefined;
-  readonly candidates: Candidates;
-  readonly budget: RetryBudget;
-  /** Headers to add to the answer of this CRN (the affinity cookie, timings). */
-  extraHeaders(member: Member, progress: Progress): readonly string[];
-  /** Answers with an error of the table; nothing has been sent. */
-  fail(error: HeadraceError): void;
-  /** Hears how the first CRN was chosen. */
-  onPick(affinity: Affinity): void;
-  /** Hears of every attempt's end. */
-  onAttempt(member: Member, verdict: Verdict, failure: Failure | null): void;
-}
-
-/** How far a request has come; for timings and counters. */
-export interface Progress {
-  attempts: number;
-  /** When the attempt that answered was sent, and when its first byte came, in milliseconds; 0 before. */
-  sentMs: number;
-  firstByteMs: number;
-}
 
 export interface FailoverWorld extends AttemptWorld {
   readonly relay: RelaySettings;
@@ -81,6 +46,13 @@ export class Failover implements AttemptOwner, RelaySource {
   /** The answer that is being read to decide about it. */
   #peeking: Refusal | null = null;
   #refusal: Refusal | null = null;
+  /** The good answer whose approval is awaited. */
+  #held: HeldAnswer | null = null;
+  /** What the approval adds to the answer, whichever CRN's it is in the end; null before. */
+  #receipts: readonly string[] | null = null;
+  #delivered = false;
+  /** The relay has asked for a pause. */
+  #clientWaits = false;
   #onlyCredentials = true;
   #lastResortUntilMs = 0;
   /** Status of the answer that is relayed. */
@@ -92,6 +64,10 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#world = world;
     this.#job = job;
     this.#downstream = downstream;
+  }
+
+  get usage(): UsageWatch | null {
+    return this.#job.usage;
   }
 
   start(): void {
@@ -120,12 +96,17 @@ export class Failover implements AttemptOwner, RelaySource {
       return;
     }
     if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#world.now();
-    this.#relay?.data(chunk);
+    if (this.#held === null) this.#relay?.data(chunk);
+    else if (this.#held.keep(chunk)) attempt.pause();
   }
 
   onEnd(attempt: Attempt): void {
     if (this.#peeking !== null) {
       this.#decide(attempt, this.#peeking);
+      return;
+    }
+    if (this.#held !== null) {
+      this.#held.ended = true;
       return;
     }
     const code = this.#relay?.end() ?? null;
@@ -140,6 +121,10 @@ export class Failover implements AttemptOwner, RelaySource {
   }
 
   onFailed(attempt: Attempt, failure: Failure): void {
+    if (this.#held !== null) {
+      this.#held.failure = failure;
+      return;
+    }
     const untried = failure === 'no connection free' || failure === 'unsendable';
     this.#job.onAttempt(attempt.member, untried ? 'neutral' : 'failed', failure);
     this.#peeking = null;
@@ -150,8 +135,7 @@ export class Failover implements AttemptOwner, RelaySource {
     }
     this.#onlyCredentials = false;
     if (failure === 'unsendable') {
-      this.#close();
-      this.#job.fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
+      this.#fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
       return;
     }
     // A try that never reached the CRN put no load on it.
@@ -159,10 +143,12 @@ export class Failover implements AttemptOwner, RelaySource {
   }
 
   pause(): void {
+    this.#clientWaits = true;
     this.#attempt?.pause();
   }
 
   resume(): void {
+    this.#clientWaits = false;
     this.#attempt?.resume();
   }
 
@@ -171,14 +157,20 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#clientGone();
   }
 
+  relayed(bytes: number): void {
+    this.#job.onPiece(this.#world.now(), bytes);
+  }
+
   extraHeaders(): readonly string[] {
     // A refusal says nothing about how fast or how fit for this conversation the CRN is.
-    if (this.#status >= 400) return [];
+    if (this.#status >= 400) return this.#receipts ?? [];
+    this.#delivered = true;
     const { member, sentMs } = this.#attempt as Attempt;
     this.progress.sentMs = sentMs;
     // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
     if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#world.now();
-    return this.#job.extraHeaders(member, this.progress);
+    const headers = this.#job.extraHeaders(member, this.progress);
+    return this.#receipts === null ? headers : [...headers, ...this.#receipts];
   }
 
   #next(): void {
@@ -215,12 +207,15 @@ export class Failover implements AttemptOwner, RelaySource {
     }
     this.progress.attempts++;
     this.progress.firstByteMs = 0;
-    this.#attempt = new Attempt(this.#world, this, member, this.#options(member));
+    const own = this.#job.onTry(member, this.progress.attempts);
+    this.#attempt = new Attempt(this.#world, this, member, this.#options(member, own));
     this.#attempt.start(connectMs);
   }
 
-  #options(member: Member): DispatchOptions {
-    const { path, headers, body } = this.#job;
+  /** `own`: headers of this try alone. */
+  #options(member: Member, own: readonly string[]): DispatchOptions {
+    const { path, body } = this.#job;
+    const headers = own.length === 0 ? this.#job.headers : [...this.#job.headers, ...own];
     return {
       method: 'POST',
       path: pathOf(member.url) + path,
@@ -241,15 +236,57 @@ export class Failover implements AttemptOwner, RelaySource {
 
   #accept(head: ResponseHead): void {
     this.#status = head.status;
-    this.#relay = new Relay(
-      this.#downstream,
-      head,
-      this.#job.dialect,
-      this.#world.rules,
-      this.#world.relay,
-      this,
-      this.#world.deadlines,
+    const { approval } = this.#job;
+    if (approval === undefined || head.status >= 300 || this.#receipts !== null) this.#open(head);
+    else this.#ask(approval, head);
+  }
+
+  #open(head: ResponseHead): void {
+    this.#clientWaits = false;
+    const { deadlines, relay, rules } = this.#world;
+    this.#relay = new Relay(this.#downstream, head, this.#job.dialect, rules, relay, this, deadlines);
+  }
+
+  /** The CRN works on meanwhile, and waits once so much is held. */
+  #ask(approval: Approval, head: ResponseHead): void {
+    const held = new HeldAnswer(head);
+    this.#held = held;
+    approval.approve(head).then(
+      (receipts) => this.#approved(held, receipts),
+      (thrown: unknown) => this.#refused(held, thrown),
     );
+  }
+
+  #approved(held: HeldAnswer, receipts: readonly string[] | null): void {
+    if (this.#held !== held) return;
+    this.#held = null;
+    const attempt = this.#attempt as Attempt;
+    if (receipts === null) {
+      this.#drop(attempt);
+      return;
+    }
+    this.#receipts = receipts;
+    if (held.failure !== null) {
+      this.onFailed(attempt, held.failure);
+      return;
+    }
+    this.#open(held.head);
+    for (const chunk of held.pieces) this.#relay?.data(chunk);
+    if (held.ended) this.onEnd(attempt);
+    else if (!this.#clientWaits) attempt.resume();
+  }
+
+  #refused(held: HeldAnswer, thrown: unknown): void {
+    if (this.#held !== held) return;
+    this.#drop(this.#attempt as Attempt);
+    this.#job.fail(thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown }));
+  }
+
+  /** A good answer that may not be given: no fault of its CRN. */
+  #drop(attempt: Attempt): void {
+    attempt.cancel();
+    this.#job.onAttempt(attempt.member, 'neutral', null);
+    this.#close();
   }
 
   #reject(attempt: Attempt, failure: Failure, verdict: Verdict): void {
@@ -294,20 +331,25 @@ export class Failover implements AttemptOwner, RelaySource {
       this.#passOn(this.#refusal);
       return;
     }
-    this.#downstream.onAbort = null;
     const job = this.#job;
     if (this.#onlyCredentials && this.progress.attempts > 0) {
-      job.fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: job.model }));
+      this.#fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: job.model }));
       return;
     }
     const headers = ['retry-after', RETRY_AFTER_S];
     if (!job.candidates.admitted) headers.push('x-should-retry', 'false');
-    job.fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: job.model, headers }));
+    this.#fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: job.model, headers }));
+  }
+
+  #fail(error: HeadraceError): void {
+    if (this.#receipts !== null) error.headers.push(...this.#receipts);
+    this.#close();
+    this.#job.fail(error);
   }
 
   #passOn(refusal: Refusal): void {
     const { status, headers } = refusal.head;
-    const out = [...headers];
+    const out = [...headers, ...(this.#receipts ?? [])];
     if (status === 429 && !headers.includes('retry-after')) out.push('retry-after', RETRY_AFTER_S);
     const body = Buffer.concat(refusal.body);
     this.#downstream.start(status, out, body.byteLength);
@@ -318,9 +360,10 @@ export class Failover implements AttemptOwner, RelaySource {
   /** The gateway can wait no longer: an error event where a stream has begun, an error where nothing has. */
   #cut(): void {
     const relay = this.#relay;
-    if (relay?.committed === true) relay.broken('HR_DRAINING');
-    else this.#job.fail(new HeadraceError('HR_DRAINING'));
+    const committed = relay?.committed === true;
+    if (committed) relay.broken('HR_DRAINING');
     this.#clientGone();
+    if (!committed) this.#fail(new HeadraceError('HR_DRAINING'));
   }
 
   #clientGone(): void {
@@ -335,7 +378,9 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#relay?.close();
     this.#relay = null;
     this.#attempt = null;
+    this.#held = null;
     this.#downstream.onAbort = null;
+    if (!this.#delivered) this.#job.approval?.withdraw();
   }
 }
 

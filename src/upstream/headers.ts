@@ -42,13 +42,13 @@ export interface RequestHeaderInput {
   readonly requestId: string;
   /** The client's key, when it came in `x-api-key`: CRNs read it as a bearer token. */
   readonly bearer: string | undefined;
-  /** The answer will be cut at event boundaries, so it must not be compressed. */
-  readonly streaming: boolean;
+  /** The answer will be looked into (cut at event boundaries, counted), so it must not be compressed. */
+  readonly readable: boolean;
 }
 
 /** The headers of a request as the CRN gets them, without those of `credentials`. */
 export function requestHeaders(input: RequestHeaderInput): string[] {
-  const { headers, streaming } = input;
+  const { headers, readable } = input;
   const named = connectionNames(headers);
   const out: string[] = [];
   let encoding = false;
@@ -56,7 +56,7 @@ export function requestHeaders(input: RequestHeaderInput): string[] {
     const name = headers[i] as string;
     if (REQUEST_DROPPED.has(name) || named?.includes(name) === true) continue;
     if (name === 'accept-encoding') {
-      if (streaming) continue;
+      if (readable) continue;
       encoding = true;
     }
     out.push(name, headers[i + 1] as string);

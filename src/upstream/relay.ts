@@ -2,7 +2,7 @@
 // silent streams, and an error event in the request's dialect when the CRN breaks off. Until the first byte leaves,
 // nothing is committed and the owner may still try another CRN.
 
-import type { Dialect, Failure as DialectFailure } from '../dialect/index.ts';
+import type { Dialect, Failure as DialectFailure, UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter } from '../net/sse.ts';
@@ -32,6 +32,10 @@ export interface RelaySource {
   abandon(): void;
   /** Headers to add when the answer is committed. */
   extraHeaders(): readonly string[];
+  /** So many bytes of a stream have been handed to the client. */
+  relayed(bytes: number): void;
+  /** Looks on while a good answer passes; null when nobody counts. */
+  readonly usage: UsageWatch | null;
 }
 
 /** Pieces kept of a stream's end, to see whether it ended well. A usage chunk may follow the one that says so. */
@@ -50,6 +54,7 @@ export class Relay implements Expirable {
   readonly #source: RelaySource;
   readonly #splitter: EventSplitter | null;
   readonly #tail: Buffer[] = [];
+  readonly #usage: UsageWatch | null;
   readonly #deadline: Deadline;
   #waiting = false;
   #started = false;
@@ -71,6 +76,8 @@ export class Relay implements Expirable {
     this.#source = source;
     const events = head.contentType.startsWith('text/event-stream') && !head.encoded;
     this.#splitter = events ? new EventSplitter({ maxHeldBytes: settings.heldEventBytes }) : null;
+    this.#usage = head.status < 300 ? source.usage : null;
+    this.#usage?.begin(events ? this.#tail : null);
     this.#deadline = deadlines.deadline(this);
     this.#armKeepAlive();
   }
@@ -82,15 +89,18 @@ export class Relay implements Expirable {
 
   data(chunk: Buffer): void {
     if (this.#splitter === null) {
+      this.#usage?.data(chunk);
       if (!this.#started && chunk.byteLength === this.#head.contentLength) this.#finish(chunk);
       else this.#write(chunk);
       return;
     }
     const whole = this.#splitter.push(chunk);
     if (whole === undefined) return;
-    if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
-    this.#tail.push(whole);
-    this.#write(whole);
+    this.#keep(whole);
+    const passed = this.#usage === null ? whole : this.#usage.events(whole);
+    if (passed === undefined) return;
+    this.#write(passed);
+    this.#source.relayed(passed.byteLength);
   }
 
   /** The CRN's answer is complete as HTTP. False when it is not complete as a stream and was not committed yet. */
@@ -105,13 +115,23 @@ export class Relay implements Expirable {
       if (this.#started) this.broken('HR_STREAM_TRUNCATED');
       return 'HR_STREAM_TRUNCATED';
     }
-    this.#finish(rest);
+    if (rest.byteLength === 0) this.#finish();
+    else {
+      this.#keep(rest);
+      this.#finish(this.#usage === null ? rest : this.#usage.events(rest));
+    }
     return null;
+  }
+
+  #keep(piece: Buffer): void {
+    if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
+    this.#tail.push(piece);
   }
 
   /** The CRN broke off after the answer was committed. */
   broken(code: ErrorCode): void {
     this.#deadline.clear();
+    this.#downstream.errorCode = code;
     const { midEvent } = this.#splitter ?? { midEvent: true };
     if (midEvent) {
       this.#downstream.destroy();

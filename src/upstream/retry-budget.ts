@@ -5,12 +5,14 @@
 export class RetryBudget {
   readonly #ratio: number;
   readonly #most: number;
+  readonly #onRefused: () => void;
   #balance: number;
 
   /** `ratio`: retries earned by a request. `burst`: retries in the reserve, full at start. */
-  constructor(ratio: number, burst: number) {
+  constructor(ratio: number, burst: number, onRefused: () => void = () => undefined) {
     this.#ratio = ratio;
     this.#most = burst;
+    this.#onRefused = onRefused;
     this.#balance = burst;
   }
 
@@ -20,7 +22,10 @@ export class RetryBudget {
 
   /** Takes one retry; false when the budget is spent. */
   withdraw(): boolean {
-    if (this.#balance < 1) return false;
+    if (this.#balance < 1) {
+      this.#onRefused();
+      return false;
+    }
     this.#balance -= 1;
     return true;
   }

@@ -9,9 +9,10 @@ const RING = new KeyRing([
 
 t.test('a key is good when its hash is known, and belongs to an account', async (t) => {
   t.equal(RING.size, 2);
-  t.same(RING.check('hr_one'), { kind: 'good', account: 'first' });
-  t.same(RING.check('hr_two'), { kind: 'good', account: 'second' });
-  t.same(RING.check('hr_one'), { kind: 'good', account: 'first' }, 'also when it is remembered');
+  const plain = { kind: 'good', key: null, prepaid: false, expiresMs: Infinity, allowance: null };
+  t.same(RING.check('hr_one'), { ...plain, account: 'first' });
+  t.same(RING.check('hr_two'), { ...plain, account: 'second' });
+  t.same(RING.check('hr_one'), { ...plain, account: 'first' }, 'also when it is remembered');
 });
 
 t.test('no key, an empty one and the word of wallets are none', async (t) => {
@@ -29,6 +30,33 @@ t.test('every other text is a bad key', async (t) => {
 t.test('a flood of unknown keys does not make a good one bad', async (t) => {
   for (let i = 0; i < 12_000; i++) RING.check(`unknown-${i}`);
   t.match(RING.check('hr_one'), { kind: 'good' });
+});
+
+t.test('keys of the store come, change and go, and those of the configuration win', async (t) => {
+  const ring = new KeyRing([{ hash: hashKey('both'), account: 'configured' }]);
+  const stored = { hash: hashKey('hr_s'), account: 's', id: 'k1', prepaid: true };
+  t.equal(ring.check('hr_s').kind, 'bad');
+  ring.learn({ reset: false, put: [stored, { hash: hashKey('both'), account: 'stored' }], drop: [] });
+  t.match(
+    ring.check('hr_s'),
+    { kind: 'good', account: 's', key: 'k1', prepaid: true },
+    'what was bad is looked up again',
+  );
+  t.match(ring.check('both'), { account: 'configured' });
+  ring.learn({ reset: false, put: [], drop: [stored.hash] });
+  t.equal(ring.check('hr_s').kind, 'bad');
+  ring.learn({ reset: true, put: [stored], drop: [] });
+  ring.configure([]);
+  t.equal(ring.check('hr_s').kind, 'good', 'a new configuration leaves the store alone');
+  t.equal(ring.check('both').kind, 'bad');
+});
+
+t.test('a key that has expired is bad, also when it is remembered as good', async (t) => {
+  let nowMs = 999;
+  const ring = new KeyRing([{ hash: hashKey('hr_e'), account: 'a', expiresMs: 1000 }], () => nowMs);
+  t.equal(ring.check('hr_e').kind, 'good');
+  nowMs = 1000;
+  t.equal(ring.check('hr_e').kind, 'bad');
 });
 
 t.test('a longest key is still looked at', async (t) => {

@@ -3,7 +3,22 @@ import { helpFor } from '../../src/cli/help.ts';
 import { SETTINGS } from '../../src/config/table.ts';
 import { runCli } from '../support/system-cli.ts';
 
-const COMMANDS = ['serve', 'check', 'demo', 'host', 'search-worker', 'fetch'];
+const COMMANDS = [
+  'serve',
+  'check',
+  'demo',
+  'host',
+  'search-worker',
+  'fetch',
+  'keys',
+  'credits',
+  'usage',
+  'audit',
+  'bench',
+];
+
+/** Flags of every command on accounts. */
+const ACCOUNT_FLAGS = ['store', 'config', 'admin', 'token', 'format'];
 
 t.test('the general help names every command and where to start', (t) => {
   for (const command of COMMANDS) t.match(helpFor(undefined), new RegExp(`^  headrace ${command} `, 'm'));
@@ -19,6 +34,10 @@ t.test('each command has a help of its own, with every flag it takes', (t) => {
     demo: ['port', 'admin-port'],
     fetch: ['format', 'include', 'json', 'fetch.allow'],
     'search-worker': ['engine', 'port', 'listen', 'config', 'secret-file', 'timeout', 'concurrency'],
+    keys: ['account', 'label', 'expires', 'rpm', 'tpm', 'monthly', 'quiet', 'grace', ...ACCOUNT_FLAGS],
+    credits: ['id', 'memo', 'limit', 'before', ...ACCOUNT_FLAGS],
+    usage: ['by', 'from', 'to', 'account', 'key', 'model', ...ACCOUNT_FLAGS],
+    audit: ACCOUNT_FLAGS,
     host: 'model port listen engine name profile slots context speed seed ttft itl tokens config control fleet'.split(
       ' ',
     ),

@@ -51,7 +51,6 @@ t.test('the explanation tells what the example would run', async (t) => {
   t.match(text, /atlas-27b +http:\/\/127\.0\.0\.1:9001, http:\/\/127\.0\.0\.1:9002 \(chat, tools, vision\)/);
   t.match(text, 'Every setting has its default.');
   t.match(text, 'Embed-1.5: one server only');
-  t.match(text, 'This version accepts but does not serve yet: store.');
 });
 
 t.test('the explanation lists what differs from the defaults, as it would be written', async (t) => {

@@ -85,7 +85,7 @@ t.test('an empty variable counts as not set', async (t) => {
 });
 
 t.test('flags of sections that are not served are accepted', async (t) => {
-  t.match(resolveSettings({}, {}, { store: 'sqlite::memory:', 'payments.facilitator': 'http://f' }), {
-    settings: { unserved: ['store', 'payments'] },
+  t.match(resolveSettings({}, {}, { store: 'sqlite::memory:', 'payments.assumedTokens': '7' }), {
+    settings: { store: 'sqlite::memory:', payments: { assumedTokens: 7 } },
   });
 });

@@ -8,7 +8,9 @@ import { envName, MODEL_FIELDS, SETTINGS } from '../../src/config/table.ts';
 const DEFAULTS: Settings = {
   listen: { host: '0.0.0.0', port: 8080 },
   admin: { host: '127.0.0.1', port: 9090 },
+  adminToken: null,
   threads: 'auto',
+  sharePort: false,
   server: 'auto',
   servicePrefix: 'svc',
   listingPrefix: 'aggregator',
@@ -39,6 +41,7 @@ const DEFAULTS: Settings = {
     idleMs: 60_000,
     bodyMs: 30_000,
     clientIdleMs: 120_000,
+    unreadyMs: 0,
     drainMs: 30_000,
     keepAliveMs: 60_000,
   },
@@ -91,10 +94,26 @@ const DEFAULTS: Settings = {
     queue: 256,
     cleanTimeoutMs: 5_000,
     cleanMemoryBytes: 268_435_456,
+    price: '0',
     pagesPerCleaner: 10_000,
   },
-  log: { level: 'info' },
-  unserved: [],
+  store: 'sqlite:./headrace.db',
+  credit: { lease: '0.05', leaseTtlMs: 60_000, flushMs: 250, assumedTokens: 1024 },
+  log: { level: 'info', requests: 'off', sample: 1 },
+  telemetry: { otlp: { endpoint: null, headers: {}, sample: 1, serviceName: 'headrace' } },
+  payments: {
+    facilitator: null,
+    facilitatorHeaders: {},
+    payTo: null,
+    network: 'base',
+    asset: null,
+    assetName: null,
+    assetVersion: '2',
+    assetDecimals: 6,
+    maxPurchase: '1000',
+    minimum: '0.0001',
+    assumedTokens: 1024,
+  },
 };
 
 /** The input type takes what a file may say. */
@@ -105,6 +124,7 @@ const INPUT: SettingsInput = {
   models: { m: { servers: ['http://gpu1:1'], context_length: 8, pricing: { prompt: '1', completion: '2' } } },
   keys: { static: [{ key: 'k', account: 'a' }] },
   search: { timeout: '10s' },
+  payments: null,
 };
 
 t.test('the table resolves to the defaults of the contract', async (t) => {
@@ -119,7 +139,6 @@ t.test('an object of the input type resolves', async (t) => {
       limits: { bodyBytes: 1_048_576 },
       models: { m: { contextLength: 8, pricing: { prompt: '1', completion: '2' } } },
       search: { timeoutMs: 10_000 },
-      unserved: [],
     },
   });
 });
@@ -166,4 +185,14 @@ t.test('what may be fetched although it is private is a host, an address or a bl
     t.ok(allow(good), good);
   for (const bad of ['', '10.0.0.0/33', '10.0/8', 'fd00::/129', 'http://wiki', 'a b', 'wiki:80', 'me@wiki'])
     t.notOk(allow(bad), bad);
+});
+
+t.test('payments are complete or off', async (t) => {
+  const facilitator = 'https://pay.test/x402';
+  const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
+  t.match(resolveSettings({ payments: { facilitator, payTo } }), { settings: { payments: { facilitator, payTo } } });
+  t.match(resolveSettings({ payments: { facilitator } }), { mistakes: [{ path: 'payments.payTo' }] });
+  t.match(resolveSettings({ payments: { payTo } }), { mistakes: [{ path: 'payments.facilitator' }] });
+  t.match(resolveSettings({ payments: { facilitator, payTo }, store: null }), { mistakes: [{ path: 'store' }] });
+  t.match(resolveSettings({ payments: { facilitator, payTo: '0x12' } }), { mistakes: [{ path: 'payments.payTo' }] });
 });

@@ -16,13 +16,23 @@ import { inject, type InjectRequest } from '../../src/ingress/inject.ts';
 import { Table } from '../../src/routing/index.ts';
 import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/carrier.ts';
 import { type Answer, head } from '../support/carrier-wire.ts';
+import { ACCOUNT_PRODUCERS } from './fixtures/account-refusals.ts';
 import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** What only a gateway that ends its process can answer: test/system/reload.test.ts. */
-const ELSEWHERE: readonly ErrorCode[] = ['HR_DRAINING'];
+/** What only a gateway that ends its process can answer (test/system/reload), and what x402 brings (test/api/credits). */
+const ELSEWHERE: readonly ErrorCode[] = [
+  'HR_DRAINING',
+  'HR_PAYMENT_REQUIRED',
+  'HR_PAYMENT_MALFORMED',
+  'HR_PAYMENT_AMOUNT',
+  'HR_PAYMENT_ADDRESS',
+  'HR_PAYMENT_PENDING',
+  'HR_PAYMENT_UNAVAILABLE',
+  'HR_PAYMENT_OFF',
+];
 
 const CHATTING: InjectRequest = { path: '/v1/chat/completions', headers: GOOD, body: CHAT };
 
@@ -50,6 +60,7 @@ function pending(request: InjectRequest): { exchange: Exchange; answer: Promise<
 
 const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
   ...FETCH_PRODUCERS,
+  ...ACCOUNT_PRODUCERS,
   HR_AUTH_MISSING: answerTo({ path: CHATTING.path, body: CHAT }),
   HR_AUTH_INVALID: answerTo({ ...CHATTING, headers: { authorization: 'Bearer no' } }),
   HR_REQUEST_MALFORMED: async (t) => {

@@ -45,8 +45,11 @@ t.test('data planes get hashes of keys and no key', (t) => {
   const settings = settingsOf({
     keys: { static: [{ key: 'hr_secret', account: 'demo' }] },
     trust: { signingKey: 'hr_secret', token: 'hr_secret' },
+    payments: { facilitatorHeaders: { authorization: 'hr_secret' } },
   });
-  t.same(keyRecords(settings), [{ hash: hashKey('hr_secret'), account: 'demo' }]);
+  t.match(keyRecords(settings), [
+    { hash: hashKey('hr_secret'), account: 'demo', prepaid: false, id: /^static:[0-9a-f]{8}$/ },
+  ]);
   t.notMatch(JSON.stringify(withoutKeys(settings)), /hr_secret/);
   t.equal(withoutKeys(settings).keys.required, true);
   t.end();

@@ -6,6 +6,7 @@ import type { Downstream } from '../../src/upstream/downstream.ts';
 export class TestDownstream implements Downstream {
   finished = false;
   committed = false;
+  errorCode = '';
   onAbort: (() => void) | null = null;
   onCut: (() => void) | null = null;
   onWritable: (() => void) | null = null;

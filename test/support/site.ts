@@ -107,7 +107,7 @@ export function fetchSettings(fields: Partial<FetchSettings> = {}): FetchSetting
     ...{ timeoutMs: 10_000, connectTimeoutMs: 5000, firstByteTimeoutMs: 5000, maxBytes: 10_000_000 },
     ...{ allow: ['127.0.0.1'], ports: [80, 443], redirects: 5, userAgent: 'Headrace/0.1 (test)', robots: false },
     ...{ concurrency: 256, perHost: 8, hostDelayMs: 0, cacheTtlMs: null, cacheBytes: 0, cleaners: 1, queue: 256 },
-    ...{ cleanTimeoutMs: 5000, cleanMemoryBytes: 268_435_456, pagesPerCleaner: 1000 },
+    ...{ cleanTimeoutMs: 5000, cleanMemoryBytes: 268_435_456, pagesPerCleaner: 1000, price: '0' },
     ...fields,
   };
 }

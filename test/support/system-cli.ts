@@ -89,7 +89,7 @@ export interface CliOptions {
 export function startCli(t: Test, args: readonly string[], options: CliOptions = {}): Cli {
   const { env, execArgv = [], script = BIN } = options;
   const child = spawn(process.execPath, [...execArgv, script, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', ...env },
+    env: { PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   const cli = new Cli(child);

@@ -10,7 +10,15 @@ import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { Failure, Verdict } from '../../src/routing/classify.ts';
 import { Candidates } from '../../src/routing/picker.ts';
 import { hashText, type Member } from '../../src/routing/table.ts';
-import { Failover, type FailoverWorld, type Job, requestHeaders, RetryBudget } from '../../src/upstream/index.ts';
+import {
+  type Approval,
+  type Downstream,
+  Failover,
+  type FailoverWorld,
+  type Job,
+  requestHeaders,
+  RetryBudget,
+} from '../../src/upstream/index.ts';
 import { TestDownstream } from './downstream.ts';
 
 /** What these aids need of a test. */
@@ -35,6 +43,9 @@ export interface Ask {
   readonly headers?: readonly string[];
   readonly body?: Buffer | object;
   readonly stream?: boolean;
+  readonly approval?: Approval;
+  /** Default: a client of the test's. */
+  readonly client?: Downstream;
 }
 
 /** One request under way. */
@@ -42,6 +53,8 @@ export interface Run {
   readonly downstream: TestDownstream;
   /** Verdict and failure of every attempt, with the index of its CRN. */
   readonly attempts: [crn: number, verdict: Verdict, failure: Failure | null][];
+  /** Time and size of every piece of a stream handed to the client. */
+  readonly pieces: [nowMs: number, bytes: number][];
   /** The gateway's own error, when that was the answer. */
   error: HeadraceError | null;
   /** Resolves once attempts so many have ended. */
@@ -91,19 +104,23 @@ export class Bench {
   ask(ask: Ask = {}): Run {
     const { path = '/v1/chat/completions', stream = true } = ask;
     const downstream = new TestDownstream();
+    const client = ask.client ?? downstream;
     const waiting: { count: number; resolve: () => void }[] = [];
     const run: Run = {
       downstream,
       attempts: [],
+      pieces: [],
       error: null,
       attempted: (count) =>
         run.attempts.length >= count ? Promise.resolve() : new Promise((resolve) => waiting.push({ count, resolve })),
     };
     const body = ask.body ?? { model: 'm', stream, messages: [{ role: 'user', content: 'hello' }] };
     const job: Job = {
+      usage: null,
+      approval: ask.approval,
       model: 'm',
       path: path + (ask.query ?? ''),
-      headers: requestHeaders({ headers: ask.headers ?? [], requestId: 'id-1', bearer: undefined, streaming: stream }),
+      headers: requestHeaders({ headers: ask.headers ?? [], requestId: 'id-1', bearer: undefined, readable: stream }),
       body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)),
       dialect: dialectOf(path),
       candidates: this.#candidates(),
@@ -114,16 +131,18 @@ export class Bench {
       },
       fail: (error) => {
         run.error = error;
-        downstream.start(error.status, error.headers, 0);
-        downstream.end();
+        client.start(error.status, error.headers, 0);
+        client.end();
       },
       onPick: () => undefined,
+      onTry: () => [],
+      onPiece: (nowMs, bytes) => run.pieces.push([nowMs, bytes]),
       onAttempt: (member, verdict, failure) => {
         run.attempts.push([this.members.indexOf(member), verdict, failure]);
         for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
       },
     };
-    new Failover(this.#world, job, downstream).start();
+    new Failover(this.#world, job, client).start();
     return run;
   }
 

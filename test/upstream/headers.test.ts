@@ -2,7 +2,7 @@
 import t from 'tap';
 import { requestHeaders, responseHead, withCredential } from '../../src/upstream/headers.ts';
 
-const input = { requestId: 'id', bearer: undefined, streaming: false };
+const input = { requestId: 'id', bearer: undefined, readable: false };
 
 t.test('requests lose hop-by-hop and framing headers and those named by Connection', async (t) => {
   const headers = [
@@ -21,7 +21,7 @@ t.test('requests lose hop-by-hop and framing headers and those named by Connecti
 t.test('whole answers may be compressed, streams may not', async (t) => {
   const headers = ['accept-encoding', 'gzip, br'];
   t.same(requestHeaders({ ...input, headers }), ['accept-encoding', 'gzip, br', 'x-request-id', 'id']);
-  t.same(requestHeaders({ ...input, headers, streaming: true }), ['accept-encoding', 'identity', 'x-request-id', 'id']);
+  t.same(requestHeaders({ ...input, headers, readable: true }), ['accept-encoding', 'identity', 'x-request-id', 'id']);
 });
 
 t.test("the client's key travels as a bearer token, the gateway's own replaces it", async (t) => {

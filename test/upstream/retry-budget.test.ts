@@ -18,6 +18,16 @@ t.test('four requests earn a retry, and no more than the reserve is saved', asyn
   t.equal(budget.balance, 1);
 });
 
+t.test('tells of every retry it refuses', async (t) => {
+  let refused = 0;
+  const budget = new RetryBudget(0, 1, () => refused++);
+  budget.withdraw();
+  t.equal(refused, 0);
+  budget.withdraw();
+  budget.withdraw();
+  t.equal(refused, 2);
+});
+
 t.test('without a reserve nothing is ever retried', async (t) => {
   const budget = new RetryBudget(1, 0);
   budget.deposit();

@@ -1,0 +1,82 @@
+// Keys as rows: made, listed, found, stopped, replaced. Each change is news for every process in the same commit.
+// Called by the ledger; the secrets themselves never come here.
+
+import { noteChanges } from './changes.ts';
+import type { Database, Session } from './database.ts';
+import { LedgerError, type NewKey, type StoredKey } from './store.ts';
+import { ACCOUNTS, keyOf, keyRow, KEYS } from './tables.ts';
+
+async function insertKey(session: Session, key: NewKey, createdMs: number): Promise<StoredKey> {
+  const stored: StoredKey = {
+    id: key.id,
+    hash: key.hash,
+    prefix: key.prefix,
+    account: key.account,
+    label: key.label ?? '',
+    limits: key.limits ?? {},
+    createdMs,
+    expiresMs: key.expiresMs ?? null,
+    disabledMs: null,
+  };
+  const taken = [...(await session.find(KEYS, 'id', [key.id])), ...(await session.find(KEYS, 'hash', [key.hash]))];
+  if (taken.length > 0) throw new LedgerError('key-taken', `There is a key '${key.id}' or one with the same hash`);
+  const owner = await session.find(ACCOUNTS, 'id', [key.account]);
+  if (owner.length === 0) throw new LedgerError('account-unknown', `No account '${key.account}'`);
+  await session.write(KEYS, [keyRow(stored)]);
+  await noteChanges(session, [{ kind: 'key', hash: key.hash }]);
+  return stored;
+}
+
+async function requireKey(session: Session, id: string): Promise<StoredKey> {
+  const [row] = await session.find(KEYS, 'id', [id], true);
+  if (row === undefined) throw new LedgerError('key-unknown', `No key '${id}'`);
+  return keyOf(row);
+}
+
+async function updateKey(session: Session, key: StoredKey): Promise<void> {
+  await session.write(KEYS, [keyRow(key)], { replace: ['expires_ms', 'disabled_ms'] });
+  await noteChanges(session, [{ kind: 'key', hash: key.hash }]);
+}
+
+export function createKey(database: Database, key: NewKey, dateMs: number): Promise<StoredKey> {
+  return database.transaction((session) => insertKey(session, key, dateMs));
+}
+
+export function disableKey(database: Database, id: string, dateMs: number): Promise<StoredKey> {
+  return database.transaction(async (session) => {
+    const key = await requireKey(session, id);
+    if (key.disabledMs !== null) return key;
+    const disabled = { ...key, disabledMs: dateMs };
+    await updateKey(session, disabled);
+    return disabled;
+  });
+}
+
+/** The old key goes on until `oldUntilMs`, or as long as it had anyway. */
+export function rotateKey(
+  database: Database,
+  id: string,
+  successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
+  dates: { readonly nowMs: number; readonly oldUntilMs: number },
+): Promise<StoredKey> {
+  return database.transaction(async (session) => {
+    const old = await requireKey(session, id);
+    const { account, label, limits } = old;
+    const created = await insertKey(session, { account, label, limits, ...successor }, dates.nowMs);
+    await updateKey(session, { ...old, expiresMs: Math.min(old.expiresMs ?? Infinity, dates.oldUntilMs) });
+    return created;
+  });
+}
+
+export async function findKey(database: Database, hash: string): Promise<StoredKey | undefined> {
+  const [row] = await database.snapshot((session) => session.find(KEYS, 'hash', [hash]));
+  return row === undefined ? undefined : keyOf(row);
+}
+
+export async function listKeys(database: Database, account?: string): Promise<StoredKey[]> {
+  const [where, params] = account === undefined ? ['', []] : ['where account = $1', [account]];
+  const rows = await database.snapshot((session) =>
+    session.all(`select * from api_keys ${where} order by created_ms, id`, params),
+  );
+  return rows.map(keyOf);
+}

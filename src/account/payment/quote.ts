@@ -1,0 +1,40 @@
+// What a keyless request costs, known before it runs: `exact` payments cannot be corrected afterwards, so the price is
+// that of the longest answer allowed. Integers only; rounded up to a whole unit of the token by the cashier.
+
+import type { Pico } from '../ledger/store.ts';
+
+export interface TokenPrices {
+  /** For one token each. */
+  readonly prompt: Pico;
+  readonly completion: Pico;
+}
+
+export interface CallSize {
+  /** Estimated tokens of the prompt. */
+  readonly promptTokens: number;
+  /** What the request allows the answer to be long; undefined when it does not say. */
+  readonly maxTokens: number | undefined;
+}
+
+export interface QuoteRules {
+  /** Tokens of the answer that a request without a limit pays for. Clients refuse quotes of whole context windows. */
+  readonly defaultTokens: number;
+  /** Tokens of prompt and answer together; undefined when not known. */
+  readonly contextTokens: number | undefined;
+  /** The least a request costs. */
+  readonly floor: Pico;
+}
+
+/** The price of a call. Counts that are no counts are taken as 0 and answers cut to what the context leaves. */
+export function quoteCall(size: CallSize, prices: TokenPrices, rules: QuoteRules): Pico {
+  const prompt = count(size.promptTokens);
+  const room = rules.contextTokens === undefined ? undefined : count(rules.contextTokens - Number(prompt));
+  const wished = count(size.maxTokens ?? rules.defaultTokens);
+  const answer = room === undefined || wished < room ? wished : room;
+  const price = prompt * prices.prompt + answer * prices.completion;
+  return price > rules.floor ? price : rules.floor;
+}
+
+function count(value: number): bigint {
+  return Number.isFinite(value) && value > 0 ? BigInt(Math.ceil(value)) : 0n;
+}

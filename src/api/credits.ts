@@ -1,0 +1,35 @@
+// `POST /svc/credits`: credits for an account, paid by x402. Open to everybody: the payment is the credential. The cashier
+// does the work, beside the ledger; a client that leaves does not stop a purchase, and finds it done when it asks again.
+
+import { HeadraceError } from '../errors.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { respondError, respondJson } from '../ingress/respond.ts';
+import { presentedPayment, resourceOf, respondUnpaid } from './payment.ts';
+import { creditPurchase, readBody } from './schema.ts';
+import type { ApiWorld } from './world.ts';
+
+/** What this endpoint needs of its world. */
+export type CreditsWorld = Pick<ApiWorld, 'settings' | 'cashier'>;
+
+/** Serves a purchase; every refusal is answered here. */
+export function credits(exchange: Exchange, world: CreditsWorld): void {
+  exchange.readBody((error, body) => {
+    try {
+      if (error !== null) throw error;
+      const { address, amount } = readBody(creditPurchase, body, exchange.header('content-type'));
+      const { cashier, settings } = world;
+      if (cashier === null) throw new HeadraceError('HR_PAYMENT_OFF');
+      const resource = resourceOf(exchange, settings.publicScheme);
+      const bought = cashier.purchase({ address, amount, resource, payment: presentedPayment(exchange) });
+      bought.then(
+        (answer) => {
+          if (answer.kind === 'sold') respondJson(exchange, 200, answer.body, answer.headers);
+          else respondUnpaid(exchange, answer);
+        },
+        (thrown: unknown) => respondError(exchange, thrown),
+      );
+    } catch (thrown) {
+      respondError(exchange, thrown);
+    }
+  });
+}

@@ -1,0 +1,64 @@
+// The audit must find what it promises to find: each case spoils one thing behind the ledger's back.
+
+import t from 'tap';
+import { DatabaseSync } from 'node:sqlite';
+import pg from 'pg';
+import { openStore, type StoreName, START_MS, STORES, USAGE } from './stores.ts';
+
+async function spoil(name: StoreName, url: string, sql: string): Promise<void> {
+  if (name === 'sqlite') {
+    const file = new DatabaseSync(url.slice('sqlite:'.length), { enableForeignKeyConstraints: false });
+    file.exec(sql);
+    file.close();
+    return;
+  }
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`set session_replication_role = replica; ${sql}`);
+  await client.end();
+}
+
+const SPOILS: readonly (readonly [string, string, RegExp])[] = [
+  [
+    'an entry changed',
+    "update entries set amount = amount + 1 where account = 'source:grant' and amount < -50",
+    /All entries add up to 1,.*Movement \d+ adds up to 1/,
+  ],
+  [
+    'a balance raised',
+    "update accounts set balance = balance + 7 where id = 'a'",
+    /has a balance of 57, its entries add up to 50/,
+  ],
+  ['credit set aside by nobody', "update accounts set held = held + 1 where id = 'a'", /keeps 31 aside.* 30/],
+  ['a hold closed without its entries', "update holds set state = 'closed' where id = 'open'", /open holds come to 0/],
+  ['a movement removed', "delete from movements where id = 'grant:1'", /stand without it/],
+  ['an account removed', "delete from accounts where id = 'b'", /'customer:b' have no account/],
+  ['a charge that no usage tells of', 'update usage_daily set amount = amount - 1', /Income is 20.*come to 19/],
+  [
+    'a payment settled without its money',
+    "update payments set state = 'settled' where nonce = 'n'",
+    /settled and not booked/,
+  ],
+];
+
+for (const name of STORES) {
+  for (const [what, sql, sentence] of SPOILS) {
+    t.test(`${name}: the audit finds ${what}`, async (t) => {
+      const { ledger, url } = await openStore(t, name);
+      for (const id of ['a', 'b']) await ledger.createAccount({ id });
+      await ledger.grant({ id: '1', account: 'a', amount: 100n });
+      await ledger.grant({ id: '2', account: 'b', amount: 5n });
+      const hold = { account: 'a', amount: 30n, holder: 'x', expiresMs: START_MS };
+      await ledger.hold({ ...hold, id: 'open' });
+      await ledger.hold({ ...hold, id: 'done' });
+      await ledger.settle('done', 20n, USAGE);
+      const payment = { network: 'x', asset: 'x', payer: 'x', nonce: 'n', purpose: '', amount: 1n, validUntilMs: 1 };
+      await ledger.reservePayment(payment);
+      t.match(await ledger.audit(), { sound: true, sum: 0n, movements: 5n, accounts: 2n, openHolds: 1n, problems: [] });
+      await spoil(name, url, sql);
+      const report = await ledger.audit();
+      t.equal(report.sound, false);
+      t.match(report.problems.join(', '), sentence);
+    });
+  }
+}

@@ -1,0 +1,167 @@
+// Purses and the bank over a real ledger in memory: several threads, one account, a clock that stands still.
+
+import t from 'tap';
+import {
+  bank,
+  type BankCommand,
+  openLedger,
+  type Ledger,
+  Purses,
+  type Reserved,
+  type Spending,
+} from '../../src/account/index.ts';
+import { createManualClock, createSystem, type ManualClock, type Ref, systemClock } from '../../src/actor/index.ts';
+
+const SETTINGS = { leasePico: 1000, leaseTtlMs: 60_000 };
+const PAYER = { account: 'a', key: 'k', prepaid: true };
+
+interface House {
+  readonly ledger: Ledger;
+  readonly clock: ManualClock;
+  readonly threads: readonly Purses[];
+  readonly problems: string[];
+  /** Everything told so far has been booked. */
+  readonly settled: () => Promise<void>;
+}
+
+async function openHouse(t: { teardown(run: () => unknown): void }, credit: bigint, count = 2): Promise<House> {
+  const clock = createManualClock();
+  const ledger = await openLedger(':memory:', { clock: systemClock, dateMs: () => 1_000_000, lingerMs: 0 });
+  if (credit > 0n) {
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: 'g', account: 'a', amount: credit });
+  }
+  const system = createSystem({ name: 'test' });
+  const problems: string[] = [];
+  const threads: Purses[] = [];
+  const lender: Ref<BankCommand> = system.spawn(
+    bank({
+      ledger,
+      settings: SETTINGS,
+      instance: 'i',
+      epochMs: () => 1_000_000,
+      onRenewed: (untilMs) => threads.forEach((purses) => purses.trust(untilMs)),
+      onRecall: (account) => threads.forEach((purses) => purses.recall(account)),
+      onProblem: (error, what) => problems.push(`${what}: ${String(error)}`),
+    }),
+  );
+  for (let at = 0; at < count; at++) {
+    const options = { bank: lender, thread: `thread-${at}`, clock, epochMs: () => 1_000_000, flushMs: 250 };
+    threads.push(new Purses({ ...options, leasePico: SETTINGS.leasePico }));
+  }
+  for (const purses of threads) purses.trust(1_060_000);
+  t.teardown(async () => {
+    await system.terminate();
+    await ledger.close();
+  });
+  const settled = async (): Promise<void> => {
+    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise<void>((resolve) => {
+      const waiter = system.spawn<'flushed'>(() => () => resolve());
+      lender.tell({ type: 'Flush', replyTo: waiter });
+    });
+  };
+  return { ledger, clock, threads, problems, settled };
+}
+
+const fund = (purses: Purses, amount: number, payer = PAYER): Promise<Reserved> =>
+  new Promise((resolve) => purses.fund(payer, amount, resolve));
+
+const spend = (cost: number): Spending => ({
+  model: 'm',
+  cost,
+  promptTokens: 3,
+  cachedTokens: 1,
+  completionTokens: 2,
+  measured: true,
+});
+
+t.test('credit is borrowed once, spent without asking, and booked in sums', async (t) => {
+  const { ledger, threads, clock, settled, problems } = await openHouse(t, 100_000n);
+  const [purses] = threads as [Purses];
+  t.equal(purses.reserve(PAYER, 10), false, 'nothing is at hand yet');
+  t.same(await fund(purses, 10), { kind: 'reserved' });
+  purses.settle(PAYER, 10, spend(7));
+  for (let request = 0; request < 20; request++) {
+    t.equal(purses.reserve(PAYER, 10), true);
+    purses.settle(PAYER, 10, spend(7));
+  }
+  t.equal(purses.reserve(PAYER, 10), true);
+  purses.cancel(PAYER, 10);
+  clock.advance(250);
+  await settled();
+  const [row] = await ledger.usage({ by: ['account', 'key', 'model'] });
+  t.match(row, { account: 'a', key: 'k', model: 'm', requests: 21n, amount: 147n, inputTokens: 63n, estimated: 0n });
+  t.equal((await ledger.history({ account: 'a' })).filter(({ kind }) => kind === 'settle').length, 1, 'one movement');
+  purses.close();
+  await settled();
+  t.match(await ledger.account('a'), { balance: 99_853n, held: 0n });
+  t.match(await ledger.audit(), { sound: true });
+  t.same(problems, []);
+});
+
+t.test('an account without credit is short, and so is one that is unknown', async (t) => {
+  const { threads } = await openHouse(t, 5n);
+  const [purses] = threads as [Purses];
+  t.same(await fund(purses, 10), { kind: 'short', balance: 5 });
+  t.same(await fund(purses, 10, { ...PAYER, account: 'nobody' }), { kind: 'short', balance: 0 });
+  t.same(await fund(purses, 5), { kind: 'reserved' }, 'what is there can be spent');
+});
+
+t.test('credit that one thread can spare reaches the other', async (t) => {
+  const { ledger, threads } = await openHouse(t, 1000n);
+  const [one, two] = threads as [Purses, Purses];
+  t.same(await fund(one, 900), { kind: 'reserved' });
+  one.settle(PAYER, 900, spend(100));
+  t.same(await fund(two, 880), { kind: 'reserved' }, 'the first gives back what it does not use');
+  two.settle(PAYER, 880, spend(880));
+  t.match(await fund(one, 100), { kind: 'short' });
+  t.ok(((await ledger.account('a'))?.balance ?? -1n) >= 0n);
+});
+
+t.test('an account that pays later needs no credit and may fall below zero', async (t) => {
+  const { ledger, threads, clock, settled } = await openHouse(t, 0n);
+  const [purses] = threads as [Purses];
+  const later = { ...PAYER, prepaid: false };
+  t.equal(purses.reserve(later, 1e9), true);
+  purses.settle(later, 1e9, { ...spend(70), measured: false });
+  clock.advance(250);
+  await settled();
+  t.match(await ledger.account('a'), { balance: -70n });
+  t.match(await ledger.usage({ by: [] }), [{ requests: 1n, estimated: 1n }]);
+});
+
+t.test('without word of the bank nothing more is spent', async (t) => {
+  const { threads } = await openHouse(t, 1000n);
+  const [purses] = threads as [Purses];
+  await fund(purses, 1);
+  const late = new Purses({
+    ...{ bank: { tell: () => {} } as never, thread: 'x', clock: createManualClock() },
+    ...{ epochMs: () => 1_060_000, flushMs: 250, leasePico: 1000 },
+  });
+  late.trust(1_060_000);
+  t.equal(late.reserve(PAYER, 1), false);
+  t.equal(late.reserve({ ...PAYER, prepaid: false }, 1), false);
+});
+
+t.test('threads that spend at the same time never spend more than there is', async (t) => {
+  const { ledger, threads, settled } = await openHouse(t, 10_000n, 4);
+  let spent = 0;
+  const client = async (purses: Purses): Promise<void> => {
+    for (let request = 0; request < 100; request++) {
+      if (!purses.reserve(PAYER, 60) && (await fund(purses, 60)).kind !== 'reserved') continue;
+      await new Promise((resolve) => setImmediate(resolve));
+      purses.settle(PAYER, 60, spend(50));
+      spent += 50;
+    }
+  };
+  await Promise.all(threads.flatMap((purses) => [client(purses), client(purses), client(purses)]));
+  for (const purses of threads) purses.close();
+  await settled();
+  await settled();
+  const account = await ledger.account('a');
+  t.equal(account?.balance, BigInt(10_000 - spent));
+  t.ok(spent <= 10_000);
+  t.ok(spent > 9000, `${spent} of 10000 could be spent`);
+  t.match(await ledger.audit(), { sound: true });
+});

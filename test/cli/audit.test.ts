@@ -1,0 +1,43 @@
+import { DatabaseSync } from 'node:sqlite';
+import t from 'tap';
+import { runCli } from '../support/system-cli.ts';
+import { ledgerOf, run, startOffice, storeFor } from './accounts.ts';
+
+t.test('says that sound books are sound, and proves by how many entries', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  await ledger.createAccount({ id: 'acme' });
+  await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
+  t.equal(
+    (await run(t, 'audit', ...where)).stdout,
+    'sound: all entries add up to 0.00 USD; 1 movements, 1 accounts, 0 open holds\n',
+  );
+  t.equal(
+    (await run(t, 'audit', '--format', 'csv', ...where)).stdout,
+    'sound,sum_usd,movements,accounts,open_holds\r\ntrue,0.00,1,1,0\r\n',
+  );
+});
+
+t.test('exits with 1 and a line for each thing that does not add up', async (t) => {
+  const { where, url, folder } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  await ledger.createAccount({ id: 'acme' });
+  await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
+  await ledger.close();
+  const database = new DatabaseSync(`${folder}/accounts.db`);
+  database.exec("update entries set amount = amount + 1000000000 where account = 'customer:acme'");
+  database.close();
+  const told = await runCli(t, ['audit', ...where]);
+  t.equal(told.exit.code, 1);
+  t.match(told.stdout, /^NOT SOUND: all entries add up to 0\.001 USD;.*\n {2}All entries add up to /);
+  const json = await runCli(t, ['audit', '--format', 'json', ...where]);
+  t.equal(json.exit.code, 1);
+  t.match(JSON.parse(json.stdout), { sound: false, sum_usd: '0.001' });
+});
+
+t.test('the same over a running gateway; other answers than its own are refused', async (t) => {
+  const { where, env } = await startOffice(t);
+  t.match((await runCli(t, ['audit', ...where], { env })).stdout, /^sound: /);
+  const nowhere = await runCli(t, ['audit', '--admin', `${where[1]}nothing`], { env });
+  t.match(nowhere, { exit: { code: 1 }, stderr: /^headrace: \S+ answers 404: Not Found\n$/ });
+});

@@ -1,0 +1,96 @@
+import t from 'tap';
+import { runCli } from '../support/system-cli.ts';
+import { ledgerOf, run, startOffice, storeFor } from './accounts.ts';
+
+const USAGE = { key: null, model: 'atlas', inputTokens: 7, cachedTokens: 2, outputTokens: 5, measured: true };
+
+t.test('grant gives credit once by its id and shows it in USD and credits', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  await ledger.createAccount({ id: 'acme' });
+  const args = ['credits', 'grant', 'acme', '25.0000375', '--id', 'invoice-17', '--memo', 'first, paid', ...where];
+  t.equal(
+    (await run(t, ...args)).stdout,
+    'granted 25.0000375 USD (25000037.5 credits) to acme\n' +
+      'balance 25.0000375 USD (25000037.5 credits), grant id invoice-17\n',
+  );
+  t.match(
+    (await run(t, ...args)).stdout,
+    /^grant invoice-17 had been made before: nothing moved\nbalance 25\.0000375 /,
+  );
+  const json = await run(t, 'credits', 'grant', 'acme', '1', '--format', 'json', ...where);
+  t.match(JSON.parse(json.stdout), { amount_usd: '1.00', balance_usd: '26.0000375', repeated: false });
+  t.equal((await ledger.account('acme'))?.balance, 26_000_037_500_000n);
+});
+
+t.test('balance of one account or all', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  for (const id of ['acme', 'b']) await ledger.createAccount({ id });
+  await ledger.grant({ id: 'g', account: 'acme', amount: 12_500_000_000_000n });
+  await ledger.debit('b', 'd', 40_000n, USAGE);
+  t.equal(
+    (await run(t, 'credits', 'balance', ...where)).stdout,
+    [
+      'id    label  balance_usd  balance_credits  held_usd',
+      'acme         12.50            12500000         0.00',
+      'b            -0.00000004            -0.04      0.00',
+      '',
+    ].join('\n'),
+  );
+  const json = await run(t, 'credits', 'balance', 'b', '--format', 'json', ...where);
+  t.match(JSON.parse(json.stdout), { id: 'b', balance_usd: '-0.00000004', balance_credits: '-0.04' });
+});
+
+t.test('history pages backwards', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  await ledger.createAccount({ id: 'acme' });
+  await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n, memo: 'hello' });
+  await ledger.debit('acme', 'd', 40_000_000n, USAGE);
+  const page = await run(t, 'credits', 'history', 'acme', '--limit', '1', ...where);
+  const [head, charge, , hint = ''] = page.stdout.split('\n');
+  t.match(head, /^seq +date +kind +id +amount_usd +amount_credits +memo +model$/);
+  t.match(charge, / -0\.00004 +-40 +atlas$/);
+  const [, before = ''] = /^older ones: --before (\d+)$/.exec(hint) ?? [];
+  const rest = await run(t, 'credits', 'history', 'acme', '--before', before, '--format', 'csv', ...where);
+  t.match(
+    rest.stdout,
+    /^seq,date,kind,id,account,.*measured\r\n\d+,[^,]+,grant,grant:g,acme,1\.00,1000000,hello,(,*)\r\n$/,
+  );
+  t.notMatch((await run(t, 'credits', 'history', 'acme', ...where)).stdout, /older/);
+});
+
+t.test('refuses amounts that are no plain decimals above zero, and accounts that are not there', async (t) => {
+  const { where, url } = storeFor(t);
+  await (await ledgerOf(t, url)).createAccount({ id: 'acme' });
+  for (const amount of ['-5', '0', '1e3', '1,000', '0.1234567890123', '0x10']) {
+    const { exit, stderr } = await runCli(t, ['credits', 'grant', 'acme', amount, ...where]);
+    t.equal(exit.code, 1);
+    t.match(stderr, /^headrace: amount must be USD above 0 as a decimal/, amount);
+  }
+  for (const [args, sentence] of [
+    [['grant', 'nobody', '1'], /^headrace: No account 'nobody'\n$/],
+    [['balance', 'nobody'], /^headrace: No account 'nobody'\n$/],
+    [['history', 'nobody'], /^headrace: No account 'nobody'\n$/],
+    [['grant', 'acme'], /AMOUNT_USD is missing/],
+    [['take', 'acme', '1'], /does one of: grant, balance, history/],
+    [['balance', '--memo', 'x'], /credits balance has no flag --memo/],
+  ] as const) {
+    const { exit, stderr } = await runCli(t, ['credits', ...args, ...where]);
+    t.equal(exit.code, 1);
+    t.match(stderr, sentence);
+  }
+});
+
+t.test('the same over a running gateway', async (t) => {
+  const { where, env, ledger } = await startOffice(t);
+  await ledger.createAccount({ id: 'acme/1' });
+  const args = ['credits', 'grant', 'acme/1', '2.50', '--id', 'g', ...where];
+  t.match((await runCli(t, args, { env })).stdout, /^granted 2\.50 USD/);
+  t.match((await runCli(t, args, { env })).stdout, /nothing moved/);
+  t.match((await runCli(t, ['credits', 'balance', ...where], { env })).stdout, /\nacme\/1 .* 2500000 /);
+  t.match((await runCli(t, ['credits', 'balance', 'acme/1', ...where], { env })).stdout, /\nacme\/1 .* 2500000 /);
+  const history = await runCli(t, ['credits', 'history', 'acme/1', '--limit', '5', ...where], { env });
+  t.match(history.stdout, /grant:g/);
+});

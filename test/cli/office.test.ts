@@ -1,0 +1,70 @@
+// What the commands on accounts share: where the accounts are, and command lines that make no sense.
+
+import { readdirSync } from 'node:fs';
+import t from 'tap';
+import { parseArgs } from '../../src/cli/args.ts';
+import { keys } from '../../src/cli/keys.ts';
+import { postgresDatabase } from '../support/postgres.ts';
+import { runCli } from '../support/system-cli.ts';
+import { run, storeFor } from './accounts.ts';
+
+t.test('command lines that make no sense are refused before a store is opened', async (t) => {
+  const store = ['--store', 'sqlite::memory:'];
+  for (const [args, message] of [
+    [[], /does one of: create, list, disable, rotate/],
+    [['toString'], /does one of/],
+    [['list', 'acme'], /"acme" is one word too many/],
+    [['disable'], /keys disable: ID is missing/],
+    [['list', '--format', 'xml'], /--format takes table, csv or json/],
+    [['list', '--store', 'mysql://x'], /--store must be sqlite:FILE/],
+    [['list', '--config', '/nowhere.yaml'], /nowhere\.yaml cannot be read \(ENOENT\)/],
+    [['list', '--token', 'x', ...store], /--token belongs to --admin/],
+    [['list', '--admin', 'http://127.0.0.1:1'], /--admin needs --token or HEADRACE_ADMIN_TOKEN/],
+    [['list', '--admin', 'http://h', '--token', 'x', ...store], /without --store and --config/],
+    [['list', '--admin', 'nowhere', '--token', 'x'], /--admin takes the URL/],
+  ] as const) {
+    const { flags, words } = parseArgs(args);
+    await t.rejects(keys(flags, words), { name: 'UsageError', message }, args.join(' '));
+  }
+});
+
+t.test('the store comes from the flag, the environment, the file or the default', async (t) => {
+  const { url, folder } = storeFor(t, {
+    'headrace.yaml': 'store: ${HERE}\nmodels: { m: { apiKey: "${NOT_SET}", servers: wrong } }\n',
+    'none.yaml': 'store: null\n',
+    'broken.yaml': 'store: [\n',
+    'plain.yaml': '5\n',
+  });
+  await run(t, 'keys', 'create', '--account', 'acme', '--store', url);
+  const file = ['--config', `${folder}/headrace.yaml`];
+  for (const [args, env] of [
+    [file, { HERE: url, HEADRACE_STORE: '' }],
+    [[], { HEADRACE_STORE: url }],
+    [file, { HERE: 'sqlite::memory:', HEADRACE_STORE: url }],
+    [['--store', url, ...file], { HERE: 'sqlite::memory:', HEADRACE_STORE: 'sqlite::memory:' }],
+  ] as const) {
+    const { stdout } = await runCli(t, ['keys', 'list', ...args], { env });
+    t.match(stdout, /\nkey_/, args.join(' '));
+  }
+  for (const [name, sentence] of [
+    ['headrace.yaml', /store .*HERE/],
+    ['none.yaml', /keeps no accounts: its store is null/],
+    ['plain.yaml', /plain\.yaml must be a mapping/],
+    ['broken.yaml', /broken\.yaml:\d+:\d+/],
+  ] as const) {
+    const env = { HEADRACE_STORE: '' };
+    const { exit, stderr } = await runCli(t, ['keys', 'list', '--config', `${folder}/${name}`], { env });
+    t.equal(exit.code, 1);
+    t.match(stderr, sentence);
+  }
+  t.ok(readdirSync(folder).includes('accounts.db'));
+});
+
+t.test('keys in PostgreSQL', async (t) => {
+  const where = ['--store', await postgresDatabase()];
+  const { stdout } = await run(t, 'keys', 'create', '--account', 'acme', '--quiet', ...where);
+  t.match((await run(t, 'keys', 'list', ...where)).stdout, new RegExp(`\\nkey_\\w+ +${stdout.slice(0, 9)} `));
+  await run(t, 'credits', 'grant', 'acme', '12.345678901234', ...where);
+  t.match((await run(t, 'credits', 'balance', 'acme', ...where)).stdout, / 12\.345678901234 +12345678\.901234 /);
+  t.match((await run(t, 'audit', ...where)).stdout, /^sound: .* 1 movements, 1 accounts/);
+});

@@ -1,0 +1,157 @@
+// A small x402 facilitator with a token of its own: balances, and nonces that are used once. It checks real signatures
+// over real HTTP, and can be told to fail on either side of moving the money.
+
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type Order, SEPOLIA_USDC, signerOf } from './payer.ts';
+
+/**
+ * What goes wrong with one request: `lost`, broken off before anything happened; the others after the money moved:
+ * broken off, no answer at all, 500, an answer that is no JSON.
+ */
+export type Fault = 'lost' | 'cut' | 'silent' | 'error' | 'garbled' | Promise<unknown>;
+
+export interface Transfer {
+  readonly from: string;
+  readonly to: string;
+  readonly value: bigint;
+  readonly nonce: string;
+  readonly transaction: string;
+}
+
+export interface FacilitatorOptions {
+  /** Seconds since 1970. */
+  readonly nowS: () => number;
+  /** Whether a repeat of a settled order is told of its success or refused as a used nonce. Default `answered`. */
+  readonly repeats?: 'answered' | 'refused';
+  /** Called before the money of an order moves, and before the answer leaves. */
+  readonly onSettle?: (moment: 'before' | 'after', order: Order) => void;
+}
+
+interface Request {
+  readonly paymentPayload: {
+    readonly network?: string;
+    readonly accepted?: { readonly network: string };
+    readonly payload: { readonly signature: string; readonly authorization: Order };
+  };
+  readonly paymentRequirements: {
+    readonly payTo: string;
+    readonly amount?: string;
+    readonly maxAmountRequired?: string;
+    readonly network: string;
+    readonly asset: string;
+  };
+}
+
+const NETWORKS = ['base-sepolia', 'eip155:84532'];
+
+export class TestFacilitator {
+  url = '';
+  readonly transfers: Transfer[] = [];
+  readonly requests: string[] = [];
+  /** Faults of the next requests to a path, first come first served. */
+  readonly faults: { readonly path: '/verify' | '/settle'; readonly fault: Fault }[] = [];
+  readonly #options: FacilitatorOptions;
+  readonly #balances = new Map<string, bigint>();
+  readonly #server = createServer((request, response) => void this.#serve(request, response));
+
+  constructor(options: FacilitatorOptions) {
+    this.#options = options;
+  }
+
+  async listen(): Promise<this> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    this.url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return this;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+
+  fund(address: string, units: bigint): void {
+    this.#balances.set(address.toLowerCase(), this.balance(address) + units);
+  }
+
+  balance(address: string): bigint {
+    return this.#balances.get(address.toLowerCase()) ?? 0n;
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = request.url ?? '';
+    this.requests.push(path);
+    const pieces: Buffer[] = [];
+    for await (const piece of request) pieces.push(piece as Buffer);
+    const at = this.faults.findIndex((entry) => entry.path === path);
+    const fault = at === -1 ? undefined : this.faults.splice(at, 1)[0]?.fault;
+    if (fault instanceof Promise) await fault;
+    if (fault === 'lost') {
+      request.socket.destroy();
+      return;
+    }
+    const answer = this.#answer(path, JSON.parse(Buffer.concat(pieces).toString()) as Request);
+    if (fault === 'silent') return;
+    if (fault === 'cut') request.socket.destroy();
+    else if (fault === 'error') response.writeHead(500).end('{"error":"internal"}');
+    else if (fault === 'garbled') response.writeHead(200).end('<html>');
+    else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+  }
+
+  #answer(path: string, request: Request): object {
+    const { authorization: order } = request.paymentPayload.payload;
+    const base = { network: request.paymentRequirements.network, payer: order.from };
+    if (path === '/verify') {
+      const reason = this.#against(request) ?? (this.#transferOf(order) && 'invalid_transaction_state');
+      return reason === undefined ? { isValid: true, ...base } : { isValid: false, invalidReason: reason, ...base };
+    }
+    const known = this.#transferOf(order);
+    if (known !== undefined) {
+      return this.#options.repeats === 'refused'
+        ? { success: false, errorReason: 'invalid_transaction_state', transaction: '', ...base }
+        : { success: true, transaction: known.transaction, ...base };
+    }
+    const reason = this.#against(request);
+    if (reason !== undefined) return { success: false, errorReason: reason, transaction: '', ...base };
+    this.#options.onSettle?.('before', order);
+    const transaction = this.#move(order);
+    this.#options.onSettle?.('after', order);
+    return { success: true, transaction, ...base };
+  }
+
+  #against({ paymentPayload, paymentRequirements }: Request): string | undefined {
+    const { payTo, network } = paymentRequirements;
+    const { authorization: order, signature } = paymentPayload.payload;
+    const required = BigInt(paymentRequirements.amount ?? paymentRequirements.maxAmountRequired ?? -1);
+    if (!NETWORKS.includes(network) || (paymentPayload.accepted ?? paymentPayload).network !== network) {
+      return 'invalid_network';
+    }
+    if (paymentRequirements.asset.toLowerCase() !== SEPOLIA_USDC.address.toLowerCase()) {
+      return 'invalid_payment_requirements';
+    }
+    if (signerOf(SEPOLIA_USDC, order, signature) !== order.from.toLowerCase()) {
+      return 'invalid_exact_evm_payload_signature';
+    }
+    if (order.to.toLowerCase() !== payTo.toLowerCase()) return 'invalid_exact_evm_payload_recipient_mismatch';
+    const nowS = this.#options.nowS();
+    if (Number(order.validBefore) < nowS + 6) return 'invalid_exact_evm_payload_authorization_valid_before';
+    if (Number(order.validAfter) > nowS) return 'invalid_exact_evm_payload_authorization_valid_after';
+    if (BigInt(order.value) < required) return 'invalid_exact_evm_payload_authorization_value';
+    return this.balance(order.from) < BigInt(order.value) ? 'insufficient_funds' : undefined;
+  }
+
+  #transferOf(order: Order): Transfer | undefined {
+    return this.transfers.find(
+      ({ from, nonce }) => from === order.from.toLowerCase() && nonce === order.nonce.toLowerCase(),
+    );
+  }
+
+  #move(order: Order): string {
+    const [from, to, value] = [order.from.toLowerCase(), order.to.toLowerCase(), BigInt(order.value)];
+    const transaction = `0x${(this.transfers.length + 1).toString(16).padStart(64, '0')}`;
+    this.fund(from, -value);
+    this.fund(to, value);
+    this.transfers.push({ from, to, value, nonce: order.nonce.toLowerCase(), transaction });
+    return transaction;
+  }
+}

@@ -1,0 +1,89 @@
+// Two gateways on one port: the new one starts beside the old one, which then stops accepting and drains. Under load of
+// new connections no client may notice.
+
+import t, { type Test } from 'tap';
+import { chat, readStream, settingsFor, startHosts, until } from '../support/system.ts';
+import { startCli, type Cli } from '../support/system-cli.ts';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { settlePort } from '../../src/gateway/port.ts';
+
+/** With it Linux hands connections that wait for a listener which closes to the other listeners of the port. */
+const MIGRATION = '/proc/sys/net/ipv4/tcp_migrate_req';
+
+/** Turns the migration on for the test where that is allowed. */
+function migrates(t: Test): boolean {
+  try {
+    const before = readFileSync(MIGRATION, 'utf8').trim();
+    if (before === '1') return true;
+    writeFileSync(MIGRATION, '1');
+    t.teardown(() => writeFileSync(MIGRATION, before));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+for (const server of ['uws', 'node'] as const) {
+  t.test(`${server}: a gateway takes over a port without a refused or broken request`, async (t) => {
+    const isMigrating = migrates(t);
+    const hosts = await startHosts(t);
+    const { port } = await settlePort({ host: '127.0.0.1', port: 0 });
+    const admin = await settlePort({ host: '127.0.0.1', port: 0 });
+    const file = join(t.testdir(), 'headrace.json');
+    const settings = settingsFor(hosts, {
+      ...{ listen: `127.0.0.1:${port}`, admin: `127.0.0.1:${admin.port}`, sharePort: true, threads: 2, server },
+      log: { level: 'info' },
+      timeouts: { unready: '300ms', drain: '10s' },
+    });
+    writeFileSync(file, JSON.stringify(settings));
+    const url = `http://127.0.0.1:${port}`;
+    const start = async (): Promise<Cli> => {
+      const cli = startCli(t, ['serve', '--config', file]);
+      await cli.shows(/^headrace listening on/m);
+      return cli;
+    };
+    const ready = (): Promise<boolean> =>
+      fetch(`${url}/health`, { headers: { connection: 'close' } }).then(
+        ({ status }) => status === 200,
+        () => false,
+      );
+    const old = await start();
+    await until('the first is ready', ready);
+
+    let isOver = false;
+    let answered = 0;
+    const wrong: unknown[] = [];
+    const client = async (): Promise<void> => {
+      while (!isOver) {
+        const response = await chat(url, { headers: { connection: 'close' } }).catch((error: Error) => error.cause);
+        if (response instanceof Response && response.status === 200) {
+          await response.text();
+          answered++;
+        } else wrong.push(response instanceof Response ? response.status : response);
+      }
+    };
+    const clients = Array.from({ length: 4 }, client);
+    const held = chat(url, { stream: true, tokens: 300, headers: { 'x-headrace-sim': 'itl=5' } });
+    await until('some answers', () => answered > 20);
+    const next = await start();
+    old.signal('SIGTERM');
+    t.match(await old.ends(), { code: 0 });
+    const before = answered;
+    await until('more answers', () => answered > before + 20);
+    isOver = true;
+    await Promise.all(clients);
+    // Without the migration, connections that nobody had accepted yet are reset: some, and never a wrong answer.
+    if (isMigrating) t.same(wrong, []);
+    else t.ok(wrong.length < 5 && wrong.every((reason) => reason instanceof Error), `${wrong.length} were reset`);
+    t.match(await readStream(await held), { status: 200, complete: true }, 'a stream of the old one came to its end');
+    await until('the new one has the admin port', () =>
+      fetch(`http://127.0.0.1:${admin.port}/health`).then(
+        (response) => response.ok,
+        () => false,
+      ),
+    );
+    next.signal('SIGTERM');
+    t.match(await next.ends(), { code: 0 });
+  });
+}

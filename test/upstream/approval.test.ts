@@ -1,0 +1,263 @@
+// Answers that wait for an approval: what leaves and when, what is dropped, and what the client is told when something
+// ends meanwhile. CRNs and sockets are real.
+
+import t from 'tap';
+import { HeadraceError } from '../../src/errors.ts';
+import type { Approval } from '../../src/upstream/index.ts';
+import { Bench, type Test } from '../support/upstream-bench.ts';
+import { answer, chunk, chunkedHead, type RawCrn, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
+
+const RECEIPTS = ['x-payment-response', 'paid', 'payment-response', 'paid'];
+const DONE = 'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n';
+const EVENTS = 'content-type: text/event-stream';
+
+/** An approval that a test gives or refuses by hand. */
+class Desk implements Approval {
+  asked = 0;
+  withdrawn = 0;
+  readonly #verdict: PromiseWithResolvers<readonly string[] | null> = Promise.withResolvers();
+  readonly #wasAsked: PromiseWithResolvers<void> = Promise.withResolvers();
+
+  approve(): Promise<readonly string[] | null> {
+    this.asked++;
+    this.#wasAsked.resolve();
+    return this.#verdict.promise;
+  }
+
+  withdraw(): void {
+    this.withdrawn++;
+  }
+
+  get question(): Promise<void> {
+    return this.#wasAsked.promise;
+  }
+
+  give(receipts: readonly string[] | null): void {
+    this.#verdict.resolve(receipts);
+  }
+
+  refuse(error: unknown): void {
+    this.#verdict.reject(error as Error);
+  }
+}
+
+type Script = (request: RawRequest) => void;
+
+async function open(t: Test, ...scripts: Script[]): Promise<{ crns: RawCrn[]; bench: Bench; desk: Desk }> {
+  const crns = await Promise.all(scripts.map((script) => rawCrn(t, script)));
+  return { crns, bench: new Bench(t, { urls: crns.map(({ url }) => url) }), desk: new Desk() };
+}
+
+/** Resolves when the CRN's socket has closed. */
+function closed(crn: RawCrn | undefined): Promise<void> {
+  const [socket] = crn?.sockets ?? [];
+  if (socket === undefined || socket.closed) return Promise.resolve();
+  return new Promise((resolve) => void socket.on('close', () => resolve()));
+}
+
+const good: Script = ({ socket }) =>
+  void socket.write(answer('200 OK', '{"words":1}', 'content-type: application/json'));
+const stream: Script = ({ socket }) => {
+  socket.write(chunkedHead(EVENTS));
+  socket.write(chunk(DONE));
+  socket.write(chunk(''));
+};
+
+for (const [name, script, body] of [
+  ['a whole answer', good, '{"words":1}'],
+  ['a stream', stream, DONE],
+] as const) {
+  t.test(`${name} waits for its approval and goes out with the receipts`, async (t) => {
+    const { bench, desk } = await open(t, script);
+    const run = bench.ask({ approval: desk });
+    await desk.question;
+    t.equal(run.downstream.committed, false);
+    desk.give(RECEIPTS);
+    await run.downstream.done();
+    t.equal(run.downstream.status, 200);
+    t.equal(run.downstream.text, body);
+    t.same(run.downstream.values('payment-response'), ['paid']);
+    t.same(run.downstream.values('x-payment-response'), ['paid']);
+    t.equal(run.downstream.values('x-served-by').length, 1);
+    t.same(run.attempts, [[0, 'ok', null]]);
+    t.same([desk.asked, desk.withdrawn, bench.inFlight], [1, 0, 0]);
+  });
+}
+
+t.test('no approval is asked for an answer that costs nothing, and it is withdrawn', async (t) => {
+  const refusal: Script = ({ socket }) => void socket.write(answer('422 Unprocessable', '{"detail":"no"}'));
+  const { bench, desk } = await open(t, refusal);
+  const run = bench.ask({ approval: desk });
+  await run.downstream.done();
+  t.same([run.downstream.status, run.downstream.text], [422, '{"detail":"no"}']);
+  t.equal(desk.asked, 0);
+  t.ok(desk.withdrawn > 0);
+});
+
+t.test('when every CRN fails nothing was asked and the approval is withdrawn', async (t) => {
+  const broken: Script = ({ socket }) => void socket.write(answer('500 Oh', ''));
+  const { bench, desk } = await open(t, broken, broken);
+  const run = bench.ask({ approval: desk });
+  await run.downstream.done();
+  t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
+  t.equal(desk.asked, 0);
+  t.ok(desk.withdrawn > 0);
+});
+
+t.test('a rejected approval is the answer, and the CRN is let go', async (t) => {
+  for (const [thrown, code] of [
+    [new HeadraceError('HR_PAYMENT_PENDING'), 'HR_PAYMENT_PENDING'],
+    [new Error('defect'), 'HR_INTERNAL'],
+  ] as const) {
+    const { bench, crns, desk } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+    const run = bench.ask({ approval: desk });
+    await desk.question;
+    const gone = closed(crns[0]);
+    desk.refuse(thrown);
+    await run.downstream.done();
+    t.equal(run.error?.code, code);
+    t.same(run.attempts, [[0, 'neutral', null]]);
+    await gone;
+    t.equal(bench.inFlight, 0);
+  }
+});
+
+t.test('an approval that has answered itself leaves nothing to say', async (t) => {
+  const { bench, crns, desk } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+  const run = bench.ask({ approval: desk });
+  await desk.question;
+  const gone = closed(crns[0]);
+  run.downstream.start(402, [], 0);
+  run.downstream.end();
+  desk.give(null);
+  await gone;
+  t.equal(run.error, null);
+  t.same(run.attempts, [[0, 'neutral', null]]);
+  t.equal(bench.inFlight, 0);
+});
+
+t.test('a client that leaves meanwhile takes the CRN along, and a late approval changes nothing', async (t) => {
+  const { bench, crns, desk } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+  const run = bench.ask({ approval: desk });
+  await desk.question;
+  const gone = closed(crns[0]);
+  run.downstream.leave();
+  await gone;
+  t.ok(desk.withdrawn > 0);
+  desk.give(RECEIPTS);
+  await new Promise((resolve) => setImmediate(resolve));
+  t.same(run.attempts, [[0, 'neutral', 'client gone']]);
+  t.equal(run.downstream.committed, false);
+  t.equal(bench.inFlight, 0);
+});
+
+t.test('a gateway that closes meanwhile says so', async (t) => {
+  const { bench, desk } = await open(t, good);
+  const run = bench.ask({ approval: desk });
+  await desk.question;
+  run.downstream.onCut?.();
+  t.equal(run.error?.code, 'HR_DRAINING');
+  t.ok(desk.withdrawn > 0);
+  desk.give(RECEIPTS);
+  await run.attempted(1);
+  t.equal(bench.inFlight, 0);
+});
+
+const breaks: Script = ({ socket }) => {
+  socket.write(chunkedHead(EVENTS));
+  socket.write('ff\r\nda', () => socket.destroy());
+};
+
+t.test(
+  'when the CRN breaks off meanwhile another one answers, with the receipts and without a second question',
+  async (t) => {
+    const { bench, crns, desk } = await open(t, breaks, stream);
+    const run = bench.ask({ approval: desk });
+    await desk.question;
+    await closed(crns[0]);
+    t.equal(crns[1]?.requests.length, 0, 'no other CRN works before the money is there');
+    desk.give(RECEIPTS);
+    await run.downstream.done();
+    t.equal(run.downstream.text, DONE);
+    t.same(run.downstream.values('payment-response'), ['paid']);
+    t.same(run.attempts, [
+      [0, 'failed', 'truncated'],
+      [1, 'ok', null],
+    ]);
+    t.same([desk.asked, desk.withdrawn], [1, 0]);
+  },
+);
+
+t.test(
+  'when nobody answers behind the money, the error carries the receipts and the approval is withdrawn',
+  async (t) => {
+    const { bench, desk } = await open(t, breaks, breaks);
+    const run = bench.ask({ approval: desk });
+    await desk.question;
+    desk.give(RECEIPTS);
+    await run.downstream.done();
+    t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
+    t.same(run.downstream.values('payment-response'), ['paid']);
+    t.equal(desk.asked, 1);
+    t.ok(desk.withdrawn > 0);
+  },
+);
+
+t.test('a refusal behind the money carries the receipts as well', async (t) => {
+  for (const status of ['400 Bad', '404 Not Found', '429 Busy']) {
+    const { bench, desk } = await open(t, breaks, ({ socket }) => void socket.write(answer(status, 'no')));
+    const run = bench.ask({ approval: desk });
+    await desk.question;
+    desk.give(RECEIPTS);
+    await run.downstream.done();
+    t.equal(run.downstream.status, Number(status.slice(0, 3)));
+    t.same(run.downstream.values('payment-response'), ['paid'], status);
+    t.ok(desk.withdrawn > 0);
+  }
+});
+
+t.test('a stream that ends without an event behind the money goes to the next CRN', async (t) => {
+  const empty: Script = ({ socket }) => void socket.write(Buffer.concat([Buffer.from(chunkedHead(EVENTS)), chunk('')]));
+  const { bench, desk } = await open(t, empty, stream);
+  const run = bench.ask({ approval: desk });
+  await desk.question;
+  desk.give(RECEIPTS);
+  await run.downstream.done();
+  t.equal(run.downstream.text, DONE);
+  t.same(run.downstream.values('payment-response'), ['paid']);
+  t.equal(desk.asked, 1);
+});
+
+t.test('of a long answer only its beginning is held', async (t) => {
+  const body = Buffer.alloc(64 << 20, 'x');
+  const { bench, crns, desk } = await open(t, ({ socket }) => void socket.write(answer('200 OK', body)));
+  const run = bench.ask({ approval: desk });
+  await desk.question;
+  const [socket] = crns[0]?.sockets ?? [];
+  // What the CRN has got rid of stands still once the sockets between are full.
+  for (let before = -1, now = 0; before !== now;) {
+    before = now;
+    for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve));
+    now = socket?.bytesWritten === undefined ? 0 : socket.bytesWritten - socket.writableLength;
+  }
+  t.ok((socket?.writableLength ?? 0) > 0, 'the CRN waits');
+  desk.give(RECEIPTS);
+  await run.downstream.done();
+  t.equal(run.downstream.bytes, body.byteLength);
+});
+
+t.test('a client that does not read keeps the CRN waiting behind an approval', async (t) => {
+  const body = Buffer.alloc(8 << 20, 'x');
+  const { bench, desk } = await open(t, ({ socket }) => void socket.write(answer('200 OK', body)));
+  const run = bench.ask({ approval: desk });
+  run.downstream.full = true;
+  await desk.question;
+  desk.give(RECEIPTS);
+  await run.downstream.until(() => run.downstream.bytes > 0);
+  const soon = run.downstream.bytes;
+  for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+  t.ok(run.downstream.bytes < body.byteLength && soon > 0);
+  run.downstream.read();
+  await run.downstream.done();
+  t.equal(run.downstream.bytes, body.byteLength);
+});
