@@ -150,6 +150,16 @@ export function withdrawn(exchange: Exchange, toll: Toll, pending: { abort(): vo
   };
 }
 
+/** Headers for the CRN of a paid request: what pays for it is nobody else's business. */
+export function withoutPayment(headers: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (name !== 'x-payment' && name !== 'payment-signature') out.push(name, headers[i + 1] as string);
+  }
+  return out;
+}
+
 /** Tells requests apart: a payment serves one request and its repeats only. */
 export function requestDigest({ method, path, query }: Exchange, body: Uint8Array): string {
   return createHash('sha256').update(`${method} ${path}?${query}\n`).update(body).digest('hex');

@@ -14,6 +14,7 @@ import {
   USD,
   usageOf,
 } from '../support/ledger-house.ts';
+import { postgresDatabase } from '../support/postgres.ts';
 import { chat, MODEL, until } from '../support/system.ts';
 
 interface ChatUsage {
@@ -144,16 +145,21 @@ t.test('every dialect is charged, in JSON and in streams', async (t) => {
   t.match(await usageOf(house.ledger, requests + 1), { estimated: 0n });
 });
 
-t.test('a key revoked in the store stops within two seconds, and a new one works as soon', async (t) => {
-  const house = await openAccount(t, USD, { settings: { threads: 2 } });
-  t.equal((await chat(house.url, KEYED)).status, 200);
-  const started = performance.now();
-  await house.ledger.disableKey('key-of-acme');
-  await until('the key has stopped', async () => (await chat(house.url, KEYED)).status === 401);
-  t.ok(performance.now() - started < 2000);
-  await endow(house.ledger, USD, {}, 'other');
-  await known(house, 'hr_other');
-});
+for (const kind of ['sqlite', 'postgres'] as const) {
+  t.test(`${kind}: a key revoked in the store stops within two seconds, and a new one works as soon`, async (t) => {
+    const house = await openAccount(t, USD, {
+      settings: { threads: 2 },
+      ...(kind === 'postgres' && { store: await postgresDatabase() }),
+    });
+    t.equal((await chat(house.url, KEYED)).status, 200);
+    const started = performance.now();
+    await house.ledger.disableKey('key-of-acme');
+    await until('the key has stopped', async () => (await chat(house.url, KEYED)).status === 401);
+    t.ok(performance.now() - started < 2000);
+    await endow(house.ledger, USD, {}, 'other');
+    await known(house, 'hr_other');
+  });
+}
 
 t.test('limits of a key answer 429 with the wait, and 402 when the month is spent', async (t) => {
   const house = await startLedgerHouse(t);
