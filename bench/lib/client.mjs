@@ -2,7 +2,8 @@
 // `node client.mjs JSON` (fields: see `Load` below); prints one line of JSON with what it counted between warm-up and
 // end, and with the CPU time that the watched processes used in exactly that window.
 //
-// Load: { port, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes, watch: { NAME: PID } }
+// Load: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes,
+// watch: { NAME: PID } }
 // Without ratePerS the loop is closed: a connection sends again as soon as its answer is complete. With it, requests
 // are due at fixed times and wait for a free connection; their latency counts from when they were due.
 

@@ -1,6 +1,8 @@
 // Latencies in logarithmic buckets: 64 per power of two, so a percentile is at most 1.6 % off, at the cost of one
 // increment per sample. Values are microseconds.
 
+import { SHARES } from './statistics.mjs';
+
 const SUB_BITS = 6;
 const SUB = 1 << SUB_BITS;
 
@@ -26,7 +28,7 @@ export class Histogram {
     return this.max;
   }
 
-  /** Percentiles in milliseconds. */
+  /** Percentiles in milliseconds, and the milliseconds at each of `SHARES`. */
   summary() {
     const ms = (us) => Math.round(us) / 1000;
     return {
@@ -35,6 +37,7 @@ export class Histogram {
       p99: ms(this.at(0.99)),
       max: ms(this.max),
       count: this.count,
+      curve: SHARES.map((share) => ms(this.at(share))),
     };
   }
 }

@@ -1,42 +1,73 @@
-// What a load benchmark compares: nginx, the gateway, and the upstream itself for reference. Every peer runs on core 0
-// and the upstream on core 1, beside the load client. Configurations are written into the run's temporary folder.
+// What a load benchmark compares: the gateway in its variants, other gateways, and the upstream itself for reference. Every
+// peer runs on core 0 and the upstream on core 1, beside the load client.
 
-import { writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startChild, stopChild, temporaryFolder } from './process.mjs';
-import { KEY, MODEL } from './traffic.mjs';
+import { LOAD_CORE } from './cores.mjs';
+import { readBaseUrl } from './flags.mjs';
+import { gatewaySettings, startGateway } from './gateway.mjs';
+import { listenerOf, startChild, stopChild } from './process.mjs';
+import { PROXIES } from './proxies.mjs';
+import { ANSWER, EVENTS, KEY, requests } from './traffic.mjs';
 
-export const PROXY_CORE = 0;
-export const LOAD_CORE = 1;
+const HEALTH_TIMEOUT_MS = 20_000;
+const PROBE_BYTES = 1000;
+const GATEWAYS = ['headrace', 'open', 'metered'];
 
-const HEALTH_TIMEOUT_MS = 10_000;
-const HERE = new URL('.', import.meta.url);
-const path = (relative) => fileURLToPath(new URL(relative, HERE));
+/** Names that `--peers` takes, beside those of `--base-url`. */
+export const PEERS = ['nginx', 'haproxy', ...GATEWAYS, 'fastify', 'portkey', 'direct'];
+
+/** What most parts compare. */
+export const COMPARED = ['nginx', 'haproxy', 'headrace', 'fastify', 'portkey', 'direct'];
+
+/** Flags of a part that runs these peers. */
+export const PEER_FLAGS = {
+  baseUrl: {
+    type: 'word',
+    multiple: true,
+    default: [],
+    help: 'one more peer, already running: NAME=http://HOST:PORT/v1; may be repeated',
+  },
+  upstreamPort: { type: 'number', default: 0, help: 'first of the two ports of the model servers; 0: picked' },
+};
 
 /**
- * Starts the named peers and their upstream, calls `use(peers)`, stops everything. `stream` sets nginx up for streams;
- * `gapMs` is the time between two events; `profileDir` runs the gateway under the CPU profiler.
+ * Starts the named peers and their upstream, calls `use(peers)`, stops everything. `stream` sets nginx up for streams and
+ * is what the peers are tried with; `gapMs` is the time between two events; `note(text)` hears what had to be left out.
+ * A gateway with its number of threads is `headrace*2`.
  */
-export async function withPeers({ names, stream, gapMs = 5, threads = 1, nodeFlags = [], profileDir }, use) {
-  const dir = temporaryFolder();
+export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, baseUrl = [], note, ...settings }, use) {
   const children = [];
   try {
-    const upstream = await startUpstream(gapMs);
+    const upstream = await startUpstream(gapMs, upstreamPort);
     children.push(upstream.child);
-    const start = {
-      direct: async () => ({ port: upstream.ports[0], child: upstream.child }),
-      nginx: () => startNginx(dir, upstream.ports, stream),
-      headrace: () => startHeadrace(dir, upstream.ports, { threads, nodeFlags, profileDir }),
+    const started = async (name) => {
+      if (name === 'direct') return { port: upstream.ports[0], child: upstream.child };
+      if (Object.hasOwn(PROXIES, name)) return PROXIES[name].start(upstream.ports, stream);
+      const [variant, threads = settings.threads ?? 1] = name.split('*');
+      if (!GATEWAYS.includes(variant)) throw new Error(`there is no peer "${name}"; there are ${PEERS.join(', ')}`);
+      return startGateway(gatewaySettings(variant, upstream.ports), { ...settings, threads: Number(threads) });
     };
     const peers = [];
-    for (const name of names) {
-      if (!Object.hasOwn(start, name)) throw new Error(`there is no peer "${name}"`);
-      const { port, child } = await start[name]();
+    const start = async (name) => {
+      const { child, ...peer } = await started(name);
       if (child !== upstream.child) children.push(child);
-      peers.push({ name, port, pid: child.pid, upstreamPid: upstream.child.pid });
-      await healthy(name, port);
+      return ready({ name, pid: child.pid, upstreamPid: upstream.child.pid, child, ...peer }, stream);
+    };
+    for (const name of names) {
+      const isOther = Object.hasOwn(PROXIES, name);
+      const why = isOther ? PROXIES[name].missing() : '';
+      if (why === '') {
+        // What the gateway is compared with may fail; the gateway may not.
+        const peer = await start(name).catch((error) => {
+          if (!isOther) throw error;
+          note(`${error.message}; the run goes on without it.`);
+        });
+        if (peer !== undefined) peers.push(peer);
+      } else note(`${why}; the run goes on without it.`);
+    }
+    for (const { name, host, port, path } of baseUrl.map(readBaseUrl)) {
+      if (!['127.0.0.1', 'localhost'].includes(host)) throw new Error(`--base-url ${name}: on this machine only`);
+      peers.push(await ready({ name, port, path, pid: listenerOf(port), upstreamPid: upstream.child.pid }, stream));
     }
     return await use(peers);
   } finally {
@@ -44,120 +75,51 @@ export async function withPeers({ names, stream, gapMs = 5, threads = 1, nodeFla
   }
 }
 
-async function startUpstream(gapMs) {
+async function startUpstream(gapMs, port) {
   const { child, match } = await startChild({
     name: 'upstream',
     command: process.execPath,
-    args: [path('upstream.mjs'), String(gapMs)],
+    args: [fileURLToPath(new URL('upstream.mjs', import.meta.url)), String(gapMs), String(port)],
     core: LOAD_CORE,
     ready: /^ready (\d+) (\d+)$/,
   });
   return { child, ports: [Number(match[1]), Number(match[2])] };
 }
 
-async function startHeadrace(dir, ports, { threads, nodeFlags, profileDir }) {
-  const file = join(dir, 'headrace.json');
-  writeFileSync(file, JSON.stringify(headraceConfig(ports, threads)));
-  const profile = profileDir === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDir}`];
-  const { child, match } = await startChild({
-    name: 'headrace',
-    command: process.execPath,
-    args: [...nodeFlags, ...profile, path('../../bin/headrace.js'), 'serve', '--config', file],
-    core: PROXY_CORE,
-    ready: /^headrace listening on http:\/\/[^:]+:(\d+)/,
-  });
-  return { port: Number(match[1]), child };
-}
-
-/** Everything that production has on: keys, routing with affinity, probes, metrics. */
-function headraceConfig(ports, threads) {
-  return {
-    listen: '127.0.0.1:0',
-    admin: '127.0.0.1:0',
-    threads,
-    models: { [MODEL]: { servers: ports.map((port) => `http://127.0.0.1:${port}`) } },
-    routing: { affinity: true },
-    keys: { required: true, static: [{ key: KEY, account: 'bench' }] },
-    log: { level: 'warn' },
-  };
-}
-
-async function startNginx(dir, ports, stream) {
-  const port = await freePort();
-  const file = join(dir, 'nginx.conf');
-  writeFileSync(file, nginxConfig(dir, port, ports, stream));
-  const { child } = await startChild({ name: 'nginx', command: 'nginx', args: ['-c', file], core: PROXY_CORE });
-  return { port, child };
-}
-
-/**
- * Plain `proxy_pass` with kept connections: no keys, no affinity, no metrics. Bodies stay in memory, as in the gateway,
- * and the timeouts are the gateway's.
- */
-function nginxConfig(dir, port, ports, stream) {
-  return `${process.getuid() === 0 ? 'user root;' : ''}
-daemon off;
-worker_processes 1;
-pid ${dir}/nginx.pid;
-error_log stderr error;
-events { worker_connections 8192; }
-http {
-  access_log off;
-  client_body_temp_path ${dir}/body;
-  proxy_temp_path ${dir}/proxy;
-  fastcgi_temp_path ${dir}/fastcgi;
-  uwsgi_temp_path ${dir}/uwsgi;
-  scgi_temp_path ${dir}/scgi;
-  tcp_nodelay on;
-  keepalive_timeout 120s;
-  keepalive_requests 1000000000;
-  client_body_timeout 30s;
-  send_timeout 120s;
-  client_max_body_size 100m;
-  client_body_buffer_size 16m;
-  upstream crns {
-${ports.map((crn) => `    server 127.0.0.1:${crn} max_fails=0;`).join('\n')}
-    keepalive 256;
-    keepalive_requests 1000000000;
-    keepalive_timeout 60s;
-  }
-  server {
-    listen 127.0.0.1:${port} backlog=4096;
-    location / {
-      proxy_pass http://crns;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_buffering ${stream ? 'off' : 'on'};
-      proxy_connect_timeout 3s;
-      proxy_read_timeout 600s;
-    }
-  }
-}
-`;
-}
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
-
-/** Waits until a peer answers for its upstream. */
-async function healthy(name, port) {
+/** Waits until a peer gives the upstream's answer, and adds its length: some peers write JSON anew. */
+async function ready(peer, stream) {
   const lastMs = performance.now() + HEALTH_TIMEOUT_MS;
   for (;;) {
+    let why;
     try {
-      const { status } = await fetch(`http://127.0.0.1:${port}/health`, { headers: { connection: 'close' } });
-      if (status === 200) return;
-    } catch {
-      // Not listening yet.
+      const answerBytes = await probe(peer, stream);
+      const { child: _, ...rest } = peer;
+      return { ...rest, answerBytes };
+    } catch (error) {
+      why = error.cause?.message ?? error.message;
     }
-    if (performance.now() > lastMs) throw new Error(`${name} does not answer /health with 200`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    const said = peer.child?.errors.trim().slice(-300) ?? '';
+    if (peer.child?.exited) throw new Error(`${peer.name} has ended: ${said}`);
+    if (performance.now() > lastMs) throw new Error(`${peer.name} does not answer as it should: ${why} ${said}`.trim());
+    await new Promise((resolve) => setTimeout(resolve, 200));
   }
+}
+
+async function probe({ port, path = '/v1', headers = {} }, stream) {
+  const [message] = requests({ port, stream, bodyBytes: PROBE_BYTES });
+  const text = message.toString();
+  const answer = await fetch(`http://127.0.0.1:${port}${path}/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${KEY}`, connection: 'close', ...headers },
+    body: text.slice(text.indexOf('\r\n\r\n') + 4),
+  });
+  const body = await answer.text();
+  if (answer.status !== 200) throw new Error(`status ${answer.status}: ${body.slice(0, 200)}`);
+  if (stream && body.split('\n\n').length !== EVENTS + 2) throw new Error(`a stream of other events`);
+  if (!stream && contentOf(body) !== contentOf(ANSWER)) throw new Error(`another answer: ${body.slice(0, 200)}`);
+  return Buffer.byteLength(body);
+}
+
+function contentOf(answer) {
+  return JSON.parse(answer).choices[0].message.content;
 }

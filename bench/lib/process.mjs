@@ -1,8 +1,8 @@
 // Child processes of a benchmark: started on one core, watched through /proc, stopped by their own id. Every load
 // benchmark starts its peers here; whatever happens, nothing started or written here outlives it. Linux only.
 
-import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -17,6 +17,8 @@ const PPID = 1;
 const UTIME = 11;
 const STIME = 12;
 const RSS_PAGES = 21;
+/** TCP_LISTEN in /proc/net/tcp. */
+const LISTEN = '0A';
 
 const running = new Set();
 const folders = [];
@@ -128,8 +130,12 @@ function tree(pid) {
 
 const cpuOf = (fields) => (Number(fields[UTIME]) + Number(fields[STIME])) * TICK_US;
 
-/** User and system time of a process and its descendants so far, every thread included, in microseconds. */
+/**
+ * User and system time of a process and its descendants so far, every thread included, in microseconds. No process
+ * (null: somebody else's, elsewhere) has used none.
+ */
 export function cpuUs(pid) {
+  if (pid === null) return 0;
   let total = 0;
   for (const id of tree(pid)) {
     const fields = stat(`/proc/${id}/stat`);
@@ -141,6 +147,7 @@ export function cpuUs(pid) {
 /** The same per thread of the process itself, by thread id. The first thread is the main one. */
 export function threadCpuUs(pid) {
   const threads = {};
+  if (pid === null) return threads;
   for (const id of readdirSync(`/proc/${pid}/task`)) {
     const fields = stat(`/proc/${pid}/task/${id}/stat`);
     if (fields !== null) threads[id] = cpuOf(fields);
@@ -150,9 +157,48 @@ export function threadCpuUs(pid) {
 
 /** Resident memory of a process and its descendants, in bytes; shared pages count once per process. */
 export function rssBytes(pid) {
+  if (pid === null) return 0;
   let total = 0;
   for (const id of tree(pid)) total += Number(stat(`/proc/${id}/stat`)?.[RSS_PAGES] ?? 0) * PAGE_BYTES;
   return total;
+}
+
+/** The process that listens on `port` of this machine, or null when it is not ours to see. */
+export function listenerOf(port) {
+  const hex = port.toString(16).toUpperCase().padStart(4, '0');
+  const inodes = new Set();
+  for (const file of ['/proc/net/tcp', '/proc/net/tcp6']) {
+    for (const line of readFileSync(file, 'latin1').split('\n').slice(1)) {
+      const [, local, , state, , , , , , inode] = line.trim().split(/ +/);
+      if (state === LISTEN && local.endsWith(`:${hex}`)) inodes.add(`socket:[${inode}]`);
+    }
+  }
+  const owners = readdirSync('/proc').filter((entry) => /^\d+$/.test(entry) && holdsAny(entry, inodes));
+  // A socket that was handed to children belongs to the oldest of them; `cpuUs` counts the rest.
+  return owners.length === 0 ? null : Math.min(...owners.map(Number));
+}
+
+function holdsAny(pid, inodes) {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => inodes.has(linkOf(`/proc/${pid}/fd/${fd}`)));
+  } catch {
+    return false;
+  }
+}
+
+function linkOf(path) {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
+}
+
+/** Files that this process may have open, after raising the limit to `wanted` where that is allowed. */
+export function openFiles(wanted) {
+  const limit = () => Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))[1]);
+  if (limit() < wanted) spawnSync('prlimit', ['--pid', String(process.pid), `--nofile=${wanted}:${wanted}`]);
+  return limit();
 }
 
 /** Busy and stolen time of one core so far, in microseconds, whoever used it. */
@@ -162,4 +208,16 @@ export function coreUs(core) {
     .find((entry) => entry.startsWith(`cpu${core} `));
   const [user, nice, system, , , irq, softirq, steal] = line.split(/ +/).slice(1).map(Number);
   return { busy: (user + nice + system + irq + softirq) * TICK_US, stolen: steal * TICK_US };
+}
+
+/** Runs a short command to its end; throws what it said when it fails. */
+export function runCommand(command, args, options = {}) {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8', ...options });
+  if (status !== 0) throw new Error(`${command} ${args.join(' ')}: ${error?.message ?? `${stdout}${stderr}`.trim()}`);
+  return stdout;
+}
+
+/** Whether `command` is on this machine's path. */
+export function isInstalled(command) {
+  return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
 }

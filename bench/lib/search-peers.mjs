@@ -1,13 +1,11 @@
 // What the search benchmark compares: the gateway in front of five workers, and a worker by itself for reference. The
 // gateway runs on core 0, the workers and the load client on core 1.
 
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { LOAD_CORE, PROXY_CORE } from './peers.mjs';
-import { runChild, startChild, stopChild, temporaryFolder } from './process.mjs';
+import { LOAD_CORE } from './cores.mjs';
+import { startGateway } from './gateway.mjs';
+import { runChild, startChild, stopChild } from './process.mjs';
 import { ENGINES } from './search-traffic.mjs';
-import { KEY } from './traffic.mjs';
 
 const HERE = new URL('.', import.meta.url);
 const path = (relative) => fileURLToPath(new URL(relative, HERE));
@@ -16,7 +14,7 @@ const path = (relative) => fileURLToPath(new URL(relative, HERE));
  * Starts the workers and the named peers, calls `use(peers)`, stops everything. `concurrency` is the limit of every
  * engine; `profileDir` runs the gateway under the CPU profiler.
  */
-export async function withSearchPeers({ names, serviceMs, ...settings }, use) {
+export async function withSearchPeers({ names, serviceMs, concurrency, ...settings }, use) {
   const children = [];
   try {
     const { child: workers, match } = await startChild({
@@ -30,7 +28,7 @@ export async function withSearchPeers({ names, serviceMs, ...settings }, use) {
     const ports = match.slice(1).map(Number);
     const start = {
       direct: async () => ({ port: ports[0], child: workers }),
-      headrace: () => startHeadrace(ports, settings),
+      headrace: () => startGateway(searchSettings(ports, concurrency), settings),
     };
     const peers = [];
     for (const name of names) {
@@ -45,30 +43,9 @@ export async function withSearchPeers({ names, serviceMs, ...settings }, use) {
   }
 }
 
-async function startHeadrace(ports, { threads, nodeFlags, concurrency, profileDir }) {
-  const file = join(temporaryFolder(), 'headrace.json');
-  writeFileSync(file, JSON.stringify(headraceConfig(ports, threads, concurrency)));
-  const profile = profileDir === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDir}`];
-  const { child, match } = await startChild({
-    name: 'headrace',
-    command: process.execPath,
-    args: [...nodeFlags, ...profile, path('../../bin/headrace.js'), 'serve', '--config', file],
-    core: PROXY_CORE,
-    ready: /^headrace listening on http:\/\/[^:]+:(\d+)/,
-  });
-  return { port: Number(match[1]), child };
-}
-
-function headraceConfig(ports, threads, concurrency) {
+function searchSettings(ports, concurrency) {
   const engine = (port) => ({ kind: 'worker', url: `http://127.0.0.1:${port}`, types: ['web'], concurrency });
-  return {
-    listen: '127.0.0.1:0',
-    admin: '127.0.0.1:0',
-    threads,
-    keys: { required: true, static: [{ key: KEY, account: 'bench' }] },
-    search: { engines: Object.fromEntries(ENGINES.map((id, index) => [id, engine(ports[index])])) },
-    log: { level: 'warn' },
-  };
+  return { search: { engines: Object.fromEntries(ENGINES.map((id, index) => [id, engine(ports[index])])) } };
 }
 
 /** One run of the load client against `peer`. */

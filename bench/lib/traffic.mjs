@@ -39,9 +39,9 @@ function chatBody(conversation, stream, bytes) {
   return JSON.stringify(body);
 }
 
-function requestBytes(port, body) {
+function requestBytes({ port, path = '/v1', headers = {} }, body) {
   const head = [
-    'POST /v1/chat/completions HTTP/1.1',
+    `POST ${path}/chat/completions HTTP/1.1`,
     `Host: 127.0.0.1:${port}`,
     'Connection: keep-alive',
     'Accept: application/json',
@@ -52,15 +52,19 @@ function requestBytes(port, body) {
     'X-Stainless-Package-Version: 7.55.0',
     'X-Stainless-Runtime: node',
     'X-Stainless-Retry-Count: 0',
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
     `Content-Length: ${Buffer.byteLength(body)}`,
   ];
   return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`);
 }
 
-/** Whole requests for `127.0.0.1:port`, one per conversation, each with a body of `bodyBytes`. */
-export function requests({ port, stream, bodyBytes }) {
-  const count = bodyBytes > 65_536 ? 4 : CONVERSATIONS;
-  return Array.from({ length: count }, (_, index) => requestBytes(port, chatBody(index, stream, bodyBytes)));
+/**
+ * Whole requests for `127.0.0.1:port`, one per conversation, each with a body of `bodyBytes`. `path` is where the API
+ * begins (`/v1`), `headers` are what a peer wants beyond those of the SDK.
+ */
+export function requests(load) {
+  const count = load.bodyBytes > 65_536 ? 4 : CONVERSATIONS;
+  return Array.from({ length: count }, (_, index) => requestBytes(load, chatBody(index, load.stream, load.bodyBytes)));
 }
 
 /** The one answer to a request that does not stream: about 600 bytes. */

@@ -1,5 +1,5 @@
 // A model server that does next to nothing, on uWebSockets.js: so that a benchmark spends its cores on the gateway. Run as
-// `node upstream.mjs GAP_MS`; prints `ready PORT PORT` for the two ports that stand for two CRNs and serves until it
+// `node upstream.mjs GAP_MS [PORT]`; prints `ready PORT PORT` for the two ports that stand for two CRNs and serves until it
 // is told to end. A POST is answered at once with one JSON body, or with 64 events when it asks for a stream: the first
 // at once, the others one per tick of the one timer that serves all streams.
 
@@ -7,9 +7,11 @@ import * as uWS from 'uWebSockets.js';
 import { ANSWER, EVENTS, eventText, nowUs } from './traffic.mjs';
 
 const GAP_MS = Number(process.argv[2] ?? 5);
+/** The first of two neighbours; 0: any two. */
+const PORT = Number(process.argv[3] ?? 0);
 const STREAM_MARK = '"stream":true';
-/** The mark stands near the beginning of a body; longer ones are not searched further. */
-const MARK_WITHIN_BYTES = 256;
+/** Chat bodies of a benchmark are shorter, wherever a peer that writes them anew puts the mark; uploads have none. */
+const MARK_WITHIN_BYTES = 2048;
 
 const streams = new Set();
 
@@ -66,7 +68,7 @@ app.post('/*', post);
 
 const ports = [];
 for (let crn = 0; crn < 2; crn++) {
-  app.listen('127.0.0.1', 0, (socket) => {
+  app.listen('127.0.0.1', PORT === 0 ? 0 : PORT + crn, (socket) => {
     if (!socket) throw new Error('no port for the upstream');
     ports.push(uWS.us_socket_local_port(socket));
     if (ports.length === 2) process.stdout.write(`ready ${ports.join(' ')}\n`);

@@ -1,40 +1,39 @@
 // Load benchmark: pages from a local site, fetched and cleaned with one cleaner thread and with two; and what a storm of
 // fetches does to chats that pass through the same gateway. The gateway may use both cores; site, model server and
-// clients run on core 1 beside it. Method and figures: bench/README.md.
+// clients run on core 1 beside it. Run by ../run.mjs.
 
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { COMMON, readFlags } from '../lib/flags.mjs';
-import { LOAD_CORE, PROXY_CORE } from '../lib/peers.mjs';
-import { runChild, startChild, stopChild, temporaryFolder } from '../lib/process.mjs';
-import { percent, printTable, progress, show, writeResult } from '../lib/report.mjs';
-import { interleave, runClient, spread, spreadOf } from '../lib/rounds.mjs';
-import { ANSWER, KEY, MODEL } from '../lib/traffic.mjs';
+import { LOAD_CORE, PROXY_CORE } from '../lib/cores.mjs';
+import { COMMON } from '../lib/flags.mjs';
+import { startGateway } from '../lib/gateway.mjs';
+import { runChild, startChild, stopChild } from '../lib/process.mjs';
+import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
+import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
+import { distributionOf, spread, spreadOf } from '../lib/statistics.mjs';
+import { ANSWER, MODEL } from '../lib/traffic.mjs';
+import { bars, latencyPlot } from './proxy.mjs';
 
 const GOAL_MORE_MS = 2;
 
-const { peers: _, threads: __, profile: ___, ...common } = COMMON;
-const flags = readFlags('fetch', 'Pages fetched and cleaned, alone and beside proxied chats.', {
-  ...common,
-  pages: { type: 'word', default: '', help: 'folder with source.html.gz files; without one, pages are made up' },
-  cleaners: { type: 'numbers', default: [1, 2], help: 'cleaner threads, one peer each' },
-  connections: { type: 'number', default: 16, help: 'pages asked for at once' },
-  chatsPerS: { type: 'number', default: 200, help: 'chats per second beside the storm' },
-  share: { type: 'number', default: 0.5, help: 'rate of the storm, as a share of what the gateway can fetch' },
-});
-const startedAt = new Date();
-const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
+const { threads: _, profile: __, ...common } = COMMON;
 
-const full = { connections: flags.connections, warmupMs: 2000, durationMs: flags.seconds * 1000 };
-const chats = {
-  ...full,
-  stream: false,
-  connections: 32,
-  bodyBytes: 1000,
-  ratePerS: flags.chatsPerS,
-  answerBytes: ANSWER.length,
+export const part = {
+  name: 'fetch',
+  sentence: 'Pages fetched and cleaned, alone and beside proxied chats.',
+  peers: [],
+  flags: {
+    ...common,
+    pages: { type: 'word', default: '', help: 'folder with source.html.gz files; without one, pages are made up' },
+    cleaners: { type: 'numbers', default: [1, 2], quick: [1], help: 'cleaner threads, one gateway each' },
+    connections: { type: 'number', default: 16, help: 'pages asked for at once' },
+    chatsPerS: { type: 'number', default: 200, help: 'chats per second beside the storm' },
+    share: { type: 'number', default: 0.5, help: 'rate of the storm, as a share of what the gateway can fetch' },
+  },
+  steps: ({ cleaners, rounds }) => 2 * cleaners.length * turnsOf(rounds),
+  measure,
 };
+
+const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
 
 function runFetch(peer, load) {
   const { port, sitePort, pages, pid } = peer;
@@ -46,29 +45,7 @@ function runFetch(peer, load) {
   });
 }
 
-async function startGateway(cleaners, site, crns) {
-  const file = join(temporaryFolder(), 'headrace.json');
-  const config = {
-    listen: '127.0.0.1:0',
-    admin: '127.0.0.1:0',
-    threads: 1,
-    models: { [MODEL]: { servers: crns.map((port) => `http://127.0.0.1:${port}`) } },
-    keys: { required: true, static: [{ key: KEY, account: 'bench' }] },
-    fetch: { allow: ['127.0.0.1'], ports: [site.port], cacheTtl: null, cleaners, perHost: 256 },
-    log: { level: 'warn' },
-  };
-  writeFileSync(file, JSON.stringify(config));
-  const { child, match } = await startChild({
-    name: 'headrace',
-    command: process.execPath,
-    args: [...flags.nodeFlags, path('../../bin/headrace.js'), 'serve', '--config', file],
-    core: `${PROXY_CORE},${LOAD_CORE}`,
-    ready: /^headrace listening on http:\/\/[^:]+:(\d+)/,
-  });
-  return { name: `${cleaners} cleaner${cleaners === 1 ? '' : 's'}`, port: Number(match[1]), pid: child.pid, child };
-}
-
-async function withPeers(use) {
+async function withGateways(flags, use) {
   const children = [];
   const start = async (name, args, ready) => {
     const { child, match } = await startChild({ name, command: process.execPath, args, core: LOAD_CORE, ready });
@@ -82,9 +59,15 @@ async function withPeers(use) {
     const [sitePort, pages] = site.numbers;
     const peers = [];
     for (const cleaners of flags.cleaners) {
-      const peer = await startGateway(cleaners, { port: sitePort }, crns.numbers);
-      children.push(peer.child);
-      peers.push({ ...peer, sitePort, pages, upstreamPid: crns.child.pid });
+      const settings = {
+        models: { [MODEL]: { servers: crns.numbers.map((port) => `http://127.0.0.1:${port}`) } },
+        fetch: { allow: ['127.0.0.1'], ports: [sitePort], cacheTtl: null, cleaners, perHost: 256 },
+      };
+      const cores = `${PROXY_CORE},${LOAD_CORE}`;
+      const { port, child } = await startGateway(settings, { cores, nodeFlags: flags.nodeFlags });
+      children.push(child);
+      const name = `${cleaners} cleaner${cleaners === 1 ? '' : 's'}`;
+      peers.push({ name, port, pid: child.pid, sitePort, pages, upstreamPid: crns.child.pid });
     }
     return await use(peers);
   } finally {
@@ -92,70 +75,94 @@ async function withPeers(use) {
   }
 }
 
-/** Chats alone, then the same beside a storm of fetches. */
-async function runStorm(peer, ratePerS) {
-  const alone = await runClient(peer, chats);
-  const [beside, storm] = await Promise.all([runClient(peer, chats), runFetch(peer, { ...full, ratePerS })]);
-  return { ...beside, alone, storm };
+async function measure(flags, rig) {
+  const full = { connections: flags.connections, warmupMs: flags.warmUp * 1000, durationMs: flags.seconds * 1000 };
+  const small = { stream: false, connections: 32, bodyBytes: 1000, answerBytes: ANSWER.length };
+  const chats = { ...full, ...small, ratePerS: flags.chatsPerS };
+  const storm = async (peer, ratePerS) => {
+    const alone = await runClient(peer, chats);
+    const [beside, fetched] = await Promise.all([runClient(peer, chats), runFetch(peer, { ...full, ratePerS })]);
+    return { ...beside, alone, storm: fetched };
+  };
+  await withGateways(flags, async (peers) => {
+    const step = (what) => (text) => rig.step(`${what}, ${text}`);
+    const capacity = await interleave(peers, flags.rounds, (peer) => runFetch(peer, full), step('closed loop'));
+    rig.result({ ...capacityResult(flags, capacity), data: { runs: capacity } });
+    const rate = ({ name }) => Math.max(1, flags.share * spread(capacity[name].map((run) => run.perSecond)).median);
+    const runs = await interleave(peers, flags.rounds, (peer) => storm(peer, rate(peer)), step('beside chats'));
+    rig.result({ ...stormResult(flags, runs), data: { goalMoreMs: GOAL_MORE_MS, runs } });
+  });
 }
 
-const { capacity, storms } = await withPeers(async (peers) => {
-  const note = (part) => (text) => progress(`fetch, ${part}, ${text}`);
-  const closed = await interleave(peers, flags.rounds, (peer) => runFetch(peer, full), note('closed loop'));
-  const rates = Object.fromEntries(
-    Object.entries(closed).map(([name, runs]) => [name, flags.share * spread(runs.map((run) => run.perSecond)).median]),
-  );
-  const beside = await interleave(peers, flags.rounds, (peer) => runStorm(peer, rates[peer.name]), note('storm'));
-  return { capacity: closed, storms: beside };
-});
-
-const rounds = `${flags.rounds} rounds of ${flags.seconds} s: median (min-max)`;
-const errorsOf = (runs) => {
-  const count = runs.reduce((sum, { errors }) => sum + errors, 0);
-  return `${count} ${runs.find(({ lastError }) => lastError)?.lastError ?? ''}`.trim();
-};
-
-printTable(
-  `Pages of ${flags.pages === '' ? 'a made-up site' : flags.pages}, ${flags.connections} at once, ${rounds}`,
-  ['gateway', 'pages/s', 'CPU ms/page', 'p50 ms', 'p99 ms', 'core 0', 'core 1', 'RSS MB', 'errors'],
-  Object.entries(capacity).map(([name, runs]) => [
-    name,
-    show(spread(runs.map(({ perSecond }) => perSecond)), 0),
-    show(spread(runs.map(({ cpuUs, requests }) => cpuUs.peer / 1000 / requests)), 2),
-    show(spreadOf(runs, 'latencyMs').p50),
-    show(spreadOf(runs, 'latencyMs').p99),
-    percent(spread(runs.map(({ cores }) => cores[0].busy))),
-    percent(spread(runs.map(({ cores }) => cores[1].busy))),
-    spread(runs.map(({ rssBytes }) => rssBytes / 2 ** 20)).median.toFixed(0),
-    errorsOf(runs),
-  ]),
-);
-
-const more = (runs) => spread(runs.map((run) => run.latencyMs.p99 - run.alone.latencyMs.p99));
-printTable(
-  `${flags.chatsPerS} chats/s alone and beside a storm of fetches at ${percent({ median: flags.share })} of capacity, ${rounds}`,
-  ['gateway', 'chat p99 ms alone', 'beside the storm', 'more', 'pages/s', 'core 0', 'core 1', 'errors'],
-  Object.entries(storms).map(([name, runs]) => [
-    name,
-    show(
-      spreadOf(
-        runs.map(({ alone }) => alone),
-        'latencyMs',
-      ).p99,
-      2,
-    ),
-    show(spreadOf(runs, 'latencyMs').p99, 2),
-    show(more(runs), 2),
-    show(spread(runs.map(({ storm }) => storm.perSecond)), 0),
-    percent(spread(runs.map(({ cores }) => cores[0].busy))),
-    percent(spread(runs.map(({ cores }) => cores[1].busy))),
-    errorsOf(runs.flatMap((run) => [run, run.alone, run.storm])),
-  ]),
-);
-for (const [name, runs] of Object.entries(storms)) {
-  const { median } = more(runs);
-  process.stdout.write(
-    `\n${name}: p99 of chats grows by ${median.toFixed(2)} ms (goal ${GOAL_MORE_MS} ms: ${median < GOAL_MORE_MS ? 'met' : 'missed'})`,
-  );
+function errorsOf(runs) {
+  const errors = runs.reduce((sum, run) => sum + run.errors, 0);
+  return showErrors({ errors, lastError: runs.find(({ lastError }) => lastError)?.lastError ?? '' });
 }
-writeResult('fetch', startedAt, { flags, capacity, storms });
+
+const busy = (runs, core) => percent(spread(runs.map(({ cores }) => cores[core].busy)));
+
+function capacityResult(flags, capacity) {
+  const all = Object.entries(capacity).map(([name, runs]) => ({
+    name,
+    runs,
+    perSecond: spread(runs.map((run) => run.perSecond)),
+    cpuMs: spread(runs.map(({ cpuUs, requests }) => cpuUs.peer / 1000 / requests)),
+    distribution: distributionOf(runs, 'latencyMs'),
+  }));
+  return {
+    title: `Pages of ${flags.pages === '' ? 'a made-up site' : 'a folder'}, ${flags.connections} at once, ${roundsText(flags)}: median (min-max)`,
+    columns: ['gateway', 'pages/s', 'CPU ms/page', 'p50 ms', 'p99 ms', 'core 0', 'core 1', 'RSS MB', 'errors'],
+    rows: all.map(({ name, runs, perSecond, cpuMs }) => [
+      name,
+      show(perSecond, 0),
+      show(cpuMs, 2),
+      show(spreadOf(runs, 'latencyMs').p50),
+      show(spreadOf(runs, 'latencyMs').p99),
+      busy(runs, 0),
+      busy(runs, 1),
+      spread(runs.map(({ rssBytes }) => rssBytes / 2 ** 20)).median.toFixed(0),
+      errorsOf(runs),
+    ]),
+    remarks: [],
+    plots: [
+      bars('CPU time per page', 'ms', all, ({ cpuMs }) => cpuMs),
+      bars('Pages per second', 'pages/s', all, ({ perSecond }) => perSecond),
+      latencyPlot('Latency of a page', all),
+    ],
+  };
+}
+
+function stormResult({ chatsPerS, share }, storms) {
+  const all = Object.entries(storms).map(([name, runs]) => ({
+    name,
+    runs,
+    alone: runs.map((run) => run.alone),
+    more: spread(runs.map((run) => run.latencyMs.p99 - run.alone.latencyMs.p99)),
+  }));
+  const judged = ({ name, more: { median } }) =>
+    `${name}: p99 of chats grows by ${median.toFixed(2)} ms (goal ${GOAL_MORE_MS} ms: ${median < GOAL_MORE_MS ? 'met' : 'missed'}).`;
+  return {
+    title: `${chatsPerS} chats/s alone and beside fetches at ${percent({ median: share })} of capacity`,
+    columns: ['gateway', 'chat p99 ms alone', 'beside fetches', 'more', 'pages/s', 'core 0', 'core 1', 'errors'],
+    rows: all.map(({ name, runs, alone, more }) => [
+      name,
+      show(spreadOf(alone, 'latencyMs').p99, 2),
+      show(spreadOf(runs, 'latencyMs').p99, 2),
+      show(more, 2),
+      show(spread(runs.map(({ storm }) => storm.perSecond)), 0),
+      busy(runs, 0),
+      busy(runs, 1),
+      errorsOf(runs.flatMap((run) => [run, run.alone, run.storm])),
+    ]),
+    remarks: all.map(judged),
+    plots: [
+      latencyPlot(
+        'Latency of a chat',
+        all.flatMap(({ name, runs, alone }) => [
+          { name: `${name}, alone`, distribution: distributionOf(alone, 'latencyMs') },
+          { name: `${name}, beside`, distribution: distributionOf(runs, 'latencyMs') },
+        ]),
+      ),
+    ],
+  };
+}

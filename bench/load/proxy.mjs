@@ -1,62 +1,106 @@
-// Load benchmark: a 1 KB chat request with a 600 byte answer through nginx, the gateway and nothing at all. The figure that
-// counts is CPU time per request over nginx's in the same round. Method and figures: bench/README.md.
+// Load benchmark: a 1 KB chat request with a 600 byte answer through every peer, then through the gateway with one and with
+// more threads. The figure that counts is CPU time per request over nginx's in the same round. Run by ../run.mjs.
 
-import { COMMON, readFlags } from '../lib/flags.mjs';
-import { withPeers } from '../lib/peers.mjs';
-import { temporaryFolder } from '../lib/process.mjs';
-import { printProfiles } from '../lib/profile.mjs';
-import { percent, printTable, progress, show, showThreads, writeResult } from '../lib/report.mjs';
-import { interleave, runClient, summarise } from '../lib/rounds.mjs';
+import { COMMON } from '../lib/flags.mjs';
+import { COMPARED, PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
+import { percent, roundsText, show, showErrors, showThreads } from '../lib/report.mjs';
+import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
+import { summarise } from '../lib/statistics.mjs';
 import { ANSWER } from '../lib/traffic.mjs';
 
-const flags = readFlags('proxy', 'JSON requests through nginx and the gateway: CPU time per request, rate, latency.', {
-  ...COMMON,
-  connections: { type: 'numbers', default: [64, 256], help: 'connections of the client, one table for each' },
-  bodyBytes: { type: 'number', default: 1000, help: 'bytes of a request body' },
-});
-const startedAt = new Date();
-const profileDir = flags.profile ? temporaryFolder() : undefined;
+const { threads: _, ...common } = COMMON;
 
-const points = await withPeers({ ...flags, names: flags.peers, stream: false, profileDir }, async (peers) => {
-  const all = [];
-  for (const connections of flags.connections) {
-    const load = {
-      stream: false,
-      connections,
-      bodyBytes: flags.bodyBytes,
-      warmupMs: 1500,
-      durationMs: flags.seconds * 1000,
-      answerBytes: ANSWER.length,
-    };
-    const note = (text) => progress(`proxy, ${connections} connections, ${text}`);
-    const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), note);
-    const summary = summarise(runs, ({ requests }) => requests);
-    all.push({ connections, summary, runs });
-    print(connections, summary);
-  }
-  return all;
+export const part = {
+  name: 'proxy',
+  sentence: 'JSON requests of 1 KB through the gateway and its peers: CPU time per request, rate, latency.',
+  peers: PEERS,
+  flags: {
+    ...common,
+    ...PEER_FLAGS,
+    peers: { type: 'words', default: COMPARED, help: 'peers' },
+    connections: { type: 'numbers', default: [64], help: 'connections of the client, one table each' },
+    threads: {
+      type: 'numbers',
+      default: [1, 2],
+      help: 'ingress threads; with more than one number, a table of its own',
+    },
+    bodyBytes: { type: 'number', default: 1000, help: 'bytes of a request body' },
+  },
+  steps: ({ connections, peers, baseUrl, threads, rounds }) =>
+    (connections.length * (peers.length + baseUrl.length) + (threads.length > 1 ? threads.length : 0)) *
+    turnsOf(rounds),
+  measure,
+};
+
+const loadOf = ({ connections, bodyBytes, warmUp, seconds }) => ({
+  stream: false,
+  connections,
+  bodyBytes,
+  warmupMs: warmUp * 1000,
+  durationMs: seconds * 1000,
+  answerBytes: ANSWER.length,
 });
 
-function print(connections, summary) {
-  printTable(
-    `JSON, ${connections} connections, ${flags.rounds} rounds of ${flags.seconds} s: median (min-max)`,
-    [
-      'peer',
-      'CPU us/request',
-      'x nginx',
-      'requests/s',
-      'p50 ms',
-      'p99 ms',
-      'core 0',
-      'foreign',
-      'core 1',
-      'RSS MB',
-      'errors',
+async function measure(flags, rig) {
+  const settings = { ...flags, threads: flags.threads[0], stream: false, profileDir: rig.profileDir, note: rig.note };
+  await withPeers({ ...settings, names: flags.peers }, async (peers) => {
+    for (const connections of flags.connections) {
+      const load = loadOf({ ...flags, connections });
+      const step = (text) => rig.step(`${connections} connections, ${text}`);
+      const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), step);
+      const title = `JSON, ${connections} connections, ${roundsText(flags)}`;
+      rig.result({
+        ...requestResult(
+          title,
+          summarise(runs, ({ requests }) => requests),
+        ),
+        data: { connections, runs },
+      });
+    }
+  });
+  if (flags.threads.length > 1) await measureThreads(flags, settings, rig);
+}
+
+async function measureThreads(flags, settings, rig) {
+  const [connections] = flags.connections;
+  const load = loadOf({ ...flags, connections });
+  const names = flags.threads.map((count) => `headrace*${count}`);
+  await withPeers({ ...settings, baseUrl: [], names }, async (peers) => {
+    const step = (text) => rig.step(`threads, ${text}`);
+    const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), step);
+    const summary = summarise(runs, ({ requests }) => requests, names[0]);
+    const named = summary.map((peer, at) => ({ ...peer, name: threadsText(flags.threads[at]) }));
+    const result = requestResult(`Threads, ${connections} connections`, summary, names[0]);
+    rig.result({
+      ...result,
+      remarks: [
+        'Threads beyond the first run on cores 2 and up, where the machine has them, and share core 0 otherwise.',
+      ],
+      plots: [
+        bars('CPU time per request, by threads', 'us', named, ({ cpuUs }) => cpuUs),
+        bars('Requests per second, by threads', 'requests/s', named, ({ perSecond }) => perSecond),
+        latencyPlot('Latency of a request, by threads', named),
+      ],
+      data: { connections, threads: flags.threads, runs },
+    });
+  });
+}
+
+const threadsText = (count) => `${count} thread${count === 1 ? '' : 's'}`;
+
+/** Table and plots of peers that answered requests. */
+export function requestResult(title, summary, reference = 'nginx') {
+  const gateway = summary.find(({ name }) => name === 'headrace');
+  return {
+    title: `${title}: median (min-max)`,
+    columns: [
+      ...['peer', 'CPU us/request', `x ${reference}`, 'requests/s', 'p50 ms', 'p99 ms'],
+      ...['core 0', 'foreign', 'core 1', 'RSS MB', 'errors'],
     ],
-    summary.map((peer) => [
+    rows: summary.map((peer) => [
       peer.name,
       show(peer.cpuUs),
-      peer.ratio === null ? '-' : show(peer.ratio, 2),
+      show(peer.ratio, 2),
       show(peer.perSecond, 0),
       show(peer.latencyMs.p50, 2),
       show(peer.latencyMs.p99, 2),
@@ -64,12 +108,27 @@ function print(connections, summary) {
       percent(peer.foreignUse),
       percent(peer.loadCoreUse),
       peer.rssMb.median.toFixed(0),
-      `${peer.errors} ${peer.lastError}`.trim(),
+      showErrors(peer),
     ]),
-  );
-  const gateway = summary.find(({ name }) => name === 'headrace');
-  if (gateway) process.stdout.write(`\nthreads of the gateway: ${showThreads(gateway.threads)}\n`);
+    remarks: gateway === undefined ? [] : [`Threads of the gateway: ${showThreads(gateway.threads)}.`],
+    plots: [
+      bars('CPU time per request', 'us', watched(summary), ({ cpuUs }) => cpuUs),
+      bars('Requests per second', 'requests/s', summary, ({ perSecond }) => perSecond),
+      latencyPlot('Latency of a request', summary),
+    ],
+  };
 }
 
-writeResult('proxy', startedAt, { flags, points });
-if (profileDir !== undefined) printProfiles(profileDir);
+/** Peers whose own CPU time is known; that of `direct` is the upstream's. */
+export function watched(summary) {
+  return summary.filter(({ name, cpuUs }) => cpuUs !== null && name !== 'direct');
+}
+
+export function bars(title, unit, summary, value) {
+  return { kind: 'bars', title, unit, bars: summary.map((peer) => ({ name: peer.name, ...value(peer) })) };
+}
+
+export function latencyPlot(title, summary, field = 'distribution') {
+  const curves = summary.map((peer) => ({ name: peer.name, points: peer[field] }));
+  return { kind: 'curves', title, xLabel: 'milliseconds', yLabel: 'share of all', isLog: true, curves };
+}

@@ -1,51 +1,56 @@
 // Load benchmark: how much small requests suffer when 10 MB uploads pass beside them, through nginx and the gateway. Small
-// requests come at a fixed rate, so that a stall of the peer is felt by every request that was due in it.
+// requests come at a fixed rate, so that a stall of the peer is felt by every request that was due in it. Run by ../run.mjs.
 
-import { COMMON, readFlags } from '../lib/flags.mjs';
-import { withPeers } from '../lib/peers.mjs';
-import { temporaryFolder } from '../lib/process.mjs';
-import { printProfiles } from '../lib/profile.mjs';
-import { percent, printTable, progress, show, writeResult } from '../lib/report.mjs';
-import { interleave, runClient, spread, spreadOf } from '../lib/rounds.mjs';
+import { COMMON } from '../lib/flags.mjs';
+import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
+import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
+import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
+import { distributionOf, spread, spreadOf } from '../lib/statistics.mjs';
 import { ANSWER } from '../lib/traffic.mjs';
+import { bars, latencyPlot } from './proxy.mjs';
 
-const flags = readFlags('upload', 'Small requests alone and beside 10 MB uploads: latency, CPU time per upload.', {
-  ...COMMON,
-  connections: { type: 'number', default: 64, help: 'connections for the small requests' },
-  ratePerS: { type: 'number', default: 1000, help: 'small requests per second' },
-  uploadsPerS: { type: 'number', default: 4.5, help: 'uploads per second' },
-  uploadBytes: { type: 'number', default: 10_000_000, help: 'bytes of an upload' },
-});
-const startedAt = new Date();
-const profileDir = flags.profile ? temporaryFolder() : undefined;
-
-const small = {
-  stream: false,
-  connections: flags.connections,
-  bodyBytes: 1000,
-  ratePerS: flags.ratePerS,
-  warmupMs: 1500,
-  durationMs: flags.seconds * 1000,
-  answerBytes: ANSWER.length,
+export const part = {
+  name: 'upload',
+  sentence: 'Small requests alone and beside 10 MB uploads: latency, CPU time per upload.',
+  peers: PEERS,
+  flags: {
+    ...COMMON,
+    ...PEER_FLAGS,
+    peers: { type: 'words', default: ['nginx', 'headrace', 'direct'], help: 'peers' },
+    connections: { type: 'number', default: 64, help: 'connections for the small requests' },
+    ratePerS: { type: 'number', default: 1000, help: 'small requests per second' },
+    uploadsPerS: { type: 'number', default: 4.5, help: 'uploads per second' },
+    uploadBytes: { type: 'number', default: 10_000_000, help: 'bytes of an upload' },
+  },
+  steps: ({ peers, baseUrl, rounds }) => (peers.length + baseUrl.length) * turnsOf(rounds),
+  measure,
 };
-const large = { ...small, connections: 4, bodyBytes: flags.uploadBytes, ratePerS: flags.uploadsPerS };
 
-/** Small requests alone, then beside uploads, against the same peer. */
-async function runBoth(peer) {
-  const alone = await runClient(peer, small);
-  const [beside, uploads] = await Promise.all([runClient(peer, small), runClient(peer, large)]);
-  return { alone, beside, uploads };
+async function measure(flags, rig) {
+  const small = {
+    stream: false,
+    connections: flags.connections,
+    bodyBytes: 1000,
+    ratePerS: flags.ratePerS,
+    warmupMs: flags.warmUp * 1000,
+    durationMs: flags.seconds * 1000,
+    answerBytes: ANSWER.length,
+  };
+  const large = { ...small, connections: 4, bodyBytes: flags.uploadBytes, ratePerS: flags.uploadsPerS };
+  const runBoth = async (peer) => {
+    const alone = await runClient(peer, small);
+    const [beside, uploads] = await Promise.all([runClient(peer, small), runClient(peer, large)]);
+    return { alone, beside, uploads };
+  };
+  const settings = { ...flags, stream: false, profileDir: rig.profileDir, note: rig.note };
+  await withPeers({ ...settings, names: flags.peers }, async (peers) => {
+    const runs = await interleave(peers, flags.rounds, runBoth, rig.step);
+    const summary = Object.entries(runs).map(([name, rounds]) => summariseUploads(name, rounds));
+    rig.result({ ...uploadResult(flags, summary), data: { runs } });
+  });
 }
 
-const { summary, runs } = await withPeers(
-  { ...flags, names: flags.peers, stream: false, profileDir },
-  async (peers) => {
-    const list = await interleave(peers, flags.rounds, runBoth, (text) => progress(`upload, ${text}`));
-    return { summary: Object.entries(list).map(([name, rounds]) => summarise(name, rounds)), runs: list };
-  },
-);
-
-function summarise(name, rounds) {
+function summariseUploads(name, rounds) {
   const of = (part) => rounds.map((round) => round[part]);
   // What the peer used beyond its share for the small requests, which is taken from the run without uploads.
   const perUpload = ({ alone, beside, uploads }) =>
@@ -53,6 +58,7 @@ function summarise(name, rounds) {
   const all = [...of('alone'), ...of('beside'), ...of('uploads')];
   return {
     name,
+    distribution: distributionOf(of('beside'), 'latencyMs'),
     alone: spreadOf(of('alone'), 'latencyMs'),
     beside: spreadOf(of('beside'), 'latencyMs'),
     upload: spreadOf(of('uploads'), 'latencyMs'),
@@ -66,32 +72,30 @@ function summarise(name, rounds) {
   };
 }
 
-printTable(
-  `${flags.ratePerS} small requests/s beside ${flags.uploadsPerS} uploads/s of ${flags.uploadBytes} bytes, ${flags.rounds} rounds of ${flags.seconds} s: median (min-max)`,
-  [
-    'peer',
-    'small p99 ms alone',
-    'beside uploads',
-    'small/s',
-    'uploads/s',
-    'upload p50 ms',
-    'CPU ms/upload',
-    'core 1',
-    'RSS MB',
-    'errors',
-  ],
-  summary.map((peer) => [
-    peer.name,
-    show(peer.alone.p99),
-    show(peer.beside.p99),
-    peer.smallPerSecond.median.toFixed(0),
-    peer.uploadsPerSecond.median.toFixed(1),
-    show(peer.upload.p50),
-    peer.name === 'direct' ? '-' : show(peer.cpuMsPerUpload),
-    percent(peer.loadCoreUse),
-    peer.rssMb.median.toFixed(0),
-    `${peer.errors} ${peer.lastError}`.trim(),
-  ]),
-);
-writeResult('upload', startedAt, { flags, summary, runs });
-if (profileDir !== undefined) printProfiles(profileDir);
+function uploadResult(flags, summary) {
+  const measured = summary.filter(({ name }) => name !== 'direct');
+  return {
+    title: `${flags.ratePerS} small requests/s beside ${flags.uploadsPerS} uploads/s of ${flags.uploadBytes} bytes, ${roundsText(flags)}: median (min-max)`,
+    columns: [
+      ...['peer', 'small p99 ms alone', 'beside uploads', 'small/s', 'uploads/s', 'upload p50 ms'],
+      ...['CPU ms/upload', 'core 1', 'RSS MB', 'errors'],
+    ],
+    rows: summary.map((peer) => [
+      peer.name,
+      show(peer.alone.p99),
+      show(peer.beside.p99),
+      peer.smallPerSecond.median.toFixed(0),
+      peer.uploadsPerSecond.median.toFixed(1),
+      show(peer.upload.p50),
+      peer.name === 'direct' ? '-' : show(peer.cpuMsPerUpload),
+      percent(peer.loadCoreUse),
+      peer.rssMb.median.toFixed(0),
+      showErrors(peer),
+    ]),
+    remarks: [],
+    plots: [
+      bars('CPU time per upload', 'ms', measured, ({ cpuMsPerUpload }) => cpuMsPerUpload),
+      latencyPlot('Latency of a small request beside uploads', summary),
+    ],
+  };
+}

@@ -1,7 +1,5 @@
-// Times scanBody against JSON.parse on the three bodies that bound the hot path, and prefixHash beside it.
-// Run after a build: node bench/micro/scan.mjs. Prints medians in nanoseconds per call.
-import { DIALECTS, prefixHash, scanBody } from '../../dist/src/dialect/index.js';
-import { medianNs } from './median.mjs';
+// The keys of a body, found by scanning: scanBody on the bodies that bound the hot path, JSON.parse beside it for
+// measure, and the hash of a prompt's beginning.
 
 const SMALL_BYTES = 862;
 
@@ -39,23 +37,23 @@ function imageBody(modelFirst) {
   return Buffer.from(JSON.stringify(modelFirst ? { model: 'atlas-27b', messages } : { messages, model: 'atlas-27b' }));
 }
 
-const BODIES = {
-  '862 B chat': smallBody(),
-  'escaped text': escapedBody(),
-  '10 MB base64, model first': imageBody(true),
-  '10 MB base64, model last': imageBody(false),
-};
-
-const chat = DIALECTS['chat-completions'];
-
-for (const [name, body] of Object.entries(BODIES)) {
-  const scan = scanBody(body);
-  const figures = {
-    scan: medianNs(() => scanBody(body)),
-    'JSON.parse(latin1)': medianNs(() => JSON.parse(body.latin1Slice())),
-    'JSON.parse(utf8)': medianNs(() => JSON.parse(body.toString())),
-    prefixHash: medianNs(() => prefixHash(body, scan, chat)),
+/** The cases of this file: see `../measure.mjs`. */
+export async function cases(load) {
+  const { DIALECTS } = await load('src/dialect/table.js');
+  const { prefixHash } = await load('src/dialect/prefix.js');
+  const { scanBody } = await load('src/dialect/scan.js');
+  const bodies = {
+    '862 B chat': smallBody(),
+    'escaped text': escapedBody(),
+    '10 MB, model first': imageBody(true),
+    '10 MB, model last': imageBody(false),
   };
-  const row = Object.entries(figures).map(([what, ns]) => `${what} ${ns.toFixed(0)} ns`);
-  console.log([name, `${body.length} B`, ...row].join(' | '));
+  const chat = DIALECTS['chat-completions'];
+  const small = bodies['862 B chat'];
+  const scanned = scanBody(small);
+  return {
+    ...Object.fromEntries(Object.entries(bodies).map(([name, body]) => [`scan, ${name}`, () => scanBody(body)])),
+    'JSON.parse, 862 B chat': () => JSON.parse(small.latin1Slice()),
+    'prefixHash, 862 B chat': () => prefixHash(small, scanned, chat),
+  };
 }

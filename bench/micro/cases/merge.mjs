@@ -1,8 +1,5 @@
-// Times merge for five engines of 10 and of 100 hits, half of the pages shared, and comparisonKey for plain and disguised
-// URLs. Run after a build: node bench/micro/merge.mjs. Prints medians.
-import { comparisonKey } from '../../dist/src/search/canonical-url.js';
-import { merge } from '../../dist/src/search/merge.js';
-import { medianNs } from './median.mjs';
+// Hits of several engines merged into one list: five engines of 10 and of 100 hits, half of the pages shared; and the key
+// by which addresses are compared, for plain and disguised ones.
 
 const ENGINES = 5;
 const SPELLINGS = ['https://', 'https://www.', 'http://', 'https://m.', 'https://'];
@@ -19,13 +16,6 @@ function hits(engine, count) {
   });
 }
 
-for (const count of [10, 100]) {
-  const lists = Array.from({ length: ENGINES }, (_, engine) => ({ engine: `e${engine}`, hits: hits(engine, count) }));
-  const ns = medianNs(() => merge(lists, { searchType: 'web' }));
-  const pages = merge(lists, { searchType: 'web' }).length;
-  console.log(`merge, ${ENGINES} x ${count} hits, ${pages} pages | ${(ns / 1000).toFixed(1)} µs`);
-}
-
 const target = encodeURIComponent('https://example.com/articles/2026/a-page?id=1');
 const URLS = {
   plain: 'https://example.com/articles/2026/a-page',
@@ -33,6 +23,17 @@ const URLS = {
   wrapped: `https://www.google.com/url?sa=t&q=${target}`,
   scholarly: 'https://onlinelibrary.wiley.com/doi/abs/10.1002/anie.202012345',
 };
-for (const [name, url] of Object.entries(URLS)) {
-  console.log(`comparisonKey, ${name} | ${medianNs(() => comparisonKey(url)).toFixed(0)} ns`);
+
+/** The cases of this file: see `../measure.mjs`. */
+export async function cases(load) {
+  const { comparisonKey } = await load('src/search/canonical-url.js');
+  const { merge } = await load('src/search/merge.js');
+  const lists = (count) =>
+    Array.from({ length: ENGINES }, (_, engine) => ({ engine: `e${engine}`, hits: hits(engine, count) }));
+  const merging = [10, 100].map((count) => {
+    const all = lists(count);
+    return [`merge, ${ENGINES} x ${count} hits`, () => merge(all, { searchType: 'web' })];
+  });
+  const comparing = Object.entries(URLS).map(([name, url]) => [`comparisonKey, ${name}`, () => comparisonKey(url)]);
+  return Object.fromEntries([...merging, ...comparing]);
 }

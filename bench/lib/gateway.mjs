@@ -1,0 +1,46 @@
+// Starts the gateway as users start it: `headrace serve` with a file of settings, ready when it says so.
+
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { proxyCores } from './cores.mjs';
+import { startChild, temporaryFolder } from './process.mjs';
+import { KEY, MODEL } from './traffic.mjs';
+
+const CLI = fileURLToPath(new URL('../../bin/headrace.js', import.meta.url));
+
+/** Settings that every gateway of a benchmark has; nothing of theirs is left behind. */
+const BASE = { listen: '127.0.0.1:0', admin: '127.0.0.1:0', store: null, log: { level: 'warn' } };
+const KEYS = { required: true, static: [{ key: KEY, account: 'bench' }] };
+
+/**
+ * Runs a gateway with `settings` over the common ones. `cores` is where; `nodeFlags` go to Node.js; `profileDir` runs it
+ * under the CPU profiler. Answers `{ port, child }`.
+ */
+export async function startGateway(settings, { threads = 1, cores, nodeFlags = [], profileDir } = {}) {
+  const file = join(temporaryFolder(), 'headrace.json');
+  writeFileSync(file, JSON.stringify({ ...BASE, keys: KEYS, threads, ...settings }));
+  const profile = profileDir === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDir}`];
+  const { child, match } = await startChild({
+    name: 'headrace',
+    command: process.execPath,
+    args: [...nodeFlags, ...profile, CLI, 'serve', '--config', file],
+    core: cores ?? proxyCores(threads),
+    ready: /^headrace listening on http:\/\/[^:]+:(\d+)/,
+  });
+  return { port: Number(match[1]), child };
+}
+
+/**
+ * Settings of a gateway over the model servers on `ports`. `headrace` has what production has on: keys, routing with
+ * affinity, probes, metrics. `open` asks for no keys; `metered` also counts tokens and charges an account for them.
+ */
+export function gatewaySettings(variant, ports) {
+  const servers = ports.map((port) => `http://127.0.0.1:${port}`);
+  const plain = { models: { [MODEL]: { servers } }, routing: { affinity: true } };
+  if (variant === 'open') return { ...plain, keys: { required: false } };
+  if (variant !== 'metered') return plain;
+  const store = `sqlite:${join(temporaryFolder(), 'ledger.db')}`;
+  const pricing = { prompt: '0.25', completion: '1.50' };
+  return { ...plain, models: { [MODEL]: { servers, pricing } }, store };
+}

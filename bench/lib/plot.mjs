@@ -1,0 +1,122 @@
+// Plots of the report as SVG text: bars with their spread, and curves. Small enough for a phone (420 units wide, text of 11
+// to 13), coloured by variables of the page, so that one drawing is right in the light and in the dark.
+
+const WIDTH = 420;
+const NAME_WIDTH = 92;
+const VALUE_WIDTH = 62;
+const BAR = 24;
+const LEFT = 44;
+const RIGHT = 12;
+const TOP = 10;
+const HEIGHT = 260;
+const BOTTOM = 38;
+const COLOURS = 8;
+
+/** Text for HTML and SVG. */
+export function escaped(content) {
+  return String(content).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+/**
+ * Draws `{ kind: 'bars', title, unit, bars: [{ name, median, min, max }] }` or `{ kind: 'curves', title, xLabel, yLabel,
+ * isLog, curves: [{ name, points: [[x, y]] }] }`. `colourOf(name)` numbers the colours of the page.
+ */
+export function drawn(plot, colourOf = (_, at) => at) {
+  return plot.kind === 'bars' ? bars(plot, colourOf) : curves(plot, colourOf);
+}
+
+const colour = (number) => `var(--c${number % COLOURS})`;
+
+function svg(height, label, parts) {
+  return `<svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(label)}">${parts.join('')}</svg>`;
+}
+
+function text(x, y, anchor, content, kind = 'label') {
+  return `<text class="${kind}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}">${escaped(content)}</text>`;
+}
+
+/** Three significant digits, without an exponent. */
+export function shown(value) {
+  if (value === 0) return '0';
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toLocaleString('en-US', { maximumFractionDigits: Math.min(digits, 6) });
+}
+
+function bars({ title, unit, bars: rows }, colourOf) {
+  if (rows.length === 0) return '';
+  const most = Math.max(...rows.map(({ max }) => max)) || 1;
+  const length = WIDTH - NAME_WIDTH - VALUE_WIDTH;
+  const x = (value) => NAME_WIDTH + (Math.max(0, value) / most) * length;
+  const parts = rows.map(({ name, median, min, max }, at) => {
+    const y = at * BAR + 4;
+    const middle = y + BAR / 2 - 2;
+    const spread = `M${x(min).toFixed(1)} ${middle}H${x(max).toFixed(1)}`;
+    return [
+      text(NAME_WIDTH - 6, middle + 4, 'end', name, 'name'),
+      `<rect x="${NAME_WIDTH}" y="${y}" width="${(x(median) - NAME_WIDTH).toFixed(1)}" height="${BAR - 6}" rx="2" style="fill:${colour(colourOf(name, at))}"/>`,
+      `<path class="spread" d="${spread}"/>`,
+      text(WIDTH, middle + 4, 'end', shown(median), 'value'),
+    ].join('');
+  });
+  return svg(rows.length * BAR + 6, `${title}, ${unit}`, parts);
+}
+
+function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf) {
+  const lines = all.filter(({ points }) => points.length > 1);
+  if (lines.length === 0) return '';
+  const points = lines.flatMap((line) => line.points);
+  const scaleX = (isLog ? logScale : evenScale)(
+    points.map(([x]) => x),
+    WIDTH - LEFT - RIGHT,
+  );
+  const scaleY = evenScale(
+    points.map(([, y]) => y),
+    HEIGHT - TOP - BOTTOM,
+  );
+  const x = (value) => LEFT + scaleX.at(value);
+  const y = (value) => HEIGHT - BOTTOM - scaleY.at(value);
+  const foot = HEIGHT - BOTTOM;
+  const parts = [
+    ...scaleX.ticks.map((tick) => `<path class="grid" d="M${x(tick).toFixed(1)} ${TOP}V${foot}"/>`),
+    ...scaleX.ticks.map((tick) => text(x(tick), foot + 14, 'middle', shown(tick))),
+    ...scaleY.ticks.map((tick) => `<path class="grid" d="M${LEFT} ${y(tick).toFixed(1)}H${WIDTH - RIGHT}"/>`),
+    ...scaleY.ticks.map((tick) => text(LEFT - 5, y(tick) + 4, 'end', shown(tick))),
+    ...lines.map((line, at) => {
+      const path = line.points.map(([px, py]) => `${x(px).toFixed(1)},${y(py).toFixed(1)}`).join(' ');
+      return `<polyline class="curve" style="stroke:${colour(colourOf(line.name, at))}" points="${path}"/>`;
+    }),
+    text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, 'middle', xLabel),
+  ];
+  const legend = lines.map(
+    ({ name }, at) => `<span><i style="background:${colour(colourOf(name, at))}"></i>${escaped(name)}</span>`,
+  );
+  return `${svg(HEIGHT, `${title}, ${yLabel}`, parts)}<p class="legend">${legend.join(' ')}</p>`;
+}
+
+/** From zero in five or so round steps. */
+function evenScale(values, length) {
+  const most = Math.max(...values) || 1;
+  const magnitude = 10 ** Math.floor(Math.log10(most / 4));
+  const step = [1, 2, 5, 10].find((one) => one * magnitude * 6 >= most) * magnitude;
+  const ticks = Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, at) => at * step);
+  return { at: (value) => (Math.max(0, value) / most) * length, ticks };
+}
+
+/** By powers of ten, with ticks at 1, 2 and 5 where there are few powers. Points at zero stand at the left edge. */
+function logScale(values, length) {
+  const positive = values.filter((value) => value > 0);
+  const least = Math.log10(positive.length === 0 ? 1 : Math.min(...positive));
+  const most = Math.max(least + 0.3, Math.log10(positive.length === 0 ? 1 : Math.max(...positive)));
+  const steps = most - least > 2.5 ? [1] : [1, 2, 5];
+  const ticks = [];
+  for (let power = Math.floor(least); power <= most; power++) {
+    for (const step of steps) {
+      const at = Math.log10(step) + power;
+      if (at >= least - 1e-9 && at <= most + 1e-9) ticks.push(step * 10 ** power);
+    }
+  }
+  return {
+    at: (value) => (value > 0 ? ((Math.log10(value) - least) / (most - least)) * length : 0),
+    ticks,
+  };
+}

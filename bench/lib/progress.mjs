@@ -1,0 +1,57 @@
+// One progress bar over a whole run of benchmarks, on standard error; where that is no terminal, a line for each part and
+// now and then one between.
+
+const WIDTH = 24;
+const QUIET_MS = 15_000;
+
+/** `[######------] 50 %  text  about 3 min left` */
+export function barText(done, total, elapsedMs, text) {
+  const share = Math.min(1, done / Math.max(1, total));
+  const full = Math.round(share * WIDTH);
+  const bar = `[${'#'.repeat(full)}${'-'.repeat(WIDTH - full)}] ${String(Math.floor(share * 100)).padStart(3)} %`;
+  return `${bar}  ${text}${done < 3 ? '' : `  ${leftText((elapsedMs / done) * (total - done))}`}`;
+}
+
+function leftText(ms) {
+  if (ms <= 0) return '';
+  return ms < 90_000
+    ? `about ${Math.max(1, Math.round(ms / 1000))} s left`
+    : `about ${Math.round(ms / 60_000)} min left`;
+}
+
+/** A bar over `total` steps. `write` and `nowMs` are for tests. */
+export class Progress {
+  #total;
+  #stream;
+  #nowMs;
+  #startMs;
+  #lineMs = -Infinity;
+  #part = '';
+  done = 0;
+
+  constructor(total, stream = process.stderr, nowMs = () => performance.now()) {
+    this.#total = total;
+    this.#stream = stream;
+    this.#nowMs = nowMs;
+    this.#startMs = nowMs();
+  }
+
+  /** One more step begins: what came before is done. */
+  step(part, text) {
+    const nowMs = this.#nowMs();
+    const line = barText(this.done, this.#total, nowMs - this.#startMs, `${part}: ${text}`);
+    this.done++;
+    if (this.#stream.isTTY) this.#stream.write(`\r\x1b[K${line}`);
+    else if (part !== this.#part || nowMs - this.#lineMs > QUIET_MS) {
+      this.#stream.write(`${line.trimEnd()}\n`);
+      this.#lineMs = nowMs;
+    }
+    this.#part = part;
+  }
+
+  /** Makes room for other output; also moves on to `done` steps when a part took fewer than it had said. */
+  clear(done = this.done) {
+    this.done = done;
+    if (this.#stream.isTTY) this.#stream.write('\r\x1b[K');
+  }
+}

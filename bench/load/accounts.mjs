@@ -1,0 +1,55 @@
+// Load benchmark: what accounts cost. The same requests through the gateway open to everyone, with keys, and with keys,
+// prices and a ledger; the goal is a growth of less than 15 % from the first to the last. Run by ../run.mjs.
+
+import { COMMON } from '../lib/flags.mjs';
+import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
+import { roundsText } from '../lib/report.mjs';
+import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
+import { summarise } from '../lib/statistics.mjs';
+import { ANSWER } from '../lib/traffic.mjs';
+import { requestResult } from './proxy.mjs';
+
+const GOAL = 1.15;
+const OPEN = 'open';
+
+export const part = {
+  name: 'accounts',
+  sentence:
+    'The gateway open, with keys, and with keys and metering: CPU time per request; the goal is less than 15 % more.',
+  peers: PEERS,
+  flags: {
+    ...COMMON,
+    ...PEER_FLAGS,
+    peers: { type: 'words', default: [OPEN, 'headrace', 'metered'], help: 'peers' },
+    connections: { type: 'number', default: 64, help: 'connections of the client' },
+    bodyBytes: { type: 'number', default: 1000, help: 'bytes of a request body' },
+  },
+  steps: ({ peers, rounds }) => peers.length * turnsOf(rounds),
+  measure,
+};
+
+async function measure(flags, rig) {
+  const load = {
+    stream: false,
+    connections: flags.connections,
+    bodyBytes: flags.bodyBytes,
+    warmupMs: flags.warmUp * 1000,
+    durationMs: flags.seconds * 1000,
+    answerBytes: ANSWER.length,
+  };
+  const settings = { ...flags, stream: false, profileDir: rig.profileDir, note: rig.note };
+  await withPeers({ ...settings, names: flags.peers }, async (peers) => {
+    const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), rig.step);
+    const summary = summarise(runs, ({ requests }) => requests, OPEN);
+    const title = `JSON, ${flags.connections} connections, ${roundsText(flags)}`;
+    const result = requestResult(title, summary, OPEN);
+    rig.result({ ...result, remarks: [...result.remarks, ...judged(summary)], data: { goal: GOAL, runs } });
+  });
+}
+
+function judged(summary) {
+  const metered = summary.find(({ name }) => name === 'metered');
+  if (!metered?.ratio) return [];
+  const more = (metered.ratio.median - 1) * 100;
+  return [`Keys and metering: ${more.toFixed(1)} % more CPU time (goal 15 %: ${more < 15 ? 'met' : 'missed'}).`];
+}

@@ -1,0 +1,42 @@
+// The micro benchmarks of the hot parts on the built tree, as a part of the whole run: nanoseconds of one call. To compare
+// two versions use ../micro/compare.mjs. Run by ../run.mjs.
+
+import { fileURLToPath } from 'node:url';
+import { roundsText } from '../lib/report.mjs';
+import { shownNs, spread } from '../lib/statistics.mjs';
+import { CASES, measureSuite } from '../micro/suite.mjs';
+
+const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
+
+export const part = {
+  name: 'micro',
+  sentence:
+    'The hot parts by themselves: time of one call. Key check, scan of a body, pick, mailbox, events, merge, clean.',
+  peers: [],
+  flags: {
+    rounds: { type: 'number', default: 5, quick: 1, help: 'rounds, each in a new process' },
+    cases: { type: 'words', default: CASES, help: 'what to measure' },
+    batchMs: { type: 'number', default: 5, quick: 2, help: 'milliseconds of one batch; a figure is the median of 7' },
+  },
+  steps: ({ rounds, cases }) => rounds * cases.length,
+  measure,
+};
+
+async function measure({ rounds, cases, batchMs }, rig) {
+  const rows = await measureSuite({ built: DIST }, cases, {
+    rounds,
+    batchMs,
+    batches: 7,
+    step: rig.step,
+    warn: rig.note,
+  });
+  const all = rows.map(({ file, name, samples }) => ({ file, name, ns: spread(samples.built ?? [Number.NaN]) }));
+  rig.result({
+    title: `Time of one call, ${roundsText({ rounds })}: median (min-max)`,
+    columns: ['part', 'call', 'median', 'least', 'most'],
+    rows: all.map(({ file, name, ns }) => [file, name, shownNs(ns.median), shownNs(ns.min), shownNs(ns.max)]),
+    remarks: [],
+    plots: [],
+    data: { rows },
+  });
+}

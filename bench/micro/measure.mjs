@@ -1,0 +1,33 @@
+// Measures the cases of one file below `cases` on one build, in a process of its own so that builds do not share compiled
+// code: `node measure.mjs DIST FILE BATCH_MS BATCHES`. Prints one line of JSON, `{ CASE: NANOSECONDS | null }`; null is a
+// case that this build cannot run, as one that is older than the function.
+//
+// A file exports `cases(load)`, where `load(path)` imports a module of the build. It answers functions by name, which do
+// one call of what is measured, or `{ run, calls }` for promises of several calls at once.
+
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { medianNs, medianNsLater } from './median.mjs';
+
+const [dist, file, batchMs, batches] = process.argv.slice(2);
+const base = pathToFileURL(`${resolve(dist)}/`);
+const load = (path) => import(new URL(path, base).href);
+const { cases } = await import(`./cases/${file}.mjs`);
+
+async function figureOf(one) {
+  const limits = [Number(batchMs), Number(batches)];
+  try {
+    return typeof one === 'function' ? medianNs(one, ...limits) : await medianNsLater(one.run, one.calls, ...limits);
+  } catch {
+    return null;
+  }
+}
+
+const figures = {};
+let why = '';
+const found = await cases(load).catch((error) => {
+  why = error.message;
+  return {};
+});
+for (const [name, one] of Object.entries(found)) figures[name] = await figureOf(one);
+process.stdout.write(`${JSON.stringify({ figures, why })}\n`, () => process.exit(0));

@@ -1,0 +1,43 @@
+// Runs the micro benchmarks of the hot parts on one build or on several by turns, each in a process of its own on core 0.
+// `../run.mjs` and `compare.mjs` call it.
+
+import { fileURLToPath } from 'node:url';
+import { PROXY_CORE } from '../lib/cores.mjs';
+import { runChild } from '../lib/process.mjs';
+
+const MEASURE = fileURLToPath(new URL('measure.mjs', import.meta.url));
+
+/** Files below `cases`, in the order of a request's way. */
+export const CASES = ['keys', 'scan', 'pick', 'mailbox', 'sse', 'merge', 'clean'];
+
+/**
+ * Measures `files` on every build (`{ NAME: DIST }`) `rounds` times, the builds by turns in an order that rotates. Answers
+ * a row for each case: `{ file, name, samples: { BUILD: [ns, …] } }`. `warn(text)` hears of files that a build cannot run.
+ */
+export async function measureSuite(builds, files, { rounds, batchMs, batches, step, warn }) {
+  const rows = new Map();
+  const names = Object.keys(builds);
+  const warned = new Set();
+  for (let round = 0; round < rounds; round++) {
+    for (const file of files) {
+      for (let turn = 0; turn < names.length; turn++) {
+        const build = names[(turn + round) % names.length];
+        step(`${file}, round ${round + 1}/${rounds}${names.length > 1 ? ` ${build}` : ''}`);
+        const { figures, why } = await measureFile(builds[build], file, batchMs, batches);
+        const warning = `${file} does not run on ${build}: ${why}`;
+        if (why !== '' && !warned.has(warning)) warn(warning);
+        warned.add(warning);
+        for (const [name, ns] of Object.entries(figures)) {
+          if (!rows.has(name)) rows.set(name, { file, name, samples: {} });
+          if (ns !== null) (rows.get(name).samples[build] ??= []).push(ns);
+        }
+      }
+    }
+  }
+  return [...rows.values()];
+}
+
+function measureFile(dist, file, batchMs, batches) {
+  const args = [MEASURE, dist, file, String(batchMs), String(batches)];
+  return runChild({ name: `micro ${file}`, command: process.execPath, args, core: PROXY_CORE });
+}

@@ -1,0 +1,248 @@
+// `npm run bench`: runs the named benchmarks, prints their tables, and writes bench/results/DATE.json with every single run
+// in it and report.html beside it. Installs what bench/ needs on first use and builds the gateway when it is not built.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { flagLines, parseFlags } from './lib/flags.mjs';
+import { pageOf } from './lib/page.mjs';
+import { PEERS } from './lib/peers.mjs';
+import { isInstalled, runCommand, temporaryFolder } from './lib/process.mjs';
+import { printProfiles } from './lib/profile.mjs';
+import { Progress } from './lib/progress.mjs';
+import { fileDate, printTable, surroundings } from './lib/report.mjs';
+import { MODEL } from './lib/traffic.mjs';
+import { part as accounts } from './load/accounts.mjs';
+import { part as fetchPages } from './load/fetch.mjs';
+import { part as memory } from './load/memory.mjs';
+import { part as micro } from './load/micro.mjs';
+import { part as overhead } from './load/overhead.mjs';
+import { part as proxy } from './load/proxy.mjs';
+import { part as search } from './load/search.mjs';
+import { part as stream } from './load/stream.mjs';
+import { part as upload } from './load/upload.mjs';
+
+const PARTS = Object.fromEntries(
+  [proxy, stream, search, fetchPages, overhead, memory, accounts, micro, upload].map((part) => [part.name, part]),
+);
+/** What runs when nothing is named: all but uploads, which need minutes to say something. */
+const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name);
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const HERE = fileURLToPath(new URL('.', import.meta.url));
+
+const NODE_MAJOR = 22;
+
+const GENERAL = {
+  quick: { type: 'boolean', default: false, help: 'a smoke run of a minute or two: its figures say nothing' },
+  out: { type: 'word', default: join(HERE, 'results'), help: 'folder of the results' },
+  render: { type: 'word', default: '', help: 'only write report.html anew, from this DATE.json' },
+};
+/** What `--quick` makes of flags whose rows say nothing else. */
+const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
+
+const HELP = `npm run bench [-- PART ... FLAGS]
+
+Measures the gateway beside other gateways, which run in the same rounds on the same core, and says what it costs:
+CPU time of the process per request, latency, rate, memory. Without a part, all but upload run: about ten minutes.
+
+  proxy      JSON requests; nginx, HAProxy, fastify, Portkey beside it; one thread and two
+  stream     streams of 64 events beside the same peers
+  search     searches over five engines: capacity, then added latency at a fixed rate
+  fetch      pages fetched and cleaned, and what that does to chats
+  overhead   what is added to a request and to each event of a stream at 25, 50 and 75 % of capacity
+  memory     resident memory with 10,000 idle connections and with 2,000 live streams
+  accounts   the gateway open, with keys, and with keys and metering
+  micro      time of one call of the hot parts
+  upload     small requests beside uploads of 10 MB (only when named)
+
+Each prints tables; all of a run are written to bench/results/DATE.json, with plots to bench/results/report.html.
+Needs Linux, two cores and taskset. nginx and HAProxy take part when they are installed (Debian: apt-get install
+nginx-light haproxy). Quiet machines only: "foreign" in a table is what others had of the core.
+
+Flags of every part
+${flagLines(GENERAL)}
+${flagLines(shared())}
+
+Peers are ${PEERS.slice(0, 5).join(', ')}, ${PEERS.slice(5).join(', ')}; and any gateway
+that runs already, at the address of --base-url. Let it serve model ${MODEL} from http://127.0.0.1:9400/v1, with
+--upstream-port 9400 here; bench/README.md shows how, and which key it gets.
+
+Flags of one part
+${Object.values(PARTS).map(ownFlags).join('\n')}
+
+Two versions of the hot parts side by side: node bench/micro/compare.mjs BASE BRANCH
+`;
+
+/** Flags that several parts have, with the help of the first. */
+function shared() {
+  const all = Object.values(PARTS).flatMap(({ flags }) => Object.entries(flags));
+  const many = all.filter(([flag]) => all.filter(([other]) => other === flag).length > 2);
+  return Object.fromEntries(many.toReversed());
+}
+
+function ownFlags({ name, flags }) {
+  const common = shared();
+  const own = Object.entries(flags).filter(([flag]) => !Object.hasOwn(common, flag) || flag === 'peers');
+  return `${name}\n${flagLines(Object.fromEntries(own))}`;
+}
+
+function readArguments(argv) {
+  const quick = argv.includes('--quick');
+  const named = parseFlags({ GENERAL, ...tablesOf(Object.values(PARTS), quick) }, argv, quick);
+  if (named.help) return { help: true };
+  const unknown = named.positionals.find((name) => !Object.hasOwn(PARTS, name));
+  if (unknown !== undefined)
+    throw new Error(`there is no part "${unknown}"; there are ${Object.keys(PARTS).join(', ')}`);
+  const parts = (named.positionals.length === 0 ? DEFAULT : [...new Set(named.positionals)]).map((name) => PARTS[name]);
+  const stranger = (named.values.proxy.peers ?? []).find((name) => !PEERS.includes(name.split('*')[0]));
+  if (stranger !== undefined) throw new Error(`there is no peer "${stranger}"; there are ${PEERS.join(', ')}`);
+  // A flag that none of the parts has would be passed over without a word.
+  const { values } = parseFlags({ GENERAL, ...tablesOf(parts, quick) }, argv, quick);
+  return { parts, values, general: values.GENERAL };
+}
+
+function tablesOf(parts, quick) {
+  const table = ({ flags }) =>
+    Object.fromEntries(
+      Object.entries(flags).map(([flag, row]) => {
+        const fits = Array.isArray(QUICK[flag]) === Array.isArray(row.default);
+        return [flag, quick && flag in QUICK && fits && !('quick' in row) ? { ...row, quick: QUICK[flag] } : row];
+      }),
+    );
+  return Object.fromEntries(parts.map((part) => [part.name, table(part)]));
+}
+
+/** What a part can run of the peers that were asked for: `--peers` counts for all parts, and not all have every peer. */
+function narrowed({ peers, flags }, values) {
+  if (!Object.hasOwn(flags, 'peers') || values.peers === flags.peers.default) return values;
+  const known = values.peers.filter((name) => peers.includes(name.split('*')[0]));
+  return { ...values, peers: known.length > 0 ? known : flags.peers.default };
+}
+
+/** Installs, builds; answers what could not be had. */
+function prepare(parts) {
+  const notes = [];
+  const say = (text) => process.stderr.write(`${text}\n`);
+  if (process.platform !== 'linux') throw new Error('the benchmarks need Linux: they read /proc');
+  if (availableParallelism() < 2) throw new Error('the benchmarks need two cores: one for the peer, one for its load');
+  if (!isInstalled('taskset')) throw new Error('taskset is needed (Debian: apt-get install util-linux)');
+  const peersNeeded = parts.some(({ flags }) => flags.peers?.default.includes('fastify'));
+  if (peersNeeded && !existsSync(join(HERE, 'node_modules', 'fastify'))) {
+    say('installing what the benchmarks compare with, in bench/ (once)');
+    try {
+      runCommand('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: HERE });
+    } catch (error) {
+      notes.push(`npm ci in bench/ failed, so fastify and portkey are left out: ${error.message.split('\n')[0]}`);
+    }
+  }
+  if (!existsSync(join(ROOT, 'node_modules', 'typescript'))) {
+    say('installing the gateway (once)');
+    runCommand('npm', ['ci', '--no-audit', '--no-fund'], { cwd: ROOT });
+  }
+  if (!existsSync(join(ROOT, 'dist', 'src', 'cli.js'))) {
+    say('building the gateway');
+    runCommand('npm', ['run', 'build'], { cwd: ROOT });
+  }
+  return notes;
+}
+
+/** Goes on in the repository's Node.js when this one is too old for the gateway, as on a first run. */
+function useOwnNode() {
+  if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) return;
+  const own = join(ROOT, 'node_modules', '.bin', 'node');
+  if (!existsSync(own)) throw new Error(`Node.js ${NODE_MAJOR} or newer is needed`);
+  process.exit(spawnSync(own, process.argv.slice(1), { stdio: 'inherit' }).status ?? 1);
+}
+
+async function runPart(part, settings, bar, notes) {
+  const results = [];
+  const profileDir = settings.profile === true ? temporaryFolder() : undefined;
+  const rig = {
+    profileDir,
+    step: (text) => bar.step(part.name, text),
+    note: (text) => {
+      if (notes.includes(text)) return;
+      notes.push(text);
+      bar.clear();
+      process.stderr.write(`${text}\n`);
+    },
+    result: ({ data, ...shown }) => {
+      results.push({ ...shown, data });
+      bar.clear();
+      printTable(shown.title, shown.columns, shown.rows);
+      for (const remark of shown.remarks) process.stdout.write(`\n${remark}\n`);
+    },
+  };
+  await part.measure(settings, rig);
+  if (profileDir !== undefined) printProfiles(profileDir);
+  return { name: part.name, sentence: part.sentence, settings, results };
+}
+
+function write(out, run) {
+  mkdirSync(out, { recursive: true });
+  const json = join(out, `${fileDate(new Date(run.startedAt))}.json`);
+  const html = join(out, 'report.html');
+  writeFileSync(json, `${JSON.stringify(run, null, 1)}\n`);
+  writeFileSync(html, pageOf(run));
+  return [json, html];
+}
+
+async function main({ parts, values, general }) {
+  if (general.render !== '') {
+    writeFileSync(join(general.out, 'report.html'), pageOf(JSON.parse(readFileSync(resolve(general.render), 'utf8'))));
+    return;
+  }
+  const startedAt = new Date();
+  const notes = prepare(parts);
+  useOwnNode();
+  if (general.quick) notes.push('A quick run: it shows that everything works, and its figures say nothing.');
+  const settings = parts.map((part) => narrowed(part, values[part.name]));
+  const totals = parts.map((part, at) => part.steps(settings[at]));
+  const bar = new Progress(totals.reduce((sum, steps) => sum + steps, 0));
+  const done = [];
+  let failed = false;
+  let steps = 0;
+  for (const [at, part] of parts.entries()) {
+    try {
+      done.push(await runPart(part, settings[at], bar, notes));
+    } catch (error) {
+      failed = true;
+      notes.push(`${part.name} failed: ${error.message.trim()}`);
+      bar.clear();
+      process.stderr.write(`${notes.at(-1)}\n`);
+    }
+    steps += totals[at];
+    bar.clear(steps);
+  }
+  const command = ['npm run bench', ...(process.argv.length > 2 ? ['--', ...process.argv.slice(2)] : [])].join(' ');
+  const seconds = (Date.now() - startedAt.getTime()) / 1000;
+  const run = {
+    startedAt: startedAt.toISOString(),
+    seconds,
+    command,
+    surroundings: surroundings(),
+    notes,
+    parts: done,
+  };
+  process.stdout.write(`\n${write(general.out, run).join('\n')}\n`);
+  // Children are stopped; what may still hang are sockets of those that were not ours.
+  process.exit(failed ? 1 : 0);
+}
+
+let given;
+try {
+  given = readArguments(process.argv.slice(2));
+} catch (error) {
+  process.stderr.write(`${error.message}\n\nnpm run bench -- --help says more.\n`);
+  process.exit(2);
+}
+if (given.help) process.stdout.write(HELP);
+else {
+  await main(given).catch((error) => {
+    process.stderr.write(`${error.message}\n`);
+    process.exit(1);
+  });
+}

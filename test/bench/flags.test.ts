@@ -1,0 +1,87 @@
+// The command line of the benchmarks.
+import t from 'tap';
+import { benchModule } from './modules.ts';
+
+type Value = boolean | number | string | readonly number[] | readonly string[];
+
+interface Row {
+  readonly type: string;
+  readonly default: Value;
+  readonly quick?: Value;
+  readonly multiple?: boolean;
+  readonly help: string;
+}
+
+type FlagTable = Readonly<Record<string, Row>>;
+
+interface Flags {
+  readonly parseFlags: (
+    tables: Readonly<Record<string, FlagTable>>,
+    argv: readonly string[],
+    quick?: boolean,
+  ) => { values: Record<string, Record<string, Value>>; positionals: string[]; help: boolean };
+  readonly flagLines: (table: FlagTable) => string;
+  readonly readBaseUrl: (text: string) => { name: string; host: string; port: number; path: string };
+}
+
+const { flagLines, parseFlags, readBaseUrl } = await benchModule<Flags>('lib/flags.mjs');
+
+const TABLES: Readonly<Record<string, FlagTable>> = {
+  proxy: {
+    rounds: { type: 'number', default: 5, quick: 1, help: 'rounds' },
+    connections: { type: 'numbers', default: [64], help: 'connections' },
+    warmUp: { type: 'number', default: 0.7, help: 'seconds' },
+    peers: { type: 'words', default: ['nginx'], help: 'peers' },
+    profile: { type: 'boolean', default: false, help: 'profile' },
+    baseUrl: { type: 'word', multiple: true, default: [], help: 'more peers' },
+  },
+  search: { connections: { type: 'number', default: 128, help: 'connections' } },
+};
+
+t.test('a part takes its own default where nothing is given', async (t) => {
+  const { values, positionals, help } = parseFlags(TABLES, ['proxy']);
+  t.match(values, { proxy: { rounds: 5, connections: [64], profile: false }, search: { connections: 128 } });
+  t.strictSame(positionals, ['proxy']);
+  t.equal(help, false);
+});
+
+t.test('one flag counts for every part, read as each part reads it', async (t) => {
+  const { values } = parseFlags(TABLES, ['--connections', '16,32']);
+  t.strictSame(values['proxy']?.['connections'], [16, 32]);
+  t.equal(values['search']?.['connections'], 16);
+});
+
+t.test('flags are spelled with hyphens', async (t) => {
+  t.equal(parseFlags(TABLES, ['--warm-up', '2']).values['proxy']?.['warmUp'], 2);
+  t.throws(() => parseFlags(TABLES, ['--warmUp', '2']), /--warmUp/);
+  t.match(flagLines(TABLES['proxy'] ?? {}), /--warm-up +seconds \(0\.7\)/);
+});
+
+t.test('a quick run changes what has a quick value and was not given', async (t) => {
+  t.match(parseFlags(TABLES, [], true).values, { proxy: { rounds: 1, warmUp: 0.7 } });
+  t.match(parseFlags(TABLES, ['--rounds', '3'], true).values, { proxy: { rounds: 3 } });
+});
+
+t.test('what is no number, and a flag that does not exist, are refused by name', async (t) => {
+  t.throws(() => parseFlags(TABLES, ['--rounds', 'many']), /--rounds takes a number, not "many"/);
+  t.throws(() => parseFlags(TABLES, ['--connections', '-1']));
+  t.throws(() => parseFlags(TABLES, ['--round', '3']), /--round/);
+});
+
+t.test('more peers may be named again and again', async (t) => {
+  const { values } = parseFlags(TABLES, ['--base-url', 'a=http://h/v1', '--base-url', 'b=http://h/v1']);
+  t.strictSame(values['proxy']?.['baseUrl'], ['a=http://h/v1', 'b=http://h/v1']);
+});
+
+t.test('a base URL has a name, a port and the path where the API begins', async (t) => {
+  const expected = { name: 'litellm', host: '127.0.0.1', port: 4000, path: '/v1' };
+  t.strictSame(readBaseUrl('litellm=http://127.0.0.1:4000/v1'), expected);
+  t.strictSame(readBaseUrl('litellm=http://127.0.0.1:4000/v1/'), expected);
+  t.match(readBaseUrl('b=http://localhost'), { port: 80, path: '' });
+});
+
+t.test('a base URL without a name or a plain http address is refused', async (t) => {
+  for (const text of ['http://127.0.0.1:4000', '=http://h/v1', 'a b=http://h', 'a=h:1', 'a=https://h/v1']) {
+    t.throws(() => readBaseUrl(text), /--base-url/, text);
+  }
+});

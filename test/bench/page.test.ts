@@ -1,0 +1,154 @@
+// The report of a benchmark run: one page that needs nothing else and takes nobody's word for markup.
+import t from 'tap';
+import { benchModule } from './modules.ts';
+
+interface Page {
+  readonly pageOf: (run: unknown) => string;
+}
+
+interface Plot {
+  readonly drawn: (plot: unknown) => string;
+  readonly shown: (value: number) => string;
+}
+
+interface ProgressModule {
+  readonly barText: (done: number, total: number, elapsedMs: number, text: string) => string;
+  readonly Progress: new (
+    total: number,
+    stream: { isTTY: boolean; write: (text: string) => void },
+    nowMs: () => number,
+  ) => { step: (part: string, text: string) => void };
+}
+
+const { pageOf } = await benchModule<Page>('lib/page.mjs');
+const { drawn, shown } = await benchModule<Plot>('lib/plot.mjs');
+const { barText, Progress } = await benchModule<ProgressModule>('lib/progress.mjs');
+
+const HOSTILE = '<script src="//x">&"\'';
+
+const BARS = {
+  kind: 'bars',
+  title: 'CPU time',
+  unit: 'us',
+  bars: [
+    { name: 'nginx', median: 20, min: 10, max: 40 },
+    { name: HOSTILE, median: 10, min: 10, max: 10 },
+  ],
+};
+const CURVES = {
+  kind: 'curves',
+  title: 'Latency',
+  xLabel: 'ms',
+  yLabel: 'share',
+  isLog: true,
+  curves: [
+    {
+      name: HOSTILE,
+      points: [
+        [0, 0.1],
+        [0.5, 0.5],
+        [300, 0.99],
+      ],
+    },
+  ],
+};
+
+const RUN = {
+  startedAt: '2026-11-21T10:45:00.000Z',
+  seconds: 600,
+  command: `npm run bench -- --out ${HOSTILE}`,
+  surroundings: { cpu: 'A CPU', cores: 2, node: 'v22.0.0', nginx: null, commit: 'abc1234 with changes' },
+  notes: [HOSTILE],
+  parts: [
+    {
+      name: 'proxy',
+      sentence: HOSTILE,
+      settings: { rounds: 5, peers: ['nginx', HOSTILE], out: '' },
+      results: [
+        { title: HOSTILE, columns: ['peer', 'x'], rows: [[HOSTILE, '1.0']], remarks: [HOSTILE], plots: [BARS, CURVES] },
+      ],
+    },
+  ],
+};
+
+t.test('the page needs nothing from elsewhere', async (t) => {
+  const page = pageOf(RUN);
+  t.notMatch(page, /<script|<link|<img|<iframe|@import|url\(|https?:/);
+  t.notMatch(page, /<[^>]*\s(src|on[a-z]+)=/);
+  t.match(page, '<!doctype html>');
+  t.equal(page.match(/<svg/g)?.length, 2);
+});
+
+t.test('whatever a name says, it stays text', async (t) => {
+  const page = pageOf(RUN);
+  t.notMatch(page, HOSTILE);
+  t.ok(page.split('&#60;script src=&#34;//x&#34;&#62;&#38;&#34;&#39;').length > 8);
+});
+
+t.test('the page tells machine, versions, commit, date, settings and command', async (t) => {
+  const page = pageOf(RUN);
+  for (const text of [
+    'A CPU',
+    'v22.0.0',
+    'abc1234 with changes',
+    '2026-11-21 10:45 UTC',
+    '10 minutes',
+    'npm run bench',
+  ]) {
+    t.match(page, text);
+  }
+  t.match(page, '<dt>rounds</dt><dd>5</dd>');
+  t.notMatch(page, '<dt>nginx</dt>', 'what is not installed is not listed');
+});
+
+t.test('the page fits a phone, and light and dark', async (t) => {
+  const page = pageOf(RUN);
+  t.match(page, 'width=device-width');
+  t.match(page, 'prefers-color-scheme:dark');
+  t.match(page, '<div class="scroll"><table>');
+});
+
+t.test('tables stand beside plots as text', async (t) => {
+  t.match(pageOf(RUN), /<td>1\.0<\/td><\/tr><\/table><\/div>.*<figure>/s);
+});
+
+t.test('bars are as long as their medians', async (t) => {
+  const widths = [...drawn(BARS).matchAll(/<rect [^>]*width="([\d.]+)"/g)].map(([, width]) => Number(width));
+  t.equal(widths.length, 2);
+  t.equal(widths[0], 2 * (widths[1] ?? 0));
+});
+
+t.test('curves stay inside their drawing, also where a logarithm has no value', async (t) => {
+  const points = /points="([^"]+)"/.exec(drawn(CURVES))?.[1]?.split(/[ ,]/).map(Number) ?? [];
+  t.equal(points.length, 6);
+  t.ok(points.every((value) => value >= 0 && value <= 420));
+});
+
+t.test('nothing to draw is drawn as nothing', async (t) => {
+  t.equal(drawn({ ...BARS, bars: [] }), '');
+  t.equal(drawn({ ...CURVES, curves: [{ name: 'one point', points: [[1, 1]] }] }), '');
+  t.notMatch(drawn({ ...BARS, bars: [{ name: 'zero', median: 0, min: 0, max: 0 }] }), 'NaN');
+});
+
+t.test('figures on a plot have three digits', async (t) => {
+  t.strictSame([0, 0.01234, 1.234, 123.4, 12_345].map(shown), ['0', '0.0123', '1.23', '123', '12,345']);
+});
+
+t.test('the bar shows the share done, and what is left when it can know', async (t) => {
+  t.match(barText(0, 10, 0, 'proxy'), /^\[-+\] +0 % {2}proxy$/);
+  t.match(barText(5, 10, 60_000, 'proxy'), /^\[#+-+\] +50 % {2}proxy {2}about 60 s left$/);
+  t.match(barText(5, 10, 300_000, 'proxy'), /about 5 min left$/);
+});
+
+t.test('without a terminal there is a line for each part, and one now and then', async (t) => {
+  const lines: string[] = [];
+  let nowMs = 0;
+  const progress = new Progress(4, { isTTY: false, write: (text) => lines.push(text) }, () => nowMs);
+  progress.step('proxy', 'one');
+  progress.step('proxy', 'two');
+  nowMs = 20_000;
+  progress.step('proxy', 'three');
+  progress.step('stream', 'four');
+  t.equal(lines.length, 3);
+  t.match(lines.join(''), /proxy: one\n.*proxy: three.*\n.*stream: four/);
+});
