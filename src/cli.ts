@@ -1,6 +1,5 @@
 // The command line door: words to a command, failures to a sentence and an exit code.
 
-import { readFileSync } from 'node:fs';
 import { parseArgs, UsageError } from './cli/args.ts';
 import { audit } from './cli/audit.ts';
 import { bench } from './cli/bench.ts';
@@ -12,7 +11,9 @@ import { host } from './cli/host.ts';
 import { keys } from './cli/keys.ts';
 import { searchWorker } from './cli/search-worker.ts';
 import { check, serve } from './cli/serve.ts';
+import { top } from './cli/top.ts';
 import { usage } from './cli/usage.ts';
+import { packageVersion } from './config/version.ts';
 
 type Command = (flags: Readonly<Record<string, string>>, words: readonly string[]) => Promise<number | undefined>;
 
@@ -24,6 +25,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   demo,
   host,
   'search-worker': searchWorker,
+  top,
   keys,
   credits,
   usage,
@@ -55,7 +57,7 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
   const { words, flags } = parseArgs(argv);
   const [name] = words;
   if (flags['version'] !== undefined) {
-    process.stdout.write(`headrace ${version()}\n`);
+    process.stdout.write(`headrace ${packageVersion()}\n`);
     return 0;
   }
   if (flags['help'] !== undefined || name === undefined || name === 'help') {
@@ -68,12 +70,4 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
   const tooMany = operands[MAX_OPERANDS.get(name) ?? 0];
   if (tooMany !== undefined) throw new UsageError(`"${tooMany}" is one word too many`);
   return command(flags, operands);
-}
-
-function version(): string {
-  // dist/src/cli.js lies two folders below the package.
-  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-    version: string;
-  };
-  return manifest.version;
 }

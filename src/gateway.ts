@@ -6,16 +6,19 @@ import { availableParallelism } from 'node:os';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemRandom } from './actor/index.ts';
 import { fetchPageFor } from './api/fetch.ts';
+import { createOffice, type Ledger } from './account/index.ts';
 import { searchFor } from './api/search.ts';
 import { diffSettings } from './config/diff.ts';
 import { setHeaderLimit } from './config/env.ts';
 import { type Mistake, resolveSettings } from './config/load.ts';
 import type { Settings, SettingsInput } from './config/settings.ts';
+import { packageVersion } from './config/version.ts';
 import type { PageAnswer, PageExtra, PageFormat } from './fetch/index.ts';
 import { AccountDesk } from './gateway/account-desk.ts';
 import { type Admin, openAdmin } from './gateway/admin.ts';
 import { ControlPlane } from './gateway/control-plane.ts';
 import type { CrnStatus } from './gateway/gauges.ts';
+import { HouseDesk, type ReloadAnswer } from './gateway/house-desk.ts';
 import { settingsInForce } from './gateway/in-force.ts';
 import { withEnginesChecked } from './gateway/engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from './ingress/inject.ts';
@@ -123,8 +126,14 @@ export interface ServedGateway extends Gateway {
   abort(): Promise<void>;
 }
 
+/** What the command line adds. */
+export interface ServeOptions extends GatewayOptions {
+  /** Reads the configuration again and takes it over, when an operator orders it. Default: there is none to read. */
+  readonly reload?: () => Promise<ReloadAnswer>;
+}
+
 /** The same from settings that have been resolved already, with the defaults of the command line. */
-export function serveGateway(settings: Settings, options: GatewayOptions = {}): ServedGateway {
+export function serveGateway(settings: Settings, options: ServeOptions = {}): ServedGateway {
   return new RunningGateway(settings, options, resolved);
 }
 
@@ -147,11 +156,12 @@ class RunningGateway implements ServedGateway {
   #settings: Settings;
   #admin: Admin | null = null;
   readonly #desk: AccountDesk;
+  readonly #house: HouseDesk;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
 
-  constructor(settings: Settings, options: GatewayOptions, resolve: (input: SettingsInput) => Settings) {
+  constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => Settings) {
     const log = createLog(settings.log.level);
     setHeaderLimit(settings.limits.headerBytes);
     this.#log = log;
@@ -177,6 +187,7 @@ class RunningGateway implements ServedGateway {
       token: settings.adminToken,
       log,
     });
+    this.#house = openHouse(this.#control, settings.adminToken, options.reload ?? null, log);
     const { local } = this.#control;
     this.nodeListener = createNodeListener(
       { handler: local.handler, clock: systemClock, limits: local.limits, budget: local.budget },
@@ -194,7 +205,7 @@ class RunningGateway implements ServedGateway {
   /** The gateway whose port is shared has the admin port until it drains: then it is waited for. */
   async #openAdmin(address: Address): Promise<void> {
     try {
-      this.#admin = await openAdmin(address, this.#control, this.#desk);
+      this.#admin = await openAdmin(address, this.#control, this.#desk, this.#house);
     } catch (error) {
       if (!this.#settings.sharePort || this.#closing !== null) throw error;
       this.#log.info({ problem: String(error) }, 'the admin port is waited for');
@@ -242,6 +253,7 @@ class RunningGateway implements ServedGateway {
     this.#log.level = settings.log.level;
     this.#control.apply(this.#settings);
     this.#desk.configure(this.#settings.adminToken);
+    this.#house.configure(this.#settings.adminToken);
     return { applied: reloadable, needRestart: restart };
   }
 
@@ -250,7 +262,7 @@ class RunningGateway implements ServedGateway {
   }
 
   crns(): CrnStatus[] {
-    return this.#control.crns();
+    return this.#control.readings.crns();
   }
 
   crash(thread: number): void {
@@ -267,4 +279,30 @@ class RunningGateway implements ServedGateway {
     await this.#control.close();
     this.#admin?.close();
   }
+}
+
+function openHouse(
+  control: ControlPlane,
+  token: string | null,
+  reload: (() => Promise<ReloadAnswer>) | null,
+  log: Log,
+): HouseDesk {
+  return new HouseDesk({
+    version: packageVersion(),
+    token,
+    epochMs: () => performance.timeOrigin + performance.now(),
+    startedMs: performance.timeOrigin,
+    parts: () => control.readings.house(),
+    spentOn: (day) => spentOn(control.ledger, day),
+    order: (url, order) => control.order(url, order),
+    reload,
+    log,
+  });
+}
+
+async function spentOn(ledger: Ledger | null, day: string): Promise<string | null> {
+  if (ledger === null) return null;
+  const office = createOffice(ledger, { dateMs: () => Date.parse(day), randomBytes });
+  const [row] = await office.usage({ by: 'day', from: day, to: day });
+  return row?.amount_usd ?? '0';
 }

@@ -107,8 +107,10 @@ class Bank {
   /** Lease ids by account, by thread. */
   readonly #leases = new Map<string, Map<string, string>>();
   readonly #waiting = new Map<string, Waiting>();
-  /** Charges on their way into the ledger. */
-  readonly #posting = new Set<Promise<void>>();
+  /** Leases that the ledger may have and nobody spends from: they are given back once it answers again. */
+  readonly #lost = new Set<string>();
+  /** Charges on their way into the ledger, by id. */
+  readonly #posting = new Map<string, Promise<void>>();
   #settings: BankSettings;
   #count = 0;
 
@@ -130,8 +132,6 @@ class Bank {
           },
           (error: unknown) => {
             this.#options.onProblem(error, 'credit could not be lent');
-            // Nobody knows whether the lease was written down: it runs out by itself.
-            this.#leases.get(command.thread)?.delete(command.account);
             this.#options.onFunding?.('away');
             command.replyTo.tell({ kind: 'away' });
           },
@@ -155,10 +155,10 @@ class Bank {
         this.#renew();
         break;
       case 'Retry':
-        for (const charge of this.#waiting.values()) this.#post(charge);
+        for (const [id, charge] of this.#waiting) if (!this.#posting.has(id)) this.#post(charge);
         break;
       case 'Flush':
-        void Promise.all(this.#posting).then(() => command.replyTo.tell('flushed'));
+        void Promise.all(this.#posting.values()).then(() => command.replyTo.tell('flushed'));
         break;
     }
   }
@@ -172,9 +172,10 @@ class Bank {
       balance = Number((await ledger.account(account))?.balance ?? 0n);
     }
     const extra = lean ? 0 : Math.min(this.#settings.leasePico, Math.floor(Math.max(balance - need, 0) / SHARE));
-    const wanted = BigInt(Math.ceil(need + extra));
-    if (balance <= 0 || wanted <= 0n) return { kind: 'short', balance };
-    return await this.#lend(thread, account, wanted, balance);
+    // Whoever asks for more than there can be hears that it is short, and not what the ledger thinks of the number.
+    const wanted = Math.ceil(Math.min(need + extra, balance, Number.MAX_SAFE_INTEGER));
+    if (wanted <= 0) return { kind: 'short', balance };
+    return await this.#lend(thread, account, BigInt(wanted), balance);
   }
 
   async #lend(thread: string, account: string, amount: bigint, balance: number): Promise<Funding> {
@@ -191,7 +192,10 @@ class Bank {
     }
     const id = `${instance}/${thread}/${++this.#count}`;
     const expiresMs = Math.floor(epochMs()) + this.#settings.leaseTtlMs;
-    const held = await ledger.lease({ id, account, amount, holder: instance, expiresMs });
+    const held = await ledger.lease({ id, account, amount, holder: instance, expiresMs }).catch((error: unknown) => {
+      this.#lost.add(id);
+      throw error;
+    });
     if (held.kind === 'short') return { kind: 'short', balance: Number(held.balance) };
     let leases = this.#leases.get(thread);
     if (leases === undefined) this.#leases.set(thread, (leases = new Map()));
@@ -234,8 +238,8 @@ class Bank {
         else this.#context.timers.once('retry', RETRY_MS, { type: 'Retry' });
       },
     );
-    this.#posting.add(posting);
-    void posting.then(() => this.#posting.delete(posting));
+    this.#posting.set(charge.id, posting);
+    void posting.then(() => this.#posting.delete(charge.id));
   }
 
   /** A lease that is not known any more has run out: the balance pays. */
@@ -253,7 +257,10 @@ class Bank {
     // Charges told before are in front of it, so the ledger has them when the rest goes back.
     const done =
       amount === 'all' ? ledger.release(lease) : ledger.giveBack(lease, String(++this.#count), BigInt(amount));
-    done.catch((error: unknown) => onProblem(error, 'credit could not be given back; it returns when its lease ends'));
+    done.catch((error: unknown) => {
+      if (amount === 'all') this.#lost.add(lease);
+      onProblem(error, 'credit could not be given back; it returns when its lease ends');
+    });
   }
 
   #renew(): void {
@@ -263,12 +270,18 @@ class Bank {
     const untilMs = Math.floor(epochMs()) + leaseTtlMs;
     // A lease that is made while the ledger answers is not among its answers.
     const known = [...this.#leases.values()].flatMap((leases) => [...leases].map((entry) => ({ leases, entry })));
+    const lost = [...this.#lost];
     const renewed = async (): Promise<void> => {
       const open = new Set(await ledger.renew(instance, untilMs));
       onRenewed(untilMs);
       for (const { entry, leases } of known) {
         const [account, id] = entry;
         if (!open.has(id) && leases.get(account) === id) leases.delete(account);
+      }
+      // Renewed with the others, they would never run out by themselves.
+      for (const id of lost) {
+        if (open.has(id)) await ledger.release(id);
+        this.#lost.delete(id);
       }
       await ledger.expire();
     };

@@ -88,7 +88,7 @@ export class KeyLimits {
     const at = cell * BIG_FIELDS;
     const month = BigInt(monthOf(epochMs));
     const before = Atomics.load(this.#money, at);
-    if (before !== month && Atomics.compareExchange(this.#money, at, before, month) === before) {
+    if (before < month && Atomics.compareExchange(this.#money, at, before, month) === before) {
       Atomics.store(this.#money, at + 1, 0n);
     }
     return Number(Atomics.load(this.#money, at + 1));
@@ -106,10 +106,10 @@ export class KeyLimits {
     this.#money.fill(0n, cell * BIG_FIELDS, (cell + 1) * BIG_FIELDS);
   }
 
-  /** The count beside the minute at `at`, begun anew when the minute is another. */
+  /** The count beside the minute at `at`, begun anew with a new minute. A thread whose clock is behind counts along. */
   #inMinute(at: number, minute: number): number {
     const before = Atomics.load(this.#counts, at);
-    if (before !== minute && Atomics.compareExchange(this.#counts, at, before, minute) === before) {
+    if (before < minute && Atomics.compareExchange(this.#counts, at, before, minute) === before) {
       Atomics.store(this.#counts, at + 1, 0);
     }
     return Atomics.load(this.#counts, at + 1);

@@ -153,6 +153,8 @@ export class Purses {
 
   /** Leases hold until then, in milliseconds since 1970. */
   trust(untilMs: number): void {
+    // Leases that ran out unheard may have been given back by others: what was left of them is not there any more.
+    if (this.#untilMs <= this.#options.epochMs()) for (const purse of this.#prepaid.values()) this.#spare(purse);
     this.#untilMs = Math.max(this.#untilMs, untilMs);
     this.#sweeping ??= this.#options.clock.setTimeout(() => this.#sweep(), IDLE_MS / 2);
   }
@@ -162,11 +164,7 @@ export class Purses {
     const purse = this.#prepaid.get(account);
     if (purse === undefined) return;
     purse.leanUntilMs = this.#options.clock.now() + LEAN_MS;
-    this.flush();
-    const amount = Math.floor(purse.left - purse.reserved);
-    if (amount <= 0) return;
-    purse.left -= amount;
-    this.#options.bank.tell({ type: 'GiveBack', thread: this.#options.thread, account, amount });
+    this.#spare(purse);
   }
 
   /** Tells the bank what was spent since the last time. */
@@ -215,6 +213,16 @@ export class Purses {
       purses.set(account, purse);
     }
     return purse;
+  }
+
+  /** Charges go first: the rest is then what nobody needs. */
+  #spare(purse: Purse): void {
+    this.flush();
+    const { account, left, reserved } = purse;
+    const amount = Math.floor(left - reserved);
+    if (amount <= 0) return;
+    purse.left -= amount;
+    this.#options.bank.tell({ type: 'GiveBack', thread: this.#options.thread, account, amount });
   }
 
   /** What the lease lacks for those who wait. */

@@ -62,10 +62,11 @@ export function tariffOf(pricing: {
   };
 }
 
-/** Pico-USD for these tokens. A server that counts more cached than prompt tokens is not believed. */
+/** Pico-USD for these tokens, at most 2^53 - 1. A server that counts more cached than prompt tokens is not believed. */
 export function costOf({ prompt, completion, cachedPrompt }: Tariff, tokens: Tokens): number {
   const cached = Math.min(tokens.cachedTokens, tokens.promptTokens);
-  return (tokens.promptTokens - cached) * prompt + cached * cachedPrompt + tokens.completionTokens * completion;
+  const cost = (tokens.promptTokens - cached) * prompt + cached * cachedPrompt + tokens.completionTokens * completion;
+  return Math.min(cost, Number.MAX_SAFE_INTEGER);
 }
 
 /** Pico-USD as USD for people: `'0.0123'`, rounded up to a millionth. */

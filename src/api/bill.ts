@@ -75,7 +75,8 @@ export function checkLimits({ epochMs, limits }: Billing, { allowance }: GoodCre
 
 /**
  * Holds `most` pico-USD, then calls `run` with the bill; `refuse` with 402 when the credit does not reach, with 503 when
- * nobody can say. Neither is called when the client leaves meanwhile. Mostly `run` comes before this returns.
+ * nobody can say. Neither is called when the client leaves meanwhile. Mostly `run` comes before this returns; what it
+ * throws later is given to `refuse`.
  */
 export function openBill(
   exchange: Exchange,
@@ -84,7 +85,7 @@ export function openBill(
   most: number,
   account: Account,
   run: () => void,
-  refuse: (error: HeadraceError) => void,
+  refuse: (error: unknown) => void,
 ): void {
   const open = (): void => {
     exchange.bill = new Bill(billing, payer, most, account);
@@ -97,8 +98,16 @@ export function openBill(
   billing.purses.fund(payer, most, (reserved) => {
     if (reserved.kind !== 'reserved') {
       if (!exchange.finished) refuse(creditError(reserved, most));
-    } else if (exchange.finished) billing.purses.cancel(payer, most);
-    else open();
+    } else if (exchange.finished) {
+      billing.purses.cancel(payer, most);
+    } else {
+      try {
+        open();
+      } catch (thrown) {
+        // Others wait for the same credit, and would not hear of it.
+        refuse(thrown);
+      }
+    }
   });
 }
 

@@ -2,8 +2,8 @@
 // Colours are variables so that light and dark differ in one place; every pair of text and ground keeps a contrast of
 // at least 4.5 to 1.
 
-/** CSS of the page, without outside assets. */
-export const docsStyle: string = `
+/** Colours, light and dark, and the fonts; also those of the dashboard. */
+export const palette: string = `
 :root {
   color-scheme: light dark;
   --ground: #f4f7f6; --sheet: #ffffff; --ink: #12211f; --quiet: #536664; --line: #d8e2df; --wash: #eaf1ef;
@@ -17,7 +17,10 @@ export const docsStyle: string = `
     --water: #5ccbc1; --on-water: #06211f; --bad: #ff8f87;
   }
 }
-* { box-sizing: border-box; }
+`;
+
+/** CSS of the page, without outside assets. */
+export const docsStyle: string = `${palette}* { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink); }
 a { color: var(--water); }
 :focus-visible { outline: 2px solid var(--water); outline-offset: 2px; border-radius: 4px; }

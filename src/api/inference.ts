@@ -44,7 +44,7 @@ import {
 import { admit, type Admission, requireKey } from './admit.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import { checkLimits, openBill } from './bill.ts';
-import { demandToll, requestDigest, tokenPrice } from './toll.ts';
+import { demandToll, requestDigest, tokenPrice, withoutPayment } from './toll.ts';
 import type { ApiWorld, Counters } from './world.ts';
 
 /** The dialect functions a relay calls. */
@@ -148,11 +148,13 @@ function sell({ exchange, world, admission, body, scan, model }: Ask): boolean {
 
 /** What a request may come to at most, as far as its body and the model say. */
 function boundedEstimate(body: Buffer, scan: ScannedBody, world: ApiWorld, model: string): Tokens {
-  const { promptTokens, maxTokens } = estimateTokens(body, scan);
+  const { choices, maxTokens, promptTokens } = estimateTokens(body, scan);
   const contextLength = world.contextLengths.get(model) ?? Infinity;
   const prompt = Math.min(promptTokens, contextLength);
-  const wished = maxTokens ?? world.billing?.assumedTokens ?? 0;
-  return { promptTokens: prompt, completionTokens: Math.min(wished, contextLength - prompt), cachedTokens: 0 };
+  const wished = maxTokens ?? (world.billing?.assumedTokens ?? 0) * choices;
+  // A prompt that seems to leave no room is counted wrongly, or costs nothing since the CRN refuses it.
+  const room = prompt < contextLength ? contextLength - prompt : contextLength;
+  return { promptTokens: prompt, completionTokens: Math.min(wished, room * choices), cachedTokens: 0 };
 }
 
 function spendingOf(model: string, tariff: Tariff | undefined, usage: UsageWatch, promptTokens: number): Spending {
@@ -218,8 +220,9 @@ class ProxiedRequest implements Job {
     // A trace shows what the CRN counted, also where nobody is billed.
     this.usage = usage ?? (span === null ? null : new UsageWatch(dialect, false));
     exchange.bytesIn = body.byteLength;
+    const headers = approval === undefined ? exchange.headers : withoutPayment(exchange.headers);
     this.headers = requestHeaders({
-      headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
+      headers: this.#trace?.cleaned(headers) ?? headers,
       requestId: exchange.requestId,
       bearer: admission.bearer,
       // What is counted must be readable.
@@ -258,9 +261,9 @@ class ProxiedRequest implements Job {
 
   onTry(member: Member, attempt: number): readonly string[] {
     const { counters } = this.#world;
+    if (attempt > 1) counters.failover(this.model, this.#cause, this.#exchange.crn);
     this.#exchange.crn = member.url;
     this.#exchange.attempts = attempt;
-    if (attempt > 1) counters.failover(this.model, this.#cause);
     return this.#trace?.begin(member.url) ?? NO_HEADERS;
   }
 

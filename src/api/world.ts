@@ -19,8 +19,8 @@ export interface Counters {
   attempt(member: Member, verdict: Verdict, failure: Failure | null): void;
   pick(affinity: Affinity): void;
   firstByte(model: string, elapsedMs: number): void;
-  /** A second or later try; `cause`: what the one before came to. */
-  failover(model: string, cause: string): void;
+  /** A second or later try; `cause`: what the one before came to, on the CRN `from`. */
+  failover(model: string, cause: string, from: string): void;
   /** The first piece of a stream has been handed to the client, so long after the head of its request. */
   streamBegun(endpoint: string, model: string, elapsedMs: number): void;
   /** Where times between pieces of a stream are noted, in seconds. */

@@ -14,7 +14,7 @@ export interface Args {
 }
 
 /** Flags that take no value. */
-const ALONE = new Set(['help', 'version', 'quiet']);
+const ALONE = new Set(['help', 'version', 'quiet', 'once']);
 
 const SHORT: ReadonlyMap<string, string> = new Map([
   ['-h', '--help'],

@@ -34,7 +34,7 @@ function banner(url: string, adminUrl: string | null): string {
     `'{"model": "atlas-27b", "messages": [{"role": "user", "content": "Where does the water go?"}]${extra}}'`;
   return `
 headrace demo: ${url}, key ${KEY}, models ${Object.keys(MODELS).join(' and ')}, two simulated hosts each
-${adminUrl === null ? '' : `metrics at ${adminUrl}/metrics, docs at ${url}/docs\n`}
+${adminUrl === null ? '' : `dashboard at ${adminUrl}/, metrics at ${adminUrl}/metrics, docs at ${url}/docs\n`}
 A chat:
   curl ${url}/v1/chat/completions ${ask} -d ${body('')}
 A streamed chat:

@@ -14,6 +14,7 @@ Usage
   headrace search-worker --engine KIND  one search engine on a port of its own, for gateways to call
   headrace bench URL --model NAME       a load on a system of yours, and how long it took
   headrace fetch URL                    a page as clean text
+  headrace top                          what a running gateway does, live in the terminal
   headrace keys create --account NAME   makes a key; list, disable and rotate do what they say
   headrace credits grant ACCOUNT USD    gives credit; balance and history show it
   headrace usage                        what was used and charged, by account, key, model and day
@@ -137,6 +138,17 @@ For example
   headrace fetch https://example.com/ --format markdown
 `;
 
+const TOP = `headrace top [--admin URL] [--once]
+
+Shows a running gateway as its dashboard does: requests a second, latency, CRNs, models, engines, threads and the last
+errors, renewed every second. q ends it. Into a file or a pipe it writes plain text, a screen a second.
+
+  --admin URL        its admin listener, default http://127.0.0.1:9090
+  --once             prints one screen, measured over a second, and ends
+
+Exit code 0: done, 1: the gateway does not answer, with a sentence on standard error.
+`;
+
 /** Where the commands on accounts find them. */
 const WHERE = `Where the accounts are
   --store URL        sqlite:FILE or postgres://USER@HOST/DATABASE
@@ -236,6 +248,8 @@ export function helpFor(command: string | undefined): string {
       return FETCH;
     case 'search-worker':
       return SEARCH_WORKER;
+    case 'top':
+      return TOP;
     case 'keys':
       return KEYS;
     case 'credits':

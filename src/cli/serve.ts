@@ -3,10 +3,10 @@
 import { explain } from '../config/describe.ts';
 import { environment } from '../config/env.ts';
 import { loadConfigFile, loadConfigText, type Mistake, type Resolution } from '../config/load.ts';
-import type { Settings } from '../config/settings.ts';
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
+import type { ReloadAnswer } from '../gateway/house-desk.ts';
 import { type ServedGateway, serveGateway } from '../gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { takeFlags, UsageError } from './args.ts';
@@ -35,7 +35,10 @@ export async function serve(flags: Flags): Promise<number | undefined> {
   const { settings } = resolution;
   const log = createLog(settings.log.level);
   for (const warning of findWarnings(settings)) log.warn(warning);
-  const gateway = serveGateway(settings, { onFatal: () => exitNow(1, () => gateway.abort()) });
+  const gateway = serveGateway(settings, {
+    onFatal: () => exitNow(1, () => gateway.abort()),
+    reload: () => readAgain(file, overrides, gateway, log),
+  });
   process.on('uncaughtException', (error) => {
     log.fatal({ err: error }, 'the gateway cannot go on');
     exitNow(1, () => gateway.abort());
@@ -55,29 +58,28 @@ export async function serve(flags: Flags): Promise<number | undefined> {
 
 /** Reloads at every change of the file, and at SIGHUP whether it changed or not. */
 function keepUp(file: string, overrides: Flags, gateway: ServedGateway, log: Log): void {
-  const apply = (loaded: Resolution): void => {
-    const resolution = withEnginesChecked(loaded);
-    if ('mistakes' in resolution) {
-      log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
-      return;
-    }
-    reload(gateway, resolution.settings, log);
-  };
   watchConfig(file, {
-    onChange: (text) => apply(loadConfigText(text, file, environment(), overrides)),
+    onChange: (text) => void takeOver(loadConfigText(text, file, environment(), overrides), file, gateway, log),
     onError: (error) => log.error({ file, problem: error.message }, 'the configuration cannot be read'),
   });
-  process.on('SIGHUP', () => {
-    loadConfigFile(file, environment(), overrides).then(apply, (error: unknown) =>
-      log.error({ file, problem: String(error) }, 'the configuration cannot be read'),
-    );
-  });
+  process.on('SIGHUP', () => void readAgain(file, overrides, gateway, log));
 }
 
-function reload(gateway: ServedGateway, settings: Settings, log: Log): void {
-  const { applied, needRestart } = gateway.reloadSettings(settings);
-  log.level = settings.log.level;
+async function readAgain(file: string, overrides: Flags, gateway: ServedGateway, log: Log): Promise<ReloadAnswer> {
+  return takeOver(await loadConfigFile(file, environment(), overrides), file, gateway, log);
+}
+
+/** Puts a configuration in force, unless it is wrong. */
+function takeOver(loaded: Resolution, file: string, gateway: ServedGateway, log: Log): ReloadAnswer {
+  const resolution = withEnginesChecked(loaded);
+  if ('mistakes' in resolution) {
+    log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
+    return resolution;
+  }
+  const { applied, needRestart } = gateway.reloadSettings(resolution.settings);
+  log.level = resolution.settings.log.level;
   log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
+  return { applied, needRestart };
 }
 
 /** Explains a configuration. */

@@ -58,12 +58,15 @@ export function sseEvent(event: string | undefined, data: unknown): string {
   return `${event === undefined ? '' : `event: ${event}\n`}data: ${JSON.stringify(data)}\n\n`;
 }
 
-/** The token count at `path` inside a parsed value, undefined when it is not a whole number of tokens. */
+/** More than any answer can take: a server that counts so has lost count, and nobody shall pay for it. */
+const MAX_TOKENS = 100_000_000;
+
+/** The token count at `path` inside a parsed value, undefined when it is not a whole number of tokens, or absurd. */
 export function tokenCount(value: unknown, ...path: readonly string[]): number | undefined {
   let at: unknown = value;
   for (const name of path) {
     if (typeof at !== 'object' || at === null) return undefined;
     at = (at as Record<string, unknown>)[name];
   }
-  return typeof at === 'number' && Number.isSafeInteger(at) && at >= 0 ? at : undefined;
+  return typeof at === 'number' && Number.isSafeInteger(at) && at >= 0 && at <= MAX_TOKENS ? at : undefined;
 }

@@ -19,6 +19,13 @@ export function showsEnd(tail: Buffer, complete: RegExp): boolean {
   return complete.test(text) || REPORTED_ERROR.test(text);
 }
 
+/** Whether the first thing that a stream says is an error: comments before it say nothing. */
+export function beginsInError(first: Buffer): boolean {
+  const text = first.toString('latin1');
+  const at = text.search(REPORTED_ERROR);
+  return at >= 0 && !/^data:/m.test(text.slice(0, at));
+}
+
 /**
  * Whether the last event is longer than `tail`, so that what it is cannot be seen. Where every other event is small,
  * only the closing one, which repeats the prompt or the whole answer, gets that long.

@@ -50,6 +50,8 @@ export interface TokenEstimate {
   readonly promptTokens: number;
   /** What the request allows the answer to be long, over all its choices; undefined when it does not say. */
   readonly maxTokens: number | undefined;
+  /** Answers that are asked for; 1 where the request does not say. */
+  readonly choices: number;
 }
 
 /** Estimates without counting: for holds, offers and answers that were broken off. */
@@ -64,6 +66,7 @@ export function estimateTokens(body: Buffer, { spans }: ScannedBody): TokenEstim
   return {
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     maxTokens: limit === undefined ? undefined : limit * choices,
+    choices,
   };
 }
 

@@ -4,6 +4,7 @@
 import { chatCompletions } from './chat-completions.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { skipSpace } from './members.ts';
+import { beginsInError } from './stream-end.ts';
 import { usageOfAnswer, usageOfStream } from './usage.ts';
 
 /** Most of a JSON answer that is kept to be read in the end; of longer ones, the last bytes. */
@@ -30,6 +31,8 @@ export class UsageWatch {
   readonly #strip: boolean;
   #streams = false;
   #delivered = false;
+  /** The stream began with an error: what follows is no answer. */
+  #failed = false;
   #events = 0;
   #opening = 0;
   #head: Buffer | undefined;
@@ -49,7 +52,7 @@ export class UsageWatch {
     this.#strip = strip;
   }
 
-  /** Whether anything of a good answer has passed. */
+  /** Whether anything of a good answer has passed: neither comments nor an error alone are. */
   get delivered(): boolean {
     return this.#delivered;
   }
@@ -59,6 +62,7 @@ export class UsageWatch {
     this.#streams = tail !== null;
     this.#tail = tail ?? [];
     this.#delivered = false;
+    this.#failed = false;
     this.#events = 0;
     this.#bytes = 0;
     this.#keptBytes = 0;
@@ -80,15 +84,17 @@ export class UsageWatch {
 
   /** Whole events of a stream. Answers with what the client shall get: the same bytes, or fewer; undefined for none. */
   events(piece: Buffer): Buffer | undefined {
-    if (!this.#delivered) {
+    if (this.#events === 0) this.#failed = beginsInError(piece);
+    if (piece.compare(DATA, 0, DATA.length, 0, Math.min(DATA.length, piece.length)) === 0) this.#events++;
+    for (let at = piece.indexOf(NEXT_DATA); at >= 0; at = piece.indexOf(NEXT_DATA, at + NEXT_DATA.length))
+      this.#events++;
+    const passed = this.#strip ? withoutUsageEvent(piece) : piece;
+    if (!this.#delivered && !this.#failed && this.#events > 0 && passed !== undefined) {
       this.#delivered = true;
       this.#opening = this.#dialect.openingEvents(piece);
       if (this.#dialect.name === 'messages') this.#head = Buffer.from(piece.subarray(0, HEAD_BYTES));
     }
-    if (piece.compare(DATA, 0, DATA.length, 0, Math.min(DATA.length, piece.length)) === 0) this.#events++;
-    for (let at = piece.indexOf(NEXT_DATA); at >= 0; at = piece.indexOf(NEXT_DATA, at + NEXT_DATA.length))
-      this.#events++;
-    return this.#strip ? withoutUsageEvent(piece) : piece;
+    return passed;
   }
 
   /** What the answer took, as far as it came. `promptTokens` is the estimate for a prompt that was not counted. */

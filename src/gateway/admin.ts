@@ -1,15 +1,14 @@
-// The admin listener: metrics, status and liveness on a port of their own, loopback by default. node:http, because a
+// The admin listener: metrics, status, liveness and what desks serve on a port of their own, loopback by default. node:http, because a
 // handful of requests a minute need no speed, and because it must answer when the ingress threads do not.
 //
 // GET /metrics  Prometheus text      GET /status  CRNs and stage as JSON      GET /health  200 while the process lives
 // With the token of hosts: GET /keys/snapshot, POST /hosts, DELETE /hosts/NAME (see host-desk.ts).
-// With the token of operators: accounts, keys, usage and the audit (see account-desk.ts).
+// The dashboard, its document and orders: see house-desk.ts. With the token of operators: accounts (account-desk.ts).
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Address } from '../ingress/server.ts';
 import { mergeMetrics, METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
-import type { AccountDesk } from './account-desk.ts';
 import { respond, respondJson } from './admin-exchange.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { listenError } from './port.ts';
@@ -20,9 +19,15 @@ export interface Admin {
   close(): void;
 }
 
-/** Opens the admin listener; rejects with a sentence when it cannot listen. `accounts` is absent without a ledger. */
-export function openAdmin(address: Address, control: ControlPlane, accounts?: AccountDesk): Promise<Admin> {
-  const server = createServer((req, res) => answer(req, res, control, accounts));
+/** Serves paths of its own. */
+export interface Desk {
+  /** Answers a request to one of its paths; false when the path is none of them. */
+  answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean;
+}
+
+/** Opens the admin listener; rejects with a sentence when it cannot listen. */
+export function openAdmin(address: Address, control: ControlPlane, ...desks: readonly Desk[]): Promise<Admin> {
+  const server = createServer((req, res) => answer(req, res, control, [control.hosts, ...desks]));
   return new Promise((resolve, reject) => {
     const refuse = (error: Error): void => reject(listenError(address, error));
     server.once('error', refuse);
@@ -34,17 +39,16 @@ export function openAdmin(address: Address, control: ControlPlane, accounts?: Ac
   });
 }
 
-function answer(req: IncomingMessage, res: ServerResponse, control: ControlPlane, accounts?: AccountDesk): void {
+function answer(req: IncomingMessage, res: ServerResponse, control: ControlPlane, desks: readonly Desk[]): void {
   const [path = '/', text] = (req.url ?? '/').split('?', 2);
   const query = new URLSearchParams(text);
-  if (control.hosts.answer(req, res, path, query)) return;
-  if (accounts?.answer(req, res, path, query) === true) return;
+  if (desks.some((desk) => desk.answer(req, res, path, query))) return;
   if (req.method !== 'GET' && req.method !== 'HEAD') {
     respondJson(res, 405, { detail: 'Method Not Allowed' });
   } else if (path === '/metrics') {
     void respondMetrics(res, control);
   } else if (path === '/status') {
-    respondJson(res, 200, { stage: control.stage, crns: control.crns(), hosts: control.hosts.status() });
+    respondJson(res, 200, { stage: control.stage, crns: control.readings.crns(), hosts: control.hosts.status() });
   } else if (path === '/health') {
     respondJson(res, 200, { status: 'ok' });
   } else {
@@ -54,7 +58,7 @@ function answer(req: IncomingMessage, res: ServerResponse, control: ControlPlane
 
 async function respondMetrics(res: ServerResponse, control: ControlPlane): Promise<void> {
   try {
-    respond(res, 200, METRICS_CONTENT_TYPE, await mergeMetrics(await control.metrics()));
+    respond(res, 200, METRICS_CONTENT_TYPE, await mergeMetrics(await control.readings.metrics()));
   } catch (error) {
     respondJson(res, 500, { detail: String(error) });
   }

@@ -2,7 +2,7 @@
 // of the ingress threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path
 // waits for it.
 
-import { type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
+import { ask, type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
 import type { Ledger } from '../account/index.ts';
 import type { Stage } from '../api/world.ts';
 import type { Settings } from '../config/settings.ts';
@@ -12,24 +12,26 @@ import {
   Board,
   type BoardMemory,
   createBoardMemory,
+  type CrnOrder,
   crns,
   type CrnsCommand,
+  type Obeyed,
   type TableData,
 } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Accounts } from './accounts.ts';
 import { logCrn } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { EngineCells } from './engine-cells.ts';
 import { describeEvent, warnFallback } from './events.ts';
-import { type CrnStatus, Gauges, statusOf } from './gauges.ts';
+import { Gauges } from './gauges.ts';
 import { HostDesk } from './host-desk.ts';
-import { askDrain, askMetrics, createServer, ingress, type IngressCommand } from './ingress.ts';
-import { ingressThread, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
+import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from './page-service.ts';
 import { settlePort } from './port.ts';
+import { Readings } from './readings.ts';
 import { type Discovered, keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
@@ -39,7 +41,7 @@ const MEMBER_CELLS = 4096;
 /** How long a probe's answer may be, in bytes. */
 const PROBE_BYTES = 64 * 1024;
 
-const METRICS_TIMEOUT_MS = 2000;
+const ORDER_TIMEOUT_MS = 2000;
 
 /** Restarts of one ingress thread within a minute before the gateway gives up. */
 const THREAD_RESTARTS = { maxRestarts: 5, withinMs: 60_000, backoff: { minMs: 100, maxMs: 5000 } };
@@ -60,6 +62,7 @@ export interface ControlPlaneOptions {
 export class ControlPlane {
   readonly local: DataPlane;
   readonly hosts: HostDesk;
+  readonly readings: Readings;
   readonly #options: ControlPlaneOptions;
   readonly #system: System;
   readonly #memory: BoardMemory;
@@ -118,6 +121,14 @@ export class ControlPlane {
       pages: this.#pages.ref,
       accounts: this.#accounts,
       snapshot: this.#snapshot(),
+    });
+    this.readings = new Readings({
+      local: this.local,
+      board: this.#board,
+      gauges: this.#gauges,
+      pages: this.#pages,
+      accounts: this.#accounts,
+      now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#keeper = this.#spawnKeeper();
     this.#startDiscovery();
@@ -192,23 +203,15 @@ export class ControlPlane {
     this.#configureCrns();
   }
 
-  /** Numbers of every thread. */
-  async metrics(): Promise<MetricsSnapshot[]> {
-    // First: the questions to the threads would show as waiting messages.
-    const local = this.local.metrics();
-    const threads = this.#threads.map((ref) => askMetrics(ref, pass, METRICS_TIMEOUT_MS));
-    const gauges = this.#gauges.snapshot(this.crns(), Object.keys(this.#settings.search.engines));
-    const accounts = this.#accounts?.metrics() ?? [];
-    return [local, this.#pages.metrics(), accounts, gauges, ...(await Promise.all(threads))];
+  /** Passes an operator's order on to a CRN; rejects when its actor does not answer. */
+  order(url: string, order: CrnOrder): Promise<Obeyed> {
+    const message = (replyTo: Ref<Obeyed>): CrnsCommand => ({ type: 'Order', url, order, replyTo });
+    return ask(this.#keeper, message, { timeoutMs: ORDER_TIMEOUT_MS });
   }
 
   /** The ledger; null without one, and before it is open. */
   get ledger(): Ledger | null {
     return this.#accounts?.ledger ?? null;
-  }
-
-  crns(): CrnStatus[] {
-    return statusOf(this.#table, this.#board);
   }
 
   /** Answers 503 to probes; everything else goes on. */
@@ -224,7 +227,7 @@ export class ControlPlane {
     const threads = this.#threads.filter((_, index) => this.#running.has(index + 1));
     const cut = await Promise.all([
       askDrain(this.#localIngress ?? this.#spawnLocal(null), (command) => command, drainMs),
-      ...threads.map((ref) => askDrain(ref, pass, drainMs)),
+      ...threads.map((ref) => askDrain(ref, passOn, drainMs)),
     ]);
     await this.abort();
     await this.#accounts?.close();
@@ -269,7 +272,7 @@ export class ControlPlane {
   #publish(): void {
     const snapshot = this.#snapshot();
     this.local.configure(snapshot);
-    for (const ref of this.#threads) ref.tell(pass({ type: 'Configure', snapshot }));
+    for (const ref of this.#threads) ref.tell(passOn({ type: 'Configure', snapshot }));
   }
 
   #openAccounts(settings: Settings): Accounts | null {
@@ -283,7 +286,7 @@ export class ControlPlane {
       log,
       tell: (news) => {
         this.local.learn(news);
-        for (const ref of this.#threads) ref.tell(pass({ type: 'Accounts', news }));
+        for (const ref of this.#threads) ref.tell(passOn({ type: 'Accounts', news }));
       },
       onKeys: () => {
         this.#configureCrns();
@@ -375,7 +378,7 @@ export class ControlPlane {
       // What changed while the thread was starting.
       this.#publish();
       const keeper = this.#threads[thread - 1];
-      for (const news of this.#accounts?.news() ?? []) keeper?.tell(pass({ type: 'Accounts', news }));
+      for (const news of this.#accounts?.news() ?? []) keeper?.tell(passOn({ type: 'Accounts', news }));
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
     if (message.type === 'Fallback' && thread === 1) warnFallback(log, message.reason);
@@ -391,9 +394,4 @@ export class ControlPlane {
     }
     if (this.#running.size === 0) this.#ended?.resolve();
   }
-}
-
-/** Wraps a command for the ingress actor in a thread. */
-function pass(command: IngressCommand): ThreadCommand {
-  return { type: 'Pass', command };
 }

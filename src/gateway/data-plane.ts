@@ -29,9 +29,11 @@ import { configureEngines, SearchRoom } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { ThreadMetrics } from '../telemetry/thread-metrics.ts';
 import { RetryBudget } from '../upstream/index.ts';
+import type { PlaneReport } from './house.ts';
 import { Observer } from './observer.ts';
 import { type PaymentCommand, RemotePayments } from './payment-desk.ts';
 import type { AccountNews } from './accounts.ts';
+import { Recent } from './recent.ts';
 import type { Snapshot } from './snapshot.ts';
 
 export interface DataPlaneOptions {
@@ -73,8 +75,11 @@ export class DataPlane {
   readonly #board: Board;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
-  readonly #counters: Counters = countersOf(this.#metrics);
+  readonly #recent = new Recent(epochMs);
+  readonly #counters: Counters = countersOf(this.#metrics, this.#recent);
   readonly #vitals: ThreadMetrics;
+  /** The same for the house: each reading begins the next interval, so that every reader needs one of its own. */
+  readonly #watch: ThreadMetrics;
   readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
@@ -99,6 +104,7 @@ export class DataPlane {
     this.#board = new Board(memory, thread);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#vitals = new ThreadMetrics(thread, options.system);
+    this.#watch = new ThreadMetrics(thread, options.system);
     this.#observer = new Observer({ clock, random: options.random, thread, epochMs });
     this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);
@@ -109,7 +115,10 @@ export class DataPlane {
       random: options.random,
       epochMs,
       memory: options.engineMemory,
-      onOutcome: (engine, reason, elapsedMs) => this.#metrics.engine(engine, reason, elapsedMs),
+      onOutcome: (engine, reason, elapsedMs) => {
+        this.#metrics.engine(engine, reason, elapsedMs);
+        this.#recent.engine(engine, reason);
+      },
     });
     this.#configureSearch(snapshot);
     this.#keys = new KeyRing(snapshot.keys, epochMs);
@@ -207,6 +216,13 @@ export class DataPlane {
     return [...this.#metrics.snapshot(), ...this.#vitals.snapshot(), ...this.#observer.metrics()];
   }
 
+  /** What the house shows of this thread. */
+  report(): PlaneReport {
+    this.#metrics.inFlight(this.inFlight);
+    const metrics = [...this.#metrics.snapshot(), ...this.#watch.snapshot()];
+    return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
+  }
+
   close(): void {
     this.closeAccounts();
     this.#search.close();
@@ -215,6 +231,7 @@ export class DataPlane {
     this.#pools.clear();
     this.#deadlines.close();
     this.#vitals.close();
+    this.#watch.close();
     this.#observer.close();
   }
 
@@ -227,6 +244,7 @@ export class DataPlane {
     this.#metrics.request(endpoint, model, status, errorCode, elapsedMs);
     if (exchange.aborted) this.#metrics.aborted(endpoint);
     if (exchange.firstPieceMs > 0) this.#metrics.streamEnded();
+    this.#recent.closed(exchange, status);
     this.#observer.closed(exchange, status, elapsedMs);
     if (this.inFlight > 0 || this.#whenIdle === null) return;
     this.#whenIdle();
@@ -330,12 +348,15 @@ export class DataPlane {
 }
 
 /** The counters as endpoints know them. */
-function countersOf(metrics: Metrics): Counters {
+function countersOf(metrics: Metrics, recent: Recent): Counters {
   return {
     attempt: (member, verdict, failure) => metrics.attempt(member.url, verdict, failure ?? ''),
     pick: (affinity) => metrics.pick(affinity),
     firstByte: (model, elapsedMs) => metrics.firstByte(model, elapsedMs),
-    failover: (model, cause) => metrics.failover(model, cause),
+    failover: (model, cause, from) => {
+      metrics.failover(model, cause);
+      recent.failover(from);
+    },
     streamBegun: (endpoint, model, elapsedMs) => metrics.streamBegun(endpoint, model, elapsedMs),
     gaps: (model) => metrics.gaps(model),
   };

@@ -35,11 +35,15 @@ export function statusOf(table: TableData, board: Board): CrnStatus[] {
   );
 }
 
+/** Milliseconds since 1970, by the clock that does not jump. */
+const epochMs = (): number => performance.timeOrigin + performance.now();
+
 export class Gauges {
   readonly #crns = new CrnMetrics();
   readonly #process = new ProcessMetrics();
   readonly #cells: EngineCells;
   readonly #engines: EngineBoard;
+  readonly #ejectedUntilMs = new Map<string, number>();
 
   constructor(cells: EngineCells) {
     this.#cells = cells;
@@ -48,14 +52,31 @@ export class Gauges {
 
   /** Counts what is to be counted about a CRN. */
   note(event: CrnEvent): void {
-    if (event.type === 'ejected') this.#crns.ejected(event.url, event.failure);
+    if (event.type === 'ejected') {
+      this.#crns.ejected(event.url, event.failure);
+      this.#ejectedUntilMs.set(event.url, epochMs() + event.forMs);
+    } else if (event.type === 'returned' || (event.type === 'judged' && !event.ejected)) {
+      this.#ejectedUntilMs.delete(event.url);
+    }
+  }
+
+  /** Ends of the ejections of these CRNs, in milliseconds since 1970; one in the past waits for its trial. */
+  ejections(crns: readonly CrnStatus[]): ReadonlyMap<string, number> {
+    const urls = new Set(crns.map(({ url }) => url));
+    for (const url of this.#ejectedUntilMs.keys()) if (!urls.has(url)) this.#ejectedUntilMs.delete(url);
+    return new Map(this.#ejectedUntilMs);
+  }
+
+  /** These engines with the end of their suspension in milliseconds since 1970; 0 without one. */
+  engines(ids: readonly string[]): (readonly [id: string, suspendedUntilMs: number])[] {
+    const cells = this.#cells.of(ids);
+    return ids.map((id) => [id, this.#engines.suspendedUntilMs(cells[id] ?? 0)] as const);
   }
 
   /** The numbers of now. `engines`: ids of the configured ones. */
   snapshot(crns: readonly CrnStatus[], engines: readonly string[]): MetricsSnapshot {
-    const epochMs = performance.timeOrigin + performance.now();
-    const cells = this.#cells.of(engines);
-    const suspended = engines.map((id) => [id, this.#engines.suspendedUntilMs(cells[id] ?? 0) > epochMs] as const);
+    const nowMs = epochMs();
+    const suspended = this.engines(engines).map(([id, untilMs]) => [id, untilMs > nowMs] as const);
     this.#crns.set(
       crns.map(({ url, ...numbers }) => ({ crn: url, ...numbers })),
       new Map(suspended),

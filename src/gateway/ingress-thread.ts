@@ -48,6 +48,11 @@ export type ThreadCommand =
   | { readonly type: 'Exited'; readonly code: number }
   | { readonly type: 'Pass'; readonly command: IngressCommand };
 
+/** Wraps a command for the ingress actor in a thread. */
+export function passOn(command: IngressCommand): ThreadCommand {
+  return { type: 'Pass', command };
+}
+
 /** What the keeper needs from outside. */
 export interface ThreadWorld {
   readonly system: System;

@@ -7,6 +7,7 @@ import type { Server } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { AccountNews } from './accounts.ts';
 import type { DataPlane } from './data-plane.ts';
+import type { PlaneReport } from './house.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** What a drain's answer may take on its way between threads. */
@@ -26,6 +27,7 @@ export type IngressCommand =
   | { readonly type: 'Lingered' }
   | { readonly type: 'Drained' }
   | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
+  | { readonly type: 'Report'; readonly replyTo: Ref<PlaneReport> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
   | { readonly type: 'Crash' };
 
@@ -79,6 +81,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
         case 'Metrics':
           command.replyTo.tell(plane.metrics());
           break;
+        case 'Report':
+          command.replyTo.tell(plane.report());
+          break;
         case 'Crash':
           setImmediate(() => {
             throw new Error('crash on request');
@@ -116,6 +121,16 @@ export function askMetrics<M>(
 ): Promise<MetricsSnapshot> {
   const answer = ask<M, MetricsSnapshot>(ref, (replyTo) => wrap({ type: 'Metrics', replyTo }), { timeoutMs });
   return answer.catch(() => []);
+}
+
+/** Asks an ingress for what the house shows of it; null when it does not answer in time. */
+export function askReport<M>(
+  ref: Ref<M>,
+  wrap: (command: IngressCommand) => M,
+  timeoutMs: number,
+): Promise<PlaneReport | null> {
+  const answer = ask<M, PlaneReport>(ref, (replyTo) => wrap({ type: 'Report', replyTo }), { timeoutMs });
+  return answer.catch(() => null);
 }
 
 /** Asks an ingress to drain; resolves with the requests it had to cut off. */

@@ -5,8 +5,8 @@
 // model on one CRN: its standing and its time to first byte, since a CRN may have one model loaded and not another.
 // In-flight counts are kept once in total and once per thread, so that those of a thread that died can be taken back.
 
-/** Standing of a member; the order is the order of preference. */
-export const STANDING = { down: 0, probing: 1, capable: 2, up: 3 } as const;
+/** Standing of a member; the order is the order of preference. A drained one gets no request, not even as a last resort. */
+export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
 /** Decay of the peak-EWMA of time to first byte, in milliseconds (linkerd's default). */

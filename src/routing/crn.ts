@@ -1,8 +1,10 @@
 // The health actor of one CRN: probes it, hears the outcomes of its requests, judges, and writes its standing on the
 // board. Nobody waits for it. A member (one model on this CRN) is admitted when its last probes say so and the CRN is
-// not ejected; an ejected CRN comes back through one trial request. A restart keeps the standings on the board.
+// not ejected; an ejected CRN comes back through one trial request. A restart keeps the standings on the board. An operator
+// may drain, eject and return it: a drained CRN is judged as before, and none of that shows until it is returned.
 
 import type { Behavior, Context } from '../actor/behavior.ts';
+import type { Ref } from '../actor/ref.ts';
 import { Breaker, type BreakerSettings } from '../net/breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
 import type { Outcome } from './classify.ts';
@@ -34,9 +36,24 @@ export interface CrnWorld {
   readonly probe: (url: string, timeoutMs: number) => Promise<number>;
   /** Asks for leave to eject this CRN: granted when enough others of each of its models stay (panic threshold). */
   readonly mayEject: (url: string) => boolean;
+  /** Whether an operator has drained this CRN; asked anew at every judgement, since it outlives the actor. */
+  readonly isDrained: (url: string) => boolean;
   /** Hears every judgement. */
   readonly onJudged: (event: CrnEvent) => void;
 }
+
+/**
+ * What an operator wants of a CRN. `drain`: no new request, those in flight finish. `eject`: as after failures, whatever
+ * the panic threshold says, for `forMs` milliseconds or, with null, as long as the next ejection would last. `return`:
+ * ends both, and what the probes say holds.
+ */
+export type CrnOrder =
+  | { readonly action: 'drain' }
+  | { readonly action: 'eject'; readonly forMs: number | null }
+  | { readonly action: 'return' };
+
+/** What became of an order. */
+export type Obeyed = 'done' | 'no such CRN';
 
 /** News about a CRN. */
 export type CrnEvent =
@@ -44,6 +61,7 @@ export type CrnEvent =
   | { readonly type: 'judged'; readonly url: string; readonly ejected: boolean }
   | { readonly type: 'ejected'; readonly url: string; readonly forMs: number; readonly failure: string }
   | { readonly type: 'returned'; readonly url: string }
+  | { readonly type: 'drained'; readonly url: string }
   /** The board has no cell for it: the keeper's news, not the actor's. */
   | { readonly type: 'left out'; readonly url: string; readonly model: string };
 
@@ -51,6 +69,7 @@ export type CrnCommand =
   | { readonly type: 'Probe' }
   | { readonly type: 'Probed'; readonly model: string | null; readonly status: number }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
+  | { readonly type: 'Obey'; readonly order: CrnOrder; readonly replyTo: Ref<Obeyed> }
   | { readonly type: 'Release' }
   | { readonly type: 'Offer' };
 
@@ -87,6 +106,10 @@ export function crn(settings: CrnSettings, world: CrnWorld): Behavior<CrnCommand
         case 'Outcome':
           judge.outcome(command.outcome);
           break;
+        case 'Obey':
+          judge.obey(command.order);
+          command.replyTo.tell('done');
+          break;
         case 'Release':
           judge.release();
           break;
@@ -116,6 +139,8 @@ class Judge {
     this.#breaker = new Breaker(settings.ejection);
     this.#members = settings.members.map(({ model, member }) => ({ model, member, probed: null, streak: 0 }));
     this.#perModel = settings.health.path.includes('{model}');
+    // Before its first probe a CRN counts as down, and those are a last resort.
+    if (world.isDrained(settings.url)) this.#publishAll();
   }
 
   probe(): void {
@@ -175,6 +200,22 @@ class Judge {
     this.#context.timers.once('offer', this.#settings.ejection.backoffMaxMs, { type: 'Offer' });
   }
 
+  /** The keeper has noted before whether this CRN is drained. */
+  obey(order: CrnOrder): void {
+    const { url } = this.#settings;
+    if (order.action === 'eject') {
+      this.#eject('operator', order.forMs);
+      return;
+    }
+    if (order.action === 'return') {
+      this.#ejection = 'none';
+      this.#context.timers.cancel('release');
+      this.#context.timers.cancel('offer');
+    }
+    this.#publishAll();
+    this.#world.onJudged({ type: order.action === 'drain' ? 'drained' : 'returned', url });
+  }
+
   #tried({ verdict, failure }: Outcome): void {
     if (verdict === 'failed') {
       this.#eject(failure ?? 'failed');
@@ -187,8 +228,9 @@ class Judge {
     }
   }
 
-  #eject(failure: string): void {
-    const forMs = this.#breaker.eject(this.#context.clock.now(), this.#context.random());
+  #eject(failure: string, wantedMs: number | null = null): void {
+    const nextMs = this.#breaker.eject(this.#context.clock.now(), this.#context.random());
+    const forMs = wantedMs ?? nextMs;
     this.#ejection = 'ejected';
     this.#context.timers.once('release', forMs, { type: 'Release' });
     this.#publishAll();
@@ -222,6 +264,7 @@ class Judge {
   }
 
   #wanted(state: MemberState): Standing {
+    if (this.#world.isDrained(this.#settings.url)) return STANDING.drained;
     const probed = state.probed ?? STANDING.down;
     if (this.#ejection === 'none' || probed === STANDING.down) return probed;
     return this.#ejection === 'trial' ? STANDING.probing : STANDING.down;

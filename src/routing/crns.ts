@@ -1,13 +1,21 @@
 // The keeper of CRN actors: one child per base URL. Turns a list of models into a routing table, gives cells of the
 // board to CRNs and members and takes them back, starts and retires CRN actors, passes outcomes on to them, and holds
-// the panic threshold. Lives in the control plane; the composition posts its tables to the ingress threads.
+// the panic threshold and the list of drained CRNs. Lives in the control plane; the composition posts its tables to the ingress threads.
 
 import type { Behavior, Context } from '../actor/behavior.ts';
 import type { Ref } from '../actor/ref.ts';
 import type { BreakerSettings } from '../net/breaker.ts';
 import type { BoardMemory } from './board.ts';
 import type { Outcome } from './classify.ts';
-import { crn, type CrnCommand, type CrnEvent, type CrnWorld, type HealthSettings } from './crn.ts';
+import {
+  crn,
+  type CrnCommand,
+  type CrnEvent,
+  type CrnOrder,
+  type CrnWorld,
+  type HealthSettings,
+  type Obeyed,
+} from './crn.ts';
 import { hashText, type Member, type Model, type TableData } from './table.ts';
 
 /** A model as it is configured or discovered. */
@@ -27,6 +35,8 @@ export interface CrnsSettings {
 export type CrnsCommand =
   | { readonly type: 'Configure'; readonly models: readonly ModelSpec[]; readonly settings: CrnsSettings }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
+  /** An operator's order to one CRN; the answer comes once the board shows it. */
+  | { readonly type: 'Order'; readonly url: string; readonly order: CrnOrder; readonly replyTo: Ref<Obeyed> }
   | { readonly type: 'Event'; readonly event: CrnEvent };
 
 /** What the keeper needs from outside. */
@@ -80,6 +90,9 @@ export function crns(world: CrnsWorld): Behavior<CrnsCommand> {
         case 'Outcome':
           keeper.outcome(command.outcome);
           break;
+        case 'Order':
+          keeper.order(command.url, command.order, command.replyTo);
+          break;
         case 'Event':
           keeper.event(command.event);
           break;
@@ -95,6 +108,8 @@ class Keeper {
   readonly #memberCells: Cells;
   readonly #servers = new Map<string, Server>();
   readonly #byMember = new Map<number, Server>();
+  /** Base URLs; they stay drained whatever becomes of the configuration, until they are returned. */
+  readonly #drained = new Set<string>();
   #models: readonly Model[] = [];
   #maxShare = 0;
   #version = 0;
@@ -141,6 +156,18 @@ class Keeper {
 
   outcome(outcome: Outcome): void {
     this.#byMember.get(outcome.member)?.ref.tell({ type: 'Outcome', outcome });
+  }
+
+  order(url: string, order: CrnOrder, replyTo: Ref<Obeyed>): void {
+    const server = this.#servers.get(url);
+    if (server === undefined) {
+      replyTo.tell('no such CRN');
+      return;
+    }
+    if (order.action === 'drain') this.#drained.add(url);
+    if (order.action === 'return') this.#drained.delete(url);
+    if (order.action === 'eject') server.ejected = true;
+    server.ref.tell({ type: 'Obey', order, replyTo });
   }
 
   event(event: CrnEvent): void {
@@ -208,6 +235,7 @@ class Keeper {
           board,
           probe,
           mayEject: (wanted) => this.#mayEject(wanted),
+          isDrained: (asked) => this.#drained.has(asked),
           onJudged: (event) => this.#context.self.tell({ type: 'Event', event }),
         },
       ),
@@ -228,7 +256,7 @@ class Keeper {
     this.#memberCells.give(member);
   }
 
-  /** Counts at once: several CRNs may ask before any news of an ejection has arrived. */
+  /** Counts at once: several CRNs may ask before any news of an ejection has arrived. Drained ones are missing too. */
   #mayEject(url: string): boolean {
     const server = this.#servers.get(url);
     if (server === undefined) return false;
@@ -236,12 +264,16 @@ class Keeper {
       if (!model.members.some((member) => member.url === url)) continue;
       let ejected = 1;
       for (const member of model.members) {
-        if (member.url !== url && this.#servers.get(member.url)?.ejected === true) ejected++;
+        if (member.url !== url && this.#isMissing(member.url)) ejected++;
       }
       if (ejected > model.members.length * this.#maxShare) return false;
     }
     server.ejected = true;
     return true;
+  }
+
+  #isMissing(url: string): boolean {
+    return this.#drained.has(url) || this.#servers.get(url)?.ejected === true;
   }
 }
 

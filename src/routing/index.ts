@@ -2,7 +2,7 @@
 export { AFFINITY_COOKIE, AFFINITY_MAX_AGE_S, readAffinity, writeAffinity } from './affinity.ts';
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
 export { type Failure, failsOver, namesContextLength, type Outcome, type Verdict, verdictOf } from './classify.ts';
-export type { CrnEvent, HealthSettings } from './crn.ts';
+export type { CrnEvent, CrnOrder, HealthSettings, Obeyed } from './crn.ts';
 export { type CrnsCommand, crns, type CrnsSettings, type CrnsWorld, type ModelSpec } from './crns.ts';
 export { type Affinity, Candidates, type PickerSettings, type Wishes } from './picker.ts';
 export { Reporter } from './reporter.ts';

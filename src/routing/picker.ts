@@ -2,7 +2,7 @@
 // 1. the favourite of the affinity cookie, 2. by session or prompt prefix: rendezvous hashing with bounded load
 // (Mirrokni et al., "Consistent Hashing with Bounded Loads"), 3. power of two choices on requests in flight × peak-EWMA
 // of time to first byte. Reads the board, waits for nobody. When nobody is admitted, those that are down are tried
-// last: a wrong judgement must not turn into a refusal.
+// last: a wrong judgement must not turn into a refusal. Those that an operator has drained are never tried.
 
 import { type Board, STANDING } from './board.ts';
 import { type Member, mix, type Model } from './table.ts';
@@ -82,7 +82,9 @@ export class Candidates {
       return fit;
     }
     this.lastResort = true;
-    const rest = this.#model.members.filter((member) => !this.#tried(member));
+    const rest = this.#model.members.filter(
+      (member) => this.#board.standing(member.member) !== STANDING.drained && !this.#tried(member),
+    );
     return rest.length > 0 ? this.#byLoad(rest) : undefined;
   }
 

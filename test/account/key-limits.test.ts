@@ -50,3 +50,15 @@ t.test("a month's money runs out, and the next month brings more", async (t) => 
   limits.clear(1);
   t.equal(limits.spent(1, START + 2 * MINUTE), 0);
 });
+
+t.test('a thread whose clock is behind does not begin the last minute or month anew', async (t) => {
+  const limits = new KeyLimits(createLimitMemory(4));
+  const allowance = allow({ requestsPerMinute: 2, monthlySpend: 10 });
+  const border = Date.UTC(2026, 11, 1);
+  t.equal(limits.admit(allowance, border), null);
+  limits.settle(allowance, 0, 9, border);
+  t.equal(limits.admit(allowance, border - 1), null);
+  limits.settle(allowance, 0, 1, border - 1);
+  t.equal(limits.spent(allowance.cell, border), 10);
+  t.match(limits.admit({ ...allowance, monthlySpend: undefined }, border), { kind: 'requests' });
+});

@@ -10,6 +10,7 @@ import {
   type Reserved,
   type Spending,
 } from '../../src/account/index.ts';
+import type { Funding } from '../../src/account/bank.ts';
 import { createManualClock, createSystem, type ManualClock, type Ref, systemClock } from '../../src/actor/index.ts';
 
 const SETTINGS = { leasePico: 1000, leaseTtlMs: 60_000 };
@@ -62,6 +63,80 @@ async function openHouse(t: { teardown(run: () => unknown): void }, credit: bigi
     });
   };
   return { ledger, clock, threads, problems, settled };
+}
+
+interface Shaky {
+  readonly ledger: Ledger;
+  readonly clock: ManualClock;
+  readonly charged: number[];
+  readonly posts: { hold: () => () => void };
+  readonly tell: (command: BankCommand) => void;
+  readonly told: (command: Omit<Extract<BankCommand, { type: 'Fund' }>, 'replyTo'>) => Promise<Funding>;
+  readonly settled: () => Promise<void>;
+}
+
+/** A bank whose ledger does what it is asked, but fails to say so the first time it is asked for `broken`. */
+async function openShaky(
+  t: { teardown(run: () => unknown): void },
+  broken: 'debit' | 'extend' | 'lease' | 'release',
+): Promise<Shaky> {
+  const clock = createManualClock();
+  const ledger = await openLedger(':memory:', { clock: systemClock, dateMs: () => 1_000_000, lingerMs: 0 });
+  await ledger.createAccount({ id: 'a' });
+  await ledger.grant({ id: 'g', account: 'a', amount: 100n });
+  let isFirst = true;
+  let gate: Promise<void> | null = null;
+  const work = ledger[broken] as (...args: unknown[]) => Promise<unknown>;
+  const shaky = {
+    ...ledger,
+    async [broken](...args: unknown[]) {
+      const wasFirst = isFirst;
+      isFirst = false;
+      if (wasFirst && broken === 'release') throw new Error('the store is away');
+      const answer = await work(...args);
+      if (wasFirst) throw new Error('the store is away');
+      await gate;
+      return answer;
+    },
+  } as Ledger;
+  const system = createSystem({ name: 'test', clock });
+  const charged: number[] = [];
+  const lender: Ref<BankCommand> = system.spawn(
+    bank({
+      ledger: shaky,
+      settings: SETTINGS,
+      instance: 'i',
+      epochMs: () => 1_000_000,
+      onRenewed: () => {},
+      onRecall: () => {},
+      onProblem: () => {},
+      onCharged: ({ amount }) => charged.push(amount),
+    }),
+  );
+  t.teardown(async () => {
+    await system.terminate();
+    await ledger.close();
+  });
+  return {
+    ledger,
+    clock,
+    charged,
+    posts: {
+      hold() {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        gate = promise;
+        return resolve;
+      },
+    },
+    tell: (command) => lender.tell(command),
+    told: (command) =>
+      new Promise((resolve) => {
+        const waiter = system.spawn<Funding>(() => resolve);
+        lender.tell({ ...command, replyTo: waiter });
+      }),
+    // Several commits, one behind another.
+    settled: () => new Promise((resolve) => setTimeout(resolve, 50)),
+  };
 }
 
 const fund = (purses: Purses, amount: number, payer = PAYER): Promise<Reserved> =>
@@ -164,4 +239,80 @@ t.test('threads that spend at the same time never spend more than there is', asy
   t.ok(spent <= 10_000);
   t.ok(spent > 9000, `${spent} of 10000 could be spent`);
   t.match(await ledger.audit(), { sound: true });
+});
+
+t.test('a request for more than there can be is short, and takes no lease out of sight', async (t) => {
+  const { ledger, threads, clock, settled, problems } = await openHouse(t, 100_000n, 1);
+  const [purses] = threads as [Purses];
+  t.same(await fund(purses, 10), { kind: 'reserved' });
+  purses.cancel(PAYER, 10);
+  t.match(await fund(purses, 1e30), { kind: 'short' });
+  t.match(await fund(purses, 1e30), { kind: 'short' });
+  t.same(problems, []);
+  await clock.advance(20_000);
+  await settled();
+  t.match(await ledger.account('a'), { balance: 100_000n, held: 0n });
+});
+
+t.test('what a lease held before the ledger was away is not spent behind it', async (t) => {
+  const clock = createManualClock();
+  const told: BankCommand[] = [];
+  let nowMs = 0;
+  const system = createSystem({ name: 'test' });
+  t.teardown(() => system.terminate());
+  const lender = system.spawn<BankCommand>(() => (command) => {
+    told.push(command);
+    if (command.type === 'Fund') command.replyTo.tell({ kind: 'funded', added: 1000, fresh: true, balance: 0 });
+  });
+  const options = { bank: lender, thread: 'thread-0', clock, epochMs: () => nowMs, flushMs: 250, leasePico: 0 };
+  const purses = new Purses(options);
+  purses.trust(60_000);
+  t.same(await fund(purses, 10), { kind: 'reserved' });
+  nowMs = 30_000;
+  purses.trust(90_000);
+  t.equal(purses.reserve(PAYER, 10), true, 'renewed in time');
+  nowMs = 100_000;
+  purses.trust(160_000);
+  t.equal(purses.reserve(PAYER, 10), false, 'another gateway may have given the lease back meanwhile');
+  await new Promise((resolve) => setImmediate(resolve));
+  t.same(told.at(-1), { type: 'GiveBack', thread: 'thread-0', account: 'a', amount: 980 });
+});
+
+t.test('a lease of which nobody knows goes back with the next renewal', async (t) => {
+  const { ledger, clock, settled, told } = await openShaky(t, 'lease');
+  t.match(await told({ type: 'Fund', thread: 't', account: 'a', need: 10, lean: true }), { kind: 'away' });
+  t.match(await ledger.account('a'), { held: 10n }, 'it was written down all the same');
+  await clock.advance(SETTINGS.leaseTtlMs);
+  await settled();
+  t.match(await ledger.account('a'), { balance: 100n, held: 0n });
+});
+
+t.test('a lease that could not be enlarged, or not be given back, is not lost', async (t) => {
+  for (const broken of ['extend', 'release'] as const) {
+    const { ledger, clock, settled, told, tell } = await openShaky(t, broken);
+    t.match(await told({ type: 'Fund', thread: 't', account: 'a', need: 10, lean: true }), { kind: 'funded' });
+    if (broken === 'extend') {
+      t.match(await told({ type: 'Fund', thread: 't', account: 'a', need: 10, lean: true }), { kind: 'away' });
+    }
+    tell({ type: 'GiveBack', thread: 't', account: 'a', amount: 'all' });
+    await settled();
+    await clock.advance(SETTINGS.leaseTtlMs);
+    await settled();
+    t.match(await ledger.account('a'), { balance: 100n, held: 0n }, broken);
+  }
+});
+
+t.test('a charge on its way into the ledger is not sent along again', async (t) => {
+  const { clock, charged, tell, posts } = await openShaky(t, 'debit');
+  const usage = { key: null, model: 'm', inputTokens: 1, cachedTokens: 0, outputTokens: 1, measured: true };
+  const charge = { thread: 't', account: 'a', prepaid: false, amount: 1, usage };
+  tell({ type: 'Charges', charges: [charge] });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  const done = posts.hold();
+  tell({ type: 'Charges', charges: [charge] });
+  await clock.advance(1000);
+  await clock.advance(1000);
+  done();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  t.same(charged, [1, 1], 'each is heard of once');
 });

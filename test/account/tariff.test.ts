@@ -41,3 +41,9 @@ t.test('amounts are shown in USD, rounded up to a millionth', async (t) => {
   t.equal(usdText(12_300_000_000), '0.0123');
   t.equal(usdText(3e12), '3');
 });
+
+t.test('what a request costs stays a whole number that can be booked', async (t) => {
+  const tariff = tariffOf({ prompt: '9000000', completion: '0.25' });
+  const cost = costOf(tariff, { promptTokens: 2 ** 31, completionTokens: 2 ** 50, cachedTokens: 0 });
+  t.equal(cost, Number.MAX_SAFE_INTEGER);
+});

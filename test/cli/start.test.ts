@@ -49,7 +49,7 @@ const MISTAKES: readonly (readonly [string[], RegExp])[] = [
   [['demo', '--nothing', '1'], /nothing/],
   [['host', '--model', 'm', '--ttft', 'soon'], /--ttft takes a number of 0 or more, not soon/],
   [['host', '--model', 'm', '--colour', 'red'], /headrace host has no flag --colour/],
-  [['host', '--model', 'm', '--engine', 'real'], /the engine "simulated" only, not real/],
+  [['host', '--model', 'm', '--engine', 'real'], /--engine takes "simulated" or the URL of an engine, not real/],
 ];
 
 for (const [args, sentence] of MISTAKES) {

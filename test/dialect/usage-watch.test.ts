@@ -102,3 +102,30 @@ t.test('an answer that begins again forgets the one before', async (t) => {
   t.equal(watch.delivered, false);
   t.match(watch.result(2), { promptTokens: 2, completionTokens: 0, measured: false });
 });
+
+t.test('counts that cannot be are not believed', async (t) => {
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false);
+  const usage = { prompt_tokens: 1e15, completion_tokens: 1e15 };
+  watch.begin(null);
+  watch.data(Buffer.from(JSON.stringify({ choices: [], usage })));
+  t.match(watch.result(7), { promptTokens: 7, measured: false });
+  passed(watch, [word('a'), chat({ choices: [], usage })]);
+  t.match(watch.result(7), { promptTokens: 7, measured: false });
+});
+
+t.test('a stream that brought nothing to the client has delivered nothing', async (t) => {
+  for (const [path, pieces] of [
+    ['/v1/chat/completions', [': ping\n\n', ': ping\n\n']],
+    ['/v1/chat/completions', [LAST]],
+    ['/v1/chat/completions', ['data: {"error":{"message":"out of memory"}}\n\n', 'data: [DONE]\n\n']],
+    ['/v1/messages', ['event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n']],
+  ] as const) {
+    const watch = new UsageWatch(dialectOf(path), true);
+    passed(watch, pieces);
+    t.equal(watch.delivered, false, pieces[0]);
+  }
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  passed(watch, [': ping\n\n', word('a')]);
+  t.equal(watch.delivered, true);
+  t.match(watch.result(5), { promptTokens: 5, completionTokens: 1 });
+});

@@ -1,12 +1,22 @@
 // The health actor of one CRN on a manual clock: what probes and outcomes make of its standing on the board.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
-import type { Ref } from '../../src/actor/ref.ts';
+import { ask, type Ref } from '../../src/actor/ref.ts';
 import { Board, createBoardMemory, STANDING, type Standing } from '../../src/routing/board.ts';
 import type { Verdict } from '../../src/routing/classify.ts';
-import { crn, type CrnCommand, type CrnEvent, type CrnSettings, type HealthSettings } from '../../src/routing/crn.ts';
+import {
+  crn,
+  type CrnCommand,
+  type CrnEvent,
+  type CrnOrder,
+  type CrnSettings,
+  type HealthSettings,
+  type Obeyed,
+} from '../../src/routing/crn.ts';
 
 const URL = 'http://crn';
+
+const ANSWER = { timeoutMs: 1000 };
 const { up, down, capable, probing } = STANDING;
 
 const HEALTH: HealthSettings = { intervalMs: 1000, timeoutMs: 500, path: '/health', rise: 2, fall: 2 };
@@ -25,6 +35,7 @@ interface Options {
   readonly health?: Partial<HealthSettings>;
   readonly mayEject?: () => boolean;
   readonly seed?: number;
+  readonly drained?: boolean;
 }
 
 class World {
@@ -33,10 +44,13 @@ class World {
   readonly events: CrnEvent[] = [];
   readonly probes: { url: string; atMs: number }[] = [];
   readonly ref: Ref<CrnCommand>;
+  /** What the keeper remembers. */
+  drained: boolean;
   /** What a probe of a URL answers: a status, or 0 for none. */
   answer: (url: string) => number | Promise<number> = () => 200;
 
-  constructor({ models = ['m'], health = {}, mayEject = () => true, seed = 1 }: Options = {}) {
+  constructor({ models = ['m'], health = {}, mayEject = () => true, seed = 1, drained = false }: Options = {}) {
+    this.drained = drained;
     this.test = createTestSystem({ seed });
     this.board = new Board(createBoardMemory(1, models.length, 1), 0);
     const settings: CrnSettings = {
@@ -49,6 +63,7 @@ class World {
       board: this.board,
       probe: (url) => this.#probe(url),
       mayEject,
+      isDrained: () => this.drained,
       onJudged: (event) => this.events.push(event),
     });
     this.ref = this.test.system.spawn(behavior);
@@ -80,6 +95,12 @@ class World {
   async settle(): Promise<void> {
     await this.test.settle();
     await this.test.settle();
+  }
+
+  async obey(order: CrnOrder): Promise<Obeyed> {
+    const obeyed = ask<CrnCommand, Obeyed>(this.ref, (replyTo) => ({ type: 'Obey', order, replyTo }), ANSWER);
+    await this.settle();
+    return obeyed;
   }
 
   /** Goes on to the next probe and its judgement. */
@@ -336,4 +357,55 @@ t.test('a crash keeps the standing and begins a new judgement', async (t) => {
       { type: 'judged', url: URL, ejected: false },
     ],
   );
+});
+
+t.test(
+  'a drained CRN stays drained whatever probes and outcomes say, and returns to what they have found',
+  async (t) => {
+    const world = new World();
+    await world.settle();
+    world.drained = true;
+    t.equal(await world.obey({ action: 'drain' }), 'done');
+    t.equal(world.standing, STANDING.drained);
+    await world.nextProbe();
+    t.equal(world.standing, STANDING.drained);
+    await world.outcome('failed', 3);
+    await world.pass(10_000);
+    t.equal(world.standing, STANDING.drained, 'nor does an ejection show, or its trial');
+    world.drained = false;
+    await world.obey({ action: 'return' });
+    t.equal(world.standing, up, 'the ejection is over too');
+    t.same(world.kinds().slice(-2), ['standing', 'returned']);
+  },
+);
+
+t.test('an operator may eject for a given time; then comes a trial', async (t) => {
+  const world = new World();
+  await world.settle();
+  await world.obey({ action: 'eject', forMs: 60_000 });
+  t.equal(world.standing, down);
+  t.match(world.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
+  await world.test.advance(59_000);
+  t.equal(world.standing, down);
+  await world.test.advance(1001);
+  t.equal(world.standing, probing);
+});
+
+t.test('without a time an ejection by hand lasts like the next one; a return ends it at once', async (t) => {
+  const world = new World();
+  await world.settle();
+  await world.obey({ action: 'eject', forMs: null });
+  const last = world.events.at(-1);
+  t.ok(last?.type === 'ejected' && last.forMs >= 9000 && last.forMs <= 11_000);
+  await world.obey({ action: 'return' });
+  t.equal(world.standing, up);
+  await world.pass(10_000);
+  t.equal(world.standing, up, 'no release is left over');
+});
+
+t.test('a CRN that was drained before its first probe never shows as down', async (t) => {
+  const world = new World({ drained: true });
+  world.answer = () => new Promise(() => undefined);
+  await world.settle();
+  t.equal(world.standing, STANDING.drained);
 });

@@ -1,9 +1,9 @@
 // The keeper of CRN actors: tables, cells, restarts, the panic threshold, and when everyone has been judged.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
-import type { Ref } from '../../src/actor/ref.ts';
+import { ask, type Ref } from '../../src/actor/ref.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
-import type { CrnEvent } from '../../src/routing/crn.ts';
+import type { CrnEvent, CrnOrder, Obeyed } from '../../src/routing/crn.ts';
 import { crns, type CrnsCommand, type CrnsSettings, type ModelSpec } from '../../src/routing/crns.ts';
 import { type Member, Table, type TableData } from '../../src/routing/table.ts';
 
@@ -62,6 +62,13 @@ class World {
 
   async settle(): Promise<void> {
     for (let i = 0; i < 4; i++) await this.test.settle();
+  }
+
+  async order(url: string, order: CrnOrder): Promise<Obeyed> {
+    const message = (replyTo: Ref<Obeyed>): CrnsCommand => ({ type: 'Order', url, order, replyTo });
+    const obeyed = ask(this.ref, message, { timeoutMs: 1000 });
+    await this.settle();
+    return obeyed;
   }
 
   fail(model: string, url: string, times: number): void {
@@ -269,4 +276,40 @@ t.test('leaves out the CRNs that the board has no cells for, and goes on with th
     ['http://d'],
     'once there is room again',
   );
+});
+
+t.test('drains, and remembers it through crashes and configurations until it is told to return', async (t) => {
+  const world = new World();
+  await world.configure({ m: ['http://x', 'http://y'] });
+  t.equal(await world.order('http://x', { action: 'drain' }), 'done');
+  t.equal(world.standing('m', 'http://x'), STANDING.drained);
+  t.equal(world.standing('m', 'http://y'), STANDING.up);
+  await world.configure({ m: ['http://x', 'http://y'], n: ['http://x'] });
+  t.same([world.standing('m', 'http://x'), world.standing('n', 'http://x')], [STANDING.drained, STANDING.drained]);
+  await world.configure({ m: ['http://y'] });
+  await world.configure({ m: ['http://x', 'http://y'] });
+  t.equal(world.standing('m', 'http://x'), STANDING.drained, 'it had left the settings');
+  const crash = {
+    member: world.member('m', 'http://x').member,
+    get verdict(): never {
+      throw new Error('crash');
+    },
+  };
+  world.ref.tell({ type: 'Outcome', outcome: crash as never });
+  await world.settle();
+  t.equal(world.standing('m', 'http://x'), STANDING.drained);
+  t.equal(await world.order('http://x', { action: 'return' }), 'done');
+  t.equal(world.standing('m', 'http://x'), STANDING.up);
+  t.equal(await world.order('http://nowhere', { action: 'drain' }), 'no such CRN');
+});
+
+t.test('what an operator has taken out counts for the panic threshold, and does not ask it', async (t) => {
+  const world = new World();
+  await world.configure({ m: ['http://x', 'http://y'] });
+  await world.order('http://x', { action: 'drain' });
+  world.fail('m', 'http://y', 10);
+  await world.settle();
+  t.equal(world.standing('m', 'http://y'), STANDING.up, 'it is the last one');
+  await world.order('http://y', { action: 'eject', forMs: 1000 });
+  t.equal(world.standing('m', 'http://y'), STANDING.down, 'an order is an order');
 });

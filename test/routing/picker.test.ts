@@ -244,3 +244,17 @@ t.test('two thousand CRNs that all fail are gone through in no time', async (t) 
   for (let next = candidates.next(); next !== undefined; next = candidates.next()) seen.add(next.url);
   t.equal(seen.size, 2000);
 });
+
+t.test('a drained CRN gets nothing: no cookie, no hash and no last resort leads to it', (t) => {
+  const world = new World(3);
+  world.board.setStanding(1, STANDING.drained, NOW_MS);
+  const chosen = new Set(Array.from({ length: 60 }, (_, at) => world.glance({ key: key(at) }).url));
+  t.same([...chosen].toSorted(), [urlOf(0), urlOf(2)]);
+  t.not(world.glance({ favourite: urlOf(1) }).url, urlOf(1), 'the cookie yields');
+  for (const at of [0, 2]) world.board.setStanding(at, STANDING.down, NOW_MS);
+  const candidates = world.candidates({ favourite: urlOf(1) });
+  const last = [candidates.next()?.url ?? '', candidates.next()?.url ?? ''];
+  t.same(last.toSorted(), [urlOf(0), urlOf(2)]);
+  t.equal(candidates.next(), undefined);
+  t.end();
+});

@@ -81,6 +81,10 @@ for (const threads of [0, 2]) {
     }
     t.match(await answered.json(), { usage: { completion_tokens: 8 } });
     t.equal(shop.spent(), 100n, 'the least price of a request');
+    const { headers } = shop.host.requests.find(({ path }) => path.includes('chat')) ?? {
+      headers: {} as Record<string, unknown>,
+    };
+    t.notOk(headers['payment-signature'] ?? headers['x-payment'], 'the CRN does not see the payment');
     const streamed = await pay(`${shop.url}/v1/chat/completions`, chatting({ stream: true, max_tokens: 2000 }));
     t.match(await streamed.text(), /data: \[DONE\]\n\n$/);
     t.ok(shop.spent() > 3000n, 'max_tokens is what is paid for');

@@ -1,0 +1,77 @@
+// What the gateway knows of this moment, for whoever reads: /metrics, /status and the house. Asks the threads and changes
+// nothing. Made by the control plane.
+
+import type { Ref } from '../actor/index.ts';
+import type { Settings } from '../config/settings.ts';
+import type { Stage } from '../api/world.ts';
+import type { Board, TableData } from '../routing/index.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { DataPlane } from './data-plane.ts';
+import { type CrnStatus, type Gauges, statusOf } from './gauges.ts';
+import type { HouseParts } from './house.ts';
+import { askMetrics, askReport } from './ingress.ts';
+import { passOn, type ThreadCommand } from './ingress-thread.ts';
+
+const TIMEOUT_MS = 2000;
+
+interface Counted {
+  metrics(): MetricsSnapshot;
+}
+
+export interface Sources {
+  readonly local: DataPlane;
+  readonly board: Board;
+  readonly gauges: Gauges;
+  readonly pages: Counted;
+  /** Null without a ledger. */
+  readonly accounts: Counted | null;
+  /** What changes. */
+  readonly now: () => {
+    readonly stage: Stage;
+    readonly table: TableData;
+    readonly settings: Settings;
+    readonly threads: readonly Ref<ThreadCommand>[];
+  };
+}
+
+export class Readings {
+  readonly #sources: Sources;
+
+  constructor(sources: Sources) {
+    this.#sources = sources;
+  }
+
+  /** Every model on every CRN. */
+  crns(): CrnStatus[] {
+    const { now, board } = this.#sources;
+    return statusOf(now().table, board);
+  }
+
+  /** Numbers of every thread. */
+  async metrics(): Promise<MetricsSnapshot[]> {
+    const { local, pages, accounts, gauges, now } = this.#sources;
+    const { settings, threads } = now();
+    // First: the questions to the threads would show as waiting messages.
+    const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? []];
+    const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
+    const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines));
+    return [...own, ofControl, ...(await Promise.all(asked))];
+  }
+
+  /** What the house is built from; a thread that does not answer in time is left out. */
+  async house(): Promise<HouseParts> {
+    const { local, pages, accounts, gauges, now } = this.#sources;
+    const { settings, stage, threads } = now();
+    const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
+    const crns = this.crns();
+    return {
+      stage,
+      crns,
+      planes: [local.report(), ...asked.filter((report) => report !== null)],
+      ejectedUntilMs: gauges.ejections(crns),
+      engines: gauges.engines(Object.keys(settings.search.engines)),
+      pages: pages.metrics(),
+      accounts: accounts?.metrics() ?? null,
+    };
+  }
+}

@@ -1,0 +1,99 @@
+// `headrace top`: the house in a terminal.
+
+import t from 'tap';
+import { screenLines } from '../../src/cli/top-screen.ts';
+import type { House } from '../../src/gateway/house.ts';
+import { ratesBetween } from '../../src/gateway/house-rates.ts';
+import { chat, MODEL, startHosts } from '../support/system.ts';
+import { runCli, startCli, startServe } from '../support/system-cli.ts';
+
+const HOUSE: House = {
+  dateMs: 10_000,
+  uptimeMs: 300_000,
+  version: '1.2.3',
+  stage: 'ready',
+  orders: true,
+  reloadable: true,
+  boundsS: [0.1, 0.2],
+  streams: 2,
+  threads: [{ thread: 1, inFlight: 3, delayMs: [0, 1.5, 20], busyMs: 0, heapBytes: 50 * 2 ** 20 }],
+  crns: [
+    {
+      url: 'http://x',
+      inFlight: 3,
+      attempts: 4,
+      failures: 1,
+      failovers: 1,
+      ejectedUntilMs: 70_000,
+      models: [{ model: 'a', standing: 'down', firstByteMs: 42 }],
+    },
+  ],
+  models: [
+    { model: 'a\u001b[2J', requests: 4, errors: 1, failovers: 1, duration: [0, 4, 4], firstByte: [4, 4, 4] },
+    { model: '', requests: 7, errors: 0, failovers: 0, duration: [7, 7, 7], firstByte: [] },
+  ],
+  engines: [
+    { engine: 'e', standing: 'suspended', suspendedUntilMs: 40_000, reason: 'rate limited', answered: 1, failed: 2 },
+  ],
+  fetch: { threads: 1, running: 1, queued: 5, replaced: 0, pages: 9 },
+  ledger: { spentTodayUsd: '0.25', waiting: 0 },
+  errors: [{ requestId: 'r\n1', dateMs: 9000, endpoint: '/search', model: '', code: 'HR_X', status: 503, crn: '' }],
+};
+
+t.test('a screen has everything the house has, with rates once there are two documents', async (t) => {
+  const first = screenLines(HOUSE, null);
+  t.match(first[0], /^headrace 1\.2\.3, ready, up 5 min$/);
+  t.match(first[1], /^requests – {2}errors – {2}in flight 3 {2}streams 2 {2}spent today 0\.25 USD$/);
+  const later: House = {
+    ...HOUSE,
+    dateMs: 12_000,
+    models: [{ ...HOUSE.models[0], requests: 8, duration: [0, 8, 8] } as never],
+  };
+  const lines = screenLines(later, ratesBetween(HOUSE, later));
+  const text = lines.join('\n');
+  t.match(lines[1], /^requests 2\/s/);
+  t.match(lines[2], /^latency 150 ms median/);
+  for (const part of [
+    /^http:\/\/x +down, ejected for 58 s +3 +42 ms +0\/s +1 +1$/m,
+    /^e +suspended for 28 s +1 +2 +rate limited$/m,
+    /^1 +3 +0 % +1\.5 ms +20 ms +50 MiB$/m,
+    /^fetch pool: 1 threads, 1 reading, 5 waiting, 9 pages so far$/m,
+    /^00:00:09 +503 +HR_X +\/search +– +r\?1$/m,
+  ]) {
+    t.match(text, part);
+  }
+});
+
+t.test('nothing that others have named moves the cursor', async (t) => {
+  for (const line of screenLines(HOUSE, null)) t.notMatch(line, /[\p{Cc}]/u);
+});
+
+t.test('once: measures for a second, prints one plain screen and ends', async (t) => {
+  const { url, adminUrl } = await startServe(t, await startHosts(t), { threads: 1 });
+  await (await chat(url)).text();
+  const cli = await runCli(t, ['top', '--admin', adminUrl, '--once']);
+  t.strictSame(cli.exit, { code: 0, signal: null });
+  t.equal(cli.stderr, '');
+  t.match(cli.stdout, /^headrace \d\S+, ready, up \d+ s\nrequests \d\S*\/s/);
+  t.match(cli.stdout, new RegExp(`^${MODEL} +\\d\\S*/s .* 1 +0 +0$`, 'm'));
+  t.notOk(cli.stdout.includes('\u001b'));
+});
+
+t.test('without an end it goes on into a pipe until a signal', async (t) => {
+  const { adminUrl } = await startServe(t, await startHosts(t), { threads: 0 });
+  const cli = startCli(t, ['top', '--admin', `${adminUrl}/`]);
+  await cli.shows(/(headrace [^]*){3}/);
+  cli.signal('SIGINT');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
+t.test('a gateway that does not answer, or is none, is a sentence and exit 1', async (t) => {
+  const { url } = await startServe(t, await startHosts(t), { threads: 0 });
+  const none = await runCli(t, ['top', '--admin', 'http://127.0.0.1:1', '--once']);
+  t.match(none.stderr, /^headrace: http:\/\/127\.0\.0\.1:1\/house does not answer \(.+\)\n$/);
+  const other = await runCli(t, ['top', '--admin', url, '--once']);
+  t.match(other.stderr, /^headrace: \S+\/house answers 404: is it the admin listener of a gateway\?\n$/);
+  const flag = await runCli(t, ['top', '--all', 'x']);
+  t.match(flag.stderr, /^headrace: headrace top has no flag --all\n/);
+  t.same([none.exit?.code, other.exit?.code, flag.exit?.code], [1, 1, 1]);
+});
