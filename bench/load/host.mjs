@@ -53,16 +53,20 @@ function print() {
       'client gap p50 / p99 ms',
       'CPU',
       'us/token',
+      'client CPU',
     ],
-    runs.map(({ streams, tokensPerSecond, perStream, behindMs, steps, lateSteps, gapMs, cpu, cpuUsPerToken }) => [
-      String(streams),
-      tokensPerSecond.toFixed(0),
-      perStream.toFixed(1),
-      [behindMs.p50, behindMs.p99, behindMs.max].map((ms) => ms.toFixed(1)).join(' / '),
-      `${lateSteps} of ${steps}`,
-      [gapMs.p50, gapMs.p99].map((ms) => ms.toFixed(1)).join(' / '),
-      `${Math.round(cpu * 100)} %`,
-      cpuUsPerToken.toFixed(1),
-    ]),
+    runs.map(
+      ({ streams, tokensPerSecond, perStream, behindMs, steps, lateSteps, gapMs, cpu, cpuUsPerToken, clientCpu }) => [
+        String(streams),
+        tokensPerSecond.toFixed(0),
+        perStream.toFixed(1),
+        [behindMs.p50, behindMs.p99, behindMs.max].map((ms) => ms.toFixed(1)).join(' / '),
+        `${lateSteps} of ${steps}`,
+        [gapMs.p50, gapMs.p99].map((ms) => ms.toFixed(1)).join(' / '),
+        `${Math.round(cpu * 100)} %`,
+        cpuUsPerToken.toFixed(1),
+        `${Math.round(clientCpu * 100)} %`,
+      ],
+    ),
   );
 }

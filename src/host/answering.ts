@@ -106,9 +106,11 @@ abstract class Answer {
         choice.promptTokens = promptTokens;
         choice.cachedTokens = cachedTokens;
       },
-      text: (text, reports) => {
-        if (!this.#isOver) this.text(choice, text, reports);
+      text: (text, reports, waits = false) => {
+        if (!this.#isOver) this.text(choice, text, reports, waits);
       },
+      leave: () => this.leave(),
+      mayWait: this.mayWait,
       end: (end) => {
         if (!this.#isOver) this.#end(choice, end);
       },
@@ -122,9 +124,14 @@ abstract class Answer {
     for (const run of this.#runs) run.cancel();
   }
 
-  protected abstract text(choice: Choice, text: string, reports: readonly TokenReport[]): void;
+  protected abstract text(choice: Choice, text: string, reports: readonly TokenReport[], waits: boolean): void;
   protected abstract fail(message: string, status: number): void;
   protected abstract end(choice: Choice, end: CompletionEnd): void;
+
+  /** Whether text may wait for more; see `Sink`. */
+  protected readonly mayWait: boolean = false;
+
+  protected leave(): void {}
 
   /** What the sink of every choice says when its engine asks whether the client takes more. */
   protected rest(): Promise<void> | undefined {
@@ -187,8 +194,10 @@ class Whole extends Answer {
   }
 }
 
-/** Answers with events, each as soon as its token is made. */
+/** Answers with events, each as soon as its token is made or, where the engine lets it wait, with the next one. */
 class Streaming extends Answer {
+  /** Choices share a socket, and each would let the other's text go. */
+  protected override readonly mayWait: boolean = this.world.choices.length === 1 && this.world.reply.mayGather;
   readonly #frames: readonly Frames[];
   readonly #readers: readonly CallReader[];
   #isOpen = false;
@@ -208,11 +217,16 @@ class Streaming extends Answer {
     );
   }
 
-  protected text(choice: Choice, text: string, reports: readonly TokenReport[]): void {
+  protected text(choice: Choice, text: string, reports: readonly TokenReport[], waits: boolean): void {
     if (text === '') return void choice.take(text, reports);
+    const isFirst = !this.#isOpen;
     this.#open(choice);
     if (choice.callsTools) this.#readers[choice.index]!.push(text);
     else this.#token(choice, text, choice.take(text, reports), choice.pieces.length - 1);
+    if (!waits || isFirst) this.leave();
+  }
+
+  protected override leave(): void {
     this.world.reply.flush();
   }
 

@@ -46,6 +46,11 @@ export class Reply {
     return this.#done;
   }
 
+  /** Whether events may leave together with the next ones: those of an answer with a fault leave one by one. */
+  get mayGather(): boolean {
+    return Object.keys(this.fault).length === 0;
+  }
+
   /** True while the client reads slower than the stream is made. */
   get full(): boolean {
     return this.#res.socket?.writableNeedDrain ?? this.#res.writableNeedDrain;
@@ -204,6 +209,7 @@ export class Reply {
   drop(close: (socket: Socket) => void = (socket) => socket.destroy()): void {
     this.#done = true;
     this.#cut = true;
+    this.#gathered = '';
     close(this.#res.req.socket);
   }
 
@@ -219,7 +225,10 @@ export class Reply {
       this.#isStreaming = true;
       this.#res.write(text);
     } else {
-      socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`);
+      const bytes = Buffer.byteLength(text);
+      const chunk = `${bytes.toString(16)}\r\n${text}\r\n`;
+      // Text of one byte a character is copied to the socket as it is.
+      socket.write(chunk, bytes === text.length ? 'latin1' : 'utf8');
     }
   }
 

@@ -160,7 +160,7 @@ t.test('a host that starts first asks until somebody answers', async (t) => {
   t.equal(scene.trust.ready, false);
   scene.gateway = [200, snapshot(START + 2000, ['one'])];
   await scene.advance(4000);
-  t.same(scene.trust.check('one'), { kind: 'good', account: 'one' });
+  t.match(scene.trust.check('one'), { kind: 'good', account: 'one' });
   t.match(scene.trust.health(), { version: START + 2000, stale: false, gateway: 'reachable' });
   t.equal(scene.asked.length, 6);
 });

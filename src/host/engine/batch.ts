@@ -87,6 +87,7 @@ export class Batch {
 
   #evict(sequence: Sequence): void {
     this.#cache.release(sequence.lease!, sequence.tokens, sequence.computed);
+    sequence.handOver();
     sequence.lease = null;
     sequence.computed = 0;
     sequence.chunk = 0;

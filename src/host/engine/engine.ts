@@ -21,6 +21,11 @@ export interface Job {
    */
   readonly whenFull: 'shift' | 'stop';
   /**
+   * Whether every second token may wait for the next one when a step has very many sequences, so that two leave in one
+   * write.
+   */
+  readonly mayWait: boolean;
+  /**
    * Samples the next token; called once per step in which this sequence would produce one, when the step begins, so that
    * publishing at its end costs little. Null ends the sequence with that step (end of sequence, stop string, grammar
    * complete) and publishes nothing.
@@ -33,8 +38,10 @@ export interface Job {
   readonly onStart: (slotId: number, cachedTokens: number, promptTokens: number) => void;
   /** The context moved: this many tokens were dropped after the first `keptTokens`. */
   readonly onShift?: (keptTokens: number, droppedTokens: number) => void;
-  /** A token became final at the end of a step. */
-  readonly onToken: (token: number, atUs: number) => void;
+  /** A token became final at the end of a step. When it `waits` it leaves with the next one, or when `onDue` says so. */
+  readonly onToken: (token: number, atUs: number, waits: boolean) => void;
+  /** The token that waits is to leave now: the next step is not to come, or comes without this sequence. */
+  readonly onDue: () => void;
   /** Called exactly once, after every other callback and never before `submit` returns. */
   readonly onEnd: (end: JobEnd) => void;
 }

@@ -1,6 +1,7 @@
 // The step engine of a simulated host: one scheduler for one model. Steps follow each other on an absolute schedule with
 // one timer; when the process is late the next step begins at once, at the time it should have begun, so that the pace is
-// kept on average. All tokens of a step are published at its end. Every job that was taken ends exactly once.
+// kept on average. All tokens of a step are published at its end; when there are very many, half of the slots hand theirs
+// over with those of the next step, the other half at the step after, so that two tokens leave in one write. Every job that was taken ends exactly once.
 import type { Clock, TimerHandle } from '../../actor/clock.ts';
 import { Batch } from './batch.ts';
 import type { EndReason, Job } from './engine.ts';
@@ -9,6 +10,7 @@ import { createTallies, Rate } from './engine-state.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import type { Profile } from './profile.ts';
 import { checkProfile, createCache, stepDurationUs } from './profile.ts';
+import type { Holding } from './sequence.ts';
 import { NO_TOKEN, Sequence } from './sequence.ts';
 import { WaitingLine } from './waiting-line.ts';
 
@@ -18,6 +20,8 @@ export interface SchedulerSettings {
   readonly clock: Clock;
   /** Steps made in one go when late, before other work of the process gets its turn; default 4. */
   readonly catchUpSteps?: number;
+  /** Sequences in a step above which tokens leave in pairs, for jobs that allow it; default 512. */
+  readonly crowd?: number;
   /** Engine milliseconds behind which the schedule is given up and begins anew; default 1000. */
   readonly mostBehindMs?: number;
 }
@@ -27,6 +31,7 @@ export class Scheduler {
   readonly #clock: Clock;
   readonly #catchUpSteps: number;
   readonly #mostBehindUs: number;
+  readonly #crowd: number;
   readonly #cache: PrefixCache;
   readonly #waiting = new WaitingLine();
   readonly #batch: Batch;
@@ -45,6 +50,7 @@ export class Scheduler {
   #reloadMs: number | undefined;
   #slowFactor = 1;
   #stepUs = 0;
+  #holding: Holding = null;
   #endUs = 0;
   #behindUs = 0;
   #latestUs = 0;
@@ -53,12 +59,13 @@ export class Scheduler {
   #onEmpty: (() => void)[] = [];
 
   /** Throws a RangeError for a profile that makes no sense. */
-  constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000 }: SchedulerSettings) {
+  constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000, crowd = 512 }: SchedulerSettings) {
     checkProfile(profile);
     this.profile = profile;
     this.#clock = clock;
     this.#catchUpSteps = catchUpSteps;
     this.#mostBehindUs = mostBehindMs * 1000;
+    this.#crowd = crowd;
     this.#cache = createCache(profile);
     this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#tallies);
   }
@@ -248,7 +255,7 @@ export class Scheduler {
     if (this.#isClosed) return;
     if (this.#hasCancelled) this.#reap(startUs);
     if (this.#reloadMs !== undefined) this.#exhaust(startUs);
-    if (this.#isPaused || this.#loading !== undefined) return;
+    if (this.#isPaused || this.#loading !== undefined) return this.#handOver();
     const isIdle = this.#batch.running === 0;
     const beginUs = isIdle ? Math.max(startUs, this.#waiting.first?.arrivedUs ?? 0) : startUs;
     if (!this.#batch.pack(beginUs)) return;
@@ -260,11 +267,17 @@ export class Scheduler {
     this.#isInStep = true;
   }
 
+  /** No step follows: what waits for it leaves now. */
+  #handOver(): void {
+    for (const sequence of this.#sequences.values()) sequence.handOver();
+  }
+
   #finish(): void {
     const { decoding, prefilling, doomed } = this.#batch;
     const before = this.#tallies.generatedTokens;
     this.#isInStep = false;
     this.#tallies.steps++;
+    this.#holding = decoding.length > this.#crowd ? ((this.#tallies.steps & 1) as Holding) : null;
     this.#tallies.stepUs += this.#stepUs;
     this.#tallies.prefillTokens += this.#batch.prefillTokens;
     let stay = 0;
@@ -297,7 +310,7 @@ export class Scheduler {
     sequence.append(token);
     this.#tallies.generatedTokens++;
     if (sequence.firstTokenUs < 0) sequence.firstTokenUs = this.#endUs;
-    job.onToken(token, this.#endUs);
+    sequence.publish(token, this.#endUs, this.#holding);
     if (sequence.generated >= job.maxTokens) return this.#end(sequence, 'length', this.#endUs);
     if (job.whenFull === 'shift' || sequence.length < this.profile.contextTokens) return true;
     return this.#end(sequence, 'context', this.#endUs);

@@ -8,6 +8,9 @@ import type { Lease } from './prefix-cache.ts';
 /** What `sampled` holds when `next` said null. */
 export const NO_TOKEN = -1;
 
+/** Slots whose tokens wait for the next step: the even ones (0), the odd ones (1), or none. */
+export type Holding = 0 | 1 | null;
+
 /** Room for generated tokens that comes with the prompt's copy; more is added by doubling. */
 const FIRST_ROOM_TOKENS = 64;
 
@@ -27,6 +30,8 @@ export class Sequence {
   isCancelled = false;
   /** Whether it stands in the line; kept by it. */
   isWaiting = false;
+  /** Whether its last token waits for the next one. */
+  #holds = false;
   /** Set when it ends with the next step without taking part in it. */
   doom: EndReason | null = null;
   preemptions = 0;
@@ -79,6 +84,19 @@ export class Sequence {
     }
     this.tokens[this.length++] = token;
     this.generated++;
+  }
+
+  /** Tells the job of its new token, which waits for the next one when it is the turn of the slots that hold theirs. */
+  publish(token: number, atUs: number, holding: Holding): void {
+    this.#holds = this.job.mayWait && this.generated > 1 && (this.#slotId & 1) === holding;
+    this.job.onToken(token, atUs, this.#holds);
+  }
+
+  /** Lets a token go that waits for one which is not going to come with the next step. */
+  handOver(): void {
+    if (!this.#holds) return;
+    this.#holds = false;
+    this.job.onDue();
   }
 
   /** Drops half of what follows the kept tokens; the number of kept tokens. */

@@ -50,12 +50,14 @@ export class Session {
       slotId: options.slot_id,
       keepTokens: options.n_keep < 0 ? -1 : options.n_keep + parts.systemTokens,
       whenFull,
+      mayWait: parts.sink.mayWait === true,
       next: () => this.#next(),
       onStart: (slotId, cachedTokens, promptTokens) => {
         parts.onStart(slotId, promptTokens, cachedTokens);
         if (!this.#cancelled) parts.sink.start(promptTokens, cachedTokens, slotId);
       },
-      onToken: () => this.#publish(),
+      onToken: (_token, _atUs, waits) => this.#publish(waits),
+      onDue: () => this.#publish(false),
       onEnd: (end) => this.#end(end),
     };
   }
@@ -83,14 +85,16 @@ export class Session {
     return null;
   }
 
-  #publish(): void {
-    if (this.#ready === '' || this.#cancelled) return;
+  #publish(waits: boolean): void {
+    if (this.#cancelled) return;
+    const { sink } = this.#parts;
+    if (this.#ready === '') return waits ? undefined : sink.leave?.();
     const text = this.#ready;
     this.#ready = '';
-    if (!this.#reporting) return this.#parts.sink.text(text, NO_REPORTS);
+    if (!this.#reporting) return sink.text(text, NO_REPORTS, waits);
     const reports = this.#readyReports;
     this.#readyReports = [];
-    this.#parts.sink.text(text, reports);
+    sink.text(text, reports, waits);
   }
 
   #end(end: JobEnd): void {

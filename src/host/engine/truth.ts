@@ -13,7 +13,10 @@ export interface Truth {
   readonly queueUs: number;
   /** When each token was due: ends of steps. */
   readonly tokensUs: readonly number[];
-  /** When each was really handed over; later than due by as much as the process was behind. */
+  /**
+   * When each was really handed over; later than due by as much as the process was behind, and by a step when it waited
+   * for the next one. What waits is not in it yet.
+   */
   readonly handedUs: readonly number[];
 }
 
@@ -31,26 +34,28 @@ export function witness(job: Job, clock: Clock): Witnessed {
   const handedUs: number[] = [];
   let startedUs = arrivedUs;
   let end: JobEnd | undefined;
+  const handOver = (): void => {
+    const handed = nowUs();
+    while (handedUs.length < tokensUs.length) handedUs.push(handed);
+  };
   const watched: Job = {
-    prompt: job.prompt,
-    maxTokens: job.maxTokens,
-    cachePrompt: job.cachePrompt,
-    slotId: job.slotId,
-    keepTokens: job.keepTokens,
-    whenFull: job.whenFull,
-    next: () => job.next(),
-    onShift: (kept, dropped) => job.onShift?.(kept, dropped),
+    ...job,
     onStart(slotId, cachedTokens, promptTokens) {
       startedUs = nowUs();
       job.onStart(slotId, cachedTokens, promptTokens);
     },
-    onToken(token, atUs) {
+    onToken(token, atUs, waits) {
       tokensUs.push(atUs);
-      handedUs.push(nowUs());
-      job.onToken(token, atUs);
+      if (!waits) handOver();
+      job.onToken(token, atUs, waits);
+    },
+    onDue() {
+      handOver();
+      job.onDue();
     },
     onEnd(ended) {
       end = ended;
+      handOver();
       job.onEnd(ended);
     },
   };

@@ -66,8 +66,15 @@ export interface TokenReport {
 export interface Sink {
   /** The prompt is about to be evaluated: tokens in all, tokens found in the cache, and the slot. */
   start(promptTokens: number, cachedTokens: number, slotId: number): void;
-  /** Text that will not be taken back: whole characters, no part of a stop string. Reports only when asked for. */
-  text(text: string, reports: readonly TokenReport[]): void;
+  /**
+   * Text that will not be taken back: whole characters, no part of a stop string. Reports only when asked for. What
+   * `waits` may leave together with the next text, or when `leave` is called.
+   */
+  text(text: string, reports: readonly TokenReport[], waits?: boolean): void;
+  /** Text that waits leaves now. */
+  leave?(): void;
+  /** Whether the engine may let text wait, by no more than one step, when it has very many streams. Default false. */
+  readonly mayWait?: boolean;
   end(end: CompletionEnd): void;
   /** Resolves when the client takes more, or is gone; undefined when it takes more now. Engines that can wait ask. */
   rest?(): Promise<void> | undefined;

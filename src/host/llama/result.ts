@@ -88,6 +88,7 @@ export class CompletionReply implements Sink {
   readonly #engine: Engine;
   readonly #reporting: boolean;
   readonly #streaming: boolean;
+  readonly mayWait: boolean;
   #content = '';
   #reports: TokenReport[] = [];
   #made = 0;
@@ -99,11 +100,12 @@ export class CompletionReply implements Sink {
     this.#engine = engine;
     this.#reporting = request.options.n_probs > 0;
     this.#streaming = request.options.stream;
+    this.mayWait = this.#streaming && reply.mayGather;
   }
 
   start(): void {}
 
-  text(text: string, reports: readonly TokenReport[]): void {
+  text(text: string, reports: readonly TokenReport[], waits = false): void {
     if (!this.#streaming) {
       // A body has no events to count: what would be one in a stream counts.
       if (this.#made++ === this.#reply.fault.oomAfter) return this.#engine.exhaust?.();
@@ -111,9 +113,14 @@ export class CompletionReply implements Sink {
       this.#reports.push(...reports);
       return;
     }
+    const isFirst = !this.#isOpen;
     this.#open();
     const listed = this.#reporting ? `,"completion_probabilities":${JSON.stringify(reports)}` : '';
     this.#reply.event(`data: {"content":${JSON.stringify(text)},"stop":false${listed}}\n\n`, FRAMES);
+    if (!waits || isFirst) this.#reply.flush();
+  }
+
+  leave(): void {
     this.#reply.flush();
   }
 

@@ -23,6 +23,7 @@ export function createJob(prompt: number | readonly number[], options: Partial<J
     slotId: -1,
     keepTokens: 0,
     whenFull: 'stop',
+    mayWait: false,
     next: () => next++,
     onStart: (...start) => watched.starts.push(start),
     onShift: (...shift) => watched.shifts.push(shift),
@@ -30,6 +31,7 @@ export function createJob(prompt: number | readonly number[], options: Partial<J
       watched.tokens.push(token);
       watched.atUs.push(atUs);
     },
+    onDue: () => {},
     onEnd: (end) => watched.ends.push(end),
     ...options,
   };

@@ -35,26 +35,29 @@ function isToken(id: unknown, vocabularySize: number): id is number {
   return typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocabularySize;
 }
 
-/** Biases up to this many are searched for in the list. */
+/** Biases up to this many are looked for in the list one by one. */
 const FEW_BIASES = 8;
 
 /** Adds the biases to the logits; biased tokens at the floor become listed. */
 export function applyLogitBias(candidates: Candidates, biases: LogitBias): void {
   if (biases.size === 0) return;
-  const { ids, logits, floor } = candidates;
-  let seen = 0;
-  for (let at = 0; at < candidates.size; at++) {
-    const bias = biases.get(ids[at]!);
-    if (bias === undefined) continue;
-    logits[at]! += bias;
-    seen++;
-  }
-  if (seen === biases.size) return;
-  const listed = ids.subarray(0, candidates.size);
-  // Few biases, such as that of `ignore_eos`, are looked for one by one: a set would be made anew for every token.
-  const known = biases.size <= FEW_BIASES ? null : new Set(listed);
+  const { ids, logits, floor, size } = candidates;
+  // Few biases, such as that of `ignore_eos`, are quicker to find than every listed token is to look up.
+  const places = biases.size <= FEW_BIASES ? null : placesOf(ids, size);
   for (const [id, bias] of biases) {
-    const isListed = known === null ? listed.includes(id) : known.has(id);
-    if (!isListed) candidates.add(id, floor + bias);
+    const at = places === null ? placeOf(ids, size, id) : (places.get(id) ?? -1);
+    if (at >= 0) logits[at]! += bias;
+    else candidates.add(id, floor + bias);
   }
+}
+
+function placeOf(ids: Int32Array, size: number, id: number): number {
+  for (let at = 0; at < size; at++) if (ids[at] === id) return at;
+  return -1;
+}
+
+function placesOf(ids: Int32Array, size: number): Map<number, number> {
+  const places = new Map<number, number>();
+  for (let at = 0; at < size; at++) places.set(ids[at]!, at);
+  return places;
 }

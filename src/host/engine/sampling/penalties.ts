@@ -15,13 +15,17 @@ export function createPenalties(options: SamplingOptions, context: Context, newl
   const { repeatPenalty, frequencyPenalty, presencePenalty, repeatLastN, penalizeNl, penaltyPrompt } = options;
   if (repeatLastN === 0 || (repeatPenalty === 1 && frequencyPenalty === 0 && presencePenalty === 0)) return null;
   const last = repeatLastN < 0 ? Infinity : repeatLastN;
+  const first = penaltyPrompt === null ? 0 : context.promptLength;
 
   const penalized = (logit: number, times: number): number =>
     (logit <= 0 ? logit * repeatPenalty : logit / repeatPenalty) - times * frequencyPenalty - presencePenalty;
 
   return (candidates) => {
     const { ids, logits, floor, counts, size } = candidates;
-    const seen = countLast(context, penaltyPrompt, last, counts);
+    const before = penaltyPrompt === null ? null : lastOf(penaltyPrompt, last - (context.length - first));
+    const from = Math.max(first, context.length - last);
+    for (let at = from; at < context.length; at++) counts[context.at(at)]!++;
+    if (before !== null) for (const token of before) counts[token]!++;
     if (!penalizeNl) counts[newline] = 0;
     for (let at = 0; at < size; at++) {
       const id = ids[at]!;
@@ -29,31 +33,26 @@ export function createPenalties(options: SamplingOptions, context: Context, newl
       if (logits[at] !== -Infinity) logits[at] = penalized(logits[at]!, counts[id]!);
       counts[id] = 0;
     }
-    for (const token of seen) {
+    const sink = (token: number): void => {
       const times = counts[token]!;
       counts[token] = 0;
-      if (times === 0 || floor === -Infinity) continue;
+      if (times === 0 || floor === -Infinity) return;
       const logit = penalized(floor, times);
       if (logit !== floor) candidates.add(token, logit);
+    };
+    // What is not listed is seldom changed, and the counts are to be zero again: most calls only need that.
+    const isFlat = floor === -Infinity || penalized(floor, 1) === floor;
+    if (isFlat && frequencyPenalty === 0) {
+      for (let at = from; at < context.length; at++) counts[context.at(at)] = 0;
+      if (before !== null) for (const token of before) counts[token] = 0;
+      return;
     }
+    for (let at = from; at < context.length; at++) sink(context.at(at));
+    before?.forEach(sink);
   };
 }
 
-/** Counts the last tokens into `counts`, the penalty prompt standing for the prompt; returns the tokens that occur. */
-function countLast(
-  context: Context,
-  penaltyPrompt: Int32Array | null,
-  last: number,
-  counts: Uint32Array,
-): readonly number[] {
-  const seen: number[] = [];
-  const count = (token: number): void => {
-    if (counts[token]!++ === 0) seen.push(token);
-  };
-  const first = penaltyPrompt === null ? 0 : context.promptLength;
-  for (let at = Math.max(first, context.length - last); at < context.length; at++) count(context.at(at));
-  if (penaltyPrompt === null) return seen;
-  const left = last - (context.length - first);
-  if (left > 0) for (const token of left === Infinity ? penaltyPrompt : penaltyPrompt.slice(-left)) count(token);
-  return seen;
+/** The last `count` tokens; none when it is not above 0. */
+function lastOf(tokens: Int32Array, count: number): Int32Array {
+  return count <= 0 ? tokens.subarray(0, 0) : count >= tokens.length ? tokens : tokens.subarray(-count);
 }
