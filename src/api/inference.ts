@@ -136,7 +136,8 @@ function sell({ exchange, world, admission, body, scan, model }: Ask): boolean {
   const price = tokenPrice(settings.payments, tariff, estimate, world.contextLengths.get(model.id));
   const usage = {
     ...{ key: null, model: model.id, inputTokens: estimate.promptTokens, cachedTokens: 0 },
-    ...{ outputTokens: estimate.maxTokens ?? settings.payments.assumedTokens, measured: false },
+    outputTokens: estimate.maxTokens ?? settings.payments.assumedTokens * estimate.choices,
+    measured: false,
   };
   const charge = { price, usage, description: `A request to ${model.id}`, digest: requestDigest(exchange, body) };
   demandToll(exchange, { cashier, settings }, charge, (toll) => {

@@ -51,6 +51,8 @@ export async function startLedgerHouse(
     readonly hosts?: readonly Partial<HostSettings>[];
     readonly settings?: SettingsInput;
     readonly store?: string;
+    /** Members of the model in the configuration. */
+    readonly model?: object;
   } = {},
 ): Promise<LedgerHouse> {
   const store = more.store ?? `sqlite:${join(t.testdir(), 'ledger.db')}`;
@@ -61,7 +63,7 @@ export async function startLedgerHouse(
     hosts: [],
     settings: {
       ...settings,
-      models: { [MODEL]: { servers: hosts.map(({ url }) => url), pricing: PRICING } },
+      models: { [MODEL]: { servers: hosts.map(({ url }) => url), pricing: PRICING, ...more.model } },
       store,
       credit: { flush: '5ms', ...more.settings?.credit },
     },

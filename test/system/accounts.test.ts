@@ -61,6 +61,26 @@ for (const threads of [0, 2]) {
   });
 }
 
+t.test('what is held reaches for every answer that is asked for, whatever the prompt seems to leave', async (t) => {
+  const credit = { assumedTokens: 1000 };
+  const house = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
+  const asking = async (body: object): Promise<string> => {
+    const response = await fetch(`${house.url}/v1/completions`, {
+      method: 'POST',
+      headers: { ...bearer(), 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, ...body }),
+    });
+    t.equal(response.headers.get('x-headrace-error'), 'HR_CREDIT_SHORT');
+    return ((await response.json()) as { detail: string }).detail;
+  };
+  // 498 tokens are left of the context, at 1.5 millionths of a USD each.
+  t.match(await asking({ prompt: '123456', max_tokens: 1e15 }), 'may cost 0.000748 USD');
+  t.match(await asking({ prompt: '123456', max_tokens: 1e15, n: 1e15 }), 'may cost 9007.199255 USD');
+  t.match(await asking({ prompt: '123456', max_tokens: 1000, n: 4 }), 'may cost 0.002989 USD');
+  t.match(await asking({ prompt: '123456', n: 4 }), 'may cost 0.002989 USD');
+  t.match(await asking({ prompt: 'x'.repeat(4000), max_tokens: 1000 }), 'may cost 0.000875 USD');
+});
+
 t.test('a stream that did not ask for its usage is charged by it and looks as if nobody had asked', async (t) => {
   const house = await openAccount(t, USD);
   const streamed = await chat(house.url, { ...KEYED, stream: true, tokens: 12 });

@@ -12,8 +12,10 @@ export interface TokenPrices {
 export interface CallSize {
   /** Estimated tokens of the prompt. */
   readonly promptTokens: number;
-  /** What the request allows the answer to be long; undefined when it does not say. */
+  /** What the request allows its answers to be long together; undefined when it does not say. */
   readonly maxTokens: number | undefined;
+  /** Answers that the request wants of one prompt. Default 1. */
+  readonly choices?: number;
 }
 
 export interface QuoteRules {
@@ -28,8 +30,11 @@ export interface QuoteRules {
 /** The price of a call. Counts that are no counts are taken as 0 and answers cut to what the context leaves. */
 export function quoteCall(size: CallSize, prices: TokenPrices, rules: QuoteRules): Pico {
   const prompt = count(size.promptTokens);
-  const room = rules.contextTokens === undefined ? undefined : count(rules.contextTokens - Number(prompt));
-  const wished = count(size.maxTokens ?? rules.defaultTokens);
+  const { choices = 1 } = size;
+  // Every answer has the context to itself.
+  const left = rules.contextTokens === undefined ? undefined : count(rules.contextTokens - Number(prompt));
+  const room = left === undefined ? undefined : left * count(choices);
+  const wished = count(size.maxTokens ?? rules.defaultTokens * choices);
   const answer = room === undefined || wished < room ? wished : room;
   const price = prompt * prices.prompt + answer * prices.completion;
   return price > rules.floor ? price : rules.floor;

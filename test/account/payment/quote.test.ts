@@ -12,6 +12,10 @@ t.test('a call costs its prompt and the longest answer allowed', async (t) => {
   t.equal(quoteCall({ promptTokens: 0, maxTokens: undefined }, PRICES, RULES), 1_500_000_000n, 'the default length');
   t.equal(quoteCall({ promptTokens: 8000, maxTokens: 1e9 }, PRICES, RULES), 2_288_000_000n, 'what the context leaves');
   t.equal(quoteCall({ promptTokens: 9000, maxTokens: 10 }, PRICES, RULES), 2_250_000_000n, 'no room for an answer');
+  const two = { promptTokens: 8000, maxTokens: 1e9, choices: 2 };
+  t.equal(quoteCall(two, PRICES, RULES), 2_576_000_000n, 'every choice has the rest of the context');
+  const open2 = { promptTokens: 0, maxTokens: undefined, choices: 3 };
+  t.equal(quoteCall(open2, PRICES, RULES), 4_500_000_000n, 'and the default length');
   t.equal(quoteCall({ promptTokens: 1, maxTokens: 1 }, PRICES, RULES), RULES.floor);
   const open = { ...RULES, contextTokens: undefined };
   t.equal(quoteCall({ promptTokens: 0, maxTokens: 1e6 }, PRICES, open), 1_500_000_000_000n);
