@@ -1,25 +1,12 @@
 // The page at `GET /docs`: one HTML text without outside assets that reads the OpenAPI document and lets people try
 // each endpoint. Script and style are constants, so the content security policy names them by hash and allows nothing
 // else. `routes` serves the page with `docsPolicy` as its `content-security-policy`.
-import { createHash } from 'node:crypto';
+import { pagePolicy } from './page-policy.ts';
 import { docsScript } from './docs-script.ts';
 import { docsStyle } from './docs-style.ts';
 
-/**
- * Value of the header `content-security-policy` for the page. Hashes rather than `'unsafe-inline'` or a nonce: the
- * page stays a constant that caches may keep, and injected markup cannot run. Requests may go to the page's own origin.
- */
-export const docsPolicy: string = [
-  "default-src 'none'",
-  `script-src ${hashSource(docsScript)}`,
-  `style-src ${hashSource(docsStyle)}`,
-  "connect-src 'self'",
-  'img-src data:',
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-].join('; ');
+/** Value of the header `content-security-policy` for the page. */
+export const docsPolicy: string = pagePolicy(docsScript, docsStyle);
 
 /** The page, for the document at `openapiPath`, such as `/openapi.json`; also a path relative to the page. */
 export function docsPage(openapiPath: string): string {
@@ -51,10 +38,6 @@ export function docsPage(openapiPath: string): string {
 </body>
 </html>
 `;
-}
-
-function hashSource(text: string): string {
-  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 }
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '"': '&quot;', '<': '&lt;', '>': '&gt;' };

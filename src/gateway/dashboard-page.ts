@@ -1,22 +1,12 @@
 // The dashboard: one HTML text without outside assets that reads `GET /house` once a second. Script and style are
 // constants, so the content security policy names them by hash and allows nothing else. Served by `house-desk.ts`.
 
-import { createHash } from 'node:crypto';
+import { pagePolicy } from '../api/page-policy.ts';
 import { dashboardScript } from './dashboard-script.ts';
 import { dashboardStyle } from './dashboard-style.ts';
 
 /** Value of the header `content-security-policy` for the page: its own script and style, requests to its own origin. */
-export const dashboardPolicy: string = [
-  "default-src 'none'",
-  `script-src ${hashSource(dashboardScript)}`,
-  `style-src ${hashSource(dashboardStyle)}`,
-  "connect-src 'self'",
-  'img-src data:',
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-].join('; ');
+export const dashboardPolicy: string = pagePolicy(dashboardScript, dashboardStyle);
 
 const FIGURES: readonly (readonly [id: string, name: string])[] = [
   ['rate', 'Requests/s'],
@@ -101,8 +91,4 @@ function plot([id, name, legend]: (typeof PLOTS)[number]): string {
 function table(id: string, caption: string, box = ''): string {
   return `<div class="sheet${box}"><table id="${id}" role="table"><caption>${caption}</caption>
 <thead role="rowgroup"></thead><tbody role="rowgroup"></tbody></table><p class="empty" id="${id}-empty">None.</p></div>`;
-}
-
-function hashSource(text: string): string {
-  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 }
