@@ -1,35 +1,25 @@
 // The command line door: words to a command, failures to a sentence and an exit code.
 
 import { parseArgs, UsageError } from './cli/args.ts';
-import { audit } from './cli/audit.ts';
-import { bench } from './cli/bench.ts';
-import { credits } from './cli/credits.ts';
-import { demo } from './cli/demo.ts';
-import { fetchPage } from './cli/fetch.ts';
 import { helpFor } from './cli/help.ts';
-import { host } from './cli/host.ts';
-import { keys } from './cli/keys.ts';
-import { searchWorker } from './cli/search-worker.ts';
-import { check, serve } from './cli/serve.ts';
-import { top } from './cli/top.ts';
-import { usage } from './cli/usage.ts';
 import { packageVersion } from './config/version.ts';
 
 type Command = (flags: Readonly<Record<string, string>>, words: readonly string[]) => Promise<number | undefined>;
 
-const COMMANDS: Readonly<Record<string, Command>> = {
-  serve,
-  bench,
-  fetch: fetchPage,
-  check,
-  demo,
-  host,
-  'search-worker': searchWorker,
-  top,
-  keys,
-  credits,
-  usage,
-  audit,
+/** Loaded when asked for: a list of keys need not wait for a web server to be read. */
+const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+  serve: async () => (await import('./cli/serve.ts')).serve,
+  bench: async () => (await import('./cli/bench.ts')).bench,
+  fetch: async () => (await import('./cli/fetch.ts')).fetchPage,
+  check: async () => (await import('./cli/serve.ts')).check,
+  demo: async () => (await import('./cli/demo.ts')).demo,
+  host: async () => (await import('./cli/host.ts')).host,
+  'search-worker': async () => (await import('./cli/search-worker.ts')).searchWorker,
+  top: async () => (await import('./cli/top.ts')).top,
+  keys: async () => (await import('./cli/keys.ts')).keys,
+  credits: async () => (await import('./cli/credits.ts')).credits,
+  usage: async () => (await import('./cli/usage.ts')).usage,
+  audit: async () => (await import('./cli/audit.ts')).audit,
 };
 
 /** Most words after the name of a command; none unless said here. */
@@ -64,10 +54,11 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
     process.stdout.write(helpFor(name === 'help' ? words[1] : name));
     return 0;
   }
-  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (command === undefined) throw new UsageError(`there is no command "${name}"`);
+  const load = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (load === undefined) throw new UsageError(`there is no command "${name}"`);
   const operands = words.slice(1);
   const tooMany = operands[MAX_OPERANDS.get(name) ?? 0];
   if (tooMany !== undefined) throw new UsageError(`"${tooMany}" is one word too many`);
+  const command = await load();
   return command(flags, operands);
 }

@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { createSigningKey } from '../../src/account/index.ts';
 import { runCli, startCli } from '../support/system-cli.ts';
+import { settlePort } from '../../src/gateway/port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 
 const TOKEN = 'sesame';
@@ -14,16 +15,8 @@ const SECOND = 'hr_second';
 const OTHER = 'boreal-2b';
 const SIGNING = createSigningKey();
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 t.test('every host of a fleet takes the keys of the gateway and registers itself', async (t) => {
-  const adminPort = await freePort();
+  const adminPort = (await settlePort({ host: '127.0.0.1', port: 0 })).port;
   const settings = (keys: readonly string[]): object => ({
     listen: '127.0.0.1:0',
     admin: `127.0.0.1:${adminPort}`,

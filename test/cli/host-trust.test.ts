@@ -2,27 +2,21 @@
 // gateway, loses a key when the gateway does, and goes on with what it has when the gateway is gone.
 
 import { writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { createSigningKey } from '../../src/account/index.ts';
 import { startCli } from '../support/system-cli.ts';
+import { settlePort } from '../../src/gateway/port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 
 const TOKEN = 'sesame';
 const SECOND = 'hr_second';
 const SIGNING = createSigningKey();
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 t.test('a host takes the keys of its gateway, and goes when it is told to', async (t) => {
-  const [adminPort, hostPort] = [await freePort(), await freePort()];
+  const [adminPort, hostPort] = [
+    (await settlePort({ host: '127.0.0.1', port: 0 })).port,
+    (await settlePort({ host: '127.0.0.1', port: 0 })).port,
+  ];
   const settings = (keys: readonly string[]): object => ({
     listen: '127.0.0.1:0',
     admin: `127.0.0.1:${adminPort}`,
