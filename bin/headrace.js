@@ -5,5 +5,17 @@ if (major < 22) {
   process.stderr.write(`headrace needs Node.js 22 or newer; this is ${process.versions.node}.\n`);
   process.exit(1);
 }
+
+// V8 collects garbage with four threads of its own. Where every core has an ingress thread they help nobody: while they mark,
+// an event loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag counts only
+// when a process starts, so the gateway starts once more in its place; below Node.js 22.15 it cannot and goes on.
+const COLLECT_ALONE = '--single-threaded-gc';
+const [command] = process.argv.slice(2);
+const isPlain = process.execve !== undefined && process.send === undefined && !process.execArgv.includes(COLLECT_ALONE);
+if (command === 'serve' && isPlain && process.platform !== 'win32') {
+  const { execArgv, execPath, argv, env } = process;
+  process.execve(execPath, [execPath, COLLECT_ALONE, ...execArgv, ...argv.slice(1)], env);
+}
+
 const { main } = await import('../dist/src/cli.js');
 await main(process.argv.slice(2));

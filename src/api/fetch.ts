@@ -59,7 +59,8 @@ function run(exchange: Exchange, world: ApiWorld, request: PageRequest, onRead: 
     onRead();
     respondJson(exchange, 200, answer, cached ? ['x-headrace-cache', 'hit'] : []);
   });
-  exchange.onAbort = () => pending.abort();
+  const abort = (): void => pending.abort();
+  exchange.onAbort = abort;
 }
 
 /** Asks a request without a key for a payment. False where it needs none, or where none can be taken. */
@@ -70,7 +71,8 @@ function sell(exchange: Exchange, world: ApiWorld, request: PageRequest, body: B
   const charge = { price, usage: unmetered('fetch'), description: 'A page', digest: requestDigest(exchange, body) };
   demandToll(exchange, { cashier, settings }, charge, (toll) => {
     const pending = world.pages.fetch(request, settings.fetch.timeoutMs, (failure, answer) => {
-      exchange.onAbort = () => toll.withdraw();
+      const withdraw = (): void => toll.withdraw();
+      exchange.onAbort = withdraw;
       if (answer === null) {
         toll.withdraw();
         respondError(exchange, failure);

@@ -149,13 +149,14 @@ function sell({ exchange, world, admission, body, scan, model }: Ask): boolean {
 
 /** What a request may come to at most, as far as its body and the model say. */
 function boundedEstimate(body: Buffer, scan: ScannedBody, world: ApiWorld, model: string): Tokens {
-  const { choices, maxTokens, promptTokens } = estimateTokens(body, scan);
+  const { choices, maxTokens, prompts, promptTokens } = estimateTokens(body, scan);
   const contextLength = world.contextLengths.get(model) ?? Infinity;
-  const prompt = Math.min(promptTokens, contextLength);
+  const prompt = Math.min(promptTokens / prompts, contextLength);
   const wished = maxTokens ?? (world.billing?.assumedTokens ?? 0) * choices;
   // A prompt that seems to leave no room is counted wrongly, or costs nothing since the CRN refuses it.
   const room = prompt < contextLength ? contextLength - prompt : contextLength;
-  return { promptTokens: prompt, completionTokens: Math.min(wished, room * choices), cachedTokens: 0 };
+  const promptTotal = Math.ceil(prompt * prompts);
+  return { promptTokens: promptTotal, completionTokens: Math.min(wished, Math.ceil(room * choices)), cachedTokens: 0 };
 }
 
 function spendingOf(model: string, tariff: Tariff | undefined, usage: UsageWatch, promptTokens: number): Spending {

@@ -103,7 +103,8 @@ function run(
     if (answer.meta.engines_used.length === 0) respondError(exchange, allFailed());
     else respondJson(exchange, 200, answer, cached ? ['x-headrace-cache', 'hit'] : []);
   });
-  exchange.onAbort = () => pending.abort();
+  const abort = (): void => pending.abort();
+  exchange.onAbort = abort;
 }
 
 /** Asks a search without a key for a payment. False where it needs none, or where none can be taken. */
@@ -120,7 +121,8 @@ function sell(exchange: Exchange, world: ApiWorld, query: SearchQuery, body: Buf
   };
   demandToll(exchange, { cashier, settings }, charge, (toll) => {
     const pending = world.search.search(query, ANONYMOUS, (answer, cached) => {
-      exchange.onAbort = () => toll.withdraw();
+      const withdraw = (): void => toll.withdraw();
+      exchange.onAbort = withdraw;
       const failed = answer.meta.engines_used.length === 0;
       if (failed || cached) toll.withdraw();
       if (failed) respondError(exchange, allFailed());

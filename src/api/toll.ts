@@ -143,11 +143,12 @@ export function withdrawn(exchange: Exchange, toll: Toll, pending: { abort(): vo
     pending.abort();
     toll.withdraw();
   };
-  exchange.onAbort = leave;
-  exchange.onCut = () => {
+  const cut = (): void => {
     leave();
     respondError(exchange, new HeadraceError('HR_DRAINING'));
   };
+  exchange.onAbort = leave;
+  exchange.onCut = cut;
 }
 
 /** Headers for the CRN of a paid request: what pays for it is nobody else's business. */

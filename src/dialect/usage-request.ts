@@ -2,6 +2,7 @@
 // `stream_options.include_usage` says so; where the client does not, the gateway puts it in, and `UsageWatch` takes the
 // extra event out again. Called by api/ for requests that are charged.
 import type { Dialect } from './dialect.ts';
+import { promptsIn } from './prompts.ts';
 import { SPAN, type ScannedBody } from './scan.ts';
 
 const OPTION = '{"include_usage":true}';
@@ -50,8 +51,10 @@ export interface TokenEstimate {
   readonly promptTokens: number;
   /** What the request allows the answer to be long, over all its choices; undefined when it does not say. */
   readonly maxTokens: number | undefined;
-  /** Answers that are asked for; 1 where the request does not say. */
+  /** Answers that are asked for, over all prompts; 1 where the request does not say. */
   readonly choices: number;
+  /** Prompts that share `promptTokens`; 1 but for a list of them. */
+  readonly prompts: number;
 }
 
 /** Estimates without counting: for holds, offers and answers that were broken off. */
@@ -62,11 +65,13 @@ export function estimateTokens(body: Buffer, { spans }: ScannedBody): TokenEstim
     if (start >= 0) bytes += (spans[at + 1] as number) - start;
   }
   const limit = largestCount(body, spans, LIMITS);
-  const choices = Math.max(largestCount(body, spans, CHOICES) ?? 1, 1);
+  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
+  const choices = prompts * Math.max(largestCount(body, spans, CHOICES) ?? 1, 1);
   return {
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     maxTokens: limit === undefined ? undefined : limit * choices,
     choices,
+    prompts,
   };
 }
 

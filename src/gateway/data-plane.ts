@@ -24,6 +24,7 @@ import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
+import { Roster } from '../net/roster.ts';
 import { Board, type BoardMemory, type Member, type Outcome, Reporter, Table } from '../routing/index.ts';
 import { configureEngines, SearchRoom } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -91,7 +92,7 @@ export class DataPlane {
   readonly #cashier: PaymentDesk | null;
   #searchKey = '';
   /** Without a complete answer. */
-  readonly #exchanges = new Set<Exchange>();
+  readonly #exchanges = new Roster<'seat', Exchange>('seat');
   readonly #pools = new Map<string, ConnectionPool>();
   #budgets = new Map<string, RetryBudget>();
   #cors: Cors;
@@ -194,7 +195,7 @@ export class DataPlane {
 
   /** Ends what is in flight, each with an error its client understands. */
   cutOff(): void {
-    for (const exchange of this.#exchanges) {
+    for (const exchange of this.#exchanges.list()) {
       if (exchange.onCut !== null) exchange.onCut();
       else respondError(exchange, new HeadraceError('HR_DRAINING'));
     }

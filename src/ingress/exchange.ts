@@ -19,6 +19,8 @@ export interface RequestHead {
 }
 
 export abstract class Exchange implements RequestHead {
+  /** @internal Its place among the requests in flight. */
+  seat = -1;
   readonly method: string;
   readonly path: string;
   readonly query: string;

@@ -9,6 +9,7 @@ import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import type { TimerHandle } from '../actor/clock.ts';
 import { HeadraceError } from '../errors.ts';
+import { Roster } from '../net/roster.ts';
 import { Body, declaredLength } from './body.ts';
 import { type BodyCallback, Exchange, type RequestHead } from './exchange.ts';
 import { requestId } from './request-id.ts';
@@ -24,6 +25,8 @@ const STATUS_LINES: ReadonlyMap<number, string> = new Map(
 );
 
 class UwsExchange extends Exchange {
+  /** Its place among those that are watched. */
+  watchSeat = -1;
   readonly #res: HttpResponse;
   readonly #server: UwsServer;
   readonly #body: Body | null;
@@ -212,7 +215,7 @@ class UwsServer implements Server {
   readonly #app: TemplatedApp;
   readonly #uws: typeof import('uWebSockets.js');
   /** Exchanges that receive a body or wait for their client to read: the only ones that need a sweep. */
-  readonly #watched = new Set<UwsExchange>();
+  readonly #watched = new Roster<'watchSeat', UwsExchange>('watchSeat');
   #sweeper: TimerHandle | null = null;
   #listening: us_listen_socket | null = null;
   #closed = false;
@@ -308,7 +311,7 @@ class UwsServer implements Server {
   #sweep(): void {
     this.#sweeper = null;
     const now = this.#options.clock.now();
-    for (const exchange of this.#watched) exchange.sweep(now, this.#options.limits.bodyIdleMs);
+    for (const exchange of this.#watched.list()) exchange.sweep(now, this.#options.limits.bodyIdleMs);
     if (this.#watched.size > 0 && !this.#closed) {
       this.#sweeper = this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
     }

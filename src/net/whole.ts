@@ -10,6 +10,7 @@ import {
   type DispatchHandler,
   type DispatchOptions,
 } from './client.ts';
+import { Roster } from './roster.ts';
 
 /** A request that is sent and answered whole. Header names are lower case. */
 export interface WholeRequest {
@@ -79,7 +80,7 @@ export class WholeClient {
     this.#closed = true;
     for (const { calls, pool } of this.#origins.values()) {
       pool.close();
-      for (const call of calls) call.fail(new DispatchError('reset'));
+      for (const call of calls.list()) call.fail(new DispatchError('reset'));
     }
     this.#origins.clear();
   }
@@ -101,7 +102,7 @@ export class WholeClient {
 
 class Origin {
   readonly pool: ConnectionPool;
-  readonly calls = new Set<Call>();
+  readonly calls = new Roster<'seat', Call>('seat');
   /** Calls without a connection, first come first served. */
   readonly waiting = new Set<Call>();
   #waking = false;
@@ -139,6 +140,8 @@ interface CallOptions {
 
 /** One request on its way. */
 class Call implements DispatchHandler {
+  /** Its place among the calls of its origin. */
+  seat = -1;
   readonly #call: CallOptions;
   readonly #pieces: Buffer[] = [];
   #bytes = 0;
@@ -227,7 +230,7 @@ class Call implements DispatchHandler {
     this.#done = true;
     signal.removeEventListener('abort', this.#leave);
     origin.calls.delete(this);
-    origin.waiting.delete(this);
+    if (origin.waiting.size > 0) origin.waiting.delete(this);
     const connection = this.#connection;
     this.#connection = undefined;
     if (connection === undefined) return;

@@ -71,8 +71,10 @@ export class Failover implements AttemptOwner, RelaySource {
   }
 
   start(): void {
-    this.#downstream.onAbort = () => this.#clientGone();
-    this.#downstream.onCut = () => this.#cut();
+    const clientGone = (): void => this.#clientGone();
+    const cut = (): void => this.#cut();
+    this.#downstream.onAbort = clientGone;
+    this.#downstream.onCut = cut;
     this.#job.budget.deposit();
     this.#next();
   }

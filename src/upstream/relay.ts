@@ -170,7 +170,8 @@ export class Relay implements Expirable {
     this.#waiting = true;
     this.#deadline.set(this.#settings.clientIdleMs);
     this.#source.pause();
-    this.#downstream.onWritable = () => this.#writable();
+    const writable = (): void => this.#writable();
+    this.#downstream.onWritable = writable;
   }
 
   #writable(): void {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
@@ -86,4 +87,13 @@ t.test('answers /health with 503 until every CRN has been judged', async (t) => 
   t.strictSame(await early.json(), { status: 'starting' });
   await hosts[0]?.kill();
   await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
+});
+
+t.test('the gateway runs without helper threads for the collector, in the process that was started', async (t) => {
+  const hosts = await startHosts(t);
+  const { cli } = await startServe(t, hosts, { threads: 1 });
+  const command = readFileSync(`/proc/${cli.pid}/cmdline`, 'utf8').split('\0');
+  t.equal(command[1], '--single-threaded-gc');
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
 });

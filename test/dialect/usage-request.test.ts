@@ -70,17 +70,35 @@ t.test('the size of a request is judged from its conversation and its limits', a
     const { body, scan } = scanned(text);
     return estimateTokens(body, scan);
   };
-  t.same(estimate('{"model":"m"}'), { promptTokens: 0, maxTokens: undefined, choices: 1 });
-  t.same(estimate('{"model":"m","prompt":"123456","max_tokens":7}'), { promptTokens: 2, maxTokens: 7, choices: 1 });
+  t.same(estimate('{"model":"m"}'), { promptTokens: 0, maxTokens: undefined, choices: 1, prompts: 1 });
+  t.same(estimate('{"model":"m","prompt":"123456","max_tokens":7}'), {
+    promptTokens: 2,
+    maxTokens: 7,
+    choices: 1,
+    prompts: 1,
+  });
   t.same(estimate('{"model":"m","prompt":[1,2,3],"n_predict":-1}'), {
     promptTokens: 2,
     maxTokens: undefined,
     choices: 1,
+    prompts: 1,
   });
   t.same(estimate('{"model":"m","messages":[],"system":"ab","max_completion_tokens":5,"max_tokens":4,"n":3}'), {
     promptTokens: 2,
     maxTokens: 15,
     choices: 3,
+    prompts: 1,
   });
-  t.same(estimate('{"model":"m","max_tokens":"many","n":0}'), { promptTokens: 0, maxTokens: undefined, choices: 1 });
+  t.same(estimate('{"model":"m","prompt":["abcd","ef"],"max_tokens":5,"n":3}'), {
+    promptTokens: 4,
+    maxTokens: 30,
+    choices: 6,
+    prompts: 2,
+  });
+  t.same(estimate('{"model":"m","max_tokens":"many","n":0}'), {
+    promptTokens: 0,
+    maxTokens: undefined,
+    choices: 1,
+    prompts: 1,
+  });
 });

@@ -70,3 +70,20 @@ t.test('no source names the workplace it was written in', async (t) => {
   const foreign = /\/work\/|\.\.\/shared|bash_jobs/;
   t.same(importersOf(foreign), []);
 });
+
+// V8 puts a function literal that is assigned to a property straight into the old generation, and from there it keeps all it
+// refers to until the next full collection. In code that runs for every request it is given a name first.
+t.test('no function literal is assigned to a property where requests pass', async (t) => {
+  const literal = /[\w\])]\s*(\?\?)?= *(async )?(\([^()]*\)(: [^=]+)? =>|\w+ =>|function\b)/;
+  const assigned = /^\s*[\w.#?!()[\]]+(\.#?\w+|\]) (\?\?)?= /;
+  const rooms = ['api', 'dialect', 'fetch', 'gateway', 'ingress', 'net', 'routing', 'search', 'telemetry', 'upstream'];
+  const found = rooms
+    .flatMap((room) => sources(`src/${room}/`))
+    .filter((file) => !file.endsWith('-script.ts'))
+    .flatMap((file) => {
+      const lines = readFileSync(new URL(file, root), 'utf8').split('\n');
+      return lines.filter((line) => assigned.test(line) && literal.test(line)).map((line) => `${file}: ${line.trim()}`);
+    });
+  t.same(found, []);
+  t.ok(assigned.test('    this.#a.onAbort = () => 1;') && literal.test('    this.#a.onAbort = () => 1;'));
+});

@@ -33,6 +33,10 @@ export class Cli {
     this.exited = new Promise((resolve) => child.once('close', (code, signal) => resolve({ code, signal })));
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
   get running(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
@@ -90,7 +94,8 @@ export function startCli(t: Test, args: readonly string[], options: CliOptions =
   const { env, execArgv = [], script = BIN } = options;
   const child = spawn(process.execPath, [...execArgv, script, ...args], {
     env: { PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    // With a channel the command would not start anew in its place, as it does for users.
+    stdio: script === BIN ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   const cli = new Cli(child);
   t.teardown(async () => {

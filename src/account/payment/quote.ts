@@ -14,8 +14,10 @@ export interface CallSize {
   readonly promptTokens: number;
   /** What the request allows its answers to be long together; undefined when it does not say. */
   readonly maxTokens: number | undefined;
-  /** Answers that the request wants of one prompt. Default 1. */
+  /** Answers that the request wants, over all its prompts. Default 1. */
   readonly choices?: number;
+  /** Prompts that share `promptTokens`. Default 1. */
+  readonly prompts?: number;
 }
 
 export interface QuoteRules {
@@ -30,9 +32,9 @@ export interface QuoteRules {
 /** The price of a call. Counts that are no counts are taken as 0 and answers cut to what the context leaves. */
 export function quoteCall(size: CallSize, prices: TokenPrices, rules: QuoteRules): Pico {
   const prompt = count(size.promptTokens);
-  const { choices = 1 } = size;
-  // Every answer has the context to itself.
-  const left = rules.contextTokens === undefined ? undefined : count(rules.contextTokens - Number(prompt));
+  const { choices = 1, prompts = 1 } = size;
+  // Every answer shares the context with its prompt alone.
+  const left = rules.contextTokens === undefined ? undefined : count(rules.contextTokens - Number(prompt) / prompts);
   const room = left === undefined ? undefined : left * count(choices);
   const wished = count(size.maxTokens ?? rules.defaultTokens * choices);
   const answer = room === undefined || wished < room ? wished : room;

@@ -5,6 +5,7 @@ import type { CompletionEnd, LogProb, Sink, StopReason, Task, TokenLogProbs, Tok
 import type { Job, JobEnd } from './engine.ts';
 import type { Vocabulary } from './model/vocabulary.ts';
 import type { LogProbabilities } from './sampling/log-probabilities.ts';
+import { LookAhead } from './sampling/look-ahead.ts';
 import type { Sampler } from './sampling/sampler.ts';
 import type { StopMatcher } from './stop.ts';
 import { createStopMatcher } from './stop.ts';
@@ -31,6 +32,7 @@ export class Session {
   readonly #parts: SessionParts;
   readonly #matcher: StopMatcher;
   readonly #reporting: boolean;
+  readonly #ahead: LookAhead;
   #reason: StopReason = 'limit';
   #stoppingWord = '';
   #generated = 0;
@@ -43,9 +45,11 @@ export class Session {
     this.#parts = parts;
     this.#matcher = createStopMatcher(options.stop);
     this.#reporting = options.n_probs > 0 || logProbs !== undefined;
+    const maxTokens = options.n_predict < 0 ? Infinity : options.n_predict;
+    this.#ahead = new LookAhead(parts.sampler, parts.vocabulary.eos, maxTokens);
     this.job = {
       prompt: parts.prompt,
-      maxTokens: options.n_predict < 0 ? Infinity : options.n_predict,
+      maxTokens,
       cachePrompt: options.cache_prompt && options.image_data.length === 0,
       slotId: options.slot_id,
       keepTokens: options.n_keep < 0 ? -1 : options.n_keep + parts.systemTokens,
@@ -53,6 +57,7 @@ export class Session {
       mayWait: parts.sink.mayWait === true,
       next: () => this.#next(),
       onStart: (slotId, cachedTokens, promptTokens) => {
+        this.#ahead.shift(slotId);
         parts.onStart(slotId, promptTokens, cachedTokens);
         if (!this.#cancelled) parts.sink.start(promptTokens, cachedTokens, slotId);
       },
@@ -70,7 +75,8 @@ export class Session {
   #next(): number | null {
     if (this.#stoppingWord !== '') return null;
     const { sampler, vocabulary } = this.#parts;
-    const token = sampler.next();
+    // A report says what the sampler held of its last token.
+    const token = this.#reporting ? sampler.next() : this.#ahead.next();
     if (token === vocabulary.eos) {
       this.#reason = 'eos';
       return null;

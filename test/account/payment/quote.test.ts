@@ -14,6 +14,8 @@ t.test('a call costs its prompt and the longest answer allowed', async (t) => {
   t.equal(quoteCall({ promptTokens: 9000, maxTokens: 10 }, PRICES, RULES), 2_250_000_000n, 'no room for an answer');
   const two = { promptTokens: 8000, maxTokens: 1e9, choices: 2 };
   t.equal(quoteCall(two, PRICES, RULES), 2_576_000_000n, 'every choice has the rest of the context');
+  const many = { promptTokens: 16_000, maxTokens: 1e9, choices: 2, prompts: 2 };
+  t.equal(quoteCall(many, PRICES, RULES), 4_576_000_000n, 'and shares it with its own prompt alone');
   const open2 = { promptTokens: 0, maxTokens: undefined, choices: 3 };
   t.equal(quoteCall(open2, PRICES, RULES), 4_500_000_000n, 'and the default length');
   t.equal(quoteCall({ promptTokens: 1, maxTokens: 1 }, PRICES, RULES), RULES.floor);
