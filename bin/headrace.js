@@ -6,13 +6,13 @@ if (major < 22) {
   process.exit(1);
 }
 
-// V8 collects garbage with four threads of its own. Where every core has an ingress thread they help nobody: while they mark,
-// an event loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag counts only
-// when a process starts, so the gateway starts once more in its place; below Node.js 22.15 it cannot and goes on.
+// V8 collects garbage with four threads of its own. Where every core has an event loop to run they help nobody: while they
+// mark, a loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag counts only
+// when a process starts, so what serves many starts once more in its place; below Node.js 22.15 it cannot and goes on.
 const COLLECT_ALONE = '--single-threaded-gc';
-const [command] = process.argv.slice(2);
+const SERVERS = ['serve', 'host'];
 const isPlain = process.execve !== undefined && process.send === undefined && !process.execArgv.includes(COLLECT_ALONE);
-if (command === 'serve' && isPlain && process.platform !== 'win32') {
+if (SERVERS.includes(process.argv[2]) && isPlain && process.platform !== 'win32') {
   const { execArgv, execPath, argv, env } = process;
   process.execve(execPath, [execPath, COLLECT_ALONE, ...execArgv, ...argv.slice(1)], env);
 }

@@ -18,7 +18,7 @@ import { Journal, JournalEntry } from './journal.ts';
 import { isObject, parseJson, readBody } from './request-body.ts';
 import type { Step } from './pacing.ts';
 import { Pacer } from './pacing.ts';
-import { Reply } from './reply.ts';
+import { NO_FAULT, Reply } from './reply.ts';
 import type { Simulation } from './routes.ts';
 import { answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
 import type { Json } from './wire/wire.ts';
@@ -352,7 +352,7 @@ class SimulatedHost implements Host {
     if (entry.path === '/sim/faults' && entry.method === 'POST' && this.#settings.control === true) {
       return this.#control(reply, parsed);
     }
-    reply.fault = headerFault ?? this.#book.pick(entry.method, entry.path, entry.model) ?? {};
+    reply.fault = headerFault ?? this.#book.pick(entry.method, entry.path, entry.model) ?? NO_FAULT;
     const { refuse: refused, reset, hang, slowHeadersMs, loadingMs } = reply.fault;
     if (loadingMs !== undefined) this.#loadedAtMs = this.#pacer.now() + loadingMs;
     if (refused === true || reset === true) return reply.reset();

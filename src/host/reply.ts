@@ -10,6 +10,9 @@ import type { Frames, Json } from './wire/wire.ts';
 /** Gathered events are written once they exceed this many characters, so that fast streams stay within memory. */
 const GATHER_CHARACTERS = 16_384;
 
+/** Shared by all answers that nothing is to go wrong with: told from others at a glance, once for every token. */
+export const NO_FAULT: Fault = {};
+
 /** What breaks a connection: reset (RST), end (FIN) or nothing at all (the socket stays, silent). */
 type Break = 'reset' | 'end' | 'stall';
 
@@ -19,7 +22,7 @@ export class Reply {
   /** Value of the header `x-request-id` of the answer. */
   readonly id: string;
   /** Set once the request is read; none before. */
-  fault: Fault = {};
+  fault: Fault = NO_FAULT;
   readonly #res: ServerResponse;
   readonly #headers: Readonly<Record<string, string>>;
   #gathered = '';
@@ -48,7 +51,7 @@ export class Reply {
 
   /** Whether events may leave together with the next ones: those of an answer with a fault leave one by one. */
   get mayGather(): boolean {
-    return Object.keys(this.fault).length === 0;
+    return this.fault === NO_FAULT;
   }
 
   /** True while the client reads slower than the stream is made. */
@@ -150,6 +153,13 @@ export class Reply {
   /** Adds one event, or acts out the fault that is due in its place. */
   event(frame: string, frames: Pick<Frames, 'failure'>): void {
     if (this.#done) return;
+    if (this.fault !== NO_FAULT) return this.#faultyEvent(frame, frames);
+    this.entry.events++;
+    this.#gathered += frame;
+    if (this.#gathered.length > GATHER_CHARACTERS) this.flush();
+  }
+
+  #faultyEvent(frame: string, frames: Pick<Frames, 'failure'>): void {
     const { resetAfter, truncateAfter, stallAfter, endAfter, errorAfter, malformedAfter, oomAfter } = this.fault;
     const sent = this.entry.events;
     if (resetAfter === sent) return this.#breakStream('reset', frame);
@@ -174,8 +184,10 @@ export class Reply {
   /** Writes what was gathered. */
   flush(): void {
     if (this.#gathered === '') return;
-    const text = this.fault.crlf === true ? this.#gathered.replaceAll('\n', '\r\n') : this.#gathered;
+    const gathered = this.#gathered;
     this.#gathered = '';
+    if (this.fault === NO_FAULT) return this.#writeText(gathered);
+    const text = this.fault.crlf === true ? gathered.replaceAll('\n', '\r\n') : gathered;
     if (this.fault.split === true) this.#writeSplit(Buffer.from(text));
     else if (this.fault.splitUtf8 === true) this.#writeWithinCharacters(Buffer.from(text));
     else this.#writeText(text);

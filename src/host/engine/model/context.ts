@@ -17,9 +17,13 @@ export function createContext(prompt: Int32Array): Context {
   return new GrowingContext(prompt);
 }
 
+/** Room for generated tokens at first; more is added by doubling. */
+const FIRST_ROOM_TOKENS = 64;
+
 class GrowingContext implements Context {
   readonly #prompt: Int32Array;
-  readonly #generated: number[] = [];
+  #generated = new Int32Array(FIRST_ROOM_TOKENS);
+  #count = 0;
   readonly promptLength: number;
   readonly gist: number;
 
@@ -32,7 +36,7 @@ class GrowingContext implements Context {
   }
 
   get length(): number {
-    return this.promptLength + this.#generated.length;
+    return this.promptLength + this.#count;
   }
 
   at(index: number): number {
@@ -40,6 +44,12 @@ class GrowingContext implements Context {
   }
 
   push(token: number): void {
-    this.#generated.push(token);
+    if (this.#count === this.#generated.length) {
+      // Outside the heap that is collected: thousands of growing texts would be copied and marked again and again.
+      const wider = new Int32Array(this.#count * 2);
+      wider.set(this.#generated);
+      this.#generated = wider;
+    }
+    this.#generated[this.#count++] = token;
   }
 }

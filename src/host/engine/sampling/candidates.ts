@@ -2,6 +2,8 @@
 // floor. A language model lists few tokens, so a token costs little; ranking lists the floor only where it can matter.
 // After rank() the list is sorted, logits falling and ids rising among equals, and every sampler keeps it so.
 
+import { exponential } from './exponential.ts';
+
 /** Lists up to this long are sorted by insertion: they come almost sorted. */
 const INSERTION_MOST = 192;
 
@@ -54,6 +56,7 @@ export class Candidates {
     if (allowed !== null) {
       for (let at = 0; at < this.size; at++) if (allowed[ids[at]!] === 0) logits[at] = -Infinity;
     }
+    if (this.#rankFew(need)) return;
     this.#sort();
     let above = this.size;
     while (above > 0 && logits[above - 1]! <= floor) above--;
@@ -73,7 +76,7 @@ export class Candidates {
       // Long runs share the floor, and the exponential is the dear part.
       if (logits[at] !== last) {
         last = logits[at]!;
-        weight = Math.exp(last - highest);
+        weight = exponential(last - highest);
       }
       p[at] = weight;
       sum += weight;
@@ -98,6 +101,39 @@ export class Candidates {
       if (left < 0) return at;
     }
     return this.size - 1;
+  }
+
+  /**
+   * Ranks the first `need` places alone and drops the others, which is right where all that stays is above the floor. False
+   * when the list is to be sorted whole; it may be in another order then.
+   */
+  #rankFew(need: number): boolean {
+    const { ids, logits, size, floor } = this;
+    if (need >= size || size > INSERTION_MOST) return false;
+    for (let at = 1; at < size; at++) {
+      const id = ids[at]!;
+      const logit = logits[at]!;
+      let to = at - 1;
+      if (at >= need) {
+        to = need - 1;
+        if (logit < logits[to]! || (logit === logits[to] && id > ids[to]!)) continue;
+        // Who is pushed out takes the place, so that nothing is lost should the whole list be wanted.
+        ids[at] = ids[to]!;
+        logits[at] = logits[to]!;
+        to--;
+      }
+      while (to >= 0 && (logits[to]! < logit || (logits[to] === logit && ids[to]! > id))) {
+        ids[to + 1] = ids[to]!;
+        logits[to + 1] = logits[to]!;
+        to--;
+      }
+      ids[to + 1] = id;
+      logits[to + 1] = logit;
+    }
+    if (logits[need - 1]! <= floor) return false;
+    this.size = need;
+    this.floor = -Infinity;
+    return true;
   }
 
   #sort(): void {
