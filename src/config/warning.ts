@@ -9,7 +9,7 @@ export function findWarnings(settings: Settings): string[] {
   return [...warnOfExposure(settings), ...warnOfModels(settings), ...warnOfProbes(settings)];
 }
 
-function warnOfExposure({ listen, admin, keys, discovery }: Settings): string[] {
+function warnOfExposure({ listen, admin, keys, store, discovery }: Settings): string[] {
   const warnings: string[] = [];
   if (!keys.required && !isLoopback(listen.host)) {
     warnings.push(`open gateway: anybody who reaches ${printAddress(listen)} can use it (keys.required is false)`);
@@ -17,8 +17,8 @@ function warnOfExposure({ listen, admin, keys, discovery }: Settings): string[] 
   if (admin !== null && !isLoopback(admin.host)) {
     warnings.push(`the admin interface on ${printAddress(admin)} can be reached from other machines`);
   }
-  if (keys.required && keys.static.length === 0) {
-    warnings.push('nobody can call: keys.required is true and keys.static is empty');
+  if (keys.required && keys.static.length === 0 && store === null) {
+    warnings.push('nobody can call: keys.required is true, keys.static is empty and there is no store');
   }
   if (discovery !== null && crossesOpenly(discovery)) {
     warnings.push(`discovery: the model map crosses a public network unencrypted (${new URL(discovery).host})`);

@@ -122,13 +122,7 @@ export class Candidates {
         logits[at] = logits[to]!;
         to--;
       }
-      while (to >= 0 && (logits[to]! < logit || (logits[to] === logit && ids[to]! > id))) {
-        ids[to + 1] = ids[to]!;
-        logits[to + 1] = logits[to]!;
-        to--;
-      }
-      ids[to + 1] = id;
-      logits[to + 1] = logit;
+      this.#insert(id, logit, to);
     }
     if (logits[need - 1]! <= floor) return false;
     this.size = need;
@@ -143,17 +137,21 @@ export class Candidates {
     }
     const { ids, logits, size } = this;
     for (let at = 1; at < size; at++) {
-      const id = ids[at]!;
-      const logit = logits[at]!;
-      let to = at - 1;
-      while (to >= 0 && (logits[to]! < logit || (logits[to] === logit && ids[to]! > id))) {
-        ids[to + 1] = ids[to]!;
-        logits[to + 1] = logits[to]!;
-        to--;
-      }
-      ids[to + 1] = id;
-      logits[to + 1] = logit;
+      this.#insert(ids[at]!, logits[at]!, at - 1);
     }
+  }
+
+  /** Puts a token in its place among those up to `last`; the ones behind it move down by one. */
+  #insert(id: number, logit: number, last: number): void {
+    const { ids, logits } = this;
+    let to = last;
+    while (to >= 0 && (logits[to]! < logit || (logits[to] === logit && ids[to]! > id))) {
+      ids[to + 1] = ids[to]!;
+      logits[to + 1] = logits[to]!;
+      to--;
+    }
+    ids[to + 1] = id;
+    logits[to + 1] = logit;
   }
 
   #sortMany(): void {
