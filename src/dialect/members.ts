@@ -3,12 +3,12 @@
 // Positions are byte offsets. A function that meets broken JSON returns `~offset` of the offending byte (always negative).
 // The whole grammar is checked, nested levels included, except the inside of long strings: see skipString.
 
-const QUOTE = 0x22;
+export const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
+export const COMMA = 0x2c;
 const COLON = 0x3a;
 const OPEN_OBJECT = 0x7b;
-const OPEN_ARRAY = 0x5b;
+export const OPEN_ARRAY = 0x5b;
 /** In ASCII both closing brackets are their opening bracket plus two. */
 const TO_CLOSING = 2;
 

@@ -5,28 +5,17 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { createSigningKey } from '../../src/account/index.ts';
 import { runCli, startCli } from '../support/system-cli.ts';
 import { settlePort } from '../../src/gateway/port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
+import { hostTrust, trustedGateway } from '../support/trust.ts';
 
-const TOKEN = 'sesame';
 const SECOND = 'hr_second';
 const OTHER = 'boreal-2b';
-const SIGNING = createSigningKey();
 
 t.test('every host of a fleet takes the keys of the gateway and registers itself', async (t) => {
   const adminPort = (await settlePort({ host: '127.0.0.1', port: 0 })).port;
-  const settings = (keys: readonly string[]): object => ({
-    listen: '127.0.0.1:0',
-    admin: `127.0.0.1:${adminPort}`,
-    threads: 1,
-    models: { 'another-1b': { servers: ['http://127.0.0.1:9'] } },
-    keys: { static: keys.map((key) => ({ key, account: 'tests' })) },
-    trust: { signingKey: SIGNING.privateKey.export({ type: 'pkcs8', format: 'pem' }), token: TOKEN, interval: '1s' },
-    health: { interval: '100ms' },
-    log: { level: 'warn' },
-  });
+  const settings = (keys: readonly string[]): object => trustedGateway(adminPort, keys);
   const plan = {
     defaults: { profile: 'even', speed: 100 },
     hosts: [
@@ -38,14 +27,7 @@ t.test('every host of a fleet takes the keys of the gateway and registers itself
     'gateway.json': JSON.stringify(settings([KEY, SECOND])),
     'plan.json': JSON.stringify(plan),
   });
-  const trust = {
-    gateway: `http://127.0.0.1:${adminPort}`,
-    publicKey: SIGNING.publicKey,
-    token: TOKEN,
-    interval: '1s',
-    announce: 'http://127.0.0.1:1',
-    file: `${folder}/keys.json`,
-  };
+  const trust = { ...hostTrust(adminPort, 'http://127.0.0.1:1'), file: `${folder}/keys.json` };
   writeFileSync(`${folder}/host.json`, JSON.stringify({ trust, log: { level: 'error' } }));
 
   const fleet = startCli(t, [
@@ -103,7 +85,7 @@ t.test('a fleet that cannot start ends, also when it has asked for keys', async 
   await new Promise<void>((resolve) => blocker.listen(0, '127.0.0.1', resolve));
   t.teardown(() => blocker.close());
   const { port } = blocker.address() as AddressInfo;
-  const trust = { gateway: 'http://127.0.0.1:9', publicKey: SIGNING.publicKey, token: TOKEN };
+  const trust = hostTrust(9);
   const folder = t.testdir({
     'plan.json': JSON.stringify({ hosts: [{ models: ['a'], port }] }),
     'host.json': JSON.stringify({ trust, log: { level: 'error' } }),

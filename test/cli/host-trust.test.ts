@@ -3,37 +3,20 @@
 
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
-import { createSigningKey } from '../../src/account/index.ts';
 import { startCli } from '../support/system-cli.ts';
 import { settlePort } from '../../src/gateway/port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
+import { hostTrust, trustedGateway } from '../support/trust.ts';
 
-const TOKEN = 'sesame';
 const SECOND = 'hr_second';
-const SIGNING = createSigningKey();
 
 t.test('a host takes the keys of its gateway, and goes when it is told to', async (t) => {
   const [adminPort, hostPort] = [
     (await settlePort({ host: '127.0.0.1', port: 0 })).port,
     (await settlePort({ host: '127.0.0.1', port: 0 })).port,
   ];
-  const settings = (keys: readonly string[]): object => ({
-    listen: '127.0.0.1:0',
-    admin: `127.0.0.1:${adminPort}`,
-    threads: 1,
-    models: { 'another-1b': { servers: ['http://127.0.0.1:9'] } },
-    keys: { static: keys.map((key) => ({ key, account: 'tests' })) },
-    trust: { signingKey: SIGNING.privateKey.export({ type: 'pkcs8', format: 'pem' }), token: TOKEN, interval: '1s' },
-    health: { interval: '100ms' },
-    log: { level: 'warn' },
-  });
-  const trust = {
-    gateway: `http://127.0.0.1:${adminPort}`,
-    publicKey: SIGNING.publicKey,
-    token: TOKEN,
-    interval: '1s',
-    announce: `http://127.0.0.1:${hostPort}`,
-  };
+  const settings = (keys: readonly string[]): object => trustedGateway(adminPort, keys);
+  const trust = hostTrust(adminPort, `http://127.0.0.1:${hostPort}`);
   const folder = t.testdir({
     'gateway.json': JSON.stringify(settings([KEY, SECOND])),
     'host.json': JSON.stringify({ trust, log: { level: 'error' } }),

@@ -15,6 +15,7 @@ import type {
   SlotState,
   Task,
 } from '../llama/engine.ts';
+import { createFigures } from '../llama/engine.ts';
 import type { SystemPrompt } from '../llama/options.ts';
 import { InvalidOptions } from '../llama/options.ts';
 import type { DetectedEngine, DetectedModel } from './detect.ts';
@@ -89,20 +90,7 @@ export class AttachedEngine implements Engine {
   readonly #questionMs: number;
   readonly #watch: Watch;
   readonly #systems = new Map<string, SystemPrompt>();
-  readonly #figures = {
-    running: 0,
-    waiting: 0,
-    steps: 0,
-    lateSteps: 0,
-    mostBehindMs: 0,
-    preemptions: 0,
-    promptTokens: 0,
-    cachedTokens: 0,
-    generatedTokens: 0,
-    promptMs: 0,
-    generationMs: 0,
-    memoryUse: 0,
-  };
+  readonly #figures = createFigures();
 
   /** @internal */
   constructor(http: EngineHttp, detected: DetectedEngine, settings: AttachedSettings) {

@@ -3,7 +3,7 @@
 import type { Clock } from '../../actor/clock.ts';
 import { systemClock, systemRandom } from '../../actor/clock.ts';
 import type { Engine, EngineFigures, EngineProps, Prompt, Run, Sink, SlotState, Task } from '../llama/engine.ts';
-import { PromptTooLong } from '../llama/engine.ts';
+import { createFigures, PromptTooLong } from '../llama/engine.ts';
 import type { CompletionOptions, SystemPrompt } from '../llama/options.ts';
 import { InvalidOptions, invalidOption } from '../llama/options.ts';
 import { createSpedClock, createVirtualClock } from './engine-clock.ts';
@@ -136,16 +136,7 @@ class SimulatedEngine implements Engine {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #truths = new TruthLog(TRUTHS);
-  readonly #figures = {
-    running: 0,
-    waiting: 0,
-    preemptions: 0,
-    promptTokens: 0,
-    cachedTokens: 0,
-    generatedTokens: 0,
-    promptMs: 0,
-    generationMs: 0,
-  };
+  readonly #figures = createFigures();
 
   constructor(world: SimulatedWorld) {
     const { models, seed = 1, speed = 1, clock = systemClock, random = systemRandom } = world;

@@ -4,7 +4,7 @@ import type { Clock } from '../../actor/clock.ts';
 import { systemClock, systemRandom } from '../../actor/clock.ts';
 import { chooseSeed } from '../engine/sampling/random.ts';
 import type { CompletionEnd, Engine, EngineFigures, EngineProps, Run, Sink, SlotState, Task } from '../llama/engine.ts';
-import { PromptTooLong } from '../llama/engine.ts';
+import { createFigures, PromptTooLong } from '../llama/engine.ts';
 import type { SystemPrompt } from '../llama/options.ts';
 import { invalidOption } from '../llama/options.ts';
 import type { Context, Llama, LlamaModule, Model, Token } from './binding.ts';
@@ -83,18 +83,7 @@ export class GgufEngine implements Engine {
   readonly #random: () => number;
   #isClosed = false;
   #system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
-  readonly #figures = {
-    running: 0,
-    steps: 0,
-    lateSteps: 0,
-    mostBehindMs: 0,
-    preemptions: 0,
-    promptTokens: 0,
-    cachedTokens: 0,
-    generatedTokens: 0,
-    promptMs: 0,
-    generationMs: 0,
-  };
+  readonly #figures = createFigures();
 
   /** @internal */
   constructor(loaded: Loaded, slots: number, settings: GgufSettings) {

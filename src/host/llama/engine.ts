@@ -149,6 +149,24 @@ export interface EngineFigures {
   readonly memoryUse: number;
 }
 
+/** The figures of an engine that has done nothing yet, for it to keep; what it derives instead it overrides. */
+export function createFigures(): { -readonly [Name in keyof EngineFigures]: number } {
+  return {
+    running: 0,
+    waiting: 0,
+    steps: 0,
+    lateSteps: 0,
+    mostBehindMs: 0,
+    preemptions: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    generatedTokens: 0,
+    promptMs: 0,
+    generationMs: 0,
+    memoryUse: 0,
+  };
+}
+
 /** A request of a compatible dialect as it came. */
 export interface RawRequest {
   readonly path: string;
