@@ -23,9 +23,10 @@ import { part as proxy } from './load/proxy.mjs';
 import { part as search } from './load/search.mjs';
 import { part as stream } from './load/stream.mjs';
 import { part as upload } from './load/upload.mjs';
+import { part as path } from './path.mjs';
 
 const PARTS = Object.fromEntries(
-  [proxy, stream, search, fetchPages, overhead, memory, accounts, micro, upload].map((part) => [part.name, part]),
+  [proxy, stream, search, fetchPages, overhead, memory, accounts, micro, path, upload].map((part) => [part.name, part]),
 );
 /** What runs when nothing is named: all but uploads, which need minutes to say something. */
 const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name);
@@ -56,6 +57,7 @@ CPU time of the process per request, latency, rate, memory. Without a part, all 
   memory     resident memory with 10,000 idle connections and with 2,000 live streams
   accounts   the gateway open, with keys, and with keys and metering
   micro      time of one call of the hot parts
+  path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)
 
 Each prints tables; all of a run are written to bench/results/DATE.json, with plots to bench/results/report.html.
