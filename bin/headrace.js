@@ -20,5 +20,5 @@ if (SERVERS.includes(process.argv[2]) && canStartAnew && isFirst) {
   process.execve(execPath, [execPath, COLLECT_ALONE, ...execArgv, ...argv.slice(1)], env);
 }
 
-const { main } = await import('../dist/src/cli.js');
+const { main } = await import('../dist/src/cli/main.js');
 await main(process.argv.slice(2));

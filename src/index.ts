@@ -11,7 +11,7 @@ export {
   type Listening,
   type Reloaded,
   type SearchInput,
-} from './gateway.ts';
+} from './gateway/gateway.ts';
 export {
   type Engine,
   EngineError,

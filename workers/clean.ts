@@ -1,9 +1,10 @@
-// Entry of a cleaning thread: piscina calls `readPage` with every page. Started by src/fetch/pool.ts. Nothing is kept
+// Entry of a cleaning thread: piscina calls `readPage` with every page. Started by src/fetch/cleaning-pool.ts. Nothing is kept
 // from one page to the next, and whatever a page does, the answer is a result or the end of the thread.
 
 import { HeadraceError } from '../src/errors.ts';
-import type { CleanJob, CleanResult } from '../src/fetch/pool.ts';
-import { readPage as read } from './page/read-page.ts';
+import type { CleanJob } from '../src/extract/index.ts';
+import type { CleanResult } from '../src/fetch/index.ts';
+import { readPage as read } from '../src/extract/read-page.ts';
 
 /** More make a thread start later and a first page no faster. */
 const WARM_UP_ROUNDS = 20;

@@ -3,15 +3,14 @@
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemRandom } from '../src/actor/index.ts';
-import type { BankCommand } from '../src/account/index.ts';
+import type { LeaseManagerCommand, PaymentCommand } from '../src/billing/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
 import { describeEvent } from '../src/gateway/events.ts';
 import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
-import type { PaymentCommand } from '../src/gateway/payment-desk.ts';
 import type { Server } from '../src/ingress/server.ts';
-import type { CrnsCommand } from '../src/routing/index.ts';
+import type { CrnRegistryCommand } from '../src/routing/index.ts';
 
 const data = workerData as ThreadData;
 const parent = parentPort as MessagePort;
@@ -20,11 +19,11 @@ const system = createSystem({
   onEvent: (event) => post({ type: 'Event', text: describeEvent(event) }),
 });
 const control = link(system, data.port);
-const keeper = control.ref<CrnsCommand>('crns');
+const keeper = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
 
 const { limitMemory, paid } = data;
-const bank = control.ref<BankCommand>('bank');
+const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
 const payments = paid ? control.ref<PaymentCommand>('payments') : null;
 
 const plane = new DataPlane({
@@ -37,7 +36,7 @@ const plane = new DataPlane({
   random: systemRandom,
   tellOutcome: (outcome) => keeper.tell({ type: 'Outcome', outcome }),
   pages,
-  accounts: limitMemory === null ? null : { bank, limitMemory, payments },
+  accounts: limitMemory === null ? null : { leaseManager, limitMemory, payments },
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

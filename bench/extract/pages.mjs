@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { decode } from '../../dist/workers/page/charset.js';
+import { decode } from '../../dist/src/extract/charset.js';
 
 /** Names of sets by how their folders begin, and the score that each is judged by. */
 export const SETS = {

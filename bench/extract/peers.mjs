@@ -3,7 +3,7 @@
 
 export const PEERS = {
   async headrace() {
-    const { clean } = await import('../../dist/workers/html/index.js');
+    const { clean } = await import('../../dist/src/extract/index.js');
     return ({ html, url }) => clean(html, { url });
   },
 

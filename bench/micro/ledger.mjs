@@ -4,7 +4,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openLedger } from '../../dist/src/account/ledger/open.js';
+import { openLedger } from '../../dist/src/billing/ledger/open.js';
 import { systemClock } from '../../dist/src/actor/clock.js';
 import { postgresDatabase } from '../../dist/test/support/postgres.js';
 

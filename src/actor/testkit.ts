@@ -3,26 +3,15 @@
 // which only a failing test meets.
 
 import { isDeepStrictEqual } from 'node:util';
-import { createManualClock, systemClock } from './clock.ts';
+import { createManualClock, createSeededRandom, systemClock } from './clock.ts';
 import type { ManualClock } from './clock.ts';
 import type { SystemEvent } from './kernel.ts';
 import type { Ref } from './ref.ts';
 import { createSystem } from './system.ts';
 import type { System } from './system.ts';
 
-export { createManualClock } from './clock.ts';
+export { createManualClock, createSeededRandom } from './clock.ts';
 export type { ManualClock } from './clock.ts';
-
-/** A repeatable random source, uniform in [0, 1); the same seed gives the same numbers (mulberry32). */
-export function createSeededRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** Waits until every actor of the system has handled what it has. Real I/O under way is not waited for. */
 export async function settle(system: System): Promise<void> {

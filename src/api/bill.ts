@@ -2,17 +2,25 @@
 // request is known to be valid; the data plane closes it when the exchange is over, however that came about. Without a
 // ledger there are no bills.
 
-import type { Exceeded, GoodCredential, KeyLimits, Purses, Reserved, Spending, Tariff } from '../account/index.ts';
-import { usdText } from '../account/index.ts';
+import type {
+  Exceeded,
+  GoodCredential,
+  KeyLimiter,
+  LeaseCache,
+  Reserved,
+  Spending,
+  ModelPrice,
+} from '../billing/index.ts';
+import { usdText } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 
 /** What endpoints need to charge; part of a data plane. */
 export interface Billing {
-  readonly purses: Purses;
-  readonly limits: KeyLimits;
+  readonly leases: LeaseCache;
+  readonly limits: KeyLimiter;
   /** Prices by configured model id; what is not in here is free. */
-  readonly tariffs: ReadonlyMap<string, Tariff>;
+  readonly modelPrices: ReadonlyMap<string, ModelPrice>;
   /** Pico-USD for a successful call, by engine id. */
   readonly enginePrices: ReadonlyMap<string, number>;
   /** Pico-USD for a page. */
@@ -54,12 +62,12 @@ class Bill {
     const account = this.#account;
     if (account === null) return;
     this.#account = null;
-    const { epochMs, limits, purses } = this.#billing;
+    const { epochMs, limits, leases } = this.#billing;
     const { allowance } = this.#payer;
     const spendings = account();
-    if (spendings.length === 0) purses.cancel(this.#payer, this.#reserved);
+    if (spendings.length === 0) leases.cancel(this.#payer, this.#reserved);
     for (const [at, spending] of spendings.entries()) {
-      purses.settle(this.#payer, at === 0 ? this.#reserved : 0, spending);
+      leases.settle(this.#payer, at === 0 ? this.#reserved : 0, spending);
       if (allowance === null) continue;
       const tokens = spending.promptTokens + spending.completionTokens;
       limits.settle(allowance, tokens, spending.cost, epochMs());
@@ -91,15 +99,15 @@ export function openBill(
     exchange.bill = new Bill(billing, payer, most, account);
     run();
   };
-  if (most === 0 || billing.purses.reserve(payer, most)) {
+  if (most === 0 || billing.leases.reserve(payer, most)) {
     open();
     return;
   }
-  billing.purses.fund(payer, most, (reserved) => {
+  billing.leases.fund(payer, most, (reserved) => {
     if (reserved.kind !== 'reserved') {
       if (!exchange.finished) refuse(creditError(reserved, most));
     } else if (exchange.finished) {
-      billing.purses.cancel(payer, most);
+      billing.leases.cancel(payer, most);
     } else {
       try {
         open();

@@ -6,21 +6,21 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondError, respondJson } from '../ingress/respond.ts';
 import { presentedPayment, resourceOf, respondUnpaid } from './payment.ts';
 import { creditPurchase, readBody } from './schema.ts';
-import type { ApiWorld } from './world.ts';
+import type { ApiDeps } from './deps.ts';
 
 /** What this endpoint needs of its world. */
-export type CreditsWorld = Pick<ApiWorld, 'settings' | 'cashier'>;
+export type CreditsDeps = Pick<ApiDeps, 'settings' | 'paymentProcessor'>;
 
 /** Serves a purchase; every refusal is answered here. */
-export function credits(exchange: Exchange, world: CreditsWorld): void {
+export function credits(exchange: Exchange, deps: CreditsDeps): void {
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
       const { address, amount } = readBody(creditPurchase, body, exchange.header('content-type'));
-      const { cashier, settings } = world;
-      if (cashier === null) throw new HeadraceError('HR_PAYMENT_OFF');
+      const { paymentProcessor, settings } = deps;
+      if (paymentProcessor === null) throw new HeadraceError('HR_PAYMENT_OFF');
       const resource = resourceOf(exchange, settings.publicScheme);
-      const bought = cashier.purchase({ address, amount, resource, payment: presentedPayment(exchange) });
+      const bought = paymentProcessor.purchase({ address, amount, resource, payment: presentedPayment(exchange) });
       bought.then(
         (answer) => {
           if (answer.kind === 'sold') respondJson(exchange, 200, answer.body, answer.headers);

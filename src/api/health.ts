@@ -6,31 +6,31 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { STANDING } from '../routing/index.ts';
 import { admit } from './admit.ts';
-import type { ApiWorld } from './world.ts';
+import type { ApiDeps } from './deps.ts';
 
-export function health(exchange: Exchange, world: ApiWorld): void {
-  if (world.stage !== 'ready') {
-    respondJson(exchange, 503, { status: world.stage }, ['retry-after', '1']);
+export function health(exchange: Exchange, deps: ApiDeps): void {
+  if (deps.stage !== 'ready') {
+    respondJson(exchange, 503, { status: deps.stage }, ['retry-after', '1']);
     return;
   }
   respondJson(exchange, 200, {
     status: 'ok',
-    keys_loaded: world.keys.size > 0,
-    healthy_models: healthyModels(world),
-    prices_loaded: world.catalog.some((model) => model.pricing !== undefined),
+    keys_loaded: deps.keys.size > 0,
+    healthy_models: healthyModels(deps),
+    prices_loaded: deps.catalog.some((model) => model.pricing !== undefined),
   });
 }
 
 /** Models with at least one CRN that may be asked. */
-function healthyModels(world: ApiWorld): number {
-  return world.table.models.filter((model) =>
-    model.members.some((member) => world.board.standing(member.member) >= STANDING.capable),
+function healthyModels(deps: ApiDeps): number {
+  return deps.table.models.filter((model) =>
+    model.members.some((member) => deps.board.standing(member.member) >= STANDING.capable),
   ).length;
 }
 
 /** 200 for a good key, 401 for any other, whether or not the gateway asks for keys. */
-export function authCheck(exchange: Exchange, world: ApiWorld): void {
-  const { credential } = admit(exchange, world);
+export function authCheck(exchange: Exchange, deps: ApiDeps): void {
+  const { credential } = admit(exchange, deps);
   if (credential.kind === 'bad') throw new HeadraceError('HR_AUTH_INVALID');
   if (credential.kind === 'none') throw new HeadraceError('HR_AUTH_MISSING');
   respondJson(exchange, 200, { status: 'ok' });

@@ -15,7 +15,7 @@ import {
   upstreamPath,
   UsageWatch,
 } from '../dialect/index.ts';
-import { costOf, type Spending, type Tariff, type Tokens } from '../account/index.ts';
+import { costOf, type Spending, type ModelPrice, type Tokens } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { readCookie, setCookie } from '../ingress/cookies.ts';
 import type { Exchange } from '../ingress/exchange.ts';
@@ -44,8 +44,8 @@ import {
 import { admit, type Admission, requireKey } from './admit.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import { checkLimits, openBill } from './bill.ts';
-import { demandToll, requestDigest, tokenPrice, withoutPayment } from './toll.ts';
-import type { ApiWorld, Counters } from './world.ts';
+import { requirePayment, requestDigest, tokenPrice, withoutPayment } from './payment-hold.ts';
+import type { ApiDeps, Counters } from './deps.ts';
 
 /** The dialect functions a relay calls. */
 export const DIALECT_RULES: { endsWell: typeof endsWell; errorEvent: typeof errorEvent } = { endsWell, errorEvent };
@@ -71,97 +71,102 @@ const decorateError: ErrorDecorator = (exchange, { code, message, status, valida
 };
 
 /** What the setting `errorBodies` adds to error bodies. */
-export function decorator(world: ApiWorld): ErrorDecorator | undefined {
-  return world.settings.errorBodies === 'dialect' ? decorateError : undefined;
+export function decorator(deps: ApiDeps): ErrorDecorator | undefined {
+  return deps.settings.errorBodies === 'dialect' ? decorateError : undefined;
 }
 
 /** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered here. */
-export function forward(exchange: Exchange, world: ApiWorld): void {
-  const admission = admit(exchange, world);
+export function forward(exchange: Exchange, deps: ApiDeps): void {
+  const admission = admit(exchange, deps);
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
-      route(exchange, world, admission, body);
+      route(exchange, deps, admission, body);
     } catch (thrown) {
-      respondError(exchange, thrown, decorator(world));
+      respondError(exchange, thrown, decorator(deps));
     }
   });
 }
 
-function route(exchange: Exchange, world: ApiWorld, admission: Admission, body: Buffer): void {
+function route(exchange: Exchange, deps: ApiDeps, admission: Admission, body: Buffer): void {
   const contentType = exchange.header('content-type');
   if (contentType !== undefined && body.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
-  const scan = scanBody(body, { maxDepth: world.settings.limits.jsonDepth });
+  const scan = scanBody(body, { maxDepth: deps.settings.limits.jsonDepth });
   if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
-  const model = world.table.find(scan.model);
-  if (model === undefined && world.table.version === 0) throw new HeadraceError('HR_STARTING');
+  const model = deps.table.find(scan.model);
+  if (model === undefined && deps.table.version === 0) throw new HeadraceError('HR_STARTING');
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
   exchange.model = model.id;
-  const ask = { exchange, world, admission, body, scan, model };
-  const { billing } = world;
+  const ask = { exchange, deps, admission, body, scan, model };
+  const { billing } = deps;
   const { credential } = admission;
   if (credential.kind === 'none' && sell(ask)) return;
-  requireKey(admission, world);
+  requireKey(admission, deps);
   if (billing === null || credential.kind !== 'good') {
-    new Failover(world.failover, new ProxiedRequest(ask, body, null), exchange).start();
+    new Failover(deps.failover, new ProxiedRequest(ask, body, null), exchange).start();
     return;
   }
   checkLimits(billing, credential);
   const dialect = dialectOf(exchange.path);
-  const tariff = billing.tariffs.get(model.id);
+  const modelPrice = billing.modelPrices.get(model.id);
   // Free models are counted as far as their answers say; only what costs money is asked to say it.
-  const counting = tariff === undefined ? undefined : askingForUsage(dialect, body, scan);
+  const counting = modelPrice === undefined ? undefined : askingForUsage(dialect, body, scan);
   const usage = new UsageWatch(dialect, counting !== undefined);
-  const estimate = boundedEstimate(body, scan, world, model.id);
+  const estimate = boundedEstimate(body, scan, deps, model.id);
   openBill(
     exchange,
     billing,
     credential,
-    tariff === undefined ? 0 : costOf(tariff, estimate),
-    () => (usage.delivered ? [spendingOf(model.id, tariff, usage, estimate.promptTokens)] : []),
+    modelPrice === undefined ? 0 : costOf(modelPrice, estimate),
+    () => (usage.delivered ? [spendingOf(model.id, modelPrice, usage, estimate.promptTokens)] : []),
     () => {
       const job = new ProxiedRequest(ask, counting ?? body, usage);
-      new Failover(world.failover, job, exchange).start();
+      new Failover(deps.failover, job, exchange).start();
     },
-    (error) => respondError(exchange, error, decorator(world)),
+    (error) => respondError(exchange, error, decorator(deps)),
   );
 }
 
 /** Asks a request without a key for a payment. False where it needs none, or where none can be taken. */
-function sell({ exchange, world, admission, body, scan, model }: Ask): boolean {
-  const { billing, cashier, settings } = world;
-  const tariff = billing?.tariffs.get(model.id);
-  if (cashier === null || tariff === undefined || !settings.keys.required) return false;
+function sell({ exchange, deps, admission, body, scan, model }: Ask): boolean {
+  const { billing, paymentProcessor, settings } = deps;
+  const modelPrice = billing?.modelPrices.get(model.id);
+  if (paymentProcessor === null || modelPrice === undefined || !settings.keys.required) return false;
   const estimate = estimateTokens(body, scan);
-  const price = tokenPrice(settings.payments, tariff, estimate, world.contextLengths.get(model.id));
+  const price = tokenPrice(settings.payments, modelPrice, estimate, deps.contextLengths.get(model.id));
   const usage = {
     ...{ key: null, model: model.id, inputTokens: estimate.promptTokens, cachedTokens: 0 },
     outputTokens: estimate.maxTokens ?? settings.payments.assumedTokens * estimate.choices,
     measured: false,
   };
   const charge = { price, usage, description: `A request to ${model.id}`, digest: requestDigest(exchange, body) };
-  demandToll(exchange, { cashier, settings }, charge, (toll) => {
-    const job = new ProxiedRequest({ exchange, world, admission, body, scan, model }, body, null, toll);
-    new Failover(world.failover, job, exchange).start();
+  requirePayment(exchange, { paymentProcessor, settings }, charge, (paymentHold) => {
+    const job = new ProxiedRequest({ exchange, deps, admission, body, scan, model }, body, null, paymentHold);
+    new Failover(deps.failover, job, exchange).start();
   });
   return true;
 }
 
 /** What a request may come to at most, as far as its body and the model say. */
-function boundedEstimate(body: Buffer, scan: ScannedBody, world: ApiWorld, model: string): Tokens {
+function boundedEstimate(body: Buffer, scan: ScannedBody, deps: ApiDeps, model: string): Tokens {
   const { choices, maxTokens, prompts, promptTokens } = estimateTokens(body, scan);
-  const contextLength = world.contextLengths.get(model) ?? Infinity;
+  const contextLength = deps.contextLengths.get(model) ?? Infinity;
   const prompt = Math.min(promptTokens / prompts, contextLength);
-  const wished = maxTokens ?? (world.billing?.assumedTokens ?? 0) * choices;
+  const wished = maxTokens ?? (deps.billing?.assumedTokens ?? 0) * choices;
   // A prompt that seems to leave no room is counted wrongly, or costs nothing since the CRN refuses it.
   const room = prompt < contextLength ? contextLength - prompt : contextLength;
   const promptTotal = Math.ceil(prompt * prompts);
   return { promptTokens: promptTotal, completionTokens: Math.min(wished, Math.ceil(room * choices)), cachedTokens: 0 };
 }
 
-function spendingOf(model: string, tariff: Tariff | undefined, usage: UsageWatch, promptTokens: number): Spending {
+function spendingOf(
+  model: string,
+  modelPrice: ModelPrice | undefined,
+  usage: UsageWatch,
+  promptTokens: number,
+): Spending {
   const metered = usage.result(promptTokens);
-  return { ...metered, model, cost: tariff === undefined ? 0 : costOf(tariff, metered) };
+  return { ...metered, model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
 }
 
 function notJson(): HeadraceError {
@@ -174,7 +179,7 @@ function notJson(): HeadraceError {
 /** A valid request. */
 interface Ask {
   readonly exchange: Exchange;
-  readonly world: ApiWorld;
+  readonly deps: ApiDeps;
   readonly admission: Admission;
   readonly body: Buffer;
   readonly scan: ScannedBody;
@@ -193,7 +198,7 @@ class ProxiedRequest implements Job {
   readonly usage: UsageWatch | null;
   readonly approval: Approval | undefined;
   readonly #exchange: Exchange;
-  readonly #world: ApiWorld;
+  readonly #deps: ApiDeps;
   readonly #streaming: boolean;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
@@ -205,11 +210,11 @@ class ProxiedRequest implements Job {
 
   /** @param sent the body as the CRN gets it */
   constructor(ask: Ask, sent: Buffer, usage: UsageWatch | null, approval?: Approval) {
-    const { exchange, world, admission, body, scan, model } = ask;
+    const { exchange, deps, admission, body, scan, model } = ask;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);
     this.#exchange = exchange;
-    this.#world = world;
+    this.#deps = deps;
     this.#streaming = scan.stream;
     this.#preferred = readAffinity(readCookie(exchange.header('cookie'), AFFINITY_COOKIE));
     this.model = model.id;
@@ -230,16 +235,16 @@ class ProxiedRequest implements Job {
       // What is counted must be readable.
       readable: scan.stream || usage !== null,
     });
-    this.budget = world.budget(model.id);
+    this.budget = deps.budget(model.id);
     const wishes = {
       favourite: this.#preferred.get(model.id.toLowerCase()),
       key: affinityKey(exchange, body, scan, dialect),
     };
-    this.candidates = new Candidates(model, world.board, world.picker, wishes, world.clock.now(), world.random);
+    this.candidates = new Candidates(model, deps.board, deps.picker, wishes, deps.clock.now(), deps.random);
   }
 
   extraHeaders(member: Member, progress: Progress): string[] {
-    const { settings, table } = this.#world;
+    const { settings, table } = this.#deps;
     // The first byte of a stream shows how busy a CRN is; of a whole answer it shows how long the answer was.
     if (this.#streaming || this.dialect === undefined) this.#noteFirstByte(member, progress);
     const headers = settings.serverTiming ? timing(this.#exchange, progress) : [];
@@ -254,15 +259,15 @@ class ProxiedRequest implements Job {
   }
 
   fail(error: HeadraceError): void {
-    respondError(this.#exchange, error, decorator(this.#world));
+    respondError(this.#exchange, error, decorator(this.#deps));
   }
 
   onPick(affinity: Affinity): void {
-    this.#world.counters.pick(affinity);
+    this.#deps.counters.pick(affinity);
   }
 
   onTry(member: Member, attempt: number): readonly string[] {
-    const { counters } = this.#world;
+    const { counters } = this.#deps;
     if (attempt > 1) counters.failover(this.model, this.#cause, this.#exchange.crn);
     this.#exchange.crn = member.url;
     this.#exchange.attempts = attempt;
@@ -275,9 +280,9 @@ class ProxiedRequest implements Job {
     if (this.#gaps !== null) {
       this.#gaps.observe((nowMs - this.#lastPieceMs) / 1000);
     } else if (!exchange.finished) {
-      this.#gaps = this.#world.counters.gaps(this.model);
+      this.#gaps = this.#deps.counters.gaps(this.model);
       exchange.firstPieceMs = nowMs;
-      this.#world.counters.streamBegun(exchange.endpoint, this.model, nowMs - exchange.receivedMs);
+      this.#deps.counters.streamBegun(exchange.endpoint, this.model, nowMs - exchange.receivedMs);
     }
     this.#lastPieceMs = nowMs;
   }
@@ -285,13 +290,13 @@ class ProxiedRequest implements Job {
   onAttempt(member: Member, verdict: Verdict, failure: Failure | null): void {
     this.#cause = failure ?? verdict;
     this.#trace?.end(failure, this.usage);
-    this.#world.counters.attempt(member, verdict, failure);
-    this.#world.reporter.report(member.member, verdict, failure);
+    this.#deps.counters.attempt(member, verdict, failure);
+    this.#deps.reporter.report(member.member, verdict, failure);
   }
 
   #noteFirstByte(member: Member, { sentMs, firstByteMs }: Progress): void {
-    this.#world.board.noteFirstByte(member.member, firstByteMs - sentMs, firstByteMs);
-    this.#world.counters.firstByte(this.model, firstByteMs - sentMs);
+    this.#deps.board.noteFirstByte(member.member, firstByteMs - sentMs, firstByteMs);
+    this.#deps.counters.firstByte(this.model, firstByteMs - sentMs);
   }
 }
 

@@ -1,7 +1,7 @@
 // How answers of the cashier reach a client: 402 with the offer of both x402 versions, errors of the table, and the
 // header that carries a payment. Called by the endpoints that take payments.
 
-import type { Offer } from '../account/index.ts';
+import type { Offer } from '../billing/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';

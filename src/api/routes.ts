@@ -15,10 +15,10 @@ import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import { search } from './search.ts';
-import type { ApiWorld } from './world.ts';
+import type { ApiDeps } from './deps.ts';
 
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
-export type Endpoint = (exchange: Exchange, world: ApiWorld) => void;
+export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
 
 /** A public endpoint. `/svc` and `/aggregator` in its path stand for the configured prefixes. */
 export interface Route extends RouteDoc {
@@ -207,8 +207,8 @@ export const ROUTES: readonly Route[] = [
   },
 ];
 
-function openapi(exchange: Exchange, world: ApiWorld): void {
-  const { servicePrefix, listingPrefix } = world.settings;
+function openapi(exchange: Exchange, deps: ApiDeps): void {
+  const { servicePrefix, listingPrefix } = deps.settings;
   const document = openapiDocument(ROUTES, { servicePrefix, listingPrefix });
   exchange.respond(200, ['content-type', 'application/json'], Buffer.from(JSON.stringify(document)));
 }
@@ -238,12 +238,12 @@ export class Router {
   }
 
   /** Serves one exchange; never throws. */
-  serve(exchange: Exchange, world: ApiWorld, cors: Cors): void {
+  serve(exchange: Exchange, deps: ApiDeps, cors: Cors): void {
     try {
       cors.admit(exchange);
-      this.#route(exchange, cors)?.serve(exchange, world);
+      this.#route(exchange, cors)?.serve(exchange, deps);
     } catch (thrown) {
-      respondError(exchange, thrown, decorator(world));
+      respondError(exchange, thrown, decorator(deps));
     }
   }
 

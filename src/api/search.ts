@@ -1,30 +1,30 @@
 // `POST /search`: several engines at once, one merged answer. Partial failure is an answer; when every engine asked has
 // failed it is 503.
 
-import type { Credential, Spending } from '../account/index.ts';
+import type { Credential, Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError, respondJson } from '../ingress/respond.ts';
 import type { SearchAnswer, SearchQuery } from '../search/index.ts';
 import { admit, requireKey } from './admit.ts';
 import { checkLimits, NO_TOKENS, openBill } from './bill.ts';
-import { demandToll, requestDigest, unmetered, withdrawn } from './toll.ts';
+import { requirePayment, requestDigest, unmetered, withdrawn } from './payment-hold.ts';
 import { readBody, searchRequestOf, validate } from './schema.ts';
-import type { ApiWorld } from './world.ts';
+import type { ApiDeps } from './deps.ts';
 
 /** Account of searches without a key, on an open gateway. */
 const ANONYMOUS = '';
 
 /** Serves a search. Throws 401 for a bad key; every later refusal is answered here. */
-export function search(exchange: Exchange, world: ApiWorld): void {
-  const admission = admit(exchange, world);
+export function search(exchange: Exchange, deps: ApiDeps): void {
+  const admission = admit(exchange, deps);
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
-      const request = readBody(schemaOf(world), body, exchange.header('content-type'));
-      if (admission.credential.kind === 'none' && sell(exchange, world, queryOf(request), body)) return;
-      requireKey(admission, world);
-      charge(exchange, world, admission.credential, queryOf(request));
+      const request = readBody(schemaOf(deps), body, exchange.header('content-type'));
+      if (admission.credential.kind === 'none' && sell(exchange, deps, queryOf(request), body)) return;
+      requireKey(admission, deps);
+      charge(exchange, deps, admission.credential, queryOf(request));
     } catch (thrown) {
       respondError(exchange, thrown);
     }
@@ -32,12 +32,12 @@ export function search(exchange: Exchange, world: ApiWorld): void {
 }
 
 /** The same for the library: validates, searches, answers with the same object. */
-export function searchFor(world: ApiWorld, input: unknown, signal: AbortSignal | undefined): Promise<SearchAnswer> {
+export function searchFor(deps: ApiDeps, input: unknown, signal: AbortSignal | undefined): Promise<SearchAnswer> {
   return new Promise((resolve, reject) => {
-    const checked = validate(schemaOf(world), input, []);
+    const checked = validate(schemaOf(deps), input, []);
     if ('errors' in checked) throw new HeadraceError('HR_REQUEST_INVALID', { validation: checked.errors });
     signal?.throwIfAborted();
-    const pending = world.search.search(queryOf(checked.value), ANONYMOUS, (answer) => {
+    const pending = deps.search.search(queryOf(checked.value), ANONYMOUS, (answer) => {
       signal?.removeEventListener('abort', leave);
       // The caller may change what it got; the answer may also be in the cache, or on its way to others.
       if (answer.meta.engines_used.length > 0) resolve(structuredClone(answer));
@@ -51,7 +51,7 @@ export function searchFor(world: ApiWorld, input: unknown, signal: AbortSignal |
   });
 }
 
-function schemaOf({ settings }: ApiWorld): ReturnType<typeof searchRequestOf> {
+function schemaOf({ settings }: ApiDeps): ReturnType<typeof searchRequestOf> {
   const { ids, engines, default: preset } = settings.search;
   return searchRequestOf([...new Set([...ids, ...Object.keys(engines)])], preset);
 }
@@ -67,10 +67,10 @@ function queryOf(request: {
 }
 
 /** Engines cost when they succeed; what comes from the cache asked none. */
-function charge(exchange: Exchange, world: ApiWorld, credential: Credential, query: SearchQuery): void {
-  const { billing } = world;
+function charge(exchange: Exchange, deps: ApiDeps, credential: Credential, query: SearchQuery): void {
+  const { billing } = deps;
   if (billing === null || credential.kind !== 'good') {
-    run(exchange, world, query, credential.kind === 'good' ? credential.account : ANONYMOUS, () => {});
+    run(exchange, deps, query, credential.kind === 'good' ? credential.account : ANONYMOUS, () => {});
     return;
   }
   checkLimits(billing, credential);
@@ -83,7 +83,7 @@ function charge(exchange: Exchange, world: ApiWorld, credential: Credential, que
     query.engines.reduce((sum, engine) => sum + priceOf(engine), 0),
     () => spendings,
     () =>
-      run(exchange, world, query, credential.account, (engine) => {
+      run(exchange, deps, query, credential.account, (engine) => {
         spendings.push({ ...NO_TOKENS, model: `search:${engine}`, cost: priceOf(engine) });
       }),
     (error) => respondError(exchange, error),
@@ -92,12 +92,12 @@ function charge(exchange: Exchange, world: ApiWorld, credential: Credential, que
 
 function run(
   exchange: Exchange,
-  world: ApiWorld,
+  deps: ApiDeps,
   query: SearchQuery,
   account: string,
   onCall: (engine: string) => void,
 ): void {
-  const pending = world.search.search(query, account, (answer, cached) => {
+  const pending = deps.search.search(query, account, (answer, cached) => {
     exchange.onAbort = null;
     if (!cached) answer.meta.engines_used.forEach(onCall);
     if (answer.meta.engines_used.length === 0) respondError(exchange, allFailed());
@@ -108,10 +108,10 @@ function run(
 }
 
 /** Asks a search without a key for a payment. False where it needs none, or where none can be taken. */
-function sell(exchange: Exchange, world: ApiWorld, query: SearchQuery, body: Buffer): boolean {
-  const { billing, cashier, settings } = world;
+function sell(exchange: Exchange, deps: ApiDeps, query: SearchQuery, body: Buffer): boolean {
+  const { billing, paymentProcessor, settings } = deps;
   const price = query.engines.reduce((sum, engine) => sum + (billing?.enginePrices.get(engine) ?? 0), 0);
-  if (cashier === null || price === 0 || !settings.keys.required) return false;
+  if (paymentProcessor === null || price === 0 || !settings.keys.required) return false;
   const model = `search:${query.engines.join('+')}`;
   const charge = {
     price: BigInt(price),
@@ -119,17 +119,17 @@ function sell(exchange: Exchange, world: ApiWorld, query: SearchQuery, body: Buf
     description: 'A search',
     digest: requestDigest(exchange, body),
   };
-  demandToll(exchange, { cashier, settings }, charge, (toll) => {
-    const pending = world.search.search(query, ANONYMOUS, (answer, cached) => {
-      const withdraw = (): void => toll.withdraw();
+  requirePayment(exchange, { paymentProcessor, settings }, charge, (paymentHold) => {
+    const pending = deps.search.search(query, ANONYMOUS, (answer, cached) => {
+      const withdraw = (): void => paymentHold.withdraw();
       exchange.onAbort = withdraw;
       const failed = answer.meta.engines_used.length === 0;
-      if (failed || cached) toll.withdraw();
+      if (failed || cached) paymentHold.withdraw();
       if (failed) respondError(exchange, allFailed());
       else if (cached) respondJson(exchange, 200, answer, ['x-headrace-cache', 'hit']);
-      else toll.deliver((receipts) => respondJson(exchange, 200, answer, receipts));
+      else paymentHold.deliver((receipts) => respondJson(exchange, 200, answer, receipts));
     });
-    withdrawn(exchange, toll, pending);
+    withdrawn(exchange, paymentHold, pending);
   });
   return true;
 }

@@ -1,12 +1,12 @@
 // `headrace audit`: proves that the books add up to zero; exit code 1 when they do not.
 
-import { AUDIT_COLUMNS } from '../account/index.ts';
-import { type Action, answer, runAction } from './office.ts';
+import { AUDIT_COLUMNS } from '../admin/index.ts';
+import { type Action, answer, runAction } from './account-command.ts';
 
 const AUDIT: Action = {
   flags: [],
-  async run(office) {
-    const report = await office.audit();
+  async run(adminService) {
+    const report = await adminService.audit();
     const counts = `${report.movements} movements, ${report.accounts} accounts, ${report.open_holds} open holds`;
     const verdict = report.sound ? 'sound' : 'NOT SOUND';
     const text = `${verdict}: all entries add up to ${report.sum_usd} USD; ${counts}\n`;

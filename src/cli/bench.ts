@@ -5,7 +5,7 @@ import { createWriteStream, type WriteStream } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { systemClock } from '../actor/index.ts';
-import { createSeededRandom } from '../actor/testkit.ts';
+import { createSeededRandom } from '../actor/index.ts';
 import { environment } from '../config/env.ts';
 import {
   CSV_HEAD,

@@ -1,7 +1,7 @@
 // `headrace demo`, which is what `npm start` runs: the whole house in one process, with lines to paste.
 
 import { resolveSettings } from '../config/load.ts';
-import { serveGateway } from '../gateway.ts';
+import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host } from '../host/index.ts';
 import { takeFlags, UsageError } from './args.ts';
 import { startEngines } from './demo/engines.ts';

@@ -3,7 +3,7 @@
 import { resolveSettings } from '../config/load.ts';
 import { HeadraceError } from '../errors.ts';
 import type { PageExtra, PageFormat } from '../fetch/index.ts';
-import { serveGateway } from '../gateway.ts';
+import { serveGateway } from '../gateway/gateway.ts';
 import { takeFlags, UsageError } from './args.ts';
 
 const FLAGS = ['format', 'include', 'json'] as const;

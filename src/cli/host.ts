@@ -7,7 +7,7 @@ import { loadConfigFile, parseConfigText } from '../config/load.ts';
 import type { Engine, HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
 import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
 import { takeFlags, UsageError } from './args.ts';
-import { bondsOf, fleetBondsOf } from './host-trust.ts';
+import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
 import { startRealEngine, wantsRealEngine } from './real-engine.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -110,11 +110,11 @@ async function runFleet(own: Own, file: string): Promise<void> {
   const hostname = own.listen?.slice(0, own.listen.lastIndexOf(':')) ?? '127.0.0.1';
   try {
     const settings = await settingsOf(own.config);
-    const bonds = fleetBondsOf(settings, planFleet(await readFleet(file), hostname, commonOf(own, settings)));
-    const { planned } = bonds;
-    await bonds.start();
+    const lifecycle = fleetLifecycle(settings, planFleet(await readFleet(file), hostname, commonOf(own, settings)));
+    const { planned } = lifecycle;
+    await lifecycle.start();
     const hosts = await startFleet(planned).catch(async (error: Error) => {
-      await bonds.leave();
+      await lifecycle.leave();
       throw error;
     });
     const lines = hosts.map(
@@ -122,10 +122,10 @@ async function runFleet(own: Own, file: string): Promise<void> {
         `${planned[at]!.settings.name} of ${planned[at]!.settings.models.join(',')} listening on ${host.url}\n`,
     );
     process.stdout.write(lines.join(''));
-    bonds.listening(hosts);
+    lifecycle.listening(hosts);
     closeOnSignal({
       close: async () => {
-        await bonds.leave();
+        await lifecycle.leave();
         await Promise.all(hosts.map((host) => host.close()));
       },
     });
@@ -171,8 +171,8 @@ export async function host(flags: Readonly<Record<string, string>>): Promise<num
   const real = isReal ? await realEngineOf(own) : null;
   if (isReal && real === null) return 1;
   const models = real?.models ?? own.model?.split(',') ?? [];
-  const bonds = settings === undefined ? null : bondsOf(settings, models);
-  const guard = bonds?.guard ?? null;
+  const lifecycle = settings === undefined ? null : hostLifecycle(settings, models);
+  const guard = lifecycle?.guard ?? null;
   const running = createHost({
     ...commonOf(own, settings),
     models,
@@ -186,12 +186,12 @@ export async function host(flags: Readonly<Record<string, string>>): Promise<num
     ...(timeToFirstTokenMs !== undefined && { timeToFirstTokenMs }),
     ...(interTokenMs !== undefined && { interTokenMs }),
   });
-  await bonds?.start();
+  await lifecycle?.start();
   process.stdout.write(`host of ${models.join(',')} listening on ${await running.listen()}\n`);
-  bonds?.listening({ name: own.name ?? 'host', load: () => running.live });
+  lifecycle?.listening({ name: own.name ?? 'host', load: () => running.live });
   closeOnSignal({
     close: async () => {
-      await bonds?.leave();
+      await lifecycle?.leave();
       await running.close();
     },
   });

@@ -1,10 +1,10 @@
 // `headrace keys`: makes, lists, stops and replaces the keys of accounts. A key is printed when it is made and never again.
 
-import { type Column, KEY_COLUMNS, type NewKeyStatement, type RotationStatement } from '../account/index.ts';
+import { type Column, KEY_COLUMNS, type NewKeyView, type RotationView } from '../admin/index.ts';
 import { UsageError } from './args.ts';
-import { type Action, type Answer, answer, pick, runAction } from './office.ts';
+import { type Action, type Answer, answer, pick, runAction } from './account-command.ts';
 
-const NEW_KEY_COLUMNS: readonly Column<NewKeyStatement>[] = [
+const NEW_KEY_COLUMNS: readonly Column<NewKeyView>[] = [
   { head: 'key', cell: ({ key }) => key, isNumber: false, csvOnly: false },
   ...KEY_COLUMNS,
 ];
@@ -12,28 +12,28 @@ const NEW_KEY_COLUMNS: readonly Column<NewKeyStatement>[] = [
 const ACTIONS: Readonly<Record<string, Action>> = {
   create: {
     flags: ['account', 'label', 'expires', 'rpm', 'tpm', 'monthly', 'quiet'],
-    async run(office, call) {
-      const made = await office.createKey(pick(call, 'account', 'label', 'expires', 'rpm', 'tpm', 'monthly'));
+    async run(adminService, call) {
+      const made = await adminService.createKey(pick(call, 'account', 'label', 'expires', 'rpm', 'tpm', 'monthly'));
       return handedOut(made, call.fields['quiet'] !== undefined, '');
     },
   },
   list: {
     flags: ['account'],
-    run: async (office, call) => answer(await office.listKeys(pick(call, 'account')), KEY_COLUMNS),
+    run: async (adminService, call) => answer(await adminService.listKeys(pick(call, 'account')), KEY_COLUMNS),
   },
   disable: {
     flags: [],
     words: ['ID'],
-    async run(office, { words: [id = ''] }) {
-      const key = await office.disableKey(id);
+    async run(adminService, { words: [id = ''] }) {
+      const key = await adminService.disableKey(id);
       return answer([key], KEY_COLUMNS, { value: key, text: `${key.id} (${key.prefix}…) is disabled\n` });
     },
   },
   rotate: {
     flags: ['grace', 'expires', 'quiet'],
     words: ['ID'],
-    async run(office, call) {
-      const made = await office.rotateKey(call.words[0] ?? '', pick(call, 'grace', 'expires'));
+    async run(adminService, call) {
+      const made = await adminService.rotateKey(call.words[0] ?? '', pick(call, 'grace', 'expires'));
       return handedOut(made, call.fields['quiet'] !== undefined, replaced(made));
     },
   },
@@ -47,7 +47,7 @@ export async function keys(flags: Readonly<Record<string, string>>, words: reado
 }
 
 /** The key alone on the first line, or on the only one. */
-function handedOut(made: NewKeyStatement, isQuiet: boolean, note: string): Answer {
+function handedOut(made: NewKeyView, isQuiet: boolean, note: string): Answer {
   const limits = [
     made.rpm === null ? '' : `, ${made.rpm} requests a minute`,
     made.tpm === null ? '' : `, ${made.tpm} tokens a minute`,
@@ -58,6 +58,6 @@ function handedOut(made: NewKeyStatement, isQuiet: boolean, note: string): Answe
   return answer([made], NEW_KEY_COLUMNS, { value: made, text: isQuiet ? `${made.key}\n` : `${made.key}\n${about}` });
 }
 
-function replaced({ replaces, replaced_until: until }: RotationStatement): string {
+function replaced({ replaces, replaced_until: until }: RotationView): string {
   return `${replaces} goes on until ${until ?? 'it is disabled'}\n`;
 }

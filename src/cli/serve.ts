@@ -6,8 +6,8 @@ import { loadConfigFile, loadConfigText, type Mistake, type Resolution } from '.
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
-import type { ReloadAnswer } from '../gateway/house-desk.ts';
-import { type ServedGateway, serveGateway } from '../gateway.ts';
+import type { ReloadAnswer } from '../admin/index.ts';
+import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { takeFlags, UsageError } from './args.ts';
 import { closeOnSignal, exitNow } from './shutdown.ts';

@@ -1,9 +1,17 @@
 // What `headrace top` shows: a document of the house and its rates as lines of text. Pure. What the gateway was told by
 // others (model ids, request ids) cannot move the cursor: the tables print no control characters.
 
-import { type Column, printTable } from '../account/index.ts';
-import type { House, HouseCrn, HouseEngine } from '../gateway/house.ts';
-import { durationText, numberText, type Rates, timeText } from '../gateway/house-rates.ts';
+import {
+  type Column,
+  printTable,
+  type Overview,
+  type CrnOverview,
+  type EngineOverview,
+  durationText,
+  numberText,
+  type Rates,
+  timeText,
+} from '../admin/index.ts';
 
 /** Errors on a screen. */
 const ERRORS = 8;
@@ -11,24 +19,24 @@ const ERRORS = 8;
 type Cell<Row> = readonly [head: string, cell: (row: Row) => string | number];
 
 /** The screen, a line an element. `rates` is null before the second document. */
-export function screenLines(house: House, rates: Rates | null): string[] {
+export function screenLines(overview: Overview, rates: Rates | null): string[] {
   const now = rates?.total;
-  const spent = house.ledger === null ? 'no ledger' : `${house.ledger.spentTodayUsd ?? 'unknown'} USD`;
-  const inFlight = house.threads.reduce((sum, thread) => sum + thread.inFlight, 0);
-  const { fetch } = house;
+  const spent = overview.ledger === null ? 'no ledger' : `${overview.ledger.spentTodayUsd ?? 'unknown'} USD`;
+  const inFlight = overview.threads.reduce((sum, thread) => sum + thread.inFlight, 0);
+  const { fetch } = overview;
   return [
-    `headrace ${house.version}, ${house.stage}, up ${durationText(house.uptimeMs)}`,
+    `headrace ${overview.version}, ${overview.stage}, up ${durationText(overview.uptimeMs)}`,
     `requests ${rateText(now?.requestsPerS)}  errors ${rateText(now?.errorsPerS)}  in flight ${inFlight}` +
-      `  streams ${house.streams}  spent today ${spent}`,
+      `  streams ${overview.streams}  spent today ${spent}`,
     `latency ${timeText(now?.p50Ms ?? null)} median, ${timeText(now?.p99Ms ?? null)} 99th` +
       `  first byte ${timeText(now?.firstByteP50Ms ?? null)} median, ${timeText(now?.firstByteP99Ms ?? null)} 99th`,
-    ...tableOf(crnCells(house, rates), house.crns),
-    ...tableOf(modelCells(rates), house.models),
-    ...tableOf(engineCells(house), house.engines),
-    ...tableOf(threadCells(house, rates), house.threads),
+    ...tableOf(crnCells(overview, rates), overview.crns),
+    ...tableOf(modelCells(rates), overview.models),
+    ...tableOf(engineCells(overview), overview.engines),
+    ...tableOf(threadCells(overview, rates), overview.threads),
     '',
     `fetch pool: ${fetch.threads} threads, ${fetch.running} reading, ${fetch.queued} waiting, ${fetch.pages} pages so far`,
-    ...tableOf(ERROR_CELLS, house.errors.slice(0, ERRORS)),
+    ...tableOf(ERROR_CELLS, overview.errors.slice(0, ERRORS)),
   ];
 }
 
@@ -43,10 +51,10 @@ function tableOf<Row>(cells: readonly Cell<Row>[], rows: readonly Row[]): string
   return ['', ...printTable(columns, rows).trimEnd().split('\n')];
 }
 
-function crnCells(house: House, rates: Rates | null): Cell<HouseCrn>[] {
+function crnCells(overview: Overview, rates: Rates | null): Cell<CrnOverview>[] {
   return [
     ['CRN', ({ url }) => url],
-    ['STANDING', (crn) => standingOf(crn, house.dateMs)],
+    ['STANDING', (crn) => standingOf(crn, overview.dateMs)],
     ['IN FLIGHT', ({ inFlight }) => inFlight],
     ['FIRST BYTE', ({ models }) => timeText(Math.max(...models.map(({ firstByteMs }) => firstByteMs)))],
     ['ATTEMPTS', ({ url }) => rateText(rates?.crns[url])],
@@ -55,13 +63,13 @@ function crnCells(house: House, rates: Rates | null): Cell<HouseCrn>[] {
   ];
 }
 
-function standingOf({ models, ejectedUntilMs }: HouseCrn, dateMs: number): string {
+function standingOf({ models, ejectedUntilMs }: CrnOverview, dateMs: number): string {
   const words = [...new Set(models.map(({ standing }) => standing))].join(', ');
   if (ejectedUntilMs === null || ejectedUntilMs <= dateMs) return words;
   return `${words}, ejected for ${durationText(ejectedUntilMs - dateMs)}`;
 }
 
-function modelCells(rates: Rates | null): Cell<House['models'][number]>[] {
+function modelCells(rates: Rates | null): Cell<Overview['models'][number]>[] {
   const of = (model: string): Rates['models'][number] | undefined => rates?.models.find((one) => one.model === model);
   return [
     ['MODEL', ({ model }) => model || '(no model)'],
@@ -74,7 +82,7 @@ function modelCells(rates: Rates | null): Cell<House['models'][number]>[] {
   ];
 }
 
-function engineCells({ dateMs }: House): Cell<HouseEngine>[] {
+function engineCells({ dateMs }: Overview): Cell<EngineOverview>[] {
   return [
     ['ENGINE', ({ engine }) => engine],
     [
@@ -88,7 +96,7 @@ function engineCells({ dateMs }: House): Cell<HouseEngine>[] {
   ];
 }
 
-function threadCells({ threads }: House, rates: Rates | null): Cell<House['threads'][number]>[] {
+function threadCells({ threads }: Overview, rates: Rates | null): Cell<Overview['threads'][number]>[] {
   return [
     ['THREAD', ({ thread }) => thread],
     ['IN FLIGHT', ({ inFlight }) => inFlight],
@@ -99,7 +107,7 @@ function threadCells({ threads }: House, rates: Rates | null): Cell<House['threa
   ];
 }
 
-const ERROR_CELLS: readonly Cell<House['errors'][number]>[] = [
+const ERROR_CELLS: readonly Cell<Overview['errors'][number]>[] = [
   ['LAST ERRORS', ({ dateMs }) => new Date(dateMs).toISOString().slice(11, 19)],
   ['STATUS', ({ status }) => status],
   ['CODE', ({ code }) => code || '–'],

@@ -2,9 +2,8 @@
 // alternate screen and gives everything back at the end; anywhere else it writes plain text.
 
 import { systemClock } from '../actor/index.ts';
-import type { House } from '../gateway/house.ts';
-import { ratesBetween } from '../gateway/house-rates.ts';
-import { WholeClient } from '../net/whole.ts';
+import { type Overview, ratesBetween } from '../admin/index.ts';
+import { BufferedClient } from '../net/buffered-client.ts';
 import { takeFlags, UsageError } from './args.ts';
 import { screenLines } from './top-screen.ts';
 
@@ -30,11 +29,11 @@ export async function top(flags: Readonly<Record<string, string>>): Promise<numb
   if (unknown !== undefined) throw new UsageError(`headrace top has no flag --${unknown}`);
   const admin = URL.parse(own.admin ?? DEFAULT_ADMIN);
   if (admin === null || !/^https?:$/.test(admin.protocol)) throw new UsageError('--admin takes a URL');
-  const client = new WholeClient(1);
-  const url = `${admin.href.replace(/\/+$/, '')}/house`;
+  const client = new BufferedClient(1);
+  const url = `${admin.href.replace(/\/+$/, '')}/overview`;
   const view = process.stdout.isTTY && own.once === undefined ? new TerminalView() : new PlainView();
   try {
-    await watch(() => readHouse(client, url), view, own.once !== undefined);
+    await watch(() => readOverview(client, url), view, own.once !== undefined);
     return 0;
   } catch (error) {
     view.close();
@@ -54,7 +53,7 @@ interface View {
   close(): void;
 }
 
-async function watch(read: () => Promise<House>, view: View, once: boolean): Promise<void> {
+async function watch(read: () => Promise<Overview>, view: View, once: boolean): Promise<void> {
   let running = true;
   void view.ended.then(() => (running = false));
   let before = await read();
@@ -62,10 +61,10 @@ async function watch(read: () => Promise<House>, view: View, once: boolean): Pro
   while (running) {
     await Promise.race([view.ended, pause()]);
     if (!running) return;
-    const house = await read();
-    view.show(screenLines(house, ratesBetween(before, house)));
+    const overview = await read();
+    view.show(screenLines(overview, ratesBetween(before, overview)));
     if (once) return;
-    before = house;
+    before = overview;
   }
 }
 
@@ -73,7 +72,7 @@ function pause(): Promise<void> {
   return new Promise((resolve) => systemClock.setTimeout(resolve, EVERY_MS));
 }
 
-async function readHouse(client: WholeClient, url: string): Promise<House> {
+async function readOverview(client: BufferedClient, url: string): Promise<Overview> {
   const { status, body } = await client
     .send({ method: 'GET', url, headers: {} }, AbortSignal.timeout(TIMEOUT_MS), MAX_HOUSE_BYTES)
     .catch((error: unknown) => {
@@ -81,7 +80,7 @@ async function readHouse(client: WholeClient, url: string): Promise<House> {
     });
   if (status !== 200) throw new Error(`answers ${status}: is it the admin listener of a gateway?`);
   try {
-    return JSON.parse(body.toString()) as House;
+    return JSON.parse(body.toString()) as Overview;
   } catch {
     throw new Error('answers no JSON: is it the admin listener of a gateway?');
   }

@@ -1,12 +1,12 @@
 // `headrace usage`: what was used and charged, summed by account, key, model and day.
 
-import { usageColumns } from '../account/index.ts';
-import { type Action, answer, pick, runAction } from './office.ts';
+import { usageColumns } from '../admin/index.ts';
+import { type Action, answer, pick, runAction } from './account-command.ts';
 
 const USAGE: Action = {
   flags: ['by', 'from', 'to', 'account', 'key', 'model'],
-  async run(office, call) {
-    const rows = await office.usage(pick(call, ...USAGE.flags));
+  async run(adminService, call) {
+    const rows = await adminService.usage(pick(call, ...USAGE.flags));
     return answer(rows, usageColumns(call.fields['by']));
   },
 };

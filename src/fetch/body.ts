@@ -7,7 +7,7 @@ import { pipeline, type Duplex } from 'node:stream';
 import * as zlib from 'node:zlib';
 import pLimit, { type LimitFunction } from 'p-limit';
 import { HeadraceError } from '../errors.ts';
-import { GrowingBytes } from '../net/growing-bytes.ts';
+import { GrowingBytes } from './growing-bytes.ts';
 
 /** Held of every body. Nearly all pages are smaller on the wire. */
 const HELD_BYTES = 524_288;

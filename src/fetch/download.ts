@@ -2,12 +2,12 @@
 // turn and within the deadlines; the answer judged by status, type, challenge and size before and while it is read. The
 // desk's actor calls it. A change of settings is for downloads that start later.
 
-import type { Clock } from '../actor/clock.ts';
+import type { Clock } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
-import { createGuard, type Guard, type Lookup } from '../net/guard.ts';
-import { PageClient, type PageResponse } from '../net/page-client.ts';
-import { unless } from '../net/unless.ts';
+import { createGuard, type Guard, type Lookup } from './guard.ts';
+import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
+import { abortable } from './abortable.ts';
 import { ACCEPTED_CODINGS, BodyReader } from './body.ts';
 import { CHALLENGE_BYTES, isChallengeHead, isChallengePage } from './challenge.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
@@ -51,12 +51,12 @@ const CHALLENGE_STATUSES: ReadonlySet<number> = new Set([401, 403, 405, 429, 503
 interface Line {
   readonly settings: Settings['fetch'];
   readonly guard: Guard;
-  readonly client: PageClient;
+  readonly client: GuardedClient;
   downloads: number;
 }
 
 /** A request for a page or a robots.txt under way. */
-interface Errand {
+interface EngineCall {
   readonly line: Line;
   readonly trail: Trail;
   readonly signal: AbortSignal;
@@ -92,8 +92,12 @@ class PageDownloader implements Downloader {
 
   download(url: string, signal: AbortSignal): Promise<Download> {
     return this.#within(signal, (line, total) => {
-      const errand: Errand = { line, trail: new Trail(url, line.guard, line.settings.redirects), signal: total };
-      return this.#page(errand);
+      const engineCall: EngineCall = {
+        line,
+        trail: new Trail(url, line.guard, line.settings.redirects),
+        signal: total,
+      };
+      return this.#page(engineCall);
     });
   }
 
@@ -110,7 +114,7 @@ class PageDownloader implements Downloader {
     const guard = createGuard({ allow, ports, ...(lookup === undefined ? {} : { lookup }) });
     const timeouts = { timeoutMs: connectTimeoutMs, firstByteTimeoutMs };
     const trust = ca === undefined ? {} : { ca };
-    const client = new PageClient({ guard, clock, ...timeouts, connections: perHost, ...trust });
+    const client = new GuardedClient({ guard, clock, ...timeouts, connections: perHost, ...trust });
     const line = { settings, guard, client, downloads: 0 };
     this.#lines.add(line);
     return line;
@@ -134,7 +138,7 @@ class PageDownloader implements Downloader {
     line.downloads++;
     try {
       total.throwIfAborted();
-      return await unless(total, work(line, total));
+      return await abortable(total, work(line, total));
     } finally {
       clock.clearTimeout(timer);
       line.downloads--;
@@ -142,21 +146,21 @@ class PageDownloader implements Downloader {
     }
   }
 
-  async #page(errand: Errand): Promise<Download> {
+  async #page(engineCall: EngineCall): Promise<Download> {
     for (;;) {
-      const { line, signal, trail } = errand;
+      const { line, signal, trail } = engineCall;
       const { robots, userAgent } = line.settings;
       const ask = (url: string): Promise<RobotsAnswer> => this.#askRobots(url);
-      if (robots) await unless(signal, this.#robots.admit(trail.url, userAgent, ask));
-      const download = await this.#hop(errand, (response) => this.#read(response, errand));
+      if (robots) await abortable(signal, this.#robots.admit(trail.url, userAgent, ask));
+      const download = await this.#hop(engineCall, (response) => this.#read(response, engineCall));
       if (download !== null) return download;
     }
   }
 
   /** One request in its turn; null after a redirect. */
   async #hop<T>(
-    { line, signal, trail }: Errand,
-    read: (response: PageResponse) => Promise<T>,
+    { line, signal, trail }: EngineCall,
+    read: (response: GuardedResponse) => Promise<T>,
     accept = ACCEPT,
   ): Promise<T | null> {
     const headers = {
@@ -179,7 +183,7 @@ class PageDownloader implements Downloader {
     }
   }
 
-  async #read(response: PageResponse, { line, signal, trail }: Errand): Promise<Download> {
+  async #read(response: GuardedResponse, { line, signal, trail }: EngineCall): Promise<Download> {
     const { headers, status } = response;
     if (isChallengeHead(status, headers)) throw new HeadraceError('HR_FETCH_CHALLENGE');
     if (status < 200 || status > 203) {
@@ -204,13 +208,13 @@ class PageDownloader implements Downloader {
   /** Under a deadline of its own, since it is for all that ask meanwhile. */
   #askRobots(url: string): Promise<RobotsAnswer> {
     return this.#within(null, async (line, signal) => {
-      const errand: Errand = { line, trail: new Trail(url, line.guard, ROBOTS_REDIRECTS), signal };
-      const read = async (response: PageResponse): Promise<RobotsAnswer> => ({
+      const engineCall: EngineCall = { line, trail: new Trail(url, line.guard, ROBOTS_REDIRECTS), signal };
+      const read = async (response: GuardedResponse): Promise<RobotsAnswer> => ({
         status: response.status,
         bytes: await this.#bodies.readStart(response, ROBOTS_BYTES, signal),
       });
       for (;;) {
-        const answer = await this.#hop(errand, read, 'text/plain');
+        const answer = await this.#hop(engineCall, read, 'text/plain');
         if (answer !== null) return answer;
       }
     });

@@ -1,15 +1,7 @@
-// The door of the fetch room.
-export { createDownloader, type Downloader } from './download.ts';
-export { PageDesk, type PendingPage } from './desk.ts';
-export type {
-  CleanOptions,
-  CleanPage,
-  PageAnswer,
-  PageExtra,
-  PageFormat,
-  PageLink,
-  PageMetadata,
-  PageRequest,
-} from './page.ts';
-export { pages, type PagesCommand, type Tools } from './pages.ts';
-export { type CleaningPool, type CleaningStats, createCleaningPool } from './pool.ts';
+// Public surface of page fetching.
+export type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/index.ts';
+export type { CleanResult } from './cleaning-pool.ts';
+export { PageClient } from './page-client.ts';
+export { PageService } from './page-service.ts';
+export type { PageAnswer, PageRequest } from './page.ts';
+export type { PagesCommand } from './pages.ts';

@@ -8,7 +8,7 @@ import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Downloader } from './download.ts';
 import type { Download, PageAnswer, PageRequest } from './page.ts';
-import type { CleaningPool } from './pool.ts';
+import type { CleaningPool } from './cleaning-pool.ts';
 
 /** How a request for a page ended; plain data, since it crosses threads. */
 export type PageReply =
@@ -63,17 +63,17 @@ type Cache = LRUCache<string, PageAnswer>;
 /** Makes the behaviour of the actor. */
 export function pages(options: PagesOptions): Behavior<PagesCommand> {
   return (context) => {
-    const desk = new Desk(options, context);
+    const state = new AdminRoutes(options, context);
     return {
-      receive: (command) => desk.receive(command),
+      receive: (command) => state.receive(command),
       signal: (signal) => {
-        if (signal.type !== 'Terminated') desk.close();
+        if (signal.type !== 'Terminated') state.close();
       },
     };
   };
 }
 
-class Desk {
+class AdminRoutes {
   readonly #options: PagesOptions;
   readonly #context: Context<PagesCommand>;
   readonly #flights = new Map<string, Flight>();

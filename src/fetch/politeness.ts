@@ -1,7 +1,7 @@
 // Who may ask which host when: so many requests at once in all and to one host, so long between two starts at one host, and
 // a bounded line of those who wait. The downloader takes a turn for every hop, redirects and robots.txt included.
 
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
 

@@ -3,7 +3,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { HeadraceError } from '../errors.ts';
-import type { Guard } from '../net/guard.ts';
+import type { Guard } from './guard.ts';
 
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 

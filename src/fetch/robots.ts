@@ -3,7 +3,7 @@
 
 import { LRUCache } from 'lru-cache';
 import robotsParser from 'robots-parser';
-import type { Clock } from '../actor/clock.ts';
+import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 
 /** How a request for robots.txt ended. */

@@ -3,36 +3,35 @@
 // waits for it.
 
 import { ask, type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
-import type { Ledger } from '../account/index.ts';
-import type { Stage } from '../api/world.ts';
+import { type Ledger, BillingService } from '../billing/index.ts';
+import type { Stage } from '../api/deps.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Address, Server } from '../ingress/server.ts';
-import { WholeClient } from '../net/whole.ts';
+import { BufferedClient } from '../net/buffered-client.ts';
 import {
+  type ServersByModel,
   Board,
   type BoardMemory,
   createBoardMemory,
   type CrnOrder,
-  crns,
-  type CrnsCommand,
+  crnRegistry,
+  type CrnRegistryCommand,
   type Obeyed,
-  type TableData,
+  type ModelTableData,
 } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import { Accounts } from './accounts.ts';
 import { logCrn } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
-import { EngineCells } from './engine-cells.ts';
+import { EngineCells } from '../search/index.ts';
 import { describeEvent, warnFallback } from './events.ts';
-import { Gauges } from './gauges.ts';
-import { HostDesk } from './host-desk.ts';
+import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
-import { PageService } from './page-service.ts';
-import { settlePort } from './port.ts';
+import { PageService } from '../fetch/index.ts';
+import { settlePort } from '../ingress/port.ts';
 import { Readings } from './readings.ts';
-import { type Discovered, keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
+import { keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
 const SERVER_CELLS = 1024;
@@ -61,7 +60,7 @@ export interface ControlPlaneOptions {
 
 export class ControlPlane {
   readonly local: DataPlane;
-  readonly hosts: HostDesk;
+  readonly hosts: HostRoutes;
   readonly readings: Readings;
   readonly #options: ControlPlaneOptions;
   readonly #system: System;
@@ -69,10 +68,10 @@ export class ControlPlane {
   readonly #board: Board;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
-  readonly #client = new WholeClient(4);
-  readonly #keeper: Ref<CrnsCommand>;
+  readonly #client = new BufferedClient(4);
+  readonly #keeper: Ref<CrnRegistryCommand>;
   readonly #pages: PageService;
-  readonly #accounts: Accounts | null;
+  readonly #accounts: BillingService | null;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -82,11 +81,11 @@ export class ControlPlane {
   /** Threads whose first start is awaited, with what hears of it. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   #settings: Settings;
-  #discovered: Discovered = new Map();
+  #discovered: ServersByModel = new Map();
   #discovery: Ref<DiscoveryCommand> | null = null;
   #discoveryPolled = false;
   #crnsJudged = false;
-  #table: TableData = { version: 0, models: [] };
+  #table: ModelTableData = { version: 0, models: [] };
   #stage: Stage = 'starting';
   #server: Server | null = null;
   #localIngress: Ref<IngressCommand> | null = null;
@@ -99,7 +98,7 @@ export class ControlPlane {
     this.#address = settings.listen;
     this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1);
     this.#board = new Board(this.#memory, 0);
-    this.hosts = new HostDesk({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
+    this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
       name: 'headrace',
       clock,
@@ -135,9 +134,9 @@ export class ControlPlane {
     this.#configureCrns();
   }
 
-  #spawnKeeper(): Ref<CrnsCommand> {
+  #spawnKeeper(): Ref<CrnRegistryCommand> {
     return this.#system.spawn(
-      crns({
+      crnRegistry({
         board: this.#board,
         memory: this.#memory,
         probe: async (url, timeoutMs) => (await this.#client.get(url, timeoutMs, PROBE_BYTES)).status,
@@ -205,7 +204,7 @@ export class ControlPlane {
 
   /** Passes an operator's order on to a CRN; rejects when its actor does not answer. */
   order(url: string, order: CrnOrder): Promise<Obeyed> {
-    const message = (replyTo: Ref<Obeyed>): CrnsCommand => ({ type: 'Order', url, order, replyTo });
+    const message = (replyTo: Ref<Obeyed>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
     return ask(this.#keeper, message, { timeoutMs: ORDER_TIMEOUT_MS });
   }
 
@@ -275,10 +274,10 @@ export class ControlPlane {
     for (const ref of this.#threads) ref.tell(passOn({ type: 'Configure', snapshot }));
   }
 
-  #openAccounts(settings: Settings): Accounts | null {
+  #openAccounts(settings: Settings): BillingService | null {
     if (settings.store === null) return null;
     const { clock, log } = this.#options;
-    return new Accounts({
+    return new BillingService({
       system: this.#system,
       settings,
       clock,
@@ -313,14 +312,14 @@ export class ControlPlane {
       this.#discoveryPolled = true;
       return;
     }
-    const world = {
+    const deps = {
       get: (target: string, timeoutMs: number, maxBytes: number) => this.#client.get(target, timeoutMs, maxBytes),
-      onPolled: (models: Discovered | null, problem: string | null) => this.#polled(models, problem),
+      onPolled: (models: ServersByModel | null, problem: string | null) => this.#polled(models, problem),
     };
-    this.#discovery = this.#system.spawn(discovery({ url, intervalMs }, world));
+    this.#discovery = this.#system.spawn(discovery({ url, intervalMs }, deps));
   }
 
-  #polled(models: Discovered | null, problem: string | null): void {
+  #polled(models: ServersByModel | null, problem: string | null): void {
     if (problem !== null) this.#options.log.warn({ discovery: this.#settings.discovery, problem }, 'discovery failed');
     const first = !this.#discoveryPolled;
     this.#discoveryPolled = true;

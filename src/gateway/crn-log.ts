@@ -2,7 +2,7 @@
 
 import { type CrnEvent, STANDING } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import { STANDING_WORDS } from './gauges.ts';
+import { STANDING_WORDS } from '../admin/index.ts';
 
 export function logCrn(log: Log, event: CrnEvent): void {
   if (event.type === 'standing') {

@@ -3,38 +3,38 @@
 
 import type { Clock, Ref, System } from '../actor/index.ts';
 import {
-  type BankCommand,
-  KeyLimits,
-  KeyRing,
-  type PaymentDesk,
+  type LeaseManagerCommand,
+  KeyLimiter,
+  KeyTable,
+  type Payments,
   picoPerCall,
-  Purses,
-  type Tariff,
-  tariffOf,
-} from '../account/index.ts';
+  LeaseCache,
+  type ModelPrice,
+  modelPriceOf,
+  type PaymentCommand,
+  PaymentClient,
+  type BillingUpdate,
+} from '../billing/index.ts';
 import { DIALECT_RULES } from '../api/inference.ts';
 import type { Billing } from '../api/bill.ts';
 import { Router } from '../api/routes.ts';
-import type { ApiWorld, Counters } from '../api/world.ts';
+import type { ApiDeps, Counters } from '../api/deps.ts';
 import { HeadraceError } from '../errors.ts';
-import { PageDesk, type PagesCommand } from '../fetch/index.ts';
+import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { BodyBudget } from '../ingress/body.ts';
 import { Cors } from '../ingress/cors.ts';
 import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
-import { Roster } from '../net/roster.ts';
-import { Board, type BoardMemory, type Member, type Outcome, Reporter, Table } from '../routing/index.ts';
-import { configureEngines, SearchRoom } from '../search/index.ts';
+import { IntrusiveSet } from '../net/intrusive-set.ts';
+import { Board, type BoardMemory, type Member, type Outcome, Reporter, ModelTable } from '../routing/index.ts';
+import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { ThreadMetrics } from '../telemetry/thread-metrics.ts';
 import { RetryBudget } from '../upstream/index.ts';
-import type { PlaneReport } from './house.ts';
+import { type PlaneReport, Recent } from '../admin/index.ts';
 import { Observer } from './observer.ts';
-import { type PaymentCommand, RemotePayments } from './payment-desk.ts';
-import type { AccountNews } from './accounts.ts';
-import { Recent } from './recent.ts';
 import type { Snapshot } from './snapshot.ts';
 
 export interface DataPlaneOptions {
@@ -59,7 +59,7 @@ export interface DataPlaneOptions {
 
 /** What a data plane is given of accounts. */
 export interface PlaneAccounts {
-  readonly bank: Ref<BankCommand>;
+  readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly limitMemory: SharedArrayBuffer;
   /** Where wallets pay; null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
@@ -84,19 +84,19 @@ export class DataPlane {
   readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
-  readonly #search: SearchRoom;
-  readonly #pages: PageDesk;
-  readonly #keys: KeyRing;
-  readonly #purses: Purses | null;
-  readonly #limits: KeyLimits | null;
-  readonly #cashier: PaymentDesk | null;
+  readonly #search: SearchService;
+  readonly #pages: PageClient;
+  readonly #keys: KeyTable;
+  readonly #leases: LeaseCache | null;
+  readonly #limits: KeyLimiter | null;
+  readonly #paymentProcessor: Payments | null;
   #searchKey = '';
   /** Without a complete answer. */
-  readonly #exchanges = new Roster<'seat', Exchange>('seat');
+  readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
   readonly #pools = new Map<string, ConnectionPool>();
   #budgets = new Map<string, RetryBudget>();
   #cors: Cors;
-  #world: ApiWorld;
+  #deps: ApiDeps;
   #whenIdle: (() => void) | null = null;
 
   constructor(options: DataPlaneOptions) {
@@ -110,7 +110,7 @@ export class DataPlane {
     this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);
     this.#router = new Router(snapshot.settings);
-    this.#search = new SearchRoom({
+    this.#search = new SearchService({
       system: options.system,
       clock,
       random: options.random,
@@ -122,28 +122,28 @@ export class DataPlane {
       },
     });
     this.#configureSearch(snapshot);
-    this.#keys = new KeyRing(snapshot.keys, epochMs);
+    this.#keys = new KeyTable(snapshot.keys, epochMs);
     const { accounts } = options;
     const { credit } = snapshot.settings;
     const { payments = null } = accounts ?? {};
-    this.#cashier = payments === null ? null : new RemotePayments(options.system, payments, `thread-${thread}`);
-    this.#limits = accounts === null ? null : new KeyLimits(accounts.limitMemory);
-    this.#purses =
+    this.#paymentProcessor = payments === null ? null : new PaymentClient(options.system, payments, `thread-${thread}`);
+    this.#limits = accounts === null ? null : new KeyLimiter(accounts.limitMemory);
+    this.#leases =
       accounts === null
         ? null
-        : new Purses({
-            bank: accounts.bank,
+        : new LeaseCache({
+            leaseManager: accounts.leaseManager,
             thread: `thread-${thread}`,
             clock,
             epochMs,
             flushMs: credit.flushMs,
             leasePico: picoPerCall(credit.lease),
           });
-    this.#pages = new PageDesk(options.pages, `thread-${thread}`);
+    this.#pages = new PageClient(options.pages, `thread-${thread}`);
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
-    this.#world = this.#makeWorld(snapshot);
+    this.#deps = this.#makeWorld(snapshot);
   }
 
   /** The entry of every request; never throws. */
@@ -151,18 +151,18 @@ export class DataPlane {
     this.#exchanges.add(exchange);
     exchange.onClose = this.#closed;
     this.#observer.begin(exchange);
-    this.#router.serve(exchange, this.#world, this.#cors);
+    this.#router.serve(exchange, this.#deps, this.#cors);
   };
 
   /** What endpoints are given at this moment. */
-  get world(): ApiWorld {
-    return this.#world;
+  get deps(): ApiDeps {
+    return this.#deps;
   }
 
   /** Takes over a new snapshot. Requests that have begun go on with the old one. */
   configure(snapshot: Snapshot): void {
     this.#keys.configure(snapshot.keys);
-    this.#world = this.#makeWorld(snapshot);
+    this.#deps = this.#makeWorld(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#bound(snapshot);
     this.#configureSearch(snapshot);
@@ -177,15 +177,15 @@ export class DataPlane {
   }
 
   /** Hears what happens to keys and credit. */
-  learn(news: AccountNews): void {
+  learn(news: BillingUpdate): void {
     if (news.type === 'Keys') this.#keys.learn(news.news);
-    else if (news.type === 'Trust') this.#purses?.trust(news.untilMs);
-    else this.#purses?.recall(news.account);
+    else if (news.type === 'Trust') this.#leases?.trust(news.untilMs);
+    else this.#leases?.recall(news.account);
   }
 
   /** Tells the bank what was spent and gives all credit back. */
   closeAccounts(): void {
-    this.#purses?.close();
+    this.#leases?.close();
   }
 
   /** Requests without a complete answer. */
@@ -252,21 +252,21 @@ export class DataPlane {
     this.#whenIdle = null;
   };
 
-  #makeWorld(snapshot: Snapshot): ApiWorld {
+  #makeWorld(snapshot: Snapshot): ApiDeps {
     const { clock, random } = this.#options;
     const { settings } = snapshot;
     const { timeouts, limits, routing } = settings;
     return {
       settings,
       stage: snapshot.stage,
-      table: new Table(snapshot.table),
+      table: new ModelTable(snapshot.table),
       keys: this.#keys,
       catalog: snapshot.catalog,
       contextLengths: new Map(
         snapshot.catalog.flatMap(({ contextLength, id }) => (contextLength === undefined ? [] : [[id, contextLength]])),
       ),
       billing: this.#billingOf(snapshot),
-      cashier: this.#cashier,
+      paymentProcessor: this.#paymentProcessor,
       createdS: snapshot.createdS,
       board: this.#board,
       reporter: this.#reporter,
@@ -298,14 +298,14 @@ export class DataPlane {
   }
 
   #billingOf({ catalog, settings }: Snapshot): Billing | null {
-    if (this.#purses === null || this.#limits === null) return null;
-    const tariffs = new Map<string, Tariff>();
-    for (const { id, pricing } of catalog) if (pricing !== undefined) tariffs.set(id, tariffOf(pricing));
+    if (this.#leases === null || this.#limits === null) return null;
+    const modelPrices = new Map<string, ModelPrice>();
+    for (const { id, pricing } of catalog) if (pricing !== undefined) modelPrices.set(id, modelPriceOf(pricing));
     const prices = Object.entries(settings.search.pricing).map(([id, usd]) => [id, picoPerCall(usd)] as const);
     return {
-      purses: this.#purses,
+      leases: this.#leases,
       limits: this.#limits,
-      tariffs,
+      modelPrices,
       enginePrices: new Map(prices),
       pagePrice: picoPerCall(settings.fetch.price),
       assumedTokens: settings.credit.assumedTokens,

@@ -2,33 +2,33 @@
 // last answer: losing the directory must not lose the servers.
 
 import type { Behavior } from '../actor/index.ts';
-import type { Discovered } from './snapshot.ts';
+import type { ServersByModel } from '../routing/index.ts';
 
 export interface DiscoverySettings {
   readonly url: string;
   readonly intervalMs: number;
 }
 
-export interface DiscoveryWorld {
+export interface DiscoveryDeps {
   readonly get: (url: string, timeoutMs: number, maxBytes: number) => Promise<{ status: number; body: Buffer }>;
   /** A poll is over; `models` is null when it failed. */
-  readonly onPolled: (models: Discovered | null, problem: string | null) => void;
+  readonly onPolled: (models: ServersByModel | null, problem: string | null) => void;
 }
 
 export type DiscoveryCommand =
   | { readonly type: 'Poll' }
-  | { readonly type: 'Polled'; readonly models: Discovered }
+  | { readonly type: 'Polled'; readonly models: ServersByModel }
   | { readonly type: 'Failed'; readonly problem: string };
 
 const TIMEOUT_MS = 10_000;
 const MAX_BYTES = 16 * 1024 * 1024;
 
 /** Makes the behaviour of the discovery actor. */
-export function discovery(settings: DiscoverySettings, world: DiscoveryWorld): Behavior<DiscoveryCommand> {
+export function discovery(settings: DiscoverySettings, deps: DiscoveryDeps): Behavior<DiscoveryCommand> {
   return (context) => {
     const poll = (): void =>
       context.pipe(
-        world.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
+        deps.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
           if (status !== 200) throw new Error(`answered ${status}`);
           return readDiscoveryMap(JSON.parse(body.toString()));
         }),
@@ -42,14 +42,14 @@ export function discovery(settings: DiscoverySettings, world: DiscoveryWorld): B
         return;
       }
       context.timers.once('poll', settings.intervalMs * (0.9 + 0.2 * context.random()), { type: 'Poll' });
-      if (command.type === 'Polled') world.onPolled(command.models, null);
-      else world.onPolled(null, command.problem);
+      if (command.type === 'Polled') deps.onPolled(command.models, null);
+      else deps.onPolled(null, command.problem);
     };
   };
 }
 
 /** Reads a discovery map; throws on anything that is none. Entries without a usable URL are left out. */
-export function readDiscoveryMap(value: unknown): Discovered {
+export function readDiscoveryMap(value: unknown): ServersByModel {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('is no discovery map');
   const models = new Map<string, readonly string[]>();
   for (const [id, entry] of Object.entries(value)) {

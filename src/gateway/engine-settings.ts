@@ -3,7 +3,7 @@
 
 import type { Resolution } from '../config/load.ts';
 import { configureEngines, isPlugIn } from '../search/index.ts';
-import { trustMistakes } from './trust-settings.ts';
+import { trustMistakes } from '../admin/index.ts';
 
 /** The resolution with the mistakes of its engines and of `trust`, if there are any. */
 export function withEnginesChecked(resolution: Resolution): Resolution {

@@ -7,7 +7,7 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
 import type { PagesCommand } from '../fetch/index.ts';
 import type { Address } from '../ingress/server.ts';
-import type { Board, BoardMemory, CrnsCommand } from '../routing/index.ts';
+import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
 import type { PlaneAccounts } from './data-plane.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -54,13 +54,13 @@ export function passOn(command: IngressCommand): ThreadCommand {
 }
 
 /** What the keeper needs from outside. */
-export interface ThreadWorld {
+export interface ThreadDeps {
   readonly system: System;
   readonly board: Board;
-  readonly keeper: Ref<CrnsCommand>;
+  readonly keeper: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
   /** Null without a ledger. */
-  readonly accounts: Pick<PlaneAccounts, 'bank' | 'payments'> | null;
+  readonly accounts: Pick<PlaneAccounts, 'leaseManager' | 'payments'> | null;
   /** Birth data with the snapshot and address of the moment. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
@@ -69,9 +69,9 @@ export interface ThreadWorld {
 }
 
 /** Makes the behaviour of a thread's keeper. */
-export function ingressThread(world: ThreadWorld): Behavior<ThreadCommand> {
+export function ingressThread(deps: ThreadDeps): Behavior<ThreadCommand> {
   return (context) => {
-    const thread = new Thread(world, context);
+    const thread = new Thread(deps, context);
     return {
       receive: (command) => thread.receive(command),
       signal: (signal: Signal) => {
@@ -82,23 +82,23 @@ export function ingressThread(world: ThreadWorld): Behavior<ThreadCommand> {
 }
 
 class Thread {
-  readonly #world: ThreadWorld;
+  readonly #deps: ThreadDeps;
   readonly #index: number;
   readonly #worker: Worker;
   readonly #link: Link;
   readonly #ingress: Ref<IngressCommand>;
   #failure = '';
 
-  constructor(world: ThreadWorld, context: Context<ThreadCommand>) {
+  constructor(deps: ThreadDeps, context: Context<ThreadCommand>) {
     const { port1, port2 } = new MessageChannel();
-    const data = world.data();
-    this.#world = world;
+    const data = deps.data();
+    this.#deps = deps;
     this.#index = data.thread;
-    this.#link = link(world.system, port1);
-    this.#link.expose('crns', world.keeper);
-    this.#link.expose('pages', world.pages);
-    if (world.accounts !== null) this.#link.expose('bank', world.accounts.bank);
-    if (data.paid && world.accounts?.payments) this.#link.expose('payments', world.accounts.payments);
+    this.#link = link(deps.system, port1);
+    this.#link.expose('crns', deps.keeper);
+    this.#link.expose('pages', deps.pages);
+    if (deps.accounts !== null) this.#link.expose('leaseManager', deps.accounts.leaseManager);
+    if (data.paid && deps.accounts?.payments) this.#link.expose('payments', deps.accounts.payments);
     this.#ingress = this.#link.ref('ingress');
     this.#worker = new Worker(new URL('../../workers/ingress.js', import.meta.url), {
       name: `ingress-${data.thread}`,
@@ -112,18 +112,18 @@ class Thread {
     });
     this.#worker.on('exit', (code) => {
       this.#link.close();
-      world.board.clearThread(this.#index);
-      world.onRunning(this.#index, false);
+      deps.board.clearThread(this.#index);
+      deps.onRunning(this.#index, false);
       context.self.tell({ type: 'Exited', code });
     });
-    world.onRunning(this.#index, true);
+    deps.onRunning(this.#index, true);
   }
 
   receive(command: ThreadCommand): void {
     switch (command.type) {
       case 'Message':
         if (command.message.type === 'Failed') this.#failure = command.message.message;
-        this.#world.onMessage(this.#index, command.message);
+        this.#deps.onMessage(this.#index, command.message);
         break;
       case 'Pass':
         this.#ingress.tell(command.command);

@@ -5,9 +5,9 @@ import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
 import { createNodeServer } from '../ingress/node.ts';
 import type { Server } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import type { AccountNews } from './accounts.ts';
+import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';
-import type { PlaneReport } from './house.ts';
+import type { PlaneReport } from '../admin/index.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** What a drain's answer may take on its way between threads. */
@@ -21,7 +21,7 @@ export type ServerChoice = 'auto' | 'uws' | 'node';
 
 export type IngressCommand =
   | { readonly type: 'Configure'; readonly snapshot: Snapshot }
-  | { readonly type: 'Accounts'; readonly news: AccountNews }
+  | { readonly type: 'Accounts'; readonly news: BillingUpdate }
   /** Answers once no request is in flight, or after `withinMs`. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
   | { readonly type: 'Lingered' }

@@ -1,10 +1,10 @@
 // What a data plane notes of its requests beside the counters: lines of the request log and spans. Both are off by
 // default, and a request then pays one comparison for each.
 
-import type { Clock } from '../actor/clock.ts';
+import type { Clock } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { WholeClient } from '../net/whole.ts';
+import { BufferedClient } from '../net/buffered-client.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { RequestLog } from '../telemetry/request-log.ts';
 import { type Span, Tracer } from '../telemetry/span.ts';
@@ -29,7 +29,7 @@ export interface ObserverOptions {
 export class Observer {
   readonly #options: ObserverOptions;
   readonly #spans = new SpanMetrics();
-  readonly #client = new WholeClient(1);
+  readonly #client = new BufferedClient(1);
   #key = '';
   #log: RequestLog | null = null;
   #tracer: Tracer | null = null;

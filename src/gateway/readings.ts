@@ -3,12 +3,11 @@
 
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
-import type { Stage } from '../api/world.ts';
-import type { Board, TableData } from '../routing/index.ts';
+import type { Stage } from '../api/deps.ts';
+import type { Board, ModelTableData } from '../routing/index.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { DataPlane } from './data-plane.ts';
-import { type CrnStatus, type Gauges, statusOf } from './gauges.ts';
-import type { HouseParts } from './house.ts';
+import { type CrnStatus, type Gauges, statusOf, type OverviewParts } from '../admin/index.ts';
 import { askMetrics, askReport } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
 
@@ -28,7 +27,7 @@ export interface Sources {
   /** What changes. */
   readonly now: () => {
     readonly stage: Stage;
-    readonly table: TableData;
+    readonly table: ModelTableData;
     readonly settings: Settings;
     readonly threads: readonly Ref<ThreadCommand>[];
   };
@@ -59,7 +58,7 @@ export class Readings {
   }
 
   /** What the house is built from; a thread that does not answer in time is left out. */
-  async house(): Promise<HouseParts> {
+  async overview(): Promise<OverviewParts> {
     const { local, pages, accounts, gauges, now } = this.#sources;
     const { settings, stage, threads } = now();
     const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));

@@ -1,16 +1,16 @@
 // What the control plane knows and the data planes need, as one value: handed over whole at every change, also across
 // threads, so it holds plain data only and no secret but the credentials for CRNs.
 
-import { hashKey, type KeyRecord } from '../account/index.ts';
-import type { Stage } from '../api/world.ts';
+import { hashKey, type KeyRecord } from '../billing/index.ts';
+import type { Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
-import type { ModelSpec, TableData } from '../routing/index.ts';
+import type { ModelSpec, ModelTableData, ServersByModel } from '../routing/index.ts';
 
 export interface Snapshot {
   /** `keys.static` is empty here: data planes get hashes. */
   readonly settings: Settings;
-  readonly table: TableData;
+  readonly table: ModelTableData;
   readonly catalog: readonly CatalogModel[];
   readonly keys: readonly KeyRecord[];
   readonly stage: Stage;
@@ -20,17 +20,14 @@ export interface Snapshot {
   readonly createdS: number;
 }
 
-/** Servers by model id, as a discovery URL gives them, or hosts that announce themselves. */
-export type Discovered = ReadonlyMap<string, readonly string[]>;
-
-export function sameModels(a: Discovered, b: Discovered): boolean {
+export function sameModels(a: ServersByModel, b: ServersByModel): boolean {
   return JSON.stringify([...a]) === JSON.stringify([...b]);
 }
 
 /** Configured models with found ones merged in; ids match in any case, the configured spelling wins, then the first. */
 export function mergeModels(
   settings: Settings,
-  ...found: readonly Discovered[]
+  ...found: readonly ServersByModel[]
 ): { specs: ModelSpec[]; catalog: CatalogModel[] } {
   const extra = new Map<string, { readonly id: string; readonly servers: readonly string[] }>();
   for (const [id, servers] of found.flatMap((each) => [...each])) {

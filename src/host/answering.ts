@@ -41,8 +41,8 @@ export function answerByEngine(engine: Engine, reply: Reply, request: DialectReq
   const parts = { ...request, ask, callsTools: want.tools.length > 0 };
   const choices: Choice[] = [];
   for (let at = 0; at < want.prompts.length * ask.choices; at++) choices.push(new Choice(parts, choices, at));
-  const world = { choices, wire, reply, engine, truthId };
-  const answer = ask.stream ? new Streaming(world) : new Whole(world);
+  const deps = { choices, wire, reply, engine, truthId };
+  const answer = ask.stream ? new Streaming(deps) : new Whole(deps);
   reply.onClose(() => answer.cancel());
   try {
     for (const choice of choices) answer.run(choice, taskOf(request, want, options, choice));
@@ -80,7 +80,7 @@ function grammarOf({ tools, schema }: Want): string | undefined {
   return schema === undefined ? undefined : schemaGrammar(schema);
 }
 
-interface AnswerWorld {
+interface AnswerDeps {
   readonly choices: readonly Choice[];
   readonly wire: Wire;
   readonly reply: Reply;
@@ -90,12 +90,12 @@ interface AnswerWorld {
 
 /** Takes what an engine says of all choices, until the last has ended or one has failed. */
 abstract class Answer {
-  protected readonly world: AnswerWorld;
+  protected readonly deps: AnswerDeps;
   readonly #runs: Run[] = [];
   #isOver = false;
 
-  constructor(world: AnswerWorld) {
-    this.world = world;
+  constructor(deps: AnswerDeps) {
+    this.deps = deps;
   }
 
   /** Begins a choice. */
@@ -116,7 +116,7 @@ abstract class Answer {
       },
       rest: () => this.rest(),
     };
-    this.#runs.push(this.world.engine.complete(task, sink));
+    this.#runs.push(this.deps.engine.complete(task, sink));
   }
 
   cancel(): void {
@@ -139,12 +139,12 @@ abstract class Answer {
   }
 
   protected refuse(message: string, status: number): void {
-    const problem = this.world.wire.problem(status, message, 'server_error');
-    this.world.reply.json(status, { detail: message, ...problem });
+    const problem = this.deps.wire.problem(status, message, 'server_error');
+    this.deps.reply.json(status, { detail: message, ...problem });
   }
 
   protected truth(): unknown {
-    const { engine, truthId } = this.world;
+    const { engine, truthId } = this.deps;
     return truthId === null ? undefined : engine.truth?.(truthId);
   }
 
@@ -160,9 +160,9 @@ class Whole extends Answer {
   readonly #readers: readonly CallReader[];
   #made = 0;
 
-  constructor(world: AnswerWorld) {
-    super(world);
-    this.#readers = world.choices.map(
+  constructor(deps: AnswerDeps) {
+    super(deps);
+    this.#readers = deps.choices.map(
       (choice) =>
         new CallReader({
           begin: (name) => void choice.beginCall(name),
@@ -172,7 +172,7 @@ class Whole extends Answer {
   }
 
   protected text(choice: Choice, text: string, reports: readonly TokenReport[]): void {
-    const { engine, reply } = this.world;
+    const { engine, reply } = this.deps;
     // A body has no events to count: what would be one in a stream counts.
     if (this.#made++ === reply.fault.oomAfter) return engine.exhaust?.();
     if (choice.callsTools) this.#readers[choice.index]!.push(text);
@@ -184,7 +184,7 @@ class Whole extends Answer {
   }
 
   protected end(choice: Choice, end: CompletionEnd): void {
-    const { choices, reply, wire } = this.world;
+    const { choices, reply, wire } = this.deps;
     if (choice.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
     choice.end(end);
     if (!choices.every(({ hasEnded }) => hasEnded)) return;
@@ -197,15 +197,15 @@ class Whole extends Answer {
 /** Answers with events, each as soon as its token is made or, where the engine lets it wait, with the next one. */
 class Streaming extends Answer {
   /** Choices share a socket, and each would let the other's text go. */
-  protected override readonly mayWait: boolean = this.world.choices.length === 1 && this.world.reply.mayGather;
+  protected override readonly mayWait: boolean = this.deps.choices.length === 1 && this.deps.reply.mayGather;
   readonly #frames: readonly Frames[];
   readonly #readers: readonly CallReader[];
   #isOpen = false;
 
-  constructor(world: AnswerWorld) {
-    super(world);
-    this.#frames = world.choices.map((choice) => world.wire.frames(choice));
-    this.#readers = world.choices.map(
+  constructor(deps: AnswerDeps) {
+    super(deps);
+    this.#frames = deps.choices.map((choice) => deps.wire.frames(choice));
+    this.#readers = deps.choices.map(
       (choice) =>
         new CallReader({
           begin: (name) => this.#send(choice, this.#of(choice).call(choice.beginCall(name), choice.calls.length - 1)),
@@ -227,20 +227,20 @@ class Streaming extends Answer {
   }
 
   protected override leave(): void {
-    this.world.reply.flush();
+    this.deps.reply.flush();
   }
 
   protected override rest(): Promise<void> | undefined {
-    return this.world.reply.rest();
+    return this.deps.reply.rest();
   }
 
   protected fail(message: string, status: number): void {
     if (!this.#isOpen) return this.refuse(message, status);
-    this.world.reply.fail(this.#frames[0]!.failure(message));
+    this.deps.reply.fail(this.#frames[0]!.failure(message));
   }
 
   protected end(choice: Choice, end: CompletionEnd): void {
-    const { choices, reply } = this.world;
+    const { choices, reply } = this.deps;
     const frames = this.#of(choice);
     this.#open(choice);
     if (choice.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
@@ -266,16 +266,16 @@ class Streaming extends Answer {
   #open(choice: Choice): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
-    this.world.reply.open();
+    this.deps.reply.open();
     this.#send(choice, this.#of(choice).opening());
   }
 
   #token(choice: Choice, text: string, logProbs: readonly TokenLogProbs[] | undefined, at: number): void {
     const frames = this.#of(choice);
-    this.world.reply.event(frames.token(text, at, logProbs), frames);
+    this.deps.reply.event(frames.token(text, at, logProbs), frames);
   }
 
   #send(choice: Choice, frames: readonly string[]): void {
-    for (const frame of frames) this.world.reply.event(frame, this.#of(choice));
+    for (const frame of frames) this.deps.reply.event(frame, this.#of(choice));
   }
 }

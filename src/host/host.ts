@@ -4,23 +4,17 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Clock } from '../actor/clock.ts';
-import { systemClock } from '../actor/clock.ts';
-import type { Credential } from '../account/index.ts';
+import { type Clock, systemClock } from '../actor/index.ts';
+import type { Credential } from '../billing/index.ts';
 import type { ProfileName } from './engine/profile.ts';
-import type { SimulatedSettings } from './engine/simulated.ts';
-import { createSimulatedEngine } from './engine/simulated.ts';
+import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated.ts';
 import type { Engine } from './llama/engine.ts';
-import type { Fault, FaultPlan } from './faults.ts';
-import { FaultBook, parseFault, parsePlan } from './faults.ts';
-import type { HostRequest } from './journal.ts';
-import { Journal, JournalEntry } from './journal.ts';
+import { type Fault, type FaultPlan, FaultBook, parseFault, parsePlan } from './faults.ts';
+import { type HostRequest, Journal, JournalEntry } from './journal.ts';
 import { isObject, parseJson, readBody } from './request-body.ts';
-import type { Step } from './pacing.ts';
-import { Pacer } from './pacing.ts';
+import { type Step, Pacer } from './pacing.ts';
 import { NO_FAULT, Reply } from './reply.ts';
-import type { Simulation } from './routes.ts';
-import { answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
+import { type Simulation, answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
 import type { Json } from './wire/wire.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */

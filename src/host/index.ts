@@ -15,4 +15,4 @@ export type { HostRequest } from './journal.ts';
 export type { Engine } from './llama/engine.ts';
 export { Registration } from './registration.ts';
 export { snapshotFile } from './snapshot-file.ts';
-export { HostTrust, type TrustWorld } from './trust.ts';
+export { HostTrust, type TrustDeps } from './trust.ts';

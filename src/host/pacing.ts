@@ -1,7 +1,7 @@
 // When tokens leave: the pace of a request, and the one timer that serves every stream of a host.
 // Called by host.ts (one Pacer a host) and stream.ts. One timer for all streams keeps thousands of them cheap, and
 // due times follow from due times, not from when the timer happened to fire, so a stream does not drift.
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 
 /** Pace of one answer, in milliseconds; `tokens`, when given, is its exact length. */
 export interface Pace {

@@ -2,7 +2,7 @@
 // the host's composition. Losing the gateway costs nothing but retries: it hears of the host as soon as it is back.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
-import type { WholeRequest } from '../net/whole.ts';
+import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
 
 export interface RegistrationSettings {
@@ -16,11 +16,11 @@ export interface RegistrationSettings {
   readonly models: readonly string[];
 }
 
-export interface RegistrationWorld {
+export interface RegistrationDeps {
   readonly clock: Clock;
   readonly random: () => number;
   readonly send: (
-    request: WholeRequest,
+    request: BufferedRequest,
     timeoutMs: number,
     maxBytes: number,
   ) => Promise<{ readonly status: number; readonly body: Buffer }>;
@@ -42,16 +42,16 @@ const MIN_PERIOD_MS = 100;
 
 export class Registration {
   readonly #settings: RegistrationSettings;
-  readonly #world: RegistrationWorld;
+  readonly #deps: RegistrationDeps;
   #timer: TimerHandle | null = null;
   #failures = 0;
   #registered = false;
   #left = false;
   #announcing: Promise<void> = Promise.resolve();
 
-  constructor(settings: RegistrationSettings, world: RegistrationWorld) {
+  constructor(settings: RegistrationSettings, deps: RegistrationDeps) {
     this.#settings = settings;
-    this.#world = world;
+    this.#deps = deps;
   }
 
   /** True while the gateway counts on this host. */
@@ -68,7 +68,7 @@ export class Registration {
   async leave(): Promise<void> {
     if (this.#left) return;
     this.#left = true;
-    if (this.#timer !== null) this.#world.clock.clearTimeout(this.#timer);
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
     // An announcement that arrives after the leave would bring the host back.
     await this.#announcing;
     this.#registered = false;
@@ -76,13 +76,13 @@ export class Registration {
     try {
       await this.#send('DELETE', `/hosts/${name}?url=${encodeURIComponent(url)}`);
     } catch (error) {
-      this.#world.log.warn({ problem: sentenceOf(error) }, 'the gateway could not be told that this host leaves');
+      this.#deps.log.warn({ problem: sentenceOf(error) }, 'the gateway could not be told that this host leaves');
     }
   }
 
   async #announce(): Promise<void> {
     const { name, url, models } = this.#settings;
-    const { log, load } = this.#world;
+    const { log, load } = this.#deps;
     try {
       const { status, body } = await this.#send('POST', '/hosts', { name, url, models, load: load() });
       const { ttl_ms: ttlMs, detail } = readObject(body);
@@ -100,7 +100,7 @@ export class Registration {
 
   #next(delayMs: number): void {
     if (this.#left) return;
-    const { clock, random } = this.#world;
+    const { clock, random } = this.#deps;
     this.#timer = clock.setTimeout(() => this.start(), delayMs * (0.8 + 0.4 * random()));
   }
 
@@ -109,7 +109,7 @@ export class Registration {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'user-agent': 'headrace' };
     const request = { method, url: gateway + path, headers };
     const whole = body === undefined ? request : { ...request, body: JSON.stringify(body) };
-    return this.#world.send(whole, TIMEOUT_MS, ANSWER_BYTES);
+    return this.#deps.send(whole, TIMEOUT_MS, ANSWER_BYTES);
   }
 }
 

@@ -6,16 +6,16 @@
 import {
   type Credential,
   type KeyRecord,
-  KeyRing,
+  KeyTable,
   type KeySnapshot,
   MAX_SNAPSHOT_BYTES,
   SnapshotError,
   type SnapshotKey,
   type TrustedKey,
   verifySnapshot,
-} from '../account/index.ts';
+} from '../billing/index.ts';
 import type { Clock, TimerHandle } from '../actor/index.ts';
-import type { WholeRequest } from '../net/whole.ts';
+import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
 
 export interface TrustSettings {
@@ -38,13 +38,13 @@ export interface SnapshotStore {
   readonly save: (body: Uint8Array) => Promise<void>;
 }
 
-export interface TrustWorld {
+export interface TrustDeps {
   readonly clock: Clock;
   readonly random: () => number;
   /** Milliseconds since 1970. */
   readonly wallMs: () => number;
   readonly send: (
-    request: WholeRequest,
+    request: BufferedRequest,
     timeoutMs: number,
     maxBytes: number,
   ) => Promise<{ readonly status: number; readonly body: Buffer }>;
@@ -89,9 +89,9 @@ const STATUS: Readonly<Record<SnapshotError['problem'], number>> = {
 
 export class HostTrust {
   readonly #settings: TrustSettings;
-  readonly #world: TrustWorld;
+  readonly #deps: TrustDeps;
   readonly #first: PromiseWithResolvers<void> = Promise.withResolvers();
-  #ring: KeyRing;
+  #ring: KeyTable;
   #snapshot: KeySnapshot | null = null;
   /** When the next key of the snapshot expires, as `wallMs`. */
   #nextExpiryMs = Infinity;
@@ -101,10 +101,10 @@ export class HostTrust {
   #saving: Promise<void> = Promise.resolve();
   #closed = false;
 
-  constructor(settings: TrustSettings, world: TrustWorld) {
+  constructor(settings: TrustSettings, deps: TrustDeps) {
     this.#settings = settings;
-    this.#world = world;
-    this.#ring = new KeyRing(settings.own);
+    this.#deps = deps;
+    this.#ring = new KeyTable(settings.own);
   }
 
   /** Takes up the snapshot on disk, then asks the gateway until it has answered. Resolves once the disk is read. */
@@ -125,7 +125,7 @@ export class HostTrust {
 
   /** Judges a key as presented; undefined is none. */
   check(key: string | undefined): Credential {
-    if (this.#world.wallMs() >= this.#nextExpiryMs) this.#admitKeys();
+    if (this.#deps.wallMs() >= this.#nextExpiryMs) this.#admitKeys();
     return this.#ring.check(key);
   }
 
@@ -142,7 +142,7 @@ export class HostTrust {
       return answerOf(200, { status: 'taken', version: taken, keys: keys.length });
     } catch (error) {
       if (!(error instanceof SnapshotError)) throw error;
-      this.#world.log.warn({ problem: error.problem }, `a key snapshot was refused: it ${error.message}`);
+      this.#deps.log.warn({ problem: error.problem }, `a key snapshot was refused: it ${error.message}`);
       return answerOf(STATUS[error.problem], {
         detail: `the snapshot ${error.message}`,
         problem: error.problem,
@@ -153,7 +153,7 @@ export class HostTrust {
 
   health(): TrustHealth {
     const { version, issuedAtMs } = this.#snapshot ?? { version: null, issuedAtMs: null };
-    const ageMs = issuedAtMs === null ? null : Math.max(0, this.#world.wallMs() - issuedAtMs);
+    const ageMs = issuedAtMs === null ? null : Math.max(0, this.#deps.wallMs() - issuedAtMs);
     return {
       version,
       ageS: ageMs === null ? null : Math.floor(ageMs / 1000),
@@ -165,12 +165,12 @@ export class HostTrust {
   /** Asks no more. Resolves when what was taken is on disk. */
   close(): Promise<void> {
     this.#closed = true;
-    if (this.#timer !== null) this.#world.clock.clearTimeout(this.#timer);
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
     return this.#saving;
   }
 
   async #load(): Promise<void> {
-    const { store, wallMs, log } = this.#world;
+    const { store, wallMs, log } = this.#deps;
     try {
       const body = (await store?.load()) ?? null;
       if (body === null) return;
@@ -185,7 +185,7 @@ export class HostTrust {
   /** Throws `SnapshotError`. */
   #take(body: Uint8Array): KeySnapshot {
     const { trusted } = this.#settings;
-    const nowMs = this.#world.wallMs();
+    const nowMs = this.#deps.wallMs();
     const snapshot = verifySnapshot(body, { trusted, nowMs, held: this.#snapshot?.version ?? 0 });
     this.#hold(snapshot);
     this.#heard();
@@ -200,16 +200,16 @@ export class HostTrust {
   }
 
   #admitKeys(): void {
-    const nowMs = this.#world.wallMs();
+    const nowMs = this.#deps.wallMs();
     const keys: readonly SnapshotKey[] = this.#snapshot?.keys ?? [];
     const good = keys.filter(({ expiresMs = Infinity }) => expiresMs > nowMs);
     this.#nextExpiryMs = good.reduce((first, { expiresMs = Infinity }) => Math.min(first, expiresMs), Infinity);
-    this.#ring = new KeyRing([...good, ...this.#settings.own]);
+    this.#ring = new KeyTable([...good, ...this.#settings.own]);
   }
 
   /** One write at a time, the last one last. */
   #save(body: Uint8Array): void {
-    const { store, log } = this.#world;
+    const { store, log } = this.#deps;
     if (store === null) return;
     this.#saving = this.#saving
       .then(() => store.save(body))
@@ -219,16 +219,16 @@ export class HostTrust {
   }
 
   #heard(): void {
-    if (this.#gateway === 'lost') this.#world.log.info({}, 'the gateway is back');
+    if (this.#gateway === 'lost') this.#deps.log.info({}, 'the gateway is back');
     this.#gateway = 'reachable';
     this.#failures = 0;
     this.#askIn(1.5 * this.#settings.intervalMs);
   }
 
   #askIn(delayMs: number): void {
-    if (this.#timer !== null) this.#world.clock.clearTimeout(this.#timer);
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
     if (this.#closed || this.#settings.gateway === null) return;
-    this.#timer = this.#world.clock.setTimeout(() => void this.#ask(), delayMs * (0.9 + 0.2 * this.#world.random()));
+    this.#timer = this.#deps.clock.setTimeout(() => void this.#ask(), delayMs * (0.9 + 0.2 * this.#deps.random()));
   }
 
   async #ask(): Promise<void> {
@@ -237,7 +237,7 @@ export class HostTrust {
     const headers = { 'user-agent': 'headrace', ...(token === null ? {} : { authorization: `Bearer ${token}` }) };
     try {
       const request = { method: 'GET', url: `${gateway}/keys/snapshot`, headers } as const;
-      const { status, body } = await this.#world.send(request, TIMEOUT_MS, MAX_SNAPSHOT_BYTES);
+      const { status, body } = await this.#deps.send(request, TIMEOUT_MS, MAX_SNAPSHOT_BYTES);
       if (this.#closed) return;
       if (status !== 200) throw new Error(`it answered ${status}`);
       this.#takeAsked(body);
@@ -245,7 +245,7 @@ export class HostTrust {
       if (this.#closed) return;
       if (this.#gateway !== 'lost') {
         const problem = error instanceof Error ? error.message : String(error);
-        this.#world.log.warn({ gateway, problem }, 'the gateway gives no keys: the last snapshot stays in force');
+        this.#deps.log.warn({ gateway, problem }, 'the gateway gives no keys: the last snapshot stays in force');
       }
       this.#gateway = 'lost';
       this.#askIn(Math.min(FIRST_RETRY_MS * 2 ** this.#failures++, intervalMs));

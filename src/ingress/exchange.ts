@@ -20,7 +20,7 @@ export interface RequestHead {
 
 export abstract class Exchange implements RequestHead {
   /** @internal Its place among the requests in flight. */
-  seat = -1;
+  slot = -1;
   readonly method: string;
   readonly path: string;
   readonly query: string;

@@ -1,6 +1,6 @@
 // Carrier without a socket: `gateway.inject()` and most tests. Same handlers, same contract, bytes in memory.
 
-import type { Clock } from '../actor/clock.ts';
+import type { Clock } from '../actor/index.ts';
 import type { HeadraceError } from '../errors.ts';
 import { Body, type BodyBudget, type BodyLimits } from './body.ts';
 import { type BodyCallback, Exchange, type ExchangeHandler, type RequestHead } from './exchange.ts';

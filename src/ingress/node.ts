@@ -3,7 +3,7 @@
 
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Clock } from '../actor/clock.ts';
+import type { Clock } from '../actor/index.ts';
 import { Body, declaredLength } from './body.ts';
 import { type BodyCallback, Exchange, type RequestHead } from './exchange.ts';
 import { requestId } from './request-id.ts';

@@ -1,7 +1,7 @@
 // What a carrier of requests is, and which one serves: uWebSockets.js, or node:http where its binary does not load.
 // The contract suite runs against every implementation.
 
-import type { Clock } from '../actor/clock.ts';
+import type { Clock } from '../actor/index.ts';
 import type { BodyBudget, BodyLimits } from './body.ts';
 import type { ExchangeHandler } from './exchange.ts';
 

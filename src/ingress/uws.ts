@@ -7,9 +7,9 @@
 
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
-import type { TimerHandle } from '../actor/clock.ts';
+import type { TimerHandle } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { Roster } from '../net/roster.ts';
+import { IntrusiveSet } from '../net/intrusive-set.ts';
 import { Body, declaredLength } from './body.ts';
 import { type BodyCallback, Exchange, type RequestHead } from './exchange.ts';
 import { requestId } from './request-id.ts';
@@ -26,7 +26,7 @@ const STATUS_LINES: ReadonlyMap<number, string> = new Map(
 
 class UwsExchange extends Exchange {
   /** Its place among those that are watched. */
-  watchSeat = -1;
+  watchSlot = -1;
   readonly #res: HttpResponse;
   readonly #server: UwsServer;
   readonly #body: Body | null;
@@ -215,7 +215,7 @@ class UwsServer implements Server {
   readonly #app: TemplatedApp;
   readonly #uws: typeof import('uWebSockets.js');
   /** Exchanges that receive a body or wait for their client to read: the only ones that need a sweep. */
-  readonly #watched = new Roster<'watchSeat', UwsExchange>('watchSeat');
+  readonly #watched = new IntrusiveSet<'watchSlot', UwsExchange>('watchSlot');
   #sweeper: TimerHandle | null = null;
   #listening: us_listen_socket | null = null;
   #closed = false;

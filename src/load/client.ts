@@ -2,7 +2,7 @@
 // little as it can, so that the load client is not what is measured. The runner calls `send`; every call ends once, with
 // an answer or with what went wrong. The key travels in the headers alone and is in no error and no report.
 
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { DialectName } from '../dialect/index.ts';
 import {
   type Connection,

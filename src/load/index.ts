@@ -13,5 +13,5 @@ export { LoadRun, type RunSettings } from './runner.ts';
 export { type Script, type Workload, LoadError } from './script.ts';
 export { type Length, syntheticWorkload } from './synthetic.ts';
 export { syntheticConversations, syntheticTrace } from './synthetic-file.ts';
-export { tableOf } from './table.ts';
+export { tableOf } from './text-table.ts';
 export { workloadOf } from './workload-file.ts';

@@ -2,7 +2,7 @@
 // the clock and a `Sender`, nothing of sockets, so that tests can run hours of it on a manual clock. In an open loop the
 // time a request should have left is fixed before the run; nothing that the system under test does can move it.
 
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Answer, Sender } from './client.ts';
 import { type Arrivals, timetable, userStartMs } from './plan.ts';
 import { loadRequest, type RequestSettings } from './request.ts';
@@ -25,7 +25,7 @@ export interface RunSettings extends RequestSettings {
   readonly graceMs: number;
 }
 
-export interface RunWorld {
+export interface RunDeps {
   readonly clock: Clock;
   /** Uniform in [0, 1). */
   readonly random: () => number;
@@ -59,7 +59,7 @@ export class LoadRun {
   /** When the last request ended, or the run was stopped. */
   endMs = 0;
   readonly #settings: RunSettings;
-  readonly #world: RunWorld;
+  readonly #deps: RunDeps;
   readonly #timers = new Set<TimerHandle>();
   readonly #ended = Promise.withResolvers<void>();
   #measured = 0;
@@ -69,15 +69,15 @@ export class LoadRun {
   #isSending = true;
   #isOver = false;
 
-  constructor(settings: RunSettings, world: RunWorld) {
+  constructor(settings: RunSettings, deps: RunDeps) {
     this.#settings = settings;
-    this.#world = world;
+    this.#deps = deps;
   }
 
   /** Runs to the end of the plan, or until `stop`. */
   async run(): Promise<void> {
     const { arrivals, warmUpMs, durationMs } = this.#settings;
-    this.startMs = this.#world.clock.now();
+    this.startMs = this.#deps.clock.now();
     if (durationMs !== Infinity) this.#after(warmUpMs + durationMs, () => this.#sendNoMore());
     if (arrivals.kind === 'closed') {
       for (let user = 0; user < arrivals.users; user++) {
@@ -100,10 +100,10 @@ export class LoadRun {
 
   #end(): void {
     this.#isOver = true;
-    this.endMs = this.#world.clock.now();
-    for (const timer of this.#timers) this.#world.clock.clearTimeout(timer);
+    this.endMs = this.#deps.clock.now();
+    for (const timer of this.#timers) this.#deps.clock.clearTimeout(timer);
     this.#timers.clear();
-    this.#world.sender.close();
+    this.#deps.sender.close();
     this.#ended.resolve();
   }
 
@@ -115,7 +115,7 @@ export class LoadRun {
   }
 
   #after(delayMs: number, run: () => void): void {
-    const { clock } = this.#world;
+    const { clock } = this.#deps;
     const timer = clock.setTimeout(() => {
       this.#timers.delete(timer);
       run();
@@ -125,9 +125,9 @@ export class LoadRun {
 
   /** One user of a closed loop goes on to the next conversation, or home. */
   #nextScript(): void {
-    const script = this.#isSending ? this.#world.workload.next() : undefined;
+    const script = this.#isSending ? this.#deps.workload.next() : undefined;
     if (script === undefined) this.#leave();
-    else this.#turn(this.#begin(script), this.#world.clock.now(), () => this.#nextScript());
+    else this.#turn(this.#begin(script), this.#deps.clock.now(), () => this.#nextScript());
   }
 
   #leave(): void {
@@ -136,7 +136,7 @@ export class LoadRun {
   }
 
   #open(arrivals: Exclude<Arrivals, { kind: 'closed' }>): void {
-    const { clock, workload, random } = this.#world;
+    const { clock, workload, random } = this.#deps;
     const dueOf = timetable(arrivals, random);
     this.#busy++;
     let script = workload.next();
@@ -175,7 +175,7 @@ export class LoadRun {
     const { script, messages, turn } = dialogue;
     const said = script.turns[turn];
     if (said === undefined || !this.#isSending) return then();
-    const { sender, clock } = this.#world;
+    const { sender, clock } = this.#deps;
     const isLast = turn === script.turns.length - 1;
     messages.push({ role: 'user', text: said.text });
     const request = loadRequest(this.#settings, messages, said.outputTokens);
@@ -188,7 +188,7 @@ export class LoadRun {
       if (this.#isOver) return;
       this.inFlight--;
       const place = { conversation: dialogue.number, turn, intendedMs, startMs: this.startMs };
-      if (counts) this.#world.onSample(sampleOf(answer, place), answer);
+      if (counts) this.#deps.onSample(sampleOf(answer, place), answer);
       if (!this.#isSending && this.inFlight === 0) return this.#end();
       dialogue.turn++;
       messages.push({ role: 'assistant', text: answer.text === '' ? NOTHING_SAID : answer.text });

@@ -1,7 +1,7 @@
 // Synthetic workloads as files in the shapes of recorded ones, for this client and for others that read them. Written by
 // `headrace bench --make`; the same settings give the same file.
 
-import { createSeededRandom } from '../actor/testkit.ts';
+import { createSeededRandom } from '../actor/index.ts';
 import { timetable } from './plan.ts';
 import { drawn, type SyntheticSettings, syntheticScripts } from './synthetic.ts';
 import { words } from './words.ts';

@@ -1,7 +1,7 @@
 // Synthetic conversations: prompts and answers of chosen lengths, some prefixes that many of them share, several turns.
 // Made by the command line when no file is given; a seed and the same settings give the same requests.
 
-import { createSeededRandom } from '../actor/testkit.ts';
+import { createSeededRandom } from '../actor/index.ts';
 import type { Script, Turn, Workload } from './script.ts';
 import { words } from './words.ts';
 

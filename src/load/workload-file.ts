@@ -3,7 +3,7 @@
 //   ShareGPT: [{ id?, conversations: [{ from: 'human' | 'gpt' | 'system', value }] }], as one JSON array or a line each
 //   Mooncake: { timestamp, input_length, output_length, hash_ids: [] } a line; timestamp in ms, 512 tokens to a hash
 
-import { createSeededRandom } from '../actor/testkit.ts';
+import { createSeededRandom } from '../actor/index.ts';
 import { type Script, type Turn, type Workload, LoadError } from './script.ts';
 import { tokensOf, words } from './words.ts';
 

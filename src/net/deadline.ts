@@ -2,7 +2,7 @@
 // whose head is due first; one timer of the clock serves them all. Setting and clearing cost a few list links.
 // Callers: upstream attempts, body readers. Precision is one tick late at most, never early.
 
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 
 /** Something that can be told its time is up. */
 export interface Expirable {

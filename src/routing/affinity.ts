@@ -1,7 +1,7 @@
 // The affinity cookie `preferred_instances` (interface, "Proxy request body"): a JSON object text from model id to base
 // URL. It is the client's to change, so nothing in it is believed: a URL counts only if it is in the model's pool.
 
-import type { Table } from './table.ts';
+import type { ModelTable } from './model-table.ts';
 
 export const AFFINITY_COOKIE = 'preferred_instances';
 
@@ -35,7 +35,7 @@ export function readAffinity(value: string | undefined): ReadonlyMap<string, str
  */
 export function writeAffinity(
   known: ReadonlyMap<string, string>,
-  table: Table,
+  table: ModelTable,
   modelId: string,
   url: string,
 ): string | undefined {

@@ -3,9 +3,8 @@
 // not ejected; an ejected CRN comes back through one trial request. A restart keeps the standings on the board. An operator
 // may drain, eject and return it: a drained CRN is judged as before, and none of that shows until it is returned.
 
-import type { Behavior, Context } from '../actor/behavior.ts';
-import type { Ref } from '../actor/ref.ts';
-import { Breaker, type BreakerSettings } from '../net/breaker.ts';
+import type { Behavior, Context, Ref } from '../actor/index.ts';
+import { Breaker, type BreakerSettings } from './breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
 import type { Outcome } from './classify.ts';
 
@@ -30,7 +29,7 @@ export interface CrnSettings {
 }
 
 /** What a CRN actor needs from outside. */
-export interface CrnWorld {
+export interface CrnDeps {
   readonly board: Board;
   /** Requests a probe URL; resolves with the status, rejects when there is none in time. */
   readonly probe: (url: string, timeoutMs: number) => Promise<number>;
@@ -91,9 +90,9 @@ function probedStanding(status: number): Standing {
 }
 
 /** Makes the behaviour of a CRN actor. */
-export function crn(settings: CrnSettings, world: CrnWorld): Behavior<CrnCommand> {
+export function crn(settings: CrnSettings, deps: CrnDeps): Behavior<CrnCommand> {
   return (context) => {
-    const judge = new Judge(settings, world, context);
+    const judge = new Judge(settings, deps, context);
     judge.probe();
     return (command) => {
       switch (command.type) {
@@ -123,7 +122,7 @@ export function crn(settings: CrnSettings, world: CrnWorld): Behavior<CrnCommand
 
 class Judge {
   readonly #settings: CrnSettings;
-  readonly #world: CrnWorld;
+  readonly #deps: CrnDeps;
   readonly #context: Context<CrnCommand>;
   readonly #breaker: Breaker;
   readonly #members: readonly MemberState[];
@@ -132,15 +131,15 @@ class Judge {
   #openProbes = 0;
   #judged = false;
 
-  constructor(settings: CrnSettings, world: CrnWorld, context: Context<CrnCommand>) {
+  constructor(settings: CrnSettings, deps: CrnDeps, context: Context<CrnCommand>) {
     this.#settings = settings;
-    this.#world = world;
+    this.#deps = deps;
     this.#context = context;
     this.#breaker = new Breaker(settings.ejection);
     this.#members = settings.members.map(({ model, member }) => ({ model, member, probed: null, streak: 0 }));
     this.#perModel = settings.health.path.includes('{model}');
     // Before its first probe a CRN counts as down, and those are a last resort.
-    if (world.isDrained(settings.url)) this.#publishAll();
+    if (deps.isDrained(settings.url)) this.#publishAll();
   }
 
   probe(): void {
@@ -151,7 +150,7 @@ class Judge {
     for (const model of targets) {
       const path = model === null ? health.path : health.path.replace('{model}', () => encodeURIComponent(model));
       this.#context.pipe(
-        this.#world.probe(url + path, health.timeoutMs),
+        this.#deps.probe(url + path, health.timeoutMs),
         (status) => ({ type: 'Probed', model, status }),
         () => ({ type: 'Probed', model, status: 0 }),
       );
@@ -164,7 +163,7 @@ class Judge {
     if (this.#openProbes > 0) return;
     if (!this.#judged) {
       this.#judged = true;
-      this.#world.onJudged({ type: 'judged', url: this.#settings.url, ejected: this.#ejection !== 'none' });
+      this.#deps.onJudged({ type: 'judged', url: this.#settings.url, ejected: this.#ejection !== 'none' });
     }
     const wavering = this.#members.some((state) => state.streak > 0);
     const spread = 0.9 + 0.2 * this.#context.random();
@@ -183,7 +182,7 @@ class Judge {
     const due = this.#breaker.failed(now);
     // A failed request is a reason to look at once.
     this.probe();
-    if (due && this.#world.mayEject(this.#settings.url)) this.#eject(outcome.failure ?? 'failed');
+    if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(outcome.failure ?? 'failed');
   }
 
   /** The ejection is over: one request may try. */
@@ -196,7 +195,7 @@ class Judge {
   /** Offers the trial again from time to time: the request that took it may live long, or its thread may have died. */
   offer(): void {
     if (this.#ejection !== 'trial') return;
-    for (const { member } of this.#members) this.#world.board.offerTrial(member);
+    for (const { member } of this.#members) this.#deps.board.offerTrial(member);
     this.#context.timers.once('offer', this.#settings.ejection.backoffMaxMs, { type: 'Offer' });
   }
 
@@ -213,7 +212,7 @@ class Judge {
       this.#context.timers.cancel('offer');
     }
     this.#publishAll();
-    this.#world.onJudged({ type: order.action === 'drain' ? 'drained' : 'returned', url });
+    this.#deps.onJudged({ type: order.action === 'drain' ? 'drained' : 'returned', url });
   }
 
   #tried({ verdict, failure }: Outcome): void {
@@ -224,7 +223,7 @@ class Judge {
     } else {
       this.#ejection = 'none';
       this.#publishAll();
-      this.#world.onJudged({ type: 'returned', url: this.#settings.url });
+      this.#deps.onJudged({ type: 'returned', url: this.#settings.url });
     }
   }
 
@@ -234,7 +233,7 @@ class Judge {
     this.#ejection = 'ejected';
     this.#context.timers.once('release', forMs, { type: 'Release' });
     this.#publishAll();
-    this.#world.onJudged({ type: 'ejected', url: this.#settings.url, forMs, failure });
+    this.#deps.onJudged({ type: 'ejected', url: this.#settings.url, forMs, failure });
   }
 
   #note(state: MemberState, status: number): void {
@@ -256,7 +255,7 @@ class Judge {
   }
 
   #publish(state: MemberState): void {
-    const { board, onJudged } = this.#world;
+    const { board, onJudged } = this.#deps;
     const standing = this.#wanted(state);
     if (board.standing(state.member) === standing) return;
     board.setStanding(state.member, standing, this.#context.clock.now());
@@ -264,7 +263,7 @@ class Judge {
   }
 
   #wanted(state: MemberState): Standing {
-    if (this.#world.isDrained(this.#settings.url)) return STANDING.drained;
+    if (this.#deps.isDrained(this.#settings.url)) return STANDING.drained;
     const probed = state.probed ?? STANDING.down;
     if (this.#ejection === 'none' || probed === STANDING.down) return probed;
     return this.#ejection === 'trial' ? STANDING.probing : STANDING.down;

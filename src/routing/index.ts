@@ -3,7 +3,14 @@ export { AFFINITY_COOKIE, AFFINITY_MAX_AGE_S, readAffinity, writeAffinity } from
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
 export { type Failure, failsOver, namesContextLength, type Outcome, type Verdict, verdictOf } from './classify.ts';
 export type { CrnEvent, CrnOrder, HealthSettings, Obeyed } from './crn.ts';
-export { type CrnsCommand, crns, type CrnsSettings, type CrnsWorld, type ModelSpec } from './crns.ts';
+export {
+  type CrnRegistryCommand,
+  crnRegistry,
+  type CrnRegistrySettings,
+  type CrnRegistryDeps,
+  type ModelSpec,
+} from './crn-registry.ts';
 export { type Affinity, Candidates, type PickerSettings, type Wishes } from './picker.ts';
 export { Reporter } from './reporter.ts';
-export { hashText, type Member, type Model, Table, type TableData } from './table.ts';
+export { hashText, type Member, type Model, ModelTable, type ModelTableData } from './model-table.ts';
+export { type ServersByModel } from './model-table.ts';

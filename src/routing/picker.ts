@@ -5,7 +5,7 @@
 // last: a wrong judgement must not turn into a refusal. Those that an operator has drained are never tried.
 
 import { type Board, STANDING } from './board.ts';
-import { type Member, mix, type Model } from './table.ts';
+import { type Member, mix, type Model } from './model-table.ts';
 
 /** How the first choice was made; `moved` says that affinity had to yield. */
 export type Affinity = 'cookie' | 'hash' | 'moved' | 'none';

@@ -2,7 +2,7 @@
 // once; plain successes are counted and told together, so that a busy thread sends a few messages a second, not
 // thousands.
 
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type Board, STANDING } from './board.ts';
 import type { Failure, Outcome, Verdict } from './classify.ts';
 

@@ -51,8 +51,8 @@ export class EngineDesk {
     this.#options = options;
     this.#system = createSystem({ name: 'search-worker', clock, random });
     this.#transport = counted(createTransport(), numbers);
-    const world = { board: this.#board, transport: this.#transport, clock, random, epochMs };
-    const behavior = engineActor(spec, { ...world, onOutcome: () => undefined });
+    const deps = { board: this.#board, transport: this.#transport, clock, random, epochMs };
+    const behavior = engineActor(spec, { ...deps, onOutcome: () => undefined });
     this.#ref = this.#system.spawn(behavior, { name: 'engine', mailbox: MAILBOX });
     this.#ready = !('search' in this.engine);
     this.#warm();

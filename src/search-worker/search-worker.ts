@@ -71,7 +71,7 @@ class ServingWorker implements SearchWorker {
   readonly #maxInFlight: number;
   readonly #guard: Guard;
   readonly #numbers = new Numbers();
-  readonly #desk: EngineDesk;
+  readonly #state: EngineDesk;
   readonly #server: Server;
   #closing: Promise<void> | null = null;
   #whenIdle: () => void = () => undefined;
@@ -87,7 +87,7 @@ class ServingWorker implements SearchWorker {
     this.#timeoutMs = timeoutMs;
     this.#maxInFlight = settings.maxInFlight ?? WAITING * spec.concurrency;
     this.#guard = guardOf(settings.secret);
-    this.#desk = new EngineDesk({
+    this.#state = new EngineDesk({
       spec,
       timeoutMs,
       clock,
@@ -125,7 +125,7 @@ class ServingWorker implements SearchWorker {
     this.#closing ??= Promise.resolve();
     this.#server.close();
     this.#server.closeAllConnections();
-    await this.#desk.close();
+    await this.#state.close();
   }
 
   async #drain(): Promise<void> {
@@ -157,7 +157,7 @@ class ServingWorker implements SearchWorker {
   }
 
   #health(res: ServerResponse): void {
-    const { engine, ready, suspendedMs } = this.#desk;
+    const { engine, ready, suspendedMs } = this.#state;
     const status = this.#closing !== null ? 'draining' : ready ? 'ok' : 'starting';
     const { kind, types } = engine;
     const { inFlight, totals } = this.#numbers;
@@ -184,7 +184,7 @@ class ServingWorker implements SearchWorker {
     try {
       const report = await this.#report(req, res);
       if (report === null) return;
-      if ('reason' in report) throw refusalOf(report.reason, this.#desk.retryAfterMs);
+      if ('reason' in report) throw refusalOf(report.reason, this.#state.retryAfterMs);
       const { contentType, body } = writeHits(report.hits, req.headers.accept);
       outcome = 'ok';
       this.#reply(res, 200, contentType, body);
@@ -210,7 +210,7 @@ class ServingWorker implements SearchWorker {
       throw new Refusal(413, `the body exceeds ${MAX_BODY_BYTES} bytes`, 'invalid request', { connection: 'close' });
     const query = readQuery(body, format);
     return new Promise((resolve) => {
-      const abort = this.#desk.search(query, resolve);
+      const abort = this.#state.search(query, resolve);
       res.once('close', () => {
         if (res.writableEnded) return;
         abort();

@@ -6,9 +6,9 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import type { Behavior, Clock, Context } from '../actor/index.ts';
 import { type Engine, EngineError, type EngineHit, type EngineQuery, type RateLimit } from './engine.ts';
 import type { EngineBoard, Trouble } from './engine-board.ts';
-import { Abandoned, Errand, HedgeBudget, reasonOf, Suspended, TimedOut } from './errand.ts';
+import { Abandoned, EngineCall, HedgeBudget, reasonOf, Suspended, TimedOut } from './engine-call.ts';
 import type { Transport } from './transport.ts';
-import { WorkerRota } from './worker-rota.ts';
+import { WorkerPicker } from './worker-picker.ts';
 
 /** An engine as it is configured. */
 export interface EngineSpec {
@@ -43,7 +43,7 @@ export type EngineCommand =
 /** A report without the engine's name, which the coordinator knows. */
 export type EngineReport = { readonly hits: readonly EngineHit[] } | { readonly reason: string };
 
-export interface EngineWorld {
+export interface EngineDeps {
   readonly board: EngineBoard;
   readonly transport: Transport;
   readonly clock: Clock;
@@ -55,36 +55,36 @@ export interface EngineWorld {
 }
 
 /** Makes the behaviour of an engine actor. */
-export function engineActor(spec: EngineSpec, world: EngineWorld): Behavior<EngineCommand> {
+export function engineActor(spec: EngineSpec, deps: EngineDeps): Behavior<EngineCommand> {
   return (context) => {
-    const desk = new Desk(spec, world, context);
+    const state = new AdminRoutes(spec, deps, context);
     return {
-      receive: (command) => desk.receive(command),
+      receive: (command) => state.receive(command),
       signal: (signal) => {
-        if (signal.type !== 'Terminated') desk.abandonAll();
+        if (signal.type !== 'Terminated') state.abandonAll();
       },
     };
   };
 }
 
-class Desk {
+class AdminRoutes {
   readonly #spec: EngineSpec;
-  readonly #world: EngineWorld;
+  readonly #deps: EngineDeps;
   readonly #context: Context<EngineCommand>;
   readonly #kind: string;
   readonly #limit: LimitFunction;
-  readonly #rota: WorkerRota;
+  readonly #workerPicker: WorkerPicker;
   readonly #hedges = new HedgeBudget();
   readonly #open = new Map<string, AbortController>();
   #retiring = false;
 
-  constructor(spec: EngineSpec, world: EngineWorld, context: Context<EngineCommand>) {
+  constructor(spec: EngineSpec, deps: EngineDeps, context: Context<EngineCommand>) {
     this.#spec = spec;
-    this.#world = world;
+    this.#deps = deps;
     this.#context = context;
     this.#kind = (spec.workers[0] as Engine).kind;
     this.#limit = pLimit(spec.concurrency);
-    this.#rota = new WorkerRota(spec.workers.length, world.clock, world.random);
+    this.#workerPicker = new WorkerPicker(spec.workers.length, deps.clock, deps.random);
   }
 
   receive(command: EngineCommand): void {
@@ -104,7 +104,7 @@ class Desk {
   }
 
   #search({ asker, query, deadlineMs, report }: Extract<EngineCommand, { type: 'Search' }>): void {
-    const { board, clock, onOutcome } = this.#world;
+    const { board, clock, onOutcome } = this.#deps;
     const { cell, id, workers } = this.#spec;
     if (!(workers[0] as Engine).types.includes(query.type)) {
       report({ reason: `unsupported search_type '${query.type}'` });
@@ -146,7 +146,7 @@ class Desk {
 
   /** Leave from the board, then the errand, then the verdict on the engine. */
   async #run(query: EngineQuery, deadlineMs: number, signal: AbortSignal): Promise<readonly EngineHit[]> {
-    const { board, clock } = this.#world;
+    const { board, clock } = this.#deps;
     const { cell } = this.#spec;
     const pass = board.enter(cell, clock.now());
     if (pass === undefined) throw new Suspended();
@@ -160,13 +160,13 @@ class Desk {
   }
 
   async #outcome(query: EngineQuery, deadlineMs: number, signal: AbortSignal): Promise<Outcome> {
-    const [spec, world, rota, hedges] = [this.#spec, this.#world, this.#rota, this.#hedges];
-    const errand = new Errand({ spec, world, rota, hedges, query, deadlineMs, signal });
+    const [spec, deps, workerPicker, hedges] = [this.#spec, this.#deps, this.#workerPicker, this.#hedges];
+    const engineCall = new EngineCall({ spec, deps, workerPicker, hedges, query, deadlineMs, signal });
     try {
-      const { hits, setback } = await errand.run();
-      return { hits, error: setback, trouble: setback === undefined ? null : errand.troubleOf(setback) };
+      const { hits, setback } = await engineCall.run();
+      return { hits, error: setback, trouble: setback === undefined ? null : engineCall.troubleOf(setback) };
     } catch (error) {
-      return { hits: undefined, error, trouble: errand.troubleOf(error) };
+      return { hits: undefined, error, trouble: engineCall.troubleOf(error) };
     }
   }
 }

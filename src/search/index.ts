@@ -1,5 +1,5 @@
 // The door of the search room.
-export { type Configured, type ConfiguredEngine, configureEngines, isPlugIn, MAX_ENGINES } from './configure.ts';
+export { type Configured, type ConfiguredEngine, configureEngines, isPlugIn } from './configure.ts';
 export { coordinator, type CoordinatorCommand, type Report } from './coordinator.ts';
 export {
   type Engine,
@@ -19,5 +19,6 @@ export { engineActor, type EngineCommand } from './engine-actor.ts';
 export { createEngine } from './engines/kinds.ts';
 export { createEngineMemory, EngineBoard } from './engine-board.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
-export { SearchRoom } from './search.ts';
+export { SearchService } from './search.ts';
 export { createTransport, type Transport } from './transport.ts';
+export { EngineCells } from './engine-cells.ts';

@@ -11,7 +11,7 @@ import { merge } from './merge.ts';
 import type { SearchAnswer, SearchQuery } from './query.ts';
 import { createTransport, type Transport } from './transport.ts';
 
-export interface SearchRoomOptions {
+export interface SearchServiceOptions {
   readonly system: System;
   readonly clock: Clock;
   readonly random: () => number;
@@ -25,7 +25,7 @@ export interface SearchRoomOptions {
 }
 
 /** What a reload may change. */
-export interface SearchRoomSettings {
+export interface SearchServiceSettings {
   readonly timeoutMs: number;
   readonly engines: readonly (EngineSpec & { readonly weight: number })[];
   /** How long answers are kept; null: not at all. */
@@ -64,8 +64,8 @@ interface Flight {
   readonly cache: Cache | null;
 }
 
-export class SearchRoom {
-  readonly #options: SearchRoomOptions;
+export class SearchService {
+  readonly #options: SearchServiceOptions;
   readonly #board: EngineBoard;
   readonly #transport: Transport;
   readonly #flights = new Map<string, { readonly flight: Flight; readonly ref: Ref<CoordinatorCommand> }>();
@@ -74,14 +74,14 @@ export class SearchRoom {
   #cacheFingerprint = '';
   #timeoutMs = 0;
 
-  constructor(options: SearchRoomOptions) {
+  constructor(options: SearchServiceOptions) {
     this.#options = options;
     this.#board = new EngineBoard(options.memory);
     this.#transport = options.transport ?? createTransport();
   }
 
   /** Takes over engines and limits. Searches under way end with the engines they began with. */
-  configure(settings: SearchRoomSettings): void {
+  configure(settings: SearchServiceSettings): void {
     const before = this.#engines;
     this.#engines = new Map(settings.engines.map((spec) => [spec.id, this.#engine(spec, before.get(spec.id))]));
     for (const [id, { ref }] of before) if (this.#engines.get(id)?.ref !== ref) ref.tell({ type: 'Retire' });
@@ -119,8 +119,8 @@ export class SearchRoom {
     // What was wrong may be what the new settings mend: a key, an address.
     if (before !== undefined) this.#board.reset(spec.cell);
     const { system, clock, random, epochMs, onOutcome } = this.#options;
-    const world = { board: this.#board, transport: this.#transport, clock, random, epochMs, onOutcome };
-    return { ref: system.spawn(engineActor(spec, world), { mailbox: MAILBOX }), spec };
+    const deps = { board: this.#board, transport: this.#transport, clock, random, epochMs, onOutcome };
+    return { ref: system.spawn(engineActor(spec, deps), { mailbox: MAILBOX }), spec };
   }
 
   #launch(key: string, query: SearchQuery): { readonly flight: Flight } {

@@ -2,7 +2,7 @@
 // touches the network.
 
 import { DispatchError } from '../net/client.ts';
-import { TooLongError, WholeClient } from '../net/whole.ts';
+import { TooLongError, BufferedClient } from '../net/buffered-client.ts';
 import type { EngineRequest, EngineResponse } from './engine.ts';
 
 /** A request that got no usable answer. */
@@ -32,7 +32,7 @@ const MAX_BYTES = 8 * 1024 * 1024;
 const CONNECTIONS = 64;
 
 export function createTransport(): Transport {
-  const client = new WholeClient(CONNECTIONS);
+  const client = new BufferedClient(CONNECTIONS);
   return {
     send: async (request, signal) => {
       try {

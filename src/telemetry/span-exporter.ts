@@ -1,7 +1,7 @@
 // The way of spans out of a thread: a bounded queue, batches, one post at a time. A collector that is slow or gone costs
 // spans, which are counted, and never a request. Owned by gateway/observer.ts.
 
-import type { Clock, TimerHandle } from '../actor/clock.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { encodeSpans, type Resource } from './otlp.ts';
 import { Counters } from './series.ts';

@@ -2,7 +2,7 @@
 // control thread. The event loop is watched from the first reading on: a gateway that nobody asks pays nothing.
 
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
-import type { System } from '../actor/system.ts';
+import type { System } from '../actor/index.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { Counters } from './series.ts';
 

@@ -40,7 +40,7 @@ const DISCARD_BYTES = 64 * 1024;
 const DISCARD_MS = 1000;
 
 /** What all attempts of a thread share. */
-export interface AttemptWorld {
+export interface AttemptDeps {
   readonly board: Board;
   readonly deadlines: DeadlineQueue;
   readonly timeouts: AttemptTimeouts;
@@ -52,7 +52,7 @@ export class Attempt implements DispatchHandler, Expirable {
   readonly member: Member;
   /** When the request left for the CRN, in milliseconds; 0 before. */
   sentMs = 0;
-  readonly #world: AttemptWorld;
+  readonly #deps: AttemptDeps;
   #owner: AttemptOwner;
   readonly #options: DispatchOptions;
   readonly #deadline: Deadline;
@@ -66,17 +66,17 @@ export class Attempt implements DispatchHandler, Expirable {
   #left = false;
   #discardedBytes = 0;
 
-  constructor(world: AttemptWorld, owner: AttemptOwner, member: Member, options: DispatchOptions) {
-    this.#world = world;
+  constructor(deps: AttemptDeps, owner: AttemptOwner, member: Member, options: DispatchOptions) {
+    this.#deps = deps;
     this.#owner = owner;
     this.member = member;
     this.#options = options;
-    this.#deadline = world.deadlines.deadline(this);
+    this.#deadline = deps.deadlines.deadline(this);
   }
 
   /** Starts; may fail before it returns. `connectMs` bounds the connect phase. */
   start(connectMs: number): void {
-    this.#pool = this.#world.pool(this.member);
+    this.#pool = this.#deps.pool(this.member);
     this.#dispatch(false, connectMs);
   }
 
@@ -104,13 +104,13 @@ export class Attempt implements DispatchHandler, Expirable {
   resume(): void {
     if (!this.#paused || this.#phase === 'done') return;
     this.#paused = false;
-    this.#deadline.set(this.#world.timeouts.idleMs);
+    this.#deadline.set(this.#deps.timeouts.idleMs);
     this.#controller?.resume();
   }
 
   /** @internal The phase took too long. */
   expire(): void {
-    const { firstByteMs, headersMs } = this.#world.timeouts;
+    const { firstByteMs, headersMs } = this.#deps.timeouts;
     const byteFirst = firstByteMs !== null && firstByteMs <= headersMs;
     if (this.#phase === 'connect') this.#fail('connect timeout');
     else if (this.#phase === 'body') this.#fail('idle timeout');
@@ -126,10 +126,10 @@ export class Attempt implements DispatchHandler, Expirable {
     }
     this.#controller = controller;
     this.#phase = 'headers';
-    this.sentMs = this.#world.now();
+    this.sentMs = this.#deps.now();
     // Only now: the client may have replaced a socket that died while it was idle.
     this.#reused = (this.#connection?.served ?? 0) > 0;
-    const { headersMs, firstByteMs } = this.#world.timeouts;
+    const { headersMs, firstByteMs } = this.#deps.timeouts;
     this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs));
   }
 
@@ -138,10 +138,10 @@ export class Attempt implements DispatchHandler, Expirable {
     if (this.#phase === 'done') return;
     this.#phase = 'first byte';
     // Some CRNs send the head at once and compute then: the wait for the first byte is the same wait.
-    const { firstByteMs, headersMs } = this.#world.timeouts;
+    const { firstByteMs, headersMs } = this.#deps.timeouts;
     // The deadline set when the request left goes on, unless it was the shorter one. Whole milliseconds: few lists.
     if (firstByteMs !== null && firstByteMs > headersMs) {
-      this.#deadline.set(Math.ceil(firstByteMs - (this.#world.now() - this.sentMs)));
+      this.#deadline.set(Math.ceil(firstByteMs - (this.#deps.now() - this.sentMs)));
     }
     this.#owner.onHead(this, status, headers);
   }
@@ -156,7 +156,7 @@ export class Attempt implements DispatchHandler, Expirable {
       return;
     }
     // A chunk may still come after the CRN was asked to wait; it must not start the clock again.
-    if (!this.#paused) this.#deadline.set(this.#world.timeouts.idleMs);
+    if (!this.#paused) this.#deadline.set(this.#deps.timeouts.idleMs);
     this.#owner.onData(this, chunk);
   }
 
@@ -182,7 +182,7 @@ export class Attempt implements DispatchHandler, Expirable {
     this.#connection = null;
     this.#controller = null;
     this.#phase = 'connect';
-    this.#dispatch(true, this.#world.timeouts.connectMs);
+    this.#dispatch(true, this.#deps.timeouts.connectMs);
   }
 
   #dispatch(fresh: boolean, connectMs: number): void {
@@ -205,7 +205,7 @@ export class Attempt implements DispatchHandler, Expirable {
   #leave(): void {
     if (this.#left) return;
     this.#left = true;
-    this.#world.board.leave(this.member.server);
+    this.#deps.board.leave(this.member.server);
   }
 
   #finish(reusable: boolean): void {

@@ -8,13 +8,13 @@ import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { DispatchOptions } from '../net/client.ts';
 import { failsOver, type Failure, type Member, namesContextLength, type Verdict, verdictOf } from '../routing/index.ts';
 import { type Approval, HeldAnswer } from './approval.ts';
-import { Attempt, type AttemptOwner, type AttemptWorld } from './attempt.ts';
+import { Attempt, type AttemptOwner, type AttemptDeps } from './attempt.ts';
 import type { Downstream } from './downstream.ts';
 import { responseHead, type ResponseHead, withCredential } from './headers.ts';
 import type { Job, Progress } from './job.ts';
 import { type DialectRules, Relay, type RelaySettings, type RelaySource } from './relay.ts';
 
-export interface FailoverWorld extends AttemptWorld {
+export interface FailoverDeps extends AttemptDeps {
   readonly relay: RelaySettings;
   readonly rules: DialectRules;
 }
@@ -38,7 +38,7 @@ interface Refusal {
 
 export class Failover implements AttemptOwner, RelaySource {
   readonly progress: Progress = { attempts: 0, sentMs: 0, firstByteMs: 0 };
-  readonly #world: FailoverWorld;
+  readonly #deps: FailoverDeps;
   readonly #job: Job;
   readonly #downstream: Downstream;
   #attempt: Attempt | null = null;
@@ -60,8 +60,8 @@ export class Failover implements AttemptOwner, RelaySource {
   /** Where `#next` stands: a try may fail before it returns, and that must not nest. */
   #choosing: 'no' | 'yes' | 'again' = 'no';
 
-  constructor(world: FailoverWorld, job: Job, downstream: Downstream) {
-    this.#world = world;
+  constructor(deps: FailoverDeps, job: Job, downstream: Downstream) {
+    this.#deps = deps;
     this.#job = job;
     this.#downstream = downstream;
   }
@@ -97,7 +97,7 @@ export class Failover implements AttemptOwner, RelaySource {
       this.#peek(attempt, this.#peeking, chunk);
       return;
     }
-    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#world.now();
+    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#deps.now();
     if (this.#held === null) this.#relay?.data(chunk);
     else if (this.#held.keep(chunk)) attempt.pause();
   }
@@ -160,7 +160,7 @@ export class Failover implements AttemptOwner, RelaySource {
   }
 
   relayed(bytes: number): void {
-    this.#job.onPiece(this.#world.now(), bytes);
+    this.#job.onPiece(this.#deps.now(), bytes);
   }
 
   extraHeaders(): readonly string[] {
@@ -170,7 +170,7 @@ export class Failover implements AttemptOwner, RelaySource {
     const { member, sentMs } = this.#attempt as Attempt;
     this.progress.sentMs = sentMs;
     // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
-    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#world.now();
+    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#deps.now();
     const headers = this.#job.extraHeaders(member, this.progress);
     return this.#receipts === null ? headers : [...headers, ...this.#receipts];
   }
@@ -195,14 +195,14 @@ export class Failover implements AttemptOwner, RelaySource {
       return;
     }
     if (this.progress.attempts === 0) this.#job.onPick(candidates.affinity);
-    let connectMs = this.#world.timeouts.connectMs;
+    let connectMs = this.#deps.timeouts.connectMs;
     if (candidates.lastResort) {
       // CRNs that are judged down share one connect timeout: the client hears within it.
-      const now = this.#world.now();
+      const now = this.#deps.now();
       if (this.#lastResortUntilMs === 0) this.#lastResortUntilMs = now + connectMs;
       connectMs = this.#lastResortUntilMs - now;
       if (connectMs <= 0) {
-        this.#world.board.leave(member.server);
+        this.#deps.board.leave(member.server);
         this.#giveUp();
         return;
       }
@@ -210,7 +210,7 @@ export class Failover implements AttemptOwner, RelaySource {
     this.progress.attempts++;
     this.progress.firstByteMs = 0;
     const own = this.#job.onTry(member, this.progress.attempts);
-    this.#attempt = new Attempt(this.#world, this, member, this.#options(member, own));
+    this.#attempt = new Attempt(this.#deps, this, member, this.#options(member, own));
     this.#attempt.start(connectMs);
   }
 
@@ -245,7 +245,7 @@ export class Failover implements AttemptOwner, RelaySource {
 
   #open(head: ResponseHead): void {
     this.#clientWaits = false;
-    const { deadlines, relay, rules } = this.#world;
+    const { deadlines, relay, rules } = this.#deps;
     this.#relay = new Relay(this.#downstream, head, this.#job.dialect, rules, relay, this, deadlines);
   }
 

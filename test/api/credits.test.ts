@@ -1,23 +1,23 @@
 // Credits and payments as endpoints show them: statuses, bodies and headers.
 
 import t from 'tap';
-import { credits, type CreditsWorld } from '../../src/api/credits.ts';
+import { credits, type CreditsDeps } from '../../src/api/credits.ts';
 import { resourceOf, respondUnpaid } from '../../src/api/payment.ts';
 import { systemClock } from '../../src/actor/clock.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
 import type { Exchange } from '../../src/ingress/exchange.ts';
 import { inject, type InjectRequest, type InjectResponse } from '../../src/ingress/inject.ts';
-import { BUYER, failing, openShop, type Shop } from '../account/payment/shop.ts';
+import { BUYER, failing, openPaymentFixture, type PaymentFixture } from '../billing/payments/payment-fixture.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
 
-function worldOf(shop: Shop | null): CreditsWorld {
-  const settings = { publicScheme: 'https' } as CreditsWorld['settings'];
-  return { settings, cashier: shop?.cashier ?? null };
+function worldOf(fixture: PaymentFixture | null): CreditsDeps {
+  const settings = { publicScheme: 'https' } as CreditsDeps['settings'];
+  return { settings, paymentProcessor: fixture?.paymentProcessor ?? null };
 }
 
-function ask(world: CreditsWorld, body: unknown, headers: InjectRequest['headers'] = {}): Promise<InjectResponse> {
+function ask(deps: CreditsDeps, body: unknown, headers: InjectRequest['headers'] = {}): Promise<InjectResponse> {
   const options = {
-    handler: (exchange: Exchange) => credits(exchange, world),
+    handler: (exchange: Exchange) => credits(exchange, deps),
     clock: systemClock,
     limits: { maxBodyBytes: 1e6, bodyIdleMs: 1e4 },
     budget: new BodyBudget(1e6),
@@ -28,8 +28,8 @@ function ask(world: CreditsWorld, body: unknown, headers: InjectRequest['headers
 const ORDER = { address: BUYER, amount: 5 };
 
 t.test('an unpaid purchase is 402 with both versions of the offer', async (t) => {
-  const shop = await openShop(t);
-  const answer = await ask(worldOf(shop), ORDER);
+  const fixture = await openPaymentFixture(t);
+  const answer = await ask(worldOf(fixture), ORDER);
   t.equal(answer.status, 402);
   t.match(answer.json(), {
     detail: 'Payment required: X-PAYMENT header is required',
@@ -43,41 +43,41 @@ t.test('an unpaid purchase is 402 with both versions of the offer', async (t) =>
 });
 
 t.test('either header pays, and the answer has exactly the members of the interface', async (t) => {
-  const shop = await openShop(t);
+  const fixture = await openPaymentFixture(t);
   for (const name of ['X-PAYMENT', 'PAYMENT-SIGNATURE']) {
-    const answer = await ask(worldOf(shop), ORDER, { [name]: shop.header(5_000_000) });
+    const answer = await ask(worldOf(fixture), ORDER, { [name]: fixture.header(5_000_000) });
     t.equal(answer.status, 200);
     t.same(answer.json(), {
       status: 'success',
       credits_transferred: 5_000_000,
       recipient: BUYER,
-      item_hash: shop.facilitator.transfers.at(-1)?.transaction,
+      item_hash: fixture.facilitator.transfers.at(-1)?.transaction,
     });
     t.ok(answer.headers['x-payment-response'] && answer.headers['payment-response']);
   }
-  t.equal(shop.facilitator.transfers.length, 2);
+  t.equal(fixture.facilitator.transfers.length, 2);
 });
 
 t.test('mistakes have their status', async (t) => {
-  const shop = await openShop(t);
-  const world = worldOf(shop);
-  t.equal((await ask(world, { address: BUYER })).status, 422);
-  t.equal((await ask(world, { ...ORDER, amount: 'much' })).status, 422);
-  t.equal((await ask(world, { ...ORDER, amount: 0 })).status, 400);
-  t.equal((await ask(world, { ...ORDER, amount: 1001 })).status, 400);
-  t.equal((await ask(world, { ...ORDER, address: 'nobody' })).status, 400);
-  t.equal((await ask(world, ORDER, { 'x-payment': '!' })).status, 400);
-  t.match((await ask(world, ORDER, { 'x-payment': '!' })).json(), { detail: /^Malformed payment: / });
-  const wrong = await ask(world, ORDER, { 'x-payment': shop.header(1) });
+  const fixture = await openPaymentFixture(t);
+  const deps = worldOf(fixture);
+  t.equal((await ask(deps, { address: BUYER })).status, 422);
+  t.equal((await ask(deps, { ...ORDER, amount: 'much' })).status, 422);
+  t.equal((await ask(deps, { ...ORDER, amount: 0 })).status, 400);
+  t.equal((await ask(deps, { ...ORDER, amount: 1001 })).status, 400);
+  t.equal((await ask(deps, { ...ORDER, address: 'nobody' })).status, 400);
+  t.equal((await ask(deps, ORDER, { 'x-payment': '!' })).status, 400);
+  t.match((await ask(deps, ORDER, { 'x-payment': '!' })).json(), { detail: /^Malformed payment: / });
+  const wrong = await ask(deps, ORDER, { 'x-payment': fixture.header(1) });
   t.equal(wrong.status, 402);
   t.match(wrong.json(), { error: 'invalid_exact_evm_payload_authorization_value', accepts: [{}] });
-  shop.facilitator.faults.push({ path: '/settle', fault: 'cut' });
-  const lost = await ask(world, ORDER, { 'x-payment': shop.header(5_000_000) });
+  fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
+  const lost = await ask(deps, ORDER, { 'x-payment': fixture.header(5_000_000) });
   t.equal(lost.status, 503);
   t.ok(lost.headers['retry-after']);
   t.equal((await ask(worldOf(null), ORDER)).status, 503);
-  failing(shop.ledger, 'findPayment', new Error('secret'));
-  const broken = await ask(world, ORDER, { 'x-payment': shop.header(5_000_000) });
+  failing(fixture.ledger, 'findPayment', new Error('secret'));
+  const broken = await ask(deps, ORDER, { 'x-payment': fixture.header(5_000_000) });
   t.equal(broken.status, 500);
   t.notMatch(broken.text(), /secret/);
 });

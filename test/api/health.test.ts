@@ -1,6 +1,6 @@
 import t from 'tap';
-import { createGateway } from '../../src/gateway.ts';
-import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/carrier.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
+import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/server-adapter.ts';
 
 t.test('health is starting until every host is judged, then ok, then draining', async (t) => {
   const host = await startHost(t);

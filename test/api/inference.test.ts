@@ -1,9 +1,9 @@
 import t from 'tap';
 import { decorator } from '../../src/api/inference.ts';
-import type { ApiWorld } from '../../src/api/world.ts';
+import type { ApiDeps } from '../../src/api/deps.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
-import { CHAT, GOOD, MODEL, open, startHost } from '../support/carrier.ts';
+import { CHAT, GOOD, MODEL, open, startHost } from '../support/server-adapter.ts';
 
 const PATH = '/v1/chat/completions';
 
@@ -78,7 +78,7 @@ t.test('the member for SDKs names every mistake of a 422', async (t) => {
   ];
   const error = new HeadraceError('HR_REQUEST_INVALID', { validation });
   const decorate = (errorBodies: string): unknown =>
-    decorator({ settings: { errorBodies } } as unknown as ApiWorld)?.(exchange, error);
+    decorator({ settings: { errorBodies } } as unknown as ApiDeps)?.(exchange, error);
   t.equal(decorate('contract'), undefined);
   t.match(decorate('dialect'), { error: { message: 'body.model: Field required; body.n.0: bad' } });
 });

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
-import { createGateway } from '../../src/gateway.ts';
-import { open, settingsFor, startHost } from '../support/carrier.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
+import { open, settingsFor, startHost } from '../support/server-adapter.ts';
 
 const MODELS: NonNullable<SettingsInput['models']> = {
   'Acme/Atlas-27B': {

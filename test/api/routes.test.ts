@@ -1,10 +1,10 @@
 import t from 'tap';
 import { ROUTES, Router } from '../../src/api/routes.ts';
-import type { ApiWorld } from '../../src/api/world.ts';
+import type { ApiDeps } from '../../src/api/deps.ts';
 import { Cors } from '../../src/ingress/cors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
 
-const WORLD = { settings: { errorBodies: 'contract' } } as unknown as ApiWorld;
+const WORLD = { settings: { errorBodies: 'contract' } } as unknown as ApiDeps;
 
 /** An exchange that only notes which route it was given to. */
 function routed(

@@ -3,7 +3,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { bearer, endow, openTestLedger, PRICING, USD } from '../support/ledger-house.ts';
+import { bearer, endow, openTestLedger, PRICING, USD } from '../support/ledger-fixture.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { chat, MODEL, startHosts, until } from '../support/system.ts';
 import { startCli } from '../support/system-cli.ts';

@@ -2,11 +2,10 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
-import { type Ledger, openLedger } from '../../src/account/index.ts';
+import { type Ledger, openLedger } from '../../src/billing/index.ts';
 import { systemClock } from '../../src/actor/clock.ts';
-import { AccountDesk } from '../../src/gateway/account-desk.ts';
-import { openAdmin } from '../../src/gateway/admin.ts';
-import type { ControlPlane } from '../../src/gateway/control-plane.ts';
+import { AccountRoutes } from '../../src/admin/account-routes.ts';
+import { openAdmin } from '../../src/admin/admin.ts';
 import type { Log } from '../../src/telemetry/log.ts';
 import { type Cli, type Exit, runCli } from '../support/system-cli.ts';
 
@@ -39,7 +38,7 @@ export async function run(t: Test, ...args: readonly string[]): Promise<Cli & { 
   return cli;
 }
 
-export interface RemoteOffice {
+export interface RemoteAdminService {
   readonly ledger: Ledger;
   /** Flags and variables that lead there. */
   readonly where: readonly string[];
@@ -48,15 +47,15 @@ export interface RemoteOffice {
 }
 
 /** An admin listener with accounts over a ledger in memory. */
-export async function startOffice(t: Test): Promise<RemoteOffice> {
+export async function startAdminService(t: Test): Promise<RemoteAdminService> {
   const ledger = await ledgerOf(t, 'sqlite::memory:');
   const lines: string[] = [];
   const note = (...said: unknown[]): void => void lines.push(JSON.stringify(said));
   const token = 'open-sesame';
   const log = { info: note, error: note } as unknown as Log;
-  const desk = new AccountDesk({ ledger: () => ledger, dateMs, randomBytes, token, log });
-  const control = { hosts: { answer: () => false } } as unknown as ControlPlane;
-  const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, control, desk);
+  const routes = new AccountRoutes({ ledger: () => ledger, dateMs, randomBytes, token, log });
+  const deps = { status: () => ({}), metrics: async () => [] };
+  const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, deps, routes);
   t.teardown(() => admin.close());
   const where = ['--admin', `http://127.0.0.1:${admin.address.port}/`];
   return { ledger, where, env: { HEADRACE_ADMIN_TOKEN: token }, log: lines };

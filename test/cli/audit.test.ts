@@ -1,7 +1,7 @@
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { runCli } from '../support/system-cli.ts';
-import { ledgerOf, run, startOffice, storeFor } from './accounts.ts';
+import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 t.test('says that sound books are sound, and proves by how many entries', async (t) => {
   const { where, url } = storeFor(t);
@@ -36,7 +36,7 @@ t.test('exits with 1 and a line for each thing that does not add up', async (t) 
 });
 
 t.test('the same over a running gateway; other answers than its own are refused', async (t) => {
-  const { where, env } = await startOffice(t);
+  const { where, env } = await startAdminService(t);
   t.match((await runCli(t, ['audit', ...where], { env })).stdout, /^sound: /);
   const nowhere = await runCli(t, ['audit', '--admin', `${where[1]}nothing`], { env });
   t.match(nowhere, { exit: { code: 1 }, stderr: /^headrace: \S+ answers 404: Not Found\n$/ });

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { runCli } from '../support/system-cli.ts';
-import { ledgerOf, run, startOffice, storeFor } from './accounts.ts';
+import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 const USAGE = { key: null, model: 'atlas', inputTokens: 7, cachedTokens: 2, outputTokens: 5, measured: true };
 
@@ -84,7 +84,7 @@ t.test('refuses amounts that are no plain decimals above zero, and accounts that
 });
 
 t.test('the same over a running gateway', async (t) => {
-  const { where, env, ledger } = await startOffice(t);
+  const { where, env, ledger } = await startAdminService(t);
   await ledger.createAccount({ id: 'acme/1' });
   const args = ['credits', 'grant', 'acme/1', '2.50', '--id', 'g', ...where];
   t.match((await runCli(t, args, { env })).stdout, /^granted 2\.50 USD/);

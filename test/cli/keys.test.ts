@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
-import { hashKey } from '../../src/account/index.ts';
+import { hashKey } from '../../src/billing/index.ts';
 import { runCli } from '../support/system-cli.ts';
-import { run, startOffice, storeFor } from './accounts.ts';
+import { run, startAdminService, storeFor } from './accounts.ts';
 
 /** A key and its row, from `keys create` with these flags. */
 async function create(t: Test, where: readonly string[], ...flags: string[]): Promise<Record<string, string>> {
@@ -82,7 +82,7 @@ t.test('refusals: a sentence on standard error, exit code 1, nothing on standard
 });
 
 t.test('the same over a running gateway', async (t) => {
-  const { where, env, ledger, log } = await startOffice(t);
+  const { where, env, ledger, log } = await startAdminService(t);
   const { stdout } = await runCli(t, ['keys', 'create', '--account', 'acme', '--quiet', ...where], { env });
   t.match(stdout, /^hr_[\w-]{43}\n$/);
   const stored = await ledger.findKey(hashKey(stdout.trim()));

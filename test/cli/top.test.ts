@@ -2,12 +2,12 @@
 
 import t from 'tap';
 import { screenLines } from '../../src/cli/top-screen.ts';
-import type { House } from '../../src/gateway/house.ts';
-import { ratesBetween } from '../../src/gateway/house-rates.ts';
+import type { Overview } from '../../src/admin/overview.ts';
+import { ratesBetween } from '../../src/admin/rates.ts';
 import { chat, MODEL, startHosts } from '../support/system.ts';
 import { runCli, startCli, startServe } from '../support/system-cli.ts';
 
-const HOUSE: House = {
+const OVERVIEW: Overview = {
   dateMs: 10_000,
   uptimeMs: 300_000,
   version: '1.2.3',
@@ -41,15 +41,15 @@ const HOUSE: House = {
 };
 
 t.test('a screen has everything the house has, with rates once there are two documents', async (t) => {
-  const first = screenLines(HOUSE, null);
+  const first = screenLines(OVERVIEW, null);
   t.match(first[0], /^headrace 1\.2\.3, ready, up 5 min$/);
   t.match(first[1], /^requests – {2}errors – {2}in flight 3 {2}streams 2 {2}spent today 0\.25 USD$/);
-  const later: House = {
-    ...HOUSE,
+  const later: Overview = {
+    ...OVERVIEW,
     dateMs: 12_000,
-    models: [{ ...HOUSE.models[0], requests: 8, duration: [0, 8, 8] } as never],
+    models: [{ ...OVERVIEW.models[0], requests: 8, duration: [0, 8, 8] } as never],
   };
-  const lines = screenLines(later, ratesBetween(HOUSE, later));
+  const lines = screenLines(later, ratesBetween(OVERVIEW, later));
   const text = lines.join('\n');
   t.match(lines[1], /^requests 2\/s/);
   t.match(lines[2], /^latency 150 ms median/);
@@ -65,7 +65,7 @@ t.test('a screen has everything the house has, with rates once there are two doc
 });
 
 t.test('nothing that others have named moves the cursor', async (t) => {
-  for (const line of screenLines(HOUSE, null)) t.notMatch(line, /[\p{Cc}]/u);
+  for (const line of screenLines(OVERVIEW, null)) t.notMatch(line, /[\p{Cc}]/u);
 });
 
 t.test('once: measures for a second, prints one plain screen and ends', async (t) => {
@@ -90,9 +90,9 @@ t.test('without an end it goes on into a pipe until a signal', async (t) => {
 t.test('a gateway that does not answer, or is none, is a sentence and exit 1', async (t) => {
   const { url } = await startServe(t, await startHosts(t), { threads: 0 });
   const none = await runCli(t, ['top', '--admin', 'http://127.0.0.1:1', '--once']);
-  t.match(none.stderr, /^headrace: http:\/\/127\.0\.0\.1:1\/house does not answer \(.+\)\n$/);
+  t.match(none.stderr, /^headrace: http:\/\/127\.0\.0\.1:1\/overview does not answer \(.+\)\n$/);
   const other = await runCli(t, ['top', '--admin', url, '--once']);
-  t.match(other.stderr, /^headrace: \S+\/house answers 404: is it the admin listener of a gateway\?\n$/);
+  t.match(other.stderr, /^headrace: \S+\/overview answers 404: is it the admin listener of a gateway\?\n$/);
   const flag = await runCli(t, ['top', '--all', 'x']);
   t.match(flag.stderr, /^headrace: headrace top has no flag --all\n/);
   t.same([none.exit?.code, other.exit?.code, flag.exit?.code], [1, 1, 1]);

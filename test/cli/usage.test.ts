@@ -1,6 +1,6 @@
 import t from 'tap';
 import { runCli } from '../support/system-cli.ts';
-import { dateMs, ledgerOf, run, startOffice, storeFor } from './accounts.ts';
+import { dateMs, ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 const USAGE = { key: 'key_1', model: 'atlas', inputTokens: 1000, cachedTokens: 2, outputTokens: 5, measured: true };
 
@@ -56,7 +56,7 @@ t.test('refuses days and dimensions that there are none of', async (t) => {
 });
 
 t.test('the same over a running gateway', async (t) => {
-  const { where, env, ledger } = await startOffice(t);
+  const { where, env, ledger } = await startAdminService(t);
   await ledger.debit('acme', 'd1', 40_000_000n, USAGE);
   const args = ['usage', '--by', 'model', '--from', '2000-01-01', '--format', 'csv', ...where];
   t.match((await runCli(t, args, { env })).stdout, /\r\natlas,1,0,1000,2,5,0\.00004,40\r\n$/);

@@ -2,8 +2,8 @@
 // answer. Cases about framing are for sockets only; `inject` is handed whole bodies.
 
 import t from 'tap';
-import { CARRIERS, CHAT, GOOD, MODEL, onEach, SOCKETS } from '../support/carrier.ts';
-import { encode, head } from '../support/carrier-wire.ts';
+import { SERVER_ADAPTERS, CHAT, GOOD, MODEL, onEach, SOCKETS } from '../support/server-adapter.ts';
+import { encode, head } from '../support/server-adapter-wire.ts';
 
 const PATH = '/v1/chat/completions';
 const MEGABYTE: Buffer = Buffer.alloc(1 << 20, ' ');
@@ -22,7 +22,7 @@ function chunk(bytes: Uint8Array): Buffer {
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'bodies pass up to the cap, to the byte',
   async (t, { ask, host }) => {
     const padded = (length: number): string =>
@@ -193,7 +193,7 @@ const TIGHT = { bodyBytes: 4096, heldEventBytes: 4096, bufferedBytes: 4096 };
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'bodies together stay within the memory that is set',
   async (t, { ask, host }) => {
     const waiting = new AbortController();

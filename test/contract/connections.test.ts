@@ -3,8 +3,8 @@
 
 import { createHash } from 'node:crypto';
 import t from 'tap';
-import { CARRIERS, CHAT, GOOD, onEach, open, SOCKETS, startHost } from '../support/carrier.ts';
-import { encode, head } from '../support/carrier-wire.ts';
+import { SERVER_ADAPTERS, CHAT, GOOD, onEach, open, SOCKETS, startHost } from '../support/server-adapter.ts';
+import { encode, head } from '../support/server-adapter-wire.ts';
 
 const PATH = '/v1/chat/completions';
 const STREAM = { ...CHAT, stream: true };
@@ -27,10 +27,10 @@ onEach(
   t,
   SOCKETS,
   '90 headers pass; over 100 the addon says 431 and node:http takes them',
-  async (t, { dial }, carrier) => {
+  async (t, { dial }, adapter) => {
     for (const [count, status] of [
       [90, 200],
-      [110, carrier === 'uws' ? 431 : 200],
+      [110, adapter === 'uws' ? 431 : 200],
     ] as const) {
       const wire = dial();
       const fields = Array.from({ length: count }, (_, index) => `x-${index}: 1`);
@@ -40,11 +40,11 @@ onEach(
   },
 );
 
-onEach(t, SOCKETS, 'a request in single bytes arrives whole', async (t, { dial }, carrier) => {
+onEach(t, SOCKETS, 'a request in single bytes arrives whole', async (t, { dial }, adapter) => {
   const wire = dial();
   const bytes = encode({ path: PATH, headers: GOOD, body: CHAT });
   // The addon takes some cuts inside the request line for another version of HTTP and says 505.
-  const line = carrier === 'uws' ? bytes.indexOf('\r\n') + 2 : 0;
+  const line = adapter === 'uws' ? bytes.indexOf('\r\n') + 2 : 0;
   await wire.send(bytes.subarray(0, line));
   for (const byte of bytes.subarray(line)) await wire.send(Buffer.of(byte));
   t.equal((await wire.answer()).status, 200);
@@ -63,11 +63,11 @@ onEach(
   t,
   SOCKETS,
   'a request sent ahead behind one that waits is answered in its turn, or the connection ends',
-  async (t, { dial, host }, carrier) => {
+  async (t, { dial, host }, adapter) => {
     await host.setFault([{ fault: { slowHeadersMs: 20 } }]);
     const wire = dial();
     await wire.send(Buffer.concat([encode({ path: PATH, headers: GOOD, body: CHAT }), encode({ path: '/health' })]));
-    if (carrier === 'uws') {
+    if (adapter === 'uws') {
       // The addon has no queue for these and says so by closing: the client sends both again (RFC 9112 §9.3.2).
       await wire.ended;
       t.equal(wire.pending, '');
@@ -122,10 +122,10 @@ onEach(t, SOCKETS, 'bytes that are no HTTP end the connection with a refusal', a
   }
 });
 
-for (const carrier of SOCKETS) {
-  t.test(`${carrier}: a client may leave in any phase: the host hears of it and nothing stays behind`, async (t) => {
+for (const adapter of SOCKETS) {
+  t.test(`${adapter}: a client may leave in any phase: the host hears of it and nothing stays behind`, async (t) => {
     const host = await startHost(t, { timeToFirstTokenMs: 1, interTokenMs: 1 });
-    const { gateway, dial, ask } = await open(t, carrier, {}, host);
+    const { gateway, dial, ask } = await open(t, adapter, {}, host);
     const request = encode({ path: PATH, headers: GOOD, body: CHAT });
     for (const cut of [0, 10, request.indexOf('\r\n\r\n') + 4, request.byteLength - 1]) {
       const wire = dial();
@@ -176,13 +176,13 @@ const LARGE: string = Array.from({ length: 400_000 }, (_, index) => `line ${inde
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'a large answer of known length reaches a client that is slow to read',
-  async (t, { ask, dial, host }, carrier) => {
+  async (t, { ask, dial, host }, adapter) => {
     await host.setFault([{ fault: { status: 200, body: LARGE, headers: { 'content-type': 'text/plain' } } }]);
     const request = { path: '/v1/any', headers: GOOD, body: CHAT };
     const digest = (bytes: string | Buffer): string => createHash('sha256').update(bytes).digest('hex');
-    if (carrier === 'inject') {
+    if (adapter === 'inject') {
       t.equal(digest((await ask(request)).body), digest(LARGE));
       return;
     }

@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { encode } from '../support/carrier-wire.ts';
-import { CHAT, GOOD, open } from '../support/carrier.ts';
+import { encode } from '../support/server-adapter-wire.ts';
+import { CHAT, GOOD, open } from '../support/server-adapter.ts';
 
 t.test('no write leaves uncorked, whatever the answer', async (t) => {
   const script = fileURLToPath(new URL('fixtures/traffic.js', import.meta.url));

@@ -1,21 +1,21 @@
 // Every code of the error table is produced here, or named with the test that produces it.
 
 import t from 'tap';
-import { KeyRing } from '../../src/account/index.ts';
+import { KeyTable } from '../../src/billing/index.ts';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { forward } from '../../src/api/inference.ts';
-import type { ApiWorld } from '../../src/api/world.ts';
+import type { ApiDeps } from '../../src/api/deps.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { type ErrorCode, ERRORS } from '../../src/errors.ts';
 import type { Fault } from '../../src/host/index.ts';
-import { createGateway } from '../../src/gateway.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
 import type { Exchange } from '../../src/ingress/exchange.ts';
 import { inject, type InjectRequest } from '../../src/ingress/inject.ts';
-import { Table } from '../../src/routing/index.ts';
-import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/carrier.ts';
-import { type Answer, head } from '../support/carrier-wire.ts';
+import { ModelTable } from '../../src/routing/index.ts';
+import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/server-adapter.ts';
+import { type Answer, head } from '../support/server-adapter-wire.ts';
 import { ACCOUNT_PRODUCERS } from './fixtures/account-refusals.ts';
 import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 
@@ -111,8 +111,12 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
     const { exchange, answer } = pending(CHATTING);
     const settings = resolveSettings({ keys: { required: false } });
     if ('mistakes' in settings) throw new Error('the settings are wrong');
-    const world = { settings: settings.settings, table: new Table({ version: 0, models: [] }), keys: new KeyRing([]) };
-    forward(exchange, world as unknown as ApiWorld);
+    const deps = {
+      settings: settings.settings,
+      table: new ModelTable({ version: 0, models: [] }),
+      keys: new KeyTable([]),
+    };
+    forward(exchange, deps as unknown as ApiDeps);
     t.ok(exchange.finished);
     return answer;
   },

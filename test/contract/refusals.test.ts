@@ -1,8 +1,8 @@
 // What is refused, in which order, and in exactly which words, over all four carriers.
 
 import t from 'tap';
-import { CARRIERS, CHAT, GOOD, KEY, MODEL, onEach, type Opened } from '../support/carrier.ts';
-import type { Answer } from '../support/carrier-wire.ts';
+import { SERVER_ADAPTERS, CHAT, GOOD, KEY, MODEL, onEach, type Opened } from '../support/server-adapter.ts';
+import type { Answer } from '../support/server-adapter-wire.ts';
 
 const PATHS = ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages', '/completions', '/any/path'];
 
@@ -27,20 +27,25 @@ const MISTAKES: readonly (readonly [body: string, loc: (string | number)[], msg:
   ['hello', ['body', 0], BROKEN, 'json_invalid'],
 ];
 
-onEach(t, CARRIERS, 'every mistake in a proxied body has its 422, alike on every path', async (t, { ask, host }) => {
-  for (const path of PATHS) {
-    for (const [body, loc, msg, type] of MISTAKES) {
-      const answer = await ask({ path, headers: { ...GOOD, 'content-type': 'application/json' }, body });
-      t.match(answer, { status: 422, headers: { 'x-headrace-error': 'HR_REQUEST_INVALID' } }, `${path} ${body}`);
-      t.equal(answer.text(), JSON.stringify({ detail: [{ loc, msg, type }] }), `${path} ${body}`);
+onEach(
+  t,
+  SERVER_ADAPTERS,
+  'every mistake in a proxied body has its 422, alike on every path',
+  async (t, { ask, host }) => {
+    for (const path of PATHS) {
+      for (const [body, loc, msg, type] of MISTAKES) {
+        const answer = await ask({ path, headers: { ...GOOD, 'content-type': 'application/json' }, body });
+        t.match(answer, { status: 422, headers: { 'x-headrace-error': 'HR_REQUEST_INVALID' } }, `${path} ${body}`);
+        t.equal(answer.text(), JSON.stringify({ detail: [{ loc, msg, type }] }), `${path} ${body}`);
+      }
     }
-  }
-  t.equal(host.requests.filter(({ method }) => method === 'POST').length, 0, 'no host was asked');
-});
+    t.equal(host.requests.filter(({ method }) => method === 'POST').length, 0, 'no host was asked');
+  },
+);
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'a body of another content type is refused, one without a type counts as JSON',
   async (t, { ask }) => {
     const path = '/v1/chat/completions';
@@ -57,7 +62,7 @@ onEach(
   },
 );
 
-onEach(t, CARRIERS, 'nesting is bounded', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'nesting is bounded', async (t, { ask }) => {
   const deep = (levels: number): string => `{"model":"${MODEL}","x":${'['.repeat(levels)}${']'.repeat(levels)}}`;
   t.equal((await ask({ path: '/v1/embeddings', headers: GOOD, body: deep(255) })).headers['x-host'], 'host');
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: deep(256) });
@@ -79,7 +84,7 @@ const BAD_BODY: Refusal = [422, 'HR_REQUEST_INVALID', [{ loc: ['body', 0], msg: 
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'checks come in their order: bad key, size, body, model, missing key',
   async (t, { ask }) => {
     const path = '/v1/chat/completions';
@@ -98,7 +103,7 @@ onEach(
   { limits: { bodyBytes: 1000 } },
 );
 
-onEach(t, CARRIERS, 'a key is found in any of its places', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'a key is found in any of its places', async (t, { ask, host }) => {
   const bearer = `Bearer ${KEY}`;
   const cases: [Record<string, string>, number][] = [
     [{ authorization: bearer }, 200],
@@ -126,7 +131,7 @@ onEach(t, CARRIERS, 'a key is found in any of its places', async (t, { ask, host
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'an open gateway asks for no key and passes what it gets on, yet the key check stays true',
   async (t, { ask, host }) => {
     const path = '/v1/chat/completions';
@@ -152,7 +157,7 @@ async function refusals({ ask }: Opened, path: string): Promise<[Answer, string]
   ];
 }
 
-onEach(t, CARRIERS, 'errors hold the detail alone', async (t, opened) => {
+onEach(t, SERVER_ADAPTERS, 'errors hold the detail alone', async (t, opened) => {
   for (const path of PATHS.slice(0, 5)) {
     for (const [answer] of await refusals(opened, path)) {
       t.same(Object.keys(answer.json<object>()), ['detail'], `${path} ${answer.status}`);
@@ -163,7 +168,7 @@ onEach(t, CARRIERS, 'errors hold the detail alone', async (t, opened) => {
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'with errorBodies: dialect a dialect path adds what its SDKs read, other paths nothing',
   async (t, opened) => {
     const members: Record<string, (message: string) => object> = {
@@ -185,14 +190,14 @@ onEach(
   { errorBodies: 'dialect' },
 );
 
-onEach(t, CARRIERS, 'when every host fails the answer is 503 with Retry-After', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'when every host fails the answer is 503 with Retry-After', async (t, { ask, host }) => {
   await host.setFault([{ fault: { status: 500 } }]);
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: CHAT });
   t.match(answer, { status: 503, headers: { 'retry-after': /^\d+$/, 'x-headrace-error': 'HR_ROUTE_ALL_FAILED' } });
   t.same(answer.json(), { detail: `All servers unavailable for model ${MODEL}` });
 });
 
-onEach(t, CARRIERS, "a host's own refusal passes byte for byte", async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, "a host's own refusal passes byte for byte", async (t, { ask, host }) => {
   const body = '{ "error" : {"message":"no such voice\\u00e9"}}';
   const headers = { 'x-why': 'because', 'content-type': 'application/problem+json' };
   await host.setFault([{ fault: { status: 418, body, headers } }]);

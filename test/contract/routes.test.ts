@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
-import { CARRIERS, CHAT, GOOD, KEY, MODEL, onEach } from '../support/carrier.ts';
+import { SERVER_ADAPTERS, CHAT, GOOD, KEY, MODEL, onEach } from '../support/server-adapter.ts';
 
 type Json = Record<string, unknown>;
 
@@ -17,7 +17,7 @@ const GETS: readonly (readonly [path: string, body: object])[] = [
   ['/openapi.json', { openapi: '3.1.0' }],
 ];
 
-onEach(t, CARRIERS, 'every GET route answers without a key', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'every GET route answers without a key', async (t, { ask }) => {
   for (const [path, body] of GETS) {
     const answer = await ask({ path });
     t.equal(answer.status, 200, path);
@@ -29,7 +29,7 @@ onEach(t, CARRIERS, 'every GET route answers without a key', async (t, { ask }) 
   t.match(page, { status: 200, headers: { 'content-type': /^text\/html/, 'content-security-policy': /default-src/ } });
 });
 
-onEach(t, CARRIERS, 'the key check is 200 for a good key and 401 otherwise', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'the key check is 200 for a good key and 401 otherwise', async (t, { ask }) => {
   const path = '/svc/auth/check';
   const good = await ask({ path, headers: GOOD });
   t.match(good, { status: 200 });
@@ -56,7 +56,7 @@ const PROXIED: readonly (readonly [path: string, body: Json, answer: object])[] 
   ['/v1/embeddings', { input: 'hello' }, { object: 'list' }],
 ];
 
-onEach(t, CARRIERS, 'every proxied route reaches the model host', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'every proxied route reaches the model host', async (t, { ask, host }) => {
   for (const [path, extra, expected] of PROXIED) {
     const answer = await ask({ path: `${path}?a=%20b`, headers: GOOD, body: { ...CHAT, ...extra } });
     t.match(answer, { status: 200, headers: { 'content-type': 'application/json', 'x-host': 'host' } }, path);
@@ -66,29 +66,34 @@ onEach(t, CARRIERS, 'every proxied route reaches the model host', async (t, { as
   }
 });
 
-onEach(t, CARRIERS, 'a streamed answer arrives as events to its end', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'a streamed answer arrives as events to its end', async (t, { ask }) => {
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: { ...CHAT, stream: true } });
   t.match(answer, { status: 200, headers: { 'content-type': /^text\/event-stream/ } });
   t.match(answer.text(), /^data: \{.*\n\n$/s);
   t.ok(answer.text().endsWith('data: [DONE]\n\n'));
 });
 
-onEach(t, CARRIERS, 'model ids match in any case and lists show the configured spelling', async (t, { ask, host }) => {
-  for (const model of [MODEL.toLowerCase(), MODEL.toUpperCase()]) {
-    const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: { ...CHAT, model } });
-    // The bytes of the body are the client's; this host knows one spelling only.
-    t.match(answer, { status: 404, headers: { 'x-host': 'host' } });
-    t.equal((await host.nextRequest()).model, model);
-  }
-  t.same(Object.keys((await ask({ path: '/svc/models' })).json<Json>()), [MODEL]);
-});
+onEach(
+  t,
+  SERVER_ADAPTERS,
+  'model ids match in any case and lists show the configured spelling',
+  async (t, { ask, host }) => {
+    for (const model of [MODEL.toLowerCase(), MODEL.toUpperCase()]) {
+      const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: { ...CHAT, model } });
+      // The bytes of the body are the client's; this host knows one spelling only.
+      t.match(answer, { status: 404, headers: { 'x-host': 'host' } });
+      t.equal((await host.nextRequest()).model, model);
+    }
+    t.same(Object.keys((await ask({ path: '/svc/models' })).json<Json>()), [MODEL]);
+  },
+);
 
-onEach(t, CARRIERS, 'clients of the messages dialect get their own list', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'clients of the messages dialect get their own list', async (t, { ask }) => {
   const answer = await ask({ path: '/v1/models', headers: { 'anthropic-version': '2023-06-01' } });
   t.match(answer.json(), { data: [{ type: 'model', id: MODEL }], has_more: false, first_id: MODEL });
 });
 
-onEach(t, CARRIERS, 'an unknown path is 404 for GET, with the detail alone', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with the detail alone', async (t, { ask }) => {
   for (const path of ['/', '/nope', '/health/', '/HEALTH', '/v1', '/svc/models/x', '//health', '/%68ealth']) {
     const answer = await ask({ path });
     t.match(answer, { status: 404, headers: { 'x-headrace-error': 'HR_ROUTE_NOT_FOUND' } }, path);
@@ -99,7 +104,7 @@ onEach(t, CARRIERS, 'an unknown path is 404 for GET, with the detail alone', asy
   t.same(unknown.json(), { detail: "Model 'none/such' not found" });
 });
 
-onEach(t, CARRIERS, 'a method that a known path does not take is 405 with Allow', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'a method that a known path does not take is 405 with Allow', async (t, { ask }) => {
   const readable = 'GET, HEAD, OPTIONS';
   const proxied = 'POST, OPTIONS';
   const cases: [string, string, string][] = [
@@ -122,7 +127,7 @@ onEach(t, CARRIERS, 'a method that a known path does not take is 405 with Allow'
   }
 });
 
-onEach(t, CARRIERS, 'HEAD has the head of GET and no body', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'HEAD has the head of GET and no body', async (t, { ask }) => {
   for (const path of [...GETS.map(([path]) => path), '/nope', '/v1/models/none']) {
     const get = await ask({ path });
     const answer = await ask({ method: 'HEAD', path });
@@ -133,18 +138,18 @@ onEach(t, CARRIERS, 'HEAD has the head of GET and no body', async (t, { ask }) =
   }
 });
 
-onEach(t, CARRIERS, 'a POST whose target is no path is not found', async (t, { ask }, carrier) => {
-  const target = carrier === 'inject' ? 'v1/chat/completions' : '*';
+onEach(t, SERVER_ADAPTERS, 'a POST whose target is no path is not found', async (t, { ask }, adapter) => {
+  const target = adapter === 'inject' ? 'v1/chat/completions' : '*';
   const answer = await ask({ path: target, headers: GOOD, body: CHAT });
   // The addon refuses such a request line itself.
-  t.equal(answer.status, carrier === 'uws' ? 505 : 404);
+  t.equal(answer.status, adapter === 'uws' ? 505 : 404);
 });
 
 const EXPOSED = ['x-request-id', 'request-id', 'x-headrace-error', 'retry-after', 'x-should-retry'];
 const PAYMENT = ['payment-required', 'payment-response', 'x-payment-response'];
 const ORIGIN = { origin: 'https://page.example' };
 
-onEach(t, CARRIERS, 'any page may read every answer, errors too', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'any page may read every answer, errors too', async (t, { ask }) => {
   const answers = [
     await ask({ path: '/health', headers: ORIGIN }),
     await ask({ path: '/nope', headers: ORIGIN }),
@@ -175,31 +180,36 @@ const PREFLIGHT = {
   'access-control-request-headers': 'authorization, content-type, x-payment',
 };
 
-onEach(t, CARRIERS, 'a preflight is answered for every path, without a key and without a body', async (t, { ask }) => {
-  for (const [path, allow] of [
-    ['/v1/chat/completions', 'POST, OPTIONS'],
-    ['/any/path', 'POST, OPTIONS'],
-    ['/health', 'GET, HEAD, OPTIONS'],
-  ] as const) {
-    const { status, headers, body } = await ask({ method: 'OPTIONS', path, headers: PREFLIGHT });
-    t.equal(status, 204, path);
-    t.match(headers, {
-      allow,
-      'access-control-allow-origin': '*',
-      'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
-      'access-control-allow-headers': PREFLIGHT['access-control-request-headers'],
-      'access-control-max-age': '7200',
-    });
-    t.notOk('content-length' in headers, 'a 204 has no length (RFC 9110 §8.6)');
-    t.equal(body.byteLength, 0);
-  }
-});
+onEach(
+  t,
+  SERVER_ADAPTERS,
+  'a preflight is answered for every path, without a key and without a body',
+  async (t, { ask }) => {
+    for (const [path, allow] of [
+      ['/v1/chat/completions', 'POST, OPTIONS'],
+      ['/any/path', 'POST, OPTIONS'],
+      ['/health', 'GET, HEAD, OPTIONS'],
+    ] as const) {
+      const { status, headers, body } = await ask({ method: 'OPTIONS', path, headers: PREFLIGHT });
+      t.equal(status, 204, path);
+      t.match(headers, {
+        allow,
+        'access-control-allow-origin': '*',
+        'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
+        'access-control-allow-headers': PREFLIGHT['access-control-request-headers'],
+        'access-control-max-age': '7200',
+      });
+      t.notOk('content-length' in headers, 'a 204 has no length (RFC 9110 §8.6)');
+      t.equal(body.byteLength, 0);
+    }
+  },
+);
 
 const LISTED: SettingsInput = { cors: { origins: ['https://page.example', 'http://localhost:3000'] } };
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'with listed origins only those may read, with credentials',
   async (t, { ask }) => {
     for (const origin of LISTED.cors?.origins ?? []) {
@@ -219,7 +229,7 @@ onEach(
   LISTED,
 );
 
-onEach(t, CARRIERS, 'a sane request id is kept on every answer and passed on', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'a sane request id is kept on every answer and passed on', async (t, { ask, host }) => {
   for (const id of ['a', 'req_01.B:2/c+d=e-f', 'x'.repeat(128)]) {
     for (const [path, body, reaches] of [
       ['/health', undefined, false],
@@ -238,7 +248,7 @@ onEach(t, CARRIERS, 'a sane request id is kept on every answer and passed on', a
   t.equal(other.headers['x-request-id'], 'from-sdk');
 });
 
-onEach(t, CARRIERS, 'a request id that is missing or not sane is replaced', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'a request id that is missing or not sane is replaced', async (t, { ask, host }) => {
   const seen = new Set<string>();
   for (const id of [undefined, '', 'a b', 'x'.repeat(129), '<script>', 'caf\xc3\xa9x', '{}', 'a,b']) {
     const headers = id === undefined ? GOOD : { ...GOOD, 'x-request-id': id };

@@ -3,8 +3,8 @@
 
 import t from 'tap';
 import type { EngineHit, InProcessEngine, SearchType } from '../../src/index.ts';
-import { CARRIERS, GOOD, onEach, SOCKETS } from '../support/carrier.ts';
-import { encode } from '../support/carrier-wire.ts';
+import { SERVER_ADAPTERS, GOOD, onEach, SOCKETS } from '../support/server-adapter.ts';
+import { encode } from '../support/server-adapter-wire.ts';
 
 const HIT: EngineHit = {
   title: 'Weirs',
@@ -65,7 +65,7 @@ const ALWAYS = ['engine', 'found_in', 'rank', 'search_type', 'snippet', 'title',
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'results have the fields of their type and no others',
   async (t, { ask }) => {
     const fieldsOf = async (type: SearchType, engines: string[]): Promise<string[]> => {
@@ -87,7 +87,7 @@ onEach(
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'defaults are three engines, web and ten results; meta names who was used',
   async (t, { ask }) => {
     const answer = await ask(request({ query: 'weir' }));
@@ -105,7 +105,7 @@ onEach(
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'each engine that gives nothing is named with its reason, the others answer',
   async (t, { ask }) => {
     const engines = ['engine_c', 'engine_a', 'engine_d', 'slow'];
@@ -131,7 +131,7 @@ onEach(
 
 onEach(
   t,
-  CARRIERS,
+  SERVER_ADAPTERS,
   'all failed is 503 with a detail, a hint when to come again, and a code',
   async (t, { ask }) => {
     const answer = await ask(request({ query: 'weir', engines: ['engine_d'] }));
@@ -146,7 +146,7 @@ onEach(
   SETTINGS,
 );
 
-onEach(t, CARRIERS, 'search and fetch are POST', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'search and fetch are POST', async (t, { ask }) => {
   for (const path of ['/search', '/search/fetch']) {
     const answer = await ask({ method: 'DELETE', path, headers: { ...GOOD } });
     t.match(answer, { status: 405, headers: { allow: /POST/ } });
@@ -169,7 +169,7 @@ onEach(
   { search: { timeout: '30s', engines: ENGINES } },
 );
 
-onEach(t, CARRIERS, 'a fetch is refused in the words of the interface', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'a fetch is refused in the words of the interface', async (t, { ask }) => {
   const fetched = (body: object, headers: Record<string, string> = { ...GOOD }): ReturnType<typeof ask> =>
     ask({ path: '/search/fetch', headers, body });
   const invalid = await fetched({ url: 'ftp://example.com/' });

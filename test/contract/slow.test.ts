@@ -4,8 +4,8 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import t, { type Test } from 'tap';
-import { type CarrierName, CHAT, GOOD, MODEL, open, SOCKETS, startHost } from '../support/carrier.ts';
-import { encode, head } from '../support/carrier-wire.ts';
+import { type ServerAdapterName, CHAT, GOOD, MODEL, open, SOCKETS, startHost } from '../support/server-adapter.ts';
+import { encode, head } from '../support/server-adapter-wire.ts';
 
 const SILENCE_MS = 13_000;
 const PIECES = 14;
@@ -16,10 +16,10 @@ const PATH = '/v1/chat/completions';
 
 t.setTimeout(60_000);
 
-type Case = (t: Test, carrier: CarrierName) => Promise<void>;
+type Case = (t: Test, adapter: ServerAdapterName) => Promise<void>;
 
-const upload: Case = async (t, carrier) => {
-  const { dial, host } = await open(t, carrier, PATIENT);
+const upload: Case = async (t, adapter) => {
+  const { dial, host } = await open(t, adapter, PATIENT);
   const body = JSON.stringify(CHAT).padEnd(PIECES * 1000);
   const wire = dial();
   await wire.send(head('POST', PATH, { host: 'x', ...GOOD, 'content-length': String(body.length) }));
@@ -27,31 +27,31 @@ const upload: Case = async (t, carrier) => {
     await wire.send(body.slice(piece * 1000, (piece + 1) * 1000));
     if (piece < PIECES - 1) await new Promise((resolve) => setTimeout(resolve, SILENCE_MS / (PIECES - 1)));
   }
-  t.equal((await wire.answer()).status, 200, `${carrier}: an upload of 1 KB/s is read to its end`);
+  t.equal((await wire.answer()).status, 200, `${adapter}: an upload of 1 KB/s is read to its end`);
   t.equal((await host.nextRequest()).bodyBytes, body.length);
 };
 
-const silentStream: Case = async (t, carrier) => {
+const silentStream: Case = async (t, adapter) => {
   const host = await startHost(t, { interTokenMs: SILENCE_MS });
-  const { ask } = await open(t, carrier, PATIENT, host);
+  const { ask } = await open(t, adapter, PATIENT, host);
   const answer = await ask({ path: PATH, headers: GOOD, body: { ...CHAT, stream: true, max_tokens: 2 } });
-  t.ok(answer.text().endsWith('data: [DONE]\n\n'), `${carrier}: a stream that is silent for 13 s goes on`);
+  t.ok(answer.text().endsWith('data: [DONE]\n\n'), `${adapter}: a stream that is silent for 13 s goes on`);
 };
 
-const lateAnswer: Case = async (t, carrier) => {
+const lateAnswer: Case = async (t, adapter) => {
   const host = await startHost(t, { timeToFirstTokenMs: SILENCE_MS });
-  const { dial } = await open(t, carrier, PATIENT, host);
+  const { dial } = await open(t, adapter, PATIENT, host);
   const wire = dial();
   await wire.send(encode({ path: PATH, headers: GOOD, body: CHAT }));
-  t.equal((await wire.answer()).status, 200, `${carrier}: an answer that takes 13 s arrives`);
+  t.equal((await wire.answer()).status, 200, `${adapter}: an answer that takes 13 s arrives`);
   await wire.send(encode({ path: '/health' }));
-  t.equal((await wire.answer()).status, 200, `${carrier}: the connection serves on`);
+  t.equal((await wire.answer()).status, 200, `${adapter}: the connection serves on`);
 };
 
 /** More than sockets and carriers hold on the way. */
 const LARGE_BYTES = 48 * 1024 * 1024;
 
-const slowReader: Case = async (t, carrier) => {
+const slowReader: Case = async (t, adapter) => {
   const large = createServer((req, res) => res.end(req.method === 'GET' ? 'ok' : Buffer.alloc(LARGE_BYTES, 'x')));
   t.teardown(() => {
     large.close();
@@ -59,7 +59,7 @@ const slowReader: Case = async (t, carrier) => {
   });
   await new Promise<void>((resolve) => large.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(large.address() as AddressInfo).port}`;
-  const opened = await open(t, carrier, { ...PATIENT, models: { [MODEL]: { servers: [url] } } });
+  const opened = await open(t, adapter, { ...PATIENT, models: { [MODEL]: { servers: [url] } } });
   const socket = connect(opened.port, '127.0.0.1');
   t.teardown(() => socket.destroy());
   socket.write(encode({ path: PATH, headers: GOOD, body: CHAT }));
@@ -70,10 +70,10 @@ const slowReader: Case = async (t, carrier) => {
     bytes += piece.byteLength;
     if (bytes >= LARGE_BYTES) break;
   }
-  t.ok(bytes >= LARGE_BYTES, `${carrier}: a client that reads nothing for 13 s then gets the rest`);
+  t.ok(bytes >= LARGE_BYTES, `${adapter}: a client that reads nothing for 13 s then gets the rest`);
 };
 
 t.test('what is slow but alive is not cut', async (t) => {
   const cases = [upload, silentStream, lateAnswer, slowReader];
-  await Promise.all(SOCKETS.flatMap((carrier) => cases.map((run) => run(t, carrier))));
+  await Promise.all(SOCKETS.flatMap((adapter) => cases.map((run) => run(t, adapter))));
 });

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { prefixHash } from '../../src/dialect/prefix.ts';
 import { scanBody } from '../../src/dialect/scan.ts';
-import { DIALECTS } from '../../src/dialect/table.ts';
+import { DIALECTS } from '../../src/dialect/dialects.ts';
 import type { DialectName } from '../../src/dialect/dialect.ts';
 
 function hash(dialect: DialectName, value: unknown): number {

@@ -1,6 +1,6 @@
 // Token counts of every dialect, from JSON answers and from streams of which only the ends were kept.
 import t from 'tap';
-import { DIALECTS } from '../../src/dialect/table.ts';
+import { DIALECTS } from '../../src/dialect/dialects.ts';
 import type { DialectName, Usage } from '../../src/dialect/dialect.ts';
 import { usageOfAnswer, usageOfStream } from '../../src/dialect/usage.ts';
 

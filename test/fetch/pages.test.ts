@@ -5,8 +5,9 @@ import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import { PageDesk, type PendingPage } from '../../src/fetch/desk.ts';
-import type { CleanPage, Download, PageAnswer, PageRequest } from '../../src/fetch/page.ts';
+import { PageClient, type PendingPage } from '../../src/fetch/page-client.ts';
+import type { CleanPage } from '../../src/extract/page.ts';
+import type { Download, PageAnswer, PageRequest } from '../../src/fetch/page.ts';
 import { pages, type PagesCommand } from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
 
@@ -68,13 +69,13 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
       onDefect: (error) => void defects.push(error),
     }),
   );
-  const desk = new PageDesk(ref, 'here');
+  const state = new PageClient(ref, 'here');
   return {
     ...{ ...test, downloads, cleanings, outcomes, defects, ref, closed: () => closed },
     ask(url, extra = {}) {
       const heard: Heard[] = [];
       const request: PageRequest = { url, format: 'text', include: [], ...extra };
-      const pending = desk.fetch(request, settings.timeoutMs, (error, answer, cached) =>
+      const pending = state.fetch(request, settings.timeoutMs, (error, answer, cached) =>
         heard.push({ error, answer, cached }),
       );
       return { heard, pending };

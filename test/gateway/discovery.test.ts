@@ -1,12 +1,12 @@
 import t from 'tap';
 import { discovery, type DiscoveryCommand, readDiscoveryMap } from '../../src/gateway/discovery.ts';
-import type { Discovered } from '../../src/gateway/snapshot.ts';
+import type { ServersByModel } from '../../src/routing/model-table.ts';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createSystem, type Ref } from '../../src/actor/index.ts';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { chat, settingsFor, startHosts, until } from '../support/system.ts';
-import { createGateway } from '../../src/gateway.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
 
 t.test('reads the discovery map of the interface', (t) => {
   const map = { a: { servers: ['http://one/', 'http://one', 'http://two/base//'] }, b: { servers: ['ftp://x', 7] } };
@@ -30,7 +30,7 @@ t.test('polls again after the interval, also after a failure', async (t) => {
     { status: 500, body: Buffer.from('{}') },
     { status: 200, body: Buffer.from('nonsense') },
   ];
-  const polled: [Discovered | null, string | null][] = [];
+  const polled: [ServersByModel | null, string | null][] = [];
   let next = Promise.withResolvers<void>();
   const ref: Ref<DiscoveryCommand> = system.spawn(
     discovery(

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { hashKey } from '../../src/account/index.ts';
+import { hashKey } from '../../src/billing/index.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings, SettingsInput } from '../../src/config/settings.ts';
 import { keyRecords, mergeModels, withoutKeys } from '../../src/gateway/snapshot.ts';

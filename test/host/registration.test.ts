@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { Registration } from '../../src/host/registration.ts';
-import type { WholeRequest } from '../../src/net/whole.ts';
+import type { BufferedRequest } from '../../src/net/buffered-client.ts';
 
 interface Scene {
   readonly clock: ManualClock;
@@ -28,7 +28,7 @@ function setUp(t: Test): Scene {
         random: () => 0.5,
         load: () => load++,
         log: { info: () => {}, warn: ({ problem }: { problem: string }) => void scene.problems.push(problem) } as never,
-        send: async ({ method, url, headers, body }: WholeRequest) => {
+        send: async ({ method, url, headers, body }: BufferedRequest) => {
           t.equal(headers['authorization'], 'Bearer sesame');
           const text = body === undefined ? null : (JSON.parse(String(body)) as unknown);
           scene.sent.push({ line: `${method} ${url}`, body: text, atMs: clock.now() });

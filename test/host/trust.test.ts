@@ -1,11 +1,11 @@
 import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { createSigningKey, hashKey, readTrustedKeys, type SigningKey, signSnapshot } from '../../src/account/index.ts';
+import { createSigningKey, hashKey, readTrustedKeys, type SigningKey, signSnapshot } from '../../src/billing/index.ts';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { snapshotFile } from '../../src/host/snapshot-file.ts';
 import { HostTrust, type SnapshotStore, type TrustSettings } from '../../src/host/trust.ts';
-import type { WholeRequest } from '../../src/net/whole.ts';
+import type { BufferedRequest } from '../../src/net/buffered-client.ts';
 
 const GATEWAY = createSigningKey();
 const START = 1_700_000_000_000;
@@ -23,7 +23,7 @@ function snapshot(version: number, keys: readonly string[], key: SigningKey = GA
 interface Scene {
   readonly clock: ManualClock;
   readonly trust: HostTrust;
-  readonly asked: WholeRequest[];
+  readonly asked: BufferedRequest[];
   readonly problems: string[];
   /** What the gateway answers; null for no connection. */
   gateway: readonly [number, Buffer] | null | Promise<readonly [number, Buffer]>;

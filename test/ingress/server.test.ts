@@ -7,7 +7,7 @@ import { createNodeServer } from '../../src/ingress/node.ts';
 import { respondError, respondJson } from '../../src/ingress/respond.ts';
 import { addressUrl, parseAddress, type Server, type ServerOptions } from '../../src/ingress/server.ts';
 import { createUwsServer } from '../../src/ingress/uws.ts';
-import { dial, encode, head, type Wire } from '../support/carrier-wire.ts';
+import { dial, encode, head, type Wire } from '../support/server-adapter-wire.ts';
 
 t.test('an address is HOST:PORT, [IPv6]:PORT or a port', async (t) => {
   t.same(parseAddress('127.0.0.1:80'), { host: '127.0.0.1', port: 80 });

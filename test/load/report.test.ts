@@ -6,7 +6,7 @@ import { LiveView } from '../../src/load/live.ts';
 import { Recorder } from '../../src/load/recorder.ts';
 import { type LoadReport, loadReport, type RunDescription } from '../../src/load/report.ts';
 import type { LoadRun } from '../../src/load/runner.ts';
-import { tableOf } from '../../src/load/table.ts';
+import { tableOf } from '../../src/load/text-table.ts';
 import { answerFor, sampleFor } from './samples.ts';
 
 const RUN: RunDescription = {

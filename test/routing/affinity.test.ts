@@ -1,12 +1,15 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { readAffinity, writeAffinity } from '../../src/routing/affinity.ts';
-import { type Member, Table } from '../../src/routing/table.ts';
+import { type Member, ModelTable } from '../../src/routing/model-table.ts';
 
 const member = (url: string): Member => ({ url, server: 0, member: 0, hash: 0, apiKey: undefined });
 
-const table = (models: Record<string, readonly string[]>): Table =>
-  new Table({ version: 1, models: Object.entries(models).map(([id, urls]) => ({ id, members: urls.map(member) })) });
+const table = (models: Record<string, readonly string[]>): ModelTable =>
+  new ModelTable({
+    version: 1,
+    models: Object.entries(models).map(([id, urls]) => ({ id, members: urls.map(member) })),
+  });
 
 const POOL = { 'Big/Model': ['http://a:1', 'http://b:1/x%20y'], other: ['http://c:1'], 'modèle;ü😀': ['http://d:1'] };
 

@@ -131,96 +131,96 @@ t.test('the first probe decides alone', async (t) => {
     [503, down],
     [0, down],
   ] as const) {
-    const world = new World();
-    world.answer = () => status;
-    t.equal(world.standing, down);
-    await world.settle();
-    t.equal(world.standing, standing, `${status}`);
-    t.same(world.probes, [{ url: 'http://crn/health', atMs: 0 }]);
-    t.equal(world.kinds().filter((kind) => kind === 'judged').length, 1);
+    const deps = new World();
+    deps.answer = () => status;
+    t.equal(deps.standing, down);
+    await deps.settle();
+    t.equal(deps.standing, standing, `${status}`);
+    t.same(deps.probes, [{ url: 'http://crn/health', atMs: 0 }]);
+    t.equal(deps.kinds().filter((kind) => kind === 'judged').length, 1);
   }
 });
 
 t.test('bad probes in a row take it down, good ones in a row bring it up', async (t) => {
-  const world = new World({ health: { rise: 2, fall: 3 } });
+  const deps = new World({ health: { rise: 2, fall: 3 } });
   const seen: Standing[] = [];
   for (const status of [200, 500, 0, 200, 500, 500, 500, 200, 500, 200, 200]) {
-    world.answer = () => status;
-    if (world.probes.length === 0) await world.settle();
-    else await world.nextProbe();
-    seen.push(world.standing);
+    deps.answer = () => status;
+    if (deps.probes.length === 0) await deps.settle();
+    else await deps.nextProbe();
+    seen.push(deps.standing);
   }
   t.same(seen, [up, up, up, up, up, up, down, down, down, down, up]);
 });
 
 t.test('having to load the model is no fault and changes at once', async (t) => {
-  const world = new World();
-  await world.settle();
-  world.answer = () => 202;
-  await world.nextProbe();
-  t.equal(world.standing, capable);
-  world.answer = () => 200;
-  await world.nextProbe();
-  t.equal(world.standing, up);
+  const deps = new World();
+  await deps.settle();
+  deps.answer = () => 202;
+  await deps.nextProbe();
+  t.equal(deps.standing, capable);
+  deps.answer = () => 200;
+  await deps.nextProbe();
+  t.equal(deps.standing, up);
 });
 
 t.test('a path with {model} is probed for every model, each judged for itself', async (t) => {
-  const world = new World({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
-  world.answer = (url) => (url.includes('org') ? 200 : 202);
-  await world.settle();
+  const deps = new World({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
+  deps.answer = (url) => (url.includes('org') ? 200 : 202);
+  await deps.settle();
   t.same(
-    world.probes.map(({ url }) => url),
+    deps.probes.map(({ url }) => url),
     ['http://crn/health/org%2Fa%20b?x', 'http://crn/health/c?x'],
   );
-  t.same([world.board.standing(0), world.board.standing(1)], [up, capable]);
-  t.equal(world.kinds().filter((kind) => kind === 'judged').length, 1);
+  t.same([deps.board.standing(0), deps.board.standing(1)], [up, capable]);
+  t.equal(deps.kinds().filter((kind) => kind === 'judged').length, 1);
 });
 
 t.test('one path speaks for all models', async (t) => {
-  const world = new World({ models: ['a', 'b'] });
-  await world.settle();
-  t.equal(world.probes.length, 1);
-  t.same([world.board.standing(0), world.board.standing(1)], [up, up]);
+  const deps = new World({ models: ['a', 'b'] });
+  await deps.settle();
+  t.equal(deps.probes.length, 1);
+  t.same([deps.board.standing(0), deps.board.standing(1)], [up, up]);
 });
 
 t.test('after a bad probe, and after a failed request, the next probe comes sooner', async (t) => {
-  const world = new World({ health: { fall: 3 } });
-  await world.settle();
+  const deps = new World({ health: { fall: 3 } });
+  await deps.settle();
   const gap = async (): Promise<number> => {
-    await world.nextProbe();
-    return (world.probes.at(-1)?.atMs as number) - (world.probes.at(-2)?.atMs as number);
+    await deps.nextProbe();
+    return (deps.probes.at(-1)?.atMs as number) - (deps.probes.at(-2)?.atMs as number);
   };
   const steady = await gap();
   t.ok(steady >= 900 && steady <= 1100, `${steady}`);
-  world.answer = () => 500;
+  deps.answer = () => 500;
   await gap();
   const soon = await gap();
   t.ok(soon >= 180 && soon <= 220, `${soon}`);
   await gap();
-  t.equal(world.standing, down);
+  t.equal(deps.standing, down);
   const resting = await gap();
   t.ok(resting >= 900, `${resting}: down is down`);
-  const count = world.probes.length;
-  await world.outcome('failed');
-  t.equal(world.probes.length, count + 1);
+  const count = deps.probes.length;
+  await deps.outcome('failed');
+  t.equal(deps.probes.length, count + 1);
 });
 
 t.test('failed requests do not pile probes up', async (t) => {
-  const world = new World();
+  const deps = new World();
   const gate = Promise.withResolvers<number>();
-  world.answer = () => gate.promise;
-  await world.outcome('failed', 100);
-  t.equal(world.probes.length, 1);
+  deps.answer = () => gate.promise;
+  await deps.outcome('failed', 100);
+  t.equal(deps.probes.length, 1);
   gate.resolve(200);
-  await world.settle();
-  t.equal(world.standing, down, 'ejected meanwhile');
+  await deps.settle();
+  t.equal(deps.standing, down, 'ejected meanwhile');
 });
 
 t.test('CRNs that start together do not stay in step', async (t) => {
   const worlds = [1, 2, 3, 4].map((seed) => new World({ seed }));
-  for (const world of worlds) {
-    await world.settle();
-    for (let i = 0; i < 10; i++) await world.nextProbe();
+  for (const deps of worlds) {
+    await deps.settle();
+    for (let i = 0; i < 10; i++) await deps.nextProbe();
   }
   for (let probe = 1; probe <= 10; probe++) {
     const times = worlds.map(({ probes }) => probes[probe]?.atMs);
@@ -233,36 +233,36 @@ t.test('CRNs that start together do not stay in step', async (t) => {
 });
 
 t.test('failures in a row eject, one trial request lets it back', async (t) => {
-  const world = new World();
-  await world.settle();
-  await world.outcome('failed', 3);
-  t.equal(world.standing, down);
-  t.match(world.events.at(-1), { type: 'ejected', url: URL, failure: 'reset' });
-  await world.nextProbe();
-  t.equal(world.standing, down, 'good probes do not end an ejection');
-  await world.pass(10_000);
-  t.equal(world.standing, probing);
-  t.same([world.board.takeTrial(0), world.board.takeTrial(0)], [true, false]);
-  await world.outcome('ok');
-  t.equal(world.standing, up);
-  t.equal(world.events.at(-1)?.type, 'returned');
-  t.ok(world.board.warmth(0, world.test.clock.now(), 10_000) < 0.2, 'it warms up');
+  const deps = new World();
+  await deps.settle();
+  await deps.outcome('failed', 3);
+  t.equal(deps.standing, down);
+  t.match(deps.events.at(-1), { type: 'ejected', url: URL, failure: 'reset' });
+  await deps.nextProbe();
+  t.equal(deps.standing, down, 'good probes do not end an ejection');
+  await deps.pass(10_000);
+  t.equal(deps.standing, probing);
+  t.same([deps.board.takeTrial(0), deps.board.takeTrial(0)], [true, false]);
+  await deps.outcome('ok');
+  t.equal(deps.standing, up);
+  t.equal(deps.events.at(-1)?.type, 'returned');
+  t.ok(deps.board.warmth(0, deps.test.clock.now(), 10_000) < 0.2, 'it warms up');
 });
 
 t.test('a trial that fails doubles the time out', async (t) => {
-  const world = new World();
-  await world.settle();
-  await world.outcome('failed', 3);
+  const deps = new World();
+  await deps.settle();
+  await deps.outcome('failed', 3);
   const lengths: number[] = [];
   for (const expected of [10_000, 20_000, 40_000, 80_000, 80_000]) {
-    lengths.push((world.events.findLast(({ type }) => type === 'ejected') as { forMs: number }).forMs / expected);
-    await world.test.advance(expected * 0.89);
-    t.equal(world.standing, down);
-    await world.pass(expected * 0.21);
-    t.equal(world.standing, probing);
-    world.board.takeTrial(0);
-    await world.outcome('failed');
-    t.equal(world.standing, down);
+    lengths.push((deps.events.findLast(({ type }) => type === 'ejected') as { forMs: number }).forMs / expected);
+    await deps.test.advance(expected * 0.89);
+    t.equal(deps.standing, down);
+    await deps.pass(expected * 0.21);
+    t.equal(deps.standing, probing);
+    deps.board.takeTrial(0);
+    await deps.outcome('failed');
+    t.equal(deps.standing, down);
   }
   t.ok(
     lengths.every((share) => share >= 0.9 && share <= 1.1),
@@ -271,87 +271,87 @@ t.test('a trial that fails doubles the time out', async (t) => {
 });
 
 t.test('a trial that says nothing is offered again, and so is one that is never heard of', async (t) => {
-  const world = new World();
-  await world.settle();
-  await world.outcome('failed', 3);
-  await world.pass(10_000);
-  t.equal(world.board.takeTrial(0), true);
-  await world.outcome('neutral');
-  t.equal(world.standing, probing);
-  t.equal(world.board.takeTrial(0), true);
-  await world.test.advance(80_000);
-  t.equal(world.board.takeTrial(0), true);
+  const deps = new World();
+  await deps.settle();
+  await deps.outcome('failed', 3);
+  await deps.pass(10_000);
+  t.equal(deps.board.takeTrial(0), true);
+  await deps.outcome('neutral');
+  t.equal(deps.standing, probing);
+  t.equal(deps.board.takeTrial(0), true);
+  await deps.test.advance(80_000);
+  t.equal(deps.board.takeTrial(0), true);
 });
 
 t.test('a CRN whose probes are bad gets no trial until they are good', async (t) => {
-  const world = new World();
-  await world.settle();
-  world.answer = () => 500;
-  await world.outcome('failed', 3);
-  await world.pass(10_000);
-  t.equal(world.standing, down);
-  t.equal(world.board.takeTrial(0), false);
-  world.answer = () => 200;
-  await world.nextProbe();
-  await world.nextProbe();
-  t.equal(world.standing, probing);
-  t.equal(world.board.takeTrial(0), true);
+  const deps = new World();
+  await deps.settle();
+  deps.answer = () => 500;
+  await deps.outcome('failed', 3);
+  await deps.pass(10_000);
+  t.equal(deps.standing, down);
+  t.equal(deps.board.takeTrial(0), false);
+  deps.answer = () => 200;
+  await deps.nextProbe();
+  await deps.nextProbe();
+  t.equal(deps.standing, probing);
+  t.equal(deps.board.takeTrial(0), true);
 });
 
 t.test('without leave nobody is ejected, but asking goes on', async (t) => {
   let asked = 0;
   let granted = false;
-  const world = new World({ mayEject: () => (asked++, granted) });
-  await world.settle();
-  await world.outcome('failed', 4);
-  t.equal(world.standing, up);
+  const deps = new World({ mayEject: () => (asked++, granted) });
+  await deps.settle();
+  await deps.outcome('failed', 4);
+  t.equal(deps.standing, up);
   t.equal(asked, 2);
   granted = true;
-  await world.outcome('failed');
-  t.equal(world.standing, down);
+  await deps.outcome('failed');
+  t.equal(deps.standing, down);
 });
 
 t.test('what says nothing about the CRN changes nothing', async (t) => {
-  const world = new World();
-  await world.settle();
-  await world.outcome('failed', 2);
-  await world.outcome('neutral', 100);
-  t.equal(world.standing, up);
-  await world.outcome('ok');
-  await world.outcome('failed', 2);
-  t.equal(world.standing, up);
-  await world.outcome('failed');
-  t.equal(world.standing, down);
+  const deps = new World();
+  await deps.settle();
+  await deps.outcome('failed', 2);
+  await deps.outcome('neutral', 100);
+  t.equal(deps.standing, up);
+  await deps.outcome('ok');
+  await deps.outcome('failed', 2);
+  t.equal(deps.standing, up);
+  await deps.outcome('failed');
+  t.equal(deps.standing, down);
 });
 
 t.test('an outcome for one model is an outcome of the CRN', async (t) => {
-  const world = new World({ models: ['a', 'b'] });
-  await world.settle();
-  await world.outcome('failed', 2, 0);
-  await world.outcome('failed', 1, 1);
-  t.same([world.board.standing(0), world.board.standing(1)], [down, down]);
-  await world.pass(10_000);
-  t.same([world.board.standing(0), world.board.standing(1)], [probing, probing]);
-  await world.outcome('ok', 1, 1);
-  t.same([world.board.standing(0), world.board.standing(1)], [up, up]);
+  const deps = new World({ models: ['a', 'b'] });
+  await deps.settle();
+  await deps.outcome('failed', 2, 0);
+  await deps.outcome('failed', 1, 1);
+  t.same([deps.board.standing(0), deps.board.standing(1)], [down, down]);
+  await deps.pass(10_000);
+  t.same([deps.board.standing(0), deps.board.standing(1)], [probing, probing]);
+  await deps.outcome('ok', 1, 1);
+  t.same([deps.board.standing(0), deps.board.standing(1)], [up, up]);
 });
 
 t.test('a crash keeps the standing and begins a new judgement', async (t) => {
-  const world = new World();
-  await world.settle();
-  t.equal(world.standing, up);
+  const deps = new World();
+  await deps.settle();
+  t.equal(deps.standing, up);
   const gate = Promise.withResolvers<number>();
-  world.answer = () => gate.promise;
-  world.ref.tell({ type: 'Outcome', outcome: null as never });
-  await world.settle();
-  t.equal(world.test.events.filter(({ type }) => type === 'failure').length, 1);
-  t.equal(world.standing, up);
-  t.equal(world.probes.length, 2);
+  deps.answer = () => gate.promise;
+  deps.ref.tell({ type: 'Outcome', outcome: null as never });
+  await deps.settle();
+  t.equal(deps.test.events.filter(({ type }) => type === 'failure').length, 1);
+  t.equal(deps.standing, up);
+  t.equal(deps.probes.length, 2);
   gate.resolve(500);
-  await world.settle();
-  t.equal(world.standing, down);
+  await deps.settle();
+  t.equal(deps.standing, down);
   t.same(
-    world.events.filter(({ type }) => type === 'judged'),
+    deps.events.filter(({ type }) => type === 'judged'),
     [
       { type: 'judged', url: URL, ejected: false },
       { type: 'judged', url: URL, ejected: false },
@@ -362,50 +362,50 @@ t.test('a crash keeps the standing and begins a new judgement', async (t) => {
 t.test(
   'a drained CRN stays drained whatever probes and outcomes say, and returns to what they have found',
   async (t) => {
-    const world = new World();
-    await world.settle();
-    world.drained = true;
-    t.equal(await world.obey({ action: 'drain' }), 'done');
-    t.equal(world.standing, STANDING.drained);
-    await world.nextProbe();
-    t.equal(world.standing, STANDING.drained);
-    await world.outcome('failed', 3);
-    await world.pass(10_000);
-    t.equal(world.standing, STANDING.drained, 'nor does an ejection show, or its trial');
-    world.drained = false;
-    await world.obey({ action: 'return' });
-    t.equal(world.standing, up, 'the ejection is over too');
-    t.same(world.kinds().slice(-2), ['standing', 'returned']);
+    const deps = new World();
+    await deps.settle();
+    deps.drained = true;
+    t.equal(await deps.obey({ action: 'drain' }), 'done');
+    t.equal(deps.standing, STANDING.drained);
+    await deps.nextProbe();
+    t.equal(deps.standing, STANDING.drained);
+    await deps.outcome('failed', 3);
+    await deps.pass(10_000);
+    t.equal(deps.standing, STANDING.drained, 'nor does an ejection show, or its trial');
+    deps.drained = false;
+    await deps.obey({ action: 'return' });
+    t.equal(deps.standing, up, 'the ejection is over too');
+    t.same(deps.kinds().slice(-2), ['standing', 'returned']);
   },
 );
 
 t.test('an operator may eject for a given time; then comes a trial', async (t) => {
-  const world = new World();
-  await world.settle();
-  await world.obey({ action: 'eject', forMs: 60_000 });
-  t.equal(world.standing, down);
-  t.match(world.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
-  await world.test.advance(59_000);
-  t.equal(world.standing, down);
-  await world.test.advance(1001);
-  t.equal(world.standing, probing);
+  const deps = new World();
+  await deps.settle();
+  await deps.obey({ action: 'eject', forMs: 60_000 });
+  t.equal(deps.standing, down);
+  t.match(deps.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
+  await deps.test.advance(59_000);
+  t.equal(deps.standing, down);
+  await deps.test.advance(1001);
+  t.equal(deps.standing, probing);
 });
 
 t.test('without a time an ejection by hand lasts like the next one; a return ends it at once', async (t) => {
-  const world = new World();
-  await world.settle();
-  await world.obey({ action: 'eject', forMs: null });
-  const last = world.events.at(-1);
+  const deps = new World();
+  await deps.settle();
+  await deps.obey({ action: 'eject', forMs: null });
+  const last = deps.events.at(-1);
   t.ok(last?.type === 'ejected' && last.forMs >= 9000 && last.forMs <= 11_000);
-  await world.obey({ action: 'return' });
-  t.equal(world.standing, up);
-  await world.pass(10_000);
-  t.equal(world.standing, up, 'no release is left over');
+  await deps.obey({ action: 'return' });
+  t.equal(deps.standing, up);
+  await deps.pass(10_000);
+  t.equal(deps.standing, up, 'no release is left over');
 });
 
 t.test('a CRN that was drained before its first probe never shows as down', async (t) => {
-  const world = new World({ drained: true });
-  world.answer = () => new Promise(() => undefined);
-  await world.settle();
-  t.equal(world.standing, STANDING.drained);
+  const deps = new World({ drained: true });
+  deps.answer = () => new Promise(() => undefined);
+  await deps.settle();
+  t.equal(deps.standing, STANDING.drained);
 });

@@ -1,7 +1,7 @@
 // A gateway in front of workers, all on real sockets: what a worker says of its engine is what clients of the gateway read.
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
-import { createGateway, type Gateway } from '../../src/gateway.ts';
+import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { InProcessEngine, SearchAnswer } from '../../src/search/index.ts';
 import { finds, type Handle, hangs, startBench, startService } from './bench.ts';
 

@@ -11,7 +11,7 @@ import { worker } from '../../src/search/engines/worker.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { EngineSpec } from '../../src/search/engine-actor.ts';
 import type { SearchAnswer } from '../../src/search/query.ts';
-import { SearchRoom, type SearchRoomOptions } from '../../src/search/search.ts';
+import { SearchService, type SearchServiceOptions } from '../../src/search/search.ts';
 import { TransportError } from '../../src/search/transport.ts';
 import { type Answer, fakeEngine, fakeTransport, hang, queryOf, type Said, specOf } from '../support/search.ts';
 
@@ -29,10 +29,10 @@ function roomOf(
   t: Test,
   engines: readonly (EngineSpec & { readonly weight: number })[],
   timeoutMs: number,
-  more: Partial<SearchRoomOptions> = {},
-): SearchRoom {
+  more: Partial<SearchServiceOptions> = {},
+): SearchService {
   const system = more.system ?? createSystem({ name: 'faults' });
-  const room = new SearchRoom({
+  const room = new SearchService({
     ...{ clock: systemClock, random: createSeededRandom(7), epochMs: () => 1_790_000_000_000 },
     ...{ memory: createEngineMemory(engines.length), onOutcome: () => undefined, ...more, system },
   });
@@ -46,7 +46,7 @@ function roomOf(
 
 type Timed = SearchAnswer & { readonly tookMs: number };
 
-function search(room: SearchRoom, engines: readonly string[], query: string): Promise<Timed> {
+function search(room: SearchService, engines: readonly string[], query: string): Promise<Timed> {
   const startedMs = systemClock.now();
   return new Promise((resolve) => {
     room.search(queryOf(engines, { query }), 'me', (answer) =>

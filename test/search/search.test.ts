@@ -4,7 +4,7 @@ import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
-import { type Pending, SearchRoom, type SearchRoomSettings } from '../../src/search/search.ts';
+import { type Pending, SearchService, type SearchServiceSettings } from '../../src/search/search.ts';
 import { type Answer, fakeTransport, type FakeTransport, hang, hostOf, queryOf, specOf } from '../support/search.ts';
 
 interface Heard {
@@ -14,19 +14,19 @@ interface Heard {
 }
 
 interface Bench extends TestSystem {
-  readonly room: SearchRoom;
+  readonly room: SearchService;
   readonly transport: FakeTransport;
-  readonly configure: (settings: Partial<SearchRoomSettings>) => void;
+  readonly configure: (settings: Partial<SearchServiceSettings>) => void;
   readonly search: (fields?: Partial<SearchQuery>, account?: string) => Heard;
 }
 
-function bench(answer: Answer, settings: Partial<SearchRoomSettings> = {}): Bench {
+function bench(answer: Answer, settings: Partial<SearchServiceSettings> = {}): Bench {
   const test = createTestSystem();
   const transport = fakeTransport(answer);
   const { clock, system } = test;
   const memory = createEngineMemory(8);
-  const world = { random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined };
-  const room = new SearchRoom({ ...world, system, clock, memory, transport });
+  const deps = { random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined };
+  const room = new SearchService({ ...deps, system, clock, memory, transport });
   const base = {
     timeoutMs: 10_000,
     engines: ['a', 'b', 'c', 'd', 'e'].map((id, cell) => specOf(id, { cell })),

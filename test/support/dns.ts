@@ -4,7 +4,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { Resolver } from 'node:dns/promises';
 import packet from 'dns-packet';
-import type { Lookup } from '../../src/net/guard.ts';
+import type { Lookup } from '../../src/fetch/guard.ts';
 
 interface Scope {
   teardown(end: () => unknown): void;

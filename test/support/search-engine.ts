@@ -25,13 +25,13 @@ export function engineBench(answer: Answer, fields: Partial<EngineSpec> = {}): E
   const outcomes: string[] = [];
   const { clock } = test;
   clock.advance(1000);
-  const world = {
+  const deps = {
     ...{ board, transport, clock, random: () => 0, epochMs: () => clock.now() },
     onOutcome: (engine: string, reason: string, elapsedMs: number) => {
       outcomes.push(`${engine} ${reason} ${Math.round(elapsedMs)}`);
     },
   };
-  const ref = test.system.spawn(engineActor(specOf('a', fields), world));
+  const ref = test.system.spawn(engineActor(specOf('a', fields), deps));
   return { ...test, ref, board, transport, outcomes };
 }
 

@@ -2,7 +2,7 @@
 // and the means to wait for what happens instead of for time. Everything started here ends with its test.
 
 import type { Test } from 'tap';
-import { createGateway, type Gateway } from '../../src/gateway.ts';
+import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createHost, type Host, type HostSettings } from '../../src/host/index.ts';
 

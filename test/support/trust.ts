@@ -1,6 +1,6 @@
 // A gateway that signs keys for its hosts, and what those hosts need to trust it, as the command line reads both.
 
-import { createSigningKey } from '../../src/account/index.ts';
+import { createSigningKey } from '../../src/billing/index.ts';
 
 const TOKEN = 'sesame';
 const SIGNING = createSigningKey();

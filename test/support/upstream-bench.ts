@@ -9,12 +9,12 @@ import { DeadlineQueue } from '../../src/net/deadline.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { Failure, Verdict } from '../../src/routing/classify.ts';
 import { Candidates } from '../../src/routing/picker.ts';
-import { hashText, type Member } from '../../src/routing/table.ts';
+import { hashText, type Member } from '../../src/routing/model-table.ts';
 import {
   type Approval,
   type Downstream,
   Failover,
-  type FailoverWorld,
+  type FailoverDeps,
   type Job,
   requestHeaders,
   RetryBudget,
@@ -28,8 +28,8 @@ export interface Test {
 
 export interface BenchOptions {
   readonly urls: readonly string[];
-  readonly timeouts?: Partial<FailoverWorld['timeouts']>;
-  readonly relay?: Partial<FailoverWorld['relay']>;
+  readonly timeouts?: Partial<FailoverDeps['timeouts']>;
+  readonly relay?: Partial<FailoverDeps['relay']>;
   readonly apiKey?: string;
   readonly maxConnections?: number;
   readonly burst?: number;
@@ -71,7 +71,7 @@ export class Bench {
   readonly members: Member[];
   readonly pools: Map<string, ConnectionPool> = new Map();
   readonly #options: BenchOptions;
-  readonly #world: FailoverWorld;
+  readonly #deps: FailoverDeps;
 
   constructor(t: Test, options: BenchOptions) {
     const { urls, apiKey, maxConnections = 100, standing = 'up' } = options;
@@ -82,7 +82,7 @@ export class Bench {
     for (const { member } of this.members) this.board.setStanding(member, STANDING[standing], 0);
     for (const url of urls)
       this.pools.set(url, new ConnectionPool(new URL(url).origin, { maxConnections, keepAliveMs: 60_000 }));
-    this.#world = {
+    this.#deps = {
       board: this.board,
       deadlines: new DeadlineQueue(this.clock, 1),
       timeouts: { connectMs: 1000, headersMs: 5000, firstByteMs: null, idleMs: 3000, ...options.timeouts },
@@ -142,7 +142,7 @@ export class Bench {
         for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
       },
     };
-    new Failover(this.#world, job, client).start();
+    new Failover(this.#deps, job, client).start();
     return run;
   }
 

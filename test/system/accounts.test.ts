@@ -7,13 +7,13 @@ import t from 'tap';
 import {
   bearer,
   endow,
-  type LedgerHouse,
+  type LedgerFixture,
   openTestLedger,
   priceOf,
-  startLedgerHouse,
+  startLedgerFixture,
   USD,
   usageOf,
-} from '../support/ledger-house.ts';
+} from '../support/ledger-fixture.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { chat, MODEL, until } from '../support/system.ts';
 
@@ -26,46 +26,50 @@ interface ChatUsage {
 const KEYED = { headers: bearer() };
 
 /** Asks until the key is known. */
-async function known(house: LedgerHouse, key?: string): Promise<void> {
-  const check = (): Promise<Response> => fetch(`${house.url}/svc/auth/check`, { headers: bearer(key) });
+async function known(overview: LedgerFixture, key?: string): Promise<void> {
+  const check = (): Promise<Response> => fetch(`${overview.url}/svc/auth/check`, { headers: bearer(key) });
   await until('the key is known', async () => (await check()).status === 200);
 }
 
-async function openAccount(t: Parameters<typeof startLedgerHouse>[0], usd: bigint, more = {}): Promise<LedgerHouse> {
-  const house = await startLedgerHouse(t, more);
-  await endow(house.ledger, usd);
-  await known(house);
-  return house;
+async function openAccount(
+  t: Parameters<typeof startLedgerFixture>[0],
+  usd: bigint,
+  more = {},
+): Promise<LedgerFixture> {
+  const overview = await startLedgerFixture(t, more);
+  await endow(overview.ledger, usd);
+  await known(overview);
+  return overview;
 }
 
 for (const threads of [0, 2]) {
   t.test(`${threads} threads: no credit, no work; credit is charged by what the CRN counted`, async (t) => {
-    const house = await openAccount(t, 0n, { settings: { threads } });
-    const refused = await chat(house.url, KEYED);
+    const overview = await openAccount(t, 0n, { settings: { threads } });
+    const refused = await chat(overview.url, KEYED);
     t.equal(refused.status, 402);
     t.equal(refused.headers.get('x-headrace-error'), 'HR_CREDIT_SHORT');
     t.match(await refused.json(), { detail: /^Not enough credit: this may cost 0\.0000\d+ USD, 0 USD are left$/ });
-    t.equal(house.host.requests.filter(({ path }) => path.includes('chat')).length, 0, 'nothing was asked');
+    t.equal(overview.host.requests.filter(({ path }) => path.includes('chat')).length, 0, 'nothing was asked');
 
-    await house.ledger.grant({ id: 'first', account: 'acme', amount: USD });
-    const answered = await chat(house.url, KEYED);
+    await overview.ledger.grant({ id: 'first', account: 'acme', amount: USD });
+    const answered = await chat(overview.url, KEYED);
     t.equal(answered.status, 200);
     const { usage } = (await answered.json()) as { usage: ChatUsage };
-    const row = await usageOf(house.ledger, 1);
+    const row = await usageOf(overview.ledger, 1);
     const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
     t.equal(row.amount, priceOf(usage.prompt_tokens, cached, usage.completion_tokens));
     t.match(row, { inputTokens: BigInt(usage.prompt_tokens), outputTokens: 8n, estimated: 0n });
-    await house.gateway.close();
-    t.match(await house.ledger.account('acme'), { balance: USD - row.amount, held: 0n }, 'the lease is given back');
-    t.match(await house.ledger.audit(), { sound: true });
+    await overview.gateway.close();
+    t.match(await overview.ledger.account('acme'), { balance: USD - row.amount, held: 0n }, 'the lease is given back');
+    t.match(await overview.ledger.audit(), { sound: true });
   });
 }
 
 t.test('what is held reaches for every answer that is asked for, whatever the prompt seems to leave', async (t) => {
   const credit = { assumedTokens: 1000 };
-  const house = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
+  const overview = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
   const asking = async (body: object): Promise<string> => {
-    const response = await fetch(`${house.url}/v1/completions`, {
+    const response = await fetch(`${overview.url}/v1/completions`, {
       method: 'POST',
       headers: { ...bearer(), 'content-type': 'application/json' },
       body: JSON.stringify({ model: MODEL, ...body }),
@@ -82,13 +86,13 @@ t.test('what is held reaches for every answer that is asked for, whatever the pr
 });
 
 t.test('a stream that did not ask for its usage is charged by it and looks as if nobody had asked', async (t) => {
-  const house = await openAccount(t, USD);
-  const streamed = await chat(house.url, { ...KEYED, stream: true, tokens: 12 });
+  const overview = await openAccount(t, USD);
+  const streamed = await chat(overview.url, { ...KEYED, stream: true, tokens: 12 });
   const text = await streamed.text();
   t.notMatch(text, '"choices":[]');
   t.match(text, /data: \[DONE\]\n\n$/);
-  t.match(await usageOf(house.ledger, 1), { outputTokens: 12n, estimated: 0n });
-  const asked = await fetch(`${house.url}/v1/chat/completions`, {
+  t.match(await usageOf(overview.ledger, 1), { outputTokens: 12n, estimated: 0n });
+  const asked = await fetch(`${overview.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { ...bearer(), 'content-type': 'application/json' },
     body: JSON.stringify({
@@ -97,13 +101,13 @@ t.test('a stream that did not ask for its usage is charged by it and looks as if
     }),
   });
   t.match(await asked.text(), '"choices":[],"usage":{', 'who asks gets it');
-  t.match(await usageOf(house.ledger, 2), { outputTokens: 15n });
+  t.match(await usageOf(overview.ledger, 2), { outputTokens: 15n });
 });
 
 t.test('a client that leaves pays for what it got, and the ledger says that it is an estimate', async (t) => {
-  const house = await openAccount(t, USD);
+  const overview = await openAccount(t, USD);
   const leaving = new AbortController();
-  const response = await chat(house.url, {
+  const response = await chat(overview.url, {
     ...{ stream: true, tokens: 100, text: 'x'.repeat(40), signal: leaving.signal },
     headers: { ...bearer(), 'x-headrace-fault': 'stall-after=5' },
   });
@@ -112,32 +116,34 @@ t.test('a client that leaves pays for what it got, and the ledger says that it i
   while (seen.split('\n\n').length <= 5) seen += Buffer.from((await reader.read()).value ?? []).toString();
   leaving.abort();
   const messages = Buffer.byteLength(JSON.stringify([{ role: 'user', content: 'x'.repeat(40) }]));
-  const row = await usageOf(house.ledger, 1);
+  const row = await usageOf(overview.ledger, 1);
   t.match(row, { outputTokens: 5n, estimated: 1n, inputTokens: BigInt(Math.ceil(messages / 4)) });
   t.equal(row.amount, priceOf(Number(row.inputTokens), 0, 5));
 });
 
 t.test('a stream that breaks is charged for what was delivered; total failure and refusals cost nothing', async (t) => {
-  const house = await openAccount(t, USD);
+  const overview = await openAccount(t, USD);
   const fault = (words: string, stream: boolean): Promise<string> =>
-    chat(house.url, { stream, tokens: 50, headers: { ...bearer(), 'x-headrace-fault': words } }).then((r) => r.text());
+    chat(overview.url, { stream, tokens: 50, headers: { ...bearer(), 'x-headrace-fault': words } }).then((r) =>
+      r.text(),
+    );
   t.match(await fault('truncate-after=4', true), 'HR_STREAM_');
-  t.match(await usageOf(house.ledger, 1), { outputTokens: 4n, estimated: 1n });
+  t.match(await usageOf(overview.ledger, 1), { outputTokens: 4n, estimated: 1n });
   await fault('status=500', false);
   await fault('status=400', false);
   await fault('end-after=0', true);
   await fault('reset', true);
-  await chat(house.url, KEYED).then((response) => response.text());
-  const row = await usageOf(house.ledger, 2);
+  await chat(overview.url, KEYED).then((response) => response.text());
+  const row = await usageOf(overview.ledger, 2);
   t.equal(row.outputTokens, 12n, 'only the last request was added');
-  await house.gateway.close();
-  t.match(await house.ledger.account('acme'), { held: 0n });
+  await overview.gateway.close();
+  t.match(await overview.ledger.account('acme'), { held: 0n });
 });
 
 t.test('every dialect is charged, in JSON and in streams', async (t) => {
-  const house = await openAccount(t, USD);
+  const overview = await openAccount(t, USD);
   const ask = (path: string, body: object): Promise<Response> =>
-    fetch(house.url + path, {
+    fetch(overview.url + path, {
       method: 'POST',
       headers: { ...bearer(), 'content-type': 'application/json' },
       body: JSON.stringify({ model: MODEL, ...body }),
@@ -152,46 +158,46 @@ t.test('every dialect is charged, in JSON and in streams', async (t) => {
       ['/v1/responses', { input: 'where to', max_output_tokens: 5 }],
       ['/completions', { prompt: 'where to', n_predict: 5 }],
     ] as const) {
-      const before = requests === 0 ? 0n : (await usageOf(house.ledger, requests)).outputTokens;
+      const before = requests === 0 ? 0n : (await usageOf(overview.ledger, requests)).outputTokens;
       const answered = await ask(path, { ...body, stream });
       t.equal(answered.status, 200, path);
       await answered.text();
-      const row = await usageOf(house.ledger, ++requests);
+      const row = await usageOf(overview.ledger, ++requests);
       t.equal(row.outputTokens - before, 5n, `${path} ${stream ? 'stream' : 'JSON'}`);
       t.equal(row.estimated, 0n, path);
     }
   }
   await ask('/v1/embeddings', { input: 'three words here' }).then((response) => response.text());
-  t.match(await usageOf(house.ledger, requests + 1), { estimated: 0n });
+  t.match(await usageOf(overview.ledger, requests + 1), { estimated: 0n });
 });
 
 for (const kind of ['sqlite', 'postgres'] as const) {
   t.test(`${kind}: a key revoked in the store stops within two seconds, and a new one works as soon`, async (t) => {
-    const house = await openAccount(t, USD, {
+    const overview = await openAccount(t, USD, {
       settings: { threads: 2 },
       ...(kind === 'postgres' && { store: await postgresDatabase() }),
     });
-    t.equal((await chat(house.url, KEYED)).status, 200);
+    t.equal((await chat(overview.url, KEYED)).status, 200);
     const started = performance.now();
-    await house.ledger.disableKey('key-of-acme');
-    await until('the key has stopped', async () => (await chat(house.url, KEYED)).status === 401);
+    await overview.ledger.disableKey('key-of-acme');
+    await until('the key has stopped', async () => (await chat(overview.url, KEYED)).status === 401);
     t.ok(performance.now() - started < 2000);
-    await endow(house.ledger, USD, {}, 'other');
-    await known(house, 'hr_other');
+    await endow(overview.ledger, USD, {}, 'other');
+    await known(overview, 'hr_other');
   });
 }
 
 t.test('limits of a key answer 429 with the wait, and 402 when the month is spent', async (t) => {
-  const house = await startLedgerHouse(t);
-  await endow(house.ledger, USD, { requestsPerMinute: 2 });
-  await endow(house.ledger, USD, { monthlySpend: '1' }, 'thrifty');
-  await endow(house.ledger, USD, { tokensPerMinute: 5 }, 'terse');
-  await known(house, 'hr_terse');
+  const overview = await startLedgerFixture(t);
+  await endow(overview.ledger, USD, { requestsPerMinute: 2 });
+  await endow(overview.ledger, USD, { monthlySpend: '1' }, 'thrifty');
+  await endow(overview.ledger, USD, { tokensPerMinute: 5 }, 'terse');
+  await known(overview, 'hr_terse');
   const statuses = [];
-  for (let request = 0; request < 3; request++) statuses.push((await chat(house.url, KEYED)).status);
+  for (let request = 0; request < 3; request++) statuses.push((await chat(overview.url, KEYED)).status);
   // The three may lie on both sides of a minute's end.
-  if (statuses[2] === 200) t.equal((await chat(house.url, KEYED)).status, 200);
-  const limited = await chat(house.url, KEYED);
+  if (statuses[2] === 200) t.equal((await chat(overview.url, KEYED)).status, 200);
+  const limited = await chat(overview.url, KEYED);
   t.equal(limited.status, 429);
   t.equal(limited.headers.get('x-headrace-error'), 'HR_KEY_RATE');
   t.match(Number(limited.headers.get('retry-after')), Number);
@@ -200,9 +206,9 @@ t.test('limits of a key answer 429 with the wait, and 402 when the month is spen
     ['hr_terse', 429, 'HR_KEY_RATE'],
   ] as const) {
     const headers = bearer(key);
-    t.equal((await chat(house.url, { headers })).status, 200, `${key} has not used anything yet`);
+    t.equal((await chat(overview.url, { headers })).status, 200, `${key} has not used anything yet`);
     await until(`${key} is limited`, async () => {
-      const response = await chat(house.url, { headers });
+      const response = await chat(overview.url, { headers });
       return response.status === status && response.headers.get('x-headrace-error') === code;
     });
   }
@@ -220,7 +226,7 @@ t.test('searches cost the engines that succeeded, pages what they cost', async (
   await once(site.listen(0, '127.0.0.1'), 'listening');
   t.teardown(() => site.close());
   const { port } = site.address() as AddressInfo;
-  const house = await openAccount(t, USD, {
+  const overview = await openAccount(t, USD, {
     settings: {
       search: {
         engines: {
@@ -234,14 +240,14 @@ t.test('searches cost the engines that succeeded, pages what they cost', async (
     },
   });
   const ask = (path: string, body: object): Promise<Response> =>
-    fetch(house.url + path, {
+    fetch(overview.url + path, {
       method: 'POST',
       headers: { ...bearer(), 'content-type': 'application/json' },
       body: JSON.stringify(body),
     });
   t.equal((await ask('/search', { query: 'q', engines: ['engine_a', 'engine_b', 'engine_c'] })).status, 200);
-  t.equal((await usageOf(house.ledger, 2)).amount, 5_000_000_000n);
-  const rows = await house.ledger.usage({ by: ['model'] });
+  t.equal((await usageOf(overview.ledger, 2)).amount, 5_000_000_000n);
+  const rows = await overview.ledger.usage({ by: ['model'] });
   t.same(
     rows.map(({ amount, model }) => [model, amount]),
     [
@@ -251,10 +257,10 @@ t.test('searches cost the engines that succeeded, pages what they cost', async (
   );
   t.not((await ask('/search/fetch', { url: 'http://127.0.0.1:1/' })).status, 200);
   t.equal((await ask('/search/fetch', { url: `http://127.0.0.1:${port}/` })).status, 200);
-  t.equal((await usageOf(house.ledger, 3)).amount, 6_000_000_000n);
+  t.equal((await usageOf(overview.ledger, 3)).amount, 6_000_000_000n);
   t.equal((await ask('/search', { query: 'q', engines: ['engine_b'] })).status, 503);
-  await house.gateway.close();
-  t.equal((await house.ledger.usage({ by: [] }))[0]?.amount, 6_000_000_000n, 'failures cost nothing');
+  await overview.gateway.close();
+  t.equal((await overview.ledger.usage({ by: [] }))[0]?.amount, 6_000_000_000n, 'failures cost nothing');
 });
 
 t.test('keys of the configuration pay later, unless they are prepaid', async (t) => {
@@ -264,31 +270,31 @@ t.test('keys of the configuration pay later, unless they are prepaid', async (t)
       { key: 'hr_strict', account: 'strict', prepaid: true },
     ],
   };
-  const house = await startLedgerHouse(t, { settings: { keys } });
-  t.equal((await chat(house.url, { headers: bearer('hr_own') })).status, 200);
-  const row = await usageOf(house.ledger, 1, 'house');
-  t.match(await house.ledger.account('house'), { balance: -row.amount });
-  t.match(await house.ledger.usage({ by: ['key'] }), [{ key: /^static:[0-9a-f]{8}$/ }]);
-  t.equal((await chat(house.url, { headers: bearer('hr_strict') })).status, 402);
+  const overview = await startLedgerFixture(t, { settings: { keys } });
+  t.equal((await chat(overview.url, { headers: bearer('hr_own') })).status, 200);
+  const row = await usageOf(overview.ledger, 1, 'house');
+  t.match(await overview.ledger.account('house'), { balance: -row.amount });
+  t.match(await overview.ledger.usage({ by: ['key'] }), [{ key: /^static:[0-9a-f]{8}$/ }]);
+  t.equal((await chat(overview.url, { headers: bearer('hr_strict') })).status, 402);
 });
 
 t.test('what the list says is what the ledger charges', async (t) => {
-  const house = await openAccount(t, USD);
-  const list = (await (await fetch(`${house.url}/v1/models`)).json()) as {
+  const overview = await openAccount(t, USD);
+  const list = (await (await fetch(`${overview.url}/v1/models`)).json()) as {
     data: { id: string; pricing: { prompt: string; completion: string } }[];
   };
   const { pricing } = list.data.find(({ id }) => id === MODEL) ?? { pricing: { prompt: '', completion: '' } };
   const pico = (usd: string): number => Math.round(Number(usd) * 1e12);
-  await chat(house.url, KEYED).then((response) => response.text());
-  const row = await usageOf(house.ledger, 1);
+  await chat(overview.url, KEYED).then((response) => response.text());
+  const row = await usageOf(overview.ledger, 1);
   const listed = Number(row.inputTokens) * pico(pricing.prompt) + Number(row.outputTokens) * pico(pricing.completion);
   t.equal(row.cachedTokens, 0n);
   t.equal(Number(row.amount), listed);
 });
 
 t.test('two gateways on one store never spend more than there is', async (t) => {
-  const house = await openAccount(t, USD / 1000n, { hosts: [{}, {}] });
-  const second = await startLedgerHouse(t, { store: house.store });
+  const overview = await openAccount(t, USD / 1000n, { hosts: [{}, {}] });
+  const second = await startLedgerFixture(t, { store: overview.store });
   await known(second);
   let spent = 0n;
   const client = async (url: string): Promise<void> => {
@@ -304,9 +310,9 @@ t.test('two gateways on one store never spend more than there is', async (t) => 
       spent += priceOf(prompt, more?.cached_tokens ?? 0, completion);
     }
   };
-  await Promise.all([house.url, second.url, house.url, second.url].map(client));
-  await Promise.all([house.gateway.close(), second.gateway.close()]);
-  const ledger = await openTestLedger(t, house.store);
+  await Promise.all([overview.url, second.url, overview.url, second.url].map(client));
+  await Promise.all([overview.gateway.close(), second.gateway.close()]);
+  const ledger = await openTestLedger(t, overview.store);
   t.match(await ledger.account('acme'), { balance: USD / 1000n - spent, held: 0n });
   t.ok(spent <= USD / 1000n);
   t.ok(spent > USD / 2000n, 'most of it could be spent');

@@ -4,13 +4,13 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
-import { createSigningKey, hashKey, presentedKey, readTrustedKeys, signSnapshot } from '../../src/account/index.ts';
+import { createSigningKey, hashKey, presentedKey, readTrustedKeys, signSnapshot } from '../../src/billing/index.ts';
 import { systemClock } from '../../src/actor/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
-import { createGateway, type Gateway } from '../../src/gateway.ts';
+import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import { Registration } from '../../src/host/registration.ts';
 import { HostTrust, MAX_PUSH_BYTES } from '../../src/host/trust.ts';
-import { WholeClient } from '../../src/net/whole.ts';
+import { BufferedClient } from '../../src/net/buffered-client.ts';
 import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
 
@@ -40,20 +40,20 @@ interface HostOptions {
 
 async function startHost(t: Test, options: HostOptions = {}): Promise<SmallHost> {
   const { gateway = null, publicKey = SIGNING.publicKey, intervalMs = 30_000, name = 'small' } = options;
-  const client = new WholeClient(4);
-  const world = {
+  const client = new BufferedClient(4);
+  const deps = {
     clock: systemClock,
     random: () => 0.5,
     wallMs: () => systemClock.now(),
     store: null,
     log: { info: () => {}, warn: () => {} } as never,
     load: () => 0,
-    send: (request: Parameters<WholeClient['send']>[0], timeoutMs: number, maxBytes: number) =>
+    send: (request: Parameters<BufferedClient['send']>[0], timeoutMs: number, maxBytes: number) =>
       client.send(request, AbortSignal.timeout(timeoutMs), maxBytes),
   };
   const trust = new HostTrust(
     { trusted: readTrustedKeys(publicKey), gateway, token: TOKEN, intervalMs, own: [] },
-    world,
+    deps,
   );
   const server = createServer((req, res) => {
     void respond(req, trust).then(([status, body]) => {
@@ -65,7 +65,7 @@ async function startHost(t: Test, options: HostOptions = {}): Promise<SmallHost>
   const url = `http://127.0.0.1:${port}`;
   const registration = new Registration(
     { gateway: gateway ?? 'http://127.0.0.1:9', token: TOKEN, name, url, models: [MODEL] },
-    world,
+    deps,
   );
   const stop = async (): Promise<void> => {
     server.closeAllConnections();

@@ -6,7 +6,7 @@ import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x4
 import t, { type Test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
 import { TestFacilitator } from '../support/facilitator.ts';
-import { bearer, type LedgerHouse, startLedgerHouse, usageOf } from '../support/ledger-house.ts';
+import { bearer, type LedgerFixture, startLedgerFixture, usageOf } from '../support/ledger-fixture.ts';
 import { MODEL, until } from '../support/system.ts';
 
 const wallet = privateKeyToAccount('0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80');
@@ -14,7 +14,7 @@ const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
 const FUNDS = 1_000_000n;
 const PAYER = wallet.address.toLowerCase();
 
-interface Shop extends LedgerHouse {
+interface PaymentFixture extends LedgerFixture {
   readonly facilitator: TestFacilitator;
   /** What the wallet has spent, in millionths of a USD. */
   readonly spent: () => bigint;
@@ -25,7 +25,7 @@ const pay = wrapFetchWithPaymentFromConfig(fetch, {
   schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(wallet) }],
 });
 
-async function openShop(t: Test, threads = 1): Promise<Shop> {
+async function openPaymentFixture(t: Test, threads = 1): Promise<PaymentFixture> {
   const nowS = (): number => Math.floor((performance.timeOrigin + performance.now()) / 1000);
   const facilitator = await new TestFacilitator({ nowS }).listen();
   t.teardown(() => facilitator.close());
@@ -38,7 +38,7 @@ async function openShop(t: Test, threads = 1): Promise<Shop> {
     search: () => Promise.resolve(found),
   };
   const down = { ...engine, search: () => Promise.reject(new Error('down')) };
-  const house = await startLedgerHouse(t, {
+  const overview = await startLedgerFixture(t, {
     settings: {
       threads: threads,
       payments: { facilitator: facilitator.url, payTo: PAY_TO, network: 'base-sepolia' },
@@ -48,7 +48,7 @@ async function openShop(t: Test, threads = 1): Promise<Shop> {
       }),
     },
   });
-  return { ...house, facilitator, spent: () => FUNDS - facilitator.balance(wallet.address) };
+  return { ...overview, facilitator, spent: () => FUNDS - facilitator.balance(wallet.address) };
 }
 
 const chatting = (more: object = {}, headers: Record<string, string> = {}): RequestInit => ({
@@ -58,73 +58,77 @@ const chatting = (more: object = {}, headers: Record<string, string> = {}): Requ
 });
 
 t.test('without key and payment there is an offer, as version 1 in the body and version 2 in a header', async (t) => {
-  const shop = await openShop(t);
-  const offered = await fetch(`${shop.url}/v1/chat/completions`, chatting());
+  const fixture = await openPaymentFixture(t);
+  const offered = await fetch(`${fixture.url}/v1/chat/completions`, chatting());
   t.equal(offered.status, 402);
   t.equal(offered.headers.get('x-headrace-error'), 'HR_PAYMENT_REQUIRED');
   const body = (await offered.json()) as { detail: string; x402Version: number; accepts: { payTo: string }[] };
   t.match(body, { detail: /^Payment required/, x402Version: 1, accepts: [{ scheme: 'exact', payTo: PAY_TO }] });
   const header = JSON.parse(Buffer.from(offered.headers.get('payment-required') ?? '', 'base64').toString()) as object;
   t.match(header, { x402Version: 2, accepts: [{ scheme: 'exact', network: 'eip155:84532', amount: '100' }] });
-  t.equal((await fetch(`${shop.url}/v1/chat/completions`, chatting({ model: 'none' }))).status, 404, 'first the model');
-  t.equal((await fetch(`${shop.url}/v1/chat/completions`, chatting({}, bearer('hr_bad')))).status, 401);
-  t.equal(shop.host.requests.filter(({ path }) => path.includes('chat')).length, 0);
+  t.equal(
+    (await fetch(`${fixture.url}/v1/chat/completions`, chatting({ model: 'none' }))).status,
+    404,
+    'first the model',
+  );
+  t.equal((await fetch(`${fixture.url}/v1/chat/completions`, chatting({}, bearer('hr_bad')))).status, 401);
+  t.equal(fixture.host.requests.filter(({ path }) => path.includes('chat')).length, 0);
 });
 
 for (const threads of [0, 2]) {
   t.test(`${threads} threads: the official client pays for answers and streams, and buys credits`, async (t) => {
-    const shop = await openShop(t, threads);
-    const answered = await pay(`${shop.url}/v1/chat/completions`, chatting());
+    const fixture = await openPaymentFixture(t, threads);
+    const answered = await pay(`${fixture.url}/v1/chat/completions`, chatting());
     t.equal(answered.status, 200);
     for (const name of ['payment-response', 'x-payment-response']) {
       t.match(decodePaymentResponseHeader(answered.headers.get(name) ?? ''), { success: true, transaction: /^0x/ });
     }
     t.match(await answered.json(), { usage: { completion_tokens: 8 } });
-    t.equal(shop.spent(), 100n, 'the least price of a request');
-    const { headers } = shop.host.requests.find(({ path }) => path.includes('chat')) ?? {
+    t.equal(fixture.spent(), 100n, 'the least price of a request');
+    const { headers } = fixture.host.requests.find(({ path }) => path.includes('chat')) ?? {
       headers: {} as Record<string, unknown>,
     };
     t.notOk(headers['payment-signature'] ?? headers['x-payment'], 'the CRN does not see the payment');
-    const streamed = await pay(`${shop.url}/v1/chat/completions`, chatting({ stream: true, max_tokens: 2000 }));
+    const streamed = await pay(`${fixture.url}/v1/chat/completions`, chatting({ stream: true, max_tokens: 2000 }));
     t.match(await streamed.text(), /data: \[DONE\]\n\n$/);
-    t.ok(shop.spent() > 3000n, 'max_tokens is what is paid for');
-    await usageOf(shop.ledger, 2, PAYER);
-    const bought = await pay(`${shop.url}/svc/credits`, {
+    t.ok(fixture.spent() > 3000n, 'max_tokens is what is paid for');
+    await usageOf(fixture.ledger, 2, PAYER);
+    const bought = await pay(`${fixture.url}/svc/credits`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ address: wallet.address, amount: 0.01 }),
     });
     t.match(await bought.json(), { status: 'success', credits_transferred: 10_000, recipient: wallet.address });
-    t.match(await shop.ledger.account(PAYER), { balance: 10_000_000_000n });
-    t.match(await shop.ledger.audit(), { sound: true });
+    t.match(await fixture.ledger.account(PAYER), { balance: 10_000_000_000n });
+    t.match(await fixture.ledger.audit(), { sound: true });
   });
 }
 
 t.test(
   'total failure and refusals of the CRN cost nothing; nor does a client that leaves before the answer',
   async (t) => {
-    const shop = await openShop(t);
+    const fixture = await openPaymentFixture(t);
     for (const fault of ['status=500', 'status=400', 'reset']) {
-      const failed = await pay(`${shop.url}/v1/chat/completions`, chatting({}, { 'x-headrace-fault': fault }));
+      const failed = await pay(`${fixture.url}/v1/chat/completions`, chatting({}, { 'x-headrace-fault': fault }));
       t.not(failed.status, 200);
       await failed.text();
     }
     const leaving = new AbortController();
     const init = { ...chatting({}, { 'x-headrace-fault': 'hang' }), signal: leaving.signal };
-    const left = pay(`${shop.url}/v1/chat/completions`, init).catch(() => 'left');
+    const left = pay(`${fixture.url}/v1/chat/completions`, init).catch(() => 'left');
     await until(
       'the CRN has it',
-      () => shop.host.requests.filter(({ headers }) => headers['x-headrace-fault'] === 'hang').length > 0,
+      () => fixture.host.requests.filter(({ headers }) => headers['x-headrace-fault'] === 'hang').length > 0,
     );
     leaving.abort();
     t.equal(await left, 'left');
-    t.equal(shop.facilitator.transfers.length, 0);
-    t.equal(shop.spent(), 0n);
+    t.equal(fixture.facilitator.transfers.length, 0);
+    t.equal(fixture.spent(), 0n);
   },
 );
 
 t.test('a payment serves one request: its repeat is not paid again and does no work', async (t) => {
-  const shop = await openShop(t);
+  const fixture = await openPaymentFixture(t);
   let header = '';
   const recording: typeof fetch = async (input, init) => {
     const sent = new Headers(input instanceof Request ? input.headers : init?.headers);
@@ -134,25 +138,25 @@ t.test('a payment serves one request: its repeat is not paid again and does no w
   const client = wrapFetchWithPaymentFromConfig(recording, {
     schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(wallet) }],
   });
-  t.equal((await client(`${shop.url}/v1/chat/completions`, chatting())).status, 200);
+  t.equal((await client(`${fixture.url}/v1/chat/completions`, chatting())).status, 200);
   t.ok(header);
-  const worked = shop.host.requests.length;
-  const again = await fetch(`${shop.url}/v1/chat/completions`, chatting({}, { 'payment-signature': header }));
+  const worked = fixture.host.requests.length;
+  const again = await fetch(`${fixture.url}/v1/chat/completions`, chatting({}, { 'payment-signature': header }));
   t.equal(again.status, 402);
   const other = await fetch(
-    `${shop.url}/v1/chat/completions`,
+    `${fixture.url}/v1/chat/completions`,
     chatting({ max_tokens: 1 }, { 'payment-signature': header }),
   );
   t.equal(other.status, 402);
-  t.equal(shop.host.requests.filter(({ path }) => path.includes('chat')).length, 1);
-  t.ok(shop.host.requests.length >= worked);
-  t.equal(shop.facilitator.transfers.length, 1);
+  t.equal(fixture.host.requests.filter(({ path }) => path.includes('chat')).length, 1);
+  t.ok(fixture.host.requests.length >= worked);
+  t.equal(fixture.facilitator.transfers.length, 1);
 });
 
 t.test('searches are paid when an engine succeeded', async (t) => {
-  const shop = await openShop(t, 0);
+  const fixture = await openPaymentFixture(t, 0);
   const ask = (engines: string[]): Promise<Response> =>
-    pay(`${shop.url}/search`, {
+    pay(`${fixture.url}/search`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ query: 'q', engines }),
@@ -160,7 +164,7 @@ t.test('searches are paid when an engine succeeded', async (t) => {
   const found = await ask(['engine_a', 'engine_b']);
   t.equal(found.status, 200);
   t.ok(found.headers.get('payment-response'));
-  t.equal(shop.spent(), 9000n, 'what the asked engines cost at most: a payment cannot be corrected');
+  t.equal(fixture.spent(), 9000n, 'what the asked engines cost at most: a payment cannot be corrected');
   t.equal((await ask(['engine_b'])).status, 503);
-  t.equal(shop.spent(), 9000n);
+  t.equal(fixture.spent(), 9000n);
 });

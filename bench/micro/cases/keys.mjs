@@ -4,9 +4,9 @@ const COUNT = 1000;
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { hashKey, KeyRing } = await load('src/account/index.js');
+  const { hashKey, KeyTable } = await load('src/billing/index.js');
   const keys = Array.from({ length: COUNT }, (_, at) => `sk-bench-${String(at).padStart(32, '0')}`);
-  const ring = new KeyRing(keys.map((key, at) => ({ hash: hashKey(key), id: `key-${at}`, account: 'bench' })));
+  const ring = new KeyTable(keys.map((key, at) => ({ hash: hashKey(key), id: `key-${at}`, account: 'bench' })));
   if (ring.check(keys[0]).kind !== 'good') throw new Error('the key is not taken');
   let next = 0;
   return {

@@ -39,7 +39,7 @@ function imageBody(modelFirst) {
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { DIALECTS } = await load('src/dialect/table.js');
+  const { DIALECTS } = await load('src/dialect/dialects.js');
   const { prefixHash } = await load('src/dialect/prefix.js');
   const { scanBody } = await load('src/dialect/scan.js');
   const bodies = {

@@ -1,28 +1,24 @@
 // A host's engine that is another server: llama-server, vLLM or anything OpenAI-compatible. `attachEngine` finds out which
 // and is called when a host starts. Compatible dialects are passed through; llama-style requests are translated in both
 // directions, and what the engine cannot do is refused by name.
-import type { Clock } from '../../actor/clock.ts';
-import { systemClock } from '../../actor/clock.ts';
-import type {
-  CompletionEnd,
-  Engine,
-  EngineFigures,
-  EngineProps,
-  RawAnswer,
-  RawRequest,
-  Run,
-  Sink,
-  SlotState,
-  Task,
+import { type Clock, systemClock } from '../../actor/index.ts';
+import {
+  type CompletionEnd,
+  type Engine,
+  type EngineFigures,
+  type EngineProps,
+  type RawAnswer,
+  type RawRequest,
+  type Run,
+  type Sink,
+  type SlotState,
+  type Task,
+  createFigures,
 } from '../llama/engine.ts';
-import { createFigures } from '../llama/engine.ts';
-import type { SystemPrompt } from '../llama/options.ts';
-import { InvalidOptions } from '../llama/options.ts';
-import type { DetectedEngine, DetectedModel } from './detect.ts';
-import { detectEngine } from './detect.ts';
+import { type SystemPrompt, InvalidOptions } from '../llama/options.ts';
+import { type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
 import { complaintOf, EngineHttp, objectOf, refusalOf } from './engine-http.ts';
-import type { EngineTimeouts } from './exchange.ts';
-import { EngineFailure } from './exchange.ts';
+import { type EngineTimeouts, EngineFailure } from './engine-exchange.ts';
 import { generate } from './generation.ts';
 import { llamaServerDialogue } from './llama-server.ts';
 import { openaiDialogue } from './openai-completions.ts';
@@ -192,8 +188,8 @@ export class AttachedEngine implements Engine {
     // A client that leaves may never read the body.
     request.signal.addEventListener('abort', over, { once: true });
     try {
-      const world = { http: this.#http, engine: this.detected, onFailure: (cause: Error) => this.#doubt(cause) };
-      const answer = await relayToEngine(world, this.#of(request.model).id, request);
+      const deps = { http: this.#http, engine: this.detected, onFailure: (cause: Error) => this.#doubt(cause) };
+      const answer = await relayToEngine(deps, this.#of(request.model).id, request);
       return { ...answer, body: followed(answer.body, over) };
     } catch (error) {
       over();

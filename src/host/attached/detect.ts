@@ -1,10 +1,9 @@
 // Who an attached engine is: asked once at the start, while it may still be loading its model. Called by
 // attached-engine.ts. llama-server is known by its /props, vLLM by its /version; anything else that lists models at
 // /v1/models counts as OpenAI-compatible. Which dialects it speaks is found out with empty requests, which none accepts.
-import type { Clock } from '../../actor/clock.ts';
-import type { EngineHttp, JsonObject, Reading } from './engine-http.ts';
-import { complaintOf, numberOf, objectOf } from './engine-http.ts';
-import { EngineFailure } from './exchange.ts';
+import type { Clock } from '../../actor/index.ts';
+import { type EngineHttp, type JsonObject, type Reading, complaintOf, numberOf, objectOf } from './engine-http.ts';
+import { EngineFailure } from './engine-exchange.ts';
 import { missingOptions } from './refusals.ts';
 
 export type EngineKind = 'llama-server' | 'vllm' | 'openai';

@@ -6,7 +6,7 @@ import type { DetectedEngine, DetectedModel } from './detect.ts';
 import type { JsonObject } from './engine-http.ts';
 
 /** What a translation knows besides the task. */
-export interface DialogueWorld {
+export interface DialogueDeps {
   readonly engine: DetectedEngine;
   readonly model: DetectedModel;
   /** The initial prompt of all slots; null when none is set. */
@@ -43,7 +43,7 @@ export interface Dialogue {
   close(): CompletionEnd | undefined;
 }
 
-export type DialogueMaker = (task: Task, world: DialogueWorld) => Dialogue;
+export type DialogueMaker = (task: Task, deps: DialogueDeps) => Dialogue;
 
 /** An end with nothing in it yet. */
 export const BLANK_END: CompletionEnd = {

@@ -1,12 +1,10 @@
 // The way to an attached engine: its base URL, its own key, its connections. Short questions are asked whole, generations
 // and passed-on requests are opened and read as they come. Used by everything in this folder; no client's key gets here.
-import type { Clock } from '../../actor/clock.ts';
+import type { Clock } from '../../actor/index.ts';
 import { ConnectionPool } from '../../net/client.ts';
 import { DeadlineQueue } from '../../net/deadline.ts';
-import type { WholeResponse } from '../../net/whole.ts';
-import { WholeClient } from '../../net/whole.ts';
-import type { EngineTimeouts, OpenAnswer } from './exchange.ts';
-import { EngineFailure, Exchange } from './exchange.ts';
+import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
+import { type EngineTimeouts, type OpenAnswer, EngineFailure, EngineExchange } from './engine-exchange.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -45,7 +43,7 @@ export class EngineHttp {
   readonly #settings: EngineHttpSettings;
   readonly #pool: ConnectionPool;
   readonly #deadlines: DeadlineQueue;
-  readonly #questions = new WholeClient(QUESTIONS);
+  readonly #questions = new BufferedClient(QUESTIONS);
 
   /** Throws when the URL is none or is neither http: nor https:. */
   constructor(settings: EngineHttpSettings) {
@@ -95,7 +93,7 @@ export class EngineHttp {
       headers: [...headers, ...Object.entries(this.#credential()).flat()],
       body,
     } as const;
-    return new Exchange({ pool: this.#pool, deadlines: this.#deadlines, timeouts }, options, signal).start();
+    return new EngineExchange({ pool: this.#pool, deadlines: this.#deadlines, timeouts }, options, signal).start();
   }
 
   close(): void {
@@ -110,7 +108,7 @@ export class EngineHttp {
   }
 }
 
-function reading({ status, headers, body }: WholeResponse): Reading {
+function reading({ status, headers, body }: BufferedResponse): Reading {
   const text = body.toString();
   return { status, headers, json: parsed(text), text };
 }

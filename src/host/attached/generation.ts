@@ -7,8 +7,8 @@ import type { Dialogue, Heard } from './dialogue.ts';
 import type { EngineHttp } from './engine-http.ts';
 import { objectOf, parsed, refusalOf } from './engine-http.ts';
 import { InvalidOptions } from '../llama/options.ts';
-import type { OpenAnswer } from './exchange.ts';
-import { EngineFailure } from './exchange.ts';
+import type { OpenAnswer } from './engine-exchange.ts';
+import { EngineFailure } from './engine-exchange.ts';
 
 const HEADERS = ['content-type', 'application/json', 'accept', 'text/event-stream', 'accept-encoding', 'identity'];
 

@@ -4,7 +4,7 @@
 import type { CompletionEnd, Likely, StopReason, Task, TokenReport } from '../llama/engine.ts';
 import type { CompletionOptions, ImageData, PromptPart } from '../llama/options.ts';
 import { InvalidOptions, invalidOption } from '../llama/options.ts';
-import type { Dialogue, DialogueWorld, Heard, Request } from './dialogue.ts';
+import type { Dialogue, DialogueDeps, Heard, Request } from './dialogue.ts';
 import { BLANK_END } from './dialogue.ts';
 import type { JsonObject } from './engine-http.ts';
 import { complaintOf, numberOf, objectOf } from './engine-http.ts';
@@ -49,25 +49,25 @@ function llamaServerOptions(options: CompletionOptions): JsonObject {
 }
 
 /** Speaks for one task. Throws InvalidOptions for an infill after a system prompt: the engine lays infills out itself. */
-export function llamaServerDialogue(task: Task, world: DialogueWorld): Dialogue {
-  return new LlamaServerDialogue(task, world);
+export function llamaServerDialogue(task: Task, deps: DialogueDeps): Dialogue {
+  return new LlamaServerDialogue(task, deps);
 }
 
 class LlamaServerDialogue implements Dialogue {
   readonly #task: Task;
-  readonly #world: DialogueWorld;
+  readonly #deps: DialogueDeps;
   #promptTokens = 0;
   #cachedTokens = 0;
   #slotId = -1;
   #isStarted = false;
 
-  constructor(task: Task, world: DialogueWorld) {
+  constructor(task: Task, deps: DialogueDeps) {
     this.#task = task;
-    this.#world = world;
+    this.#deps = deps;
     const { prompt, options } = task;
     if (prompt.kind === 'infill') {
-      if (!world.engine.canInfill) throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
-      if (world.system !== null)
+      if (!deps.engine.canInfill) throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
+      if (deps.system !== null)
         throw invalidOption('system_prompt', 'the engine behind this host fills in without one');
     }
     if (prompt.kind === 'parts' && options.image_data.length > 0) checkImages(prompt.parts, options.image_data);
@@ -75,7 +75,7 @@ class LlamaServerDialogue implements Dialogue {
 
   async ask(): Promise<Request> {
     const { prompt, options } = this.#task;
-    const shared = { ...llamaServerOptions(options), model: this.#world.model.id };
+    const shared = { ...llamaServerOptions(options), model: this.#deps.model.id };
     if (prompt.kind === 'infill') {
       const body = { ...shared, input_prefix: prompt.prefix, input_suffix: prompt.suffix };
       return { path: '/infill', body };
@@ -146,7 +146,7 @@ class LlamaServerDialogue implements Dialogue {
 
   /** One prompt: a list of nothing but texts would be taken for several. */
   async #parts(given: readonly PromptPart[]): Promise<string | PromptPart[]> {
-    const { system, tokenize } = this.#world;
+    const { system, tokenize } = this.#deps;
     const parts = given.filter((part) => part !== '');
     const text = system?.prompt ?? '';
     if (text !== '') return [...(await tokenize(text, true)), ...parts];
@@ -157,7 +157,7 @@ class LlamaServerDialogue implements Dialogue {
   }
 
   #withImages(parts: readonly PromptPart[], images: readonly ImageData[]): JsonObject {
-    const { engine, system } = this.#world;
+    const { engine, system } = this.#deps;
     const seen: string[] = [];
     const text = parts.join('').replace(IMAGE_MARK, (_, id: string) => {
       seen.push(images.find((image) => image.id === Number(id))!.data);

@@ -6,7 +6,7 @@ import type { CompletionOptions, PromptPart } from '../llama/options.ts';
 import { InvalidOptions, invalidOption } from '../llama/options.ts';
 import type { StopMatcher } from '../engine/stop.ts';
 import { createStopMatcher } from '../engine/stop.ts';
-import type { Dialogue, DialogueWorld, Heard, Request } from './dialogue.ts';
+import type { Dialogue, DialogueDeps, Heard, Request } from './dialogue.ts';
 import { BLANK_END } from './dialogue.ts';
 import type { JsonObject } from './engine-http.ts';
 import { complaintOf, numberOf, objectOf } from './engine-http.ts';
@@ -39,13 +39,13 @@ function openaiOptions(options: CompletionOptions, isVllm: boolean): JsonObject 
 }
 
 /** Speaks for one task. Throws InvalidOptions for infills, mixed prompts without a tokenizer, and biases by text. */
-export function openaiDialogue(task: Task, world: DialogueWorld): Dialogue {
-  return new OpenAiDialogue(task, world);
+export function openaiDialogue(task: Task, deps: DialogueDeps): Dialogue {
+  return new OpenAiDialogue(task, deps);
 }
 
 class OpenAiDialogue implements Dialogue {
   readonly #task: Task;
-  readonly #world: DialogueWorld;
+  readonly #deps: DialogueDeps;
   readonly #options: JsonObject;
   /** Searches what the engine does not search for us. */
   readonly #matcher: StopMatcher | null;
@@ -59,25 +59,25 @@ class OpenAiDialogue implements Dialogue {
   #reason: StopReason | undefined;
   #stoppingWord = '';
 
-  constructor(task: Task, world: DialogueWorld) {
+  constructor(task: Task, deps: DialogueDeps) {
     const { prompt, options } = task;
-    const isVllm = world.engine.kind === 'vllm';
+    const isVllm = deps.engine.kind === 'vllm';
     this.#task = task;
-    this.#world = world;
-    this.#askedMs = world.now();
+    this.#deps = deps;
+    this.#askedMs = deps.now();
     this.#options = openaiOptions(options, isVllm);
     this.#matcher = isVllm || options.stop.length === 0 ? null : createStopMatcher(options.stop);
-    if (options.n_predict < 0 && world.model.contextTokens === null) {
+    if (options.n_predict < 0 && deps.model.contextTokens === null) {
       throw invalidOption('n_predict', 'the engine behind this host stops early unless it is told a number of tokens');
     }
     if (prompt.kind === 'infill') throw invalidOption('input_prefix', 'the engine behind this host cannot fill in');
-    if (prompt.kind === 'parts' && !world.engine.canTokenize) refuseMixed(this.#withSystem(prompt.parts));
+    if (prompt.kind === 'parts' && !deps.engine.canTokenize) refuseMixed(this.#withSystem(prompt.parts));
   }
 
   async ask(): Promise<Request> {
     const { prompt } = this.#task;
     if (prompt.kind !== 'parts') throw new Error('conversations are passed on, not completed');
-    const { model } = this.#world;
+    const { model } = this.#deps;
     const parts = this.#withSystem(prompt.parts);
     const wire = await this.#prompt(parts);
     const max_tokens = await this.#maxTokens(wire, model.contextTokens ?? 0);
@@ -93,7 +93,7 @@ class OpenAiDialogue implements Dialogue {
     const choice = objectOf(Array.isArray(choices) ? choices[0] : undefined);
     const text = typeof choice['text'] === 'string' ? choice['text'] : '';
     if (text !== '') this.#events++;
-    this.#firstMs ??= this.#world.now();
+    this.#firstMs ??= this.#deps.now();
     const reports = this.#reports(objectOf(choice['logprobs']));
     const finish = choice['finish_reason'];
     if (typeof finish === 'string') this.#finish(finish, choice['stop_reason']);
@@ -106,19 +106,19 @@ class OpenAiDialogue implements Dialogue {
   }
 
   #withSystem(parts: readonly PromptPart[]): PromptPart[] {
-    const text = this.#world.system?.prompt ?? '';
+    const text = this.#deps.system?.prompt ?? '';
     return [text, ...parts].filter((part) => part !== '');
   }
 
   /** One text as it is; more than that as tokens, because only tokens can be joined without changing them. */
   async #prompt(parts: readonly PromptPart[]): Promise<string | number[]> {
-    const { canTokenize } = this.#world.engine;
+    const { canTokenize } = this.#deps.engine;
     if (parts.length <= 1 && typeof parts[0] !== 'number') return parts[0] ?? '';
     if (!canTokenize && parts.every((part) => typeof part === 'string')) return parts.join('');
     const tokens: number[] = [];
     for (const [at, part] of parts.entries()) {
       if (typeof part === 'number') tokens.push(part);
-      else for (const token of await this.#world.tokenize(part, at === 0)) tokens.push(token);
+      else for (const token of await this.#deps.tokenize(part, at === 0)) tokens.push(token);
     }
     return tokens;
   }
@@ -128,7 +128,7 @@ class OpenAiDialogue implements Dialogue {
     const { n_predict } = this.#task.options;
     // They make one at least.
     if (n_predict >= 0) return Math.max(1, n_predict);
-    const { engine, tokenize } = this.#world;
+    const { engine, tokenize } = this.#deps;
     if (typeof prompt !== 'string') return Math.max(1, contextTokens - prompt.length);
     // No token is less than a byte, and the beginning of the sequence is one more.
     const most = engine.canTokenize ? (await tokenize(prompt, true)).length : Buffer.byteLength(prompt) + 1;
@@ -166,7 +166,7 @@ class OpenAiDialogue implements Dialogue {
   #end(reason: StopReason): CompletionEnd {
     const { n_predict, seed } = this.#task.options;
     const firstMs = this.#firstMs ?? this.#askedMs;
-    const endMs = this.#world.now();
+    const endMs = this.#deps.now();
     const isEmpty = n_predict === 0;
     return {
       ...BLANK_END,

@@ -8,8 +8,8 @@ import type { RawAnswer, RawRequest } from '../llama/engine.ts';
 import type { DetectedEngine } from './detect.ts';
 import type { EngineHttp } from './engine-http.ts';
 import { refusalOf } from './engine-http.ts';
-import type { OpenAnswer } from './exchange.ts';
-import { EngineFailure } from './exchange.ts';
+import type { OpenAnswer } from './engine-exchange.ts';
+import { EngineFailure } from './engine-exchange.ts';
 
 /** Credentials and cookies of the client, and words meant for the host. */
 const OURS = /^(authorization|x-api-key|api-key|x-payment|cookie|x-headrace-.*|x-forwarded-.*|forwarded)$/;
@@ -34,15 +34,15 @@ const NOT_PASSED = new Set([
 const MODEL_SPAN = 0;
 
 /** Who is asked, and who hears that the engine gave no answer. */
-export interface RelayWorld {
+export interface RelayDeps {
   readonly http: EngineHttp;
   readonly engine: DetectedEngine;
   readonly onFailure: (failure: EngineFailure) => void;
 }
 
 /** Passes a request on; `modelId` is the engine's name for the model it asks for. */
-export async function relayToEngine(world: RelayWorld, modelId: string, request: RawRequest): Promise<RawAnswer> {
-  const { http, engine, onFailure } = world;
+export async function relayToEngine(deps: RelayDeps, modelId: string, request: RawRequest): Promise<RawAnswer> {
+  const { http, engine, onFailure } = deps;
   const { path, signal } = request;
   if (!engine.dialects.has(path)) {
     const served = [...engine.dialects].join(', ');

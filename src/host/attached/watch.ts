@@ -1,11 +1,9 @@
 // What a host knows of its attached engine from minute to minute: its health and its slots, asked periodically because the
 // host must answer for them at once. Made by attached-engine.ts.
-import type { Clock, TimerHandle } from '../../actor/clock.ts';
+import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { SlotState } from '../llama/engine.ts';
-import type { DetectedEngine } from './detect.ts';
-import { modelsOf } from './detect.ts';
-import type { EngineHttp } from './engine-http.ts';
-import { numberOf, objectOf } from './engine-http.ts';
+import { type DetectedEngine, modelsOf } from './detect.ts';
+import { type EngineHttp, numberOf, objectOf } from './engine-http.ts';
 
 export type Health = 'loading' | 'ready' | 'failed';
 

@@ -16,7 +16,7 @@ const UNNAMED = -1;
 
 const LEAST_TABLE_BLOCKS = 16;
 
-class Table implements Lease {
+class ModelTable implements Lease {
   readonly slotId: number;
   cachedTokens = 0;
   roomTokens = 0;
@@ -49,7 +49,7 @@ export class Blocks implements PrefixCache {
   readonly #names: Float64Array;
   readonly #byName = new Map<number, number>();
   readonly #free: FreeList;
-  readonly #seats: number[];
+  readonly #slots: number[];
 
   constructor(settings: BlockSettings) {
     this.capacityTokens = settings.blocks * settings.blockTokens;
@@ -57,7 +57,7 @@ export class Blocks implements PrefixCache {
     this.#holders = new Int32Array(settings.blocks);
     this.#names = new Float64Array(settings.blocks).fill(UNNAMED);
     this.#free = new FreeList(settings.blocks);
-    this.#seats = Array.from({ length: settings.sequences }, (_, at) => settings.sequences - 1 - at);
+    this.#slots = Array.from({ length: settings.sequences }, (_, at) => settings.sequences - 1 - at);
   }
 
   get usedTokens(): number {
@@ -74,12 +74,12 @@ export class Blocks implements PrefixCache {
 
   admit(tokens: Int32Array, length: number, isCached: boolean, _slotId: number): Lease | null {
     const needed = Math.ceil(length / this.#blockTokens);
-    const seat = this.#seats.at(-1);
-    if (seat === undefined) return null;
-    const table = new Table(seat, needed);
+    const slot = this.#slots.at(-1);
+    if (slot === undefined) return null;
+    const table = new ModelTable(slot, needed);
     const idle = isCached ? this.#find(table, tokens, length) : 0;
     if (needed - table.count > this.#free.size - idle) return null;
-    this.#seats.pop();
+    this.#slots.pop();
     for (let at = 0; at < table.count; at++) this.#hold(table.blocks[at]!);
     while (table.count < needed) table.push(this.#take());
     table.cachedTokens = table.named * this.#blockTokens;
@@ -90,13 +90,13 @@ export class Blocks implements PrefixCache {
 
   grow(lease: Lease): boolean {
     if (this.#free.size === 0) return false;
-    (lease as Table).push(this.#take());
+    (lease as ModelTable).push(this.#take());
     lease.roomTokens += this.#blockTokens;
     return true;
   }
 
   commit(lease: Lease, tokens: Int32Array, computed: number): void {
-    const table = lease as Table;
+    const table = lease as ModelTable;
     for (; table.commitAt <= computed; table.named++, table.commitAt += this.#blockTokens) {
       table.name = nameOf(table.name, tokens, table.named * this.#blockTokens, table.commitAt);
       // Of two sequences that computed the same, the first keeps the name; the other's block stays its own.
@@ -108,7 +108,7 @@ export class Blocks implements PrefixCache {
   }
 
   shift(lease: Lease, kept: number): void {
-    const table = lease as Table;
+    const table = lease as ModelTable;
     this.#drop(table, Math.floor(kept / this.#blockTokens));
     // What follows was computed at other positions: nobody else may find it under the name of its tokens.
     table.commitAt = Infinity;
@@ -116,10 +116,10 @@ export class Blocks implements PrefixCache {
   }
 
   release(lease: Lease, tokens: Int32Array, computed: number): void {
-    const table = lease as Table;
+    const table = lease as ModelTable;
     this.commit(table, tokens, computed);
     this.#drop(table, 0);
-    this.#seats.push(table.slotId);
+    this.#slots.push(table.slotId);
   }
 
   clear(): void {
@@ -132,7 +132,7 @@ export class Blocks implements PrefixCache {
   }
 
   /** Puts the known blocks of the beginning into the table without holding them yet; how many of them nobody holds. */
-  #find(table: Table, tokens: Int32Array, length: number): number {
+  #find(table: ModelTable, tokens: Int32Array, length: number): number {
     let idle = 0;
     for (let end = this.#blockTokens; end < length; end += this.#blockTokens) {
       const name = nameOf(table.name, tokens, end - this.#blockTokens, end);
@@ -162,7 +162,7 @@ export class Blocks implements PrefixCache {
   }
 
   /** Lets go of the blocks behind the first `count`, the last one first, so that it is also the first to be taken. */
-  #drop(table: Table, count: number): void {
+  #drop(table: ModelTable, count: number): void {
     while (table.count > count) {
       const block = table.blocks[--table.count]!;
       if (--this.#holders[block]! > 0) continue;

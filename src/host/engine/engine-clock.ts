@@ -1,8 +1,7 @@
 // The clocks an engine can run on: a real one made faster or slower, and a virtual one that jumps from timer to timer, so
 // that hours of simulated time pass as fast as the work in them. Both are a `Clock`; the scheduler knows no other source
 // of time.
-import type { Clock, ManualClock } from '../../actor/clock.ts';
-import { createManualClock } from '../../actor/clock.ts';
+import { type Clock, type ManualClock, createManualClock } from '../../actor/index.ts';
 
 /** A clock that runs `factor` times as fast as the one it is made from, from the same zero point. */
 export function createSpedClock(clock: Clock, factor: number): Clock {

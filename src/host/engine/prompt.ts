@@ -20,7 +20,7 @@ const ROLE_TOKENS: Readonly<Record<Turn['role'], number>> = {
 };
 
 /** What prompts are made with. */
-export interface PromptWorld {
+export interface PromptDeps {
   readonly vocabulary: Vocabulary;
   readonly tokenizer: Tokenizer;
   /** Tokens of the system prompt set for all slots, their beginning-of-sequence included; empty for none. */
@@ -31,12 +31,12 @@ export interface PromptWorld {
  * Tokens of a prompt, at least one. A system prompt stands before it and has the beginning of the sequence then.
  * Throws InvalidOptions for numbers that are no tokens and for images that are not there.
  */
-export function promptTokens(prompt: Prompt, images: readonly ImageData[], world: PromptWorld): Int32Array {
-  const tokens: number[] = [...world.systemTokens];
+export function promptTokens(prompt: Prompt, images: readonly ImageData[], deps: PromptDeps): Int32Array {
+  const tokens: number[] = [...deps.systemTokens];
   const begin = (): void => {
     if (tokens.length === 0) tokens.push(SPECIAL.bos);
   };
-  const text = (value: string): void => push(tokens, world.tokenizer.tokenize(value));
+  const text = (value: string): void => push(tokens, deps.tokenizer.tokenize(value));
   if (prompt.kind === 'infill') {
     begin();
     tokens.push(SPECIAL.prefix);
@@ -54,7 +54,7 @@ export function promptTokens(prompt: Prompt, images: readonly ImageData[], world
     tokens.push(prompt.speaks === 'data' ? SPECIAL.call : SPECIAL.assistant);
   } else {
     if (typeof prompt.parts[0] === 'string') begin();
-    addParts(tokens, prompt.parts, images, world);
+    addParts(tokens, prompt.parts, images, deps);
     begin();
   }
   return Int32Array.from(tokens);
@@ -64,12 +64,12 @@ function addParts(
   tokens: number[],
   parts: readonly PromptPart[],
   images: readonly ImageData[],
-  world: PromptWorld,
+  deps: PromptDeps,
 ): void {
   parts.forEach((part, at) => {
-    if (typeof part === 'string') addText(tokens, part, images, world);
-    else if (part < world.vocabulary.size) tokens.push(part);
-    else throw new InvalidOptions([tokenMistake(['body', 'prompt', at], world.vocabulary.size)]);
+    if (typeof part === 'string') addText(tokens, part, images, deps);
+    else if (part < deps.vocabulary.size) tokens.push(part);
+    else throw new InvalidOptions([tokenMistake(['body', 'prompt', at], deps.vocabulary.size)]);
   });
 }
 
@@ -81,8 +81,8 @@ export function tokenMistake(
   return { loc, msg: `Input should be less than ${size}`, type: 'less_than' };
 }
 
-function addText(tokens: number[], text: string, images: readonly ImageData[], world: PromptWorld): void {
-  if (images.length === 0) return push(tokens, world.tokenizer.tokenize(text));
+function addText(tokens: number[], text: string, images: readonly ImageData[], deps: PromptDeps): void {
+  if (images.length === 0) return push(tokens, deps.tokenizer.tokenize(text));
   let from = 0;
   for (const mark of text.matchAll(IMAGE_MARK)) {
     const image = images.find(({ id }) => id === Number(mark[1]));
@@ -90,11 +90,11 @@ function addText(tokens: number[], text: string, images: readonly ImageData[], w
       const msg = `Value error, there is no image data for ${mark[0]}`;
       throw new InvalidOptions([{ loc: ['body', 'image_data'], msg, type: 'value_error' }]);
     }
-    push(tokens, world.tokenizer.tokenize(text.slice(from, mark.index)));
-    push(tokens, imageTokens(image, world.vocabulary));
+    push(tokens, deps.tokenizer.tokenize(text.slice(from, mark.index)));
+    push(tokens, imageTokens(image, deps.vocabulary));
     from = mark.index + mark[0].length;
   }
-  push(tokens, world.tokenizer.tokenize(text.slice(from)));
+  push(tokens, deps.tokenizer.tokenize(text.slice(from)));
 }
 
 /** The simulated model sees an image as bytes that depend on all of its data. */

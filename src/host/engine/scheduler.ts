@@ -2,16 +2,13 @@
 // one timer; when the process is late the next step begins at once, at the time it should have begun, so that the pace is
 // kept on average. All tokens of a step are published at its end; when there are very many, half of the slots hand theirs
 // over with those of the next step, the other half at the step after, so that two tokens leave in one write. Every job that was taken ends exactly once.
-import type { Clock, TimerHandle } from '../../actor/clock.ts';
+import type { Clock, TimerHandle } from '../../actor/index.ts';
 import { Batch } from './batch.ts';
 import type { EndReason, Job } from './engine.ts';
-import type { Condition, EngineState, SlotState } from './engine-state.ts';
-import { createTallies, Rate } from './engine-state.ts';
+import { type Condition, type EngineState, type SlotState, createTallies, Rate } from './engine-state.ts';
 import type { PrefixCache } from './prefix-cache.ts';
-import type { Profile } from './profile.ts';
-import { checkProfile, createCache, stepDurationUs } from './profile.ts';
-import type { Holding } from './sequence.ts';
-import { NO_TOKEN, Sequence } from './sequence.ts';
+import { type Profile, checkProfile, createCache, stepDurationUs } from './profile.ts';
+import { type Holding, NO_TOKEN, Sequence } from './sequence.ts';
 import { WaitingLine } from './waiting-line.ts';
 
 export interface SchedulerSettings {

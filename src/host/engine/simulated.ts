@@ -1,28 +1,30 @@
 // The simulated engine: a language model and a step scheduler for each of its models, behind the `Engine` seam. Made by
 // host.ts, or by whoever wants an engine without HTTP. Models of one engine share nothing but its settings.
-import type { Clock } from '../../actor/clock.ts';
-import { systemClock, systemRandom } from '../../actor/clock.ts';
-import type { Engine, EngineFigures, EngineProps, Prompt, Run, Sink, SlotState, Task } from '../llama/engine.ts';
-import { createFigures, PromptTooLong } from '../llama/engine.ts';
-import type { CompletionOptions, SystemPrompt } from '../llama/options.ts';
-import { InvalidOptions, invalidOption } from '../llama/options.ts';
+import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
+import {
+  type Engine,
+  type EngineFigures,
+  type EngineProps,
+  type Prompt,
+  type Run,
+  type Sink,
+  type SlotState,
+  type Task,
+  createFigures,
+  PromptTooLong,
+} from '../llama/engine.ts';
+import { type CompletionOptions, type SystemPrompt, InvalidOptions, invalidOption } from '../llama/options.ts';
 import { createSpedClock, createVirtualClock } from './engine-clock.ts';
 import type { JobEnd } from './engine.ts';
-import type { LanguageModel } from './model/language-model.ts';
-import { createLanguageModel } from './model/language-model.ts';
+import { type LanguageModel, createLanguageModel } from './model/language-model.ts';
 import { SPECIAL } from './model/vocabulary.ts';
-import type { Profile, ProfileName } from './profile.ts';
-import { PROFILES } from './profile.ts';
+import { type Profile, type ProfileName, PROFILES } from './profile.ts';
 import { promptTokens, tokenMistake } from './prompt.ts';
-import type { TokenGrammar } from './sampling/grammar-mask.ts';
-import { createTokenGrammar } from './sampling/grammar-mask.ts';
+import { type TokenGrammar, createTokenGrammar } from './sampling/grammar-mask.ts';
 import { readLogitBias } from './sampling/logit-bias.ts';
-import type { SamplingOptions } from './sampling/options.ts';
-import { DEFAULT_SAMPLING } from './sampling/options.ts';
-import type { Random } from './sampling/random.ts';
-import { chooseSeed, createRandom } from './sampling/random.ts';
-import type { Sampling } from './sampling/sampler.ts';
-import { createSampling } from './sampling/sampler.ts';
+import { type SamplingOptions, DEFAULT_SAMPLING } from './sampling/options.ts';
+import { type Random, chooseSeed, createRandom } from './sampling/random.ts';
+import { type Sampling, createSampling } from './sampling/sampler.ts';
 import { Scheduler } from './scheduler.ts';
 import { Session } from './session.ts';
 import { TruthLog, witness } from './truth.ts';
@@ -40,7 +42,7 @@ export interface SimulatedSettings {
 }
 
 /** What the host adds to the settings. */
-export interface SimulatedWorld extends SimulatedSettings {
+export interface SimulatedDeps extends SimulatedSettings {
   readonly models: readonly string[];
   /** Seed of the language models; hosts with the same seed speak alike. Default 1. */
   readonly seed?: number | undefined;
@@ -57,8 +59,8 @@ const GRAMMARS = 64;
 const TRUTHS = 4096;
 
 /** Creates an engine. Throws a RangeError for a profile that makes no sense. */
-export function createSimulatedEngine(world: SimulatedWorld): Engine {
-  return new SimulatedEngine(world);
+export function createSimulatedEngine(deps: SimulatedDeps): Engine {
+  return new SimulatedEngine(deps);
 }
 
 /** The profile that the settings describe. */
@@ -138,10 +140,10 @@ class SimulatedEngine implements Engine {
   readonly #truths = new TruthLog(TRUTHS);
   readonly #figures = createFigures();
 
-  constructor(world: SimulatedWorld) {
-    const { models, seed = 1, speed = 1, clock = systemClock, random = systemRandom } = world;
+  constructor(deps: SimulatedDeps) {
+    const { models, seed = 1, speed = 1, clock = systemClock, random = systemRandom } = deps;
     this.models = models;
-    this.#profile = profileOf(world);
+    this.#profile = profileOf(deps);
     this.#random = random;
     this.#clock =
       speed === 'virtual' ? createVirtualClock(setImmediate) : speed === 1 ? clock : createSpedClock(clock, speed);

@@ -1,6 +1,6 @@
 // What really happened to a request, to the microsecond, kept by the engine itself: what a gateway adds is the difference
 // to what its client saw. Used by whoever submits jobs, for requests that ask for it; others pay nothing.
-import type { Clock } from '../../actor/clock.ts';
+import type { Clock } from '../../actor/index.ts';
 import type { Job, JobEnd } from './engine.ts';
 
 /** All times are microseconds of the engine's clock. */

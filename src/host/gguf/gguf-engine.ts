@@ -1,19 +1,24 @@
 // A host's engine that runs a GGUF file in this process. `loadGguf` is called when a host starts with a model file: it
 // checks the file, loads the optional package, then the model. The host translates every dialect into `complete`.
-import type { Clock } from '../../actor/clock.ts';
-import { systemClock, systemRandom } from '../../actor/clock.ts';
+import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
 import { chooseSeed } from '../engine/sampling/random.ts';
-import type { CompletionEnd, Engine, EngineFigures, EngineProps, Run, Sink, SlotState, Task } from '../llama/engine.ts';
-import { createFigures, PromptTooLong } from '../llama/engine.ts';
-import type { SystemPrompt } from '../llama/options.ts';
-import { invalidOption } from '../llama/options.ts';
-import type { Context, Llama, LlamaModule, Model, Token } from './binding.ts';
-import { loadLlamaModule } from './binding.ts';
+import {
+  type CompletionEnd,
+  type Engine,
+  type EngineFigures,
+  type EngineProps,
+  type Run,
+  type Sink,
+  type SlotState,
+  type Task,
+  createFigures,
+  PromptTooLong,
+} from '../llama/engine.ts';
+import { type SystemPrompt, invalidOption } from '../llama/options.ts';
+import { type Context, type Llama, type LlamaModule, type Model, type Token, loadLlamaModule } from './binding.ts';
 import { GgufRun } from './gguf-run.ts';
-import type { GgufHeader } from './header.ts';
-import { readGgufHeader } from './header.ts';
-import type { PromptTokens } from './prompt.ts';
-import { promptOf, tokenMistakes } from './prompt.ts';
+import { type GgufHeader, readGgufHeader } from './header.ts';
+import { type PromptTokens, promptOf, tokenMistakes } from './prompt.ts';
 import { biasOf, MISSING_OPTIONS, refuseMissing } from './sampling.ts';
 import { Slots } from './slots.ts';
 
@@ -127,8 +132,8 @@ export class GgufEngine implements Engine {
         if (isCancelled || this.#isClosed) return;
         const parts = { task, prompt, model, contextTokens, seed, clock: this.#clock, sink, arrivedMs, bias };
         const isOver = (): boolean => isCancelled || this.#isClosed;
-        const world = { ...parts, grammar: () => this.#grammar(options.grammar), isCancelled: isOver };
-        end = await new GgufRun(world, slot.id, slot.sequence).run();
+        const deps = { ...parts, grammar: () => this.#grammar(options.grammar), isCancelled: isOver };
+        end = await new GgufRun(deps, slot.id, slot.sequence).run();
       } catch (error) {
         end = failed(error as Error, slot.id, prompt, seed);
       } finally {

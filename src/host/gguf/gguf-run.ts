@@ -1,9 +1,8 @@
 // One generation on one sequence of a model in this process: what of the prompt is in the cache already, the tokens, the
 // stop strings, the end. Called by gguf-engine.ts, which gives it a slot that nobody else uses meanwhile.
-import type { Clock } from '../../actor/clock.ts';
+import type { Clock } from '../../actor/index.ts';
 import { keptTokens, shiftedTokens, truncatePrompt } from '../engine/context-window.ts';
-import type { StopMatcher } from '../engine/stop.ts';
-import { createStopMatcher } from '../engine/stop.ts';
+import { type StopMatcher, createStopMatcher } from '../engine/stop.ts';
 import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../llama/engine.ts';
 import type { EvaluateOptions, Model, Sequence, Token } from './binding.ts';
 import type { PromptTokens } from './prompt.ts';

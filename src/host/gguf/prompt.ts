@@ -4,7 +4,7 @@ import type { PromptPart } from '../llama/options.ts';
 import { InvalidOptions, invalidOption } from '../llama/options.ts';
 import type { LlamaModule, Model, TemplateText, Token } from './binding.ts';
 
-export interface PromptWorld {
+export interface PromptDeps {
   readonly module: LlamaModule;
   readonly model: Model;
   readonly vocabularySize: number;
@@ -23,16 +23,16 @@ export interface PromptTokens {
 }
 
 /** Throws InvalidOptions for numbers that are no tokens and infills by models that cannot. */
-export function promptOf(prompt: Prompt, world: PromptWorld): PromptTokens {
-  const { model, system } = world;
+export function promptOf(prompt: Prompt, deps: PromptDeps): PromptTokens {
+  const { model, system } = deps;
   const begin = model.tokens.shouldPrependBosToken && model.tokens.bos !== null ? [model.tokens.bos] : [];
   const systemTokens = system === '' ? [] : [...begin, ...model.tokenize(system, true)];
   const first = systemTokens.length === 0 ? begin : [];
   let turnEnds: readonly string[] = [];
   let tokens: Token[];
   if (prompt.kind === 'infill') tokens = [...first, ...infillTokens(prompt.prefix, prompt.suffix, model)];
-  else if (prompt.kind === 'chat') ({ tokens, turnEnds } = chatTokens(prompt.turns, world));
-  else tokens = [...(typeof prompt.parts[0] === 'number' ? [] : first), ...partTokens(prompt.parts, world)];
+  else if (prompt.kind === 'chat') ({ tokens, turnEnds } = chatTokens(prompt.turns, deps));
+  else tokens = [...(typeof prompt.parts[0] === 'number' ? [] : first), ...partTokens(prompt.parts, deps)];
   const all = [...systemTokens, ...tokens];
   if (all.length === 0) throw invalidOption('prompt', 'the model behind this host needs a token to begin with');
   return { tokens: all, systemTokens: systemTokens.length, turnEnds };
@@ -48,7 +48,7 @@ export function tokenMistakes(tokens: readonly unknown[], size: number, member: 
   return entries.length === 0 ? null : new InvalidOptions(entries);
 }
 
-function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: PromptWorld): Token[] {
+function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: PromptDeps): Token[] {
   const mistakes = tokenMistakes(parts, vocabularySize, 'prompt');
   if (mistakes !== null) throw mistakes;
   const tokens: Token[] = [];
@@ -70,7 +70,7 @@ function infillTokens(before: string, after: string, model: Model): Token[] {
 }
 
 /** A conversation by the template of the model. */
-function chatTokens(turns: readonly Turn[], { module, model }: PromptWorld): { tokens: Token[]; turnEnds: string[] } {
+function chatTokens(turns: readonly Turn[], { module, model }: PromptDeps): { tokens: Token[]; turnEnds: string[] } {
   const chatHistory = turns.map(({ role, text }) =>
     role === 'assistant' ? { type: 'model', response: [text] } : { type: role === 'system' ? 'system' : 'user', text },
   );

@@ -1,0 +1,82 @@
+// The office of a running gateway, asked over its admin listener: the same calls and answers as the office over a ledger.
+// Made by `admin-service.ts` for `--admin URL`.
+
+import type { Fields } from './admin-requests.ts';
+import type { AdminService } from './admin-service.ts';
+import { HeadraceError, type ValidationEntry } from '../errors.ts';
+import type { BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
+
+/** The gateway refused, or answered nothing that makes sense; the message is a sentence without the token. */
+export class AdminClientError extends Error {
+  override readonly name = 'AdminClientError';
+}
+
+export interface AdminClientOptions {
+  /** Base URL of the admin listener, without a slash at its end. */
+  readonly url: string;
+  readonly token: string;
+  readonly send: (request: BufferedRequest) => Promise<BufferedResponse>;
+}
+
+export function createAdminClient({ url, token, send }: AdminClientOptions): AdminService {
+  const ask = async <T>(method: 'GET' | 'POST', path: string, body?: Fields): Promise<T> => {
+    const headers = {
+      authorization: `Bearer ${token}`,
+      accept: 'application/json',
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    };
+    const request = {
+      method,
+      url: `${url}${path}`,
+      headers,
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    };
+    const response = await send(request).catch((error: unknown) => {
+      throw new AdminClientError(`${url} does not answer (${error instanceof Error ? error.message : String(error)})`);
+    });
+    return valueOf<T>(response, url);
+  };
+  const get = <T>(path: string, fields: Fields = {}): Promise<T> => ask('GET', path + queryOf(fields));
+  const list = async <T>(path: string, fields?: Fields): Promise<T[]> => (await get<{ data: T[] }>(path, fields)).data;
+  const account = (id: string): string => `/accounts/${encodeURIComponent(id)}`;
+  const key = (id: string): string => `/keys/${encodeURIComponent(id)}`;
+  return {
+    listAccounts: () => list('/accounts'),
+    createAccount: (fields) => ask('POST', '/accounts', fields),
+    account: (id) => get(account(id)),
+    grant: (id, fields) => ask('POST', `${account(id)}/grants`, fields),
+    history: (id, fields) => list(`${account(id)}/history`, fields),
+    listKeys: (fields) => list('/keys', fields),
+    createKey: (fields) => ask('POST', '/keys', fields),
+    disableKey: (id) => ask('POST', `${key(id)}/disable`, {}),
+    rotateKey: (id, fields) => ask('POST', `${key(id)}/rotate`, fields),
+    usage: (fields) => list('/usage', fields),
+    audit: () => get('/audit'),
+  };
+}
+
+function queryOf(fields: Fields): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields)) query.set(name, String(value));
+  return query.size === 0 ? '' : `?${query.toString()}`;
+}
+
+/** The JSON of a good answer. Throws what a local office would for what it says about fields. */
+function valueOf<T>({ status, body }: BufferedResponse, url: string): T {
+  const value = parsed(body);
+  if (status >= 200 && status < 300 && value !== undefined) return value as T;
+  const { detail } = (value ?? {}) as { detail?: unknown };
+  if (status === 422 && Array.isArray(detail)) {
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation: detail as ValidationEntry[] });
+  }
+  throw new AdminClientError(`${url} answers ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`);
+}
+
+function parsed(body: Buffer): object | undefined {
+  try {
+    const value = JSON.parse(body.toString()) as unknown;
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,75 @@
+// The admin listener: metrics, status, liveness and what desks serve on a port of their own, loopback by default. node:http, because a
+// handful of requests a minute need no speed, and because it must answer when the ingress threads do not.
+//
+// GET /metrics  Prometheus text      GET /status  CRNs and stage as JSON      GET /health  200 while the process lives
+// With the token of hosts: GET /keys/snapshot, POST /hosts, DELETE /hosts/NAME (see host-routes.ts).
+// The dashboard, its document and orders: see overview-routes.ts. With the token of operators: accounts (account-routes.ts).
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Address } from '../ingress/server.ts';
+import { mergeMetrics, METRICS_CONTENT_TYPE, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import { respond, respondJson } from './admin-exchange.ts';
+import { listenError } from '../ingress/port.ts';
+
+/** A running admin listener. */
+export interface Admin {
+  readonly address: Address;
+  close(): void;
+}
+
+/** Serves paths of its own. */
+export interface AdminRoutes {
+  /** Answers a request to one of its paths; false when the path is none of them. */
+  answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean;
+}
+
+/** What `/status` and `/metrics` show. */
+export interface AdminDeps {
+  status(): object;
+  metrics(): Promise<MetricsSnapshot[]>;
+}
+
+/** Opens the admin listener. Rejects with a sentence when it cannot listen. */
+export function openAdmin(address: Address, deps: AdminDeps, ...routes: readonly AdminRoutes[]): Promise<Admin> {
+  const server = createServer((req, res) => answer(req, res, deps, routes));
+  return new Promise((resolve, reject) => {
+    const refuse = (error: Error): void => reject(listenError(address, error));
+    server.once('error', refuse);
+    server.listen(address.port, address.host, () => {
+      server.off('error', refuse);
+      const { port } = server.address() as AddressInfo;
+      resolve({ address: { host: address.host, port }, close: () => closeServer(server) });
+    });
+  });
+}
+
+function answer(req: IncomingMessage, res: ServerResponse, deps: AdminDeps, routes: readonly AdminRoutes[]): void {
+  const [path = '/', text] = (req.url ?? '/').split('?', 2);
+  const query = new URLSearchParams(text);
+  if (routes.some((routes) => routes.answer(req, res, path, query))) return;
+  if (req.method !== 'GET' && req.method !== 'HEAD') {
+    respondJson(res, 405, { detail: 'Method Not Allowed' });
+  } else if (path === '/metrics') {
+    void respondMetrics(res, deps);
+  } else if (path === '/status') {
+    respondJson(res, 200, deps.status());
+  } else if (path === '/health') {
+    respondJson(res, 200, { status: 'ok' });
+  } else {
+    respondJson(res, 404, { detail: 'Not Found' });
+  }
+}
+
+async function respondMetrics(res: ServerResponse, deps: AdminDeps): Promise<void> {
+  try {
+    respond(res, 200, METRICS_CONTENT_TYPE, await mergeMetrics(await deps.metrics()));
+  } catch (error) {
+    respondJson(res, 500, { detail: String(error) });
+  }
+}
+
+function closeServer(server: Server): void {
+  server.close();
+  server.closeAllConnections();
+}

@@ -1,0 +1,94 @@
+// The dashboard: one HTML text without outside assets that reads `GET /overview` once a second. Script and style are
+// constants, so the content security policy names them by hash and allows nothing else. Served by `overview-routes.ts`.
+
+import { pagePolicy } from '../../api/page-policy.ts';
+import { dashboardScript } from './dashboard-script.ts';
+import { dashboardStyle } from './dashboard-style.ts';
+
+/** Value of the header `content-security-policy` for the page: its own script and style, requests to its own origin. */
+export const dashboardPolicy: string = pagePolicy(dashboardScript, dashboardStyle);
+
+const FIGURES: readonly (readonly [id: string, name: string])[] = [
+  ['rate', 'Requests/s'],
+  ['errors-rate', 'Errors/s'],
+  ['p50', 'Median latency'],
+  ['p99', '99th percentile'],
+  ['first-byte', 'Median first byte'],
+  ['streams', 'Streams now'],
+  ['in-flight', 'In flight'],
+  ['spent', 'USD today (UTC)'],
+];
+
+const PLOTS: readonly (readonly [id: string, name: string, legend: string])[] = [
+  ['plot-rate', 'Requests/s', 'line: all, dashed: errors'],
+  ['plot-latency', 'Latency', 'line: median, dashed: 99th percentile'],
+  ['plot-first-byte', 'First byte of streams', 'line: median, dashed: 99th percentile'],
+];
+
+/** A long list scrolls in a box of its own, also by keyboard. */
+const ERRORS_BOX = ' long" tabindex="0" role="region" aria-labelledby="errors-title';
+
+/** The page. */
+export const dashboardPage: string = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Headrace dashboard</title>
+<link rel="icon" href="data:,">
+<style>${dashboardStyle}</style>
+</head>
+<body>
+<a class="skip" href="#overview">Skip to the numbers</a>
+<header><div class="bar">
+<h1>Headrace<small id="about"></small></h1>
+<span id="status" role="status">Reading the overview…</span>
+<button id="pause" type="button" aria-pressed="false">Pause</button>
+<button id="reload" type="button" aria-describedby="why" disabled>Reload configuration</button>
+</div></header>
+<main id="overview" tabindex="-1">
+<noscript><p class="note">This page needs scripts; the same facts are in <a href="/overview">the document it reads</a>.</p></noscript>
+<h2 class="hidden-label">Now</h2>
+<dl class="figures">${FIGURES.map(([id, name]) => `<div><dt>${name}</dt><dd id="${id}">–</dd></div>`).join('')}</dl>
+<div class="plots">${PLOTS.map(plot).join('')}</div>
+<h2>CRNs</h2>
+<p class="note" id="why" hidden></p>
+${table('crns', 'Compute resource nodes. First byte is the average by which a CRN is picked.')}
+<h2>Models</h2>
+${table('models', 'Rates and times since the last reading; counts since the start.')}
+<div class="columns">
+<section><h2>Search engines</h2>${table('engines', 'Which engines may be asked, and why not.')}</section>
+<section><h2>Threads</h2>${table('threads', 'Thread 0 is the control thread. Delays of the event loop since the last reading.')}
+<h2>Fetch pool</h2>${table('fetch', 'Threads that turn pages into text, and their queue.')}</section>
+</div>
+<h2 id="errors-title">Last errors</h2>
+${table('errors', 'The last hundred, the newest first, with the request id that the client was given.', ERRORS_BOX)}
+</main>
+<dialog id="confirm" aria-labelledby="confirm-title" aria-describedby="confirm-text">
+<form id="confirm-form">
+<h2 id="confirm-title"></h2>
+<p id="confirm-text"></p>
+<label id="duration-label" hidden>For how long, such as 5m; empty is as long as the next ejection would last
+<input id="duration" autocomplete="off" spellcheck="false"></label>
+<label id="token-label">Admin token; kept in this tab only
+<input id="token" type="password" autocomplete="off" spellcheck="false"></label>
+<p class="refused" id="refused" role="alert"></p>
+<div class="choice"><button type="button" id="cancel">Cancel</button><button type="submit" class="main" id="do-it">Do it</button></div>
+</form>
+</dialog>
+<script>${dashboardScript}</script>
+</body>
+</html>
+`;
+
+function plot([id, name, legend]: (typeof PLOTS)[number]): string {
+  return `<figure id="${id}"><figcaption><span>${name}</span><span class="value">–</span></figcaption>
+<svg class="plot" viewBox="0 0 600 100" preserveAspectRatio="none" aria-hidden="true" focusable="false">
+<polyline class="second" points=""/><polyline class="first" points=""/></svg><span class="legend">${legend}</span></figure>`;
+}
+
+function table(id: string, caption: string, box = ''): string {
+  return `<div class="sheet${box}"><table id="${id}" role="table"><caption>${caption}</caption>
+<thead role="rowgroup"></thead><tbody role="rowgroup"></tbody></table><p class="empty" id="${id}-empty">None.</p></div>`;
+}

@@ -1,0 +1,86 @@
+// What the control plane counts and shows of CRNs, search engines and the process, beside the numbers of the threads.
+
+import { type Board, type CrnEvent, STANDING, type ModelTableData } from '../routing/index.ts';
+import { EngineBoard } from '../search/index.ts';
+import { CrnMetrics } from '../telemetry/crn-metrics.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { ProcessMetrics } from '../telemetry/process-metrics.ts';
+import type { EngineCells } from '../search/index.ts';
+
+/** A CRN and a model on it, as the status shows them. */
+export interface CrnStatus {
+  readonly model: string;
+  readonly url: string;
+  readonly standing: string;
+  readonly inFlight: number;
+  /** Peak-EWMA of the time to first byte. */
+  readonly firstByteMs: number;
+}
+
+/** Standings in words. */
+export const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
+  Object.entries(STANDING).map(([word, standing]) => [standing, word]),
+);
+
+/** Every model on every CRN of the table. */
+export function statusOf(table: ModelTableData, board: Board): CrnStatus[] {
+  return table.models.flatMap((model) =>
+    model.members.map((member) => ({
+      model: model.id,
+      url: member.url,
+      standing: STANDING_WORDS.get(board.standing(member.member)) ?? 'unknown',
+      inFlight: board.inFlight(member.server),
+      firstByteMs: board.firstByteMs(member.member),
+    })),
+  );
+}
+
+/** Milliseconds since 1970, by the clock that does not jump. */
+const epochMs = (): number => performance.timeOrigin + performance.now();
+
+export class Gauges {
+  readonly #crns = new CrnMetrics();
+  readonly #process = new ProcessMetrics();
+  readonly #cells: EngineCells;
+  readonly #engines: EngineBoard;
+  readonly #ejectedUntilMs = new Map<string, number>();
+
+  constructor(cells: EngineCells) {
+    this.#cells = cells;
+    this.#engines = new EngineBoard(cells.memory);
+  }
+
+  /** Counts what is to be counted about a CRN. */
+  note(event: CrnEvent): void {
+    if (event.type === 'ejected') {
+      this.#crns.ejected(event.url, event.failure);
+      this.#ejectedUntilMs.set(event.url, epochMs() + event.forMs);
+    } else if (event.type === 'returned' || (event.type === 'judged' && !event.ejected)) {
+      this.#ejectedUntilMs.delete(event.url);
+    }
+  }
+
+  /** Ends of the ejections of these CRNs, in milliseconds since 1970; one in the past waits for its trial. */
+  ejections(crns: readonly CrnStatus[]): ReadonlyMap<string, number> {
+    const urls = new Set(crns.map(({ url }) => url));
+    for (const url of this.#ejectedUntilMs.keys()) if (!urls.has(url)) this.#ejectedUntilMs.delete(url);
+    return new Map(this.#ejectedUntilMs);
+  }
+
+  /** These engines with the end of their suspension in milliseconds since 1970; 0 without one. */
+  engines(ids: readonly string[]): (readonly [id: string, suspendedUntilMs: number])[] {
+    const cells = this.#cells.of(ids);
+    return ids.map((id) => [id, this.#engines.suspendedUntilMs(cells[id] ?? 0)] as const);
+  }
+
+  /** The numbers of now. `engines`: ids of the configured ones. */
+  snapshot(crns: readonly CrnStatus[], engines: readonly string[]): MetricsSnapshot {
+    const nowMs = epochMs();
+    const suspended = this.engines(engines).map(([id, untilMs]) => [id, untilMs > nowMs] as const);
+    this.#crns.set(
+      crns.map(({ url, ...numbers }) => ({ crn: url, ...numbers })),
+      new Map(suspended),
+    );
+    return [...this.#crns.snapshot(), ...this.#process.snapshot()];
+  }
+}

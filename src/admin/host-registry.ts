@@ -1,0 +1,226 @@
+// Model hosts that announce themselves. Each one stays for as long as it repeats its announcement, and leaves when it
+// says so or falls silent. It is probed before it is shown to anybody: its servers join the configured and the
+// discovered ones after the first good answer. Held by the host desk; state of this process only, since every live
+// host announces itself again within a third of `ttlMs`.
+
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { ServersByModel } from '../routing/index.ts';
+
+export interface HostRegistrySettings {
+  /** Time after its last announcement when a host is taken out. */
+  readonly ttlMs: number;
+  readonly maxHosts: number;
+  /** Time between two probes of a host that has not answered well yet, and the longest wait for one. */
+  readonly probeIntervalMs: number;
+  readonly probeTimeoutMs: number;
+  /** Path to probe; `{model}` is replaced by the host's first model. */
+  readonly probePath: string;
+}
+
+export interface HostRegistryDeps {
+  readonly clock: Clock;
+  /** Resolves with the status of a GET. */
+  readonly probe: (url: string, timeoutMs: number) => Promise<number>;
+  /** `servers` answers something else than before. */
+  readonly onChange: () => void;
+  readonly log: Pick<Log, 'info' | 'warn'>;
+}
+
+/** What a host says of itself. */
+export interface Announcement {
+  /** 1 to 64 letters, digits, `.`, `_` or `-`. */
+  readonly name: string;
+  /** Base URL: http or https, without credentials, query or trailing slash. */
+  readonly url: string;
+  /** 1 to 64 ids, each once. */
+  readonly models: readonly string[];
+  /** Requests in flight. */
+  readonly load: number;
+}
+
+/** A registered host, as the status shows it. */
+export interface RegisteredHost extends Announcement {
+  readonly listed: boolean;
+  readonly silentMs: number;
+}
+
+/**
+ * How an announcement ended. `taken`: the name, or the URL, belongs to another host until that one leaves or falls
+ * silent. `full`: there are `maxHosts` already.
+ */
+export type Registered = 'new' | 'renewed' | 'taken' | 'full';
+
+const MAX_MODELS = 64;
+const MAX_MODEL_CHARS = 256;
+const MAX_URL_CHARS = 2048;
+const NAME = /^[A-Za-z0-9._-]{1,64}$/;
+const VISIBLE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+
+interface Entry {
+  said: Announcement;
+  heardMs: number;
+  listed: boolean;
+  expiry: TimerHandle;
+  probe: TimerHandle | null;
+}
+
+export class HostRegistry {
+  #settings: HostRegistrySettings;
+  readonly #deps: HostRegistryDeps;
+  readonly #entries = new Map<string, Entry>();
+  #servers: ServersByModel = new Map();
+
+  constructor(settings: HostRegistrySettings, deps: HostRegistryDeps) {
+    this.#settings = settings;
+    this.#deps = deps;
+  }
+
+  /** Base URLs by model id, of hosts that have answered a probe. */
+  get servers(): ServersByModel {
+    return this.#servers;
+  }
+
+  get ttlMs(): number {
+    return this.#settings.ttlMs;
+  }
+
+  configure(settings: HostRegistrySettings): void {
+    this.#settings = settings;
+  }
+
+  /** Takes an announcement, the first or one of many. */
+  announce(said: Announcement): Registered {
+    const held = this.#entries.get(said.name);
+    if (held !== undefined && held.said.url !== said.url) return 'taken';
+    if (held === undefined) {
+      for (const other of this.#entries.values()) if (other.said.url === said.url) return 'taken';
+      if (this.#entries.size >= this.#settings.maxHosts) return 'full';
+      this.#enter(said);
+      return 'new';
+    }
+    const moved = held.said.models.join('\n') !== said.models.join('\n');
+    held.said = said;
+    held.heardMs = this.#deps.clock.now();
+    this.#deps.clock.clearTimeout(held.expiry);
+    held.expiry = this.#expiryOf(said.name);
+    if (moved && held.listed) this.#changed();
+    return 'renewed';
+  }
+
+  /** Takes a host out; false when there is none of this name, or it has another URL. */
+  remove(name: string, url?: string): boolean {
+    const entry = this.#entries.get(name);
+    if (entry === undefined || (url !== undefined && url !== entry.said.url)) return false;
+    this.#drop(name, entry);
+    this.#deps.log.info({ host: name, url: entry.said.url }, 'host has left');
+    return true;
+  }
+
+  status(): RegisteredHost[] {
+    const nowMs = this.#deps.clock.now();
+    return [...this.#entries.values()].map(({ said, listed, heardMs }) => ({
+      ...said,
+      listed,
+      silentMs: Math.round(nowMs - heardMs),
+    }));
+  }
+
+  close(): void {
+    for (const entry of this.#entries.values()) this.#stop(entry);
+    this.#entries.clear();
+  }
+
+  #enter(said: Announcement): void {
+    const heardMs = this.#deps.clock.now();
+    const entry: Entry = { said, heardMs, listed: false, expiry: this.#expiryOf(said.name), probe: null };
+    this.#entries.set(said.name, entry);
+    this.#deps.log.info({ host: said.name, url: said.url, models: said.models }, 'host announces itself');
+    this.#probe(entry);
+  }
+
+  #expiryOf(name: string): TimerHandle {
+    const { ttlMs } = this.#settings;
+    return this.#deps.clock.setTimeout(() => {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) return;
+      this.#drop(name, entry);
+      this.#deps.log.warn({ host: name, url: entry.said.url, silentMs: ttlMs }, 'host has fallen silent');
+    }, ttlMs);
+  }
+
+  #drop(name: string, entry: Entry): void {
+    this.#stop(entry);
+    this.#entries.delete(name);
+    if (entry.listed) this.#changed();
+  }
+
+  #stop(entry: Entry): void {
+    this.#deps.clock.clearTimeout(entry.expiry);
+    if (entry.probe !== null) this.#deps.clock.clearTimeout(entry.probe);
+  }
+
+  /** Probes until the first good answer; from then on the keeper of CRNs does. */
+  #probe(entry: Entry): void {
+    const { probePath, probeTimeoutMs, probeIntervalMs } = this.#settings;
+    const { url, name, models } = entry.said;
+    entry.probe = null;
+    const path = probePath.replaceAll('{model}', encodeURIComponent(models[0] ?? ''));
+    const judge = (good: boolean): void => {
+      if (this.#entries.get(name) !== entry) return;
+      if (good) {
+        entry.listed = true;
+        this.#deps.log.info({ host: name, url }, 'host is listed');
+        this.#changed();
+      } else {
+        entry.probe = this.#deps.clock.setTimeout(() => this.#probe(entry), probeIntervalMs);
+      }
+    };
+    this.#deps.probe(url + path, probeTimeoutMs).then(
+      (status) => judge(status === 200),
+      () => judge(false),
+    );
+  }
+
+  #changed(): void {
+    const servers = new Map<string, string[]>();
+    const spelling = new Map<string, string>();
+    for (const { said, listed } of this.#entries.values()) {
+      if (!listed) continue;
+      for (const model of said.models) {
+        // The first host's spelling is the model's, as everywhere ids match in any case.
+        const id = spelling.get(model.toLowerCase()) ?? model;
+        spelling.set(model.toLowerCase(), id);
+        servers.set(id, [...(servers.get(id) ?? []), said.url]);
+      }
+    }
+    this.#servers = servers;
+    this.#deps.onChange();
+  }
+}
+
+/** Reads an announcement: the value, or a sentence that says what is wrong with it. */
+export function readAnnouncement(value: unknown): Announcement | string {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'the body must be a JSON object';
+  const { name, url, models, load = 0 } = value as Record<string, unknown>;
+  if (typeof name !== 'string' || !NAME.test(name)) return 'name must be 1 to 64 letters, digits, ".", "_" or "-"';
+  const base = typeof url === 'string' ? baseUrl(url) : null;
+  if (base === null) return 'url must be an http or https base URL without credentials, query or fragment';
+  if (!Array.isArray(models) || models.length < 1 || models.length > MAX_MODELS || !models.every(isModel)) {
+    return `models must be 1 to ${MAX_MODELS} model ids`;
+  }
+  if (new Set(models.map((id) => id.toLowerCase())).size < models.length) return 'models must each be named once';
+  if (typeof load !== 'number' || !Number.isFinite(load) || load < 0) return 'load must be a number of 0 or more';
+  return { name, url: base, models, load };
+}
+
+function isModel(id: unknown): id is string {
+  return typeof id === 'string' && id.length <= MAX_MODEL_CHARS && VISIBLE.test(id);
+}
+
+function baseUrl(text: string): string | null {
+  const url = text.length > MAX_URL_CHARS ? null : URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) return null;
+  if (url.username !== '' || url.password !== '' || /[?#\s]/.test(text)) return null;
+  return url.href.replace(/\/+$/, '');
+}

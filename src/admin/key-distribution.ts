@@ -1,0 +1,302 @@
+// Brings the key snapshot to every model host: at once when keys change, and in every cycle so that hosts know the
+// gateway is there. Held by the host desk. A host is asked first whether it takes snapshots and trusts this gateway
+// (GET says nothing to a stranger, a push would name accounts); one that does not is asked again rarely.
+//
+//   unknown ──ask──▶ taker ──push──▶ held        failure: again soon, with backoff
+//      └──404──▶ stranger ──after a while──▶ unknown
+
+import pLimit from 'p-limit';
+import {
+  MAX_SKEW_MS,
+  nextVersion,
+  type SigningKey,
+  signSnapshot,
+  SNAPSHOT_TYPE,
+  type SnapshotKey,
+} from '../billing/index.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { BufferedRequest } from '../net/buffered-client.ts';
+import type { Log } from '../telemetry/log.ts';
+
+export interface KeyDistributionSettings {
+  readonly signingKey: SigningKey;
+  /** Path of the endpoint on a host, such as `/svc/keys`. */
+  readonly path: string;
+  /** Time between two rounds to all hosts. */
+  readonly intervalMs: number;
+}
+
+export interface KeyDistributionDeps {
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Milliseconds since 1970. */
+  readonly wallMs: () => number;
+  readonly send: (request: BufferedRequest, timeoutMs: number, maxBytes: number) => Promise<Answer>;
+  readonly log: Pick<Log, 'info' | 'warn' | 'error'>;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+/** Where a host stands, as the status shows it. */
+export interface DistributionStatus {
+  readonly url: string;
+  /** `current` has every change, `behind` not yet, `stranger` takes no snapshots, `unknown` has not answered yet. */
+  readonly state: 'current' | 'behind' | 'stranger' | 'unknown';
+}
+
+/** Requests at once: as many as hosts may freeze at the same moment without holding up the others. */
+const PARALLEL = 256;
+
+/** Leaves time for a second attempt within two seconds of a change; large snapshots get a second more per megabyte. */
+const TIMEOUT_MS = 1500;
+const BYTES_PER_MS = 1000;
+
+const ANSWER_BYTES = 64 * 1024;
+
+/** First wait before a retry; it doubles. */
+const RETRY_MS = 200;
+
+/** A host that takes no snapshots may have been replaced by one that does. */
+const STRANGER_MS = 600_000;
+
+/** Hosts that ask get a snapshot no older than this. */
+const REUSE_MS = 1000;
+
+/** Answers that mean "there is no such endpoint". */
+const NO_ENDPOINT: ReadonlySet<number> = new Set([404, 405, 501]);
+
+interface Host {
+  readonly url: string;
+  state: 'unknown' | 'taker' | 'stranger';
+  /** Last version it took. */
+  held: number;
+  failures: number;
+  askedAtMs: number;
+  busy: boolean;
+  /** Something has changed while it was busy. */
+  again: boolean;
+  retry: TimerHandle | null;
+  gone: boolean;
+}
+
+interface Signed {
+  readonly version: number;
+  readonly atMs: number;
+  readonly body: Buffer;
+}
+
+export class KeyDistribution {
+  readonly #settings: KeyDistributionSettings;
+  readonly #deps: KeyDistributionDeps;
+  readonly #limit = pLimit(PARALLEL);
+  readonly #hosts = new Map<string, Host>();
+  #keys: readonly SnapshotKey[] = [];
+  #fingerprint = '';
+  #signed: Signed | null = null;
+  #version = 0;
+  /** Version of the last snapshot whose keys differ from the one before. */
+  #changedAt = 0;
+  #cycle: TimerHandle | null = null;
+  #closed = false;
+
+  constructor(settings: KeyDistributionSettings, deps: KeyDistributionDeps) {
+    this.#settings = settings;
+    this.#deps = deps;
+    this.#arm();
+  }
+
+  get issuer(): string {
+    return this.#settings.signingKey.id;
+  }
+
+  /** Takes over keys and base URLs of hosts. Changed keys set out to every host at once. */
+  configure(keys: readonly SnapshotKey[], urls: Iterable<string>): void {
+    const fingerprint = JSON.stringify(keys.map(({ hash, account, expiresMs }) => [hash, account, expiresMs]));
+    const changed = fingerprint !== this.#fingerprint;
+    if (changed) {
+      this.#fingerprint = fingerprint;
+      this.#keys = keys;
+      this.#sign();
+      this.#changedAt = this.#version;
+    }
+    const wanted = new Set(urls);
+    for (const [url, host] of this.#hosts) if (!wanted.has(url)) this.#forget(host);
+    if (changed) this.#visitAll();
+    for (const url of wanted) if (!this.#hosts.has(url)) this.#meet(url);
+  }
+
+  /** A snapshot for a host that asks; null when there are more keys than one holds. */
+  snapshot(): Buffer | null {
+    // Whoever asks has just started, maybe where a host without interest was before.
+    for (const host of this.#hosts.values()) host.askedAtMs = -Infinity;
+    if (this.#signed === null || this.#deps.wallMs() - this.#signed.atMs >= REUSE_MS) this.#sign();
+    return this.#signed?.body ?? null;
+  }
+
+  status(): DistributionStatus[] {
+    return [...this.#hosts.values()].map(({ url, state, held }) => ({
+      url,
+      state: state !== 'taker' ? state : held >= this.#changedAt ? 'current' : 'behind',
+    }));
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#cycle !== null) this.#deps.clock.clearTimeout(this.#cycle);
+    for (const host of this.#hosts.values()) this.#forget(host);
+  }
+
+  #arm(): void {
+    const delayMs = this.#settings.intervalMs * (0.9 + 0.2 * this.#deps.random());
+    this.#cycle = this.#deps.clock.setTimeout(() => {
+      this.#arm();
+      this.#sign();
+      this.#visitAll();
+    }, delayMs);
+  }
+
+  #sign(): void {
+    const nowMs = this.#deps.wallMs();
+    const content = { version: nextVersion(this.#version, nowMs), issuedAtMs: Math.floor(nowMs), keys: this.#keys };
+    try {
+      this.#signed = { body: signSnapshot(content, this.#settings.signingKey), version: content.version, atMs: nowMs };
+      this.#version = content.version;
+    } catch (error) {
+      // Hosts keep what they have: better the old keys than none.
+      this.#deps.log.error({ keys: this.#keys.length, problem: sentenceOf(error) }, 'keys cannot be distributed');
+    }
+  }
+
+  #meet(url: string): void {
+    const host: Host = {
+      url,
+      state: 'unknown',
+      held: 0,
+      failures: 0,
+      askedAtMs: 0,
+      busy: false,
+      again: false,
+      retry: null,
+      gone: false,
+    };
+    this.#hosts.set(url, host);
+    this.#visit(host);
+  }
+
+  #forget(host: Host): void {
+    host.gone = true;
+    if (host.retry !== null) this.#deps.clock.clearTimeout(host.retry);
+    this.#hosts.delete(host.url);
+  }
+
+  /** Hosts that answer go first: those that do not would hold the places of those that wait for a revocation. */
+  #visitAll(): void {
+    const nowMs = this.#deps.clock.now();
+    const due = [...this.#hosts.values()].filter(
+      ({ state, askedAtMs }) => state !== 'stranger' || nowMs - askedAtMs >= STRANGER_MS,
+    );
+    for (const host of due.sort((a, b) => a.failures - b.failures)) this.#visit(host);
+  }
+
+  #visit(host: Host): void {
+    if (host.retry !== null) this.#deps.clock.clearTimeout(host.retry);
+    host.retry = null;
+    if (host.busy) {
+      host.again = true;
+      return;
+    }
+    host.busy = true;
+    this.#limit(() => (host.gone ? undefined : this.#serve(host)))
+      .then(
+        () => (host.failures = 0),
+        (error: unknown) => this.#failed(host, error),
+      )
+      .finally(() => {
+        host.busy = false;
+        if (!host.again || host.gone) return;
+        host.again = false;
+        this.#visit(host);
+      })
+      .catch((error: unknown) => this.#deps.log.error({ err: error }, 'key distribution'));
+  }
+
+  /** Asks if need be, then pushes. Throws when the host cannot be judged: it is visited again. */
+  async #serve(host: Host): Promise<void> {
+    if (host.state !== 'taker') await this.#ask(host);
+    if (host.state !== 'taker' || this.#signed === null) return;
+    const { version, body } = this.#signed;
+    const headers = { 'content-type': SNAPSHOT_TYPE, accept: 'application/json', 'user-agent': 'headrace' };
+    const answer = await this.#send({ method: 'POST', url: this.#endpoint(host), headers, body });
+    if (answer.status === 200) {
+      host.held = version;
+      return;
+    }
+    if (NO_ENDPOINT.has(answer.status)) host.state = 'unknown';
+    if (answer.status === 409) this.#overtake(readVersion(answer.body));
+    throw new Error(`answered ${answer.status}`);
+  }
+
+  async #ask(host: Host): Promise<void> {
+    host.askedAtMs = this.#deps.clock.now();
+    const headers = { accept: 'application/json', 'user-agent': 'headrace' };
+    const { status, body } = await this.#send({ method: 'GET', url: this.#endpoint(host), headers });
+    if (status >= 500 && !NO_ENDPOINT.has(status)) throw new Error(`answered ${status}`);
+    const trusted = status === 200 ? readTrusted(body) : null;
+    host.state = trusted?.includes(this.issuer) === true ? 'taker' : 'stranger';
+    if (trusted !== null && host.state === 'stranger') {
+      this.#deps.log.warn({ host: host.url, trusted, issuer: this.issuer }, 'host trusts the keys of another gateway');
+    }
+  }
+
+  /** A host holds a later version: of a gateway with the same key, or from before the clock was set back. */
+  #overtake(version: number): void {
+    if (version < this.#version || version > this.#deps.wallMs() + MAX_SKEW_MS) return;
+    this.#version = version;
+    this.#sign();
+  }
+
+  #failed(host: Host, error: unknown): void {
+    host.failures++;
+    if (this.#closed || host.gone) return;
+    const { clock, random, log } = this.#deps;
+    if (host.failures === 1 && host.state === 'taker') {
+      log.warn({ host: host.url, problem: sentenceOf(error) }, 'host does not take the keys');
+    }
+    const delayMs = Math.min(RETRY_MS * 2 ** (host.failures - 1), this.#settings.intervalMs);
+    host.retry = clock.setTimeout(() => this.#visit(host), delayMs * (0.75 + 0.5 * random()));
+  }
+
+  #send(request: BufferedRequest): Promise<Answer> {
+    const timeoutMs = TIMEOUT_MS + (request.body?.length ?? 0) / BYTES_PER_MS;
+    return this.#deps.send(request, Math.ceil(timeoutMs), ANSWER_BYTES);
+  }
+
+  #endpoint(host: Host): string {
+    return host.url + this.#settings.path;
+  }
+}
+
+function readTrusted(body: Buffer): string[] | null {
+  const { trusted } = readObject(body);
+  return Array.isArray(trusted) && trusted.every((id) => typeof id === 'string') ? trusted : null;
+}
+
+function readVersion(body: Buffer): number {
+  const { version } = readObject(body);
+  return Number.isSafeInteger(version) ? (version as number) : 0;
+}
+
+function readObject(body: Buffer): Record<string, unknown> {
+  try {
+    return (JSON.parse(body.toString()) ?? {}) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
+
+function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

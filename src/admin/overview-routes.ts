@@ -1,0 +1,218 @@
+// The house on the admin listener: the dashboard, its document, and the orders of operators who show `adminToken`.
+// Mounted by `admin.ts`, made by the composition. Threads are asked at most once a second, however many look.
+//
+// GET / and /dashboard (the page)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
+
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { Mistake } from '../config/load.ts';
+import { parseDuration } from '../config/units.ts';
+import type { CrnOrder, Obeyed } from '../routing/index.ts';
+import type { Log } from '../telemetry/log.ts';
+import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
+import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
+import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
+
+/** How old a document may be that is given again. */
+const FRESH_MS = 900;
+/** The same of the sum of a day, which a database has to make. */
+const SPENT_FRESH_MS = 10_000;
+
+const MAX_ORDER_BYTES = 4096;
+
+/** What a reload came to; with mistakes the running settings stay. */
+export type ReloadAnswer =
+  | { readonly applied: readonly string[]; readonly needRestart: readonly string[] }
+  | { readonly mistakes: readonly Mistake[] };
+
+export interface OverviewRoutesOptions {
+  readonly version: string;
+  /** `adminToken`; null: orders answer 403. */
+  readonly token: string | null;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  /** When the process began, in milliseconds since 1970. */
+  readonly startedMs: number;
+  readonly parts: () => Promise<OverviewParts>;
+  /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
+  readonly spentOn: (day: string) => Promise<string | null>;
+  /** Passes an order on; rejects when nobody answers. */
+  readonly order: (url: string, order: CrnOrder) => Promise<Obeyed>;
+  /** Reads the configuration again; null where there is none to read. */
+  readonly reload: (() => Promise<ReloadAnswer>) | null;
+  readonly log: Log;
+}
+
+/** A value that is asked for anew once it is older than `freshMs`; whoever comes meanwhile gets the same answer. */
+class Fresh<T> {
+  readonly #ask: () => Promise<T>;
+  readonly #freshMs: number;
+  #dateMs = -Infinity;
+  #value: Promise<T> | null = null;
+
+  constructor(freshMs: number, ask: () => Promise<T>) {
+    this.#freshMs = freshMs;
+    this.#ask = ask;
+  }
+
+  get(nowMs: number): Promise<T> {
+    if (this.#value === null || nowMs - this.#dateMs >= this.#freshMs) {
+      this.#dateMs = nowMs;
+      this.#value = this.#ask();
+    }
+    return this.#value;
+  }
+
+  forget(): void {
+    this.#value = null;
+  }
+}
+
+const PAGES = new Set(['/', '/dashboard']);
+/** `/house` is the deprecated name of `/overview`, kept for one release. */
+const DOCUMENTS = new Set(['/overview', '/house']);
+/** `Deprecation` (RFC 9745) with the date of the release that renamed the path, and its successor (RFC 5829). */
+const DEPRECATED = { deprecation: '@1795305600', link: '</overview>; rel="successor-version"' };
+const ORDERS: ReadonlySet<string> = new Set(['/crns/drain', '/crns/eject', '/crns/return', '/reload']);
+
+export class OverviewRoutes {
+  readonly #options: OverviewRoutesOptions;
+  readonly #overview: Fresh<Overview>;
+  readonly #spent: Fresh<string | null>;
+  #isGood: ((authorization: string | undefined) => boolean) | null;
+
+  constructor(options: OverviewRoutesOptions) {
+    this.#options = options;
+    this.#isGood = bearerGuard(options.token);
+    this.#overview = new Fresh(FRESH_MS, () => this.#build());
+    this.#spent = new Fresh(SPENT_FRESH_MS, () => this.#spentToday());
+  }
+
+  /** Takes over another token. */
+  configure(token: string | null): void {
+    this.#isGood = bearerGuard(token);
+    this.#overview.forget();
+  }
+
+  /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
+  answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
+    const isOrder = ORDERS.has(path);
+    if (!isOrder && !DOCUMENTS.has(path) && !PAGES.has(path)) return false;
+    const methods = isOrder ? ['POST'] : ['GET', 'HEAD'];
+    if (!methods.includes(req.method ?? '')) {
+      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') });
+    } else if (DOCUMENTS.has(path)) {
+      void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
+    } else if (!isOrder) {
+      respond(res, 200, 'text/html; charset=utf-8', dashboardPage, PAGE_HEADERS);
+    } else if (this.#isGood === null) {
+      respondJson(res, 403, { detail: 'orders are not taken here: adminToken is not set' });
+    } else if (!this.#isGood(req.headers.authorization)) {
+      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+    } else {
+      void this.#obey(req, res, path);
+    }
+    return true;
+  }
+
+  async #respondOverview(res: ServerResponse, headers: Readonly<Record<string, string>>): Promise<void> {
+    try {
+      const overview = await this.#overview.get(this.#options.epochMs());
+      respondJson(res, 200, overview, { 'cache-control': 'no-store', ...headers });
+    } catch (error) {
+      this.#overview.forget();
+      respondJson(res, 500, { detail: String(error) });
+    }
+  }
+
+  async #build(): Promise<Overview> {
+    const { epochMs, startedMs, parts, reload, version } = this.#options;
+    const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(epochMs())]);
+    const dateMs = epochMs();
+    return buildOverview(gathered, {
+      dateMs,
+      uptimeMs: dateMs - startedMs,
+      version,
+      orders: this.#isGood !== null,
+      reloadable: reload !== null,
+      spentTodayUsd,
+    });
+  }
+
+  async #spentToday(): Promise<string | null> {
+    const { epochMs, spentOn, log } = this.#options;
+    try {
+      return await spentOn(new Date(epochMs()).toISOString().slice(0, 10));
+    } catch (error) {
+      log.warn({ err: error }, 'the ledger does not tell what was spent');
+      return null;
+    }
+  }
+
+  async #obey(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+    const { log } = this.#options;
+    try {
+      if (path === '/reload') await this.#reload(res);
+      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOrder['action']);
+    } catch (error) {
+      log.error({ err: error, order: path }, 'an order failed');
+      respondJson(res, 503, { detail: 'the order was not carried out in time' });
+    }
+    this.#overview.forget();
+  }
+
+  async #reload(res: ServerResponse): Promise<void> {
+    const { reload } = this.#options;
+    if (reload === null) {
+      respondJson(res, 409, { detail: 'this gateway has no configuration file to read again' });
+      return;
+    }
+    const answer = await reload();
+    if ('mistakes' in answer) {
+      const detail = answer.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; ');
+      respondJson(res, 422, { detail, mistakes: answer.mistakes });
+    } else {
+      respondJson(res, 200, answer);
+    }
+  }
+
+  async #steer(req: IncomingMessage, res: ServerResponse, action: CrnOrder['action']): Promise<void> {
+    const body = await readJson(req, MAX_ORDER_BYTES);
+    if (body === 'gone') return;
+    if (body === 'too long') {
+      respondJson(res, 413, { detail: `an order has at most ${MAX_ORDER_BYTES} bytes` }, { connection: 'close' });
+      return;
+    }
+    const order = body === 'not JSON' ? 'the body must be JSON' : readOrder(action, body.value);
+    if (typeof order === 'string') {
+      respondJson(res, 422, { detail: order });
+      return;
+    }
+    const { url, ...wanted } = order;
+    const obeyed = await this.#options.order(url, wanted);
+    if (obeyed === 'done') respondJson(res, 200, { crn: url, action });
+    else respondJson(res, 404, { detail: `there is no CRN ${url}` });
+  }
+}
+
+const PAGE_HEADERS: OutgoingHttpHeaders = {
+  'content-security-policy': dashboardPolicy,
+  'cache-control': 'no-cache',
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+};
+
+/** An order from its body, or a sentence about what is wrong with it. */
+function readOrder(action: CrnOrder['action'], value: unknown): (CrnOrder & { readonly url: string }) | string {
+  const { url, for: duration, ...rest } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  if (typeof url !== 'string' || url === '') return 'url: the base URL of a CRN is missing';
+  const unknown = Object.keys(rest)[0];
+  if (unknown !== undefined) return `${unknown}: there is no such field`;
+  if (action !== 'eject') return duration === undefined ? { url, action } : 'for: belongs to an ejection';
+  if (duration === undefined) return { url, action, forMs: null };
+  const forMs = parseDuration(duration);
+  if (forMs === undefined || forMs < 1 || forMs > MAX_EJECTION_MS) return 'for: a duration from 1ms to 24h, such as 5m';
+  return { url, action, forMs };
+}
+
+/** Whoever wants a CRN away for longer drains it. */
+const MAX_EJECTION_MS = 86_400_000;

@@ -1,0 +1,285 @@
+// The house: one JSON document of everything the dashboard and `headrace top` show. Built from the counters of every
+// thread, so it agrees with /metrics. Counts only ever go up; rates come from two documents (rates.ts). Pure.
+
+import type { Stage } from '../api/deps.ts';
+import type { FamilyJson } from '../telemetry/series.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { CrnStatus } from './gauges.ts';
+import { MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from './recent.ts';
+
+/** Answer of `GET /overview`. Dates in milliseconds since 1970, counts since the start of the process. */
+export interface Overview {
+  readonly dateMs: number;
+  readonly uptimeMs: number;
+  readonly version: string;
+  readonly stage: Stage;
+  /** Whether orders are taken: `adminToken` is set. */
+  readonly orders: boolean;
+  /** Whether there is a configuration file to read again. */
+  readonly reloadable: boolean;
+  /** Upper bounds in seconds of every histogram here; counts have one more place, for what is beyond. */
+  readonly boundsS: readonly number[];
+  /** Streams of which the client has a piece. */
+  readonly streams: number;
+  readonly threads: readonly ThreadOverview[];
+  readonly crns: readonly CrnOverview[];
+  readonly models: readonly ModelOverview[];
+  readonly engines: readonly EngineOverview[];
+  readonly fetch: FetchOverview;
+  /** Null without a ledger. */
+  readonly ledger: LedgerOverview | null;
+  /** The last ones, the newest first. */
+  readonly errors: readonly RecentError[];
+}
+
+export interface ThreadOverview {
+  /** 0 is the control thread. */
+  readonly thread: number;
+  readonly inFlight: number;
+  /** Delay of the event loop since the document before: median, 99th percentile, longest. */
+  readonly delayMs: readonly [p50: number, p99: number, longest: number];
+  /** Time in which the event loop was not waiting for events. */
+  readonly busyMs: number;
+  readonly heapBytes: number;
+}
+
+export interface CrnOverview {
+  readonly url: string;
+  readonly inFlight: number;
+  readonly attempts: number;
+  /** Attempts that failed. */
+  readonly failures: number;
+  /** Requests that left it for another. */
+  readonly failovers: number;
+  /** End of its ejection; null when it is not ejected. */
+  readonly ejectedUntilMs: number | null;
+  readonly models: readonly {
+    readonly model: string;
+    /** `drained`, `down`, `probing`, `capable` or `up`. */
+    readonly standing: string;
+    /** Peak-EWMA of the time to first byte. */
+    readonly firstByteMs: number;
+  }[];
+}
+
+export interface ModelOverview {
+  /** Configured id; empty for requests without one: searches, lists, health. */
+  readonly model: string;
+  readonly requests: number;
+  /** Requests answered with 500 and above, or broken behind their status. */
+  readonly errors: number;
+  /** Second and later tries. */
+  readonly failovers: number;
+  /** Times from request to the end of its answer, cumulative by `boundsS`. */
+  readonly duration: readonly number[];
+  /** Times from request to the first piece of its stream, cumulative by `boundsS`. */
+  readonly firstByte: readonly number[];
+}
+
+export interface EngineOverview {
+  readonly engine: string;
+  /** `trial`: its suspension is over, and one search will try it. */
+  readonly standing: 'ready' | 'suspended' | 'trial';
+  /** 0 when it is ready. */
+  readonly suspendedUntilMs: number;
+  /** Why it failed last, as clients read it; empty when it never has. */
+  readonly reason: string;
+  readonly answered: number;
+  /** Of the times it was asked. */
+  readonly failed: number;
+}
+
+/** The cleaning pool, and pages asked for. */
+export interface FetchOverview {
+  readonly threads: number;
+  readonly running: number;
+  readonly queued: number;
+  readonly replaced: number;
+  readonly pages: number;
+}
+
+export interface LedgerOverview {
+  /** USD as a decimal text, of this day in UTC; null while the ledger does not answer. */
+  readonly spentTodayUsd: string | null;
+  /** Charges that wait for their commit. */
+  readonly waiting: number;
+}
+
+/** What one data plane tells. */
+export interface PlaneReport {
+  readonly thread: number;
+  readonly metrics: MetricsSnapshot;
+  readonly recent: RecentReport;
+}
+
+/** What the control plane gathers. */
+export interface OverviewParts {
+  readonly stage: Stage;
+  readonly planes: readonly PlaneReport[];
+  readonly crns: readonly CrnStatus[];
+  /** Ends of ejections by base URL. */
+  readonly ejectedUntilMs: ReadonlyMap<string, number>;
+  /** Configured engines with the end of their suspension, 0 without one. */
+  readonly engines: readonly (readonly [engine: string, suspendedUntilMs: number])[];
+  readonly pages: MetricsSnapshot;
+  /** Null without a ledger. */
+  readonly accounts: MetricsSnapshot | null;
+}
+
+/** What is known elsewhere. */
+export type OverviewFrame = Pick<Overview, 'dateMs' | 'uptimeMs' | 'version' | 'orders' | 'reloadable'> & {
+  readonly spentTodayUsd: string | null;
+};
+
+/** Builds the document. */
+export function buildOverview(parts: OverviewParts, { spentTodayUsd, ...frame }: OverviewFrame): Overview {
+  const { stage, planes, accounts } = parts;
+  const all = new Numbers(planes.flatMap(({ metrics }) => metrics));
+  return {
+    ...frame,
+    stage,
+    boundsS: all.bounds('headrace_request_duration_seconds'),
+    streams: all.sum('headrace_streams_in_flight'),
+    threads: planes.map(threadOf),
+    crns: crnsOf(parts, all),
+    models: modelsOf(parts.crns, all),
+    engines: parts.engines.map(([engine, untilMs]) => engineOf(engine, untilMs, frame.dateMs, parts, all)),
+    fetch: fetchOf(new Numbers(parts.pages)),
+    ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
+    errors: planes
+      .flatMap(({ recent }) => recent.errors)
+      .toSorted((a, b) => b.dateMs - a.dateMs)
+      .slice(0, MOST_ERRORS),
+  };
+}
+
+type Labels = Readonly<Record<string, string | number>>;
+type Matches = (labels: Labels) => boolean;
+
+/** Questions to the numbers of several threads. */
+class Numbers {
+  readonly #values = new Map<string, FamilyJson['values'][number][]>();
+
+  constructor(families: MetricsSnapshot) {
+    for (const { name, values } of families) {
+      for (const value of values) {
+        const series = value.metricName ?? name;
+        const known = this.#values.get(series);
+        if (known === undefined) this.#values.set(series, [value]);
+        else known.push(value);
+      }
+    }
+  }
+
+  sum(series: string, matches: Matches = () => true): number {
+    return this.#of(series).reduce((sum, { labels, value }) => (matches(labels) ? sum + value : sum), 0);
+  }
+
+  /** The values that a label has. */
+  words(series: string, label: string): string[] {
+    return [...new Set(this.#of(series).map(({ labels }) => String(labels[label])))];
+  }
+
+  /** Upper bounds of a histogram, without the infinite one. */
+  bounds(histogram: string): number[] {
+    return this.words(`${histogram}_bucket`, 'le').flatMap((le) => (le === '+Inf' ? [] : [Number(le)]));
+  }
+
+  /** Cumulative counts of a histogram. */
+  buckets(histogram: string, matches: Matches): number[] {
+    const counts = new Map<string, number>();
+    for (const { labels, value } of this.#of(`${histogram}_bucket`)) {
+      if (!matches(labels)) continue;
+      const le = String(labels['le']);
+      counts.set(le, (counts.get(le) ?? 0) + value);
+    }
+    return [...counts.values()];
+  }
+
+  #of(series: string): readonly FamilyJson['values'][number][] {
+    return this.#values.get(series) ?? [];
+  }
+}
+
+function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
+  const numbers = new Numbers(metrics);
+  const delayMs = (quantile: string): number =>
+    numbers.sum('headrace_event_loop_delay_seconds', (labels) => labels['quantile'] === quantile) * 1000;
+  return {
+    thread,
+    inFlight: numbers.sum('headrace_requests_in_flight'),
+    delayMs: [delayMs('0.5'), delayMs('0.99'), delayMs('1')],
+    busyMs: numbers.sum('headrace_thread_busy_seconds_total') * 1000,
+    heapBytes: numbers.sum('headrace_thread_heap_bytes'),
+  };
+}
+
+function crnsOf({ crns, planes, ejectedUntilMs }: OverviewParts, all: Numbers): CrnOverview[] {
+  const byUrl = new Map<string, CrnStatus[]>();
+  for (const crn of crns) byUrl.set(crn.url, [...(byUrl.get(crn.url) ?? []), crn]);
+  const failovers = planes.flatMap(({ recent }) => recent.failovers);
+  return Array.from(byUrl, ([url, members]) => ({
+    url,
+    inFlight: members[0]?.inFlight ?? 0,
+    attempts: all.sum('headrace_upstream_attempts_total', ({ crn }) => crn === url),
+    failures: all.sum('headrace_upstream_attempts_total', ({ crn, verdict }) => crn === url && verdict === 'failed'),
+    failovers: failovers.reduce((sum, [crn, count]) => (crn === url ? sum + count : sum), 0),
+    ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
+    models: members.map(({ model, standing, firstByteMs }) => ({ model, standing, firstByteMs })),
+  }));
+}
+
+function modelsOf(crns: readonly CrnStatus[], all: Numbers): ModelOverview[] {
+  const ids = new Set([...crns.map(({ model }) => model), ...all.words('headrace_requests_total', 'model')]);
+  return Array.from(ids, (model) => {
+    const own: Matches = (labels) => labels['model'] === model;
+    return {
+      model,
+      requests: all.sum('headrace_requests_total', own),
+      errors: all.sum('headrace_requests_total', (labels) => own(labels) && isFailure(labels)),
+      failovers: all.sum('headrace_failovers_total', own),
+      duration: all.buckets('headrace_request_duration_seconds', own),
+      firstByte: all.buckets('headrace_stream_first_byte_seconds', own),
+    };
+  });
+}
+
+function isFailure({ status, code }: Labels): boolean {
+  return Number(status) >= 500 || (Number(status) < 400 && code !== '');
+}
+
+function engineOf(
+  engine: string,
+  suspendedUntilMs: number,
+  dateMs: number,
+  { planes }: OverviewParts,
+  all: Numbers,
+): EngineOverview {
+  const outcomes = (matches: (outcome: string) => boolean): number =>
+    all.sum(
+      'headrace_search_engine_duration_seconds_count',
+      (labels) => labels['engine'] === engine && matches(String(labels['outcome'])),
+    );
+  const last = planes
+    .flatMap(({ recent }) => recent.troubles.filter((trouble) => trouble.engine === engine))
+    .toSorted((a, b) => b.dateMs - a.dateMs)[0];
+  return {
+    engine,
+    standing: suspendedUntilMs === 0 ? 'ready' : suspendedUntilMs > dateMs ? 'suspended' : 'trial',
+    suspendedUntilMs,
+    reason: last?.reason ?? '',
+    answered: outcomes((outcome) => outcome === 'ok'),
+    failed: outcomes((outcome) => outcome !== 'ok' && outcome !== UNASKED),
+  };
+}
+
+function fetchOf(pages: Numbers): FetchOverview {
+  const state = (word: string): number => pages.sum('headrace_fetch_cleaners', (labels) => labels['state'] === word);
+  return {
+    threads: state('threads'),
+    running: state('running'),
+    queued: state('queued'),
+    replaced: pages.sum('headrace_fetch_cleaners_replaced_total'),
+    pages: pages.sum('headrace_fetch_page_duration_seconds_count'),
+  };
+}

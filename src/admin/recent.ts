@@ -1,0 +1,84 @@
+// What a data plane remembers of the last while beside its counters: requests that failed, why engines failed last, and
+// how often a request left a CRN for another. Every thread has its own, bounded; the house (overview.ts) gathers them.
+
+import type { Exchange } from '../ingress/exchange.ts';
+
+/** Errors a thread remembers; also how many the house shows. */
+export const MOST_ERRORS = 100;
+
+/** Outcome of an engine that is suspended. */
+export const UNASKED = 'suspended';
+
+/** A request that ended as an error. */
+export interface RecentError {
+  /** The request id as it stands in the answer's header; may be the client's own word. */
+  readonly requestId: string;
+  /** When it ended, in milliseconds since 1970. */
+  readonly dateMs: number;
+  /** Route of the table. */
+  readonly endpoint: string;
+  /** Configured id; empty when it was not known. */
+  readonly model: string;
+  /** Of the error table; empty for an error that a CRN answered itself. */
+  readonly code: string;
+  readonly status: number;
+  /** Base URL of the CRN that was tried last; empty when there was none. */
+  readonly crn: string;
+}
+
+/** Why an engine failed last. */
+export interface EngineTrouble {
+  readonly engine: string;
+  /** As clients read it, for example `rate limited`. */
+  readonly reason: string;
+  readonly dateMs: number;
+}
+
+/** What one thread remembers. */
+export interface RecentReport {
+  /** The newest last. */
+  readonly errors: readonly RecentError[];
+  readonly troubles: readonly EngineTrouble[];
+  /** Failovers by the CRN they left. */
+  readonly failovers: readonly (readonly [crn: string, count: number])[];
+}
+
+type Finished = Pick<Exchange, 'requestId' | 'endpoint' | 'model' | 'errorCode' | 'crn'>;
+
+export class Recent {
+  readonly #epochMs: () => number;
+  readonly #errors: RecentError[] = [];
+  /** Where the next error goes once the list is full: the place of the oldest. */
+  #oldest = 0;
+  readonly #troubles = new Map<string, EngineTrouble>();
+  readonly #failovers = new Map<string, number>();
+
+  /** `epochMs`: milliseconds since 1970. */
+  constructor(epochMs: () => number) {
+    this.#epochMs = epochMs;
+  }
+
+  /** A request has ended. Remembers errors of the gateway, and of CRNs those above 499. */
+  closed({ requestId, endpoint, model, errorCode, crn }: Finished, status: number): void {
+    if (errorCode === '' && status < 500) return;
+    const error = { requestId, dateMs: this.#epochMs(), endpoint, model, code: errorCode, status, crn };
+    this.#errors[this.#oldest] = error;
+    this.#oldest = (this.#oldest + 1) % MOST_ERRORS;
+  }
+
+  /** An engine has reported. `outcome`: `ok`, or why not; one that was not asked at all says nothing new. */
+  engine(engine: string, outcome: string): void {
+    if (outcome !== 'ok' && outcome !== UNASKED)
+      this.#troubles.set(engine, { engine, reason: outcome, dateMs: this.#epochMs() });
+  }
+
+  /** A request left this CRN for another. */
+  failover(crn: string): void {
+    this.#failovers.set(crn, (this.#failovers.get(crn) ?? 0) + 1);
+  }
+
+  report(): RecentReport {
+    const errors = [...this.#errors.slice(this.#oldest), ...this.#errors.slice(0, this.#oldest)];
+    return { errors, troubles: [...this.#troubles.values()], failovers: [...this.#failovers] };
+  }
+}

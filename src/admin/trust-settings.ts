@@ -1,0 +1,40 @@
+// What only the account room can judge about the section `trust`: whether its keys are keys. Used when settings are read
+// and when the host desk opens. Sentences never repeat a key.
+
+import { readFileSync } from 'node:fs';
+import { readSigningKey, readTrustedKeys, type SigningKey } from '../billing/index.ts';
+import type { Mistake } from '../config/load.ts';
+import type { Settings } from '../config/settings.ts';
+
+const FILE = 'file:';
+
+/** Everything that is wrong with the section. */
+export function trustMistakes({ signingKey, publicKey, gateway, token, announce }: Settings['trust']): Mistake[] {
+  const mistakes: Mistake[] = [];
+  const attempt = (path: string, read: () => unknown): void => {
+    try {
+      read();
+    } catch (error) {
+      mistakes.push({ path, message: (error as Error).message });
+    }
+  };
+  if (signingKey !== null) attempt('trust.signingKey', () => readConfiguredKey(signingKey));
+  if (publicKey !== null) attempt('trust.publicKey', () => readTrustedKeys(publicKey));
+  if (announce !== null && (gateway === null || token === null)) {
+    mistakes.push({ path: 'trust.announce', message: 'needs trust.gateway and trust.token' });
+  }
+  return mistakes;
+}
+
+/** Reads `trust.signingKey`: the key itself, or `file:PATH`. Throws a sentence. */
+export function readConfiguredKey(text: string): SigningKey {
+  if (!text.startsWith(FILE)) return readSigningKey(text);
+  const path = text.slice(FILE.length);
+  let content: string;
+  try {
+    content = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new Error(`names a file that cannot be read (${(error as NodeJS.ErrnoException).code})`, { cause: error });
+  }
+  return readSigningKey(content);
+}

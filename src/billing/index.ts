@@ -1,0 +1,48 @@
+// Public surface of billing: keys and their limits, prices, credit leases, the ledger, payments.
+export { BillingService, type BillingUpdate } from './billing-service.ts';
+export { createLimitMemory, type Exceeded, type KeyAllowance, KeyLimiter } from './key-limiter.ts';
+export {
+  createSigningKey,
+  type KeySnapshot,
+  MAX_SKEW_MS,
+  MAX_SNAPSHOT_BYTES,
+  nextVersion,
+  printSigningKey,
+  readSigningKey,
+  readTrustedKey,
+  readTrustedKeys,
+  type SigningKey,
+  signSnapshot,
+  SNAPSHOT_TYPE,
+  SnapshotError,
+  type SnapshotKey,
+  type TrustedKey,
+  verifySnapshot,
+} from './key-snapshot.ts';
+export { type Credential, type GoodCredential, hashKey, type KeyRecord, KeyTable, presentedKey } from './keys.ts';
+export { LeaseCache, type Reserved, type Spending } from './lease-cache.ts';
+export { leaseManager, type LeaseManagerCommand } from './lease-manager.ts';
+export { openLedger } from './ledger/open.ts';
+export {
+  type Account,
+  type AuditReport,
+  type HistoryQuery,
+  type KeyLimits,
+  type Ledger,
+  LedgerError,
+  type LedgerRefusal,
+  MAX_AMOUNT,
+  type Movement,
+  type NewKey,
+  type Pico,
+  type StoredKey,
+  type UsageDimension,
+  type UsageQuery,
+  type UsageRow,
+} from './ledger/store.ts';
+export { parseUsd, printCredits, printUsd } from './money.ts';
+export type { Offer } from './payments/offer.ts';
+export { PaymentClient, type PaymentCommand } from './payments/payment-actor.ts';
+export type { BeginAnswer, CallRequest, Payments, SettleAnswer } from './payments/payment-processor.ts';
+export { type CallSize, quoteCall } from './payments/quote.ts';
+export { costOf, type ModelPrice, modelPriceOf, picoPerCall, type Tokens, usdText } from './prices.ts';

@@ -1,0 +1,129 @@
+// Which API keys are good. Keys are known by their SHA-256 only; a request's key is hashed once and remembered in a
+// bounded cache, good or bad, so that a flood of unknown keys costs neither hashing twice nor memory. Keys come from the
+// configuration and from the store; a change of either empties the cache.
+
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import type { KeyAllowance } from './key-limiter.ts';
+
+/** A key as it is known: never the key itself. */
+export interface KeyRecord {
+  /** SHA-256 of the key, in hex. */
+  readonly hash: string;
+  readonly account: string;
+  /** Name of the key in usage; null when it is not known here, as on a host. */
+  readonly id?: string;
+  /** Spends only credit that its account has. Default false: the account may fall below zero. */
+  readonly prepaid?: boolean;
+  /** The key is bad from this moment on, in milliseconds since 1970. Default: it does not expire. */
+  readonly expiresMs?: number;
+  readonly allowance?: KeyAllowance;
+}
+
+/** A key that is good. */
+export interface GoodCredential {
+  readonly kind: 'good';
+  readonly account: string;
+  readonly key: string | null;
+  readonly prepaid: boolean;
+  readonly expiresMs: number;
+  readonly allowance: KeyAllowance | null;
+}
+
+/** What a request's credentials come to. */
+export type Credential = { readonly kind: 'none' } | { readonly kind: 'bad' } | GoodCredential;
+
+/** Keys that came, went or changed in the store. `reset`: what was known of the store before is forgotten. */
+export interface KeyChange {
+  readonly reset: boolean;
+  readonly put: readonly KeyRecord[];
+  /** Hashes. */
+  readonly drop: readonly string[];
+}
+
+const NONE: Credential = { kind: 'none' };
+const BAD: Credential = { kind: 'bad' };
+
+/** Keys remembered per thread. */
+const CACHE_ENTRIES = 10_000;
+
+/** Longer than any key; refused unread so that the cache cannot be filled with large strings. */
+const MAX_KEY_LENGTH = 512;
+
+/** The word that wallet clients send in place of a key. */
+const NO_KEY = 'x402';
+
+export function hashKey(key: string): string {
+  return createHash('sha256').update(key).digest('hex');
+}
+
+export class KeyTable {
+  readonly #epochMs: () => number;
+  readonly #seen = new LRUCache<string, Credential>({ max: CACHE_ENTRIES });
+  readonly #stored = new Map<string, KeyRecord>();
+  #configured: ReadonlyMap<string, KeyRecord> = new Map();
+
+  /** @param epochMs milliseconds since 1970; without it no key expires here, as where somebody else watches that */
+  constructor(records: readonly KeyRecord[], epochMs: () => number = () => 0) {
+    this.#epochMs = epochMs;
+    this.configure(records);
+  }
+
+  get size(): number {
+    return this.#configured.size + this.#stored.size;
+  }
+
+  /** Takes over the keys of the configuration; they win over those of the store. */
+  configure(records: readonly KeyRecord[]): void {
+    this.#configured = new Map(records.map((record) => [record.hash, record]));
+    this.#seen.clear();
+  }
+
+  /** Takes over news of the store. */
+  learn({ reset, put, drop }: KeyChange): void {
+    if (reset) this.#stored.clear();
+    for (const record of put) this.#stored.set(record.hash, record);
+    for (const hash of drop) this.#stored.delete(hash);
+    this.#seen.clear();
+  }
+
+  /** Judges a key as presented; undefined is none. */
+  check(key: string | undefined): Credential {
+    if (key === undefined || key === '' || key === NO_KEY) return NONE;
+    if (key.length > MAX_KEY_LENGTH) return BAD;
+    let credential = this.#seen.get(key);
+    if (credential === undefined) {
+      credential = this.#lookUp(hashKey(key));
+      this.#seen.set(key, credential);
+    }
+    if (credential.kind === 'good' && credential.expiresMs !== Infinity && credential.expiresMs <= this.#epochMs()) {
+      return BAD;
+    }
+    return credential;
+  }
+
+  #lookUp(hash: string): Credential {
+    const record = this.#configured.get(hash) ?? this.#stored.get(hash);
+    if (record === undefined || !timingSafeEqual(Buffer.from(record.hash), Buffer.from(hash))) return BAD;
+    const { account, allowance = null, expiresMs = Infinity, id = null, prepaid = false } = record;
+    return { kind: 'good', account, key: id, prepaid, expiresMs, allowance };
+  }
+}
+
+/** The key of a request and where it stood: `Authorization: Bearer` first, then `x-api-key`. */
+export interface PresentedKey {
+  readonly key: string | undefined;
+  /** Set when the key came in `x-api-key` alone: CRNs want it as a bearer token too. */
+  readonly bearer: string | undefined;
+}
+
+/** Stands for credentials of another scheme: a key has no spaces, so this is never one. */
+const NOT_BEARER = 'not a bearer token';
+
+const BEARER = /^bearer +(\S+) *$/i;
+
+/** The key among the credentials of a request. A malformed Authorization counts as a bad key, an empty one as none. */
+export function presentedKey(authorization: string | undefined, apiKey: string | undefined): PresentedKey {
+  if (authorization === undefined || authorization === '') return { key: apiKey, bearer: apiKey };
+  return { key: BEARER.exec(authorization)?.[1] ?? NOT_BEARER, bearer: undefined };
+}

@@ -1,0 +1,121 @@
+// News for caches in every process of one store. A change takes the next number under the lock of one counter, so
+// numbers appear in the order of commits and a watcher that reads on from the last one it saw misses nothing.
+// Called by the book and by the key table (writing) and by the ledger (watching).
+
+import type { Clock, TimerHandle } from '../../actor/index.ts';
+import type { Database, Session } from './database.ts';
+import type { Change } from './store.ts';
+import { CHANGES, integer, text } from './tables.ts';
+
+/** How far back a watcher may lie before it hears `all`. */
+const KEPT = 10_000n;
+
+/** How long another process's change takes at most to be seen when the database cannot wake watchers. */
+const POLL_MS = 1000;
+
+export async function noteChanges(
+  session: Session,
+  changes: readonly Exclude<Change, { kind: 'all' }>[],
+): Promise<void> {
+  const count = BigInt(changes.length);
+  const [row] = await session.all('update change_count set value = value + $1 returning value', [count]);
+  const last = row === undefined ? count : integer(row, 'value');
+  await session.write(
+    CHANGES,
+    changes.map((change, at) => ({
+      seq: last - count + 1n + BigInt(at),
+      kind: change.kind,
+      subject: change.kind === 'key' ? change.hash : change.account,
+    })),
+  );
+  await session.all('delete from changes where seq <= $1', [last - KEPT]);
+  await session.notify();
+}
+
+/** Reads the changes on a timer and when nudged, and hands them to its listeners. */
+export class Watch {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #listeners = new Set<(change: Change) => void>();
+  #starting: Promise<void> | undefined;
+  #seen = 0n;
+  #timer: TimerHandle | undefined;
+  #reading: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+
+  constructor(database: Database, clock: Clock) {
+    this.#database = database;
+    this.#clock = clock;
+  }
+
+  async add(listener: (change: Change) => void): Promise<() => void> {
+    this.#starting ??= this.#start().catch((error: unknown) => {
+      this.#starting = undefined;
+      throw error;
+    });
+    await this.#starting;
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Reads soon: something may have changed. */
+  nudge(): void {
+    if (this.#starting === undefined || this.#closed) return;
+    if (this.#reading !== undefined) {
+      this.#again = true;
+      return;
+    }
+    this.#reading = this.#read().finally(() => {
+      this.#reading = undefined;
+      if (!this.#again) return;
+      this.#again = false;
+      this.nudge();
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.#timer !== undefined) this.#clock.clearTimeout(this.#timer);
+    await this.#reading;
+  }
+
+  async #start(): Promise<void> {
+    this.#seen = await this.#database.snapshot(async (session) => {
+      const [row] = await session.all('select value from change_count');
+      return row === undefined ? 0n : integer(row, 'value');
+    });
+    await this.#database.listen(() => this.nudge());
+    this.#poll();
+  }
+
+  #poll(): void {
+    if (this.#closed) return;
+    this.#timer = this.#clock.setTimeout(() => {
+      this.nudge();
+      this.#poll();
+    }, POLL_MS);
+  }
+
+  /** A store that does not answer now is asked again by the timer. */
+  async #read(): Promise<void> {
+    const rows = await this.#database
+      .snapshot((session) =>
+        session.all('select seq, kind, subject from changes where seq > $1 order by seq', [this.#seen]),
+      )
+      .catch(() => []);
+    const [first] = rows;
+    if (first === undefined) return;
+    const gap = integer(first, 'seq') > this.#seen + 1n;
+    this.#seen = rows.reduce((seen, row) => (integer(row, 'seq') > seen ? integer(row, 'seq') : seen), this.#seen);
+    if (gap) return this.#tell({ kind: 'all' });
+    for (const row of rows) {
+      const subject = text(row, 'subject');
+      this.#tell(text(row, 'kind') === 'key' ? { kind: 'key', hash: subject } : { kind: 'account', account: subject });
+    }
+  }
+
+  #tell(change: Change): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+}

@@ -1,0 +1,306 @@
+// The ledger as the rest of the gateway sees it: accounts, credit, holds, payments, usage and keys, whatever database
+// lies below. Both stores answer to this one interface and pass one suite. Every writing call resolves after the
+// durable commit and may be repeated with the same id without moving money twice.
+
+/**
+ * Money in pico-USD (1e-12 USD), the unit of every amount here. A price of 0.04 USD per million tokens is 40,000 a
+ * token and one of 0.0375 is 37,500, so prices per token and their products stay integers. A balance is a signed
+ * 64-bit integer: it holds 9.2 million USD either way. Accounts of the house (`entries.ts`) keep no balance row and
+ * are summed without that limit.
+ */
+export type Pico = bigint;
+
+/** Public credits are millionths of a USD. */
+export const PICO_PER_CREDIT: Pico = 1_000_000n;
+
+export const PICO_PER_USD: Pico = 1_000_000_000_000n;
+
+/** The most that one movement carries: 1.15 million USD, so that the few entries of a movement add up in 64 bits. */
+export const MAX_AMOUNT: Pico = 1n << 60n;
+
+/** Why the ledger refuses; stable, meant to be matched on. */
+export type LedgerRefusal =
+  | 'amount-invalid'
+  | 'date-invalid'
+  | 'balance-overflow'
+  | 'account-unknown'
+  | 'hold-unknown'
+  | 'hold-closed'
+  | 'payment-unknown'
+  | 'payment-settled'
+  | 'key-unknown'
+  | 'key-taken'
+  | 'id-reused'
+  | 'queue-full'
+  | 'closed'
+  | 'schema-newer'
+  | 'url-invalid'
+  | 'driver-missing';
+
+/** A call that the ledger refuses; nothing has moved. */
+export class LedgerError extends Error {
+  override readonly name = 'LedgerError';
+  readonly refusal: LedgerRefusal;
+
+  constructor(refusal: LedgerRefusal, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.refusal = refusal;
+  }
+}
+
+export interface Account {
+  readonly id: string;
+  readonly label: string;
+  readonly createdMs: number;
+  /** What may still be held or leased. Below zero only within the bound stated at `Ledger.charge`. */
+  readonly balance: Pico;
+  /** What open holds and leases keep aside. */
+  readonly held: Pico;
+}
+
+export interface Grant {
+  /** Names this grant for ever. A repeat of the id changes nothing. */
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  readonly memo?: string;
+}
+
+/** Credit set aside before work, or lent to an ingress thread. */
+export interface HoldRequest {
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  /** Who answers for it: a process or thread whose `renew` keeps it open. */
+  readonly holder: string;
+  /** From then on `expire` gives it back. Milliseconds since 1970. */
+  readonly expiresMs: number;
+}
+
+/** `short`: nothing was set aside, the balance does not reach. */
+export type HoldAnswer =
+  | { readonly kind: 'held'; readonly amount: Pico; readonly repeated: boolean }
+  | { readonly kind: 'short'; readonly balance: Pico };
+
+/** What one charge was for. A search engine or a fetched page is a model of its own (`search:engine_a`, `fetch`). */
+export interface Usage {
+  /** Id of the key that asked, null when no key did. */
+  readonly key: string | null;
+  readonly model: string;
+  readonly inputTokens: number;
+  /** The part of the input that came from the cache. */
+  readonly cachedTokens: number;
+  readonly outputTokens: number;
+  /** False when the charge rests on an estimate, as after a broken stream. */
+  readonly measured: boolean;
+  /** Requests that this charge sums up. Default 1. */
+  readonly requests?: number;
+}
+
+/** `late`: the hold had been given back before; the balance paid. `repeated`: the id was known, nothing moved. */
+export interface HoldSettlement {
+  readonly late: boolean;
+  readonly repeated: boolean;
+}
+
+/** A signed payment: the token contract takes (network, asset, payer, nonce) once, and so does the ledger. */
+export interface PaymentKey {
+  readonly network: string;
+  readonly asset: string;
+  readonly payer: string;
+  readonly nonce: string;
+}
+
+export interface PaymentRequest extends PaymentKey {
+  /** What the payment is for, as the caller tells requests apart; compared by nobody here. */
+  readonly purpose: string;
+  readonly amount: Pico;
+  /** End of the signature's validity. Milliseconds since 1970. */
+  readonly validUntilMs: number;
+}
+
+/**
+ * `reserved`: no other request may use it; no money has moved. `submitted`: written down before the facilitator is
+ * asked to settle, so money may have moved. `settled`: booked, the answer is kept. `failed`: will not be tried again.
+ */
+export type PaymentState = 'reserved' | 'submitted' | 'settled' | 'failed';
+
+export interface Payment extends PaymentRequest {
+  readonly id: string;
+  readonly state: PaymentState;
+  /** What was submitted: what a restart needs to ask the facilitator again. */
+  readonly request: string | null;
+  /** The answer that a repeat receives, or why it failed. */
+  readonly answer: string | null;
+  readonly changedMs: number;
+}
+
+export type ReserveAnswer =
+  { readonly kind: 'reserved'; readonly id: string } | { readonly kind: 'taken'; readonly payment: Payment };
+
+/** Where the money of a settled payment goes: credit of an account (made when it is new) or one charge. */
+export type PaymentTarget =
+  | { readonly kind: 'credit'; readonly account: string }
+  | { readonly kind: 'charge'; readonly account: string; readonly usage: Usage };
+
+export interface KeyLimits {
+  readonly requestsPerMinute?: number;
+  readonly tokensPerMinute?: number;
+  /** Decimal digits of pico-USD in a calendar month, UTC: JSON has no large integers. */
+  readonly monthlySpend?: string;
+}
+
+/** A key as stored: its hash, never itself. */
+export interface StoredKey {
+  readonly id: string;
+  /** SHA-256 in hex. */
+  readonly hash: string;
+  /** The first characters, for people to tell keys apart. */
+  readonly prefix: string;
+  readonly account: string;
+  readonly label: string;
+  readonly limits: KeyLimits;
+  readonly createdMs: number;
+  readonly expiresMs: number | null;
+  readonly disabledMs: number | null;
+}
+
+export type NewKey = Pick<StoredKey, 'id' | 'hash' | 'prefix' | 'account'> &
+  Partial<Pick<StoredKey, 'label' | 'limits' | 'expiresMs'>>;
+
+/** News that caches live by. `all`: too much happened to tell; forget everything. */
+export type Change =
+  | { readonly kind: 'key'; readonly hash: string }
+  | { readonly kind: 'account'; readonly account: string }
+  | { readonly kind: 'all' };
+
+export type MovementKind = 'grant' | 'hold' | 'settle' | 'release' | 'payment';
+
+export interface Movement {
+  /** Order in the ledger; the cursor of `history`. */
+  readonly seq: bigint;
+  readonly id: string;
+  readonly kind: MovementKind;
+  readonly account: string;
+  /** What the account's worth changed by: 0 for a hold or a release, below zero for a charge. */
+  readonly amount: Pico;
+  readonly dateMs: number;
+  readonly memo: string;
+  readonly usage: Usage | null;
+}
+
+export interface HistoryQuery {
+  readonly account: string;
+  /** Only movements before this one; the newest when absent. */
+  readonly before?: bigint;
+  /** Default 50, at most 1,000. */
+  readonly limit?: number;
+  /** Also holds and releases, which change no worth. Default false. */
+  readonly holds?: boolean;
+}
+
+export type UsageDimension = 'account' | 'key' | 'model' | 'day';
+
+export interface UsageQuery {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  /** First and last day, `YYYY-MM-DD` in UTC, both included. */
+  readonly fromDay?: string;
+  readonly toDay?: string;
+  /** One row for each combination of these; one row of totals when empty. */
+  readonly by: readonly UsageDimension[];
+}
+
+/** Totals; a dimension that was not asked for is absent, and `key` is empty for charges without a key. */
+export interface UsageRow {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  readonly day?: string;
+  readonly requests: bigint;
+  readonly estimated: bigint;
+  readonly inputTokens: bigint;
+  readonly cachedTokens: bigint;
+  readonly outputTokens: bigint;
+  readonly amount: Pico;
+}
+
+export interface AuditReport {
+  readonly sound: boolean;
+  /** Sum of all entries ever; zero. */
+  readonly sum: bigint;
+  readonly movements: bigint;
+  readonly accounts: bigint;
+  readonly openHolds: bigint;
+  /** One sentence for each thing that does not add up. */
+  readonly problems: readonly string[];
+}
+
+/** Writing calls reject with a `LedgerError`, or with the error of the database, after which a repeat is safe. */
+export interface Ledger {
+  /** Makes an account with nothing in it; one that exists stays as it is. */
+  createAccount(account: { readonly id: string; readonly label?: string }): Promise<Account>;
+  account(id: string): Promise<Account | undefined>;
+  listAccounts(): Promise<Account[]>;
+
+  grant(grant: Grant): Promise<{ readonly repeated: boolean }>;
+  /** All of the amount or nothing. */
+  hold(request: HoldRequest): Promise<HoldAnswer>;
+  /** Charges what the work cost and gives the rest of the hold back. More than was held is taken from the balance. */
+  settle(holdId: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
+  /** Gives a hold or the rest of a lease back. False when it was closed before. */
+  release(holdId: string): Promise<boolean>;
+  /** Lends as much of the amount as the balance reaches; `short` when it has nothing. */
+  lease(request: HoldRequest): Promise<HoldAnswer>;
+  /**
+   * Charges against a lease; `id` names the charge for ever. The bound on overdraft: a balance falls below zero only
+   * by what holders spend beyond a lease or hold, and by what they spent of leases that expired before they said so,
+   * at most the amount of each such lease.
+   */
+  charge(leaseId: string, id: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
+  /**
+   * Lends more on an open lease, as much of the amount as the balance reaches; answers with what was added. `id` names
+   * this extension for ever. Not to be repeated: after an error nobody knows whether it counted, and a new lease is due.
+   */
+  extend(leaseId: string, id: string, amount: Pico): Promise<HoldAnswer>;
+  /** Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. */
+  giveBack(leaseId: string, id: string, amount: Pico): Promise<Pico>;
+  /** Charges an account that pays later: straight from its balance, which may fall below zero. Makes a new account. */
+  debit(account: string, id: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
+  /** Keeps what a holder has open until `expiresMs`; answers with the ids that are open still. */
+  renew(holder: string, expiresMs: number): Promise<string[]>;
+  /** Gives back what expired by now; answers with how many. */
+  expire(): Promise<number>;
+
+  /** Takes the nonce, exactly once over all processes of this store. */
+  reservePayment(request: PaymentRequest): Promise<ReserveAnswer>;
+  /** Writes down that the facilitator is about to be asked. Refuses what is settled or failed. */
+  submitPayment(id: string, request: string): Promise<void>;
+  /** Books the money and keeps the answer, in one commit. A failed payment that turns out paid is booked as well. */
+  settlePayment(id: string, target: PaymentTarget, answer: string): Promise<{ readonly repeated: boolean }>;
+  failPayment(id: string, reason: string): Promise<void>;
+  findPayment(id: string): Promise<Payment | undefined>;
+  /** Payments left in a state, oldest first: after a crash the submitted ones must be asked about. */
+  paymentsIn(state: PaymentState, limit?: number): Promise<Payment[]>;
+
+  createKey(key: NewKey): Promise<StoredKey>;
+  listKeys(account?: string): Promise<StoredKey[]>;
+  findKey(hash: string): Promise<StoredKey | undefined>;
+  /** Stops a key at once; one that is stopped already stays so. */
+  disableKey(id: string): Promise<StoredKey>;
+  /** A new key with the account, label and limits of the old one, which goes on for `graceMs`. */
+  rotateKey(
+    id: string,
+    successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
+    graceMs: number,
+  ): Promise<StoredKey>;
+
+  history(query: HistoryQuery): Promise<Movement[]>;
+  usage(query: UsageQuery): Promise<UsageRow[]>;
+  audit(): Promise<AuditReport>;
+  /** Tells of changes made here or by another process, within a second or so. Returns how to stop. */
+  watch(onChange: (change: Change) => void): Promise<() => void>;
+  /** Commits what waits, then lets the database go. */
+  close(): Promise<void>;
+}

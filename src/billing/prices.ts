@@ -1,0 +1,78 @@
+// What requests cost. Prices come as decimal strings (the configuration, `catalog`), work in whole pico-USD and stay exact:
+// the numbers here are integers below 2^53, which is 9,000 USD for one request. Called by the endpoints that charge.
+
+import { PICO_PER_USD } from './ledger/store.ts';
+
+/** Prices in pico-USD for one token each. */
+export interface ModelPrice {
+  readonly prompt: number;
+  readonly completion: number;
+  /** For prompt tokens that the server had in its cache. */
+  readonly cachedPrompt: number;
+}
+
+/** Tokens of one request, as the dialect room counts them. */
+export interface Tokens {
+  /** Whole prompt, cached part included. */
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** Digits after the point of a price that are exact: of USD per million tokens, and of USD per call. */
+const TOKEN_PRICE_DIGITS = 6;
+const CALL_PRICE_DIGITS = 12;
+
+const PLAIN_DECIMAL = /^(\d{1,7})(?:\.(\d+))?$/;
+const PICO_PER_USD_NUMBER = Number(PICO_PER_USD);
+
+/**
+ * Pico-USD for one token out of USD per million tokens: `'0.25'` is 250,000. Digits behind the sixth are rounded up, so
+ * that nothing is sold below its price. Throws a `RangeError` for anything but a plain decimal below ten million.
+ */
+export function picoPerToken(perMillion: string): number {
+  return scaled(perMillion, TOKEN_PRICE_DIGITS);
+}
+
+/** Pico-USD out of USD: `'0.005'` is 5,000,000,000. Throws like `picoPerToken`, and above 9,000 USD. */
+export function picoPerCall(usd: string): number {
+  const pico = scaled(usd, CALL_PRICE_DIGITS);
+  if (Number.isSafeInteger(pico)) return pico;
+  throw new RangeError(`a price of ${usd} USD is more than one call may cost`);
+}
+
+function scaled(decimal: string, digits: number): number {
+  const [, whole, fraction = ''] = PLAIN_DECIMAL.exec(decimal) ?? [];
+  if (whole === undefined) throw new RangeError(`not a plain decimal price: '${decimal}'`);
+  const exact = Number(whole + fraction.slice(0, digits).padEnd(digits, '0'));
+  return /[1-9]/.test(fraction.slice(digits)) ? exact + 1 : exact;
+}
+
+/** Prices of a model in USD per million tokens. Cached prompt tokens cost as much as others when nothing is said. */
+export function modelPriceOf(pricing: {
+  readonly prompt: string;
+  readonly completion: string;
+  readonly cachedPrompt?: string;
+}): ModelPrice {
+  const prompt = picoPerToken(pricing.prompt);
+  return {
+    prompt,
+    completion: picoPerToken(pricing.completion),
+    cachedPrompt: pricing.cachedPrompt === undefined ? prompt : picoPerToken(pricing.cachedPrompt),
+  };
+}
+
+/** Pico-USD for these tokens, at most 2^53 - 1. A server that counts more cached than prompt tokens is not believed. */
+export function costOf({ prompt, completion, cachedPrompt }: ModelPrice, tokens: Tokens): number {
+  const cached = Math.min(tokens.cachedTokens, tokens.promptTokens);
+  const cost = (tokens.promptTokens - cached) * prompt + cached * cachedPrompt + tokens.completionTokens * completion;
+  return Math.min(cost, Number.MAX_SAFE_INTEGER);
+}
+
+/** Pico-USD as USD for people: `'0.0123'`, rounded up to a millionth. */
+export function usdText(pico: number): string {
+  const micro = Math.ceil(pico / (PICO_PER_USD_NUMBER / 1e6));
+  const [whole, fraction = ''] = (micro / 1e6).toFixed(6).split('.');
+  const digits = fraction.replace(/0+$/, '');
+  return digits === '' ? (whole as string) : `${whole}.${digits}`;
+}

@@ -1,0 +1,204 @@
+// Text of a PDF, page by page, in paragraphs. Called by read-page.ts, which loads this file with the first PDF only. The
+// library runs in the calling thread; what a hostile file may cost is bounded here by pages and characters, and by the
+// limits of the thread.
+
+import { getDocumentProxy } from 'unpdf';
+import { HeadraceError } from '../errors.ts';
+import type { CleanPage, PageExtra, PageMetadata } from './page.ts';
+import { oneLine, pageOf, tidy } from './text.ts';
+
+/** What is read of a book, rather than nothing for want of time. */
+const MAX_PAGES = 500;
+const MAX_CHARACTERS = 4_000_000;
+
+/** Some damaged files leave the library waiting for ever; no step of a sound one (opening, a page) waits so long. */
+const STALL_MS = 4000;
+
+/** Fonts, images and scripts play no part in text, and nothing is printed. */
+const OPTIONS = { disableFontFace: true, useSystemFonts: false, enableXfa: false, maxImageSize: 0, verbosity: 0 };
+
+/** Word processors write file names where a title belongs. */
+const FILE_NAME = /^(?:untitled.*|[^ ]*\.(?:docx?|dvi|indd|odt|pdf|pptx?|qxd|rtf|tex|xlsx?))$/i;
+
+type PdfDocument = Awaited<ReturnType<typeof getDocumentProxy>>;
+type TextItem = Extract<
+  Awaited<ReturnType<Awaited<ReturnType<PdfDocument['getPage']>>['getTextContent']>>['items'][number],
+  { str: string }
+>;
+
+/** A line of a page; lengths in points, y from the lower edge. */
+interface Line {
+  readonly text: string;
+  readonly x: number;
+  readonly y: number;
+  readonly height: number;
+}
+
+/** Fails with `HR_FETCH_UNREADABLE` when there is no text to be had: scanned, encrypted or broken files. */
+export async function readPdf(bytes: Uint8Array, url: string, include: readonly PageExtra[]): Promise<CleanPage> {
+  const document = await open(bytes);
+  try {
+    const content = await textOf(document);
+    if (content === '') throw unreadable('no text in the PDF');
+    const { info } = await unlessStalled(document.getMetadata()).catch(() => ({ info: {} }));
+    const entries = info as Readonly<Record<string, unknown>>;
+    const firstLine = content.split('\n', 1)[0] ?? '';
+    const metadata = include.includes('metadata') ? metadataOf(entries) : undefined;
+    return pageOf(content, [titleOf(entries), firstLine], url, metadata);
+  } finally {
+    await unlessStalled(document.loadingTask.destroy()).catch(() => undefined);
+  }
+}
+
+// On damaged files the library rejects promises of its own that nobody awaits, at times after its answer; left alone, that
+// would end the thread and the page that it reads next. What is not the library's stays a defect of ours.
+process.on('unhandledRejection', (reason: unknown) => {
+  if (!isOfLibrary(reason)) throw reason;
+});
+
+function isOfLibrary(reason: unknown): boolean {
+  const { name, stack } = (reason ?? {}) as { readonly name?: unknown; readonly stack?: unknown };
+  if (typeof stack === 'string' && stack.includes('unpdf')) return true;
+  return typeof name === 'string' && /^(?:[A-Z]\w*Exception|FormatError)$/.test(name);
+}
+
+async function unlessStalled<T>(step: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const stall = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('stalled')), STALL_MS);
+  });
+  try {
+    return await Promise.race([step, stall]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function open(bytes: Uint8Array): Promise<PdfDocument> {
+  try {
+    return await unlessStalled(getDocumentProxy(bytes, OPTIONS));
+  } catch (error) {
+    const isEncrypted = error instanceof Error && error.name === 'PasswordException';
+    throw unreadable(isEncrypted ? 'no text in the PDF' : 'the PDF is damaged', error);
+  }
+}
+
+async function textOf(document: PdfDocument): Promise<string> {
+  const pages: string[] = [];
+  let characters = 0;
+  for (let number = 1; number <= Math.min(document.numPages, MAX_PAGES); number++) {
+    // A damaged page leaves the others readable.
+    const text = await unlessStalled(pageText(document, number)).catch(() => '');
+    characters += text.length;
+    if (text !== '') pages.push(text);
+    if (characters > MAX_CHARACTERS) break;
+  }
+  return tidy(pages.join('\n\n'));
+}
+
+async function pageText(document: PdfDocument, number: number): Promise<string> {
+  const page = await document.getPage(number);
+  const { items } = await page.getTextContent();
+  page.cleanup();
+  const lines = linesOf(items.filter((item): item is TextItem => 'str' in item));
+  return paragraphsOf(lines).join('\n\n');
+}
+
+function linesOf(items: readonly TextItem[]): Line[] {
+  const lines: Line[] = [];
+  let first: TextItem | null = null;
+  let text = '';
+  const end = (): void => {
+    if (first !== null && text.trim() !== '') {
+      const [, , , , x, y] = first.transform as number[];
+      lines.push({ text: oneLine(text), x: x ?? 0, y: y ?? 0, height: first.height });
+    }
+    first = null;
+    text = '';
+  };
+  for (const item of items) {
+    if (item.str.trim() !== '') first ??= item;
+    text += item.str;
+    if (item.hasEOL) end();
+  }
+  end();
+  return lines;
+}
+
+function paragraphsOf(lines: readonly Line[]): string[] {
+  const usualGap = median(gapsOf(lines));
+  const paragraphs: string[] = [];
+  let previous: Line | undefined;
+  for (const line of lines) {
+    const paragraph = paragraphs.at(-1);
+    if (previous === undefined || paragraph === undefined || isBreak(previous, line, usualGap))
+      paragraphs.push(line.text);
+    else paragraphs[paragraphs.length - 1] = joined(paragraph, line.text);
+    previous = line;
+  }
+  return paragraphs;
+}
+
+/** Whether a paragraph ends between two lines: by room, by another size of letters, by an indent after a full stop. */
+function isBreak(above: Line, below: Line, usualGap: number): boolean {
+  const gap = above.y - below.y;
+  const size = Math.max(above.height, below.height);
+  const ended = /[.!?:;。！？؟।…"'”’)\]]$/.test(above.text);
+  // Upwards: the next column.
+  if (gap < -size / 2) return ended;
+  if (gap > 1.3 * Math.max(usualGap, size)) return true;
+  if (Math.abs(above.height - below.height) > 0.15 * size) return true;
+  return ended && below.x - above.x > 0.8 * size;
+}
+
+/** A word broken at the end of a line becomes whole; lines of scripts without spaces join without one. */
+function joined(above: string, below: string): string {
+  if (/\p{Ll}[-\u00ad\u2010]$/u.test(above) && /^\p{Ll}/u.test(below)) return above.slice(0, -1) + below;
+  const isDense = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。、，]$/u.test(above);
+  return isDense && /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u.test(below)
+    ? above + below
+    : `${above} ${below}`;
+}
+
+function gapsOf(lines: readonly Line[]): number[] {
+  return lines.slice(1).flatMap((line, index) => {
+    const gap = (lines[index]?.y ?? 0) - line.y;
+    return gap > 1 ? [gap] : [];
+  });
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((left, right) => left - right)[values.length >> 1] ?? 0;
+}
+
+function titleOf({ Title: title }: Readonly<Record<string, unknown>>): string {
+  if (typeof title !== 'string') return '';
+  const name = title.replace(/^Microsoft (?:Word|PowerPoint) - /, '').trim();
+  return FILE_NAME.test(name) ? '' : name;
+}
+
+function metadataOf(entries: Readonly<Record<string, unknown>>): PageMetadata {
+  const named = (key: string): string => (typeof entries[key] === 'string' ? oneLine(entries[key]).toWellFormed() : '');
+  const fields = {
+    description: named('Subject'),
+    author: named('Author'),
+    published: isoOf(named('CreationDate')),
+    modified: isoOf(named('ModDate')),
+    language: named('Language'),
+  };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
+}
+
+/** A date of ISO 32000, section 7.9.4: `D:YYYYMMDDHHmmSSOHH'mm'`, with the time of day only where the zone is known. */
+function isoOf(date: string): string {
+  const found = /^D:(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)(?:Z|([+-]\d\d)'?(\d\d)?))?/.exec(date);
+  if (found === null) return /^D:(\d{4})/.exec(date)?.[1] ?? '';
+  const [, year, month, day, hour, minute, second, zone, zoneMinute = '00'] = found;
+  const time =
+    hour === undefined ? '' : `T${hour}:${minute}:${second}${zone === undefined ? 'Z' : `${zone}:${zoneMinute}`}`;
+  return `${year}-${month}-${day}${time}`;
+}
+
+function unreadable(subject: string, cause?: unknown): HeadraceError {
+  return new HeadraceError('HR_FETCH_UNREADABLE', { subject, cause });
+}

@@ -1,0 +1,37 @@
+// Chooses the reader for a downloaded page by its media type. Called by the entry of the cleaning threads.
+
+import { HeadraceError } from '../errors.ts';
+import type { CleanPage, CleanJob } from './page.ts';
+import { clean } from './index.ts';
+import { decode } from './charset.ts';
+import { readJson, readText, readXml } from './plain-text.ts';
+
+const HTML = /^(?:text\/html|application\/xhtml\+xml)$/;
+const PDF = /^application\/(?:x-)?pdf$/;
+const JSON_TYPES = /^(?:(?:application|text)\/json|application\/(?:[\w.-]+\+json|jsonl|x-ndjson))$/;
+const XML_TYPES = /^(?:(?:application|text)\/xml|application\/[\w.-]+\+xml)$/;
+const TEXT = /^(?:text\/.+|application\/(?:x-)?(?:javascript|markdown|yaml))$/;
+
+/** XHTML that calls itself XML. */
+const HTML_ROOT = /<html[\s>]/i;
+const ROOT_WITHIN = 2048;
+
+/**
+ * Clean text of a page. Fails with `HR_FETCH_TYPE` for a type that is not text, and `HR_FETCH_UNREADABLE` for a PDF
+ * without text. Lines of text, JSON and XML come as they are in either format.
+ */
+export async function readPage({ bytes, mediaType, charset, ...options }: CleanJob): Promise<CleanPage> {
+  const { url = '', include = [] } = options;
+  if (PDF.test(mediaType)) {
+    // Its library takes time and memory that threads without PDF pages need not spend.
+    const { readPdf } = await import('./pdf.ts');
+    return readPdf(bytes, url, include);
+  }
+  const isXml = XML_TYPES.test(mediaType);
+  if (!isXml && !TEXT.test(mediaType) && !JSON_TYPES.test(mediaType))
+    throw new HeadraceError('HR_FETCH_TYPE', { subject: mediaType });
+  const text = decode(bytes, charset);
+  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN)))) return clean(text, options);
+  if (isXml) return readXml(text, url);
+  return JSON_TYPES.test(mediaType) ? readJson(text, url) : readText(text, url);
+}

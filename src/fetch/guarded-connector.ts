@@ -1,0 +1,126 @@
+// Opens connections for the page client. The host is resolved and judged here, once, and the connection is made to the
+// judged addresses alone, so that a name cannot change between the judgement and the connection; the address of the
+// peer is compared again once there is one. TLS starts after that. No proxy is ever asked.
+
+import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import type { Clock } from '../actor/index.ts';
+import { HeadraceError } from '../errors.ts';
+import { type Guard, isSameAddress, portOf } from './guard.ts';
+import { abortable } from './abortable.ts';
+
+/** Where to; undici's shape. `hostname` without brackets, `port` empty for the one of the protocol. */
+export interface Target {
+  readonly hostname: string;
+  readonly protocol: string;
+  readonly port: string;
+}
+
+export interface ConnectorOptions {
+  readonly guard: Guard;
+  readonly clock: Clock;
+  /** Longest time for look-up, connection and TLS together, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Certificates of authorities to trust in place of the system's, PEM. For tests. */
+  readonly ca?: string;
+}
+
+export class GuardedConnector {
+  readonly #options: ConnectorOptions;
+  /** Ends the connections that are being made. */
+  readonly #closing = new AbortController();
+
+  constructor(options: ConnectorOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * A connected socket, TLS included. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_TIMEOUT` (subject `connect`) or
+   * `HR_FETCH_FAILED`.
+   */
+  async connect(target: Target): Promise<Socket | TLSSocket> {
+    const { clock, guard, timeoutMs } = this.#options;
+    const ended = new AbortController();
+    const end = (): void => ended.abort(new HeadraceError('HR_DRAINING'));
+    const late = (): void => ended.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'connect' }));
+    const timer = clock.setTimeout(late, timeoutMs);
+    this.#closing.signal.addEventListener('abort', end, { once: true });
+    if (this.#closing.signal.aborted) end();
+    try {
+      const addresses = await abortable(ended.signal, guard.resolve(target.hostname));
+      const plain = await open(target, addresses, ended.signal);
+      return target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain;
+    } finally {
+      clock.clearTimeout(timer);
+      this.#closing.signal.removeEventListener('abort', end);
+    }
+  }
+
+  /** Connections that are being made fail. */
+  close(): void {
+    this.#closing.abort();
+  }
+
+  #secure(plain: Socket, { hostname }: Target, signal: AbortSignal): Promise<TLSSocket> {
+    const { ca } = this.#options;
+    // From here on its errors come out of the TLS socket.
+    plain.on('error', () => undefined);
+    const socket = connectTls({
+      socket: plain,
+      ALPNProtocols: ['http/1.1'],
+      // Names alone are shown; the certificate is checked for either.
+      ...(isIP(hostname) === 0 ? { servername: hostname } : { host: hostname }),
+      ...(ca === undefined ? {} : { ca }),
+    });
+    return ready(socket, 'secureConnect', signal, 'TLS failed');
+  }
+}
+
+async function open(target: Target, addresses: readonly string[], signal: AbortSignal): Promise<Socket> {
+  const socket = connect({
+    host: target.hostname,
+    port: portOf(target),
+    lookup: pinned(addresses),
+    autoSelectFamily: true,
+    noDelay: true,
+  });
+  await ready(socket, 'connect', signal, 'no connection');
+  const { remoteAddress = '' } = socket;
+  if (addresses.some((address) => isSameAddress(address, remoteAddress))) return socket;
+  socket.destroy();
+  throw new HeadraceError('HR_FETCH_BLOCKED', { subject: 'private address' });
+}
+
+/** Answers with what has been judged, whatever is asked. */
+function pinned(addresses: readonly string[]): LookupFunction {
+  const answers = addresses.map((address) => ({ address, family: isIP(address) }));
+  return (_hostname, { all }, callback) => {
+    if (all === true) callback(null, answers);
+    else callback(null, answers[0]?.address ?? '', answers[0]?.family);
+  };
+}
+
+/** The socket once `event` has come; destroyed when an error or the signal is first. */
+function ready<S extends Socket>(socket: S, event: string, signal: AbortSignal, subject: string): Promise<S> {
+  return new Promise((resolve, reject) => {
+    const leave = (): void => fail(signal.reason as Error);
+    const settle = (): void => {
+      signal.removeEventListener('abort', leave);
+      socket.off(event, succeed).off('error', failed).off('close', failed);
+    };
+    const succeed = (): void => {
+      settle();
+      resolve(socket);
+    };
+    const fail = (error: Error): void => {
+      settle();
+      // What else goes wrong with a socket that nobody waits for is nobody's concern.
+      socket.on('error', () => undefined).destroy();
+      reject(error);
+    };
+    const failed = (cause: unknown): void => fail(new HeadraceError('HR_FETCH_FAILED', { subject, cause }));
+    socket.once(event, succeed).once('error', failed).once('close', failed);
+    signal.addEventListener('abort', leave, { once: true });
+    if (signal.aborted) leave();
+  });
+}

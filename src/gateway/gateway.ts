@@ -1,0 +1,318 @@
+// The gateway as a value: what the command line runs and what other services embed. Composes the control plane, the
+// data plane and the listeners; knows every room and does nothing itself.
+
+import { randomBytes } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { systemClock, systemRandom } from '../actor/index.ts';
+import { fetchPageFor } from '../api/fetch.ts';
+import {
+  createAdminService,
+  AccountRoutes,
+  type Admin,
+  openAdmin,
+  type CrnStatus,
+  OverviewRoutes,
+  type ReloadAnswer,
+} from '../admin/index.ts';
+import type { Ledger } from '../billing/index.ts';
+import { searchFor } from '../api/search.ts';
+import { diffSettings } from '../config/diff.ts';
+import { setHeaderLimit } from '../config/env.ts';
+import { type Mistake, resolveSettings } from '../config/load.ts';
+import type { Settings, SettingsInput } from '../config/settings.ts';
+import { packageVersion } from '../config/version.ts';
+import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
+import { ControlPlane } from './control-plane.ts';
+import { settingsInForce } from './in-force.ts';
+import { withEnginesChecked } from './engine-settings.ts';
+import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
+import { createNodeListener } from '../ingress/node.ts';
+import { type Address, addressUrl } from '../ingress/server.ts';
+import type { SearchAnswer, SearchType } from '../search/index.ts';
+import { createLog, type Log } from '../telemetry/log.ts';
+
+/** Settings that are wrong, all of them at once. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly mistakes: readonly Mistake[];
+
+  constructor(mistakes: readonly Mistake[]) {
+    super(`wrong settings:\n${mistakes.map(({ path, message }) => `  ${path}: ${message}`).join('\n')}`);
+    this.mistakes = mistakes;
+  }
+}
+
+/** Where a gateway answers. */
+export interface Listening {
+  /** Public base URL, for example `http://127.0.0.1:8080`. */
+  readonly url: string;
+  /** Base URL of the admin listener; null when it is off. */
+  readonly adminUrl: string | null;
+}
+
+/** What a reload came to: paths of settings that changed. */
+export interface Reloaded {
+  /** In force now. */
+  readonly applied: readonly string[];
+  /** In force after a restart. */
+  readonly needRestart: readonly string[];
+}
+
+export interface Gateway {
+  /** Opens the public port and the admin listener. */
+  listen(): Promise<Listening>;
+  /** Resolves when every CRN has been judged once; `/health` answers 200 from then on. */
+  ready(): Promise<void>;
+  /** Stops accepting, lets requests in flight finish within `timeouts.drain`, ends everything. Safe to call twice. */
+  close(): Promise<void>;
+  /** Sends a request through the same handlers without a socket. Rejects when the answer is broken off. */
+  inject(request: InjectRequest): Promise<InjectResponse>;
+  /**
+   * Searches as `POST /search` does: `query` (required), `engines`, `max_results`, `search_type`. Rejects with
+   * `HeadraceError`: `HR_REQUEST_INVALID`, or `HR_SEARCH_ALL_FAILED`; with the reason of `signal` when it fires.
+   */
+  search(request: SearchInput, options?: { readonly signal?: AbortSignal }): Promise<SearchAnswer>;
+  /**
+   * Fetches a page as `POST /search/fetch` does and answers with its clean text. Rejects with `HeadraceError`:
+   * `HR_REQUEST_INVALID` or one of the `HR_FETCH_…` codes; with the reason of `signal` when it fires.
+   */
+  fetchPage(url: string, options?: FetchPageOptions): Promise<PageAnswer>;
+  /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (a route that hijacks its reply). */
+  readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
+  /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
+  reload(input: SettingsInput): Reloaded;
+  /** Every CRN with its standing. */
+  crns(): CrnStatus[];
+  /** @internal Makes an ingress thread throw. */
+  crash(thread: number): void;
+}
+
+/** A search, in the shape of the interface's request. */
+export interface SearchInput {
+  readonly query: string;
+  /** Default: the setting `search.default`. */
+  readonly engines?: readonly string[];
+  /** Most results per engine, 1 to 100; default 10. */
+  readonly max_results?: number;
+  /** Default `web`. */
+  readonly search_type?: SearchType;
+}
+
+/** How a page is wanted. */
+export interface FetchPageOptions {
+  /** How `content` is written; default `text`. */
+  readonly format?: PageFormat;
+  /** Further fields of the answer; default none. */
+  readonly include?: readonly PageExtra[];
+  readonly signal?: AbortSignal;
+}
+
+/** What does not belong into a settings file. */
+export interface GatewayOptions {
+  /** Called when the gateway cannot go on. Default: throws, which ends the process. */
+  readonly onFatal?: (error: unknown) => void;
+}
+
+/**
+ * Makes a gateway from settings in the shape of the configuration file. Unless they say otherwise it runs in the calling
+ * thread (`threads: 0`), without an admin listener, and logs warnings only. Throws `ConfigError` with every mistake.
+ * Probing begins at once; call `close()` to end it.
+ */
+export function createGateway(input: SettingsInput, options: GatewayOptions = {}): Gateway {
+  const resolve = (given: SettingsInput): Settings => resolved({ ...EMBEDDED, ...given });
+  return new RunningGateway(resolve(input), options, resolve);
+}
+
+/** A gateway that is reloaded with settings resolved elsewhere: what the command line runs. */
+export interface ServedGateway extends Gateway {
+  reloadSettings(settings: Settings): Reloaded;
+  /** Cuts everything off. To be awaited before an early end of the process: with threads that serve, it would abort. */
+  abort(): Promise<void>;
+}
+
+/** What the command line adds. */
+export interface ServeOptions extends GatewayOptions {
+  /** Reads the configuration again and takes it over, when an operator orders it. Default: there is none to read. */
+  readonly reload?: () => Promise<ReloadAnswer>;
+}
+
+/** The same from settings that have been resolved already, with the defaults of the command line. */
+export function serveGateway(settings: Settings, options: ServeOptions = {}): ServedGateway {
+  return new RunningGateway(settings, options, resolved);
+}
+
+/** Between two tries to get an admin port that another gateway holds. */
+const ADMIN_RETRY_MS = 250;
+
+/** What is different in somebody else's process. */
+const EMBEDDED: SettingsInput = { threads: 0, admin: null, store: null, log: { level: 'warn' } };
+
+function resolved(input: SettingsInput): Settings {
+  const resolution = withEnginesChecked(resolveSettings(input));
+  if ('mistakes' in resolution) throw new ConfigError(resolution.mistakes);
+  return resolution.settings;
+}
+
+class RunningGateway implements ServedGateway {
+  readonly #control: ControlPlane;
+  readonly #log: Log;
+  readonly #resolve: (input: SettingsInput) => Settings;
+  #settings: Settings;
+  #admin: Admin | null = null;
+  readonly #accounts: AccountRoutes;
+  readonly #overview: OverviewRoutes;
+  #waiting: NodeJS.Timeout | undefined;
+  #closing: Promise<void> | null = null;
+  readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
+
+  constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => Settings) {
+    const log = createLog(settings.log.level);
+    setHeaderLimit(settings.limits.headerBytes);
+    this.#log = log;
+    this.#settings = settings;
+    this.#resolve = resolve;
+    this.#control = new ControlPlane({
+      settings,
+      threads: settings.threads === 'auto' ? availableParallelism() : settings.threads,
+      log,
+      clock: systemClock,
+      random: systemRandom,
+      createdS: Math.floor(performance.timeOrigin / 1000),
+      onFatal: (error) => {
+        log.fatal({ err: error }, 'the gateway cannot go on');
+        if (options.onFatal === undefined) throw error;
+        options.onFatal(error);
+      },
+    });
+    this.#accounts = new AccountRoutes({
+      ledger: () => this.#control.ledger,
+      dateMs: () => Math.floor(performance.timeOrigin + performance.now()),
+      randomBytes,
+      token: settings.adminToken,
+      log,
+    });
+    this.#overview = openOverview(this.#control, settings.adminToken, options.reload ?? null, log);
+    const { local } = this.#control;
+    this.nodeListener = createNodeListener(
+      { handler: local.handler, clock: systemClock, limits: local.limits, budget: local.budget },
+      () => this.#closing !== null,
+    );
+  }
+
+  async listen(): Promise<Listening> {
+    const address = await this.#control.listen();
+    const { admin } = this.#settings;
+    if (admin !== null) await this.#openAdmin(admin);
+    return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+  }
+
+  /** The gateway whose port is shared has the admin port until it drains: then it is waited for. */
+  async #openAdmin(address: Address): Promise<void> {
+    try {
+      const { hosts, readings } = this.#control;
+      const deps = {
+        status: () => ({ stage: this.#control.stage, crns: readings.crns(), hosts: hosts.status() }),
+        metrics: () => readings.metrics(),
+      };
+      this.#admin = await openAdmin(address, deps, hosts, this.#accounts, this.#overview);
+    } catch (error) {
+      if (!this.#settings.sharePort || this.#closing !== null) throw error;
+      this.#log.info({ problem: String(error) }, 'the admin port is waited for');
+      this.#waiting = setTimeout(() => {
+        this.#openAdmin(address).then(
+          () => this.#log.info({ admin: addressUrl(address) }, 'the admin port is served'),
+          (late: unknown) => this.#log.error({ err: late }, 'the admin port cannot be served'),
+        );
+      }, ADMIN_RETRY_MS);
+    }
+  }
+
+  ready(): Promise<void> {
+    return this.#control.ready;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async inject(request: InjectRequest): Promise<InjectResponse> {
+    await this.#control.configured;
+    const { handler, limits, budget } = this.#control.local;
+    return inject({ handler, clock: systemClock, limits, budget }, request);
+  }
+
+  async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {
+    await this.#control.configured;
+    return searchFor(this.#control.local.deps, request, options.signal);
+  }
+
+  async fetchPage(url: string, { signal, ...wanted }: FetchPageOptions = {}): Promise<PageAnswer> {
+    await this.#control.configured;
+    return fetchPageFor(this.#control.local.deps, { url, ...wanted }, signal);
+  }
+
+  reload(input: SettingsInput): Reloaded {
+    return this.reloadSettings(this.#resolve(input));
+  }
+
+  reloadSettings(settings: Settings): Reloaded {
+    const { reloadable, restart } = diffSettings(this.#settings, settings);
+    this.#settings = settingsInForce(this.#settings, settings);
+    this.#log.level = settings.log.level;
+    this.#control.apply(this.#settings);
+    this.#accounts.configure(this.#settings.adminToken);
+    this.#overview.configure(this.#settings.adminToken);
+    return { applied: reloadable, needRestart: restart };
+  }
+
+  abort(): Promise<void> {
+    return this.#control.abort();
+  }
+
+  crns(): CrnStatus[] {
+    return this.#control.readings.crns();
+  }
+
+  crash(thread: number): void {
+    this.#control.crash(thread);
+  }
+
+  async #close(): Promise<void> {
+    const { sharePort, timeouts } = this.#settings;
+    clearTimeout(this.#waiting);
+    // Whoever takes over wants the admin port too.
+    if (sharePort) this.#admin?.close();
+    this.#control.unready();
+    if (timeouts.unreadyMs > 0) await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));
+    await this.#control.close();
+    this.#admin?.close();
+  }
+}
+
+function openOverview(
+  control: ControlPlane,
+  token: string | null,
+  reload: (() => Promise<ReloadAnswer>) | null,
+  log: Log,
+): OverviewRoutes {
+  return new OverviewRoutes({
+    version: packageVersion(),
+    token,
+    epochMs: () => performance.timeOrigin + performance.now(),
+    startedMs: performance.timeOrigin,
+    parts: () => control.readings.overview(),
+    spentOn: (day) => spentOn(control.ledger, day),
+    order: (url, order) => control.order(url, order),
+    reload,
+    log,
+  });
+}
+
+async function spentOn(ledger: Ledger | null, day: string): Promise<string | null> {
+  if (ledger === null) return null;
+  const adminService = createAdminService(ledger, { dateMs: () => Date.parse(day), randomBytes });
+  const [row] = await adminService.usage({ by: 'day', from: day, to: day });
+  return row?.amount_usd ?? '0';
+}

@@ -1,0 +1,144 @@
+import t from 'tap';
+import * as orders from '../../src/admin/admin-requests.ts';
+import { HeadraceError } from '../../src/errors.ts';
+
+const NOW_MS = Date.UTC(2030, 0, 1);
+const DAY_MS = 86_400_000;
+
+/** The names of the fields that are refused, with what is said. */
+function refusals(read: () => unknown): Record<string, string> {
+  try {
+    read();
+  } catch (error) {
+    if (!(error instanceof HeadraceError) || error.validation === undefined) throw error;
+    return Object.fromEntries(error.validation.map(({ loc, msg }) => [loc.join('.'), msg]));
+  }
+  return {};
+}
+
+t.test('a key order: what is left out has no limit', async (t) => {
+  t.strictSame(orders.readKeyRequest({ account: 'a', label: null }, NOW_MS), {
+    account: 'a',
+    label: '',
+    expiresMs: null,
+    limits: {},
+  });
+  t.strictSame(
+    orders.readKeyRequest(
+      { account: 'a', label: 'ci', expires: '30d', rpm: '60', tpm: 1000, monthly: '25.00' },
+      NOW_MS,
+    ),
+    {
+      account: 'a',
+      label: 'ci',
+      expiresMs: NOW_MS + 30 * DAY_MS,
+      limits: { requestsPerMinute: 60, tokensPerMinute: 1000, monthlySpend: '25000000000000' },
+    },
+  );
+});
+
+t.test('an expiry is a time with its unit or a date to come', async (t) => {
+  const until = (expires: unknown): number | null => orders.readKeyRequest({ account: 'a', expires }, NOW_MS).expiresMs;
+  t.equal(until('2030-01-31'), Date.UTC(2030, 0, 31));
+  t.equal(until('2030-01-31T12:00:00+02:00'), Date.UTC(2030, 0, 31, 10));
+  t.equal(until('12h'), NOW_MS + DAY_MS / 2);
+  for (const expires of ['30', '0s', '-1d', '2030-01-01', '2029-12-31', 'soon', '', '99999999d', '2030-13-01', 5]) {
+    t.match(
+      refusals(() => until(expires)),
+      { 'body.expires': /must be / },
+      String(expires),
+    );
+  }
+});
+
+t.test('every mistake of an order is told at once, and no value is repeated', async (t) => {
+  const order = {
+    account: 'with blank',
+    label: 'two\nlines',
+    rpm: 1.5,
+    tpm: 0,
+    monthly: 25,
+    expires: '7',
+    colour: 'x',
+  };
+  const said = refusals(() => orders.readKeyRequest(order, NOW_MS));
+  t.strictSame(Object.keys(said).sort(), [
+    'body.account',
+    'body.colour',
+    'body.expires',
+    'body.label',
+    'body.monthly',
+    'body.rpm',
+    'body.tpm',
+  ]);
+  t.notMatch(Object.values(said).join(), /with blank|two/);
+  t.match(
+    refusals(() => orders.readKeyRequest({}, NOW_MS)),
+    { 'body.account': /is required/ },
+  );
+});
+
+t.test('amounts are above zero, within what a movement carries, and never numbers of JSON', async (t) => {
+  t.equal(orders.readGrantRequest({ amount: '0.000000000001' }).amount, 1n);
+  t.equal(orders.readGrantRequest({ amount: '1152921.504606846976' }).amount, 1n << 60n);
+  for (const amount of ['0', '0.00', '-1', '1152921.504606846977', '0.0000000000001', '1e3', 25, true, {}]) {
+    t.match(
+      refusals(() => orders.readGrantRequest({ amount })),
+      { 'body.amount': /must be/ },
+      JSON.stringify(amount),
+    );
+  }
+});
+
+t.test('a rotation gives a day of grace unless it says otherwise', async (t) => {
+  t.strictSame(orders.readRotationRequest({}, NOW_MS), { graceMs: DAY_MS, expiresMs: undefined });
+  t.equal(orders.readRotationRequest({ grace: '0s' }, NOW_MS).graceMs, 0);
+  for (const grace of ['24', '367d', '-1h', 24]) {
+    t.match(
+      refusals(() => orders.readRotationRequest({ grace }, NOW_MS)),
+      { 'body.grace': /must be/ },
+    );
+  }
+});
+
+t.test('a usage query: days that exist, in order, and known dimensions', async (t) => {
+  t.strictSame(orders.readUsageQuery({}), { by: ['account', 'key', 'model', 'day'] });
+  t.strictSame(orders.readUsageQuery({ by: '' }), { by: [] });
+  t.strictSame(orders.readUsageQuery({ by: 'day,model', from: '2028-02-29', to: '2028-02-29', key: 'k' }), {
+    by: ['day', 'model'],
+    fromDay: '2028-02-29',
+    toDay: '2028-02-29',
+    key: 'k',
+  });
+  for (const [name, value] of [
+    ['by', 'day,day'],
+    ['by', 'hour'],
+    ['by', 'toString'],
+    ['from', '2030-02-29'],
+    ['from', '2030-1-1'],
+    ['to', 'today'],
+    ['model', ''],
+  ] as const) {
+    t.match(
+      refusals(() => orders.readUsageQuery({ [name]: value })),
+      { [`query.${name}`]: /must be/ },
+      `${name} ${value}`,
+    );
+  }
+  t.match(
+    refusals(() => orders.readUsageQuery({ from: '2030-01-02', to: '2030-01-01' })),
+    { 'query.to': /before/ },
+  );
+});
+
+t.test('a history query has a bounded page and a cursor of digits', async (t) => {
+  t.strictSame(orders.readHistoryQuery('a', { limit: '5', before: '9007199254740993' }), {
+    account: 'a',
+    limit: 5,
+    before: 9_007_199_254_740_993n,
+  });
+  t.match(
+    refusals(() => orders.readHistoryQuery('a', { limit: '1001', before: '-1' })),
+    { 'query.limit': /from 1 to 1000/, 'query.before': /must be/ },
+  );
+});

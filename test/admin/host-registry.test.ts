@@ -1,0 +1,193 @@
+import t from 'tap';
+import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
+import { type Announcement, readAnnouncement, HostRegistry } from '../../src/admin/host-registry.ts';
+
+interface Scene {
+  readonly clock: ManualClock;
+  readonly registry: HostRegistry;
+  readonly probes: string[];
+  readonly changes: () => number;
+  /** What a probe answers; null for no connection. */
+  status: number | null;
+  readonly turn: () => Promise<void>;
+}
+
+const SETTINGS = { ttlMs: 30_000, maxHosts: 3, probeIntervalMs: 5000, probeTimeoutMs: 2000, probePath: '/health' };
+
+function setUp(probePath = '/health'): Scene {
+  const clock = createManualClock();
+  let changes = 0;
+  const scene: Scene = {
+    clock,
+    probes: [],
+    status: 200,
+    changes: () => changes,
+    turn: () => new Promise((resolve) => void setImmediate(resolve)),
+    registry: new HostRegistry(
+      { ...SETTINGS, probePath },
+      {
+        clock,
+        log: { info: () => {}, warn: () => {} },
+        onChange: () => void changes++,
+        probe: async (url) => {
+          scene.probes.push(url);
+          if (scene.status === null) throw new Error('no connection');
+          return scene.status;
+        },
+      },
+    ),
+  };
+  return scene;
+}
+
+function host(name: string, more: Partial<Announcement> = {}): Announcement {
+  return { name, url: `http://${name}`, models: ['atlas-27b'], load: 0, ...more };
+}
+
+t.test('a host is listed after its first good probe, not before', async (t) => {
+  const scene = setUp();
+  scene.status = 503;
+  t.equal(scene.registry.announce(host('one')), 'new');
+  await scene.turn();
+  t.equal(scene.registry.servers.size, 0);
+  t.match(scene.registry.status(), [{ name: 'one', listed: false }]);
+  scene.status = 202;
+  scene.clock.advance(5000);
+  await scene.turn();
+  t.equal(scene.registry.servers.size, 0, 'up without the model is not enough');
+  scene.status = null;
+  scene.clock.advance(5000);
+  await scene.turn();
+  scene.status = 200;
+  scene.clock.advance(5000);
+  await scene.turn();
+  t.same([...scene.registry.servers], [['atlas-27b', ['http://one']]]);
+  t.equal(scene.changes(), 1);
+  scene.clock.advance(10_000);
+  t.equal(scene.probes.length, 4, 'from then on others probe it');
+});
+
+t.test('the probe asks for the first model where the path wants one', async (t) => {
+  const scene = setUp('/health/{model}');
+  scene.registry.announce(host('one', { models: ['acme/Atlas 27B', 'finch'] }));
+  t.same(scene.probes, ['http://one/health/acme%2FAtlas%2027B']);
+});
+
+t.test('a host stays while it announces itself, and leaves when it falls silent', async (t) => {
+  const scene = setUp();
+  scene.registry.announce(host('one'));
+  await scene.turn();
+  for (let beat = 0; beat < 5; beat++) {
+    scene.clock.advance(29_999);
+    t.equal(scene.registry.announce(host('one', { load: beat })), 'renewed');
+  }
+  t.match(scene.registry.status(), [{ listed: true, load: 4, silentMs: 0 }]);
+  t.equal(scene.changes(), 1, 'a heartbeat changes nothing');
+  scene.clock.advance(29_999);
+  t.equal(scene.registry.servers.size, 1);
+  scene.clock.advance(1);
+  t.equal(scene.registry.servers.size, 0);
+  t.same(scene.registry.status(), []);
+  t.equal(scene.changes(), 2);
+});
+
+t.test('a host that leaves is gone at once, also in the middle of a probe', async (t) => {
+  const scene = setUp();
+  scene.registry.announce(host('one'));
+  t.equal(scene.registry.remove('one'), true);
+  await scene.turn();
+  t.equal(scene.registry.servers.size, 0);
+  t.equal(scene.changes(), 0, 'the answer to the probe came too late');
+  t.equal(scene.clock.nextDueMs, Infinity, 'and brought no other');
+  t.equal(scene.registry.remove('one'), false);
+  scene.registry.announce(host('one'));
+  await scene.turn();
+  t.equal(scene.registry.remove('one', 'http://elsewhere'), false, 'a name sake cannot take it out');
+  t.equal(scene.registry.remove('one', 'http://one'), true);
+  t.equal(scene.registry.servers.size, 0);
+});
+
+t.test('a name and a URL belong to the first host until it leaves or falls silent', async (t) => {
+  const scene = setUp();
+  scene.registry.announce(host('one'));
+  t.equal(scene.registry.announce(host('one', { url: 'http://thief' })), 'taken');
+  t.equal(scene.registry.announce(host('two', { url: 'http://one' })), 'taken');
+  await scene.turn();
+  t.same([...scene.registry.servers], [['atlas-27b', ['http://one']]]);
+  scene.clock.advance(30_000);
+  t.equal(scene.registry.announce(host('one', { url: 'http://heir' })), 'new');
+  await scene.turn();
+  t.same([...scene.registry.servers], [['atlas-27b', ['http://heir']]]);
+});
+
+t.test('there are no more hosts than allowed', async (t) => {
+  const scene = setUp();
+  for (const name of ['one', 'two', 'three']) t.equal(scene.registry.announce(host(name)), 'new');
+  t.equal(scene.registry.announce(host('four')), 'full');
+  t.equal(scene.registry.announce(host('three')), 'renewed', 'those inside stay');
+  scene.registry.remove('one');
+  t.equal(scene.registry.announce(host('four')), 'new');
+});
+
+t.test('models of many hosts meet in any case, and a changed list takes effect', async (t) => {
+  const scene = setUp();
+  scene.registry.announce(host('one', { models: ['Atlas-27B', 'finch'] }));
+  scene.registry.announce(host('two', { models: ['atlas-27b'] }));
+  await scene.turn();
+  t.same(
+    [...scene.registry.servers],
+    [
+      ['Atlas-27B', ['http://one', 'http://two']],
+      ['finch', ['http://one']],
+    ],
+  );
+  scene.registry.announce(host('one', { models: ['finch'] }));
+  t.same(
+    [...scene.registry.servers],
+    [
+      ['finch', ['http://one']],
+      ['atlas-27b', ['http://two']],
+    ],
+  );
+});
+
+t.test('after the end no timer is left', async (t) => {
+  const scene = setUp();
+  scene.status = 500;
+  scene.registry.announce(host('one'));
+  await scene.turn();
+  scene.registry.close();
+  t.equal(scene.clock.nextDueMs, Infinity);
+});
+
+t.test('an announcement is read with its limits', async (t) => {
+  const good = { name: 'gpu-1.rack_2', url: 'https://gpu1:8443/base/', models: ['acme/Atlas-27B'] };
+  t.same(readAnnouncement(good), { ...good, url: 'https://gpu1:8443/base', load: 0 });
+  t.equal((readAnnouncement({ ...good, load: 2.5, extra: 1 }) as Announcement).load, 2.5);
+  const wrong: [object, RegExp][] = [
+    [{ name: '' }, /^name/],
+    [{ name: 'a/b' }, /^name/],
+    [{ name: 'a'.repeat(65) }, /^name/],
+    [{ name: 7 }, /^name/],
+    [{ url: undefined }, /^url/],
+    [{ url: 'gpu1:8000' }, /^url/],
+    [{ url: 'file:///etc/passwd' }, /^url/],
+    [{ url: 'http://user:secret@gpu1' }, /^url/],
+    [{ url: 'http://gpu1/?q=1' }, /^url/],
+    [{ url: 'http://gpu1/#top' }, /^url/],
+    [{ url: `http://gpu1/${'a'.repeat(2048)}` }, /^url/],
+    [{ models: [] }, /^models/],
+    [{ models: 'atlas' }, /^models/],
+    [{ models: [''] }, /^models/],
+    [{ models: ['line\nfeed'] }, /^models/],
+    [{ models: [7] }, /^models/],
+    [{ models: ['a'.repeat(257)] }, /^models/],
+    [{ models: ['a', 'A'] }, /once/],
+    [{ models: Array.from({ length: 65 }, (_, index) => `m${index}`) }, /^models/],
+    [{ load: -1 }, /^load/],
+    [{ load: '1' }, /^load/],
+  ];
+  for (const [change, sentence] of wrong) t.match(readAnnouncement({ ...good, ...change }), sentence);
+  for (const value of [null, [], 'host', 7]) t.match(readAnnouncement(value), /JSON object/);
+  t.notMatch(readAnnouncement({ ...good, url: 'http://user:secret@gpu1' }), /secret/);
+});

@@ -1,0 +1,301 @@
+import t from 'tap';
+import {
+  createSigningKey,
+  hashKey,
+  readTrustedKeys,
+  type SnapshotKey,
+  verifySnapshot,
+} from '../../src/billing/index.ts';
+import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
+import { KeyDistribution } from '../../src/admin/key-distribution.ts';
+import type { BufferedRequest } from '../../src/net/buffered-client.ts';
+
+const SIGNING = createSigningKey();
+const TRUSTED = readTrustedKeys(SIGNING.publicKey);
+const START = 1_700_000_000_000;
+const A: SnapshotKey = { hash: hashKey('a'), account: 'a' };
+const B: SnapshotKey = { hash: hashKey('b'), account: 'b' };
+
+interface Call extends BufferedRequest {
+  readonly atMs: number;
+}
+
+/** Hosts that answer as `respond` says: a status, a status and a body, or null for no connection. */
+interface Scene {
+  readonly clock: ManualClock;
+  readonly calls: Call[];
+  readonly problems: object[];
+  readonly distribution: KeyDistribution;
+  respond: (request: BufferedRequest) => number | readonly [number, object] | null | Promise<never>;
+  /** Accounts of the last push to a host. */
+  readonly accounts: (url: string) => string[] | undefined;
+  /** Lets promises run. */
+  readonly turn: () => Promise<void>;
+  readonly advance: (ms: number) => Promise<void>;
+}
+
+const TAKER = [200, { trusted: [SIGNING.id], version: null }] as const;
+
+function takesAll({ method }: BufferedRequest): readonly [number, object] {
+  return method === 'GET' ? TAKER : [200, {}];
+}
+
+function setUp(t: { teardown: (end: () => void) => void }, intervalMs = 30_000): Scene {
+  const clock = createManualClock(START);
+  const scene: Scene = {
+    clock,
+    calls: [],
+    problems: [],
+    respond: takesAll,
+    distribution: new KeyDistribution(
+      { signingKey: SIGNING, path: '/svc/keys', intervalMs },
+      {
+        clock,
+        random: () => 0.5,
+        wallMs: () => clock.now(),
+        log: {
+          info: () => {},
+          warn: (fields: object) => scene.problems.push(fields),
+          error: (fields: object) => scene.problems.push(fields),
+        } as never,
+        send: async (request) => {
+          scene.calls.push({ ...request, atMs: clock.now() });
+          const answer = await scene.respond(request);
+          if (answer === null) throw new Error('no connection');
+          const [status, body] = typeof answer === 'number' ? [answer, {}] : answer;
+          return { status, body: Buffer.from(JSON.stringify(body)) };
+        },
+      },
+    ),
+    accounts(url) {
+      const push = scene.calls.findLast((call) => call.method === 'POST' && call.url === `${url}/svc/keys`);
+      if (push === undefined) return undefined;
+      const { keys } = verifySnapshot(push.body as Buffer, { trusted: TRUSTED, nowMs: clock.now(), held: 0 });
+      return keys.map(({ account }) => account).sort();
+    },
+    turn: () => new Promise((resolve) => void setImmediate(resolve)),
+    async advance(ms) {
+      const targetMs = clock.now() + ms;
+      await scene.turn();
+      while (clock.nextDueMs <= targetMs) {
+        clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
+        await scene.turn();
+      }
+      clock.advance(targetMs - clock.now());
+    },
+  };
+  t.teardown(() => scene.distribution.close());
+  return scene;
+}
+
+function lines(calls: readonly Call[]): string[] {
+  return calls.map(({ method, url }) => `${method} ${url}`);
+}
+
+t.test('a host is asked before it is told, and told at once', async (t) => {
+  const { distribution, calls, turn, accounts } = setUp(t);
+  distribution.configure([A, B], ['http://one']);
+  t.match(distribution.status(), [{ url: 'http://one', state: 'unknown' }]);
+  await turn();
+  t.same(lines(calls), ['GET http://one/svc/keys', 'POST http://one/svc/keys']);
+  t.same(accounts('http://one'), ['a', 'b']);
+  t.same(distribution.status(), [{ url: 'http://one', state: 'current' }]);
+});
+
+t.test('a change goes to every host without a clock moving, what stays the same to none', async (t) => {
+  const scene = setUp(t);
+  scene.distribution.configure([A, B], ['http://one', 'http://two']);
+  await scene.turn();
+  scene.calls.length = 0;
+  scene.distribution.configure([A, B], ['http://one', 'http://two']);
+  await scene.turn();
+  t.same(scene.calls, []);
+  scene.distribution.configure([A], ['http://one', 'http://two']);
+  await scene.turn();
+  t.same(lines(scene.calls), ['POST http://one/svc/keys', 'POST http://two/svc/keys']);
+  t.same(scene.accounts('http://two'), ['a']);
+});
+
+t.test('every cycle brings a higher version, so that hosts know that somebody is there', async (t) => {
+  const scene = setUp(t);
+  scene.distribution.configure([A], ['http://one']);
+  await scene.advance(90_000);
+  const versions = scene.calls
+    .filter(({ method }) => method === 'POST')
+    .map(({ body }) => verifySnapshot(body as Buffer, { trusted: TRUSTED, nowMs: scene.clock.now(), held: 0 }).version);
+  t.equal(versions.length, 4);
+  t.same(
+    versions,
+    [...new Set(versions)].sort((a, b) => a - b),
+  );
+});
+
+t.test('a stranger never sees an account and is left alone for ten minutes', async (t) => {
+  const scene = setUp(t);
+  scene.respond = () => 404;
+  scene.distribution.configure([A], ['http://stranger']);
+  await scene.advance(590_000);
+  t.same(lines(scene.calls), ['GET http://stranger/svc/keys']);
+  t.same(scene.distribution.status(), [{ url: 'http://stranger', state: 'stranger' }]);
+  scene.respond = takesAll;
+  await scene.advance(41_000);
+  t.same(scene.accounts('http://stranger'), ['a']);
+});
+
+t.test('a host that trusts another gateway is told nothing, and that is said', async (t) => {
+  const scene = setUp(t);
+  scene.respond = () => [200, { trusted: ['0123456789abcdef'] }];
+  scene.distribution.configure([A], ['http://other']);
+  await scene.turn();
+  t.same(lines(scene.calls), ['GET http://other/svc/keys']);
+  t.match(scene.problems, [{ host: 'http://other', trusted: ['0123456789abcdef'] }]);
+});
+
+t.test('nothing but a list of ids makes a host one of ours', async (t) => {
+  for (const answer of [
+    [200, {}],
+    [200, { trusted: SIGNING.id }],
+    [401, TAKER[1]],
+    [302, TAKER[1]],
+  ] as const) {
+    const scene = setUp(t);
+    scene.respond = () => answer;
+    scene.distribution.configure([A], ['http://odd']);
+    await scene.turn();
+    t.same(lines(scene.calls), ['GET http://odd/svc/keys']);
+  }
+});
+
+t.test('a failed push is repeated within fractions of a second, then less and less', async (t) => {
+  const scene = setUp(t);
+  scene.distribution.configure([A, B], ['http://one']);
+  await scene.turn();
+  scene.calls.length = 0;
+  scene.respond = () => 500;
+  scene.distribution.configure([A], ['http://one']);
+  await scene.advance(5000);
+  const startMs = scene.calls[0]?.atMs ?? 0;
+  t.same(
+    scene.calls.map(({ atMs }) => Math.round(atMs - startMs)),
+    [0, 200, 600, 1400, 3000],
+  );
+  t.same(scene.distribution.status(), [{ url: 'http://one', state: 'behind' }]);
+  t.equal(scene.problems.length, 1, 'said once');
+  scene.respond = takesAll;
+  await scene.advance(4000);
+  t.same(scene.distribution.status(), [{ url: 'http://one', state: 'current' }]);
+});
+
+t.test('a host that is not there yet is met when it comes', async (t) => {
+  const scene = setUp(t);
+  scene.respond = () => null;
+  scene.distribution.configure([A], ['http://late']);
+  await scene.advance(1000);
+  t.equal(scene.accounts('http://late'), undefined);
+  scene.respond = takesAll;
+  await scene.advance(2000);
+  t.same(scene.accounts('http://late'), ['a']);
+});
+
+t.test('hosts that hang hold up nobody, whether they hung before or not', async (t) => {
+  const scene = setUp(t);
+  const dead = Array.from({ length: 100 }, (_, index) => `http://dead-${index}`);
+  const live = Array.from({ length: 30 }, (_, index) => `http://live-${index}`);
+  scene.distribution.configure([A, B], [...dead, ...live]);
+  await scene.turn();
+  scene.respond = (request) => (request.url.includes('dead') ? new Promise<never>(() => {}) : takesAll(request));
+  scene.distribution.configure([A], [...dead, ...live]);
+  await scene.turn();
+  for (const url of live) t.same(scene.accounts(url), ['a'], url);
+});
+
+t.test('a change during a push is pushed after it', async (t) => {
+  const scene = setUp(t);
+  const gate = Promise.withResolvers<never>();
+  scene.respond = (request) => (request.method === 'GET' ? TAKER : gate.promise);
+  scene.distribution.configure([A, B], ['http://one']);
+  await scene.turn();
+  scene.distribution.configure([A], ['http://one']);
+  scene.respond = takesAll;
+  gate.resolve([200, {}] as never);
+  await scene.turn();
+  t.same(scene.accounts('http://one'), ['a']);
+  t.equal(scene.calls.length, 3);
+});
+
+t.test('a host that holds a later version gets a still later one', async (t) => {
+  const scene = setUp(t);
+  let held = START + 20_000;
+  scene.respond = ({ method, body }) => {
+    if (method === 'GET') return TAKER;
+    const { version } = verifySnapshot(body as Buffer, { trusted: TRUSTED, nowMs: START, held: 0 });
+    if (version <= held) return [409, { version: held }];
+    held = version;
+    return [200, {}];
+  };
+  scene.distribution.configure([A], ['http://ahead']);
+  await scene.advance(1000);
+  t.same(scene.distribution.status(), [{ url: 'http://ahead', state: 'current' }]);
+  t.equal(held, START + 20_001);
+});
+
+t.test('a version that no clock could have given is not believed', async (t) => {
+  const scene = setUp(t);
+  scene.respond = ({ method }) => (method === 'GET' ? TAKER : [409, { version: Number.MAX_SAFE_INTEGER }]);
+  scene.distribution.configure([A], ['http://liar']);
+  await scene.advance(1000);
+  scene.respond = takesAll;
+  await scene.advance(60_000);
+  t.same(scene.accounts('http://liar'), ['a'], 'verified against the clock');
+});
+
+t.test('a host that is replaced by a stranger is asked anew', async (t) => {
+  const scene = setUp(t);
+  scene.distribution.configure([A, B], ['http://one']);
+  await scene.turn();
+  scene.respond = () => 404;
+  scene.distribution.configure([A], ['http://one']);
+  await scene.advance(1000);
+  t.same(lines(scene.calls).slice(2), ['POST http://one/svc/keys', 'GET http://one/svc/keys']);
+  t.match(scene.distribution.status(), [{ state: 'stranger' }]);
+});
+
+t.test('a host that asks gets a fresh snapshot, and strangers are asked again', async (t) => {
+  const scene = setUp(t);
+  scene.respond = () => 404;
+  scene.distribution.configure([A], ['http://one']);
+  await scene.advance(5000);
+  const body = scene.distribution.snapshot() ?? Buffer.alloc(0);
+  t.equal(verifySnapshot(body, { trusted: TRUSTED, nowMs: scene.clock.now(), held: 0 }).issuedAtMs, START + 5000);
+  t.equal(scene.distribution.snapshot(), body, 'one signature serves many that ask at once');
+  scene.respond = takesAll;
+  await scene.advance(30_000);
+  t.same(scene.accounts('http://one'), ['a']);
+});
+
+t.test('more keys than fit are not sent, and what hosts have stays', async (t) => {
+  const scene = setUp(t);
+  scene.distribution.configure([A], ['http://one']);
+  await scene.turn();
+  const many = Array.from({ length: 2000 }, (_, index) => ({ hash: hashKey(`${index}`), account: 'x'.repeat(10_000) }));
+  scene.distribution.configure(many, ['http://one']);
+  await scene.turn();
+  t.same(scene.accounts('http://one'), ['a']);
+  t.match(scene.problems, [{ keys: 2000 }]);
+});
+
+t.test('a host that is taken out is told nothing more, and after the end nobody is', async (t) => {
+  const scene = setUp(t);
+  scene.respond = () => null;
+  scene.distribution.configure([A], ['http://one', 'http://two']);
+  await scene.turn();
+  scene.distribution.configure([A], ['http://two']);
+  scene.calls.length = 0;
+  await scene.advance(1000);
+  t.notOk(scene.calls.some(({ url }) => url.startsWith('http://one')));
+  scene.distribution.close();
+  scene.calls.length = 0;
+  await scene.advance(100_000);
+  t.same(scene.calls, []);
+  t.equal(scene.clock.nextDueMs, Infinity, 'no timer is left');
+});

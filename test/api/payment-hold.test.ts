@@ -1,0 +1,271 @@
+// The toll of requests without a key, over real sockets: what is answered before the work, what is paid and when, and
+// what nothing costs.
+
+import { request } from 'node:http';
+import t from 'tap';
+import { systemClock } from '../../src/actor/index.ts';
+import { requirePayment, requestDigest, tokenPrice, type PaymentHold } from '../../src/api/payment-hold.ts';
+import { resolveSettings } from '../../src/config/load.ts';
+import { HeadraceError } from '../../src/errors.ts';
+import { BodyBudget } from '../../src/ingress/body.ts';
+import type { Exchange } from '../../src/ingress/exchange.ts';
+import { createNodeServer } from '../../src/ingress/node.ts';
+import { respondJson } from '../../src/ingress/respond.ts';
+import {
+  call,
+  CALL_UNITS,
+  failing,
+  openPaymentFixture,
+  PICO_PER_UNIT,
+  type PaymentFixture,
+} from '../billing/payments/payment-fixture.ts';
+import { StubExchange } from '../ingress/stub-exchange.ts';
+import { Bench } from '../support/upstream-bench.ts';
+import { answer, chunk, chunkedHead, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
+
+type Serve = (paymentHold: PaymentHold, exchange: Exchange) => void;
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+}
+
+interface Door {
+  readonly fixture: PaymentFixture;
+  readonly ask: (payment?: string) => Promise<Answer>;
+  /** Sends a request and gives its socket away. */
+  readonly send: (payment: string) => { readonly leave: () => void };
+}
+
+async function open(t: Parameters<typeof openPaymentFixture>[0], serve: Serve, options = {}): Promise<Door> {
+  const fixture = await openPaymentFixture(t, options);
+  const deps = { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } };
+  const server = createNodeServer({
+    handler: (exchange) =>
+      exchange.readBody((_error, body) => {
+        const charge = { ...call(undefined), digest: requestDigest(exchange, body) };
+        requirePayment(exchange, deps, charge, (paymentHold) => serve(paymentHold, exchange));
+      }),
+    clock: systemClock,
+    limits: { maxBodyBytes: 1e6, bodyIdleMs: 1e4, headerBytes: 16_384 },
+    budget: new BodyBudget(1e6),
+  });
+  const { host, port } = await server.listen({ host: '127.0.0.1', port: 0 });
+  t.teardown(() => server.close());
+  const start = (payment: string | undefined) => {
+    const headers = payment === undefined ? {} : { 'x-payment': payment };
+    return request({ host, port, method: 'POST', path: '/v1/chat/completions', headers }).on('error', () => undefined);
+  };
+  return {
+    fixture,
+    ask: (payment) =>
+      new Promise((resolve) => {
+        const sent = start(payment);
+        sent.on('response', (response) => {
+          let text = '';
+          response.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+          response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, text }));
+        });
+        sent.end('{}');
+      }),
+    send(payment) {
+      const sent = start(payment);
+      sent.end('{}');
+      return { leave: () => sent.destroy() };
+    },
+  };
+}
+
+/** Resolves when the ledger says what is expected of it; the test's own deadline ends a vain wait. */
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const PRICE = CALL_UNITS * PICO_PER_UNIT;
+
+async function credit({ ledger, payer }: PaymentFixture): Promise<bigint> {
+  return (await ledger.account(payer.address))?.balance ?? 0n;
+}
+
+const whole: Serve = (paymentHold, exchange) =>
+  paymentHold.deliver((receipts) => respondJson(exchange, 200, { done: 1 }, receipts));
+
+/** A proxied request to CRNs with these scripts. */
+function proxied(t: Parameters<typeof openPaymentFixture>[0], ...scripts: ((request: RawRequest) => void)[]): Serve {
+  const bench = Promise.all(scripts.map((script) => rawCrn(t, script))).then(
+    (crns) => new Bench(t, { urls: crns.map(({ url }) => url) }),
+  );
+  return (paymentHold, client) => void bench.then((room) => room.ask({ approval: paymentHold, client }));
+}
+
+t.test('a request without a payment is offered one, and nothing is served', async (t) => {
+  let served = 0;
+  const { ask } = await open(t, () => void served++);
+  const { headers, status, text } = await ask();
+  t.equal(status, 402);
+  t.match(JSON.parse(text), { x402Version: 1, detail: /^Payment required/, accepts: [{ maxAmountRequired: '20000' }] });
+  t.ok(headers['payment-required']);
+  t.equal((await ask('!')).status, 400);
+  t.equal(served, 0);
+});
+
+t.test('whole work is paid once it is done, and its repeat pays nothing', async (t) => {
+  const { ask, fixture } = await open(t, whole);
+  const header = fixture.header(CALL_UNITS);
+  const { headers, status, text } = await ask(header);
+  t.same([status, text], [200, '{"done":1}']);
+  t.ok(headers['payment-response'] && headers['x-payment-response']);
+  const again = await ask(header);
+  t.equal(again.status, 402);
+  t.equal(again.headers['payment-response'], headers['payment-response'], 'with the receipt of what was paid');
+  t.equal(fixture.facilitator.transfers.length, 1);
+});
+
+t.test('work that fails costs nothing', async (t) => {
+  const { ask, fixture } = await open(t, () => {
+    throw new HeadraceError('HR_SEARCH_ALL_FAILED');
+  });
+  t.equal((await ask(fixture.header(CALL_UNITS))).status, 503);
+  await until(async () => (await fixture.ledger.paymentsIn('failed')).length === 1);
+  t.equal(fixture.facilitator.transfers.length, 0);
+});
+
+t.test('money that does not come is said instead of the work', async (t) => {
+  const { ask, fixture } = await open(t, whole);
+  const header = fixture.header(CALL_UNITS);
+  fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
+  t.equal((await ask(header)).status, 503);
+  const other = await open(t, (paymentHold, exchange) => {
+    other.fixture.facilitator.fund(
+      other.fixture.payer.address,
+      -other.fixture.facilitator.balance(other.fixture.payer.address),
+    );
+    whole(paymentHold, exchange);
+  });
+  const refused = await other.ask(other.fixture.header(CALL_UNITS));
+  t.equal(refused.status, 402);
+  t.match(JSON.parse(refused.text), { error: 'insufficient_funds', accepts: [{}] });
+});
+
+t.test('a ledger that breaks under settlement is an error without its words', async (t) => {
+  const { ask, fixture } = await open(t, (paymentHold, exchange) => {
+    failing(fixture.ledger, 'submitPayment', new Error('secret'));
+    whole(paymentHold, exchange);
+  });
+  const { status, text } = await ask(fixture.header(CALL_UNITS));
+  t.equal(status, 500);
+  t.notMatch(text, /secret/);
+});
+
+t.test('a client that leaves while money moves gets it back as credit', async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const { send, fixture } = await open(t, (paymentHold, exchange) => {
+    exchange.onAbort = () => {
+      paymentHold.withdraw();
+      gate.resolve();
+    };
+    whole(paymentHold, exchange);
+    client.leave();
+  });
+  fixture.facilitator.faults.push({ path: '/settle', fault: gate.promise });
+  const client = send(fixture.header(CALL_UNITS));
+  await until(async () => (await credit(fixture)) === PRICE);
+  t.equal(fixture.facilitator.transfers.length, 1);
+});
+
+t.test('a client that has left before its payment was judged costs itself nothing', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const exchange = new StubExchange('POST', ['x-payment', fixture.header(CALL_UNITS)]);
+  let served = 0;
+  requirePayment(
+    exchange,
+    { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } },
+    call(undefined),
+    () => served++,
+  );
+  exchange.leave();
+  await until(async () => (await fixture.ledger.paymentsIn('failed')).length === 1);
+  t.equal(served, 0);
+});
+
+t.test('a stream is paid before its first byte', async (t) => {
+  const paid: number[] = [];
+  const serve = proxied(t, ({ socket }) => {
+    socket.write(chunkedHead('content-type: text/event-stream'));
+    socket.write(chunk('data: [DONE]\n\n'));
+    socket.write(chunk(''));
+    paid.push(door.fixture.facilitator.transfers.length);
+  });
+  const door = await open(t, serve);
+  const { headers, status, text } = await door.ask(door.fixture.header(CALL_UNITS));
+  t.same([status, text], [200, 'data: [DONE]\n\n']);
+  t.ok(headers['payment-response']);
+  t.same(paid, [0], 'and not before a server has begun');
+  t.equal(door.fixture.facilitator.transfers.length, 1);
+});
+
+t.test('servers that all fail, or refuse, cost nothing', async (t) => {
+  for (const [reply, status] of [
+    ['500 Oh', 503],
+    ['422 No', 422],
+  ] as const) {
+    const door = await open(
+      t,
+      proxied(t, ({ socket }) => void socket.write(answer(reply, '{}'))),
+    );
+    t.equal((await door.ask(door.fixture.header(CALL_UNITS))).status, status);
+    await until(async () => (await door.fixture.ledger.paymentsIn('failed')).length === 1);
+    t.equal(door.fixture.facilitator.transfers.length, 0);
+  }
+});
+
+t.test('a server that breaks off behind the money leaves credit, and the same request is served from it', async (t) => {
+  let broken = true;
+  const serve = proxied(t, ({ socket }) => {
+    if (!broken) {
+      socket.write(answer('200 OK', '{"words":1}'));
+      return;
+    }
+    socket.write(chunkedHead('content-type: text/event-stream'));
+    socket.write('ff\r\nda', () => socket.destroy());
+  });
+  const door = await open(t, serve);
+  const header = door.fixture.header(CALL_UNITS);
+  const failed = await door.ask(header);
+  t.equal(failed.status, 503);
+  t.ok(failed.headers['payment-response'], 'the client learns what it has paid');
+  await until(async () => (await credit(door.fixture)) === PRICE);
+  broken = false;
+  const served = await door.ask(header);
+  t.same([served.status, served.text], [200, '{"words":1}']);
+  t.equal(served.headers['payment-response'], failed.headers['payment-response']);
+  t.equal(await credit(door.fixture), 0n);
+  t.equal(door.fixture.facilitator.transfers.length, 1);
+  t.equal((await door.fixture.ledger.audit()).sound, true);
+});
+
+t.test('requests are told apart by method, path, query and body', async (t) => {
+  const digests = ['a', 'b'].map((body) => requestDigest(new StubExchange('POST'), Buffer.from(body)));
+  t.equal(new Set([...digests, requestDigest(new StubExchange('GET'), Buffer.from('a'))]).size, 3);
+  t.equal(requestDigest(new StubExchange('POST'), Buffer.from('a')), digests[0]);
+});
+
+t.test('an answer costs its prompt and the longest answer allowed, and never less than the minimum', async (t) => {
+  const resolved = resolveSettings({ payments: { assumedTokens: 100, minimum: '0.0001' } });
+  if ('mistakes' in resolved) throw new Error('the settings are right');
+  const price = (maxTokens: number | undefined, contextTokens?: number): bigint =>
+    tokenPrice(
+      resolved.settings.payments,
+      { prompt: 250_000, completion: 1_500_000, cachedPrompt: 250_000 },
+      { promptTokens: 1000, maxTokens },
+      contextTokens,
+    );
+  t.equal(price(2000), 3_250_000_000n);
+  t.equal(price(undefined), 400_000_000n);
+  t.equal(price(2000, 1100), 400_000_000n);
+  t.equal(price(0, 1000), 250_000_000n);
+  const free = { prompt: 0, completion: 0, cachedPrompt: 0 };
+  const size = { promptTokens: 1, maxTokens: 1 };
+  t.equal(tokenPrice(resolved.settings.payments, free, size, undefined), 100_000_000n);
+});

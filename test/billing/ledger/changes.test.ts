@@ -1,0 +1,90 @@
+import t from 'tap';
+import pg from 'pg';
+import { systemClock } from '../../../src/actor/clock.ts';
+import { noteChanges } from '../../../src/billing/ledger/changes.ts';
+import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
+import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
+import type { Change, Ledger } from '../../../src/billing/ledger/store.ts';
+import { openStore, STORES } from './stores.ts';
+
+/** Changes as they come, and a promise of the next. */
+async function listenTo(ledger: Ledger) {
+  const heard: Change[] = [];
+  let wake: () => void = () => undefined;
+  const stop = await ledger.watch((change) => {
+    heard.push(change);
+    wake();
+  });
+  return {
+    heard,
+    stop,
+    upTo: async (count: number): Promise<Change[]> => {
+      while (heard.length < count) await new Promise<void>((resolve) => (wake = resolve));
+      return heard;
+    },
+  };
+}
+
+const KEY = { id: 'k', hash: 'h', prefix: 'hr', account: 'a' };
+
+for (const name of STORES) {
+  t.test(`${name}: watchers hear of keys and of credit, in order, not of what was before`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.createKey({ ...KEY, id: 'early', hash: 'early' });
+    const { upTo, heard, stop } = await listenTo(ledger);
+    await ledger.createKey(KEY);
+    await upTo(1);
+    await ledger.grant({ id: '1', account: 'a', amount: 5n });
+    await upTo(2);
+    await ledger.disableKey('k');
+    t.same(await upTo(3), [
+      { kind: 'key', hash: 'h' },
+      { kind: 'account', account: 'a' },
+      { kind: 'key', hash: 'h' },
+    ]);
+    stop();
+    await ledger.disableKey('early');
+    t.equal(heard.length, 3, 'who stopped hears nothing');
+  });
+
+  t.test(`${name}: a key stopped by another process is heard of within two seconds`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.createKey(KEY);
+    const { upTo } = await listenTo(await again());
+    const beganMs = performance.now();
+    await ledger.disableKey('k');
+    t.same(await upTo(1), [{ kind: 'key', hash: 'h' }]);
+    const tookMs = performance.now() - beganMs;
+    t.ok(tookMs < 2000, `${tookMs.toFixed(0)} ms`);
+  });
+
+  t.test(`${name}: who lies too far behind is told to forget everything`, async (t) => {
+    const { ledger, url } = await openStore(t, name);
+    const { upTo } = await listenTo(ledger);
+    const database =
+      name === 'sqlite'
+        ? new SqliteDatabase(url.slice('sqlite:'.length))
+        : await PostgresDatabase.open(url, systemClock);
+    const many = Array.from({ length: 10_001 }, (_, at) => ({ kind: 'key' as const, hash: `${at}` }));
+    await database.transaction((session) => noteChanges(session, many));
+    await database.close();
+    t.same(await upTo(1), [{ kind: 'all' }]);
+  });
+}
+
+t.test('postgres: a lost connection for news is made again, and what happened meanwhile is heard', async (t) => {
+  const { ledger, again, url } = await openStore(t, 'postgres');
+  await ledger.createAccount({ id: 'a' });
+  await ledger.createKey(KEY);
+  const { upTo } = await listenTo(await again());
+  const admin = new pg.Client({ connectionString: url });
+  await admin.connect();
+  await admin.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%' and datname = current_database()",
+  );
+  await admin.end();
+  await ledger.disableKey('k');
+  t.same(await upTo(1), [{ kind: 'key', hash: 'h' }]);
+});

@@ -1,0 +1,357 @@
+// The suite that every store passes: what `Ledger` promises, one case at a time.
+
+import t from 'tap';
+import { paymentId } from '../../../src/billing/ledger/entries.ts';
+import { type HoldRequest, type LedgerError, MAX_AMOUNT, type NewKey } from '../../../src/billing/ledger/store.ts';
+import { openStore, START_MS, STORES, USAGE } from './stores.ts';
+
+const hold = (id: string, amount: bigint, more: Partial<HoldRequest> = {}): HoldRequest => ({
+  id,
+  account: 'a',
+  amount,
+  holder: 'thread-1',
+  expiresMs: START_MS + 60_000,
+  ...more,
+});
+
+const PAYMENT = {
+  network: 'base',
+  asset: '0xAA',
+  payer: '0xBB',
+  nonce: '0xCC',
+  purpose: 'credits for a',
+  amount: 500n,
+  validUntilMs: START_MS + 600_000,
+};
+
+const key = (id: string, more: Partial<NewKey> = {}): NewKey => ({
+  id,
+  hash: `hash-of-${id}`,
+  prefix: 'hr_ab',
+  account: 'a',
+  ...more,
+});
+
+const refusal = (name: LedgerError['refusal']): { name: string; refusal: string } => ({
+  name: 'LedgerError',
+  refusal: name,
+});
+
+for (const name of STORES) {
+  t.test(`${name}: an account is made once and starts with nothing`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const made = { id: 'a', label: 'first', createdMs: START_MS, balance: 0n, held: 0n };
+    t.same(await ledger.createAccount({ id: 'a', label: 'first' }), made);
+    t.same(await ledger.createAccount({ id: 'a', label: 'second' }), made, 'stays as it is');
+    t.same(await ledger.account('a'), made);
+    t.equal(await ledger.account('b'), undefined);
+    await ledger.createAccount({ id: "b'; drop table accounts; --" });
+    t.same(
+      (await ledger.listAccounts()).map(({ id }) => id),
+      ['a', "b'; drop table accounts; --"],
+    );
+  });
+
+  t.test(`${name}: a grant counts once, and its id serves nothing else`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.createAccount({ id: 'b' });
+    t.same(await ledger.grant({ id: '1', account: 'a', amount: 10n }), { repeated: false });
+    t.same(await ledger.grant({ id: '1', account: 'a', amount: 10n }), { repeated: true });
+    await t.rejects(ledger.grant({ id: '1', account: 'a', amount: 11n }), refusal('id-reused'));
+    await t.rejects(ledger.grant({ id: '1', account: 'b', amount: 10n }), refusal('id-reused'));
+    await t.rejects(ledger.grant({ id: '2', account: 'nobody', amount: 10n }), refusal('account-unknown'));
+    await t.rejects(ledger.grant({ id: '3', account: 'a', amount: 0n }), refusal('amount-invalid'));
+    await t.rejects(ledger.grant({ id: '3', account: 'a', amount: MAX_AMOUNT + 1n }), refusal('amount-invalid'));
+    t.match(await ledger.account('a'), { balance: 10n, held: 0n });
+    const both = await Promise.all([1, 2].map(() => ledger.grant({ id: '4', account: 'a', amount: 5n })));
+    t.same(both, [{ repeated: false }, { repeated: true }], 'also within one commit');
+    t.match(await ledger.account('a'), { balance: 15n });
+  });
+
+  t.test(`${name}: amounts beyond what a double holds stay exact`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    const odd = MAX_AMOUNT - 1n;
+    for (let i = 0; i < 7; i++) await ledger.grant({ id: `${i}`, account: 'a', amount: odd });
+    t.match(await ledger.account('a'), { balance: odd * 7n });
+    await ledger.grant({ id: '7', account: 'a', amount: 8n });
+    await t.rejects(ledger.grant({ id: '8', account: 'a', amount: odd }), refusal('balance-overflow'));
+    for (const id of ['b', 'c']) {
+      await ledger.createAccount({ id });
+      for (let i = 0; i < 7; i++) {
+        await ledger.grant({ id: `${id}${i}`, account: id, amount: odd });
+        await ledger.hold(hold(`${id}${i}`, odd, { account: id }));
+        await ledger.settle(`${id}${i}`, odd, USAGE);
+      }
+    }
+    t.match(await ledger.usage({ by: [] }), [{ amount: odd * 14n }], 'a total of more than 64 bits');
+    t.match(await ledger.audit(), { sound: true, sum: 0n });
+  });
+
+  t.test(`${name}: a hold keeps credit aside, and settling charges what was used`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: '1', account: 'a', amount: 100n });
+    t.same(await ledger.hold(hold('h', 60n)), { kind: 'held', amount: 60n, repeated: false });
+    t.same(await ledger.hold(hold('h', 60n)), { kind: 'held', amount: 60n, repeated: true });
+    t.match(await ledger.account('a'), { balance: 40n, held: 60n });
+    t.same(await ledger.hold(hold('i', 41n)), { kind: 'short', balance: 40n });
+    await t.rejects(ledger.hold(hold('h', 61n)), refusal('id-reused'));
+    t.same(await ledger.settle('h', 25n, USAGE), { late: false, repeated: false });
+    t.match(await ledger.account('a'), { balance: 75n, held: 0n });
+    t.same(await ledger.settle('h', 25n, USAGE), { late: false, repeated: true }, 'nothing moves again');
+    await t.rejects(ledger.settle('h', 26n, USAGE), refusal('id-reused'));
+    await t.rejects(ledger.hold(hold('h', 60n)), refusal('hold-closed'));
+    await t.rejects(ledger.settle('unknown', 1n, USAGE), refusal('hold-unknown'));
+    t.match(await ledger.account('a'), { balance: 75n, held: 0n });
+    t.match(await ledger.audit(), { sound: true, sum: 0n, openHolds: 0n });
+  });
+
+  t.test(`${name}: work that cost more than was held is charged whole`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: '1', account: 'a', amount: 100n });
+    await ledger.hold(hold('h', 90n));
+    await ledger.settle('h', 130n, USAGE);
+    t.match(await ledger.account('a'), { balance: -30n, held: 0n });
+    t.same(await ledger.hold(hold('i', 0n)), { kind: 'short', balance: -30n });
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: a hold is released once, and work that ends later still pays`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: '1', account: 'a', amount: 100n });
+    await ledger.hold(hold('h', 60n));
+    t.equal(await ledger.release('h'), true);
+    t.equal(await ledger.release('h'), false);
+    t.match(await ledger.account('a'), { balance: 100n, held: 0n });
+    t.same(await ledger.settle('h', 10n, USAGE), { late: true, repeated: false });
+    t.same(await ledger.settle('h', 10n, USAGE), { late: false, repeated: true });
+    t.match(await ledger.account('a'), { balance: 90n, held: 0n });
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: a lease takes many charges, is topped by the balance and gives the rest back`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    t.same(await ledger.lease(hold('l', 50n)), { kind: 'short', balance: 0n });
+    await ledger.grant({ id: '1', account: 'a', amount: 100n });
+    t.same(await ledger.lease(hold('l', 70n)), { kind: 'held', amount: 70n, repeated: false });
+    t.same(await ledger.lease(hold('m', 70n)), { kind: 'held', amount: 30n, repeated: false }, 'what there is');
+    t.same(await ledger.lease(hold('m', 70n)), { kind: 'held', amount: 30n, repeated: true });
+    const charges = ['c1', 'c2', 'c1'].map((id) => ledger.charge('l', id, 20n, USAGE));
+    t.same(
+      (await Promise.all(charges)).map(({ repeated }) => repeated),
+      [false, false, true],
+    );
+    t.match(await ledger.account('a'), { balance: 0n, held: 60n });
+    await ledger.charge('l', 'c3', 45n, USAGE);
+    t.match(await ledger.account('a'), { balance: -15n, held: 30n }, 'beyond the lease the balance pays');
+    await ledger.release('m');
+    t.match(await ledger.account('a'), { balance: 15n, held: 0n });
+    await t.rejects(ledger.settle('l', 1n, USAGE), refusal('hold-unknown'), 'a lease is not settled');
+    t.match(await ledger.audit(), { sound: true, openHolds: 1n });
+  });
+
+  t.test(`${name}: what a dead holder left expires, what a live one renews stays`, async (t) => {
+    const store = await openStore(t, name);
+    const { ledger } = store;
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: '1', account: 'a', amount: 100n });
+    await ledger.lease(hold('dead', 40n));
+    await ledger.charge('dead', 'c1', 15n, USAGE);
+    await ledger.lease(hold('live', 40n, { holder: 'thread-2' }));
+    t.equal(await ledger.expire(), 0);
+    store.pass(60_000);
+    t.same(await ledger.renew('thread-2', START_MS + 120_000), ['live']);
+    t.equal(await ledger.expire(), 1);
+    t.equal(await ledger.expire(), 0);
+    t.match(await ledger.account('a'), { balance: 45n, held: 40n });
+    t.same(await ledger.renew('thread-1', START_MS + 120_000), [], 'a holder learns that it lost its lease');
+    t.same(await ledger.charge('dead', 'c2', 5n, USAGE), { late: true, repeated: false });
+    t.match(await ledger.account('a'), { balance: 40n, held: 40n });
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: one bad movement fails alone`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    const outcomes = await Promise.allSettled([
+      ledger.grant({ id: '1', account: 'a', amount: 10n }),
+      ledger.grant({ id: '2', account: 'nobody', amount: 10n }),
+      // A text with NUL is one that PostgreSQL refuses and SQLite keeps.
+      ledger.grant({ id: '3', account: 'a', amount: 1n, memo: 'a\0b' }),
+      ledger.charge('unknown', 'c', 1n, USAGE),
+      ledger.grant({ id: '4', account: 'a', amount: 10n }),
+    ]);
+    const nul = name === 'postgres' ? 'rejected' : 'fulfilled';
+    t.same(
+      outcomes.map(({ status }) => status),
+      ['fulfilled', 'rejected', nul, 'rejected', 'fulfilled'],
+    );
+    t.match(await ledger.account('a'), { balance: name === 'postgres' ? 20n : 21n });
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: counts and dates that are none are refused`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    for (const inputTokens of [-1, 0.5, NaN, Infinity, 2 ** 53]) {
+      await t.rejects(ledger.charge('l', 'c', 1n, { ...USAGE, inputTokens }), refusal('amount-invalid'));
+    }
+    await t.rejects(ledger.charge('l', 'c', -1n, USAGE), refusal('amount-invalid'));
+    for (const date of [NaN, Infinity, 0.5]) {
+      await t.rejects(ledger.hold(hold('h', 1n, { expiresMs: date })), refusal('date-invalid'));
+      await t.rejects(ledger.reservePayment({ ...PAYMENT, validUntilMs: date }), refusal('date-invalid'));
+    }
+  });
+
+  t.test(`${name}: a nonce is taken once, whatever the case of its digits`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    const id = paymentId(PAYMENT);
+    const other = await again();
+    const answers = await Promise.all([ledger, other].map((each) => each.reservePayment(PAYMENT)));
+    t.same(answers.map(({ kind }) => kind).sort(), ['reserved', 'taken']);
+    const taken = await other.reservePayment({ ...PAYMENT, payer: '0xbb', nonce: '0xcc', purpose: 'more' });
+    t.match(taken, { kind: 'taken', payment: { id, state: 'reserved', purpose: 'credits for a', answer: null } });
+    t.match(await ledger.reservePayment({ ...PAYMENT, nonce: '0xCD' }), { kind: 'reserved' });
+    t.match(await ledger.reservePayment({ ...PAYMENT, network: 'base-sepolia' }), { kind: 'reserved' });
+  });
+
+  t.test(`${name}: a settled payment is booked once and its answer kept`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const id = paymentId(PAYMENT);
+    const target = { kind: 'credit', account: 'new' } as const;
+    await t.rejects(ledger.settlePayment(id, target, 'ok'), refusal('payment-unknown'));
+    await ledger.reservePayment(PAYMENT);
+    await ledger.submitPayment(id, '{"v":1}');
+    t.match(await ledger.paymentsIn('submitted'), [{ id, request: '{"v":1}' }]);
+    t.same(await ledger.settlePayment(id, target, 'ok'), { repeated: false });
+    t.same(await ledger.settlePayment(id, target, 'other'), { repeated: true });
+    t.match(await ledger.account('new'), { balance: 500n }, 'the account was made');
+    t.match(await ledger.findPayment(id), { state: 'settled', answer: 'ok', amount: 500n });
+    await t.rejects(ledger.failPayment(id, 'no'), refusal('payment-settled'));
+    await t.rejects(ledger.submitPayment(id, 'x'), refusal('payment-settled'));
+    t.match(await ledger.reservePayment(PAYMENT), { kind: 'taken', payment: { state: 'settled', answer: 'ok' } });
+    t.same(await ledger.paymentsIn('submitted'), []);
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: a failed payment books nothing, unless it turns out paid`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const id = paymentId(PAYMENT);
+    await ledger.reservePayment(PAYMENT);
+    await ledger.failPayment(id, 'all hosts failed');
+    t.match(await ledger.reservePayment(PAYMENT), { kind: 'taken', payment: { state: 'failed' } });
+    await t.rejects(ledger.submitPayment(id, 'x'), refusal('payment-settled'));
+    t.match(await ledger.audit(), { movements: 0n });
+    await ledger.settlePayment(id, { kind: 'charge', account: 'x402', usage: { ...USAGE, key: null } }, 'receipt');
+    t.match(await ledger.usage({ by: ['account', 'key'] }), [{ account: 'x402', key: '', amount: 500n }]);
+    t.match(await ledger.account('x402'), { balance: 0n });
+    t.match(await ledger.history({ account: 'x402' }), [{ kind: 'payment', amount: 0n, memo: 'credits for a' }]);
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: history is paged from the newest and leaves holds out`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: '1', account: 'a', amount: 100n, memo: 'welcome' });
+    for (const id of ['h1', 'h2', 'h3']) {
+      await ledger.hold(hold(id, 10n));
+      await ledger.settle(id, 4n, USAGE);
+    }
+    const page = await ledger.history({ account: 'a', limit: 2 });
+    t.match(page, [
+      { id: 'settle:h3', amount: -4n, usage: USAGE, dateMs: START_MS },
+      { id: 'settle:h2', kind: 'settle' },
+    ]);
+    const rest = await ledger.history({ account: 'a', before: page[1]?.seq ?? 0n });
+    t.match(rest, [{ id: 'settle:h1' }, { id: 'grant:1', amount: 100n, memo: 'welcome', usage: null }]);
+    t.equal(rest.length, 2);
+    t.equal((await ledger.history({ account: 'a', holds: true })).length, 7);
+    t.same(await ledger.history({ account: 'b' }), []);
+  });
+
+  t.test(`${name}: usage is summed by account, key, model and day`, async (t) => {
+    const store = await openStore(t, name);
+    const { ledger } = store;
+    for (const account of ['a', 'b']) {
+      await ledger.createAccount({ id: account });
+      await ledger.grant({ id: account, account, amount: 1000n });
+      await ledger.lease(hold(account, 1000n, { account }));
+    }
+    await Promise.all([1, 2, 3].map((at) => ledger.charge('a', `a${at}`, 10n, USAGE)));
+    await ledger.charge('b', 'b1', 7n, { ...USAGE, key: 'key-2', model: 'n', measured: false });
+    store.pass(120_000);
+    await ledger.charge('a', 'a4', 5n, { ...USAGE, key: null });
+    t.match(await ledger.usage({ by: ['day'] }), [
+      { day: '2026-03-31', requests: 4n, estimated: 1n, amount: 37n, inputTokens: 28n, outputTokens: 20n },
+      { day: '2026-04-01', requests: 1n, estimated: 0n, amount: 5n, cachedTokens: 2n },
+    ]);
+    t.match(await ledger.usage({ by: ['account', 'key', 'model'] }), [
+      { account: 'a', key: '', model: 'm', amount: 5n },
+      { account: 'a', key: 'key-1', model: 'm', amount: 30n },
+      { account: 'b', key: 'key-2', model: 'n', amount: 7n },
+    ]);
+    t.match(await ledger.usage({ key: 'key-1', fromDay: '2026-03-01', toDay: '2026-03-31', by: [] }), [
+      { requests: 3n, amount: 30n },
+    ]);
+    t.match(await ledger.usage({ account: 'nobody', model: 'm', by: [] }), [{ requests: 0n, amount: 0n }]);
+  });
+
+  t.test(`${name}: a key is stored by its hash, found, listed and stopped`, async (t) => {
+    const store = await openStore(t, name);
+    const { ledger } = store;
+    await t.rejects(ledger.createKey(key('k1')), refusal('account-unknown'));
+    await ledger.createAccount({ id: 'a' });
+    const limits = { requestsPerMinute: 60, monthlySpend: '9000000000000000001' };
+    const made = await ledger.createKey(key('k1', { label: 'laptop', limits, expiresMs: START_MS + 5 }));
+    t.same(made, {
+      ...key('k1'),
+      label: 'laptop',
+      limits,
+      createdMs: START_MS,
+      expiresMs: START_MS + 5,
+      disabledMs: null,
+    });
+    t.same(await ledger.findKey('hash-of-k1'), made);
+    t.equal(await ledger.findKey('hash-of-k2'), undefined);
+    await t.rejects(ledger.createKey(key('k1', { hash: 'other' })), refusal('key-taken'));
+    await t.rejects(ledger.createKey(key('k2', { hash: 'hash-of-k1' })), refusal('key-taken'));
+    store.pass(10);
+    const stopped = await ledger.disableKey('k1');
+    t.same(stopped, { ...made, disabledMs: START_MS + 10 });
+    store.pass(10);
+    t.same(await ledger.disableKey('k1'), stopped, 'stays stopped since then');
+    await t.rejects(ledger.disableKey('k9'), refusal('key-unknown'));
+    t.same(await ledger.listKeys(), [stopped]);
+    t.same(await ledger.listKeys('b'), []);
+  });
+
+  t.test(`${name}: a rotated key hands its limits on and ends after the grace`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.createKey(key('k1', { label: 'laptop', limits: { tokensPerMinute: 9 } }));
+    const next = await ledger.rotateKey('k1', { id: 'k2', hash: 'h2', prefix: 'hr_cd' }, 1000);
+    t.match(next, { id: 'k2', account: 'a', label: 'laptop', limits: { tokensPerMinute: 9 }, expiresMs: null });
+    t.match(await ledger.findKey('hash-of-k1'), { expiresMs: START_MS + 1000, disabledMs: null });
+    await t.rejects(ledger.rotateKey('k1', { id: 'k2', hash: 'h3', prefix: '' }, 0), refusal('key-taken'));
+    await t.rejects(ledger.rotateKey('k9', { id: 'k4', hash: 'h4', prefix: '' }, 0), refusal('key-unknown'));
+    await ledger.rotateKey('k1', { id: 'k5', hash: 'h5', prefix: '' }, 5000);
+    t.match(await ledger.findKey('hash-of-k1'), { expiresMs: START_MS + 1000 }, 'a later grace gives no more time');
+  });
+
+  t.test(`${name}: everything is there after closing and opening again`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    const waiting = ledger.grant({ id: '1', account: 'a', amount: 10n });
+    await ledger.close();
+    t.same(await waiting, { repeated: false }, 'what waited was committed');
+    await t.rejects(ledger.grant({ id: '2', account: 'a', amount: 10n }), refusal('closed'));
+    const second = await again();
+    t.same(await second.grant({ id: '1', account: 'a', amount: 10n }), { repeated: true });
+    t.match(await second.account('a'), { balance: 10n });
+    t.match(await second.audit(), { sound: true, movements: 1n });
+  });
+}

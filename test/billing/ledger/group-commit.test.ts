@@ -1,0 +1,126 @@
+import t from 'tap';
+import { createManualClock } from '../../../src/actor/clock.ts';
+import type { Blame } from '../../../src/billing/ledger/database.ts';
+import { GroupCommit, type GroupCommitOptions, type Outcome } from '../../../src/billing/ledger/group-commit.ts';
+
+type Options = Partial<GroupCommitOptions<string>>;
+
+function setUp(options: Options = {}) {
+  const clock = createManualClock();
+  const batches: (readonly string[])[] = [];
+  const commits = new GroupCommit<string>({
+    clock,
+    lingerMs: 20,
+    maxBatch: 100,
+    maxWaiting: 1000,
+    blame: (error) => (error as { blame: Blame }).blame,
+    async commit(commands) {
+      batches.push(commands);
+      return commands.map((command): Outcome => ({ kind: 'done', answer: `${command}!` }));
+    },
+    ...options,
+  });
+  return { clock, batches, commits };
+}
+
+const failure = (blame: Blame): Error => Object.assign(new Error(blame), { blame });
+
+t.test('what is submitted in one turn goes into one commit at once', async (t) => {
+  const { commits, batches } = setUp();
+  t.same(await Promise.all(['a', 'b', 'c'].map((command) => commits.submit(command))), ['a!', 'b!', 'c!']);
+  t.same(batches, [['a', 'b', 'c']]);
+});
+
+t.test('the next commit waits until the pause has passed and takes all that came', async (t) => {
+  const { commits, batches, clock } = setUp();
+  await commits.submit('a');
+  const later = [commits.submit('b'), commits.submit('c')];
+  clock.advance(19);
+  t.equal(batches.length, 1);
+  clock.advance(1);
+  await Promise.all(later);
+  t.same(batches, [['a'], ['b', 'c']]);
+});
+
+t.test('callers hear when their commit is done, not before', async (t) => {
+  const gates: (() => void)[] = [];
+  const { commits } = setUp({
+    async commit(commands) {
+      await new Promise<void>((resolve) => gates.push(resolve));
+      return commands.map((): Outcome => ({ kind: 'done', answer: 'durable' }));
+    },
+  });
+  let heard = false;
+  const submitted = commits.submit('a').then(() => (heard = true));
+  while (gates.length === 0) await Promise.resolve();
+  t.equal(heard, false);
+  gates[0]?.();
+  await submitted;
+  t.equal(heard, true);
+});
+
+t.test('a commit takes no more than its most', async (t) => {
+  const { commits, batches, clock } = setUp({ maxBatch: 2 });
+  const all = ['a', 'b', 'c'].map((command) => commits.submit(command));
+  await all[1];
+  await Promise.resolve();
+  clock.advance(20);
+  await Promise.all(all);
+  t.same(batches, [['a', 'b'], ['c']]);
+});
+
+t.test('a command that spoils its commit fails alone', async (t) => {
+  const batches: (readonly string[])[] = [];
+  const { commits } = setUp({
+    async commit(commands) {
+      batches.push(commands);
+      if (commands.includes('bad')) throw failure('command');
+      return commands.map((command): Outcome => ({ kind: 'done', answer: command }));
+    },
+  });
+  const outcomes = await Promise.allSettled(['a', 'bad', 'c'].map((command) => commits.submit(command)));
+  t.same(
+    outcomes.map(({ status }) => status),
+    ['fulfilled', 'rejected', 'fulfilled'],
+  );
+  t.same(batches, [['a', 'bad', 'c'], ['a'], ['bad'], ['c']]);
+});
+
+t.test('a conflict with another process is tried again', async (t) => {
+  let tries = 0;
+  const { commits } = setUp({
+    async commit() {
+      if (++tries < 4) throw failure('conflict');
+      return [{ kind: 'done', answer: 'in the end' }];
+    },
+  });
+  t.equal(await commits.submit('a'), 'in the end');
+  t.equal(tries, 4);
+});
+
+t.test('a store that is down refuses all that waited, after a second try', async (t) => {
+  let tries = 0;
+  const { commits } = setUp({
+    async commit() {
+      tries++;
+      throw failure('store');
+    },
+  });
+  const outcomes = await Promise.allSettled(['a', 'b'].map((command) => commits.submit(command)));
+  t.same(
+    outcomes.map(({ status }) => status),
+    ['rejected', 'rejected'],
+  );
+  t.equal(tries, 2);
+});
+
+t.test('too many that wait are refused, and after closing all are', async (t) => {
+  const { commits, batches } = setUp({ maxWaiting: 2 });
+  await commits.submit('a');
+  const waiting = [commits.submit('b'), commits.submit('c')];
+  await t.rejects(commits.submit('d'), { name: 'LedgerError', refusal: 'queue-full' });
+  await commits.close();
+  t.same(await Promise.all(waiting), ['b!', 'c!'], 'closing commits what waits');
+  t.equal(batches.length, 2);
+  await t.rejects(commits.submit('e'), { name: 'LedgerError', refusal: 'closed' });
+});

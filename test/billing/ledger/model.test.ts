@@ -1,0 +1,163 @@
+// Random lives of a ledger against a model of a few lines: whatever happens in whatever order, answers and balances
+// are those of the model, and the books are sound.
+
+import fc from 'fast-check';
+import t from 'tap';
+import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import { openStore, START_MS, STORES, USAGE } from './stores.ts';
+
+interface ModelHold {
+  readonly lease: boolean;
+  readonly account: string;
+  left: bigint;
+  open: boolean;
+}
+
+/** Balances by plain arithmetic; every operation answers with a word, `refused` when it must not move anything. */
+class Model {
+  readonly balance = new Map<string, bigint>();
+  readonly holds = new Map<string, ModelHold>();
+  readonly done = new Map<string, string>();
+  income = 0n;
+
+  add(account: string, amount: bigint): void {
+    this.balance.set(account, (this.balance.get(account) ?? 0n) + amount);
+  }
+
+  once(id: string, content: string): 'new' | 'repeated' | 'refused' {
+    const known = this.done.get(id);
+    if (known !== undefined) return known === content ? 'repeated' : 'refused';
+    this.done.set(id, content);
+    return 'new';
+  }
+
+  grant(id: string, account: string, amount: bigint): string {
+    const state = this.once(`grant ${id}`, `${account} ${amount}`);
+    if (state === 'new') this.add(account, amount);
+    return state;
+  }
+
+  hold(id: string, lease: boolean, account: string, asked: bigint): string {
+    const known = this.holds.get(id);
+    if (known !== undefined) return 'again';
+    const balance = this.balance.get(account) ?? 0n;
+    const amount = lease && balance < asked ? balance : asked;
+    if (balance < amount || (lease && amount <= 0n)) return 'short';
+    this.add(account, -amount);
+    this.holds.set(id, { lease, account, left: amount, open: true });
+    return `held ${amount}`;
+  }
+
+  charge(holdId: string, lease: boolean, id: string, amount: bigint): string {
+    const hold = this.holds.get(holdId);
+    if (hold?.lease !== lease) return 'refused';
+    const state = this.once(`settle ${id}`, `${hold.account} ${amount}`);
+    if (state !== 'new') return state;
+    this.income += amount;
+    const late = !hold.open;
+    const fromHold = late ? 0n : amount < hold.left ? amount : hold.left;
+    hold.left -= fromHold;
+    this.add(hold.account, fromHold - amount);
+    if (!lease) this.release(holdId);
+    return late ? 'late' : 'new';
+  }
+
+  release(id: string): string {
+    const hold = this.holds.get(id);
+    if (hold === undefined) return 'refused';
+    if (!hold.open) return 'false';
+    hold.open = false;
+    this.add(hold.account, hold.left);
+    return 'true';
+  }
+}
+
+type Step =
+  | { readonly kind: 'grant'; readonly id: string; readonly account: string; readonly amount: bigint }
+  | { readonly kind: 'hold' | 'lease'; readonly id: string; readonly account: string; readonly amount: bigint }
+  | { readonly kind: 'settle' | 'charge'; readonly hold: string; readonly id: string; readonly amount: bigint }
+  | { readonly kind: 'release'; readonly id: string };
+
+// Few names and amounts: repeats, charges after the end and ids used for something else must come about often.
+const id = fc.constantFrom('1', '2', '3');
+const account = fc.constantFrom('a', 'b');
+const amount = fc.constantFrom(1n, 40n);
+const large = fc.constantFrom(100n, 300n);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ kind: fc.constant('grant' as const), id, account, amount: large }),
+  fc.record({ kind: fc.constantFrom('hold' as const, 'lease' as const), id, account, amount }),
+  fc.record({ kind: fc.constantFrom('settle' as const, 'charge' as const), hold: id, id, amount }),
+  fc.record({ kind: fc.constant('release' as const), id }),
+);
+
+function expected(model: Model, step: Step): string {
+  switch (step.kind) {
+    case 'grant':
+      return model.grant(step.id, step.account, step.amount);
+    case 'hold':
+    case 'lease':
+      return model.hold(step.id, step.kind === 'lease', step.account, step.amount);
+    case 'settle':
+      return model.charge(step.hold, false, step.hold, step.amount);
+    case 'charge':
+      return model.charge(step.hold, true, `c${step.id}`, step.amount);
+    case 'release':
+      return model.release(step.id);
+  }
+}
+
+async function run(ledger: Ledger, step: Step, run: string): Promise<string> {
+  const own = (name: string): string => `${run} ${name}`;
+  const settled = (answer: { late: boolean; repeated: boolean }): string =>
+    answer.repeated ? 'repeated' : answer.late ? 'late' : 'new';
+  switch (step.kind) {
+    case 'grant': {
+      const { repeated } = await ledger.grant({ ...step, id: own(step.id), account: own(step.account) });
+      return repeated ? 'repeated' : 'new';
+    }
+    case 'hold':
+    case 'lease': {
+      const { amount } = step;
+      const request = { id: own(step.id), account: own(step.account), amount, holder: 'x', expiresMs: START_MS };
+      const answer = await ledger[step.kind](request);
+      return answer.kind === 'short' ? 'short' : answer.repeated ? 'again' : `held ${answer.amount}`;
+    }
+    case 'settle':
+      return settled(await ledger.settle(own(step.hold), step.amount, USAGE));
+    case 'charge':
+      return settled(await ledger.charge(own(step.hold), own(`c${step.id}`), step.amount, USAGE));
+    case 'release':
+      return `${await ledger.release(own(step.id))}`;
+  }
+}
+
+for (const name of STORES) {
+  t.test(`${name}: any sequence of operations ends as in the model, alone or many in one commit`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    let runs = 0;
+    let income = 0n;
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60 }), fc.boolean(), async (steps, together) => {
+        const model = new Model();
+        const own = `run-${runs++}`;
+        for (const each of ['a', 'b']) await ledger.createAccount({ id: `${own} ${each}` });
+        const wanted = steps.map((each) => expected(model, each));
+        const start = (each: Step): Promise<string> => run(ledger, each, own).catch(() => 'refused');
+        const got: string[] = [];
+        if (together) got.push(...(await Promise.all(steps.map(start))));
+        else for (const each of steps) got.push(await start(each));
+        // A hold that is asked for again is known or refused, as its state and amount are.
+        const same = got.map((word, at) => (wanted[at] === 'again' && word === 'refused' ? 'again' : word));
+        income += model.income;
+        if (JSON.stringify(same) !== JSON.stringify(wanted)) throw new Error(`${same} is not ${wanted}`);
+        for (const each of ['a', 'b']) {
+          const balance = (await ledger.account(`${own} ${each}`))?.balance;
+          if (balance !== (model.balance.get(each) ?? 0n)) throw new Error(`${balance} is not the balance of ${each}`);
+        }
+      }),
+      { numRuns: name === 'sqlite' ? 150 : 25, endOnFailure: true },
+    );
+    t.match(await ledger.audit(), { sound: true, sum: 0n, problems: [] });
+    t.match(await ledger.usage({ by: [] }), [{ amount: income }]);
+  });
+}

@@ -1,0 +1,64 @@
+// Both stores for the suites of the ledger: how to open one, and a second ledger on the same database as another
+// process would. Time stands still unless a test moves it.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type t from 'tap';
+import { systemClock } from '../../../src/actor/clock.ts';
+import type { LedgerOptions } from '../../../src/billing/ledger/ledger.ts';
+import { openLedger } from '../../../src/billing/ledger/open.ts';
+import type { Ledger, Usage } from '../../../src/billing/ledger/store.ts';
+import { postgresDatabase } from '../../support/postgres.ts';
+
+type Tap = Pick<typeof t, 'teardown'>;
+
+/** 2026-03-31T23:59:00Z: a minute before a day and a month end. */
+export const START_MS: number = Date.UTC(2026, 2, 31, 23, 59);
+
+export const USAGE: Usage = {
+  key: 'key-1',
+  model: 'm',
+  inputTokens: 7,
+  cachedTokens: 2,
+  outputTokens: 5,
+  measured: true,
+};
+
+export interface TestStore {
+  readonly url: string;
+  readonly ledger: Ledger;
+  /** Another ledger on the same database. */
+  readonly again: (options?: Partial<LedgerOptions>) => Promise<Ledger>;
+  /** Moves the date. */
+  pass(ms: number): void;
+}
+
+export const STORES = ['sqlite', 'postgres'] as const;
+export type StoreName = (typeof STORES)[number];
+
+/** The URL of an empty store, gone after the test. */
+export async function emptyStore(t: Tap, name: StoreName): Promise<string> {
+  if (name === 'postgres') return await postgresDatabase();
+  const overview = mkdtempSync(join(tmpdir(), 'headrace-ledger-'));
+  t.teardown(() => rmSync(overview, { recursive: true, force: true }));
+  return `sqlite:${join(overview, 'ledger.db')}`;
+}
+
+export async function openStore(t: Tap, name: StoreName): Promise<TestStore> {
+  const url = await emptyStore(t, name);
+  let nowMs = START_MS;
+  const again = async (options: Partial<LedgerOptions> = {}): Promise<Ledger> => {
+    const ledger = await openLedger(url, { clock: systemClock, dateMs: () => nowMs, lingerMs: 0, ...options });
+    t.teardown(() => ledger.close());
+    return ledger;
+  };
+  return {
+    url,
+    ledger: await again(),
+    again,
+    pass(ms) {
+      nowMs += ms;
+    },
+  };
+}

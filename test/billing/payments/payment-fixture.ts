@@ -1,0 +1,138 @@
+// A cashier over a ledger and the test facilitator, with a payer that has money.
+
+import { readMerchantConfig, type MerchantConfig } from '../../../src/billing/payments/merchant-config.ts';
+import {
+  PaymentProcessor,
+  type CallRequest,
+  type PaymentProcessorSettings,
+  type PurchaseRequest,
+} from '../../../src/billing/payments/payment-processor.ts';
+import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
+import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import { systemClock } from '../../../src/actor/clock.ts';
+import { type FacilitatorOptions, TestFacilitator } from '../../support/facilitator.ts';
+import { headerV1, Payer, type Wanted, type Wish } from '../../support/payer.ts';
+import { openStore, START_MS, type StoreName } from '../ledger/stores.ts';
+
+export const START_S: number = START_MS / 1000;
+export const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
+export const MERCHANT: MerchantConfig = readMerchantConfig({ network: 'base-sepolia', payTo: PAY_TO });
+export const RESOURCE = 'http://headrace.test/svc/credits';
+export const BUYER = '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed';
+export const ACCOUNT: string = BUYER.toLowerCase();
+
+/** What the payer starts with: 10,000 USD. */
+export const FUNDS = 10_000_000_000n;
+
+export interface PaymentFixture {
+  readonly facilitator: TestFacilitator;
+  readonly ledger: Ledger;
+  readonly payer: Payer;
+  readonly paymentProcessor: PaymentProcessor;
+  readonly url: string;
+  pass(ms: number): void;
+  /** Another cashier on the same store and facilitator, as another process has it. */
+  other(settings?: PaymentProcessorSettings): Promise<PaymentProcessor>;
+  /** A header for an offer of so many units. */
+  header(units: bigint | number, wish?: Partial<Wish>): string;
+}
+
+export interface ShopOptions extends Partial<FacilitatorOptions> {
+  readonly store?: StoreName;
+  readonly settings?: PaymentProcessorSettings;
+  readonly settleTimeoutMs?: number;
+}
+
+export function wanted(units: bigint | number): Wanted {
+  return { maxAmountRequired: `${units}`, payTo: PAY_TO, network: 'base-sepolia' };
+}
+
+export async function openPaymentFixture(
+  t: Parameters<typeof openStore>[0],
+  options: ShopOptions = {},
+): Promise<PaymentFixture> {
+  const { settings, settleTimeoutMs = 5000, store = 'sqlite' } = options;
+  const opened = await openStore(t, store);
+  const { ledger, url } = opened;
+  let passedMs = 0;
+  const nowS = (): number => START_S + Math.floor(passedMs / 1000);
+  const facilitator = await new TestFacilitator({ nowS, ...options }).listen();
+  t.teardown(() => facilitator.close());
+  const payer = new Payer(7n);
+  facilitator.fund(payer.address, FUNDS);
+  const open = (over: Ledger, with_: PaymentProcessorSettings | undefined): PaymentProcessor => {
+    const client = new Facilitator({ url: facilitator.url, settleTimeoutMs }, systemClock);
+    t.teardown(() => client.close());
+    const dateMs = (): number => START_MS + passedMs;
+    return new PaymentProcessor(
+      { ledger: over, facilitator: client, merchant: MERCHANT, dateMs, clock: systemClock },
+      with_,
+    );
+  };
+  let nonce = 0;
+  return {
+    facilitator,
+    ledger,
+    payer,
+    url,
+    paymentProcessor: open(ledger, settings),
+    other: async (more = settings) => open(await opened.again(), more),
+    pass(ms) {
+      passedMs += ms;
+      opened.pass(ms);
+    },
+    header: (units, wish = {}) => headerV1(payer, wanted(units), { nonce: ++nonce, nowS: nowS(), ...wish }),
+  };
+}
+
+export function call(payment: string | undefined, more: Partial<CallRequest> = {}): CallRequest {
+  return {
+    price: 20_000_000_000n,
+    resource: 'http://headrace.test/v1/chat/completions',
+    description: 'One answer of m',
+    digest: 'd',
+    usage: { key: null, model: 'm', inputTokens: 10, cachedTokens: 0, outputTokens: 100, measured: false },
+    payment,
+    ...more,
+  };
+}
+
+/** The price of `call` in units. */
+export const CALL_UNITS = 20_000n;
+
+export const PICO_PER_UNIT = 1_000_000n;
+
+export function buying(payment: string | undefined, more: Partial<PurchaseRequest> = {}): PurchaseRequest {
+  return { address: BUYER, amount: 5, resource: RESOURCE, payment, ...more };
+}
+
+export /** What the answer of a purchase or call is, in a word. */
+function word(answer: { kind: string; offer?: { reason: string }; code?: string }): string {
+  return answer.offer?.reason ?? answer.code ?? answer.kind;
+}
+
+/** Makes one call of a ledger fail, until what it returns is called. */
+export function failing(ledger: Ledger, name: keyof Ledger, error: Error): () => void {
+  const real: unknown = Reflect.get(ledger, name);
+  Object.assign(ledger, { [name]: () => Promise.reject(error) });
+  return () => void Object.assign(ledger, { [name]: real });
+}
+
+/** Throws unless what moved was booked, once, and the books balance. Answers with the units that moved. */
+export async function balances({ facilitator, ledger, payer }: PaymentFixture): Promise<bigint> {
+  const wrong = [...(await ledger.audit()).problems];
+  const nonces = facilitator.transfers.map(({ from, nonce }) => `${from}${nonce}`);
+  if (new Set(nonces).size !== nonces.length) wrong.push('a nonce has moved money twice');
+  const moved = facilitator.transfers.reduce((sum, { value }) => sum + value, 0n);
+  if (facilitator.balance(payer.address) !== FUNDS - moved) wrong.push('the token does not balance');
+  let booked = 0n;
+  for (const { id } of await ledger.listAccounts()) {
+    for (const entry of await ledger.history({ account: id, limit: 1000 })) {
+      if (entry.kind !== 'payment') continue;
+      booked += (await ledger.findPayment(entry.id.slice('payment:'.length)))?.amount ?? 0n;
+    }
+  }
+  if (booked !== moved * PICO_PER_UNIT) wrong.push(`${moved} units moved, ${booked} pico-USD are booked`);
+  if (wrong.length > 0) throw new Error(wrong.join('; '));
+  return moved;
+}

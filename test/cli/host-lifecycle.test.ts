@@ -1,0 +1,55 @@
+// `headrace host` beside `headrace serve`, as processes: a host that announces itself gets its requests and the keys of its
+// gateway, loses a key when the gateway does, and goes on with what it has when the gateway is gone.
+
+import { writeFileSync } from 'node:fs';
+import t from 'tap';
+import { startCli } from '../support/system-cli.ts';
+import { settlePort } from '../../src/ingress/port.ts';
+import { chat, KEY, MODEL, until } from '../support/system.ts';
+import { hostTrust, trustedGateway } from '../support/trust.ts';
+
+const SECOND = 'hr_second';
+
+t.test('a host takes the keys of its gateway, and goes when it is told to', async (t) => {
+  const [adminPort, hostPort] = [
+    (await settlePort({ host: '127.0.0.1', port: 0 })).port,
+    (await settlePort({ host: '127.0.0.1', port: 0 })).port,
+  ];
+  const settings = (keys: readonly string[]): object => trustedGateway(adminPort, keys);
+  const trust = hostTrust(adminPort, `http://127.0.0.1:${hostPort}`);
+  const folder = t.testdir({
+    'gateway.json': JSON.stringify(settings([KEY, SECOND])),
+    'host.json': JSON.stringify({ trust, log: { level: 'error' } }),
+  });
+
+  // The host first: it has no key yet, and says so.
+  const flags = ['--model', MODEL, '--port', String(hostPort), '--name', 'late', '--config', `${folder}/host.json`];
+  const host = startCli(t, ['host', ...flags]);
+  await host.shows(/listening on/);
+  const direct = `http://127.0.0.1:${hostPort}`;
+  t.equal((await fetch(`${direct}/health`)).status, 503);
+
+  const gateway = startCli(t, ['serve', '--config', `${folder}/gateway.json`]);
+  const [, url = ''] = await gateway.shows(/headrace listening on (\S+)/);
+  await until('the host has keys', async () => (await fetch(`${direct}/health`)).status === 200);
+  await until('the gateway has the host', async () => (await chat(url)).status === 200);
+  t.match(await (await fetch(`${url}/svc/models`)).json(), { [MODEL]: { servers: [direct] } });
+  const ask = async (key: string): Promise<number> =>
+    (await chat(direct, { headers: { authorization: `Bearer ${key}` } })).status;
+  t.same([await ask(KEY), await ask(SECOND), await ask('hr_wrong')], [200, 200, 401]);
+
+  writeFileSync(`${folder}/gateway.json`, JSON.stringify(settings([KEY])));
+  gateway.signal('SIGHUP');
+  await until('the key is revoked on the host', async () => (await ask(SECOND)) === 401);
+  t.equal(await ask(KEY), 200);
+
+  gateway.signal('SIGTERM');
+  await gateway.ends();
+  t.equal(await ask(KEY), 200, 'the last keys stay');
+  await until('it says that the gateway is lost', async () => {
+    const { keys } = (await (await fetch(`${direct}/health`)).json()) as { keys: { gateway: string } };
+    return keys.gateway === 'lost';
+  });
+  host.signal('SIGTERM');
+  t.strictSame(await host.ends(), { code: 0, signal: null });
+});

@@ -1,0 +1,183 @@
+// Every dialect: paths, error events as the official SDKs meet them, error members, and what counts as a proper end.
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import t from 'tap';
+import { DIALECTS, dialectOf, endsWell, errorEvent, upstreamPath } from '../../src/dialect/dialects.ts';
+import type { DialectName, Failure } from '../../src/dialect/dialect.ts';
+import { parseEvents } from '../../src/net/sse.ts';
+
+const failure: Failure = { code: 'HR_STREAM_BROKEN', message: 'The server broke off\nmid "answer"', status: 502 };
+const openaiError = { message: failure.message, type: 'server_error', param: null, code: 'HR_STREAM_BROKEN' };
+
+t.test('knows the dialect of a path', (t) => {
+  const rows: [string, DialectName | undefined][] = [
+    ['/v1/completions', 'completions'],
+    ['/v1/chat/completions', 'chat-completions'],
+    ['/v1/responses', 'responses'],
+    ['/v1/messages', 'messages'],
+    ['/completions', 'llama'],
+    ['/completion', 'llama'],
+    ['/infill', 'llama'],
+    ['/v1/embeddings', undefined],
+    ['/v1/messages/count_tokens', undefined],
+    ['/', undefined],
+  ];
+  for (const [path, name] of rows) t.equal(dialectOf(path)?.name, name, path);
+  for (const [name, dialect] of Object.entries(DIALECTS)) t.equal(dialect.name, name);
+  t.equal(upstreamPath('/completions'), '/completion');
+  t.equal(upstreamPath('/v1/completions'), '/v1/completions');
+  t.end();
+});
+
+t.test('writes one line of data and a blank line for each error event', (t) => {
+  const flat = {
+    type: 'error',
+    code: failure.code,
+    message: failure.message,
+    param: null,
+    sequence_number: 7,
+    error: openaiError,
+  };
+  const failed = {
+    type: 'response.failed',
+    sequence_number: 8,
+    response: { object: 'response', status: 'failed', error: { code: failure.code, message: failure.message } },
+  };
+  const rows: [DialectName | undefined, [string | undefined, object][]][] = [
+    ['completions', [[undefined, { error: openaiError }]]],
+    ['chat-completions', [[undefined, { error: openaiError }]]],
+    [
+      'responses',
+      [
+        ['error', flat],
+        ['response.failed', failed],
+      ],
+    ],
+    ['messages', [['error', { type: 'error', error: { type: 'api_error', message: failure.message } }]]],
+    ['llama', [[undefined, { error: { code: 502, message: failure.message, type: 'server_error' } }]]],
+    [undefined, [['error', { type: 'error', error: openaiError }]]],
+  ];
+  for (const [name, expected] of rows) {
+    const text = errorEvent(name && DIALECTS[name], { ...failure, sequence: 7 });
+    const events = parseEvents(text);
+    t.strictSame(
+      events.map(({ event, data }) => [event, JSON.parse(data)]),
+      expected,
+      name ?? 'no dialect',
+    );
+    t.ok(text.endsWith('\n\n'));
+    t.ok(endsWell(name && DIALECTS[name], Buffer.from(text)), 'which is itself seen as an end');
+  }
+  t.end();
+});
+
+t.test('gives each status its type', (t) => {
+  const rows: [number, string, string, string][] = [
+    [400, 'invalid_request_error', 'invalid_request_error', 'invalid_request_error'],
+    [401, 'authentication_error', 'authentication_error', 'authentication_error'],
+    [402, 'insufficient_quota', 'billing_error', 'invalid_request_error'],
+    [403, 'permission_error', 'permission_error', 'permission_error'],
+    [404, 'invalid_request_error', 'not_found_error', 'not_found_error'],
+    [413, 'invalid_request_error', 'request_too_large', 'invalid_request_error'],
+    [422, 'invalid_request_error', 'invalid_request_error', 'invalid_request_error'],
+    [429, 'rate_limit_error', 'rate_limit_error', 'invalid_request_error'],
+    [500, 'server_error', 'api_error', 'server_error'],
+    [502, 'server_error', 'api_error', 'server_error'],
+    [503, 'server_error', 'overloaded_error', 'unavailable_error'],
+    [504, 'server_error', 'timeout_error', 'server_error'],
+  ];
+  const message = 'No';
+  for (const [status, openai, messages, llama] of rows) {
+    const member = (name: DialectName): object => DIALECTS[name].errorMember({ status, code: 'HR_X', message });
+    const openaiMember = { error: { message, type: openai, param: null, code: 'HR_X' } };
+    for (const name of ['completions', 'chat-completions', 'responses'] as const)
+      t.strictSame(member(name), openaiMember);
+    t.strictSame(member('messages'), { type: 'error', error: { type: messages, message } });
+    t.strictSame(member('llama'), { error: { code: status, message, type: llama } });
+  }
+  t.end();
+});
+
+/** A fetch that answers with `sse`, however often it is asked. */
+function answering(sse: string): typeof fetch {
+  return () => Promise.resolve(new Response(sse, { headers: { 'content-type': 'text/event-stream' } }));
+}
+
+async function drain(stream: AsyncIterable<unknown>): Promise<number> {
+  let items = 0;
+  for await (const item of stream) items += item === undefined ? 0 : 1;
+  return items;
+}
+
+t.test('makes the official SDKs throw behind the events that came before', async (t) => {
+  const chunk = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"text":"Hi","finish_reason":null}]}\n\n';
+  const created = 'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n';
+  const openai = (sse: string): OpenAI => new OpenAI({ apiKey: 'k', fetch: answering(sse), maxRetries: 0 });
+  const body = { model: 'm', stream: true } as const;
+  const expected = { message: failure.message, code: failure.code, type: 'server_error' };
+  const chat = errorEvent(DIALECTS['chat-completions'], failure);
+  await t.rejects(drain(await openai(chunk + chat).chat.completions.create({ ...body, messages: [] })), expected);
+  await t.rejects(drain(await openai(chunk + chat).completions.create({ ...body, prompt: 'x' })), expected);
+  const numbered = errorEvent(DIALECTS.responses, failure);
+  await t.rejects(drain(await openai(created + numbered).responses.create({ ...body, input: 'x' })), expected);
+  const unknown = errorEvent(undefined, failure);
+  await t.rejects(drain(await openai(chunk + unknown).chat.completions.create({ ...body, messages: [] })), expected);
+
+  const start = 'event: message_start\ndata: {"type":"message_start","message":{"id":"m","content":[]}}\n\n';
+  const anthropic = (sse: string): Anthropic => new Anthropic({ apiKey: 'k', fetch: answering(sse), maxRetries: 0 });
+  const message = { ...body, max_tokens: 5, messages: [] };
+  for (const [event, type] of [
+    [errorEvent(DIALECTS.messages, failure), 'api_error'],
+    [unknown, 'server_error'],
+  ] as const) {
+    await t.rejects(drain(await anthropic(start + event).messages.create(message)), { message: /broke off/, type });
+  }
+  t.equal(
+    await drain(await openai(chunk).chat.completions.create({ ...body, messages: [] })),
+    1,
+    'without it nobody notices',
+  );
+});
+
+t.test('sees whether a stream came to its end', (t) => {
+  const delta =
+    'data: {"choices":[{"delta":{"content":"[DONE] \\"finish_reason\\":\\"stop\\""},"finish_reason":null}]}\n\n';
+  const named = (name: string, more = ''): string => `event: ${name}\ndata: {"type":"${name}"${more}}\n\n`;
+  const long = 'x'.repeat(6000);
+  const rows: [DialectName, string, boolean][] = [
+    ['chat-completions', '', false],
+    ['chat-completions', delta, false],
+    ['chat-completions', `${delta}data: [DONE]\n\n`, true],
+    ['chat-completions', `${delta}data:[DONE]\r\n\r\n`, true],
+    ['chat-completions', 'data: {"choices":[{"delta":{},"finish_reason" :\t"stop"}]}\n\n', true],
+    ['chat-completions', `${delta}data: { "error" : {"message":"no"}}\n\n`, true],
+    ['chat-completions', 'data: {"error":null,"choices":[]}\n\n', false],
+    ['completions', 'data: {"choices":[{"text":"a","finish_reason":"length"}]}\n\n', true],
+    ['completions', 'data: {"choices":[{"text":"a","finish_reason":null}]}\n\n', false],
+    ['responses', named('response.output_text.delta', ',"delta":"response.completed"'), false],
+    ['responses', named('response.in_progress', ',"response":{"status":"in_progress"}'), false],
+    ['responses', named('response.completed', ',"response":{}'), true],
+    ['responses', 'data: {"response":{}, "type" : "response.incomplete"}\n\n', true],
+    ['responses', named('response.failed'), true],
+    ['responses', named('error', ',"message":"no"'), true],
+    ['responses', 'data: {"type": "error","message":"no"}\n\n', true],
+    ['responses', named('response.completed', `,"response":{"a":"${long}"}`).slice(-4096), true],
+    ['responses', named('response.output_text.delta', `,"delta":"${long}"`).slice(0, 4096), false],
+    ['responses', `xxx"}\n\n${named('response.output_text.delta')}`, false],
+    ['messages', named('content_block_delta', ',"delta":{"text":"\\"type\\":\\"message_stop\\""}'), false],
+    ['messages', named('message_delta'), false],
+    ['messages', named('message_stop'), true],
+    ['messages', 'event: message_stop\ndata: {"type":\n', true],
+    ['messages', named('error'), true],
+    ['llama', 'data: {"content":"a","stop":false,"generation_settings":{"stop":[]}}\n\n', false],
+    ['llama', 'data: {"content":"","stop" : true}\n\n', true],
+    ['llama', 'data: {"error":{"code":500}}\n\n', true],
+    ['llama', `data: {"content":"","stop":true,"prompt":"${long}"}\n\n`.slice(-4096), true],
+    ['llama', '', false],
+  ];
+  for (const [name, tail, expected] of rows) {
+    t.equal(endsWell(DIALECTS[name], Buffer.from(tail)), expected, `${name}: ${tail.slice(0, 80)}`);
+  }
+  t.equal(endsWell(undefined, Buffer.from('anything')), true);
+  t.end();
+});

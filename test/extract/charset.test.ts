@@ -1,0 +1,181 @@
+// Bytes to text: the order of marks, header, declaration and guess, and that no bytes break it. Legacy bytes are written
+// by turning the platform's own decoders round.
+import fc from 'fast-check';
+import t from 'tap';
+import { decode, encodingOf } from '../../src/extract/charset.ts';
+
+const RUSSIAN = 'Над рекой стоит мельница, вода вертит колесо, а колесо вертит жернова. Так было всегда.';
+const JAPANESE = '川のほとりに水車があります。水が水車を回し、水車が石臼を回します。むかしからそうでした。';
+const SIMPLIFIED = '河边有一个磨坊，水推动轮子，轮子推动石磨。这里的人们从来都是这样生活的，他们在这个地方工作。';
+const TRADITIONAL = '河邊有一個磨坊，水推動輪子，輪子推動石磨。這裡的人們從來都是這樣生活的，他們在這個地方工作。';
+const KOREAN = '강가에 물레방아가 있습니다. 물이 바퀴를 돌리고 바퀴가 맷돌을 돌립니다. 옛날부터 그랬습니다.';
+const FRENCH = 'Près de la rivière, une roue à aubes mène la meule ; c’est déjà très âgé, où qu’on soit.';
+
+function encode(text: string, encoding: string): Uint8Array {
+  const decoder = new TextDecoder(encoding, { fatal: true });
+  const known = new Map<string, number[]>();
+  const learn = (...bytes: number[]): void => {
+    try {
+      const character = decoder.decode(new Uint8Array(bytes));
+      if ([...character].length === 1 && !known.has(character)) known.set(character, bytes);
+    } catch {
+      // No character of this encoding.
+    }
+  };
+  for (let first = 0; first < 256; first++) learn(first);
+  for (let first = 0x81; first < 0xff; first++) for (let second = 0x40; second < 0xff; second++) learn(first, second);
+  return new Uint8Array(Array.from(text).flatMap((character) => known.get(character) ?? [0x3f]));
+}
+
+const bytesOf = (text: string): Uint8Array => Buffer.from(text);
+const latin = (text: string): Uint8Array => Buffer.from(text, 'latin1');
+
+t.test('a mark comes before everything, and is no part of the text', (t) => {
+  t.equal(decode(latin('\xef\xbb\xbf<meta charset=koi8-r>\xc3\xa9'), 'windows-1251'), '<meta charset=koi8-r>é');
+  t.equal(decode(latin('\xff\xfea\0\xe9\0'), 'utf-8'), 'aé');
+  t.equal(decode(latin('\xfe\xff\0a\0\xe9'), null), 'aé');
+  t.end();
+});
+
+t.test('the header comes next, by any label of the standard', (t) => {
+  t.equal(encodingOf(latin('<meta charset=koi8-r>\xe9'), 'ISO-8859-1'), 'windows-1252');
+  t.equal(encodingOf(latin('\xe9'), ' cp1251 '), 'windows-1251');
+  t.equal(encodingOf(latin('\xe9'), 'gb2312'), 'gbk');
+  t.equal(decode(latin('\x80\x93\x94\xe9'), 'latin1'), '€“”é');
+  t.equal(encodingOf(latin('<meta charset=koi8-r>\xe9'), 'no-such-label'), 'koi8-r');
+  t.equal(encodingOf(latin('\xe9'), 'iso-2022-kr'), 'windows-1252', 'an encoding that is unsafe to read');
+  t.end();
+});
+
+t.test('UTF-8 that says it is something else in its markup is UTF-8', (t) => {
+  t.equal(decode(bytesOf('<meta charset="windows-1252">é'), null), '<meta charset="windows-1252">é');
+  t.end();
+});
+
+t.test('reads what the markup declares', (t) => {
+  for (const [markup, encoding] of [
+    ['<meta charset="koi8-r">', 'koi8-r'],
+    ['<META CHARSET=koi8-r>', 'koi8-r'],
+    ['<meta name=a content=b charset=koi8-r />', 'koi8-r'],
+    ["<meta content='text/html; charset=koi8-r' http-equiv='Content-Type'>", 'koi8-r'],
+    ['<meta http-equiv="content-type" content="text/html; charset = &quot;koi8-r">', 'windows-1252'],
+    ['<meta content="text/html; charset=koi8-r">', 'windows-1252'],
+    ['<meta http-equiv="refresh" content="charset=koi8-r">', 'windows-1252'],
+    ['<!-- <meta charset="koi8-r"> -->', 'windows-1252'],
+    ['<!--><meta charset="koi8-r">', 'koi8-r'],
+    ['<p title="<meta charset=koi8-r>">', 'windows-1252'],
+    ['</meta charset="koi8-r">', 'windows-1252'],
+    ['<metadata charset="koi8-r">', 'windows-1252'],
+    ['<meta charset="nonsense"><meta charset="koi8-r">', 'koi8-r'],
+    ['<?xml version="1.0" encoding="koi8-r"?>', 'koi8-r'],
+    ['<meta charset="x-user-defined">', 'windows-1252'],
+    ['<meta charset="', 'windows-1252'],
+    [`<title>${'x'.repeat(5000)}</title><meta charset="koi8-r">`, 'koi8-r'],
+  ] as const)
+    t.equal(encodingOf(latin(`${markup}caf\xe9 \xe9t\xe9`), null), encoding, markup.slice(0, 70));
+  t.end();
+});
+
+t.test('a declaration of UTF-16 that can be read as ASCII means UTF-8', (t) => {
+  t.equal(encodingOf(latin(`<meta charset="utf-16le">${'\xc3\xa9'.repeat(9)}\xe9`), null), 'utf-8');
+  t.end();
+});
+
+t.test('UTF-16 without mark and word shows by its zeros', (t) => {
+  const html = '<!doctype html><p>Прivet</p>';
+  t.equal(decode(Buffer.from(html, 'utf16le'), null), html);
+  t.equal(decode(Buffer.from(html, 'utf16le').swap16(), null), html);
+  t.end();
+});
+
+t.test('ISO-2022-JP is found although it is ASCII', (t) => {
+  t.equal(decode(latin('<meta charset=iso-2022-jp>\x1b$B$3$s\x1b(B'), null), '<meta charset=iso-2022-jp>こん');
+  t.end();
+});
+
+t.test('a page that claims UTF-8 keeps it with some broken bytes', (t) => {
+  const bytes = Buffer.concat([bytesOf(`<meta charset=utf-8>${RUSSIAN}`), latin('\xe9')]);
+  for (const header of ['utf-8', null]) {
+    const text = decode(bytes, header);
+    t.ok(text.includes(RUSSIAN));
+    t.ok(text.endsWith('\ufffd'));
+  }
+  t.end();
+});
+
+t.test('a page that claims UTF-8 and is mostly something else is read as that', (t) => {
+  t.equal(decode(encode(RUSSIAN, 'windows-1251'), 'utf-8'), RUSSIAN);
+  t.equal(decode(encode(`<meta charset=utf-8>${FRENCH}`, 'windows-1252'), null), `<meta charset=utf-8>${FRENCH}`);
+  t.equal(encodingOf(latin('<meta charset=iso-8859-2>\xe9 \xe9'), 'utf-8'), 'iso-8859-2');
+  t.end();
+});
+
+t.test('guesses what has no word, behind any length of plain markup', (t) => {
+  for (const [text, encoding] of [
+    [FRENCH, 'windows-1252'],
+    [RUSSIAN, 'windows-1251'],
+    [RUSSIAN, 'koi8-r'],
+    [JAPANESE, 'shift_jis'],
+    [JAPANESE, 'euc-jp'],
+    [SIMPLIFIED, 'gbk'],
+    [TRADITIONAL, 'big5'],
+    [KOREAN, 'euc-kr'],
+  ] as const) {
+    const markup = `<html>${'<p class="x">'.repeat(10_000)}${text}`;
+    t.equal(decode(encode(markup, encoding), null).slice(-text.length), text, encoding);
+  }
+  t.end();
+});
+
+t.test('any bytes under any label give well-formed text', (t) => {
+  const label = fc.constantFrom(
+    null,
+    'utf-8',
+    'utf-16le',
+    'utf-16be',
+    'gb18030',
+    'big5',
+    'iso-2022-jp',
+    'shift_jis',
+    '',
+  );
+  const markup = fc.constantFrom(
+    '<meta ',
+    'charset=',
+    '"',
+    "'",
+    '<!--',
+    '-->',
+    '<?xml ',
+    'encoding=',
+    'utf-16',
+    'gbk',
+    '=',
+    '/',
+    '>',
+    '<',
+  );
+  const piece = fc.oneof(markup.map(latin), fc.uint8Array({ maxLength: 40 }));
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 30 }), label, (pieces, header) =>
+      decode(Buffer.concat(pieces), header).isWellFormed(),
+    ),
+    { numRuns: 3000 },
+  );
+  t.end();
+});
+
+t.test('a hostile head takes linear time', (t) => {
+  for (const unit of [
+    '<meta a="',
+    "<meta charset='",
+    '<!--',
+    '<meta charset',
+    '<a =',
+    '<meta / ',
+    '<?xml encoding ',
+    '<',
+  ])
+    t.equal(encodingOf(latin(`${unit.repeat(1_000_000)}\xe9`), null), 'windows-1252');
+  t.end();
+});

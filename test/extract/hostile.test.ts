@@ -1,0 +1,129 @@
+// Pages made to be expensive, and pages of noise: time grows with the page alone, and every answer is well-formed text.
+import fc from 'fast-check';
+import t from 'tap';
+import { decode } from '../../src/extract/charset.ts';
+import { clean } from '../../src/extract/index.ts';
+
+const PROSE = 'Words of a sentence that goes on for a while, and then ends. ';
+const MEBI = 1_048_576;
+
+/** Repeats to at least `length` characters. */
+const fill = (piece: string, length: number): string => piece.repeat(Math.ceil(length / piece.length));
+
+/** Pages that are expensive for parsers, by length. */
+const SHAPES: Readonly<Record<string, (length: number) => string>> = {
+  'nested blocks': (length) => fill('<div>', length),
+  'nested blocks that are closed': (length) => fill('<div>', length / 2) + fill('</div>', length / 2),
+  'nested marks': (length) => fill('<b>x', length),
+  'inline misnesting': (length) => fill('<a href=x><b><p>x', length),
+  'paragraphs left open': (length) => fill('<p>x', length),
+  'items left open': (length) => fill('<ul><li>x', length),
+  'rows left open': (length) => fill('<table><tr>x', length),
+  'nested tables': (length) => fill('<table><tr><td>x<td>y', length),
+  'a table of many rows': (length) => `<table>${fill(`<tr><td>x<td>${PROSE}`, length)}</table>`,
+  'end tags of nothing': (length) => fill('<div>', 4000) + fill('</x>', length),
+  'end tags out of scope': (length) => `<p><table><td>${fill('<b>', 1500)}${fill('</p>', length)}`,
+  'opening brackets': (length) => fill('<', length),
+  ampersands: (length) => fill('&', length),
+  references: (length) => fill('&eacute;', length),
+  'one long attribute': (length) => `<div class="${fill('nav-Bar ', length)}">x</div>`,
+  'many attributes': (length) => `<a ${fill('a=b ', length)}>x</a>`,
+  'an attribute left open': (length) => `<a href="${fill('x ', length)}`,
+  'a style that hides nothing': (length) => `<p style="${fill('display ', length)}">x</p>`,
+  'many classes': (length) => Array.from({ length: length / 24 }, (_, at) => `<p class="n${at}-nav">x`).join(''),
+  'many elements': (length) => Array.from({ length: length / 8 }, (_, at) => `<x${at}>`).join(''),
+  'a comment left open': (length) => `<!--${fill('<!-- ', length)}`,
+  'a script left open': (length) => `<script>${fill('x<', length)}`,
+  drawings: (length) => fill('<svg><p>', length),
+  templates: (length) => fill('<template>', length),
+  'headings of other things': (length) => fill(`<h2>Related</h2><p>${PROSE}`, length),
+  'nested headings': (length) => fill('<div><h2>Related</h2>', length),
+  'headings behind empty elements': (length) => fill('<i></i>', length / 2) + fill('<h2>Related</h2>', length / 2),
+  'deep fields': (length) => '<div>'.repeat(505) + fill('<input>', length),
+  'deep menus': (length) => '<div>'.repeat(505) + fill(`<nav>${PROSE}</nav>`, length),
+  'lines of code': (length) => `<pre>${fill('x\n', length)}`,
+  quotes: (length) => fill(`<blockquote>${PROSE}`, length),
+  'linked data': (length) => `<script type="application/ld+json">${fill('[', length)}</script>`,
+  'linked data with brackets': (length) =>
+    `<script type="application/ld+json">{"@type":"Article","articleBody":"${fill('<a', length)}"}</script>`,
+  'spaces in nested blocks': (length) => `${'<div>'.repeat(500)}x${fill(' ', length)}y`,
+  titles: (length) => `<title>${fill('a | ', length)}</title>`,
+  zeros: (length) => fill('\0', length),
+  'white space': (length) => fill(' \n\t', length),
+};
+
+const cpuMs = (run: () => void): number => {
+  const start = process.cpuUsage();
+  run();
+  const { user, system } = process.cpuUsage(start);
+  return (user + system) / 1000;
+};
+
+t.test('time grows no faster than the page', async (t) => {
+  for (const [name, shape] of Object.entries(SHAPES)) {
+    const [small, large] = [shape(MEBI / 4), shape(2 * MEBI)];
+    for (const format of ['text', 'markdown'] as const) {
+      const options = { url: 'https://a.example/', format, include: ['links', 'metadata'] } as const;
+      const once = Math.min(...[1, 2].map(() => cpuMs(() => clean(small, options))));
+      const more = cpuMs(() => clean(large, options));
+      // 8 times the page: quadratic time would be 64 times as much.
+      t.ok(
+        more < 32 * Math.max(once, 10) && more < 5000,
+        `${name} as ${format}: ${once.toFixed(0)} and ${more.toFixed(0)} ms`,
+      );
+    }
+  }
+});
+
+t.test('any bytes give an answer of well-formed text', async () => {
+  const bytes = fc.uint8Array({ maxLength: 2000 });
+  fc.assert(
+    fc.property(bytes, fc.constantFrom('text', 'markdown'), (input, format) => isValid(decode(input, null), format)),
+  );
+});
+
+t.test('any text with pieces of markup gives an answer', async () => {
+  const piece = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 8 }),
+    fc.constantFrom(
+      ...'<div>|</div>|<p>|</p>|<a href="x">|</a>|<li>|<ul>|</ul>|<table>|<tr>|<td>|</table>|<b>|</b>|<pre>|</pre>|<code>|<h2>|</h2>'.split(
+        '|',
+      ),
+    ),
+    fc.constantFrom(
+      ...'<svg>|</svg>|<template>|<script>|</script>|<title>|</title>|<br>|<!--|-->|&amp;|&#x|<|>|"|=|<img alt=x src=y>|<blockquote>|<dl>|<dd>'.split(
+        '|',
+      ),
+    ),
+    fc.constantFrom(
+      ...'<script type="application/ld+json">|{"@type":"Article","articleBody":"|"}|<meta property=og:title content="|<noscript>|\ud800|\udc00'.split(
+        '|',
+      ),
+    ),
+    fc.constantFrom(PROSE, '漢字。', 'Related', ' ', '\n'),
+  );
+  const page = fc.array(piece, { maxLength: 120 }).map((pieces) => pieces.join(''));
+  fc.assert(
+    fc.property(page, fc.constantFrom('text', 'markdown'), (html, format) => isValid(html, format)),
+    { numRuns: 500 },
+  );
+});
+
+function isValid(html: string, format: 'text' | 'markdown'): boolean {
+  const { title, content, wordCount, links, metadata } = clean(html, {
+    url: 'https://a.example/',
+    format,
+    include: ['links', 'metadata'],
+  });
+  const texts = [
+    title,
+    content,
+    ...(links ?? []).flatMap(({ text, url }) => [text, url]),
+    ...Object.values(metadata ?? {}),
+  ];
+  return (
+    texts.every((text) => text.isWellFormed()) &&
+    wordCount >= 0 &&
+    !/\n{3}/.test(content.replaceAll(/^`{3,}[^]*?^`{3,}$/gm, ''))
+  );
+}

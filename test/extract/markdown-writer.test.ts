@@ -1,0 +1,47 @@
+// The Markdown of each kind of element, and text that looks like Markdown.
+import t from 'tap';
+import { clean } from '../../src/extract/index.ts';
+
+/** Markdown of an article; prose around it keeps it from being judged by itself. */
+function markdownOf(html: string): string {
+  const prose = 'Prose that is long enough to be content, whatever stands around it, and then some more of it.';
+  const { content } = clean(`<article><p>${prose}</p>${html}<p>${prose}</p></article>`, {
+    url: 'https://a.example/b/',
+    format: 'markdown',
+  });
+  return content.slice(prose.length, -prose.length).trim();
+}
+
+t.test('each kind of block has its form', async (t) => {
+  const cases = [
+    ['<h2>A <b>b</b><br>c</h2>', '## A b c'],
+    ['<p>a <strong> b </strong>c <em>d</em></p>', 'a **b** c *d*'],
+    ['<p>a<br>b<br><br>c</p>', 'a\\\nb\n\nc'],
+    ['<ul><li>a<li>b<ul><li>c</ul><li>d</ul>', '- a\n- b\n  - c\n- d'],
+    ['<ol start="9"><li>a<li><p>b</p><p>c</p></ol>', '9. a\n\n10. b\n\n    c'],
+    ['<blockquote><p>a</p><p>b</p></blockquote>', '> a\n>\n> b'],
+    ['<pre><code class="hl language-TS">a\n\n  b```</code></pre>', '````ts\na\n\n  b```\n````'],
+    ['<p><code>a`b</code> <code>c</code></p>', '``a`b`` `c`'],
+    ['<p>See <a href="../x (1)">it</a></p>', 'See [it](https://a.example/x%20%281%29)'],
+    ['<p>See <a href="javascript:x()">it</a></p>', 'See it'],
+    ['<p><img src="/i.png" alt="An [image]"><img src="/j.png"></p>', '![An \\[image\\]](https://a.example/i.png)'],
+    ['<table><tr><th>a<th>b|c<tr><td>1<td><b>2</b></table>', '| a | b\\|c |\n| --- | --- |\n| 1 | **2** |'],
+    ['<table><tr><td><p>a</p></td></tr></table>', 'a'],
+    ['<p>a</p><hr><p>b</p>', 'a\n\n---\n\nb'],
+    ['<p><b>a<p>b</b>', '**a**\n\nb'],
+  ] as const;
+  for (const [html, expected] of cases) t.equal(markdownOf(html), expected, html);
+});
+
+t.test('text is never read as marks', async (t) => {
+  const cases = [
+    ['1. a', '1\\. a'],
+    ['# a', '\\# a'],
+    ['- a', '\\- a'],
+    ['> a', '\\> a'],
+    ['*a* [b] `c` \\', '\\*a\\* \\[b\\] \\`c\\` \\\\'],
+    ['snake_case _a_ 2 < 3 a&b', 'snake_case \\_a\\_ 2 < 3 a&b'],
+    ['&lt;b> &amp;amp;', '\\<b> \\&amp;'],
+  ] as const;
+  for (const [text, expected] of cases) t.equal(markdownOf(`<p>${text}</p>`), expected, text);
+});

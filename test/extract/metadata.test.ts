@@ -1,0 +1,68 @@
+// Titles, metadata and links of a page.
+import t from 'tap';
+import { clean } from '../../src/extract/index.ts';
+
+const URL_OF_PAGE = 'https://news.example/2026/flood';
+const titleOf = (head: string, body = ''): string =>
+  clean(`<head>${head}</head><body>${body}<p>Text.</p>`, { url: URL_OF_PAGE }).title;
+
+t.test('a title comes without the name of its site', async (t) => {
+  const cases = [
+    [
+      '<title>The flood of the century | News</title><meta property="og:site_name" content="News">',
+      '',
+      'The flood of the century',
+    ],
+    ['<title>News: a view - The Daily</title><meta property="og:site_name" content="The Daily">', '', 'News: a view'],
+    ['<title>The Daily » The flood</title><meta property="og:site_name" content="the daily">', '', 'The flood'],
+    ['<title>The flood - Valley - News</title>', '<h1>The flood</h1>', 'The flood'],
+    ['<title>The flood of the whole century – News</title>', '', 'The flood of the whole century'],
+    ['<title>Salt - Pepper</title>', '', 'Salt - Pepper'],
+    ['<title>A well-known flood</title>', '', 'A well-known flood'],
+    ['<title>News</title><meta property="og:title" content="The flood">', '', 'The flood'],
+    ['<meta name="twitter:title" content="The &quot;flood&quot;">', '', 'The "flood"'],
+    ['', '<h1>The <b>flood</b></h1>', 'The flood'],
+    [
+      '<meta property="og:site_name" content="News"><meta property="og:title" content="News"><title>The flood</title>',
+      '',
+      'The flood',
+    ],
+  ] as const;
+  for (const [head, body, title] of cases) t.equal(titleOf(head, body), title, head + body);
+});
+
+t.test('metadata and links come when they are asked for', async (t) => {
+  const data = {
+    '@type': 'NewsArticle',
+    headline: 'Flood',
+    author: [{ name: 'A' }, { name: 'B' }],
+    datePublished: '2026-01-02T03:04:05Z',
+    image: ['/i.png'],
+  };
+  const html = `<html lang="en-GB"><head><base href="/base/"><link rel="canonical" href="/flood">
+    <meta name="description" content="What  happened"><meta property="article:modified_time" content="yesterday">
+    <meta property="og:site_name" content="News"><script type="application/ld+json">${JSON.stringify(data)}</script></head>
+    <body><article><p>Some text with <a href="one#x">one</a>, <a href="one#x">one again</a>, <a href="javascript:x()">two</a>,
+    <a href="mailto:a@b">three</a>, <a href="//other.example/">four</a> and <a href="/five"><img></a> in it.</p></article>`;
+  const plain = clean(html, { url: URL_OF_PAGE });
+  t.same(Object.keys(plain).sort(), ['content', 'title', 'wordCount']);
+  const { metadata, links } = clean(html, { url: URL_OF_PAGE, include: ['links', 'metadata'] });
+  t.same(metadata, {
+    description: 'What happened',
+    author: 'A, B',
+    site_name: 'News',
+    published: '2026-01-02T03:04:05Z',
+    language: 'en-GB',
+    image: 'https://news.example/i.png',
+    canonical: 'https://news.example/flood',
+  });
+  t.same(links, [
+    { text: 'one', url: 'https://news.example/base/one#x' },
+    { text: 'four', url: 'https://other.example/' },
+  ]);
+});
+
+t.test('links are bounded in number', async (t) => {
+  const html = `<p>${Array.from({ length: 3000 }, (_, at) => `Some words before <a href="/${at}">link</a> and after.`).join(' ')}</p>`;
+  t.equal(clean(html, { url: URL_OF_PAGE, include: ['links'] }).links?.length, 1000);
+});

@@ -1,0 +1,78 @@
+// The tree that parse.ts makes of markup: elements that end unsaid, markup that nests wrongly, what is kept apart.
+import t from 'tap';
+import { parse } from '../../src/extract/parse.ts';
+import { TAG, type TagName } from '../../src/extract/tags.ts';
+
+const NAMES = new Map(Object.entries(TAG).map(([name, id]) => [id, name as TagName]));
+
+/** The tree as nested names and texts. */
+function outline(html: string): string {
+  const { tree } = parse(html);
+  const write = (node: number): string => {
+    if (tree.tag[node] === TAG['#text']) return tree.textOf(node);
+    const parts: string[] = [];
+    for (let child = node + 1; child < (tree.end[node] as number); child = tree.end[child] as number)
+      parts.push(write(child));
+    return `${NAMES.get(tree.tag[node] as number) ?? 'other'}(${parts.join(' ')})`;
+  };
+  return write(0);
+}
+
+function depthOf(html: string): number {
+  const { tree } = parse(html);
+  const depths = new Int32Array(tree.count);
+  for (let node = 1; node < tree.count; node++) depths[node] = (depths[tree.parent[node] as number] as number) + 1;
+  return Math.max(...depths);
+}
+
+t.test('elements end where HTML says so', async (t) => {
+  const cases = [
+    ['<p>a<p>b', 'body(p(a) p(b))'],
+    ['<p>a<div>b</div>c', 'body(p(a) div(b) c)'],
+    ['<ul><li>a<li>b<ul><li>c</ul><li>d</ul>', 'body(ul(li(a) li(b ul(li(c))) li(d)))'],
+    ['<dl><dt>a<dd>b<dt>c</dl>', 'body(dl(dt(a) dd(b) dt(c)))'],
+    ['<table><tr><td>a<td>b<tr><td>c</table>d', 'body(table(tr(td(a) td(b)) tr(td(c))) d)'],
+    ['<p>a<table><tr><td>b</p>c</table>', 'body(p(a) table(tr(td(b p() c))))'],
+    ['a<br>b</br>c', 'body(a br() b br() c)'],
+    ['a</p>b', 'body(a p() b)'],
+    ['<div>a</section>b</div>c', 'body(div(a b) c)'],
+    ['<a href=x>a<a href=y>b</a>', 'body(a(a) a(b))'],
+    ['<b>a<div>b</b>c</div>d', 'body(span(a div(b c) d))'],
+    ['<img>a', 'body(img() a)'],
+    ['<my-part>a</my-part>', 'body(other(a))'],
+  ] as const;
+  for (const [html, expected] of cases) t.equal(outline(html), expected, html);
+});
+
+t.test('what is no text of the page is not read', async (t) => {
+  t.equal(outline('<script>a</script><style>b</style><textarea>c</textarea>d'), 'body(style() textarea() d)');
+  t.equal(outline('a<svg><title>x</title><text>b</text></svg>c<template><p>f</p></template>g'), 'body(a c g)');
+  t.equal(outline('a<svg><path>b<section>c</section>'), 'body(a section(c))', 'a drawing that was left open ends');
+  t.equal(outline('<![CDATA[a>b]]>c'), 'body(b]]>c)', 'in HTML this is a comment up to the bracket');
+  t.equal(outline('<math><mi>x</mi><annotation>y</annotation></math>'), 'body(math(mi(x) annotation()))');
+  t.equal(outline('<template shadowrootmode=open>a</template>'), 'body(template(a))');
+  t.equal(outline('<!-- a --><!doctype html><?b?>c'), 'body(c)');
+});
+
+t.test('the head and scripts with data are kept apart', async (t) => {
+  const { head } =
+    parse(`<html lang="de"><head><title> A &amp; B </title><base href="/x/"><link rel=canonical href="/y">
+    <meta property="og:title" content="C &lt;"><script type="application/ld+json">{"a":1}</script>
+    <script id="__NEXT_DATA__" type="application/json">{"b":2}</script><script>c</script></head><title>D</title>`);
+  t.match(head, { title: ' A & B ', language: 'de', base: '/x/', canonical: '/y', meta: [['og:title', 'C <']] });
+  t.same([head.linkedData, head.state], [['{"a":1}'], ['{"b":2}']]);
+});
+
+t.test('the first of two attributes counts, and its references are read', async (t) => {
+  const { tree } = parse('<a href="/?a=1&amp;b=2" HREF="no" class=k>x</a>');
+  t.same(tree.attributes.get(1), { href: '/?a=1&b=2', className: 'k' });
+});
+
+t.test('a tree is no deeper than in browsers', async (t) => {
+  t.equal(depthOf('<div>'.repeat(2000)), 512);
+  t.equal(
+    outline(`${'<div>'.repeat(600)}${'</div>'.repeat(600)}<p>a`).endsWith('p(a))'),
+    true,
+    'and ends as deep as it began',
+  );
+});

@@ -1,0 +1,75 @@
+// Text, Markdown, JSON and XML as pages.
+import t from 'tap';
+import { readJson, readText, readXml } from '../../src/extract/plain-text.ts';
+
+const URL_1 = 'http://site.test/notes/water%20mill.txt?x=1';
+
+t.test('text keeps its lines, without control characters and heaps of blank lines', (t) => {
+  const page = readText('\ufeff\r\n  A title\r\n\r\n\r\n\r\none\x00\x07 two  \rthree\f\tfour\n\n', URL_1);
+  t.same(page, { title: 'A title', content: '  A title\n\none two\nthree\n\tfour', wordCount: 6 });
+  t.end();
+});
+
+t.test('Markdown is titled by its first heading', (t) => {
+  t.equal(readText('Some words first\n\n## On *mills*\n\n# Later', URL_1).title, 'On *mills*');
+  t.end();
+});
+
+t.test('text without a short first line is titled by its address', (t) => {
+  t.equal(readText('word '.repeat(100), URL_1).title, 'water mill.txt');
+  t.equal(readText('', 'http://site.test/').title, 'site.test');
+  t.equal(readText('', 'http://site.test/%ff').title, '%ff');
+  t.equal(readText('', '').title, '');
+  t.end();
+});
+
+t.test('compact JSON is indented and its values stay as they are written', (t) => {
+  const json = String.raw`{"a":[1.0,12345678901234567890,"x\"{,}\\"],"b":{},"c":[],"d":{"e":null}}`;
+  const { content, title } = readJson(json, URL_1);
+  t.equal(
+    content,
+    String.raw`{
+  "a": [
+    1.0,
+    12345678901234567890,
+    "x\"{,}\\"
+  ],
+  "b": {},
+  "c": [],
+  "d": {
+    "e": null
+  }
+}`,
+  );
+  t.same(JSON.parse(content), JSON.parse(json));
+  t.equal(title, 'water mill.txt');
+  t.end();
+});
+
+t.test('JSON on several lines stays as it is, and broken JSON is text', (t) => {
+  t.equal(readJson('{"a":1}\n{"a":2}\n', URL_1).content, '{"a":1}\n{"a":2}');
+  t.equal(readJson('{"a', URL_1).content, '{\n  "a');
+  t.equal(readJson(']] no JSON', URL_1).content, ']] no JSON');
+  t.end();
+});
+
+t.test('a feed is read entry by entry, markup in its descriptions too', (t) => {
+  const feed = `<?xml version="1.0"?><!-- made --><rss version="2.0"><channel><title>Mill &amp; wheel</title>
+    <item><title>First</title><link>http://site.test/1</link><description>&lt;p&gt;One &lt;b&gt;bold&lt;/b&gt;&amp;nbsp;word&lt;/p&gt;</description></item>
+    <item><title><![CDATA[Second <i>one</i>]]></title><pubDate>2026</pubDate></item></channel></rss>`;
+  t.same(readXml(feed, URL_1), {
+    title: 'Mill & wheel',
+    content: 'Mill & wheel\nFirst\nhttp://site.test/1\nOne bold word\n\nSecond one\n2026',
+    wordCount: 12,
+  });
+  t.end();
+});
+
+t.test('hostile text takes linear time', (t) => {
+  const size = 2_000_000;
+  for (const unit of ['[', '{"a":', '"', '\\"', '"\\\\"', ',', ' ']) readJson(unit.repeat(size / unit.length), URL_1);
+  for (const unit of ['<a>', '<', '<![CDATA[', '<!--', '<?', '&lt;', '&', '</a></a>', '<![CDATA[<a]]>'])
+    readXml(unit.repeat(size / unit.length), URL_1);
+  for (const unit of [' ', '\n', '# ', '\r', ' \n']) readText(unit.repeat(size / unit.length), URL_1);
+  t.end();
+});

@@ -1,0 +1,99 @@
+// The choice of the reader, and every reader under random bytes.
+import fc from 'fast-check';
+import t from 'tap';
+import { HeadraceError } from '../../src/errors.ts';
+import type { CleanPage } from '../../src/extract/page.ts';
+import { readPage } from '../../src/extract/read-page.ts';
+import { buildPdf, linesFrom } from '../support/pdf.ts';
+
+function read(body: string | Uint8Array, mediaType: string, charset: string | null = null): Promise<CleanPage> {
+  return readPage({ bytes: new Uint8Array(Buffer.from(body)), mediaType, charset, url: 'http://site.test/a' });
+}
+
+t.test('chooses the reader by the media type', async (t) => {
+  const html = '<html><head><title>Mill</title></head><body><p>Water turns the wheel of the mill.</p></body></html>';
+  for (const type of ['text/html', 'application/xhtml+xml', 'application/xml'])
+    t.match(
+      await read(html, type),
+      { title: 'Mill', content: 'Water turns the wheel of the mill.', wordCount: 7 },
+      type,
+    );
+  for (const type of ['application/json', 'application/ld+json'])
+    t.equal((await read('[1]', type)).content, '[\n  1\n]', type);
+  for (const type of ['text/plain', 'text/markdown', 'text/csv', 'application/yaml', 'application/x-ndjson'])
+    t.equal((await read('a <b>', type)).content, 'a <b>', type);
+  for (const type of ['text/xml', 'application/rss+xml']) t.equal((await read('<a>b</a>', type)).content, 'b', type);
+  t.equal((await read(buildPdf([linesFrom(['Paper'])]), 'application/pdf')).content, 'Paper');
+  t.equal((await read(Buffer.from('caf\xe9', 'latin1'), 'text/plain', 'iso-8859-1')).content, 'café');
+});
+
+t.test('refuses what is not text', async (t) => {
+  for (const type of ['image/png', 'application/zip', 'application/octet-stream', 'image/svg+xml', ''])
+    await t.rejects(read('x', type), { code: 'HR_FETCH_TYPE', subject: type });
+});
+
+t.test('any bytes give well-formed text or an error of the table', async () => {
+  const types = ['text/html', 'application/xml', 'application/json', 'text/plain', 'application/pdf'];
+  const markup = fc.constantFrom(
+    '<p>',
+    '</p>',
+    '<a href="',
+    '"',
+    '<![CDATA[',
+    '&#xd800;',
+    '&amp',
+    '{',
+    '[',
+    '%PDF-1.4\n',
+    '1 0 obj',
+    '<<',
+    '>>',
+    'stream\n',
+    'endstream',
+    'trailer',
+    '/Root 1 0 R',
+    'xref\n',
+    '\\ud800',
+  );
+  const piece = fc.oneof(
+    markup.map((text) => Buffer.from(text)),
+    fc.uint8Array({ maxLength: 60 }),
+  );
+  const pages = fc.tuple(
+    fc.constantFrom(...types),
+    fc.constantFrom(null, 'utf-16le', 'shift_jis'),
+    fc.array(piece, { maxLength: 40 }),
+  );
+  await fc.assert(
+    fc.asyncProperty(pages, async ([type, charset, pieces]) => {
+      try {
+        const { title, content, wordCount } = await read(Buffer.concat(pieces), type, charset);
+        return title.isWellFormed() && content.isWellFormed() && Number.isInteger(wordCount);
+      } catch (error) {
+        if (error instanceof HeadraceError) return true;
+        throw error;
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+t.test('a PDF with bytes changed gives text or an error of the table', async () => {
+  const whole = buildPdf([linesFrom(['Water turns', 'the wheel.']), linesFrom(['And so on.'])], {
+    info: { Title: 'Mill' },
+  });
+  const changes = fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { minLength: 1, maxLength: 20 });
+  await fc.assert(
+    fc.asyncProperty(changes, async (changed) => {
+      const bytes = whole.slice();
+      for (const [at, byte] of changed) bytes[at] = byte;
+      try {
+        return (await read(bytes, 'application/pdf')).content.isWellFormed();
+      } catch (error) {
+        if (error instanceof HeadraceError) return true;
+        throw error;
+      }
+    }),
+    { numRuns: 300 },
+  );
+});

@@ -1,0 +1,272 @@
+// The cleaning pool on real threads that run a script of the test: bounds and order of the queue, limits of time and
+// memory, crashes, clients that leave, recycling and draining. Time is a manual clock.
+import t, { type Test } from 'tap';
+import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
+import { resolveSettings } from '../../src/config/load.ts';
+import type { Settings } from '../../src/config/settings.ts';
+import { type CleaningPool, createCleaningPool } from '../../src/fetch/cleaning-pool.ts';
+import type { CleanJob, CleanPage } from '../../src/extract/page.ts';
+import { buildPdf, deflatedSpaces, linesFrom } from '../support/pdf.ts';
+
+const SCRIPT = new URL('fixtures/cleaner.js', import.meta.url);
+const STAY = new AbortController().signal;
+const MIB = 1024 * 1024;
+
+interface Bench {
+  readonly pool: CleaningPool;
+  readonly clock: ManualClock;
+  readonly settings: Settings['fetch'];
+  readonly read: (mediaType: string, signal?: AbortSignal, charset?: string) => Promise<CleanPage>;
+  /** A page that stays in its thread; resolves once it is there. */
+  readonly hold: (signal?: AbortSignal) => Promise<Held>;
+}
+
+interface Held {
+  readonly page: Promise<CleanPage>;
+  readonly release: () => Promise<CleanPage>;
+}
+
+let gates = 0;
+
+function jobOf(mediaType: string, charset: string | null = null, bytes = 1000): CleanJob {
+  return { bytes: new Uint8Array(bytes), mediaType, charset, url: 'http://site.test/' };
+}
+
+function fetchSettings(wanted: Partial<Settings['fetch']> = {}): Settings['fetch'] {
+  const resolution = resolveSettings({});
+  if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
+  return { ...resolution.settings.fetch, ...wanted };
+}
+
+function bench(t: Test, wanted: Partial<Settings['fetch']> = {}): Bench {
+  const clock = createManualClock();
+  const settings = fetchSettings({ cleaners: 1, ...wanted });
+  const pool = createCleaningPool(settings, { clock, script: SCRIPT });
+  t.teardown(() => pool.close());
+  return {
+    ...{ pool, clock, settings },
+    read: (mediaType, signal = STAY, charset) => pool.read(jobOf(mediaType, charset), signal),
+    async hold(signal = STAY) {
+      const name = `gate-${process.pid}-${++gates}`;
+      const channel = new BroadcastChannel(name);
+      t.teardown(() => channel.close());
+      const waiting = new Promise((resolve) => {
+        channel.onmessage = resolve;
+      });
+      const page = pool.read(jobOf('test/wait', name), signal);
+      page.catch(() => {});
+      await waiting;
+      return {
+        page,
+        release() {
+          channel.postMessage('go');
+          return page;
+        },
+      };
+    },
+  };
+}
+
+t.test('reads a page in a thread, and takes its bytes along', async (t) => {
+  const { pool } = bench(t);
+  const job = jobOf('test/echo');
+  const page = await pool.read(job, STAY);
+  t.equal(page.content, '1000');
+  t.equal(job.bytes.byteLength, 0, 'transferred');
+});
+
+t.test('passes on the errors of readers, with the trace of a defect', async (t) => {
+  const { read, pool } = bench(t);
+  await t.rejects(read('test/refuse'), { code: 'HR_FETCH_TYPE', subject: 'test/refuse' });
+  await t.rejects(read('test/defect'), { code: 'HR_FETCH_UNREADABLE', cause: 'Error: at line 1' });
+  t.equal(pool.stats().replaced, 0);
+});
+
+t.test('refuses with Retry-After when the queue is full, and serves the queue in order', async (t) => {
+  const { pool, read, hold } = bench(t, { queue: 2 });
+  const first = await hold();
+  const order: number[] = [];
+  const second = read('test/echo').then(() => order.push(2));
+  const third = read('test/echo').then(() => order.push(3));
+  await t.rejects(read('test/echo'), { code: 'HR_FETCH_BUSY', headers: ['retry-after', '1'] });
+  t.match(pool.stats(), { threads: 1, running: 1, queued: 2 });
+  await first.release();
+  await Promise.all([second, third]);
+  t.same(order, [2, 3]);
+  t.match(pool.stats(), { running: 0, queued: 0 });
+});
+
+t.test('refuses when the pages that wait hold too many bytes', async (t) => {
+  const { pool, read, hold } = bench(t);
+  const held = await hold();
+  const large = pool.read(jobOf('test/echo', null, 128 * MIB), STAY);
+  await t.rejects(read('test/echo'), { code: 'HR_FETCH_BUSY' });
+  await held.release();
+  t.equal((await large).content, String(128 * MIB));
+  t.equal((await read('test/echo')).content, '1000', 'the room is free again');
+});
+
+t.test('a page past its time ends its thread, and the next page gets a new one', async (t) => {
+  const { pool, clock, read, settings } = bench(t);
+  const before = await read('test/echo');
+  const hung = read('test/hang');
+  const next = read('test/echo');
+  clock.advance(settings.cleanTimeoutMs - 1);
+  t.match(pool.stats(), { running: 1, queued: 1 });
+  clock.advance(1);
+  await t.rejects(hung, { code: 'HR_FETCH_UNREADABLE', subject: 'took too long' });
+  t.not((await next).title, before.title);
+  t.match(pool.stats(), { threads: 1, running: 0, replaced: 1 });
+});
+
+t.test('a page that fills the heap ends its thread, and pages in other threads live on', async (t) => {
+  const { pool, read, hold } = bench(t, { cleaners: 2, cleanMemoryBytes: 32 * MIB });
+  const held = await hold();
+  const filling = read('test/heap');
+  const next = read('test/echo');
+  await t.rejects(filling, { code: 'HR_FETCH_UNREADABLE', subject: 'needed too much memory' });
+  t.equal((await next).content, '1000');
+  t.equal((await held.release()).content, '1000');
+  t.equal(pool.stats().replaced, 1);
+});
+
+t.test('a page that fills arrays outside of the heap ends its thread', async (t) => {
+  const { pool, clock, read } = bench(t, { cleanMemoryBytes: 32 * MIB, cleanTimeoutMs: 1e12 });
+  await read('test/echo');
+  const filling = read('test/arrays');
+  const caught = t.rejects(filling, { code: 'HR_FETCH_UNREADABLE', subject: 'needed too much memory' });
+  while (pool.stats().running > 0) {
+    clock.advance(250);
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
+  await caught;
+  t.equal((await read('test/echo')).content, '1000');
+  t.equal(pool.stats().replaced, 1);
+});
+
+t.test('a page that crashes its thread fails alone', async (t) => {
+  const { pool, read } = bench(t);
+  const crashed = read('test/crash');
+  const next = read('test/echo');
+  await t.rejects(crashed, {
+    code: 'HR_FETCH_UNREADABLE',
+    subject: 'its reader failed',
+    cause: { message: 'crashed' },
+  });
+  t.equal((await next).content, '1000');
+  t.equal(pool.stats().replaced, 1);
+});
+
+t.test('drops a waiting page whose client has left', async (t) => {
+  const { pool, read, hold } = bench(t);
+  const held = await hold();
+  const client = new AbortController();
+  const waiting = read('test/hang', client.signal);
+  client.abort(new Error('gone'));
+  await t.rejects(waiting, { message: 'gone' });
+  t.equal(pool.stats().queued, 0);
+  await held.release();
+  t.equal((await read('test/echo')).content, '1000');
+  await t.rejects(read('test/echo', client.signal), { message: 'gone' }, 'nor is it begun');
+});
+
+t.test('reads a page to its end in a thread whose client has left, and keeps the thread', async (t) => {
+  const { pool, read, hold } = bench(t);
+  const before = await read('test/echo');
+  const client = new AbortController();
+  const held = await hold(client.signal);
+  client.abort(new Error('gone'));
+  await t.rejects(held.page, { message: 'gone' });
+  t.match(pool.stats(), { running: 1 });
+  const next = read('test/echo');
+  held.release().catch(() => {});
+  t.equal((await next).title, before.title);
+  t.match(pool.stats(), { running: 0, replaced: 0 });
+});
+
+t.test('a page that hangs for nobody still ends at its limit', async (t) => {
+  const { pool, clock, read, settings } = bench(t);
+  const client = new AbortController();
+  const hung = read('test/hang', client.signal);
+  client.abort(new Error('gone'));
+  await t.rejects(hung, { message: 'gone' });
+  const next = read('test/echo');
+  clock.advance(settings.cleanTimeoutMs);
+  t.equal((await next).content, '1000');
+  t.match(pool.stats(), { running: 0, replaced: 1 });
+});
+
+t.test('recycles its threads after their pages, without failing one', async (t) => {
+  const { pool, read } = bench(t, { pagesPerCleaner: 10 });
+  const threads = new Set<string>();
+  for (let round = 0; threads.size < 3 && round < 10_000; round++) {
+    const pages = await Promise.all([read('test/echo'), read('test/echo'), read('test/echo')]);
+    for (const { title } of pages) threads.add(title);
+  }
+  t.equal(threads.size, 3);
+  t.equal(pool.stats().replaced, 0);
+  t.ok(pool.stats().threads <= 2, 'the old ones have ended');
+});
+
+t.test('other settings bring other threads, and pages at work finish in theirs', async (t) => {
+  const { pool, read, hold, settings } = bench(t);
+  const held = await hold();
+  const waiting = Promise.all([read('test/echo'), read('test/echo')]);
+  pool.configure({ ...settings, cleaners: 2 });
+  const pages = await waiting;
+  const { title } = await held.release();
+  t.notOk(
+    pages.some((page) => page.title === title),
+    'did not wait for the old thread',
+  );
+});
+
+t.test('has a thread for every two cores by itself', async (t) => {
+  const settings = fetchSettings();
+  for (const [cores, threads] of [
+    [1, 1],
+    [4, 2],
+  ] as const) {
+    const pool = createCleaningPool(settings, { clock: createManualClock(), script: SCRIPT, cores });
+    const pages = Array.from({ length: 5 }, () => pool.read(jobOf('test/hang'), STAY));
+    t.match(pool.stats(), { running: threads, queued: 5 - threads });
+    const ends = pages.map((page) => t.rejects(page, { code: 'HR_DRAINING' }));
+    await pool.close();
+    await Promise.all(ends);
+  }
+});
+
+t.test('closing answers everyone and ends the threads', async (t) => {
+  const { pool, read, hold } = bench(t);
+  const held = await hold();
+  const waiting = read('test/echo');
+  const ends = [held.page, waiting].map((page) => t.rejects(page, { code: 'HR_DRAINING' }));
+  await pool.close();
+  await Promise.all(ends);
+  t.match(pool.stats(), { threads: 0, queued: 0 });
+  await t.rejects(read('test/echo'), { code: 'HR_DRAINING' });
+});
+
+t.test('the cleaning threads themselves read pages and bear hostile ones', async (t) => {
+  const clock = createManualClock();
+  const pool = createCleaningPool(fetchSettings({ cleaners: 1, cleanMemoryBytes: 64 * MIB, cleanTimeoutMs: 1e12 }), {
+    clock,
+  });
+  t.teardown(() => pool.close());
+  const read = (body: string | Uint8Array, mediaType: string): Promise<CleanPage> =>
+    pool.read({ bytes: new Uint8Array(Buffer.from(body)), mediaType, charset: null }, STAY);
+  t.match(await read('Water turns the wheel', 'text/plain'), { title: 'Water turns the wheel', wordCount: 4 });
+  t.equal((await read(buildPdf([linesFrom(['Paper'])]), 'application/pdf')).content, 'Paper');
+  await t.rejects(read('PK', 'application/zip'), { code: 'HR_FETCH_TYPE', subject: 'application/zip' });
+  const bomb = buildPdf([[]], { deflated: deflatedSpaces(512 * MIB) });
+  const caught = t.rejects(read(bomb, 'application/pdf'), {
+    code: 'HR_FETCH_UNREADABLE',
+    subject: 'needed too much memory',
+  });
+  while (pool.stats().running > 0) {
+    clock.advance(250);
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
+  await caught;
+  t.equal((await read('Still here', 'text/plain')).wordCount, 2);
+});

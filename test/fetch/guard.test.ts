@@ -1,0 +1,170 @@
+import t from 'tap';
+import { createGuard, type Guard } from '../../src/fetch/guard.ts';
+import { nameServer } from '../support/dns.ts';
+import { said } from '../support/site.ts';
+
+const PORTS = [80, 443, 8080, 8443];
+const guard = createGuard({ allow: [], ports: PORTS });
+
+function verdict(url: string, by: Guard = guard): string {
+  try {
+    return by.admit(url).href;
+  } catch (error) {
+    return said(error);
+  }
+}
+
+function blocked(subject: string): string {
+  return `HR_FETCH_BLOCKED ${subject}`;
+}
+
+const FOLDED = [
+  ...['http://127.1/', 'http://0x7f.1/', 'http://0177.0.0.1/', 'http://017700000001/', 'http://2130706433/'],
+  ...['http://0x7f000001/', 'http://127.0.0.1./', 'http://①②⑦.0.0.1/', 'http://127。0。0。1/'],
+  ...['http://%31%32%37.0.0.1/', 'http://0/', 'http://127.1.1.1:80\\@127.2.2.2:80/', 'http:127.0.0.1/'],
+  ...['http:///127.0.0.1/', 'http:\\\\127.0.0.1\\', ' http://127.0.0.1/', 'ht\ttp://127.0.0.1/'],
+];
+
+const PRIVATE = [
+  ...['0.0.0.0', '0.1.2.3', '10.0.0.1', '100.64.0.1', '100.100.100.200', '127.0.0.1', '127.255.255.254'],
+  ...['168.63.129.16', '169.254.169.254', '169.254.170.2', '172.16.0.1', '172.31.255.255', '192.0.0.192'],
+  ...['192.0.2.1', '192.31.196.1', '192.52.193.1', '192.88.99.1', '192.168.0.1', '192.175.48.1', '198.18.0.1'],
+  ...['198.19.255.255', '198.51.100.1', '203.0.113.1', '224.0.0.1', '239.255.255.255', '240.0.0.1'],
+  ...['255.255.255.255', '[::]', '[::1]', '[::127.0.0.1]', '[::8.8.8.8]', '[::ffff:127.0.0.1]', '[::ffff:8.8.8.8]'],
+  ...['[::ffff:0:127.0.0.1]', '[64:ff9b::a9fe:a9fe]', '[64:ff9b::808:808]', '[64:ff9b:1::a9fe:a9fe]', '[100::1]'],
+  ...['[2001::1]', '[2001:0:4136:e378::1]', '[2001:2::1]', '[2001:3::1]', '[2001:10::1]', '[2001:20::1]'],
+  ...['[2001:30::1]', '[2001:db8::1]', '[2002:7f00:1::]', '[2002:808:808::]', '[2620:4f:8000::1]', '[3fff::1]'],
+  ...[
+    '[4000::1]',
+    '[5f00::1]',
+    '[fc00::1]',
+    '[fd00:ec2::254]',
+    '[fd20:ce::254]',
+    '[fe80::1]',
+    '[fec0::1]',
+    '[ff02::1]',
+  ],
+];
+
+const PUBLIC = [
+  ...['1.1.1.1', '8.8.8.8', '100.63.255.255', '100.128.0.1', '168.63.129.15', '172.15.0.1', '172.32.0.1'],
+  ...['192.0.1.1', '198.17.0.1', '198.20.0.1', '223.255.255.255', '[2606:4700:4700::1111]', '[2a00:1450::1]'],
+];
+
+t.test('every spelling of a private address is refused', async (t) => {
+  for (const url of FOLDED) t.equal(verdict(url), blocked('private address'), JSON.stringify(url));
+  for (const host of PRIVATE) t.equal(verdict(`http://${host}/`), blocked('private address'), host);
+});
+
+t.test('public addresses pass', async (t) => {
+  for (const host of PUBLIC) t.equal(verdict(`http://${host}/`), `http://${host}/`);
+});
+
+t.test('what no URL parser takes is refused', async (t) => {
+  for (const url of [
+    ...['http://o177.0.0.1/', 'http://0o177.0.0.1/', 'http://256.256.256.256/', 'http://4294967296/'],
+    ...['http://1.2.3.4.5/', 'http://[fe80::1%25eth0]/', 'http://example.com%00.evil/', '//127.0.0.1/', '', 'http://'],
+  ])
+    t.equal(verdict(url), blocked('not a URL'), url);
+});
+
+t.test('one parser decides where parsers disagree', async (t) => {
+  t.equal(verdict('http://1.1.1.1 &@2.2.2.2# @3.3.3.3/'), blocked('credentials'));
+});
+
+t.test('schemes other than http and https are refused', async (t) => {
+  for (const url of [
+    ...['file:///etc/passwd', 'data:text/html,a', 'blob:http://a/b', 'javascript:1', 'gopher://a/', 'dict://a/'],
+    ...['ftp://a/', 'jar:http://a!/b', 'ws://a/', 'about:blank', 'view-source:http://a/'],
+  ])
+    t.equal(verdict(url), blocked('scheme'), url);
+});
+
+t.test('credentials, other ports and endless URLs are refused', async (t) => {
+  for (const url of ['http://a@example.com/', 'http://:b@example.com/', 'https://a:b@example.com/'])
+    t.equal(verdict(url), blocked('credentials'), url);
+  for (const port of [1, 22, 25, 6379, 8081, 65_535])
+    t.equal(verdict(`http://example.com:${port}/`), blocked('port'), String(port));
+  for (const port of [443, 8080, 8443]) t.match(verdict(`http://example.com:${port}/`), 'http://example.com');
+  t.equal(verdict(`http://example.com/${'a'.repeat(8192)}`), blocked('too long'));
+  t.equal(verdict(`http://example.com/${'é'.repeat(4000)}`), blocked('too long'), 'counted as it is sent');
+  const strict = createGuard({ allow: [], ports: [443] });
+  t.equal(verdict('http://example.com/', strict), blocked('port'), 'implied ports are judged as well');
+});
+
+t.test('names of the machine itself and names of nothing are refused without asking for them', async (t) => {
+  for (const url of [
+    ...['http://localhost/', 'http://LOCALHOST./', 'http://x.localhost/', 'http://a.b.localhost./'],
+    ...['http://a..b/', 'http://example.com../', 'http://ⓛocalhost/'],
+  ])
+    t.equal(verdict(url), blocked('host name'), url);
+});
+
+t.test('an admitted URL has neither fragment nor trailing dot', async (t) => {
+  t.equal(verdict('http://Example.COM./a?b#c'), 'http://example.com/a?b');
+  t.equal(guard.admit('../d', new URL('http://example.com/a/b/c')).href, 'http://example.com/a/d');
+  t.throws(() => guard.admit('//10.0.0.1/', new URL('http://example.com/')), { code: 'HR_FETCH_BLOCKED' });
+});
+
+t.test('a name is judged by every address it has', async (t) => {
+  const { lookup } = await nameServer(t, (name) => {
+    const answers: Record<string, string[]> = {
+      'public.test': ['93.184.216.34', '2606:4700::1111'],
+      'localtest.me': ['127.0.0.1'],
+      'mixed.test': ['93.184.216.34', '10.0.0.7'],
+      'six.test': ['93.184.216.34', 'fd00::1'],
+      'mapped.test': ['::ffff:127.0.0.1'],
+      'metadata.google.internal': ['169.254.169.254'],
+    };
+    return answers[name] ?? [];
+  });
+  const judge = createGuard({ allow: [], ports: PORTS, lookup });
+  t.same([...(await judge.resolve('public.test'))].toSorted(), ['2606:4700::1111', '93.184.216.34']);
+  for (const name of ['localtest.me', 'mixed.test', 'six.test', 'mapped.test', 'metadata.google.internal']) {
+    const error = await judge.resolve(name).catch((thrown: unknown) => thrown);
+    t.equal(said(error), blocked('private address'), name);
+    t.notMatch((error as Error).message, /\d+\.\d+|fd00|ffff/, 'says nothing of the address');
+  }
+  await t.rejects(judge.resolve('nothing.test'), { code: 'HR_FETCH_FAILED', subject: 'name not found' });
+});
+
+t.test('an address with a zone is refused whatever stands before it', async (t) => {
+  for (const address of ['fe80::1%eth0', '2606:4700::1111%lo', '', 'nonsense']) {
+    const judge = createGuard({ allow: [], ports: PORTS, lookup: async () => [address] });
+    await t.rejects(judge.resolve('zone.test'), { code: 'HR_FETCH_BLOCKED', subject: 'private address' });
+  }
+});
+
+t.test('a resolver that fails is a failed fetch, not a blocked one', async (t) => {
+  const broken = createGuard({ allow: [], ports: PORTS, lookup: () => Promise.reject(new Error('EAI_AGAIN')) });
+  await t.rejects(broken.resolve('a.test'), { code: 'HR_FETCH_FAILED', subject: 'name lookup failed' });
+});
+
+t.test('the allow list names hosts, addresses and blocks', async (t) => {
+  const allow = [
+    'Wiki.Corp.',
+    'localhost',
+    '10.1.0.0/16',
+    '192.168.7.7',
+    '[fd00::7]',
+    'fd12::/16',
+    'not a host',
+    '10.2.0.0/99',
+  ];
+  const answers: Record<string, string[]> = {
+    'wiki.corp': ['172.16.9.9'],
+    'inside.test': ['10.1.2.3', '93.184.216.34'],
+    'outside.test': ['10.1.2.3', '10.2.2.3'],
+    localhost: ['127.0.0.1', '::1'],
+  };
+  const judge = createGuard({ allow, ports: PORTS, lookup: async (name) => answers[name] ?? [] });
+  for (const host of ['wiki.corp', 'WIKI.corp.', 'localhost', '10.1.255.255', '192.168.7.7', '[fd00::7]', '[fd12::9]'])
+    t.match(verdict(`http://${host}/`, judge), 'http://', host);
+  for (const host of ['10.0.255.255', '10.2.0.0', '192.168.7.8', '[fd00::8]', '127.0.0.1', '[::ffff:10.1.0.1]'])
+    t.equal(verdict(`http://${host}/`, judge), blocked('private address'), host);
+  t.equal(verdict('http://x.localhost/', judge), blocked('host name'));
+  t.equal(verdict('http://wiki.corp:22/', judge), blocked('port'), 'ports are judged all the same');
+  t.same(await judge.resolve('wiki.corp'), ['172.16.9.9'], 'an allowed name may resolve to anything');
+  t.same(await judge.resolve('inside.test'), ['10.1.2.3', '93.184.216.34']);
+  await t.rejects(judge.resolve('outside.test'), { code: 'HR_FETCH_BLOCKED' });
+});

@@ -1,0 +1,166 @@
+// Requests read whole, on real sockets: bounds, waiting for a connection, and the one retry on a connection that its server
+// had just closed.
+import { createServer as createHttp, type RequestListener } from 'node:http';
+import { type AddressInfo, createServer as createTcp, type Server, type Socket } from 'node:net';
+import t from 'tap';
+import { DispatchError } from '../../src/net/client.ts';
+import { TooLongError, BufferedClient } from '../../src/net/buffered-client.ts';
+
+interface Test {
+  teardown(run: () => unknown): unknown;
+}
+
+async function listen(t: Test, server: Server): Promise<string> {
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function http(t: Test, listener: RequestListener): Promise<string> {
+  const server = createHttp(listener);
+  t.teardown(() => server.closeAllConnections());
+  return listen(t, server);
+}
+
+/** A server that answers request number `n` (from 1) on connection number `c` (from 1) as `answer` says; '' resets. */
+async function raw(
+  t: Test,
+  answer: (c: number, n: number) => string,
+): Promise<{ url: string; connections: () => number }> {
+  const sockets = new Set<Socket>();
+  const server = createTcp((socket) => {
+    sockets.add(socket.on('error', () => undefined));
+    const c = sockets.size;
+    let n = 0;
+    socket.on('data', () => {
+      const text = answer(c, ++n);
+      if (text === '') socket.resetAndDestroy();
+      else socket.write(text);
+    });
+  });
+  t.teardown(() => sockets.forEach((socket) => socket.destroy()));
+  return { url: await listen(t, server), connections: () => sockets.size };
+}
+
+function client(t: Test, connections = 4): BufferedClient {
+  const made = new BufferedClient(connections);
+  t.teardown(() => made.close());
+  return made;
+}
+
+const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
+const never = new AbortController().signal;
+const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
+t.test('small answers are read, redirects are not followed, bounds are kept', async (t) => {
+  const url = await http(t, (request, response) => {
+    if (request.url === '/moved') response.writeHead(302, { location: '/' }).end();
+    else if (request.url === '/large') response.end('x'.repeat(1000));
+    else if (request.url === '/half') response.writeHead(200, { 'content-length': '10' }).write('half');
+    else if (request.url !== '/silent') response.writeHead(202, { 'set-cookie': ['a=1', 'b=2'] }).end('{"a":1}');
+  });
+  const whole = client(t);
+  const { body, headers, status } = await whole.get(`${url}/`, 1000, 100);
+  t.same([status, body.toString(), headers['set-cookie']], [202, '{"a":1}', 'a=1, b=2']);
+  t.equal((await whole.get(`${url}/moved`, 1000, 100)).status, 302);
+  await t.rejects(whole.get(`${url}/large`, 1000, 999), TooLongError);
+  t.equal((await whole.get(`${url}/large`, 1000, 1000)).body.length, 1000);
+  await t.rejects(whole.get(`${url}/half`, 50, 100), { name: 'TimeoutError' });
+  await t.rejects(whole.get(`${url}/silent`, 50, 100), { name: 'TimeoutError' });
+  await t.rejects(whole.get('no url', 50, 100), { code: 'ERR_INVALID_URL' });
+});
+
+t.test('a request that finds all connections taken waits for one', async (t) => {
+  const open: (() => void)[] = [];
+  let arrived = 0;
+  const url = await http(t, (_request, response) => {
+    arrived++;
+    open.push(() => response.end('ok'));
+  });
+  const whole = client(t, 2);
+  const answers = Array.from({ length: 5 }, () => whole.get(url, 5000, 100));
+  for (const expected of [2, 4, 5]) {
+    while (arrived < expected) await turn();
+    for (let i = 0; i < 10; i++) await turn();
+    t.equal(arrived, expected);
+    for (const answer of open.splice(0)) answer();
+  }
+  t.equal((await Promise.all(answers)).length, 5);
+});
+
+t.test('a connection that rests after its answer is found by who comes meanwhile', async (t) => {
+  const url = await http(t, (_request, response) => response.end('ok'));
+  const whole = client(t, 1);
+  for (let i = 0; i < 20; i++) await whole.get(url, 1000, 100);
+  const chains = Array.from({ length: 4 }, async () => {
+    for (let i = 0; i < 20; i++) await whole.get(url, 1000, 100);
+  });
+  await Promise.all(chains);
+  t.pass('nobody was forgotten');
+});
+
+t.test('one that leaves while it waits takes nobody’s place', async (t) => {
+  const open: (() => void)[] = [];
+  const url = await http(t, (_request, response) => void open.push(() => response.end('ok')));
+  const whole = client(t, 1);
+  const first = whole.get(url, 5000, 100);
+  const leaving = new AbortController();
+  const second = whole.send({ method: 'GET', url, headers: {} }, leaving.signal, 100);
+  const third = whole.get(url, 5000, 100);
+  leaving.abort(new Error('left'));
+  await t.rejects(second, /left/);
+  let done = false;
+  void Promise.all([first, third]).then(() => (done = true));
+  while (!done) {
+    open.shift()?.();
+    await turn();
+  }
+  t.pass('the others were answered');
+});
+
+t.test('a used connection that its server closes costs no request', async (t) => {
+  const { connections, url } = await raw(t, (c, n) => (c === 1 && n === 2 ? '' : OK));
+  const whole = client(t);
+  await whole.get(url, 1000, 100);
+  await turn();
+  await turn();
+  t.equal((await whole.get(url, 1000, 100)).body.toString(), 'ok');
+  t.equal(connections(), 2);
+});
+
+t.test('a new connection that is reset is not tried again, nor a retry', async (t) => {
+  const fresh = await raw(t, () => '');
+  await t.rejects(client(t).get(fresh.url, 1000, 100));
+  t.equal(fresh.connections(), 1);
+  const { connections, url } = await raw(t, (c, n) => (c === 1 && n === 1 ? OK : ''));
+  const whole = client(t);
+  await whole.get(url, 1000, 100);
+  await turn();
+  await turn();
+  await t.rejects(whole.get(url, 1000, 100));
+  t.equal(connections(), 2);
+});
+
+t.test('an answer that has begun is not asked for again', async (t) => {
+  const { connections, url } = await raw(t, (_, n) =>
+    n === 1 ? OK : 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nha',
+  );
+  const whole = client(t);
+  await whole.get(url, 1000, 100);
+  await turn();
+  await turn();
+  await t.rejects(whole.get(url, 50, 100), { name: 'TimeoutError' });
+  t.equal(connections(), 1);
+});
+
+t.test('closing fails what is under way and what comes later', async (t) => {
+  const { url } = await raw(t, () => 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n');
+  const whole = client(t, 1);
+  const under = [whole.get(url, 5000, 100), whole.get(url, 5000, 100)].map((answer) =>
+    t.rejects(answer, new DispatchError('reset')),
+  );
+  await turn();
+  whole.close();
+  await Promise.all(under);
+  await t.rejects(whole.send({ method: 'GET', url, headers: {} }, never, 100), new DispatchError('reset'));
+});
