@@ -7,7 +7,7 @@
 // are other processes. The thread that cleans pages has an isolate of its own and is not counted.
 //   chat    `POST /v1/chat/completions`: one user message, streamed, --tokens tokens
 //   search  `POST /search` to two engines of kind `worker`, three hits each, not cached
-//   page    `POST /search/fetch` of a page of 1.7 KB, not cached
+//   page    `POST /search/fetch` of a page of 1.6 KB, not cached
 //   charge  what follows each of these chats: from the flush of its spending to the reply to its booked charge
 // After --warm-requests requests of a path, --repeats requests are counted one at a time. The window of a request goes from before
 // it is sent to 100 ms after its last byte; that of a charge from 80 ms before the flush to 80 ms after the commit. Outcomes of

@@ -1,7 +1,7 @@
 // A gateway under V8's precise coverage, for ../path.mjs. Run as `node path-gateway.mjs SPEC`, SPEC being JSON; prints one
 // line of JSON: for every path, the calls of every function in each counted request.
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, realpathSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';
 import { Session } from 'node:inspector';
 import { SourceMap } from 'node:module';
@@ -26,10 +26,13 @@ const UNCOUNTED = 2;
 const NEVER = '3600s';
 const ENGINES = ['engine_a', 'engine_b'];
 
-const COUNTED = /\/dist\/((?:src|workers)\/.*)\.js$/;
-const NOT_COUNTED = /^src\/host\//;
+/** Files below the built tree; the model host is no part of a gateway's work. */
+const COUNTED = /^(?:src\/(?!host\/)|workers\/).*(?=\.js$)/;
 
 const { dist, host, sitePort, key, model, store, tokens, warmRequests, repeats } = JSON.parse(process.argv[2]);
+
+/** As V8 names its files. */
+const BASE_URL = pathToFileURL(`${realpathSync(dist)}/`).href;
 
 const session = new Session();
 session.connect();
@@ -120,8 +123,9 @@ const functions = new Map();
 function takeCalls() {
   const calls = new Map();
   for (const script of profiler('takePreciseCoverage').result) {
-    const file = COUNTED.exec(script.url)?.[1];
-    if (file === undefined || NOT_COUNTED.test(file) || !script.url.startsWith('file:')) continue;
+    if (!script.url.startsWith(BASE_URL)) continue;
+    const file = COUNTED.exec(script.url.slice(BASE_URL.length))?.[0];
+    if (file === undefined) continue;
     for (const { functionName, ranges } of script.functions) {
       const { count, startOffset } = ranges[0];
       if (count === 0) continue;
