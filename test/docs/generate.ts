@@ -1,0 +1,222 @@
+// The generated parts of the pages in docs/: tables made from the one source they describe. A part stands between
+// `<!-- generated:NAME -->` and `<!-- /generated:NAME -->`.
+
+import { format, resolveConfig } from 'prettier';
+import { openapiDocument } from '../../src/api/openapi.ts';
+import { ROUTES } from '../../src/api/routes.ts';
+import { settingsTable } from '../../src/config/describe.ts';
+import { ERRORS } from '../../src/errors.ts';
+import { SEARCH_TYPES } from '../../src/search/engine.ts';
+import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
+import { declaredMetrics } from '../rules/declared-metrics.ts';
+import { ROOT } from './markdown.ts';
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+function endpoints(): string {
+  return table(
+    ['Endpoint', 'Key', 'Meaning'],
+    ROUTES.map(({ method, path, auth, summary }) => [`\`${method} ${path}\``, auth === 'key' ? 'yes' : '', summary]),
+  );
+}
+
+/** The parts of JSON Schema and OpenAPI that the document uses. */
+interface SchemaNode {
+  readonly $ref?: string;
+  readonly type?: string;
+  readonly description?: string;
+  readonly default?: unknown;
+  readonly enum?: readonly string[];
+  readonly items?: SchemaNode;
+  readonly properties?: Readonly<Record<string, SchemaNode>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: boolean | SchemaNode;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+}
+
+type Media = Readonly<Record<string, { readonly schema?: SchemaNode }>>;
+
+interface ResponseNode {
+  readonly $ref?: string;
+  readonly description?: string;
+  readonly content?: Media;
+}
+
+interface Operation {
+  readonly tags: readonly string[];
+  readonly summary: string;
+  readonly description?: string;
+  readonly security: readonly unknown[];
+  readonly parameters?: readonly { name: string; in: string; required: boolean; description?: string }[];
+  readonly requestBody?: { readonly content: Media };
+  readonly responses: Readonly<Record<string, ResponseNode>>;
+}
+
+/** Every operation of the OpenAPI document: parameters, body fields, answers. */
+function operations(): string {
+  const document = openapiDocument(ROUTES, { servicePrefix: 'svc', listingPrefix: 'aggregator' });
+  const find = (ref: string): unknown =>
+    ref
+      .split('/')
+      .slice(1)
+      .reduce((node: unknown, name) => (node as Record<string, unknown>)[name], document);
+  const schemaOf = (node: SchemaNode): SchemaNode => (node.$ref === undefined ? node : (find(node.$ref) as SchemaNode));
+  const fields = (node: SchemaNode): string[][] => {
+    const schema = schemaOf(node);
+    return Object.entries(schema.properties ?? {}).map(([name, field]) => [
+      `\`${name}\``,
+      typeOf(schemaOf(field)),
+      schema.required?.includes(name) === true ? 'yes' : '',
+      field.default === undefined ? '' : `\`${JSON.stringify(field.default)}\``,
+      field.description ?? '',
+    ]);
+  };
+  const statuses = (responses: Operation['responses']): string[][] =>
+    Object.entries(responses)
+      .filter(([status]) => status !== 'default')
+      .map(([status, node]) => {
+        const response = node.$ref === undefined ? node : (find(node.$ref) as ResponseNode);
+        return [status, response.description ?? '', Object.keys(response.content ?? {}).join(', ')];
+      });
+
+  const parts: string[] = [];
+  for (const { name: tag } of document.tags) {
+    parts.push(`## ${tag}`);
+    for (const [path, methods] of Object.entries(document.paths)) {
+      for (const [method, node] of Object.entries(methods)) {
+        const operation = node as unknown as Operation;
+        if (!operation.tags.includes(tag)) continue;
+        parts.push(`### ${method.toUpperCase()} ${path.replaceAll('_', '\\_')}`, `${operation.summary}.`);
+        if (operation.description !== undefined) parts.push(operation.description);
+        parts.push(operation.security.length > 0 ? 'Needs an API key.' : 'Needs no key.');
+        const parameters = operation.parameters ?? [];
+        if (parameters.length > 0) {
+          const rows = parameters.map((parameter) => [
+            `\`${parameter.name}\``,
+            parameter.in,
+            parameter.required ? 'yes' : '',
+            parameter.description ?? '',
+          ]);
+          parts.push(table(['Parameter', 'In', 'Required', 'Meaning'], rows));
+        }
+        const body = operation.requestBody?.content['application/json']?.schema;
+        if (body !== undefined) {
+          parts.push(table(['Body field', 'Type', 'Required', 'Default', 'Meaning'], fields(body)));
+          if (schemaOf(body).additionalProperties === true) parts.push('Other fields are passed on unchanged.');
+        }
+        const answer = operation.responses['200']?.content?.['application/json']?.schema;
+        if (answer !== undefined) {
+          const rows = fields(answer).map(
+            ([name, type, required, , meaning]) => [name, type, required, meaning] as string[],
+          );
+          parts.push(table(['Answer field', 'Type', 'Always', 'Meaning'], rows));
+        }
+        parts.push(table(['Status', 'Meaning', 'Content type'], statuses(operation.responses)));
+      }
+    }
+  }
+  return parts.join('\n\n');
+}
+
+function typeOf(schema: SchemaNode): string {
+  const { type, items, minimum, maximum, minItems, maxItems, minLength, maxLength } = schema;
+  if (schema.enum !== undefined) return `one of ${schema.enum.map((word) => `\`${word}\``).join(', ')}`;
+  if (type === 'array')
+    return `array of ${items === undefined ? 'any' : typeOf(items)}${range('items', minItems, maxItems)}`;
+  return `${type ?? 'any'}${range('', minimum, maximum)}${range('characters', minLength, maxLength)}`;
+}
+
+function range(unit: string, least: number | undefined, most: number | undefined): string {
+  if (least === undefined && most === undefined) return '';
+  const words =
+    most === undefined ? `at least ${least}` : least === undefined ? `at most ${most}` : `${least} to ${most}`;
+  return `, ${words}${unit === '' ? '' : ` ${unit}`}`;
+}
+
+function errors(): string {
+  return table(
+    ['Code', 'Status', 'Source', 'Retry', 'Sentence'],
+    Object.entries(ERRORS).map(([code, { status, source, retryable, detail }]) => [
+      `\`${code}\``,
+      String(status),
+      source,
+      retryable ? 'yes' : '',
+      detail.replace('{}', '…'),
+    ]),
+  );
+}
+
+function metrics(): string {
+  return table(
+    ['Metric', 'Type', 'Labels', 'Meaning'],
+    declaredMetrics().map(({ name, type, help, labelNames }) => [
+      `\`${name}\``,
+      type,
+      labelNames.map((label) => `\`${label}\``).join(' '),
+      help,
+    ]),
+  );
+}
+
+/** Values for the required settings of engines, so that each kind can be created and asked for its metadata. */
+const REQUIRED = { apiKey: 'key', url: 'http://engine.example', path: '.' };
+
+function engines(): string {
+  const rows = Object.entries(ENGINE_KINDS).map(([kind, { settings }]) => {
+    const names = (isRequired: boolean): string[] =>
+      Object.entries(settings)
+        .filter(([, { required }]) => (required === true) === isRequired)
+        .map(([name]) => name);
+    const given = Object.fromEntries(names(true).map((name) => [name, REQUIRED[name as keyof typeof REQUIRED]]));
+    const { documentation, types } = createEngine(kind, given);
+    const list = (isRequired: boolean): string =>
+      names(isRequired)
+        .map((name) => `\`${name}\``)
+        .join(', ');
+    return [
+      documentation.startsWith('https:') ? `[\`${kind}\`](${documentation})` : `\`${kind}\``,
+      types.length === SEARCH_TYPES.length ? 'all' : types.join(', '),
+      list(true),
+      list(false),
+    ];
+  });
+  return table(['Kind', 'Search types', 'Required settings', 'Optional settings'], rows);
+}
+
+/** Page and name of every generated part. */
+const PARTS: readonly { readonly page: string; readonly name: string; readonly write: () => string }[] = [
+  { page: 'docs/configuration.md', name: 'settings', write: settingsTable },
+  { page: 'docs/api-reference.md', name: 'endpoints', write: endpoints },
+  { page: 'docs/api-reference.md', name: 'operations', write: operations },
+  { page: 'docs/errors.md', name: 'errors', write: errors },
+  { page: 'docs/metrics.md', name: 'metrics', write: metrics },
+  { page: 'docs/search-engines.md', name: 'engines', write: engines },
+];
+
+/** The pages that hold generated parts. */
+export const GENERATED_PAGES: readonly string[] = [...new Set(PARTS.map(({ page }) => page))];
+
+/** The first line of a page with generated parts. */
+export const NOTICE = '<!-- The parts of this page between "generated" comments are written by `npm run docs`. -->';
+
+/** `text` of a page with its generated parts renewed and formatted. Throws when a marker is missing. */
+export async function renew(page: string, text: string): Promise<string> {
+  let renewed = text;
+  for (const { name, write } of PARTS.filter((part) => part.page === page)) {
+    const [start, end] = [`<!-- generated:${name} -->`, `<!-- /generated:${name} -->`];
+    const from = renewed.indexOf(start);
+    const to = renewed.indexOf(end);
+    if (from < 0 || to < from) throw new Error(`${page} needs the lines ${start} and ${end}`);
+    renewed = `${renewed.slice(0, from + start.length)}\n\n${write()}\n\n${renewed.slice(to)}`;
+  }
+  return format(renewed, { ...(await resolveConfig(`${ROOT}${page}`)), parser: 'markdown' });
+}

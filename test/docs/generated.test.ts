@@ -1,0 +1,24 @@
+import t from 'tap';
+import { ERRORS } from '../../src/errors.ts';
+import { GENERATED_PAGES, NOTICE, renew } from './generate.ts';
+import { readDocument } from './markdown.ts';
+
+for (const page of GENERATED_PAGES) {
+  t.test(`${page} is what the code says`, async (t) => {
+    const text = readDocument(page);
+    t.equal(text.split('\n', 1)[0], NOTICE, 'the page says that parts of it are generated');
+    t.equal(text, await renew(page, text), 'run "npm run docs"');
+  });
+}
+
+t.test('the changelog has an entry for the version of the package', async (t) => {
+  const { version } = JSON.parse(readDocument('package.json')) as { version: string };
+  t.match(readDocument('CHANGELOG.md'), `## ${version}`);
+});
+
+t.test('error codes follow the pattern HR_AREA_WHAT, with a sentence and a status of 400 to 599', async (t) => {
+  for (const [code, { detail, status }] of Object.entries(ERRORS)) {
+    t.match(code, /^HR_[A-Z]+(?:_[A-Z]+)*$/);
+    t.ok(detail.length > 5 && status >= 400 && status < 600, code);
+  }
+});

@@ -1,0 +1,97 @@
+// `npm run docs:pictures`: writes docs/demo.svg and docs/dashboard.png from a real run of the demo. Needs curl and Chromium, and
+// the ports 8080 and 9090 free.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { chromium } from 'playwright-core';
+import { ROOT } from './markdown.ts';
+import { type Output, recordingSvg } from './terminal-recording.ts';
+
+const ASK = "-H 'authorization: Bearer hr_demo' -H 'content-type: application/json'";
+const COMMANDS = [
+  `curl -sN localhost:8080/v1/chat/completions \\
+    -H 'authorization: Bearer hr_demo' -H 'content-type: application/json' \\
+    -d '{"model": "atlas-27b", "stream": true, "max_tokens": 12,
+         "messages": [{"role": "user", "content": "Where does the water go?"}]}' | grep -o '"content":"[^"]*"'`,
+  `curl -s localhost:8080/search \\
+    -H 'authorization: Bearer hr_demo' -H 'content-type: application/json' \\
+    -d '{"query": "fish ladder", "engines": ["engine_a", "engine_b"], "max_results": 1}'`,
+  'npx headrace top --once',
+];
+
+const TERMINAL = { columns: 112, rows: 30 };
+/** Pauses are cut to this length, so that nobody waits for a build. */
+const LONGEST_PAUSE_MS = 1500;
+/** How long the dashboard watches a load before its picture is taken. */
+const LOAD_MS = 75_000;
+/** Turns the buttons of the dashboard on. */
+const TOKEN = 'sesame';
+
+const env = { ...process.env, npm_config_userconfig: '/dev/null', npm_config_update_notifier: 'false' };
+
+class Recording {
+  readonly outputs: Output[] = [];
+  #atMs = 0;
+  #lastMs = performance.now();
+
+  note(text: string, kind: Output['kind']): void {
+    const nowMs = performance.now();
+    this.#atMs += Math.min(nowMs - this.#lastMs, LONGEST_PAUSE_MS);
+    this.#lastMs = nowMs;
+    this.outputs.push({ atMs: Math.round(this.#atMs), text, kind });
+  }
+}
+
+function start(command: string, onOutput: (text: string) => void): ChildProcess {
+  const child = spawn('bash', ['-c', command], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  child.stdout.on('data', (piece: Buffer) => onOutput(piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => onOutput(piece.toString()));
+  return child;
+}
+
+const ended = (child: ChildProcess): Promise<void> => new Promise((resolve) => child.once('close', () => resolve()));
+
+async function steer(action: string, body: object): Promise<void> {
+  const headers = { authorization: `Bearer ${TOKEN}` };
+  await fetch(`http://127.0.0.1:9090/crns/${action}`, { method: 'POST', headers, body: JSON.stringify(body) });
+}
+
+const recording = new Recording();
+recording.note('$ npm start\n', 'command');
+let demo: ChildProcess | undefined;
+await new Promise<void>((resolve, reject) => {
+  let output = '';
+  demo = start(`exec npm start -- --adminToken ${TOKEN}`, (text) => {
+    // The token is for the picture of the dashboard alone.
+    const shown = text.replaceAll(` --adminToken ${TOKEN}`, '');
+    recording.note(shown, 'output');
+    output += shown;
+    if (output.includes('Ctrl-C ends it.')) resolve();
+  });
+  demo.once('close', () => reject(new Error(`the demo ended:\n${output}`)));
+});
+for (const command of COMMANDS) {
+  await new Promise((resolve) => setTimeout(resolve, LONGEST_PAUSE_MS));
+  recording.note(`\n$ ${command}\n`, 'command');
+  await ended(start(command, (text) => recording.note(text, 'output')));
+}
+writeFileSync(`${ROOT}docs/demo.svg`, recordingSvg(recording.outputs, TERMINAL));
+
+const load = [
+  `HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model atlas-27b --rate 6 --turns 3 --duration ${LOAD_MS}ms`,
+  `HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model finch-3b --rate 2 --duration ${LOAD_MS}ms`,
+  `for i in $(seq 20); do curl -s localhost:8080/search ${ASK} -d '{"query": "turbine '$i'", "engines": ["engine_a", "engine_b", "engine_c", "engine_d"]}'; done`,
+  `curl -s localhost:8080/v1/chat/completions ${ASK} -d '{"model": "heron-9b", "messages": []}'`,
+].map((command) => start(command, () => {}));
+const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
+const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+await page.goto('http://127.0.0.1:9090/');
+await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2));
+const status = (await (await fetch('http://127.0.0.1:9090/status')).json()) as { crns: { url: string }[] };
+await steer('eject', { url: status.crns[1]?.url, for: '2m' });
+await steer('drain', { url: status.crns[3]?.url });
+await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2 - 5000));
+await page.screenshot({ path: `${ROOT}docs/dashboard.png`, fullPage: true });
+await browser.close();
+await Promise.all(load.map(ended));
+demo?.kill('SIGINT');
