@@ -1,6 +1,6 @@
 // The one table of errors: stable code, HTTP status, whose fault it is, whether the same request may succeed
 // when sent again, and the sentence a client reads. `ingress/respond.ts` is the only file that turns an entry into
-// an answer; the README table is generated from here and a test keeps both equal.
+// an answer; docs/errors.md is generated from here.
 
 /** Where an error comes from: the caller, a model server, or the gateway itself. */
 export type ErrorSource = 'client' | 'upstream' | 'internal';
@@ -154,7 +154,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   HR_INTERNAL: { status: 500, source: 'internal', retryable: false, detail: 'Internal error' },
 };
 
-/** One mistake in a request, in the shape of the interface's "Validation error body". */
+/** One mistake in a request, as an entry of `detail` (docs/interface.md, section 4). */
 export interface ValidationEntry {
   readonly loc: (string | number)[];
   readonly msg: string;

@@ -1,5 +1,5 @@
-// The one table of public endpoints: it serves, it is what `/openapi.json` is made from, and the README table is
-// generated from it. Below it, the dispatcher that every exchange of a data plane enters.
+// The one table of public endpoints: it serves, it is what `/openapi.json` is made from, and the API
+// reference in docs/ is generated from it. Below it, the dispatcher that every exchange of a data plane enters.
 
 import { HeadraceError } from '../errors.ts';
 import type { Cors } from '../ingress/cors.ts';
@@ -23,7 +23,7 @@ export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
 /** A public endpoint. `/svc` and `/aggregator` in its path stand for the configured prefixes. */
 export interface Route extends RouteDoc {
   readonly serve: Endpoint;
-  /** Not part of the interface document: served for people and tools. */
+  /** Served for people and tools, beside the endpoints that clients need. */
   readonly extra?: boolean;
 }
 

@@ -1,5 +1,5 @@
 // A signed snapshot of key hashes: how a gateway tells model hosts which keys are good, so that the same key works on
-// both (interface, Authentication 2). The gateway signs, the host verifies; neither ever sends a key. Nothing of a
+// both (docs/interface.md, section 2). The gateway signs, the host verifies; neither ever sends a key. Nothing of a
 // snapshot is read before its signature holds, and a snapshot is good once: a host takes only a higher version.
 //
 // On the wire: `headrace-keys-1 ISSUER SIGNATURE LF JSON`; the signature (base64url, RFC 8032 Ed25519) covers

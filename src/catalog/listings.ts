@@ -1,5 +1,5 @@
-// The lists the gateway publishes: discovery map, OpenAI list, Anthropic list and aggregator list (interface
-// "Resources and their fields"). The discovery endpoints call these functions with the current models. Wire names live
+// The lists the gateway publishes: discovery map, OpenAI list, Anthropic list and aggregator list
+// (docs/interface.md, section 8). The discovery endpoints call these functions with the current models. Wire names live
 // here and nowhere else in the catalog. Models keep the given order; what is unknown is left out, never null or zero.
 import type { CatalogModel, CatalogPricing } from './models.ts';
 import { isChat, perToken } from './models.ts';

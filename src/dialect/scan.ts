@@ -52,7 +52,7 @@ export interface ScannedBody {
   readonly turns: readonly number[];
 }
 
-/** A body that answers 422 (interface document, Errors); entries as in its validation error shape. */
+/** A body that answers 422 (docs/interface.md, section 4). */
 export interface RejectedBody {
   readonly ok: false;
   readonly errors: readonly ValidationEntry[];

@@ -1,4 +1,4 @@
-// The affinity cookie `preferred_instances` (interface, "Proxy request body"): a JSON object text from model id to base
+// The affinity cookie `preferred_instances` (docs/interface.md, section 6): a JSON object text from model id to base
 // URL. It is the client's to change, so nothing in it is believed: a URL counts only if it is in the model's pool.
 
 import type { ModelTable } from './model-table.ts';

@@ -1,4 +1,4 @@
-// Every route of the interface document, the refusals around them, CORS and request ids, over all four carriers.
+// Every public route (docs/interface.md), the refusals around them, CORS and request ids, over all four carriers.
 
 import t from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';

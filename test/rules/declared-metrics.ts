@@ -1,4 +1,4 @@
-// Every metric there is, from its declaration: for the table of the README and the check of dashboards and alerts.
+// Every metric there is, from its declaration: for docs/metrics.md and the check of dashboards and alerts.
 
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';

@@ -1,4 +1,4 @@
-// The gateway inside other people's programs: every example of the README's chapter on embedding, run as written.
+// The gateway inside other people's programs: every way that docs/embedding.md shows.
 
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -9,7 +9,7 @@ import { BLANK_END } from './dialogue.ts';
 import type { JsonObject } from './engine-http.ts';
 import { complaintOf, numberOf, objectOf } from './engine-http.ts';
 
-/** The order of the interface's samplers; penalties come first and temperature last, whatever the operator prefers. */
+/** The order of the samplers; penalties come first and temperature last, whatever the operator prefers. */
 const SAMPLERS = ['penalties', 'top_k', 'typ_p', 'top_p', 'min_p', 'temperature'];
 
 const IMAGE_MARK = /\[img-(\d+)\]/g;

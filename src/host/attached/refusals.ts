@@ -1,6 +1,6 @@
 // What each kind of attached engine cannot do, by the names of the options. Called before anything is sent, so that
 // nothing is dropped silently: an option that has no counterpart may keep the value with which it does nothing, or the
-// default of the interface document, and is refused with status 422 otherwise.
+// default of docs/interface.md, section 12, and is refused with status 422 otherwise.
 import type { ValidationEntry } from '../../errors.ts';
 import type { CompletionOptions } from '../llama/options.ts';
 import { DEFAULT_OPTIONS, InvalidOptions } from '../llama/options.ts';

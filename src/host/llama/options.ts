@@ -1,4 +1,4 @@
-// Completion options of the llama-style API (interface document, "Llama-style completion options"): reading, checking and
+// Completion options of the llama-style API (docs/interface.md, section 12): reading, checking and
 // defaults. Called by the llama-style routes; engines get options that are complete and of the right types.
 // `null` means the default everywhere; unknown members are ignored; every mistake of a body is reported at once.
 import type { ObjectSchema, Schema } from '../../api/schema.ts';
@@ -63,7 +63,7 @@ export interface InfillOptions extends CompletionOptions {
   readonly input_suffix: string;
 }
 
-/** What is used when a request says nothing, as the interface document lists it. */
+/** What is used when a request says nothing, as docs/interface.md, section 12, lists it. */
 export const DEFAULT_OPTIONS: CompletionOptions = {
   prompt: '',
   temperature: 0.8,

@@ -1,4 +1,4 @@
-// The answers of the llama-style completion: the result object of the interface document ("Llama-style completion result"),
+// The answers of the llama-style completion: the result object of docs/interface.md, section 12,
 // whole or as events. Used by llama/endpoints.ts. A stream has `content` and `stop` alone until its final event, which is
 // the whole result without its text; it ends after that, without a closing word.
 import type { CompletionEnd, Engine, Sink, TokenReport } from './engine.ts';

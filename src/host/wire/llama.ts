@@ -1,4 +1,4 @@
-// POST /completion (and /completions), the llama-style API, interface document "Llama-style completion result".
+// POST /completion (and /completions), the llama-style API (docs/interface.md, section 12).
 // Streams have no closing word of their own: they end after the event with `stop: true`.
 import { plainPrompt } from './turns.ts';
 import type { Ask, Frames, Generation, Json, Wire } from './wire.ts';

@@ -1,5 +1,5 @@
-// The sampling options of the llama-style API after reading, with the defaults of the interface document ("Llama-style
-// completion options"). The host reads requests into this; every dialect shares the defaults.
+// The sampling options of the llama-style API after reading, with the defaults of
+// docs/interface.md, section 12. The host reads requests into this; every dialect shares the defaults.
 import type { LogitBias } from './logit-bias.ts';
 
 /** How tokens are chosen. Wire names are the same in snake_case. */
