@@ -98,9 +98,14 @@ function day(ms: number): string | undefined {
   return instant(ms)?.slice(0, 10);
 }
 
+/** NaN for anything but a number or a string: `Number` throws for objects and symbols that have no primitive value. */
+function partOf(part: unknown): number {
+  return typeof part === 'number' || typeof part === 'string' ? Number(part) : NaN;
+}
+
 /** A date of the calendar from its parts, as precise as there are parts. */
 function calendar(parts: readonly unknown[]): string | undefined {
-  const [year, month, date] = parts.map((part) => (part === null || part === undefined ? NaN : Number(part)));
+  const [year, month, date] = parts.map(partOf);
   if (year === undefined || !Number.isInteger(year) || year < 1000 || year > 9999) return undefined;
   if (month === undefined || Number.isNaN(month)) return String(year);
   if (!Number.isInteger(month) || month < 1 || month > 12) return undefined;

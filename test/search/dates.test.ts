@@ -134,6 +134,16 @@ t.test('what is no date gives none', async (t) => {
   );
 });
 
+t.test('parts that are neither numbers nor strings count as absent', async (t) => {
+  const unreadable: unknown = JSON.parse('{"toString": {}}');
+  expectAll(t, [
+    [[unreadable], undefined],
+    [[[unreadable]], undefined],
+    [[2020, unreadable], '2020'],
+    [[2020, 5, Symbol('day')], '2020-05'],
+  ]);
+});
+
 t.test('no value makes it fail, and all it gives is ISO 8601', async () => {
   const words = fc.array(
     fc.constantFrom('2026', '21', 'Nov', '-', ' ', ',', ':', 'T', 'Z', '+', 'ago', 'hours', 'last', '99999', 'pm', '.'),
