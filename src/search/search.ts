@@ -2,10 +2,10 @@
 // Equal searches of one account share one fan-out; a client that leaves takes only itself away, the last one takes the
 // fan-out along.
 
-import { LRUCache } from 'lru-cache';
 import type { Clock, Ref, System } from '../actor/index.ts';
 import { coordinator, type CoordinatorCommand, type Report } from './coordinator.ts';
 import { engineActor, type EngineCommand, type EngineSpec } from './engine-actor.ts';
+import { AnswerCache, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { EngineBoard } from './engine-board.ts';
 import { merge } from './merge.ts';
 import type { SearchAnswer, SearchQuery } from './query.ts';
@@ -33,12 +33,6 @@ export interface SearchServiceSettings {
   readonly cacheBytes: number;
 }
 
-/** A search that has been asked for. */
-export interface Pending {
-  /** The client has left. */
-  abort(): void;
-}
-
 interface RunningEngine {
   readonly ref: Ref<EngineCommand>;
   readonly spec: EngineSpec & { readonly weight: number };
@@ -49,33 +43,23 @@ const MAILBOX = { capacity: Infinity, overflow: 'fail' } as const;
 
 type Done = (answer: SearchAnswer, cached: boolean) => void;
 
-interface Waiting {
-  readonly done: Done;
-}
-
-type Cache = LRUCache<string, SearchAnswer>;
-
-interface Flight {
-  readonly key: string;
-  readonly query: SearchQuery;
-  readonly startedMs: number;
-  readonly waiting: Set<Waiting>;
-  /** Of the engines it asks: their answers are not for the cache of others. */
-  readonly cache: Cache | null;
+/** A search under way. */
+interface Search extends FlightWork {
+  readonly ref: Ref<CoordinatorCommand>;
 }
 
 export class SearchService {
   readonly #options: SearchServiceOptions;
   readonly #board: EngineBoard;
   readonly #transport: Transport;
-  readonly #flights = new Map<string, { readonly flight: Flight; readonly ref: Ref<CoordinatorCommand> }>();
   #engines = new Map<string, RunningEngine>();
-  #cache: Cache | null = null;
+  readonly #cache: AnswerCache<SearchAnswer, Search>;
   #cacheFingerprint = '';
   #timeoutMs = 0;
 
   constructor(options: SearchServiceOptions) {
     this.#options = options;
+    this.#cache = new AnswerCache({ clock: options.clock, sizeOf });
     this.#board = new EngineBoard(options.memory);
     this.#transport = options.transport ?? createTransport();
   }
@@ -91,23 +75,22 @@ export class SearchService {
     const fingerprint = JSON.stringify([cacheTtlMs, cacheBytes, answers]);
     if (fingerprint === this.#cacheFingerprint) return;
     this.#cacheFingerprint = fingerprint;
-    this.#cache = createCache(cacheTtlMs, cacheBytes, this.#options.clock);
+    this.#cache.configure(cacheTtlMs, cacheBytes);
   }
 
   /** Runs a search for an account. `done` is called once, later than this call returns, unless aborted. */
   search(query: SearchQuery, account: string, done: Done): Pending {
     const key = JSON.stringify([account, query.type, query.maxResults, query.engines, query.query]);
-    const cached = this.#cache?.get(key);
-    if (cached !== undefined) return soon(() => done(cached, true));
-    const { flight } = this.#flights.get(key) ?? this.#launch(key, query);
-    const waiting: Waiting = { done };
-    flight.waiting.add(waiting);
-    return { abort: () => this.#leave(flight, waiting) };
+    return this.#cache.request(
+      key,
+      (answer, source) => done(answer, source === 'cache'),
+      (flight) => this.#start(flight, query),
+    );
   }
 
   /** Ends the engines; searches under way are answered with what there is. */
   close(): void {
-    for (const { ref } of this.#flights.values()) ref.tell({ type: 'Deadline' });
+    for (const { ref } of this.#cache.works()) ref.tell({ type: 'Deadline' });
     for (const { ref } of this.#engines.values()) this.#options.system.stop(ref);
     this.#engines.clear();
     this.#transport.close();
@@ -123,28 +106,21 @@ export class SearchService {
     return { ref: system.spawn(engineActor(spec, deps), { mailbox: MAILBOX }), spec };
   }
 
-  #launch(key: string, query: SearchQuery): { readonly flight: Flight } {
+  #start(flight: Flight<SearchAnswer, Search>, query: SearchQuery): Search {
     const { clock, system } = this.#options;
-    const flight: Flight = { key, query, startedMs: clock.now(), waiting: new Set(), cache: this.#cache };
+    const startedMs = clock.now();
     const behavior = coordinator({
       query,
       engine: (id) => this.#engines.get(id)?.ref,
-      deadlineMs: flight.startedMs + this.#timeoutMs,
-      onDone: (reports) => this.#land(flight, reports),
+      deadlineMs: startedMs + this.#timeoutMs,
+      onDone: (reports) => {
+        const answer = this.#answer(query, reports, clock.now() - startedMs);
+        // An answer without one of its engines would pin that engine's failure.
+        flight.land(answer, answer.meta.engines_failed.length === 0);
+      },
     });
     const ref = system.spawn(behavior, { supervise: { onFailure: 'escalate' } });
-    this.#flights.set(key, { flight, ref });
-    return { flight };
-  }
-
-  #land(flight: Flight, reports: readonly Report[]): void {
-    const { cache, key, query, startedMs, waiting } = flight;
-    // The last client may have left and another have come with the same search meanwhile.
-    if (this.#flights.get(key)?.flight === flight) this.#flights.delete(key);
-    const answer = this.#answer(query, reports, this.#options.clock.now() - startedMs);
-    // An answer without one of its engines would pin that engine's failure.
-    if (answer.meta.engines_failed.length === 0) cache?.set(key, answer);
-    for (const one of waiting) soon(() => void (waiting.delete(one) && one.done(answer, false)));
+    return { ref, abort: () => ref.tell({ type: 'Abort' }) };
   }
 
   #answer(query: SearchQuery, reports: readonly Report[], elapsedMs: number): SearchAnswer {
@@ -166,39 +142,9 @@ export class SearchService {
       },
     };
   }
-
-  #leave(flight: Flight, waiting: Waiting): void {
-    if (!flight.waiting.delete(waiting) || flight.waiting.size > 0) return;
-    const running = this.#flights.get(flight.key);
-    if (running?.flight !== flight) return;
-    this.#flights.delete(flight.key);
-    running.ref.tell({ type: 'Abort' });
-  }
-}
-
-function createCache(ttlMs: number | null, bytes: number, clock: Clock): Cache | null {
-  if (ttlMs === null || bytes <= 0) return null;
-  return new LRUCache({
-    maxSize: bytes,
-    maxEntrySize: Math.ceil(bytes / 8),
-    ttl: ttlMs,
-    ttlResolution: 0,
-    // 0 is no date to the cache.
-    perf: { now: () => clock.now() + 1 },
-    sizeCalculation,
-  });
-}
-
-/** Later than now, before anything else happens; one callback that throws is not the next one's affair. */
-function soon(callback: () => void): Pending {
-  let wanted = true;
-  queueMicrotask(() => {
-    if (wanted) callback();
-  });
-  return { abort: () => void (wanted = false) };
 }
 
 /** Bytes an answer takes in memory, roughly: two for a character. */
-function sizeCalculation(answer: SearchAnswer, key: string): number {
+function sizeOf(answer: SearchAnswer, key: string): number {
   return 2 * (JSON.stringify(answer).length + key.length);
 }

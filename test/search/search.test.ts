@@ -4,7 +4,8 @@ import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
-import { type Pending, SearchService, type SearchServiceSettings } from '../../src/search/search.ts';
+import type { Pending } from '../../src/net/answer-cache.ts';
+import { SearchService, type SearchServiceSettings } from '../../src/search/search.ts';
 import { type Answer, fakeTransport, type FakeTransport, hang, hostOf, queryOf, specOf } from '../support/search.ts';
 
 interface Heard {

@@ -1,0 +1,166 @@
+// A cache of answers with request coalescing: equal requests under way share one flight. A request that is aborted takes
+// only itself away; the last one aborts the flight. An answer never enters a cache that is newer than its flight.
+
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../actor/index.ts';
+
+/** Where an answer comes from: a flight that this request is the first to wait for, one that it shares, or the cache. */
+export type AnswerSource = 'flight' | 'shared' | 'cache';
+
+/** Called once with the answer, later than the request returns; never after `abort`. */
+export type AnswerCallback<Answer> = (answer: Answer, source: AnswerSource) => void;
+
+/** A request without its answer. */
+export interface Pending {
+  /** Nobody waits for the answer any more. Safe to call at any time, also twice. */
+  abort(): void;
+}
+
+/** The work of a flight, which ends with `Flight.land`. */
+export interface FlightWork {
+  /** No request waits any more. The flight has ended; what the work still brings has no effect. */
+  abort(): void;
+}
+
+export interface AnswerCacheOptions<Answer> {
+  readonly clock: Clock;
+  /** Bytes that an answer and its key take in memory. */
+  readonly sizeOf: (answer: Answer, key: string) => number;
+}
+
+/** One answer may take this share of the cache. */
+const LARGEST_SHARE = 1 / 8;
+
+export class AnswerCache<Answer extends object, Work extends FlightWork = FlightWork> {
+  readonly #options: AnswerCacheOptions<Answer>;
+  readonly #flights = new Map<string, Flight<Answer, Work>>();
+  #kept: LRUCache<string, Answer> | null = null;
+
+  /** Keeps nothing until it is configured; flights are shared nevertheless. */
+  constructor(options: AnswerCacheOptions<Answer>) {
+    this.#options = options;
+  }
+
+  /** Starts with an empty cache. `ttlMs` null or no bytes: answers are not kept. Flights under way go on. */
+  configure(ttlMs: number | null, bytes: number): void {
+    const { clock, sizeOf } = this.#options;
+    this.#kept = null;
+    if (ttlMs === null || bytes <= 0) return;
+    this.#kept = new LRUCache({
+      maxSize: bytes,
+      maxEntrySize: Math.ceil(bytes * LARGEST_SHARE),
+      ttl: ttlMs,
+      ttlResolution: 0,
+      // The cache takes a time of 0 for none.
+      perf: { now: () => clock.now() + 1 },
+      sizeCalculation: sizeOf,
+    });
+  }
+
+  /** Answers from the cache, joins the flight of `key`, or has `start` begin one. `start` may land the flight at once. */
+  request(key: string, done: AnswerCallback<Answer>, start: (flight: Flight<Answer, Work>) => Work): Pending {
+    const cached = this.#kept?.get(key);
+    if (cached !== undefined) {
+      const waiter = new Waiter(done, null);
+      waiter.answer(cached, 'cache');
+      return waiter;
+    }
+    const running = this.#flights.get(key);
+    const flight = running ?? new Flight<Answer, Work>(key, this.#flights, this.#kept);
+    const waiter = flight.join(done);
+    if (running === undefined) flight.start(start);
+    return waiter;
+  }
+
+  /** The work of every flight under way. */
+  works(): Work[] {
+    return Array.from(this.#flights.values(), ({ work }) => work);
+  }
+}
+
+/** One piece of work and the requests that wait for its answer. */
+export class Flight<Answer extends object, Work extends FlightWork = FlightWork> {
+  readonly #key: string;
+  readonly #flights: Map<string, Flight<Answer, Work>>;
+  readonly #kept: LRUCache<string, Answer> | null;
+  readonly #waiting = new Set<Waiter<Answer>>();
+  #work!: Work;
+  #ended = false;
+
+  constructor(key: string, flights: Map<string, Flight<Answer, Work>>, kept: LRUCache<string, Answer> | null) {
+    this.#key = key;
+    this.#flights = flights;
+    this.#kept = kept;
+    flights.set(key, this);
+  }
+
+  get work(): Work {
+    return this.#work;
+  }
+
+  /** @internal */
+  start(start: (flight: Flight<Answer, Work>) => Work): void {
+    try {
+      this.#work = start(this);
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
+  }
+
+  /** @internal */
+  join(done: AnswerCallback<Answer>): Waiter<Answer> {
+    const waiter = new Waiter<Answer>(done, this);
+    this.#waiting.add(waiter);
+    return waiter;
+  }
+
+  /** @internal */
+  leave(waiter: Waiter<Answer>): void {
+    this.#waiting.delete(waiter);
+    if (this.#waiting.size === 0 && this.#end()) this.#work.abort();
+  }
+
+  /** Ends the flight and answers everyone who waits. `keep`: the answer may go into the cache. No effect after the end. */
+  land(answer: Answer, keep: boolean): void {
+    if (!this.#end()) return;
+    if (keep) this.#kept?.set(this.#key, answer);
+    let source: AnswerSource = 'flight';
+    for (const waiter of this.#waiting) {
+      waiter.answer(answer, source);
+      source = 'shared';
+    }
+  }
+
+  #end(): boolean {
+    if (this.#ended) return false;
+    this.#ended = true;
+    this.#flights.delete(this.#key);
+    return true;
+  }
+}
+
+class Waiter<Answer extends object> implements Pending {
+  readonly #flight: { leave(waiter: Waiter<Answer>): void } | null;
+  #done: AnswerCallback<Answer> | null;
+
+  constructor(done: AnswerCallback<Answer>, flight: { leave(waiter: Waiter<Answer>): void } | null) {
+    this.#done = done;
+    this.#flight = flight;
+  }
+
+  abort(): void {
+    if (this.#done === null) return;
+    this.#done = null;
+    this.#flight?.leave(this);
+  }
+
+  /** In a microtask of its own: a callback that throws does not keep the answer from the others. */
+  answer(answer: Answer, source: AnswerSource): void {
+    queueMicrotask(() => {
+      const done = this.#done;
+      this.#done = null;
+      done?.(answer, source);
+    });
+  }
+}
