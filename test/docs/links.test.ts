@@ -37,6 +37,15 @@ t.test('the README is short', async (t) => {
   t.ok(Buffer.byteLength(readDocument('README.md')) <= README_BYTES);
 });
 
+t.test('the files that ARCHITECTURE.md names exist', async (t) => {
+  const named = readDocument('ARCHITECTURE.md').matchAll(/`((?!headrace\/)[\w./-]+\/[\w.-]*)`/g);
+  for (const [, path = ''] of named) {
+    const places = ['', 'src/'].map((folder) => `${ROOT}${folder}${path}`);
+    const isThere = places.some((place) => existsSync(place) || existsSync(`${place}.test.ts`));
+    t.ok(isThere, path);
+  }
+});
+
 t.test('published documents link to published files', async (t) => {
   const { files } = JSON.parse(readDocument('package.json')) as { files: string[] };
   // npm publishes these whatever `files` says.
