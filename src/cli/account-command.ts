@@ -16,11 +16,7 @@ import {
 import { LedgerError, openLedger } from '../billing/index.ts';
 import { systemClock } from '../actor/index.ts';
 import { environment } from '../config/env.ts';
-import { type Mistake, parseConfigText } from '../config/load.ts';
-import { collectOverrides } from '../config/override.ts';
-import { Reader } from '../config/reader.ts';
-import { record } from '../config/row.ts';
-import { TABLE } from '../config/table.ts';
+import { type Mistake, parseConfigText, resolveSetting } from '../config/load.ts';
 import { HeadraceError } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { takeFlags, UsageError } from './args.ts';
@@ -152,21 +148,14 @@ async function openAdminService(
 
 /** Of a file only the store is read: an operator need not have the variables that the rest of it names. */
 async function storeUrl(store: string | undefined, file: string | undefined, env: Environment): Promise<string> {
-  const setting = TABLE.fields?.['store'];
-  if (setting === undefined) throw new Error('there is no setting store');
   const input = file === undefined ? {} : await readInput(file);
-  const { byPath } = collectOverrides(env, store === undefined ? {} : { store });
-  const reader = new Reader(env, byPath);
-  const read = reader.readRoot(
-    record({ store: setting }, 'The store.'),
-    'store' in input ? { store: input.store } : {},
-  );
-  if (reader.mistakes.length > 0) throw new UsageError(sentences(reader.mistakes));
-  if (typeof read['store'] === 'string') return read['store'];
+  const resolution = resolveSetting('store', input, env, { store });
+  if ('mistakes' in resolution) throw new UsageError(sentences(resolution.mistakes));
+  if (typeof resolution.value === 'string') return resolution.value;
   throw new UsageError('the configuration keeps no accounts: its store is null');
 }
 
-async function readInput(file: string): Promise<{ store?: unknown }> {
+async function readInput(file: string): Promise<unknown> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
   });

@@ -1,8 +1,7 @@
 // The command line door: words to a command, failures to a sentence and an exit code.
 
 import { parseArgs, UsageError } from './args.ts';
-import { helpFor } from './help.ts';
-import { packageVersion } from '../config/version.ts';
+import { packageVersion } from '../config/env.ts';
 
 type Command = (flags: Readonly<Record<string, string>>, words: readonly string[]) => Promise<number | undefined>;
 
@@ -51,6 +50,7 @@ async function run(argv: readonly string[]): Promise<number | undefined> {
     return 0;
   }
   if (flags['help'] !== undefined || name === undefined || name === 'help') {
+    const { helpFor } = await import('./help.ts');
     process.stdout.write(helpFor(name === 'help' ? words[1] : name));
     return 0;
   }

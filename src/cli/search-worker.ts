@@ -3,9 +3,7 @@
 
 import { readFile } from 'node:fs/promises';
 import { environment } from '../config/env.ts';
-import { type Mistake, parseConfigText } from '../config/load.ts';
-import { Reader } from '../config/reader.ts';
-import { open, record } from '../config/row.ts';
+import { expandVariables, type Mistake, parseConfigText } from '../config/load.ts';
 import { isLoopback, parseAddress, parseDuration, printAddress } from '../config/units.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
 import { createLog } from '../telemetry/log.ts';
@@ -90,11 +88,9 @@ async function engineOf(flags: Flags, env: Environment): Promise<Pick<SearchWork
 async function entryOf(file: string, env: Environment): Promise<Record<string, unknown>> {
   const parsed = parseConfigText(await readText(file), file);
   if ('mistakes' in parsed) throw new UsageError(sentence(parsed.mistakes));
-  const reader = new Reader(env, new Map());
-  // A section of one entry is how a reader takes names it does not know and fills in variables.
-  const read = reader.readRoot(record({ engine: open('Settings of an engine.') }, 'A file.'), { engine: parsed.input });
-  if (reader.mistakes.length > 0) throw new UsageError(`${file}: ${sentence(reader.mistakes)}`);
-  const entry = read['engine'];
+  const expanded = expandVariables(parsed.input, env);
+  if ('mistakes' in expanded) throw new UsageError(`${file}: ${sentence(expanded.mistakes)}`);
+  const entry = expanded.value;
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw new UsageError(`${file} must be a mapping of names to values`);
   return entry as Record<string, unknown>;

@@ -1,21 +1,20 @@
-// Words about settings: the table of the README and the help text, both made from the rows, and the explanation that
-// `headrace check` prints for one configuration. Nothing printed here holds a key or a credential.
+// Text about settings: the reference table, the help text, and the explanation that `headrace check` prints for one
+// configuration. Nothing printed here holds a key or a credential.
 
 import { isDeepStrictEqual } from 'node:util';
 import { valueOf } from './diff.ts';
 import { resolveSettings } from './load.ts';
-import type { Setting } from './row.ts';
-import type { ModelSettings, Settings } from './settings.ts';
-import { SETTINGS, type SettingRow } from './table.ts';
+import { SETTINGS, type ModelSettings, type SettingRow, type Settings } from './settings.ts';
 import { printAddress, printBytes, printDuration, type Address } from './units.ts';
+import type { AnyType, Fields, Kind, Setting } from './value-types.ts';
 import { findWarnings } from './warning.ts';
 
 /** Width that the help text is wrapped to, in characters. */
 const HELP_WIDTH = 100;
-/** Column at which the sentences of the help text begin. */
+/** Column at which the descriptions of the help text begin. */
 const HELP_COLUMN = 36;
 
-/** The settings as a Markdown table, fields of models and keys included. The README holds it word for word. */
+/** The settings as a Markdown table, fields of models and keys included. */
 export function settingsTable(): string {
   const rows = SETTINGS.flatMap(({ path, setting }) => [[path, setting] as const, ...fieldsOf(path, setting)]);
   const lines = rows.map(([path, setting]) => {
@@ -30,7 +29,7 @@ export function settingsTable(): string {
 /** The settings for `--help`: grouped by section, aligned, each with its default. */
 export function helpText(): string {
   const out = [
-    'Every setting can stand in the configuration file, in the environment and on the command line.',
+    'Every setting can be given in the configuration file, in the environment and on the command line.',
     'A flag wins over the environment, the environment over the file. `timeouts.connect` in the file is',
     '--timeouts.connect as a flag and HEADRACE_TIMEOUTS_CONNECT in the environment. Durations are written',
     '250ms, 5s, 2m, 1h; sizes 64KiB, 10MB, 1GiB. A * marks what takes effect only at the next start.',
@@ -90,7 +89,7 @@ function explainModels(models: Readonly<Record<string, ModelSettings>>): string[
   return [`${count(entries.length, 'model')} on ${count(servers, 'server')}`, ...align(rows)];
 }
 
-/** Settings away from their default, but for models and keys, which are told of in full above. */
+/** Settings that differ from their default, without models and keys, which `explain` lists in full. */
 function differencesOf(settings: Settings): [string, string][] {
   const defaults = resolveSettings({});
   if ('mistakes' in defaults) return [];
@@ -127,43 +126,45 @@ function briefly(fallback: unknown): string {
 
 /** The fields of the entries of a list or map, and of the records inside them. */
 function fieldsOf(path: string, { kind, items }: Setting): (readonly [string, Setting])[] {
-  const entry = kind === 'map' ? `${path}.ID` : `${path}[]`;
-  return items === undefined ? [] : recordFieldsOf(entry, items);
+  return recordFieldsOf(kind === 'map' ? `${path}.ID` : `${path}[]`, items?.fields ?? {});
 }
 
-function recordFieldsOf(prefix: string, { fields = {} }: Setting): (readonly [string, Setting])[] {
+function recordFieldsOf(prefix: string, fields: Fields): (readonly [string, Setting])[] {
   return Object.entries(fields).flatMap(([name, field]) =>
-    field.kind === 'record' ? recordFieldsOf(`${prefix}.${name}`, field) : [[`${prefix}.${name}`, field] as const],
+    field.kind === 'record'
+      ? recordFieldsOf(`${prefix}.${name}`, field.fields ?? {})
+      : [[`${prefix}.${name}`, field] as const],
   );
 }
 
-function typeOf({ kind, words = [], items, nullable }: Setting): string {
-  const types = kind === 'enum' ? [...words] : [...words, KIND_NAMES[kind]];
-  if (kind === 'list')
-    types.splice(0, 1, `list of ${items?.kind === 'enum' ? 'words' : KIND_NAMES[items?.kind ?? 'string']}`);
+function typeOf({ kind, words = [], items, nullable }: AnyType): string {
+  const entries = items?.kind === 'enum' ? 'words' : KINDS[items?.kind ?? 'string'].name;
+  const name = kind === 'list' ? `list of ${entries}` : KINDS[kind].name;
+  const types = kind === 'enum' ? [...words] : [...words, name];
   if (nullable === true) types.push('null');
   return types.join(', ');
 }
 
-const KIND_NAMES: Readonly<Record<Setting['kind'], string>> = {
-  string: 'string',
-  boolean: 'true, false',
-  integer: 'whole number',
-  number: 'number',
-  duration: 'duration',
-  bytes: 'size',
-  decimal: 'decimal string',
-  address: 'HOST:PORT',
-  url: 'URL',
-  enum: 'word',
-  list: 'list',
-  map: 'mapping',
-  open: 'mapping',
-  record: 'mapping',
+/** What a value is called in the table, and what stands for it in the help text. */
+const KINDS: Readonly<Record<Kind, { readonly name: string; readonly placeholder: string }>> = {
+  string: { name: 'string', placeholder: 'TEXT' },
+  boolean: { name: 'true, false', placeholder: 'true|false' },
+  integer: { name: 'whole number', placeholder: 'N' },
+  number: { name: 'number', placeholder: 'NUMBER' },
+  duration: { name: 'duration', placeholder: 'DURATION' },
+  bytes: { name: 'size', placeholder: 'SIZE' },
+  decimal: { name: 'decimal string', placeholder: 'DECIMAL' },
+  address: { name: 'HOST:PORT', placeholder: 'HOST:PORT' },
+  url: { name: 'URL', placeholder: 'URL' },
+  enum: { name: 'word', placeholder: 'WORD' },
+  list: { name: 'list', placeholder: 'JSON' },
+  map: { name: 'mapping', placeholder: 'JSON' },
+  open: { name: 'mapping', placeholder: 'JSON' },
+  record: { name: 'mapping', placeholder: 'JSON' },
 };
 
-function defaultOf({ fallback, required }: Setting): string {
-  if (required === true) return 'required';
+function defaultOf({ fallback, presence }: Setting): string {
+  if (presence === 'required') return 'required';
   return fallback === undefined ? '' : `\`${printWritten(fallback)}\``;
 }
 
@@ -188,26 +189,8 @@ function helpLines({ flag, setting }: SettingRow): string[] {
 }
 
 function placeholderOf({ kind, items }: Setting): string {
-  if (kind === 'list' && items?.kind !== 'record') return 'A,B,…';
-  return PLACEHOLDERS[kind];
+  return kind === 'list' && items?.kind !== 'record' ? 'A,B,…' : KINDS[kind].placeholder;
 }
-
-const PLACEHOLDERS: Readonly<Record<Setting['kind'], string>> = {
-  string: 'TEXT',
-  boolean: 'true|false',
-  integer: 'N',
-  number: 'NUMBER',
-  duration: 'DURATION',
-  bytes: 'SIZE',
-  decimal: 'DECIMAL',
-  address: 'HOST:PORT',
-  url: 'URL',
-  enum: 'WORD',
-  list: 'JSON',
-  map: 'JSON',
-  open: 'JSON',
-  record: 'JSON',
-};
 
 function align(rows: readonly (readonly [string, string])[]): string[] {
   const width = Math.max(0, ...rows.map(([name]) => name.length));

@@ -1,5 +1,7 @@
-// The only file that touches `process.env`. Everything else takes the environment as an argument, so that tests and
-// embedders decide what it holds.
+// What this process was started with: environment and version. This is the only file that reads `process.env`; all others
+// take the environment as an argument.
+
+import { readFileSync } from 'node:fs';
 
 /** A frozen copy of the environment of the process. */
 export function environment(): Readonly<Record<string, string | undefined>> {
@@ -12,4 +14,13 @@ export function environment(): Readonly<Record<string, string | undefined>> {
  */
 export function setHeaderLimit(maxHeaderBytes: number): void {
   process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHeaderBytes);
+}
+
+/** The version of the package, for example `0.1.0`. */
+export function packageVersion(): string {
+  // dist/src/config/env.js lies three folders below the package.
+  const manifest = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+    version: string;
+  };
+  return manifest.version;
 }

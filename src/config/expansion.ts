@@ -1,5 +1,9 @@
-// Replaces `${NAME}` in the strings of a configuration with variables of the environment. `$${` stands for a literal
-// `${`. The settings reader calls it on every string of the file; problems name the variable and never show a value.
+// Replaces `${NAME}` in strings with variables of the environment. `$${` stands for a literal `${`. Problems name the
+// variable and never repeat a value.
+
+import { isPlain } from './value-types.ts';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** A string with its variables replaced, or what is wrong with it. */
 export type Expansion = { readonly text: string } | { readonly problems: readonly string[] };
@@ -7,7 +11,7 @@ export type Expansion = { readonly text: string } | { readonly problems: readonl
 const REFERENCE = /\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{/g;
 
 /** Expands one string. A variable that is set but empty gives the empty string. */
-export function expand(text: string, env: Readonly<Record<string, string | undefined>>): Expansion {
+export function expand(text: string, env: Environment): Expansion {
   const problems: string[] = [];
   const expanded = text.replace(REFERENCE, (match: string, name: string | undefined) => {
     if (match === '$${') return '${';
@@ -20,4 +24,21 @@ export function expand(text: string, env: Readonly<Record<string, string | undef
     return value ?? '';
   });
   return problems.length > 0 ? { problems } : { text: expanded };
+}
+
+/**
+ * Expands every string inside lists and mappings. A string that cannot be expanded becomes a symbol, which no setting
+ * accepts; `problems` tells what is wrong with it. Functions and instances of classes, such as plug-ins, stay as they are.
+ */
+export function expandInput(raw: unknown, env: Environment, problems: Map<unknown, readonly string[]>): unknown {
+  if (typeof raw === 'string') {
+    const expansion = expand(raw, env);
+    if ('text' in expansion) return expansion.text;
+    const symbol = Symbol('not expanded');
+    problems.set(symbol, expansion.problems);
+    return symbol;
+  }
+  if (Array.isArray(raw)) return raw.map((item: unknown) => expandInput(item, env, problems));
+  if (!isPlain(raw)) return raw;
+  return Object.fromEntries(Object.entries(raw).map(([name, value]) => [name, expandInput(value, env, problems)]));
 }

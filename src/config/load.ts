@@ -1,15 +1,16 @@
-// From text, environment and flags to `Settings`. The command line, `createGateway` and the reload on a file change all
-// go through here. Either everything is right, or every mistake is reported at once and nothing is used.
+// From text, environment and flags to `Settings`. Either everything is right, or every mistake is reported at once and
+// nothing is used.
 
 import { readFile } from 'node:fs/promises';
-import { LineCounter, parseDocument, type ErrorCode } from 'yaml';
-import { collectOverrides, type Texts } from './override.ts';
-import { entryPath, isPlain, Reader, type Mistake } from './reader.ts';
-import type { Settings } from './settings.ts';
-import { TABLE } from './table.ts';
-import type { Address } from './units.ts';
+import { LineCounter, parse, parseDocument, type ErrorCode } from 'yaml';
+import { findConflicts } from './conflicts.ts';
+import { expandInput, type Environment } from './expansion.ts';
+import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
+import { SCHEMA, SETTINGS, type SettingRow, type Settings } from './settings.ts';
+import { nearest } from './spelling.ts';
+import { isPlain, open, type AnyType } from './value-types.ts';
 
-export type { Mistake } from './reader.ts';
+export type { Mistake } from './mistake.ts';
 
 /** Settings that can be used, or everything that is wrong with them. */
 export type Resolution = { readonly settings: Settings } | { readonly mistakes: readonly Mistake[] };
@@ -17,22 +18,136 @@ export type Resolution = { readonly settings: Settings } | { readonly mistakes: 
 /** The content of a configuration text, or its syntax errors. */
 export type Parsed = { readonly input: unknown } | { readonly mistakes: readonly Mistake[] };
 
+type Checked<Value> = { readonly value: Value } | { readonly mistakes: readonly Mistake[] };
+
+/** Values by the paths of settings, without dashes: what the command line says. */
+type Flags = Readonly<Record<string, string | undefined>>;
+
 /**
- * Resolves a configuration. Precedence: flag, environment, file, default.
+ * Resolves a configuration. Precedence: flag, environment, file, default. A value is checked even where another one takes
+ * precedence.
  * `input` has the shape of the file (`SettingsInput`) and is checked here; `flags` has the paths of settings as names,
  * without dashes (`timeouts.connect`).
  * `${NAME}` in strings of `input` is replaced from `env`. Never throws for anything a user wrote.
  */
-export function resolveSettings(input: unknown, env: Texts = {}, flags: Texts = {}): Resolution {
-  const overrides = collectOverrides(env, flags);
-  const reader = new Reader(env, overrides.byPath);
-  const resolved = reader.readRoot(TABLE, input);
-  const mistakes = [...reader.mistakes, ...overrides.mistakes];
+export function resolveSettings(input: unknown, env: Environment = {}, flags: Flags = {}): Resolution {
+  const problems = new Map<unknown, readonly string[]>();
+  const file = expandInput(input ?? {}, env, problems);
+  const checked = check<Settings>(SCHEMA, file, '', problems);
+  const overrides = SETTINGS.flatMap((row) => overridesOf(row, env, flags));
+  const mistakes = [
+    ...('mistakes' in checked ? checked.mistakes : []),
+    ...overrides.flatMap((override) => override.mistakes),
+    ...unknownFlags(flags),
+    ...unknownVariables(env),
+  ];
   if (mistakes.length > 0) return { mistakes };
-  // The table and the type are kept equal by a test.
-  const settings = resolved as unknown as Settings;
+  const merged = overrides.reduce((whole, { row, raw }) => withValue(whole, row.path.split('.'), raw), file);
+  const settings =
+    overrides.length === 0 && 'value' in checked ? checked.value : (SCHEMA.schema.parse(merged) as Settings);
   const conflicts = findConflicts(settings);
   return conflicts.length > 0 ? { mistakes: conflicts } : { settings: freeze(settings) };
+}
+
+/** Resolves one setting by its path, as `resolveSettings` does, whatever is wrong with the others. */
+export function resolveSetting(path: string, input: unknown, env: Environment, flags: Flags): Checked<unknown> {
+  const row = SETTINGS.find((each) => each.path === path);
+  if (row === undefined) throw new Error(`there is no setting ${path}`);
+  const problems = new Map<unknown, readonly string[]>();
+  const written = path
+    .split('.')
+    .reduce<unknown>((section, name) => (isPlain(section) ? section[name] : undefined), input);
+  const checked = check(row.setting, expandInput(written, env, problems), path, problems);
+  const overrides = overridesOf(row, env, flags);
+  const mistakes = [...('mistakes' in checked ? checked.mistakes : []), ...overrides.flatMap((each) => each.mistakes)];
+  if (mistakes.length > 0) return { mistakes };
+  const strongest = overrides.at(-1);
+  return strongest === undefined ? checked : { value: row.setting.schema.parse(strongest.raw) };
+}
+
+/** Replaces `${NAME}` in every string of a file of which the settings are checked elsewhere. */
+export function expandVariables(input: unknown, env: Environment): Checked<unknown> {
+  const problems = new Map<unknown, readonly string[]>();
+  return check(open(), expandInput(input, env, problems), '', problems);
+}
+
+/** Checks one value. `name` stands before the path of its mistakes. */
+function check<Value>(
+  type: AnyType,
+  raw: unknown,
+  name: string,
+  problems: ReadonlyMap<unknown, readonly string[]>,
+): Checked<Value> {
+  const result = type.schema.safeParse(raw, { reportInput: true });
+  if (result.success) return { value: result.data as Value };
+  return { mistakes: mistakesOf({ issues: result.error.issues, type, name, problems }) };
+}
+
+/** A value from the environment or the command line. */
+interface Override {
+  readonly row: SettingRow;
+  readonly raw: unknown;
+  readonly mistakes: readonly Mistake[];
+}
+
+/** The variable and the flag of a setting, the stronger one last. An empty variable counts as not set. */
+function overridesOf(row: SettingRow, env: Environment, flags: Flags): Override[] {
+  const variable = env[row.env] === '' ? undefined : env[row.env];
+  const given = [
+    [row.env, variable],
+    [row.flag, flags[row.path]],
+  ] as const;
+  return given.flatMap(([label, text]): Override[] => {
+    if (text === undefined) return [];
+    const raw = readText(text, row);
+    if (raw === undefined) return [{ row, raw, mistakes: [{ path: label, message: 'must be JSON' }] }];
+    const checked = check(row.setting, raw, label, new Map());
+    return [{ row, raw, mistakes: 'mistakes' in checked ? checked.mistakes : [] }];
+  });
+}
+
+/** Text of a list is JSON or comma-separated; of a map or a list of records it is JSON; undefined when it is not. */
+function readText(text: string, { setting }: SettingRow): unknown {
+  if (setting.nullable === true && text === 'null') return null;
+  if (setting.kind !== 'map' && setting.kind !== 'list') return text;
+  const isJson = setting.kind === 'map' || setting.items?.kind === 'record' || /^\s*\[/.test(text);
+  if (!isJson) return text.split(',').map((item) => item.trim());
+  try {
+    // A warning of the parser would quote the text on standard error.
+    return parse(text, { logLevel: 'error' }) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A copy of the section with the value at the path. */
+function withValue(section: unknown, [name = '', ...rest]: readonly string[], value: unknown): unknown {
+  const fields = (section ?? {}) as Readonly<Record<string, unknown>>;
+  return { ...fields, [name]: rest.length === 0 ? value : withValue(fields[name], rest, value) };
+}
+
+function unknownFlags(flags: Flags): Mistake[] {
+  const paths = SETTINGS.map(({ path }) => path);
+  const unknown = Object.keys(flags).filter((name) => !paths.includes(name));
+  return unknown.map((name) => {
+    const near = nearest(name, paths) ?? paths.find((path) => path.endsWith(`.${name}`));
+    return { path: `--${name}`, message: unknownMessage(near && `--${near}`) };
+  });
+}
+
+const ENV_PREFIX = 'HEADRACE_';
+/** What an orchestrator sets for a service that is itself called headrace. */
+const SERVICE_LINK = /^HEADRACE_(?:SERVICE_HOST|(?:SERVICE_)?PORT(?:_\w+)?)$/;
+
+/** An unknown variable is a mistake only when it looks like a misspelt setting, since other programs may use the prefix. */
+function unknownVariables(env: Environment): Mistake[] {
+  const known = SETTINGS.map((row) => row.env.slice(ENV_PREFIX.length));
+  return Object.keys(env).flatMap((name) => {
+    const bare = name.slice(ENV_PREFIX.length);
+    if (!name.startsWith(ENV_PREFIX) || SERVICE_LINK.test(name) || known.includes(bare)) return [];
+    const near = nearest(bare, known);
+    return near === undefined ? [] : [{ path: name, message: unknownMessage(ENV_PREFIX + near) }];
+  });
 }
 
 /** Reads YAML or JSON. An empty text is an empty configuration. Syntax errors come as `FILE:LINE:COLUMN`. */
@@ -45,8 +160,8 @@ export function parseConfigText(text: string, filename: string): Parsed {
     return { path: `${filename}:${line}:${col}`, message: SYNTAX[code] ?? 'is not valid YAML or JSON here' };
   });
   if (mistakes.length > 0) return { mistakes };
-  if (filename.endsWith('.json') && text.trim() !== '') mistakes.push(...refuseLooseJson(text, filename));
-  if (mistakes.length > 0) return { mistakes };
+  const looseJson = filename.endsWith('.json') && text.trim() !== '' ? refuseLooseJson(text, filename) : [];
+  if (looseJson.length > 0) return { mistakes: looseJson };
   try {
     return { input: document.toJS() ?? {} };
   } catch {
@@ -59,13 +174,13 @@ export function parseConfigText(text: string, filename: string): Parsed {
 }
 
 /** Parses and resolves a text that has been read already. */
-export function loadConfigText(text: string, filename: string, env: Texts = {}, flags: Texts = {}): Resolution {
+export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
   return 'mistakes' in parsed ? parsed : resolveSettings(parsed.input, env, flags);
 }
 
 /** Reads, parses and resolves a file. A file that cannot be read is a mistake like any other. */
-export async function loadConfigFile(path: string, env: Texts = {}, flags: Texts = {}): Promise<Resolution> {
+export async function loadConfigFile(path: string, env: Environment = {}, flags: Flags = {}): Promise<Resolution> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -99,64 +214,7 @@ const SYNTAX: Partial<Record<ErrorCode, string>> = {
   UNEXPECTED_TOKEN: 'is not expected here',
 };
 
-/** What is right alone and wrong together. */
-function findConflicts(settings: Settings): Mistake[] {
-  const { admin, listen, ejection, limits } = settings;
-  const conflicts: Mistake[] = [];
-  const refuse = (path: string, message: string): void => void conflicts.push({ path, message });
-  if (admin !== null && collide(admin, listen)) refuse('admin', 'must not take the port of listen');
-  if (settings.servicePrefix === settings.listingPrefix) refuse('listingPrefix', 'must differ from servicePrefix');
-  for (const name of ['servicePrefix', 'listingPrefix'] as const) {
-    if (settings[name] === 'v1') refuse(name, 'must not be v1, which holds the compatible interfaces');
-  }
-  if (ejection.backoffMs > ejection.backoffMaxMs) refuse('ejection.backoff', 'must not exceed ejection.backoffMax');
-  if (limits.bodyBytes > limits.bufferedBytes) refuse('limits.bodyBytes', 'must not exceed limits.bufferedBytes');
-  if (limits.heldEventBytes > limits.bufferedBytes) {
-    refuse('limits.heldEventBytes', 'must not exceed limits.bufferedBytes');
-  }
-  return [...conflicts, ...findPaymentConflicts(settings), ...findRepeats(settings)];
-}
-
-function findPaymentConflicts({ payments, store }: Settings): Mistake[] {
-  if (payments.facilitator === null) {
-    return payments.payTo === null ? [] : [{ path: 'payments.facilitator', message: 'is required to be paid' }];
-  }
-  const mistakes: Mistake[] = [];
-  if (payments.payTo === null) mistakes.push({ path: 'payments.payTo', message: 'is required with a facilitator' });
-  if (store === null) mistakes.push({ path: 'store', message: 'must not be null where payments are taken' });
-  return mistakes;
-}
-
-/** A wildcard host takes the port of every other host. */
-function collide(a: Address, b: Address): boolean {
-  const isWild = [a.host, b.host].some((host) => host === '0.0.0.0' || host === '::');
-  return a.port !== 0 && a.port === b.port && (isWild || a.host === b.host);
-}
-
-function findRepeats({ models, keys }: Settings): Mistake[] {
-  const mistakes: Mistake[] = [];
-  const ids = Object.keys(models);
-  for (const id of repeated(ids.map((each) => each.toLowerCase()))) {
-    mistakes.push({ path: 'models', message: `holds ${ids[id]} twice; upper and lower case are the same` });
-  }
-  for (const [id, { servers }] of Object.entries(models)) {
-    if (id.trim() === '') mistakes.push({ path: 'models', message: 'holds a model without an id' });
-    for (const index of repeated(servers)) {
-      mistakes.push({ path: `${entryPath('models', id)}.servers[${index}]`, message: 'is listed before' });
-    }
-  }
-  for (const index of repeated(keys.static.map(({ key }) => key))) {
-    mistakes.push({ path: `keys.static[${index}].key`, message: 'is listed before' });
-  }
-  return mistakes;
-}
-
-/** Indexes of the values that stand earlier in the list too. */
-function repeated(values: readonly string[]): number[] {
-  return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));
-}
-
-/** Freezes data all the way down. What is no data, a plug-in, is not ours to freeze. */
+/** Freezes data all the way down. Plug-ins belong to the embedder and are not frozen. */
 function freeze<T extends object>(value: T): T {
   for (const inner of Object.values(value)) if (isData(inner)) freeze(inner);
   return Object.freeze(value);

@@ -1,219 +1,419 @@
-// The shape of the settings: `Settings` is what the table of settings (`table.ts`) resolves to and every room reads,
-// `SettingsInput` is what a file may say. Types only; a test keeps them equal to the table.
+// Every setting: name, type, default with unit, description, and whether a change needs a restart. `Settings` and
+// `SettingsInput` are inferred from it; messages, help text, reference table and JSON Schema are generated from it.
 
-import type { Address } from './units.ts';
+import {
+  address,
+  boolean,
+  bytes,
+  choice,
+  decimal,
+  duration,
+  integer,
+  integerOr,
+  list,
+  map,
+  nullable,
+  number,
+  open,
+  optional,
+  required,
+  resolvedName,
+  section,
+  setting,
+  string,
+  url,
+  type Pattern,
+  type SectionInput,
+  type SectionOutput,
+  type Setting,
+  type Traits,
+} from './value-types.ts';
 
-/** One model as configured. Every field but `servers` may be absent; prices are USD per million tokens. */
-export interface ModelSettings {
-  /** Base URLs without trailing slash, each once. */
-  readonly servers: readonly string[];
-  readonly contextLength?: number;
-  readonly huggingFaceId?: string;
-  readonly tee?: boolean;
-  readonly capabilities?: readonly string[];
-  /** Plain decimal strings, never with an exponent. */
-  readonly pricing?: { readonly prompt: string; readonly completion: string; readonly cachedPrompt?: string };
-  readonly name?: string;
-  /** Unix time in seconds. */
-  readonly created?: number;
-  readonly maxOutputLength?: number;
-  readonly quantization?: string;
-  /** Credential of the gateway for the servers of this model; never to be logged. */
-  readonly apiKey?: string;
-}
+/** The change takes effect at the next start. */
+const RESTART: Traits = { reload: false };
+const SECRET: Traits = { secret: true };
 
-/** What the table resolves to: complete, checked and frozen. Durations are in milliseconds, sizes in bytes. */
-export interface Settings {
-  readonly listen: Address;
-  readonly admin: Address | null;
-  /** Opens the accounts on the admin listener; never to be logged. */
-  readonly adminToken: string | null;
-  readonly threads: number | 'auto';
-  readonly sharePort: boolean;
-  readonly server: 'auto' | 'uws' | 'node';
-  readonly servicePrefix: string;
-  readonly listingPrefix: string;
-  readonly publicScheme: 'http' | 'https';
-  readonly errorBodies: 'contract' | 'dialect';
-  readonly ownedBy: string;
-  readonly serverTiming: boolean;
-  readonly streamKeepAliveMs: number | null;
-  readonly models: Readonly<Record<string, ModelSettings>>;
-  readonly discovery: string | null;
-  readonly discoveryIntervalMs: number;
-  readonly health: {
-    readonly intervalMs: number;
-    readonly timeoutMs: number;
-    readonly path: string;
-    readonly rise: number;
-    readonly fall: number;
-  };
-  readonly ejection: {
-    readonly consecutive: number;
-    readonly errorRate: number;
-    readonly minRequests: number;
-    readonly windowMs: number;
-    readonly backoffMs: number;
-    readonly backoffMaxMs: number;
-    readonly slowStartMs: number;
-    readonly maxShare: number;
-  };
-  readonly routing: {
-    readonly affinity: boolean;
-    readonly boundedLoad: number;
-    readonly retryBudget: number;
-    readonly retryBurst: number;
-  };
-  readonly timeouts: {
-    readonly connectMs: number;
-    readonly headersMs: number;
-    readonly firstByteMs: number | null;
-    readonly idleMs: number;
-    readonly bodyMs: number;
-    readonly clientIdleMs: number;
-    readonly unreadyMs: number;
-    readonly drainMs: number;
-    readonly keepAliveMs: number;
-  };
-  readonly limits: {
-    readonly bodyBytes: number;
-    readonly headerBytes: number;
-    readonly bufferedBytes: number;
-    readonly jsonDepth: number;
-    readonly connectionsPerServer: number;
-    readonly heldEventBytes: number;
-  };
-  readonly cors: { readonly origins: readonly string[] };
-  readonly keys: {
-    readonly required: boolean;
-    readonly static: readonly { readonly key: string; readonly account: string; readonly prepaid?: boolean }[];
-  };
-  readonly trust: {
-    /** Of the gateway; PEM, base64 or `file:PATH`; never to be logged. */
-    readonly signingKey: string | null;
-    /** Of gateway and host; never to be logged. */
-    readonly token: string | null;
-    readonly intervalMs: number;
-    readonly ttlMs: number;
-    readonly maxHosts: number;
-    readonly gateway: string | null;
-    readonly publicKey: string | null;
-    readonly announce: string | null;
-    readonly file: string | null;
-  };
-  readonly search: {
-    readonly timeoutMs: number;
-    readonly ids: readonly string[];
-    readonly default: readonly string[];
-    /** Read by the search room: data, or an engine of the embedder's own. */
-    readonly engines: Readonly<Record<string, unknown>>;
-    readonly cacheTtlMs: number | null;
-    readonly cacheBytes: number;
-    /** USD per successful call, by engine id. */
-    readonly pricing: Readonly<Record<string, string>>;
-  };
-  readonly fetch: {
-    readonly timeoutMs: number;
-    readonly connectTimeoutMs: number;
-    readonly firstByteTimeoutMs: number;
-    readonly maxBytes: number;
-    /** Hosts and CIDR blocks. */
-    readonly allow: readonly string[];
-    readonly ports: readonly number[];
-    readonly redirects: number;
-    readonly userAgent: string;
-    readonly robots: boolean;
-    readonly concurrency: number;
-    readonly perHost: number;
-    readonly hostDelayMs: number;
-    readonly cacheTtlMs: number | null;
-    readonly cacheBytes: number;
-    readonly cleaners: number | 'auto';
-    readonly queue: number;
-    readonly cleanTimeoutMs: number;
-    readonly cleanMemoryBytes: number;
-    /** USD for a page, as a decimal string. */
-    readonly price: string;
-    readonly pagesPerCleaner: number;
-  };
-  readonly log: {
-    readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
-    readonly requests: 'off' | 'errors' | 'all';
-    readonly sample: number;
-  };
-  readonly telemetry: {
-    readonly otlp: {
-      readonly endpoint: string | null;
-      /** May hold credentials; never to be logged. */
-      readonly headers: Readonly<Record<string, string>>;
-      readonly sample: number;
-      readonly serviceName: string;
-    };
-  };
-  /** URL of the ledger; may hold a password, never to be logged. */
-  readonly store: string | null;
-  readonly credit: {
-    /** USD, as a decimal string. */
-    readonly lease: string;
-    readonly leaseTtlMs: number;
-    readonly flushMs: number;
-    readonly assumedTokens: number;
-  };
-  readonly payments: {
-    readonly facilitator: string | null;
-    /** May hold credentials; never to be logged. */
-    readonly facilitatorHeaders: Readonly<Record<string, string>>;
-    readonly payTo: string | null;
-    readonly network: 'base' | 'base-sepolia' | 'eip155:8453' | 'eip155:84532';
-    readonly asset: string | null;
-    readonly assetName: string | null;
-    readonly assetVersion: string;
-    readonly assetDecimals: number;
-    /** USD, as decimal strings. */
-    readonly maxPurchase: string;
-    readonly minimum: string;
-    readonly assumedTokens: number;
-  };
-}
-
-/** A number of the setting's base unit (milliseconds, bytes) or text with a unit, such as `5s` or `100MiB`. */
-type Quantity = number | string;
-
-/** The value of a setting as a file holds it, from its resolved name and type. */
-type Written<Name, Value> = Name extends `${string}Ms`
-  ? Quantity | Extract<Value, null>
-  : Name extends `${string}Bytes`
-    ? Quantity
-    : Value extends Address
-      ? Quantity
-      : Value extends readonly unknown[]
-        ? Value
-        : Value extends object
-          ? WrittenSection<Value>
-          : Value;
-
-type WrittenSection<Section> = {
-  readonly [Name in keyof Section as Name extends `${infer Bare}Ms` ? Bare : Name]?: Written<Name, Section[Name]>;
+const SEGMENT: Pattern = { pattern: /^[A-Za-z0-9._~-]+$/, hint: 'one segment of a path, such as "svc"' };
+const TOKEN: Pattern = { pattern: /^[\x21-\x7e]+$/, hint: 'visible ASCII characters without spaces' };
+const HEADER_VALUE: Pattern = { pattern: /^[\x20-\x7e]+$/, hint: 'visible ASCII characters' };
+const PATH: Pattern = { pattern: /^\/\S*$/, hint: 'a path that begins with /' };
+const ORIGIN: Pattern = {
+  pattern: /^(?:\*|[Hh][Tt][Tt][Pp][Ss]?:\/\/[^/?#@\s]+)$/,
+  hint: '"*" or an origin, such as "https://app.example"',
 };
+/** In a CIDR block the prefix has up to 32 bits for IPv4 and up to 128 for IPv6. */
+const HOST_OR_BLOCK: Pattern = {
+  pattern:
+    /^(?:[^\s/:@]+|\[?[0-9A-Fa-f:.]+\]?|(?:\d{1,3}\.){3}\d{1,3}\/(?:[12]?\d|3[0-2])|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\/(?:\d\d?|1[01]\d|12[0-8]))$/,
+  hint: 'a host name, an address or a CIDR block, such as "10.1.0.0/16"',
+};
+const STORE: Pattern = {
+  pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
+  hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
+};
+const CHAIN_ADDRESS: Pattern = { pattern: /^0x[0-9A-Fa-f]{40}$/, hint: '0x and 40 hexadecimal digits' };
 
-/** One model in the file, with the field names of the interface. */
-export interface ModelInput {
-  readonly servers?: readonly string[];
-  readonly context_length?: number;
-  readonly hugging_face_id?: string;
-  readonly tee?: boolean;
-  readonly capabilities?: readonly string[];
-  readonly pricing?: { readonly prompt: string; readonly completion: string; readonly cached_prompt?: string };
-  readonly name?: string;
-  readonly created?: number;
-  readonly max_output_length?: number;
-  readonly quantization?: string;
-  readonly apiKey?: string;
+const CAPABILITIES = ['chat', 'completion', 'vision', 'tools', 'reasoning', 'embedding', 'image', 'audio'] as const;
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+const NETWORKS = ['base', 'base-sepolia', 'eip155:8453', 'eip155:84532'] as const;
+
+const BASE_URL = { base: true } as const;
+
+/** Model fields have the names that they have in the model lists of the interface. */
+const MODEL = section('One model.', {
+  servers: setting(list(url(BASE_URL)), [], 'Base URLs of the servers that run the model.'),
+  context_length: optional(integer({ min: 1 }), 'Longest context in tokens.'),
+  hugging_face_id: optional(string(), 'Name of the weights on Hugging Face.'),
+  tee: optional(boolean(), 'Whether the servers run in a trusted execution environment.'),
+  capabilities: optional(list(choice(CAPABILITIES)), 'What the model can do.'),
+  pricing: optional(
+    section('Prices of the model.', {
+      prompt: required(decimal(), 'USD per million prompt tokens, as a decimal string.'),
+      completion: required(decimal(), 'USD per million completion tokens, as a decimal string.'),
+      cached_prompt: optional(decimal(), 'USD per million prompt tokens read from a cache.'),
+    }),
+    'Prices of the model.',
+  ),
+  name: optional(string(), 'Display name in the model lists.'),
+  created: optional(integer(), 'When the model was published, in seconds since 1970.'),
+  max_output_length: optional(integer({ min: 1 }), 'Longest answer in tokens.'),
+  quantization: optional(string(), 'Number format of the weights, such as fp8.'),
+  apiKey: optional(string(TOKEN), 'Credential that the gateway sends to the servers of this model.', SECRET),
+});
+
+const STATIC_KEY = section('One client key.', {
+  key: required(string(TOKEN), 'The key as clients send it.', SECRET),
+  account: required(string(), 'The account that its usage is counted for.'),
+  prepaid: optional(boolean(), 'Whether the key can spend only the credit of its account.'),
+});
+
+/** All settings; sections are records. */
+export const SCHEMA = section('General', {
+  listen: setting(
+    address('0.0.0.0'),
+    '0.0.0.0:8080',
+    'Public interface as HOST:PORT; port 0 picks a free one.',
+    RESTART,
+  ),
+  admin: setting(
+    nullable(address('127.0.0.1')),
+    '127.0.0.1:9090',
+    'Admin interface (metrics, dashboard) as HOST:PORT.',
+    RESTART,
+  ),
+  adminToken: setting(
+    nullable(string(TOKEN)),
+    null,
+    'Token that operators send to the admin interface; required to serve accounts and keys there.',
+    SECRET,
+  ),
+  threads: setting(
+    integerOr('auto', { max: 1024 }),
+    'auto',
+    'Ingress threads; auto is one per core, 0 runs everything in one thread.',
+    RESTART,
+  ),
+  sharePort: setting(
+    boolean(),
+    false,
+    'Whether several gateways may listen on the same port, so that one can replace another.',
+    RESTART,
+  ),
+  server: setting(choice(['auto', 'uws', 'node']), 'auto', 'HTTP server; auto is uws where its binary loads.', RESTART),
+  servicePrefix: setting(string(SEGMENT), 'svc', 'First segment of the paths of the gateway itself.', RESTART),
+  listingPrefix: setting(string(SEGMENT), 'aggregator', 'First segment of the path of the marketplace list.', RESTART),
+  publicScheme: setting(
+    choice(['http', 'https']),
+    'http',
+    'Scheme that clients use to reach the gateway; with https, cookies are Secure.',
+  ),
+  errorBodies: setting(
+    choice(['contract', 'dialect']),
+    'contract',
+    'Body of errors; dialect adds the error object that official SDKs read.',
+  ),
+  ownedBy: setting(string(), 'headrace', 'Value of owned_by in the model list.'),
+  serverTiming: setting(boolean(), false, 'Whether answers carry a Server-Timing header.'),
+  streamKeepAlive: setting(
+    nullable(duration()),
+    null,
+    'Silence after which a comment line is sent on a stream to keep it open.',
+  ),
+  models: setting(map(MODEL), {}, 'The models, by the id that clients ask for.'),
+  discovery: setting(nullable(url()), null, 'URL of a map of models to servers, merged with models.'),
+  discoveryInterval: setting(duration(), '30s', 'Time between two requests to the discovery URL.'),
+  health: section('Health probes', {
+    interval: setting(duration(), '5s', 'Time between two probes of a server.'),
+    timeout: setting(duration(), '2s', 'Longest wait for the answer to a probe.'),
+    path: setting(string(PATH), '/health', 'Path to probe; {model} is replaced by the model.'),
+    rise: setting(integer({ min: 1 }), 1, 'Consecutive good probes that bring a server back.'),
+    fall: setting(integer({ min: 1 }), 2, 'Consecutive bad probes that take a server out.'),
+  }),
+  ejection: section('Ejection of failing servers', {
+    consecutive: setting(integer({ min: 1 }), 5, 'Consecutive failed requests that eject a server.'),
+    errorRate: setting(number({ max: 1 }), 0.5, 'Share of failed requests in the window that ejects a server.'),
+    minRequests: setting(integer({ min: 1 }), 20, 'Requests in the window below which the share is not evaluated.'),
+    window: setting(duration(), '10s', 'Length of the window over which the share is taken.'),
+    backoff: setting(duration(), '1s', 'Time of the first ejection; it doubles with every consecutive ejection.'),
+    backoffMax: setting(duration(), '60s', 'Longest time of an ejection.'),
+    slowStart: setting(
+      duration({ min: 0 }),
+      '10s',
+      'Time over which a returning server gets back its full share; 0 is at once.',
+    ),
+    maxShare: setting(number({ max: 1 }), 0.5, "Largest share of a model's servers that may be ejected by error rate."),
+  }),
+  routing: section('Routing', {
+    affinity: setting(
+      boolean(),
+      true,
+      'Whether requests with a common prefix go to the same server, for its KV cache.',
+    ),
+    boundedLoad: setting(number({ min: 1 }), 1.25, 'Load relative to the mean at which affinity skips a server.'),
+    retryBudget: setting(number({ max: 1 }), 0.2, 'Retries allowed as a share of requests.'),
+    retryBurst: setting(integer(), 512, 'Retries allowed at once before the share applies.'),
+  }),
+  timeouts: section('Timeouts', {
+    connect: setting(duration(), '3s', 'Longest wait for a connection to a server.', RESTART),
+    headers: setting(duration(), '600s', 'Longest wait for the head of an answer.'),
+    firstByte: setting(
+      nullable(duration()),
+      null,
+      'Longest wait for the first byte of an answer; null sets no limit of its own.',
+    ),
+    idle: setting(duration(), '60s', 'Longest silence of a server in the middle of an answer.'),
+    body: setting(duration(), '30s', 'Longest silence of a client in the middle of a request body.'),
+    clientIdle: setting(duration(), '120s', 'Longest time that a client may leave a waiting answer unread.'),
+    unready: setting(
+      duration({ min: 0 }),
+      '0ms',
+      'Time at shutdown in which requests are still served while /health answers 503, for load balancers.',
+    ),
+    drain: setting(duration({ min: 0 }), '30s', 'Time that running requests get to finish at shutdown.'),
+    keepAlive: setting(duration(), '60s', 'Time that an unused connection to a server stays open.', RESTART),
+  }),
+  limits: section('Limits', {
+    bodyBytes: setting(bytes(), '100MiB', 'Largest request body.'),
+    headerBytes: setting(bytes({ min: 1024 }), '16KiB', 'Largest head of a request.', RESTART),
+    bufferedBytes: setting(bytes(), '1GiB', 'Memory that waiting bodies and answers may take in the process.'),
+    jsonDepth: setting(integer({ min: 1 }), 256, 'Deepest nesting of a JSON body.'),
+    connectionsPerServer: setting(
+      integer({ min: 1 }),
+      4096,
+      'Largest number of connections to one server, per thread.',
+      RESTART,
+    ),
+    heldEventBytes: setting(bytes(), '1MiB', 'Largest single event of a stream.'),
+  }),
+  cors: section('Cross-origin requests', {
+    origins: setting(list(string(ORIGIN)), ['*'], 'Origins of web pages that may call the gateway.'),
+  }),
+  keys: section('Client keys', {
+    required: setting(boolean(), true, 'Whether callers need a key; false is an open gateway, for trusted networks.'),
+    static: setting(list(STATIC_KEY), [], 'Client keys with the account each belongs to.', SECRET),
+  }),
+  trust: section('Hosts and gateway', {
+    signingKey: setting(
+      nullable(string()),
+      null,
+      'Gateway: Ed25519 key that signs keys for hosts: PEM, base64 or file:PATH.',
+      { ...RESTART, ...SECRET },
+    ),
+    token: setting(
+      nullable(string(TOKEN)),
+      null,
+      'Token that hosts send to the admin interface; with it the gateway serves hosts.',
+      SECRET,
+    ),
+    interval: setting(
+      duration(),
+      '30s',
+      'Time between two key snapshots to every host; a host asks after one and a half.',
+      RESTART,
+    ),
+    ttl: setting(duration(), '30s', 'Gateway: silence after which a registered host is removed.'),
+    maxHosts: setting(integer({ min: 1, max: 1024 }), 256, 'Gateway: largest number of registered hosts.'),
+    gateway: setting(nullable(url(BASE_URL)), null, "Host: base URL of the gateway's admin interface."),
+    publicKey: setting(
+      nullable(string()),
+      null,
+      'Host: Ed25519 keys of the gateway, in base64 or PEM, separated by commas.',
+    ),
+    announce: setting(nullable(url(BASE_URL)), null, 'Host: base URL under which it registers with the gateway.'),
+    file: setting(nullable(string()), null, 'Host: file that keeps the last key snapshot over a restart.'),
+  }),
+  search: section('Search', {
+    timeout: setting(duration(), '10s', 'Longest wait for an engine, from the moment a search is accepted.'),
+    ids: setting(
+      list(string()),
+      ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],
+      'Engine ids that a request may name whether configured or not; configured ones may always be named.',
+    ),
+    default: setting(list(string()), ['engine_a', 'engine_b', 'engine_c'], 'Engines of a request that names none.'),
+    engines: setting(map(open()), {}, 'The engines, by id.', SECRET),
+    cacheTtl: setting(nullable(duration()), null, 'How long answers are cached for equal searches of one account.'),
+    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of answers, per thread.'),
+    pricing: setting(map(decimal()), {}, 'Price in USD of a successful call, by engine id.'),
+  }),
+  fetch: section('Pages', {
+    timeout: setting(duration(), '15s', 'Longest time for a page, from acceptance to clean text.'),
+    connectTimeout: setting(duration(), '5s', 'Longest wait for name lookup and connection to the server of a page.'),
+    firstByteTimeout: setting(duration(), '10s', 'Longest wait for the head of an answer.'),
+    maxBytes: setting(bytes(), '10MB', 'Largest page, counted after decompression.'),
+    allow: setting(
+      list(string(HOST_OR_BLOCK)),
+      [],
+      'Hosts and CIDR blocks that may be fetched although they are private.',
+    ),
+    ports: setting(list(integer({ min: 1, max: 65_535 })), [80, 443, 8080, 8443], 'Ports that may be fetched from.'),
+    redirects: setting(integer({ max: 20 }), 5, 'Largest number of redirects that are followed.'),
+    userAgent: setting(string(HEADER_VALUE), 'Headrace/0.1 (page reader)', 'User-Agent header of page requests.'),
+    robots: setting(boolean(), false, 'Whether robots.txt is read before a page is fetched.'),
+    concurrency: setting(integer({ min: 1 }), 256, 'Largest number of pages fetched at once.'),
+    perHost: setting(integer({ min: 1 }), 8, 'Largest number of pages fetched from one host at once.'),
+    hostDelay: setting(duration({ min: 0 }), '0ms', 'Shortest time between two requests to one host.'),
+    cacheTtl: setting(nullable(duration()), '5m', 'How long clean pages are cached; null turns the cache off.'),
+    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of pages.'),
+    cleaners: setting(
+      integerOr('auto', { min: 1, max: 64 }),
+      'auto',
+      'Threads that clean pages; auto is half the cores.',
+    ),
+    queue: setting(integer({ min: 1 }), 256, 'Pages that may wait for a cleaner before new ones are refused.'),
+    cleanTimeout: setting(duration(), '5s', 'Longest time of a cleaner for one page; then the thread is replaced.'),
+    cleanMemoryBytes: setting(bytes(), '256MiB', 'Largest memory of a cleaner; then the thread is replaced.'),
+    price: setting(decimal(), '0', 'Price in USD of a page that was fetched.'),
+    pagesPerCleaner: setting(integer({ min: 1 }), 10_000, 'Pages after which a cleaner thread is replaced.'),
+  }),
+  store: setting(
+    nullable(string(STORE)),
+    'sqlite:./headrace.db',
+    'Ledger: sqlite:FILE, sqlite::memory: or postgres://…; null: none.',
+    { ...RESTART, ...SECRET },
+  ),
+  credit: section('Credit', {
+    lease: setting(
+      decimal(),
+      '0.05',
+      'Credit in USD that a thread leases from an account beyond what it needs at once.',
+    ),
+    leaseTtl: setting(
+      duration({ min: 1000 }),
+      '60s',
+      'How long leases are valid, and priced requests are served, without the store.',
+    ),
+    flush: setting(
+      duration(),
+      '250ms',
+      'Interval at which threads write charges to the store; a thread that dies loses as much.',
+    ),
+    assumedTokens: setting(integer(), 1024, 'Answer tokens that are held for a request without a limit.'),
+  }),
+  payments: section('Payments (x402)', {
+    facilitator: setting(
+      nullable(url(BASE_URL)),
+      null,
+      'URL of the x402 facilitator that settles payments; null turns payments off.',
+      RESTART,
+    ),
+    facilitatorHeaders: setting(
+      map(string(HEADER_VALUE)),
+      {},
+      'Headers of requests to the facilitator, such as credentials, by name.',
+      { ...RESTART, ...SECRET },
+    ),
+    payTo: setting(nullable(string(CHAIN_ADDRESS)), null, 'Address that is paid.', RESTART),
+    network: setting(choice(NETWORKS), 'base', 'Chain on which payments are made.', RESTART),
+    asset: setting(
+      nullable(string(CHAIN_ADDRESS)),
+      null,
+      'Address of the token of payments, worth one USD; null is USDC.',
+      RESTART,
+    ),
+    assetName: setting(nullable(string()), null, 'Name in the EIP-712 domain of a token other than USDC.', RESTART),
+    assetVersion: setting(string(), '2', 'Version in that domain.', RESTART),
+    assetDecimals: setting(integer({ min: 6, max: 12 }), 6, 'Decimal places of that token.', RESTART),
+    maxPurchase: setting(decimal(), '1000', 'Largest purchase of credits in USD.', RESTART),
+    minimum: setting(decimal(), '0.0001', 'Lowest price in USD of a request without a key.'),
+    assumedTokens: setting(
+      integer(),
+      1024,
+      'Answer tokens that are charged for a request without a key and without a limit.',
+    ),
+  }),
+  log: section('Logging', {
+    level: setting(choice(LOG_LEVELS), 'info', 'Lowest level that is written to standard error.'),
+    requests: setting(
+      choice(['off', 'errors', 'all']),
+      'off',
+      'Finished requests that are logged, one line each at level info: none, failed ones, all.',
+    ),
+    sample: setting(number({ max: 1 }), 1, 'Share of the requests without an error that is logged.'),
+  }),
+  telemetry: section('Telemetry', {
+    otlp: section('Traces', {
+      endpoint: setting(
+        nullable(url()),
+        null,
+        'URL that traces are posted to as OTLP/HTTP JSON; usually ends in /v1/traces.',
+      ),
+      headers: setting(map(string(HEADER_VALUE)), {}, 'Headers of these posts, by name.', SECRET),
+      sample: setting(
+        number({ max: 1 }),
+        1,
+        'Share of requests that are traced; a traceparent of the client takes precedence.',
+      ),
+      serviceName: setting(string(), 'headrace', 'Name of the gateway in traces.'),
+    }),
+  }),
+});
+
+/** The complete and checked configuration. Durations are in milliseconds, sizes in bytes, prices in USD. Frozen. */
+export type Settings = SectionOutput<typeof SCHEMA.fields>;
+
+/** The shape of the configuration file, and what `createGateway` takes. Every setting may be left out. */
+export type SettingsInput = SectionInput<typeof SCHEMA.fields>;
+
+/** One model of `Settings`. All fields but `servers` may be absent. */
+export type ModelSettings = SectionOutput<typeof MODEL.fields>;
+
+/** One model of `SettingsInput`. */
+export type ModelInput = SectionInput<typeof MODEL.fields>;
+
+/** One setting with the names that it goes by. */
+export interface SettingRow {
+  /** Path in the file: `timeouts.connect`. */
+  readonly path: string;
+  /** Path in `Settings`: `['timeouts', 'connectMs']`. */
+  readonly resolvedPath: readonly string[];
+  /** Name in the environment: `HEADRACE_TIMEOUTS_CONNECT`. */
+  readonly env: string;
+  /** Name on the command line: `--timeouts.connect`. */
+  readonly flag: string;
+  /** Title of the section that the setting belongs to. */
+  readonly section: string;
+  readonly setting: Setting;
 }
 
-/** The shape of the configuration file, and what `createGateway` takes. Everything may be left out. */
-export interface SettingsInput extends WrittenSection<Omit<Settings, 'models' | 'payments'>> {
-  readonly models?: Readonly<Record<string, ModelInput>>;
-  /** Null: none are taken. */
-  readonly payments?: WrittenSection<Settings['payments']> | null;
+/** Every setting outside the entries of lists and maps, in the order of the schema. */
+export const SETTINGS: readonly SettingRow[] = rowsOf(SCHEMA, '', []);
+
+/** The fields of one entry of `models`, by name. */
+export const MODEL_FIELDS: Readonly<Record<string, Setting>> = MODEL.fields;
+
+function rowsOf(record: Setting, prefix: string, parents: readonly string[]): SettingRow[] {
+  return Object.entries(record.fields ?? {}).flatMap(([name, field]) => {
+    const path = prefix + name;
+    const resolvedPath = [...parents, resolvedName(name, field)];
+    if (field.kind === 'record') return rowsOf(field, `${path}.`, resolvedPath);
+    return [{ path, resolvedPath, env: envName(path), flag: `--${path}`, section: record.sentence, setting: field }];
+  });
+}
+
+/** `timeouts.firstByte` is `HEADRACE_TIMEOUTS_FIRST_BYTE`. */
+export function envName(path: string): string {
+  return `HEADRACE_${path
+    .replace(/([a-z])([A-Z])/g, '$1_$2')
+    .replaceAll('.', '_')
+    .toUpperCase()}`;
 }

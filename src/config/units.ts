@@ -1,5 +1,4 @@
-// Durations, byte counts and addresses as people write them. The settings reader turns them into numbers and
-// host/port pairs; `describe.ts` prints them back. Parsing and printing are inverse: parse(print(x)) is x.
+// Durations, byte counts and addresses as text: parsing and printing. They are inverse: parse(print(x)) is x.
 
 import { BlockList, isIP } from 'node:net';
 
@@ -51,8 +50,9 @@ export function printBytes(bytes: number): string {
 }
 
 function parseQuantity(raw: unknown, units: typeof DURATION_UNITS): number | undefined {
+  if (typeof raw !== 'string' && typeof raw !== 'number') return undefined;
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(String(raw).trim());
-  if (match === null || (typeof raw !== 'string' && typeof raw !== 'number')) return undefined;
+  if (match === null) return undefined;
   const [, digits, name = ''] = match;
   const factor = name === '' ? 1 : units.find(([unit]) => unit.toLowerCase() === name.toLowerCase())?.[1];
   if (factor === undefined) return undefined;

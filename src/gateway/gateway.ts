@@ -18,10 +18,9 @@ import {
 import type { Ledger } from '../billing/index.ts';
 import { searchFor } from '../api/search.ts';
 import { diffSettings } from '../config/diff.ts';
-import { setHeaderLimit } from '../config/env.ts';
+import { packageVersion, setHeaderLimit } from '../config/env.ts';
 import { type Mistake, resolveSettings } from '../config/load.ts';
 import type { Settings, SettingsInput } from '../config/settings.ts';
-import { packageVersion } from '../config/version.ts';
 import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
 import { settingsInForce } from './in-force.ts';

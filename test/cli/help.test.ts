@@ -1,6 +1,6 @@
 import t from 'tap';
 import { helpFor } from '../../src/cli/help.ts';
-import { SETTINGS } from '../../src/config/table.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
 import { runCli } from '../support/system-cli.ts';
 
 const COMMANDS = [

@@ -157,10 +157,7 @@ t.test('says what is wrong with its flags and files, without the values in them'
     [['--engine', 'nothing'], /engine nothing: is of an unknown kind; the kinds are worker, local, brave/],
     [['--engine', 'brave'], /engine brave: brave needs apiKey/],
     [['--engine', 'brave', '--config', `${folder}/wrong.yaml`], /apiKey must be visible ASCII/],
-    [
-      ['--engine', 'brave', '--config', `${folder}/unset.yaml`],
-      /engine\.apiKey .*HEADRACE_NO_SUCH_KEY, which is not set/,
-    ],
+    [['--engine', 'brave', '--config', `${folder}/unset.yaml`], /: apiKey .*HEADRACE_NO_SUCH_KEY, which is not set/],
     [['--engine', 'brave', '--config', `${folder}/broken.yaml`], /broken\.yaml:\d+:\d+ /],
     [['--engine', 'brave', '--config', `${folder}/other.yaml`], /other\.yaml is of another kind than brave/],
     [['--engine', 'brave', '--config', `${folder}/list.yaml`], /list\.yaml must be a mapping/],

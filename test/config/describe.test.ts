@@ -1,8 +1,7 @@
 import t from 'tap';
 import { explain, helpText, settingsTable } from '../../src/config/describe.ts';
 import { loadConfigText, resolveSettings } from '../../src/config/load.ts';
-import type { Settings } from '../../src/config/settings.ts';
-import { MODEL_FIELDS, SETTINGS } from '../../src/config/table.ts';
+import { MODEL_FIELDS, SETTINGS, type Settings } from '../../src/config/settings.ts';
 import { EXAMPLE_ENV, EXAMPLE_YAML } from './example.ts';
 
 function settingsOf(resolution: ReturnType<typeof resolveSettings>): Settings {

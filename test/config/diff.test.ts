@@ -1,8 +1,7 @@
 import t from 'tap';
 import { diffSettings, valueOf } from '../../src/config/diff.ts';
 import { resolveSettings } from '../../src/config/load.ts';
-import type { Settings, SettingsInput } from '../../src/config/settings.ts';
-import { SETTINGS } from '../../src/config/table.ts';
+import { SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
 
 function settingsOf(input: SettingsInput): Settings {
   const resolution = resolveSettings(input);

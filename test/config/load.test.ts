@@ -1,17 +1,22 @@
+import { deepStrictEqual as deepEqual } from 'node:assert';
 import { join } from 'node:path';
 import t from 'tap';
 import * as fc from 'fast-check';
 import { stringify } from 'yaml';
 import {
+  expandVariables,
   loadConfigFile,
   loadConfigText,
   parseConfigText,
+  resolveSetting,
   resolveSettings,
   type Mistake,
 } from '../../src/config/load.ts';
-import { SETTINGS } from '../../src/config/table.ts';
-import type { Setting } from '../../src/config/row.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
 import { EXAMPLE_ENV, EXAMPLE_YAML } from './example.ts';
+import { ARBITRARY_FILES, TYPED_FILES } from './files.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
 
 function mistakesOf(input: unknown, env: Record<string, string> = {}): readonly Mistake[] {
   const resolution = resolveSettings(input, env);
@@ -123,11 +128,11 @@ t.test('what is no configuration at all is a mistake too', async (t) => {
 t.test('unknown names come with the nearest known one, or the section that has it', async (t) => {
   const input = { lisen: 1, frobnicate: 1, idle: '5s', health: { intervall: 1 }, models: { m: { server: [] } } };
   t.same(mistakesOf(input), [
+    { path: 'models.m.server', message: 'is unknown; did you mean servers?' },
+    { path: 'health.intervall', message: 'is unknown; did you mean interval?' },
     { path: 'lisen', message: 'is unknown; did you mean listen?' },
     { path: 'frobnicate', message: 'is unknown' },
     { path: 'idle', message: 'is unknown; did you mean timeouts.idle?' },
-    { path: 'models.m.server', message: 'is unknown; did you mean servers?' },
-    { path: 'health.intervall', message: 'is unknown; did you mean interval?' },
   ]);
 });
 
@@ -223,75 +228,10 @@ t.test('a file is loaded, and one that cannot be read is a mistake', async (t) =
   t.match(await loadConfigFile(directory), { mistakes: [{ path: directory, message: 'cannot be read (EISDIR)' }] });
 });
 
-const TEXT = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
-const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
-const URLS = fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`);
-
-/** Values of a setting as a user may write them. */
-function written(setting: Setting): fc.Arbitrary<unknown> {
-  const { min = 0, max = 1000, words = [] } = setting;
-  const kinds: Record<Setting['kind'], () => fc.Arbitrary<unknown>> = {
-    string: () =>
-      setting.pattern && setting.fallback
-        ? fc.constant(setting.fallback)
-        : setting.secret
-          ? TOKEN
-          : setting.pattern
-            ? fc.constant('*')
-            : TEXT,
-    boolean: () => fc.boolean(),
-    integer: () => fc.oneof(fc.integer({ min, max }), ...words.map((word) => fc.constant(word))),
-    number: () =>
-      fc.double({ min, max, noNaN: true, noDefaultInfinity: true }).map((value) => Number(value.toFixed(6))),
-    duration: () =>
-      fc.oneof(
-        fc.integer({ min: 1, max: 50 }).map((value) => `${value}s`),
-        fc.integer({ min: 1, max: 9999 }),
-      ),
-    bytes: () => fc.integer({ min: 2, max: 9 }).map((value) => `${value}MiB`),
-    decimal: () => fc.tuple(fc.nat(), fc.nat()).map(([whole, part]) => `${whole}.${part}`),
-    address: () => fc.integer({ min: 1, max: 65_535 }).map((port) => `127.0.0.1:${port}`),
-    url: () => URLS,
-    enum: () => fc.constantFrom(...words),
-    list: () =>
-      fc.uniqueArray(written(setting.items as Setting), { maxLength: 3, selector: (item) => JSON.stringify(item) }),
-    map: () => fc.dictionary(TEXT, written(setting.items as Setting), { maxKeys: 4, noNullPrototype: true }),
-    open: () => fc.constantFrom({}, { kind: 'brave', apiKey: 'k' }, { kind: 'worker', nested: { list: [1, 'two'] } }),
-    record: () => {
-      const fields = Object.entries(setting.fields ?? {});
-      const required = fields.filter(([, field]) => field.required === true).map(([name]) => name);
-      return fc.record(Object.fromEntries(fields.map(([name, field]) => [name, written(field)])), {
-        requiredKeys: required,
-        noNullPrototype: true,
-      });
-    },
-  };
-  const value = kinds[setting.kind]();
-  return setting.nullable === true ? fc.option(value) : value;
-}
-
-// Random payments are never complete; `settings.test.ts` has them.
-const ROWS = SETTINGS.filter(({ path }) => !path.startsWith('payments.'));
-
-/** A partial file: some settings of the table, in their sections. */
-const FILES = fc
-  .record(Object.fromEntries(ROWS.map(({ path, setting }) => [path, written(setting)])), { requiredKeys: [] })
-  .map((values) => {
-    const file: Record<string, unknown> = {};
-    for (const [path, value] of Object.entries(values)) {
-      const names = path.split('.');
-      const last = names.pop() ?? '';
-      let section = file;
-      for (const name of names) section = (section[name] ??= {}) as Record<string, unknown>;
-      section[last] = value;
-    }
-    return file;
-  });
-
 t.test('any settings, right or wrong, resolve the same as object, YAML and JSON', async (t) => {
   let resolved = 0;
   fc.assert(
-    fc.property(FILES, (file) => {
+    fc.property(TYPED_FILES, (file) => {
       const direct = resolveSettings(file);
       const yaml = loadConfigText(stringify(file), 'x.yaml');
       const json = loadConfigText(JSON.stringify(file), 'x.json');
@@ -302,4 +242,88 @@ t.test('any settings, right or wrong, resolve the same as object, YAML and JSON'
     { numRuns: 150 },
   );
   t.ok(resolved > 10, `${resolved} of 150 were right`);
+});
+
+t.test('anything at all gives settings or mistakes, each with a path and a message', async () => {
+  fc.assert(
+    fc.property(ARBITRARY_FILES, (file) => {
+      const resolution = resolveSettings(file);
+      if ('settings' in resolution) return Object.isFrozen(resolution.settings);
+      return (
+        resolution.mistakes.length > 0 &&
+        resolution.mistakes.every(({ path, message }) => path !== '' && message !== '' && message !== 'Invalid input')
+      );
+    }),
+    { numRuns: 500 },
+  );
+});
+
+t.test('any text in variables and flags gives settings, conflicts or mistakes under their names', async () => {
+  const texts = fc.array(fc.tuple(fc.constantFrom(...SETTINGS), fc.string()), { maxLength: 5 });
+  fc.assert(
+    fc.property(texts, texts, (variables, flags) => {
+      const resolution = resolveSettings(
+        {},
+        Object.fromEntries(variables.map(([{ env }, text]) => [env, text])),
+        Object.fromEntries(flags.map(([{ path }, text]) => [path, text])),
+      );
+      if ('settings' in resolution) return true;
+      const labels = [...variables.map(([{ env }]) => env), ...flags.map(([{ flag }]) => flag)];
+      const isConflict = resolution.mistakes.every(({ path }) => SETTINGS.some((row) => row.path === path));
+      return isConflict || resolution.mistakes.every(({ path }) => labels.some((label) => path.startsWith(label)));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+t.test('a value from a flag or the environment resolves as the same value in a file', async () => {
+  fc.assert(
+    fc.property(TYPED_FILES, (file) => {
+      if ('mistakes' in resolveSettings(file)) return;
+      for (const { path, env } of SETTINGS) {
+        const value = path.split('.').reduce<unknown>((section, name) => (section as Fields | undefined)?.[name], file);
+        if (value === undefined) continue;
+        const text = typeof value === 'string' ? value : JSON.stringify(value);
+        const wanted = resolveSetting(path, file, {}, {});
+        deepEqual(resolveSetting(path, {}, {}, { [path]: text }), wanted);
+        deepEqual(resolveSetting(path, {}, { [env]: text }, {}), wanted);
+      }
+    }),
+    { numRuns: 100 },
+  );
+});
+
+t.test('one setting is resolved whatever is wrong with the others', async (t) => {
+  const input = { store: 'sqlite:${DIR}/a.db', threads: 'many', lisen: 1 };
+  const env = { DIR: '/data', HEADRACE_THREADS: 'many', HEADRACE_LISTN: '1' };
+  t.same(resolveSetting('store', input, env, {}), { value: 'sqlite:/data/a.db' });
+  t.same(resolveSetting('store', {}, {}, {}), { value: 'sqlite:./headrace.db' });
+  t.same(resolveSetting('store', input, { ...env, HEADRACE_STORE: 'sqlite:b' }, { store: 'sqlite:c' }), {
+    value: 'sqlite:c',
+  });
+  t.same(resolveSetting('timeouts.idle', { timeouts: { idle: '2s' } }, {}, {}), { value: 2000 });
+  t.same(resolveSetting('store', { store: null }, {}, {}), { value: null });
+  t.same(resolveSetting('store', input, {}, { store: 'mysql:' }), {
+    mistakes: [
+      { path: 'store', message: 'names the environment variable DIR, which is not set' },
+      {
+        path: '--store',
+        message: 'must be sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE, or null',
+      },
+    ],
+  });
+  t.throws(() => resolveSetting('stores', {}, {}, {}), /no setting stores/);
+});
+
+t.test('variables are expanded in a file of which the settings are checked elsewhere', async (t) => {
+  const input = { apiKey: '${KEY}', nested: [{ 'a.b': '${ONE} ${TWO}' }] };
+  t.same(expandVariables(input, { KEY: 'k', ONE: '1', TWO: '2' }), {
+    value: { apiKey: 'k', nested: [{ 'a.b': '1 2' }] },
+  });
+  t.same(expandVariables(input, { KEY: 'k' }), {
+    mistakes: [
+      { path: 'nested[0]["a.b"]', message: 'names the environment variable ONE, which is not set' },
+      { path: 'nested[0]["a.b"]', message: 'names the environment variable TWO, which is not set' },
+    ],
+  });
 });

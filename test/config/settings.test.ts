@@ -1,8 +1,7 @@
 import t from 'tap';
 import { resolveSettings } from '../../src/config/load.ts';
-import { resolvedName } from '../../src/config/row.ts';
-import type { Settings, SettingsInput } from '../../src/config/settings.ts';
-import { envName, MODEL_FIELDS, SETTINGS } from '../../src/config/table.ts';
+import { envName, MODEL_FIELDS, SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
+import { resolvedName } from '../../src/config/value-types.ts';
 
 /** What the table says, typed: it fails to compile, or to match, when table and type part ways. */
 const DEFAULTS: Settings = {
@@ -167,7 +166,7 @@ t.test('resolved names are camel case and carry the unit of durations', async (t
   const fields = Object.entries(MODEL_FIELDS).map(([name, field]) => resolvedName(name, field));
   t.ok(fields.includes('huggingFaceId'));
   const idle = SETTINGS.find(({ path }) => path === 'timeouts.idle');
-  t.equal(idle && resolvedName('idle', idle.setting), 'idleMs');
+  t.same(idle?.resolvedPath, ['timeouts', 'idleMs']);
 });
 
 t.test('what may be fetched although it is private is a host, an address or a block', async (t) => {

@@ -174,7 +174,7 @@ function engines(): string {
   const rows = Object.entries(ENGINE_KINDS).map(([kind, { settings }]) => {
     const names = (isRequired: boolean): string[] =>
       Object.entries(settings)
-        .filter(([, { required }]) => (required === true) === isRequired)
+        .filter(([, { presence }]) => (presence === 'required') === isRequired)
         .map(([name]) => name);
     const given = Object.fromEntries(names(true).map((name) => [name, REQUIRED[name as keyof typeof REQUIRED]]));
     const { documentation, types } = createEngine(kind, given);

@@ -1,20 +1,24 @@
 // The engines that come with the gateway: name of the kind, settings, factory. Whoever reads the configuration makes
 // engines of its entries here; tables for people are made of the same rows.
 
+import { entryPath } from '../../config/mistake.ts';
+import { nearest } from '../../config/spelling.ts';
 import {
   bytes,
   choice,
   duration,
+  type Fields,
   integer,
   list,
+  optional,
+  type Pattern,
+  required,
   resolvedName,
+  type SectionOutput,
+  type Setting,
   string,
   url,
-  type Setting,
-  type SettingTraits,
-} from '../../config/row.ts';
-import { nearest } from '../../config/spelling.ts';
-import { Problem, readScalar, type ScalarKind } from '../../config/value.ts';
+} from '../../config/value-types.ts';
 import { SEARCH_TYPES, type Engine } from '../engine.ts';
 import { arxiv } from './arxiv.ts';
 import { brave } from './brave.ts';
@@ -39,33 +43,33 @@ export type EngineSurroundings = LocalSurroundings;
 /** One kind of engine. */
 export interface EngineKind {
   /** By name as written in the configuration; `kind` is not among them. */
-  readonly settings: Readonly<Record<string, Setting>>;
+  readonly settings: Fields;
   /** Takes settings by their resolved names: durations end in `Ms`. */
   readonly create: (settings: Readonly<Record<string, unknown>>, surroundings: EngineSurroundings) => Engine;
 }
 
-const OPTIONAL: SettingTraits = { required: false };
-const REQUIRED: SettingTraits = { required: true };
-const VISIBLE: SettingTraits = { pattern: /^[\x21-\x7e]+$/, hint: 'visible ASCII characters without spaces' };
-const SECRET: SettingTraits = { ...VISIBLE, secret: true };
-const LANGUAGE: SettingTraits = { pattern: /^[A-Za-z]{2,3}(?:-[A-Za-z0-9]+)*$/, hint: 'a language code, such as en' };
-const REGION: SettingTraits = { pattern: /^[A-Za-z]{2}-[A-Za-z]{2}$/, hint: 'a region, such as us-en' };
-const COUNTRY: SettingTraits = { pattern: /^(?:[A-Za-z]{2}|ALL)$/, hint: 'a country of two letters, such as us' };
+const VISIBLE: Pattern = { pattern: /^[\x21-\x7e]+$/, hint: 'visible ASCII characters without spaces' };
+const LANGUAGE: Pattern = { pattern: /^[A-Za-z]{2,3}(?:-[A-Za-z0-9]+)*$/, hint: 'a language code, such as en' };
+const REGION: Pattern = { pattern: /^[A-Za-z]{2}-[A-Za-z]{2}$/, hint: 'a region, such as us-en' };
+const COUNTRY: Pattern = { pattern: /^(?:[A-Za-z]{2}|ALL)$/, hint: 'a country of two letters, such as us' };
+const USER_AGENT: Pattern = { pattern: /^[\x20-\x7e]+$/, hint: 'visible ASCII characters and spaces' };
 
-const baseUrl = url(undefined, 'Base URL of the service, for proxies and mirrors.', OPTIONAL);
-const instanceUrl = url(undefined, 'Base URL of the instance.', REQUIRED);
-const key = string(undefined, 'Key of the service.', { ...REQUIRED, ...SECRET });
-const optionalKey = string(undefined, 'Key of the service; it works with less without.', { ...OPTIONAL, ...SECRET });
-const language = string(undefined, 'Language of the results.', { ...OPTIONAL, ...LANGUAGE });
-const country = string(undefined, 'Country of the search.', { ...OPTIONAL, ...COUNTRY });
-const contact = string(undefined, 'Mail address or URL the service can reach you at.', { ...OPTIONAL, ...VISIBLE });
+const SECRET = { secret: true } as const;
 
-/** The settings are read along `settings` before `factory` gets them, which makes the types true. */
-function engineKind<Settings>(
-  settings: Readonly<Record<string, Setting>>,
-  factory: (settings: Settings, surroundings: EngineSurroundings) => Engine,
+const baseUrl = optional(url(), 'Base URL of the service, for proxies and mirrors.');
+const instanceUrl = required(url(), 'Base URL of the instance.');
+const key = required(string(VISIBLE), 'Key of the service.', SECRET);
+const optionalKey = optional(string(VISIBLE), 'Key of the service; limits are lower without.', SECRET);
+const language = optional(string(LANGUAGE), 'Language of the results.');
+const country = optional(string(COUNTRY), 'Country of the search.');
+const contact = optional(string(VISIBLE), 'Mail address or URL at which the service can reach you.');
+
+function engineKind<F extends Fields>(
+  settings: F,
+  factory: (settings: SectionOutput<F>, surroundings: EngineSurroundings) => Engine,
 ): EngineKind {
-  return { settings, create: (read, surroundings) => factory(read as Settings, surroundings) };
+  // `createEngine` reads the settings by `settings`, which makes the type true.
+  return { settings, create: (read, surroundings) => factory(read as SectionOutput<F>, surroundings) };
 }
 
 /** Every kind by its name in the configuration. */
@@ -73,19 +77,19 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
   worker: engineKind(
     {
       url: instanceUrl,
-      engine: string(undefined, 'Name the worker is asked for.', OPTIONAL),
-      secret: string(undefined, 'Sent to the worker as bearer token.', { ...OPTIONAL, ...SECRET }),
-      types: list(choice(SEARCH_TYPES, '', 'A kind of search.'), undefined, 'Kinds of search it serves.', OPTIONAL),
+      engine: optional(string(), 'Name of the engine in requests to the worker.'),
+      secret: optional(string(VISIBLE), 'Sent to the worker as bearer token.', SECRET),
+      types: optional(list(choice(SEARCH_TYPES)), 'Kinds of search it serves.'),
     },
     worker,
   ),
   local: engineKind(
     {
-      path: string(undefined, 'Folder with Markdown, HTML, plain text and JSONL files.', REQUIRED),
-      baseUrl: url(undefined, 'URL under which the files of the folder can be reached.', OPTIONAL),
-      maxFiles: integer(undefined, 'Most files read.', { ...OPTIONAL, min: 1 }),
-      maxBytes: bytes(undefined, 'Most bytes read, all files together.', OPTIONAL),
-      rescan: duration(undefined, 'Shortest time between two looks for changes.', OPTIONAL),
+      path: required(string(), 'Folder with Markdown, HTML, plain text and JSONL files.'),
+      baseUrl: optional(url(), 'URL under which the files of the folder can be reached.'),
+      maxFiles: optional(integer({ min: 1 }), 'Largest number of files read.'),
+      maxBytes: optional(bytes(), 'Largest size of all files together.'),
+      rescan: optional(duration(), 'Shortest time between two scans for changes.'),
     },
     local,
   ),
@@ -95,7 +99,7 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
       url: baseUrl,
       country,
       language,
-      safeSearch: choice(['off', 'moderate', 'strict'], '', 'What is kept out of the results.', OPTIONAL),
+      safeSearch: optional(choice(['off', 'moderate', 'strict']), 'What is kept out of the results.'),
     },
     brave,
   ),
@@ -103,7 +107,7 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
     {
       url: instanceUrl,
       apiKey: optionalKey,
-      engines: list(string(undefined, 'Name of an engine.'), undefined, 'Engines of the instance to ask.', OPTIONAL),
+      engines: optional(list(string()), 'Engines of the instance to ask.'),
       language,
     },
     searxng,
@@ -113,33 +117,24 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
     {
       apiKey: key,
       url: baseUrl,
-      depth: choice(['basic', 'advanced'], '', 'Depth of the search: one or two credits.', OPTIONAL),
+      depth: optional(choice(['basic', 'advanced']), 'Depth of the search: one or two credits.'),
     },
     tavily,
   ),
   exa: engineKind(
-    { apiKey: key, url: baseUrl, mode: choice(['auto', 'fast', 'instant', 'deep'], '', 'How Exa searches.', OPTIONAL) },
+    { apiKey: key, url: baseUrl, mode: optional(choice(['auto', 'fast', 'instant', 'deep']), 'Search mode of Exa.') },
     exa,
   ),
   mojeek: engineKind({ apiKey: key, url: baseUrl, language }, mojeek),
   marginalia: engineKind({ apiKey: key, url: baseUrl }, marginalia),
   wikipedia: engineKind(
-    {
-      language,
-      contact,
-      url: baseUrl,
-      imagesUrl: url(undefined, 'Base URL of the wiki with the images.', OPTIONAL),
-    },
+    { language, contact, url: baseUrl, imagesUrl: optional(url(), 'Base URL of the wiki with the images.') },
     wikipedia,
   ),
   duckduckgo: engineKind(
     {
-      region: string(undefined, 'Region of the search.', { ...OPTIONAL, ...REGION }),
-      userAgent: string(undefined, 'User agent sent instead of our own.', {
-        ...OPTIONAL,
-        pattern: /^[\x20-\x7e]+$/,
-        hint: 'visible ASCII characters and spaces',
-      }),
+      region: optional(string(REGION), 'Region of the search.'),
+      userAgent: optional(string(USER_AGENT), 'User agent sent in place of the default.'),
       url: baseUrl,
     },
     duckduckgo,
@@ -174,18 +169,14 @@ export function createEngine(
   for (const [name, setting] of Object.entries(known.settings)) {
     const written = settings[name];
     if (written !== undefined) read[resolvedName(name, setting)] = readSetting(name, setting, written);
-    else if (setting.required === true) throw new Error(`${kind} needs ${name}`);
+    else if (setting.presence === 'required') throw new Error(`${kind} needs ${name}`);
   }
   return known.create(read, surroundings);
 }
 
-function readSetting(name: string, setting: Setting, written: unknown): unknown {
-  if (setting.kind === 'list' && setting.items !== undefined) {
-    if (!Array.isArray(written)) throw new Error(`${name} must be a list`);
-    const { items } = setting;
-    return written.map((item, index) => readSetting(`${name}[${index}]`, items, item));
-  }
-  const value = readScalar(written, setting.kind as ScalarKind, setting);
-  if (value instanceof Problem) throw new Error(`${name} ${value.message}`);
-  return value;
+function readSetting(name: string, { schema }: Setting, written: unknown): unknown {
+  const result = schema.safeParse(written);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new Error(`${issue?.path.reduce(entryPath, name)} ${issue?.message}`);
 }

@@ -44,7 +44,7 @@ t.test('every setting has a sentence and every key is a secret', async (t) => {
     for (const [name, setting] of Object.entries(settings)) {
       t.match(setting.sentence, /^[A-Z].*\.$/);
       t.equal(setting.secret === true, name === 'apiKey' || name === 'secret', name);
-      t.type(setting.required, 'boolean');
+      t.ok(['required', 'optional'].includes(setting.presence), name);
     }
   }
 });

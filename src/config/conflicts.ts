@@ -1,0 +1,64 @@
+// Mistakes of settings that are right alone and wrong together.
+
+import { entryPath, type Mistake } from './mistake.ts';
+import type { Settings } from './settings.ts';
+import type { Address } from './units.ts';
+
+/** Every conflict between settings, by the path of the one to change. */
+export function findConflicts(settings: Settings): Mistake[] {
+  const { admin, listen, ejection, limits } = settings;
+  const conflicts: Mistake[] = [];
+  const refuse = (path: string, message: string): void => void conflicts.push({ path, message });
+  if (admin !== null && collide(admin, listen)) refuse('admin', 'must not take the port of listen');
+  if (settings.servicePrefix === settings.listingPrefix) refuse('listingPrefix', 'must differ from servicePrefix');
+  for (const name of ['servicePrefix', 'listingPrefix'] as const) {
+    if (settings[name] === 'v1') refuse(name, 'must not be v1, which holds the compatible interfaces');
+  }
+  if (ejection.backoffMs > ejection.backoffMaxMs) refuse('ejection.backoff', 'must not exceed ejection.backoffMax');
+  if (limits.bodyBytes > limits.bufferedBytes) refuse('limits.bodyBytes', 'must not exceed limits.bufferedBytes');
+  if (limits.heldEventBytes > limits.bufferedBytes) {
+    refuse('limits.heldEventBytes', 'must not exceed limits.bufferedBytes');
+  }
+  return [...conflicts, ...findPaymentConflicts(settings), ...findRepeats(settings)];
+}
+
+function findPaymentConflicts({ payments, store }: Settings): Mistake[] {
+  if (payments.facilitator === null) {
+    return payments.payTo === null
+      ? []
+      : [{ path: 'payments.facilitator', message: 'is required with payments.payTo' }];
+  }
+  const mistakes: Mistake[] = [];
+  if (payments.payTo === null) mistakes.push({ path: 'payments.payTo', message: 'is required with a facilitator' });
+  if (store === null) mistakes.push({ path: 'store', message: 'must not be null with a facilitator' });
+  return mistakes;
+}
+
+/** A wildcard host takes the port of every other host. */
+function collide(a: Address, b: Address): boolean {
+  const isWildcard = [a.host, b.host].some((host) => host === '0.0.0.0' || host === '::');
+  return a.port !== 0 && a.port === b.port && (isWildcard || a.host === b.host);
+}
+
+function findRepeats({ models, keys }: Settings): Mistake[] {
+  const mistakes: Mistake[] = [];
+  const ids = Object.keys(models);
+  for (const id of repeated(ids.map((each) => each.toLowerCase()))) {
+    mistakes.push({ path: 'models', message: `holds ${ids[id]} twice; upper and lower case are the same` });
+  }
+  for (const [id, { servers }] of Object.entries(models)) {
+    if (id.trim() === '') mistakes.push({ path: 'models', message: 'holds a model without an id' });
+    for (const index of repeated(servers)) {
+      mistakes.push({ path: `${entryPath('models', id)}.servers[${index}]`, message: 'is listed before' });
+    }
+  }
+  for (const index of repeated(keys.static.map(({ key }) => key))) {
+    mistakes.push({ path: `keys.static[${index}].key`, message: 'is listed before' });
+  }
+  return mistakes;
+}
+
+/** Indexes of the values that also appear earlier in the list. */
+function repeated(values: readonly string[]): number[] {
+  return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));
+}

@@ -1,0 +1,406 @@
+// The types of setting values (duration, size, address and so on) as zod schemas, and the functions that make settings
+// of them: a type with a default, a description and traits. The message of an issue completes a sentence that begins
+// with the path of the setting. It never repeats the value, which may be a secret.
+
+import * as z from 'zod/mini';
+import { MAX_DURATION_MS, parseAddress, parseBytes, parseDuration, printBytes, printDuration } from './units.ts';
+import type { Address } from './units.ts';
+
+/** How a value is written. `map` has names chosen by the user, `record` has fixed names. */
+export type Kind =
+  | 'string'
+  | 'boolean'
+  | 'integer'
+  | 'number'
+  | 'duration'
+  | 'bytes'
+  | 'decimal'
+  | 'address'
+  | 'url'
+  | 'enum'
+  | 'list'
+  | 'map'
+  | 'open'
+  | 'record';
+
+/** The type of a value: `Input` is what a file holds, `Output` what the program uses. */
+export interface ValueType<Output, Input = Output, Suffix extends string = ''> {
+  readonly kind: Kind;
+  readonly schema: z.ZodMiniType<Output, Input>;
+  /** What the unit of the value appends to the name in `Settings`: `Ms` for durations. */
+  readonly suffix: Suffix;
+  /** True when `null` turns the setting off. */
+  readonly nullable?: boolean;
+  /** The words of an enum, or the words that a number may be replaced with. */
+  readonly words?: readonly string[];
+  /** The type of the entries of a list or map. */
+  readonly items?: AnyType;
+  /** The settings of a record. */
+  readonly fields?: Fields;
+}
+
+/** `default`: has a default. `required`: must be written. `optional`: may be absent, in `Settings` too. */
+export type Presence = 'default' | 'required' | 'optional';
+
+export interface Traits {
+  /** False when a change takes effect only at the next start. Default true. */
+  readonly reload?: boolean;
+  /** True when the value must never be printed. Default false. */
+  readonly secret?: boolean;
+}
+
+/** A value type in its place: with presence, default, description and traits. */
+export interface Setting<
+  Output = unknown,
+  Input = unknown,
+  Suffix extends string = string,
+  P extends Presence = Presence,
+>
+  extends ValueType<Output, Input, Suffix>, Traits {
+  readonly presence: P;
+  /** The default as a user writes it, with its unit; undefined when there is none. */
+  readonly fallback: unknown;
+  /** One sentence; the title of a section. */
+  readonly sentence: string;
+}
+
+export type AnyType = ValueType<unknown, unknown, string>;
+export type Fields = Readonly<Record<string, Setting>>;
+
+/** The JSON Schema keywords of a schema where they are not those that zod derives. */
+export const JSON_SCHEMA: z.core.$ZodRegistry<Readonly<Record<string, unknown>>> = z.registry();
+
+/** Numbers and words may also come from the environment, as `${NAME}`. */
+const VARIABLE = String.raw`\$\{`;
+
+const NOT_A_MAPPING = 'must be a mapping of names to values';
+
+// Value types
+
+export interface Pattern {
+  readonly pattern: RegExp;
+  /** Completes "must be". */
+  readonly hint: string;
+}
+
+export function string(form?: Pattern): ValueType<string> {
+  const text = z.string({
+    error: ({ input }) =>
+      typeof input === 'number' || typeof input === 'boolean'
+        ? 'must be a string; put it in quotes'
+        : 'must be a string',
+  });
+  const filled = z.refine<string>((value) => value.trim() !== '', { error: 'must not be empty' });
+  if (form === undefined) return { kind: 'string', schema: text.check(filled), suffix: '' };
+  const { pattern, hint } = form;
+  const schema = text.check(z.regex(pattern, { error: `must be ${hint}`, abort: true }), filled);
+  JSON_SCHEMA.add(schema, { pattern: orVariable(pattern) });
+  return { kind: 'string', schema, suffix: '' };
+}
+
+export function boolean(): ValueType<boolean> {
+  const schema = preprocess<boolean>(
+    (raw) => (raw === 'true' ? true : raw === 'false' ? false : raw),
+    z.boolean({ error: 'must be true or false' }),
+  );
+  JSON_SCHEMA.add(schema, { type: ['boolean', 'string'], pattern: `^(true|false)$|${VARIABLE}` });
+  return { kind: 'boolean', schema, suffix: '' };
+}
+
+/** Smallest and largest value, both inclusive, in milliseconds or bytes where the type has a unit. */
+export interface Range {
+  readonly min?: number;
+  readonly max?: number;
+}
+
+/** A whole number from 0, or within `range`. */
+export function integer(range?: Range): ValueType<number> {
+  const schema = numeric(z.int({ error: 'must be a whole number' }), { min: 0, ...range });
+  JSON_SCHEMA.add(schema, { type: ['integer', 'string'], pattern: String.raw`^-?\d+$|${VARIABLE}` });
+  return { kind: 'integer', schema, suffix: '' };
+}
+
+/** A whole number, or a word in its place. */
+export function integerOr<const Word extends string>(word: Word, range?: Range): ValueType<number | Word> {
+  const schema = z.union([z.literal(word), integer(range).schema], { error: `must be ${word} or a whole number` });
+  return { kind: 'integer', schema, suffix: '', words: [word] };
+}
+
+/** A number from 0, or within `range`. */
+export function number(range?: Range): ValueType<number> {
+  const schema = numeric(z.number({ error: 'must be a number' }), { min: 0, ...range });
+  JSON_SCHEMA.add(schema, { type: ['number', 'string'], pattern: String.raw`^-?\d+(\.\d+)?$|${VARIABLE}` });
+  return { kind: 'number', schema, suffix: '' };
+}
+
+/** A number of the base unit, or text with a unit, such as `5s` or `100MiB`. */
+export type Quantity = number | string;
+
+/** Milliseconds, from 1 or within `range`, to the longest time that a timer holds. */
+export function duration(range?: Range): ValueType<number, Quantity, 'Ms'> {
+  const bounds = { min: 1, max: MAX_DURATION_MS, ...range };
+  const schema = quantity(parseDuration, printDuration, 'a duration, such as 250ms, 5s or 2m', bounds);
+  JSON_SCHEMA.add(schema, {
+    type: ['integer', 'string'],
+    pattern: String.raw`^\s*\d+(\.\d+)?\s*([mM]?[sS]|[mMhHdD])?\s*$|${VARIABLE}`,
+  });
+  return { kind: 'duration', schema, suffix: 'Ms' };
+}
+
+/** Bytes, from 1 or within `range`. */
+export function bytes(range?: Range): ValueType<number, Quantity> {
+  const schema = quantity(parseBytes, printBytes, 'a size, such as 64KiB, 10MB or 1GiB', { min: 1, ...range });
+  JSON_SCHEMA.add(schema, {
+    type: ['integer', 'string'],
+    pattern: String.raw`^\s*\d+(\.\d+)?\s*([kKmMgG][iI]?)?[bB]?\s*$|${VARIABLE}`,
+  });
+  return { kind: 'bytes', schema, suffix: '' };
+}
+
+/** A decimal number kept as text, so that no digit of an amount of money is lost. */
+export function decimal(): ValueType<string, string | number> {
+  const form = /^\d+(?:\.\d+)?$/;
+  const error = 'must be a plain decimal number in quotes, such as "0.25"';
+  const schema = preprocess<string, string | number>(
+    (raw) => (typeof raw === 'number' ? String(raw) : raw),
+    z.string({ error }).check(z.regex(form, { error })),
+  );
+  JSON_SCHEMA.add(schema, { type: ['string', 'number'], pattern: orVariable(form) });
+  return { kind: 'decimal', schema, suffix: '' };
+}
+
+/** `HOST:PORT`, or a port alone, which takes `defaultHost`. */
+export function address(defaultHost: string): ValueType<Address, Quantity> {
+  const schema = parsed<Address, Quantity>(
+    (raw) => parseAddress(raw, defaultHost) ?? { problem: 'must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080' },
+  );
+  JSON_SCHEMA.add(schema, { type: ['string', 'integer'], pattern: String.raw`\d$|${VARIABLE}` });
+  return { kind: 'address', schema, suffix: '' };
+}
+
+/** An HTTP URL, without the trailing slash, so that a path can follow it. `base`: without a query. */
+export function url({ base = false }: { readonly base?: boolean } = {}): ValueType<string> {
+  const schema = parsed<string, string>((raw) => readUrl(raw, base));
+  JSON_SCHEMA.add(schema, { type: 'string', pattern: String.raw`^[hH][tT][tT][pP][sS]?://|${VARIABLE}` });
+  return { kind: 'url', schema, suffix: '' };
+}
+
+function readUrl(raw: unknown, base: boolean): string | Problem {
+  const read = typeof raw === 'string' ? URL.parse(raw) : null;
+  if (read === null || !/^https?:$/.test(read.protocol)) {
+    return { problem: 'must be a URL that begins with http:// or https://' };
+  }
+  if (read.username !== '' || read.password !== '') return { problem: 'must not carry a user name or password' };
+  if (read.hash !== '') return { problem: 'must not carry a fragment (#)' };
+  if (base && read.href.includes('?')) return { problem: 'must be a base URL without a query (?)' };
+  return read.search === '' ? read.href.replace(/\/+$/, '') : read.href;
+}
+
+/** One of the words. */
+export function choice<const Word extends string>(words: readonly Word[]): ValueType<Word> {
+  const schema = z.enum(words, { error: `must be one of ${words.join(', ')}` });
+  const anyOf = [{ enum: words }, { type: 'string', pattern: VARIABLE }];
+  JSON_SCHEMA.add(schema, { type: undefined, enum: undefined, anyOf });
+  return { kind: 'enum', schema, suffix: '', words };
+}
+
+export function list<Output, Input>(
+  items: ValueType<Output, Input, string>,
+): ValueType<readonly Output[], readonly Input[]> {
+  return { kind: 'list', schema: z.array(items.schema, { error: 'must be a list' }), suffix: '', items };
+}
+
+/** Entries under names of the user's choice. An entry that is null is an empty one. */
+export function map<Output, Input>(
+  items: ValueType<Output, Input, string>,
+): ValueType<Readonly<Record<string, Output>>, Readonly<Record<string, Input>>> {
+  const entry = preprocess<Output, Input>((raw) => raw ?? {}, items.schema);
+  return { kind: 'map', schema: z.record(z.string(), entry, { error: NOT_A_MAPPING }), suffix: '', items };
+}
+
+/** A value that is passed on as it is, such as a plug-in. Symbols in it stand for text that could not be expanded. */
+export function open(): ValueType<unknown> {
+  const schema = z.unknown().check(({ value, issues }) => {
+    for (const { path, input } of symbolsIn(value, [])) issues.push({ code: 'custom', message: '', path, input });
+  });
+  return { kind: 'open', schema, suffix: '' };
+}
+
+function symbolsIn(value: unknown, path: PropertyKey[]): { path: PropertyKey[]; input: symbol }[] {
+  if (typeof value === 'symbol') return [{ path, input: value }];
+  const entries = Array.isArray(value) ? [...value.entries()] : isPlain(value) ? Object.entries(value) : [];
+  return entries.flatMap(([name, inner]) => symbolsIn(inner, [...path, name]));
+}
+
+/** The type with `null` added, which turns the setting off. */
+export function nullable<Output, Input, Suffix extends string>(
+  type: ValueType<Output, Input, Suffix>,
+): ValueType<Output | null, Input | null, Suffix> {
+  return { ...type, schema: z.nullable(type.schema), nullable: true };
+}
+
+// Settings
+
+/** A setting with a default. */
+export function setting<Output, Input, Suffix extends string>(
+  type: ValueType<Output, Input, Suffix>,
+  fallback: NoInfer<Input>,
+  sentence: string,
+  traits?: Traits,
+): Setting<Output, Input, Suffix, 'default'> {
+  const schema = z.prefault(type.schema, fallback as never);
+  return settle({ ...type, ...traits, presence: 'default', fallback, sentence }, schema);
+}
+
+/** A setting that must be written. */
+export function required<Output, Input, Suffix extends string>(
+  type: ValueType<Output, Input, Suffix>,
+  sentence: string,
+  traits?: Traits,
+): Setting<Output, Input, Suffix, 'required'> {
+  return settle({ ...type, ...traits, presence: 'required', fallback: undefined, sentence }, type.schema);
+}
+
+/** A setting that may be absent. */
+export function optional<Output, Input, Suffix extends string>(
+  type: ValueType<Output, Input, Suffix>,
+  sentence: string,
+  traits?: Traits,
+): Setting<Output, Input, Suffix, 'optional'> {
+  return settle({ ...type, ...traits, presence: 'optional', fallback: undefined, sentence }, z.optional(type.schema));
+}
+
+export interface Section<F extends Fields> extends Setting<SectionOutput<F>, SectionInput<F>, '', 'default'> {
+  readonly fields: F;
+}
+
+/** Settings under fixed names. All of them have their defaults when the section is absent or empty. */
+export function section<const F extends Fields>(title: string, fields: F): Section<F> {
+  const shape = Object.fromEntries(Object.entries(fields).map(([name, { schema }]) => [name, schema]));
+  const renamed = z.pipe(
+    z.strictObject(shape, { error: NOT_A_MAPPING }),
+    z.transform((read) => rename(read, fields)),
+  );
+  const about = { kind: 'record', suffix: '', presence: 'default', fallback: undefined, sentence: title } as const;
+  return settle({ ...about, fields }, z.prefault(renamed, {}));
+}
+
+function rename(read: Readonly<Record<string, unknown>>, fields: Fields): Record<string, unknown> {
+  const renamed: Record<string, unknown> = {};
+  for (const [name, field] of Object.entries(fields)) {
+    if (read[name] !== undefined) renamed[resolvedName(name, field)] = read[name];
+  }
+  return renamed;
+}
+
+/** The name of a setting in `Settings`: camel case, and durations carry their unit. */
+export function resolvedName(name: string, { suffix }: Setting): string {
+  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()) + suffix;
+}
+
+type Camel<Name> = Name extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<Camel<Tail>>}` : Name;
+type ResolvedName<Name, S extends Setting> =
+  Camel<Name> extends infer Text extends string ? `${Text}${S['suffix']}` : never;
+type Output<S extends Setting> = z.output<S['schema']>;
+type Input<S extends Setting> = z.input<S['schema']>;
+type Flat<T> = { [Name in keyof T]: T[Name] };
+
+/** What a section resolves to. */
+export type SectionOutput<F extends Fields> = Flat<
+  {
+    readonly [N in keyof F as F[N]['presence'] extends 'optional' ? never : ResolvedName<N, F[N]>]: Output<F[N]>;
+  } & {
+    readonly [N in keyof F as F[N]['presence'] extends 'optional' ? ResolvedName<N, F[N]> : never]?: Output<F[N]>;
+  }
+>;
+
+/** What a file may hold for a section. A section, list or map whose entries are all commented out is null in YAML. */
+export type SectionInput<F extends Fields> = Flat<
+  {
+    readonly [N in keyof F as F[N]['presence'] extends 'required' ? N : never]: Input<F[N]>;
+  } & {
+    readonly [N in keyof F as F[N]['presence'] extends 'required' ? never : N]?: Input<F[N]> | OrNull<Input<F[N]>>;
+  }
+>;
+
+type OrNull<Value> = Value extends object ? null : never;
+
+// Parts of the above
+
+interface Problem {
+  readonly problem: string;
+}
+
+const EMPTIABLE: Partial<Record<Kind, string>> = { list: 'array', map: 'object', record: 'object' };
+
+/** Binds the schema to the setting. Null is what YAML has where all entries of a section, list or map are commented out. */
+function settle<S extends Setting>(about: Omit<Setting, 'schema'>, type: z.ZodMiniType): S {
+  const empty = EMPTIABLE[about.kind];
+  const schema = empty === undefined ? type : preprocess((raw) => raw ?? undefined, type);
+  const keywords = empty === undefined ? {} : { type: [empty, 'null'] };
+  JSON_SCHEMA.add(schema, { ...JSON_SCHEMA.get(schema), description: about.sentence, ...keywords });
+  return { ...about, schema } as unknown as S;
+}
+
+/** Converts what was written before the schema sees it. */
+function preprocess<Output, Input = Output>(
+  convert: (raw: unknown) => unknown,
+  schema: z.core.$ZodType<Output>,
+): z.ZodMiniType<Output, Input> {
+  return z.pipe(z.transform(convert), schema) as never;
+}
+
+function numeric(type: z.ZodMiniNumber<number>, range: Range): z.ZodMiniType<number, number> {
+  return preprocess<number>(
+    (raw) => (typeof raw === 'string' && /^-?\d+(?:\.\d+)?$/.test(raw) ? Number(raw) : raw),
+    bounded(type, range, String),
+  );
+}
+
+function quantity(
+  parse: (raw: unknown) => number | undefined,
+  print: (value: number) => string,
+  noun: string,
+  range: Range,
+): z.ZodMiniType<number, Quantity> {
+  return preprocess<number, Quantity>(
+    (raw) => parse(raw) ?? (typeof raw === 'number' ? Number.NaN : raw),
+    bounded(z.int({ error: `must be ${noun}` }), range, print),
+  );
+}
+
+function bounded(
+  type: z.ZodMiniNumber<number>,
+  { min, max }: Range,
+  print: (value: number) => string,
+): z.ZodMiniNumber<number> {
+  return type.check(
+    ...(min === undefined ? [] : [z.minimum(min, { error: `must be at least ${print(min)}` })]),
+    ...(max === undefined ? [] : [z.maximum(max, { error: `must be at most ${print(max)}` })]),
+  );
+}
+
+function parsed<Output, Input>(read: (raw: unknown) => Output | Problem): z.ZodMiniType<Output, Input> {
+  return z.pipe(
+    z.unknown(),
+    z.transform((raw, { issues }) => {
+      const value = read(raw);
+      if (typeof value !== 'object' || value === null || !('problem' in value)) return value;
+      issues.push({ code: 'custom', message: value.problem, input: raw });
+      return z.NEVER;
+    }),
+  ) as never;
+}
+
+/** A JSON Schema pattern of what `form` matches and of anything with a reference to the environment. */
+function orVariable({ source }: RegExp): string {
+  return `${source}|${VARIABLE}`;
+}
+
+/** A mapping of data: neither an instance of a class nor a holder of functions. */
+export function isPlain(raw: unknown): raw is Record<string, unknown> {
+  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return false;
+  const prototype: unknown = Object.getPrototypeOf(raw);
+  const plain = prototype === Object.prototype || prototype === null;
+  return plain && !Object.values(raw).some((value) => typeof value === 'function');
+}

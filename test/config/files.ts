@@ -1,0 +1,77 @@
+// Random configuration files: some of the settings, in their sections.
+
+import * as fc from 'fast-check';
+import { SETTINGS } from '../../src/config/settings.ts';
+import type { AnyType, Kind, Setting } from '../../src/config/value-types.ts';
+
+const NAME = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
+const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
+const DURATION = fc.oneof(
+  fc.integer({ min: 1, max: 50 }).map((value) => `${value}s`),
+  fc.integer({ min: 1, max: 9999 }),
+);
+const ENGINE = fc.constantFrom({}, { kind: 'brave', apiKey: 'k' }, { kind: 'worker', nested: { list: [1, 'two'] } });
+
+/** Values of the type of a setting as a user may write them, most of them right. */
+function written({ kind, items, fields = {}, words = [], nullable }: AnyType, setting: Setting): fc.Arbitrary<unknown> {
+  const item = (): fc.Arbitrary<unknown> => written(items as AnyType, { ...setting, fallback: undefined });
+  const kinds: Record<Kind, () => fc.Arbitrary<unknown>> = {
+    // A star satisfies every pattern of strings without a default.
+    string: () =>
+      setting.secret === true && setting.fallback === undefined ? TOKEN : fc.constant(setting.fallback ?? '*'),
+    boolean: () => fc.boolean(),
+    integer: () => fc.oneof(fc.integer({ min: 1, max: 20 }), ...words.map((word) => fc.constant(word))),
+    number: () => fc.constantFrom(setting.fallback, 1),
+    duration: () => DURATION,
+    bytes: () => fc.integer({ min: 2, max: 9 }).map((value) => `${value}MiB`),
+    decimal: () => fc.tuple(fc.nat(), fc.nat()).map(([whole, part]) => `${whole}.${part}`),
+    address: () => fc.integer({ min: 1, max: 65_535 }).map((port) => `127.0.0.1:${port}`),
+    url: () => fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`),
+    enum: () => fc.constantFrom(...words),
+    list: () => fc.uniqueArray(item(), { maxLength: 3, selector: (entry) => JSON.stringify(entry) }),
+    map: () => fc.dictionary(NAME, item(), { maxKeys: 4, noNullPrototype: true }),
+    open: () => ENGINE,
+    record: () => {
+      const requiredKeys = Object.keys(fields).filter((name) => fields[name]?.presence === 'required');
+      const values = Object.entries(fields).map(([name, field]) => [name, written(field, field)] as const);
+      return fc.record(Object.fromEntries(values), { requiredKeys, noNullPrototype: true });
+    },
+  };
+  return nullable === true ? fc.option(kinds[kind]()) : kinds[kind]();
+}
+
+/** A file with one value at the path of each setting. */
+function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const file: Record<string, unknown> = {};
+  for (const [path, value] of Object.entries(values)) {
+    const names = path.split('.');
+    const last = names.pop() ?? '';
+    let section = file;
+    for (const name of names) section = (section[name] ??= {}) as Record<string, unknown>;
+    section[last] = value;
+  }
+  return file;
+}
+
+// Random payments are never complete.
+const ROWS = SETTINGS.filter(({ path }) => !path.startsWith('payments.'));
+
+/** Files with values of the right types. */
+export const TYPED_FILES: fc.Arbitrary<Record<string, unknown>> = fc
+  .record(Object.fromEntries(ROWS.map(({ path, setting }) => [path, written(setting, setting)])), { requiredKeys: [] })
+  .map(fileOf);
+
+/** What is no text for a file, but may be handed in by a program. */
+const ODDITIES = fc.constantFrom<unknown>(undefined, Symbol('odd'), Number.NaN, 10n, () => 1, new Map([['a', 1]]));
+
+/** Files with anything at the paths of settings, and under other names. */
+export const ARBITRARY_FILES: fc.Arbitrary<unknown> = fc.oneof(
+  fc.anything({ withNullPrototype: true }),
+  fc
+    .dictionary(
+      fc.oneof(fc.constantFrom(...SETTINGS.map(({ path }) => path)), fc.string()),
+      fc.oneof(fc.anything({ withNullPrototype: true }), ODDITIES),
+      { maxKeys: 12 },
+    )
+    .map(fileOf),
+);
