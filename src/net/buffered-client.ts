@@ -1,5 +1,5 @@
-// Requests whose answers are read whole and that may be sent twice: probes, discovery, search engines. Redirects are not
-// followed. Connections are those of client.ts; a request that finds all of them taken waits for one.
+// HTTP client that buffers whole responses, for requests that may be sent twice. It follows no redirects. A request that finds
+// all connections of its origin in use waits for one.
 
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import {
@@ -12,7 +12,7 @@ import {
 } from './client.ts';
 import { IntrusiveSet } from './intrusive-set.ts';
 
-/** A request that is sent and answered whole. Header names are lower case. */
+/** Header names are lower case. */
 export interface BufferedRequest {
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly url: string;
@@ -28,54 +28,54 @@ export interface BufferedResponse {
   readonly body: Buffer;
 }
 
-/** The answer is longer than the caller takes. */
+/** The response is longer than the caller allows. */
 export class TooLongError extends Error {
   override readonly name = 'TooLongError';
 }
 
 const KEEP_ALIVE_MS = 30_000;
 
-/** Origins whose connections are kept; the oldest gives way. */
+/** Most origins whose connections are kept; past it the oldest origin's are closed. */
 const MAX_ORIGINS = 1024;
 
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 export class BufferedClient {
   readonly #connections: number;
   readonly #origins = new Map<string, Origin>();
   #closed = false;
 
-  /** `connections`: most at once to one origin. */
+  /** `connections`: most connections to one origin. */
   constructor(connections: number) {
     this.#connections = connections;
   }
 
   /**
-   * Rejects with the reason of `signal` when it fires first, with `TooLongError` past `maxBytes` of answer, with
-   * `DispatchError` or the error of the socket when there is no whole answer.
+   * Rejects with the reason of `signal` when it is aborted, with `TooLongError` when the response exceeds `maxBytes`, and
+   * with `DispatchError` or the socket's error when the response is not complete.
    */
-  send(wanted: BufferedRequest, signal: AbortSignal, maxBytes: number): Promise<BufferedResponse> {
+  send(request: BufferedRequest, signal: AbortSignal, maxBytes: number): Promise<BufferedResponse> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
       if (this.#closed) throw new DispatchError('reset');
-      const { origin, pathname, search } = new URL(wanted.url);
+      const { origin, pathname, search } = new URL(request.url);
       const headers = ['accept-encoding', 'identity'];
-      for (const [name, value] of Object.entries(wanted.headers)) {
+      for (const [name, value] of Object.entries(request.headers)) {
         if (name === 'accept-encoding') headers[1] = value;
         else headers.push(name, value);
       }
-      const options = { method: wanted.method, path: pathname + search, headers, body: bytesOf(wanted.body) };
+      const options = { method: request.method, path: pathname + search, headers, body: bytesOf(request.body) };
       new Call({ origin: this.#origin(origin), options, signal, maxBytes, resolve, reject }).begin();
     });
   }
 
-  /** GETs a URL; rejects when the whole answer is not there in `timeoutMs`. */
+  /** GETs a URL; rejects when the response is not complete after `timeoutMs`. */
   get(url: string, timeoutMs: number, maxBytes: number): Promise<BufferedResponse> {
     const headers = { accept: 'application/json', 'user-agent': 'headrace' };
     return this.send({ method: 'GET', url, headers }, AbortSignal.timeout(timeoutMs), maxBytes);
   }
 
-  /** Closes all connections; requests under way fail. */
+  /** Closes all connections; requests in progress fail. */
   close(): void {
     this.#closed = true;
     for (const { calls, pool } of this.#origins.values()) {
@@ -100,10 +100,11 @@ export class BufferedClient {
   }
 }
 
+/** The connections and calls of one origin. */
 class Origin {
   readonly pool: ConnectionPool;
   readonly calls = new IntrusiveSet<'slot', Call>('slot');
-  /** Calls without a connection, first come first served. */
+  /** Calls that wait for a connection, in their order of arrival. */
   readonly waiting = new Set<Call>();
   #waking = false;
 
@@ -111,7 +112,7 @@ class Origin {
     this.pool = pool;
   }
 
-  /** A connection has become free, or will at the end of this turn: one given back rests for so long. */
+  /** Starts waiting calls in the next turn, which is when a connection given back in this one becomes free. */
   wake(): void {
     if (this.#waking) return;
     this.#waking = true;
@@ -138,9 +139,9 @@ interface CallOptions {
   readonly reject: (error: Error) => void;
 }
 
-/** One request on its way. */
+/** One request. */
 class Call implements DispatchHandler {
-  /** Its place among the calls of its origin. */
+  /** @internal Index in the set of its origin's calls. */
   slot = -1;
   readonly #call: CallOptions;
   readonly #pieces: Buffer[] = [];
@@ -172,8 +173,8 @@ class Call implements DispatchHandler {
   }
 
   onRequestStart(controller: DispatchController): void {
-    if (this.#done) controller.abort(new Error('no longer wanted'));
-    // Only now: the client may have replaced a socket that died while it was idle.
+    if (this.#done) controller.abort(new Error('request cancelled'));
+    // Not earlier: `dispatch` may have replaced a socket that died while it was idle.
     this.#reused = (this.#connection?.served ?? 0) > 0;
   }
 
@@ -186,7 +187,7 @@ class Call implements DispatchHandler {
     if (this.#done) return;
     const { maxBytes } = this.#call;
     this.#bytes += chunk.byteLength;
-    if (this.#bytes > maxBytes) this.fail(new TooLongError(`more than ${maxBytes} bytes`));
+    if (this.#bytes > maxBytes) this.fail(new TooLongError(`the response is longer than ${maxBytes} bytes`));
     else this.#pieces.push(chunk);
   }
 
@@ -210,7 +211,7 @@ class Call implements DispatchHandler {
       this.fail(error);
       return;
     }
-    // The server closed the connection just as the request met it: that says nothing about the server.
+    // The server closed an idle connection as the request was sent: this says nothing about the server.
     this.#retried = true;
     if (this.#connection !== undefined) this.#call.origin.pool.discard(this.#connection);
     this.#connection = undefined;
@@ -241,7 +242,7 @@ class Call implements DispatchHandler {
 }
 
 function bytesOf(body: string | Uint8Array | undefined): Buffer {
-  if (body === undefined) return NOTHING;
+  if (body === undefined) return NO_BYTES;
   return typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
 }
 
@@ -254,7 +255,7 @@ function joined(flat: readonly string[]): Record<string, string> {
   return headers;
 }
 
-/** Some servers compress although they were asked not to. */
+/** Some servers compress in spite of `accept-encoding: identity`. */
 function decoded(body: Buffer, encoding: string | undefined, maxBytes: number): Buffer {
   const limits = { maxOutputLength: maxBytes };
   switch (encoding?.trim().toLowerCase()) {

@@ -1,12 +1,10 @@
-// Deadlines without a timer each. Requests share a few durations, so every duration keeps a first-in first-out list
-// whose head is due first; one timer of the clock serves them all. Setting and clearing cost a few list links.
-// Callers: upstream attempts, body readers. Precision is one tick late at most, never early.
+// Deadlines that share one timer. Each duration has a list in the order of due times. Moving a deadline later by the
+// same duration only notes the new time; the list is put right when the old time has come. Never early, at most a tick late.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 
-/** Something that can be told its time is up. */
 export interface Expirable {
-  /** Called once, after the deadline and after the entry has left the queue. */
+  /** Called once, after the deadline and after its entry has left the queue. */
   expire(): void;
 }
 
@@ -16,12 +14,13 @@ interface List {
   tail: Deadline | null;
 }
 
-/** One deadline; reusable: `set` moves it to the end of its new list. */
+/** One deadline. Reusable: `set` starts it again. */
 export class Deadline {
   /** @internal */ list: List | null = null;
   /** @internal */ previous: Deadline | null = null;
   /** @internal */ next: Deadline | null = null;
   /** @internal */ dueMs = 0;
+  /** @internal The due time that its place in the list stands for: `dueMs` or an earlier one. */ queuedMs = 0;
   /** @internal */ readonly owner: Expirable;
   readonly #queue: DeadlineQueue;
 
@@ -33,27 +32,30 @@ export class Deadline {
 
   /** Starts or restarts the deadline `durationMs` from now. */
   set(durationMs: number): void {
-    this.#queue.append(this, durationMs);
+    this.dueMs = this.#queue.clock.now() + durationMs;
+    if (this.list?.durationMs === durationMs) return;
+    if (this.list !== null) this.#queue.remove(this);
+    this.#queue.insert(this, durationMs);
   }
 
-  /** Takes the deadline back. Harmless when it is not set. */
+  /** Stops the deadline. No effect when it is not set. */
   clear(): void {
-    this.#queue.remove(this);
+    if (this.list !== null) this.#queue.remove(this);
   }
 }
 
-/** Default tick: late by at most this, while thousands of deadlines cost one timer. */
+/** Default tick in milliseconds: thousands of deadlines cost one timer that fires this rarely at most. */
 const TICK_MS = 10;
 
 export class DeadlineQueue {
-  readonly #clock: Clock;
+  /** @internal */ readonly clock: Clock;
   readonly #tickMs: number;
   readonly #lists = new Map<number, List>();
   #timer: TimerHandle | null = null;
   #timerDueMs = Infinity;
 
   constructor(clock: Clock, tickMs: number = TICK_MS) {
-    this.#clock = clock;
+    this.clock = clock;
     this.#tickMs = tickMs;
   }
 
@@ -63,32 +65,36 @@ export class DeadlineQueue {
 
   /** Ends the timer; deadlines that are set never expire. */
   close(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+    if (this.#timer !== null) this.clock.clearTimeout(this.#timer);
     this.#timer = null;
     this.#lists.clear();
   }
 
-  /** @internal */
-  append(entry: Deadline, durationMs: number): void {
-    this.remove(entry);
+  /** @internal Puts an entry that is in no list where its due time belongs. */
+  insert(entry: Deadline, durationMs: number): void {
     let list = this.#lists.get(durationMs);
     if (list === undefined) {
       list = { durationMs, head: null, tail: null };
       this.#lists.set(durationMs, list);
     }
-    entry.dueMs = this.#clock.now() + durationMs;
+    // A new deadline goes to the end. One that was moved passes those set since then, few where moves are frequent.
+    let previous = list.tail;
+    while (previous !== null && previous.queuedMs > entry.dueMs) previous = previous.previous;
+    const next = previous === null ? list.head : previous.next;
     entry.list = list;
-    entry.previous = list.tail;
-    if (list.tail === null) list.head = entry;
-    else list.tail.next = entry;
-    list.tail = entry;
+    entry.queuedMs = entry.dueMs;
+    entry.previous = previous;
+    entry.next = next;
+    if (previous === null) list.head = entry;
+    else previous.next = entry;
+    if (next === null) list.tail = entry;
+    else next.previous = entry;
     if (entry.dueMs < this.#timerDueMs) this.#arm(entry.dueMs);
   }
 
-  /** @internal */
+  /** @internal Takes an entry out of its list. */
   remove(entry: Deadline): void {
-    const { list } = entry;
-    if (list === null) return;
+    const list = entry.list as List;
     if (entry.previous === null) list.head = entry.next;
     else entry.previous.next = entry.next;
     if (entry.next === null) list.tail = entry.previous;
@@ -99,24 +105,25 @@ export class DeadlineQueue {
   }
 
   #arm(dueMs: number): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+    if (this.#timer !== null) this.clock.clearTimeout(this.#timer);
     this.#timerDueMs = dueMs;
-    this.#timer = this.#clock.setTimeout(() => this.#sweep(), Math.max(dueMs - this.#clock.now(), this.#tickMs));
+    this.#timer = this.clock.setTimeout(() => this.#sweep(), Math.max(dueMs - this.clock.now(), this.#tickMs));
   }
 
   #sweep(): void {
     this.#timer = null;
     this.#timerDueMs = Infinity;
-    const now = this.#clock.now();
+    const now = this.clock.now();
     let earliest = Infinity;
     for (const list of this.#lists.values()) {
-      while (list.head !== null && list.head.dueMs <= now) {
+      while (list.head !== null && list.head.queuedMs <= now) {
         const { head } = list;
         this.remove(head);
-        head.owner.expire();
+        if (head.dueMs <= now) head.owner.expire();
+        else this.insert(head, list.durationMs);
       }
       if (list.head === null) this.#lists.delete(list.durationMs);
-      else if (list.head.dueMs < earliest) earliest = list.head.dueMs;
+      else if (list.head.queuedMs < earliest) earliest = list.head.queuedMs;
     }
     if (earliest < this.#timerDueMs) this.#arm(earliest);
   }

@@ -1,9 +1,8 @@
-// Who is here now, for things that come and go with every request. A `Set` or `Map` that stays small but changes all the
-// time makes a new table every few dozen changes, and V8 keeps each dead table linked to the next one: once one of them is in
-// the old generation, all that come after it, with whatever they held, survive every young collection until a full one.
-// Here nothing is left behind. Used by ingress/, gateway/data-plane.ts and buffered-client.ts.
+// Set with O(1) add and remove and no allocation per change. A `Set` or `Map` that changes all the time makes a new table every
+// few dozen changes, and V8 links the dead tables: once one of them is in the old generation, what the later ones held survives
+// until a full collection.
 
-/** Members in no order, at most once. Each keeps its seat in the number field `F`, which is -1 at first. */
+/** Unordered members, each at most once. A member stores its index in the number field `F`, which is -1 outside the set. */
 export class IntrusiveSet<F extends string, T extends Record<F, number>> {
   readonly #field: F;
   readonly #members: T[] = [];
@@ -16,28 +15,26 @@ export class IntrusiveSet<F extends string, T extends Record<F, number>> {
     return this.#members.length;
   }
 
-  /** Adds one; harmless when it is in. */
+  /** Adds a member. No effect when it is in the set. */
   add(member: T): void {
-    if (member[this.#field] < 0) this.#slot(member, this.#members.push(member) - 1);
+    const fields: Record<F, number> = member;
+    if (fields[this.#field] < 0) fields[this.#field] = (this.#members.push(member) - 1) as T[F];
   }
 
-  /** Takes one out; harmless when it is not in. */
+  /** Removes a member. No effect when it is not in the set. */
   delete(member: T): void {
-    const slot = member[this.#field];
+    const fields: Record<F, number> = member;
+    const slot = fields[this.#field];
     if (slot < 0) return;
-    this.#slot(member, -1);
+    fields[this.#field] = -1 as T[F];
     const last = this.#members.pop() as T;
     if (last === member) return;
     this.#members[slot] = last;
-    this.#slot(last, slot);
+    (last as Record<F, number>)[this.#field] = slot as T[F];
   }
 
-  /** Those who are in now; they may leave meanwhile. */
+  /** A copy of the members, safe to walk while they are removed. */
   list(): readonly T[] {
     return [...this.#members];
-  }
-
-  #slot(member: Record<F, number>, slot: number): void {
-    member[this.#field] = slot as Record<F, number>[F];
   }
 }

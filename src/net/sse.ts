@@ -1,53 +1,57 @@
-// Server-sent events as bytes: EventSplitter lets through whole events only, so that an error event of ours never lands
-// inside one of the CRN's; parseEvents decodes text. Called by upstream/relay for every chunk of every stream.
-// What goes in comes out, byte for byte and in order; what is held is our own copy, so callers may reuse their buffer.
-// Line ends are LF, CRLF or CR, in any mixture (WHATWG HTML, 9.2.5 and 9.2.6).
+// Server-sent events (WHATWG HTML 9.2.5, 9.2.6): EventSplitter cuts a byte stream into whole events, parseEvents decodes text.
+// The splitter changes no byte and no order. Line ends are LF, CRLF or CR, in any mixture.
 
 const LF = 0x0a;
 const CR = 0x0d;
 
 const DEFAULT_MAX_HELD_BYTES = 1024 * 1024;
 const FIRST_HOLD_BYTES = 1024;
-/** A hold that grew past this for one event is not kept for the rest of the stream. */
+/** A buffer that grew past this for one event is not kept for the rest of the stream. */
 const LARGEST_IDLE_HOLD_BYTES = 16 * 1024;
 const EMPTY: Buffer = Buffer.alloc(0);
 
 export interface EventSplitterOptions {
-  /** Bytes of one unfinished event that are kept back; past it they pass and `midEvent` is true. Default 1 MiB. */
+  /** Most bytes of an unfinished event that are held; an event that is longer passes in parts. Default 1 MiB. */
   readonly maxHeldBytes?: number;
 }
 
-/** Cuts a byte stream behind the blank lines that end its events. One instance per stream. */
+/** Splits a byte stream behind the blank lines that end its events. One instance per stream. */
 export class EventSplitter {
   readonly #maxHeldBytes: number;
   #hold: Buffer = EMPTY;
   #held = 0;
   #midEvent = false;
-  /** The last two bytes pushed, older in the high byte. A stream starts as if behind a line end. */
+  /** The last two bytes pushed, the older one in the high byte. A stream begins like a new line. */
   #last = (LF << 8) | LF;
 
   constructor(options?: EventSplitterOptions) {
     this.#maxHeldBytes = options?.maxHeldBytes ?? DEFAULT_MAX_HELD_BYTES;
   }
 
-  /** Bytes kept back because their event has not ended. */
+  /** Bytes held because their event has not ended. */
   get held(): number {
     return this.#held;
   }
 
-  /** True while what has been let through ends inside an event: nothing can be inserted there. */
+  /** Whether the bytes returned so far end inside an event, so that no other event may follow them. */
   get midEvent(): boolean {
     return this.#midEvent;
   }
 
   /**
-   * Takes the next bytes of the stream.
-   * @returns all bytes that can go on, ending where an event ends (or anywhere, when `midEvent`); undefined when none.
+   * Takes the next bytes of the stream. The caller may reuse `chunk`: held bytes are copied.
+   * @returns the bytes up to the last event that has ended (or all, when `midEvent`); undefined when there are none.
    * Without held bytes this is a view of `chunk` (`chunk` itself when it ends with an event), otherwise a new buffer.
    */
   push(chunk: Buffer): Buffer | undefined {
     const length = chunk.length;
     if (length === 0) return undefined;
+    // The usual chunk consists of whole events.
+    if (this.#held === 0 && length > 1 && chunk[length - 1] === LF && chunk[length - 2] === LF) {
+      this.#midEvent = false;
+      this.#last = (LF << 8) | LF;
+      return chunk;
+    }
     const boundary = this.#lastBoundary(chunk);
     this.#last =
       (((length > 1 ? (chunk[length - 2] as number) : this.#last) & 0xff) << 8) | (chunk[length - 1] as number);
@@ -60,7 +64,7 @@ export class EventSplitter {
     return whole;
   }
 
-  /** Hands over the held bytes, the beginning of an event that never ended, and holds nothing. */
+  /** Returns the held bytes, the beginning of an event that never ended, and holds nothing any more. */
   take(): Buffer {
     return this.#held === 0 ? EMPTY : this.#release(EMPTY);
   }
@@ -105,7 +109,7 @@ export class EventSplitter {
   #endsBlankLine(chunk: Buffer, end: number): boolean {
     const byte = this.#byteAt(chunk, end);
     const before = this.#byteAt(chunk, end - 1);
-    // LF CR at the very end may still become LF CRLF: the LF that is on its way belongs to this event.
+    // LF CR at the end of a chunk may become LF CRLF, whose LF belongs to this event.
     if (byte === CR) return before === CR || (before === LF && end + 1 < chunk.length);
     if (before === LF) return true;
     if (before !== CR) return false;
@@ -119,7 +123,7 @@ export class EventSplitter {
   }
 }
 
-/** One decoded event. */
+/** A decoded event. */
 export interface ServerSentEvent {
   /** The event's name, absent when it has none. */
   readonly event?: string;
@@ -127,7 +131,7 @@ export interface ServerSentEvent {
   readonly data: string;
 }
 
-/** Decodes the events in `text`. Comments, events without data and an unfinished last event are left out. */
+/** Decodes the events in `text`. Leaves out comments, events without data and an unfinished last event. */
 export function parseEvents(text: string): ServerSentEvent[] {
   const events: ServerSentEvent[] = [];
   let event: string | undefined;

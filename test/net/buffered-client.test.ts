@@ -1,5 +1,5 @@
-// Requests read whole, on real sockets: bounds, waiting for a connection, and the one retry on a connection that its server
-// had just closed.
+// BufferedClient on real sockets: limits, waiting for a connection, and the one retry on a connection that its server has just
+// closed.
 import { createServer as createHttp, type RequestListener } from 'node:http';
 import { type AddressInfo, createServer as createTcp, type Server, type Socket } from 'node:net';
 import t from 'tap';
@@ -22,7 +22,7 @@ function http(t: Test, listener: RequestListener): Promise<string> {
   return listen(t, server);
 }
 
-/** A server that answers request number `n` (from 1) on connection number `c` (from 1) as `answer` says; '' resets. */
+/** A server that responds to request `n` on connection `c`, both counted from 1, with `answer(c, n)`; '' resets. */
 async function raw(
   t: Test,
   answer: (c: number, n: number) => string,
@@ -52,7 +52,7 @@ const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
 const never = new AbortController().signal;
 const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-t.test('small answers are read, redirects are not followed, bounds are kept', async (t) => {
+t.test('reads small responses, follows no redirects, keeps its limits', async (t) => {
   const url = await http(t, (request, response) => {
     if (request.url === '/moved') response.writeHead(302, { location: '/' }).end();
     else if (request.url === '/large') response.end('x'.repeat(1000));
@@ -70,7 +70,7 @@ t.test('small answers are read, redirects are not followed, bounds are kept', as
   await t.rejects(whole.get('no url', 50, 100), { code: 'ERR_INVALID_URL' });
 });
 
-t.test('a request that finds all connections taken waits for one', async (t) => {
+t.test('a request waits while all connections are in use', async (t) => {
   const open: (() => void)[] = [];
   let arrived = 0;
   const url = await http(t, (_request, response) => {
@@ -88,7 +88,7 @@ t.test('a request that finds all connections taken waits for one', async (t) => 
   t.equal((await Promise.all(answers)).length, 5);
 });
 
-t.test('a connection that rests after its answer is found by who comes meanwhile', async (t) => {
+t.test('a connection given back in this turn serves a request that arrives meanwhile', async (t) => {
   const url = await http(t, (_request, response) => response.end('ok'));
   const whole = client(t, 1);
   for (let i = 0; i < 20; i++) await whole.get(url, 1000, 100);
@@ -96,10 +96,10 @@ t.test('a connection that rests after its answer is found by who comes meanwhile
     for (let i = 0; i < 20; i++) await whole.get(url, 1000, 100);
   });
   await Promise.all(chains);
-  t.pass('nobody was forgotten');
+  t.pass('every request was served');
 });
 
-t.test('one that leaves while it waits takes nobody’s place', async (t) => {
+t.test('a waiting request that is aborted takes no connection', async (t) => {
   const open: (() => void)[] = [];
   const url = await http(t, (_request, response) => void open.push(() => response.end('ok')));
   const whole = client(t, 1);
@@ -115,10 +115,10 @@ t.test('one that leaves while it waits takes nobody’s place', async (t) => {
     open.shift()?.();
     await turn();
   }
-  t.pass('the others were answered');
+  t.pass('the others were served');
 });
 
-t.test('a used connection that its server closes costs no request', async (t) => {
+t.test('a request on a used connection that the server has closed is sent again', async (t) => {
   const { connections, url } = await raw(t, (c, n) => (c === 1 && n === 2 ? '' : OK));
   const whole = client(t);
   await whole.get(url, 1000, 100);
@@ -128,7 +128,7 @@ t.test('a used connection that its server closes costs no request', async (t) =>
   t.equal(connections(), 2);
 });
 
-t.test('a new connection that is reset is not tried again, nor a retry', async (t) => {
+t.test('neither a reset of a new connection nor of a retry is retried', async (t) => {
   const fresh = await raw(t, () => '');
   await t.rejects(client(t).get(fresh.url, 1000, 100));
   t.equal(fresh.connections(), 1);
@@ -141,7 +141,7 @@ t.test('a new connection that is reset is not tried again, nor a retry', async (
   t.equal(connections(), 2);
 });
 
-t.test('an answer that has begun is not asked for again', async (t) => {
+t.test('a request whose response has begun is not sent again', async (t) => {
   const { connections, url } = await raw(t, (_, n) =>
     n === 1 ? OK : 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nha',
   );
@@ -153,7 +153,7 @@ t.test('an answer that has begun is not asked for again', async (t) => {
   t.equal(connections(), 1);
 });
 
-t.test('closing fails what is under way and what comes later', async (t) => {
+t.test('close fails requests in progress and later ones', async (t) => {
   const { url } = await raw(t, () => 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n');
   const whole = client(t, 1);
   const under = [whole.get(url, 5000, 100), whole.get(url, 5000, 100)].map((answer) =>

@@ -1,4 +1,4 @@
-// The connection pool on real sockets.
+// ConnectionPool on real sockets: reuse, limits, and closing.
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -43,12 +43,12 @@ function use(connection: Connection): Promise<void> {
   });
 }
 
-/** Resolves when the socket of a connection has gone. */
-function gone(connection: Connection): Promise<void> {
+/** Resolves when the socket of a connection is closed. */
+function disconnected(connection: Connection): Promise<void> {
   return new Promise((resolve) => {
-    const hear = connection.onDisconnect.bind(connection);
+    const original = connection.onDisconnect.bind(connection);
     connection.onDisconnect = () => {
-      hear();
+      original();
       resolve();
     };
   });
@@ -56,10 +56,10 @@ function gone(connection: Connection): Promise<void> {
 
 const SETTINGS = { maxConnections: 3, keepAliveMs: 60_000 };
 
-/** The turn of the event loop that a pool waits for before it hands a connection out again. */
+/** The turn of the event loop after which a pool reuses a connection. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-t.test('gives the connection that was used last, and opens another when none is idle', async (t) => {
+t.test('take returns the connection that was used last, and a new one when none is idle', async (t) => {
   const { origin } = await server(t);
   const pool = new ConnectionPool(origin, SETTINGS);
   t.teardown(() => pool.close());
@@ -74,7 +74,7 @@ t.test('gives the connection that was used last, and opens another when none is 
   t.equal(pool.openConnections, 2);
 });
 
-t.test('a fresh connection is not one that was used', async (t) => {
+t.test('take(true) returns a new connection', async (t) => {
   const { origin } = await server(t);
   const pool = new ConnectionPool(origin, SETTINGS);
   t.teardown(() => pool.close());
@@ -86,7 +86,7 @@ t.test('a fresh connection is not one that was used', async (t) => {
   t.same([used.served, fresh.served], [1, 0]);
 });
 
-t.test('refuses beyond the limit until one is given back or discarded', async (t) => {
+t.test('take returns undefined at the limit until a connection is given back or discarded', async (t) => {
   const { origin } = await server(t);
   const pool = new ConnectionPool(origin, SETTINGS);
   t.teardown(() => pool.close());
@@ -101,7 +101,7 @@ t.test('refuses beyond the limit until one is given back or discarded', async (t
   t.equal(pool.openConnections, 3);
 });
 
-t.test('a socket is kept between requests, and its age is known', async (t) => {
+t.test('a socket is kept between requests, and its requests are counted', async (t) => {
   const running = await server(t);
   const pool = new ConnectionPool(running.origin, SETTINGS);
   t.teardown(() => pool.close());
@@ -123,14 +123,14 @@ t.test('an idle connection that the server closes leaves the pool', async (t) =>
   await use(connection);
   pool.give(connection);
   await turn();
-  const closed = gone(connection);
+  const closed = disconnected(connection);
   http.closeAllConnections();
   await closed;
   t.equal(pool.openConnections, 0);
   t.not(pool.take(), connection);
 });
 
-t.test('a connection that is reopened under a request counts as new', async (t) => {
+t.test('a connection that is reopened while in use counts from 0', async (t) => {
   const running = await server(t);
   const pool = new ConnectionPool(running.origin, SETTINGS);
   t.teardown(() => pool.close());
@@ -139,7 +139,7 @@ t.test('a connection that is reopened under a request counts as new', async (t) 
   pool.give(connection);
   await turn();
   t.equal(pool.take(), connection);
-  const closed = gone(connection);
+  const closed = disconnected(connection);
   running.server.closeAllConnections();
   await closed;
   t.equal(pool.openConnections, 1, 'in use: not discarded');
@@ -148,7 +148,7 @@ t.test('a connection that is reopened under a request counts as new', async (t) 
   t.equal(running.connections, 2);
 });
 
-t.test('closing ends idle connections now and the others when they are given back', async (t) => {
+t.test('close closes idle connections at once and the others when they are given back', async (t) => {
   const { origin } = await server(t);
   const pool = new ConnectionPool(origin, SETTINGS);
   const [idle, busy] = [pool.take() as Connection, pool.take() as Connection];
@@ -164,7 +164,7 @@ t.test('closing ends idle connections now and the others when they are given bac
   t.equal(busy.client.destroyed, true);
 });
 
-t.test('discarding cuts the socket at once', async (t) => {
+t.test('discard closes the socket at once', async (t) => {
   let closed: Promise<unknown> = Promise.resolve();
   const arrived = Promise.withResolvers<void>();
   const { origin } = await server(t, (request) => {
@@ -181,7 +181,7 @@ t.test('discarding cuts the socket at once', async (t) => {
   t.equal(pool.openConnections, 0);
 });
 
-t.test('a connection given back is not handed out again within the same turn', async (t) => {
+t.test('a connection given back is not reused in the same turn', async (t) => {
   const pool = new ConnectionPool('http://127.0.0.1:1', { maxConnections: 2, keepAliveMs: 1000 });
   t.teardown(() => pool.close());
   const first = pool.take() as Connection;

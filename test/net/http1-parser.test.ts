@@ -1,10 +1,10 @@
-// What the parser of answers accepts, what it refuses, and that neither depends on where the bytes are cut.
+// The HTTP/1.1 response parser: what it accepts and refuses, with the input cut at every byte, and compared with node:http.
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { Duplex } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
-import { AnswerParser } from '../../src/net/http1-parser.ts';
+import { ResponseParser } from '../../src/net/http1-parser.ts';
 
 interface Read {
   readonly state: string;
@@ -14,9 +14,9 @@ interface Read {
   readonly reusable: boolean;
 }
 
-/** Parses bytes cut after every place; `ended`: the server closes after them. */
+/** Parses `bytes` cut at `places`; `ended`: the server closes the connection after them. */
 function read(bytes: Buffer, places: readonly number[] = [], { ended = false, toHead = false } = {}): Read {
-  const parser = new AnswerParser();
+  const parser = new ResponseParser();
   parser.begin(toHead);
   const body: Buffer[] = [];
   const cuts = [...new Set(places.map((place) => place % (bytes.byteLength + 1)))].sort((a, b) => a - b);
@@ -30,7 +30,7 @@ function read(bytes: Buffer, places: readonly number[] = [], { ended = false, to
     body.push(Buffer.from(piece.subarray(parser.bodyStart, parser.bodyEnd)));
   }
   if (ended) parser.end();
-  if (heads > 1) throw new Error('a head was told twice');
+  if (heads > 1) throw new Error('two heads were delivered');
   const { state, status, fields, reusable } = parser;
   return { state, status, fields, reusable, body: Buffer.concat(body).toString('latin1') };
 }
@@ -81,7 +81,7 @@ const message: fc.Arbitrary<Message> = fc
     return { bytes: Buffer.concat([latin1(head), ...parts]), ended: framing === 'close', status, body };
   });
 
-t.test('an answer reads the same however it is cut', async (t) => {
+t.test('a response parses the same wherever the input is cut', async (t) => {
   fc.assert(
     fc.property(message, fc.array(fc.nat(), { maxLength: 12 }), ({ bytes, ended, status, body }, places) => {
       const whole = read(bytes, [], { ended });
@@ -93,7 +93,7 @@ t.test('an answer reads the same however it is cut', async (t) => {
   );
 });
 
-/** The same bytes as node:http reads them. */
+/** The response that node:http parses from the same bytes. */
 async function readByNode({ bytes, ended }: Message): Promise<Omit<Read, 'state' | 'reusable'>> {
   const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const asked = request({ createConnection: () => socket, host: 'x', method: 'POST' }).end('x');
@@ -110,7 +110,7 @@ async function readByNode({ bytes, ended }: Message): Promise<Omit<Read, 'state'
   return { status: answer.statusCode ?? 0, fields, body: Buffer.concat(body).toString('latin1') };
 }
 
-t.test('an answer reads as node:http reads it', async (t) => {
+t.test('a response parses as node:http parses it', async (t) => {
   await fc.assert(
     fc.asyncProperty(message, async (one) => {
       const { status, fields, body } = read(one.bytes, [], one);
@@ -120,7 +120,7 @@ t.test('an answer reads as node:http reads it', async (t) => {
   );
 });
 
-t.test('whatever comes, the parser neither throws nor delivers bytes that did not come', async (t) => {
+t.test('on broken input the parser does not throw and delivers only bytes of the input', async (t) => {
   const mutation = fc.tuple(fc.nat(), fc.constantFrom('flip', 'cut', 'insert', 'double'), fc.nat({ max: 255 }));
   fc.assert(
     fc.property(
@@ -189,7 +189,7 @@ const MALFORMED: Record<string, Buffer> = {
   'a signed length': text(OK, 'content-length: +1', '', ''),
   'a negative length': text(OK, 'content-length: -1', '', ''),
   'a hexadecimal length': text(OK, 'content-length: 0x1', '', ''),
-  'a length beyond counting': text(OK, 'content-length: 9007199254740993', '', ''),
+  'a length above 2^53': text(OK, 'content-length: 9007199254740993', '', ''),
   'lengths that differ': text(OK, 'content-length: 1', 'content-length: 2', '', ''),
   'lengths that differ in one field': text(OK, 'content-length: 1, 2', '', ''),
   'a length and nothing': text(OK, 'content-length: 1,', '', ''),
@@ -202,7 +202,7 @@ const MALFORMED: Record<string, Buffer> = {
   'a chunk without a size': text(...CHUNKED, '', ''),
   'a chunk size that is no number': text(...CHUNKED, 'g', ''),
   'a chunk size with a prefix': text(...CHUNKED, '0x1', 'a', ''),
-  'a chunk size beyond counting': text(...CHUNKED, '40000000000000', ''),
+  'a chunk size above 2^53': text(...CHUNKED, '40000000000000', ''),
   'a chunk size of many zeros': text(...CHUNKED, '0'.repeat(5000), ''),
   'a chunk size that ends in LF': text(...CHUNKED, '1\na', ''),
   'a chunk extension that is too long': text(...CHUNKED, `1;${'a'.repeat(5000)}`, 'a', ''),
@@ -223,7 +223,7 @@ for (const [name, bytes] of Object.entries(MALFORMED)) {
   });
 }
 
-t.test('answers that have no body end with their head', async (t) => {
+t.test('responses without a body end with their head', async (t) => {
   for (const line of ['HTTP/1.1 204 No Content', 'HTTP/1.1 304 Not Modified', OK]) {
     for (const field of ['content-length: 5', 'transfer-encoding: chunked', 'a: b']) {
       const one = read(text(line, field, '', ''), [], { toHead: line === OK });
@@ -232,20 +232,20 @@ t.test('answers that have no body end with their head', async (t) => {
   }
 });
 
-t.test('what the head says decides whether the connection lives on', async (t) => {
-  const lives = (version: string, ...fields: string[]): boolean =>
+t.test('the version and the Connection field decide whether the connection is reused', async (t) => {
+  const persists = (version: string, ...fields: string[]): boolean =>
     read(text(`HTTP/${version} 200 OK`, ...fields, 'content-length: 0', '', '')).reusable;
-  t.equal(lives('1.1'), true);
-  t.equal(lives('1.1', 'connection: Keep-Alive'), true);
-  t.equal(lives('1.1', 'connection: X, Close'), false);
-  t.equal(lives('1.1', 'connection: x', 'connection: close'), false);
-  t.equal(lives('1.0'), false);
-  t.equal(lives('1.0', 'connection: Keep-Alive'), true);
-  t.equal(lives('1.0', 'connection: x, keep-alive'), true);
-  t.equal(lives('1.0', 'connection: keep-alive, close'), false);
+  t.equal(persists('1.1'), true);
+  t.equal(persists('1.1', 'connection: Keep-Alive'), true);
+  t.equal(persists('1.1', 'connection: X, Close'), false);
+  t.equal(persists('1.1', 'connection: x', 'connection: close'), false);
+  t.equal(persists('1.0'), false);
+  t.equal(persists('1.0', 'connection: Keep-Alive'), true);
+  t.equal(persists('1.0', 'connection: x, keep-alive'), true);
+  t.equal(persists('1.0', 'connection: keep-alive, close'), false);
 });
 
-t.test('chunks win over a length, which is left out, and end the connection', async (t) => {
+t.test('chunked wins over Content-Length, drops it, and ends the connection', async (t) => {
   const one = read(text(OK, 'content-length: 3', 'a: b', 'transfer-encoding: chunked', '', '1', 'x', '0', '', ''));
   t.same(one, {
     state: 'done',
@@ -256,14 +256,14 @@ t.test('chunks win over a length, which is left out, and end the connection', as
   });
 });
 
-t.test('equal lengths are one', async (t) => {
+t.test('equal Content-Length fields become one', async (t) => {
   for (const fields of [['content-length: 2, 2'], ['content-length: 2', 'Content-Length: 02']]) {
     const one = read(text(OK, ...fields, 'a: b', '', 'xy'));
     t.same([one.state, one.fields, one.body], ['done', ['content-length', '2', 'a', 'b'], 'xy']);
   }
 });
 
-t.test('an answer that is not complete stays so when the server closes', async (t) => {
+t.test('an incomplete response stays incomplete when the server closes', async (t) => {
   for (const bytes of [
     text(OK, 'content-length: 3', '', 'ab'),
     text(...CHUNKED, '3', 'abc', '0', ''),
@@ -275,14 +275,14 @@ t.test('an answer that is not complete stays so when the server closes', async (
   }
 });
 
-t.test('what is no HTTP at all is malformed when the server closes, a head cut short is not', async (t) => {
+t.test('another protocol is malformed when the server closes, a truncated head is not', async (t) => {
   for (const [text, state] of [
     ['SSH-2.0-OpenSSH\r\n', 'malformed'],
     ['{"error":1}', 'malformed'],
     ['HTT', 'head'],
     ['HTTP/1.1 200 OK\r\n', 'head'],
   ] as const) {
-    const parser = new AnswerParser();
+    const parser = new ResponseParser();
     parser.begin(false);
     parser.parse(Buffer.from(text), text.length);
     parser.end();
@@ -290,7 +290,7 @@ t.test('what is no HTTP at all is malformed when the server closes, a head cut s
   }
 });
 
-t.test('bytes after an answer are left alone and end the connection', async (t) => {
+t.test('bytes behind a response are not read and end the connection', async (t) => {
   const first = text(OK, 'content-length: 1', '', 'x');
   for (const extra of [first, Buffer.from('\r\n'), Buffer.from('y')]) {
     const one = read(Buffer.concat([first, extra]));
@@ -298,15 +298,32 @@ t.test('bytes after an answer are left alone and end the connection', async (t) 
   }
 });
 
-t.test('blanks around a chunk extension are passed over', async (t) => {
+t.test('blanks around a chunk extension are skipped', async (t) => {
   t.match(read(text(...CHUNKED, '1  ; a = b', 'x', '0 ', '', '')), { state: 'done', body: 'x', reusable: true });
 });
 
-t.test('chunks of one piece lie together, without their frames', async (t) => {
-  const parser = new AnswerParser();
+t.test('the data of several chunks in one piece is moved together', async (t) => {
+  const parser = new ResponseParser();
   parser.begin(false);
   const bytes = text(...CHUNKED, '1', 'a', '2', 'bc', '3', 'def', '100', 'g');
   parser.parse(bytes, bytes.byteLength);
   t.equal(bytes.toString('latin1', parser.bodyStart, parser.bodyEnd), 'abcdefg');
   t.equal(parser.state, 'chunk');
+});
+
+t.test(
+  'chunk framing parses the same when a line is cut inside its size, its extension and its line ends',
+  async (t) => {
+    const bytes = text(...CHUNKED, '00a;x=y', '0123456789', '1F ', 'z'.repeat(31), '0;last', 'a: b', '', '');
+    const whole = read(bytes);
+    t.match(whole, { state: 'done', body: `0123456789${'z'.repeat(31)}`, reusable: true });
+    for (let first = 0; first <= bytes.byteLength; first++) {
+      for (let second = first; second <= bytes.byteLength; second += 3) t.same(read(bytes, [first, second]), whole);
+    }
+  },
+);
+
+t.test('blanks around field values are removed, those inside are kept', async (t) => {
+  const one = read(text(OK, 'a:b', 'c: \t d \t e \t', 'f:', 'g: \t ', 'content-length:\t0 ', '', ''));
+  t.same(one.fields, ['a', 'b', 'c', 'd \t e', 'f', '', 'g', '', 'content-length', '0']);
 });

@@ -1,4 +1,4 @@
-// Properties of the event splitter under any chunking, its bounds, and the small decoder.
+// EventSplitter with the input cut anywhere, its limit on held bytes, and parseEvents.
 import fc from 'fast-check';
 import t from 'tap';
 import { EventSplitter, parseEvents } from '../../src/net/sse.ts';
@@ -24,7 +24,7 @@ const mixed = fc
   .map((lines) => lines.flat().join(''));
 const cuts = fc.array(fc.nat(), { maxLength: 12 });
 
-t.test('passes every byte in order and always ends on an event boundary', (t) => {
+t.test('returns every byte in order and always ends on an event boundary', (t) => {
   fc.assert(
     fc.property(
       fc.oneof(uniform, mixed),
@@ -43,7 +43,7 @@ t.test('passes every byte in order and always ends on an event boundary', (t) =>
             passed = Buffer.concat([passed, whole]);
             if (whole.length === 0 || !endsAtBoundary(passed.toString('latin1'))) return false;
           }
-          scratch.fill(0x21); // callers reuse their read buffer
+          scratch.fill(0x21); // callers may reuse their read buffer
           if (splitter.held !== pushedBytes - passed.length || splitter.midEvent) return false;
         }
         const held = splitter.held;
@@ -56,7 +56,7 @@ t.test('passes every byte in order and always ends on an event boundary', (t) =>
   t.end();
 });
 
-t.test('lets whole events go at once', (t) => {
+t.test('returns whole events at once', (t) => {
   fc.assert(
     fc.property(uniform, cuts, (events, places) => {
       const splitter = new EventSplitter();
@@ -69,7 +69,7 @@ t.test('lets whole events go at once', (t) => {
   t.end();
 });
 
-t.test('passes a chunk of whole events through without copying', (t) => {
+t.test('returns a chunk of whole events without copying it', (t) => {
   const splitter = new EventSplitter();
   for (const text of ['data: 1\n\n', 'data: 2\r\n\r\n', 'data: 3\r\r', ': hi\n\ndata: 4\n\n']) {
     const chunk = Buffer.from(text);
@@ -102,7 +102,7 @@ t.test('holds an unfinished event until its blank line, whatever the split', (t)
   t.end();
 });
 
-t.test('lets an event past its bound go, and says that it is inside one', (t) => {
+t.test('returns an event above the limit in parts and says that it is inside one', (t) => {
   const splitter = new EventSplitter({ maxHeldBytes: 10 });
   t.equal(splitter.push(Buffer.from('data: 1234')), undefined, 'ten bytes are held');
   t.equal(splitter.midEvent, false);
@@ -118,7 +118,7 @@ t.test('lets an event past its bound go, and says that it is inside one', (t) =>
   t.end();
 });
 
-t.test('leaves the state behind an LF CR that is no CRLF', (t) => {
+t.test('midEvent ends behind an LF CR that is no CRLF', (t) => {
   const splitter = new EventSplitter({ maxHeldBytes: 4 });
   t.equal(splitter.push(Buffer.from('data: 1\n\r'))?.toString(), 'data: 1\n\r');
   t.equal(splitter.midEvent, true);
@@ -128,7 +128,7 @@ t.test('leaves the state behind an LF CR that is no CRLF', (t) => {
   t.end();
 });
 
-t.test('loses nothing of random bytes under a small bound', (t) => {
+t.test('loses nothing of random bytes under a small limit', (t) => {
   const bytes = fc.uint8Array({ max: 20, maxLength: 400 });
   fc.assert(
     fc.property(bytes, cuts, fc.integer({ min: 0, max: 40 }), (input, places, maxHeldBytes) => {

@@ -1,4 +1,4 @@
-// The project's own HTTP/1.1 client against servers that write what a script says, and side by side with undici.
+// Http1Client against scripted servers on real sockets, and compared with undici.
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -11,12 +11,12 @@ import {
   type DispatchHandler,
   type DispatchOptions,
   Http1Client,
-} from '../../src/net/http1.ts';
+} from '../../src/net/client.ts';
 import { answer, chunk, chunkedHead, rawCrn } from '../support/upstream-crn.ts';
 
-/** What a handler has heard, in order. */
-class Hearing implements DispatchHandler {
-  readonly heard: string[] = [];
+/** Records the calls of a handler, in order. */
+class Recorder implements DispatchHandler {
+  readonly calls: string[] = [];
   readonly pieces: Buffer[] = [];
   controller: DispatchController | null = null;
   status = 0;
@@ -70,7 +70,7 @@ class Hearing implements DispatchHandler {
   }
 
   #changed(event: string): void {
-    if (event !== '' && this.heard.at(-1) !== event) this.heard.push(event);
+    if (event !== '' && this.calls.at(-1) !== event) this.calls.push(event);
     if (this.#waiting?.holds() === true) this.#waiting.resolve();
   }
 }
@@ -80,58 +80,58 @@ const POST: DispatchOptions = { method: 'POST', path: '/a?b', headers: [], body:
 class Bench {
   readonly client: Http1Client;
   connected = 0;
-  gone = 0;
+  closed = 0;
   #left = Promise.withResolvers<void>();
 
   constructor(t: { teardown(run: () => unknown): unknown }, url: string, keepAliveMs = 60_000) {
     this.client = new Http1Client(url, keepAliveMs, {
       onConnect: () => this.connected++,
       onDisconnect: () => {
-        this.gone++;
+        this.closed++;
         this.#left.resolve();
       },
     });
     t.teardown(() => this.client.destroy());
   }
 
-  /** Resolves when the socket has gone, or went since the last call. */
+  /** Resolves when a socket has been closed since the last call. */
   async left(): Promise<void> {
     await this.#left.promise;
     this.#left = Promise.withResolvers<void>();
   }
 
-  ask(options: Partial<DispatchOptions> = {}): Hearing {
-    const hearing = new Hearing();
-    this.client.dispatch({ ...POST, ...options }, hearing);
-    return hearing;
+  ask(options: Partial<DispatchOptions> = {}): Recorder {
+    const recorder = new Recorder();
+    this.client.dispatch({ ...POST, ...options }, recorder);
+    return recorder;
   }
 
-  async get(options: Partial<DispatchOptions> = {}): Promise<Hearing> {
-    const hearing = this.ask(options);
-    await hearing.over;
-    return hearing;
+  async get(options: Partial<DispatchOptions> = {}): Promise<Recorder> {
+    const recorder = this.ask(options);
+    await recorder.over;
+    return recorder;
   }
 }
 
-const faultOf = ({ error }: Hearing): string | undefined =>
+const faultOf = ({ error }: Recorder): string | undefined =>
   error instanceof DispatchError ? error.fault : error?.name;
 
-t.test('head and body leave as they should, on one connection', async (t) => {
+t.test('sends heads and bodies as given, on one connection', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'hi', 'X-A: caf\xe9')));
   const b = new Bench(t, crn.url);
   for (let i = 0; i < 3; i++) {
-    const { heard, status, headers, text } = await b.get({ headers: ['x-b', 'caf\xe9', 'x-c', ''] });
-    t.same(heard, ['start', 'head', 'data', 'end']);
+    const { calls, status, headers, text } = await b.get({ headers: ['x-b', 'caf\xe9', 'x-c', ''] });
+    t.same(calls, ['start', 'head', 'data', 'end']);
     t.same([status, headers, text], [200, ['content-length', '2', 'x-a', 'caf\xe9'], 'hi']);
     t.equal(crn.requests[i]?.body.toString(), 'hello');
   }
   const host = new URL(crn.url).host;
   const lines = ['POST /a?b HTTP/1.1', `host: ${host}`, 'connection: keep-alive', 'x-b: caf\xe9', 'x-c: '];
   t.equal(crn.requests[0]?.head, [...lines, 'content-length: 5'].join('\r\n'));
-  t.same([b.connected, b.gone, crn.sockets.size], [1, 0, 1]);
+  t.same([b.connected, b.closed, crn.sockets.size], [1, 0, 1]);
 });
 
-t.test('a GET without a body has no length', async (t) => {
+t.test('a GET without a body has no Content-Length', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
   await new Bench(t, crn.url).get({ method: 'GET', body: Buffer.alloc(0) });
   t.notMatch(crn.requests[0]?.head, /content-length/);
@@ -171,19 +171,19 @@ const UNSENDABLE: Record<string, Partial<DispatchOptions>> = {
 for (const [name, options] of Object.entries(UNSENDABLE)) {
   t.test(`${name} is not sent`, async (t) => {
     const b = new Bench(t, 'http://127.0.0.1:1');
-    const hearing = b.ask(options);
-    t.same([hearing.heard, faultOf(hearing), b.connected], [['error'], 'unsendable', 0]);
+    const recorder = b.ask(options);
+    t.same([recorder.calls, faultOf(recorder), b.connected], [['error'], 'unsendable', 0]);
   });
 }
 
-t.test('a request cannot be told from what it says', async (t) => {
+t.test('no path, name or value changes the structure of a request', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
   const b = new Bench(t, crn.url);
   const word = fc.string({ unit: 'binary', maxLength: 8 });
   await fc.assert(
     fc.asyncProperty(word, word, word, async (path, name, value) => {
-      const hearing = await b.get({ path: `/${path}`, headers: [name, value] });
-      if (faultOf(hearing) === 'unsendable') return true;
+      const recorder = await b.get({ path: `/${path}`, headers: [name, value] });
+      if (faultOf(recorder) === 'unsendable') return true;
       const lines = crn.requests.at(-1)?.head.split('\r\n');
       return lines?.length === 5 && lines[0] === `POST /${path} HTTP/1.1` && lines[3] === `${name}: ${value}`;
     }),
@@ -192,27 +192,27 @@ t.test('a request cannot be told from what it says', async (t) => {
   t.pass();
 });
 
-t.test('a second request at a time, and one after the end, are refused', async (t) => {
+t.test('a second concurrent request, and one after destroy, fail with reset', async (t) => {
   const crn = await rawCrn(t, () => undefined);
   const b = new Bench(t, crn.url);
   const first = b.ask();
   t.equal(faultOf(b.ask()), 'reset');
   b.client.destroy();
-  t.same([first.heard, faultOf(first)], [['error'], 'reset']);
+  t.same([first.calls, faultOf(first)], [['error'], 'reset']);
   t.equal(faultOf(b.ask()), 'reset');
 });
 
-t.test('a server that is not there is told before the request starts', async (t) => {
+t.test('a refused connection fails before the request starts', async (t) => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   await once(server.close(), 'close');
-  const hearing = await new Bench(t, `http://127.0.0.1:${port}`).get();
-  t.same(hearing.heard, ['error']);
-  t.match(hearing.error, { code: 'ECONNREFUSED' });
+  const recorder = await new Bench(t, `http://127.0.0.1:${port}`).get();
+  t.same(recorder.calls, ['error']);
+  t.match(recorder.error, { code: 'ECONNREFUSED' });
 });
 
-const FAULTS: [name: string, bytes: string | Buffer, fault: string, heard: string[]][] = [
+const FAULTS: [name: string, bytes: string | Buffer, fault: string, calls: string[]][] = [
   ['no answer', '', 'reset', ['start', 'error']],
   ['half a head', 'HTTP/1.1 200 OK\r\na:', 'reset', ['start', 'error']],
   ['only an early head', 'HTTP/1.1 100 Continue\r\n\r\n', 'reset', ['start', 'error']],
@@ -227,17 +227,17 @@ const FAULTS: [name: string, bytes: string | Buffer, fault: string, heard: strin
   ['a bad chunk', `${chunkedHead()}2\r\nab\r\nx`, 'malformed', ['start', 'head', 'data', 'error']],
 ];
 
-for (const [name, bytes, fault, heard] of FAULTS) {
+for (const [name, bytes, fault, calls] of FAULTS) {
   t.test(`${name} is ${fault}`, async (t) => {
     const crn = await rawCrn(t, ({ socket }) => socket.end(bytes));
     const b = new Bench(t, crn.url);
-    const hearing = await b.get();
-    t.same([hearing.heard, faultOf(hearing)], [heard, fault]);
-    t.equal(b.gone, 1);
+    const recorder = await b.get();
+    t.same([recorder.calls, faultOf(recorder)], [calls, fault]);
+    t.equal(b.closed, 1);
   });
 }
 
-t.test('an answer without a length ends with the connection, but not with its reset', async (t) => {
+t.test('a response without a length ends with the close of the connection, not with a reset', async (t) => {
   const crn = await rawCrn(t, ({ socket, earlier }) => {
     void earlier;
     socket.write('HTTP/1.1 200 OK\r\n\r\nab');
@@ -245,7 +245,7 @@ t.test('an answer without a length ends with the connection, but not with its re
   });
   const b = new Bench(t, crn.url);
   const whole = await b.get();
-  t.same([whole.heard.at(-1), whole.text], ['end', 'abc']);
+  t.same([whole.calls.at(-1), whole.text], ['end', 'abc']);
   const broken = b.ask();
   await broken.until(() => broken.text === 'ab');
   for (const socket of crn.sockets) socket.resetAndDestroy();
@@ -266,13 +266,13 @@ t.test('a connection that cannot be used again is replaced', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answers[crn.requests.length - 1] as Buffer));
   const b = new Bench(t, crn.url);
   for (let i = 1; i <= answers.length; i++) {
-    const { heard, text } = await b.get();
-    t.same([heard.at(-1), text, b.connected], ['end', 'a', i]);
+    const { calls, text } = await b.get();
+    t.same([calls.at(-1), text, b.connected], ['end', 'a', i]);
   }
-  t.equal(b.gone, answers.length - 1);
+  t.equal(b.closed, answers.length - 1);
 });
 
-t.test('bytes for nobody end an idle connection', async (t) => {
+t.test('unrequested bytes close an idle connection', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
   const b = new Bench(t, crn.url);
   await b.get();
@@ -292,24 +292,24 @@ t.test('an idle connection that the server closes is replaced', async (t) => {
   t.equal(b.connected, 2);
 });
 
-t.test('a connection is closed when it has been idle for its time, and not before', async (t) => {
+t.test('a connection is closed after its idle time, and not while a request is in progress', async (t) => {
   const answers = [answer('200 OK', 'a'), answer('200 OK', 'a', 'keep-alive: timeout=1000')];
   const crn = await rawCrn(t, async ({ socket, earlier }) => {
     const bytes = answers[earlier] as Buffer;
     socket.write(bytes.subarray(0, -1));
-    // Longer than the idle time: a server that works is not idle.
+    // Longer than the idle time: a connection with a request is not idle.
     if (earlier === 1) await new Promise((resolve) => setTimeout(resolve, 80));
     socket.write(bytes.subarray(-1));
   });
   const b = new Bench(t, crn.url, 40);
   await b.get();
   t.equal((await b.get()).text, 'a');
-  t.same([b.connected, b.gone], [1, 0]);
+  t.same([b.connected, b.closed], [1, 0]);
   await b.left();
   t.equal(b.connected, 1);
 });
 
-t.test('an answer that overtakes its request is passed on, and the connection closed', async (t) => {
+t.test('a response that overtakes its request is delivered, and the connection closed', async (t) => {
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
     socket.once('data', () => socket.pause().write(answer('413 Too Large', 'no')));
@@ -319,12 +319,12 @@ t.test('an answer that overtakes its request is passed on, and the connection cl
   t.teardown(() => server.close());
   const b = new Bench(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   for (let i = 1; i <= 3; i++) {
-    const { heard, status, text } = await b.get({ body: Buffer.alloc(30_000_000) });
-    t.same([heard.at(-1), status, text, b.connected, b.gone], ['end', 413, 'no', i, i]);
+    const { calls, status, text } = await b.get({ body: Buffer.alloc(30_000_000) });
+    t.same([calls.at(-1), status, text, b.connected, b.closed], ['end', 413, 'no', i, i]);
   }
 });
 
-t.test('nothing is delivered in a pause, and everything after it, in order', async (t) => {
+t.test('nothing is delivered during a pause, and everything after it, in order', async (t) => {
   const all = Buffer.alloc(3_000_000, '0123456789');
   for (const framing of ['length', 'chunked', 'close']) {
     const crn = await rawCrn(t, ({ socket }) => {
@@ -337,90 +337,90 @@ t.test('nothing is delivered in a pause, and everything after it, in order', asy
       }
     });
     const b = new Bench(t, crn.url);
-    const hearing = b.ask();
-    hearing.onData = () => {
-      hearing.controller?.pause();
-      const count = hearing.pieces.length;
+    const recorder = b.ask();
+    recorder.onData = () => {
+      recorder.controller?.pause();
+      const count = recorder.pieces.length;
       setImmediate(() =>
         setImmediate(() => {
-          if (hearing.pieces.length !== count || hearing.heard.at(-1) !== 'data') t.fail('heard in a pause');
-          hearing.controller?.resume();
+          if (recorder.pieces.length !== count || recorder.calls.at(-1) !== 'data') t.fail('delivered during a pause');
+          recorder.controller?.resume();
         }),
       );
     };
-    await hearing.over;
-    t.same(hearing.heard, ['start', 'head', 'data', 'end']);
-    t.ok(Buffer.concat(hearing.pieces).equals(all));
+    await recorder.over;
+    t.same(recorder.calls, ['start', 'head', 'data', 'end']);
+    t.ok(Buffer.concat(recorder.pieces).equals(all));
     const { connected } = b;
-    hearing.onData = null;
+    recorder.onData = null;
     await b.get();
     t.equal(b.connected, framing === 'close' ? connected + 1 : connected);
   }
 });
 
-t.test('a pause at the head holds the body, its end and the end of the connection', async (t) => {
+t.test('a pause at the head holds back the body, its end and the end of the connection', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.end(answer('200 OK', 'a', 'connection: close')));
   const b = new Bench(t, crn.url);
-  const hearing = new (class extends Hearing {
-    override onResponseStart(...args: Parameters<Hearing['onResponseStart']>): void {
+  const recorder = new (class extends Recorder {
+    override onResponseStart(...args: Parameters<Recorder['onResponseStart']>): void {
       args[0].pause();
       super.onResponseStart(...args);
     }
   })();
-  b.client.dispatch(POST, hearing);
-  await hearing.until(() => hearing.status === 200);
+  b.client.dispatch(POST, recorder);
+  await recorder.until(() => recorder.status === 200);
   const [socket] = crn.sockets;
   if (socket?.writableFinished === false) await once(socket, 'finish');
   for (let i = 0; i < 5; i++) await new Promise(setImmediate);
-  t.same(hearing.heard, ['start', 'head']);
-  hearing.controller?.resume();
-  await hearing.over;
-  t.same([hearing.heard, hearing.text], [['start', 'head', 'data', 'end'], 'a']);
+  t.same(recorder.calls, ['start', 'head']);
+  recorder.controller?.resume();
+  await recorder.over;
+  t.same([recorder.calls, recorder.text], [['start', 'head', 'data', 'end'], 'a']);
 });
 
-t.test('an abort ends the request once, in every phase', async (t) => {
+t.test('an abort ends the request exactly once, in every phase', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'abc').subarray(0, -1)));
   for (const phase of ['start', 'head', 'data'] as const) {
     const b = new Bench(t, crn.url);
     const stop = (controller: DispatchController): void => controller.abort(new Error('enough'));
-    const hearing = new (class extends Hearing {
+    const recorder = new (class extends Recorder {
       override onRequestStart(controller: DispatchController): void {
         super.onRequestStart(controller);
         if (phase === 'start') stop(controller);
       }
-      override onResponseStart(...args: Parameters<Hearing['onResponseStart']>): void {
+      override onResponseStart(...args: Parameters<Recorder['onResponseStart']>): void {
         super.onResponseStart(...args);
         if (phase === 'head') stop(args[0]);
       }
-      override onResponseData(...args: Parameters<Hearing['onResponseData']>): void {
+      override onResponseData(...args: Parameters<Recorder['onResponseData']>): void {
         super.onResponseData(...args);
         if (phase === 'data') stop(args[0]);
       }
     })();
-    b.client.dispatch(POST, hearing);
-    await hearing.over;
-    hearing.controller?.abort(new Error('again'));
-    t.match(hearing.error, { message: 'enough' });
+    b.client.dispatch(POST, recorder);
+    await recorder.over;
+    recorder.controller?.abort(new Error('again'));
+    t.match(recorder.error, { message: 'enough' });
     t.same(
-      hearing.heard,
+      recorder.calls,
       ['start', 'head', 'data'].slice(0, ['start', 'head', 'data'].indexOf(phase) + 1).concat('error'),
     );
   }
 });
 
-t.test('a handler that throws costs its own request', async (t) => {
+t.test('an error thrown by a handler fails its own request only', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'abc')));
   const b = new Bench(t, crn.url);
-  const hearing = b.ask();
-  hearing.onData = () => {
+  const recorder = b.ask();
+  recorder.onData = () => {
     throw new Error('mistaken');
   };
-  await hearing.over;
-  t.match(hearing.error, { message: 'mistaken' });
+  await recorder.over;
+  t.match(recorder.error, { message: 'mistaken' });
   t.equal((await b.get()).text, 'abc');
 });
 
-t.test('an IPv6 server is reached', async (t) => {
+t.test('connects to an IPv6 server', async (t) => {
   const server = createServer((socket) => {
     socket.on('data', () => socket.write(answer('200 OK', 'six')));
     t.teardown(() => socket.destroy());
@@ -434,38 +434,38 @@ t.test('an IPv6 server is reached', async (t) => {
   t.equal((await b.get()).text, 'six');
 });
 
-/** The answer that undici makes of the same bytes. */
+/** The response that undici makes of the same bytes. */
 async function byUndici(url: string): Promise<object> {
   const client = new Client(url);
-  const heard = { status: 0, headers: [] as string[], body: '', ok: true };
+  const calls = { status: 0, headers: [] as string[], body: '', ok: true };
   await new Promise<void>((resolve) => {
     client.dispatch(
       { method: 'POST', path: '/', headers: [], body: 'hello' },
       {
         onRequestStart: () => undefined,
         onResponseStart: (controller, status) => {
-          heard.status = status;
+          calls.status = status;
           const raw = controller.rawHeaders as Buffer[];
-          heard.headers = raw.map((word, at) =>
+          calls.headers = raw.map((word, at) =>
             at % 2 ? word.toString('latin1') : word.toString('latin1').toLowerCase(),
           );
         },
         onResponseData: (_, piece) => {
-          heard.body += piece.toString('latin1');
+          calls.body += piece.toString('latin1');
         },
         onResponseEnd: () => resolve(),
         onResponseError: () => {
-          heard.ok = false;
+          calls.ok = false;
           resolve();
         },
       },
     );
   });
   await client.destroy();
-  return heard;
+  return calls;
 }
 
-const ANSWERS: Record<string, string> = {
+const RESPONSES: Record<string, string> = {
   'a length': 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nA: b\r\n\r\nabc',
   'no length': 'HTTP/1.1 200 OK\r\nA:\tb\r\n\r\nabc',
   'HTTP/1.0': 'HTTP/1.0 200 OK\r\nserver: old\r\n\r\nabc',
@@ -485,8 +485,8 @@ const ANSWERS: Record<string, string> = {
   'no HTTP': 'hello\r\n\r\n',
 };
 
-for (const [name, bytes] of Object.entries(ANSWERS)) {
-  t.test(`${name}: this client and undici hear the same`, async (t) => {
+for (const [name, bytes] of Object.entries(RESPONSES)) {
+  t.test(`${name}: parses as undici parses it`, async (t) => {
     const crn = await rawCrn(t, ({ socket }) => socket.end(bytes, 'latin1'));
     const { status, headers, text, error } = await new Bench(t, crn.url).get();
     t.same({ status, headers, body: text, ok: error === null }, await byUndici(crn.url));
