@@ -22,6 +22,9 @@ const run = promisify(execFile);
 
 const ADMIN_TOKEN = 'sesame';
 
+/** Goes before the name of a TypeScript example, ahead of its output. */
+const MARK = '=== ';
+
 /** Environment variables that the documentation names. */
 const ENV: Readonly<Record<string, string>> = {
   PATH: process.env['PATH'] ?? '',
@@ -50,7 +53,8 @@ const ITEMS = [{ name: 'Weirs', link: 'https://millrace.example/weirs', about: '
 /** Starts a gateway, a model host and a web site, and maps the documented addresses to them. */
 async function startServers(t: Test): Promise<{ addresses: Addresses; asked: readonly string[] }> {
   const pages = await site(t, {
-    '/article.html': (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(ARTICLE),
+    '/': (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(ARTICLE),
+    '/article': (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(ARTICLE),
     '/find': (_, response) => response.writeHead(200).end(JSON.stringify({ items: ITEMS })),
   });
   const hosts = [0, 1].map(() => createHost({ models: ['atlas-27b'], timeToFirstTokenMs: 0, interTokenMs: 0 }));
@@ -78,24 +82,28 @@ async function startServers(t: Test): Promise<{ addresses: Addresses; asked: rea
       ['127.0.0.1:9090', host(adminUrl)],
       ['127.0.0.1:9001', host(servers[0])],
       ['127.0.0.1:9300', host(pages.origin)],
-      ['127.0.0.1:9400', host(pages.origin)],
+      ['https://example.com', pages.origin],
     ]),
     asked: pages.asked,
   };
 }
 
 function mapAddresses(text: string, addresses: Addresses): string {
-  return text.replace(/127\.0\.0\.1:\d+/g, (address) => addresses.get(address) ?? address);
+  return text.replace(/127\.0\.0\.1:\d+|https:\/\/example\.com/g, (address) => addresses.get(address) ?? address);
 }
 
 const isRun = ({ comment }: CodeBlock): boolean => comment?.startsWith('not run:') !== true;
 const placeOf = ({ page, line }: CodeBlock): string => `${page}:${line}`;
 
 /** A folder with the command `headrace`, settings for curl, and room for the files of a page. */
-function workFolder(t: Test): string {
+function workFolder(t: Test, addresses: Addresses): string {
   const folder = t.testdir({ '.curlrc': 'silent\nshow-error\nfail-with-body\nmax-time = 20\n', bin: {} });
   const command = `${folder}/bin/headrace`;
-  writeFileSync(command, `#!/bin/sh\nexec "${process.execPath}" "${ROOT}bin/headrace.js" "$@"\n`);
+  const start = `exec "${process.execPath}" "${ROOT}bin/headrace.js" "$@"`;
+  // The public pages of the documentation are on loopback here.
+  const { port } = new URL(addresses.get('https://example.com') ?? '');
+  const fetching = `if [ "$1" = fetch ]; then set -- "$@" --fetch.allow 127.0.0.1 --fetch.ports ${port}; fi`;
+  writeFileSync(command, `#!/bin/sh\n${fetching}\n${start}\n`);
   chmodSync(command, 0o755);
   return folder;
 }
@@ -181,7 +189,12 @@ async function runShell(t: Test, block: CodeBlock, cwd: string, addresses: Addre
     for (const [documented, actual] of server.addresses) mapped.set(documented, actual);
   }
   const script = lines.filter((line) => !SERVER.test(line)).join('\n');
-  const env = { ...ENV, PATH: `${cwd}/bin:${ENV['PATH']}`, HOME: cwd, CURL_HOME: cwd };
+  const env = {
+    ...ENV,
+    PATH: `${cwd}/bin:${ENV['PATH']}`,
+    HOME: cwd,
+    CURL_HOME: cwd,
+  };
   const { stdout } = await run('sh', ['-eu', '-c', mapAddresses(script, mapped)], { cwd, env, timeout: 60_000 });
   for (const child of servers) {
     const ended = new Promise((resolve) => child.once('close', (code) => resolve(code)));
@@ -197,7 +210,7 @@ t.test('code blocks', async (t) => {
 
   for (const page of PAGES) {
     t.test(page, async (t) => {
-      const cwd = workFolder(t);
+      const cwd = workFolder(t, addresses);
       let output = '';
       for (const block of codeBlocks(page)) {
         const place = placeOf(block);
@@ -258,20 +271,23 @@ t.test('code blocks', async (t) => {
       }),
     );
     const checked = run(`${ROOT}node_modules/.bin/tsc`, ['-p', folder]).catch((error: { stdout: string }) => error);
-    const outputs = await Promise.all(
-      blocks.map(async (block) => {
-        const { stdout } = await run(process.execPath, [`${folder}/${fileOfExample(block)}`], {
-          env: ENV,
-          timeout: 30_000,
-        });
-        t.pass(`${placeOf(block)} runs`);
-        return { block, stdout };
+    // One process for all: most of the time of each would be loading the package.
+    const importAll = blocks.map(
+      (block) => `console.log(${JSON.stringify(MARK + placeOf(block))});
+      await import('./${fileOfExample(block)}');`,
+    );
+    writeFileSync(`${folder}/all.mjs`, importAll.join('\n'));
+    const { stdout } = await run(process.execPath, [`${folder}/all.mjs`], { env: ENV, timeout: 60_000 });
+    const outputs = new Map(
+      stdout.split(MARK).map((text) => {
+        const end = text.indexOf('\n');
+        return [text.slice(0, end), text.slice(end + 1)] as const;
       }),
     );
     t.equal((await checked).stdout, '', 'types are right');
 
     const outputOf = (page: string, word: string): string =>
-      outputs.find(({ block }) => block.page === page && block.text.includes(word))?.stdout ?? '';
+      outputs.get(placeOf(blocks.find((block) => block.page === page && block.text.includes(word)) as CodeBlock)) ?? '';
     t.match(outputOf('docs/embedding.md', 'gateway.listen()'), /^http:\/\/127\.0\.0\.1:\d+ 200 [^]*chat\.completion/);
     t.match(outputOf('README.md', 'createGateway'), 'chat.completion');
     t.match(JSON.parse(outputOf('docs/search-engines.md', 'HttpEngine')), [
