@@ -61,6 +61,15 @@ interface Operation {
   readonly responses: Readonly<Record<string, ResponseNode>>;
 }
 
+/** Answers that many operations share. The document describes them by every sentence that any operation has for the status. */
+const SHARED_ANSWERS: Readonly<Record<string, string>> = {
+  400: 'The request is malformed',
+  401: 'The API key is missing or not valid',
+  408: 'The body arrived too slowly',
+  413: 'The body is too large',
+  422: 'The body is not valid; every mistake is named',
+};
+
 /** Every operation of the OpenAPI document: parameters, body fields, answers. */
 function operations(): string {
   const document = openapiDocument(ROUTES, { servicePrefix: 'svc', listingPrefix: 'aggregator' });
@@ -83,9 +92,11 @@ function operations(): string {
   const statuses = (responses: Operation['responses']): string[][] =>
     Object.entries(responses)
       .filter(([status]) => status !== 'default')
-      .map(([status, node]) => {
-        const response = node.$ref === undefined ? node : (find(node.$ref) as ResponseNode);
-        return [status, response.description ?? '', Object.keys(response.content ?? {}).join(', ')];
+      .map(([status, { $ref, content, description }]) => {
+        if ($ref !== undefined) return [status, SHARED_ANSWERS[status] ?? ''];
+        const types = Object.keys(content ?? {}).filter((type) => type !== 'application/json');
+        const note = types.includes('text/event-stream') ? '; server-sent events for `stream: true`' : '';
+        return [status, `${description ?? ''}${note}`];
       });
 
   const parts: string[] = [];
@@ -120,7 +131,7 @@ function operations(): string {
           );
           parts.push(table(['Answer field', 'Type', 'Always', 'Meaning'], rows));
         }
-        parts.push(table(['Status', 'Meaning', 'Content type'], statuses(operation.responses)));
+        parts.push(table(['Status', 'Meaning'], statuses(operation.responses)));
       }
     }
   }
@@ -137,6 +148,7 @@ function typeOf(schema: SchemaNode): string {
 
 function range(unit: string, least: number | undefined, most: number | undefined): string {
   if (least === undefined && most === undefined) return '';
+  if (least === 1 && most === undefined && unit !== '') return ', not empty';
   const words =
     most === undefined ? `at least ${least}` : least === undefined ? `at most ${most}` : `${least} to ${most}`;
   return `, ${words}${unit === '' ? '' : ` ${unit}`}`;
