@@ -26,19 +26,33 @@ export function expand(text: string, env: Environment): Expansion {
   return problems.length > 0 ? { problems } : { text: expanded };
 }
 
+/** What is wrong with the values that symbols stand for. */
+export type Problems = Map<unknown, readonly string[]>;
+
 /**
  * Expands every string inside lists and mappings. A string that cannot be expanded becomes a symbol, which no setting
- * accepts; `problems` tells what is wrong with it. Functions and instances of classes, such as plug-ins, stay as they are.
+ * accepts; `problems` tells what is wrong with it. So does a list or mapping inside itself, which YAML aliases can make.
+ * Functions and instances of classes, such as plug-ins, stay as they are.
  */
-export function expandInput(raw: unknown, env: Environment, problems: Map<unknown, readonly string[]>): unknown {
+export function expandInput(
+  raw: unknown,
+  env: Environment,
+  problems: Problems,
+  parents: readonly unknown[] = [],
+): unknown {
+  const refuse = (...messages: string[]): symbol => {
+    const symbol = Symbol('refused');
+    problems.set(symbol, messages);
+    return symbol;
+  };
   if (typeof raw === 'string') {
     const expansion = expand(raw, env);
-    if ('text' in expansion) return expansion.text;
-    const symbol = Symbol('not expanded');
-    problems.set(symbol, expansion.problems);
-    return symbol;
+    return 'text' in expansion ? expansion.text : refuse(...expansion.problems);
   }
-  if (Array.isArray(raw)) return raw.map((item: unknown) => expandInput(item, env, problems));
+  if (parents.includes(raw)) return refuse('must not contain itself');
+  const path = [...parents, raw];
+  if (Array.isArray(raw)) return raw.map((item: unknown) => expandInput(item, env, problems, path));
   if (!isPlain(raw)) return raw;
-  return Object.fromEntries(Object.entries(raw).map(([name, value]) => [name, expandInput(value, env, problems)]));
+  const entries = Object.entries(raw).map(([name, value]) => [name, expandInput(value, env, problems, path)] as const);
+  return Object.fromEntries(entries);
 }

@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { LineCounter, parse, parseDocument, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
-import { expandInput, type Environment } from './expansion.ts';
+import { expandInput, type Environment, type Problems } from './expansion.ts';
 import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
 import { SCHEMA, SETTINGS, type SettingRow, type Settings } from './settings.ts';
 import { nearest } from './spelling.ts';
@@ -31,7 +31,7 @@ type Flags = Readonly<Record<string, string | undefined>>;
  * `${NAME}` in strings of `input` is replaced from `env`. Never throws for anything a user wrote.
  */
 export function resolveSettings(input: unknown, env: Environment = {}, flags: Flags = {}): Resolution {
-  const problems = new Map<unknown, readonly string[]>();
+  const problems: Problems = new Map();
   const file = expandInput(input ?? {}, env, problems);
   const checked = check<Settings>(SCHEMA, file, '', problems);
   const overrides = SETTINGS.flatMap((row) => overridesOf(row, env, flags));
@@ -53,7 +53,7 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
 export function resolveSetting(path: string, input: unknown, env: Environment, flags: Flags): Checked<unknown> {
   const row = SETTINGS.find((each) => each.path === path);
   if (row === undefined) throw new Error(`there is no setting ${path}`);
-  const problems = new Map<unknown, readonly string[]>();
+  const problems: Problems = new Map();
   const written = path
     .split('.')
     .reduce<unknown>((section, name) => (isPlain(section) ? section[name] : undefined), input);
@@ -67,17 +67,12 @@ export function resolveSetting(path: string, input: unknown, env: Environment, f
 
 /** Replaces `${NAME}` in every string of a file of which the settings are checked elsewhere. */
 export function expandVariables(input: unknown, env: Environment): Checked<unknown> {
-  const problems = new Map<unknown, readonly string[]>();
+  const problems: Problems = new Map();
   return check(open(), expandInput(input, env, problems), '', problems);
 }
 
 /** Checks one value. `name` stands before the path of its mistakes. */
-function check<Value>(
-  type: AnyType,
-  raw: unknown,
-  name: string,
-  problems: ReadonlyMap<unknown, readonly string[]>,
-): Checked<Value> {
+function check<Value>(type: AnyType, raw: unknown, name: string, problems: Problems): Checked<Value> {
   const result = type.schema.safeParse(raw, { reportInput: true });
   if (result.success) return { value: result.data as Value };
   return { mistakes: mistakesOf({ issues: result.error.issues, type, name, problems }) };
@@ -114,7 +109,7 @@ function readText(text: string, { setting }: SettingRow): unknown {
   if (!isJson) return text.split(',').map((item) => item.trim());
   try {
     // A warning of the parser would quote the text on standard error.
-    return parse(text, { logLevel: 'error' }) as unknown;
+    return parse(text, { logLevel: 'error', maxAliasCount: 0 }) as unknown;
   } catch {
     return undefined;
   }

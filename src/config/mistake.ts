@@ -2,6 +2,7 @@
 // value may be a secret in the wrong place.
 
 import type { core } from 'zod/mini';
+import type { Problems } from './expansion.ts';
 import { nearest } from './spelling.ts';
 import type { AnyType, Fields } from './value-types.ts';
 
@@ -19,16 +20,16 @@ export interface Reading {
   readonly type: AnyType;
   /** Name of the value: empty for the whole file, else the path of a setting, a variable or a flag. */
   readonly name: string;
-  /** What is wrong with the symbols that stand for strings that could not be expanded. */
-  readonly problems: ReadonlyMap<unknown, readonly string[]>;
+  /** What is wrong with the values that symbols stand for. */
+  readonly problems: Problems;
 }
 
 /** The mistakes of one value, in the order of the schema. */
 export function mistakesOf({ issues, type, name, problems }: Reading): Mistake[] {
   return issues.flatMap((issue): Mistake[] => {
     const path = issue.path.reduce<string>(entryPath, name);
-    const unexpanded = problems.get(issue.input);
-    if (unexpanded !== undefined) return unexpanded.map((message) => ({ path: path || ROOT, message }));
+    const refused = problems.get(issue.input);
+    if (refused !== undefined) return refused.map((message) => ({ path: path || ROOT, message }));
     const at = issue.path.reduce<AnyType | undefined>(typeInside, type);
     if (issue.code === 'unrecognized_keys') return unknownNames(issue.keys, path, at?.fields ?? {});
     const message = issue.input === undefined ? 'is required' : issue.message;

@@ -325,7 +325,7 @@ export type SectionInput<F extends Fields> = Flat<
 
 type OrNull<Value> = Value extends object ? null : never;
 
-// Parts of the above
+// Internals
 
 interface Problem {
   readonly problem: string;

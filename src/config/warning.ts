@@ -1,5 +1,4 @@
-// What is allowed and probably not meant. `explain` lists the warnings for `headrace check`, and a start logs them.
-// Warnings name settings, models and addresses, never keys.
+// Warnings about settings that are valid but probably not intended. They name settings, models and addresses, never keys.
 
 import { printAddress, printDuration, isLoopback, isPrivate } from './units.ts';
 import type { ModelSettings, Settings } from './settings.ts';

@@ -1,5 +1,6 @@
-// Watches the configuration file and hands out its text when it has changed; the running program reloads with it. Robust against the ways files get replaced: editors that rename and create, atomic replacement, the symlink swap
-// of mounted config maps. The directory is watched, and the text is compared at intervals in case no event arrives.
+// Watches the configuration file and reports its text when it has changed. It notices all ways in which files are replaced: by
+// editors that rename and create, atomically, and by the symlink swap of mounted config maps. The directory is watched, and
+// the text is compared at intervals in case no event arrives.
 
 import { readFileSync, watch, type FSWatcher } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -10,9 +11,9 @@ export interface ConfigWatchOptions {
   readonly onChange: (text: string) => void;
   /** The file cannot be read; called once until it can be read again. */
   readonly onError: (error: Error) => void;
-  /** Quiet time after the last sign of a change before the file is read, in milliseconds. Default 200. */
+  /** Time without a further event before the file is read, in milliseconds. Default 200. */
   readonly debounceMs?: number;
-  /** Time between two comparisons without an event, in milliseconds. Default 2000. */
+  /** Interval of the comparisons that need no event, in milliseconds. Default 2000. */
   readonly pollMs?: number;
 }
 
@@ -21,7 +22,7 @@ export interface ConfigWatch {
   close(): void;
 }
 
-/** Starts to watch. What the file holds now is the state that changes are measured against. Keeps no process alive. */
+/** Starts to watch. The present text of the file is no change. The watch does not keep the process alive. */
 export function watchConfig(path: string, options: ConfigWatchOptions): ConfigWatch {
   return new FileWatch(path, options);
 }
@@ -57,8 +58,8 @@ class FileWatch implements ConfigWatch {
   }
 
   /**
-   * Events of the file itself and of the `..data` links of mounted config maps count. Others must not: a database or
-   * log beside the file would put off the debounced read forever.
+   * Reacts to events of the file itself and of the `..data` links of mounted config maps. Events of other files are ignored:
+   * a database or log in the same directory would delay the debounced read forever.
    */
   #watchDirectory(): void {
     const ownName = basename(this.#path);
@@ -66,7 +67,7 @@ class FileWatch implements ConfigWatch {
       this.#watcher = watch(dirname(this.#path), { persistent: false }, (_event, name) => {
         if (name === null || name === ownName || name.startsWith('..')) this.#schedule();
       });
-      // Without a watcher (directory gone, no handles left) the comparison at intervals carries on alone.
+      // Without a watcher (directory removed, no handles left) changes are found by comparison alone.
       this.#watcher.on('error', () => this.#watcher?.close());
     } catch {
       this.#watcher = undefined;
@@ -79,7 +80,7 @@ class FileWatch implements ConfigWatch {
     this.#pending = setTimeout(() => void this.#settle(), this.#options.debounceMs ?? 200).unref();
   }
 
-  /** A difference found between events may be a file half written, so it waits like any other. */
+  /** A difference that is found without an event may be a file half written, so it is debounced like the others. */
   async #compare(): Promise<void> {
     const state = await this.#readState();
     const same = typeof state === 'string' ? state === this.#text && !this.#unreadable : this.#unreadable;

@@ -39,7 +39,7 @@ t.test('the help text names every flag with its default and stays within its wid
   t.match(help, '(trace, debug,');
 });
 
-t.test('the explanation tells what the example would run', async (t) => {
+t.test('the explanation lists what the example would run', async (t) => {
   const text = explain(settingsOf(loadConfigText(EXAMPLE_YAML, 'x.yaml', EXAMPLE_ENV)), 'x.yaml');
   t.match(text, /^headrace with x\.yaml\n/);
   t.match(text, /public +http:\/\/0\.0\.0\.0:8080/);

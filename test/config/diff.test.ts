@@ -29,7 +29,7 @@ t.test('changes are sorted by when they take effect', async (t) => {
   });
 });
 
-t.test('models are told apart: added, removed, changed', async (t) => {
+t.test('models are compared one by one: added, removed, changed', async (t) => {
   const same = { servers: ['http://s:1'] };
   const before = settingsOf({ models: { same, gone: same, other: same } });
   const after = settingsOf({ models: { same, 'new-1.5': same, other: { servers: [] } } });
@@ -43,7 +43,7 @@ t.test('keys are named as a whole and never shown', async (t) => {
   t.notMatch(JSON.stringify(diff), /sesame/);
 });
 
-t.test('every row of the table has a value in the settings', async (t) => {
+t.test('every setting has a value', async (t) => {
   const settings = settingsOf({});
   for (const row of SETTINGS) t.not(valueOf(settings, row), undefined, row.path);
 });

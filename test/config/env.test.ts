@@ -11,7 +11,7 @@ t.test('the environment is a frozen copy', async (t) => {
   t.equal(environment()['HEADRACE_TEST_LATER'], '1');
 });
 
-t.test('the header limit is where the addon reads it', async (t) => {
+t.test('the header limit is set in the variable that the addon reads', async (t) => {
   const before = process.env['UWS_HTTP_MAX_HEADERS_SIZE'];
   t.teardown(() => {
     if (before === undefined) delete process.env['UWS_HTTP_MAX_HEADERS_SIZE'];

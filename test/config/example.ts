@@ -1,4 +1,4 @@
-// A file that uses every section of the configuration contract, those that this version does not serve included.
+// A configuration file that uses most sections.
 
 export const EXAMPLE_ENV: Readonly<Record<string, string>> = { CLIENT_KEY: 'hr_example_client_key' };
 

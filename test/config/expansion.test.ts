@@ -10,7 +10,7 @@ t.test('variables are replaced, once', async (t) => {
   t.same(expand('costs $5, {x}', ENV), { text: 'costs $5, {x}' });
 });
 
-t.test('a doubled dollar stands for the text itself', async (t) => {
+t.test('a doubled dollar is an escape', async (t) => {
   t.same(expand('$${NAME} ${NAME}', ENV), { text: '${NAME} value' });
 });
 
@@ -24,7 +24,7 @@ t.test('every missing variable is named', async (t) => {
   t.match(expand('${constructor}', ENV), { problems: [/constructor, which is not set/] });
 });
 
-t.test('a reference that is none is a problem', async (t) => {
+t.test('a malformed reference is a problem', async (t) => {
   for (const text of ['${', '${}', '${A B}', '${1A}', '${NAME']) {
     t.match(expand(text, ENV), { problems: [/without a variable name/] }, text);
   }

@@ -61,7 +61,7 @@ export const TYPED_FILES: fc.Arbitrary<Record<string, unknown>> = fc
   .record(Object.fromEntries(ROWS.map(({ path, setting }) => [path, written(setting, setting)])), { requiredKeys: [] })
   .map(fileOf);
 
-/** What is no text for a file, but may be handed in by a program. */
+/** Values that no file can hold, but a program can pass. */
 const ODDITIES = fc.constantFrom<unknown>(undefined, Symbol('odd'), Number.NaN, 10n, () => 1, new Map([['a', 1]]));
 
 /** Files with anything at the paths of settings, and under other names. */

@@ -23,7 +23,7 @@ function mistakesOf(input: unknown, env: Record<string, string> = {}): readonly 
   return 'mistakes' in resolution ? resolution.mistakes : [];
 }
 
-t.test('the example of the contract loads whole', async (t) => {
+t.test('the example loads completely', async (t) => {
   const resolution = loadConfigText(EXAMPLE_YAML, 'example.yaml', EXAMPLE_ENV);
   t.match(resolution, {
     settings: {
@@ -46,7 +46,7 @@ t.test('the example of the contract loads whole', async (t) => {
   if ('settings' in resolution) t.same(Object.keys(resolution.settings.models['Embed-1.5'] ?? {}), ['servers']);
 });
 
-t.test('settings are frozen to the depth', async (t) => {
+t.test('settings are frozen at every depth', async (t) => {
   const resolution = loadConfigText(EXAMPLE_YAML, 'example.yaml', EXAMPLE_ENV);
   if ('mistakes' in resolution) throw new Error('the example has mistakes');
   const { settings } = resolution;
@@ -115,7 +115,7 @@ t.test('all mistakes are reported at once, by path', async (t) => {
   );
 });
 
-t.test('what is no configuration at all is a mistake too', async (t) => {
+t.test('values of the wrong kind are mistakes at every level', async (t) => {
   t.same(mistakesOf([1]), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
   t.same(mistakesOf('listen'), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
   t.match(mistakesOf({ models: [] }), [{ path: 'models', message: 'must be a mapping of names to values' }]);
@@ -125,7 +125,7 @@ t.test('what is no configuration at all is a mistake too', async (t) => {
   t.match(mistakesOf({ timeouts: { idle: '25d' } }), [{ path: 'timeouts.idle', message: 'must be at most 24d' }]);
 });
 
-t.test('unknown names come with the nearest known one, or the section that has it', async (t) => {
+t.test('an unknown name is reported with the nearest known one, or with the section that has it', async (t) => {
   const input = { lisen: 1, frobnicate: 1, idle: '5s', health: { intervall: 1 }, models: { m: { server: [] } } };
   t.same(mistakesOf(input), [
     { path: 'models.m.server', message: 'is unknown; did you mean servers?' },
@@ -136,7 +136,7 @@ t.test('unknown names come with the nearest known one, or the section that has i
   ]);
 });
 
-t.test('what is right alone and wrong together is a mistake', async (t) => {
+t.test('settings that are right alone and wrong together are mistakes', async (t) => {
   const repeated = { key: 'k', account: 'a' };
   t.match(mistakesOf({ admin: '0.0.0.0:8080' }), [{ path: 'admin', message: 'must not take the port of listen' }]);
   t.same(mistakesOf({ listen: '127.0.0.1:1', admin: '127.0.0.2:1' }), []);
@@ -154,7 +154,7 @@ t.test('what is right alone and wrong together is a mistake', async (t) => {
   t.match(mistakesOf({ keys: { static: [repeated, repeated] } }), [{ path: 'keys.static[1].key' }]);
 });
 
-t.test('variables are expanded wherever a string may stand', async (t) => {
+t.test('variables are expanded in every string', async (t) => {
   const input = {
     threads: '${N}',
     models: { m: { servers: ['http://${HOST}:1'], apiKey: '${KEY}' } },
@@ -170,6 +170,19 @@ t.test('variables are expanded wherever a string may stand', async (t) => {
   t.match(mistakesOf(input, { N: '4', KEY: 'sesame' }), [
     { path: 'models.m.servers[0]', message: 'names the environment variable HOST, which is not set' },
   ]);
+});
+
+t.test('a list or mapping that contains itself is a mistake', async (t) => {
+  t.same(loadConfigText('search: { engines: { x: &a { y: [*a] } } }', 'x.yaml'), {
+    mistakes: [{ path: 'search.engines.x.y[0]', message: 'must not contain itself' }],
+  });
+  t.same(loadConfigText('cors: { origins: &a [*a] }', 'x.yaml'), {
+    mistakes: [{ path: 'cors.origins[0]', message: 'must not contain itself' }],
+  });
+  t.same(loadConfigText('other: &a [*a]', 'x.yaml'), { mistakes: [{ path: 'other', message: 'is unknown' }] });
+  t.same(resolveSettings({}, {}, { 'search.engines': '{ "x": &a { "y": *a } }' }), {
+    mistakes: [{ path: '--search.engines', message: 'must be JSON' }],
+  });
 });
 
 t.test('mistakes never repeat a value', async (t) => {

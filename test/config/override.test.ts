@@ -9,7 +9,7 @@ t.test('a flag wins over the environment, the environment over the file, the fil
   });
 });
 
-t.test('text is read by the kind of the setting', async (t) => {
+t.test('text is read by the type of the setting', async (t) => {
   const flags = {
     listen: '127.0.0.1:0',
     admin: 'null',
@@ -65,7 +65,7 @@ t.test('an unknown flag is a mistake, with the nearest name', async (t) => {
   });
 });
 
-t.test('a misspelt variable is a mistake; one that means something else is not', async (t) => {
+t.test('a misspelt variable is a mistake; a variable of another program is not', async (t) => {
   t.same(resolveSettings({}, { HEADRACE_LISTN: '1' }), {
     mistakes: [{ path: 'HEADRACE_LISTN', message: 'is unknown; did you mean HEADRACE_LISTEN?' }],
   });
@@ -84,7 +84,7 @@ t.test('an empty variable counts as not set', async (t) => {
   t.match(resolveSettings({ threads: 3 }, { HEADRACE_THREADS: '' }), { settings: { threads: 3 } });
 });
 
-t.test('flags of sections that are not served are accepted', async (t) => {
+t.test('flags of every section are accepted', async (t) => {
   t.match(resolveSettings({}, {}, { store: 'sqlite::memory:', 'payments.assumedTokens': '7' }), {
     settings: { store: 'sqlite::memory:', payments: { assumedTokens: 7 } },
   });

@@ -3,7 +3,7 @@ import { resolveSettings } from '../../src/config/load.ts';
 import { envName, MODEL_FIELDS, SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
 import { resolvedName } from '../../src/config/value-types.ts';
 
-/** What the table says, typed: it fails to compile, or to match, when table and type part ways. */
+/** The documented defaults. */
 const DEFAULTS: Settings = {
   listen: { host: '0.0.0.0', port: 8080 },
   admin: { host: '127.0.0.1', port: 9090 },
@@ -126,7 +126,7 @@ const INPUT: SettingsInput = {
   payments: null,
 };
 
-t.test('the table resolves to the defaults of the contract', async (t) => {
+t.test('an empty configuration resolves to the defaults', async (t) => {
   t.strictSame(resolveSettings({}), { settings: DEFAULTS });
 });
 
@@ -151,25 +151,25 @@ t.test('the three names of a setting follow from its path', async (t) => {
   t.equal(new Set(SETTINGS.map(({ env }) => env)).size, SETTINGS.length, 'no two settings share a variable');
 });
 
-t.test('every row says in one sentence what it is', async (t) => {
+t.test('every setting has a description of one sentence', async (t) => {
   const rows = [...SETTINGS.map(({ path, setting }) => [path, setting] as const), ...Object.entries(MODEL_FIELDS)];
   for (const [path, { sentence }] of rows) t.match(sentence, /^[A-Z][^\n]{9,100}\.$/, path);
 });
 
-t.test('what a listening socket or the loaded addon depends on needs a restart', async (t) => {
+t.test('settings of listening sockets and of the loaded addon need a restart', async (t) => {
   const restart = SETTINGS.filter(({ setting }) => setting.reload === false).map(({ path }) => path);
   for (const path of ['listen', 'admin', 'threads', 'server', 'limits.headerBytes']) t.ok(restart.includes(path), path);
   for (const path of ['models', 'keys.static', 'log.level']) t.notOk(restart.includes(path), path);
 });
 
-t.test('resolved names are camel case and carry the unit of durations', async (t) => {
+t.test('names in Settings are camel case and carry the unit of durations', async (t) => {
   const fields = Object.entries(MODEL_FIELDS).map(([name, field]) => resolvedName(name, field));
   t.ok(fields.includes('huggingFaceId'));
   const idle = SETTINGS.find(({ path }) => path === 'timeouts.idle');
   t.same(idle?.resolvedPath, ['timeouts', 'idleMs']);
 });
 
-t.test('what may be fetched although it is private is a host, an address or a block', async (t) => {
+t.test('fetch.allow takes host names, addresses and CIDR blocks', async (t) => {
   const allow = (entry: string): boolean => 'settings' in resolveSettings({ fetch: { allow: [entry] } });
   for (const good of [
     'wiki.local',

@@ -12,7 +12,7 @@ t.test('finds the name that was meant', async (t) => {
   t.equal(nearest('LISTEN', NAMES), 'listen', 'another case');
 });
 
-t.test('stays silent when nothing is near', async (t) => {
+t.test('finds nothing when no name is near', async (t) => {
   t.equal(nearest('frobnicate', NAMES), undefined);
   t.equal(nearest('xx', NAMES), undefined);
   t.equal(nearest('', NAMES), undefined);

@@ -63,7 +63,7 @@ t.test('addresses are HOST:PORT, [IPv6]:PORT or a port alone', async (t) => {
   t.equal(printAddress({ host: 'a', port: 80 }), 'a:80');
 });
 
-t.test('hosts are told apart by how far they can be reached', async (t) => {
+t.test('hosts are classified as loopback, private or public', async (t) => {
   for (const host of ['localhost', 'a.localhost', '127.9.9.9', '::1']) t.ok(isLoopback(host), host);
   for (const host of ['0.0.0.0', '::', '10.0.0.1', 'example.org']) t.notOk(isLoopback(host), host);
   for (const host of [

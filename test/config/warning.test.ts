@@ -18,22 +18,22 @@ t.test('a sound configuration has none', async (t) => {
   t.same(warningsOf({}), []);
 });
 
-t.test('an open gateway is warned of unless only this machine reaches it', async (t) => {
+t.test('an open gateway is reported unless only this machine reaches it', async (t) => {
   t.match(warningsOf({ keys: { required: false } }), [/^open gateway: anybody who reaches 0\.0\.0\.0:8080/]);
   t.same(warningsOf({ keys: { required: false }, listen: '127.0.0.1:8080' }), []);
 });
 
-t.test('an admin interface that others reach is warned of', async (t) => {
+t.test('an admin interface that other machines reach is reported', async (t) => {
   t.match(warningsOf({ admin: '0.0.0.0:9090' }), [/^the admin interface on 0\.0\.0\.0:9090/]);
   t.same(warningsOf({ admin: null }), []);
 });
 
-t.test('a gateway that nobody can call is warned of', async (t) => {
+t.test('a gateway that nobody can call is reported', async (t) => {
   t.match(warningsOf({ keys: { required: true }, store: null }), [/^nobody can call/]);
   t.same(warningsOf({ keys: { required: true }, store: 'sqlite::memory:' }), [], 'the store may have keys');
 });
 
-t.test('models that cannot be served or fail over are warned of, unless discovery may add servers', async (t) => {
+t.test('models without servers or without failover are reported, unless discovery may add servers', async (t) => {
   t.match(warningsOf({ models: {} }), [/^nothing to serve/]);
   t.match(warningsOf({ models: { none: {}, one: { servers: ['http://s:1'] } } }), [
     /^none: no server/,
@@ -42,17 +42,17 @@ t.test('models that cannot be served or fail over are warned of, unless discover
   t.same(warningsOf({ models: { none: {} }, discovery: 'https://map.example/models' }), []);
 });
 
-t.test('credentials and maps that cross a public network in the clear are warned of', async (t) => {
+t.test('credentials and model maps that cross a public network unencrypted are reported', async (t) => {
   const servers = ['http://gpu.example:1', 'https://gpu.example:2', 'http://[2001:db8::1]:3', 'http://[fd00::1]:4'];
   const warnings = warningsOf({ models: { m: { servers, apiKey: 'sesame' } } });
   t.match(warnings, [/^m: its apiKey .*\(gpu\.example:1\)$/, /\(\[2001:db8::1\]:3\)$/]);
   t.equal(warnings.length, 2);
   t.notMatch(warnings.join(), /sesame/);
-  t.same(warningsOf({ models: { m: { servers } } }), [], 'without a credential there is nothing to lose');
+  t.same(warningsOf({ models: { m: { servers } } }), [], 'without a credential nothing is exposed');
   t.match(warningsOf({ discovery: 'http://map.example/m?token=sesame' }), [/^discovery: .*\(map\.example\)$/]);
 });
 
-t.test('a probe that outlives its interval is warned of', async (t) => {
+t.test('a probe timeout longer than the interval is reported', async (t) => {
   t.match(warningsOf({ health: { timeout: '6s' } }), [
     /^health\.timeout \(6s\) is longer than health\.interval \(5s\)/,
   ]);

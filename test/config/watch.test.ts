@@ -19,15 +19,15 @@ interface Watched {
 }
 
 function watched(t: Test, path: string, pollMs: number, debounceMs = 20): Watched {
-  const news = new EventEmitter();
+  const events = new EventEmitter();
   const taken = { change: 0, error: 0 };
   const changes: string[] = [];
   const errors: Error[] = [];
   const watch = watchConfig(path, {
     debounceMs,
     pollMs,
-    onChange: (text) => news.emit('change', changes.push(text)),
-    onError: (error) => news.emit('problem', errors.push(error)),
+    onChange: (text) => events.emit('change', changes.push(text)),
+    onError: (error) => events.emit('problem', errors.push(error)),
   });
   t.teardown(() => watch.close());
   const alive = setInterval(() => {}, 1000);
@@ -35,7 +35,7 @@ function watched(t: Test, path: string, pollMs: number, debounceMs = 20): Watche
   async function next<T>(kind: keyof typeof taken, event: string, list: readonly T[]): Promise<T> {
     const index = taken[kind]++;
     const signal = AbortSignal.timeout(DEADLINE_MS);
-    while (list.length <= index) await once(news, event, { signal });
+    while (list.length <= index) await once(events, event, { signal });
     return list[index] as T;
   }
   return {
@@ -108,7 +108,7 @@ t.test('a directory that is replaced with the file is found by comparing', async
   t.equal(await file.nextChange(), 'two');
 });
 
-t.test('writes in one breath are one change', async (t) => {
+t.test('writes in quick succession are one change', async (t) => {
   const path = join(t.testdir({ 'h.yaml': 'one' }), 'h.yaml');
   const file = watched(t, path, NEVER_MS);
   writeFileSync(path, 'two');
@@ -129,7 +129,7 @@ t.test('a file that comes back with the same text is no change', async (t) => {
   t.same(file.changes, []);
 });
 
-t.test('a busy neighbour in the directory does not put off the change', async (t) => {
+t.test('writes to another file of the directory do not delay the change', async (t) => {
   const directory = t.testdir({ 'h.yaml': 'one', 'h.db': '' });
   const path = join(directory, 'h.yaml');
   const file = watched(t, path, NEVER_MS, 200);
@@ -143,7 +143,7 @@ t.test('a busy neighbour in the directory does not put off the change', async (t
   }
 });
 
-t.test('a file that is gone is told once, and its return with other text is a change', async (t) => {
+t.test('a missing file is reported once, and its return with other text is a change', async (t) => {
   const path = join(t.testdir({ 'h.yaml': 'one' }), 'h.yaml');
   const file = watched(t, path, 20);
   rmSync(path);
@@ -155,15 +155,15 @@ t.test('a file that is gone is told once, and its return with other text is a ch
   t.equal(await file.nextChange(), 'two');
   t.equal(file.errors.length, 1);
   rmSync(path);
-  t.match(await file.nextError(), { code: 'ENOENT' }, 'the next disappearance is told again');
+  t.match(await file.nextError(), { code: 'ENOENT' }, 'the next disappearance is reported again');
 });
 
-t.test('a file that was never there is told, in a directory that is missing too', async (t) => {
+t.test('a file that never existed is reported, also in a missing directory', async (t) => {
   const file = watched(t, join(t.testdir({}), 'none', 'h.yaml'), NEVER_MS);
   t.match(await file.nextError(), { code: 'ENOENT' });
 });
 
-t.test('after close nothing is told', async (t) => {
+t.test('nothing is reported after close', async (t) => {
   const directory = t.testdir({ 'h.yaml': 'one' });
   const path = join(directory, 'h.yaml');
   const closed = watched(t, path, 20);
