@@ -21,7 +21,7 @@ const COMMANDS = [
 
 const TERMINAL = { columns: 112, rows: 30 };
 /** Pauses are cut to this length, so that nobody waits for a build. */
-const LONGEST_PAUSE_MS = 1500;
+const LONGEST_PAUSE_MS = 3000;
 /** How long the dashboard watches a load before its picture is taken. */
 const LOAD_MS = 75_000;
 /** Turns the buttons of the dashboard on. */
