@@ -5,6 +5,7 @@ import { format, resolveConfig } from 'prettier';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import { ROUTES } from '../../src/api/routes.ts';
 import { settingsTable } from '../../src/config/describe.ts';
+import { SETTINGS } from '../../src/config/settings.ts';
 import { ERRORS } from '../../src/errors.ts';
 import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
@@ -15,6 +16,24 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   const line = (cells: readonly string[]): string =>
     `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+/** The table of settings, cut into one table per section. */
+function settings(): string {
+  const [head = '', rule = '', ...rows] = settingsTable().split('\n');
+  const sections = new Map<string, string[]>();
+  for (const row of rows) {
+    const path = /`([^`]+)`/.exec(row)?.[1] ?? '';
+    // A field of a setting, such as `keys.static[].key`, follows its setting.
+    const owner = SETTINGS.find(
+      (setting) => path.startsWith(setting.path) && !/^\w/.test(path.slice(setting.path.length)),
+    );
+    const title = path.startsWith('models') ? 'Models' : (owner?.section ?? 'General');
+    const lines = sections.get(title) ?? [];
+    lines.push(row);
+    sections.set(title, lines);
+  }
+  return [...sections].map(([title, lines]) => `### ${title}\n\n${[head, rule, ...lines].join('\n')}`).join('\n\n');
 }
 
 function endpoints(): string {
@@ -206,7 +225,7 @@ function engines(): string {
 
 /** Page and name of every generated part. */
 const PARTS: readonly { readonly page: string; readonly name: string; readonly write: () => string }[] = [
-  { page: 'docs/configuration.md', name: 'settings', write: settingsTable },
+  { page: 'docs/configuration.md', name: 'settings', write: settings },
   { page: 'docs/api-reference.md', name: 'endpoints', write: endpoints },
   { page: 'docs/api-reference.md', name: 'operations', write: operations },
   { page: 'docs/errors.md', name: 'errors', write: errors },
