@@ -1,5 +1,5 @@
-// `POST /svc/credits`: credits for an account, paid by x402. Open to everybody: the payment is the credential. The cashier
-// does the work, beside the ledger; a client that leaves does not stop a purchase, and finds it done when it asks again.
+// `POST /svc/credits`: credits for an account, paid by x402. Open to everybody: the payment is the credential. A client that
+// leaves does not stop a purchase; when it repeats the request, it gets the answer.
 
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
@@ -8,10 +8,9 @@ import { presentedPayment, resourceOf, respondUnpaid } from './payment.ts';
 import { creditPurchase, readBody } from './schema.ts';
 import type { ApiDeps } from './deps.ts';
 
-/** What this endpoint needs of its world. */
 export type CreditsDeps = Pick<ApiDeps, 'settings' | 'paymentProcessor'>;
 
-/** Serves a purchase; every refusal is answered here. */
+/** Serves a purchase; every refusal is answered. */
 export function credits(exchange: Exchange, deps: CreditsDeps): void {
   exchange.readBody((error, body) => {
     try {

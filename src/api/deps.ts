@@ -1,11 +1,12 @@
-// What endpoints are given: the rooms of one data plane and the present snapshot of what the control plane knows.
-// A reload replaces the snapshot; a request that has begun keeps the parts it has taken.
+// What endpoints are given: the services of one data plane, and the present snapshot of what the control plane knows.
+// A reload replaces the whole object; a request that has begun keeps the one it was given.
 
 import type { Clock } from '../actor/index.ts';
-import type { KeyTable, Payments } from '../billing/index.ts';
+import type { KeyLimiter, KeyTable, LeaseCache, ModelPrice, Payments, Spending } from '../billing/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { PageClient } from '../fetch/index.ts';
+import type { Exchange } from '../ingress/exchange.ts';
 import type {
   Affinity,
   Board,
@@ -17,10 +18,12 @@ import type {
   Verdict,
 } from '../routing/index.ts';
 import type { SearchService } from '../search/index.ts';
-import type { Billing } from './bill.ts';
 import type { FailoverDeps, RetryBudget } from '../upstream/index.ts';
 
-/** Where the gateway is in its life. */
+/** Answers one exchange. May throw a `HeadraceError` before it has answered. */
+export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
+
+/** The gateway's state as `/health` shows it. */
 export type Stage = 'starting' | 'ready' | 'draining';
 
 /** Counters of the data plane; see `telemetry/metrics.ts`. */
@@ -34,6 +37,31 @@ export interface Counters {
   streamBegun(endpoint: string, model: string, elapsedMs: number): void;
   /** Where times between pieces of a stream are noted, in seconds. */
   gaps(model: string): { observe(seconds: number): void };
+}
+
+/** What endpoints need to charge accounts. */
+export interface Billing {
+  readonly leases: LeaseCache;
+  readonly limits: KeyLimiter;
+  /** Prices by configured model id; a model that is not in here is free. */
+  readonly modelPrices: ReadonlyMap<string, ModelPrice>;
+  /** Pico-USD for a successful call, by engine id; default 0. */
+  readonly enginePrices: ReadonlyMap<string, number>;
+  /** Pico-USD for a page. */
+  readonly pagePrice: number;
+  /** Tokens of an answer without a limit. */
+  readonly assumedTokens: number;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+}
+
+/** Money held for one request. The exchange closes it when it is over; until then what was delivered is added. */
+export interface Settlement {
+  readonly kind: 'account' | 'payment';
+  /** Adds what was delivered and what it costs. */
+  add(spending: Spending): void;
+  /** Ends the hold: charges what was delivered, releases it where nothing was. Further calls do nothing. */
+  close(): void;
 }
 
 export interface ApiDeps {
@@ -50,9 +78,9 @@ export interface ApiDeps {
   readonly reporter: Reporter;
   readonly picker: PickerSettings;
   readonly failover: FailoverDeps;
-  /** Null without a ledger: then nothing is counted or charged. */
+  /** Null without a ledger: nothing is limited or charged. */
   readonly billing: Billing | null;
-  /** Who sells credits and requests without a key; null where payments are off. */
+  /** Takes x402 payments; null where payments are off. */
   readonly paymentProcessor: Payments | null;
   readonly search: SearchService;
   readonly pages: PageClient;

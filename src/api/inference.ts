@@ -1,13 +1,10 @@
 // Every proxied POST: the four dialects, llama-style completions, and anything else whose JSON body names a model. Body
-// bytes pass untouched; what routing must know is read by one scan. The path of a request: admit, body, scan, find the
-// model, pick, fail over and relay.
+// bytes pass untouched; one scan reads what routing and prices need. Failover then picks a CRN and relays its answer.
 
 import {
   type Dialect,
   askingForUsage,
   dialectOf,
-  endsWell,
-  errorEvent,
   estimateTokens,
   prefixHash,
   scanBody,
@@ -15,11 +12,10 @@ import {
   upstreamPath,
   UsageWatch,
 } from '../dialect/index.ts';
-import { costOf, type Spending, type ModelPrice, type Tokens } from '../billing/index.ts';
+import { costOf, type Spending, type Tokens } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { readCookie, setCookie } from '../ingress/cookies.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { respondError, type ErrorDecorator } from '../ingress/respond.ts';
 import {
   type Affinity,
   AFFINITY_COOKIE,
@@ -41,14 +37,10 @@ import {
   requestHeaders,
   type RetryBudget,
 } from '../upstream/index.ts';
-import { admit, type Admission, requireKey } from './admit.ts';
 import { AttemptTrace } from './attempt-trace.ts';
-import { checkLimits, openBill } from './bill.ts';
-import { requirePayment, requestDigest, tokenPrice, withoutPayment } from './payment-hold.ts';
-import type { ApiDeps, Counters } from './deps.ts';
-
-/** The dialect functions a relay calls. */
-export const DIALECT_RULES: { endsWell: typeof endsWell; errorEvent: typeof errorEvent } = { endsWell, errorEvent };
+import type { ApiDeps, Counters, Endpoint } from './deps.ts';
+import { tokenPrice, withoutPayment } from './payment.ts';
+import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
 
 /** Headers by which clients name their conversation, in order of preference. */
 const SESSION_HEADERS = [
@@ -63,110 +55,67 @@ const NO_HEADERS: readonly string[] = [];
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
-/** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read. */
-const decorateError: ErrorDecorator = (exchange, { code, message, status, validation }) => {
-  const text =
-    validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-  return dialectOf(exchange.path)?.errorMember({ code, message: text, status });
+/** A proxied request whose model is known. */
+interface InferenceInput {
+  readonly scan: ScannedBody;
+  readonly model: Model;
+  /** Estimate, for CRNs that do not count; known once an account is charged. */
+  promptTokens: number;
+}
+
+type InferenceRequest = PaidRequest<InferenceInput>;
+
+const inference: PaidEndpoint<InferenceInput> = {
+  read(exchange, { settings, table }, body) {
+    const contentType = exchange.header('content-type');
+    if (contentType !== undefined && body.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
+    const scan = scanBody(body, { maxDepth: settings.limits.jsonDepth });
+    if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
+    const model = table.find(scan.model);
+    if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
+    if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
+    exchange.model = model.id;
+    return { scan, model, promptTokens: 0 };
+  },
+  price(request, { modelPrices }) {
+    const { input } = request;
+    const estimate = boundedEstimate(request);
+    input.promptTokens = estimate.promptTokens;
+    const modelPrice = modelPrices.get(input.model.id);
+    return modelPrice === undefined ? 0 : costOf(modelPrice, estimate);
+  },
+  quote({ body, deps, input: { model, scan } }, { modelPrices }) {
+    const modelPrice = modelPrices.get(model.id);
+    if (modelPrice === undefined) return null;
+    const { payments } = deps.settings;
+    const estimate = estimateTokens(body, scan);
+    const usage = {
+      ...{ key: null, model: model.id, inputTokens: estimate.promptTokens, cachedTokens: 0 },
+      outputTokens: estimate.maxTokens ?? payments.assumedTokens * estimate.choices,
+      measured: false,
+    };
+    const price = tokenPrice(payments, modelPrice, estimate, deps.contextLengths.get(model.id));
+    return { price, usage, description: `A request to ${model.id}` };
+  },
+  run(request, settlement) {
+    const { deps, exchange } = request;
+    new Failover(deps.failover, new ProxiedRequest(request, settlement), exchange).start();
+  },
 };
 
-/** What the setting `errorBodies` adds to error bodies. */
-export function decorator(deps: ApiDeps): ErrorDecorator | undefined {
-  return deps.settings.errorBodies === 'dialect' ? decorateError : undefined;
-}
+/** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered. */
+export const forward: Endpoint = paid(inference);
 
-/** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered here. */
-export function forward(exchange: Exchange, deps: ApiDeps): void {
-  const admission = admit(exchange, deps);
-  exchange.readBody((error, body) => {
-    try {
-      if (error !== null) throw error;
-      route(exchange, deps, admission, body);
-    } catch (thrown) {
-      respondError(exchange, thrown, decorator(deps));
-    }
-  });
-}
-
-function route(exchange: Exchange, deps: ApiDeps, admission: Admission, body: Buffer): void {
-  const contentType = exchange.header('content-type');
-  if (contentType !== undefined && body.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
-  const scan = scanBody(body, { maxDepth: deps.settings.limits.jsonDepth });
-  if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
-  const model = deps.table.find(scan.model);
-  if (model === undefined && deps.table.version === 0) throw new HeadraceError('HR_STARTING');
-  if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
-  exchange.model = model.id;
-  const ask = { exchange, deps, admission, body, scan, model };
-  const { billing } = deps;
-  const { credential } = admission;
-  if (credential.kind === 'none' && sell(ask)) return;
-  requireKey(admission, deps);
-  if (billing === null || credential.kind !== 'good') {
-    new Failover(deps.failover, new ProxiedRequest(ask, body, null), exchange).start();
-    return;
-  }
-  checkLimits(billing, credential);
-  const dialect = dialectOf(exchange.path);
-  const modelPrice = billing.modelPrices.get(model.id);
-  // Free models are counted as far as their answers say; only what costs money is asked to say it.
-  const counting = modelPrice === undefined ? undefined : askingForUsage(dialect, body, scan);
-  const usage = new UsageWatch(dialect, counting !== undefined);
-  const estimate = boundedEstimate(body, scan, deps, model.id);
-  openBill(
-    exchange,
-    billing,
-    credential,
-    modelPrice === undefined ? 0 : costOf(modelPrice, estimate),
-    () => (usage.delivered ? [spendingOf(model.id, modelPrice, usage, estimate.promptTokens)] : []),
-    () => {
-      const job = new ProxiedRequest(ask, counting ?? body, usage);
-      new Failover(deps.failover, job, exchange).start();
-    },
-    (error) => respondError(exchange, error, decorator(deps)),
-  );
-}
-
-/** Asks a request without a key for a payment. False where it needs none, or where none can be taken. */
-function sell({ exchange, deps, admission, body, scan, model }: Ask): boolean {
-  const { billing, paymentProcessor, settings } = deps;
-  const modelPrice = billing?.modelPrices.get(model.id);
-  if (paymentProcessor === null || modelPrice === undefined || !settings.keys.required) return false;
-  const estimate = estimateTokens(body, scan);
-  const price = tokenPrice(settings.payments, modelPrice, estimate, deps.contextLengths.get(model.id));
-  const usage = {
-    ...{ key: null, model: model.id, inputTokens: estimate.promptTokens, cachedTokens: 0 },
-    outputTokens: estimate.maxTokens ?? settings.payments.assumedTokens * estimate.choices,
-    measured: false,
-  };
-  const charge = { price, usage, description: `A request to ${model.id}`, digest: requestDigest(exchange, body) };
-  requirePayment(exchange, { paymentProcessor, settings }, charge, (paymentHold) => {
-    const job = new ProxiedRequest({ exchange, deps, admission, body, scan, model }, body, null, paymentHold);
-    new Failover(deps.failover, job, exchange).start();
-  });
-  return true;
-}
-
-/** What a request may come to at most, as far as its body and the model say. */
-function boundedEstimate(body: Buffer, scan: ScannedBody, deps: ApiDeps, model: string): Tokens {
+/** The most that a request may take, as far as its body and the model say. */
+function boundedEstimate({ body, deps, input: { model, scan } }: InferenceRequest): Tokens {
   const { choices, maxTokens, prompts, promptTokens } = estimateTokens(body, scan);
-  const contextLength = deps.contextLengths.get(model) ?? Infinity;
+  const contextLength = deps.contextLengths.get(model.id) ?? Infinity;
   const prompt = Math.min(promptTokens / prompts, contextLength);
   const wished = maxTokens ?? (deps.billing?.assumedTokens ?? 0) * choices;
-  // A prompt that seems to leave no room is counted wrongly, or costs nothing since the CRN refuses it.
-  const room = prompt < contextLength ? contextLength - prompt : contextLength;
+  // A prompt that seems to fill the context is counted wrongly, or costs nothing since the CRN refuses it.
+  const free = prompt < contextLength ? contextLength - prompt : contextLength;
   const promptTotal = Math.ceil(prompt * prompts);
-  return { promptTokens: promptTotal, completionTokens: Math.min(wished, Math.ceil(room * choices)), cachedTokens: 0 };
-}
-
-function spendingOf(
-  model: string,
-  modelPrice: ModelPrice | undefined,
-  usage: UsageWatch,
-  promptTokens: number,
-): Spending {
-  const metered = usage.result(promptTokens);
-  return { ...metered, model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
+  return { promptTokens: promptTotal, completionTokens: Math.min(wished, Math.ceil(free * choices)), cachedTokens: 0 };
 }
 
 function notJson(): HeadraceError {
@@ -176,18 +125,8 @@ function notJson(): HeadraceError {
   });
 }
 
-/** A valid request. */
-interface Ask {
-  readonly exchange: Exchange;
-  readonly deps: ApiDeps;
-  readonly admission: Admission;
-  readonly body: Buffer;
-  readonly scan: ScannedBody;
-  readonly model: Model;
-}
-
-/** The same, as failover sees it. */
-class ProxiedRequest implements Job {
+/** A valid request, as failover sees it. */
+class ProxiedRequest implements Job, Meter {
   readonly model: string;
   readonly path: string;
   readonly headers: string[];
@@ -200,6 +139,7 @@ class ProxiedRequest implements Job {
   readonly #exchange: Exchange;
   readonly #deps: ApiDeps;
   readonly #streaming: boolean;
+  readonly #promptTokens: number;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
   /** What the last try came to. */
@@ -208,32 +148,37 @@ class ProxiedRequest implements Job {
   #gaps: ReturnType<Counters['gaps']> | null = null;
   #lastPieceMs = 0;
 
-  /** @param sent the body as the CRN gets it */
-  constructor(ask: Ask, sent: Buffer, usage: UsageWatch | null, approval?: Approval) {
-    const { exchange, deps, admission, body, scan, model } = ask;
+  constructor({ exchange, deps, access, body, input }: InferenceRequest, settlement: RequestSettlement) {
+    const { scan, model } = input;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);
+    const { span } = exchange;
+    const charged = settlement?.kind === 'account';
+    // Free models are counted as far as their answers say; only what costs money is asked to say it.
+    const asking =
+      charged && deps.billing?.modelPrices.has(model.id) === true ? askingForUsage(dialect, body, scan) : undefined;
     this.#exchange = exchange;
     this.#deps = deps;
     this.#streaming = scan.stream;
+    this.#promptTokens = input.promptTokens;
     this.#preferred = readAffinity(readCookie(exchange.header('cookie'), AFFINITY_COOKIE));
+    this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     this.model = model.id;
     this.path = exchange.query === '' ? path : `${path}?${exchange.query}`;
-    this.body = sent;
-    this.approval = approval;
+    this.body = asking ?? body;
+    this.approval = settlement?.kind === 'payment' ? settlement : undefined;
     this.dialect = dialect;
-    const { span } = exchange;
-    this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
-    // A trace shows what the CRN counted, also where nobody is billed.
-    this.usage = usage ?? (span === null ? null : new UsageWatch(dialect, false));
+    // A trace shows what the CRN counted, also where nobody is charged.
+    this.usage = charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null;
+    if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
-    const headers = approval === undefined ? exchange.headers : withoutPayment(exchange.headers);
+    const headers = this.approval === undefined ? exchange.headers : withoutPayment(exchange.headers);
     this.headers = requestHeaders({
       headers: this.#trace?.cleaned(headers) ?? headers,
       requestId: exchange.requestId,
-      bearer: admission.bearer,
+      bearer: access.bearer,
       // What is counted must be readable.
-      readable: scan.stream || usage !== null,
+      readable: scan.stream || charged,
     });
     this.budget = deps.budget(model.id);
     const wishes = {
@@ -241,6 +186,14 @@ class ProxiedRequest implements Job {
       key: affinityKey(exchange, body, scan, dialect),
     };
     this.candidates = new Candidates(model, deps.board, deps.picker, wishes, deps.clock.now(), deps.random);
+  }
+
+  spending(): Spending | null {
+    const { usage } = this;
+    if (usage?.delivered !== true) return null;
+    const metered = usage.result(this.#promptTokens);
+    const modelPrice = this.#deps.billing?.modelPrices.get(this.model);
+    return { ...metered, model: this.model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
   }
 
   extraHeaders(member: Member, progress: Progress): string[] {
@@ -259,7 +212,7 @@ class ProxiedRequest implements Job {
   }
 
   fail(error: HeadraceError): void {
-    respondError(this.#exchange, error, decorator(this.#deps));
+    refuse(this.#exchange, this.#deps, error);
   }
 
   onPick(affinity: Affinity): void {

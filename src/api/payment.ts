@@ -1,22 +1,143 @@
-// How answers of the cashier reach a client: 402 with the offer of both x402 versions, errors of the table, and the
-// header that carries a payment. Called by the endpoints that take payments.
+// x402 payments over HTTP: the headers that carry them, the 402 answer with its offer, and the settlement of a request that
+// pays for itself. A payment is held before the work, taken before the first byte of the answer, and otherwise given back.
 
-import type { Offer } from '../billing/index.ts';
+import { createHash } from 'node:crypto';
+import {
+  type CallRequest,
+  type CallSize,
+  type ModelPrice,
+  type Offer,
+  type Payments,
+  picoPerCall,
+  quoteCall,
+} from '../billing/index.ts';
+import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
+import type { Approval } from '../upstream/index.ts';
+import type { Settlement } from './deps.ts';
+
+/** What one request costs a client without a key. */
+export type Quote = Pick<CallRequest, 'price' | 'description' | 'usage'>;
+
+export interface PaymentDeps {
+  readonly paymentProcessor: Payments;
+  readonly settings: { readonly publicScheme: string };
+}
+
+/**
+ * Holds the payment of a request whose body has been read, then calls `run`. Everything else (402 with the offer, an error,
+ * what `run` throws) is answered here; nothing is called when the client has left meanwhile.
+ */
+export function holdPayment(
+  exchange: Exchange,
+  { paymentProcessor, settings }: PaymentDeps,
+  request: Quote & { readonly digest: string },
+  run: (settlement: PaymentSettlement) => void,
+): void {
+  const resource = resourceOf(exchange, settings.publicScheme);
+  paymentProcessor
+    .begin({ ...request, resource, payment: presentedPayment(exchange) })
+    .then((answer) => {
+      if (answer.kind !== 'ticket') {
+        respondUnpaid(exchange, answer);
+        return;
+      }
+      const settlement = new PaymentSettlement(exchange, paymentProcessor, answer.ticket);
+      if (exchange.finished) {
+        settlement.close();
+        return;
+      }
+      exchange.settlement = settlement;
+      run(settlement);
+    })
+    .catch((thrown: unknown) => respondError(exchange, thrown));
+}
+
+/** A held payment. Its price is fixed, so what was delivered does not change it. */
+export class PaymentSettlement implements Settlement, Approval {
+  readonly kind = 'payment';
+  /** The head of a good answer has left: the money is kept. */
+  delivered = false;
+  readonly #exchange: Exchange;
+  readonly #payments: Payments;
+  readonly #ticket: string;
+  #state: 'held' | 'settling' | 'settled' | 'ended' = 'held';
+  #closed = false;
+
+  constructor(exchange: Exchange, payments: Payments, ticket: string) {
+    this.#exchange = exchange;
+    this.#payments = payments;
+    this.#ticket = ticket;
+  }
+
+  add(): void {}
+
+  /**
+   * Takes the money; to be called once, when a good answer has begun and nothing of it has been sent. Resolves with the
+   * receipt headers, or with null when the client was answered instead or has left. Rejects only for defects.
+   */
+  async approve(): Promise<readonly string[] | null> {
+    if (this.#closed) return null;
+    this.#state = 'settling';
+    const answer = await this.#payments.settle(this.#ticket).catch((thrown: unknown) => {
+      this.#state = 'ended';
+      throw thrown;
+    });
+    if (answer.kind !== 'paid') {
+      this.#state = 'ended';
+      respondUnpaid(this.#exchange, answer);
+      return null;
+    }
+    this.#state = 'settled';
+    if (!this.#closed) return answer.headers;
+    this.#refund();
+    return null;
+  }
+
+  /** Takes the money for a whole answer, then calls `respond` with the receipt headers, unless the client has left. */
+  deliver(respond: (receipts: readonly string[]) => void): void {
+    this.approve()
+      .then((receipts) => {
+        if (receipts === null || this.#exchange.finished) return;
+        this.delivered = true;
+        respond(receipts);
+      })
+      .catch((thrown: unknown) => respondError(this.#exchange, thrown));
+  }
+
+  /** Nothing was delivered: a held payment is free again, a settled one becomes credit. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    if (this.delivered) return;
+    if (this.#state === 'held') this.#discard(this.#payments.cancel(this.#ticket));
+    else if (this.#state === 'settled') this.#refund();
+  }
+
+  #refund(): void {
+    this.#discard(this.#payments.refund(this.#ticket));
+  }
+
+  /** The payment processor's own records bring one to its end that fails here. */
+  #discard(work: Promise<void>): void {
+    this.#state = 'ended';
+    work.catch(() => undefined);
+  }
+}
 
 /** The signed payment of a request, whichever version of x402 named the header. */
 export function presentedPayment(exchange: Exchange): string | undefined {
   return exchange.header('payment-signature') ?? exchange.header('x-payment');
 }
 
-/** Where the request was sent, as the client wrote it. */
+/** The URL of a request as the client wrote it, without the query. */
 export function resourceOf(exchange: Exchange, publicScheme: string): string {
   return `${publicScheme}://${exchange.header('host') ?? 'localhost'}${exchange.path}`;
 }
 
-/** Answers instead of the work: 402 with an offer, or the error. */
+/** Answers 402 with the offer of both x402 versions, or with the error. */
 export function respondUnpaid(
   exchange: Exchange,
   answer:
@@ -30,4 +151,35 @@ export function respondUnpaid(
   const { document, headers } = answer.offer;
   const error = new HeadraceError('HR_PAYMENT_REQUIRED', { subject: document.error, headers: [...headers] });
   respondError(exchange, error, () => document);
+}
+
+/** Price of an answer in tokens, in pico-USD: that of the longest one allowed, since it cannot be corrected later. */
+export function tokenPrice(
+  { assumedTokens, minimum }: Settings['payments'],
+  { completion, prompt }: ModelPrice,
+  size: CallSize,
+  contextTokens: number | undefined,
+): bigint {
+  const prices = { prompt: BigInt(prompt), completion: BigInt(completion) };
+  return quoteCall(size, prices, { defaultTokens: assumedTokens, contextTokens, floor: BigInt(picoPerCall(minimum)) });
+}
+
+/** Ledger usage of a call that is not counted in tokens. */
+export function unmeteredUsage(model: string): Quote['usage'] {
+  return { key: null, model, inputTokens: 0, cachedTokens: 0, outputTokens: 0, measured: true };
+}
+
+/** Headers for the CRN of a paid request: without the payment. */
+export function withoutPayment(headers: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (name !== 'x-payment' && name !== 'payment-signature') out.push(name, headers[i + 1] as string);
+  }
+  return out;
+}
+
+/** Identifies a request: a payment serves one request and its repeats only. */
+export function requestDigest({ method, path, query }: Exchange, body: Uint8Array): string {
+  return createHash('sha256').update(`${method} ${path}?${query}\n`).update(body).digest('hex');
 }

@@ -4,21 +4,18 @@
 import { HeadraceError } from '../errors.ts';
 import type { Cors } from '../ingress/cors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { respondError } from '../ingress/respond.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
 import { credits } from './credits.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
 import { fetchPage } from './fetch.ts';
 import { authCheck, health } from './health.ts';
-import { decorator, forward } from './inference.ts';
+import { forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
+import { refuse } from './pipeline.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import { search } from './search.ts';
-import type { ApiDeps } from './deps.ts';
-
-/** Answers one exchange. May throw a `HeadraceError` before it has answered. */
-export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
+import type { ApiDeps, Endpoint } from './deps.ts';
 
 /** A public endpoint. `/svc` and `/aggregator` in its path stand for the configured prefixes. */
 export interface Route extends RouteDoc {
@@ -243,7 +240,7 @@ export class Router {
       cors.admit(exchange);
       this.#route(exchange, cors)?.serve(exchange, deps);
     } catch (thrown) {
-      respondError(exchange, thrown, decorator(deps));
+      refuse(exchange, deps, thrown);
     }
   }
 

@@ -138,7 +138,15 @@ export function parseJsonBody(body: Buffer, contentType: string | undefined): Ch
 /** The converted body of a request. Throws `HR_REQUEST_INVALID` with every mistake. */
 export function readBody<T>(schema: ObjectSchema<T>, body: Buffer, contentType: string | undefined): T {
   const parsed = parseJsonBody(body, contentType);
-  const checked = 'errors' in parsed ? parsed : validate(schema, parsed.value, ['body']);
+  return valueOf('errors' in parsed ? parsed : validate(schema, parsed.value, ['body']));
+}
+
+/** The converted input of a library call. Throws `HR_REQUEST_INVALID` with every mistake. */
+export function readValue<T>(schema: ObjectSchema<T>, value: unknown): T {
+  return valueOf(validate(schema, value, []));
+}
+
+function valueOf<T>(checked: Checked<T>): T {
   if ('errors' in checked) throw new HeadraceError('HR_REQUEST_INVALID', { validation: checked.errors });
   return checked.value;
 }

@@ -15,10 +15,8 @@ import {
   PaymentClient,
   type BillingUpdate,
 } from '../billing/index.ts';
-import { DIALECT_RULES } from '../api/inference.ts';
-import type { Billing } from '../api/bill.ts';
 import { Router } from '../api/routes.ts';
-import type { ApiDeps, Counters } from '../api/deps.ts';
+import type { ApiDeps, Billing, Counters } from '../api/deps.ts';
 import { HeadraceError } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { BodyBudget } from '../ingress/body.ts';
@@ -238,7 +236,6 @@ export class DataPlane {
 
   readonly #closed = (exchange: Exchange): void => {
     this.#exchanges.delete(exchange);
-    exchange.bill?.close();
     const elapsedMs = this.#options.clock.now() - exchange.receivedMs;
     const { endpoint, model, errorCode } = exchange;
     const status = exchange.aborted && exchange.status === 0 ? 499 : exchange.status;
@@ -287,7 +284,6 @@ export class DataPlane {
         timeouts,
         now: () => clock.now(),
         pool: (member) => this.#poolOf(member, limits.connectionsPerServer, timeouts.keepAliveMs),
-        rules: DIALECT_RULES,
         relay: {
           keepAliveMs: settings.streamKeepAliveMs,
           clientIdleMs: timeouts.clientIdleMs,

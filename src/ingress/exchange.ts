@@ -46,8 +46,8 @@ export abstract class Exchange implements RequestHead {
   /** Called once when the exchange is over, however it ended: the place for counting. */
   onClose: ((exchange: Exchange) => void) | null = null;
 
-  /** What the request costs, when somebody pays for it; closed by whoever hears `onClose`. */
-  bill: { close(): void } | null = null;
+  /** The money held for the request, if any; closed when the exchange is over, before `onClose`. */
+  settlement: { close(): void } | null = null;
 
   /** Status of the answer, 0 until there is one. */
   status = 0;
@@ -147,6 +147,7 @@ export abstract class Exchange implements RequestHead {
   protected close(): void {
     const { onClose } = this;
     this.onClose = null;
+    this.settlement?.close();
     onClose?.(this);
   }
 }

@@ -13,11 +13,8 @@ export interface Approval {
    * in place of it. Must not stay open for ever: nothing else bounds the wait.
    */
   approve(head: ResponseHead): Promise<readonly string[] | null>;
-  /**
-   * The request has ended and no byte of a good answer has left: every CRN failed, one refused it, the client has gone,
-   * or the gateway closes. May be called while `approve` is open, and more than once.
-   */
-  withdraw(): void;
+  /** Set once the head of a good answer leaves. The money is kept from then on; until then the request has delivered nothing. */
+  delivered: boolean;
 }
 
 /** Bytes after which the CRN of a held answer is asked to wait; what its connection has read by then comes on top. */

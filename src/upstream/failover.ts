@@ -12,11 +12,10 @@ import { Attempt, type AttemptOwner, type AttemptDeps } from './attempt.ts';
 import type { Downstream } from './downstream.ts';
 import { responseHead, type ResponseHead, withCredential } from './headers.ts';
 import type { Job, Progress } from './job.ts';
-import { type DialectRules, Relay, type RelaySettings, type RelaySource } from './relay.ts';
+import { Relay, type RelaySettings, type RelaySource } from './relay.ts';
 
 export interface FailoverDeps extends AttemptDeps {
   readonly relay: RelaySettings;
-  readonly rules: DialectRules;
 }
 
 /** Most bytes of a refusal that are kept to decide about it, or to pass it on in the end. */
@@ -50,7 +49,6 @@ export class Failover implements AttemptOwner, RelaySource {
   #held: HeldAnswer | null = null;
   /** What the approval adds to the answer, whichever CRN's it is in the end; null before. */
   #receipts: readonly string[] | null = null;
-  #delivered = false;
   /** The relay has asked for a pause. */
   #clientWaits = false;
   #onlyCredentials = true;
@@ -166,7 +164,7 @@ export class Failover implements AttemptOwner, RelaySource {
   extraHeaders(): readonly string[] {
     // A refusal says nothing about how fast or how fit for this conversation the CRN is.
     if (this.#status >= 400) return this.#receipts ?? [];
-    this.#delivered = true;
+    if (this.#job.approval !== undefined) this.#job.approval.delivered = true;
     const { member, sentMs } = this.#attempt as Attempt;
     this.progress.sentMs = sentMs;
     // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
@@ -245,8 +243,8 @@ export class Failover implements AttemptOwner, RelaySource {
 
   #open(head: ResponseHead): void {
     this.#clientWaits = false;
-    const { deadlines, relay, rules } = this.#deps;
-    this.#relay = new Relay(this.#downstream, head, this.#job.dialect, rules, relay, this, deadlines);
+    const { deadlines, relay } = this.#deps;
+    this.#relay = new Relay(this.#downstream, head, this.#job.dialect, relay, this, deadlines);
   }
 
   /** The CRN works on meanwhile, and waits once so much is held. */
@@ -382,7 +380,6 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#attempt = null;
     this.#held = null;
     this.#downstream.onAbort = null;
-    if (!this.#delivered) this.#job.approval?.withdraw();
   }
 }
 

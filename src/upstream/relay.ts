@@ -2,18 +2,12 @@
 // silent streams, and an error event in the request's dialect when the CRN breaks off. Until the first byte leaves,
 // nothing is committed and the owner may still try another CRN.
 
-import type { Dialect, Failure as DialectFailure, UsageWatch } from '../dialect/index.ts';
+import { type Dialect, endsWell, errorEvent, type UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter } from '../net/sse.ts';
 import type { Downstream } from './downstream.ts';
 import type { ResponseHead } from './headers.ts';
-
-/** The functions of the dialect room that a relay calls. */
-export interface DialectRules {
-  errorEvent(dialect: Dialect | undefined, failure: DialectFailure): string;
-  endsWell(dialect: Dialect | undefined, tail: Buffer): boolean;
-}
 
 export interface RelaySettings {
   /** Silence after which a comment is sent on an event stream, in milliseconds; null: never. */
@@ -49,7 +43,6 @@ export class Relay implements Expirable {
   readonly #downstream: Downstream;
   readonly #head: ResponseHead;
   readonly #dialect: Dialect | undefined;
-  readonly #rules: DialectRules;
   readonly #settings: RelaySettings;
   readonly #source: RelaySource;
   readonly #splitter: EventSplitter | null;
@@ -63,7 +56,6 @@ export class Relay implements Expirable {
     downstream: Downstream,
     head: ResponseHead,
     dialect: Dialect | undefined,
-    rules: DialectRules,
     settings: RelaySettings,
     source: RelaySource,
     deadlines: DeadlineQueue,
@@ -71,7 +63,6 @@ export class Relay implements Expirable {
     this.#downstream = downstream;
     this.#head = head;
     this.#dialect = dialect;
-    this.#rules = rules;
     this.#settings = settings;
     this.#source = source;
     const events = head.contentType.startsWith('text/event-stream') && !head.encoded;
@@ -111,7 +102,7 @@ export class Relay implements Expirable {
     }
     const rest = this.#splitter.take();
     const success = this.#head.status < 300;
-    if (success && !this.#rules.endsWell(this.#dialect, Buffer.concat([this.#lastBytes(), rest]))) {
+    if (success && !endsWell(this.#dialect, Buffer.concat([this.#lastBytes(), rest]))) {
       if (this.#started) this.broken('HR_STREAM_TRUNCATED');
       return 'HR_STREAM_TRUNCATED';
     }
@@ -138,7 +129,7 @@ export class Relay implements Expirable {
       return;
     }
     const { message, status } = new HeadraceError(code);
-    const event = this.#rules.errorEvent(this.#dialect, { code, message, status, sequence: this.#nextSequence() });
+    const event = errorEvent(this.#dialect, { code, message, status, sequence: this.#nextSequence() });
     this.#downstream.write(Buffer.from(event));
     this.#downstream.end();
   }

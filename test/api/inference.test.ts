@@ -1,5 +1,5 @@
 import t from 'tap';
-import { decorator } from '../../src/api/inference.ts';
+import { refuse } from '../../src/api/pipeline.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
@@ -70,15 +70,20 @@ t.test('timings are shown when asked for', async (t) => {
 });
 
 t.test('the member for SDKs names every mistake of a 422', async (t) => {
-  const exchange = new StubExchange('POST');
-  Object.defineProperty(exchange, 'path', { value: PATH });
   const validation = [
     { loc: ['body', 'model'], msg: 'Field required', type: 'missing' },
     { loc: ['body', 'n', 0], msg: 'bad', type: 'x' },
   ];
   const error = new HeadraceError('HR_REQUEST_INVALID', { validation });
-  const decorate = (errorBodies: string): unknown =>
-    decorator({ settings: { errorBodies } } as unknown as ApiDeps)?.(exchange, error);
-  t.equal(decorate('contract'), undefined);
-  t.match(decorate('dialect'), { error: { message: 'body.model: Field required; body.n.0: bad' } });
+  const answer = (errorBodies: string): object => {
+    const exchange = new StubExchange('POST');
+    Object.defineProperty(exchange, 'path', { value: PATH });
+    refuse(exchange, { settings: { errorBodies } } as unknown as ApiDeps, error);
+    return JSON.parse(exchange.body) as object;
+  };
+  t.same(answer('contract'), { detail: validation });
+  t.match(answer('dialect'), {
+    detail: validation,
+    error: { message: 'body.model: Field required; body.n.0: bad' },
+  });
 });

@@ -2,7 +2,7 @@
 // this machine, and a `TestDownstream` as the client. Candidates come in the order the CRNs are given.
 
 import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
-import { dialectOf, endsWell, errorEvent } from '../../src/dialect/index.ts';
+import { dialectOf } from '../../src/dialect/index.ts';
 import type { HeadraceError } from '../../src/errors.ts';
 import { ConnectionPool } from '../../src/net/client.ts';
 import { DeadlineQueue } from '../../src/net/deadline.ts';
@@ -88,7 +88,6 @@ export class Bench {
       timeouts: { connectMs: 1000, headersMs: 5000, firstByteMs: null, idleMs: 3000, ...options.timeouts },
       now: () => this.clock.now(),
       pool: (member) => this.pools.get(member.url) as ConnectionPool,
-      rules: { endsWell, errorEvent },
       relay: { keepAliveMs: null, clientIdleMs: 10_000, heldEventBytes: 64 * 1024, ...options.relay },
     };
     t.teardown(() => {

@@ -12,9 +12,9 @@ const DONE = 'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n
 const EVENTS = 'content-type: text/event-stream';
 
 /** An approval that a test gives or refuses by hand. */
-class AdminRoutes implements Approval {
+class ManualApproval implements Approval {
   asked = 0;
-  withdrawn = 0;
+  delivered = false;
   readonly #verdict: PromiseWithResolvers<readonly string[] | null> = Promise.withResolvers();
   readonly #wasAsked: PromiseWithResolvers<void> = Promise.withResolvers();
 
@@ -22,10 +22,6 @@ class AdminRoutes implements Approval {
     this.asked++;
     this.#wasAsked.resolve();
     return this.#verdict.promise;
-  }
-
-  withdraw(): void {
-    this.withdrawn++;
   }
 
   get question(): Promise<void> {
@@ -43,9 +39,12 @@ class AdminRoutes implements Approval {
 
 type Script = (request: RawRequest) => void;
 
-async function open(t: Test, ...scripts: Script[]): Promise<{ crns: RawCrn[]; bench: Bench; state: AdminRoutes }> {
+async function open(
+  t: Test,
+  ...scripts: Script[]
+): Promise<{ crns: RawCrn[]; bench: Bench; approval: ManualApproval }> {
   const crns = await Promise.all(scripts.map((script) => rawCrn(t, script)));
-  return { crns, bench: new Bench(t, { urls: crns.map(({ url }) => url) }), state: new AdminRoutes() };
+  return { crns, bench: new Bench(t, { urls: crns.map(({ url }) => url) }), approval: new ManualApproval() };
 }
 
 /** Resolves when the CRN's socket has closed. */
@@ -68,11 +67,11 @@ for (const [name, script, body] of [
   ['a stream', stream, DONE],
 ] as const) {
   t.test(`${name} waits for its approval and goes out with the receipts`, async (t) => {
-    const { bench, state } = await open(t, script);
-    const run = bench.ask({ approval: state });
-    await state.question;
+    const { bench, approval } = await open(t, script);
+    const run = bench.ask({ approval });
+    await approval.question;
     t.equal(run.downstream.committed, false);
-    state.give(RECEIPTS);
+    approval.give(RECEIPTS);
     await run.downstream.done();
     t.equal(run.downstream.status, 200);
     t.equal(run.downstream.text, body);
@@ -80,28 +79,28 @@ for (const [name, script, body] of [
     t.same(run.downstream.values('x-payment-response'), ['paid']);
     t.equal(run.downstream.values('x-served-by').length, 1);
     t.same(run.attempts, [[0, 'ok', null]]);
-    t.same([state.asked, state.withdrawn, bench.inFlight], [1, 0, 0]);
+    t.same([approval.asked, approval.delivered, bench.inFlight], [1, true, 0]);
   });
 }
 
-t.test('no approval is asked for an answer that costs nothing, and it is withdrawn', async (t) => {
+t.test('no approval is asked for an answer that costs nothing, and nothing counts as delivered', async (t) => {
   const refusal: Script = ({ socket }) => void socket.write(answer('422 Unprocessable', '{"detail":"no"}'));
-  const { bench, state } = await open(t, refusal);
-  const run = bench.ask({ approval: state });
+  const { bench, approval } = await open(t, refusal);
+  const run = bench.ask({ approval });
   await run.downstream.done();
   t.same([run.downstream.status, run.downstream.text], [422, '{"detail":"no"}']);
-  t.equal(state.asked, 0);
-  t.ok(state.withdrawn > 0);
+  t.equal(approval.asked, 0);
+  t.equal(approval.delivered, false);
 });
 
-t.test('when every CRN fails nothing was asked and the approval is withdrawn', async (t) => {
+t.test('when every CRN fails nothing was asked and nothing counts as delivered', async (t) => {
   const broken: Script = ({ socket }) => void socket.write(answer('500 Oh', ''));
-  const { bench, state } = await open(t, broken, broken);
-  const run = bench.ask({ approval: state });
+  const { bench, approval } = await open(t, broken, broken);
+  const run = bench.ask({ approval });
   await run.downstream.done();
   t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
-  t.equal(state.asked, 0);
-  t.ok(state.withdrawn > 0);
+  t.equal(approval.asked, 0);
+  t.equal(approval.delivered, false);
 });
 
 t.test('a rejected approval is the answer, and the CRN is let go', async (t) => {
@@ -109,11 +108,11 @@ t.test('a rejected approval is the answer, and the CRN is let go', async (t) => 
     [new HeadraceError('HR_PAYMENT_PENDING'), 'HR_PAYMENT_PENDING'],
     [new Error('defect'), 'HR_INTERNAL'],
   ] as const) {
-    const { bench, crns, state } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
-    const run = bench.ask({ approval: state });
-    await state.question;
+    const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+    const run = bench.ask({ approval });
+    await approval.question;
     const gone = closed(crns[0]);
-    state.refuse(thrown);
+    approval.refuse(thrown);
     await run.downstream.done();
     t.equal(run.error?.code, code);
     t.same(run.attempts, [[0, 'neutral', null]]);
@@ -123,13 +122,13 @@ t.test('a rejected approval is the answer, and the CRN is let go', async (t) => 
 });
 
 t.test('an approval that has answered itself leaves nothing to say', async (t) => {
-  const { bench, crns, state } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
-  const run = bench.ask({ approval: state });
-  await state.question;
+  const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+  const run = bench.ask({ approval });
+  await approval.question;
   const gone = closed(crns[0]);
   run.downstream.start(402, [], 0);
   run.downstream.end();
-  state.give(null);
+  approval.give(null);
   await gone;
   t.equal(run.error, null);
   t.same(run.attempts, [[0, 'neutral', null]]);
@@ -137,14 +136,14 @@ t.test('an approval that has answered itself leaves nothing to say', async (t) =
 });
 
 t.test('a client that leaves meanwhile takes the CRN along, and a late approval changes nothing', async (t) => {
-  const { bench, crns, state } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
-  const run = bench.ask({ approval: state });
-  await state.question;
+  const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+  const run = bench.ask({ approval });
+  await approval.question;
   const gone = closed(crns[0]);
   run.downstream.leave();
   await gone;
-  t.ok(state.withdrawn > 0);
-  state.give(RECEIPTS);
+  t.equal(approval.delivered, false);
+  approval.give(RECEIPTS);
   await new Promise((resolve) => setImmediate(resolve));
   t.same(run.attempts, [[0, 'neutral', 'client gone']]);
   t.equal(run.downstream.committed, false);
@@ -152,13 +151,13 @@ t.test('a client that leaves meanwhile takes the CRN along, and a late approval 
 });
 
 t.test('a gateway that closes meanwhile says so', async (t) => {
-  const { bench, state } = await open(t, good);
-  const run = bench.ask({ approval: state });
-  await state.question;
+  const { bench, approval } = await open(t, good);
+  const run = bench.ask({ approval });
+  await approval.question;
   run.downstream.onCut?.();
   t.equal(run.error?.code, 'HR_DRAINING');
-  t.ok(state.withdrawn > 0);
-  state.give(RECEIPTS);
+  t.equal(approval.delivered, false);
+  approval.give(RECEIPTS);
   await run.attempted(1);
   t.equal(bench.inFlight, 0);
 });
@@ -171,12 +170,12 @@ const breaks: Script = ({ socket }) => {
 t.test(
   'when the CRN breaks off meanwhile another one answers, with the receipts and without a second question',
   async (t) => {
-    const { bench, crns, state } = await open(t, breaks, stream);
-    const run = bench.ask({ approval: state });
-    await state.question;
+    const { bench, crns, approval } = await open(t, breaks, stream);
+    const run = bench.ask({ approval });
+    await approval.question;
     await closed(crns[0]);
     t.equal(crns[1]?.requests.length, 0, 'no other CRN works before the money is there');
-    state.give(RECEIPTS);
+    approval.give(RECEIPTS);
     await run.downstream.done();
     t.equal(run.downstream.text, DONE);
     t.same(run.downstream.values('payment-response'), ['paid']);
@@ -184,55 +183,55 @@ t.test(
       [0, 'failed', 'truncated'],
       [1, 'ok', null],
     ]);
-    t.same([state.asked, state.withdrawn], [1, 0]);
+    t.same([approval.asked, approval.delivered], [1, true]);
   },
 );
 
 t.test(
-  'when nobody answers behind the money, the error carries the receipts and the approval is withdrawn',
+  'when nobody answers behind the money, the error carries the receipts and nothing counts as delivered',
   async (t) => {
-    const { bench, state } = await open(t, breaks, breaks);
-    const run = bench.ask({ approval: state });
-    await state.question;
-    state.give(RECEIPTS);
+    const { bench, approval } = await open(t, breaks, breaks);
+    const run = bench.ask({ approval });
+    await approval.question;
+    approval.give(RECEIPTS);
     await run.downstream.done();
     t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
     t.same(run.downstream.values('payment-response'), ['paid']);
-    t.equal(state.asked, 1);
-    t.ok(state.withdrawn > 0);
+    t.equal(approval.asked, 1);
+    t.equal(approval.delivered, false);
   },
 );
 
 t.test('a refusal behind the money carries the receipts as well', async (t) => {
   for (const status of ['400 Bad', '404 Not Found', '429 Busy']) {
-    const { bench, state } = await open(t, breaks, ({ socket }) => void socket.write(answer(status, 'no')));
-    const run = bench.ask({ approval: state });
-    await state.question;
-    state.give(RECEIPTS);
+    const { bench, approval } = await open(t, breaks, ({ socket }) => void socket.write(answer(status, 'no')));
+    const run = bench.ask({ approval });
+    await approval.question;
+    approval.give(RECEIPTS);
     await run.downstream.done();
     t.equal(run.downstream.status, Number(status.slice(0, 3)));
     t.same(run.downstream.values('payment-response'), ['paid'], status);
-    t.ok(state.withdrawn > 0);
+    t.equal(approval.delivered, false);
   }
 });
 
 t.test('a stream that ends without an event behind the money goes to the next CRN', async (t) => {
   const empty: Script = ({ socket }) => void socket.write(Buffer.concat([Buffer.from(chunkedHead(EVENTS)), chunk('')]));
-  const { bench, state } = await open(t, empty, stream);
-  const run = bench.ask({ approval: state });
-  await state.question;
-  state.give(RECEIPTS);
+  const { bench, approval } = await open(t, empty, stream);
+  const run = bench.ask({ approval });
+  await approval.question;
+  approval.give(RECEIPTS);
   await run.downstream.done();
   t.equal(run.downstream.text, DONE);
   t.same(run.downstream.values('payment-response'), ['paid']);
-  t.equal(state.asked, 1);
+  t.equal(approval.asked, 1);
 });
 
 t.test('of a long answer only its beginning is held', async (t) => {
   const body = Buffer.alloc(64 << 20, 'x');
-  const { bench, crns, state } = await open(t, ({ socket }) => void socket.write(answer('200 OK', body)));
-  const run = bench.ask({ approval: state });
-  await state.question;
+  const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(answer('200 OK', body)));
+  const run = bench.ask({ approval });
+  await approval.question;
   const [socket] = crns[0]?.sockets ?? [];
   // What the CRN has got rid of stands still once the sockets between are full.
   for (let before = -1, now = 0; before !== now;) {
@@ -241,18 +240,18 @@ t.test('of a long answer only its beginning is held', async (t) => {
     now = socket?.bytesWritten === undefined ? 0 : socket.bytesWritten - socket.writableLength;
   }
   t.ok((socket?.writableLength ?? 0) > 0, 'the CRN waits');
-  state.give(RECEIPTS);
+  approval.give(RECEIPTS);
   await run.downstream.done();
   t.equal(run.downstream.bytes, body.byteLength);
 });
 
 t.test('a client that does not read keeps the CRN waiting behind an approval', async (t) => {
   const body = Buffer.alloc(8 << 20, 'x');
-  const { bench, state } = await open(t, ({ socket }) => void socket.write(answer('200 OK', body)));
-  const run = bench.ask({ approval: state });
+  const { bench, approval } = await open(t, ({ socket }) => void socket.write(answer('200 OK', body)));
+  const run = bench.ask({ approval });
   run.downstream.full = true;
-  await state.question;
-  state.give(RECEIPTS);
+  await approval.question;
+  approval.give(RECEIPTS);
   await run.downstream.until(() => run.downstream.bytes > 0);
   const soon = run.downstream.bytes;
   for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));

@@ -1,10 +1,10 @@
-// The toll of requests without a key, over real sockets: what is answered before the work, what is paid and when, and
-// what nothing costs.
+// Requests without a key that pay for themselves, over real sockets: what is answered before the work, when the payment is
+// settled, and when it is released.
 
 import { request } from 'node:http';
 import t from 'tap';
 import { systemClock } from '../../src/actor/index.ts';
-import { requirePayment, requestDigest, tokenPrice, type PaymentHold } from '../../src/api/payment-hold.ts';
+import { holdPayment, type PaymentSettlement, requestDigest, tokenPrice } from '../../src/api/payment.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
@@ -23,7 +23,7 @@ import { StubExchange } from '../ingress/stub-exchange.ts';
 import { Bench } from '../support/upstream-bench.ts';
 import { answer, chunk, chunkedHead, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
 
-type Serve = (paymentHold: PaymentHold, exchange: Exchange) => void;
+type Serve = (settlement: PaymentSettlement, exchange: Exchange) => void;
 
 interface Answer {
   readonly status: number;
@@ -31,21 +31,21 @@ interface Answer {
   readonly text: string;
 }
 
-interface Door {
+interface Opened {
   readonly fixture: PaymentFixture;
   readonly ask: (payment?: string) => Promise<Answer>;
   /** Sends a request and gives its socket away. */
   readonly send: (payment: string) => { readonly leave: () => void };
 }
 
-async function open(t: Parameters<typeof openPaymentFixture>[0], serve: Serve, options = {}): Promise<Door> {
+async function open(t: Parameters<typeof openPaymentFixture>[0], serve: Serve, options = {}): Promise<Opened> {
   const fixture = await openPaymentFixture(t, options);
   const deps = { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } };
   const server = createNodeServer({
     handler: (exchange) =>
       exchange.readBody((_error, body) => {
-        const charge = { ...call(undefined), digest: requestDigest(exchange, body) };
-        requirePayment(exchange, deps, charge, (paymentHold) => serve(paymentHold, exchange));
+        const quote = { ...call(undefined), digest: requestDigest(exchange, body) };
+        holdPayment(exchange, deps, quote, (settlement) => serve(settlement, exchange));
       }),
     clock: systemClock,
     limits: { maxBodyBytes: 1e6, bodyIdleMs: 1e4, headerBytes: 16_384 },
@@ -88,15 +88,15 @@ async function credit({ ledger, payer }: PaymentFixture): Promise<bigint> {
   return (await ledger.account(payer.address))?.balance ?? 0n;
 }
 
-const whole: Serve = (paymentHold, exchange) =>
-  paymentHold.deliver((receipts) => respondJson(exchange, 200, { done: 1 }, receipts));
+const whole: Serve = (settlement, exchange) =>
+  settlement.deliver((receipts) => respondJson(exchange, 200, { done: 1 }, receipts));
 
 /** A proxied request to CRNs with these scripts. */
 function proxied(t: Parameters<typeof openPaymentFixture>[0], ...scripts: ((request: RawRequest) => void)[]): Serve {
   const bench = Promise.all(scripts.map((script) => rawCrn(t, script))).then(
     (crns) => new Bench(t, { urls: crns.map(({ url }) => url) }),
   );
-  return (paymentHold, client) => void bench.then((room) => room.ask({ approval: paymentHold, client }));
+  return (settlement, client) => void bench.then((opened) => opened.ask({ approval: settlement, client }));
 }
 
 t.test('a request without a payment is offered one, and nothing is served', async (t) => {
@@ -136,12 +136,12 @@ t.test('money that does not come is said instead of the work', async (t) => {
   const header = fixture.header(CALL_UNITS);
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
   t.equal((await ask(header)).status, 503);
-  const other = await open(t, (paymentHold, exchange) => {
+  const other = await open(t, (settlement, exchange) => {
     other.fixture.facilitator.fund(
       other.fixture.payer.address,
       -other.fixture.facilitator.balance(other.fixture.payer.address),
     );
-    whole(paymentHold, exchange);
+    whole(settlement, exchange);
   });
   const refused = await other.ask(other.fixture.header(CALL_UNITS));
   t.equal(refused.status, 402);
@@ -149,9 +149,9 @@ t.test('money that does not come is said instead of the work', async (t) => {
 });
 
 t.test('a ledger that breaks under settlement is an error without its words', async (t) => {
-  const { ask, fixture } = await open(t, (paymentHold, exchange) => {
+  const { ask, fixture } = await open(t, (settlement, exchange) => {
     failing(fixture.ledger, 'submitPayment', new Error('secret'));
-    whole(paymentHold, exchange);
+    whole(settlement, exchange);
   });
   const { status, text } = await ask(fixture.header(CALL_UNITS));
   t.equal(status, 500);
@@ -160,12 +160,10 @@ t.test('a ledger that breaks under settlement is an error without its words', as
 
 t.test('a client that leaves while money moves gets it back as credit', async (t) => {
   const gate = Promise.withResolvers<void>();
-  const { send, fixture } = await open(t, (paymentHold, exchange) => {
-    exchange.onAbort = () => {
-      paymentHold.withdraw();
-      gate.resolve();
-    };
-    whole(paymentHold, exchange);
+  const { send, fixture } = await open(t, (settlement, exchange) => {
+    const left = (): void => gate.resolve();
+    exchange.onAbort = left;
+    whole(settlement, exchange);
     client.leave();
   });
   fixture.facilitator.faults.push({ path: '/settle', fault: gate.promise });
@@ -178,7 +176,7 @@ t.test('a client that has left before its payment was judged costs itself nothin
   const fixture = await openPaymentFixture(t);
   const exchange = new StubExchange('POST', ['x-payment', fixture.header(CALL_UNITS)]);
   let served = 0;
-  requirePayment(
+  holdPayment(
     exchange,
     { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } },
     call(undefined),
@@ -195,14 +193,14 @@ t.test('a stream is paid before its first byte', async (t) => {
     socket.write(chunkedHead('content-type: text/event-stream'));
     socket.write(chunk('data: [DONE]\n\n'));
     socket.write(chunk(''));
-    paid.push(door.fixture.facilitator.transfers.length);
+    paid.push(opened.fixture.facilitator.transfers.length);
   });
-  const door = await open(t, serve);
-  const { headers, status, text } = await door.ask(door.fixture.header(CALL_UNITS));
+  const opened = await open(t, serve);
+  const { headers, status, text } = await opened.ask(opened.fixture.header(CALL_UNITS));
   t.same([status, text], [200, 'data: [DONE]\n\n']);
   t.ok(headers['payment-response']);
   t.same(paid, [0], 'and not before a server has begun');
-  t.equal(door.fixture.facilitator.transfers.length, 1);
+  t.equal(opened.fixture.facilitator.transfers.length, 1);
 });
 
 t.test('servers that all fail, or refuse, cost nothing', async (t) => {
@@ -210,13 +208,13 @@ t.test('servers that all fail, or refuse, cost nothing', async (t) => {
     ['500 Oh', 503],
     ['422 No', 422],
   ] as const) {
-    const door = await open(
+    const opened = await open(
       t,
       proxied(t, ({ socket }) => void socket.write(answer(reply, '{}'))),
     );
-    t.equal((await door.ask(door.fixture.header(CALL_UNITS))).status, status);
-    await until(async () => (await door.fixture.ledger.paymentsIn('failed')).length === 1);
-    t.equal(door.fixture.facilitator.transfers.length, 0);
+    t.equal((await opened.ask(opened.fixture.header(CALL_UNITS))).status, status);
+    await until(async () => (await opened.fixture.ledger.paymentsIn('failed')).length === 1);
+    t.equal(opened.fixture.facilitator.transfers.length, 0);
   }
 });
 
@@ -230,19 +228,19 @@ t.test('a server that breaks off behind the money leaves credit, and the same re
     socket.write(chunkedHead('content-type: text/event-stream'));
     socket.write('ff\r\nda', () => socket.destroy());
   });
-  const door = await open(t, serve);
-  const header = door.fixture.header(CALL_UNITS);
-  const failed = await door.ask(header);
+  const opened = await open(t, serve);
+  const header = opened.fixture.header(CALL_UNITS);
+  const failed = await opened.ask(header);
   t.equal(failed.status, 503);
   t.ok(failed.headers['payment-response'], 'the client learns what it has paid');
-  await until(async () => (await credit(door.fixture)) === PRICE);
+  await until(async () => (await credit(opened.fixture)) === PRICE);
   broken = false;
-  const served = await door.ask(header);
+  const served = await opened.ask(header);
   t.same([served.status, served.text], [200, '{"words":1}']);
   t.equal(served.headers['payment-response'], failed.headers['payment-response']);
-  t.equal(await credit(door.fixture), 0n);
-  t.equal(door.fixture.facilitator.transfers.length, 1);
-  t.equal((await door.fixture.ledger.audit()).sound, true);
+  t.equal(await credit(opened.fixture), 0n);
+  t.equal(opened.fixture.facilitator.transfers.length, 1);
+  t.equal((await opened.fixture.ledger.audit()).sound, true);
 });
 
 t.test('requests are told apart by method, path, query and body', async (t) => {

@@ -1,0 +1,266 @@
+// The order in which every endpoint that costs money serves a request: authenticate, read, price, hold, run, settle.
+// Checks answer in this order: 401 bad key, 408, 413, 422, 404, 401 no key or 402 with an offer, 429, 402, 503.
+// Every hold ends in exactly one settlement or release, when the exchange is over, however it ends.
+
+import {
+  type Credential,
+  type Exceeded,
+  type GoodCredential,
+  presentedKey,
+  type Reserved,
+  type Spending,
+  usdText,
+} from '../billing/index.ts';
+import { dialectOf } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { type ErrorDecorator, respondError, respondJson } from '../ingress/respond.ts';
+import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
+import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
+
+/** Who sends a request. */
+export interface Access {
+  readonly credential: Credential;
+  /** The key of a client that sent it as `x-api-key` only; CRNs get it as a bearer token. */
+  readonly bearer: string | undefined;
+}
+
+/** A request whose body is valid. */
+export interface PaidRequest<Input> {
+  readonly exchange: Exchange;
+  readonly deps: ApiDeps;
+  readonly access: Access;
+  readonly body: Buffer;
+  readonly input: Input;
+}
+
+/** The money of one request: a hold of either kind, or none where nobody is charged. */
+export type RequestSettlement = AccountSettlement | PaymentSettlement | null;
+
+/** What differs between the endpoints that cost money. */
+export interface PaidEndpoint<Input> {
+  /** Validates the body. Throws 422, or 404 for an unknown model. */
+  read(exchange: Exchange, deps: ApiDeps, body: Buffer): Input;
+  /** The most that the request may cost an account, in pico-USD; 0 when it is free. */
+  price(request: PaidRequest<Input>, billing: Billing): number;
+  /** What the request costs a client without a key; null when it is free. */
+  quote(request: PaidRequest<Input>, billing: Billing): Quote | null;
+  /** Does the work and answers. */
+  run(request: PaidRequest<Input>, settlement: RequestSettlement): void;
+}
+
+/** The endpoint as the router calls it. It throws 401 for a bad key; every later refusal is answered. */
+export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
+  return (exchange, deps) => {
+    const access = authenticate(exchange, deps);
+    exchange.readBody((error, body) => {
+      try {
+        if (error !== null) throw error;
+        hold(endpoint, { exchange, deps, access, body, input: endpoint.read(exchange, deps, body) });
+      } catch (thrown) {
+        refuse(exchange, deps, thrown);
+      }
+    });
+  };
+}
+
+/** Checks the key in the headers of a request, before its body is read. Throws 401 for a bad one. */
+export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): Access {
+  const presented = presentedKey(exchange.header('authorization'), exchange.header('x-api-key'));
+  const credential = keys.check(presented.key);
+  if (credential.kind === 'bad' && settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
+  if (credential.kind === 'good') exchange.account = credential.account;
+  return { credential, bearer: presented.bearer };
+}
+
+/** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read. */
+const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
+  const text =
+    validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
+  return dialectOf(exchange.path)?.errorMember({ code, message: text, status });
+};
+
+/** Answers with an error, in the form that the setting `errorBodies` asks for. */
+export function refuse(exchange: Exchange, { settings }: ApiDeps, thrown: unknown): void {
+  respondError(exchange, thrown, settings.errorBodies === 'dialect' ? decorate : undefined);
+}
+
+/** Holds what the request may cost, with whoever pays for it, and runs it. */
+function hold<Input>(endpoint: PaidEndpoint<Input>, request: PaidRequest<Input>): void {
+  const { exchange, deps, access, body } = request;
+  const { billing, paymentProcessor, settings } = deps;
+  const { credential } = access;
+  if (credential.kind === 'none' && settings.keys.required) {
+    const quote = paymentProcessor === null || billing === null ? null : endpoint.quote(request, billing);
+    if (quote === null) throw new HeadraceError('HR_AUTH_MISSING');
+    const paymentDeps = { paymentProcessor: paymentProcessor as NonNullable<typeof paymentProcessor>, settings };
+    holdPayment(exchange, paymentDeps, { ...quote, digest: requestDigest(exchange, body) }, (settlement) =>
+      endpoint.run(request, settlement),
+    );
+  } else if (credential.kind === 'good' && billing !== null) {
+    const exceeded =
+      credential.allowance === null ? null : billing.limits.admit(credential.allowance, billing.epochMs());
+    if (exceeded !== null) throw limitError(exceeded);
+    holdCredit(endpoint, request, billing, credential);
+  } else {
+    endpoint.run(request, null);
+  }
+}
+
+/** Holds credit of the account. Mostly the lease reaches; else it is extended, and the request runs later or is refused. */
+function holdCredit<Input>(
+  endpoint: PaidEndpoint<Input>,
+  request: PaidRequest<Input>,
+  billing: Billing,
+  payer: GoodCredential,
+): void {
+  const { exchange, deps } = request;
+  const amount = endpoint.price(request, billing);
+  const settlement = new AccountSettlement(billing, payer, amount);
+  if (amount === 0 || billing.leases.reserve(payer, amount)) {
+    exchange.settlement = settlement;
+    endpoint.run(request, settlement);
+    return;
+  }
+  billing.leases.fund(payer, amount, (reserved) => {
+    if (reserved.kind !== 'reserved') {
+      refuse(exchange, deps, creditError(reserved, amount));
+    } else if (exchange.finished) {
+      settlement.close();
+    } else {
+      exchange.settlement = settlement;
+      try {
+        endpoint.run(request, settlement);
+      } catch (thrown) {
+        // The lease cache calls others that wait for the same credit, and must not see this error.
+        refuse(exchange, deps, thrown);
+      }
+    }
+  });
+}
+
+/** Reads off what an answer has taken that is metered while it passes. */
+export interface Meter {
+  /** Null when nothing was delivered. */
+  spending(): Spending | null;
+}
+
+/** Credit of an account, held in its lease. */
+class AccountSettlement implements Settlement {
+  readonly kind = 'account';
+  /** Asked once, at the close. */
+  meter: Meter | null = null;
+  readonly #billing: Billing;
+  readonly #payer: GoodCredential;
+  readonly #amount: number;
+  readonly #spendings: Spending[] = [];
+  #closed = false;
+
+  /** `amount`: pico-USD that are held. */
+  constructor(billing: Billing, payer: GoodCredential, amount: number) {
+    this.#billing = billing;
+    this.#payer = payer;
+    this.#amount = amount;
+  }
+
+  add(spending: Spending): void {
+    this.#spendings.push(spending);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const { epochMs, limits, leases } = this.#billing;
+    const { allowance } = this.#payer;
+    const metered = this.meter?.spending() ?? null;
+    if (metered !== null) this.#spendings.push(metered);
+    let held = this.#amount;
+    for (const spending of this.#spendings) {
+      leases.settle(this.#payer, held, spending);
+      held = 0;
+      if (allowance === null) continue;
+      limits.settle(allowance, spending.promptTokens + spending.completionTokens, spending.cost, epochMs());
+    }
+    if (this.#spendings.length === 0) leases.cancel(this.#payer, held);
+  }
+}
+
+/** What a call costs that is not counted in tokens. `cost` in pico-USD. */
+export function unmeteredSpending(model: string, cost: number): Spending {
+  return { model, cost, promptTokens: 0, cachedTokens: 0, completionTokens: 0, measured: true };
+}
+
+function creditError(reserved: Exclude<Reserved, { kind: 'reserved' }>, amount: number): HeadraceError {
+  if (reserved.kind === 'away') return new HeadraceError('HR_CREDIT_UNKNOWN', { headers: ['retry-after', '2'] });
+  const subject = `${usdText(amount)} USD, ${usdText(Math.max(reserved.balance, 0))} USD are left`;
+  return new HeadraceError('HR_CREDIT_SHORT', { subject });
+}
+
+function limitError(exceeded: Exceeded): HeadraceError {
+  if (exceeded.kind === 'spend') {
+    return new HeadraceError('HR_KEY_SPENT', { subject: `${usdText(exceeded.limit)} USD` });
+  }
+  const headers = ['retry-after', String(exceeded.retryAfterS)];
+  return new HeadraceError('HR_KEY_RATE', { subject: `${exceeded.limit} ${exceeded.kind}`, headers });
+}
+
+/** Work under way whose answer comes in one piece. */
+export interface Pending {
+  /** Nothing is called any more. */
+  abort(): void;
+}
+
+/** Hears an answer, and whether it was kept from an earlier request; or why there is none. */
+export type WholeDone<Answer> = (error: HeadraceError | null, answer: Answer | null, cached: boolean) => void;
+
+const NO_HEADERS: readonly string[] = [];
+const CACHE_HIT: readonly string[] = ['x-headrace-cache', 'hit'];
+
+/**
+ * Runs work whose answer comes in one piece, and answers with it. `spendingsOf` says what the answer costs; one that costs
+ * nothing is answered without taking a held payment.
+ */
+export function respondWhole<Answer>(
+  { exchange, deps }: PaidRequest<unknown>,
+  settlement: RequestSettlement,
+  spendingsOf: (answer: Answer, cached: boolean) => readonly Spending[],
+  start: (done: WholeDone<Answer>) => Pending,
+): void {
+  const pending = start((error, answer, cached) => {
+    exchange.onAbort = null;
+    if (answer === null) {
+      refuse(exchange, deps, error);
+      return;
+    }
+    const spendings = settlement === null ? [] : spendingsOf(answer, cached);
+    for (const spending of spendings) settlement?.add(spending);
+    if (settlement?.kind === 'payment' && spendings.length > 0) {
+      settlement.deliver((receipts) => respondJson(exchange, 200, answer, receipts));
+    } else {
+      respondJson(exchange, 200, answer, cached ? CACHE_HIT : NO_HEADERS);
+    }
+  });
+  const abort = (): void => pending.abort();
+  exchange.onAbort = abort;
+}
+
+/** The same for the library: resolves with a copy of the answer. Rejects with the reason of `signal` when it fires. */
+export function callWhole<Answer>(
+  signal: AbortSignal | undefined,
+  start: (done: WholeDone<Answer>) => Pending,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const pending = start((error, answer) => {
+      signal?.removeEventListener('abort', leave);
+      // The caller may change what it gets; the answer may also be in the cache, or on its way to others.
+      if (answer === null) reject(error as HeadraceError);
+      else resolve(structuredClone(answer));
+    });
+    const leave = (): void => {
+      pending.abort();
+      reject(signal?.reason as Error);
+    };
+    signal?.addEventListener('abort', leave, { once: true });
+  });
+}
