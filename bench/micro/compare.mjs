@@ -33,7 +33,7 @@ const trees = [];
 /** The built files of a version. */
 function built(version) {
   const folder = resolve(version);
-  for (const dist of [join(folder, 'dist'), folder]) if (existsSync(join(dist, 'src', 'gateway.js'))) return dist;
+  for (const dist of [join(folder, 'dist'), folder]) if (existsSync(join(dist, 'src', 'index.js'))) return dist;
   const tree = join(temporaryFolder(), 'tree');
   process.stderr.write(`building ${version}\n`);
   runCommand('git', ['worktree', 'add', '--detach', tree, version], { cwd: ROOT });
@@ -47,7 +47,7 @@ function built(version) {
     runCommand('npm', ['run', 'build'], { cwd: tree });
   } catch (error) {
     // The compiler writes files in spite of wrong types.
-    if (!existsSync(join(dist, 'src', 'gateway.js'))) throw error;
+    if (!existsSync(join(dist, 'src', 'index.js'))) throw error;
     const first = error.message.split('\n').find((line) => line.includes('error'));
     process.stderr.write(`${version} is built in spite of errors: ${first}\n`);
   }

@@ -2,16 +2,19 @@
 // code: `node measure.mjs DIST FILE BATCH_MS BATCHES`. Prints one line of JSON, `{ CASE: NANOSECONDS | null }`; null is a
 // case that this build cannot run, as one that is older than the function.
 //
-// A file exports `cases(load)`, where `load(path)` imports a module of the build. It answers functions by name, which do
-// one call of what is measured, or `{ run, calls }` for promises of several calls at once.
+// A file exports `cases(load)`, where `load(...paths)` imports the first of these modules that the build has: a module that
+// was moved is listed with its older paths. It returns functions by name, which do one call of what is measured, or
+// `{ run, calls }` for promises of several calls at once.
 
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { medianNs, medianNsLater } from './median.mjs';
 
 const [dist, file, batchMs, batches] = process.argv.slice(2);
 const base = pathToFileURL(`${resolve(dist)}/`);
-const load = (path) => import(new URL(path, base).href);
+const load = (...paths) =>
+  import((paths.map((path) => new URL(path, base)).find(existsSync) ?? new URL(paths[0], base)).href);
 const { cases } = await import(`./cases/${file}.mjs`);
 
 async function figureOf(one) {

@@ -1,8 +1,6 @@
-// The door of the dialect room: everything other layers may use. Re-exports only.
+// Public names of the dialect module. Re-exports only.
 export type { Dialect, DialectName, Failure, Usage } from './dialect.ts';
-export { prefixHash } from './prefix.ts';
-export { scanBody } from './scan.ts';
-export type { MemberName, RejectedBody, Scan, ScannedBody, ScanOptions } from './scan.ts';
 export { dialectOf, endsWell, errorEvent, upstreamPath } from './dialects.ts';
-export { askingForUsage, estimateTokens, type TokenEstimate } from './usage-request.ts';
-export { type Metered, UsageWatch } from './usage-watch.ts';
+export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
+export { prefixHash } from './prefix.ts';
+export { askingForUsage, estimateTokens, type Metered, type TokenEstimate, UsageWatch } from './usage.ts';

@@ -1,8 +1,7 @@
-// The llama-style dialect: POST /completions on the gateway, /completion and /infill on a host. Listed in table.ts.
-// A stream is `data:` lines without names and without `[DONE]`; the last frame has `stop: true` and repeats the prompt.
-import { sseEvent, tokenCount } from './dialect.ts';
-import type { Dialect, Failure, Usage } from './dialect.ts';
-import { endsInLongEvent, showsEnd } from './stream-end.ts';
+// The llama-style dialect: POST /completions on the gateway, /completion and /infill on a host. A stream has `data:` lines
+// without event names and without `[DONE]`; the last frame has `stop: true` and repeats the prompt.
+
+import { type Dialect, endsInLongEvent, type Failure, showsEnd, sseEvent, tokenCount, type Usage } from './dialect.ts';
 
 const COMPLETE = /"stop"\s*:\s*true/;
 
@@ -22,31 +21,32 @@ export const llama: Dialect = {
   errorMember,
   endsWell: (tail) => showsEnd(tail, COMPLETE) || endsInLongEvent(tail),
   openingEvents: () => 0,
+  usageMembers: ['timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'],
   usage: usageOf,
 };
 
-/** Here `code` is the HTTP status, a number. */
+/** In this dialect `code` is the HTTP status, a number. */
 function errorMember({ status, message }: Failure): Record<string, unknown> {
   const type = TYPES[status] ?? (status >= 500 ? 'server_error' : 'invalid_request_error');
   return { error: { code: status, message, type } };
 }
 
 /**
- * `timings` says best what was reused: engines fill `tokens_cached` with all tokens in the slot, whereas the interface
- * document means the reused ones, so that member counts only where there are no timings.
+ * `timings` says exactly what was reused. `tokens_cached` counts only without timings: by the interface it is the reused
+ * tokens (docs/interface.md), but engines fill it with all tokens in the slot.
  */
-function usageOf(read: (member: string) => unknown): Usage | undefined {
-  const timings = read('timings');
+function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined {
+  const timings = members['timings'];
   const reused = tokenCount(timings, 'cache_n');
   const processed = tokenCount(timings, 'prompt_n');
   const promptTokens =
-    tokenCount(read('tokens_evaluated')) ?? (processed === undefined ? undefined : processed + (reused ?? 0));
+    tokenCount(members['tokens_evaluated']) ?? (processed === undefined ? undefined : processed + (reused ?? 0));
   if (promptTokens === undefined) return undefined;
   const cached =
-    reused ?? (processed === undefined ? (tokenCount(read('tokens_cached')) ?? 0) : promptTokens - processed);
+    reused ?? (processed === undefined ? (tokenCount(members['tokens_cached']) ?? 0) : promptTokens - processed);
   return {
     promptTokens,
-    completionTokens: tokenCount(read('tokens_predicted')) ?? tokenCount(timings, 'predicted_n') ?? 0,
+    completionTokens: tokenCount(members['tokens_predicted']) ?? tokenCount(timings, 'predicted_n') ?? 0,
     cachedTokens: Math.min(Math.max(cached, 0), promptTokens),
   };
 }

@@ -1,8 +1,7 @@
-// The messages dialect: POST /v1/messages. Listed in table.ts.
-// Every event has a name; SDKs skip events without one. A stream ends with message_stop.
-import { sseEvent, tokenCount } from './dialect.ts';
-import type { Dialect, Failure, Usage } from './dialect.ts';
-import { showsEnd } from './stream-end.ts';
+// The messages dialect: POST /v1/messages. Every event has a name, since SDKs skip events without one; a stream ends with
+// message_stop.
+
+import { type Dialect, type Failure, showsEnd, sseEvent, tokenCount, type Usage } from './dialect.ts';
 
 const COMPLETE = /(?:"type"\s*:\s*"|^event:[ \t]*)message_stop\b/m;
 
@@ -27,7 +26,8 @@ export const messages: Dialect = {
   endsWell: (tail) => showsEnd(tail, COMPLETE),
   // message_start and content_block_start.
   openingEvents: () => 2,
-  usage: (read) => usageOf(read('usage')),
+  usageMembers: ['usage'],
+  usage: usageOf,
 };
 
 function errorMember({ status, message }: Failure): Record<string, unknown> {
@@ -35,8 +35,9 @@ function errorMember({ status, message }: Failure): Record<string, unknown> {
   return { type: 'error', error: { type, message } };
 }
 
-/** The prompt is what was read fresh, read from the cache and written to it; the dialect counts them apart. */
-function usageOf(usage: unknown): Usage | undefined {
+/** The prompt is the sum of what was processed, read from the cache and written to it; the dialect counts them apart. */
+function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined {
+  const usage = members['usage'];
   const fresh = tokenCount(usage, 'input_tokens');
   const completionTokens = tokenCount(usage, 'output_tokens');
   if (fresh === undefined && completionTokens === undefined) return undefined;

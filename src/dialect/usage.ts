@@ -1,61 +1,172 @@
-// Reads how many tokens a request took, from a JSON answer or from the two ends of a stream. Called by upstream/relay
-// when an answer has passed; nothing here touches the bytes. Counts are the CRN's own: absent means undefined, not 0.
-import type { Dialect, Usage } from './dialect.ts';
-import { found, memberTable, scanMembers, skipSpace, skipValue } from './members.ts';
+// Token counts of a request: estimated from its body, asked for in streams of the OpenAI dialects, read from JSON responses and
+// from both ends of streams. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
 
-const MEMBERS = ['usage', 'timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'];
-const ANSWER = memberTable(MEMBERS);
-const ANSWER_MAX_DEPTH = 256;
+import { beginsInError, type Dialect, type Usage } from './dialect.ts';
+import { chatCompletions } from './openai.ts';
+import {
+  found,
+  memberTable,
+  promptsIn,
+  scanMembers,
+  type ScannedBody,
+  skipSpace,
+  skipValue,
+  SPAN,
+} from './json-scan.ts';
+
+/** Bytes of text that are one token on average; images and other attachments are counted like text. */
+const BYTES_PER_TOKEN = 4;
+
+const CONVERSATION = [SPAN.messages, SPAN.system, SPAN.prompt, SPAN.input, SPAN.instructions] as const;
+const LIMITS = [SPAN.max_completion_tokens, SPAN.max_tokens, SPAN.max_output_tokens, SPAN.n_predict] as const;
+const CHOICES = [SPAN.n, SPAN.best_of] as const;
+
+/** Estimate of the tokens of a request, made from its body. */
+export interface TokenEstimate {
+  /** A quarter of the bytes of the conversation. */
+  readonly promptTokens: number;
+  /** Most tokens that the request allows, over all its choices; undefined when it sets no limit. */
+  readonly maxTokens: number | undefined;
+  /** Completions asked for, over all prompts; 1 when the request does not say. */
+  readonly choices: number;
+  /** Prompts that share `promptTokens`; 1 unless `prompt` is a list. */
+  readonly prompts: number;
+}
+
+export function estimateTokens(body: Buffer, { spans }: ScannedBody): TokenEstimate {
+  let bytes = 0;
+  for (const at of CONVERSATION) {
+    const start = spans[at] as number;
+    if (start >= 0) bytes += (spans[at + 1] as number) - start;
+  }
+  const limit = largestCount(body, spans, LIMITS);
+  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
+  const choices = prompts * Math.max(largestCount(body, spans, CHOICES) ?? 1, 1);
+  return {
+    promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
+    maxTokens: limit === undefined ? undefined : limit * choices,
+    choices,
+    prompts,
+  };
+}
+
+/** The largest whole number of 0 or more among members that mean the same. */
+function largestCount(body: Buffer, spans: readonly number[], members: readonly number[]): number | undefined {
+  let count: number | undefined;
+  for (const at of members) {
+    const start = spans[at] as number;
+    if (start < 0) continue;
+    const value = Number(body.toString('latin1', start, spans[at + 1]));
+    if (Number.isSafeInteger(value) && value >= 0) count = Math.max(count ?? 0, value);
+  }
+  return count;
+}
+
+const OPTION = '{"include_usage":true}';
+const MEMBER: Buffer = Buffer.from(`"stream_options":${OPTION},`);
+
+/**
+ * The body with `stream_options.include_usage`, without which streams of completions and chat completions have no counts.
+ * Undefined when the body asks already, when its dialect need not be asked, and when only the CRN can judge the option.
+ */
+export function askingForUsage(dialect: Dialect | undefined, body: Buffer, scan: ScannedBody): Buffer | undefined {
+  if (!scan.stream || (dialect?.name !== 'chat-completions' && dialect?.name !== 'completions')) return undefined;
+  const start = scan.spans[SPAN.stream_options] as number;
+  if (start < 0) {
+    const first = body.indexOf('{') + 1;
+    return Buffer.concat([body.subarray(0, first), MEMBER, body.subarray(first)]);
+  }
+  const end = scan.spans[SPAN.stream_options + 1] as number;
+  const options = withUsage(parsed(body, start, end));
+  if (options === undefined) return undefined;
+  return Buffer.concat([body.subarray(0, start), Buffer.from(options), body.subarray(end)]);
+}
+
+/** The options as text with counts asked for; undefined when they ask already or are no options. */
+function withUsage(options: unknown): string | undefined {
+  if (options === null) return OPTION;
+  if (typeof options !== 'object' || Array.isArray(options)) return undefined;
+  const { include_usage: asked } = options as { readonly include_usage?: unknown };
+  // Neither true nor false: the CRN has an error message for it.
+  if (asked !== undefined && asked !== null && asked !== false) return undefined;
+  return JSON.stringify({ ...options, include_usage: true });
+}
+
+const RESPONSE_MEMBERS = ['usage', 'timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'];
+const RESPONSE = memberTable(RESPONSE_MEMBERS);
+const RESPONSE_MAX_DEPTH = 256;
 /** Usage objects are flat but for one level of details. */
 const USAGE_MAX_DEPTH = 8;
 
-/** Usage in a whole JSON answer; undefined when it has none or is not a JSON object. */
-export function usageOfAnswer(dialect: Dialect, answer: Buffer): Usage | undefined {
-  const start = skipSpace(answer, 0, answer.length);
-  if (answer[start] !== 0x7b) return undefined;
-  const members = found(ANSWER);
-  if (scanMembers(answer, start, answer.length, ANSWER, members, ANSWER_MAX_DEPTH) < 0) return undefined;
-  return dialect.usage((member) => {
-    const at = 2 * MEMBERS.indexOf(member);
-    const from = members.spans[at] as number;
-    return from < 0 ? undefined : parsed(answer, from, members.spans[at + 1] as number);
-  });
+const SPACE = 0x20;
+const COLON = 0x3a;
+const OPEN_OBJECT = 0x7b;
+const USAGE = Buffer.from('"usage"');
+
+/** Usage in a whole JSON response; undefined when it has none or is no JSON object. */
+export function usageOfResponse(dialect: Dialect, response: Buffer): Usage | undefined {
+  const start = skipSpace(response, 0, response.length);
+  if (response[start] !== OPEN_OBJECT) return undefined;
+  const scan = found(RESPONSE);
+  if (scanMembers(response, start, response.length, RESPONSE, scan, RESPONSE_MAX_DEPTH) < 0) return undefined;
+  const members: Record<string, unknown> = {};
+  for (const name of dialect.usageMembers) {
+    const at = 2 * RESPONSE_MEMBERS.indexOf(name);
+    const from = scan.spans[at] as number;
+    if (from >= 0) members[name] = parsed(response, from, scan.spans[at + 1] as number);
+  }
+  return dialect.usage(members);
 }
 
 /**
- * Usage in a stream. Counts in several events are running totals, so the largest of each is the answer's.
+ * Usage in a stream. Counts in several events are running totals: the largest of each is the response's.
  * @param tail the last bytes relayed; they may begin inside an event. 4 KiB are enough
  * @param head the first bytes relayed: the messages dialect gives the prompt count in its first event
  */
 export function usageOfStream(dialect: Dialect, tail: Buffer, head?: Buffer): Usage | undefined {
   let total: Usage | undefined;
   for (const bytes of head === undefined ? [tail] : [tail, head]) {
-    for (const usage of valuesOf(bytes, 'usage')) {
-      total = larger(
-        total,
-        dialect.usage((member) => (member === 'usage' ? usage : undefined)),
-      );
+    if (dialect.name === 'llama') {
+      const members: Record<string, unknown> = {};
+      for (const name of dialect.usageMembers) members[name] = lastValue(bytes, name);
+      total = larger(total, dialect.usage(members));
+      continue;
     }
-    total = larger(
-      total,
-      dialect.usage((member) => (member === 'usage' ? undefined : valuesOf(bytes, member).at(-1))),
-    );
+    for (let at = nextUsage(bytes, 0); at >= 0; at = nextUsage(bytes, at + 1)) {
+      const end = skipValue(bytes, at, bytes.length, 0, USAGE_MAX_DEPTH);
+      if (end > 0) total = larger(total, dialect.usage({ usage: parsed(bytes, at, end) }));
+    }
   }
   return total;
 }
 
-/** Every value of a member called `name`, at any level: a quote inside a JSON string is escaped and cannot match. */
-function valuesOf(bytes: Buffer, name: string): unknown[] {
+/**
+ * Where the value of the next member `usage` begins that is an object, at any level; -1 when there is none. Quotes inside
+ * JSON strings are escaped, so generated text cannot match.
+ */
+function nextUsage(bytes: Buffer, from: number): number {
+  for (let at = bytes.indexOf(USAGE, from); at >= 0; at = bytes.indexOf(USAGE, at + USAGE.length)) {
+    let pos = at + USAGE.length;
+    while ((bytes[pos] as number) <= SPACE) pos++;
+    if (bytes[pos] !== COLON) continue;
+    pos++;
+    while ((bytes[pos] as number) <= SPACE) pos++;
+    if (bytes[pos] === OPEN_OBJECT) return pos;
+  }
+  return -1;
+}
+
+/** The last value of a member called `name`, at any level. */
+function lastValue(bytes: Buffer, name: string): unknown {
   const quoted = `"${name}"`;
-  const values: unknown[] = [];
-  for (let at = bytes.indexOf(quoted); at >= 0; at = bytes.indexOf(quoted, at + 1)) {
+  for (let at = bytes.lastIndexOf(quoted); at >= 0; at = at === 0 ? -1 : bytes.lastIndexOf(quoted, at - 1)) {
     const colon = skipSpace(bytes, at + quoted.length, bytes.length);
-    if (bytes[colon] !== 0x3a) continue;
+    if (bytes[colon] !== COLON) continue;
     const start = skipSpace(bytes, colon + 1, bytes.length);
     const end = skipValue(bytes, start, bytes.length, 0, USAGE_MAX_DEPTH);
-    if (end > 0) values.push(parsed(bytes, start, end));
+    if (end > 0) return parsed(bytes, start, end);
   }
-  return values;
+  return undefined;
 }
 
 function parsed(bytes: Buffer, start: number, end: number): unknown {
@@ -73,4 +184,150 @@ function larger(one: Usage | undefined, other: Usage | undefined): Usage | undef
     completionTokens: Math.max(one.completionTokens, other.completionTokens),
     cachedTokens: Math.max(one.cachedTokens, other.cachedTokens),
   };
+}
+
+/** A JSON response up to this size is kept whole, to be read at its end; of a longer one the last bytes. */
+const KEPT_BYTES = 1024 * 1024;
+const LAST_BYTES = 64 * 1024;
+
+/** The first event of the messages dialect has the prompt's count. */
+const HEAD_BYTES = 4096;
+
+const DATA = Buffer.from('data:');
+const NEXT_DATA = Buffer.from('\ndata:');
+
+/** Tokens of a response, and whether the CRN counted them (or they are an estimate). */
+export interface Metered extends Usage {
+  readonly measured: boolean;
+}
+
+/** Watches one response as it passes: `begin`, then `data` or `events` for each piece; `result` has its tokens. */
+export class UsageWatch {
+  readonly #dialect: Dialect;
+  readonly #strip: boolean;
+  #streams = false;
+  #delivered = false;
+  /** The stream began with an error event: it is no response. */
+  #failed = false;
+  #events = 0;
+  #opening = 0;
+  #head: Buffer | undefined;
+  /** The last pieces of a stream; the relay's list. */
+  #tail: readonly Buffer[] = [];
+  /** Pieces of a JSON response, not copied. */
+  #kept: Buffer[] = [];
+  #bytes = 0;
+  #keptBytes = 0;
+
+  /**
+   * @param dialect of the request; without one the response is read like one of chat completions
+   * @param strip removes events that hold usage only: the gateway asked for them, the client did not
+   */
+  constructor(dialect: Dialect | undefined, strip: boolean) {
+    this.#dialect = dialect ?? chatCompletions;
+    this.#strip = strip;
+  }
+
+  /** Whether a part of a good response has passed. Comments and an error event alone do not count. */
+  get delivered(): boolean {
+    return this.#delivered;
+  }
+
+  /** A good response begins; an earlier one is forgotten. `tail` will hold the last pieces of a stream; null for JSON. */
+  begin(tail: readonly Buffer[] | null): void {
+    this.#streams = tail !== null;
+    this.#tail = tail ?? [];
+    this.#delivered = false;
+    this.#failed = false;
+    this.#events = 0;
+    this.#bytes = 0;
+    this.#keptBytes = 0;
+    this.#kept = [];
+    this.#head = undefined;
+  }
+
+  /** A piece of a JSON response. */
+  data(chunk: Buffer): void {
+    this.#delivered = true;
+    this.#bytes += chunk.byteLength;
+    this.#keptBytes += chunk.byteLength;
+    this.#kept.push(chunk);
+    if (this.#bytes <= KEPT_BYTES) return;
+    while (this.#kept.length > 1 && this.#keptBytes - (this.#kept[0] as Buffer).byteLength >= LAST_BYTES) {
+      this.#keptBytes -= (this.#kept.shift() as Buffer).byteLength;
+    }
+  }
+
+  /** Whole events of a stream. Returns the bytes for the client: the same or fewer; undefined when none are left. */
+  events(piece: Buffer): Buffer | undefined {
+    if (this.#events === 0) this.#failed = beginsInError(piece);
+    if (piece.compare(DATA, 0, DATA.length, 0, Math.min(DATA.length, piece.length)) === 0) this.#events++;
+    for (let at = piece.indexOf(NEXT_DATA); at >= 0; at = piece.indexOf(NEXT_DATA, at + NEXT_DATA.length))
+      this.#events++;
+    const passed = this.#strip ? withoutUsageEvent(piece) : piece;
+    if (!this.#delivered && !this.#failed && this.#events > 0 && passed !== undefined) {
+      this.#delivered = true;
+      this.#opening = this.#dialect.openingEvents(piece);
+      if (this.#dialect.name === 'messages') this.#head = Buffer.from(piece.subarray(0, HEAD_BYTES));
+    }
+    return passed;
+  }
+
+  /** The tokens of what has passed. `promptTokens` is the estimate for a prompt that was not counted. */
+  result(promptTokens: number): Metered {
+    const usage = this.#streams
+      ? usageOfStream(this.#dialect, Buffer.concat(this.#tail), this.#head)
+      : this.#usageOfKept();
+    if (usage !== undefined && (!this.#streams || this.#isFinal(usage))) return { ...usage, measured: true };
+    const events = Math.max(this.#events - this.#opening, 0);
+    const completion = this.#streams ? events : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
+    return {
+      promptTokens: usage?.promptTokens || promptTokens,
+      completionTokens: Math.max(completion, usage?.completionTokens ?? 0),
+      cachedTokens: usage?.cachedTokens ?? 0,
+      measured: false,
+    };
+  }
+
+  #usageOfKept(): Usage | undefined {
+    const bytes = this.#kept.length === 1 ? (this.#kept[0] as Buffer) : Buffer.concat(this.#kept);
+    return this.#bytes === this.#keptBytes
+      ? usageOfResponse(this.#dialect, bytes)
+      : usageOfStream(this.#dialect, bytes);
+  }
+
+  /** The messages dialect counts the prompt in its first event: only a later event has the count of the response. */
+  #isFinal({ completionTokens }: Usage): boolean {
+    return (
+      this.#dialect.name !== 'messages' || this.#dialect.endsWell(Buffer.concat(this.#tail)) || completionTokens > 1
+    );
+  }
+}
+
+/** The piece without the event whose `choices` are empty and which has `usage`. */
+function withoutUsageEvent(piece: Buffer): Buffer | undefined {
+  for (let at = nextUsage(piece, 0); at >= 0; at = nextUsage(piece, at)) {
+    // JSON on one line has no raw line ends, so the nearest blank lines are those around the event.
+    const lf = piece.lastIndexOf('\n\n', at);
+    const crlf = piece.lastIndexOf('\r\n\r\n', at);
+    const start = Math.max(lf < 0 ? 0 : lf + 2, crlf < 0 ? 0 : crlf + 4);
+    const nextLf = piece.indexOf('\n\n', at);
+    const nextCrlf = piece.indexOf('\r\n\r\n', at);
+    const end = Math.min(nextLf < 0 ? piece.length : nextLf + 2, nextCrlf < 0 ? piece.length : nextCrlf + 4);
+    if (!holdsUsageOnly(piece.toString('utf8', start, end))) continue;
+    if (start === 0 && end === piece.length) return undefined;
+    return Buffer.concat([piece.subarray(0, start), piece.subarray(end)]);
+  }
+  return piece;
+}
+
+function holdsUsageOnly(event: string): boolean {
+  const [, data] = /^data: ?(.*?)\r?\n?\r?\n?$/s.exec(event) ?? [];
+  if (data === undefined) return false;
+  try {
+    const { choices, usage } = JSON.parse(data) as { readonly choices?: unknown; readonly usage?: unknown };
+    return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;
+  } catch {
+    return false;
+  }
 }

@@ -1,4 +1,4 @@
-// Every dialect: paths, error events as the official SDKs meet them, error members, and what counts as a proper end.
+// Every dialect: paths, error events as the official SDKs read them, error members, and complete streams.
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import t from 'tap';
@@ -9,7 +9,7 @@ import { parseEvents } from '../../src/net/sse.ts';
 const failure: Failure = { code: 'HR_STREAM_BROKEN', message: 'The server broke off\nmid "answer"', status: 502 };
 const openaiError = { message: failure.message, type: 'server_error', param: null, code: 'HR_STREAM_BROKEN' };
 
-t.test('knows the dialect of a path', (t) => {
+t.test('dialectOf knows the dialect of a path', (t) => {
   const rows: [string, DialectName | undefined][] = [
     ['/v1/completions', 'completions'],
     ['/v1/chat/completions', 'chat-completions'],
@@ -29,7 +29,7 @@ t.test('knows the dialect of a path', (t) => {
   t.end();
 });
 
-t.test('writes one line of data and a blank line for each error event', (t) => {
+t.test('an error event is one line of data and a blank line', (t) => {
   const flat = {
     type: 'error',
     code: failure.code,
@@ -66,12 +66,12 @@ t.test('writes one line of data and a blank line for each error event', (t) => {
       name ?? 'no dialect',
     );
     t.ok(text.endsWith('\n\n'));
-    t.ok(endsWell(name && DIALECTS[name], Buffer.from(text)), 'which is itself seen as an end');
+    t.ok(endsWell(name && DIALECTS[name], Buffer.from(text)), 'the error event counts as an end');
   }
   t.end();
 });
 
-t.test('gives each status its type', (t) => {
+t.test('each status has its error type', (t) => {
   const rows: [number, string, string, string][] = [
     [400, 'invalid_request_error', 'invalid_request_error', 'invalid_request_error'],
     [401, 'authentication_error', 'authentication_error', 'authentication_error'],
@@ -98,7 +98,7 @@ t.test('gives each status its type', (t) => {
   t.end();
 });
 
-/** A fetch that answers with `sse`, however often it is asked. */
+/** A fetch whose responses are `sse`. */
 function answering(sse: string): typeof fetch {
   return () => Promise.resolve(new Response(sse, { headers: { 'content-type': 'text/event-stream' } }));
 }
@@ -109,7 +109,7 @@ async function drain(stream: AsyncIterable<unknown>): Promise<number> {
   return items;
 }
 
-t.test('makes the official SDKs throw behind the events that came before', async (t) => {
+t.test('the official SDKs throw after the events that came before', async (t) => {
   const chunk = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"text":"Hi","finish_reason":null}]}\n\n';
   const created = 'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n';
   const openai = (sse: string): OpenAI => new OpenAI({ apiKey: 'k', fetch: answering(sse), maxRetries: 0 });
@@ -135,11 +135,11 @@ t.test('makes the official SDKs throw behind the events that came before', async
   t.equal(
     await drain(await openai(chunk).chat.completions.create({ ...body, messages: [] })),
     1,
-    'without it nobody notices',
+    'without the error event they do not throw',
   );
 });
 
-t.test('sees whether a stream came to its end', (t) => {
+t.test('endsWell tells complete from truncated streams', (t) => {
   const delta =
     'data: {"choices":[{"delta":{"content":"[DONE] \\"finish_reason\\":\\"stop\\""},"finish_reason":null}]}\n\n';
   const named = (name: string, more = ''): string => `event: ${name}\ndata: {"type":"${name}"${more}}\n\n`;

@@ -1,7 +1,7 @@
-// The affinity key: what changes it, what does not, and how well it spreads.
+// prefixHash: what changes the key, what does not, and how well it spreads.
 import t from 'tap';
 import { prefixHash } from '../../src/dialect/prefix.ts';
-import { scanBody } from '../../src/dialect/scan.ts';
+import { scanBody } from '../../src/dialect/json-scan.ts';
 import { DIALECTS } from '../../src/dialect/dialects.ts';
 import type { DialectName } from '../../src/dialect/dialect.ts';
 
@@ -17,7 +17,7 @@ const developer = { role: 'developer', content: 'Use metric units.' };
 const hello = { role: 'user', content: 'Hello' };
 const answer = { role: 'assistant', content: 'Hi.' };
 const more = { role: 'user', content: 'And now?' };
-/** Written down once; another value would send every conversation to another CRN. */
+/** Another value would move every conversation to another CRN when a gateway is upgraded. */
 const KNOWN = 3922668154;
 const long = 'words and more words '.repeat(500);
 
@@ -36,7 +36,7 @@ t.test('stays the same while a conversation goes on', (t) => {
   t.end();
 });
 
-t.test('follows the system text and the first message of another role', (t) => {
+t.test('depends on the system text and the first message of another role', (t) => {
   const chat = (...messages: object[]): number => hash('chat-completions', { messages });
   const keys = [
     chat(hello),
@@ -65,7 +65,7 @@ t.test('follows the system text and the first message of another role', (t) => {
   t.end();
 });
 
-t.test('does not notice cache marks that move on', (t) => {
+t.test('ignores cache marks that move to newer messages', (t) => {
   const turn = (text: string, mark: object): object => ({ role: 'user', content: [{ type: 'text', text, ...mark }] });
   for (const mark of [{ type: 'ephemeral' }, { type: 'ephemeral', ttl: '1h' }]) {
     for (const text of ['Hello', 'x'.repeat(1000), 'x'.repeat(1990), 'x'.repeat(2030), long]) {
@@ -77,7 +77,7 @@ t.test('does not notice cache marks that move on', (t) => {
   t.end();
 });
 
-t.test('takes the first 256 bytes of text that grows', (t) => {
+t.test('depends on the first 256 bytes of a growing text', (t) => {
   const start = 'Once upon a time '.repeat(20);
   for (const [dialect, name] of [
     ['completions', 'prompt'],
@@ -92,7 +92,7 @@ t.test('takes the first 256 bytes of text that grows', (t) => {
   t.end();
 });
 
-t.test('is 0 where there is no prefix', (t) => {
+t.test('is 0 without a conversation', (t) => {
   t.equal(hash('chat-completions', { model: 'm', prompt: 'for another dialect' }), 0);
   t.equal(hash('chat-completions', { messages: [] }), 0);
   t.equal(hash('completions', { prompt: '' }), 0);
@@ -103,12 +103,12 @@ t.test('is 0 where there is no prefix', (t) => {
   t.end();
 });
 
-t.test('is the same in every process', (t) => {
+t.test('has a known value', (t) => {
   t.equal(hash('completions', { prompt: 'Hello, world' }), KNOWN);
   t.end();
 });
 
-t.test('flips half of the bits for one changed character', (t) => {
+t.test('one changed character flips half of the bits', (t) => {
   const rounds = 2000;
   let flipped = 0;
   for (let n = 0; n < rounds; n++) {

@@ -1,8 +1,11 @@
-// Token counts of every dialect, from JSON answers and from streams of which only the ends were kept.
+// Token counts: estimates, asking for counts, reading them from JSON responses and from both ends of streams.
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
 import t from 'tap';
-import { DIALECTS } from '../../src/dialect/dialects.ts';
 import type { DialectName, Usage } from '../../src/dialect/dialect.ts';
-import { usageOfAnswer, usageOfStream } from '../../src/dialect/usage.ts';
+import { dialectOf, DIALECTS } from '../../src/dialect/dialects.ts';
+import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { askingForUsage, estimateTokens, usageOfResponse, usageOfStream, UsageWatch } from '../../src/dialect/usage.ts';
 
 const tokens = (promptTokens: number, completionTokens: number, cachedTokens = 0): Usage => ({
   promptTokens,
@@ -13,7 +16,7 @@ const openai = { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details:
 const numbered = { input_tokens: 10, output_tokens: 4, input_tokens_details: { cached_tokens: 3 } };
 const timings = { cache_n: 6, prompt_n: 4, predicted_n: 9 };
 
-t.test('reads every dialect from a JSON answer', (t) => {
+t.test('reads the counts of every dialect from a JSON response', (t) => {
   const rows: [DialectName, object | string, Usage | undefined][] = [
     ['chat-completions', { choices: [], usage: openai }, tokens(10, 4, 3)],
     ['chat-completions', { usage: { ...openai, prompt_tokens_details: null } }, tokens(10, 4)],
@@ -50,14 +53,14 @@ t.test('reads every dialect from a JSON answer', (t) => {
   ];
   for (const [name, value, expected] of rows) {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
-    t.strictSame(usageOfAnswer(DIALECTS[name], Buffer.from(text)), expected, `${name}: ${text}`);
+    t.strictSame(usageOfResponse(DIALECTS[name], Buffer.from(text)), expected, `${name}: ${text}`);
   }
   t.end();
 });
 
 const sse = (...events: object[]): string => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
 
-t.test('reads every dialect from the ends of a stream', (t) => {
+t.test('reads the counts of every dialect from the ends of a stream', (t) => {
   const start = {
     type: 'message_start',
     message: { usage: { input_tokens: 5, cache_read_input_tokens: 3, output_tokens: 1 } },
@@ -111,4 +114,251 @@ t.test('reads every dialect from the ends of a stream', (t) => {
     t.strictSame(usage, expected, title);
   }
   t.end();
+});
+
+const CHAT = dialectOf('/v1/chat/completions');
+
+function scanned(text: string): { body: Buffer; scan: ScannedBody } {
+  const body = Buffer.from(text);
+  const scan = scanBody(body);
+  if (!scan.ok) throw new Error(JSON.stringify(scan.errors));
+  return { body, scan };
+}
+
+const asking = (text: string, path = '/v1/chat/completions'): string | undefined => {
+  const { body, scan } = scanned(text);
+  return askingForUsage(dialectOf(path), body, scan)?.toString();
+};
+
+t.test('adds include_usage to streams of the OpenAI dialects', async (t) => {
+  const wanted = '{"stream_options":{"include_usage":true},"model":"m","stream":true}';
+  t.equal(asking('{"model":"m","stream":true}'), wanted);
+  t.equal(asking('{"model":"m","stream":true}', '/v1/completions'), wanted);
+  t.equal(
+    asking('  { "model": "m", "stream": true}'),
+    '  {"stream_options":{"include_usage":true}, "model": "m", "stream": true}',
+  );
+  t.equal(
+    asking('{"stream":true,"stream_options":null,"model":"m"}'),
+    '{"stream":true,"stream_options":{"include_usage":true},"model":"m"}',
+  );
+  t.equal(
+    asking('{"stream":true,"stream_options":{"x":1,"include_usage":false},"model":"m"}'),
+    '{"stream":true,"stream_options":{"x":1,"include_usage":true},"model":"m"}',
+  );
+});
+
+t.test('leaves bodies that ask already, need not ask or are wrong', async (t) => {
+  for (const text of [
+    '{"model":"m"}',
+    '{"model":"m","stream":false}',
+    '{"model":"m","stream":true,"stream_options":{"include_usage":true}}',
+    '{"model":"m","stream":true,"stream_options":{"include_usage":"yes"}}',
+    '{"model":"m","stream":true,"stream_options":[]}',
+    '{"model":"m","stream":true,"stream_options":7}',
+  ]) {
+    t.equal(asking(text), undefined, text);
+  }
+  for (const path of ['/v1/messages', '/v1/responses', '/completions', '/v1/embeddings']) {
+    t.equal(asking('{"model":"m","stream":true}', path), undefined, path);
+  }
+});
+
+t.test('changes nothing but the option', async () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }), (extra) => {
+      const { stream_options: _, ...rest } = extra;
+      const request = { ...rest, model: 'm', stream: true };
+      const { body, scan } = scanned(JSON.stringify(request));
+      const asked = askingForUsage(CHAT, body, scan);
+      const parsed = JSON.parse(asked?.toString() ?? '') as Record<string, unknown>;
+      const { stream_options: added, ...same } = parsed;
+      return JSON.stringify(added) === '{"include_usage":true}' && isDeepStrictEqual(same, JSON.parse(body.toString()));
+    }),
+  );
+});
+
+t.test('estimates the tokens of a request from its conversation and its limits', async (t) => {
+  const estimate = (text: string): object => {
+    const { body, scan } = scanned(text);
+    return estimateTokens(body, scan);
+  };
+  t.same(estimate('{"model":"m"}'), { promptTokens: 0, maxTokens: undefined, choices: 1, prompts: 1 });
+  t.same(estimate('{"model":"m","prompt":"123456","max_tokens":7}'), {
+    promptTokens: 2,
+    maxTokens: 7,
+    choices: 1,
+    prompts: 1,
+  });
+  t.same(estimate('{"model":"m","prompt":[1,2,3],"n_predict":-1}'), {
+    promptTokens: 2,
+    maxTokens: undefined,
+    choices: 1,
+    prompts: 1,
+  });
+  t.same(estimate('{"model":"m","messages":[],"system":"ab","max_completion_tokens":5,"max_tokens":4,"n":3}'), {
+    promptTokens: 2,
+    maxTokens: 15,
+    choices: 3,
+    prompts: 1,
+  });
+  t.same(estimate('{"model":"m","prompt":["abcd","ef"],"max_tokens":5,"n":3}'), {
+    promptTokens: 4,
+    maxTokens: 30,
+    choices: 6,
+    prompts: 2,
+  });
+  t.same(estimate('{"model":"m","max_tokens":"many","n":0}'), {
+    promptTokens: 0,
+    maxTokens: undefined,
+    choices: 1,
+    prompts: 1,
+  });
+});
+
+const chat = (members: object): string => `data: ${JSON.stringify({ id: 'c', ...members })}\n\n`;
+const word = (content: string): string => chat({ choices: [{ delta: { content } }], usage: null });
+const USAGE = { prompt_tokens: 9, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 4 } };
+const LAST = chat({ choices: [], usage: USAGE });
+
+/** The bytes that the client gets of a stream in these pieces. */
+function passed(watch: UsageWatch, pieces: readonly string[]): string {
+  const tail: Buffer[] = [];
+  watch.begin(tail);
+  return pieces
+    .map((piece) => {
+      tail.push(Buffer.from(piece));
+      return watch.events(Buffer.from(piece))?.toString() ?? '';
+    })
+    .join('');
+}
+
+t.test('removes the usage event that the gateway asked for and nothing else', async (t) => {
+  const before = word('a') + word('say "usage":{} and "choices":[]');
+  const after = 'data: [DONE]\n\n';
+  for (const pieces of [
+    [before, LAST, after],
+    [before + LAST + after],
+    [before, LAST + after],
+    [before + LAST, after],
+  ]) {
+    const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+    t.equal(passed(watch, pieces), before + after);
+    t.same(watch.result(0), { promptTokens: 9, completionTokens: 3, cachedTokens: 4, measured: true });
+  }
+  const crlf = (text: string): string => text.replaceAll('\n', '\r\n');
+  const watch = new UsageWatch(dialectOf('/v1/completions'), true);
+  t.equal(passed(watch, [crlf(before + LAST + after)]), crlf(before + after));
+});
+
+t.test('passes every byte of a stream that the client asked counts for', async (t) => {
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false);
+  t.equal(passed(watch, [word('a') + LAST]), word('a') + LAST);
+  t.match(watch.result(0), { promptTokens: 9, measured: true });
+});
+
+t.test('keeps events with choices, with other members or with broken usage', async (t) => {
+  const filter = chat({ choices: [], prompt_filter_results: [] });
+  const both = chat({ choices: [{ delta: { content: 'x' } }], usage: USAGE });
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  t.equal(
+    passed(watch, [filter, both, 'data: {"choices":[],"usage":{broken\n\n']),
+    filter + both + 'data: {"choices":[],"usage":{broken\n\n',
+  );
+});
+
+t.test('estimates a truncated stream by its events', async (t) => {
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  passed(watch, [word('a'), word('b') + word('c')]);
+  t.same(watch.result(11), { promptTokens: 11, completionTokens: 3, cachedTokens: 0, measured: false });
+  const role = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  passed(role, [word(''), word('b')]);
+  t.equal(role.result(1).completionTokens, 1, 'a chunk with the role only is no token');
+});
+
+t.test('of a truncated messages stream the prompt is counted and the response estimated', async (t) => {
+  const event = (type: string, more: object): string =>
+    `event: ${type}\ndata: ${JSON.stringify({ type, ...more })}\n\n`;
+  const usage = { input_tokens: 5, cache_read_input_tokens: 20, output_tokens: 1 };
+  const start = event('message_start', { message: { usage } }) + event('content_block_start', {});
+  const delta = event('content_block_delta', { delta: { text: 'a' } });
+  const cut = new UsageWatch(dialectOf('/v1/messages'), false);
+  passed(cut, [start, delta, delta, delta, delta, delta, delta]);
+  t.same(cut.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: false });
+  const whole = new UsageWatch(dialectOf('/v1/messages'), false);
+  const end = event('message_delta', { usage: { output_tokens: 6 } }) + event('message_stop', {});
+  passed(whole, [start, delta, delta, delta, end]);
+  t.same(whole.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: true });
+});
+
+t.test('reads a JSON response in one piece, in many, and at its end when it is long', async (t) => {
+  const answer = Buffer.from(JSON.stringify({ choices: [{ text: 'x'.repeat(200) }], usage: USAGE }));
+  const read = (size: number, whole: Buffer): object => {
+    const watch = new UsageWatch(undefined, false);
+    watch.begin(null);
+    for (let at = 0; at < whole.length; at += size) watch.data(whole.subarray(at, at + size));
+    return watch.result(1);
+  };
+  const counted = { promptTokens: 9, completionTokens: 3, cachedTokens: 4, measured: true };
+  t.same(read(1e9, answer), counted);
+  t.same(read(7, answer), counted);
+  const long = Buffer.from(JSON.stringify({ data: 'y'.repeat(3_000_000), usage: USAGE }));
+  t.same(read(65_536, long), counted);
+  t.match(read(1e9, Buffer.from('{"choices":[]}')), { promptTokens: 1, measured: false });
+  t.match(read(1e9, Buffer.from('no json')), { promptTokens: 1, completionTokens: 2, measured: false });
+});
+
+t.test('begin forgets the response before', async (t) => {
+  const watch = new UsageWatch(undefined, false);
+  watch.begin(null);
+  watch.data(Buffer.from(JSON.stringify({ usage: USAGE })));
+  t.equal(watch.delivered, true);
+  watch.begin([]);
+  t.equal(watch.delivered, false);
+  t.match(watch.result(2), { promptTokens: 2, completionTokens: 0, measured: false });
+});
+
+t.test('ignores counts above the possible', async (t) => {
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false);
+  const usage = { prompt_tokens: 1e15, completion_tokens: 1e15 };
+  watch.begin(null);
+  watch.data(Buffer.from(JSON.stringify({ choices: [], usage })));
+  t.match(watch.result(7), { promptTokens: 7, measured: false });
+  passed(watch, [word('a'), chat({ choices: [], usage })]);
+  t.match(watch.result(7), { promptTokens: 7, measured: false });
+});
+
+t.test('comments, usage events and errors alone deliver nothing', async (t) => {
+  for (const [path, pieces] of [
+    ['/v1/chat/completions', [': ping\n\n', ': ping\n\n']],
+    ['/v1/chat/completions', [LAST]],
+    ['/v1/chat/completions', ['data: {"error":{"message":"out of memory"}}\n\n', 'data: [DONE]\n\n']],
+    ['/v1/messages', ['event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n']],
+  ] as const) {
+    const watch = new UsageWatch(dialectOf(path), true);
+    passed(watch, pieces);
+    t.equal(watch.delivered, false, pieces[0]);
+  }
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  passed(watch, [': ping\n\n', word('a')]);
+  t.equal(watch.delivered, true);
+  t.match(watch.result(5), { promptTokens: 5, completionTokens: 1 });
+});
+
+t.test('null and nested usage members, white space and cut values do not hide the counts', async (t) => {
+  const usage = '{"prompt_tokens":9,"completion_tokens":3}';
+  const counted = { promptTokens: 9, completionTokens: 3, cachedTokens: 0 };
+  for (const text of [
+    `data: {"usage":null}\n\ndata: {"usage" :\t${usage}}\n\n`,
+    `data: {"usage": ${usage}}\n\ndata: {"usage":null}\n\ndata: [DONE]\n\n`,
+    `data: {"usage":{"details":{"usage":${usage}}}}\n\n`,
+    `data: {"usage":${usage},"usage":"none","usage":[1],"usage":7}\n\ndata: {"usage":{"prompt_tokens":`,
+    `data: {"usage":${usage}}\n\ndata: {"usage"`,
+    `data: {"usage":${usage}}\n\ndata: {"usage": `,
+  ]) {
+    t.same(usageOfStream(DIALECTS['chat-completions'], Buffer.from(text)), counted, text);
+  }
+  const frame =
+    'data: {"timings":{"prompt_n":1},"tokens_predicted":2}\n\ndata: {"tokens_predicted":5,"timings":{"prompt_n":4';
+  t.same(usageOfStream(DIALECTS.llama, Buffer.from(frame)), { promptTokens: 1, completionTokens: 5, cachedTokens: 0 });
 });

@@ -39,9 +39,9 @@ function imageBody(modelFirst) {
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { DIALECTS } = await load('src/dialect/dialects.js');
+  const { DIALECTS } = await load('src/dialect/dialects.js', 'src/dialect/table.js');
   const { prefixHash } = await load('src/dialect/prefix.js');
-  const { scanBody } = await load('src/dialect/scan.js');
+  const { scanBody } = await load('src/dialect/json-scan.js', 'src/dialect/scan.js');
   const bodies = {
     '862 B chat': smallBody(),
     'escaped text': escapedBody(),

@@ -25,7 +25,7 @@ const tail = Buffer.from(
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { DIALECTS, endsWell } = await load('src/dialect/dialects.js');
+  const { DIALECTS, endsWell } = await load('src/dialect/dialects.js', 'src/dialect/table.js');
   const { usageOfStream } = await load('src/dialect/usage.js');
   const { EventSplitter } = await load('src/net/sse.js');
   const chat = DIALECTS['chat-completions'];

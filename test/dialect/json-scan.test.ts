@@ -1,14 +1,13 @@
-// Properties of scan.ts and members.ts against JSON.parse, and one example for each row of the validation table.
+// The JSON scanner compared with JSON.parse, one example of each validation error, and the number of prompts.
 import fc from 'fast-check';
 import t from 'tap';
-import { memberNumber, memberSlice, scanBody, SPAN } from '../../src/dialect/scan.ts';
-import type { MemberName, ScannedBody } from '../../src/dialect/scan.ts';
+import { promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/json-scan.ts';
 
-const NAMES = Object.keys(SPAN) as MemberName[];
+const NAMES = Object.keys(SPAN) as (keyof typeof SPAN)[];
 
 function read(text: string): ScannedBody {
   const scan = scanBody(Buffer.from(text), { requireModel: false });
-  if (!scan.ok) throw new Error(`refused ${text}: ${JSON.stringify(scan.errors)}`);
+  if (!scan.ok) throw new Error(`rejected ${text}: ${JSON.stringify(scan.errors)}`);
   return scan;
 }
 
@@ -80,7 +79,7 @@ const body = fc
   .tuple(space, object(key, fc.oneof(value, fc.constant('true'))), space)
   .map(([before, inside, after]) => before + inside + after);
 
-t.test('finds in any object what JSON.parse finds, the last of duplicates', (t) => {
+t.test('finds the members that JSON.parse finds, the last of duplicates', (t) => {
   fc.assert(
     fc.property(body, (json) => {
       const bytes = Buffer.from(json);
@@ -90,12 +89,10 @@ t.test('finds in any object what JSON.parse finds, the last of duplicates', (t) 
       if (typeof model !== 'string' && model !== null) return !scan.ok && scan.errors[0]?.type === 'string_type';
       if (!scan.ok || scan.model !== (model ?? '') || scan.stream !== (expected['stream'] === true)) return false;
       return NAMES.every((name) => {
-        const slice = memberSlice(bytes, scan, name);
-        if (slice === undefined) return !Object.hasOwn(expected, name);
-        const parsed = JSON.parse(slice.toString()) as unknown;
-        const number = memberNumber(bytes, scan, name);
-        const numberAgrees = typeof parsed === 'number' ? Object.is(number, parsed) : number === undefined;
-        return numberAgrees && JSON.stringify(parsed) === JSON.stringify(expected[name]);
+        const [start = -1, end] = scan.spans.slice(SPAN[name], SPAN[name] + 2);
+        if (start < 0) return !Object.hasOwn(expected, name);
+        const parsed = JSON.parse(bytes.toString('utf8', start, end)) as unknown;
+        return JSON.stringify(parsed) === JSON.stringify(expected[name]);
       });
     }),
     { numRuns: 3000 },
@@ -122,7 +119,7 @@ t.test('remembers the first elements of messages or input', (t) => {
     ),
     { numRuns: 1000 },
   );
-  t.same(read('{"messages":[1,2],"messages":"text"}').turns, [], 'a later duplicate that is no array forgets them');
+  t.same(read('{"messages":[1,2],"messages":"text"}').turns, [], 'a later duplicate that is no array has none');
   t.end();
 });
 
@@ -140,12 +137,12 @@ const edited = fc
     return json.slice(0, at) + (edit === 'delete' ? '' : char) + json.slice(edit === 'insert' ? at : at + 1);
   });
 
-/** Whether JSON.parse refuses `json` only for what stands inside strings of more than 16 bytes. */
+/** Whether JSON.parse rejects `json` only because of the contents of strings above 16 bytes. */
 function onlyLongStringsAreBroken(json: string): boolean {
   return parses(json.replace(/"(?:[^"\\]|\\[^])*"/g, (all) => (Buffer.byteLength(all) > 18 ? '""' : all)));
 }
 
-t.test('refuses what JSON.parse refuses, except inside long strings', (t) => {
+t.test('rejects what JSON.parse rejects, except inside long strings', (t) => {
   let broken = 0;
   fc.assert(
     fc.property(edited, (json) => {
@@ -162,7 +159,7 @@ t.test('refuses what JSON.parse refuses, except inside long strings', (t) => {
   t.end();
 });
 
-t.test('refuses broken keys and broken strings it reads, however long', (t) => {
+t.test('rejects broken keys and broken strings that it reads, at any length', (t) => {
   const long = 'x'.repeat(500);
   for (const bad of ['\u0001', '\\x', '\\u12g4', '\n', '\\']) {
     for (const json of [
@@ -178,9 +175,9 @@ t.test('refuses broken keys and broken strings it reads, however long', (t) => {
   }
   t.ok(
     scanBody(Buffer.from(`{"model":"m","prompt":"${long}\u0001"}`)).ok,
-    'a control character far inside is for the CRN',
+    'a control character far inside a string is for the CRN to judge',
   );
-  t.notOk(scanBody(Buffer.from('{"model":"m","prompt":"x\u0001"}')).ok, 'near the start it is seen');
+  t.notOk(scanBody(Buffer.from('{"model":"m","prompt":"x\u0001"}')).ok, 'near the start it is found');
   t.end();
 });
 
@@ -198,7 +195,7 @@ t.test('never throws on random bytes', (t) => {
   t.end();
 });
 
-t.test('answers every row of the validation table', (t) => {
+t.test('returns the validation error of each mistake', (t) => {
   const missing = { loc: ['body'], msg: 'Field required', type: 'missing' };
   const notAnObject = {
     loc: ['body'],
@@ -260,14 +257,14 @@ t.test('does not require a model where the dialect does not', (t) => {
   t.end();
 });
 
-t.test('takes stream only from the literal true', (t) => {
+t.test('stream is true for the literal true only', (t) => {
   t.equal(read('{"stream":true}').stream, true);
   t.equal(read('{"stream":true,"stream":false}').stream, false);
   for (const other of ['"true"', '1', 'null', '{"a":true}']) t.equal(read(`{"stream":${other}}`).stream, false, other);
   t.end();
 });
 
-t.test('takes the session from session_id, then prompt_cache_key', (t) => {
+t.test('the session is session_id, else prompt_cache_key', (t) => {
   t.equal(read('{"prompt_cache_key":"b","session_id":"a"}').session, 'a');
   t.equal(read('{"prompt_cache_key":"b","session_id":""}').session, 'b');
   t.equal(read('{"prompt_cache_key":"b","session_id":7}').session, 'b');
@@ -278,7 +275,7 @@ t.test('takes the session from session_id, then prompt_cache_key', (t) => {
   t.end();
 });
 
-t.test('bounds nesting', (t) => {
+t.test('limits the depth of nesting', (t) => {
   const nested = (depth: number): Buffer =>
     Buffer.from(`{"model":"m","a":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`);
   t.ok(scanBody(nested(256)).ok);
@@ -289,4 +286,51 @@ t.test('bounds nesting', (t) => {
   t.notOk(scanBody(Buffer.from('{"model":"m","messages":[{"a":1}]}'), { maxDepth: 2 }).ok);
   t.notOk(scanBody(Buffer.from('{"model":"m","messages":[]}'), { maxDepth: 1 }).ok);
   t.end();
+});
+
+t.test('white space between tokens changes nothing, also at the end of a body that is cut', async () => {
+  const compact =
+    '{"model":"m","messages":[{"role":"user","content":"a b"},[1,-2.5e3,true,null,{}]],"stream":true,"n":12}';
+  const tokens = compact.match(/"[^"]*"|[{}[\],:]|[^"{}[\],:\s]+/g) ?? [];
+  fc.assert(
+    fc.property(fc.array(space, { minLength: 1, maxLength: 8 }), fc.nat(tokens.length), (gaps, cut) => {
+      const spaced = tokens.map((token, at) => `${gaps[at % gaps.length]}${token}`);
+      const whole = read(spaced.join('') + gaps[0]);
+      const same = whole.model === 'm' && whole.stream && whole.turns.length === 4;
+      const scan = scanBody(Buffer.from(spaced.slice(0, cut).join('') + gaps[0]));
+      return same && (cut === tokens.length) === scan.ok;
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+function prompts(json: string): number {
+  const body = Buffer.from(`{"prompt":${json},"model":"m"}`);
+  return promptsIn(body, 10, 10 + Buffer.byteLength(json));
+}
+
+t.test('a text, an array of tokens and a mixture are one prompt', async (t) => {
+  for (const json of ['"a, b"', '[1, 2, 3]', '[]', '[ ]', 'null', '["a", 1]', '[[1], "a"]', '["a", [1], "b"]']) {
+    t.equal(prompts(json), 1, json);
+  }
+  t.equal(promptsIn(Buffer.from('{}'), -1, -1), 1, 'no prompt counts as one');
+});
+
+t.test('an array of texts, or of arrays of tokens, has as many prompts as elements', async (t) => {
+  t.equal(prompts('["a"]'), 1);
+  t.equal(prompts('["a","b, c","d"]'), 3);
+  t.equal(prompts('[ [1, 2],\n [3], [] ]'), 3);
+  t.equal(prompts(String.raw`["\"," , "\\", "\\\","]`), 3);
+});
+
+t.test('the contents of texts do not change the number of prompts', async () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.string({ unit: 'binary' }), { minLength: 1 }),
+      fc.constantFrom(undefined, 2),
+      (list, space) => {
+        return prompts(JSON.stringify(list, null, space)) === list.length;
+      },
+    ),
+  );
 });
