@@ -5,9 +5,10 @@
 import { Choice } from './choice.ts';
 import { schemaGrammar } from './engine/grammar/schema.ts';
 import { toolCallGrammar } from './engine/grammar/tool-calls.ts';
+import type { Pace } from './engine/paced.ts';
 import type { CompletionEnd, Engine, Run, Sink, Task, TokenLogProbs, TokenReport } from './llama/engine.ts';
 import type { CompletionOptions } from './llama/options.ts';
-import { invalidOption, readSampling } from './llama/options.ts';
+import { DEFAULT_OPTIONS, invalidOption, readSampling } from './llama/options.ts';
 import type { Reply } from './reply.ts';
 import { CallReader } from './wire/call-reader.ts';
 import type { Want } from './wire/turns.ts';
@@ -26,6 +27,7 @@ export interface DialectRequest {
   readonly maxTokens: number;
   /** What a plan for this request changes in its options. */
   readonly planned: Partial<CompletionOptions>;
+  readonly pace: Partial<Pace>;
   readonly truthId: string | null;
 }
 
@@ -33,11 +35,11 @@ export interface DialectRequest {
 export function answerByEngine(engine: Engine, reply: Reply, request: DialectRequest): void {
   const { wire, body, truthId } = request;
   const ask = wire.read(body);
-  const want = wire.want(body);
+  const want = engine.isPaced === true ? plainWant(ask) : wire.want(body);
   if (ask.logProbs !== null && engine.givesLogProbs !== true) {
     throw invalidOption('logprobs', `the engine of this host (${engine.kind}) gives no log probabilities`);
   }
-  const options = optionsOf(request, ask, want);
+  const options = engine.isPaced === true ? plainOptions(request, ask) : optionsOf(request, ask, want);
   const parts = { ...request, ask, callsTools: want.tools.length > 0 };
   const choices: Choice[] = [];
   for (let at = 0; at < want.prompts.length * ask.choices; at++) choices.push(new Choice(parts, choices, at));
@@ -52,6 +54,17 @@ export function answerByEngine(engine: Engine, reply: Reply, request: DialectReq
   }
 }
 
+/** A paced engine speaks words: tools and schemas are not looked at. Throws InvalidOptions for more than one choice. */
+function plainWant({ choices, prompt }: Ask): Want {
+  if (choices > 1) throw invalidOption('n', 'a host with a fixed pace gives one choice');
+  return { prompts: [{ kind: 'parts', parts: [prompt] }], tools: [], schema: undefined };
+}
+
+function plainOptions({ body, maxTokens, planned }: DialectRequest, ask: Ask): CompletionOptions {
+  const ignore_eos = body['ignore_eos'] === true;
+  return { ...DEFAULT_OPTIONS, stop: ask.stops, n_predict: ask.maxTokens ?? maxTokens, ignore_eos, ...planned };
+}
+
 function optionsOf({ body, maxTokens, planned }: DialectRequest, ask: Ask, want: Want): CompletionOptions {
   return {
     ...readSampling({ cache_prompt: true, ...body, stop: null, grammar: grammarOf(want) ?? body['grammar'] }),
@@ -62,7 +75,12 @@ function optionsOf({ body, maxTokens, planned }: DialectRequest, ask: Ask, want:
 }
 
 /** Choices of one prompt have seeds that follow each other, so that the first is what it would be alone. */
-function taskOf({ model, truthId }: DialectRequest, want: Want, options: CompletionOptions, choice: Choice): Task {
+function taskOf(
+  { model, pace, truthId }: DialectRequest,
+  want: Want,
+  options: CompletionOptions,
+  choice: Choice,
+): Task {
   const { choices, logProbs } = choice.ask;
   const seed = options.seed < 0 ? options.seed : options.seed + (choice.index % choices);
   return {
@@ -71,6 +89,7 @@ function taskOf({ model, truthId }: DialectRequest, want: Want, options: Complet
     options: { ...options, seed },
     whenFull: 'stop',
     truthId: choice.index === 0 ? truthId : null,
+    pace,
     ...(logProbs !== null && { logProbs }),
   };
 }
@@ -101,6 +120,7 @@ abstract class Answer {
   /** Begins a choice. */
   run(choice: Choice, task: Task): void {
     if (this.#isOver) return;
+    const { ask } = choice;
     const sink: Sink = {
       start(promptTokens, cachedTokens) {
         choice.promptTokens = promptTokens;
@@ -111,6 +131,7 @@ abstract class Answer {
       },
       leave: () => this.leave(),
       mayWait: this.mayWait,
+      isWhole: !ask.stream,
       end: (end) => {
         if (!this.#isOver) this.#end(choice, end);
       },

@@ -12,9 +12,9 @@ import type { Engine } from './llama/engine.ts';
 import { type Fault, type FaultPlan, FaultBook, parseFault, parsePlan } from './faults.ts';
 import { type HostRequest, Journal, JournalEntry } from './journal.ts';
 import { isObject, parseJson, readBody } from './request-body.ts';
-import { type Step, Pacer } from './pacing.ts';
+import { type Step, Pacer } from './engine/pacer.ts';
 import { NO_FAULT, Reply } from './reply.ts';
-import { type Simulation, answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
+import { type RouteDeps, answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
 import type { Json } from './wire/wire.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
@@ -123,20 +123,19 @@ export function createHost(settings: HostSettings): Host {
   return new SimulatedHost(settings);
 }
 
-/** The engine of the settings; null for paced answers. */
-function engineOf(settings: HostSettings): Engine | null {
+/** The engine of the settings. */
+function engineOf(settings: HostSettings): Engine {
   const { engine = 'paced', models, seed, clock, random } = settings;
-  if (engine === 'paced') return null;
   if (typeof engine === 'object' && 'complete' in engine) return engine;
   const own = engine === 'steps' ? {} : typeof engine === 'string' ? { profile: engine } : engine;
-  return createSimulatedEngine({ ...own, models, seed, clock, random });
+  return createSimulatedEngine({ ...own, models, seed, clock, random, pace: settings });
 }
 
 class SimulatedHost implements Host {
   readonly #settings: HostSettings;
   readonly #pacer: Pacer;
   readonly #journal: Journal;
-  readonly #simulation: Simulation;
+  readonly #deps: RouteDeps;
   readonly #server: Server;
   readonly #hostname: string;
   readonly #live = new Set<Reply>();
@@ -156,17 +155,13 @@ class SimulatedHost implements Host {
     this.#port = Number(listen.slice(colon + 1));
     this.#pacer = new Pacer(settings.clock ?? systemClock);
     this.#journal = new Journal(settings.journalEntries ?? 1000);
-    this.#simulation = {
+    const engine = engineOf(settings);
+    this.#deps = {
       name: settings.name ?? 'host',
       models: settings.models,
       loadable: settings.loadable ?? [],
-      pace: { timeToFirstTokenMs: settings.timeToFirstTokenMs ?? 30, interTokenMs: settings.interTokenMs ?? 10 },
-      maxTokens: settings.maxTokens ?? 16,
-      naturalTokens: settings.naturalTokens ?? 256,
-      seed: settings.seed ?? 1,
-      pacer: this.#pacer,
-      engine: engineOf(settings),
-      engineTokens: settings.maxTokens ?? -1,
+      engine,
+      maxTokens: engine.isPaced === true ? -1 : (settings.maxTokens ?? -1),
       loading: () => this.#loading,
       healthDetails: () => this.#healthDetails(),
       live: () => this.#live.size,
@@ -190,20 +185,22 @@ class SimulatedHost implements Host {
   }
 
   get #loading(): boolean {
-    const isEngineReady = (this.#simulation.engine?.health() ?? 'ready') === 'ready';
+    const isEngineReady = this.#deps.engine.health() === 'ready';
     return !isEngineReady || this.#settings.guard?.ready === false || this.#pacer.now() < this.#loadedAtMs;
   }
 
   /** Faults on demand are for simulated answers: nobody is to break a real engine by a header. */
   get #isSimulated(): boolean {
-    const { engine } = this.#simulation;
-    return engine === null || engine.kind === 'simulated';
+    return this.#deps.engine.kind === 'simulated';
   }
 
   #healthDetails(): Json {
     const { guard } = this.#settings;
-    const { engine } = this.#simulation;
-    return { ...(engine !== null && { engine: engine.kind }), ...(guard !== undefined && { keys: guard.health() }) };
+    const { engine } = this.#deps;
+    return {
+      ...(engine.isPaced !== true && { engine: engine.kind }),
+      ...(guard !== undefined && { keys: guard.health() }),
+    };
   }
 
   get live(): number {
@@ -263,7 +260,7 @@ class SimulatedHost implements Host {
   async #stop(): Promise<void> {
     this.#server.closeAllConnections();
     this.#pacer.clear();
-    await this.#simulation.engine?.close();
+    await this.#deps.engine.close();
     const replies = [...this.#live];
     await Promise.all(replies.map((reply) => reply.entry.whenClosed()));
   }
@@ -304,18 +301,18 @@ class SimulatedHost implements Host {
 
   /** Headers of every answer; while the host closes, connections are not kept. */
   #headers(id: string): Record<string, string> {
-    const headers = { 'x-host': this.#simulation.name, 'x-request-id': id, 'request-id': id };
+    const headers = { 'x-host': this.#deps.name, 'x-request-id': id, 'request-id': id };
     return this.#started ? headers : { ...headers, connection: 'close' };
   }
 
   #idOf(entry: JournalEntry): string {
     const given = entry.headers['x-request-id'];
-    return typeof given === 'string' ? given : `req-${this.#simulation.name}-${entry.id}`;
+    return typeof given === 'string' ? given : `req-${this.#deps.name}-${entry.id}`;
   }
 
   #needsKey({ method, path }: JournalEntry): boolean {
     if (this.#settings.guard !== undefined && path === this.#guardPath) return false;
-    return method === 'POST' || (this.#simulation.engine !== null && method === 'GET' && !OPEN_GETS.test(path));
+    return method === 'POST' || (this.#deps.engine.isPaced !== true && method === 'GET' && !OPEN_GETS.test(path));
   }
 
   get #guardPath(): string {
@@ -362,9 +359,9 @@ class SimulatedHost implements Host {
       const standard = JSON.stringify(problemOf(entry.path, fault.status, `simulated ${fault.status}`, 'simulated'));
       return reply.body(fault.status, 'application/json', Buffer.from(fault.body ?? standard), fault.headers);
     }
-    if (entry.method === 'GET') return answerGet(this.#simulation, reply);
+    if (entry.method === 'GET') return answerGet(this.#deps, reply);
     if (entry.method !== 'POST') return refuse(reply, 405, `${entry.method} is not served`, 'method_not_allowed');
-    answerPost(this.#simulation, reply, body, bytes);
+    answerPost(this.#deps, reply, body, bytes);
   }
 
   #control(reply: Reply, plan: unknown): void {

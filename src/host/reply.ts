@@ -54,11 +54,6 @@ export class Reply {
     return this.fault === NO_FAULT;
   }
 
-  /** True while the client reads slower than the stream is made. */
-  get full(): boolean {
-    return this.#res.socket?.writableNeedDrain ?? this.#res.writableNeedDrain;
-  }
-
   /** Calls back once when the exchange is over, whichever way. */
   onClose(callback: () => void): void {
     this.#res.once('close', callback);
@@ -81,15 +76,10 @@ export class Reply {
     if (!this.#done) this.#gathered += `: ${text}\n\n`;
   }
 
-  /** Calls back once when a full socket can take more. */
-  onDrain(callback: () => void): void {
-    (this.#res.socket ?? this.#res).once('drain', callback);
-  }
-
-  /** Resolves once a full socket can take more or is gone; undefined when it takes more now. */
+  /** Resolves once a full socket can take more or is gone, and once a held one is gone; undefined when it takes more now. */
   rest(): Promise<void> | undefined {
-    if (this.#done || !this.full) return undefined;
     const socket = this.#res.socket ?? this.#res;
+    if (!this.#held && (this.#done || !socket.writableNeedDrain)) return undefined;
     return new Promise((resolve) => {
       const go = (): void => {
         socket.off('drain', go);

@@ -11,39 +11,27 @@ import type { Engine } from './llama/engine.ts';
 import { PromptTooLong } from './llama/engine.ts';
 import { metricsText } from './llama/metrics.ts';
 import type { CompletionOptions } from './llama/options.ts';
-import { InvalidOptions, invalidOption } from './llama/options.ts';
+import { InvalidOptions } from './llama/options.ts';
 import { llamaProblem } from './llama/result.ts';
-import type { Pace, Pacer } from './pacing.ts';
-import { parsePace, parsePlannedTokens } from './pacing.ts';
+import { type Pace, parsePace } from './engine/paced.ts';
 import type { Reply } from './reply.ts';
-import { Stream } from './stream.ts';
-import { countTokens, cutAtStop, seedOf, writeWords } from './text.ts';
 import { chat } from './wire/chat.ts';
 import { completions } from './wire/completions.ts';
 import { embed } from './wire/embeddings.ts';
-import { CONTEXT_TOKENS, llama } from './wire/llama.ts';
 import { drawImages, speak } from './wire/media.ts';
 import { messages } from './wire/messages.ts';
 import { responses } from './wire/responses.ts';
-import type { Generation, Json, Wire } from './wire/wire.ts';
+import type { Json, Wire } from './wire/wire.ts';
 import { openaiProblem } from './wire/wire.ts';
 
 /** What the routes need to know of their host. */
-export interface Simulation {
+export interface RouteDeps {
   readonly name: string;
   readonly models: readonly string[];
   readonly loadable: readonly string[];
-  readonly pace: Pace;
-  /** Words of an answer when the request names no maximum. */
+  readonly engine: Engine;
+  /** Tokens of a compatible answer when its request names no maximum; -1: for the engine to say. */
   readonly maxTokens: number;
-  /** Words after which the simulated model comes to its end by itself. */
-  readonly naturalTokens: number;
-  readonly seed: number;
-  readonly pacer: Pacer;
-  /** What answers in place of the word chain; null: nothing. */
-  readonly engine: Engine | null;
-  /** Tokens of a compatible answer by the engine when its request names no maximum; -1: no bound. */
-  readonly engineTokens: number;
   loading(): boolean;
   /** What `/health` says besides its status. */
   healthDetails(): Json;
@@ -54,9 +42,6 @@ export interface Simulation {
 /** Answers are dated alike everywhere, so that the same request gets the same bytes but for its id. */
 const CREATED_SECONDS = 1_767_225_600;
 
-/** No answer is longer, whatever is asked: an answer is made whole before its first word leaves. */
-const MAX_TOKENS = 1_000_000;
-
 const COUNT_PATH = '/v1/messages/count_tokens';
 
 const WIRES: ReadonlyMap<string, Wire> = new Map([
@@ -64,8 +49,6 @@ const WIRES: ReadonlyMap<string, Wire> = new Map([
   ['/v1/completions', completions],
   ['/v1/responses', responses],
   ['/v1/messages', messages],
-  ['/completion', llama],
-  ['/completions', llama],
 ]);
 
 const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => void> = new Map([
@@ -80,7 +63,7 @@ const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => 
 /** An error body in the dialect of the path. */
 export function problemOf(path: string, status: number, message: string, code: string): Json {
   const wire = path === COUNT_PATH ? messages : WIRES.get(path);
-  if (wire === llama || LLAMA_POSTS.has(path)) return llamaProblem(status, message);
+  if (LLAMA_POSTS.has(path)) return llamaProblem(status, message);
   return { detail: message, ...(wire?.problem(status, message, code) ?? openaiProblem(status, message, code)) };
 }
 
@@ -90,43 +73,43 @@ export function refuse(reply: Reply, status: number, message: string, code: stri
 }
 
 /** Answers a GET. */
-export function answerGet(simulation: Simulation, reply: Reply): void {
+export function answerGet(deps: RouteDeps, reply: Reply): void {
   const { path } = reply.entry;
   if (path === '/health') {
-    if (simulation.loading()) return reply.json(503, { status: unready(simulation).code }, { 'retry-after': '1' });
-    return reply.json(200, { status: 'ok', ...simulation.healthDetails() });
+    if (deps.loading()) return reply.json(503, { status: unready(deps.engine).code }, { 'retry-after': '1' });
+    return reply.json(200, { status: 'ok', ...deps.healthDetails() });
   }
-  if (path.startsWith('/health/')) return answerModelHealth(simulation, reply, path.slice('/health/'.length));
+  if (path.startsWith('/health/')) return answerModelHealth(deps, reply, path.slice('/health/'.length));
   if (path === '/v1/models')
-    return reply.json(200, { object: 'list', data: simulation.models.map((id) => listed(id, simulation)) });
+    return reply.json(200, { object: 'list', data: deps.models.map((id) => listed(id, deps)) });
   if (path.startsWith(MODEL_PATH)) {
     const named = decode(path.slice(MODEL_PATH.length));
-    const model = modelNamed(simulation, named);
-    if (model !== undefined) return reply.json(200, listed(model, simulation));
+    const model = modelNamed(deps, named);
+    if (model !== undefined) return reply.json(200, listed(model, deps));
     return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   }
-  if (simulation.engine !== null && answerEngineGet(simulation, simulation.engine, reply)) return;
+  if (answerEngineGet(deps, reply)) return;
   refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
 }
 
 /** Why a host that is loading, or whose engine is gone, does not answer. */
-function unready({ engine }: Simulation): { readonly code: string; readonly message: string } {
-  if (engine?.health() !== 'failed') return { code: 'loading', message: 'Loading model' };
+function unready(engine: Engine): { readonly code: string; readonly message: string } {
+  if (engine.health() !== 'failed') return { code: 'loading', message: 'Loading model' };
   return { code: 'engine away', message: `The engine behind this host (${engine.kind}) is away` };
 }
 
 /** A model in any case of letters. */
-function modelNamed({ models }: Simulation, name: string): string | undefined {
+function modelNamed({ models }: RouteDeps, name: string): string | undefined {
   return models.find((id) => id.toLowerCase() === name.toLowerCase());
 }
 
-function answerModelHealth(simulation: Simulation, reply: Reply, segment: string): void {
+function answerModelHealth(deps: RouteDeps, reply: Reply, segment: string): void {
   const model = decode(segment);
-  if (simulation.models.includes(model)) {
-    if (simulation.loading()) return reply.json(503, { status: unready(simulation).code }, { 'retry-after': '1' });
+  if (deps.models.includes(model)) {
+    if (deps.loading()) return reply.json(503, { status: unready(deps.engine).code }, { 'retry-after': '1' });
     return reply.json(200, { status: 'ok', model });
   }
-  if (simulation.loadable.includes(model)) return reply.json(202, { status: 'not loaded', model });
+  if (deps.loadable.includes(model)) return reply.json(202, { status: 'not loaded', model });
   refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
 }
 
@@ -138,19 +121,19 @@ function decode(segment: string): string {
   }
 }
 
-/** False when the path is none of those that need an engine. */
-function answerEngineGet(simulation: Simulation, engine: Engine, reply: Reply): boolean {
+/** False when the path is none of the engine's. */
+function answerEngineGet(deps: RouteDeps, reply: Reply): boolean {
+  const { engine } = deps;
   const { path, query } = reply.entry;
   const endpoint = LLAMA_GETS.get(path);
   if (endpoint !== undefined) {
-    const model = new URLSearchParams(query).get('model') ?? simulation.models[0]!;
-    if (!simulation.models.includes(model))
-      refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
-    else void endpoint({ engine, reply, body: {}, model, planned: {}, truthId: null });
+    const model = new URLSearchParams(query).get('model') ?? deps.models[0]!;
+    if (!deps.models.includes(model)) refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
+    else void endpoint({ engine, reply, body: {}, model, planned: {}, pace: {}, truthId: null });
     return true;
   }
   if (path === '/metrics') {
-    void answerMetrics(simulation, engine, reply);
+    void answerMetrics(deps, reply);
     return true;
   }
   if (!path.startsWith(TRUTH_PATH)) return false;
@@ -163,14 +146,15 @@ function answerEngineGet(simulation: Simulation, engine: Engine, reply: Reply): 
 const TRUTH_PATH = '/sim/truth/';
 const MODEL_PATH = '/v1/models/';
 
-async function answerMetrics(simulation: Simulation, engine: Engine, reply: Reply): Promise<void> {
+async function answerMetrics(deps: RouteDeps, reply: Reply): Promise<void> {
+  const { engine } = deps;
   const engineText = (await engine.metrics?.()) ?? null;
-  const text = metricsText(engine.figures(), simulation.models, simulation.live(), engineText);
+  const text = metricsText(engine.figures(), deps.models, deps.live(), engineText);
   reply.body(200, 'text/plain; version=0.0.4', Buffer.from(text));
 }
 
-function listed(id: string, { engine }: Simulation): Json {
-  const contextTokens = engine?.contextTokens(id) ?? CONTEXT_TOKENS;
+function listed(id: string, { engine }: RouteDeps): Json {
+  const contextTokens = engine.contextTokens(id);
   return {
     id,
     object: 'model',
@@ -183,82 +167,69 @@ function listed(id: string, { engine }: Simulation): Json {
 }
 
 /** Answers a POST whose body is read; `body` is undefined when it was no JSON object. */
-export function answerPost(simulation: Simulation, reply: Reply, body: Json | undefined, bytes: Buffer): void {
+export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined, bytes: Buffer): void {
+  const { engine } = deps;
   const { path } = reply.entry;
-  const wire = WIRES.get(path);
-  const instant = INSTANT.get(path);
-  if (simulation.engine !== null) return answerWithEngine(simulation, simulation.engine, reply, body, bytes);
-  const isCount = path === COUNT_PATH;
-  if (wire === undefined && instant === undefined && !isCount) {
-    return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
-  }
-  if (simulation.loading()) return refuse(reply, 503, unready(simulation).message, unready(simulation).code);
-  if (body === undefined) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
-  const model = modelOf(simulation, wire, body);
-  if (model === undefined) return refuse(reply, 400, 'model must be a text', 'invalid_request');
-  if (!simulation.models.includes(model)) {
-    return refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
-  }
-  let generation: Generation;
-  try {
-    if (isCount) return reply.json(200, { input_tokens: countTokens(messages.read(body).prompt) });
-    if (wire === undefined) return instant?.(body, model, reply);
-    generation = generationOf(simulation, wire, reply, body, model);
-  } catch (error) {
-    return refuseError(reply, error as Error);
-  }
-  answerGeneration(simulation, wire, reply, generation);
-}
-
-/** Answers a POST of a host with an engine; whatever a request gets wrong is answered here. */
-function answerWithEngine(
-  simulation: Simulation,
-  engine: Engine,
-  reply: Reply,
-  body: Json | undefined,
-  bytes: Buffer,
-): void {
-  const { path } = reply.entry;
-  const wire = LLAMA_POSTS.has(path) ? undefined : WIRES.get(path);
+  const isLenient = engine.isPaced === true;
   const endpoint = LLAMA_POSTS.get(path);
+  const wire = WIRES.get(path);
   const instant = INSTANT.get(path);
   const isCount = path === COUNT_PATH;
   if (wire === undefined && instant === undefined && endpoint === undefined && !isCount) {
     return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
   }
-  if (simulation.loading()) return refuse(reply, 503, unready(simulation).message, unready(simulation).code);
-  if (body === undefined) return refuseOptions(reply, NO_OBJECT);
-  const named = body['model'] ?? (endpoint === undefined ? undefined : simulation.models[0]);
-  if (typeof named !== 'string') return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
-  const model = modelNamed(simulation, named);
+  if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
+  if (body === undefined) {
+    if (isLenient) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
+    return refuseOptions(reply, NO_OBJECT);
+  }
+  const named = body['model'] ?? (endpoint === undefined ? undefined : deps.models[0]);
+  if (typeof named !== 'string') {
+    if (isLenient) return refuse(reply, 400, 'model must be a text', 'invalid_request');
+    return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
+  }
+  const model = isLenient ? deps.models.find((id) => id === named) : modelNamed(deps, named);
   if (model === undefined) return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   if (engine.relay !== undefined && endpoint === undefined) return relay(engine.relay, reply, model, bytes);
   if (isCount) return countPrompt(engine, reply, model, body);
   const truthId = reply.entry.headers['x-headrace-truth'] === undefined ? null : reply.id;
-  const { name, engineTokens: maxTokens } = simulation;
   reply.onExhaust(() => engine.exhaust?.());
   try {
     if (instant !== undefined) {
       if (engine.kind === 'simulated') return instant(body, model, reply);
       return refuse(reply, 404, `The engine behind this host (${engine.kind}) does not serve ${path}`, 'not_found');
     }
-    const planned = plannedOf(engine, reply);
+    const { planned, pace } = planOf(engine, reply);
     if (wire === undefined) {
-      const answered = endpoint!({ engine, reply, body, model, planned, truthId });
+      const answered = endpoint!({ engine, reply, body, model, planned, pace, truthId });
       return void answered?.catch((error: Error) => refuseError(reply, error));
     }
+    const { name, maxTokens } = deps;
     const id = `${name}-${reply.entry.id}`;
-    answerByEngine(engine, reply, { wire, body, model, id, created: CREATED_SECONDS, maxTokens, planned, truthId });
+    const request = { wire, body, model, id, created: CREATED_SECONDS, maxTokens, planned, pace, truthId };
+    answerByEngine(engine, reply, request);
   } catch (error) {
     refuseError(reply, error as Error);
   }
 }
 
-/** What the request's plan changes in its options: an exact length. Real engines are not to be steered by it. */
-function plannedOf({ kind }: Engine, reply: Reply): Partial<CompletionOptions> {
-  if (kind !== 'simulated') return {};
-  const tokens = parsePlannedTokens(headerOf(reply, 'x-headrace-sim'));
-  return tokens === null ? {} : { n_predict: tokens, ignore_eos: true };
+/**
+ * What the header `x-headrace-sim` changes: the pace of a paced engine, of other simulated ones the length alone. Real engines
+ * are not to be steered by it. Throws an Error for what it does not understand.
+ */
+function planOf(
+  { isPaced, kind }: Engine,
+  reply: Reply,
+): { readonly planned: Partial<CompletionOptions>; readonly pace: Partial<Pace> } {
+  if (kind !== 'simulated') return { planned: {}, pace: {} };
+  const pace = parsePace(headerOf(reply, 'x-headrace-sim'));
+  if (isPaced === true) return { planned: {}, pace };
+  const { timeToFirstTokenMs, interTokenMs, tokens } = pace;
+  const fixed = timeToFirstTokenMs !== undefined ? 'ttft' : interTokenMs !== undefined ? 'itl' : null;
+  if (fixed !== null) {
+    throw new Error(`'${fixed}' is for hosts with a fixed pace (--ttft, --itl); this one is as fast as its engine`);
+  }
+  return { planned: tokens === undefined ? {} : { n_predict: tokens, ignore_eos: true }, pace: {} };
 }
 
 function countPrompt(engine: Engine, reply: Reply, model: string, body: Json): void {
@@ -266,8 +237,10 @@ function countPrompt(engine: Engine, reply: Reply, model: string, body: Json): v
     return refuse(reply, 501, `the engine of this host (${engine.kind}) does not count tokens`, 'not_supported');
   }
   const count = async (): Promise<void> => {
-    messages.read(body);
-    const input_tokens = await engine.countPrompt!(model, messages.want(body).prompts[0]!);
+    const { prompt } = messages.read(body);
+    const whole =
+      engine.isPaced === true ? ({ kind: 'parts', parts: [prompt] } as const) : messages.want(body).prompts[0]!;
+    const input_tokens = await engine.countPrompt!(model, whole);
     reply.json(200, { input_tokens });
   };
   count().catch((error: Error) => refuseError(reply, error));
@@ -309,59 +282,6 @@ function refuseError(reply: Reply, error: Error): void {
 function refuseOptions(reply: Reply, error: InvalidOptions): void {
   const problem = problemOf(reply.entry.path, 422, error.message, 'invalid_request');
   reply.json(422, { ...problem, detail: error.entries });
-}
-
-/** Clients of the llama-style API name no model: they get the first. */
-function modelOf(simulation: Simulation, wire: Wire | undefined, body: Json): string | undefined {
-  const { model } = body;
-  if (typeof model === 'string') return model;
-  return model === undefined && wire === llama ? simulation.models[0] : undefined;
-}
-
-function generationOf(simulation: Simulation, wire: Wire, reply: Reply, body: Json, model: string): Generation {
-  const ask = wire.read(body);
-  if (ask.choices > 1) throw invalidOption('n', 'a host with a fixed pace gives one choice');
-  if (ask.logProbs !== null) throw invalidOption('logprobs', 'a host with a fixed pace has no log probabilities');
-  const pace = parsePace(headerOf(reply, 'x-headrace-sim'), simulation.pace);
-  const natural = ask.maxTokens === undefined ? simulation.maxTokens : simulation.naturalTokens;
-  const limit = pace.tokens ?? ask.maxTokens ?? Infinity;
-  const unending = pace.tokens !== undefined || (body['ignore_eos'] === true && ask.maxTokens !== undefined);
-  const count = Math.min(MAX_TOKENS, unending ? limit : Math.min(limit, natural));
-  const seed = seedOf(simulation.seed, model, ask.prompt);
-  const { pieces, stoppingWord } = cutAtStop(writeWords(seed, count), ask.stops);
-  return {
-    id: `${simulation.name}-${reply.entry.id}`,
-    model,
-    created: CREATED_SECONDS,
-    body,
-    ask,
-    index: 0,
-    siblings: [],
-    hasEnded: true,
-    logProbs: null,
-    pieces,
-    finish: stoppingWord === '' && count === limit ? 'length' : 'stop',
-    stoppingWord,
-    promptTokens: countTokens(ask.prompt),
-    cachedTokens: 0,
-    outputTokens: pieces.length,
-    callsTools: false,
-    calls: [],
-    timeToFirstTokenMs: pace.timeToFirstTokenMs,
-    interTokenMs: pace.interTokenMs,
-  };
-}
-
-function answerGeneration({ pacer }: Simulation, wire: Wire, reply: Reply, generation: Generation): void {
-  if (generation.ask.stream) return new Stream(generation, wire.frames(generation), reply, pacer).start();
-  const answer = (): void => {
-    if (reply.fault.errorAfter === undefined) reply.json(200, wire.answer(generation));
-    else refuse(reply, 500, 'the simulated engine failed', 'server_error');
-  };
-  const { timeToFirstTokenMs, interTokenMs, pieces } = generation;
-  const takesMs = timeToFirstTokenMs + interTokenMs * Math.max(0, pieces.length - 1);
-  if (takesMs === 0) answer();
-  else pacer.after(takesMs, answer);
 }
 
 /** One request header as a text, or undefined. */

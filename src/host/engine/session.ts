@@ -18,8 +18,8 @@ export interface SessionParts {
   readonly prompt: Int32Array;
   /** Leading tokens of the prompt that a full context never gives up, besides those of `n_keep`. */
   readonly systemTokens: number;
-  readonly sampler: Sampler;
-  readonly vocabulary: Vocabulary;
+  readonly sampler: Pick<Sampler, 'next' | 'probabilities' | 'logProbabilities'>;
+  readonly vocabulary: Pick<Vocabulary, 'eos' | 'text' | 'bytes'>;
   readonly seed: number;
   readonly sink: Sink;
   /** Called before the sink's `end`, also for sessions that were cancelled. */
@@ -138,7 +138,7 @@ export class Session {
     };
   }
 
-  #report(token: number, { logProbabilities, probabilities }: Sampler): TokenReport {
+  #report(token: number, { logProbabilities, probabilities }: SessionParts['sampler']): TokenReport {
     const { vocabulary } = this.#parts;
     return {
       content: pieceOf(token, vocabulary),
@@ -148,7 +148,7 @@ export class Session {
   }
 }
 
-function logProbsOf(token: number, all: LogProbabilities, vocabulary: Vocabulary): TokenLogProbs {
+function logProbsOf(token: number, all: LogProbabilities, vocabulary: SessionParts['vocabulary']): TokenLogProbs {
   const one = (id: number, logprob: number): LogProb => {
     return { token: pieceOf(id, vocabulary), logprob, bytes: Array.from(vocabulary.bytes(id)) };
   };
@@ -157,7 +157,7 @@ function logProbsOf(token: number, all: LogProbabilities, vocabulary: Vocabulary
 }
 
 /** Text of a token for people: a byte within a character is named, since it has no text of its own. */
-function pieceOf(token: number, vocabulary: Vocabulary): string {
+function pieceOf(token: number, vocabulary: SessionParts['vocabulary']): string {
   const text = vocabulary.text(token);
   if (text !== null) return text;
   const bytes = vocabulary.bytes(token);

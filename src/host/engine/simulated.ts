@@ -18,6 +18,9 @@ import { createSpedClock, createVirtualClock } from './engine-clock.ts';
 import type { JobEnd } from './engine.ts';
 import { type LanguageModel, createLanguageModel } from './model/language-model.ts';
 import { SPECIAL } from './model/vocabulary.ts';
+import { countTokens, seedOf, WORD_VOCABULARY, WordChain } from './model/word-chain.ts';
+import { type PacedSettings, pacedLength, PacedSequence } from './paced.ts';
+import { Pacer } from './pacer.ts';
 import { type Profile, type ProfileName, PROFILES } from './profile.ts';
 import { promptTokens, tokenMistake } from './prompt.ts';
 import { type TokenGrammar, createTokenGrammar } from './sampling/grammar-mask.ts';
@@ -31,8 +34,8 @@ import { TruthLog, witness } from './truth.ts';
 
 /** How a simulated engine behaves; the defaults are `8b-h100` with 32 slots in real time. */
 export interface SimulatedSettings {
-  /** A known machine, or fields that differ from `8b-h100`. */
-  readonly profile?: ProfileName | Partial<Profile> | undefined;
+  /** A known machine, fields that differ from `8b-h100`, or `paced`: words at a fixed pace, cheap, without steps. */
+  readonly profile?: ProfileName | 'paced' | Partial<Profile> | undefined;
   /** Gives it so many slots of its own memory, as llama.cpp's server has, in place of what the profile says. */
   readonly slots?: number | undefined;
   /** In place of the profile's. */
@@ -46,6 +49,8 @@ export interface SimulatedDeps extends SimulatedSettings {
   readonly models: readonly string[];
   /** Seed of the language models; hosts with the same seed speak alike. Default 1. */
   readonly seed?: number | undefined;
+  /** Of the profile `paced`. */
+  readonly pace?: Partial<PacedSettings> | undefined;
   readonly clock?: Clock | undefined;
   /** Draws the seeds of requests that name none. Default: the system's. */
   readonly random?: Random | undefined;
@@ -58,6 +63,15 @@ const DEFAULT_SLOTS = 32;
 const GRAMMARS = 64;
 const TRUTHS = 4096;
 
+/** What a paced engine says of itself; it holds nothing in memory and has no slots of its own. */
+const PACED: Profile = {
+  ...PROFILES['8b-h100'],
+  maxSequences: 1,
+  memory: { kind: 'slots', capacityTokens: 1, choice: 'least-recent' },
+};
+
+const DEFAULT_PACE: PacedSettings = { timeToFirstTokenMs: 30, interTokenMs: 10, maxTokens: 16, naturalTokens: 256 };
+
 /** Creates an engine. Throws a RangeError for a profile that makes no sense. */
 export function createSimulatedEngine(deps: SimulatedDeps): Engine {
   return new SimulatedEngine(deps);
@@ -65,6 +79,7 @@ export function createSimulatedEngine(deps: SimulatedDeps): Engine {
 
 /** The profile that the settings describe. */
 function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profile {
+  if (profile === 'paced') return PACED;
   const known = typeof profile === 'string' ? PROFILES[profile] : { ...PROFILES['8b-h100'], ...profile };
   const context = contextTokens ?? known.contextTokens;
   const count = slots ?? (profile === undefined ? DEFAULT_SLOTS : undefined);
@@ -97,19 +112,24 @@ function languageModel(seed: number): { model: LanguageModel; sampling: Sampling
 /** One model of an engine. */
 class Loaded {
   readonly scheduler: Scheduler;
-  readonly model: LanguageModel;
-  readonly sampling: Sampling;
+  readonly #seed: number;
   readonly slots: { busy: boolean; tokens: number }[];
   system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
   systemTokens: Int32Array = new Int32Array(0);
   readonly #grammars = new Map<string, TokenGrammar>();
 
   constructor(seed: number, profile: Profile, clock: Clock) {
-    const { model, sampling } = languageModel(seed);
-    this.model = model;
-    this.sampling = sampling;
+    this.#seed = seed;
     this.scheduler = new Scheduler({ profile, clock });
     this.slots = Array.from({ length: profile.maxSequences }, () => ({ busy: false, tokens: 0 }));
+  }
+
+  get model(): LanguageModel {
+    return languageModel(this.#seed).model;
+  }
+
+  get sampling(): Sampling {
+    return languageModel(this.#seed).sampling;
   }
 
   /** Throws InvalidOptions for text that is no grammar. */
@@ -131,22 +151,38 @@ class Loaded {
 
 class SimulatedEngine implements Engine {
   readonly kind = 'simulated';
-  readonly givesLogProbs = true;
+  readonly givesLogProbs: boolean;
+  readonly isPaced: boolean;
+  /** Absent for a paced engine, which has no memory to run out of. */
+  readonly exhaust?: () => void;
   readonly models: readonly string[];
   readonly #loaded: ReadonlyMap<string, Loaded>;
   readonly #profile: Profile;
   readonly #clock: Clock;
+  readonly #seed: number;
+  readonly #pace: PacedSettings;
+  readonly #pacer: Pacer;
   readonly #random: Random;
   readonly #truths = new TruthLog(TRUTHS);
   readonly #figures = createFigures();
 
   constructor(deps: SimulatedDeps) {
-    const { models, seed = 1, speed = 1, clock = systemClock, random = systemRandom } = deps;
+    const { models, seed = 1, speed = 1, pace, clock = systemClock, random = systemRandom } = deps;
+    const outOfMemory = (): void => {
+      for (const { scheduler } of this.#loaded.values()) scheduler.outOfMemory();
+    };
     this.models = models;
     this.#profile = profileOf(deps);
+    this.#seed = seed;
     this.#random = random;
     this.#clock =
       speed === 'virtual' ? createVirtualClock(setImmediate) : speed === 1 ? clock : createSpedClock(clock, speed);
+    const { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens } = { ...DEFAULT_PACE, ...pace };
+    this.#pace = { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens };
+    this.#pacer = new Pacer(this.#clock);
+    this.isPaced = deps.profile === 'paced';
+    this.givesLogProbs = !this.isPaced;
+    if (!this.isPaced) this.exhaust = outOfMemory;
     this.#loaded = new Map(models.map((model) => [model, new Loaded(seed, this.#profile, this.#clock)]));
   }
 
@@ -172,6 +208,7 @@ class SimulatedEngine implements Engine {
   }
 
   countPrompt(model: string, prompt: Prompt): number {
+    if (this.isPaced) return countTokens(textOf(prompt));
     const { model: language, systemTokens } = this.#of(model);
     return promptTokens(prompt, [], { ...language, systemTokens }).length;
   }
@@ -184,6 +221,7 @@ class SimulatedEngine implements Engine {
   }
 
   complete(task: Task, sink: Sink): Run {
+    if (this.isPaced) return this.#completePaced(task, sink);
     const loaded = this.#of(task.model);
     const { model, sampling, systemTokens } = loaded;
     const { vocabulary, tokenizer } = model;
@@ -259,11 +297,8 @@ class SimulatedEngine implements Engine {
     return this.#truths.get(id);
   }
 
-  exhaust(): void {
-    for (const { scheduler } of this.#loaded.values()) scheduler.outOfMemory();
-  }
-
   async close(): Promise<void> {
+    this.#pacer.clear();
     for (const { scheduler } of this.#loaded.values()) scheduler.close();
   }
 
@@ -271,6 +306,37 @@ class SimulatedEngine implements Engine {
     const loaded = this.#loaded.get(model);
     if (loaded === undefined) throw new Error(`no such model: ${model}`);
     return loaded;
+  }
+
+  #completePaced(task: Task, sink: Sink): Run {
+    const loaded = this.#of(task.model);
+    const { n_predict, ignore_eos } = task.options;
+    const text = textOf(task.prompt);
+    const pace = { ...this.#pace, ...task.pace };
+    const { tokens, isCut } = pacedLength(pace, pace.tokens ?? n_predict, pace.tokens !== undefined || ignore_eos);
+    const seed = seedOf(this.#seed, task.model, text);
+    const session = new Session({
+      task,
+      prompt: NO_TOKENS,
+      systemTokens: 0,
+      sampler: new WordChain(seed, tokens),
+      vocabulary: WORD_VOCABULARY,
+      seed,
+      sink,
+      onStart: (slot, promptTokens) => this.#started(loaded, slot, promptTokens),
+      onEnd: (end) => this.#ended(loaded, false, 0, end),
+    });
+    this.#figures.waiting++;
+    const { job } = session;
+    const promptTokens = countTokens(text);
+    const sequence = new PacedSequence({ job, sink, pace, promptTokens, tokens, isCut, pacer: this.#pacer });
+    sequence.start();
+    return {
+      cancel: () => {
+        session.cancel();
+        sequence.cancel();
+      },
+    };
   }
 
   #submit({ scheduler }: Loaded, session: Session, truthId: string | null): Run {
@@ -314,6 +380,16 @@ class SimulatedEngine implements Engine {
     slot.busy = false;
     slot.tokens = isCached ? end.promptTokens + end.generatedTokens : 0;
   }
+}
+
+const NO_TOKENS = new Int32Array(0);
+
+/** Text of a prompt, to choose the words of a paced answer by. */
+function textOf(prompt: Prompt): string {
+  if (prompt.kind === 'parts') return prompt.parts.join('\n');
+  return prompt.kind === 'infill'
+    ? `${prompt.prefix}\n${prompt.suffix}`
+    : prompt.turns.map((turn) => turn.text).join('\n');
 }
 
 function samplingOf(options: CompletionOptions, model: LanguageModel): SamplingOptions {

@@ -2,11 +2,12 @@
 // /props, /slots. Called by routes.ts with the body read and the model known; what a request gets wrong is thrown as
 // InvalidOptions and answered there.
 import type { Engine, Prompt } from './engine.ts';
+import type { Pace } from '../engine/paced.ts';
 import type { CompletionOptions } from './options.ts';
 import { DEFAULT_OPTIONS, InvalidOptions, readCompletion, readInfill } from './options.ts';
 import { CompletionReply, generationSettings, llamaProblem } from './result.ts';
 import type { Reply } from '../reply.ts';
-import type { Json } from '../wire/wire.ts';
+import { type Json, limitOf, stopsOf, textOf } from '../wire/wire.ts';
 
 /** One request to a llama-style path. */
 export interface LlamaRequest {
@@ -16,6 +17,7 @@ export interface LlamaRequest {
   readonly model: string;
   /** What a plan for this request changes in its options. */
   readonly planned: Partial<CompletionOptions>;
+  readonly pace: Partial<Pace>;
   readonly truthId: string | null;
 }
 
@@ -42,10 +44,25 @@ function slots({ engine, reply, model }: LlamaRequest): void {
 }
 
 function complete(request: LlamaRequest): void {
-  const options = readCompletion(request.body);
+  const isPaced = request.engine.isPaced === true;
+  const options = isPaced ? readLeniently(request.body) : readCompletion(request.body);
   if (options.system_prompt !== null) request.engine.setSystemPrompt(request.model, options.system_prompt);
   const { prompt } = options;
-  run(request, options, { kind: 'parts', parts: typeof prompt === 'string' ? [prompt] : prompt });
+  run(request, options, { kind: 'parts', parts: isPaced ? [textOf(prompt)] : [prompt].flat() });
+}
+
+/** Requests to a paced engine: whatever they leave out or have in another shape is the default. */
+function readLeniently(body: Json): CompletionOptions {
+  const { prompt, seed, stop, stream, ignore_eos } = body;
+  return {
+    ...DEFAULT_OPTIONS,
+    prompt: (prompt ?? '') as CompletionOptions['prompt'],
+    n_predict: limitOf(body, 'n_predict') ?? -1,
+    seed: (seed ?? -1) as number,
+    stop: stopsOf(stop),
+    stream: stream === true,
+    ignore_eos: ignore_eos === true,
+  };
 }
 
 function infill(request: LlamaRequest): void {
@@ -55,10 +72,10 @@ function infill(request: LlamaRequest): void {
 }
 
 function run(request: LlamaRequest, given: CompletionOptions, prompt: Prompt): void {
-  const { engine, reply, model, truthId } = request;
+  const { engine, reply, model, pace, truthId } = request;
   const options = { ...given, ...request.planned };
   const sink = new CompletionReply({ options, model, truthId }, reply, engine);
-  const running = engine.complete({ model, prompt, options, whenFull: 'shift', truthId }, sink);
+  const running = engine.complete({ model, prompt, options, whenFull: 'shift', pace, truthId }, sink);
   reply.onClose(() => running.cancel());
 }
 

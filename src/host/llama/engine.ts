@@ -2,6 +2,7 @@
 // step scheduler; an attached engine implements it over the wire of a server, or over a model in this process.
 // The host has checked keys, paths and types before it calls; an engine refuses what it cannot do by throwing
 // InvalidOptions, by the option's name, and drops nothing silently.
+import type { Pace } from '../engine/paced.ts';
 import type { CompletionOptions, PromptPart } from './options.ts';
 
 /** One turn of a conversation, whatever dialect it came in. */
@@ -34,6 +35,8 @@ export interface Task {
   readonly logProbs?: number;
   /** Whether the truth about it is to be kept under this id; null: no. */
   readonly truthId: string | null;
+  /** For engines that are `paced`; what is absent is the engine's default. */
+  readonly pace?: Partial<Pace>;
 }
 
 /** A token with its probability after the samplers, text as on the wire. */
@@ -76,6 +79,8 @@ export interface Sink {
   /** Whether the engine may let text wait, by no more than one step, when it has very many streams. Default false. */
   readonly mayWait?: boolean;
   end(end: CompletionEnd): void;
+  /** Whether text is only wanted at the end; then the engine may hand it over in one piece. Default false. */
+  readonly isWhole?: boolean;
   /** Resolves when the client takes more, or is gone; undefined when it takes more now. Engines that can wait ask. */
   rest?(): Promise<void> | undefined;
 }
@@ -197,6 +202,11 @@ export interface Engine {
   readonly models: readonly string[];
   /** Whether it answers `logProbs` of a task; hosts refuse `logprobs` for others. */
   readonly givesLogProbs?: boolean;
+  /**
+   * Whether its tokens leave at a pace that requests choose. Hosts read requests to it leniently, one choice each, without
+   * tools and schemas.
+   */
+  readonly isPaced?: boolean;
   /** Most tokens of one sequence, prompt and generated. */
   contextTokens(model: string): number;
   /** Until it is `ready` the host answers 503. */

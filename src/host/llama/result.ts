@@ -16,12 +16,16 @@ export interface ResultRequest {
 
 /** The error body of the llama-style paths. */
 export function llamaProblem(status: number, message: string): Json {
+  return { detail: message, ...llamaError(status, message) };
+}
+
+function llamaError(status: number, message: string): Json {
   const type = status < 500 ? 'invalid_request_error' : 'server_error';
-  return { detail: message, error: { code: status, message, type } };
+  return { error: { code: status, message, type } };
 }
 
 /** Events of this dialect do not depend on the generation; only a fault asks for one. */
-const FRAMES: Pick<Frames, 'failure'> = { failure: (message) => dataFrame(llamaProblem(500, message)) };
+const FRAMES: Pick<Frames, 'failure'> = { failure: (message) => dataFrame(llamaError(500, message)) };
 
 /** Options that are left out of `generation_settings`: the prompt itself and what may be as large. */
 const NOT_REPEATED = new Set(['prompt', 'image_data', 'system_prompt', 'input_prefix', 'input_suffix']);
@@ -89,6 +93,7 @@ export class CompletionReply implements Sink {
   readonly #reporting: boolean;
   readonly #streaming: boolean;
   readonly mayWait: boolean;
+  readonly isWhole: boolean;
   #content = '';
   #reports: TokenReport[] = [];
   #made = 0;
@@ -101,6 +106,7 @@ export class CompletionReply implements Sink {
     this.#reporting = request.options.n_probs > 0;
     this.#streaming = request.options.stream;
     this.mayWait = this.#streaming && reply.mayGather;
+    this.isWhole = !this.#streaming;
   }
 
   start(): void {}

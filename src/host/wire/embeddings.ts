@@ -1,6 +1,7 @@
 // POST /v1/embeddings: unit vectors that depend on the text alone, as numbers or as base64 of little-endian float32,
 // which is what the official client asks for by default.
-import { countTokens, createRandom, seedOf } from '../text.ts';
+import { createSeededRandom } from '../../actor/index.ts';
+import { countTokens, seedOf } from '../engine/model/word-chain.ts';
 import type { Json } from './wire.ts';
 import { textOf } from './wire.ts';
 
@@ -36,7 +37,7 @@ function inputsOf(input: unknown): string[] {
 }
 
 function vectorOf(seed: number, dimensions: number): Float32Array {
-  const random = createRandom(seed);
+  const random = createSeededRandom(seed);
   const vector = Float32Array.from({ length: dimensions }, () => random() * 2 - 1);
   const norm = Math.hypot(...vector);
   return vector.map((value) => value / norm);

@@ -255,7 +255,7 @@ t.test('embeddings are unit vectors that depend on the text alone', async (t) =>
 t.test('an engine that runs out of memory tells every dialect in its own words', async (t) => {
   const host = await startHost(t);
   const failures: [string, object, RegExp][] = [
-    ['/completion', { prompt: 'x' }, /^data: \{"detail":"the engine ran out of memory","error":/m],
+    ['/completion', { prompt: 'x' }, /^data: \{"error":\{"code":500,"message":"the engine ran out of memory"/m],
     ['/v1/completions', { prompt: 'x' }, /^data: \{"error":\{"message":"the engine ran out of memory"/m],
     ['/v1/chat/completions', { messages: MESSAGES }, /^data: \{"error":\{"message":"the engine ran out of memory"/m],
     ['/v1/responses', { input: 'x' }, /^event: response.failed$/m],

@@ -7,7 +7,7 @@ import type { Sampler } from './sampler.ts';
 const TOKENS = 8;
 
 export class LookAhead {
-  readonly #sampler: Sampler;
+  readonly #sampler: Pick<Sampler, 'next'>;
   readonly #eos: number;
   readonly #tokens = new Int32Array(TOKENS);
   /** Tokens it may still ask the sampler for. */
@@ -19,7 +19,7 @@ export class LookAhead {
   #second = TOKENS;
 
   /** `maxTokens`: tokens of the sequence, its end not counted. */
-  constructor(sampler: Sampler, eos: number, maxTokens: number) {
+  constructor(sampler: Pick<Sampler, 'next'>, eos: number, maxTokens: number) {
     this.#sampler = sampler;
     this.#eos = eos;
     this.#left = maxTokens;

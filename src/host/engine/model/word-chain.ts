@@ -1,6 +1,6 @@
-// The words of the simulated model: a small bigram chain over one paragraph, walked by a seeded generator.
-// Called by the generation of every dialect. The same seed always gives the same words, on every host, and the
-// words come from the paragraph alone, so nothing of a prompt can leak into an answer.
+// Text of the `paced` profile: a bigram chain over one paragraph, walked by a seeded generator. One word is one token. The
+// same seed always gives the same words, and nothing of a prompt can appear in an answer.
+import { createSeededRandom } from '../../../actor/index.ts';
 
 const PARAGRAPH = `The headrace leads the water from the river to the wheel, and the wheel turns the mill. When the water
 is high the miller opens the second gate, so that no wheel carries more than its share. A gate that sticks is closed and
@@ -24,17 +24,6 @@ const FOLLOWERS: readonly (readonly number[])[] = WORDS.map((word) =>
 /** Past this many characters only the two ends of a prompt are hashed, so that a long prompt costs no more. */
 const HASHED_CHARACTERS = 4096;
 
-/** Deterministic 32-bit generator (mulberry32); returns numbers in [0, 1). */
-export function createRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
-
 /** 32-bit FNV-1a hash of the seed, the model and the prompt (its length and its two ends when it is long). */
 export function seedOf(seed: number, model: string, prompt: string): number {
   const half = HASHED_CHARACTERS / 2;
@@ -45,49 +34,40 @@ export function seedOf(seed: number, model: string, prompt: string): number {
   return hash >>> 0;
 }
 
-/**
- * `count` words as pieces of text: joined without a separator they are the answer. One piece is one token of the
- * simulated model. Some pieces are not ASCII.
- */
-export function writeWords(seed: number, count: number): string[] {
-  const random = createRandom(seed);
-  const pieces: string[] = [];
-  let at = SENTENCE_STARTS[Math.floor(random() * SENTENCE_STARTS.length)]!;
-  for (let made = 0; made < count; made++) {
-    pieces.push(made === 0 ? WORDS[at]! : SPACED[at]!);
-    const followers = FOLLOWERS[at]!;
-    at = followers.length === 1 ? followers[0]! : followers[Math.floor(random() * followers.length)]!;
+/** The words as tokens: `at` is the word without, `at + WORDS.length` the word with a space before it. */
+export const WORD_VOCABULARY: { readonly eos: number; text(token: number): string; bytes(token: number): Uint8Array } =
+  {
+    eos: 2 * WORDS.length,
+    text: (token) => (token < WORDS.length ? WORDS[token]! : SPACED[token - WORDS.length]!),
+    bytes: (token) => Buffer.from(WORD_VOCABULARY.text(token)),
+  };
+
+/** A walk of `count` words; then every token is the end of sequence. Some words are not ASCII. */
+export class WordChain {
+  readonly probabilities: readonly never[] = [];
+  readonly logProbabilities: null = null;
+  readonly #random: () => number;
+  #at: number;
+  #left: number;
+  #offset = 0;
+
+  constructor(seed: number, count: number) {
+    this.#random = createSeededRandom(seed);
+    this.#at = SENTENCE_STARTS[Math.floor(this.#random() * SENTENCE_STARTS.length)]!;
+    this.#left = count;
   }
-  return pieces;
+
+  next(): number {
+    if (this.#left-- <= 0) return WORD_VOCABULARY.eos;
+    const token = this.#at + this.#offset;
+    this.#offset = WORDS.length;
+    const followers = FOLLOWERS[this.#at]!;
+    this.#at = followers.length === 1 ? followers[0]! : followers[Math.floor(this.#random() * followers.length)]!;
+    return token;
+  }
 }
 
 /** Tokens of a prompt, estimated as a quarter of its characters, at least 1: counting words would cost a scan. */
 export function countTokens(text: string): number {
   return Math.max(1, Math.ceil(text.length / 4));
-}
-
-/**
- * Cuts the pieces before the earliest stop string. Returns the pieces left (the last one may be shortened) and the
- * stop string met, or the pieces as they were and an empty string.
- */
-export function cutAtStop(pieces: string[], stops: readonly string[]): { pieces: string[]; stoppingWord: string } {
-  const text = stops.length === 0 ? '' : pieces.join('');
-  let end = -1;
-  let stoppingWord = '';
-  for (const stop of stops) {
-    const at = text.indexOf(stop);
-    if (at !== -1 && (end === -1 || at < end)) {
-      end = at;
-      stoppingWord = stop;
-    }
-  }
-  if (end === -1) return { pieces, stoppingWord };
-  const kept: string[] = [];
-  let length = 0;
-  for (const piece of pieces) {
-    if (length >= end) break;
-    kept.push(piece.slice(0, end - length));
-    length += piece.length;
-  }
-  return { pieces: kept, stoppingWord };
 }

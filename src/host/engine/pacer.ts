@@ -1,14 +1,6 @@
-// When tokens leave: the pace of a request, and the one timer that serves every stream of a host.
-// Called by host.ts (one Pacer a host) and stream.ts. One timer for all streams keeps thousands of them cheap, and
-// due times follow from due times, not from when the timer happened to fire, so a stream does not drift.
-import type { Clock, TimerHandle } from '../actor/index.ts';
-
-/** Pace of one answer, in milliseconds; `tokens`, when given, is its exact length. */
-export interface Pace {
-  readonly timeToFirstTokenMs: number;
-  readonly interTokenMs: number;
-  readonly tokens?: number;
-}
+// Runs steps at their due times with one timer for thousands of them. Due times follow from due times, not from when the
+// timer happened to fire, so a stream does not drift.
+import type { Clock, TimerHandle } from '../../actor/index.ts';
 
 /** Something to run at a point in time of the pacer's clock. `cancelled` steps are dropped unrun. */
 export interface Step {
@@ -80,40 +72,6 @@ export class Pacer {
     this.#running = false;
     this.#arm();
   }
-}
-
-/**
- * Reads `ttft=0,itl=5,tokens=64` (header `x-headrace-sim`; milliseconds, milliseconds, words), each part optional,
- * over the defaults. Throws an Error that names the part it does not understand.
- */
-export function parsePace(spec: string | undefined, defaults: Pace): Pace {
-  return { ...defaults, ...readPace(spec) };
-}
-
-/**
- * The tokens that the same header asks of an engine, whose pace is what its work takes; null: it asks for none. Throws an
- * Error that names the part that is for hosts with a fixed pace, or that it does not understand.
- */
-export function parsePlannedTokens(spec: string | undefined): number | null {
-  const { interTokenMs, timeToFirstTokenMs, tokens = null } = readPace(spec);
-  const fixed = timeToFirstTokenMs !== undefined ? 'ttft' : interTokenMs !== undefined ? 'itl' : null;
-  if (fixed === null) return tokens;
-  throw new Error(`'${fixed}' is for hosts with a fixed pace (--ttft, --itl); this one is as fast as its engine`);
-}
-
-function readPace(spec: string | undefined): Partial<Pace> {
-  const pace: { timeToFirstTokenMs?: number; interTokenMs?: number; tokens?: number } = {};
-  for (const part of (spec ?? '').split(',')) {
-    if (part.trim() === '') continue;
-    const [name, value = ''] = part.trim().split('=', 2);
-    const amount = Number(value);
-    if (value === '' || !(amount >= 0 && amount < Infinity)) throw new Error(`cannot read the pace '${part.trim()}'`);
-    if (name === 'ttft') pace.timeToFirstTokenMs = amount;
-    else if (name === 'itl') pace.interTokenMs = amount;
-    else if (name === 'tokens') pace.tokens = Math.floor(amount);
-    else throw new Error(`unknown pace '${name}'; known: ttft, itl, tokens`);
-  }
-  return pace;
 }
 
 function push(heap: Step[], step: Step): void {

@@ -1,5 +1,14 @@
 import t from 'tap';
-import { countTokens, createRandom, cutAtStop, seedOf, writeWords } from '../../src/host/text.ts';
+import { countTokens, seedOf, WORD_VOCABULARY, WordChain } from '../../../../src/host/engine/model/word-chain.ts';
+
+/** The words of a walk up to its end. */
+function writeWords(seed: number, count: number): string[] {
+  const chain = new WordChain(seed, count);
+  const words: string[] = [];
+  for (let token = chain.next(); token !== WORD_VOCABULARY.eos; token = chain.next())
+    words.push(WORD_VOCABULARY.text(token));
+  return words;
+}
 
 t.test('the same seed writes the same words, another seed others', async (t) => {
   t.same(writeWords(7, 40), writeWords(7, 40));
@@ -37,21 +46,10 @@ t.test('the seed depends on the setting, the model and both ends of a long promp
   t.equal(seedOf(1, 'm', 'hello'), seeds[0]);
 });
 
-t.test('random numbers stay in [0, 1) and spread', async (t) => {
-  const random = createRandom(42);
-  const drawn = Array.from({ length: 1000 }, random);
-  t.ok(drawn.every((value) => value >= 0 && value < 1));
-  const mean = drawn.reduce((sum, value) => sum + value, 0) / drawn.length;
-  t.ok(mean > 0.45 && mean < 0.55, `mean ${mean}`);
-});
-
-t.test('the earliest stop string cuts, also across and within pieces', async (t) => {
-  const pieces = ['The', ' water', ' turns', ' the', ' wheel.'];
-  t.same(cutAtStop([...pieces], []), { pieces, stoppingWord: '' });
-  t.same(cutAtStop([...pieces], ['mill']), { pieces, stoppingWord: '' });
-  t.same(cutAtStop([...pieces], ['wheel', 'er tu']), { pieces: ['The', ' wat'], stoppingWord: 'er tu' });
-  t.same(cutAtStop([...pieces], ['The']), { pieces: [], stoppingWord: 'The' });
-  t.same(cutAtStop([...pieces], [' turns']), { pieces: ['The', ' water'], stoppingWord: ' turns' });
+t.test('a walk that has ended stays at its end', async (t) => {
+  const chain = new WordChain(7, 1);
+  t.not(chain.next(), WORD_VOCABULARY.eos);
+  t.same([chain.next(), chain.next()], [WORD_VOCABULARY.eos, WORD_VOCABULARY.eos]);
 });
 
 t.test('a prompt counts a quarter of its characters, at least one token', async (t) => {
