@@ -4,7 +4,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openLedger } from '../../dist/src/billing/ledger/open.js';
+import { openLedger } from '../../dist/src/billing/ledger/ledger.js';
 import { systemClock } from '../../dist/src/actor/clock.js';
 import { postgresDatabase } from '../../dist/test/support/postgres.js';
 
@@ -25,7 +25,7 @@ async function settleAll(ledger) {
     while (next < SETTLEMENTS) {
       const at = next++;
       const began = performance.now();
-      await ledger.charge(`lease-${at % ACCOUNTS}`, `charge-${at}`, 123_456_789n, usage);
+      await ledger.charge([{ lease: `lease-${at % ACCOUNTS}`, id: `charge-${at}`, amount: 123_456_789n, usage }]);
       waits.push(performance.now() - began);
     }
   };

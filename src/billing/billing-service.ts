@@ -7,9 +7,9 @@ import { leaseManager, type LeaseManagerCommand, type LeaseManagerSettings } fro
 import { createLimitMemory, type KeyAllowance, KeyLimiter, MAX_LIMITED_KEYS } from './key-limiter.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
 import type { Ledger, StoredKey } from './ledger/store.ts';
-import { openLedger } from './ledger/open.ts';
+import { openLedger } from './ledger/ledger.ts';
 import { picoPerCall } from './prices.ts';
-import { ask, type Behavior, type Clock, type Ref, type System } from '../actor/index.ts';
+import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Log } from '../telemetry/log.ts';
 import { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
@@ -43,8 +43,6 @@ const FLUSH_TIMEOUT_MS = 10_000;
 /** How often months are compared with the ledger: other gateways spend too. */
 const LEARN_MS = 30_000;
 
-const PICO_PER_USD = 1e12;
-
 /** Largest spend that a limit can name exactly. */
 const MAX_SPEND = Number.MAX_SAFE_INTEGER;
 
@@ -63,7 +61,6 @@ export class BillingService {
   /** Places of limited keys, by key id. */
   readonly #cells = new Map<string, number>();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
-  #leaseManager: Ref<LeaseManagerCommand> | null = null;
   #ledger: Ledger | null = null;
   #loaded = false;
   #untilMs = 0;
@@ -71,13 +68,26 @@ export class BillingService {
 
   constructor(options: BillingServiceOptions) {
     this.#options = options;
-    this.leaseManager = options.system.spawn(this.#door(), { name: 'leaseManager', mailbox: MAILBOX });
-    const { clock, epochMs, log, settings, system } = options;
+    const { clock, epochMs, log, settings, system, tell } = options;
+    const behavior = leaseManager({
+      openLedger: () => this.#openLedger(),
+      settings: leaseSettings(settings),
+      instance: randomUUID(),
+      epochMs,
+      metrics: this.#metrics,
+      onOpen: (ledger) => void this.#load(ledger),
+      onRenewed: (untilMs) => {
+        this.#untilMs = untilMs;
+        tell({ type: 'Trust', untilMs });
+      },
+      onRecall: (account) => tell({ type: 'Recall', account }),
+      onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
+    });
+    this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });
     const dateMs = (): number => Math.floor(epochMs());
     const ledger = this.#opened.promise;
     this.#service = startPayments({ system, ledger, settings: settings.payments, clock, dateMs, log });
     this.payments = this.#service?.ref ?? null;
-    this.#open();
   }
 
   /** Whether the keys of the store are known. */
@@ -108,85 +118,44 @@ export class BillingService {
   }
 
   configure(settings: Settings): void {
-    this.#leaseManager?.tell({ type: 'Configure', settings: bankSettings(settings) });
+    this.leaseManager.tell({ type: 'Configure', settings: leaseSettings(settings) });
   }
 
   threadGone(thread: string): void {
-    this.#leaseManager?.tell({ type: 'ThreadGone', thread });
+    this.leaseManager.tell({ type: 'ThreadGone', thread });
   }
 
-  /** Books what threads have told, and closes the ledger. */
+  /** Posts the charges that threads have reported, and closes the ledger. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of this.#timers) this.#options.clock.clearTimeout(timer);
     this.#opened.promise.catch(() => undefined);
     if (this.#ledger === null) this.#opened.reject(new Error('the gateway has closed'));
     await this.#service?.close();
-    if (this.#leaseManager !== null) {
-      const flushed = ask<LeaseManagerCommand, 'flushed'>(
-        this.#leaseManager,
-        (replyTo) => ({ type: 'Flush', replyTo }),
-        {
-          timeoutMs: FLUSH_TIMEOUT_MS,
-        },
-      );
-      await flushed.catch((error: unknown) => this.#options.log.error({ err: error }, 'charges may be lost'));
-    }
+    const flushed = ask<LeaseManagerCommand, 'flushed'>(this.leaseManager, (replyTo) => ({ type: 'Flush', replyTo }), {
+      timeoutMs: FLUSH_TIMEOUT_MS,
+    });
+    await flushed.catch((error: unknown) => this.#options.log.error({ err: error }, 'charges may be lost'));
     await this.#ledger?.close();
   }
 
-  /** Passes on to the bank; before there is one, nobody can say anything about credit. */
-  #door(): Behavior<LeaseManagerCommand> {
-    return () => (command) => {
-      if (this.#leaseManager !== null) this.#leaseManager.tell(command);
-      else if (command.type === 'Fund') command.replyTo.tell({ kind: 'away' });
-    };
-  }
-
-  #open(): void {
-    const { clock, epochMs, log, settings } = this.#options;
-    const onCommit = (ok: boolean, elapsedMs: number): void => this.#metrics.committed(ok, elapsedMs);
-    openLedger(settings.store ?? ':memory:', { clock, dateMs: () => Math.floor(epochMs()), onCommit })
-      .then(
-        (ledger) => {
-          if (this.#closed) return ledger.close();
-          this.#ledger = ledger;
-          this.#opened.resolve(ledger);
-          this.#startBank(ledger);
-          return this.#load(ledger);
-        },
-        (error: unknown) => {
-          log.error({ problem: sentenceOf(error) }, 'the store does not open; it is tried again');
-          this.#later(REOPEN_MS, () => this.#open());
-        },
-      )
-      .catch((error: unknown) => log.error({ err: error }, 'accounts'));
-  }
-
-  #startBank(ledger: Ledger): void {
-    const { epochMs, log, settings, system, tell } = this.#options;
-    const behavior = leaseManager({
-      ledger,
-      settings: bankSettings(settings),
-      instance: randomUUID(),
-      epochMs,
-      onRenewed: (untilMs) => {
-        this.#untilMs = untilMs;
-        tell({ type: 'Trust', untilMs });
-      },
-      onRecall: (account) => tell({ type: 'Recall', account }),
-      onFunding: (kind) => this.#metrics.refill(kind),
-      onWaiting: (count) => this.#metrics.waiting(count),
-      onCharged: ({ amount, usage }) => {
-        const { measured, model, requests = 1 } = usage;
-        this.#metrics.charged(model, measured ? 'measured' : 'estimated', amount / PICO_PER_USD, requests);
-      },
-      onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
-    });
-    this.#leaseManager = system.spawn(behavior, { name: 'lender', mailbox: MAILBOX });
+  async #openLedger(): Promise<Ledger> {
+    // A lease manager that was restarted finds the ledger open.
+    if (this.#ledger !== null) return this.#ledger;
+    const { clock, epochMs, settings } = this.#options;
+    const metrics = this.#metrics;
+    const ledger = await openLedger(settings.store ?? ':memory:', { clock, dateMs: epochMs, metrics });
+    if (this.#closed) {
+      await ledger.close();
+      throw new Error('the gateway has closed');
+    }
+    this.#ledger = ledger;
+    this.#opened.resolve(ledger);
+    return ledger;
   }
 
   async #load(ledger: Ledger): Promise<void> {
+    if (this.#closed) return;
     try {
       await ledger.watch((change) => {
         if (change.kind === 'key') void this.#refresh(ledger, change.hash);
@@ -290,7 +259,7 @@ export class BillingService {
   }
 }
 
-function bankSettings({ credit }: Settings): LeaseManagerSettings {
+function leaseSettings({ credit }: Settings): LeaseManagerSettings {
   return { leasePico: picoPerCall(credit.lease), leaseTtlMs: credit.leaseTtlMs };
 }
 

@@ -21,8 +21,8 @@ export {
 } from './key-snapshot.ts';
 export { type Credential, type GoodCredential, hashKey, type KeyRecord, KeyTable, presentedKey } from './keys.ts';
 export { LeaseCache, type Reserved, type Spending } from './lease-cache.ts';
-export { leaseManager, type LeaseManagerCommand } from './lease-manager.ts';
-export { openLedger } from './ledger/open.ts';
+export type { LeaseManagerCommand } from './lease-manager.ts';
+export { openLedger } from './ledger/ledger.ts';
 export {
   type Account,
   type AuditReport,

@@ -3,7 +3,7 @@
 // by account, key and model and told to the bank a few times a second.
 
 import { ask, type Clock, type Ref, type TimerHandle } from '../actor/index.ts';
-import type { LeaseManagerCommand, Charge, Funding } from './lease-manager.ts';
+import type { Funding, LeaseManagerCommand, ReportedCharge } from './lease-manager.ts';
 
 /** Whose request it is. */
 export interface Payer {
@@ -171,16 +171,17 @@ export class LeaseCache {
   flush(): void {
     if (this.#flushing !== null) this.#options.clock.clearTimeout(this.#flushing);
     this.#flushing = null;
-    const charges: (Charge & { thread: string })[] = [];
+    const charges: ReportedCharge[] = [];
     for (const leases of [this.#prepaid, this.#later]) {
       for (const { account, prepaid, tallies } of leases.values()) {
         for (const tally of tallies.values()) {
-          charges.push({ thread: this.#options.thread, account, prepaid, amount: tally.cost, usage: usageOf(tally) });
+          charges.push({ account, prepaid, amount: tally.cost, usage: usageOf(tally) });
         }
         tallies.clear();
       }
     }
-    if (charges.length > 0) this.#options.leaseManager.tell({ type: 'Charges', charges });
+    const { leaseManager, thread } = this.#options;
+    if (charges.length > 0) leaseManager.tell({ type: 'Charges', thread, charges });
   }
 
   /** Tells what was spent and gives all credit back. What is settled later is told at once. */
@@ -291,7 +292,7 @@ function usageOf({
   model,
   promptTokens,
   requests,
-}: Tally): Charge['usage'] {
+}: Tally): ReportedCharge['usage'] {
   return {
     key,
     model,

@@ -1,13 +1,14 @@
-// The one place of a gateway that lends credit: an actor beside the ledger. Ingress threads ask it for leases, spend from
-// them without asking, and tell it in batches what they spent. A thread holds one lease for each account. What was told
-// is kept and tried again until the ledger has it; what a thread had not told when it died is lost to the house, never
-// to the customer.
+// Opens the ledger and lends its credit to the ingress threads: the one actor of a gateway that leases, charges and recalls.
+// A thread has one lease for each account, spends from it without asking, and reports in batches what it spent. A reported
+// charge is kept and retried until the ledger has it; what a thread had not reported when it died is absorbed by the
+// operator, never charged to the customer.
 
 import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
-import { type Ledger, LedgerError, type Usage } from './ledger/store.ts';
+import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
+import { type Charge, type Ledger, LedgerError, type Usage } from './ledger/store.ts';
 
-/** What threads spent for one account, key and model since they last told. Amounts in pico-USD. */
-export interface Charge {
+/** What a thread spent for one account, key and model since its last report. Amounts in pico-USD. */
+export interface ReportedCharge {
   readonly account: string;
   /** False: the account pays later, and no lease is behind this. */
   readonly prepaid: boolean;
@@ -16,8 +17,8 @@ export interface Charge {
 }
 
 /**
- * How a request for credit ended. `funded`: `added` pico-USD more may be spent; a `fresh` lease takes the place of
- * whatever was left of the one before. `short`: the account has `balance` left. `away`: the ledger does not answer.
+ * How a request for credit ended. `funded`: `added` pico-USD more may be spent; a `fresh` lease replaces whatever was left of
+ * the one before. `short`: the account has `balance` left. `away`: the ledger does not answer, or is not open yet.
  */
 export type Funding =
   | { readonly kind: 'funded'; readonly added: number; readonly fresh: boolean; readonly balance: number }
@@ -35,43 +36,46 @@ export type LeaseManagerCommand =
       readonly lean: boolean;
       readonly replyTo: Ref<Funding>;
     }
-  | { readonly type: 'Charges'; readonly charges: readonly (Charge & { readonly thread: string })[] }
-  /** Credit that a thread can spare; `all` when it closes the lease. */
+  | { readonly type: 'Charges'; readonly thread: string; readonly charges: readonly ReportedCharge[] }
+  /** Credit that a thread does not need; `all` when it closes the lease. */
   | { readonly type: 'GiveBack'; readonly thread: string; readonly account: string; readonly amount: number | 'all' }
   /** The thread has died: nothing more of its leases will be spent. */
   | { readonly type: 'ThreadGone'; readonly thread: string }
   | { readonly type: 'Configure'; readonly settings: LeaseManagerSettings }
+  | { readonly type: 'Open' }
   | { readonly type: 'Renew' }
   | { readonly type: 'Retry' }
+  /** Answered when the charges on their way into the ledger have arrived or failed. */
   | { readonly type: 'Flush'; readonly replyTo: Ref<'flushed'> };
 
 export interface LeaseManagerSettings {
   /** Credit that a thread likes to have at hand, in pico-USD. */
   readonly leasePico: number;
-  /** How long a lease holds without a word of this gateway, in milliseconds. */
+  /** How long a lease lasts after its last renewal, in milliseconds. */
   readonly leaseTtlMs: number;
 }
 
-export interface LeaseManagerOptions {
-  readonly ledger: Ledger;
+export interface LeaseManagerDeps {
+  /** Rejects when the store does not open; then it is called again after a pause. */
+  readonly openLedger: () => Promise<Ledger>;
   readonly settings: LeaseManagerSettings;
   /** Names this process among those of the store. */
   readonly instance: string;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
-  /** Tells every thread how long leases hold. */
+  readonly metrics: Pick<LedgerMetrics, 'charged' | 'readWaiting' | 'refill'>;
+  readonly onOpen: (ledger: Ledger) => void;
+  /** Tells every thread until when leases last. */
   readonly onRenewed: (untilMs: number) => void;
-  /** Asks every thread for what it can spare of an account. */
+  /** Asks every thread for what it does not need of an account. */
   readonly onRecall: (account: string) => void;
   /** Hears what the ledger refuses or cannot take. */
   readonly onProblem: (error: unknown, what: string) => void;
-  /** Hears of every charge that is booked. */
-  readonly onCharged?: (charge: Charge) => void;
-  /** Hears how requests for credit end. */
-  readonly onFunding?: (kind: Funding['kind']) => void;
-  /** Hears how many charges wait for the ledger. */
-  readonly onWaiting?: (count: number) => void;
 }
+
+const PICO_PER_USD = 1e12;
+
+const REOPEN_MS = 2000;
 
 /** Leases are renewed three times within their life. */
 const RENEWALS = 3;
@@ -81,64 +85,54 @@ const MAX_WAITING = 100_000;
 
 const RETRY_MS = 1000;
 
-/** Longest wait for other threads to give back what they can spare. */
+/** Longest wait for other threads to give back what they do not need. */
 const RECALL_MS = 50;
 
-/** One lease takes at most this part of what is there: other threads and gateways want some too. */
+/** One lease takes at most this part of the balance: other threads and gateways want some too. */
 const SHARE = 8;
 
-interface Waiting extends Charge {
-  readonly id: string;
-  readonly lease: string | null;
+interface WaitingCharge {
+  readonly charge: Charge;
+  readonly reported: ReportedCharge;
+  /** On its way into the ledger. */
+  posting: boolean;
 }
 
-/** Makes the behaviour of the bank. */
-export function leaseManager(options: LeaseManagerOptions): Behavior<LeaseManagerCommand> {
-  return (context) => {
-    const state = new LeaseManager(options, context);
-    return { receive: (command) => state.receive(command) };
-  };
+export function leaseManager(deps: LeaseManagerDeps): Behavior<LeaseManagerCommand> {
+  return (context) => new LeaseManager(deps, context);
 }
 
 class LeaseManager {
-  readonly #options: LeaseManagerOptions;
+  readonly #deps: LeaseManagerDeps;
   readonly #clock: Clock;
   readonly #context: Context<LeaseManagerCommand>;
   /** Lease ids by account, by thread. */
   readonly #leases = new Map<string, Map<string, string>>();
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Set<WaitingCharge>();
   /** Leases that the ledger may have and nobody spends from: they are given back once it answers again. */
   readonly #lost = new Set<string>();
-  /** Charges on their way into the ledger, by id. */
-  readonly #posting = new Map<string, Promise<void>>();
+  readonly #posting = new Set<Promise<void>>();
   #settings: LeaseManagerSettings;
+  /** Null while it is opening. */
+  #ledger: Ledger | null = null;
   #count = 0;
 
-  constructor(options: LeaseManagerOptions, context: Context<LeaseManagerCommand>) {
-    this.#options = options;
-    this.#settings = options.settings;
+  constructor(deps: LeaseManagerDeps, context: Context<LeaseManagerCommand>) {
+    this.#deps = deps;
+    this.#settings = deps.settings;
     this.#context = context;
     this.#clock = context.clock;
-    this.#renew();
+    deps.metrics.readWaiting(() => this.#waiting.size);
+    this.#open();
   }
 
   receive(command: LeaseManagerCommand): void {
     switch (command.type) {
       case 'Fund':
-        this.#fund(command).then(
-          (funding) => {
-            this.#options.onFunding?.(funding.kind);
-            command.replyTo.tell(funding);
-          },
-          (error: unknown) => {
-            this.#options.onProblem(error, 'credit could not be lent');
-            this.#options.onFunding?.('away');
-            command.replyTo.tell({ kind: 'away' });
-          },
-        );
+        this.#fund(command);
         break;
       case 'Charges':
-        for (const charge of command.charges) this.#charge(charge);
+        this.#charge(command.thread, command.charges);
         break;
       case 'GiveBack':
         this.#giveBack(command.thread, command.account, command.amount);
@@ -151,45 +145,90 @@ class LeaseManager {
       case 'Configure':
         this.#settings = command.settings;
         break;
+      case 'Open':
+        this.#open();
+        break;
       case 'Renew':
         this.#renew();
         break;
       case 'Retry':
-        for (const [id, charge] of this.#waiting) if (!this.#posting.has(id)) this.#post(charge);
+        this.#post([...this.#waiting].filter(({ posting }) => !posting));
         break;
       case 'Flush':
-        void Promise.all(this.#posting.values()).then(() => command.replyTo.tell('flushed'));
+        void Promise.all(this.#posting).then(() => command.replyTo.tell('flushed'));
         break;
     }
   }
 
-  async #fund({ account, lean, need, thread }: Extract<LeaseManagerCommand, { type: 'Fund' }>): Promise<Funding> {
-    const { ledger, onRecall } = this.#options;
+  #open(): void {
+    const { onOpen, onProblem, openLedger } = this.#deps;
+    openLedger().then(
+      (ledger) => {
+        this.#ledger = ledger;
+        this.#renew();
+        this.#post([...this.#waiting]);
+        onOpen(ledger);
+      },
+      (error: unknown) => {
+        onProblem(error, 'the store does not open; it is tried again');
+        this.#context.timers.once('open', REOPEN_MS, { type: 'Open' });
+      },
+    );
+  }
+
+  #fund(command: Extract<LeaseManagerCommand, { type: 'Fund' }>): void {
+    const { metrics, onProblem } = this.#deps;
+    const answer = (funding: Funding): void => {
+      metrics.refill(funding.kind);
+      command.replyTo.tell(funding);
+    };
+    if (this.#ledger === null) {
+      answer({ kind: 'away' });
+      return;
+    }
+    this.#lend(this.#ledger, command).then(answer, (error: unknown) => {
+      onProblem(error, 'credit could not be leased');
+      answer({ kind: 'away' });
+    });
+  }
+
+  async #lend(
+    ledger: Ledger,
+    { account, lean, need, thread }: Extract<LeaseManagerCommand, { type: 'Fund' }>,
+  ): Promise<Funding> {
     let balance = Number((await ledger.account(account))?.balance ?? 0n);
-    if (balance < need && this.#lentElsewhere(thread, account)) {
-      onRecall(account);
+    if (balance < need && this.#isLeasedElsewhere(thread, account)) {
+      this.#deps.onRecall(account);
       await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, RECALL_MS));
       balance = Number((await ledger.account(account))?.balance ?? 0n);
     }
     const extra = lean ? 0 : Math.min(this.#settings.leasePico, Math.floor(Math.max(balance - need, 0) / SHARE));
-    // Whoever asks for more than there can be hears that it is short, and not what the ledger thinks of the number.
+    // A need beyond all amounts is answered with `short`, not with the ledger's refusal of the number.
     const wanted = Math.ceil(Math.min(need + extra, balance, Number.MAX_SAFE_INTEGER));
     if (wanted <= 0) return { kind: 'short', balance };
-    return await this.#lend(thread, account, BigInt(wanted), balance);
-  }
-
-  async #lend(thread: string, account: string, amount: bigint, balance: number): Promise<Funding> {
-    const { epochMs, instance, ledger } = this.#options;
     const open = this.#leases.get(thread)?.get(account);
     if (open !== undefined) {
-      const added = await ledger.extend(open, String(++this.#count), amount).catch((error: unknown) => {
-        if (error instanceof LedgerError && error.refusal === 'hold-closed') return undefined;
-        throw error;
-      });
-      if (added?.kind === 'short') return added.balance > 0n ? { kind: 'away' } : { kind: 'short', balance };
-      if (added !== undefined) return { kind: 'funded', added: Number(added.amount), fresh: false, balance };
+      const extended = await this.#extend(ledger, open, BigInt(wanted), balance);
+      if (extended !== undefined) return extended;
       this.#leases.get(thread)?.delete(account);
     }
+    return await this.#lease(ledger, thread, account, BigInt(wanted), balance);
+  }
+
+  /** Undefined when the lease was closed. */
+  async #extend(ledger: Ledger, lease: string, amount: bigint, balance: number): Promise<Funding | undefined> {
+    try {
+      const added = await ledger.extend(lease, String(++this.#count), amount);
+      if (added.kind === 'short') return added.balance > 0n ? { kind: 'away' } : { kind: 'short', balance };
+      return { kind: 'funded', added: Number(added.amount), fresh: false, balance };
+    } catch (error) {
+      if (error instanceof LedgerError && error.refusal === 'hold-closed') return undefined;
+      throw error;
+    }
+  }
+
+  async #lease(ledger: Ledger, thread: string, account: string, amount: bigint, balance: number): Promise<Funding> {
+    const { epochMs, instance } = this.#deps;
     const id = `${instance}/${thread}/${++this.#count}`;
     const expiresMs = Math.floor(epochMs()) + this.#settings.leaseTtlMs;
     const held = await ledger.lease({ id, account, amount, holder: instance, expiresMs }).catch((error: unknown) => {
@@ -203,88 +242,112 @@ class LeaseManager {
     return { kind: 'funded', added: Number(held.amount), fresh: true, balance };
   }
 
-  #lentElsewhere(thread: string, account: string): boolean {
+  #isLeasedElsewhere(thread: string, account: string): boolean {
     for (const [other, leases] of this.#leases) if (other !== thread && leases.has(account)) return true;
     return false;
   }
 
-  #charge({ thread, ...charge }: Charge & { readonly thread: string }): void {
-    const { instance, onProblem } = this.#options;
-    const lease = charge.prepaid ? (this.#leases.get(thread)?.get(charge.account) ?? null) : null;
-    const waiting = { ...charge, lease, id: `${instance}/${++this.#count}` };
-    if (this.#waiting.size >= MAX_WAITING) {
-      onProblem(
-        new Error(`${charge.amount} pico-USD of account '${charge.account}'`),
-        'a charge is lost: too many wait',
-      );
-      return;
+  #charge(thread: string, charges: readonly ReportedCharge[]): void {
+    const { instance, onProblem } = this.#deps;
+    const leases = this.#leases.get(thread);
+    const batch: WaitingCharge[] = [];
+    for (const reported of charges) {
+      const { account, prepaid, usage } = reported;
+      if (this.#waiting.size >= MAX_WAITING) {
+        onProblem(new Error(`${reported.amount} pico-USD of account '${account}'`), 'a charge is lost: too many wait');
+        continue;
+      }
+      const id = `${instance}/${++this.#count}`;
+      const amount = BigInt(reported.amount);
+      const lease = prepaid ? leases?.get(account) : undefined;
+      // A lease that is not known any more has run out: the balance pays.
+      const charge = lease === undefined ? { id, amount, usage, account } : { id, amount, usage, lease };
+      const waiting = { charge, reported, posting: false };
+      this.#waiting.add(waiting);
+      batch.push(waiting);
     }
-    this.#waiting.set(waiting.id, waiting);
-    this.#options.onWaiting?.(this.#waiting.size);
-    this.#post(waiting);
+    this.#post(batch);
   }
 
-  #post(charge: Waiting): void {
-    const posting = this.#book(charge).then(
-      () => {
-        this.#waiting.delete(charge.id);
-        this.#options.onWaiting?.(this.#waiting.size);
-        this.#options.onCharged?.(charge);
-      },
-      (error: unknown) => {
-        this.#options.onProblem(error, 'a charge could not be booked');
-        // What the ledger refuses it will refuse again.
-        if (error instanceof LedgerError && error.refusal !== 'queue-full') this.#waiting.delete(charge.id);
-        else this.#context.timers.once('retry', RETRY_MS, { type: 'Retry' });
-      },
+  #post(batch: readonly WaitingCharge[]): void {
+    if (this.#ledger === null || batch.length === 0) return;
+    const charges: Charge[] = [];
+    for (const waiting of batch) {
+      waiting.posting = true;
+      charges.push(waiting.charge);
+    }
+    const posting = this.#ledger.charge(charges).then(
+      (outcomes) => this.#posted(batch, outcomes),
+      (error: unknown) => this.#failed(batch, error),
     );
-    this.#posting.set(charge.id, posting);
-    void posting.then(() => this.#posting.delete(charge.id));
+    this.#posting.add(posting);
+    void posting.then(() => this.#posting.delete(posting));
   }
 
-  /** A lease that is not known any more has run out: the balance pays. */
-  async #book({ account, amount, id, lease, usage }: Waiting): Promise<void> {
-    const { ledger } = this.#options;
-    if (lease === null) await ledger.debit(account, id, BigInt(amount), usage);
-    else await ledger.charge(lease, id, BigInt(amount), usage);
+  #posted(batch: readonly WaitingCharge[], outcomes: readonly PromiseSettledResult<unknown>[]): void {
+    for (const [at, waiting] of batch.entries()) {
+      const outcome = outcomes[at] as PromiseSettledResult<unknown>;
+      if (outcome.status === 'rejected') {
+        this.#failed([waiting], outcome.reason);
+      } else {
+        this.#waiting.delete(waiting);
+        const { amount, usage } = waiting.reported;
+        const basis = usage.measured ? 'measured' : 'estimated';
+        this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);
+      }
+    }
+  }
+
+  #failed(batch: readonly WaitingCharge[], error: unknown): void {
+    // What the ledger refuses it will refuse again.
+    const isFinal = error instanceof LedgerError && error.refusal !== 'queue-full';
+    for (const waiting of batch) {
+      this.#deps.onProblem(error, 'a charge could not be posted');
+      waiting.posting = false;
+      if (isFinal) this.#waiting.delete(waiting);
+    }
+    if (!isFinal) this.#context.timers.once('retry', RETRY_MS, { type: 'Retry' });
   }
 
   #giveBack(thread: string, account: string, amount: number | 'all'): void {
-    const { ledger, onProblem } = this.#options;
     const lease = this.#leases.get(thread)?.get(account);
-    if (lease === undefined) return;
+    if (this.#ledger === null || lease === undefined) return;
     if (amount === 'all') this.#leases.get(thread)?.delete(account);
-    // Charges told before are in front of it, so the ledger has them when the rest goes back.
+    // Charges reported before were submitted before, so the ledger has them when the rest goes back.
     const done =
-      amount === 'all' ? ledger.release(lease) : ledger.giveBack(lease, String(++this.#count), BigInt(amount));
+      amount === 'all'
+        ? this.#ledger.release(lease)
+        : this.#ledger.giveBack(lease, String(++this.#count), BigInt(amount));
     done.catch((error: unknown) => {
       if (amount === 'all') this.#lost.add(lease);
-      onProblem(error, 'credit could not be given back; it returns when its lease ends');
+      this.#deps.onProblem(error, 'credit could not be given back; it returns when its lease ends');
     });
   }
 
   #renew(): void {
-    const { epochMs, instance, ledger, onProblem, onRenewed } = this.#options;
     const { leaseTtlMs } = this.#settings;
     this.#context.timers.once('renew', leaseTtlMs / RENEWALS, { type: 'Renew' });
-    const untilMs = Math.floor(epochMs()) + leaseTtlMs;
-    // A lease that is made while the ledger answers is not among its answers.
+    const untilMs = Math.floor(this.#deps.epochMs()) + leaseTtlMs;
+    this.#renewUntil(this.#ledger as Ledger, untilMs).catch((error: unknown) =>
+      this.#deps.onProblem(error, 'leases could not be renewed'),
+    );
+  }
+
+  async #renewUntil(ledger: Ledger, untilMs: number): Promise<void> {
+    // A lease that is made while the ledger answers is not in its answer.
     const known = [...this.#leases.values()].flatMap((leases) => [...leases].map((entry) => ({ leases, entry })));
     const lost = [...this.#lost];
-    const renewed = async (): Promise<void> => {
-      const open = new Set(await ledger.renew(instance, untilMs));
-      onRenewed(untilMs);
-      for (const { entry, leases } of known) {
-        const [account, id] = entry;
-        if (!open.has(id) && leases.get(account) === id) leases.delete(account);
-      }
-      // Renewed with the others, they would never run out by themselves.
-      for (const id of lost) {
-        if (open.has(id)) await ledger.release(id);
-        this.#lost.delete(id);
-      }
-      await ledger.expire();
-    };
-    renewed().catch((error: unknown) => onProblem(error, 'leases could not be renewed'));
+    const open = new Set(await ledger.renew(this.#deps.instance, untilMs));
+    this.#deps.onRenewed(untilMs);
+    for (const { entry, leases } of known) {
+      const [account, id] = entry;
+      if (!open.has(id) && leases.get(account) === id) leases.delete(account);
+    }
+    // Renewed with the others, they would never run out by themselves.
+    for (const id of lost) {
+      if (open.has(id)) await ledger.release(id);
+      this.#lost.delete(id);
+    }
+    await ledger.expire();
   }
 }

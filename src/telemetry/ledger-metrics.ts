@@ -1,8 +1,7 @@
-// Numbers of the ledger, counted by whoever commits to it. Amounts are in USD as floating-point numbers: good for a
-// graph, never for an account.
+// Metrics of the ledger. Amounts are in USD as floating-point numbers: good for a graph, never for an account.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters, Histograms } from './series.ts';
+import { type Cell, Counters, Histograms } from './series.ts';
 
 /** Upper bounds in seconds, from a local file to a database in trouble. */
 const COMMIT_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -18,6 +17,7 @@ export class LedgerMetrics {
     COMMIT_BUCKETS,
   );
   readonly #waiting = new Counters('headrace_ledger_waiting', 'Charges that wait for their commit', [], 'gauge');
+  #readWaiting: () => number = () => 0;
   readonly #refills = new Counters(
     'headrace_ledger_lease_refills_total',
     'Leases of credit asked for by the threads, by outcome: funded, short or away',
@@ -30,32 +30,36 @@ export class LedgerMetrics {
   );
   readonly #spent = new Counters('headrace_ledger_spent_usd_total', 'Credit spent in USD, by model', ['model']);
 
-  constructor() {
-    // A series that begins at 0 shows its first increase.
-    for (const outcome of ['ok', 'failed']) this.#commits.at(outcome);
-  }
+  // A series that begins at 0 shows its first increase.
+  readonly #ok = this.#commits.at('ok');
+  readonly #failed = this.#commits.at('failed');
+  /** Resolved once per model; a basis that never occurs has no series. */
+  readonly #models = new Map<string, { readonly spent: Cell; measured?: Cell; estimated?: Cell }>();
 
-  /** A commit has ended, well or not. */
   committed(ok: boolean, elapsedMs: number): void {
-    this.#commits.at(ok ? 'ok' : 'failed').observe(elapsedMs / 1000);
+    (ok ? this.#ok : this.#failed).observe(elapsedMs / 1000);
   }
 
-  /** Charges that wait now. */
-  waiting(count: number): void {
-    this.#waiting.at().value = count;
+  /** `read` returns the charges that wait; it is called at each snapshot. */
+  readWaiting(read: () => number): void {
+    this.#readWaiting = read;
   }
 
   refill(outcome: 'funded' | 'short' | 'away'): void {
     this.#refills.at(outcome).value++;
   }
 
-  /** A charge for so many requests was booked. `model`: its configured id. */
+  /** A charge for so many requests was posted. `model`: its configured id. */
   charged(model: string, basis: ChargeBasis, usd: number, requests: number): void {
-    this.#charges.at(model, basis).value += requests;
-    this.#spent.at(model).value += usd;
+    let cells = this.#models.get(model);
+    if (cells === undefined) this.#models.set(model, (cells = { spent: this.#spent.at(model) }));
+    cells[basis] ??= this.#charges.at(model, basis);
+    cells[basis].value += requests;
+    cells.spent.value += usd;
   }
 
   snapshot(): MetricsSnapshot {
+    this.#waiting.at().value = this.#readWaiting();
     return [this.#commits.json(), this.#waiting.json(), this.#refills.json(), this.#charges.json(), this.#spent.json()];
   }
 }

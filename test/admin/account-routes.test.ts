@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { type Ledger, openLedger } from '../../src/billing/index.ts';
 import { systemClock } from '../../src/actor/clock.ts';
+import { debit } from '../billing/ledger/stores.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
 import { openAdmin } from '../../src/admin/admin.ts';
 import type { Log } from '../../src/telemetry/log.ts';
@@ -168,7 +169,7 @@ t.test('takes bodies up to a limit, announced or not', async (t) => {
 t.test('usage comes as JSON, or as CSV by format or accept', async (t) => {
   const { url, ledger, ask } = await startDesk(t);
   const usage = { key: 'k', model: 'a,b', inputTokens: 7, cachedTokens: 2, outputTokens: 5, measured: true };
-  await ledger.debit('acme', 'd', 40_000_000n, usage);
+  await debit(ledger, 'acme', 'd', 40_000_000n, usage);
   t.match(await ask('GET', '/usage?by=model'), { value: { data: [{ model: 'a,b', amount_usd: '0.00004' }] } });
   const csv = [
     'model,requests,estimated,input_tokens,cached_tokens,output_tokens,amount_usd,amount_credits\r\n',

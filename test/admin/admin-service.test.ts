@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { hashKey } from '../../src/billing/keys.ts';
 import type { LedgerRefusal } from '../../src/billing/ledger/store.ts';
 import { createAdminService, type AdminService } from '../../src/admin/admin-service.ts';
-import { openStore, START_MS, STORES, type TestStore, USAGE } from '../billing/ledger/stores.ts';
+import { debit, openStore, START_MS, STORES, type TestStore, USAGE } from '../billing/ledger/stores.ts';
 
 /** What a ledger's refusal looks like to a matcher. */
 function refusal(name: LedgerRefusal): { refusal: LedgerRefusal; name: string } {
@@ -112,9 +112,9 @@ for (const name of STORES) {
     const { adminService, ledger, pass } = await open(t, name);
     const { id: key } = await adminService.createKey({ account: 'acme' });
     await adminService.grant('acme', { amount: '1', id: 'g' });
-    await ledger.debit('acme', 'd1', 40_000_000n, { ...USAGE, key });
+    await debit(ledger, 'acme', 'd1', 40_000_000n, { ...USAGE, key });
     pass(HOUR_MS);
-    await ledger.debit('acme', 'd2', 2_000_000n, { ...USAGE, key, measured: false });
+    await debit(ledger, 'acme', 'd2', 2_000_000n, { ...USAGE, key, measured: false });
     const [newest, ...others] = await adminService.history('acme', { limit: 2 });
     t.match(newest, { amount_usd: '-0.000002', amount_credits: '-2', usage: { key, model: 'm', measured: false } });
     t.strictSame(

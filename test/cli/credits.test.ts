@@ -1,5 +1,6 @@
 import t from 'tap';
 import { runCli } from '../support/system-cli.ts';
+import { debit } from '../billing/ledger/stores.ts';
 import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 const USAGE = { key: null, model: 'atlas', inputTokens: 7, cachedTokens: 2, outputTokens: 5, measured: true };
@@ -28,7 +29,7 @@ t.test('balance of one account or all', async (t) => {
   const ledger = await ledgerOf(t, url);
   for (const id of ['acme', 'b']) await ledger.createAccount({ id });
   await ledger.grant({ id: 'g', account: 'acme', amount: 12_500_000_000_000n });
-  await ledger.debit('b', 'd', 40_000n, USAGE);
+  await debit(ledger, 'b', 'd', 40_000n, USAGE);
   t.equal(
     (await run(t, 'credits', 'balance', ...where)).stdout,
     [
@@ -47,7 +48,7 @@ t.test('history pages backwards', async (t) => {
   const ledger = await ledgerOf(t, url);
   await ledger.createAccount({ id: 'acme' });
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n, memo: 'hello' });
-  await ledger.debit('acme', 'd', 40_000_000n, USAGE);
+  await debit(ledger, 'acme', 'd', 40_000_000n, USAGE);
   const page = await run(t, 'credits', 'history', 'acme', '--limit', '1', ...where);
   const [head, charge, , hint = ''] = page.stdout.split('\n');
   t.match(head, /^seq +date +kind +id +amount_usd +amount_credits +memo +model$/);

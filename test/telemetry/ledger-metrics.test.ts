@@ -8,8 +8,7 @@ t.test('counts commits, what waits, leases, charges and what was spent', async (
   const ledger = new LedgerMetrics();
   ledger.committed(true, 3);
   ledger.committed(false, 400);
-  ledger.waiting(7);
-  ledger.waiting(5);
+  ledger.readWaiting(() => 5);
   ledger.refill('funded');
   ledger.charged('atlas-27b', 'measured', 0.25, 1);
   ledger.charged('atlas-27b', 'estimated', 0.5, 3);

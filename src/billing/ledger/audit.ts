@@ -3,7 +3,7 @@
 // nothing. Called by the ledger; each check is a query for what should not exist.
 
 import type { Database, Row, Session } from './database.ts';
-import { REVENUE } from './entries.ts';
+import { REVENUE } from './book.ts';
 import { wide, wideSum } from './reports.ts';
 import type { AuditReport } from './store.ts';
 import { integer, text } from './tables.ts';

@@ -1,22 +1,30 @@
-// The working set of one commit: what a batch of commands needs is read and locked, the commands run on it in memory
-// one after another, what they changed is written in bulk. The statements of a commit do not grow with its commands.
+// The working set of one commit: the rows that its commands need are read and locked, the commands run on them in memory one
+// after another, and what they changed is written in bulk. The number of statements does not grow with the commands.
 // The lock on an account's row guards all that belongs to the account; accounts are locked in order of their ids.
 
-import type { Row, Session, Table } from './database.ts';
-import { type Entry, balanced, partOf } from './entries.ts';
+import type { Row, Session, Write } from './database.ts';
 import { type Account, LedgerError, type MovementKind, type Payment, type Pico, type Usage } from './store.ts';
 import {
   accountOf,
-  ACCOUNTS,
-  ENTRIES,
+  accountRow,
+  ADD_ACCOUNTS,
+  ADD_USAGE,
+  FIND_HOLDS,
+  FIND_MOVEMENTS,
   holdOf,
-  HOLDS,
-  MOVEMENTS,
+  holdRow,
+  INSERT_ENTRIES,
+  INSERT_HOLDS,
+  INSERT_MOVEMENTS,
+  INSERT_PAYMENTS,
+  LOCK_ACCOUNTS,
+  LOCK_PAYMENTS,
   paymentOf,
-  PAYMENTS,
+  paymentRow,
   type StoredHold,
-  text,
-  USAGE,
+  UPDATE_ACCOUNTS,
+  UPDATE_HOLDS,
+  UPDATE_PAYMENTS,
   USAGE_SUMS,
 } from './tables.ts';
 import { noteChanges } from './changes.ts';
@@ -24,15 +32,15 @@ import { noteChanges } from './changes.ts';
 /** Ids of the rows that a command reads. */
 export interface Needs {
   readonly accounts?: readonly string[];
-  /** Accounts that are made, empty, when they do not exist. */
+  /** Accounts that are created, empty, when they do not exist. */
   readonly newAccounts?: readonly string[];
-  /** Brings the account of the hold along. */
+  /** Includes the account of the hold. */
   readonly holds?: readonly string[];
   readonly movements?: readonly string[];
   readonly payments?: readonly string[];
 }
 
-/** One thing to do, whole or not at all: `apply` throws before it changes the book, or not. It may run again. */
+/** One change, whole or not at all: `apply` throws before it changes the book, or not. It may run again. */
 export interface Command<Answer> {
   readonly needs: Needs;
   apply(book: Book): Answer;
@@ -44,85 +52,108 @@ export interface KnownMovement {
   readonly amount: Pico;
 }
 
+/** Income of the operator. Like the sources of credit it may be large without limit and has no balance row. */
+export const REVENUE = 'revenue';
+
+/** Source of granted credit. */
+export const GRANTS = 'source:grant';
+
+/** Source of paid credit. */
+export function paidOn(network: string): string {
+  return `source:x402:${network}`;
+}
+
+/** What one account of the operator gains. */
+interface OperatorEntry {
+  readonly account: string;
+  readonly amount: Pico;
+}
+
+/** A movement in double entry. All amounts together are 0; what is 0 gets no entry. */
 export interface NewMovement {
   readonly id: string;
   readonly kind: MovementKind;
   readonly account: string;
-  readonly entries: readonly Entry[];
+  /** What the account's balance gains, and what its open holds gain. Default 0. */
+  readonly balance?: Pico;
+  readonly held?: Pico;
+  readonly operator?: readonly OperatorEntry[];
   readonly memo?: string;
   readonly usage?: Usage;
-  /** Income of the house in this movement, counted with the usage. */
+  /** Income of the operator in this movement, counted with the usage. */
   readonly charged?: Pico;
 }
 
 const HIGHEST: Pico = 2n ** 63n - 1n;
 
-const DAY_MS = 86_400_000;
-
-/** The day of a date in UTC, `YYYY-MM-DD`. */
-function dayOf(dateMs: number): string {
-  return new Date(Math.floor(dateMs / DAY_MS) * DAY_MS).toISOString().slice(0, 10);
-}
-
 interface Keyed {
   readonly id: string;
 }
 
-/** Rows by id, and which of them the commit has to write. */
-class Shelf<T extends Keyed> {
-  readonly #rows: Map<string, T>;
-  readonly #made = new Map<string, T>();
-  readonly #changed = new Map<string, T>();
+/** Rows of one table by id, and which of them the commit has to write. */
+class Rows<T extends Keyed> {
+  readonly #known: Map<string, T>;
+  readonly #inserted: Map<string, T>;
+  readonly #updated: Map<string, T>;
 
   constructor(rows: readonly T[]) {
-    this.#rows = new Map(rows.map((row) => [row.id, row]));
+    this.#known = new Map();
+    this.#inserted = new Map();
+    this.#updated = new Map();
+    for (const row of rows) this.#known.set(row.id, row);
   }
 
   get(id: string): T | undefined {
-    return this.#rows.get(id);
+    return this.#known.get(id);
   }
 
   put(row: T): void {
-    const made = this.#made.has(row.id) || !this.#rows.has(row.id);
-    this.#rows.set(row.id, row);
-    (made ? this.#made : this.#changed).set(row.id, row);
+    const isNew = this.#inserted.has(row.id) || !this.#known.has(row.id);
+    this.#known.set(row.id, row);
+    (isNew ? this.#inserted : this.#updated).set(row.id, row);
   }
 
-  /** What was made is inserted: when another process made the same row meanwhile, the commit fails and runs again. */
-  async save(session: Session, table: Table, columns: readonly string[], rowOf: (row: T) => Row): Promise<void> {
-    await session.write(table, inOrder(this.#made).map(rowOf));
-    await session.write(table, inOrder(this.#changed).map(rowOf), { replace: columns });
+  /** When another process has inserted the same row meanwhile, the insert fails and the commit runs again. */
+  async save(session: Session, insert: Write | null, update: Write, rowOf: (row: T) => Row): Promise<void> {
+    if (insert !== null && this.#inserted.size > 0) await session.write(insert, inOrder(this.#inserted).map(rowOf));
+    if (this.#updated.size > 0) await session.write(update, inOrder(this.#updated).map(rowOf));
   }
 }
 
 /** In order of ids: processes that insert the same rows wait for each other in one direction only. */
-function inOrder<T>(rows: ReadonlyMap<string, T>): T[] {
-  return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+function inOrder<T extends Keyed>(rows: ReadonlyMap<string, T>): T[] {
+  return [...rows.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
 interface BookRows {
   readonly accounts: readonly Account[];
   readonly holds: readonly StoredHold[];
   readonly payments: readonly Payment[];
-  readonly movements: ReadonlyMap<string, KnownMovement>;
+  readonly movements: Map<string, KnownMovement>;
 }
 
 export class Book {
   readonly dateMs: number;
-  readonly #accounts: Shelf<Account>;
-  readonly #holds: Shelf<StoredHold>;
-  readonly #payments: Shelf<Payment>;
+  readonly #accounts: Rows<Account>;
+  readonly #holds: Rows<StoredHold>;
+  readonly #payments: Rows<Payment>;
   readonly #known: Map<string, KnownMovement>;
-  readonly #movements: { row: Row; entries: readonly Entry[] }[] = [];
-  readonly #usage = new Map<string, Record<string, bigint | string>>();
-  readonly #credited = new Set<string>();
+  readonly #movements: Row[];
+  /** One list of ledger accounts and amounts for each movement. */
+  readonly #entries: (readonly OperatorEntry[])[];
+  readonly #usage: Map<string, Record<string, bigint | string>>;
+  readonly #credited: Set<string>;
 
-  constructor(dateMs: number, rows: BookRows) {
+  constructor(dateMs: number, { accounts, holds, movements, payments }: BookRows) {
     this.dateMs = dateMs;
-    this.#accounts = new Shelf(rows.accounts);
-    this.#holds = new Shelf(rows.holds);
-    this.#payments = new Shelf(rows.payments);
-    this.#known = new Map(rows.movements);
+    this.#accounts = new Rows(accounts);
+    this.#holds = new Rows(holds);
+    this.#payments = new Rows(payments);
+    this.#known = movements;
+    this.#movements = [];
+    this.#entries = [];
+    this.#usage = new Map();
+    this.#credited = new Set();
   }
 
   account(id: string): Account {
@@ -151,53 +182,48 @@ export class Book {
     this.#payments.put(payment);
   }
 
-  /** Watchers hear of credit that came in: an account that had none may spend again. */
+  /** Watchers are told of credit that came in: an account that had none may spend again. */
   credited(account: string): void {
     this.#credited.add(account);
   }
 
-  /** The only way that balances change: by entries that balance. */
+  /** The only way that balances change: by entries that add up to zero. */
   post(movement: NewMovement): void {
-    const entries = balanced(movement.entries);
-    const after = this.#after(entries);
-    let worth = 0n;
-    for (const { account, amount } of entries) if (partOf(account) !== undefined) worth += amount;
-    for (const account of after) this.#accounts.put(account);
-    this.#known.set(movement.id, { account: movement.account, amount: worth });
-    this.#movements.push({ row: this.#rowOf(movement, worth), entries });
-    if (movement.usage !== undefined) this.#count(movement.account, movement.usage, movement.charged ?? 0n);
-  }
-
-  /** The accounts as the entries leave them. */
-  #after(entries: readonly Entry[]): Iterable<Account> {
-    const after = new Map<string, Account>();
-    for (const { account: name, amount } of entries) {
-      const target = partOf(name);
-      if (target === undefined) continue;
-      const account = after.get(target.owner) ?? this.account(target.owner);
-      const changed = account[target.part] + amount;
-      if (changed > HIGHEST || changed < -HIGHEST) {
-        throw new LedgerError('balance-overflow', `The balance of account '${target.owner}' leaves 64 bits`);
+    const { account: id, balance = 0n, charged = 0n, held = 0n, memo = '', operator = [], usage } = movement;
+    let sum = balance + held;
+    for (const { amount } of operator) sum += amount;
+    if (sum !== 0n) throw new Error(`The entries of movement '${movement.id}' add up to ${sum}, not to zero`);
+    const entries: OperatorEntry[] = [];
+    if (balance !== 0n || held !== 0n) {
+      const account = this.account(id);
+      const after = { ...account, balance: account.balance + balance, held: account.held + held };
+      if (after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
+        throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
       }
-      after.set(target.owner, { ...account, [target.part]: changed });
+      this.#accounts.put(after);
+      if (balance !== 0n) entries.push({ account: `customer:${id}`, amount: balance });
+      if (held !== 0n) entries.push({ account: `held:${id}`, amount: held });
     }
-    return after.values();
-  }
-
-  #rowOf(movement: NewMovement, worth: Pico): Row {
-    return {
+    for (const entry of operator) if (entry.amount !== 0n) entries.push(entry);
+    const amount = balance + held;
+    this.#known.set(movement.id, { account: id, amount });
+    this.#entries.push(entries);
+    this.#movements.push({
       id: movement.id,
       kind: movement.kind,
-      account: movement.account,
-      amount: worth,
+      account: id,
+      amount,
       date_ms: BigInt(this.dateMs),
-      memo: movement.memo ?? '',
-      usage: movement.usage === undefined ? null : JSON.stringify(movement.usage),
-    };
+      memo,
+      usage: usage === undefined ? null : JSON.stringify(usage),
+    });
+    if (usage !== undefined) this.#count(id, usage, charged);
   }
 
   #count(account: string, usage: Usage, amount: Pico): void {
-    const key = { account, key_id: usage.key ?? '', model: usage.model, day: dayOf(this.dateMs) };
+    // The day in UTC.
+    const day = new Date(this.dateMs).toISOString().slice(0, 10);
+    const key = { account, key_id: usage.key ?? '', model: usage.model, day };
     const name = JSON.stringify(key);
     const requests = BigInt(usage.requests ?? 1);
     const counts: Record<(typeof USAGE_SUMS)[number], bigint> = {
@@ -210,22 +236,16 @@ export class Book {
     };
     const row = this.#usage.get(name);
     if (row === undefined) this.#usage.set(name, { ...key, ...counts });
-    else for (const column of USAGE_SUMS) row[column] = BigInt(row[column] ?? 0n) + counts[column];
+    else for (const column of USAGE_SUMS) row[column] = (row[column] as bigint) + counts[column];
   }
 
-  /** Writes what the commands changed. True when watchers have something to hear. */
+  /** Writes what the commands changed. True when watchers have to be told. */
   async save(session: Session): Promise<boolean> {
-    const seqs = await session.nextMovements(this.#movements.length);
-    const movements = this.#movements.map(({ row }, at) => ({ seq: seqs[at] as bigint, ...row }));
-    const entries = this.#movements.flatMap((movement, at) =>
-      movement.entries.map(({ account, amount }) => ({ movement: seqs[at] as bigint, account, amount })),
-    );
-    await this.#accounts.save(session, ACCOUNTS, ['balance', 'held'], accountRow);
-    await session.write(MOVEMENTS, movements);
-    await session.write(ENTRIES, entries);
-    await this.#holds.save(session, HOLDS, ['amount', 'spent', 'state'], holdRow);
-    await this.#payments.save(session, PAYMENTS, ['state', 'request', 'answer', 'changed_ms'], paymentRow);
-    await session.write(USAGE, [...this.#usage.values()], { add: USAGE_SUMS });
+    await this.#accounts.save(session, null, UPDATE_ACCOUNTS, accountRow);
+    if (this.#movements.length > 0) await this.#saveMovements(session);
+    await this.#holds.save(session, INSERT_HOLDS, UPDATE_HOLDS, holdRow);
+    await this.#payments.save(session, INSERT_PAYMENTS, UPDATE_PAYMENTS, paymentRow);
+    if (this.#usage.size > 0) await session.write(ADD_USAGE, [...this.#usage.values()]);
     if (this.#credited.size === 0) return false;
     await noteChanges(
       session,
@@ -233,59 +253,67 @@ export class Book {
     );
     return true;
   }
+
+  async #saveMovements(session: Session): Promise<void> {
+    const seqs = await session.nextMovements(this.#movements.length);
+    const movements: Row[] = [];
+    const entries: Row[] = [];
+    for (const [at, movement] of this.#movements.entries()) {
+      const seq = seqs[at] as bigint;
+      movements.push({ seq, ...movement });
+      for (const entry of this.#entries[at] ?? []) entries.push({ movement: seq, ...entry });
+    }
+    await session.write(INSERT_MOVEMENTS, movements);
+    if (entries.length > 0) await session.write(INSERT_ENTRIES, entries);
+  }
 }
 
-function accountRow(account: Account): Row {
-  return {
-    id: account.id,
-    label: account.label,
-    created_ms: BigInt(account.createdMs),
-    balance: account.balance,
-    held: account.held,
-  };
+function sorted(ids: ReadonlySet<string>): string[] {
+  return [...ids].sort();
 }
 
-/** An account as it is made. */
+/** An empty account. */
 export function newAccountRow(id: string, label: string, dateMs: number): Row {
   return accountRow({ id, label, createdMs: dateMs, balance: 0n, held: 0n });
 }
 
-function holdRow(hold: StoredHold): Row {
-  const { expiresMs, ...row } = hold;
-  return { ...row, expires_ms: BigInt(expiresMs) };
-}
-
-function paymentRow(payment: Payment): Row {
-  const { validUntilMs, changedMs, ...row } = payment;
-  return { ...row, valid_until_ms: BigInt(validUntilMs), changed_ms: BigInt(changedMs) };
-}
-
-function gather(needs: readonly Needs[], part: keyof Needs): string[] {
-  return [...new Set(needs.flatMap((need) => need[part] ?? []))].sort();
-}
-
-/** Reads and locks what the commands need. */
-export async function openBook(session: Session, needs: readonly Needs[], dateMs: number): Promise<Book> {
-  const holdIds = gather(needs, 'holds');
-  const created = gather(needs, 'newAccounts');
-  await session.write(
-    ACCOUNTS,
-    created.map((id) => newAccountRow(id, '', dateMs)),
-    { ignore: true },
-  );
-  // A hold never changes its account, so the first look needs no lock; the second comes after the account's.
-  const owners = (await session.find(HOLDS, 'id', holdIds)).map((row) => text(row, 'account'));
-  const accountIds = [...new Set([...gather(needs, 'accounts'), ...created, ...owners])].sort();
-  const accounts = await session.find(ACCOUNTS, 'id', accountIds, true);
-  const holds = await session.find(HOLDS, 'id', holdIds);
-  const payments = await session.find(PAYMENTS, 'id', gather(needs, 'payments'), true);
-  const movements = await session.find(MOVEMENTS, 'id', gather(needs, 'movements'));
+/** Reads and locks what the commands need. Tables that none of them needs are left alone. */
+export async function openBook(session: Session, commands: readonly Command<unknown>[], dateMs: number): Promise<Book> {
+  const needed = {
+    accounts: new Set<string>(),
+    newAccounts: new Set<string>(),
+    holds: new Set<string>(),
+    movements: new Set<string>(),
+    payments: new Set<string>(),
+  };
+  for (const { needs } of commands) {
+    for (const part of Object.keys(needs) as (keyof Needs)[]) for (const id of needs[part] ?? []) needed[part].add(id);
+  }
+  const { accounts, holds, movements, newAccounts, payments } = needed;
+  if (newAccounts.size > 0) {
+    const created = sorted(newAccounts);
+    await session.write(
+      ADD_ACCOUNTS,
+      created.map((id) => newAccountRow(id, '', dateMs)),
+    );
+    for (const id of created) accounts.add(id);
+  }
+  let holdRows = holds.size === 0 ? [] : await session.find(FIND_HOLDS, sorted(holds));
+  for (const row of holdRows) accounts.add(row['account'] as string);
+  const accountRows = accounts.size === 0 ? [] : await session.find(LOCK_ACCOUNTS, sorted(accounts));
+  // A hold never changes its account, so the first read needs no lock. Everything else of it, also that it does not exist,
+  // may have changed until its account was locked.
+  if (holds.size > 0 && !session.holdsWriteLock) holdRows = await session.find(FIND_HOLDS, sorted(holds));
+  const paymentRows = payments.size === 0 ? [] : await session.find(LOCK_PAYMENTS, sorted(payments));
+  const known = new Map<string, KnownMovement>();
+  const movementRows = movements.size === 0 ? [] : await session.find(FIND_MOVEMENTS, sorted(movements));
+  for (const { account, amount, id } of movementRows) {
+    known.set(id as string, { account: account as string, amount: amount as bigint });
+  }
   return new Book(dateMs, {
-    accounts: accounts.map(accountOf),
-    holds: holds.map(holdOf),
-    payments: payments.map(paymentOf),
-    movements: new Map(
-      movements.map((row) => [text(row, 'id'), { account: text(row, 'account'), amount: row['amount'] as bigint }]),
-    ),
+    accounts: accountRows.map(accountOf),
+    holds: holdRows.map(holdOf),
+    payments: paymentRows.map(paymentOf),
+    movements: known,
   });
 }

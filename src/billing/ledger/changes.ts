@@ -5,7 +5,7 @@
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Database, Session } from './database.ts';
 import type { Change } from './store.ts';
-import { CHANGES, integer, text } from './tables.ts';
+import { INSERT_CHANGES, integer, text } from './tables.ts';
 
 /** How far back a watcher may lie before it hears `all`. */
 const KEPT = 10_000n;
@@ -21,7 +21,7 @@ export async function noteChanges(
   const [row] = await session.all('update change_count set value = value + $1 returning value', [count]);
   const last = row === undefined ? count : integer(row, 'value');
   await session.write(
-    CHANGES,
+    INSERT_CHANGES,
     changes.map((change, at) => ({
       seq: last - count + 1n + BigInt(at),
       kind: change.kind,

@@ -1,33 +1,41 @@
-// Many callers, few commits. Whatever waits goes into one commit; while that runs, and until `lingerMs` have passed
-// since it began, the next one gathers. Every caller hears after its own commit is durable. Called by the ledger.
+// Group commit: whatever waits goes into one commit; while that runs, and until `lingerMs` have passed since it began, the
+// next one gathers. A submission is answered after the commits of all its commands are durable.
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Blame } from './database.ts';
 import { LedgerError } from './store.ts';
 
-/** How one command of a commit ended; a refused one has changed nothing. */
-export type Outcome =
-  { readonly kind: 'done'; readonly answer: unknown } | { readonly kind: 'refused'; error: unknown };
+/** How one command ended; a rejected one has changed nothing. */
+export type Outcome = PromiseSettledResult<unknown>;
 
 export interface GroupCommitOptions<Command> {
   readonly clock: Clock;
-  /** Shortest time between the beginnings of two commits in milliseconds; a command that finds it passed goes at once. */
+  /** Shortest time between the starts of two commits in milliseconds; after a longer pause a command goes at once. */
   readonly lingerMs: number;
   /** Most commands of one commit. */
   readonly maxBatch: number;
-  /** Most commands that wait; more are refused. */
+  /** When so many commands wait, submissions are refused. */
   readonly maxWaiting: number;
   /** Commits the commands together, or rejects when nothing was committed or nobody knows. Safe to repeat. */
   commit(commands: readonly Command[]): Promise<readonly Outcome[]>;
   blame(error: unknown): Blame;
 }
 
-interface Waiting<Command> {
-  readonly command: Command;
-  readonly settle: (outcome: Outcome) => void;
+/** Commands that were submitted together. */
+interface Submission {
+  readonly outcomes: Outcome[];
+  open: number;
+  readonly resolve: (outcomes: readonly Outcome[]) => void;
 }
 
-/** How often a commit is tried again when it ran into another process or lost its database. */
+interface Waiting<Command> {
+  readonly command: Command;
+  readonly submission: Submission;
+  /** Its place among the outcomes. */
+  readonly at: number;
+}
+
+/** How often a commit is tried again after a conflict with another process or a lost connection. */
 const RETRIES: Readonly<Record<Blame, number>> = { command: 0, conflict: 4, store: 1 };
 
 export class GroupCommit<Command> {
@@ -43,18 +51,18 @@ export class GroupCommit<Command> {
     this.#options = options;
   }
 
-  /** Resolves with the answer of the command once it is durable. */
-  submit(command: Command): Promise<unknown> {
+  /** Resolves with one outcome for each command. Rejects when nothing was accepted: `queue-full`, `closed`. */
+  submit(commands: readonly Command[]): Promise<readonly Outcome[]> {
     if (this.#closed) return Promise.reject(new LedgerError('closed', 'The ledger is closed'));
     if (this.#waiting.length >= this.#options.maxWaiting) {
       return Promise.reject(new LedgerError('queue-full', `${this.#waiting.length} commands wait for the store`));
     }
-    return new Promise((resolve, reject) => {
-      const settle = (outcome: Outcome): void =>
-        outcome.kind === 'done' ? resolve(outcome.answer) : reject(outcome.error as Error);
-      this.#waiting.push({ command, settle });
-      this.#arm();
-    });
+    if (commands.length === 0) return Promise.resolve([]);
+    const { promise, resolve } = Promise.withResolvers<readonly Outcome[]>();
+    const submission = { outcomes: [], open: commands.length, resolve };
+    for (const [at, command] of commands.entries()) this.#waiting.push({ command, submission, at });
+    this.#arm();
+    return promise;
   }
 
   /** Commits what waits without lingering; later commands are refused. */
@@ -74,7 +82,7 @@ export class GroupCommit<Command> {
       this.#timer = undefined;
       if (this.#running === undefined && this.#waiting.length > 0) void this.#flush();
     };
-    // Not at once: what the caller submits in the same turn goes along.
+    // Not at once: what is submitted in the same turn joins this commit.
     if (delayMs <= 0) queueMicrotask(flush);
     else this.#timer = clock.setTimeout(flush, delayMs);
   }
@@ -91,23 +99,28 @@ export class GroupCommit<Command> {
   }
 
   async #commit(batch: readonly Waiting<Command>[]): Promise<void> {
-    const [error, outcomes] = await this.#attempt(batch.map((waiting) => waiting.command));
-    if (outcomes !== undefined) {
-      batch.forEach((waiting, at) => waiting.settle(outcomes[at] as Outcome));
-    } else if (batch.length > 1 && this.#options.blame(error) !== 'store') {
-      for (const waiting of batch) await this.#commit([waiting]);
-    } else {
-      for (const waiting of batch) waiting.settle({ kind: 'refused', error });
-    }
-  }
-
-  async #attempt(commands: readonly Command[]): Promise<[unknown, readonly Outcome[] | undefined]> {
-    for (let tried = 0; ; tried++) {
+    const commands: Command[] = [];
+    for (const { command } of batch) commands.push(command);
+    let outcomes: readonly Outcome[] = [];
+    let failure: Outcome | undefined;
+    for (let tries = 0; ; tries++) {
       try {
-        return [undefined, await this.#options.commit(commands)];
+        outcomes = await this.#options.commit(commands);
+        break;
       } catch (error) {
-        if (tried >= RETRIES[this.#options.blame(error)]) return [error, undefined];
+        const blame = this.#options.blame(error);
+        if (tries < RETRIES[blame]) continue;
+        if (batch.length > 1 && blame !== 'store') {
+          for (const waiting of batch) await this.#commit([waiting]);
+          return;
+        }
+        failure = { status: 'rejected', reason: error };
+        break;
       }
+    }
+    for (const [index, { at, submission }] of batch.entries()) {
+      submission.outcomes[at] = failure ?? (outcomes[index] as Outcome);
+      if (--submission.open === 0) submission.resolve(submission.outcomes);
     }
   }
 }

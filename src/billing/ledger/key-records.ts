@@ -4,7 +4,16 @@
 import { noteChanges } from './changes.ts';
 import type { Database, Session } from './database.ts';
 import { LedgerError, type NewKey, type StoredKey } from './store.ts';
-import { ACCOUNTS, keyOf, keyRow, KEYS } from './tables.ts';
+import {
+  FIND_ACCOUNTS,
+  FIND_KEYS,
+  FIND_KEYS_BY_HASH,
+  INSERT_KEYS,
+  keyOf,
+  keyRow,
+  LOCK_KEYS,
+  UPDATE_KEYS,
+} from './tables.ts';
 
 async function insertKey(session: Session, key: NewKey, createdMs: number): Promise<StoredKey> {
   const stored: StoredKey = {
@@ -18,23 +27,23 @@ async function insertKey(session: Session, key: NewKey, createdMs: number): Prom
     expiresMs: key.expiresMs ?? null,
     disabledMs: null,
   };
-  const taken = [...(await session.find(KEYS, 'id', [key.id])), ...(await session.find(KEYS, 'hash', [key.hash]))];
+  const taken = [...(await session.find(FIND_KEYS, [key.id])), ...(await session.find(FIND_KEYS_BY_HASH, [key.hash]))];
   if (taken.length > 0) throw new LedgerError('key-taken', `There is a key '${key.id}' or one with the same hash`);
-  const owner = await session.find(ACCOUNTS, 'id', [key.account]);
+  const owner = await session.find(FIND_ACCOUNTS, [key.account]);
   if (owner.length === 0) throw new LedgerError('account-unknown', `No account '${key.account}'`);
-  await session.write(KEYS, [keyRow(stored)]);
+  await session.write(INSERT_KEYS, [keyRow(stored)]);
   await noteChanges(session, [{ kind: 'key', hash: key.hash }]);
   return stored;
 }
 
 async function requireKey(session: Session, id: string): Promise<StoredKey> {
-  const [row] = await session.find(KEYS, 'id', [id], true);
+  const [row] = await session.find(LOCK_KEYS, [id]);
   if (row === undefined) throw new LedgerError('key-unknown', `No key '${id}'`);
   return keyOf(row);
 }
 
 async function updateKey(session: Session, key: StoredKey): Promise<void> {
-  await session.write(KEYS, [keyRow(key)], { replace: ['expires_ms', 'disabled_ms'] });
+  await session.write(UPDATE_KEYS, [keyRow(key)]);
   await noteChanges(session, [{ kind: 'key', hash: key.hash }]);
 }
 
@@ -69,7 +78,7 @@ export function rotateKey(
 }
 
 export async function findKey(database: Database, hash: string): Promise<StoredKey | undefined> {
-  const [row] = await database.snapshot((session) => session.find(KEYS, 'hash', [hash]));
+  const [row] = await database.snapshot((session) => session.find(FIND_KEYS_BY_HASH, [hash]));
   return row === undefined ? undefined : keyOf(row);
 }
 

@@ -1,20 +1,41 @@
-// The one implementation of `Ledger`, over either database. Movements and payments go through the group commit;
-// accounts and keys, which change seldom, have transactions of their own. Made by `open.ts`.
+// The one implementation of `Ledger`, over either database. Movements and payments go through the group commit; accounts and
+// keys, which change seldom, have transactions of their own.
 
 import type { Clock } from '../../actor/index.ts';
+import type { LedgerMetrics } from '../../telemetry/ledger-metrics.ts';
 import { audit } from './audit.ts';
 import { type Book, type Command, newAccountRow, openBook } from './book.ts';
 import { Watch } from './changes.ts';
+import {
+  chargeCommand,
+  failCommand,
+  grantCommand,
+  holdCommand,
+  releaseCommand,
+  reserveCommand,
+  resizeCommand,
+  settleCommand,
+  settlePaymentCommand,
+  submitCommand,
+} from './commands.ts';
 import type { Database } from './database.ts';
 import { GroupCommit, type Outcome } from './group-commit.ts';
 import { createKey, disableKey, findKey, listKeys, rotateKey } from './key-records.ts';
-import { chargeCommand, debitCommand, grantCommand, holdCommand, releaseCommand, resizeCommand } from './movements.ts';
-import { failCommand, reserveCommand, settlePaymentCommand, submitCommand } from './payments.ts';
+import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
-import { type Account, type Ledger, LedgerError, type Payment, type PaymentState } from './store.ts';
-import { accountOf, ACCOUNTS, paymentOf, PAYMENTS, text } from './tables.ts';
+import { migrate } from './schema.ts';
+import { SqliteDatabase } from './sqlite.ts';
+import {
+  type Account,
+  type HoldSettlement,
+  type Ledger,
+  LedgerError,
+  type Payment,
+  type PaymentState,
+} from './store.ts';
+import { accountOf, ADD_ACCOUNTS, FIND_ACCOUNTS, FIND_PAYMENTS, paymentOf, text } from './tables.ts';
 
-/** Where a commit stands. `written` comes before the database commits, `committed` before callers hear of it. */
+/** Progress of a commit. `written` comes before the database commits, `committed` before callers are answered. */
 export type CommitStep = 'begun' | 'loaded' | 'written' | 'committed';
 
 export interface LedgerOptions {
@@ -23,8 +44,8 @@ export interface LedgerOptions {
   readonly dateMs: () => number;
   /** Shortest time between two commits in milliseconds. Default 20: at most 50 transactions a second. */
   readonly lingerMs?: number;
-  /** Hears of every commit and what it took, in milliseconds. */
-  readonly onCommit?: (ok: boolean, elapsedMs: number) => void;
+  /** Counts commits and their time. */
+  readonly metrics?: Pick<LedgerMetrics, 'committed'>;
   /** Called at each step of each commit; for tests that stop the process there. */
   readonly onStep?: (step: CommitStep) => void;
 }
@@ -42,49 +63,55 @@ const EXPIRE_ROUND = 1000;
 
 const PAYMENTS_LIMIT = 1000;
 
-/** Runs the commands on one book. A refused one leaves no trace; the rest is committed. */
-async function commitTogether(
-  database: Database,
-  commands: readonly Command<unknown>[],
-  { dateMs, onStep }: LedgerOptions,
-): Promise<{ outcomes: Outcome[]; news: boolean }> {
-  const done = await database.transaction(async (session) => {
-    onStep?.('begun');
-    const book = await openBook(
-      session,
-      commands.map((command) => command.needs),
-      dateMs(),
-    );
-    onStep?.('loaded');
-    const outcomes = commands.map((command) => applyTo(book, command));
-    const news = await book.save(session);
-    onStep?.('written');
-    return { outcomes, news };
-  });
-  onStep?.('committed');
-  return done;
-}
-
-/** A mistake of the program in one command: who knows what it left in the book, so the commit is given up. */
+/** A bug in one command: its effect on the book is unknown, so the commit is given up. */
 class CommandFault extends Error {
   override readonly name = 'CommandFault';
 }
 
 function applyTo(book: Book, command: Command<unknown>): Outcome {
   try {
-    return { kind: 'done', answer: command.apply(book) };
+    return { status: 'fulfilled', value: command.apply(book) };
   } catch (error) {
-    if (error instanceof LedgerError) return { kind: 'refused', error };
+    if (error instanceof LedgerError) return { status: 'rejected', reason: error };
     throw new CommandFault('A command failed', { cause: error });
+  }
+}
+
+/** Runs the commands on one book. A refused one leaves no trace; the rest is committed. */
+async function commit(
+  database: Database,
+  commands: readonly Command<unknown>[],
+  { clock, dateMs, metrics, onStep }: LedgerOptions,
+  watch: Watch,
+): Promise<readonly Outcome[]> {
+  const startedMs = clock.now();
+  const outcomes: Outcome[] = [];
+  let ok = false;
+  try {
+    const changed = await database.transaction(async (session) => {
+      onStep?.('begun');
+      const book = await openBook(session, commands, Math.floor(dateMs()));
+      onStep?.('loaded');
+      for (const command of commands) outcomes.push(applyTo(book, command));
+      const noted = await book.save(session);
+      onStep?.('written');
+      return noted;
+    });
+    onStep?.('committed');
+    ok = true;
+    if (changed) watch.nudge();
+    return outcomes;
+  } finally {
+    metrics?.committed(ok, clock.now() - startedMs);
   }
 }
 
 async function createAccount(database: Database, id: string, label: string, dateMs: number): Promise<Account> {
   const [row] = await database.transaction(async (session) => {
-    await session.write(ACCOUNTS, [newAccountRow(id, label, dateMs)], { ignore: true });
-    return await session.find(ACCOUNTS, 'id', [id]);
+    await session.write(ADD_ACCOUNTS, [newAccountRow(id, label, dateMs)]);
+    return await session.find(FIND_ACCOUNTS, [id]);
   });
-  if (row === undefined) throw new LedgerError('account-unknown', `Account '${id}' was not made`);
+  if (row === undefined) throw new LedgerError('account-unknown', `Account '${id}' was not created`);
   return accountOf(row);
 }
 
@@ -100,35 +127,23 @@ async function renew(database: Database, holder: string, expiresMs: number): Pro
   return rows.map((row) => text(row, 'id')).sort();
 }
 
-function openCommits(database: Database, options: LedgerOptions, watch: Watch): GroupCommit<Command<unknown>> {
-  const { clock, lingerMs = LINGER_MS, onCommit } = options;
-  return new GroupCommit<Command<unknown>>({
+function createLedger(database: Database, options: LedgerOptions): Ledger {
+  const { clock, lingerMs = LINGER_MS } = options;
+  const dateMs = (): number => Math.floor(options.dateMs());
+  const watch = new Watch(database, clock);
+  const commits = new GroupCommit<Command<unknown>>({
     clock,
     lingerMs,
     maxBatch: MAX_BATCH,
     maxWaiting: MAX_WAITING,
     blame: (error) => (error instanceof CommandFault ? 'command' : database.blame(error)),
-    async commit(commands) {
-      const startedMs = clock.now();
-      let ok = false;
-      try {
-        const { outcomes, news } = await commitTogether(database, commands, options);
-        ok = true;
-        if (news) watch.nudge();
-        return outcomes;
-      } finally {
-        onCommit?.(ok, clock.now() - startedMs);
-      }
-    },
+    commit: (commands) => commit(database, commands, options, watch),
   });
-}
-
-/** A ledger over a database that `migrate` has seen. */
-export function createLedger(database: Database, options: LedgerOptions): Ledger {
-  const { clock, dateMs } = options;
-  const watch = new Watch(database, clock);
-  const commits = openCommits(database, options, watch);
-  const submit = <Answer>(command: Command<Answer>): Promise<Answer> => commits.submit(command) as Promise<Answer>;
+  const submit = async <Answer>(command: Command<Answer>): Promise<Answer> => {
+    const [outcome] = (await commits.submit([command])) as readonly [PromiseSettledResult<Answer>];
+    if (outcome.status === 'rejected') throw outcome.reason;
+    return outcome.value;
+  };
   const close = async (): Promise<void> => {
     await commits.close();
     await watch.close();
@@ -140,23 +155,23 @@ export function createLedger(database: Database, options: LedgerOptions): Ledger
     grant: async (grant) => await submit(grantCommand(grant)),
     hold: async (request) => await submit(holdCommand('hold', request)),
     lease: async (request) => await submit(holdCommand('lease', request)),
-    settle: async (hold, amount, usage) => await submit(chargeCommand({ kind: 'hold', hold, id: hold, amount, usage })),
-    charge: async (hold, id, amount, usage) => await submit(chargeCommand({ kind: 'lease', hold, id, amount, usage })),
+    settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage)),
+    charge: (charges) =>
+      commits.submit(charges.map(chargeCommand)) as Promise<readonly PromiseSettledResult<HoldSettlement>[]>,
     extend: async (lease, id, amount) => await submit(resizeCommand(lease, id, amount)),
     async giveBack(lease, id, amount) {
       const moved = await submit(resizeCommand(lease, id, -amount));
       return moved.kind === 'held' ? -moved.amount : 0n;
     },
-    debit: async (account, id, amount, usage) => await submit(debitCommand(account, id, amount, usage)),
     release: (hold) => submit(releaseCommand(hold)),
     renew: (holder, expiresMs) => renew(database, holder, expiresMs),
-    expire: () => expire(database, dateMs(), submit),
+    expire: () => expire(database, dateMs(), commits),
     reservePayment: async (request) => await submit(reserveCommand(request)),
     submitPayment: (id, request) => submit(submitCommand(id, request)),
     settlePayment: async (id, target, answer) => await submit(settlePaymentCommand(id, target, answer)),
     failPayment: (id, reason) => submit(failCommand(id, reason)),
     async findPayment(id) {
-      const [row] = await database.snapshot((session) => session.find(PAYMENTS, 'id', [id]));
+      const [row] = await database.snapshot((session) => session.find(FIND_PAYMENTS, [id]));
       return row === undefined ? undefined : paymentOf(row);
     },
     paymentsIn: (state, limit = PAYMENTS_LIMIT) => paymentsIn(database, state, limit),
@@ -168,17 +183,15 @@ export function createLedger(database: Database, options: LedgerOptions): Ledger
   };
 }
 
-async function expire(
-  database: Database,
-  nowMs: number,
-  submit: (command: Command<boolean>) => Promise<boolean>,
-): Promise<number> {
+async function expire(database: Database, nowMs: number, commits: GroupCommit<Command<unknown>>): Promise<number> {
   const sql = "select id from holds where state = 'open' and expires_ms <= $1 order by expires_ms, id limit $2";
   let released = 0;
   for (;;) {
     const rows = await database.snapshot((session) => session.all(sql, [BigInt(nowMs), BigInt(EXPIRE_ROUND)]));
-    const given = await Promise.all(rows.map((row) => submit(releaseCommand(text(row, 'id'), nowMs))));
-    released += given.filter(Boolean).length;
+    for (const outcome of await commits.submit(rows.map((row) => releaseCommand(text(row, 'id'), nowMs)))) {
+      if (outcome.status === 'rejected') throw outcome.reason;
+      if (outcome.value === true) released++;
+    }
     if (rows.length < EXPIRE_ROUND) return released;
   }
 }
@@ -197,7 +210,7 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
   return {
     createAccount: ({ id, label = '' }) => createAccount(database, id, label, dateMs()),
     async account(id) {
-      const [row] = await database.snapshot((session) => session.find(ACCOUNTS, 'id', [id]));
+      const [row] = await database.snapshot((session) => session.find(FIND_ACCOUNTS, [id]));
       return row === undefined ? undefined : accountOf(row);
     },
     async listAccounts() {
@@ -213,4 +226,27 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
       return told(rotateKey(database, id, successor, { nowMs, oldUntilMs: nowMs + graceMs }));
     },
   };
+}
+
+async function openDatabase(url: string, clock: Clock): Promise<Database> {
+  if (/^postgres(ql)?:\/\//.test(url)) return await PostgresDatabase.open(url, clock);
+  const path = url === ':memory:' ? url : /^sqlite:(.+)$/.exec(url)?.[1];
+  if (path !== undefined) return new SqliteDatabase(path);
+  const message = 'A store is sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE';
+  throw new LedgerError('url-invalid', message);
+}
+
+/**
+ * Opens the ledger and brings its schema up to date. `url`: `sqlite:FILE`, `sqlite::memory:` (also `:memory:`),
+ * `postgres://…` or `postgresql://…`.
+ */
+export async function openLedger(url: string, options: LedgerOptions): Promise<Ledger> {
+  const database = await openDatabase(url, options.clock);
+  try {
+    await migrate(database, Math.floor(options.dateMs()));
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  return createLedger(database, options);
 }

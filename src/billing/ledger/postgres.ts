@@ -1,19 +1,9 @@
-// The ledger's database on PostgreSQL, shared by many gateways. Rows of accounts are locked for a commit; bulk writes go
-// as arrays, so that a commit is a dozen statements whatever its size. The driver `pg` is loaded on first use: who keeps
-// the ledger in a file needs none. Only `open.ts` calls it.
+// The ledger's database on PostgreSQL, shared by many gateways. A commit locks the rows of its accounts, and writes rows as
+// arrays, so that it is a dozen statements whatever its size. The driver `pg` is loaded on first use only.
 
 import type { Client, Pool, PoolClient } from 'pg';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import {
-  type Blame,
-  type Cell,
-  type Database,
-  type Dialect,
-  insertion,
-  type Row,
-  type Session,
-  type Table,
-} from './database.ts';
+import type { Blame, Cell, Database, Dialect, Lookup, Row, Session, Write } from './database.ts';
 import { LedgerError } from './store.ts';
 
 /** One for commits, the rest for reads and keys. */
@@ -53,6 +43,7 @@ async function loadDriver(): Promise<Driver> {
 }
 
 class PostgresSession implements Session {
+  readonly holdsWriteLock = false;
   readonly #client: PoolClient;
 
   constructor(client: PoolClient) {
@@ -64,26 +55,17 @@ class PostgresSession implements Session {
     return rows;
   }
 
-  async find(table: Table, column: string, keys: readonly string[], lock = false): Promise<Row[]> {
-    if (keys.length === 0) return [];
-    const ending = lock ? `order by ${column} for no key update` : '';
-    const { rows } = await this.#client.query<Record<string, Cell>>(
-      `select * from ${table.name} where ${column} = any($1::text[]) ${ending}`,
-      [keys],
-    );
+  async find({ postgres }: Lookup, keys: readonly string[]): Promise<Row[]> {
+    const { rows } = await this.#client.query<Record<string, Cell>>(postgres, [keys]);
     return rows;
   }
 
-  async write(...[table, rows, onConflict]: Parameters<Session['write']>): Promise<void> {
-    if (rows.length === 0) return;
-    const columns = Object.entries(table.columns);
-    const arrays = columns.map(([, type], at) => `$${at + 1}::${type}[]`).join(', ');
-    const values = columns.map(([column]) => rows.map((row) => row[column] ?? null));
-    await this.#client.query(insertion(table, `select * from unnest(${arrays})`, onConflict), values);
+  async write({ columns, postgres }: Write, rows: readonly Row[]): Promise<void> {
+    const values = columns.map((column) => rows.map((row) => row[column] ?? null));
+    await this.#client.query(postgres, values);
   }
 
   async nextMovements(count: number): Promise<bigint[]> {
-    if (count === 0) return [];
     const rows = await this.all("select nextval('movement_seq') as seq from generate_series(1, $1)", [BigInt(count)]);
     return rows.map((row) => row['seq'] as bigint);
   }

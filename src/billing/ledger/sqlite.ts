@@ -1,10 +1,9 @@
-// The ledger's database in one SQLite file: WAL, every commit synced to the disk. It runs in the thread that opened it,
-// the control plane: requests spend from leases and never wait for it, and a commit of a thousand settlements takes
-// some tens of milliseconds a few times a second, which a thread of its own would not shorten. Only `open.ts` calls it.
+// The ledger's database in one SQLite file: WAL, every commit synced to the disk. Statements run synchronously in the thread
+// that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds.
 
 import { realpathSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { type Blame, type Cell, type Database, type Dialect, insertion, type Row, type Session } from './database.ts';
+import type { Blame, Cell, Database, Dialect, Lookup, Row, Session, Write } from './database.ts';
 import { LedgerError } from './store.ts';
 
 /** How long a statement waits for another process that is writing. */
@@ -24,14 +23,17 @@ function loadDriver(): typeof import('node:sqlite') {
   try {
     const driver = process.getBuiltinModule('node:sqlite') as typeof import('node:sqlite') | undefined;
     if (driver !== undefined) return driver;
-    throw new LedgerError('driver-missing', 'This Node has no node:sqlite: use Node 22.13 or newer');
+    throw new LedgerError('driver-missing', 'This Node.js has no node:sqlite: use Node.js 22.13 or newer');
   } finally {
     Object.defineProperty(process, 'emitWarning', original);
   }
 }
 
 class SqliteSession implements Session {
+  /** A transaction takes the write lock when it begins. */
+  readonly holdsWriteLock = true;
   readonly #connection: DatabaseSync;
+  /** By their SQL text. */
   readonly #statements = new Map<string, StatementSync>();
 
   constructor(connection: DatabaseSync) {
@@ -39,66 +41,59 @@ class SqliteSession implements Session {
   }
 
   async all(sql: string, params: readonly Cell[] = []): Promise<Row[]> {
-    return this.#prepare(sql).all(...params) as Row[];
+    const statement = this.#statements.get(sql) ?? this.#prepare(sql);
+    return statement.all(...params) as Row[];
   }
 
-  async find(table: Parameters<Session['find']>[0], column: string, keys: readonly string[]): Promise<Row[]> {
-    if (keys.length === 0) return [];
-    const sql = `select * from ${table.name} where ${column} in (select value from json_each($1))`;
-    return await this.all(sql, [JSON.stringify(keys)]);
+  async find({ sqlite }: Lookup, keys: readonly string[]): Promise<Row[]> {
+    const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
+    return statement.all(JSON.stringify(keys)) as Row[];
   }
 
-  async write(...[table, rows, onConflict]: Parameters<Session['write']>): Promise<void> {
-    if (rows.length === 0) return;
-    const columns = Object.keys(table.columns);
-    const places = columns.map((_, at) => `$${at + 1}`).join(', ');
-    const statement = this.#prepare(insertion(table, `values (${places})`, onConflict));
-    for (const row of rows) statement.run(...columns.map((column) => row[column] ?? null));
+  async write({ columns, sqlite }: Write, rows: readonly Row[]): Promise<void> {
+    const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
+    const values: Cell[] = [];
+    for (const row of rows) {
+      for (const [at, column] of columns.entries()) values[at] = row[column] ?? null;
+      statement.run(...values);
+    }
   }
 
   async nextMovements(count: number): Promise<bigint[]> {
-    if (count === 0) return [];
     const [row] = await this.all('select coalesce(max(seq), 0) as last from movements');
     const last = row?.['last'] as bigint;
-    return Array.from({ length: count }, (_, at) => last + BigInt(at) + 1n);
+    const numbers: bigint[] = [];
+    for (let at = 1; at <= count; at++) numbers.push(last + BigInt(at));
+    return numbers;
   }
 
   async notify(): Promise<void> {
-    // Other processes poll: SQLite has no way to wake them.
+    // Watchers of other processes poll: SQLite cannot wake them.
   }
 
   #prepare(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (statement === undefined) {
-      statement = this.#connection.prepare(sql.replaceAll(/\$(\d+)/g, '?$1'));
-      statement.setReadBigInts(true);
-      this.#statements.set(sql, statement);
-    }
+    const statement = this.#connection.prepare(sql.replaceAll(/\$(\d+)/g, '?$1'));
+    statement.setReadBigInts(true);
+    this.#statements.set(sql, statement);
     return statement;
   }
 }
 
-/** One transaction at a time. */
-class Turns {
-  #last: Promise<unknown> = Promise.resolve();
-
-  take<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#last.then(work);
-    this.#last = result.catch(() => undefined);
-    return result;
-  }
+/** The transactions of one open file, one at a time. */
+interface Turns {
+  last: Promise<unknown>;
 }
 
 /**
- * The turns of each open file, shared by all its connections in this thread: a statement that waits for a lock stops
- * the thread, so it must not wait for a transaction of the same thread.
+ * Shared by all connections of this thread to a file: a statement that waits for a lock stops the thread, so it must not
+ * wait for a transaction of the same thread.
  */
 const TURNS = new Map<string, WeakRef<Turns>>();
 
 function turnsOf(path: string): Turns {
-  if (path === ':memory:') return new Turns();
+  if (path === ':memory:') return { last: Promise.resolve() };
   const file = realpathSync(path);
-  const turns = TURNS.get(file)?.deref() ?? new Turns();
+  const turns = TURNS.get(file)?.deref() ?? { last: Promise.resolve() };
   TURNS.set(file, new WeakRef(turns));
   return turns;
 }
@@ -118,31 +113,31 @@ export class SqliteDatabase implements Database {
     this.#turns = turnsOf(path);
   }
 
-  // The write lock is taken at the beginning: a transaction never finds out at its end that it read old rows.
-  transaction<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#within('begin immediate', work);
+  /** The default takes the write lock at the beginning: no transaction finds at its end that it has read old rows. */
+  async transaction<T>(work: (session: Session) => Promise<T>, begin = 'begin immediate'): Promise<T> {
+    const before = this.#turns.last;
+    const turn = Promise.withResolvers<void>();
+    this.#turns.last = turn.promise;
+    await before;
+    try {
+      this.#connection.exec(begin);
+      const done = await work(this.#session);
+      this.#connection.exec('commit');
+      return done;
+    } catch (error) {
+      if (this.#connection.isTransaction) this.#connection.exec('rollback');
+      throw error;
+    } finally {
+      turn.resolve();
+    }
   }
 
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#within('begin immediate', work);
+    return this.transaction(work);
   }
 
   snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#within('begin', work);
-  }
-
-  #within<T>(begin: string, work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#turns.take(async () => {
-      this.#connection.exec(begin);
-      try {
-        const done = await work(this.#session);
-        this.#connection.exec('commit');
-        return done;
-      } catch (error) {
-        if (this.#connection.isTransaction) this.#connection.exec('rollback');
-        throw error;
-      }
-    });
+    return this.transaction(work, 'begin');
   }
 
   blame(error: unknown): Blame {
@@ -152,10 +147,11 @@ export class SqliteDatabase implements Database {
   }
 
   async listen(): Promise<void> {
-    // Nothing to hear: watchers poll.
+    // Nothing to listen to: watchers poll.
   }
 
   async close(): Promise<void> {
-    await this.#turns.take(async () => this.#connection.close());
+    await this.#turns.last;
+    this.#connection.close();
   }
 }

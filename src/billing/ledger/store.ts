@@ -97,6 +97,14 @@ export interface Usage {
   readonly requests?: number;
 }
 
+/** A charge of a lease, or straight of the balance of an account that pays later, which is created when it is new. */
+export type Charge = {
+  /** Names this charge for ever. */
+  readonly id: string;
+  readonly amount: Pico;
+  readonly usage: Usage;
+} & ({ readonly lease: string } | { readonly account: string });
+
 /** `late`: the hold had been given back before; the balance paid. `repeated`: the id was known, nothing moved. */
 export interface HoldSettlement {
   readonly late: boolean;
@@ -254,11 +262,12 @@ export interface Ledger {
   /** Lends as much of the amount as the balance reaches; `short` when it has nothing. */
   lease(request: HoldRequest): Promise<HoldAnswer>;
   /**
-   * Charges against a lease; `id` names the charge for ever. The bound on overdraft: a balance falls below zero only
-   * by what holders spend beyond a lease or hold, and by what they spent of leases that expired before they said so,
-   * at most the amount of each such lease.
+   * Charges leases, and accounts that pay later, in as few commits as possible. Resolves with one outcome for each charge;
+   * rejects when none was accepted. The bound on overdraft: a balance falls below zero only by what holders spend beyond a
+   * lease or hold, and by what they spent of leases that expired before it was charged, at most the amount of each such
+   * lease.
    */
-  charge(leaseId: string, id: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
+  charge(charges: readonly Charge[]): Promise<readonly PromiseSettledResult<HoldSettlement>[]>;
   /**
    * Lends more on an open lease, as much of the amount as the balance reaches; answers with what was added. `id` names
    * this extension for ever. Not to be repeated: after an error nobody knows whether it counted, and a new lease is due.
@@ -266,8 +275,6 @@ export interface Ledger {
   extend(leaseId: string, id: string, amount: Pico): Promise<HoldAnswer>;
   /** Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. */
   giveBack(leaseId: string, id: string, amount: Pico): Promise<Pico>;
-  /** Charges an account that pays later: straight from its balance, which may fall below zero. Makes a new account. */
-  debit(account: string, id: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
   /** Keeps what a holder has open until `expiresMs`; answers with the ids that are open still. */
   renew(holder: string, expiresMs: number): Promise<string[]>;
   /** Gives back what expired by now; answers with how many. */

@@ -1,16 +1,56 @@
-// The tables as the newest migration leaves them, and rows read into the types of the ledger. Called by the book, the
-// reports and the stores; a column named here exists in `migrations/`.
+// The tables as the newest migration leaves them, the reads and writes on them, and the mapping between rows and the types
+// of the ledger. A column named here exists in `schema.ts`.
 
-import type { Row, Table } from './database.ts';
-import type { Account, Movement, MovementKind, Payment, PaymentState, StoredKey, Usage } from './store.ts';
+import type { Cell, Lookup, Row, Write } from './database.ts';
+import type { Account, Movement, Payment, StoredKey, Usage } from './store.ts';
 
-export const ACCOUNTS: Table = {
+interface Table {
+  readonly name: string;
+  readonly columns: Readonly<Record<string, 'bigint' | 'text'>>;
+  readonly key: readonly string[];
+}
+
+/** What happens to a row whose key exists; without it the write fails. Columns are replaced, or added to. */
+interface OnConflict {
+  readonly replace?: readonly string[];
+  readonly add?: readonly string[];
+  readonly ignore?: true;
+}
+
+/** With `lock`, no other process changes the rows before the commit. SQLite's transactions lock the whole database. */
+function lookup({ name }: Table, column: string, lock: 'lock' | null = null): Lookup {
+  const ending = lock === null ? '' : ` order by ${column} for no key update`;
+  return {
+    sqlite: `select * from ${name} where ${column} in (select value from json_each(?1))`,
+    postgres: `select * from ${name} where ${column} = any($1::text[])${ending}`,
+  };
+}
+
+/** An insert; the SQL text is made once, so that a commit only binds parameters. */
+export function insertion({ columns, key, name }: Table, { add = [], ignore, replace = [] }: OnConflict = {}): Write {
+  const names = Object.keys(columns);
+  const changes = [
+    ...replace.map((column) => `${column} = excluded.${column}`),
+    ...add.map((column) => `${column} = ${name}.${column} + excluded.${column}`),
+  ];
+  const insert = `insert into ${name} (${names.join(', ')})`;
+  const update = changes.length === 0 ? '' : ` on conflict (${key.join(', ')}) do update set ${changes.join(', ')}`;
+  const ending = ignore ? ' on conflict do nothing' : update;
+  const arrays = Object.values(columns).map((type, at) => `$${at + 1}::${type}[]`);
+  return {
+    columns: names,
+    sqlite: `${insert} values (${names.map(() => '?').join(', ')})${ending}`,
+    postgres: `${insert} select * from unnest(${arrays.join(', ')})${ending}`,
+  };
+}
+
+const ACCOUNTS: Table = {
   name: 'accounts',
   columns: { id: 'text', label: 'text', created_ms: 'bigint', balance: 'bigint', held: 'bigint' },
   key: ['id'],
 };
 
-export const MOVEMENTS: Table = {
+const MOVEMENTS: Table = {
   name: 'movements',
   columns: {
     seq: 'bigint',
@@ -25,13 +65,13 @@ export const MOVEMENTS: Table = {
   key: ['seq'],
 };
 
-export const ENTRIES: Table = {
+const ENTRIES: Table = {
   name: 'entries',
   columns: { movement: 'bigint', account: 'text', amount: 'bigint' },
   key: ['movement', 'account'],
 };
 
-export const HOLDS: Table = {
+const HOLDS: Table = {
   name: 'holds',
   columns: {
     id: 'text',
@@ -46,7 +86,7 @@ export const HOLDS: Table = {
   key: ['id'],
 };
 
-export const USAGE: Table = {
+const USAGE: Table = {
   name: 'usage_daily',
   columns: {
     account: 'text',
@@ -73,7 +113,7 @@ export const USAGE_SUMS = [
   'amount',
 ] as const;
 
-export const PAYMENTS: Table = {
+const PAYMENTS: Table = {
   name: 'payments',
   columns: {
     id: 'text',
@@ -92,7 +132,7 @@ export const PAYMENTS: Table = {
   key: ['id'],
 };
 
-export const KEYS: Table = {
+const KEYS: Table = {
   name: 'api_keys',
   columns: {
     id: 'text',
@@ -108,11 +148,33 @@ export const KEYS: Table = {
   key: ['id'],
 };
 
-export const CHANGES: Table = {
+const CHANGES: Table = {
   name: 'changes',
   columns: { seq: 'bigint', kind: 'text', subject: 'text' },
   key: ['seq'],
 };
+
+export const FIND_ACCOUNTS: Lookup = lookup(ACCOUNTS, 'id');
+export const LOCK_ACCOUNTS: Lookup = lookup(ACCOUNTS, 'id', 'lock');
+export const ADD_ACCOUNTS: Write = insertion(ACCOUNTS, { ignore: true });
+export const UPDATE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['balance', 'held'] });
+export const FIND_MOVEMENTS: Lookup = lookup(MOVEMENTS, 'id');
+export const INSERT_MOVEMENTS: Write = insertion(MOVEMENTS);
+export const INSERT_ENTRIES: Write = insertion(ENTRIES);
+export const FIND_HOLDS: Lookup = lookup(HOLDS, 'id');
+export const INSERT_HOLDS: Write = insertion(HOLDS);
+export const UPDATE_HOLDS: Write = insertion(HOLDS, { replace: ['amount', 'spent', 'state'] });
+export const ADD_USAGE: Write = insertion(USAGE, { add: USAGE_SUMS });
+export const FIND_PAYMENTS: Lookup = lookup(PAYMENTS, 'id');
+export const LOCK_PAYMENTS: Lookup = lookup(PAYMENTS, 'id', 'lock');
+export const INSERT_PAYMENTS: Write = insertion(PAYMENTS);
+export const UPDATE_PAYMENTS: Write = insertion(PAYMENTS, { replace: ['state', 'request', 'answer', 'changed_ms'] });
+export const FIND_KEYS: Lookup = lookup(KEYS, 'id');
+export const FIND_KEYS_BY_HASH: Lookup = lookup(KEYS, 'hash');
+export const LOCK_KEYS: Lookup = lookup(KEYS, 'id', 'lock');
+export const INSERT_KEYS: Write = insertion(KEYS);
+export const UPDATE_KEYS: Write = insertion(KEYS, { replace: ['expires_ms', 'disabled_ms'] });
+export const INSERT_CHANGES: Write = insertion(CHANGES);
 
 /** A hold or lease as stored: what is left of it is `amount - spent`. */
 export interface StoredHold {
@@ -134,92 +196,62 @@ export function integer(row: Row, column: string): bigint {
   return BigInt(row[column] ?? 0n);
 }
 
-function optionalText(row: Row, column: string): string | null {
-  return row[column] === null ? null : text(row, column);
+/** An optional date; absent is null in both directions. */
+function dateOf(cell: Cell | undefined): number | null {
+  return cell === null || cell === undefined ? null : Number(cell);
 }
 
-function optionalDate(row: Row, column: string): number | null {
-  return row[column] === null ? null : Number(row[column]);
+function cellOf(dateMs: number | null): bigint | null {
+  return dateMs === null ? null : BigInt(dateMs);
 }
 
-export function accountOf(row: Row): Account {
+// Rows come from `select *`: their columns and types are those of the tables above, so only what differs is mapped.
+
+export function accountOf({ created_ms: createdMs, ...row }: Row): Account {
+  return { ...(row as unknown as Account), createdMs: Number(createdMs) };
+}
+
+export function accountRow({ createdMs, ...row }: Account): Row {
+  return { ...row, created_ms: BigInt(createdMs) };
+}
+
+export function holdOf({ expires_ms: expiresMs, ...row }: Row): StoredHold {
+  return { ...(row as unknown as StoredHold), expiresMs: Number(expiresMs) };
+}
+
+export function holdRow({ expiresMs, ...row }: StoredHold): Row {
+  return { ...row, expires_ms: BigInt(expiresMs) };
+}
+
+export function paymentOf({ valid_until_ms: validUntilMs, changed_ms: changedMs, ...row }: Row): Payment {
+  return { ...(row as unknown as Payment), validUntilMs: Number(validUntilMs), changedMs: Number(changedMs) };
+}
+
+export function paymentRow({ validUntilMs, changedMs, ...row }: Payment): Row {
+  return { ...row, valid_until_ms: BigInt(validUntilMs), changed_ms: BigInt(changedMs) };
+}
+
+export function movementOf({ date_ms: dateMs, usage = null, ...row }: Row): Movement {
+  const parsed = usage === null ? null : (JSON.parse(String(usage)) as Usage);
+  return { ...(row as unknown as Movement), dateMs: Number(dateMs), usage: parsed };
+}
+
+export function keyOf({ limits, created_ms: createdMs, expires_ms, disabled_ms, ...row }: Row): StoredKey {
   return {
-    id: text(row, 'id'),
-    label: text(row, 'label'),
-    createdMs: Number(row['created_ms']),
-    balance: integer(row, 'balance'),
-    held: integer(row, 'held'),
+    ...(row as unknown as StoredKey),
+    limits: JSON.parse(String(limits)) as StoredKey['limits'],
+    createdMs: Number(createdMs),
+    expiresMs: dateOf(expires_ms),
+    disabledMs: dateOf(disabled_ms),
   };
 }
 
-export function holdOf(row: Row): StoredHold {
+export function keyRow({ limits, createdMs, expiresMs, disabledMs, ...row }: StoredKey): Row {
   return {
-    id: text(row, 'id'),
-    kind: text(row, 'kind') as StoredHold['kind'],
-    account: text(row, 'account'),
-    holder: text(row, 'holder'),
-    amount: integer(row, 'amount'),
-    spent: integer(row, 'spent'),
-    state: text(row, 'state') as StoredHold['state'],
-    expiresMs: Number(row['expires_ms']),
-  };
-}
-
-export function paymentOf(row: Row): Payment {
-  return {
-    id: text(row, 'id'),
-    network: text(row, 'network'),
-    asset: text(row, 'asset'),
-    payer: text(row, 'payer'),
-    nonce: text(row, 'nonce'),
-    purpose: text(row, 'purpose'),
-    amount: integer(row, 'amount'),
-    validUntilMs: Number(row['valid_until_ms']),
-    state: text(row, 'state') as PaymentState,
-    request: optionalText(row, 'request'),
-    answer: optionalText(row, 'answer'),
-    changedMs: Number(row['changed_ms']),
-  };
-}
-
-export function movementOf(row: Row): Movement {
-  const usage = optionalText(row, 'usage');
-  return {
-    seq: integer(row, 'seq'),
-    id: text(row, 'id'),
-    kind: text(row, 'kind') as MovementKind,
-    account: text(row, 'account'),
-    amount: integer(row, 'amount'),
-    dateMs: Number(row['date_ms']),
-    memo: text(row, 'memo'),
-    usage: usage === null ? null : (JSON.parse(usage) as Usage),
-  };
-}
-
-export function keyOf(row: Row): StoredKey {
-  return {
-    id: text(row, 'id'),
-    hash: text(row, 'hash'),
-    prefix: text(row, 'prefix'),
-    account: text(row, 'account'),
-    label: text(row, 'label'),
-    limits: JSON.parse(text(row, 'limits')) as StoredKey['limits'],
-    createdMs: Number(row['created_ms']),
-    expiresMs: optionalDate(row, 'expires_ms'),
-    disabledMs: optionalDate(row, 'disabled_ms'),
-  };
-}
-
-export function keyRow(key: StoredKey): Row {
-  return {
-    id: key.id,
-    hash: key.hash,
-    prefix: key.prefix,
-    account: key.account,
-    label: key.label,
-    limits: JSON.stringify(key.limits),
-    created_ms: BigInt(key.createdMs),
-    expires_ms: key.expiresMs === null ? null : BigInt(key.expiresMs),
-    disabled_ms: key.disabledMs === null ? null : BigInt(key.disabledMs),
+    ...row,
+    limits: JSON.stringify(limits),
+    created_ms: BigInt(createdMs),
+    expires_ms: cellOf(expiresMs),
+    disabled_ms: cellOf(disabledMs),
   };
 }

@@ -2,7 +2,7 @@
 // Called by the cashier and by `recovery.ts`. The ledger knows of each step before the next is taken, so that a crash
 // leaves nothing that could be paid twice or be forgotten.
 
-import { paymentId } from '../ledger/entries.ts';
+import { paymentId } from '../ledger/commands.ts';
 import { type Ledger, LedgerError, type Payment, type PaymentKey, type PaymentTarget } from '../ledger/store.ts';
 import { picoOf, type MerchantConfig } from './merchant-config.ts';
 import { checkOrigin, checkTerms } from './checks.ts';

@@ -1,9 +1,9 @@
 // The suite that every store passes: what `Ledger` promises, one case at a time.
 
 import t from 'tap';
-import { paymentId } from '../../../src/billing/ledger/entries.ts';
+import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import { type HoldRequest, type LedgerError, MAX_AMOUNT, type NewKey } from '../../../src/billing/ledger/store.ts';
-import { openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const hold = (id: string, amount: bigint, more: Partial<HoldRequest> = {}): HoldRequest => ({
   id,
@@ -141,13 +141,13 @@ for (const name of STORES) {
     t.same(await ledger.lease(hold('l', 70n)), { kind: 'held', amount: 70n, repeated: false });
     t.same(await ledger.lease(hold('m', 70n)), { kind: 'held', amount: 30n, repeated: false }, 'what there is');
     t.same(await ledger.lease(hold('m', 70n)), { kind: 'held', amount: 30n, repeated: true });
-    const charges = ['c1', 'c2', 'c1'].map((id) => ledger.charge('l', id, 20n, USAGE));
+    const charges = ['c1', 'c2', 'c1'].map((id) => charge(ledger, 'l', id, 20n, USAGE));
     t.same(
       (await Promise.all(charges)).map(({ repeated }) => repeated),
       [false, false, true],
     );
     t.match(await ledger.account('a'), { balance: 0n, held: 60n });
-    await ledger.charge('l', 'c3', 45n, USAGE);
+    await charge(ledger, 'l', 'c3', 45n, USAGE);
     t.match(await ledger.account('a'), { balance: -15n, held: 30n }, 'beyond the lease the balance pays');
     await ledger.release('m');
     t.match(await ledger.account('a'), { balance: 15n, held: 0n });
@@ -161,7 +161,7 @@ for (const name of STORES) {
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: '1', account: 'a', amount: 100n });
     await ledger.lease(hold('dead', 40n));
-    await ledger.charge('dead', 'c1', 15n, USAGE);
+    await charge(ledger, 'dead', 'c1', 15n, USAGE);
     await ledger.lease(hold('live', 40n, { holder: 'thread-2' }));
     t.equal(await ledger.expire(), 0);
     store.pass(60_000);
@@ -170,7 +170,7 @@ for (const name of STORES) {
     t.equal(await ledger.expire(), 0);
     t.match(await ledger.account('a'), { balance: 45n, held: 40n });
     t.same(await ledger.renew('thread-1', START_MS + 120_000), [], 'a holder learns that it lost its lease');
-    t.same(await ledger.charge('dead', 'c2', 5n, USAGE), { late: true, repeated: false });
+    t.same(await charge(ledger, 'dead', 'c2', 5n, USAGE), { late: true, repeated: false });
     t.match(await ledger.account('a'), { balance: 40n, held: 40n });
     t.match(await ledger.audit(), { sound: true });
   });
@@ -183,7 +183,7 @@ for (const name of STORES) {
       ledger.grant({ id: '2', account: 'nobody', amount: 10n }),
       // A text with NUL is one that PostgreSQL refuses and SQLite keeps.
       ledger.grant({ id: '3', account: 'a', amount: 1n, memo: 'a\0b' }),
-      ledger.charge('unknown', 'c', 1n, USAGE),
+      charge(ledger, 'unknown', 'c', 1n, USAGE),
       ledger.grant({ id: '4', account: 'a', amount: 10n }),
     ]);
     const nul = name === 'postgres' ? 'rejected' : 'fulfilled';
@@ -198,9 +198,9 @@ for (const name of STORES) {
   t.test(`${name}: counts and dates that are none are refused`, async (t) => {
     const { ledger } = await openStore(t, name);
     for (const inputTokens of [-1, 0.5, NaN, Infinity, 2 ** 53]) {
-      await t.rejects(ledger.charge('l', 'c', 1n, { ...USAGE, inputTokens }), refusal('amount-invalid'));
+      await t.rejects(charge(ledger, 'l', 'c', 1n, { ...USAGE, inputTokens }), refusal('amount-invalid'));
     }
-    await t.rejects(ledger.charge('l', 'c', -1n, USAGE), refusal('amount-invalid'));
+    await t.rejects(charge(ledger, 'l', 'c', -1n, USAGE), refusal('amount-invalid'));
     for (const date of [NaN, Infinity, 0.5]) {
       await t.rejects(ledger.hold(hold('h', 1n, { expiresMs: date })), refusal('date-invalid'));
       await t.rejects(ledger.reservePayment({ ...PAYMENT, validUntilMs: date }), refusal('date-invalid'));
@@ -281,10 +281,10 @@ for (const name of STORES) {
       await ledger.grant({ id: account, account, amount: 1000n });
       await ledger.lease(hold(account, 1000n, { account }));
     }
-    await Promise.all([1, 2, 3].map((at) => ledger.charge('a', `a${at}`, 10n, USAGE)));
-    await ledger.charge('b', 'b1', 7n, { ...USAGE, key: 'key-2', model: 'n', measured: false });
+    await Promise.all([1, 2, 3].map((at) => charge(ledger, 'a', `a${at}`, 10n, USAGE)));
+    await charge(ledger, 'b', 'b1', 7n, { ...USAGE, key: 'key-2', model: 'n', measured: false });
     store.pass(120_000);
-    await ledger.charge('a', 'a4', 5n, { ...USAGE, key: null });
+    await charge(ledger, 'a', 'a4', 5n, { ...USAGE, key: null });
     t.match(await ledger.usage({ by: ['day'] }), [
       { day: '2026-03-31', requests: 4n, estimated: 1n, amount: 37n, inputTokens: 28n, outputTokens: 20n },
       { day: '2026-04-01', requests: 1n, estimated: 0n, amount: 5n, cachedTokens: 2n },

@@ -4,9 +4,10 @@
 
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { paymentId } from '../../../src/billing/ledger/entries.ts';
-import { openLedger } from '../../../src/billing/ledger/open.ts';
+import { paymentId } from '../../../src/billing/ledger/commands.ts';
+import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { type Ledger, LedgerError } from '../../../src/billing/ledger/store.ts';
+import { charge } from './stores.ts';
 import { chargeOf, LANES, PRICE, ROUNDS } from './crash-plan.ts';
 
 const [url = '', dyingStep = '', passes = '0'] = process.argv.slice(2);
@@ -41,7 +42,7 @@ async function spend(ledger: Ledger, lane: number, round: number): Promise<void>
   say(`settled ${id}`);
   const lease = `lease-${lane}`;
   await ledger.lease({ ...request, id: lease, amount: 200n });
-  await ledger.charge(lease, id + '-charge', amount, usage);
+  await charge(ledger, lease, id + '-charge', amount, usage);
   say(`charged ${id}`);
 }
 

@@ -16,25 +16,32 @@ function setUp(options: Options = {}) {
     blame: (error) => (error as { blame: Blame }).blame,
     async commit(commands) {
       batches.push(commands);
-      return commands.map((command): Outcome => ({ kind: 'done', answer: `${command}!` }));
+      return commands.map((command): Outcome => ({ status: 'fulfilled', value: `${command}!` }));
     },
     ...options,
   });
   return { clock, batches, commits };
 }
 
+/** One command; rejects as it was refused. */
+async function submit(commits: GroupCommit<string>, command: string): Promise<unknown> {
+  const [outcome] = await commits.submit([command]);
+  if (outcome?.status !== 'fulfilled') throw outcome?.reason;
+  return outcome.value;
+}
+
 const failure = (blame: Blame): Error => Object.assign(new Error(blame), { blame });
 
 t.test('what is submitted in one turn goes into one commit at once', async (t) => {
   const { commits, batches } = setUp();
-  t.same(await Promise.all(['a', 'b', 'c'].map((command) => commits.submit(command))), ['a!', 'b!', 'c!']);
+  t.same(await Promise.all(['a', 'b', 'c'].map((command) => submit(commits, command))), ['a!', 'b!', 'c!']);
   t.same(batches, [['a', 'b', 'c']]);
 });
 
 t.test('the next commit waits until the pause has passed and takes all that came', async (t) => {
   const { commits, batches, clock } = setUp();
-  await commits.submit('a');
-  const later = [commits.submit('b'), commits.submit('c')];
+  await submit(commits, 'a');
+  const later = [submit(commits, 'b'), submit(commits, 'c')];
   clock.advance(19);
   t.equal(batches.length, 1);
   clock.advance(1);
@@ -47,11 +54,11 @@ t.test('callers hear when their commit is done, not before', async (t) => {
   const { commits } = setUp({
     async commit(commands) {
       await new Promise<void>((resolve) => gates.push(resolve));
-      return commands.map((): Outcome => ({ kind: 'done', answer: 'durable' }));
+      return commands.map((): Outcome => ({ status: 'fulfilled', value: 'durable' }));
     },
   });
   let heard = false;
-  const submitted = commits.submit('a').then(() => (heard = true));
+  const submitted = submit(commits, 'a').then(() => (heard = true));
   while (gates.length === 0) await Promise.resolve();
   t.equal(heard, false);
   gates[0]?.();
@@ -61,7 +68,7 @@ t.test('callers hear when their commit is done, not before', async (t) => {
 
 t.test('a commit takes no more than its most', async (t) => {
   const { commits, batches, clock } = setUp({ maxBatch: 2 });
-  const all = ['a', 'b', 'c'].map((command) => commits.submit(command));
+  const all = ['a', 'b', 'c'].map((command) => submit(commits, command));
   await all[1];
   await Promise.resolve();
   clock.advance(20);
@@ -75,10 +82,10 @@ t.test('a command that spoils its commit fails alone', async (t) => {
     async commit(commands) {
       batches.push(commands);
       if (commands.includes('bad')) throw failure('command');
-      return commands.map((command): Outcome => ({ kind: 'done', answer: command }));
+      return commands.map((command): Outcome => ({ status: 'fulfilled', value: command }));
     },
   });
-  const outcomes = await Promise.allSettled(['a', 'bad', 'c'].map((command) => commits.submit(command)));
+  const outcomes = await Promise.allSettled(['a', 'bad', 'c'].map((command) => submit(commits, command)));
   t.same(
     outcomes.map(({ status }) => status),
     ['fulfilled', 'rejected', 'fulfilled'],
@@ -91,10 +98,10 @@ t.test('a conflict with another process is tried again', async (t) => {
   const { commits } = setUp({
     async commit() {
       if (++tries < 4) throw failure('conflict');
-      return [{ kind: 'done', answer: 'in the end' }];
+      return [{ status: 'fulfilled', value: 'in the end' }];
     },
   });
-  t.equal(await commits.submit('a'), 'in the end');
+  t.equal(await submit(commits, 'a'), 'in the end');
   t.equal(tries, 4);
 });
 
@@ -106,7 +113,7 @@ t.test('a store that is down refuses all that waited, after a second try', async
       throw failure('store');
     },
   });
-  const outcomes = await Promise.allSettled(['a', 'b'].map((command) => commits.submit(command)));
+  const outcomes = await Promise.allSettled(['a', 'b'].map((command) => submit(commits, command)));
   t.same(
     outcomes.map(({ status }) => status),
     ['rejected', 'rejected'],
@@ -116,11 +123,34 @@ t.test('a store that is down refuses all that waited, after a second try', async
 
 t.test('too many that wait are refused, and after closing all are', async (t) => {
   const { commits, batches } = setUp({ maxWaiting: 2 });
-  await commits.submit('a');
-  const waiting = [commits.submit('b'), commits.submit('c')];
-  await t.rejects(commits.submit('d'), { name: 'LedgerError', refusal: 'queue-full' });
+  await submit(commits, 'a');
+  const waiting = [submit(commits, 'b'), submit(commits, 'c')];
+  await t.rejects(submit(commits, 'd'), { name: 'LedgerError', refusal: 'queue-full' });
   await commits.close();
   t.same(await Promise.all(waiting), ['b!', 'c!'], 'closing commits what waits');
   t.equal(batches.length, 2);
-  await t.rejects(commits.submit('e'), { name: 'LedgerError', refusal: 'closed' });
+  await t.rejects(submit(commits, 'e'), { name: 'LedgerError', refusal: 'closed' });
+});
+
+t.test('commands of one submission are answered together, each with its own outcome', async (t) => {
+  const { batches, clock, commits } = setUp({
+    maxBatch: 2,
+    async commit(commands) {
+      batches.push(commands);
+      return commands.map((command): Outcome =>
+        command === 'bad' ? { status: 'rejected', reason: 'refused' } : { status: 'fulfilled', value: command },
+      );
+    },
+  });
+  const submitted = commits.submit(['a', 'bad', 'c']);
+  while (batches.length < 1) await Promise.resolve();
+  while (clock.nextDueMs === Infinity) await Promise.resolve();
+  clock.advance(20);
+  t.same(await submitted, [
+    { status: 'fulfilled', value: 'a' },
+    { status: 'rejected', reason: 'refused' },
+    { status: 'fulfilled', value: 'c' },
+  ]);
+  t.same(batches, [['a', 'bad'], ['c']], 'more than one commit takes');
+  t.same(await commits.submit([]), []);
 });

@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { type LedgerError } from '../../../src/billing/ledger/store.ts';
-import { openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, debit, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const LEASE = { id: 'l', account: 'a', amount: 10n, holder: 'h', expiresMs: START_MS + 60_000 };
 const refusal = (name: LedgerError['refusal']): { name: string; refusal: string } => ({
@@ -20,7 +20,7 @@ for (const name of STORES) {
     t.match(await ledger.extend('l', '2', 10n), { kind: 'held', amount: 5n });
     t.match(await ledger.extend('l', '3', 1n), { kind: 'short', balance: 0n });
     t.match(await ledger.account('a'), { balance: 0n, held: 25n });
-    t.match(await ledger.charge('l', 'c', 22n, USAGE), { late: false });
+    t.match(await charge(ledger, 'l', 'c', 22n, USAGE), { late: false });
     t.match(await ledger.account('a'), { balance: 0n, held: 3n });
     t.match(await ledger.audit(), { sound: true });
   });
@@ -30,12 +30,12 @@ for (const name of STORES) {
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: 'g', account: 'a', amount: 10n });
     await ledger.lease(LEASE);
-    await ledger.charge('l', 'c', 4n, USAGE);
+    await charge(ledger, 'l', 'c', 4n, USAGE);
     t.equal(await ledger.giveBack('l', '1', 2n), 2n);
     t.equal(await ledger.giveBack('l', '2', 100n), 4n);
     t.equal(await ledger.giveBack('l', '3', 1n), 0n);
     t.match(await ledger.account('a'), { balance: 6n, held: 0n });
-    t.match(await ledger.charge('l', 'd', 1n, USAGE), { late: false }, 'beyond the lease the balance pays');
+    t.match(await charge(ledger, 'l', 'd', 1n, USAGE), { late: false }, 'beyond the lease the balance pays');
     t.match(await ledger.account('a'), { balance: 5n, held: 0n });
     t.match(await ledger.audit(), { sound: true });
   });
@@ -57,9 +57,9 @@ for (const name of STORES) {
 
   t.test(`${name}: an account that pays later is made by its first charge and charged once for each id`, async (t) => {
     const { ledger } = await openStore(t, name);
-    t.same(await ledger.debit('later', '1', 30n, { ...USAGE, requests: 3 }), { late: false, repeated: false });
-    t.same(await ledger.debit('later', '1', 30n, USAGE), { late: false, repeated: true });
-    await t.rejects(ledger.debit('later', '1', 31n, USAGE), refusal('id-reused'));
+    t.same(await debit(ledger, 'later', '1', 30n, { ...USAGE, requests: 3 }), { late: false, repeated: false });
+    t.same(await debit(ledger, 'later', '1', 30n, USAGE), { late: false, repeated: true });
+    await t.rejects(debit(ledger, 'later', '1', 31n, USAGE), refusal('id-reused'));
     t.match(await ledger.account('later'), { balance: -30n, held: 0n });
     t.match(await ledger.usage({ by: [] }), [{ requests: 3n, estimated: 0n, amount: 30n }]);
     t.match(await ledger.audit(), { sound: true });
@@ -67,9 +67,9 @@ for (const name of STORES) {
 
   t.test(`${name}: charges that sum up estimates count all of them as estimates`, async (t) => {
     const { ledger } = await openStore(t, name);
-    await ledger.debit('a', '1', 1n, { ...USAGE, measured: false, requests: 7 });
-    await ledger.debit('a', '2', 1n, USAGE);
+    await debit(ledger, 'a', '1', 1n, { ...USAGE, measured: false, requests: 7 });
+    await debit(ledger, 'a', '2', 1n, USAGE);
     t.match(await ledger.usage({ by: [] }), [{ requests: 8n, estimated: 7n }]);
-    await t.rejects(ledger.debit('a', '3', 1n, { ...USAGE, requests: -1 }), refusal('amount-invalid'));
+    await t.rejects(debit(ledger, 'a', '3', 1n, { ...USAGE, requests: -1 }), refusal('amount-invalid'));
   });
 }

@@ -2,10 +2,9 @@ import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import type { Database } from '../../../src/billing/ledger/database.ts';
-import { migrate } from '../../../src/billing/ledger/migrate.ts';
-import { type Migration, MIGRATIONS } from '../../../src/billing/ledger/migrations/index.ts';
-import { openLedger } from '../../../src/billing/ledger/open.ts';
+import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
+import { migrate, type Migration, MIGRATIONS } from '../../../src/billing/ledger/schema.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { emptyStore, STORES } from './stores.ts';
 
@@ -78,7 +77,7 @@ t.test('opening a file prints no warning, and other warnings still pass', async 
 });
 
 t.test('a store in a file loads no driver for PostgreSQL', async (t) => {
-  const module = new URL('../../../src/billing/ledger/open.js', import.meta.url);
+  const module = new URL('../../../src/billing/ledger/ledger.js', import.meta.url);
   const script = `const { openLedger } = await import('${module.href}');
     const { createRequire } = await import('node:module');
     const clock = { now: () => 0 };

@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
-import { openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 interface ModelHold {
   readonly lease: boolean;
@@ -125,7 +125,7 @@ async function run(ledger: Ledger, step: Step, run: string): Promise<string> {
     case 'settle':
       return settled(await ledger.settle(own(step.hold), step.amount, USAGE));
     case 'charge':
-      return settled(await ledger.charge(own(step.hold), own(`c${step.id}`), step.amount, USAGE));
+      return settled(await charge(ledger, own(step.hold), own(`c${step.id}`), step.amount, USAGE));
     case 'release':
       return `${await ledger.release(own(step.id))}`;
   }

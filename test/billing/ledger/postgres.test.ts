@@ -3,7 +3,7 @@
 import t from 'tap';
 import pg from 'pg';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/open.ts';
+import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { openStore } from './stores.ts';
 

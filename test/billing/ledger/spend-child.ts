@@ -3,7 +3,8 @@
 
 import { once } from 'node:events';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/open.ts';
+import { openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { charge } from './stores.ts';
 
 const [url = '', name = ''] = process.argv.slice(2);
 // A pause between commits leaves the other process its turn: SQLite's lock is not fair.
@@ -28,7 +29,7 @@ async function spendLeases(lane: number): Promise<void> {
     const lease = await ledger.lease({ ...request, id, amount: 120n });
     if (lease.kind === 'short') return;
     const cost = lease.amount / 2n;
-    await Promise.all(['x', 'y'].map((each) => ledger.charge(id, id + each, cost, usage)));
+    await Promise.all(['x', 'y'].map((each) => charge(ledger, id, id + each, cost, usage)));
     await ledger.release(id);
     spent += cost * 2n;
     if (lease.amount < 2n) return;

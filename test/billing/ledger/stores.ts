@@ -6,9 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
-import type { LedgerOptions } from '../../../src/billing/ledger/ledger.ts';
-import { openLedger } from '../../../src/billing/ledger/open.ts';
-import type { Ledger, Usage } from '../../../src/billing/ledger/store.ts';
+import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/ledger.ts';
+import type { Charge, HoldSettlement, Ledger, Pico, Usage } from '../../../src/billing/ledger/store.ts';
 import { postgresDatabase } from '../../support/postgres.ts';
 
 type Tap = Pick<typeof t, 'teardown'>;
@@ -24,6 +23,28 @@ export const USAGE: Usage = {
   outputTokens: 5,
   measured: true,
 };
+
+async function chargeOne(ledger: Ledger, charge: Charge): Promise<HoldSettlement> {
+  const [outcome] = await ledger.charge([charge]);
+  if (outcome?.status !== 'fulfilled') throw outcome?.reason;
+  return outcome.value;
+}
+
+/** Charges a lease; rejects as the ledger refuses it. */
+export function charge(ledger: Ledger, lease: string, id: string, amount: Pico, usage: Usage): Promise<HoldSettlement> {
+  return chargeOne(ledger, { lease, id, amount, usage });
+}
+
+/** Charges an account that pays later; rejects as the ledger refuses it. */
+export function debit(
+  ledger: Ledger,
+  account: string,
+  id: string,
+  amount: Pico,
+  usage: Usage,
+): Promise<HoldSettlement> {
+  return chargeOne(ledger, { account, id, amount, usage });
+}
 
 export interface TestStore {
   readonly url: string;

@@ -5,7 +5,7 @@
 import { writeSync } from 'node:fs';
 import { PaymentProcessor } from '../../../src/billing/payments/payment-processor.ts';
 import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
-import { openLedger } from '../../../src/billing/ledger/open.ts';
+import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { headerV1 } from '../../support/payer.ts';
 import { ATTEMPTS, CALL_UNITS, LANES, nonceOf, NOW_MS, payerOf, PURCHASE_UNITS, ROUNDS } from './crash-plan.ts';

@@ -1,8 +1,16 @@
-// Version 1 of the schema: everything. Run by `migrate.ts`, once for each database. What has shipped never changes;
-// a change is a file of its own with the next version.
+// The versions of the schema, oldest first, and how a database is brought to the newest when it is opened: one process at a
+// time, each version whole or not at all. A version that has shipped never changes. A schema newer than this program is
+// refused: its rows may mean something else.
 
-import type { Dialect } from '../database.ts';
-import type { Migration } from './index.ts';
+import type { Database, Dialect } from './database.ts';
+import { LedgerError } from './store.ts';
+import { insertion, integer } from './tables.ts';
+
+export interface Migration {
+  readonly version: number;
+  readonly name: string;
+  statements(dialect: Dialect): readonly string[];
+}
 
 function money({ integer, tableOptions }: Dialect): string[] {
   return [
@@ -95,8 +103,45 @@ function records({ integer, tableOptions }: Dialect): string[] {
   ];
 }
 
-export const first: Migration = {
+const first: Migration = {
   version: 1,
   name: 'accounts, movements, holds, payments, usage, keys',
   statements: (dialect) => [...money(dialect), ...records(dialect), ...dialect.extras],
 };
+
+export const MIGRATIONS: readonly Migration[] = [first];
+
+const INSERT_VERSION = insertion({
+  name: 'schema_version',
+  columns: { version: 'bigint', name: 'text', applied_ms: 'bigint' },
+  key: ['version'],
+});
+
+/** Applies what is missing. Resolves with the number of versions applied. */
+export async function migrate(
+  database: Database,
+  dateMs: number,
+  migrations: readonly Migration[] = MIGRATIONS,
+): Promise<number> {
+  const newest = BigInt(migrations.at(-1)?.version ?? 0);
+  return await database.exclusive(async (session) => {
+    const { integer: type, tableOptions } = database.dialect;
+    await session.all(
+      `create table if not exists schema_version
+       (version ${type} primary key, name text not null, applied_ms ${type} not null) ${tableOptions}`,
+    );
+    const [row] = await session.all('select coalesce(max(version), 0) as version from schema_version');
+    const version = row === undefined ? 0n : integer(row, 'version');
+    if (version > newest) {
+      const message = `The store has schema version ${version}; this program knows ${newest} and older ones. Use a newer program.`;
+      throw new LedgerError('schema-newer', message);
+    }
+    const missing = migrations.filter((migration) => BigInt(migration.version) > version);
+    for (const migration of missing) {
+      for (const statement of migration.statements(database.dialect)) await session.all(statement);
+      const applied = { version: BigInt(migration.version), name: migration.name, applied_ms: BigInt(dateMs) };
+      await session.write(INSERT_VERSION, [applied]);
+    }
+    return missing.length;
+  });
+}
