@@ -41,6 +41,9 @@ const ENV: Readonly<Record<string, string>> = {
   SIGNING_KEY: String(generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' })),
 };
 
+/** Flags for machines that are busy with other tests. */
+const PATIENCE = '--fetch.timeout 1m --fetch.cleanTimeout 1m';
+
 /** Documented address to the address of the server that answers here. */
 type Addresses = ReadonlyMap<string, string>;
 
@@ -69,7 +72,7 @@ async function startServers(t: Test): Promise<{ addresses: Addresses; asked: rea
     models: { 'atlas-27b': { servers, pricing: { prompt: '0.25', completion: '1.50' } } },
     keys: { static: [{ key: 'hr_demo', account: 'demo' }] },
     search: { engines: { engine_a: { kind: 'local', ...documents }, engine_b: { kind: 'local', ...documents } } },
-    fetch: { allow: ['127.0.0.1'], ports: [pages.port], cleaners: 1 },
+    fetch: { allow: ['127.0.0.1'], ports: [pages.port], cleaners: 1, timeout: '1m', cleanTimeout: '1m' },
     log: { level: 'silent' },
   });
   t.teardown(() => gateway.close());
@@ -97,12 +100,12 @@ const placeOf = ({ page, line }: CodeBlock): string => `${page}:${line}`;
 
 /** A folder with the command `headrace`, settings for curl, and room for the files of a page. */
 function workFolder(t: Test, addresses: Addresses): string {
-  const folder = t.testdir({ '.curlrc': 'silent\nshow-error\nfail-with-body\nmax-time = 20\n', bin: {} });
+  const folder = t.testdir({ '.curlrc': 'silent\nshow-error\nfail-with-body\nmax-time = 60\n', bin: {} });
   const command = `${folder}/bin/headrace`;
   const start = `exec "${process.execPath}" "${ROOT}bin/headrace.js" "$@"`;
   // The public pages of the documentation are on loopback here.
   const { port } = new URL(addresses.get('https://example.com') ?? '');
-  const fetching = `if [ "$1" = fetch ]; then set -- "$@" --fetch.allow 127.0.0.1 --fetch.ports ${port}; fi`;
+  const fetching = `if [ "$1" = fetch ]; then set -- "$@" --fetch.allow 127.0.0.1 --fetch.ports ${port} ${PATIENCE}; fi`;
   writeFileSync(command, `#!/bin/sh\n${fetching}\n${start}\n`);
   chmodSync(command, 0o755);
   return folder;
