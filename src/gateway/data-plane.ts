@@ -109,7 +109,6 @@ export class DataPlane {
     this.#deadlines = new DeadlineQueue(clock);
     this.#router = new Router(snapshot.settings);
     this.#search = new SearchService({
-      system: options.system,
       clock,
       random: options.random,
       epochMs,

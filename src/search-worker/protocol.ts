@@ -1,6 +1,8 @@
-// The search worker protocol as a worker speaks it: bodies of requests into queries, reports of engines into answers. The
-// gateway's side of it is the engine kind `worker`; what is answered here is read back there into the same reasons.
+// The worker's side of the search worker protocol: reads and authorizes requests, writes hits and failures. The gateway's
+// side is `search/engines/worker.ts`, which must read every failure back as the same reason.
 
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { Packr, Unpackr } from 'msgpackr';
 import { type EngineHit, type EngineQuery, SEARCH_TYPES, type SearchType } from '../search/index.ts';
 
@@ -54,6 +56,39 @@ export function formatOf(contentType: string | undefined): Format {
   if (format === undefined)
     throw new Refusal(415, `the body must be application/json or ${MSGPACK}`, 'invalid request');
   return format;
+}
+
+/** Makes the check of the field `Authorization` for a shared secret; without one every request passes. */
+export function bearerCheck(secret: string | undefined): (authorization: string | undefined) => boolean {
+  if (secret === undefined) return () => true;
+  const wanted = digest(secret);
+  return (authorization) => {
+    const [, given] = /^bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
+    return given !== undefined && timingSafeEqual(digest(given), wanted);
+  };
+}
+
+/** Digests have one length, so that the time of a comparison says nothing about the secret. */
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+/** Resolves with the body, with `too long` as soon as it is, or with null when the client left before its end. */
+export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer | 'too long' | null> {
+  if (Number(req.headers['content-length'] ?? 0) > maxBytes) return Promise.resolve('too long');
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    req.on('data', (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > maxBytes) resolve('too long');
+      else chunks.push(chunk);
+    });
+    req.on('end', () => resolve(Buffer.concat(chunks)));
+    // After the end this says nothing new.
+    req.on('close', () => resolve(null));
+    req.on('error', () => resolve(null));
+  });
 }
 
 /**

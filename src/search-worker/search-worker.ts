@@ -1,5 +1,5 @@
-// A search worker: one engine behind the worker protocol on a port of its own. The command line runs it and gateways call
-// it. Every search that is let in ends by its deadline, and one whose client has left takes its engine call along.
+// A search worker: an HTTP server for one search engine, which gateways ask by the search worker protocol. Every search that
+// is admitted ends by its deadline; a client that disconnects cancels its search.
 //
 // POST /search  the protocol      GET /health  200 once the engine can answer      GET /metrics  Prometheus text
 
@@ -7,13 +7,11 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
-import { type ConfiguredEngine, configureEngines, type Report } from '../search/index.ts';
+import { configureEngines, type EngineReport, type EngineSpec } from '../search/index.ts';
 import { METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
-import { readBody } from './body.ts';
-import { EngineDesk, CELL } from './engine-desk.ts';
-import { Numbers } from './numbers.ts';
-import { formatOf, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
-import { type Guard, guardOf } from './secret.ts';
+import { bearerCheck, formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
+import { CELL, ServedEngine } from './served-engine.ts';
+import { WorkerMetrics } from './worker-metrics.ts';
 
 export interface SearchWorkerSettings {
   /** Kind of the engine, as in an entry of `search.engines`. */
@@ -69,9 +67,9 @@ class ServingWorker implements SearchWorker {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #maxInFlight: number;
-  readonly #guard: Guard;
-  readonly #numbers = new Numbers();
-  readonly #state: EngineDesk;
+  readonly #isAuthorized: (authorization: string | undefined) => boolean;
+  readonly #metrics = new WorkerMetrics();
+  readonly #engine: ServedEngine;
   readonly #server: Server;
   #closing: Promise<void> | null = null;
   #whenIdle: () => void = () => undefined;
@@ -81,17 +79,17 @@ class ServingWorker implements SearchWorker {
     const address = parseAddress(listen, '127.0.0.1');
     if (address === undefined) throw new Error('listen must be HOST:PORT');
     const spec = specOf(settings);
-    const numbers = this.#numbers;
+    const metrics = this.#metrics;
     this.#listen = address;
     this.#clock = clock;
     this.#timeoutMs = timeoutMs;
     this.#maxInFlight = settings.maxInFlight ?? WAITING * spec.concurrency;
-    this.#guard = guardOf(settings.secret);
-    this.#state = new EngineDesk({
+    this.#isAuthorized = bearerCheck(settings.secret);
+    this.#engine = new ServedEngine({
       spec,
       timeoutMs,
       clock,
-      numbers,
+      metrics,
       random: systemRandom,
       epochMs: () => performance.timeOrigin + performance.now(),
       onNotice: settings.onNotice ?? (() => undefined),
@@ -121,18 +119,19 @@ class ServingWorker implements SearchWorker {
     return this.#closing;
   }
 
-  async abort(): Promise<void> {
+  abort(): Promise<void> {
     this.#closing ??= Promise.resolve();
     this.#server.close();
     this.#server.closeAllConnections();
-    await this.#state.close();
+    this.#engine.close();
+    return Promise.resolve();
   }
 
   async #drain(): Promise<void> {
     const idle = new Promise<void>((resolve) => (this.#whenIdle = resolve));
     this.#server.close();
     const timer = this.#clock.setTimeout(this.#whenIdle, this.#timeoutMs + DRAIN_EXTRA_MS);
-    if (this.#numbers.inFlight > 0) await idle;
+    if (this.#metrics.inFlight > 0) await idle;
     this.#clock.clearTimeout(timer);
     await this.abort();
   }
@@ -149,7 +148,7 @@ class ServingWorker implements SearchWorker {
     } else if (path === '/health') {
       this.#health(res);
     } else {
-      this.#numbers.text().then(
+      this.#metrics.text().then(
         (text) => this.#reply(res, 200, METRICS_CONTENT_TYPE, text),
         () => res.destroy(),
       );
@@ -157,10 +156,10 @@ class ServingWorker implements SearchWorker {
   }
 
   #health(res: ServerResponse): void {
-    const { engine, ready, suspendedMs } = this.#state;
+    const { engine, ready, suspendedMs } = this.#engine;
     const status = this.#closing !== null ? 'draining' : ready ? 'ok' : 'starting';
     const { kind, types } = engine;
-    const { inFlight, totals } = this.#numbers;
+    const { inFlight, totals } = this.#metrics;
     this.#json(res, status === 'ok' ? 200 : 503, {
       status,
       engine: kind,
@@ -175,16 +174,16 @@ class ServingWorker implements SearchWorker {
   async #search(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const startedMs = this.#clock.now();
     let outcome = 'cancelled';
-    this.#numbers.begin();
+    this.#metrics.begin();
     res.once('close', () => {
-      this.#numbers.end(outcome, this.#clock.now() - startedMs);
-      this.#numbers.leave();
-      if (this.#numbers.inFlight === 0) this.#whenIdle();
+      this.#metrics.end(outcome, this.#clock.now() - startedMs);
+      this.#metrics.leave();
+      if (this.#metrics.inFlight === 0) this.#whenIdle();
     });
     try {
       const report = await this.#report(req, res);
       if (report === null) return;
-      if ('reason' in report) throw refusalOf(report.reason, this.#state.retryAfterMs);
+      if ('reason' in report) throw refusalOf(report.reason, this.#engine.retryAfterMs);
       const { contentType, body } = writeHits(report.hits, req.headers.accept);
       outcome = 'ok';
       this.#reply(res, 200, contentType, body);
@@ -196,12 +195,12 @@ class ServingWorker implements SearchWorker {
   }
 
   /** What the engine came to; null when the client has left. Throws `Refusal` for requests that do not get there. */
-  async #report(req: IncomingMessage, res: ServerResponse): Promise<Report | null> {
+  async #report(req: IncomingMessage, res: ServerResponse): Promise<EngineReport | null> {
     const { authorization, 'content-type': contentType } = req.headers;
-    if (!this.#guard(authorization))
+    if (!this.#isAuthorized(authorization))
       throw new Refusal(401, 'unauthorized', 'unauthorized', { 'www-authenticate': 'Bearer' });
     if (this.#closing !== null) throw new Refusal(503, 'draining', 'draining');
-    if (this.#numbers.inFlight > this.#maxInFlight)
+    if (this.#metrics.inFlight > this.#maxInFlight)
       throw new Refusal(503, 'too many searches', 'too many searches', { 'retry-after': '1' });
     const format = formatOf(contentType);
     const body = await readBody(req, MAX_BODY_BYTES);
@@ -210,7 +209,7 @@ class ServingWorker implements SearchWorker {
       throw new Refusal(413, `the body exceeds ${MAX_BODY_BYTES} bytes`, 'invalid request', { connection: 'close' });
     const query = readQuery(body, format);
     return new Promise((resolve) => {
-      const abort = this.#state.search(query, resolve);
+      const abort = this.#engine.search(query, resolve);
       res.once('close', () => {
         if (res.writableEnded) return;
         abort();
@@ -239,7 +238,7 @@ class ServingWorker implements SearchWorker {
 }
 
 /** The engine the settings describe; throws what is wrong with them. */
-function specOf({ kind, engine = {} }: SearchWorkerSettings): ConfiguredEngine {
+function specOf({ kind, engine = {} }: SearchWorkerSettings): EngineSpec {
   const { engines, mistakes } = configureEngines({ [kind]: { ...engine, kind } }, () => CELL);
   const [spec] = engines;
   if (spec === undefined) throw new Error(`engine ${kind}: ${mistakes[0]?.message}`);

@@ -1,16 +1,11 @@
-// The section `search.engines` of the configuration into engines: options that every engine has are read here, those of
-// its kind by the kind. An embedder may put an engine of its own where a file has settings.
+// Reads the section `search.engines` of the configuration: here the options that every engine has, in `engines/` those of
+// its kind. An embedder may put an engine of its own in the place of settings.
 
 import { parseDuration } from '../config/units.ts';
 import type { Engine, RateLimit, SearchType } from './engine.ts';
-import type { EngineSpec } from './engine-actor.ts';
+import { MAX_ENGINES } from './engine-board.ts';
+import type { EngineSpec } from './engine-client.ts';
 import { createEngine } from './engines/index.ts';
-
-/** An engine as it takes part in searches. */
-export interface ConfiguredEngine extends EngineSpec {
-  /** Its say in the order of results; 1 is usual. */
-  readonly weight: number;
-}
 
 /** What is wrong with an entry. */
 export interface EngineMistake {
@@ -19,16 +14,13 @@ export interface EngineMistake {
 }
 
 export interface Configured {
-  readonly engines: readonly ConfiguredEngine[];
+  readonly engines: readonly EngineSpec[];
   readonly mistakes: readonly EngineMistake[];
 }
 
-/** Most engines of one gateway. */
-export const MAX_ENGINES = 64;
-
 const DEFAULT_CONCURRENCY = 32;
 
-/** What a worker is asked for under the ids of the interface, unless its settings say otherwise. */
+/** Default types of search workers under the ids that the public interface names. */
 const TYPES_BY_ID: Readonly<Record<string, readonly SearchType[]>> = {
   engine_a: ['web', 'news', 'images'],
   engine_b: ['web', 'news', 'images'],
@@ -37,16 +29,16 @@ const TYPES_BY_ID: Readonly<Record<string, readonly SearchType[]>> = {
   engine_e: ['web', 'academic'],
 };
 
-/** Reads every entry; entries with mistakes are left out. `cellOf` gives an engine's place on the board. */
+/** Reads all entries, and leaves out those with mistakes. `cellOf` gives an engine's place on the board. */
 export function configureEngines(
   entries: Readonly<Record<string, unknown>>,
   cellOf: (id: string) => number,
 ): Configured {
-  const engines: ConfiguredEngine[] = [];
+  const engines: EngineSpec[] = [];
   const mistakes: EngineMistake[] = [];
   for (const [index, [id, entry]] of Object.entries(entries).entries()) {
     try {
-      if (index >= MAX_ENGINES) throw new Error(`is one engine too many; the most are ${MAX_ENGINES}`);
+      if (index >= MAX_ENGINES) throw new Error(`exceeds the maximum of ${MAX_ENGINES} engines`);
       engines.push(configureEngine(id, entry, cellOf(id)));
     } catch (error) {
       mistakes.push({ path: `search.engines.${id}`, message: error instanceof Error ? error.message : 'is wrong' });
@@ -61,8 +53,11 @@ export function isPlugIn(entry: unknown): entry is Engine {
   return 'search' in entry ? typeof entry.search === 'function' : 'parse' in entry && typeof entry.parse === 'function';
 }
 
-function configureEngine(id: string, entry: unknown, cell: number): ConfiguredEngine {
-  if (isPlugIn(entry)) return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
+function configureEngine(id: string, entry: unknown, cell: number): EngineSpec {
+  if (isPlugIn(entry)) {
+    if (!Array.isArray(entry.types)) throw new Error('types must be a list of search types');
+    return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
+  }
   if (typeof entry !== 'object' || entry === null) throw new Error('must be a mapping with a kind');
   const { kind, weight, concurrency, rates, hedge, urls, ...rest } = entry as Readonly<Record<string, unknown>>;
   if (typeof kind !== 'string') throw new Error('needs a kind');
@@ -81,9 +76,9 @@ function specOf(
   id: string,
   cell: number,
   workers: readonly Engine[],
-  common: Partial<Pick<ConfiguredEngine, 'weight' | 'concurrency' | 'rates' | 'hedgeMs'>>,
+  common: Partial<Pick<EngineSpec, 'weight' | 'concurrency' | 'rates' | 'hedgeMs'>>,
   fingerprint: string,
-): ConfiguredEngine {
+): EngineSpec {
   const [first] = workers;
   return {
     id,

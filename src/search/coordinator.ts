@@ -1,87 +1,89 @@
-// One search: an aggregator actor that asks every engine at once, collects what comes until the deadline, and answers the
-// moment the last engine has reported. At the deadline engines are cut off and give what they have, at once. It ends
-// with its answer; a client that leaves ends it sooner.
+// The search coordinator: races the engines of one search until all have reported or the deadline comes. At the deadline
+// the engines are cut off and give the hits they have. Each engine has one report; after `abort` none is passed on.
 
-import type { Behavior, Ref } from '../actor/index.ts';
-import type { EngineHit } from './engine.ts';
-import type { EngineCommand } from './engine-actor.ts';
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { FlightWork } from '../net/answer-cache.ts';
+import type { EngineCall, EngineReport, ReportListener } from './engine-client.ts';
+import type { EngineQuery } from './engine.ts';
 import type { SearchQuery } from './query.ts';
 
-/** What an engine came to: hits, or the reason why not. */
-export type Report =
-  | { readonly engine: string; readonly hits: readonly EngineHit[] }
-  | { readonly engine: string; readonly reason: string };
-
-export type CoordinatorCommand =
-  | { readonly type: 'Report'; readonly report: Report }
-  | { readonly type: 'Deadline' }
-  | { readonly type: 'Grace' }
-  | { readonly type: 'Abort' };
-
-/** What engines have at the deadline is waited for at most so long: they give it up in no time, unless one is stuck. */
+/** How long engines have at the deadline to give up what they hold: they take no time, unless one is stuck. */
 const GRACE_MS = 20;
+
+type Call = Pick<EngineCall, 'cancel'>;
 
 export interface CoordinatorOptions {
   readonly query: SearchQuery;
-  /** The actor of an engine; undefined when it is not configured. */
-  readonly engine: (id: string) => Ref<EngineCommand> | undefined;
-  /** When the engines are cut off, on the clock of the system: counted from the acceptance of the search. */
+  /** Engine clients by id. */
+  readonly engines: ReadonlyMap<
+    string,
+    { search(query: EngineQuery, deadlineMs: number, listener: ReportListener): Call }
+  >;
+  readonly clock: Clock;
+  /** When the engines are cut off: counted from the acceptance of the search. */
   readonly deadlineMs: number;
-  /** Hears the reports in the order of the request, once, by the deadline and 20 ms; never after an abort. */
-  readonly onDone: (reports: readonly Report[]) => void;
+  /** Hears the reports once, in the order of the request, at the latest 20 ms after the deadline. */
+  readonly onDone: (reports: readonly EngineReport[]) => void;
 }
 
-/** Makes the behaviour of one search. */
-export function coordinator({ query, engine, deadlineMs, onDone }: CoordinatorOptions): Behavior<CoordinatorCommand> {
-  return (context) => {
-    const reports = new Map<string, Report>();
-    const asked = new Map<string, Ref<EngineCommand>>();
+export class Coordinator implements FlightWork, ReportListener {
+  readonly #options: CoordinatorOptions;
+  readonly #reports = new Map<string, EngineReport>();
+  readonly #calls: Call[] = [];
+  #timer: TimerHandle | null = null;
+  #ended = false;
 
-    const cancel = (timedOut: boolean): void => {
-      for (const [id, ref] of asked) if (!reports.has(id)) ref.tell({ type: 'Cancel', asker: context.path, timedOut });
-    };
-    const finish = (): void => {
-      onDone(query.engines.map((id) => reports.get(id) ?? { engine: id, reason: 'timeout' }));
-      context.stop();
-    };
+  /** `onDone` may be called before `start` has returned. */
+  constructor(options: CoordinatorOptions) {
+    this.#options = options;
+  }
 
-    context.timers.once('deadline', deadlineMs - context.clock.now(), { type: 'Deadline' });
+  /** Asks all engines at once. */
+  start(): void {
+    const { clock, deadlineMs, engines, query } = this.#options;
+    const { query: text, type, maxResults } = query;
+    this.#timer = clock.setTimeout(() => this.#expire(), deadlineMs - clock.now());
     for (const id of query.engines) {
-      const ref = engine(id);
-      if (ref === undefined) {
-        reports.set(id, { engine: id, reason: 'not configured' });
-        continue;
-      }
-      asked.set(id, ref);
-      const { query: text, type, maxResults } = query;
-      ref.tell({
-        type: 'Search',
-        asker: context.path,
-        query: { query: text, type, maxResults },
-        deadlineMs,
-        report: (report) => context.self.tell({ type: 'Report', report: { ...report, engine: id } }),
-      });
+      const engine = engines.get(id);
+      if (engine === undefined) this.onReport({ engine: id, reason: 'not configured' });
+      else this.#calls.push(engine.search({ query: text, type, maxResults }, deadlineMs, this));
     }
-    if (asked.size === 0) finish();
+  }
 
-    return (command) => {
-      switch (command.type) {
-        case 'Report':
-          reports.set(command.report.engine, command.report);
-          if (reports.size === query.engines.length) finish();
-          break;
-        case 'Deadline':
-          cancel(true);
-          context.timers.once('grace', GRACE_MS, { type: 'Grace' });
-          break;
-        case 'Grace':
-          finish();
-          break;
-        case 'Abort':
-          cancel(false);
-          context.stop();
-          break;
-      }
-    };
-  };
+  onReport(report: EngineReport): void {
+    if (this.#ended) return;
+    this.#reports.set(report.engine, report);
+    if (this.#reports.size === this.#options.query.engines.length) this.#finish();
+  }
+
+  /** Nobody waits for the search any more: cancels the engines and reports nothing. */
+  abort(): void {
+    this.#end();
+    for (const call of this.#calls) call.cancel('cancelled');
+  }
+
+  /** Finishes at once with the reports there are, and cancels the engines. */
+  close(): void {
+    if (this.#ended) return;
+    this.#finish();
+    for (const call of this.#calls) call.cancel('cancelled');
+  }
+
+  #expire(): void {
+    const { clock } = this.#options;
+    for (const call of this.#calls) call.cancel('timeout');
+    if (!this.#ended) this.#timer = clock.setTimeout(() => this.#finish(), GRACE_MS);
+  }
+
+  #finish(): void {
+    this.#end();
+    const { onDone, query } = this.#options;
+    onDone(query.engines.map((engine) => this.#reports.get(engine) ?? { engine, reason: 'timeout' }));
+  }
+
+  #end(): void {
+    this.#ended = true;
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+  }
 }

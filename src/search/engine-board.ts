@@ -1,35 +1,38 @@
-// What all threads know of every engine, in shared memory: until when it is suspended, how often in a row it failed,
-// whether its single trial is taken, and when its rate limits let the next request go. Engine actors write and read it;
-// nobody waits.
+// Standing of every search engine in memory that all threads share: end of its suspension, failures in a row, its single
+// trial, and its rate limits. Every change is one atomic operation, so a thread that dies leaves at most a trial, which lapses.
 
 import type { EngineFailure, RateLimit } from './engine.ts';
 
-/** Why an engine did not answer, as it matters for its suspension. */
-export type Trouble = EngineFailure | 'timeout' | 'connection';
+/** Engines that the shared memory has places for. */
+export const MAX_ENGINES = 64;
 
-interface Pause {
-  /** Failures in a row before the first pause. */
+/** Why an engine did not answer: decides how long it is suspended. */
+export type CallFailure = EngineFailure | 'timeout' | 'connection';
+
+interface SuspensionRule {
+  /** Failures in a row before the first suspension. */
   readonly after: number;
   readonly firstMs: number;
-  readonly mostMs: number;
+  readonly maxMs: number;
 }
 
-const BROKEN: Pause = { after: 3, firstMs: 5000, mostMs: 120_000 };
+/** Faults that often pass by themselves. */
+const BROKEN: SuspensionRule = { after: 3, firstMs: 5000, maxMs: 120_000 };
 
-/** Pauses by trouble; each pause in a row is twice as long. Absent: the engine is well, the query was not. */
-const PAUSES: Readonly<Partial<Record<Trouble, Pause>>> = {
-  denied: { after: 1, firstMs: 180_000, mostMs: 3_600_000 },
-  challenge: { after: 1, firstMs: 3_600_000, mostMs: 86_400_000 },
-  quota: { after: 1, firstMs: 3_600_000, mostMs: 21_600_000 },
-  'rate limited': { after: 1, firstMs: 10_000, mostMs: 600_000 },
+/** Each suspension in a row is twice as long. Absent: the query is at fault, not the engine. */
+const RULES: Readonly<Partial<Record<CallFailure, SuspensionRule>>> = {
+  denied: { after: 1, firstMs: 180_000, maxMs: 3_600_000 },
+  challenge: { after: 1, firstMs: 3_600_000, maxMs: 86_400_000 },
+  quota: { after: 1, firstMs: 3_600_000, maxMs: 21_600_000 },
+  'rate limited': { after: 1, firstMs: 10_000, maxMs: 600_000 },
   timeout: BROKEN,
   connection: BROKEN,
   http: BROKEN,
   invalid: BROKEN,
 };
 
-/** An engine's own word is believed up to this: a trial a day costs nothing, a misread date may cost years. */
-const MOST_ASKED_MS = 86_400_000;
+/** Longest `Retry-After` that is obeyed: one trial a day costs nothing, a misread date could suspend for years. */
+const MAX_RETRY_AFTER_MS = 86_400_000;
 
 /** Rate windows per engine. */
 const WINDOWS = 4;
@@ -38,14 +41,14 @@ const WINDOWS = 4;
 const UNTIL = 0;
 const TRIAL = 1;
 const FAILURES = 2;
-const PAUSED = 3;
+const SUSPENSIONS = 3;
 const RATES = 4;
 const CELLS = RATES + WINDOWS;
 
-/** A trial that nobody reports on is given again after this long. */
+/** A trial without an outcome is granted again after this long: its thread has died. */
 const TRIAL_MS = 30_000;
 
-/** Requests are late by about this, each by another bit: windows are kept by as much longer. */
+/** Requests arrive late by up to about this: windows are longer by as much, or an engine could count one too many. */
 const JITTER_MS = 25;
 
 /** Makes the memory for a number of engines; can be posted to other threads. */
@@ -53,8 +56,23 @@ export function createEngineMemory(engines: number): SharedArrayBuffer {
   return new SharedArrayBuffer(engines * CELLS * 8);
 }
 
-/** Leave to ask an engine, handed back by one of `succeed`, `fail` and `release`: the date of a trial, 0 for none. */
-export type Pass = bigint;
+/**
+ * The places of engines on the board. An engine keeps its place for as long as the process lives, so that its standing
+ * survives reloads that remove it and bring it back.
+ */
+export class EngineCells {
+  readonly memory: SharedArrayBuffer = createEngineMemory(MAX_ENGINES);
+  readonly #cells = new Map<string, number>();
+
+  /** Places by engine id, of these engines and of all asked for before. */
+  of(ids: readonly string[]): Record<string, number> {
+    for (const id of ids) if (!this.#cells.has(id)) this.#cells.set(id, this.#cells.size % MAX_ENGINES);
+    return Object.fromEntries(this.#cells);
+  }
+}
+
+/** Permission to ask an engine, ended by one of `succeed`, `fail` and `release`. 0, or the time at which a trial began. */
+export type Permit = bigint;
 
 export class EngineBoard {
   readonly #cells: BigInt64Array;
@@ -63,8 +81,8 @@ export class EngineBoard {
     this.#cells = new BigInt64Array(memory);
   }
 
-  /** Asks for leave; undefined while the engine is suspended, or another search tries it. */
-  enter(engine: number, nowMs: number): Pass | undefined {
+  /** Undefined while the engine is suspended, or after that while another search tries it. */
+  acquire(engine: number, nowMs: number): Permit | undefined {
     const until = this.#load(engine, UNTIL);
     if (until === 0n) return 0n;
     const now = micros(nowMs);
@@ -74,62 +92,62 @@ export class EngineBoard {
     return this.#swap(engine, TRIAL, taken, now) ? now : undefined;
   }
 
-  /** The engine answered well: a trial forgives everything. An answer asked for before a suspension does not end it. */
-  succeed(engine: number, pass: Pass): void {
-    if (pass === 0n ? this.#load(engine, UNTIL) !== 0n : this.#load(engine, TRIAL) !== pass) return;
-    for (const cell of [FAILURES, PAUSED, UNTIL]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
-    this.release(engine, pass);
+  /** The engine answered: its failures are forgotten. Only a trial ends a suspension, not an answer asked for before it. */
+  succeed(engine: number, permit: Permit): void {
+    if (permit === 0n ? this.#load(engine, UNTIL) !== 0n : this.#load(engine, TRIAL) !== permit) return;
+    for (const cell of [FAILURES, SUSPENSIONS, UNTIL]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
+    if (permit !== 0n) this.release(engine, permit);
   }
 
   /**
-   * The engine failed. `retryAfterMs` is the engine's own word and at least obeyed, up to a day. Returns the pause, 0
-   * for none. Searches that were under way when the engine was suspended may make the pause longer, but not twice as
-   * long: a burst fails once.
+   * The engine failed. Returns the length of the suspension in milliseconds, 0 for none: at least `retryAfterMs`, which
+   * the engine asked for, up to a day. Searches that were under way when the engine was suspended do not count as further
+   * failures: a burst fails once.
    */
-  fail(engine: number, pass: Pass, trouble: Trouble, nowMs: number, retryAfterMs?: number): number {
-    const pause = PAUSES[trouble];
-    const askedMs = retryAfterMs !== undefined && retryAfterMs > 0 ? Math.min(retryAfterMs, MOST_ASKED_MS) : 0;
-    const lengthMs = pause === undefined ? 0 : Math.max(this.#pauseMs(engine, pass, pause), askedMs);
+  fail(engine: number, permit: Permit, failure: CallFailure, nowMs: number, retryAfterMs?: number): number {
+    const rule = RULES[failure];
+    const askedMs = retryAfterMs !== undefined && retryAfterMs > 0 ? Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) : 0;
+    const lengthMs = rule === undefined ? 0 : Math.max(this.#suspensionMs(engine, permit, rule), askedMs);
     if (lengthMs > 0) this.#raise(engine, micros(nowMs + lengthMs));
-    this.release(engine, pass);
+    this.release(engine, permit);
     return lengthMs;
   }
 
-  /** The request proved nothing: a trial it held is free again. */
-  release(engine: number, pass: Pass): void {
-    if (pass !== 0n) this.#swap(engine, TRIAL, pass, 0n);
+  /** The request says nothing about the engine: a trial is free again. */
+  release(engine: number, permit: Permit): void {
+    if (permit !== 0n) this.#swap(engine, TRIAL, permit, 0n);
   }
 
-  /** Forgets failures and suspension: the engine at this place has new settings. */
+  /** Forgets failures and suspension, for an engine with new settings. */
   reset(engine: number): void {
-    for (const cell of [FAILURES, PAUSED, UNTIL, TRIAL]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
+    for (const cell of [FAILURES, SUSPENSIONS, UNTIL, TRIAL]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
   }
 
-  /** Until when the engine is suspended, in milliseconds; 0 when it is not. In the past: a trial is due or under way. */
+  /** End of the suspension in milliseconds, 0 without one. In the past: a trial is due or under way. */
   suspendedUntilMs(engine: number): number {
     return Number(this.#load(engine, UNTIL)) / 1000;
   }
 
   /**
-   * Reserves the next place that all limits allow, if it comes within `withinMs`. Returns how long to wait, or -1.
-   * Each limit is a generic cell rate algorithm (ITU-T I.371) tuned so that no window of its length ever holds more
-   * than its requests: half may come at once, the rest are spread.
+   * Reserves the next time at which all limits allow a request, if it comes within `withinMs`. Returns the milliseconds
+   * to wait, or -1. Each limit is a generic cell rate algorithm (ITU-T I.371) whose windows never hold more than its
+   * requests: half may come at once, the rest are spread.
    */
   reserve(engine: number, limits: readonly RateLimit[], nowMs: number, withinMs: number): number {
     const rates = limits.slice(0, WINDOWS).map((limit, index) => rateOf(limit, engine * CELLS + RATES + index));
     const now = micros(nowMs);
     const last = now + micros(withinMs);
-    // All are asked before any is taken: a place that one limit refuses must not be used up in the others.
+    // All limits are read before any is charged: a request that one refuses must not count in the others.
     let at = now;
     for (const rate of rates) at = later(at, Atomics.load(this.#cells, rate.cell) - rate.tolerance);
     if (at > last) return -1;
     const taken = rates.map((rate) => (at = this.#take(rate, at)));
-    // Where another thread came in between, the limits taken first must count the request at the date it goes.
+    // Another thread may have come in between: the limits charged first must count the request at its final time.
     for (const [index, { cell }] of rates.entries()) Atomics.add(this.#cells, cell, at - (taken[index] as bigint));
     return at > last ? -1 : Number(at - now) / 1000;
   }
 
-  /** Counts a request at `from` or at the first date after it that the limit allows; returns the date. */
+  /** Counts a request at `from` or at the first time after it that the limit allows; returns that time. */
   #take({ cell, interval, tolerance }: Rate, from: bigint): bigint {
     for (;;) {
       const due = Atomics.load(this.#cells, cell);
@@ -138,17 +156,17 @@ export class EngineBoard {
     }
   }
 
-  /** Counts a failure; returns the pause it brings. */
-  #pauseMs(engine: number, pass: Pass, { after, firstMs, mostMs }: Pause): number {
-    const isTrial = pass !== 0n;
+  /** Counts a failure; returns the length of the suspension it brings. */
+  #suspensionMs(engine: number, permit: Permit, { after, firstMs, maxMs }: SuspensionRule): number {
+    const isTrial = permit !== 0n;
     if (!isTrial && this.#load(engine, UNTIL) !== 0n) return after === 1 ? firstMs : 0;
     const failures = Number(Atomics.add(this.#cells, engine * CELLS + FAILURES, 1n)) + 1;
     if (!isTrial && failures < after) return 0;
-    const paused = Number(Atomics.add(this.#cells, engine * CELLS + PAUSED, 1n));
-    return Math.min(firstMs * 2 ** Math.min(paused, 30), mostMs);
+    const suspensions = Number(Atomics.add(this.#cells, engine * CELLS + SUSPENSIONS, 1n));
+    return Math.min(firstMs * 2 ** Math.min(suspensions, 30), maxMs);
   }
 
-  /** A shorter pause never cuts a longer one. */
+  /** Never shortens a suspension. */
   #raise(engine: number, until: bigint): void {
     for (;;) {
       const before = this.#load(engine, UNTIL);
@@ -165,7 +183,7 @@ export class EngineBoard {
   }
 }
 
-/** A limit as its cell is run. */
+/** A limit in the terms of its cell: microseconds. */
 interface Rate {
   readonly cell: number;
   readonly interval: bigint;

@@ -1,6 +1,5 @@
-// The door of the search room.
-export { type Configured, type ConfiguredEngine, configureEngines, isPlugIn } from './configure.ts';
-export { coordinator, type CoordinatorCommand, type Report } from './coordinator.ts';
+export { type Configured, configureEngines, isPlugIn } from './configure.ts';
+export { Coordinator } from './coordinator.ts';
 export {
   type Engine,
   EngineError,
@@ -15,10 +14,8 @@ export {
   SEARCH_TYPES,
   type SearchType,
 } from './engine.ts';
-export { engineActor, type EngineCommand } from './engine-actor.ts';
+export { createEngineMemory, EngineBoard, EngineCells } from './engine-board.ts';
+export { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 export { createEngine } from './engines/kinds.ts';
-export { createEngineMemory, EngineBoard } from './engine-board.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
-export { SearchService } from './search.ts';
-export { createTransport, type Transport } from './transport.ts';
-export { EngineCells } from './engine-cells.ts';
+export { SearchService } from './search-service.ts';

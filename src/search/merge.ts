@@ -1,18 +1,18 @@
-// Puts the engines' lists of hits together into the results of one search; called by the room when the engines are in.
-// Pages are told apart by canonical-url.ts, ranks are fused by reciprocal rank. Pure: equal lists in equal order give
-// equal results in equal order, and what a client sees (URL, rank, engine) is always an engine's own.
+// Merges the engines' lists of hits into the results of one search: duplicates by canonical URL, order by reciprocal rank
+// fusion. Pure: equal lists in equal order give equal results in equal order. The URL, rank and engine of a result are
+// always those of one hit.
 
 import { canonicalUrl, comparisonKey } from './canonical-url.ts';
 import type { EngineHit, SearchType } from './engine.ts';
 import type { SearchResult } from './query.ts';
 
-/** What one engine delivered. */
+/** The hits of one engine. */
 export interface EngineList {
   /** Engine id, each in one list only. */
   readonly engine: string;
-  /** How much the engine's ranks count; default 1. */
+  /** Factor of its ranks; default 1. */
   readonly weight?: number;
-  /** In order of rank, as delivered: a page may come twice. */
+  /** In order of rank; a page may come twice. */
   readonly hits: readonly EngineHit[];
 }
 
@@ -20,22 +20,22 @@ interface MergeOptions {
   readonly searchType: SearchType;
 }
 
-/** A page as one engine ranks it. */
-interface Finding {
+/** The first hit of an engine for a page. */
+interface RankedHit {
   readonly list: EngineList;
-  /** Place of the engine in the request. */
+  /** Place of the engine in the request, from 0. */
   readonly order: number;
-  /** 1-indexed place of the page's first hit in the list as delivered. */
+  /** Place in the engine's list, from 1. */
   readonly rank: number;
   readonly hit: EngineHit;
 }
 
-/** A page and who found it. */
+/** A page with the hits of all engines that found it. */
 interface Page {
-  /** In request order, one an engine. */
-  readonly findings: Finding[];
-  /** The finding of the best rank, of the first engine where ranks are equal. */
-  best: Finding;
+  /** In the order of the request, one for each engine. */
+  readonly ranked: RankedHit[];
+  /** The hit of the best rank, of the first engine where ranks are equal. */
+  best: RankedHit;
 }
 
 // The constant of Cormack, Clarke and Büttcher (SIGIR 2009): high enough that agreement outweighs one first place.
@@ -47,57 +47,59 @@ const RANK_OFFSET = 60;
  * engine of that rank: no two pages share all three.
  */
 export function merge(lists: readonly EngineList[], { searchType }: MergeOptions): SearchResult[] {
-  return group(lists, searchType === 'images' ? imageKey : pageKey)
-    .map((page) => ({ page, score: score(page) }))
-    .sort((a, b) => b.score - a.score || a.page.best.rank - b.page.best.rank || a.page.best.order - b.page.best.order)
-    .map(({ page }) => result(page, searchType));
+  const scored: { page: Page; score: number }[] = [];
+  for (const page of group(lists, searchType).values()) scored.push({ page, score: scoreOf(page) });
+  scored.sort(
+    (a, b) => b.score - a.score || a.page.best.rank - b.page.best.rank || a.page.best.order - b.page.best.order,
+  );
+  return scored.map(({ page }) => resultOf(page, searchType));
 }
 
-function pageKey({ url }: EngineHit): string {
-  return comparisonKey(url);
-}
-
-/** Images are the same when the pictures are; not by scholarly identity, which all figures of a paper share. */
-function imageKey({ url, imageUrl }: EngineHit): string {
-  return canonicalUrl(imageUrl ?? url);
-}
-
-function group(lists: readonly EngineList[], keyOf: (hit: EngineHit) => string): Page[] {
+/** Images are equal when their pictures are, never by scholarly identity, which all figures of a paper share. */
+function group(lists: readonly EngineList[], searchType: SearchType): Map<string, Page> {
   const pages = new Map<string, Page>();
   for (const [order, list] of lists.entries()) {
     for (const [index, hit] of list.hits.entries()) {
-      const finding: Finding = { list, order, rank: index + 1, hit };
-      const key = keyOf(hit);
+      const key = searchType === 'images' ? canonicalUrl(hit.imageUrl ?? hit.url) : comparisonKey(hit.url);
+      const ranked: RankedHit = { list, order, rank: index + 1, hit };
       const page = pages.get(key);
-      if (page === undefined) pages.set(key, { findings: [finding], best: finding });
-      else if (page.findings.at(-1)?.order !== order) {
-        page.findings.push(finding);
-        if (finding.rank < page.best.rank) page.best = finding;
+      if (page === undefined) pages.set(key, { ranked: [ranked], best: ranked });
+      else if (page.ranked.at(-1)?.order !== order) {
+        page.ranked.push(ranked);
+        if (ranked.rank < page.best.rank) page.best = ranked;
       }
     }
   }
-  return [...pages.values()];
+  return pages;
 }
 
-function score({ findings }: Page): number {
-  const shares = findings.map(({ list, rank }) => (list.weight ?? 1) / (RANK_OFFSET + rank));
+function scoreOf({ ranked, best }: Page): number {
+  if (ranked.length === 1) return (best.list.weight ?? 1) / (RANK_OFFSET + best.rank);
+  const shares = ranked.map(({ list, rank }) => (list.weight ?? 1) / (RANK_OFFSET + rank));
   // Summed by size, so that equal shares make equal sums, to the last bit, whichever engines they come from.
   return shares.sort((a, b) => b - a).reduce((sum, share) => sum + share, 0);
 }
 
-function result({ findings, best }: Page, searchType: SearchType): SearchResult {
-  const hits = findings.map(({ hit }) => hit);
+function resultOf({ ranked, best }: Page, searchType: SearchType): SearchResult {
   const { hit } = best;
+  const foundIn: string[] = [];
+  let snippet = '';
+  for (const { list, hit: other } of ranked) {
+    foundIn.push(list.engine);
+    if (other.snippet.length > snippet.length) snippet = other.snippet;
+  }
+  const isShared = ranked.length > 1;
+  const hits = isShared ? [hit, ...ranked.map((each) => each.hit)] : [hit];
   return {
-    title: hasTitle(hit) ? hit.title : (hits.find(hasTitle) ?? hit).title,
-    url: shownUrl(hit, hits),
-    snippet: hits.reduce((longest, { snippet }) => (snippet.length > longest.length ? snippet : longest), ''),
+    title: isShared ? (hits.find(hasTitle) ?? hit).title : hit.title,
+    url: isShared ? shownUrl(hit, hits) : hit.url,
+    snippet,
     engine: best.list.engine,
     rank: best.rank,
-    found_in: findings.map(({ list }) => list.engine),
+    found_in: foundIn,
     search_type: searchType,
-    ...(searchType === 'news' && newsFields([hit, ...hits])),
-    ...(searchType === 'images' && imageFields([hit, ...hits])),
+    ...(searchType === 'news' && newsFields(hits)),
+    ...(searchType === 'images' && imageFields(hits)),
   };
 }
 
@@ -114,7 +116,7 @@ function bare(text: string): string {
 }
 
 function shownUrl({ url }: EngineHit, hits: readonly EngineHit[]): string {
-  if (hits.length === 1 || /^https:/i.test(url)) return url;
+  if (/^https:/i.test(url)) return url;
   // Hits of one work or one picture can be different pages: only the same page over https will do.
   const page = canonicalUrl(url);
   return hits.find((other) => /^https:/i.test(other.url) && canonicalUrl(other.url) === page)?.url ?? url;

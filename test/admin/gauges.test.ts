@@ -2,7 +2,7 @@
 
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
-import { EngineCells } from '../../src/search/engine-cells.ts';
+import { EngineCells } from '../../src/search/engine-board.ts';
 import { Gauges } from '../../src/admin/gauges.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';

@@ -1,66 +1,61 @@
 // One search under a manual clock: who is asked, when it answers, what it cancels.
 import t from 'tap';
-import { createProbe, createTestSystem, type Probe, type TestSystem } from '../../src/actor/testkit.ts';
-import { coordinator, type CoordinatorCommand, type Report } from '../../src/search/coordinator.ts';
-import type { EngineCommand, EngineReport } from '../../src/search/engine-actor.ts';
-import type { Ref } from '../../src/actor/index.ts';
-import { hitOf, queryOf } from '../support/search.ts';
+import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
+import { Coordinator } from '../../src/search/coordinator.ts';
+import type { EngineReport, ReportListener } from '../../src/search/engine-client.ts';
+import type { EngineQuery } from '../../src/search/engine.ts';
+import { hitOf, type Outcome, queryOf } from '../support/search.ts';
 
-interface Bench extends TestSystem {
-  readonly engines: Record<string, Probe<EngineCommand>>;
-  readonly answers: (readonly Report[])[];
-  readonly start: (engines: readonly string[]) => Promise<Ref<CoordinatorCommand>>;
-  readonly report: (engine: string, report: EngineReport) => Promise<void>;
+class FakeEngine {
+  readonly heard: string[] = [];
+  readonly asked: { query: EngineQuery; deadlineMs: number; listener: ReportListener }[] = [];
+
+  search(query: EngineQuery, deadlineMs: number, listener: ReportListener): { cancel: (reason: string) => void } {
+    this.heard.push('search');
+    this.asked.push({ query, deadlineMs, listener });
+    return { cancel: (reason) => void this.heard.push(reason) };
+  }
+}
+
+interface Bench extends Pick<TestSystem, 'clock'> {
+  readonly engines: ReadonlyMap<string, FakeEngine>;
+  readonly answers: (readonly EngineReport[])[];
+  readonly start: (engines: readonly string[]) => Coordinator;
+  readonly report: (engine: string, outcome: Outcome) => void;
+  readonly heard: (...engines: string[]) => readonly (readonly string[])[];
 }
 
 function bench(): Bench {
-  const test = createTestSystem();
-  const engines: Record<string, Probe<EngineCommand>> = {};
-  for (const id of ['a', 'b', 'c']) engines[id] = createProbe(test.system);
-  const answers: (readonly Report[])[] = [];
+  const { clock } = createTestSystem();
+  const engines = new Map(['a', 'b', 'c'].map((id) => [id, new FakeEngine()]));
+  const answers: (readonly EngineReport[])[] = [];
   return {
-    ...{ ...test, engines, answers },
-    async start(ids) {
-      const ref = test.system.spawn(
-        coordinator({
-          query: queryOf(ids),
-          engine: (id) => engines[id]?.ref,
-          deadlineMs: 10_000,
-          onDone: (reports) => void answers.push(reports),
-        }),
-      );
-      await test.settle();
-      return ref;
+    ...{ clock, engines, answers },
+    start(ids) {
+      const onDone = (reports: readonly EngineReport[]): void => void answers.push(reports);
+      const coordinator = new Coordinator({ query: queryOf(ids), engines, clock, deadlineMs: 10_000, onDone });
+      coordinator.start();
+      return coordinator;
     },
-    async report(engine, report) {
-      const [command] = engines[engine]?.received ?? [];
-      if (command?.type === 'Search') command.report(report);
-      await test.settle();
-    },
+    report: (engine, outcome) => engines.get(engine)?.asked[0]?.listener.onReport({ engine, ...outcome }),
+    heard: (...ids) => ids.map((id) => engines.get(id)?.heard ?? []),
   };
 }
 
 const HITS = { hits: [hitOf('http://x.org/')] };
 
-function kinds(b: Bench, engine: string): string[] {
-  return (b.engines[engine]?.received ?? []).map((command) =>
-    command.type === 'Cancel' ? `Cancel${command.timedOut ? ' timed out' : ''}` : command.type,
-  );
-}
-
 t.test('asks all engines at once, with the deadline, and answers when the last reports', async (t) => {
   const b = bench();
-  await b.start(['a', 'b', 'c']);
-  t.same(
-    ['a', 'b', 'c'].map((id) => kinds(b, id)),
-    [['Search'], ['Search'], ['Search']],
-  );
-  const [command] = b.engines['a']?.received ?? [];
-  t.match(command, { type: 'Search', deadlineMs: 10_000, query: { query: 'rivers', type: 'web', maxResults: 10 } });
-  await b.report('c', HITS);
-  await b.report('a', { reason: 'suspended' });
+  b.start(['a', 'b', 'c']);
+  t.same(b.heard('a', 'b', 'c'), [['search'], ['search'], ['search']]);
+  t.match(b.engines.get('a')?.asked[0], {
+    deadlineMs: 10_000,
+    query: { query: 'rivers', type: 'web', maxResults: 10 },
+  });
+  b.report('c', HITS);
+  b.report('a', { reason: 'suspended' });
   t.same(b.answers, []);
-  await b.report('b', HITS);
+  b.report('b', HITS);
   t.same(b.answers, [
     [
       { engine: 'a', reason: 'suspended' },
@@ -68,14 +63,13 @@ t.test('asks all engines at once, with the deadline, and answers when the last r
       { engine: 'c', ...HITS },
     ],
   ]);
-  t.equal(b.system.stats().actors, 3, 'it has ended');
-  t.equal(b.clock.nextDueMs, Infinity);
+  t.equal(b.clock.nextDueMs, Infinity, 'no timer is left');
 });
 
 t.test('an engine that is not configured fails without being asked', async (t) => {
   const b = bench();
-  await b.start(['x', 'a', 'y']);
-  await b.report('a', HITS);
+  b.start(['x', 'a', 'y']);
+  b.report('a', HITS);
   t.same(b.answers, [
     [
       { engine: 'x', reason: 'not configured' },
@@ -83,23 +77,24 @@ t.test('an engine that is not configured fails without being asked', async (t) =
       { engine: 'y', reason: 'not configured' },
     ],
   ]);
-  await b.start(['x']);
+  b.start(['x']);
   t.same(b.answers[1], [{ engine: 'x', reason: 'not configured' }]);
+  t.equal(b.clock.nextDueMs, Infinity);
 });
 
 t.test('cuts off the late at the deadline, takes what they have, and answers', async (t) => {
   const b = bench();
-  await b.start(['a', 'b', 'c']);
-  await b.report('a', HITS);
-  await b.advance(9999);
+  b.start(['a', 'b', 'c']);
+  b.report('a', HITS);
+  b.clock.advance(9999);
   t.same(b.answers, []);
-  await b.advance(1);
-  t.same(
-    ['a', 'b', 'c'].map((id) => kinds(b, id)),
-    [['Search'], ['Search', 'Cancel timed out'], ['Search', 'Cancel timed out']],
-  );
-  await b.report('b', HITS);
-  await b.report('c', { reason: 'timeout' });
+  b.clock.advance(1);
+  t.same(b.heard('b', 'c'), [
+    ['search', 'timeout'],
+    ['search', 'timeout'],
+  ]);
+  b.report('b', HITS);
+  b.report('c', { reason: 'timeout' });
   t.equal(b.clock.now(), 10_000);
   t.same(b.answers, [
     [
@@ -108,40 +103,55 @@ t.test('cuts off the late at the deadline, takes what they have, and answers', a
       { engine: 'c', reason: 'timeout' },
     ],
   ]);
+  t.equal(b.clock.nextDueMs, Infinity);
 });
 
 t.test('an engine that does not even let go is not waited for', async (t) => {
   const b = bench();
-  await b.start(['a', 'b']);
-  await b.report('a', HITS);
-  await b.advance(10_020);
+  b.start(['a', 'b']);
+  b.report('a', HITS);
+  b.clock.advance(10_019);
+  t.same(b.answers, []);
+  b.clock.advance(1);
   t.same(b.answers, [
     [
       { engine: 'a', ...HITS },
       { engine: 'b', reason: 'timeout' },
     ],
   ]);
-  await b.report('b', HITS);
-  await b.advance(60_000);
+  b.report('b', HITS);
+  b.clock.advance(60_000);
   t.equal(b.answers.length, 1);
 });
 
-t.test('a client that leaves takes every call along and hears nothing', async (t) => {
+t.test('a client that leaves cancels every engine and hears nothing', async (t) => {
   const b = bench();
-  const ref = await b.start(['a', 'b']);
-  await b.report('a', HITS);
-  ref.tell({ type: 'Abort' });
-  await b.settle();
-  t.same(kinds(b, 'a'), ['Search']);
-  t.same(kinds(b, 'b'), ['Search', 'Cancel']);
-  await b.report('b', HITS);
-  await b.advance(60_000);
+  const coordinator = b.start(['a', 'b']);
+  coordinator.abort();
+  t.same(b.heard('a', 'b'), [
+    ['search', 'cancelled'],
+    ['search', 'cancelled'],
+  ]);
+  b.report('a', HITS);
+  b.report('b', { reason: 'cancelled' });
+  b.clock.advance(60_000);
   t.same(b.answers, []);
+  t.equal(b.clock.nextDueMs, Infinity);
 });
 
-t.test('searches are told apart', async (t) => {
+t.test('closing answers at once with the reports there are, and cancels the rest', async (t) => {
   const b = bench();
-  for (let i = 0; i < 100; i++) await b.start(['a']);
-  const askers = new Set((b.engines['a']?.received ?? []).map((command) => 'asker' in command && command.asker));
-  t.equal(askers.size, 100);
+  const coordinator = b.start(['a', 'b']);
+  b.report('a', HITS);
+  coordinator.close();
+  t.same(b.answers, [
+    [
+      { engine: 'a', ...HITS },
+      { engine: 'b', reason: 'timeout' },
+    ],
+  ]);
+  t.ok(b.engines.get('b')?.heard.includes('cancelled'));
+  coordinator.close();
+  b.report('b', HITS);
+  t.equal(b.answers.length, 1);
 });

@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import t from 'tap';
 import type { RateLimit } from '../../src/search/engine.ts';
-import { createEngineMemory, EngineBoard, type Pass, type Trouble } from '../../src/search/engine-board.ts';
+import { createEngineMemory, EngineBoard, type CallFailure, type Permit } from '../../src/search/engine-board.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -12,54 +12,54 @@ function board(): EngineBoard {
   return new EngineBoard(createEngineMemory(3));
 }
 
-function enter(b: EngineBoard, nowMs: number): Pass {
-  const pass = b.enter(0, nowMs);
-  if (pass === undefined) throw new Error('no leave');
-  return pass;
+function acquire(b: EngineBoard, nowMs: number): Permit {
+  const permit = b.acquire(0, nowMs);
+  if (permit === undefined) throw new Error('no leave');
+  return permit;
 }
 
 /** Fails as an ordinary search would, which entered before. */
-function fail(b: EngineBoard, trouble: Trouble, nowMs: number, retryAfterMs?: number): number {
-  return b.fail(0, enter(b, nowMs), trouble, nowMs, retryAfterMs);
+function fail(b: EngineBoard, failure: CallFailure, nowMs: number, retryAfterMs?: number): number {
+  return b.fail(0, acquire(b, nowMs), failure, nowMs, retryAfterMs);
 }
 
 t.test('lets everybody ask a well engine', async (t) => {
   const b = board();
-  t.same([b.enter(0, 1), b.enter(0, 1), b.enter(2, 1)], [0n, 0n, 0n]);
+  t.same([b.acquire(0, 1), b.acquire(0, 1), b.acquire(2, 1)], [0n, 0n, 0n]);
   t.equal(b.suspendedUntilMs(0), 0);
 });
 
-for (const [trouble, firstMs, mostMs] of [
+for (const [failure, firstMs, mostMs] of [
   ['denied', 180_000, 3_600_000],
   ['challenge', 3_600_000, DAY_MS],
   ['quota', 3_600_000, 21_600_000],
   ['rate limited', 10_000, 600_000],
 ] as const) {
-  t.test(`suspends at once after ${trouble}, twice as long each time, up to a limit`, async (t) => {
+  t.test(`suspends at once after ${failure}, twice as long each time, up to a limit`, async (t) => {
     const b = board();
     let nowMs = 1000;
     for (let lengthMs = firstMs; lengthMs < 3 * mostMs; lengthMs *= 2) {
-      t.equal(fail(b, trouble, nowMs), Math.min(lengthMs, mostMs));
+      t.equal(fail(b, failure, nowMs), Math.min(lengthMs, mostMs));
       nowMs += Math.min(lengthMs, mostMs);
-      t.equal(b.enter(0, nowMs - 1), undefined);
+      t.equal(b.acquire(0, nowMs - 1), undefined);
     }
   });
 }
 
-for (const trouble of ['timeout', 'connection', 'http', 'invalid'] as const) {
-  t.test(`suspends after the third ${trouble} in a row`, async (t) => {
+for (const failure of ['timeout', 'connection', 'http', 'invalid'] as const) {
+  t.test(`suspends after the third ${failure} in a row`, async (t) => {
     const b = board();
-    t.same([fail(b, trouble, 1), fail(b, trouble, 1)], [0, 0]);
-    b.succeed(0, enter(b, 1));
-    t.same([fail(b, trouble, 1), fail(b, trouble, 1), fail(b, trouble, 1)], [0, 0, 5000]);
-    t.equal(fail(b, trouble, 6000), 10_000);
+    t.same([fail(b, failure, 1), fail(b, failure, 1)], [0, 0]);
+    b.succeed(0, acquire(b, 1));
+    t.same([fail(b, failure, 1), fail(b, failure, 1), fail(b, failure, 1)], [0, 0, 5000]);
+    t.equal(fail(b, failure, 6000), 10_000);
   });
 }
 
 t.test('a rejected query is not the engine’s fault', async (t) => {
   const b = board();
   for (let i = 0; i < 10; i++) t.equal(fail(b, 'rejected', 1), 0);
-  t.equal(b.enter(0, 1), 0n);
+  t.equal(b.acquire(0, 1), 0n);
 });
 
 t.test('obeys the engine’s own word, up to a day, and whatever number it is', async (t) => {
@@ -74,23 +74,23 @@ t.test('obeys the engine’s own word, up to a day, and whatever number it is', 
 t.test('one trial at a time after the pause', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
-  t.equal(b.enter(0, 10_999), undefined);
-  const trial = enter(b, 11_000);
+  t.equal(b.acquire(0, 10_999), undefined);
+  const trial = acquire(b, 11_000);
   t.not(trial, 0n);
-  t.equal(b.enter(0, 11_000), undefined);
-  t.equal(b.enter(0, 20_000), undefined);
+  t.equal(b.acquire(0, 11_000), undefined);
+  t.equal(b.acquire(0, 20_000), undefined);
   b.succeed(0, trial);
-  t.same([b.enter(0, 20_000), b.enter(0, 20_000)], [0n, 0n]);
+  t.same([b.acquire(0, 20_000), b.acquire(0, 20_000)], [0n, 0n]);
   t.equal(fail(b, 'rate limited', 20_000), 10_000, 'forgiven: the first pause again');
 });
 
 t.test('a trial that proves nothing is free for the next', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
-  b.release(0, enter(b, 11_000));
-  const next = enter(b, 11_001);
+  b.release(0, acquire(b, 11_000));
+  const next = acquire(b, 11_001);
   t.equal(b.fail(0, next, 'rejected', 11_001), 0);
-  t.ok(b.enter(0, 11_002));
+  t.ok(b.acquire(0, 11_002));
 });
 
 t.test('a trial that fails is a pause, however few failures there were', async (t) => {
@@ -102,36 +102,36 @@ t.test('a trial that fails is a pause, however few failures there were', async (
 t.test('a trial that is never reported on is given again, and its late report counts for nothing', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
-  const lost = enter(b, 11_000);
-  t.equal(b.enter(0, 40_999), undefined);
-  const second = enter(b, 41_000);
+  const lost = acquire(b, 11_000);
+  t.equal(b.acquire(0, 40_999), undefined);
+  const second = acquire(b, 41_000);
   b.release(0, lost);
   b.succeed(0, lost);
-  t.equal(b.enter(0, 41_001), undefined, 'the second trial goes on');
+  t.equal(b.acquire(0, 41_001), undefined, 'the second trial goes on');
   b.succeed(0, second);
-  t.equal(b.enter(0, 41_001), 0n);
+  t.equal(b.acquire(0, 41_001), 0n);
 });
 
 t.test('searches that were under way neither end a suspension nor give its trial away nor let it grow', async (t) => {
   const b = board();
-  const early = Array.from({ length: 20 }, () => enter(b, 1000)) as [Pass, Pass, Pass, Pass];
+  const early = Array.from({ length: 20 }, () => acquire(b, 1000)) as [Permit, Permit, Permit, Permit];
   t.same(
-    early.map((pass) => b.fail(0, pass, 'rate limited', 1000)),
+    early.map((permit) => b.fail(0, permit, 'rate limited', 1000)),
     Array.from({ length: 20 }, () => 10_000),
   );
   t.equal(b.suspendedUntilMs(0), 11_000);
   b.succeed(0, early[0]);
   t.equal(b.suspendedUntilMs(0), 11_000);
-  const trial = enter(b, 11_000);
+  const trial = acquire(b, 11_000);
   b.release(0, early[1]);
   b.succeed(0, early[2]);
-  t.equal(b.enter(0, 11_000), undefined);
+  t.equal(b.acquire(0, 11_000), undefined);
   t.equal(b.fail(0, trial, 'rate limited', 11_000), 20_000);
 });
 
 t.test('a milder failure never cuts a pause short; a worse one makes it longer', async (t) => {
   const b = board();
-  const early = [enter(b, 0), enter(b, 0), enter(b, 0)] as const;
+  const early = [acquire(b, 0), acquire(b, 0), acquire(b, 0)] as const;
   b.fail(0, early[0], 'denied', 1000);
   b.fail(0, early[1], 'rate limited', 1000);
   t.equal(b.suspendedUntilMs(0), 181_000);
@@ -142,20 +142,20 @@ t.test('a milder failure never cuts a pause short; a worse one makes it longer',
 t.test('new settings forgive', async (t) => {
   const b = board();
   fail(b, 'denied', 1000);
-  enter(b, 181_000);
+  acquire(b, 181_000);
   b.reset(0);
-  t.equal(b.enter(0, 181_000), 0n);
+  t.equal(b.acquire(0, 181_000), 0n);
   t.equal(fail(b, 'denied', 181_000), 180_000);
 });
 
 t.test('two boards on one memory know the same', async (t) => {
   const memory = createEngineMemory(2);
   const [one, two] = [new EngineBoard(memory), new EngineBoard(memory)];
-  one.fail(1, enter(one, 1), 'denied', 1000);
-  t.equal(two.enter(1, 1001), undefined);
-  t.equal(two.enter(0, 1001), 0n);
-  t.ok(two.enter(1, 181_000));
-  t.equal(one.enter(1, 181_000), undefined);
+  one.fail(1, acquire(one, 1), 'denied', 1000);
+  t.equal(two.acquire(1, 1001), undefined);
+  t.equal(two.acquire(0, 1001), 0n);
+  t.ok(two.acquire(1, 181_000));
+  t.equal(one.acquire(1, 181_000), undefined);
 });
 
 t.test('half may come at once, the rest is spread', async (t) => {
@@ -278,5 +278,5 @@ t.test('of two threads one gets the trial', async (t) => {
   const memory = createEngineMemory(1);
   const boards = [new EngineBoard(memory), new EngineBoard(memory)];
   boards[0]?.fail(0, 0n, 'denied', 0);
-  t.equal(boards.filter((b) => b.enter(0, 200_000) !== undefined).length, 1);
+  t.equal(boards.filter((b) => b.acquire(0, 200_000) !== undefined).length, 1);
 });

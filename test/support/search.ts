@@ -1,7 +1,8 @@
-// Engines and a transport of the search room's tests: an engine whose answers are said in JSON, a transport whose answers
-// are a function of the request and which remembers what it was asked and by whom it was left, and specs around them.
+// Search engines for tests: an engine that reads its answers from JSON, a transport that answers by a function and records
+// its requests, and an engine client on a manual clock with both.
 
 import { getEventListeners } from 'node:events';
+import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import {
   EngineError,
   type EngineFailure,
@@ -10,12 +11,11 @@ import {
   type EngineResponse,
   type HttpEngine,
 } from '../../src/search/engine.ts';
-import type { EngineCommand, EngineReport, EngineSpec } from '../../src/search/engine-actor.ts';
-import type { Ref } from '../../src/actor/index.ts';
+import { createEngineMemory, EngineBoard } from '../../src/search/engine-board.ts';
+import { type EngineCall, EngineClient, type EngineSpec, type Transport } from '../../src/search/engine-client.ts';
 import type { SearchQuery } from '../../src/search/query.ts';
-import type { Transport } from '../../src/search/transport.ts';
 
-/** What a fake engine's answer says. */
+/** An answer of a fake engine. */
 export interface Said {
   readonly urls?: readonly string[];
   readonly next?: unknown;
@@ -48,7 +48,7 @@ export function hitOf(url: string): EngineHit {
   return { title: url, url, snippet: '' };
 }
 
-export function specOf(id: string, fields: Partial<EngineSpec> = {}): EngineSpec & { readonly weight: number } {
+export function specOf(id: string, fields: Partial<EngineSpec> = {}): EngineSpec {
   return {
     id,
     workers: [fakeEngine(id)],
@@ -126,23 +126,63 @@ export function hostOf({ url }: EngineRequest): string {
   return new URL(url).hostname;
 }
 
-let askers = 0;
+/** A report without the name of its engine. */
+export type Outcome = { readonly hits: readonly EngineHit[] } | { readonly reason: string };
 
-/** Asks an engine actor as a coordinator does. */
-export function tellSearch(
-  ref: Ref<EngineCommand>,
+export interface StartedSearch {
+  readonly call: EngineCall;
+  readonly reports: Outcome[];
+}
+
+/** Asks a client as a coordinator does. */
+export function startSearch(
+  client: EngineClient,
   deadlineMs: number,
   fields: Partial<SearchQuery> = {},
-): { readonly asker: string; readonly reports: EngineReport[] } {
+): StartedSearch {
   const { query, type, maxResults } = queryOf([], fields);
-  const reports: EngineReport[] = [];
-  const asker = `asker ${++askers}`;
-  ref.tell({
-    type: 'Search',
-    asker,
-    query: { query, type, maxResults },
-    deadlineMs,
-    report: (report) => void reports.push(report),
+  const reports: Outcome[] = [];
+  const call = client.search({ query, type, maxResults }, deadlineMs, {
+    onReport: ({ engine, ...outcome }) => {
+      if (engine !== client.spec.id) throw new Error(`reported for ${engine}`);
+      reports.push(outcome);
+    },
   });
-  return { asker, reports };
+  return { call, reports };
+}
+
+/** An answer with one hit, and the report of it. */
+export const FOUND: { readonly urls: readonly string[] } = { urls: ['http://x.org/1'] };
+export const HITS: { readonly hits: readonly EngineHit[] } = { hits: [hitOf('http://x.org/1')] };
+
+export interface ClientBench extends Pick<TestSystem, 'clock' | 'settle' | 'advance'> {
+  readonly client: EngineClient;
+  readonly board: EngineBoard;
+  readonly transport: FakeTransport;
+  readonly outcomes: string[];
+}
+
+/** A client of engine `a`; its clock begins at 1000. */
+export function clientBench(answer: Answer, fields: Partial<EngineSpec> = {}): ClientBench {
+  const { clock, settle, advance } = createTestSystem();
+  const board = new EngineBoard(createEngineMemory(1));
+  const transport = fakeTransport(answer);
+  const outcomes: string[] = [];
+  clock.advance(1000);
+  const client = new EngineClient(specOf('a', fields), {
+    ...{ board, transport, clock, random: () => 0, epochMs: () => clock.now() },
+    onOutcome: (engine, reason, elapsedMs) => void outcomes.push(`${engine} ${reason} ${Math.round(elapsedMs)}`),
+  });
+  return { clock, settle, advance, client, board, transport, outcomes };
+}
+
+/** Searches one after another, all within 10 s each. */
+export async function reasons(b: ClientBench, count: number): Promise<string[]> {
+  const said: string[] = [];
+  for (let i = 0; i < count; i++) {
+    const { reports } = startSearch(b.client, b.clock.now() + 10_000);
+    await b.settle();
+    said.push(reports.map((report) => ('reason' in report ? report.reason : 'ok')).join());
+  }
+  return said;
 }

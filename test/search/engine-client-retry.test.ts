@@ -1,14 +1,22 @@
-// One search of one engine under a manual clock: second tries, rate limits, pages, workers, hedging.
+// One search of one engine under a manual clock: retries, rate limits, pages, workers, hedging.
 import t from 'tap';
-import { fakeEngine, hang, hostOf, tellSearch } from '../support/search.ts';
-import { cancel, engineBench as bench, FOUND, HITS, reasons } from '../support/search-engine.ts';
+import {
+  clientBench as bench,
+  fakeEngine,
+  FOUND,
+  hang,
+  HITS,
+  hostOf,
+  reasons,
+  startSearch,
+} from '../support/search.ts';
 
 const TWO = { workers: [fakeEngine('w0'), fakeEngine('w1')] };
 
 t.test('asks once more when the engine says when and it fits', async (t) => {
   let asked = 0;
   const b = bench(() => (++asked === 1 ? { failure: 'rate limited', retryAfterMs: 2000 } : FOUND));
-  const { reports } = tellSearch(b.ref, 11_000);
+  const { reports } = startSearch(b.client, 11_000);
   await b.advance(1999);
   t.equal(asked, 1);
   await b.advance(1);
@@ -18,7 +26,7 @@ t.test('asks once more when the engine says when and it fits', async (t) => {
 
 t.test('asks only once more, and not when it does not fit or nothing was said', async (t) => {
   const always = bench(() => ({ failure: 'http', status: 503, retryAfterMs: 1000 }));
-  const { reports } = tellSearch(always.ref, 11_000);
+  const { reports } = startSearch(always.client, 11_000);
   await always.advance(10_000);
   t.same(reports, [{ reason: 'engine returned HTTP 503' }]);
   t.equal(always.transport.asked.length, 2);
@@ -32,9 +40,9 @@ t.test('asks only once more, and not when it does not fit or nothing was said', 
 
 t.test('a client that leaves during the wait for a second try is gone', async (t) => {
   const b = bench(() => ({ failure: 'rate limited', retryAfterMs: 2000 }));
-  const { asker, reports } = tellSearch(b.ref, 11_000);
+  const { call, reports } = startSearch(b.client, 11_000);
   await b.settle();
-  cancel(b, asker, false);
+  call.cancel('cancelled');
   await b.advance(5000);
   t.equal(b.transport.asked.length, 1);
   t.same(reports, [{ reason: 'cancelled' }]);
@@ -43,7 +51,7 @@ t.test('a client that leaves during the wait for a second try is gone', async (t
 
 t.test('waits for its own rate limit within the deadline, and says so when there is no place', async (t) => {
   const b = bench(() => FOUND, { rates: [{ requests: 1, perMs: 4000 }] });
-  const all = Array.from({ length: 4 }, () => tellSearch(b.ref, 11_000));
+  const all = Array.from({ length: 4 }, () => startSearch(b.client, 11_000));
   await b.settle();
   t.same(
     all.map(({ reports }) => reports.length),
@@ -61,9 +69,9 @@ t.test('a deadline in the wait for our own limit blames nobody', async (t) => {
   const b = bench(() => FOUND, { rates: [{ requests: 1, perMs: 4000 }] });
   await reasons(b, 1);
   for (let i = 0; i < 5; i++) {
-    const { asker, reports } = tellSearch(b.ref, 110_000);
+    const { call, reports } = startSearch(b.client, 110_000);
     await b.settle();
-    cancel(b, asker, true);
+    call.cancel('timeout');
     await b.settle();
     t.same(reports, [{ reason: 'timeout' }]);
   }
@@ -75,7 +83,7 @@ t.test('turns pages until there are enough hits', async (t) => {
   const page = (n: number): string[] => Array.from({ length: 4 }, (_, i) => `http://x.org/${n}-${i}`);
   let n = 0;
   const b = bench(() => ({ urls: page(n), next: ++n }));
-  const { reports } = tellSearch(b.ref, 11_000, { maxResults: 10 });
+  const { reports } = startSearch(b.client, 11_000, { maxResults: 10 });
   await b.settle();
   t.equal((reports[0] as typeof HITS).hits.length, 10);
   t.equal(b.transport.asked.length, 3);
@@ -83,7 +91,7 @@ t.test('turns pages until there are enough hits', async (t) => {
 
 t.test('a first page without hits that names a next one is a step on the way', async (t) => {
   const b = bench(({ url }) => (url.endsWith('s=') ? { next: 'ids' } : FOUND));
-  const { reports } = tellSearch(b.ref, 11_000);
+  const { reports } = startSearch(b.client, 11_000);
   await b.settle();
   t.strictSame(reports, [HITS]);
 });
@@ -96,7 +104,7 @@ t.test('an engine that never ends is left after a dozen requests', async (t) => 
 
 t.test('a later page that fails leaves the hits there are, and the engine hears of it', async (t) => {
   const b = bench(({ url }) => (url.endsWith('s=') ? { ...FOUND, next: 2 } : { failure: 'denied' }));
-  const { reports } = tellSearch(b.ref, 11_000);
+  const { reports } = startSearch(b.client, 11_000);
   await b.settle();
   t.strictSame(reports, [HITS]);
   t.same(await reasons(b, 1), ['suspended']);
@@ -104,9 +112,9 @@ t.test('a later page that fails leaves the hits there are, and the engine hears 
 
 t.test('a deadline in a later page leaves the hits there are', async (t) => {
   const b = bench(({ url }, signal) => (url.endsWith('s=') ? { ...FOUND, next: 2 } : hang(signal)));
-  const { asker, reports } = tellSearch(b.ref, 11_000);
+  const { call, reports } = startSearch(b.client, 11_000);
   await b.settle();
-  cancel(b, asker, true);
+  call.cancel('timeout');
   await b.settle();
   t.strictSame(reports, [HITS]);
 });
@@ -119,7 +127,7 @@ t.test('no place for a later page is no failure', async (t) => {
 
 t.test('spreads searches over its workers', async (t) => {
   const b = bench((_request, signal) => hang(signal), TWO);
-  for (let i = 0; i < 10; i++) tellSearch(b.ref, 11_000);
+  for (let i = 0; i < 10; i++) startSearch(b.client, 11_000);
   await b.settle();
   t.equal(b.transport.asked.filter((url) => url.includes('w0')).length, 5);
 });
@@ -148,9 +156,9 @@ t.test('no other worker is asked what the query or the account is to blame for',
 
 t.test('a worker that hangs is not asked again at once', async (t) => {
   const b = bench((request, signal) => (hostOf(request) === 'w0' ? hang(signal) : FOUND), TWO);
-  const { asker, reports } = tellSearch(b.ref, 11_000);
+  const { call, reports } = startSearch(b.client, 11_000);
   await b.settle();
-  cancel(b, asker, true);
+  call.cancel('timeout');
   await b.settle();
   t.same(reports, [{ reason: 'timeout' }]);
   t.same(await reasons(b, 3), ['ok', 'ok', 'ok']);
@@ -164,7 +172,7 @@ t.test('all workers failing is the engine failing', async (t) => {
 
 t.test('a slow worker is hedged; the first answer counts and the other is left', async (t) => {
   const b = bench((request, signal) => (hostOf(request) === 'w0' ? hang(signal) : FOUND), { ...TWO, hedgeMs: 300 });
-  const { reports } = tellSearch(b.ref, 11_000);
+  const { reports } = startSearch(b.client, 11_000);
   await b.advance(299);
   t.equal(b.transport.asked.length, 1);
   await b.advance(1);
@@ -199,7 +207,7 @@ t.test('a hedge that fails leaves the first its time', async (t) => {
     (request) => (hostOf(request) === 'w0' ? new Promise<typeof FOUND>((r) => (open = r)) : { failure: 'denied' }),
     { ...TWO, hedgeMs: 300 },
   );
-  const { reports } = tellSearch(b.ref, 11_000);
+  const { reports } = startSearch(b.client, 11_000);
   await b.advance(5000);
   t.same(reports, []);
   open?.(FOUND);
@@ -209,16 +217,16 @@ t.test('a hedge that fails leaves the first its time', async (t) => {
 
 t.test('hedges have a budget', async (t) => {
   const b = bench((_request, signal) => hang(signal), { ...TWO, hedgeMs: 300, concurrency: 100 });
-  for (let i = 0; i < 50; i++) tellSearch(b.ref, 11_000);
+  for (let i = 0; i < 50; i++) startSearch(b.client, 11_000);
   await b.advance(1000);
   t.equal(b.transport.asked.length, 55);
 });
 
 t.test('a deadline cuts off both of a hedged pair', async (t) => {
   const b = bench((_request, signal) => hang(signal), { ...TWO, hedgeMs: 300 });
-  const { asker, reports } = tellSearch(b.ref, 11_000);
+  const { call, reports } = startSearch(b.client, 11_000);
   await b.advance(1000);
-  cancel(b, asker, true);
+  call.cancel('timeout');
   await b.settle();
   t.same(reports, [{ reason: 'timeout' }]);
   t.same([b.transport.left.length, b.transport.load.now, b.transport.listeners()], [2, 0, 0]);

@@ -1,21 +1,23 @@
-// One engine actor under a manual clock: places, suspension, trials, cancelling, engines of anybody's.
+// One engine client under a manual clock: concurrency, suspension, trials, cancelling, engines of the embedder's own.
 import t from 'tap';
 import { EngineError, type InProcessEngine } from '../../src/search/engine.ts';
-import type { EngineSpec } from '../../src/search/engine-actor.ts';
-import { TransportError } from '../../src/search/transport.ts';
-import { type Answer, fakeEngine, hang, hitOf, tellSearch } from '../support/search.ts';
+import type { EngineSpec } from '../../src/search/engine-client.ts';
 import {
-  cancel,
-  engineBench as bench,
-  type EngineBench as Bench,
+  type Answer,
+  clientBench as bench,
+  type ClientBench as Bench,
+  fakeEngine,
   FOUND,
+  hang,
+  hitOf,
   HITS,
   reasons,
-} from '../support/search-engine.ts';
+  startSearch,
+} from '../support/search.ts';
 
 t.test('reports the hits of its engine', async (t) => {
   const b = bench(() => FOUND);
-  const { reports } = tellSearch(b.ref, 11_000);
+  const { reports } = startSearch(b.client, 11_000);
   await b.settle();
   t.strictSame(reports, [HITS]);
   t.same(b.outcomes, ['a ok 0']);
@@ -23,7 +25,7 @@ t.test('reports the hits of its engine', async (t) => {
 
 t.test('refuses a type its engine has not, without a call', async (t) => {
   const b = bench(() => FOUND);
-  const { reports } = tellSearch(b.ref, 11_000, { type: 'images' });
+  const { reports } = startSearch(b.client, 11_000, { type: 'images' });
   await b.settle();
   t.strictSame(reports, [{ reason: "unsupported search_type 'images'" }]);
   t.same([b.transport.asked, b.outcomes], [[], []]);
@@ -55,7 +57,7 @@ t.test('names failures in short and stable words', async (t) => {
     ['worker returned HTTP 500'],
   );
   const broken = (): never => {
-    throw new TransportError('connection', 'connection failed', new Error('secret'));
+    throw new Error('secret');
   };
   t.same(await reasons(bench(broken), 1), ['connection failed']);
 });
@@ -100,7 +102,7 @@ t.test('an engine that throws what it should not is never quoted', async (t) => 
 t.test('runs as many searches at once as there are places', async (t) => {
   const gate = Promise.withResolvers<typeof FOUND>();
   const b = bench(() => gate.promise, { concurrency: 3 });
-  const all = Array.from({ length: 10 }, () => tellSearch(b.ref, 11_000));
+  const all = Array.from({ length: 10 }, () => startSearch(b.client, 11_000));
   await b.settle();
   t.equal(b.transport.load.now, 3);
   gate.resolve(FOUND);
@@ -117,36 +119,36 @@ t.test('a search cancelled in the queue ends at once, blames nobody and takes no
       concurrency: 1,
     },
   );
-  const first = tellSearch(b.ref, 11_000);
-  const queued = Array.from({ length: 5 }, () => tellSearch(b.ref, 11_000));
+  const first = startSearch(b.client, 11_000);
+  const queued = Array.from({ length: 5 }, () => startSearch(b.client, 11_000));
   await b.settle();
-  for (const { asker } of queued) cancel(b, asker, true);
+  for (const { call } of queued) call.cancel('timeout');
   await b.settle();
   t.ok(queued.every(({ reports }) => 'reason' in (reports[0] ?? {})));
-  const last = tellSearch(b.ref, 11_000, { query: 'last' });
+  const last = startSearch(b.client, 11_000, { query: 'last' });
   release?.(FOUND);
   await b.settle();
   t.strictSame(first.reports, [HITS]);
   t.equal(b.transport.asked.length, 2, 'the first and the last');
   t.equal(b.board.fail(0, 0n, 'timeout', 2000), 0, 'the first failure that counts');
-  cancel(b, last.asker, false);
+  last.call.cancel('cancelled');
   await b.settle();
 });
 
 t.test('cancelling leaves the request and takes the listeners off', async (t) => {
   const b = bench((_request, signal) => hang(signal));
-  const { asker, reports } = tellSearch(b.ref, 11_000);
+  const { call, reports } = startSearch(b.client, 11_000);
   await b.settle();
-  cancel(b, asker, false);
+  call.cancel('cancelled');
   await b.settle();
   t.equal(b.transport.left.length, 1);
   t.equal(b.transport.load.now, 0);
   t.equal(b.transport.listeners(), 0);
   t.same(reports, [{ reason: 'cancelled' }]);
   for (let i = 0; i < 10; i++) {
-    const again = tellSearch(b.ref, 11_000);
+    const again = startSearch(b.client, 11_000);
     await b.settle();
-    cancel(b, again.asker, false);
+    again.call.cancel('cancelled');
     await b.settle();
   }
   t.equal(b.board.suspendedUntilMs(0), 0, 'clients that leave suspend nobody');
@@ -158,9 +160,9 @@ t.test(
     let hangs = true;
     const b = bench((_request, signal) => (hangs ? hang(signal) : FOUND));
     for (let i = 0; i < 3; i++) {
-      const { asker, reports } = tellSearch(b.ref, 11_000);
+      const { call, reports } = startSearch(b.client, 11_000);
       await b.settle();
-      cancel(b, asker, true);
+      call.cancel('timeout');
       await b.settle();
       t.same(reports, [{ reason: 'timeout' }]);
     }
@@ -174,7 +176,7 @@ t.test(
 
 t.test('a suspended engine answers at once although its places are taken', async (t) => {
   const b = bench((_request, signal) => hang(signal), { concurrency: 1 });
-  tellSearch(b.ref, 11_000);
+  startSearch(b.client, 11_000);
   await b.settle();
   b.board.fail(0, 0n, 'denied', 1000);
   t.same(await reasons(b, 1), ['suspended']);
@@ -187,7 +189,7 @@ t.test('only one search tries an engine that has been suspended', async (t) => {
   t.same(await reasons(b, 2), ['access denied', 'suspended']);
   await b.advance(180_000);
   answers = () => new Promise((resolve) => (open = resolve));
-  const trial = tellSearch(b.ref, b.clock.now() + 10_000);
+  const trial = startSearch(b.client, b.clock.now() + 10_000);
   await b.settle();
   t.same(await reasons(b, 3), ['suspended', 'suspended', 'suspended']);
   open?.(FOUND);
@@ -203,9 +205,9 @@ t.test('a trial whose client leaves is free for the next search', async (t) => {
   await reasons(b, 1);
   await b.advance(180_000);
   answers = (_request, signal) => hang(signal);
-  const { asker } = tellSearch(b.ref, b.clock.now() + 10_000);
+  const { call } = startSearch(b.client, b.clock.now() + 10_000);
   await b.settle();
-  cancel(b, asker, false);
+  call.cancel('cancelled');
   await b.settle();
   answers = () => FOUND;
   t.same(await reasons(b, 1), ['ok']);
@@ -221,7 +223,7 @@ t.test('an engine in this process is bounded, checked and cut off, whether it he
     () => FOUND,
     inProcess(async () => many),
   );
-  const { reports } = tellSearch(good.ref, 11_000);
+  const { reports } = startSearch(good.client, 11_000);
   await good.settle();
   t.equal((reports[0] as typeof HITS).hits.length, 10);
   const deaf = bench(
@@ -229,9 +231,9 @@ t.test('an engine in this process is bounded, checked and cut off, whether it he
     inProcess(() => new Promise(() => undefined)),
   );
   for (let i = 0; i < 3; i++) {
-    const search = tellSearch(deaf.ref, 11_000);
+    const search = startSearch(deaf.client, 11_000);
     await deaf.settle();
-    cancel(deaf, search.asker, true);
+    search.call.cancel('timeout');
     await deaf.settle();
     t.same(search.reports, [{ reason: 'timeout' }], 'its places are free again');
   }
@@ -274,30 +276,30 @@ t.test('an engine in this process fails in our words', async (t) => {
   );
 });
 
-t.test('retires when its last search has ended', async (t) => {
-  let open: ((value: typeof FOUND) => void) | undefined;
-  const b = bench(() => new Promise((resolve) => (open = resolve)));
-  const { reports } = tellSearch(b.ref, 11_000);
-  await b.settle();
-  b.ref.tell({ type: 'Retire' });
-  await b.settle();
-  t.equal(b.system.stats().actors, 1);
-  open?.(FOUND);
-  await b.settle();
-  t.strictSame(reports, [HITS]);
-  t.equal(b.system.stats().actors, 0);
-  const idle = bench(() => FOUND);
-  idle.ref.tell({ type: 'Retire' });
-  await idle.settle();
-  t.equal(idle.system.stats().actors, 0);
-});
-
-t.test('leaves every request when it is stopped', async (t) => {
+t.test('cancelling every search leaves every request and empties the queue', async (t) => {
   const b = bench((_request, signal) => hang(signal), { concurrency: 2 });
-  for (let i = 0; i < 5; i++) tellSearch(b.ref, 11_000);
+  const all = Array.from({ length: 5 }, () => startSearch(b.client, 11_000));
   await b.settle();
-  await b.system.terminate();
+  for (const { call } of all) call.cancel('cancelled');
+  for (const { call } of all) call.cancel('timeout');
   await b.settle();
   t.same([b.transport.asked.length, b.transport.load.now, b.transport.listeners()], [2, 0, 0]);
+  t.ok(all.every(({ reports }) => reports.length === 1));
   t.equal(b.board.suspendedUntilMs(0), 0);
+  t.equal(startSearch(b.client, 11_000).reports.length, 0, 'its places are free again');
+  await b.settle();
+  t.equal(b.transport.asked.length, 3);
+});
+
+t.test('a suspended engine answers everyone in its queue', async (t) => {
+  const gate = Promise.withResolvers<{ failure: 'denied' }>();
+  const b = bench(() => gate.promise, { concurrency: 1 });
+  const all = Array.from({ length: 10_000 }, () => startSearch(b.client, 11_000));
+  await b.settle();
+  gate.resolve({ failure: 'denied' });
+  await b.settle();
+  t.equal(b.transport.asked.length, 1);
+  t.strictSame(all[0]?.reports, [{ reason: 'access denied' }]);
+  t.ok(all.slice(1).every(({ reports }) => 'reason' in (reports[0] ?? {}) && reports.length === 1));
+  t.strictSame(all.at(-1)?.reports, [{ reason: 'suspended' }]);
 });

@@ -1,9 +1,14 @@
-// The transport on real sockets: each way an answer can go wrong, in the words of the search room.
+// An engine client on real sockets: each way an answer can go wrong, in the words that clients of a search read.
 import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcp, type Server, type Socket } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import t from 'tap';
-import { createTransport, type Transport, TransportError } from '../../src/search/transport.ts';
+import { BufferedClient } from '../../src/net/buffered-client.ts';
+import { EngineError, type EngineResponse, type HttpEngine } from '../../src/search/engine.ts';
+import { createEngineMemory, EngineBoard } from '../../src/search/engine-board.ts';
+import { EngineClient } from '../../src/search/engine-client.ts';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { fakeEngine, specOf, startSearch, type StartedSearch } from '../support/search.ts';
 
 interface Test {
   teardown(run: () => unknown): unknown;
@@ -31,23 +36,27 @@ async function tcp(t: Test, onRequest: (socket: Socket) => void): Promise<string
   return listen(t, server);
 }
 
-function transport(t: Test): Transport {
-  const made = createTransport();
-  t.teardown(() => made.close());
-  return made;
+/** Begins a search of an engine at `url`; `reported` resolves with the reason. */
+function start(t: Test, url: string, about: Partial<HttpEngine> = {}): StartedSearch & { reported: Promise<string> } {
+  const transport = new BufferedClient(4);
+  t.teardown(() => transport.close());
+  const engine = fakeEngine('x', {
+    request: () => ({ method: 'GET', url, headers: {} }),
+    parse({ status }) {
+      throw new EngineError('http', { status });
+    },
+    ...about,
+  });
+  const reported = Promise.withResolvers<string>();
+  const client = new EngineClient(specOf('x', { workers: [engine] }), {
+    ...{ transport, clock: createManualClock(), random: () => 0, epochMs: () => 0 },
+    board: new EngineBoard(createEngineMemory(1)),
+    onOutcome: (_engine, reason) => reported.resolve(reason),
+  });
+  return { ...startSearch(client, 10_000), reported: reported.promise };
 }
 
-const never = new AbortController().signal;
-
-async function failure(t: Test, url: string): Promise<string> {
-  const request = { method: 'GET', url, headers: {} } as const;
-  return transport(t)
-    .send(request, never)
-    .then(
-      ({ status }) => `HTTP ${status}`,
-      (error: unknown) => (error instanceof TransportError ? `${error.trouble}: ${error.reason}` : String(error)),
-    );
-}
+const reason = (t: Test, url: string): Promise<string> => start(t, url).reported;
 
 t.test('hands back the answer whatever its status, and follows nothing', async (t) => {
   let secrets = 0;
@@ -57,12 +66,12 @@ t.test('hands back the answer whatever its status, and follows nothing', async (
   });
   for (const status of [200, 204, 404, 429, 500, 503])
     t.equal(
-      await failure(t, await http(t, (_request, response) => response.writeHead(status).end())),
-      `HTTP ${status}`,
+      await reason(t, await http(t, (_request, response) => response.writeHead(status).end())),
+      `engine returned HTTP ${status}`,
     );
   for (const status of [301, 302, 303, 307, 308]) {
     const url = await http(t, (_request, response) => response.writeHead(status, { location: secret }).end());
-    t.equal(await failure(t, url), `HTTP ${status}`);
+    t.equal(await reason(t, url), `engine returned HTTP ${status}`);
   }
   t.equal(secrets, 0);
 });
@@ -72,38 +81,46 @@ t.test('sends a body and reads headers and body', async (t) => {
     request.on('data', (piece: Buffer) => response.write(piece)).on('end', () => response.end());
     response.writeHead(200, { 'x-one': '1', 'x-key': request.headers['x-key'] });
   });
-  const request = { method: 'POST', url, headers: { 'x-key': 'k' }, body: 'hello' } as const;
-  const { status, headers, body } = await transport(t).send(request, never);
+  const answers: EngineResponse[] = [];
+  const search = start(t, url, {
+    request: () => ({ method: 'POST', url, headers: { 'x-key': 'k' }, body: 'hello' }),
+    parse(response) {
+      answers.push(response);
+      return { hits: [] };
+    },
+  });
+  t.equal(await search.reported, 'ok');
+  const [{ status, headers, body } = { status: 0, headers: {}, body: '' }] = answers;
   t.match({ status, headers, body: body.toString() }, { status: 200, headers: { 'x-key': 'k' }, body: 'hello' });
 });
 
 t.test('connections that fail', async (t) => {
-  t.equal(await failure(t, await tcp(t, (socket) => socket.resetAndDestroy())), 'connection: connection failed');
-  t.equal(await failure(t, await tcp(t, (socket) => socket.end())), 'connection: connection failed');
+  t.equal(await reason(t, await tcp(t, (socket) => socket.resetAndDestroy())), 'connection failed');
+  t.equal(await reason(t, await tcp(t, (socket) => socket.end())), 'connection failed');
   const half = await tcp(t, (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf'));
-  t.equal(await failure(t, half), 'connection: connection failed');
+  t.equal(await reason(t, half), 'connection failed');
   const closed = createTcp();
   await new Promise<void>((resolve) => void closed.listen(0, '127.0.0.1', resolve));
   const { port } = closed.address() as AddressInfo;
   await new Promise((resolve) => closed.close(resolve));
-  t.equal(await failure(t, `http://127.0.0.1:${port}/`), 'connection: connection failed');
-  t.equal(await failure(t, 'http://no-such-host.invalid/'), 'connection: connection failed');
-  t.equal(await failure(t, 'no url'), 'connection: connection failed');
+  t.equal(await reason(t, `http://127.0.0.1:${port}/`), 'connection failed');
+  t.equal(await reason(t, 'http://no-such-host.invalid/'), 'connection failed');
+  t.equal(await reason(t, 'no url'), 'connection failed');
 });
 
 t.test('answers nobody can read', async (t) => {
-  t.equal(await failure(t, await tcp(t, (socket) => socket.end('SSH-2.0-OpenSSH\r\n'))), 'invalid: invalid response');
+  t.equal(await reason(t, await tcp(t, (socket) => socket.end('SSH-2.0-OpenSSH\r\n'))), 'invalid response');
   const huge = `HTTP/1.1 200 OK\r\nx: ${'x'.repeat(100_000)}\r\n\r\n`;
-  t.equal(await failure(t, await tcp(t, (socket) => socket.end(huge))), 'invalid: invalid response');
+  t.equal(await reason(t, await tcp(t, (socket) => socket.end(huge))), 'invalid response');
   const encoded = (encoding: string, body: Buffer): Promise<string> =>
     http(t, (_request, response) => response.writeHead(200, { 'content-encoding': encoding }).end(body));
   for (const encoding of ['gzip', 'deflate', 'br'])
-    t.equal(await failure(t, await encoded(encoding, Buffer.from('no such thing'))), 'invalid: invalid response');
+    t.equal(await reason(t, await encoded(encoding, Buffer.from('no such thing'))), 'invalid response');
   const zeros = Buffer.alloc(20_000_000);
-  t.equal(await failure(t, await encoded('gzip', gzipSync(zeros))), 'invalid: invalid response');
-  t.equal(await failure(t, await encoded('br', brotliCompressSync(zeros))), 'invalid: invalid response');
-  t.equal(await failure(t, await encoded('gzip', gzipSync('well').subarray(0, 15))), 'invalid: invalid response');
-  t.equal(await failure(t, await encoded('gzip', gzipSync('well'))), 'HTTP 200');
+  t.equal(await reason(t, await encoded('gzip', gzipSync(zeros))), 'invalid response');
+  t.equal(await reason(t, await encoded('br', brotliCompressSync(zeros))), 'invalid response');
+  t.equal(await reason(t, await encoded('gzip', gzipSync('well').subarray(0, 15))), 'invalid response');
+  t.equal(await reason(t, await encoded('gzip', gzipSync('well'))), 'engine returned HTTP 200');
 });
 
 t.test('50 MB are not read to the end', async (t) => {
@@ -121,40 +138,42 @@ t.test('50 MB are not read to the end', async (t) => {
     response.on('close', () => closed.resolve());
     write();
   });
-  t.equal(await failure(t, url), 'invalid: invalid response');
+  t.equal(await reason(t, url), 'invalid response');
   await closed.promise;
   t.ok(sent < 30_000_000, `${sent} bytes`);
 });
 
-for (const [name, start] of [
+for (const [name, begin] of [
   ['hangs', () => undefined],
   ['answers a head and hangs', (socket: Socket) => void socket.write('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n')],
   ['stops in its body', (socket: Socket) => void socket.write('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab')],
 ] as const)
-  t.test(`leaving an engine that ${name} rejects with the reason and closes the socket`, async (t) => {
+  t.test(`cancelling the search of an engine that ${name} closes the socket`, async (t) => {
     const arrived = Promise.withResolvers<Socket>();
     const url = await tcp(t, (socket) => {
-      start(socket);
+      begin(socket);
       arrived.resolve(socket);
     });
-    const controller = new AbortController();
-    const sent = transport(t).send({ method: 'GET', url, headers: {} }, controller.signal);
+    const { call, reported } = start(t, url);
     const socket = await arrived.promise;
     const closed = new Promise((resolve) => socket.once('close', resolve));
-    const reason = new Error('enough');
-    controller.abort(reason);
-    t.equal(await sent.catch((error: unknown) => error), reason);
+    call.cancel('timeout');
+    t.equal(await reported, 'timeout');
     await closed;
   });
 
-t.test('a signal that has fired sends nothing', async (t) => {
+t.test('a search cancelled between its pages sends no further request', async (t) => {
   let requests = 0;
   const url = await http(t, (_request, response) => {
     requests++;
     response.end();
   });
-  const reason = new Error('gone');
-  const sent = transport(t).send({ method: 'GET', url, headers: {} }, AbortSignal.abort(reason));
-  t.equal(await sent.catch((error: unknown) => error), reason);
-  t.equal(requests, 0);
+  const search: StartedSearch & { reported: Promise<string> } = start(t, url, {
+    parse() {
+      search.call.cancel('cancelled');
+      return { hits: [], next: 2 };
+    },
+  });
+  t.equal(await search.reported, 'cancelled');
+  t.equal(requests, 1, 'the first page only');
 });

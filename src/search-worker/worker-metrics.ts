@@ -1,12 +1,12 @@
-// What a search worker counts: for `/metrics` as Prometheus text and, summed up, for `/health`.
+// The metrics of a search worker: Prometheus text for `/metrics`, totals for `/health`.
 
 import { mergeMetrics } from '../telemetry/metrics.ts';
 import { Counters, Histograms } from '../telemetry/series.ts';
 
-/** Upper bounds in seconds: an index in memory answers in milliseconds, a slow service at the deadline. */
+/** Upper bounds in seconds: from an index in memory, which answers in milliseconds, to a service at the deadline. */
 const DURATION_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-export class Numbers {
+export class WorkerMetrics {
   readonly #requests = new Counters(
     'headrace_search_worker_requests_total',
     'Searches by outcome: ok, a reason as gateways read it, or why they did not get to the engine',
@@ -28,7 +28,7 @@ export class Numbers {
   #answered = 0;
 
   constructor() {
-    // The first event of a series is seen as a rise only when the series was there before.
+    // Prometheus sees the first event of a series as an increase only when the series was there before.
     for (const outcome of ['answered', 'failed', 'cancelled']) this.#upstream.at(outcome);
     this.#requests.at('ok');
     this.#inFlight.at();
@@ -47,12 +47,12 @@ export class Numbers {
     this.#inFlight.at().value++;
   }
 
-  /** The search that began has no one waiting any more, or its answer. */
+  /** The connection of a search has its answer, or is gone. */
   leave(): void {
     this.#inFlight.at().value--;
   }
 
-  /** A search has its outcome. */
+  /** A search ended with this outcome. */
   end(outcome: string, elapsedMs: number): void {
     this.#requests.at(outcome).value++;
     this.#duration.at().observe(elapsedMs / 1000);

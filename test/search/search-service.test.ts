@@ -1,11 +1,11 @@
-// The search room under a manual clock: shared flights, the cache, what a reload changes, and every combination of used
+// The search service under a manual clock: shared searches, the cache, what a reload changes, and every combination of used
 // and failed engines.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { Pending } from '../../src/net/answer-cache.ts';
-import { SearchService, type SearchServiceSettings } from '../../src/search/search.ts';
+import { SearchService, type SearchServiceSettings } from '../../src/search/search-service.ts';
 import { type Answer, fakeTransport, type FakeTransport, hang, hostOf, queryOf, specOf } from '../support/search.ts';
 
 interface Heard {
@@ -15,7 +15,7 @@ interface Heard {
 }
 
 interface Bench extends TestSystem {
-  readonly room: SearchService;
+  readonly service: SearchService;
   readonly transport: FakeTransport;
   readonly configure: (settings: Partial<SearchServiceSettings>) => void;
   readonly search: (fields?: Partial<SearchQuery>, account?: string) => Heard;
@@ -24,23 +24,23 @@ interface Bench extends TestSystem {
 function bench(answer: Answer, settings: Partial<SearchServiceSettings> = {}): Bench {
   const test = createTestSystem();
   const transport = fakeTransport(answer);
-  const { clock, system } = test;
+  const { clock } = test;
   const memory = createEngineMemory(8);
   const deps = { random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined };
-  const room = new SearchService({ ...deps, system, clock, memory, transport });
+  const service = new SearchService({ ...deps, clock, memory, transport });
   const base = {
     timeoutMs: 10_000,
     engines: ['a', 'b', 'c', 'd', 'e'].map((id, cell) => specOf(id, { cell })),
     cacheTtlMs: null,
     cacheBytes: 1_000_000,
   };
-  room.configure({ ...base, ...settings });
+  service.configure({ ...base, ...settings });
   return {
-    ...{ ...test, room, transport },
-    configure: (changes) => room.configure({ ...base, ...settings, ...changes }),
+    ...{ ...test, service, transport },
+    configure: (changes) => service.configure({ ...base, ...settings, ...changes }),
     search(fields = {}, account = 'me') {
       const heard = { answers: [] as SearchAnswer[], cached: [] as boolean[] };
-      const pending = room.search(queryOf(['a', 'b'], fields), account, (given, cached) => {
+      const pending = service.search(queryOf(['a', 'b'], fields), account, (given, cached) => {
         heard.answers.push(given);
         heard.cached.push(cached);
       });
@@ -66,7 +66,6 @@ t.test('merges what its engines find and says who was used', async (t) => {
 t.test('counts the deadline from the acceptance and answers at it', async (t) => {
   const b = bench((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)));
   const { answers } = b.search();
-  // Actors have their turn only after this.
   b.clock.advance(4000);
   await b.advance(5999);
   t.same(answers, []);
@@ -84,7 +83,7 @@ t.test('equal searches of one account share one fan-out, and each hears of it', 
   const b = bench(found);
   const done: SearchAnswer[] = [];
   const listen = (answer: SearchAnswer): void => void done.push(answer);
-  for (let i = 0; i < 5; i++) b.room.search(queryOf(['a', 'b']), 'me', listen);
+  for (let i = 0; i < 5; i++) b.service.search(queryOf(['a', 'b']), 'me', listen);
   const others = [
     b.search({}, 'you'),
     b.search({ query: 'lakes' }),
@@ -141,11 +140,11 @@ t.test('a client that leaves from within another’s answer is not answered', as
   const b = bench(found);
   const heard: string[] = [];
   let second: Pending | undefined;
-  b.room.search(queryOf(['a']), 'me', () => {
+  b.service.search(queryOf(['a']), 'me', () => {
     heard.push('first');
     second?.abort();
   });
-  second = b.room.search(queryOf(['a']), 'me', () => heard.push('second'));
+  second = b.service.search(queryOf(['a']), 'me', () => heard.push('second'));
   await b.settle();
   t.same(heard, ['first']);
 });
@@ -201,8 +200,8 @@ t.test('the cache is bounded in bytes', async (t) => {
   await b.settle();
   const hits: boolean[] = [];
   for (let i = 0; i < 50; i++) {
-    const { pending } = b.search({ query: `q${i}`, engines: ['a'] });
     const asked = b.transport.asked.length;
+    const { pending } = b.search({ query: `q${i}`, engines: ['a'] });
     await b.settle();
     hits.push(b.transport.asked.length === asked);
     pending.abort();
@@ -226,20 +225,26 @@ t.test('a reload replaces only what has changed, and searches under way end as t
     if (request.url.includes('slow')) return new Promise((r) => (gates[hostOf(request)] = () => r({ urls: [] })));
     return found(request, signal);
   });
+  const limits = { concurrency: 1, fingerprint: 'one at a time' };
+  const [a, changed] = [specOf('a', { ...limits, cell: 0 }), specOf('b', { ...limits, cell: 1 })];
+  b.configure({ engines: [a, changed] });
   const slow = b.search({ query: 'slow' });
   await b.settle();
-  const before = b.system.stats().actors;
-  b.configure({ engines: [specOf('a', { cell: 0 }), specOf('b', { cell: 1, fingerprint: 'new' })] });
-  await b.settle();
-  t.equal(b.system.stats().actors, before - 3 + 1, 'c, d and e have ended, b waits for its search');
+  b.configure({ engines: [{ ...a }, { ...changed, fingerprint: 'new' }] });
   const next = b.search({ engines: ['a', 'b', 'c'] });
   await b.settle();
-  t.same(next.answers[0]?.meta.engine_errors, [{ engine: 'c', reason: 'not configured' }]);
+  t.same(next.answers, []);
+  t.same(
+    b.transport.asked.map((url) => new URL(url).hostname),
+    ['a', 'b', 'b'],
+    'a still runs its only search',
+  );
   gates['a']?.();
   gates['b']?.();
   await b.settle();
   t.same(slow.answers[0]?.meta.engines_used, ['a', 'b']);
-  t.equal(b.system.stats().actors, 2);
+  t.same(next.answers[0]?.meta.engines_used, ['a', 'b']);
+  t.same(next.answers[0]?.meta.engine_errors, [{ engine: 'c', reason: 'not configured' }]);
 });
 
 t.test('new settings of an engine end its suspension; those of another do not', async (t) => {
@@ -308,8 +313,9 @@ t.test('closing answers what is under way with what there is, and leaves no requ
   const b = bench((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)));
   const { answers } = b.search();
   await b.settle();
-  await b.room.close();
-  await b.advance(20);
+  b.service.close();
+  await b.settle();
   t.same(answers[0]?.meta.engines_used, ['b']);
-  t.same([b.transport.load.now, b.system.stats().actors, b.clock.nextDueMs], [0, 0, Infinity]);
+  t.same(answers[0]?.meta.engine_errors, [{ engine: 'a', reason: 'timeout' }]);
+  t.same([b.transport.load.now, b.transport.listeners(), b.clock.nextDueMs], [0, 0, Infinity]);
 });

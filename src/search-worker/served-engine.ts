@@ -1,0 +1,134 @@
+// The engine that a search worker serves: its searches under a deadline, its suspension, and whether it can answer yet.
+
+import type { Clock } from '../actor/index.ts';
+import { BufferedClient } from '../net/buffered-client.ts';
+import {
+  CONNECTIONS,
+  Coordinator,
+  createEngineMemory,
+  type Engine,
+  EngineBoard,
+  EngineClient,
+  type EngineQuery,
+  type EngineReport,
+  type EngineSpec,
+  type Transport,
+} from '../search/index.ts';
+import type { WorkerMetrics } from './worker-metrics.ts';
+
+export interface ServedEngineDeps {
+  readonly spec: EngineSpec;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Unix time in milliseconds. */
+  readonly epochMs: () => number;
+  readonly metrics: WorkerMetrics;
+  /** Hears in a sentence what the operator should know. */
+  readonly onNotice: (sentence: string) => void;
+}
+
+/** The engine's place on the board, which it has for itself. */
+export const CELL = 0;
+
+export class ServedEngine {
+  readonly #deps: ServedEngineDeps;
+  readonly #board = new EngineBoard(createEngineMemory(1));
+  readonly #transport: Transport;
+  readonly #engines: ReadonlyMap<string, EngineClient>;
+  readonly #closing = new AbortController();
+  #ready: boolean;
+  #warming = false;
+  #noticed = false;
+
+  constructor(deps: ServedEngineDeps) {
+    const { spec, clock, random, epochMs, metrics } = deps;
+    this.#deps = deps;
+    this.#transport = counted(new BufferedClient(CONNECTIONS), metrics);
+    const clientDeps = { board: this.#board, transport: this.#transport, clock, random, epochMs };
+    this.#engines = new Map([[spec.id, new EngineClient(spec, { ...clientDeps, onOutcome: () => undefined })]]);
+    this.#ready = !('search' in this.engine);
+    this.#warm();
+  }
+
+  get engine(): Engine {
+    return this.#deps.spec.workers[0] as Engine;
+  }
+
+  /**
+   * Whether searches are answered without waiting for something to be built first. An engine in this process is tried
+   * with a search of its own until it has answered one: again at every call of this while it fails.
+   */
+  get ready(): boolean {
+    this.#warm();
+    return this.#ready;
+  }
+
+  /** For how long the engine will not be asked, in milliseconds; 0 when it is not suspended. */
+  get suspendedMs(): number {
+    return Math.max(0, this.#board.suspendedUntilMs(CELL) - this.#deps.clock.now());
+  }
+
+  /** When it is worth asking again, in milliseconds. Our own rate limit refuses what has no place before the deadline. */
+  get retryAfterMs(): number {
+    return this.suspendedMs || this.#deps.timeoutMs + 1000;
+  }
+
+  /** Runs a search; `done` is called once, by the deadline, unless the returned function was called before. */
+  search(query: EngineQuery, done: (report: EngineReport) => void): () => void {
+    const { clock, spec, timeoutMs } = this.#deps;
+    const onDone = ([report]: readonly EngineReport[]): void => done(report as EngineReport);
+    const coordinator = new Coordinator({
+      query: { ...query, engines: [spec.id] },
+      engines: this.#engines,
+      clock,
+      deadlineMs: clock.now() + timeoutMs,
+      onDone,
+    });
+    coordinator.start();
+    return () => coordinator.abort();
+  }
+
+  /** Closes all connections. Searches under way fail, or are aborted by those who began them. */
+  close(): void {
+    this.#closing.abort();
+    this.#transport.close();
+  }
+
+  #warm(): void {
+    const { engine } = this;
+    if (this.#ready || this.#warming || !('search' in engine) || this.#closing.signal.aborted) return;
+    this.#warming = true;
+    const type = engine.types[0] ?? 'web';
+    void engine
+      .search({ query: 'headrace', type, maxResults: 1 }, this.#closing.signal)
+      .then(
+        () => void (this.#ready = true),
+        () => this.#notice(),
+      )
+      .finally(() => (this.#warming = false));
+  }
+
+  #notice(): void {
+    if (this.#noticed || this.#closing.signal.aborted) return;
+    this.#noticed = true;
+    this.#deps.onNotice(`the engine ${this.#deps.spec.id} cannot answer: look at its settings`);
+  }
+}
+
+/** The transport with its requests counted. */
+function counted(transport: Transport, metrics: WorkerMetrics): Transport {
+  return {
+    async send(request, signal, maxBytes) {
+      try {
+        const response = await transport.send(request, signal, maxBytes);
+        metrics.upstream('answered');
+        return response;
+      } catch (error) {
+        metrics.upstream(signal.aborted ? 'cancelled' : 'failed');
+        throw error;
+      }
+    },
+    close: () => transport.close(),
+  };
+}
