@@ -40,6 +40,10 @@ function written({ kind, items, fields = {}, words = [], nullable }: AnyType, se
   return nullable === true ? fc.option(kinds[kind]()) : kinds[kind]();
 }
 
+function isSection(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.isExtensible(value);
+}
+
 /** A file with one value at the path of each setting. */
 function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const file: Record<string, unknown> = {};
@@ -47,7 +51,10 @@ function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unkno
     const names = path.split('.');
     const last = names.pop() ?? '';
     let section = file;
-    for (const name of names) section = (section[name] ??= {}) as Record<string, unknown>;
+    for (const name of names) {
+      if (!isSection(section[name])) section[name] = {};
+      section = section[name] as Record<string, unknown>;
+    }
     section[last] = value;
   }
   return file;
@@ -69,7 +76,10 @@ export const ARBITRARY_FILES: fc.Arbitrary<unknown> = fc.oneof(
   fc.anything({ withNullPrototype: true }),
   fc
     .dictionary(
-      fc.oneof(fc.constantFrom(...SETTINGS.map(({ path }) => path)), fc.string()),
+      fc.oneof(
+        fc.constantFrom(...SETTINGS.map(({ path }) => path)),
+        fc.string().map((name) => name.replaceAll('.', '')),
+      ),
       fc.oneof(fc.anything({ withNullPrototype: true }), ODDITIES),
       { maxKeys: 12 },
     )
