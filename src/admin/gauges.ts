@@ -55,7 +55,7 @@ export class Gauges {
     if (event.type === 'ejected') {
       this.#crns.ejected(event.url, event.failure);
       this.#ejectedUntilMs.set(event.url, epochMs() + event.forMs);
-    } else if (event.type === 'returned' || (event.type === 'judged' && !event.ejected)) {
+    } else if (event.type === 'returned' || (event.type === 'probed' && !event.ejected)) {
       this.#ejectedUntilMs.delete(event.url);
     }
   }

@@ -6,7 +6,7 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
-import type { CrnOrder, Obeyed } from '../routing/index.ts';
+import type { CrnOrder, OrderResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
@@ -36,7 +36,7 @@ export interface OverviewRoutesOptions {
   /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
   readonly spentOn: (day: string) => Promise<string | null>;
   /** Passes an order on; rejects when nobody answers. */
-  readonly order: (url: string, order: CrnOrder) => Promise<Obeyed>;
+  readonly order: (url: string, order: CrnOrder) => Promise<OrderResult>;
   /** Reads the configuration again; null where there is none to read. */
   readonly reload: (() => Promise<ReloadAnswer>) | null;
   readonly log: Log;

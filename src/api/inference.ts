@@ -181,11 +181,11 @@ class ProxiedRequest implements Job, Meter {
       readable: scan.stream || charged,
     });
     this.budget = deps.budget(model.id);
-    const wishes = {
-      favourite: this.#preferred.get(model.id.toLowerCase()),
+    const hint = {
+      url: this.#preferred.get(model.id.toLowerCase()),
       key: affinityKey(exchange, body, scan, dialect),
     };
-    this.candidates = new Candidates(model, deps.board, deps.picker, wishes, deps.clock.now(), deps.random);
+    this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
   }
 
   spending(): Spending | null {

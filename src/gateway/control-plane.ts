@@ -16,7 +16,7 @@ import {
   type CrnOrder,
   crnRegistry,
   type CrnRegistryCommand,
-  type Obeyed,
+  type OrderResult,
   type ModelTableData,
 } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -149,7 +149,7 @@ export class ControlPlane {
           this.#gauges.note(event);
           logCrn(this.#options.log, event);
         },
-        onJudged: () => {
+        onProbed: () => {
           this.#crnsJudged = true;
           this.#checkReady();
         },
@@ -203,8 +203,8 @@ export class ControlPlane {
   }
 
   /** Passes an operator's order on to a CRN; rejects when its actor does not answer. */
-  order(url: string, order: CrnOrder): Promise<Obeyed> {
-    const message = (replyTo: Ref<Obeyed>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
+  order(url: string, order: CrnOrder): Promise<OrderResult> {
+    const message = (replyTo: Ref<OrderResult>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
     return ask(this.#keeper, message, { timeoutMs: ORDER_TIMEOUT_MS });
   }
 

@@ -1,21 +1,20 @@
-// The shared board: what ingress threads must know of every CRN, in memory that all threads read without waiting.
-// CRN actors write standings; ingress threads count their requests in flight and note times to first byte.
+// Shared memory of CRN state, read by all threads without locks. CRN actors write standings; every thread writes its requests in
+// flight and times to first byte. In-flight counts exist in total and per thread, so that those of a dead thread can be removed.
 //
-// Two kinds of cell. A *server* cell is one CRN: its requests in flight, whatever the model. A *member* cell is one
-// model on one CRN: its standing and its time to first byte, since a CRN may have one model loaded and not another.
-// In-flight counts are kept once in total and once per thread, so that those of a thread that died can be taken back.
+// A *server* cell is one CRN: its requests in flight, whatever the model. A *member* cell is one model on one CRN: its standing
+// and its time to first byte, since a CRN may have one model loaded and not another.
 
-/** Standing of a member; the order is the order of preference. A drained one gets no request, not even as a last resort. */
+/** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
-/** Decay of the peak-EWMA of time to first byte, in milliseconds (linkerd's default). */
+/** Decay of the peak-EWMA of the time to first byte, in milliseconds (linkerd's default). */
 const DECAY_MS = 10_000;
 
-/** What a member with no measurement yet is taken for, in milliseconds: low, so that it is tried. */
+/** Time to first byte of a member without a measurement, in milliseconds: low, so that it is tried. */
 const UNMEASURED_MS = 1;
 
-/** The memory behind a board; can be posted to another thread. */
+/** The memory of a board; can be posted to another thread. */
 export interface BoardMemory {
   readonly servers: number;
   readonly members: number;
@@ -24,7 +23,7 @@ export interface BoardMemory {
   readonly times: SharedArrayBuffer;
 }
 
-/** Makes the memory for a board. Sizes are fixed for the life of the process. */
+/** Creates the memory of a board. Its sizes are fixed for the life of the process. */
 export function createBoardMemory(servers: number, members: number, threads: number): BoardMemory {
   // Words: in flight per server, in flight per thread and server, standing and trial per member.
   const words = servers * (1 + threads) + members * 2;
@@ -33,25 +32,26 @@ export function createBoardMemory(servers: number, members: number, threads: num
     members,
     threads,
     words: new SharedArrayBuffer(words * 4),
-    // Times: peak-EWMA, its date, date of coming up.
+    // Times per member: peak-EWMA, when it was measured, when the member came up.
     times: new SharedArrayBuffer(members * 3 * 8),
   };
 }
 
 export class Board {
   readonly #memory: BoardMemory;
-  readonly #thread: number;
   readonly #words: Int32Array;
   readonly #times: Float64Array;
+  /** Offsets of this thread's counts, the standings and the trials in `#words`. */
+  readonly #ownAt: number;
   readonly #standingAt: number;
   readonly #trialAt: number;
 
-  /** `thread` is this thread's row of in-flight counts, from 0. */
+  /** `thread`: this thread's row of in-flight counts, from 0. */
   constructor(memory: BoardMemory, thread: number) {
     this.#memory = memory;
-    this.#thread = thread;
     this.#words = new Int32Array(memory.words);
     this.#times = new Float64Array(memory.times);
+    this.#ownAt = memory.servers * (1 + thread);
     this.#standingAt = memory.servers * (1 + memory.threads);
     this.#trialAt = this.#standingAt + memory.members;
   }
@@ -60,7 +60,7 @@ export class Board {
     return this.#words[this.#standingAt + member] as Standing;
   }
 
-  /** Only the CRN's actor writes. Going to `probing` puts one trial on the board; coming up notes the date. */
+  /** For the CRN's actor only. `probing` offers one trial; `up` starts the slow start. */
   setStanding(member: number, standing: Standing, nowMs: number): void {
     if (standing === this.standing(member)) return;
     if (standing === STANDING.up) this.#times[this.#memory.members * 2 + member] = nowMs;
@@ -68,17 +68,17 @@ export class Board {
     Atomics.store(this.#words, this.#standingAt + member, standing);
   }
 
-  /** Puts the trial of a probing member back on the board. */
+  /** Offers the trial of a probing member again. */
   offerTrial(member: number): void {
     if (this.standing(member) === STANDING.probing) Atomics.store(this.#words, this.#trialAt + member, 1);
   }
 
-  /** Takes the trial of a probing member; true for one caller only. */
+  /** Takes the trial of a probing member; true for one caller. */
   takeTrial(member: number): boolean {
     return Atomics.compareExchange(this.#words, this.#trialAt + member, 1, 0) === 1;
   }
 
-  /** Forgets what was known of a member, before its cell serves another. */
+  /** Clears a member's cell, before it is used for another member. */
   resetMember(member: number): void {
     this.setStanding(member, STANDING.down, 0);
     for (let row = 0; row < 3; row++) this.#times[this.#memory.members * row + member] = 0;
@@ -89,19 +89,21 @@ export class Board {
     return this.#words[server] as number;
   }
 
+  /** Counts a request of this thread in. */
   enter(server: number): void {
     Atomics.add(this.#words, server, 1);
-    this.#words[this.#row(this.#thread) + server]!++;
+    this.#words[this.#ownAt + server]!++;
   }
 
+  /** Counts a request of this thread out. */
   leave(server: number): void {
     Atomics.sub(this.#words, server, 1);
-    this.#words[this.#row(this.#thread) + server]!--;
+    this.#words[this.#ownAt + server]!--;
   }
 
-  /** Takes back the counts of a thread that has died. Must not run while that thread lives. */
+  /** Removes the counts of a dead thread. Must not run while that thread lives. */
   clearThread(thread: number): void {
-    const row = this.#row(thread);
+    const row = this.#memory.servers * (1 + thread);
     for (let server = 0; server < this.#memory.servers; server++) {
       const lost = Atomics.exchange(this.#words, row + server, 0);
       if (lost !== 0) Atomics.sub(this.#words, server, lost);
@@ -109,7 +111,7 @@ export class Board {
   }
 
   /**
-   * Notes a time to first byte. Peak-EWMA (Finagle, linkerd): a worse value counts at once, a better one by and by.
+   * Adds a time to first byte. Peak-EWMA (Finagle, linkerd): a worse value counts at once, a better one gradually.
    * Threads may race; a lost update costs one sample.
    */
   noteFirstByte(member: number, elapsedMs: number, nowMs: number): void {
@@ -119,31 +121,25 @@ export class Board {
     this.#times[this.#memory.members + member] = nowMs;
   }
 
-  /** Peak-EWMA of the time to first byte in milliseconds, as of the last request. */
+  /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement. */
   firstByteMs(member: number): number {
     return (this.#times[member] as number) || UNMEASURED_MS;
   }
 
-  /**
-   * The same as of now: a bad time is forgotten while nothing is measured, or the member would never be tried again.
-   */
+  /** The same as of now: a bad time decays while nothing is measured, or the member would never be tried again. */
   expectedMs(member: number, nowMs: number): number {
     return Math.max((this.#times[member] as number) * this.#keep(member, nowMs), UNMEASURED_MS);
   }
 
-  /** Share of the last value that still counts. */
+  /** The share of the last value that is left. */
   #keep(member: number, nowMs: number): number {
     const ageMs = nowMs - (this.#times[this.#memory.members + member] as number);
     return Math.exp(-Math.max(ageMs, 0) / DECAY_MS);
   }
 
-  /** How far a member that came up has warmed up: 0.1 at once, 1 after `slowStartMs`. */
+  /** Slow start of a member that came up: rises from 0.1 to 1 in `slowStartMs`. */
   warmth(member: number, nowMs: number, slowStartMs: number): number {
     const upMs = nowMs - (this.#times[this.#memory.members * 2 + member] as number);
     return upMs >= slowStartMs ? 1 : Math.max(upMs / slowStartMs, 0.1);
-  }
-
-  #row(thread: number): number {
-    return this.#memory.servers * (1 + thread);
   }
 }

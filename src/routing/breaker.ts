@@ -1,31 +1,30 @@
-// The passive half of health, as a pure state machine with the time passed in: consecutive failures or the failure rate
-// of a window ask for ejection; every ejection in a row lasts twice as long as the last. Known elsewhere as a circuit
-// breaker (ejected = open, trial = half-open) or outlier detection. Used by the CRN actor.
+// Circuit breaker of one CRN (outlier detection): consecutive failures or the failure rate of a window ask for ejection, and each
+// ejection in a row lasts twice as long as the one before. A state machine without a clock: the time is an argument.
 
 export interface BreakerSettings {
-  /** Failures in a row that ask for ejection. */
+  /** Consecutive failures that ask for ejection. */
   readonly consecutive: number;
   /** Share of failures in the window that asks for ejection, 0 to 1. */
   readonly errorRate: number;
-  /** The rate counts only with at least this many requests in the window. */
+  /** Fewest requests in the window for which the rate counts. */
   readonly minRequests: number;
   /** Length of the window in milliseconds. */
   readonly windowMs: number;
-  /** First ejection, doubled each time, in milliseconds. */
+  /** Length of the first ejection in milliseconds; doubled each time. */
   readonly backoffMs: number;
   readonly backoffMaxMs: number;
 }
 
-/** Without an ejection for this many times `backoffMaxMs` the next one starts at `backoffMs` again. */
+/** After this many times `backoffMaxMs` without an ejection the next one lasts `backoffMs` again. */
 const FORGIVE_FACTOR = 4;
 
 export class Breaker {
   readonly #settings: BreakerSettings;
-  #inARow = 0;
-  /** Two half windows: what is older than the window is forgotten in halves. */
+  #consecutive = 0;
+  /** The window consists of two halves; the older half is dropped as a whole. */
   #windowStartMs = -Infinity;
-  #now = { ok: 0, failed: 0 };
-  #before = { ok: 0, failed: 0 };
+  #current = { ok: 0, failed: 0 };
+  #previous = { ok: 0, failed: 0 };
   #ejections = 0;
   #lastEndMs = -Infinity;
 
@@ -33,47 +32,43 @@ export class Breaker {
     this.#settings = settings;
   }
 
-  /** Notes `count` requests that the CRN served well. */
+  /** Counts `count` successes. */
   ok(nowMs: number, count: number): void {
     this.#turn(nowMs);
-    this.#now.ok += count;
-    this.#inARow = 0;
+    this.#current.ok += count;
+    this.#consecutive = 0;
   }
 
-  /** Notes a failure of the CRN; true when it should be ejected now. */
+  /** Counts a failure; true when the CRN should be ejected. */
   failed(nowMs: number): boolean {
     this.#turn(nowMs);
-    this.#now.failed++;
-    this.#inARow++;
-    const failed = this.#now.failed + this.#before.failed;
-    const total = failed + this.#now.ok + this.#before.ok;
+    this.#current.failed++;
+    this.#consecutive++;
+    const failed = this.#current.failed + this.#previous.failed;
+    const total = failed + this.#current.ok + this.#previous.ok;
     const { consecutive, errorRate, minRequests } = this.#settings;
-    return this.#inARow >= consecutive || (total >= minRequests && failed / total >= errorRate);
+    return this.#consecutive >= consecutive || (total >= minRequests && failed / total >= errorRate);
   }
 
-  /** Starts an ejection and gives its length in milliseconds. `random` in [0, 1) spreads it by up to a fifth. */
+  /** Starts an ejection and returns its length in milliseconds, which `random` in [0, 1) spreads by ±10 %. */
   eject(nowMs: number, random: number): number {
     const { backoffMs, backoffMaxMs } = this.#settings;
     if (nowMs - this.#lastEndMs > backoffMaxMs * FORGIVE_FACTOR) this.#ejections = 0;
     const lengthMs = Math.min(backoffMs * 2 ** this.#ejections, backoffMaxMs) * (0.9 + 0.2 * random);
     this.#ejections = Math.min(this.#ejections + 1, 32);
     this.#lastEndMs = nowMs + lengthMs;
-    this.#forget();
+    this.#consecutive = 0;
+    this.#current = { ok: 0, failed: 0 };
+    this.#previous = { ok: 0, failed: 0 };
     return lengthMs;
-  }
-
-  #forget(): void {
-    this.#inARow = 0;
-    this.#now = { ok: 0, failed: 0 };
-    this.#before = { ok: 0, failed: 0 };
   }
 
   #turn(nowMs: number): void {
     const halfMs = this.#settings.windowMs / 2;
     const halves = Math.floor((nowMs - this.#windowStartMs) / halfMs);
     if (halves < 1) return;
-    this.#before = halves === 1 ? this.#now : { ok: 0, failed: 0 };
-    this.#now = { ok: 0, failed: 0 };
+    this.#previous = halves === 1 ? this.#current : { ok: 0, failed: 0 };
+    this.#current = { ok: 0, failed: 0 };
     this.#windowStartMs = halves === 1 ? this.#windowStartMs + halfMs : nowMs;
   }
 }

@@ -1,11 +1,10 @@
-// The keeper of CRN actors: one child per base URL. Turns a list of models into a routing table, gives cells of the
-// board to CRNs and members and takes them back, starts and retires CRN actors, passes outcomes on to them, and holds
-// the panic threshold and the list of drained CRNs. Lives in the control plane; the composition posts its tables to the ingress threads.
+// Actor that owns the CRN actors, one per base URL: makes the routing table from a list of models, assigns cells of the board,
+// starts and stops CRN actors, forwards outcomes to them, and holds the panic threshold and the set of drained CRNs.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import type { BreakerSettings } from './breaker.ts';
 import type { BoardMemory } from './board.ts';
-import type { Outcome } from './classify.ts';
+import type { Outcome } from './outcome.ts';
 import {
   crn,
   type CrnCommand,
@@ -13,7 +12,7 @@ import {
   type CrnOrder,
   type CrnDeps,
   type HealthSettings,
-  type Obeyed,
+  type OrderResult,
 } from './crn.ts';
 import { hashText, type Member, type Model, type ModelTableData } from './model-table.ts';
 
@@ -34,31 +33,30 @@ export interface CrnRegistrySettings {
 export type CrnRegistryCommand =
   | { readonly type: 'Configure'; readonly models: readonly ModelSpec[]; readonly settings: CrnRegistrySettings }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
-  /** An operator's order to one CRN; the answer comes once the board shows it. */
-  | { readonly type: 'Order'; readonly url: string; readonly order: CrnOrder; readonly replyTo: Ref<Obeyed> }
+  /** An operator's order to one CRN; the reply comes once the board shows it. */
+  | { readonly type: 'Order'; readonly url: string; readonly order: CrnOrder; readonly replyTo: Ref<OrderResult> }
   | { readonly type: 'Event'; readonly event: CrnEvent };
 
-/** What the keeper needs from outside. */
 export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
   readonly memory: BoardMemory;
   readonly onTable: (table: ModelTableData) => void;
   readonly onEvent: (event: CrnEvent) => void;
-  /** Every CRN of the table has been judged at least once. */
-  readonly onJudged: () => void;
+  /** Every CRN of the table has completed its first probes. */
+  readonly onProbed: () => void;
 }
 
 interface Server {
   readonly url: string;
   readonly cell: number;
-  /** Model and settings the running actor was started with; a change restarts it. */
+  /** Models and settings of the running actor; a change restarts it. */
   fingerprint: string;
   members: Map<string, number>;
   ref: Ref<CrnCommand>;
   ejected: boolean;
-  judged: boolean;
+  probed: boolean;
 }
 
-/** Cells of one kind on the board. */
+/** Free cells of one kind; the one that was free longest is taken first. */
 class Cells {
   readonly #free: number[];
 
@@ -77,37 +75,37 @@ class Cells {
   }
 }
 
-/** Makes the behaviour of the keeper. */
+/** Behavior of the CRN registry. */
 export function crnRegistry(deps: CrnRegistryDeps): Behavior<CrnRegistryCommand> {
   return (context) => {
-    const keeper = new Keeper(deps, context);
+    const registry = new CrnRegistry(deps, context);
     return (command) => {
       switch (command.type) {
         case 'Configure':
-          keeper.configure(command.models, command.settings);
+          registry.configure(command.models, command.settings);
           break;
         case 'Outcome':
-          keeper.outcome(command.outcome);
+          registry.outcome(command.outcome);
           break;
         case 'Order':
-          keeper.order(command.url, command.order, command.replyTo);
+          registry.order(command.url, command.order, command.replyTo);
           break;
         case 'Event':
-          keeper.event(command.event);
+          registry.event(command.event);
           break;
       }
     };
   };
 }
 
-class Keeper {
+class CrnRegistry {
   readonly #deps: CrnRegistryDeps;
   readonly #context: Context<CrnRegistryCommand>;
   readonly #serverCells: Cells;
   readonly #memberCells: Cells;
   readonly #servers = new Map<string, Server>();
   readonly #byMember = new Map<number, Server>();
-  /** Base URLs; they stay drained whatever becomes of the configuration, until they are returned. */
+  /** Base URLs. A CRN stays drained through changes of the configuration, until it is returned. */
   readonly #drained = new Set<string>();
   #models: readonly Model[] = [];
   #maxShare = 0;
@@ -131,10 +129,10 @@ class Keeper {
       members: spec.servers.map((url) => this.#member(url, spec)),
     }));
     this.#deps.onTable({ version: ++this.#version, models: this.#models });
-    this.#checkJudged();
+    this.#checkProbed();
   }
 
-  /** Leaves out what the board has no cells for, and says so: some CRNs unused are better than none served. */
+  /** The models without the CRNs that the board has no cells for; each of those is reported. */
   #fit(given: readonly ModelSpec[]): readonly ModelSpec[] {
     const urls = new Set<string>();
     let members = 0;
@@ -157,7 +155,7 @@ class Keeper {
     this.#byMember.get(outcome.member)?.ref.tell({ type: 'Outcome', outcome });
   }
 
-  order(url: string, order: CrnOrder, replyTo: Ref<Obeyed>): void {
+  order(url: string, order: CrnOrder, replyTo: Ref<OrderResult>): void {
     const server = this.#servers.get(url);
     if (server === undefined) {
       replyTo.tell('no such CRN');
@@ -166,26 +164,26 @@ class Keeper {
     if (order.action === 'drain') this.#drained.add(url);
     if (order.action === 'return') this.#drained.delete(url);
     if (order.action === 'eject') server.ejected = true;
-    server.ref.tell({ type: 'Obey', order, replyTo });
+    server.ref.tell({ type: 'Order', order, replyTo });
   }
 
   event(event: CrnEvent): void {
     const server = this.#servers.get(event.url);
     if (server !== undefined) {
       if (event.type === 'returned') server.ejected = false;
-      // A CRN actor that was restarted has forgotten its ejection.
-      if (event.type === 'judged') server.ejected = event.ejected;
-      if (event.type === 'judged' && !server.judged) {
-        server.judged = true;
-        this.#checkJudged();
+      // A restarted CRN actor is not ejected any more.
+      if (event.type === 'probed') server.ejected = event.ejected;
+      if (event.type === 'probed' && !server.probed) {
+        server.probed = true;
+        this.#checkProbed();
       }
     }
     this.#deps.onEvent(event);
   }
 
-  #checkJudged(): void {
-    for (const server of this.#servers.values()) if (!server.judged) return;
-    this.#deps.onJudged();
+  #checkProbed(): void {
+    for (const server of this.#servers.values()) if (!server.probed) return;
+    this.#deps.onProbed();
   }
 
   #member(url: string, spec: ModelSpec): Member {
@@ -202,12 +200,12 @@ class Keeper {
     const members = this.#cellsFor(url, models, known);
     if (known !== undefined) this.#context.stop(known.ref);
     const ref = this.#spawn(url, members, settings);
-    const server: Server = { url, cell, fingerprint, members, ref, ejected: false, judged: known?.judged ?? false };
+    const server: Server = { url, cell, fingerprint, members, ref, ejected: false, probed: known?.probed ?? false };
     this.#servers.set(url, server);
     for (const member of members.values()) this.#byMember.set(member, server);
   }
 
-  /** Keeps the cells of models that stay, so that their standing and times stay too. */
+  /** Models that stay keep their cells, and with them their standing and times. */
   #cellsFor(url: string, models: readonly string[], known: Server | undefined): Map<string, number> {
     const members = new Map<string, number>();
     for (const [model, cell] of known?.members ?? []) {
@@ -235,7 +233,7 @@ class Keeper {
           probe,
           mayEject: (wanted) => this.#mayEject(wanted),
           isDrained: (asked) => this.#drained.has(asked),
-          onJudged: (event) => this.#context.self.tell({ type: 'Event', event }),
+          onEvent: (event) => this.#context.self.tell({ type: 'Event', event }),
         },
       ),
     );
@@ -255,7 +253,7 @@ class Keeper {
     this.#memberCells.give(member);
   }
 
-  /** Counts at once: several CRNs may ask before any news of an ejection has arrived. Drained ones are missing too. */
+  /** A grant counts at once, since several CRNs may ask before the event of an ejection arrives. Drained CRNs count as ejected. */
   #mayEject(url: string): boolean {
     const server = this.#servers.get(url);
     if (server === undefined) return false;
@@ -263,7 +261,7 @@ class Keeper {
       if (!model.members.some((member) => member.url === url)) continue;
       let ejected = 1;
       for (const member of model.members) {
-        if (member.url !== url && this.#isMissing(member.url)) ejected++;
+        if (member.url !== url && this.#isOut(member.url)) ejected++;
       }
       if (ejected > model.members.length * this.#maxShare) return false;
     }
@@ -271,7 +269,7 @@ class Keeper {
     return true;
   }
 
-  #isMissing(url: string): boolean {
+  #isOut(url: string): boolean {
     return this.#drained.has(url) || this.#servers.get(url)?.ejected === true;
   }
 }

@@ -1,126 +1,122 @@
-// The health actor of one CRN: probes it, hears the outcomes of its requests, judges, and writes its standing on the
-// board. Nobody waits for it. A member (one model on this CRN) is admitted when its last probes say so and the CRN is
-// not ejected; an ejected CRN comes back through one trial request. A restart keeps the standings on the board. An operator
-// may drain, eject and return it: a drained CRN is judged as before, and none of that shows until it is returned.
+// Health actor of one CRN: probes it, counts the outcomes of its requests, and writes the standings of its members to the board.
+// A member is up when its last probes succeeded and the CRN is not ejected; an ejected CRN comes back through one trial request. A
+// restart keeps the standings. Operators may drain, eject and return a CRN; a drained one is checked as before, but stays drained.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { Breaker, type BreakerSettings } from './breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
-import type { Outcome } from './classify.ts';
+import type { Outcome } from './outcome.ts';
 
 export interface HealthSettings {
-  /** Time between two probes in milliseconds, spread by a tenth so that CRNs are never probed in lockstep. */
+  /** Time between two probes in milliseconds, spread by ±10 % so that CRNs are not probed in step. */
   readonly intervalMs: number;
   readonly timeoutMs: number;
-  /** Path of the probe; `{model}` is replaced by the model id, and then every model is judged for itself. */
+  /** Path of the probe. With `{model}`, which stands for the model id, every model has its own probe. */
   readonly path: string;
-  /** Good probes in a row that bring a member up. */
+  /** Consecutive good probes that bring a member up. */
   readonly rise: number;
-  /** Bad probes in a row that take a member down. */
+  /** Consecutive bad probes that take a member down. */
   readonly fall: number;
 }
 
 export interface CrnSettings {
   readonly url: string;
-  /** The models this CRN serves, with their cells. */
+  /** The models of this CRN and their member cells. */
   readonly members: readonly { readonly model: string; readonly member: number }[];
   readonly health: HealthSettings;
   readonly ejection: BreakerSettings;
 }
 
-/** What a CRN actor needs from outside. */
 export interface CrnDeps {
   readonly board: Board;
-  /** Requests a probe URL; resolves with the status, rejects when there is none in time. */
+  /** Sends a probe; resolves with the status, rejects without a response in time. */
   readonly probe: (url: string, timeoutMs: number) => Promise<number>;
-  /** Asks for leave to eject this CRN: granted when enough others of each of its models stay (panic threshold). */
+  /** Whether this CRN may be ejected: enough others of each of its models must stay (panic threshold). */
   readonly mayEject: (url: string) => boolean;
-  /** Whether an operator has drained this CRN; asked anew at every judgement, since it outlives the actor. */
+  /** Whether an operator has drained this CRN. This state outlives the actor. */
   readonly isDrained: (url: string) => boolean;
-  /** Hears every judgement. */
-  readonly onJudged: (event: CrnEvent) => void;
+  readonly onEvent: (event: CrnEvent) => void;
 }
 
 /**
- * What an operator wants of a CRN. `drain`: no new request, those in flight finish. `eject`: as after failures, whatever
- * the panic threshold says, for `forMs` milliseconds or, with null, as long as the next ejection would last. `return`:
- * ends both, and what the probes say holds.
+ * An operator's order to a CRN. `drain`: no new requests; those in flight finish. `eject`: as after failures, but without the
+ * panic threshold, for `forMs` milliseconds or, with null, as long as the next ejection would last. `return`: ends both.
  */
 export type CrnOrder =
   | { readonly action: 'drain' }
   | { readonly action: 'eject'; readonly forMs: number | null }
   | { readonly action: 'return' };
 
-/** What became of an order. */
-export type Obeyed = 'done' | 'no such CRN';
+export type OrderResult = 'done' | 'no such CRN';
 
-/** News about a CRN. */
+/** A change of a CRN, for logs and metrics. `probed`: its first probes are complete. */
 export type CrnEvent =
   | { readonly type: 'standing'; readonly url: string; readonly model: string; readonly standing: Standing }
-  | { readonly type: 'judged'; readonly url: string; readonly ejected: boolean }
+  | { readonly type: 'probed'; readonly url: string; readonly ejected: boolean }
   | { readonly type: 'ejected'; readonly url: string; readonly forMs: number; readonly failure: string }
   | { readonly type: 'returned'; readonly url: string }
   | { readonly type: 'drained'; readonly url: string }
-  /** The board has no cell for it: the keeper's news, not the actor's. */
+  /** The board has no cell for it, so it gets no requests. */
   | { readonly type: 'left out'; readonly url: string; readonly model: string };
 
 export type CrnCommand =
   | { readonly type: 'Probe' }
   | { readonly type: 'Probed'; readonly model: string | null; readonly status: number }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
-  | { readonly type: 'Obey'; readonly order: CrnOrder; readonly replyTo: Ref<Obeyed> }
+  | { readonly type: 'Order'; readonly order: CrnOrder; readonly replyTo: Ref<OrderResult> }
   | { readonly type: 'Release' }
   | { readonly type: 'Offer' };
 
-/** After a bad probe the next one comes sooner: by this share of the interval. */
+/** Share of the interval after which a member whose last probe disagrees with its state is probed again. */
 const FAST_SHARE = 0.2;
 
 interface MemberState {
   readonly model: string;
   readonly member: number;
-  /** What the probes say; null before the first. */
+  /** The standing by the probes; null before the first. */
   probed: Standing | null;
+  /** Consecutive probes that disagree with `probed`. */
   streak: number;
 }
 
-/** Maps a probe's status to a standing; 0 stands for no answer. */
+/** The standing by the status of one probe; 0 is no response. */
 function probedStanding(status: number): Standing {
   if (status === 202) return STANDING.capable;
   return status >= 200 && status < 300 ? STANDING.up : STANDING.down;
 }
 
-/** Makes the behaviour of a CRN actor. */
+/** Behavior of a CRN actor. */
 export function crn(settings: CrnSettings, deps: CrnDeps): Behavior<CrnCommand> {
   return (context) => {
-    const judge = new Judge(settings, deps, context);
-    judge.probe();
+    const state = new Crn(settings, deps, context);
+    state.probe();
     return (command) => {
       switch (command.type) {
         case 'Probe':
-          judge.probe();
+          state.probe();
           break;
         case 'Probed':
-          judge.probed(command.model, command.status);
+          state.probed(command.model, command.status);
           break;
         case 'Outcome':
-          judge.outcome(command.outcome);
+          state.outcome(command.outcome);
           break;
-        case 'Obey':
-          judge.obey(command.order);
+        case 'Order':
+          state.order(command.order);
           command.replyTo.tell('done');
           break;
         case 'Release':
-          judge.release();
+          state.release();
           break;
         case 'Offer':
-          judge.offer();
+          state.offer();
           break;
       }
     };
   };
 }
 
-class Judge {
+class Crn {
   readonly #settings: CrnSettings;
   readonly #deps: CrnDeps;
   readonly #context: Context<CrnCommand>;
@@ -129,7 +125,7 @@ class Judge {
   readonly #perModel: boolean;
   #ejection: 'none' | 'ejected' | 'trial' = 'none';
   #openProbes = 0;
-  #judged = false;
+  #probed = false;
 
   constructor(settings: CrnSettings, deps: CrnDeps, context: Context<CrnCommand>) {
     this.#settings = settings;
@@ -138,7 +134,7 @@ class Judge {
     this.#breaker = new Breaker(settings.ejection);
     this.#members = settings.members.map(({ model, member }) => ({ model, member, probed: null, streak: 0 }));
     this.#perModel = settings.health.path.includes('{model}');
-    // Before its first probe a CRN counts as down, and those are a last resort.
+    // Without this it would be down, and thus a last resort, until its first probe.
     if (deps.isDrained(settings.url)) this.#publishAll();
   }
 
@@ -161,46 +157,46 @@ class Judge {
     for (const state of this.#members) if (model === null || state.model === model) this.#note(state, status);
     this.#openProbes--;
     if (this.#openProbes > 0) return;
-    if (!this.#judged) {
-      this.#judged = true;
-      this.#deps.onJudged({ type: 'judged', url: this.#settings.url, ejected: this.#ejection !== 'none' });
+    if (!this.#probed) {
+      this.#probed = true;
+      this.#deps.onEvent({ type: 'probed', url: this.#settings.url, ejected: this.#ejection !== 'none' });
     }
-    const wavering = this.#members.some((state) => state.streak > 0);
+    const unsettled = this.#members.some((state) => state.streak > 0);
     const spread = 0.9 + 0.2 * this.#context.random();
-    const delayMs = this.#settings.health.intervalMs * spread * (wavering ? FAST_SHARE : 1);
+    const delayMs = this.#settings.health.intervalMs * spread * (unsettled ? FAST_SHARE : 1);
     this.#context.timers.once('probe', delayMs, { type: 'Probe' });
   }
 
   outcome(outcome: Outcome): void {
     if (this.#ejection === 'trial') {
-      this.#tried(outcome);
+      this.#endTrial(outcome);
       return;
     }
     const now = this.#context.clock.now();
     if (outcome.verdict === 'ok') this.#breaker.ok(now, outcome.count);
     if (outcome.verdict !== 'failed' || this.#ejection !== 'none') return;
     const due = this.#breaker.failed(now);
-    // A failed request is a reason to look at once.
+    // A failed request is a reason to probe at once.
     this.probe();
     if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(outcome.failure ?? 'failed');
   }
 
-  /** The ejection is over: one request may try. */
+  /** The ejection is over: offers a trial. */
   release(): void {
     this.#ejection = 'trial';
     this.#publishAll();
     this.offer();
   }
 
-  /** Offers the trial again from time to time: the request that took it may live long, or its thread may have died. */
+  /** Offers the trial, again and again: the request that took it may last long, or its thread may have died. */
   offer(): void {
     if (this.#ejection !== 'trial') return;
     for (const { member } of this.#members) this.#deps.board.offerTrial(member);
     this.#context.timers.once('offer', this.#settings.ejection.backoffMaxMs, { type: 'Offer' });
   }
 
-  /** The keeper has noted before whether this CRN is drained. */
-  obey(order: CrnOrder): void {
+  /** `isDrained` has changed before a drain or a return arrives here. */
+  order(order: CrnOrder): void {
     const { url } = this.#settings;
     if (order.action === 'eject') {
       this.#eject('operator', order.forMs);
@@ -212,10 +208,10 @@ class Judge {
       this.#context.timers.cancel('offer');
     }
     this.#publishAll();
-    this.#deps.onJudged({ type: order.action === 'drain' ? 'drained' : 'returned', url });
+    this.#deps.onEvent({ type: order.action === 'drain' ? 'drained' : 'returned', url });
   }
 
-  #tried({ verdict, failure }: Outcome): void {
+  #endTrial({ verdict, failure }: Outcome): void {
     if (verdict === 'failed') {
       this.#eject(failure ?? 'failed');
     } else if (verdict === 'neutral') {
@@ -223,7 +219,7 @@ class Judge {
     } else {
       this.#ejection = 'none';
       this.#publishAll();
-      this.#deps.onJudged({ type: 'returned', url: this.#settings.url });
+      this.#deps.onEvent({ type: 'returned', url: this.#settings.url });
     }
   }
 
@@ -233,7 +229,7 @@ class Judge {
     this.#ejection = 'ejected';
     this.#context.timers.once('release', forMs, { type: 'Release' });
     this.#publishAll();
-    this.#deps.onJudged({ type: 'ejected', url: this.#settings.url, forMs, failure });
+    this.#deps.onEvent({ type: 'ejected', url: this.#settings.url, forMs, failure });
   }
 
   #note(state: MemberState, status: number): void {
@@ -242,7 +238,7 @@ class Judge {
     const good = seen !== STANDING.down;
     const turns = state.probed !== null && good !== (state.probed !== STANDING.down);
     state.streak = turns ? state.streak + 1 : 0;
-    // The first probe decides alone, and so does a change between up and capable.
+    // The first probe counts by itself, and so does a change between up and capable.
     if (!turns || state.streak >= (good ? rise : fall)) {
       state.probed = seen;
       state.streak = 0;
@@ -255,14 +251,14 @@ class Judge {
   }
 
   #publish(state: MemberState): void {
-    const { board, onJudged } = this.#deps;
-    const standing = this.#wanted(state);
+    const { board, onEvent } = this.#deps;
+    const standing = this.#standingOf(state);
     if (board.standing(state.member) === standing) return;
     board.setStanding(state.member, standing, this.#context.clock.now());
-    onJudged({ type: 'standing', url: this.#settings.url, model: state.model, standing });
+    onEvent({ type: 'standing', url: this.#settings.url, model: state.model, standing });
   }
 
-  #wanted(state: MemberState): Standing {
+  #standingOf(state: MemberState): Standing {
     if (this.#deps.isDrained(this.#settings.url)) return STANDING.drained;
     const probed = state.probed ?? STANDING.down;
     if (this.#ejection === 'none' || probed === STANDING.down) return probed;

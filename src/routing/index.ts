@@ -1,8 +1,6 @@
-// The door of the routing room.
-export { AFFINITY_COOKIE, AFFINITY_MAX_AGE_S, readAffinity, writeAffinity } from './affinity.ts';
+// Public names of the routing module. Re-exports only.
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
-export { type Failure, failsOver, namesContextLength, type Outcome, type Verdict, verdictOf } from './classify.ts';
-export type { CrnEvent, CrnOrder, HealthSettings, Obeyed } from './crn.ts';
+export type { CrnEvent, CrnOrder, HealthSettings, OrderResult } from './crn.ts';
 export {
   type CrnRegistryCommand,
   crnRegistry,
@@ -10,7 +8,29 @@ export {
   type CrnRegistryDeps,
   type ModelSpec,
 } from './crn-registry.ts';
-export { type Affinity, Candidates, type PickerSettings, type Wishes } from './picker.ts';
-export { Reporter } from './reporter.ts';
-export { hashText, type Member, type Model, ModelTable, type ModelTableData } from './model-table.ts';
-export { type ServersByModel } from './model-table.ts';
+export {
+  hashText,
+  type Member,
+  type Model,
+  ModelTable,
+  type ModelTableData,
+  type ServersByModel,
+} from './model-table.ts';
+export {
+  type Failure,
+  failsOver,
+  namesContextLength,
+  type Outcome,
+  Reporter,
+  type Verdict,
+  verdictOf,
+} from './outcome.ts';
+export {
+  type Affinity,
+  AFFINITY_COOKIE,
+  AFFINITY_MAX_AGE_S,
+  Candidates,
+  type PickerSettings,
+  readAffinity,
+  writeAffinity,
+} from './picker.ts';

@@ -1,28 +1,27 @@
-// The routing table: which models there are and which cells of the board their CRNs have. Immutable snapshots; the
-// control plane makes a new one at every change and hands it to the ingress threads, where old ones live on until
-// their last request has ended.
+// Routing table: the models, their CRNs, and the cells of those on the board. A table is an immutable snapshot; every change makes
+// a new one, and requests that have begun keep the old one.
 
-/** A model on one CRN. */
+/** One model on one CRN. */
 export interface Member {
   /** Base URL without a trailing slash; also the CRN's id in logs and metrics. */
   readonly url: string;
-  /** Cell of the CRN on the board. */
+  /** Server cell of the CRN on the board. */
   readonly server: number;
-  /** Cell of this model on this CRN. */
+  /** Member cell of this model on this CRN. */
   readonly member: number;
-  /** Hash of the URL, the CRN's half of the rendezvous score. */
+  /** Hash of the URL, for rendezvous scores. */
   readonly hash: number;
-  /** The gateway's own credential for this model's servers, when it has one. */
+  /** The gateway's credential for the CRNs of this model. */
   readonly apiKey: string | undefined;
 }
 
 export interface Model {
-  /** The configured spelling. */
+  /** As configured. */
   readonly id: string;
   readonly members: readonly Member[];
 }
 
-/** A snapshot as it is posted to other threads. */
+/** A table as it is posted to other threads. */
 export interface ModelTableData {
   readonly version: number;
   readonly models: readonly Model[];
@@ -40,7 +39,7 @@ export class ModelTable {
     for (const model of data.models) this.#byId.set(model.id.toLowerCase(), model);
   }
 
-  /** A text that belongs to a model on a CRN and to this table: made once, then kept. */
+  /** Caches a text per model and CRN for the life of this table. */
   remember(url: string, modelId: string, make: () => string): string {
     let texts = this.#texts.get(url);
     if (texts === undefined) {
@@ -55,20 +54,20 @@ export class ModelTable {
     return text;
   }
 
-  /** Finds a model by its id in any case. */
+  /** Finds a model by its id; case does not matter. */
   find(id: string): Model | undefined {
     return this.#byId.get(id) ?? this.#byId.get(id.toLowerCase());
   }
 }
 
-/** 32-bit FNV-1a with a final mix; the same on every gateway, so that all agree on who serves a conversation. */
+/** 32-bit FNV-1a with a final mix. The same on every gateway, so that all choose the same CRN for a conversation. */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return mix(hash);
 }
 
-/** Finaliser of MurmurHash3: every bit of the input reaches every bit of the output. */
+/** Finaliser of MurmurHash3: every bit of the input affects every bit of the output. */
 export function mix(value: number): number {
   let hash = value;
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
@@ -76,5 +75,5 @@ export function mix(value: number): number {
   return (hash ^ (hash >>> 16)) >>> 0;
 }
 
-/** Base URLs of servers by model id, as a discovery URL or registered hosts name them. */
+/** Base URLs by model id, from discovery or registration. */
 export type ServersByModel = ReadonlyMap<string, readonly string[]>;

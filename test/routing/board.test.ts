@@ -1,10 +1,10 @@
-// The shared board: standings, trials, times, and counts that hold when several threads write at once.
+// Board: standings, trials, times, and counts that stay exact when several threads write.
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 
-t.test('two boards on one memory see the same', async (t) => {
+t.test('two boards on one memory share their state', async (t) => {
   const memory = createBoardMemory(2, 2, 2);
   const [one, two] = [new Board(memory, 0), new Board(memory, 1)];
   one.enter(0);
@@ -18,7 +18,7 @@ t.test('two boards on one memory see the same', async (t) => {
   t.same([one.inFlight(0), one.inFlight(1)], [0, 0]);
 });
 
-/** Enters and leaves as fast as it can; leaves `kept` requests behind on every server. */
+/** Counts requests in and out as fast as possible; `kept` requests stay counted in on every server. */
 const HAMMER = `
 const { parentPort, workerData } = require('node:worker_threads');
 import(workerData.board).then(({ Board }) => {
@@ -38,7 +38,7 @@ import(workerData.board).then(({ Board }) => {
 });
 `;
 
-t.test('counts of two threads at work are exact, and those of a dead one can be taken back', async (t) => {
+t.test('counts of two concurrent threads are exact, and those of a dead one can be removed', async (t) => {
   const memory = createBoardMemory(3, 1, 3);
   const board = new Board(memory, 0);
   board.setStanding(0, STANDING.probing, 0);
@@ -86,7 +86,7 @@ t.test('a probing member has one trial, which can be offered again', async (t) =
   t.equal(board.takeTrial(0), false, 'a trial ends with the standing');
 });
 
-t.test('a worse time counts at once, a better one by and by', async (t) => {
+t.test('a worse time counts at once, a better one gradually', async (t) => {
   const board = new Board(createBoardMemory(1, 1, 1), 0);
   t.equal(board.firstByteMs(0), 1, 'not measured: as if quick');
   board.noteFirstByte(0, 100, 0);
@@ -99,7 +99,7 @@ t.test('a worse time counts at once, a better one by and by', async (t) => {
   t.ok(Number.isFinite(board.firstByteMs(0)), 'a date from the past does no harm');
 });
 
-t.test('a bad time is forgotten while nothing is measured', async (t) => {
+t.test('a bad time decays while nothing is measured', async (t) => {
   const board = new Board(createBoardMemory(1, 1, 1), 0);
   t.equal(board.expectedMs(0, 5), 1);
   board.noteFirstByte(0, 60_000, 0);
@@ -110,7 +110,7 @@ t.test('a bad time is forgotten while nothing is measured', async (t) => {
   t.ok(Math.abs(board.firstByteMs(0) - 50) < 0.001, 'what was forgotten does not come back');
 });
 
-t.test('a member that comes up warms up', async (t) => {
+t.test('a member that comes up starts slowly', async (t) => {
   const board = new Board(createBoardMemory(1, 1, 1), 0);
   board.setStanding(0, STANDING.up, 1000);
   t.same(
@@ -122,7 +122,7 @@ t.test('a member that comes up warms up', async (t) => {
   t.equal(board.warmth(0, 1000, 0), 1);
 });
 
-t.test('a cell that is reset knows nothing of its last member', async (t) => {
+t.test('a reset cell has no state of its last member', async (t) => {
   const board = new Board(createBoardMemory(1, 2, 1), 0);
   for (const member of [0, 1]) {
     board.setStanding(member, STANDING.up, 1000);

@@ -1,3 +1,4 @@
+// Breaker: consecutive failures, failure rates, and the lengths of ejections.
 import t from 'tap';
 import { Breaker, type BreakerSettings } from '../../src/routing/breaker.ts';
 
@@ -10,21 +11,21 @@ const SETTINGS: BreakerSettings = {
   backoffMaxMs: 60_000,
 };
 
-/** Neither longer nor shorter. */
+/** The random number that does not change the length. */
 const MIDDLE = 0.5;
 
 const breaker = (settings: Partial<BreakerSettings> = {}): Breaker => new Breaker({ ...SETTINGS, ...settings });
 
-/** Notes failures and gives the answers. */
+/** The results of `count` failures. */
 const fail = (b: Breaker, count: number, nowMs: number): boolean[] =>
   Array.from({ length: count }, () => b.failed(nowMs));
 
-t.test('failures in a row ask for ejection, and one good request begins the row anew', async (t) => {
+t.test('consecutive failures ask for ejection, and a success resets their count', async (t) => {
   const b = breaker();
   t.same(fail(b, 4, 0), [false, false, false, false]);
   b.ok(0, 1);
   t.same(fail(b, 5, 0), [false, false, false, false, true]);
-  t.equal(b.failed(0), true, 'and go on asking');
+  t.equal(b.failed(0), true, 'further failures ask again');
 });
 
 t.test('the failure rate asks for ejection once there are enough requests', async (t) => {
@@ -37,7 +38,7 @@ t.test('the failure rate asks for ejection once there are enough requests', asyn
   t.equal(good.failed(0), true);
 });
 
-t.test('the window forgets in halves', async (t) => {
+t.test('the window drops its older half', async (t) => {
   const b = breaker({ consecutive: 1000, minRequests: 10 });
   b.ok(0, 100);
   t.equal(fail(b, 20, 5000).includes(true), false, 'the good ones still count');
@@ -50,13 +51,13 @@ t.test('the window forgets in halves', async (t) => {
   t.equal(idle.failed(100_000), false, 'nor does what is older than the window');
 });
 
-t.test('failures that lie apart count in a row all the same', async (t) => {
+t.test('consecutive failures count however far apart they are', async (t) => {
   const b = breaker();
   const asked = [0, 1, 2, 3, 4].map((minute) => b.failed(minute * 60_000));
   t.same(asked, [false, false, false, false, true]);
 });
 
-t.test('every ejection in a row lasts twice as long, up to the longest', async (t) => {
+t.test('each ejection in a row lasts twice as long, up to the maximum', async (t) => {
   const b = breaker();
   let now = 0;
   const lengths = Array.from({ length: 9 }, () => {
@@ -67,26 +68,26 @@ t.test('every ejection in a row lasts twice as long, up to the longest', async (
   t.same(lengths, [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]);
 });
 
-t.test('chance spreads the length by a tenth either way', async (t) => {
+t.test('the random number spreads the length by ±10 %', async (t) => {
   t.equal(breaker().eject(0, 0), 900);
   t.ok(Math.abs(breaker().eject(0, 0.999) - 1100) < 1);
 });
 
-t.test('a long time without an ejection is forgiving', async (t) => {
+t.test('after a long time without an ejection the length starts again', async (t) => {
   const b = breaker();
   b.eject(0, MIDDLE);
   t.equal(b.eject(1000 + 240_000, MIDDLE), 2000, 'not yet');
   t.equal(b.eject(1000 + 242_000 + 240_001, MIDDLE), 1000);
 });
 
-t.test('an ejection begins a new count', async (t) => {
+t.test('an ejection resets all counts', async (t) => {
   const b = breaker();
   fail(b, 5, 0);
   b.eject(0, MIDDLE);
   t.same(fail(b, 5, 1000), [false, false, false, false, true]);
 });
 
-t.test('a hundred ejections in a row stay finite', async (t) => {
+t.test('the length stays finite after a hundred ejections in a row', async (t) => {
   const b = breaker({ backoffMaxMs: Number.MAX_SAFE_INTEGER });
   for (let i = 0; i < 100; i++) t.ok(Number.isFinite(b.eject(0, MIDDLE)));
 });

@@ -1,9 +1,9 @@
-// The keeper of CRN actors: tables, cells, restarts, the panic threshold, and when everyone has been judged.
+// The CRN registry: tables, cells, restarts, the panic threshold, and drained CRNs.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
-import type { CrnEvent, CrnOrder, Obeyed } from '../../src/routing/crn.ts';
+import type { CrnEvent, CrnOrder, OrderResult } from '../../src/routing/crn.ts';
 import {
   crnRegistry,
   type CrnRegistryCommand,
@@ -18,13 +18,13 @@ const SETTINGS: CrnRegistrySettings = {
   maxShare: 0.5,
 };
 
-class World {
+class Fixture {
   readonly test: TestSystem = createTestSystem();
   readonly board: Board;
   readonly tables: ModelTableData[] = [];
   readonly events: CrnEvent[] = [];
   readonly probes: string[] = [];
-  judged = 0;
+  probed = 0;
   answer: (url: string) => Promise<number> = () => Promise.resolve(200);
   readonly ref: Ref<CrnRegistryCommand>;
 
@@ -41,7 +41,7 @@ class World {
         },
         onTable: (table) => this.tables.push(table),
         onEvent: (event) => this.events.push(event),
-        onJudged: () => this.judged++,
+        onProbed: () => this.probed++,
       }),
       { name: 'crns' },
     );
@@ -69,11 +69,11 @@ class World {
     for (let i = 0; i < 4; i++) await this.test.settle();
   }
 
-  async order(url: string, order: CrnOrder): Promise<Obeyed> {
-    const message = (replyTo: Ref<Obeyed>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
-    const obeyed = ask(this.ref, message, { timeoutMs: 1000 });
+  async order(url: string, order: CrnOrder): Promise<OrderResult> {
+    const message = (replyTo: Ref<OrderResult>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
+    const result = ask(this.ref, message, { timeoutMs: 1000 });
     await this.settle();
-    return obeyed;
+    return result;
   }
 
   fail(model: string, url: string, times: number): void {
@@ -84,12 +84,12 @@ class World {
   }
 
   actors(): readonly string[] {
-    return this.events.flatMap((event) => (event.type === 'judged' ? [event.url] : []));
+    return this.events.flatMap((event) => (event.type === 'probed' ? [event.url] : []));
   }
 }
 
-t.test('makes a table of every model, one cell a CRN and one a model on it', async (t) => {
-  const deps = new World();
+t.test('makes a table with one server cell per CRN and one member cell per model on it', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ A: ['http://x', 'http://y', 'http://x'], b: ['http://y'] });
   t.equal(deps.table.version, 1);
   t.same(
@@ -108,8 +108,8 @@ t.test('makes a table of every model, one cell a CRN and one a model on it', asy
   t.equal(deps.standing('b', 'http://y'), STANDING.up);
 });
 
-t.test('says so once everyone has been judged, and again for newcomers', async (t) => {
-  const deps = new World();
+t.test('reports when all CRNs have been probed, and again after new ones', async (t) => {
+  const deps = new Fixture();
   const gates = new Map<string, PromiseWithResolvers<number>>();
   deps.answer = (url) => {
     const gate = Promise.withResolvers<number>();
@@ -119,23 +119,23 @@ t.test('says so once everyone has been judged, and again for newcomers', async (
   await deps.configure({ m: ['http://x', 'http://y'] });
   gates.get('http://x/health')?.resolve(200);
   await deps.settle();
-  t.equal(deps.judged, 0);
+  t.equal(deps.probed, 0);
   gates.get('http://y/health')?.reject(new Error('refused'));
   await deps.settle();
-  t.equal(deps.judged, 1, 'a bad judgement is one');
+  t.equal(deps.probed, 1, 'a bad probe counts too');
   await deps.configure({ m: ['http://x', 'http://y'] });
-  t.equal(deps.judged, 2, 'nobody is new');
+  t.equal(deps.probed, 2, 'no CRN is new');
   await deps.configure({ m: ['http://x', 'http://z'] });
-  t.equal(deps.judged, 2);
+  t.equal(deps.probed, 2);
   gates.get('http://z/health')?.resolve(200);
   await deps.settle();
-  t.equal(deps.judged, 3);
+  t.equal(deps.probed, 3);
   await deps.configure({});
-  t.equal(deps.judged, 4, 'nobody is there to judge');
+  t.equal(deps.probed, 4, 'no CRN is left to probe');
 });
 
-t.test('keeps the cells of what stays and forgets what goes', async (t) => {
-  const deps = new World(3);
+t.test('keeps the cells of members that stay and clears those of members that go', async (t) => {
+  const deps = new Fixture(3);
   await deps.configure({ a: ['http://x', 'http://y'], b: ['http://x'] });
   const before = [deps.member('a', 'http://x'), deps.member('b', 'http://x')];
   const gone = deps.member('a', 'http://y');
@@ -150,8 +150,8 @@ t.test('keeps the cells of what stays and forgets what goes', async (t) => {
   t.equal(deps.board.standing(fresh.member), STANDING.down);
 });
 
-t.test('the cell that was free longest is used first', async (t) => {
-  const deps = new World(4);
+t.test('the cell that was free longest is taken first', async (t) => {
+  const deps = new Fixture(4);
   await deps.configure({ m: ['http://x'] });
   const first = deps.member('m', 'http://x').member;
   for (const name of ['y', 'z', 'w']) {
@@ -160,8 +160,8 @@ t.test('the cell that was free longest is used first', async (t) => {
   }
 });
 
-t.test('an actor is started anew when its settings or models change, and only then', async (t) => {
-  const deps = new World();
+t.test('restarts an actor only when its settings or models change', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ m: ['http://x'], n: ['http://y'] });
   t.equal(deps.probes.length, 2);
   await deps.configure({ m: ['http://x'], n: ['http://y'] });
@@ -175,8 +175,8 @@ t.test('an actor is started anew when its settings or models change, and only th
   t.equal(deps.standing('m', 'http://x'), STANDING.up, 'up all the time');
 });
 
-t.test('a CRN that is taken out is probed no more', async (t) => {
-  const deps = new World();
+t.test('a CRN that was removed is not probed any more', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ m: ['http://x', 'http://y'] });
   await deps.configure({ m: ['http://x'] });
   const count = deps.probes.filter((url) => url.includes('y')).length;
@@ -185,8 +185,8 @@ t.test('a CRN that is taken out is probed no more', async (t) => {
   t.ok(deps.probes.filter((url) => url.includes('x')).length > 5);
 });
 
-t.test('an outcome reaches the CRN of its cell; one of an unknown cell reaches nobody', async (t) => {
-  const deps = new World();
+t.test('an outcome reaches the CRN of its cell; one of an unknown cell is dropped', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ m: ['http://x', 'http://y'] });
   deps.fail('m', 'http://y', 2);
   deps.ref.tell({ type: 'Outcome', outcome: { member: 7, verdict: 'failed', failure: 'reset', count: 1 } });
@@ -194,7 +194,7 @@ t.test('an outcome reaches the CRN of its cell; one of an unknown cell reaches n
   t.same([deps.standing('m', 'http://x'), deps.standing('m', 'http://y')], [STANDING.up, STANDING.down]);
 });
 
-t.test('at most the set share of a model is ejected, even when all fail in one turn', async (t) => {
+t.test('ejects at most maxShare of a model, even when all fail in one turn', async (t) => {
   for (const [count, most] of [
     [1, 0],
     [2, 1],
@@ -202,7 +202,7 @@ t.test('at most the set share of a model is ejected, even when all fail in one t
     [4, 2],
     [5, 2],
   ] as const) {
-    const deps = new World();
+    const deps = new Fixture();
     const urls = Array.from({ length: count }, (_, at) => `http://crn-${at}`);
     await deps.configure({ m: urls });
     for (const url of urls) deps.fail('m', url, 10);
@@ -214,8 +214,8 @@ t.test('at most the set share of a model is ejected, even when all fail in one t
   }
 });
 
-t.test('every model of a CRN has a say', async (t) => {
-  const deps = new World();
+t.test('maxShare holds for every model of a CRN', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ wide: ['http://x', 'http://y', 'http://z'], narrow: ['http://x'] });
   deps.fail('wide', 'http://x', 10);
   await deps.settle();
@@ -225,8 +225,8 @@ t.test('every model of a CRN has a say', async (t) => {
   t.equal(deps.standing('wide', 'http://y'), STANDING.down);
 });
 
-t.test('one that came back, or whose actor was started anew, counts no more', async (t) => {
-  const deps = new World();
+t.test('a CRN that came back, or whose actor was restarted, does not count as ejected', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ m: ['http://x', 'http://y'] });
   deps.fail('m', 'http://x', 2);
   await deps.settle();
@@ -261,8 +261,8 @@ t.test('one that came back, or whose actor was started anew, counts no more', as
   t.equal(deps.standing('m', 'http://x'), STANDING.down);
 });
 
-t.test('leaves out the CRNs that the board has no cells for, and goes on with the others', async (t) => {
-  const deps = new World(2);
+t.test('leaves out CRNs that the board has no cells for', async (t) => {
+  const deps = new Fixture(2);
   await deps.configure({ one: ['http://a', 'http://b', 'http://c'], two: ['http://d'] });
   t.same(
     deps.table.models.map(({ id, members }) => [id, members.map(({ url }) => url)]),
@@ -283,8 +283,8 @@ t.test('leaves out the CRNs that the board has no cells for, and goes on with th
   );
 });
 
-t.test('drains, and remembers it through crashes and configurations until it is told to return', async (t) => {
-  const deps = new World();
+t.test('a CRN stays drained through restarts and configurations until it is returned', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ m: ['http://x', 'http://y'] });
   t.equal(await deps.order('http://x', { action: 'drain' }), 'done');
   t.equal(deps.standing('m', 'http://x'), STANDING.drained);
@@ -308,8 +308,8 @@ t.test('drains, and remembers it through crashes and configurations until it is 
   t.equal(await deps.order('http://nowhere', { action: 'drain' }), 'no such CRN');
 });
 
-t.test('what an operator has taken out counts for the panic threshold, and does not ask it', async (t) => {
-  const deps = new World();
+t.test('orders of an operator count for the panic threshold but are not limited by it', async (t) => {
+  const deps = new Fixture();
   await deps.configure({ m: ['http://x', 'http://y'] });
   await deps.order('http://x', { action: 'drain' });
   deps.fail('m', 'http://y', 10);

@@ -1,9 +1,9 @@
-// The health actor of one CRN on a manual clock: what probes and outcomes make of its standing on the board.
+// The health actor of one CRN on a manual clock: how probes, outcomes and orders change its standing on the board.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
 import { Board, createBoardMemory, STANDING, type Standing } from '../../src/routing/board.ts';
-import type { Verdict } from '../../src/routing/classify.ts';
+import type { Verdict } from '../../src/routing/outcome.ts';
 import {
   crn,
   type CrnCommand,
@@ -11,7 +11,7 @@ import {
   type CrnOrder,
   type CrnSettings,
   type HealthSettings,
-  type Obeyed,
+  type OrderResult,
 } from '../../src/routing/crn.ts';
 
 const URL = 'http://crn';
@@ -38,15 +38,15 @@ interface Options {
   readonly drained?: boolean;
 }
 
-class World {
+class Fixture {
   readonly test: TestSystem;
   readonly board: Board;
   readonly events: CrnEvent[] = [];
   readonly probes: { url: string; atMs: number }[] = [];
   readonly ref: Ref<CrnCommand>;
-  /** What the keeper remembers. */
+  /** What `isDrained` returns. */
   drained: boolean;
-  /** What a probe of a URL answers: a status, or 0 for none. */
+  /** The status of a probe of a URL, or 0 for no response. */
   answer: (url: string) => number | Promise<number> = () => 200;
 
   constructor({ models = ['m'], health = {}, mayEject = () => true, seed = 1, drained = false }: Options = {}) {
@@ -64,7 +64,7 @@ class World {
       probe: (url) => this.#probe(url),
       mayEject,
       isDrained: () => this.drained,
-      onJudged: (event) => this.events.push(event),
+      onEvent: (event) => this.events.push(event),
     });
     this.ref = this.test.system.spawn(behavior);
   }
@@ -72,7 +72,7 @@ class World {
   async #probe(url: string): Promise<number> {
     this.probes.push({ url, atMs: this.test.clock.now() });
     const status = await this.answer(url);
-    if (status === 0) throw new Error('no answer');
+    if (status === 0) throw new Error('no response');
     return status;
   }
 
@@ -97,20 +97,20 @@ class World {
     await this.test.settle();
   }
 
-  async obey(order: CrnOrder): Promise<Obeyed> {
-    const obeyed = ask<CrnCommand, Obeyed>(this.ref, (replyTo) => ({ type: 'Obey', order, replyTo }), ANSWER);
+  async order(order: CrnOrder): Promise<OrderResult> {
+    const result = ask<CrnCommand, OrderResult>(this.ref, (replyTo) => ({ type: 'Order', order, replyTo }), ANSWER);
     await this.settle();
-    return obeyed;
+    return result;
   }
 
-  /** Goes on to the next probe and its judgement. */
+  /** Advances to the next probe and its result. */
   async nextProbe(): Promise<void> {
     const count = this.probes.length;
     while (this.probes.length === count) await this.test.advance(10);
     await this.settle();
   }
 
-  /** Past the end of an ejection of `ms`, give or take a tenth. */
+  /** Advances past the end of an ejection of `ms` ± 10 %. */
   async pass(ms: number): Promise<void> {
     await this.test.advance(ms * 1.1 + 1);
     await this.settle();
@@ -121,7 +121,7 @@ class World {
   }
 }
 
-t.test('the first probe decides alone', async (t) => {
+t.test('the first probe sets the standing', async (t) => {
   for (const [status, standing] of [
     [200, up],
     [204, up],
@@ -131,18 +131,18 @@ t.test('the first probe decides alone', async (t) => {
     [503, down],
     [0, down],
   ] as const) {
-    const deps = new World();
+    const deps = new Fixture();
     deps.answer = () => status;
     t.equal(deps.standing, down);
     await deps.settle();
     t.equal(deps.standing, standing, `${status}`);
     t.same(deps.probes, [{ url: 'http://crn/health', atMs: 0 }]);
-    t.equal(deps.kinds().filter((kind) => kind === 'judged').length, 1);
+    t.equal(deps.kinds().filter((kind) => kind === 'probed').length, 1);
   }
 });
 
-t.test('bad probes in a row take it down, good ones in a row bring it up', async (t) => {
-  const deps = new World({ health: { rise: 2, fall: 3 } });
+t.test('consecutive bad probes take a member down, consecutive good ones bring it up', async (t) => {
+  const deps = new Fixture({ health: { rise: 2, fall: 3 } });
   const seen: Standing[] = [];
   for (const status of [200, 500, 0, 200, 500, 500, 500, 200, 500, 200, 200]) {
     deps.answer = () => status;
@@ -153,8 +153,8 @@ t.test('bad probes in a row take it down, good ones in a row bring it up', async
   t.same(seen, [up, up, up, up, up, up, down, down, down, down, up]);
 });
 
-t.test('having to load the model is no fault and changes at once', async (t) => {
-  const deps = new World();
+t.test('capable is no fault and takes effect at once', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
   deps.answer = () => 202;
   await deps.nextProbe();
@@ -164,8 +164,8 @@ t.test('having to load the model is no fault and changes at once', async (t) => 
   t.equal(deps.standing, up);
 });
 
-t.test('a path with {model} is probed for every model, each judged for itself', async (t) => {
-  const deps = new World({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
+t.test('a path with {model} is probed for every model, and each has its own standing', async (t) => {
+  const deps = new Fixture({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
   deps.answer = (url) => (url.includes('org') ? 200 : 202);
   await deps.settle();
   t.same(
@@ -173,18 +173,18 @@ t.test('a path with {model} is probed for every model, each judged for itself', 
     ['http://crn/health/org%2Fa%20b?x', 'http://crn/health/c?x'],
   );
   t.same([deps.board.standing(0), deps.board.standing(1)], [up, capable]);
-  t.equal(deps.kinds().filter((kind) => kind === 'judged').length, 1);
+  t.equal(deps.kinds().filter((kind) => kind === 'probed').length, 1);
 });
 
-t.test('one path speaks for all models', async (t) => {
-  const deps = new World({ models: ['a', 'b'] });
+t.test('a path without {model} counts for all models', async (t) => {
+  const deps = new Fixture({ models: ['a', 'b'] });
   await deps.settle();
   t.equal(deps.probes.length, 1);
   t.same([deps.board.standing(0), deps.board.standing(1)], [up, up]);
 });
 
 t.test('after a bad probe, and after a failed request, the next probe comes sooner', async (t) => {
-  const deps = new World({ health: { fall: 3 } });
+  const deps = new Fixture({ health: { fall: 3 } });
   await deps.settle();
   const gap = async (): Promise<number> => {
     await deps.nextProbe();
@@ -205,8 +205,8 @@ t.test('after a bad probe, and after a failed request, the next probe comes soon
   t.equal(deps.probes.length, count + 1);
 });
 
-t.test('failed requests do not pile probes up', async (t) => {
-  const deps = new World();
+t.test('failed requests do not start concurrent probes', async (t) => {
+  const deps = new Fixture();
   const gate = Promise.withResolvers<number>();
   deps.answer = () => gate.promise;
   await deps.outcome('failed', 100);
@@ -216,8 +216,8 @@ t.test('failed requests do not pile probes up', async (t) => {
   t.equal(deps.standing, down, 'ejected meanwhile');
 });
 
-t.test('CRNs that start together do not stay in step', async (t) => {
-  const worlds = [1, 2, 3, 4].map((seed) => new World({ seed }));
+t.test('CRNs that start together are not probed in step', async (t) => {
+  const worlds = [1, 2, 3, 4].map((seed) => new Fixture({ seed }));
   for (const deps of worlds) {
     await deps.settle();
     for (let i = 0; i < 10; i++) await deps.nextProbe();
@@ -232,8 +232,8 @@ t.test('CRNs that start together do not stay in step', async (t) => {
   t.ok(gaps.every((gap) => gap >= 900 && gap <= 1100));
 });
 
-t.test('failures in a row eject, one trial request lets it back', async (t) => {
-  const deps = new World();
+t.test('consecutive failures eject, one good trial ends the ejection', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
   await deps.outcome('failed', 3);
   t.equal(deps.standing, down);
@@ -249,8 +249,8 @@ t.test('failures in a row eject, one trial request lets it back', async (t) => {
   t.ok(deps.board.warmth(0, deps.test.clock.now(), 10_000) < 0.2, 'it warms up');
 });
 
-t.test('a trial that fails doubles the time out', async (t) => {
-  const deps = new World();
+t.test('a failed trial doubles the ejection', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
   await deps.outcome('failed', 3);
   const lengths: number[] = [];
@@ -270,8 +270,8 @@ t.test('a trial that fails doubles the time out', async (t) => {
   );
 });
 
-t.test('a trial that says nothing is offered again, and so is one that is never heard of', async (t) => {
-  const deps = new World();
+t.test('a trial with a neutral outcome or without one is offered again', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
   await deps.outcome('failed', 3);
   await deps.pass(10_000);
@@ -284,7 +284,7 @@ t.test('a trial that says nothing is offered again, and so is one that is never 
 });
 
 t.test('a CRN whose probes are bad gets no trial until they are good', async (t) => {
-  const deps = new World();
+  const deps = new Fixture();
   await deps.settle();
   deps.answer = () => 500;
   await deps.outcome('failed', 3);
@@ -298,10 +298,10 @@ t.test('a CRN whose probes are bad gets no trial until they are good', async (t)
   t.equal(deps.board.takeTrial(0), true);
 });
 
-t.test('without leave nobody is ejected, but asking goes on', async (t) => {
+t.test('without permission a CRN is not ejected, and asks again at the next failure', async (t) => {
   let asked = 0;
   let granted = false;
-  const deps = new World({ mayEject: () => (asked++, granted) });
+  const deps = new Fixture({ mayEject: () => (asked++, granted) });
   await deps.settle();
   await deps.outcome('failed', 4);
   t.equal(deps.standing, up);
@@ -311,8 +311,8 @@ t.test('without leave nobody is ejected, but asking goes on', async (t) => {
   t.equal(deps.standing, down);
 });
 
-t.test('what says nothing about the CRN changes nothing', async (t) => {
-  const deps = new World();
+t.test('a neutral outcome changes nothing', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
   await deps.outcome('failed', 2);
   await deps.outcome('neutral', 100);
@@ -324,8 +324,8 @@ t.test('what says nothing about the CRN changes nothing', async (t) => {
   t.equal(deps.standing, down);
 });
 
-t.test('an outcome for one model is an outcome of the CRN', async (t) => {
-  const deps = new World({ models: ['a', 'b'] });
+t.test('an outcome of one model counts for the CRN', async (t) => {
+  const deps = new Fixture({ models: ['a', 'b'] });
   await deps.settle();
   await deps.outcome('failed', 2, 0);
   await deps.outcome('failed', 1, 1);
@@ -336,8 +336,8 @@ t.test('an outcome for one model is an outcome of the CRN', async (t) => {
   t.same([deps.board.standing(0), deps.board.standing(1)], [up, up]);
 });
 
-t.test('a crash keeps the standing and begins a new judgement', async (t) => {
-  const deps = new World();
+t.test('a restarted actor keeps the standing and probes anew', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
   t.equal(deps.standing, up);
   const gate = Promise.withResolvers<number>();
@@ -351,10 +351,10 @@ t.test('a crash keeps the standing and begins a new judgement', async (t) => {
   await deps.settle();
   t.equal(deps.standing, down);
   t.same(
-    deps.events.filter(({ type }) => type === 'judged'),
+    deps.events.filter(({ type }) => type === 'probed'),
     [
-      { type: 'judged', url: URL, ejected: false },
-      { type: 'judged', url: URL, ejected: false },
+      { type: 'probed', url: URL, ejected: false },
+      { type: 'probed', url: URL, ejected: false },
     ],
   );
 });
@@ -362,10 +362,10 @@ t.test('a crash keeps the standing and begins a new judgement', async (t) => {
 t.test(
   'a drained CRN stays drained whatever probes and outcomes say, and returns to what they have found',
   async (t) => {
-    const deps = new World();
+    const deps = new Fixture();
     await deps.settle();
     deps.drained = true;
-    t.equal(await deps.obey({ action: 'drain' }), 'done');
+    t.equal(await deps.order({ action: 'drain' }), 'done');
     t.equal(deps.standing, STANDING.drained);
     await deps.nextProbe();
     t.equal(deps.standing, STANDING.drained);
@@ -373,16 +373,16 @@ t.test(
     await deps.pass(10_000);
     t.equal(deps.standing, STANDING.drained, 'nor does an ejection show, or its trial');
     deps.drained = false;
-    await deps.obey({ action: 'return' });
+    await deps.order({ action: 'return' });
     t.equal(deps.standing, up, 'the ejection is over too');
     t.same(deps.kinds().slice(-2), ['standing', 'returned']);
   },
 );
 
-t.test('an operator may eject for a given time; then comes a trial', async (t) => {
-  const deps = new World();
+t.test('an ejection by an operator lasts for the given time and ends with a trial', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
-  await deps.obey({ action: 'eject', forMs: 60_000 });
+  await deps.order({ action: 'eject', forMs: 60_000 });
   t.equal(deps.standing, down);
   t.match(deps.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
   await deps.test.advance(59_000);
@@ -391,20 +391,20 @@ t.test('an operator may eject for a given time; then comes a trial', async (t) =
   t.equal(deps.standing, probing);
 });
 
-t.test('without a time an ejection by hand lasts like the next one; a return ends it at once', async (t) => {
-  const deps = new World();
+t.test('without a time it lasts as long as the next ejection; return ends it at once', async (t) => {
+  const deps = new Fixture();
   await deps.settle();
-  await deps.obey({ action: 'eject', forMs: null });
+  await deps.order({ action: 'eject', forMs: null });
   const last = deps.events.at(-1);
   t.ok(last?.type === 'ejected' && last.forMs >= 9000 && last.forMs <= 11_000);
-  await deps.obey({ action: 'return' });
+  await deps.order({ action: 'return' });
   t.equal(deps.standing, up);
   await deps.pass(10_000);
   t.equal(deps.standing, up, 'no release is left over');
 });
 
-t.test('a CRN that was drained before its first probe never shows as down', async (t) => {
-  const deps = new World({ drained: true });
+t.test('a CRN that was drained before its first probe is never down', async (t) => {
+  const deps = new Fixture({ drained: true });
   deps.answer = () => new Promise(() => undefined);
   await deps.settle();
   t.equal(deps.standing, STANDING.drained);

@@ -1,8 +1,9 @@
+// ModelTable and the hashes of rendezvous scores.
 import fc from 'fast-check';
 import t from 'tap';
 import { hashText, mix, ModelTable } from '../../src/routing/model-table.ts';
 
-t.test('finds a model in any spelling and shows the configured one', async (t) => {
+t.test('finds a model in any case and keeps the configured spelling', async (t) => {
   const table = new ModelTable({ version: 3, models: [{ id: 'Org/Big-Model', members: [] }] });
   for (const id of ['Org/Big-Model', 'org/big-model', 'ORG/BIG-MODEL']) t.equal(table.find(id)?.id, 'Org/Big-Model');
   for (const id of ['', 'org', 'constructor', '__proto__']) t.equal(table.find(id), undefined);
@@ -16,7 +17,7 @@ t.test('hashes are 32-bit, the same every time, and fixed across versions', asyn
       return Number.isInteger(hash) && hash >= 0 && hash <= 0xffffffff && hash === hashText(`${text}`);
     }),
   );
-  // Gateways of different versions must agree on who serves a conversation.
+  // Gateways of different versions must choose the same CRN for a conversation.
   t.same([hashText(''), hashText('http://10.0.0.1:8000'), mix(1)], [2872998923, 2757642676, 1364076727]);
 });
 

@@ -7,7 +7,7 @@ import type { HeadraceError } from '../../src/errors.ts';
 import { ConnectionPool } from '../../src/net/client.ts';
 import { DeadlineQueue } from '../../src/net/deadline.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
-import type { Failure, Verdict } from '../../src/routing/classify.ts';
+import type { Failure, Verdict } from '../../src/routing/outcome.ts';
 import { Candidates } from '../../src/routing/picker.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
 import {
@@ -162,7 +162,7 @@ export class Bench {
       { id: 'm', members: this.members },
       board,
       picker,
-      { favourite: undefined, key: 0 },
+      { url: undefined, key: 0 },
       this.clock.now(),
       () => 0,
     );

@@ -2,7 +2,8 @@
 // affinity cookie. Each request ends at once.
 
 const NOW_MS = 1_000_000;
-const NONE = { favourite: undefined, key: 0 };
+// Older builds call `url` `favourite`.
+const NONE = { url: undefined, favourite: undefined, key: 0 };
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
@@ -11,7 +12,7 @@ export async function cases(load) {
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
 
-  const pick = (count, wishesOf) => {
+  const pick = (count, hintOf) => {
     const board = new Board(createBoardMemory(count, count, 1), 0);
     const members = Array.from({ length: count }, (_, at) => {
       const url = `http://10.0.0.${at}:8000`;
@@ -21,18 +22,18 @@ export async function cases(load) {
     const model = { id: 'm', members };
     let request = 0;
     return () => {
-      const wishes = wishesOf(request++, members);
-      const member = new Candidates(model, board, settings, wishes, NOW_MS, random).next();
+      const hint = hintOf(request++, members);
+      const member = new Candidates(model, board, settings, hint, NOW_MS, random).next();
       board.leave(member.server);
     };
   };
-  const keys = Array.from({ length: 512 }, (_, at) => ({ favourite: undefined, key: hashText(`conversation ${at}`) }));
+  const keys = Array.from({ length: 512 }, (_, at) => ({ ...NONE, key: hashText(`conversation ${at}`) }));
   return {
     'pick of 2, by load': pick(2, () => NONE),
     'pick of 2, by hash': pick(2, (request) => keys[request & 511]),
     'pick of 8, by load': pick(8, () => NONE),
     'pick of 8, by hash': pick(8, (request) => keys[request & 511]),
-    'pick of 8, by cookie': pick(8, (_, members) => ({ favourite: members[3].url, key: 0 })),
+    'pick of 8, by cookie': pick(8, (_, members) => ({ url: members[3].url, favourite: members[3].url, key: 0 })),
     'pick of 64, by hash': pick(64, (request) => keys[request & 511]),
   };
 }
