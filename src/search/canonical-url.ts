@@ -1,8 +1,8 @@
-// When are two URLs the same page? Answers with a key that engines' spellings of one page share; called by merge.ts.
-// The key is for equality and never shown. A rule folds only what servers do not tell apart: the case of a path and every
-// parameter not known to track a visitor stay. Both functions take any text, never throw and are idempotent.
+// Canonical URLs: a key that all spellings of the address of one page share. For comparison only, never shown to clients.
+// Only what servers do not distinguish is removed: the case of a path and parameters not known as tracking stay. Both
+// functions take any text, never throw and are idempotent.
 
-/** The parts of a folded URL, ready to be joined: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
+/** The parts of a normalised URL: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
 interface Address {
   /** User information with its `@`. */
   readonly user: string;
@@ -14,12 +14,12 @@ interface Address {
   readonly fragment: string;
 }
 
-/** The longest chain of redirect wrappers taken off; a longer one is a trap and stays wrapped. */
+/** Redirect wrappers that are unwrapped; an address with more of them stays as it is. */
 const MAX_WRAPPERS = 4;
 
 /**
- * One URL for all spellings of a page: https, no tracking parameters, redirect wrappers and AMP forms taken off,
- * escapes normalised (RFC 3986 §6.2.2). Text that is not an http(s) URL is returned trimmed.
+ * One URL for all spellings of a page: https, without tracking parameters, redirect wrappers and AMP forms, escapes
+ * normalised (RFC 3986 section 6.2.2). Text that is not an http(s) URL is returned trimmed.
  */
 export function canonicalUrl(url: string): string {
   const text = url.trim();
@@ -34,7 +34,8 @@ export function canonicalUrl(url: string): string {
 export function comparisonKey(url: string): string {
   const text = url.trim();
   const address = unwrap(text);
-  return address === undefined ? text : (scholarlyKey(address) ?? write(address));
+  if (address === undefined) return text;
+  return (mayBeScholarly(address) ? scholarlyKey(address) : undefined) ?? write(address);
 }
 
 function write({ user, host, port, path, query, fragment }: Address): string {
@@ -45,7 +46,7 @@ function unwrap(text: string): Address | undefined {
   const outer = fold(text);
   let address = outer;
   for (let wrappers = 0; address !== undefined; wrappers++) {
-    const target = wrappedUrl(address);
+    const target = mayBeWrapper(address.host) ? wrappedUrl(address) : undefined;
     const inner = target === undefined ? undefined : fold(target);
     if (inner === undefined) return address;
     if (wrappers === MAX_WRAPPERS) return outer;
@@ -57,14 +58,14 @@ function unwrap(text: string): Address | undefined {
 function fold(text: string): Address | undefined {
   const url = URL.parse(text);
   if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) return undefined;
-  const { username, password, port } = url;
+  const { username, password, port, search, hash } = url;
   return {
     user: username === '' && password === '' ? '' : `${username}:${password}@`,
     host: foldHost(url.hostname),
     port: port === '' || port === '80' || port === '443' ? '' : `:${port}`,
     path: foldPath(url),
-    query: foldQuery(url.search),
-    fragment: foldFragment(url.hash),
+    query: search === '' ? '' : foldQuery(search),
+    fragment: hash === '' ? '' : foldFragment(hash),
   };
 }
 
@@ -78,9 +79,8 @@ const PLAIN = new Map(
 );
 
 function foldEscapes(text: string): string {
-  if (!text.includes('%')) return text;
   return text.replace(/%(?:[0-9a-f]{2})?/gi, (escape) => {
-    // A bare % is escaped, or decoding what follows could make an escape of it.
+    // A bare % is escaped: together with decoded characters after it, it could become an escape.
     if (escape === '%') return '%25';
     const upper = escape.toUpperCase();
     return PLAIN.get(upper) ?? upper;
@@ -101,23 +101,22 @@ function foldHost(hostname: string): string {
   return host.includes('.m.wik') ? host.replace(MOBILE_WIKI, '$1.$2') : host;
 }
 
-const INDEX_FILES = ['/index.html', '/index.htm', '/index.php'];
+const SESSION = /;jsessionid=[^/;]*/gi;
 
 function foldPath(url: URL): string {
-  const path = foldEscapes(url.pathname);
-  if (!/;jsessionid=/i.test(path)) return trimPath(path);
-  // Through the setter: what is left may be a dot segment.
-  url.pathname = path.replace(/;jsessionid=[^/;]*/gi, '');
-  return trimPath(url.pathname);
-}
-
-/** Takes closing slashes, index files and `/amp` off, as often as they come. */
-function trimPath(path: string): string {
+  let { pathname: path } = url;
+  if (path.includes('%')) path = foldEscapes(path);
+  const stateless = path.includes(';') ? path.replace(SESSION, '') : path;
+  if (stateless !== path) {
+    // Through the setter: what is left may be a dot segment.
+    url.pathname = stateless;
+    path = url.pathname;
+  }
   let end = path.length;
   for (;;) {
-    while (path.endsWith('/', end) && end > 0) end--;
-    const file = INDEX_FILES.find((name) => path.endsWith(name, end));
-    if (file !== undefined) end -= file.length;
+    if (end > 0 && path.endsWith('/', end)) end -= 1;
+    else if (path.endsWith('/index.html', end)) end -= '/index.html'.length;
+    else if (path.endsWith('/index.htm', end) || path.endsWith('/index.php', end)) end -= '/index.htm'.length;
     // `/amp` alone is a page of that name.
     else if (end > '/amp'.length && path.endsWith('/amp', end)) end -= '/amp'.length;
     else return end === 0 ? '/' : path.slice(0, end);
@@ -126,8 +125,8 @@ function trimPath(path: string): string {
 
 // Campaign families of Urchin, Matomo, HubSpot and the like.
 const TRACKING_PREFIX = /^(?:utm_|mtm_|pk_|hsa_|_hs|__hs|vero_|oly_|amp_js)/;
-// Click ids of advertisers and networks, addressees of newsletters, sessions, AMP viewers. `ref`, `source`, `si` and the
-// like are content somewhere and stay.
+// Click ids of advertisers and networks, recipients of newsletters, sessions, AMP viewers. `ref`, `source`, `si` and the
+// like select content on some sites and stay.
 const TRACKING = new Set([
   ...['gclid', 'gclsrc', 'dclid', 'gbraid', 'wbraid', 'srsltid', '_ga', '_gl', 'fbclid', 'igshid', 'msclkid', 'twclid'],
   ...[
@@ -145,14 +144,13 @@ const TRACKING = new Set([
   ],
   ...['mc_cid', 'mc_eid', 'mkt_tok', 'at_medium', 'at_campaign', 'jsessionid', 'phpsessid', 'usqp', 'amp_gsa'],
 ]);
-// Values too: `?amp=16` is a current.
+// With their values: `?amp=16` is an electric current.
 const AMP = new Set(['amp', 'amp=', 'amp=1', 'amp=true', 'outputtype=amp']);
 
 function foldQuery(search: string): string {
-  if (search === '') return '';
   const named: [name: string, entry: string][] = [];
   for (const raw of search.slice(1).split('&')) {
-    const entry = foldEscapes(raw).replaceAll('+', '%20');
+    const entry = (raw.includes('%') ? foldEscapes(raw) : raw).replaceAll('+', '%20');
     const equals = entry.indexOf('=');
     const name = equals < 0 ? entry : entry.slice(0, equals);
     const lower = name.toLowerCase();
@@ -165,10 +163,9 @@ function foldQuery(search: string): string {
   return `?${named.map(([, entry]) => entry).join('&')}`;
 }
 
-/** Keeps the routes of single-page sites. */
+/** Keeps the routes of single-page applications. */
 function foldFragment(hash: string): string {
-  if (hash === '') return '';
-  const [route = ''] = foldEscapes(hash).split(':~:', 1);
+  const [route = ''] = (hash.includes('%') ? foldEscapes(hash) : hash).split(':~:', 1);
   return /^#(?:!.|\/.)/.test(route) && route !== '#!/' ? route : '';
 }
 
@@ -194,7 +191,11 @@ const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map([
   ['bing.com', { path: '/ck/a', parameters: ['u'] }],
 ]);
 
-/** What a folded URL leads to, if it is only a wrapper: text that may be a URL. */
+function mayBeWrapper(host: string): boolean {
+  return WRAPPERS.has(host) || host.startsWith('google.') || host.endsWith(AMP_CACHE);
+}
+
+/** The target of a redirect wrapper, as text that may be a URL; undefined when the address is none. */
 function wrappedUrl(address: Address): string | undefined {
   const { host, path, query } = address;
   if (host.endsWith(AMP_CACHE)) return ampTarget(/^\/[cvi]\/(s\/)?(.+)$/, address);
@@ -206,13 +207,13 @@ function wrappedUrl(address: Address): string | undefined {
   for (const name of wrapper.parameters) {
     const value = parameters.get(name);
     const target = host === 'bing.com' ? bingTarget(value) : value;
-    // The replacement character: bytes that were not UTF-8, so two targets could look the same.
+    // The replacement character stands for bytes that were not UTF-8: two targets could look the same.
     if (target !== null && /^https?:/i.test(target) && !target.includes('\uFFFD')) return target;
   }
   return undefined;
 }
 
-/** AMP caches carry the origin's address in their path, `s/` before it for https. */
+/** AMP caches have the origin's address in their path, behind `s/` for https. */
 function ampTarget(shape: RegExp, { path, query }: Address): string | undefined {
   const [, secure, rest] = shape.exec(path) ?? [];
   return rest === undefined ? undefined : `${secure === undefined ? 'http' : 'https'}://${rest}${query}`;
@@ -225,7 +226,7 @@ function bingTarget(value: string | null): string | null {
 
 const DOI = /^10\.\d{4,9}(?:\.\d+)*\/.+$/;
 const RESOLVER_PATH = /^\/(?:doi:)?(10\..+)$/i;
-// The paths publishers give a work; a page about a work (`/details/doi/10.…`, `/reports/10.…`) has another.
+// Paths of works at publishers; pages about a work (`/details/doi/10.…`, `/reports/10.…`) have others.
 const PUBLISHER_PATH =
   /^\/(?:journals\/[\w-]+\/)?(?:doi|articles?|content|chapter|book|document\/doi)(?:\/(?:abs|full|e?pdf|epub|pdfdirect|reader|html))?\/(10\..+)$/;
 const VIEW = /(?:\/(?:abstract|full(?:\/html)?|html|e?pdf|meta|summary)|\.pdf)$/;
@@ -233,8 +234,21 @@ const VIEW = /(?:\/(?:abstract|full(?:\/html)?|html|e?pdf|meta|summary)|\.pdf)$/
 const PREPRINT_VERSION = /^(10\.1101\/[\d.]+)v\d+(?:\.[a-z.-]+)?$/i;
 const ARXIV_DOI = /^10\.48550\/arxiv\./;
 const ARXIV_PATH = /^\/(?:abs|pdf|html)\/(.+)$/;
-// Since 2007 `2101.00001`, before `math.GT/0309136`, whose subject class says nothing.
+// Since 2007 `2101.00001`, before `math.GT/0309136`, where the subject class does not matter.
 const ARXIV_ID = /^(?:(\d{4}\.\d{4,5})|([a-z-]+)(?:\.[a-z]{2})?\/(\d{7}))(?:v\d+)?(?:\.pdf)?$/i;
+
+const SCHOLARLY_HOSTS: ReadonlySet<string> = new Set([
+  'arxiv.org',
+  'export.arxiv.org',
+  'pubmed.ncbi.nlm.nih.gov',
+  'ncbi.nlm.nih.gov',
+  'doi.org',
+  'dx.doi.org',
+]);
+
+function mayBeScholarly({ host, path }: Address): boolean {
+  return path.includes('/10.') || path.endsWith('/article') || SCHOLARLY_HOSTS.has(host);
+}
 
 function scholarlyKey(address: Address): string | undefined {
   const { host, path } = address;
@@ -255,7 +269,7 @@ function arxivKey(id: string | undefined): string | undefined {
 }
 
 function doiOf({ host, path, query }: Address): string | undefined {
-  // One publisher has the DOI in a parameter: `/plosone/article?id=10.1371/…`.
+  // PLOS has the DOI in a parameter: `/plosone/article?id=10.1371/…`.
   if (path.endsWith('/article') && query.startsWith('?id=10.')) return doi(query.slice('?id='.length));
   if (host === 'doi.org' || host === 'dx.doi.org') return doi(RESOLVER_PATH.exec(decoded(path))?.[1]);
   if (!path.includes('/10.')) return undefined;
@@ -268,7 +282,7 @@ function doi(escaped: string | undefined): string | undefined {
   return DOI.test(text) ? text : undefined;
 }
 
-/** As it is where the escapes are not UTF-8. */
+/** Unchanged where the escapes are not UTF-8. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -5,7 +5,7 @@ import { parseDuration } from '../config/units.ts';
 import type { Engine, RateLimit, SearchType } from './engine.ts';
 import { MAX_ENGINES } from './engine-board.ts';
 import type { EngineSpec } from './engine-client.ts';
-import { createEngine } from './engines/index.ts';
+import { createEngine } from './engines/kinds.ts';
 
 /** What is wrong with an entry. */
 export interface EngineMistake {

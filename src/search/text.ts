@@ -1,34 +1,37 @@
-// Text of hits: what engines send as HTML, entities or loose whitespace becomes plain text. Called by `hit.ts` for every
-// field of every hit, so it is linear in its input on hostile markup too: a tokenizer, never a tree.
+// Plain text of what services send as HTML, with entities or loose whitespace. Takes time linear in its input, on hostile
+// markup too: it reads tokens and never builds a tree.
 
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 
-/** Elements that appear in texts of engines and do not part words. */
+/** Elements within words. */
 const INLINE = new Set(
   `a abbr b bdi bdo big cite code del dfn em font i ins kbd label mark math noscript q s samp script small span strike
   strong style sub sup time tt u var`.split(/\s+/),
 );
 
-/** Elements that part words. */
+/** Elements that separate words. */
 const BLOCK = new Set(
   `address article aside audio blockquote body br button caption center dd details div dl dt figcaption figure footer form
   h1 h2 h3 h4 h5 h6 head header hr html iframe img input li link main meta nav object ol option p picture pre section
   select source summary svg table tbody td textarea tfoot th thead title tr ul video wbr`.split(/\s+/),
 );
 
-/** Elements whose text nobody reads. */
+/** Elements whose text is not shown. */
 const SILENT = new Set(['script', 'style']);
 
-/** Markup before this many characters for each one wanted is read; the rest of a long field is not looked at. */
+/** Characters read for each one wanted: the rest of a long field is ignored. */
 const MARKUP_FACTOR = 16;
 
-/** Whitespace folds; what remains of these is invisible or turns the direction of the text that follows. */
+/** Characters that are invisible or change the direction of the text after them. */
 const INVISIBLE = /[\p{Cc}\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069]/gu;
 
-/** Most texts have none of it: whitespace to fold, invisible characters, halves of pairs. */
+/** Whitespace to fold, invisible characters, lone surrogates: most texts have none. */
 const LOOSE = /[^\S ]| {2}|[\p{Cc}\p{Cs}\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069]/u;
 
 const MARKUP = /[<&]/;
+
+/** Texts without any of these are plain already. */
+const SPECIAL = new RegExp(`${MARKUP.source}|${LOOSE.source}`, 'u');
 
 /**
  * Plain text of a field: tags out, entities decoded once, whitespace folded to single spaces, control characters out.
@@ -37,10 +40,11 @@ const MARKUP = /[<&]/;
  */
 export function plainText(value: unknown, maxLength = 2000): string {
   if (typeof value !== 'string') return '';
+  if (value.length <= maxLength && !SPECIAL.test(value)) return value.trim();
   const input = value.length > maxLength * MARKUP_FACTOR ? value.slice(0, maxLength * MARKUP_FACTOR) : value;
   const folded = fold(MARKUP.test(input) ? strip(input) : input);
   if (folded.length <= maxLength) return folded;
-  // A pair cut in half would end the text with half a character.
+  // The cut may have halved a surrogate pair.
   return folded
     .slice(0, maxLength)
     .replace(/[\ud800-\udbff]$/, '')
@@ -52,7 +56,7 @@ function fold(text: string): string {
   return text.replace(/\s+/g, ' ').replace(INVISIBLE, '').replace(/ {2,}/g, ' ').toWellFormed().trim();
 }
 
-/** What a tag leaves in the text: nothing, a space, or itself where it is no tag. */
+/** What replaces a tag in the text: nothing, a space, or itself where no element has its name. */
 function trace(name: string, tag: string): string {
   if (INLINE.has(name)) return '';
   return BLOCK.has(name) || /[:-]/.test(name) ? ' ' : tag;
@@ -66,7 +70,7 @@ class Stripper implements TokenizerCallbacks {
   #name = '';
   /** Where the text of a silent element begins; -1 outside. */
   #silentFrom = -1;
-  /** End of the last whole token. */
+  /** End of the last complete token. */
   #seen = 0;
 
   begin(input: string): void {
@@ -124,7 +128,7 @@ class Stripper implements TokenizerCallbacks {
   }
 
   onend(): void {
-    // A script without an end is a text that speaks of the tag; a tag without an end is none, if nothing is named so.
+    // A script without an end is text that mentions the tag. A tag without an end is text if no element has its name.
     if (this.#silentFrom >= 0) this.#text += this.#input.slice(this.#silentFrom);
     const rest = this.#input.slice(this.#seen);
     const [, before = '', name = ''] = /^([^<]*)<\/?([a-z][^\s/>]*)/i.exec(rest) ?? [];
@@ -140,7 +144,7 @@ class Stripper implements TokenizerCallbacks {
 }
 
 const stripper = new Stripper();
-/** One for all texts: it is never in use twice at once, and making one costs more than a text does. */
+/** One for all texts: a text is read synchronously, and a new tokenizer costs more than most texts. */
 const tokenizer = new Tokenizer({ decodeEntities: true }, stripper);
 
 function strip(input: string): string {

@@ -1,11 +1,10 @@
 // Kind `arxiv`: preprints from the arXiv API, an Atom feed. An error is a feed too, of one entry, with status 200.
 
 import { Parser } from 'htmlparser2';
-import { asCount, refuse } from '../answer.ts';
+import { asCount, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
-import { nextOffset, span } from './offset.ts';
 
 export interface ArxivSettings {
   /** Base URL. Default `https://export.arxiv.org`. */

@@ -1,7 +1,17 @@
 // Brave Search API: web, news and images. Offsets count pages; images come in one. A used-up month is a 429 like a second
 // that is too full, so both are told apart here.
 
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../answer.ts';
+import {
+  asArray,
+  asCount,
+  asRecord,
+  asText,
+  jsonBody,
+  listOf,
+  refuse,
+  retryAfter,
+  wantsMore,
+} from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,

@@ -1,11 +1,9 @@
 // Kind `crossref`: works registered with Crossref. Abstracts are JATS XML, dates may be a year or nothing.
 
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse } from '../answer.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { hits } from '../hit.ts';
-import { nextOffset, span } from './offset.ts';
-import { encodePath } from './path.ts';
+import { encodePath, hits } from '../hit.ts';
 
 export interface CrossrefSettings {
   /** Mail address of the operator: puts requests into the polite pool with its higher limits. */

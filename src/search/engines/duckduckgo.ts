@@ -3,7 +3,7 @@
 
 import { decodeHTMLAttribute } from 'entities';
 import { Parser } from 'htmlparser2';
-import { refuse, wantsMore } from '../answer.ts';
+import { refuse, wantsMore } from '../engine-response.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
 

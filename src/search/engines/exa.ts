@@ -1,7 +1,7 @@
 // Exa: web, and by category news and research papers. One request gives up to 100 results. Snippets are the passages Exa
 // picks for the query, its text where there are none.
 
-import { asArray, asText, jsonBody, listOf, refuse } from '../answer.ts';
+import { asArray, asText, jsonBody, listOf, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import type { HttpEngine, SearchType } from '../engine.ts';
 import { hits, siteOf } from '../hit.ts';

@@ -1,7 +1,7 @@
 // Marginalia: a small index of sites written by people, web only. Refusals are plain text; a used-up day is told from
 // a full minute by its first word.
 
-import { asCount, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../answer.ts';
+import { asCount, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../engine-response.ts';
 import { EngineError, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
 

@@ -1,6 +1,6 @@
 // Mojeek: an index of its own, web only. Errors come inside an answer with status 200, as words in `response.status`.
 
-import { asCount, asRecord, asText, jsonBody, listOf, refuse, wantsMore } from '../answer.ts';
+import { asCount, asRecord, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFailure, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';

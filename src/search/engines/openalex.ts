@@ -1,10 +1,20 @@
 // Kind `openalex`: scholarly works from OpenAlex. Abstracts come as an inverted index and are put together again.
 
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse, retryAfter } from '../answer.ts';
+import {
+  asArray,
+  asCount,
+  asRecord,
+  asText,
+  jsonBody,
+  listOf,
+  nextOffset,
+  refuse,
+  retryAfter,
+  span,
+} from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type EngineResponse, type HttpEngine } from '../engine.ts';
 import { hits } from '../hit.ts';
-import { nextOffset, span } from './offset.ts';
 
 export interface OpenalexSettings {
   /** Without a key about ten searches a day are free. */

@@ -2,7 +2,7 @@
 // `esummary` describes them. Which of the two an answer is shows in its members.
 
 import { decodeHTML } from 'entities';
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse } from '../answer.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
@@ -13,7 +13,6 @@ import {
   type ParseContext,
 } from '../engine.ts';
 import { hits } from '../hit.ts';
-import { nextOffset, span } from './offset.ts';
 
 export interface PubmedSettings {
   /** Lifts three requests a second to ten. */

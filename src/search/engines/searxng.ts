@@ -1,7 +1,7 @@
 // A SearXNG instance of one's own. Its JSON format is off by default: an instance without `json` in `search.formats`
 // answers 403, which reads as `access denied`. How many results a page has is up to the instance.
 
-import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../answer.ts';
+import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import type { EngineRequest, HttpEngine, SearchType } from '../engine.ts';
 import { type HitFields, hits } from '../hit.ts';

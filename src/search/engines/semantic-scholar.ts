@@ -1,11 +1,9 @@
 // Kind `semantic-scholar`: papers from the Semantic Scholar graph API by relevance.
 
-import { asCount, asRecord, asText, jsonBody, listOf, refuse } from '../answer.ts';
+import { asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { hits } from '../hit.ts';
-import { nextOffset, span } from './offset.ts';
-import { encodePath } from './path.ts';
+import { encodePath, hits } from '../hit.ts';
 
 export interface SemanticScholarSettings {
   /** Without a key all callers of the world share one small budget, and 429 is the usual answer. */

@@ -1,7 +1,7 @@
 // Serper: results of Google for web, news, images and, for academic searches, Google Scholar. The service may give ten
 // results a page whatever number it is asked for, so only a page of fewer counts as the last.
 
-import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../answer.ts';
+import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineRequest, type HttpEngine, type SearchType } from '../engine.ts';
 import { type HitFields, hits } from '../hit.ts';

@@ -1,7 +1,7 @@
 // Tavily: web and news. One request gives all there is, at most 20 results. Its image lists name no page and no size and
 // are not used. Statuses 432 and 433 are its own: limits of the plan and of pay-as-you-go.
 
-import { jsonBody, listOf, refuse } from '../answer.ts';
+import { jsonBody, listOf, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type HttpEngine } from '../engine.ts';
 import { hits, siteOf } from '../hit.ts';

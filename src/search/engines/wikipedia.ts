@@ -1,7 +1,18 @@
 // Kind `wikipedia`: articles of a Wikipedia (or any MediaWiki), images of Wikimedia Commons, through the action API. Its
 // errors come with status 200.
 
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, refuse, retryAfter } from '../answer.ts';
+import {
+  asArray,
+  asCount,
+  asRecord,
+  asText,
+  jsonBody,
+  listOf,
+  nextOffset,
+  refuse,
+  retryAfter,
+  span,
+} from '../engine-response.ts';
 import {
   EngineError,
   type EnginePage,
@@ -11,9 +22,7 @@ import {
   type HttpEngine,
   type ParseContext,
 } from '../engine.ts';
-import { hits } from '../hit.ts';
-import { nextOffset, span } from './offset.ts';
-import { encodePath } from './path.ts';
+import { encodePath, hits } from '../hit.ts';
 
 export interface WikipediaSettings {
   /** Language code of the Wikipedia. Default `en`. */

@@ -3,7 +3,7 @@
 // why their engine failed, and the gateway repeats it; a failure of any other kind is `worker returned HTTP n`.
 
 import { Unpackr } from 'msgpackr';
-import { jsonBody, listOf, refuse, retryAfter } from '../answer.ts';
+import { jsonBody, listOf, refuse, retryAfter } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,

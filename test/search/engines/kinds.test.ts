@@ -1,5 +1,5 @@
 import t from 'tap';
-import { createEngine, ENGINE_KINDS } from '../../../src/search/engines/index.ts';
+import { createEngine, ENGINE_KINDS } from '../../../src/search/engines/kinds.ts';
 
 /** The least each kind needs. */
 const LEAST: Readonly<Record<string, Readonly<Record<string, string>>>> = {

@@ -1,12 +1,11 @@
 // Turns a file of the local engine's folder into the documents to be found: one a file, one a line of JSONL. The
 // collection indexes them. Nothing here throws: what cannot be read as promised becomes plain text or is left out.
 
-import { asRecord, asText } from '../../answer.ts';
+import { asRecord, asText } from '../../engine-response.ts';
 import { isoDate } from '../../dates.ts';
 import type { EngineHit } from '../../engine.ts';
-import { hit } from '../../hit.ts';
+import { encodePath, hit } from '../../hit.ts';
 import { plainText } from '../../text.ts';
-import { encodePath } from '../path.ts';
 import type { FileFormat, FolderFile } from './folder.ts';
 import { htmlText } from './html.ts';
 import { markdownText } from './markdown.ts';

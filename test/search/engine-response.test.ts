@@ -8,7 +8,7 @@ import {
   jsonBody,
   refuse,
   retryAfter,
-} from '../../src/search/answer.ts';
+} from '../../src/search/engine-response.ts';
 import { EngineError, type EngineResponse } from '../../src/search/engine.ts';
 
 function answer(status: number, body = '', headers: Readonly<Record<string, string>> = {}): EngineResponse {

@@ -1,7 +1,7 @@
-// What every engine's `parse` begins with: is this a challenge page or a refusal, is the body JSON, and readers that take
-// null and wrong types for absent. Nothing here copies text of the upstream into an error.
+// Reads the responses of search services: challenge pages and refusals, JSON, paging, and fields whose null or wrong type
+// counts as absent. No error carries text of the service.
 
-import { EngineError, type EngineHit, type EngineResponse, type ParseContext } from './engine.ts';
+import { EngineError, type EngineHit, type EngineQuery, type EngineResponse, type ParseContext } from './engine.ts';
 
 /** The value when it is an object, else an empty one. */
 export function asRecord(value: unknown): Readonly<Record<string, unknown>> {
@@ -28,15 +28,15 @@ export function asCount(value: unknown): number | undefined {
 const CHALLENGE_MARKUP =
   /_cf_chl_opt|<title>(?:Just a moment\.\.\.|Attention Required! \| Cloudflare)|class="?'?(?:g-recaptcha|h-captcha|cf-turnstile|anomaly-modal)|\/recaptcha\/(?:api|enterprise)\.js|hcaptcha\.com\/1\/api\.js|challenges\.cloudflare\.com|captcha-delivery\.com|id="px-captcha/i;
 
-/** Sentences of challenge pages: in a long page they may come from a hit. */
+/** Sentences of challenge pages. Looked for in short pages only: in a long one they may come from a hit. */
 const CHALLENGE_WORDS = /unusual traffic|are you a robot|verify (?:that )?you are (?:a )?human|complete the captcha/i;
 
 const SHORT_PAGE_BYTES = 16_384;
 const SCANNED_BYTES = 65_536;
 
 /**
- * Whether the answer is a page that wants a human: Cloudflare, reCAPTCHA, hCaptcha and their like, with any status.
- * JSON and XML are never taken for one, whatever their texts say.
+ * Whether the response is a challenge page of Cloudflare, reCAPTCHA, hCaptcha or their like, whatever its status. JSON and
+ * XML never are, whatever their texts say.
  */
 export function isChallenge(response: EngineResponse): boolean {
   if (response.headers['cf-mitigated'] === 'challenge') return true;
@@ -46,11 +46,11 @@ export function isChallenge(response: EngineResponse): boolean {
   return CHALLENGE_MARKUP.test(page) || (response.body.length <= SHORT_PAGE_BYTES && CHALLENGE_WORDS.test(page));
 }
 
-/** Statuses that mean this query, not the engine, is at fault. */
+/** Statuses that blame the query and not the engine. */
 const REJECTED = new Set([400, 414, 422]);
 
 /**
- * Throws the `EngineError` of an answer that is none: a challenge page (`challenge`, looked for first), 401 and 403
+ * Throws the `EngineError` of a response without results: a challenge page (`challenge`, looked for first), 401 and 403
  * (`denied`), 402 (`quota`), 429 (`rate limited`, with the time it names), 400, 414 and 422 (`rejected`), any other
  * status outside of 200 to 299 (`http`).
  */
@@ -67,8 +67,8 @@ export function refuse(response: EngineResponse): void {
 }
 
 /**
- * When an answer says to come back, in milliseconds from now: `Retry-After` in seconds or as a date (RFC 9110 section
- * 10.2.3), else `X-RateLimit-Reset` or `RateLimit-Reset`. Dates count from the answer's own `Date`.
+ * Milliseconds to wait before the next request: `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3), else
+ * `X-RateLimit-Reset` or `RateLimit-Reset`. Dates count from the response's own `Date`.
  */
 export function retryAfter({ headers }: EngineResponse): number | undefined {
   const nowMs = Date.parse(headers['date'] ?? '');
@@ -78,10 +78,10 @@ export function retryAfter({ headers }: EngineResponse): number | undefined {
   return resetAfter(headers, nowMs);
 }
 
-/** Greater numbers of seconds are points in time. */
+/** Greater resets are Unix times in seconds, smaller ones are waits. */
 const LONGEST_WAIT_S = 100_000_000;
 
-/** Lists name one window each, in one order: the last used-up window to open again, or the first of all. */
+/** Both fields list the same windows in one order. Used-up windows: the last to reset. None used up: the first to reset. */
 function resetAfter(headers: EngineResponse['headers'], nowMs: number): number | undefined {
   const list = (name: string): number[] =>
     (headers[`x-ratelimit-${name}`] ?? headers[`ratelimit-${name}`])?.split(',').map((part) => Number(part || NaN)) ??
@@ -110,14 +110,46 @@ export function jsonBody(response: EngineResponse): Readonly<Record<string, unkn
   return value as Record<string, unknown>;
 }
 
+/** The member `name`, which every response with results has as an array. Throws `EngineError('invalid')`. */
+export function listOf(body: Readonly<Record<string, unknown>>, name: string): readonly unknown[] {
+  const list = body[name];
+  if (!Array.isArray(list)) throw new EngineError('invalid');
+  return list;
+}
+
 /** Whether more hits are wanted than those of the pages before and of this one. */
 export function wantsMore({ query, collected }: ParseContext, found: readonly EngineHit[]): boolean {
   return collected + found.length < query.maxResults;
 }
 
-/** The member `name` of an answer, which is an array whenever the answer is one. Throws `EngineError('invalid')`. */
-export function listOf(body: Readonly<Record<string, unknown>>, name: string): readonly unknown[] {
-  const list = body[name];
-  if (!Array.isArray(list)) throw new EngineError('invalid');
-  return list;
+/** A request for `count` results from number `offset` on, counted from 0. */
+interface Span {
+  readonly offset: number;
+  readonly count: number;
+}
+
+/** The span to ask for with `state`, an offset. The same count on every page; `maxCount` is the most the API gives at once. */
+export function span(query: EngineQuery, state: unknown, maxCount: number): Span {
+  return { offset: typeof state === 'number' ? state : 0, count: Math.min(query.maxResults, maxCount) };
+}
+
+/** What came back for a span. */
+interface Received {
+  /** Results in the answer, usable or not. */
+  readonly results: number;
+  /** The usable ones. */
+  readonly hits: readonly EngineHit[];
+  /** Results that can be reached in all, where the answer or the API's rules say so. */
+  readonly reachable?: number | undefined;
+}
+
+/**
+ * The offset of the next page; undefined when enough is collected, the page was short, or nothing in it was usable: a
+ * broken service would be asked on and on.
+ */
+export function nextOffset(context: ParseContext, maxCount: number, received: Received): number | undefined {
+  const { offset, count } = span(context.query, context.state, maxCount);
+  const exhausted = received.results < count || received.hits.length === 0;
+  if (exhausted || !wantsMore(context, received.hits)) return undefined;
+  return offset + count < (received.reachable ?? Infinity) ? offset + count : undefined;
 }
