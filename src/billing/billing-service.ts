@@ -14,7 +14,7 @@ import type { Settings } from '../config/settings.ts';
 import type { Log } from '../telemetry/log.ts';
 import { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import type { PaymentCommand } from './payments/payment-actor.ts';
+import type { PaymentCommand } from './payments/payment-processor.ts';
 import { type PaymentService, startPayments } from './payments/payment-service.ts';
 
 /** What threads hear of accounts. */

@@ -42,7 +42,7 @@ export {
 } from './ledger/store.ts';
 export { parseUsd, printCredits, printUsd } from './money.ts';
 export type { Offer } from './payments/offer.ts';
-export { PaymentClient, type PaymentCommand } from './payments/payment-actor.ts';
-export type { BeginAnswer, CallRequest, Payments, SettleAnswer } from './payments/payment-processor.ts';
+export { PaymentClient, type Payments } from './payments/payment-client.ts';
+export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-processor.ts';
 export { type CallSize, quoteCall } from './payments/quote.ts';
 export { costOf, type ModelPrice, modelPriceOf, picoPerCall, type Tokens, usdText } from './prices.ts';

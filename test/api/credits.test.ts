@@ -78,7 +78,8 @@ t.test('mistakes have their status', async (t) => {
   t.equal((await ask(worldOf(null), ORDER)).status, 503);
   failing(fixture.ledger, 'findPayment', new Error('secret'));
   const broken = await ask(deps, ORDER, { 'x-payment': fixture.header(5_000_000) });
-  t.equal(broken.status, 500);
+  t.equal(broken.status, 503, 'money may have moved');
+  t.equal(broken.headers['x-headrace-error'], 'HR_PAYMENT_PENDING');
   t.notMatch(broken.text(), /secret/);
 });
 

@@ -1,7 +1,9 @@
-// One payment on its way from signature to booked money: look for an earlier use, verify, reserve, submit, settle, book.
-// Called by the cashier and by `recovery.ts`. The ledger knows of each step before the next is taken, so that a crash
-// leaves nothing that could be paid twice or be forgotten.
+// A payment's way from signature to posted money: look for an earlier use, verify, reserve, submit, settle, post; and the
+// recovery of payments that stopped on it. The ledger knows of each step before the next is taken, so that after a crash
+// nothing can be paid twice or forgotten. A submitted payment is asked about until the facilitator says that it has
+// settled; its money then becomes credit, because nobody waits for the work any more.
 
+import pLimit from 'p-limit';
 import { paymentId } from '../ledger/commands.ts';
 import { type Ledger, LedgerError, type Payment, type PaymentKey, type PaymentTarget } from '../ledger/store.ts';
 import { picoOf, type MerchantConfig } from './merchant-config.ts';
@@ -10,7 +12,7 @@ import type { Facilitator, Settled } from './facilitator.ts';
 import { facilitatorBody, type Receipt, type Terms } from './offer.ts';
 import { decodePayment, PaymentFormatError, type SignedPayment } from './signed-payment.ts';
 
-export interface SettlementParts {
+export interface SettlementDeps {
   readonly ledger: Ledger;
   readonly facilitator: Pick<Facilitator, 'verify' | 'settle'>;
   readonly merchant: MerchantConfig;
@@ -64,19 +66,51 @@ interface Booking {
   readonly answer: SettledAnswer;
 }
 
+/** What one round did. */
+export interface RecoveryRound {
+  readonly booked: number;
+  /** Left submitted: the facilitator does not say that they have settled. */
+  readonly open: number;
+  /** Reserved and never submitted, and too old now. */
+  readonly expired: number;
+}
+
+/** Between two requests about the same payment; doubles each time. */
+const FIRST_WAIT_MS = 30_000;
+
+/**
+ * Payments looked at in a round beyond those it knows to be stuck, so that these never hide the others, and how many of
+ * them are asked about: a facilitator that is silent must not keep the next round waiting for hours.
+ */
+const ROUND_PAYMENTS = 1000;
+const ROUND_QUESTIONS = 64;
+const QUESTIONS_AT_ONCE = 8;
+
+/** How long after the end of its validity a payment is still asked about. */
+const AFTERMATH_MS = 3_600_000;
+
+interface Patience {
+  readonly nextMs: number;
+  readonly waitMs: number;
+}
+
 export class Settlements {
-  readonly parts: SettlementParts;
+  readonly deps: SettlementDeps;
   /** By payment id; booked with the next round of the recovery. */
   readonly #unbooked = new Map<string, Booking>();
   readonly #asking = new Set<string>();
+  readonly #patience = new Map<string, Patience>();
+  readonly #graceMs: number;
+  #recovering: Promise<RecoveryRound> | undefined;
 
-  constructor(parts: SettlementParts) {
-    this.parts = parts;
+  constructor(deps: SettlementDeps, graceMs: number) {
+    this.deps = deps;
+    this.#graceMs = graceMs;
   }
 
   /** The id of what a header brings, or why it brings nothing that could be paid with. */
   read(header: string): { readonly signed: SignedPayment; readonly id: string } | Presented {
-    const { merchant } = this.parts;
+    const { merchant } = this.deps;
     let signed;
     try {
       signed = decodePayment(header);
@@ -93,7 +127,7 @@ export class Settlements {
    * writer real funds; of several at once that verify, one reserves.
    */
   async present(signed: SignedPayment, terms: Terms, purpose: string, account?: string): Promise<Presented> {
-    const { dateMs, facilitator, ledger, merchant } = this.parts;
+    const { dateMs, facilitator, ledger, merchant } = this.deps;
     const key = keyOf(signed, merchant);
     const known = await ledger.findPayment(paymentId(key));
     if (known !== undefined) return { kind: 'known', payment: known, signed };
@@ -111,7 +145,7 @@ export class Settlements {
 
   /** What `pay` needs of a payment that was reserved, here or by a process that is gone. Default account: the payer's. */
   reservedOf(signed: SignedPayment, terms: Terms, account?: string): Reserved {
-    const { merchant } = this.parts;
+    const { merchant } = this.deps;
     const key = keyOf(signed, merchant);
     const body = facilitatorBody(signed, merchant, terms);
     const submission = { account: account ?? key.payer, signature: signed.signature, body };
@@ -120,7 +154,7 @@ export class Settlements {
 
   /** Lets the facilitator move the money of a payment that was never submitted, and books it. */
   async pay({ id, network, payer, submission }: Reserved, target: PaymentTarget): Promise<Outcome> {
-    const { facilitator } = this.parts;
+    const { facilitator } = this.deps;
     return await this.#alone(id, async () => {
       if (!(await this.#submit(id, submission))) return await this.#gone(id);
       const settled = await facilitator.settle(submission.body);
@@ -141,7 +175,7 @@ export class Settlements {
     if (submission === undefined) return { kind: 'open' };
     const target = { kind: 'credit', account: submission.account } as const;
     return await this.#alone(id, async () => {
-      const settled = await this.parts.facilitator.settle(submission.body);
+      const settled = await this.deps.facilitator.settle(submission.body);
       const outcome = await this.#book(id, { network, payer }, target, settled);
       return outcome.kind === 'booked' ? outcome : { kind: 'open' };
     });
@@ -152,7 +186,7 @@ export class Settlements {
    * becomes credit, or null when none did and none can any more. False when there is no such payment left.
    */
   async decide(id: string, transaction: string | null): Promise<boolean> {
-    const { ledger } = this.parts;
+    const { ledger } = this.deps;
     const payment = await ledger.findPayment(id);
     const submission = payment?.state === 'submitted' ? submissionOf(payment) : undefined;
     if (payment === undefined || submission === undefined || this.isBusy(id)) return false;
@@ -181,7 +215,7 @@ export class Settlements {
   /** False when the payment has settled or failed in other hands. */
   async #submit(id: string, submission: Submission): Promise<boolean> {
     try {
-      await this.parts.ledger.submitPayment(id, JSON.stringify(submission));
+      await this.deps.ledger.submitPayment(id, JSON.stringify(submission));
       return true;
     } catch (error) {
       if (error instanceof LedgerError && error.refusal === 'payment-settled') return false;
@@ -190,7 +224,7 @@ export class Settlements {
   }
 
   async #gone(id: string): Promise<Outcome> {
-    const payment = await this.parts.ledger.findPayment(id);
+    const payment = await this.deps.ledger.findPayment(id);
     // Failed before it was submitted: its validity ended before the work did.
     const reason = 'invalid_exact_evm_payload_authorization_valid_before';
     return payment?.state === 'failed' ? { kind: 'refused', reason } : { kind: 'open' };
@@ -198,7 +232,7 @@ export class Settlements {
 
   async #fail(id: string, outcome: Outcome, reason: string): Promise<Outcome> {
     try {
-      await this.parts.ledger.failPayment(id, reason);
+      await this.deps.ledger.failPayment(id, reason);
       return outcome;
     } catch (error) {
       // Another process took the same payment over and was paid: the next repeat finds that.
@@ -234,7 +268,7 @@ export class Settlements {
   async #tryBook(booking: Booking): Promise<boolean> {
     const { answer, id, target } = booking;
     const text = JSON.stringify(answer);
-    const { ledger } = this.parts;
+    const { ledger } = this.deps;
     try {
       // Twice at once: a commit whose confirmation was lost is confirmed by its repeat.
       await ledger.settlePayment(id, target, text).catch(() => ledger.settlePayment(id, target, text));
@@ -248,6 +282,59 @@ export class Settlements {
     }
     this.#unbooked.delete(id);
     return true;
+  }
+
+  /**
+   * One round over the payments that a crash, a lost answer or an absent database left half done. Rounds run in every process
+   * of a store and may overlap; one that is under way here is joined. Rejects when the ledger cannot be read.
+   */
+  recover(): Promise<RecoveryRound> {
+    this.#recovering ??= this.#recover().finally(() => (this.#recovering = undefined));
+    return this.#recovering;
+  }
+
+  /** Whether a payment that another process began may be taken over. */
+  isAbandoned({ changedMs, id }: Payment): boolean {
+    return changedMs + this.#graceMs <= this.deps.dateMs() && !this.isBusy(id);
+  }
+
+  async #recover(): Promise<RecoveryRound> {
+    const { dateMs, ledger } = this.deps;
+    let booked = await this.bookLate();
+    const limit = ROUND_PAYMENTS + this.#patience.size;
+    const submitted = await ledger.paymentsIn('submitted', limit);
+    const due = submitted.filter((payment) => this.isAbandoned(payment) && this.#isTime(payment));
+    const ask = pLimit(QUESTIONS_AT_ONCE);
+    const asked = due.slice(0, ROUND_QUESTIONS).map((payment) => ask(() => this.#ask(payment)));
+    booked += (await Promise.all(asked)).filter(Boolean).length;
+    const open = await ledger.paymentsIn('submitted', limit);
+    this.#forget(new Set(open.map(({ id }) => id)));
+    let expired = 0;
+    for (const { id, validUntilMs } of await ledger.paymentsIn('reserved')) {
+      if (validUntilMs > dateMs() || this.isBusy(id)) continue;
+      await ledger.failPayment(id, 'expired');
+      expired++;
+    }
+    return { booked, open: open.length, expired };
+  }
+
+  async #ask(payment: Payment): Promise<boolean> {
+    const { waitMs } = this.#patience.get(payment.id) ?? { waitMs: FIRST_WAIT_MS };
+    this.#patience.set(payment.id, { nextMs: this.deps.dateMs() + waitMs, waitMs: waitMs * 2 });
+    return (await this.askAgain(payment)).kind === 'booked';
+  }
+
+  #isTime({ id, validUntilMs }: Payment): boolean {
+    const nowMs = this.deps.dateMs();
+    const { nextMs } = this.#patience.get(id) ?? { nextMs: 0 };
+    // The first time is for every payment: the start of a process is when the facilitator may know more.
+    return nowMs >= nextMs && (nextMs === 0 || nowMs <= validUntilMs + AFTERMATH_MS);
+  }
+
+  #forget(open: ReadonlySet<string>): void {
+    for (const id of this.#patience.keys()) {
+      if (!open.has(id)) this.#patience.delete(id);
+    }
   }
 }
 

@@ -3,13 +3,12 @@
 // line it prints is a promise it had kept. Arguments: store URL, facilitator URL, step to die at, how often that passes.
 
 import { writeSync } from 'node:fs';
-import { PaymentProcessor } from '../../../src/billing/payments/payment-processor.ts';
 import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
 import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { headerV1 } from '../../support/payer.ts';
 import { ATTEMPTS, CALL_UNITS, LANES, nonceOf, NOW_MS, payerOf, PURCHASE_UNITS, ROUNDS } from './crash-plan.ts';
-import { call, RESOURCE, MERCHANT, wanted } from './payment-fixture.ts';
+import { call, MERCHANT, RESOURCE, TestProcessor, wanted } from './payment-fixture.ts';
 
 const [store = '', facilitator = '', dyingStep = '', passes = '0'] = process.argv.slice(2);
 
@@ -17,7 +16,7 @@ function say(line: string): void {
   writeSync(1, `${line}\n`);
 }
 
-async function buy(paymentProcessor: PaymentProcessor, lane: number, round: number): Promise<void> {
+async function buy(paymentProcessor: TestProcessor, lane: number, round: number): Promise<void> {
   const payer = payerOf(lane);
   const nonce = nonceOf(round, 'buy', 0);
   const payment = headerV1(payer, wanted(PURCHASE_UNITS), { nonce, nowS: NOW_MS / 1000 });
@@ -28,7 +27,7 @@ async function buy(paymentProcessor: PaymentProcessor, lane: number, round: numb
 }
 
 /** Signs another payment when one got stuck: reserved and never submitted, it waits for the end of its validity. */
-async function ask(paymentProcessor: PaymentProcessor, lane: number, round: number, attempt = 0): Promise<void> {
+async function ask(paymentProcessor: TestProcessor, lane: number, round: number, attempt = 0): Promise<void> {
   const nonce = nonceOf(round, 'call', attempt);
   const payment = headerV1(payerOf(lane), wanted(CALL_UNITS), { nonce, nowS: NOW_MS / 1000 });
   const begun = await paymentProcessor.begin(call(payment, { digest: `${lane}-${round}` }));
@@ -56,8 +55,8 @@ const ledger = await openLedger(store, {
   },
 });
 const client = new Facilitator({ url: facilitator }, systemClock);
-const parts = { ledger, facilitator: client, merchant: MERCHANT, dateMs: () => NOW_MS, clock: systemClock };
-const paymentProcessor = new PaymentProcessor(parts, { graceMs: 0 });
+const deps = { ledger, facilitator: client, merchant: MERCHANT, dateMs: () => NOW_MS };
+const paymentProcessor = TestProcessor.start({ ...deps, settings: { graceMs: 0 } });
 const { open } = await paymentProcessor.recover();
 if (open > 0) throw new Error(`${open} payments stay open`);
 await Promise.all(

@@ -1,9 +1,8 @@
-// Random days of a shop with two processes: purchases, requests, repeats, lost answers. Whatever happens, in the end the
+// Random sequences in two processes: purchases, requests, repeats, lost answers. Whatever happens, in the end the
 // ledger has what the token says has moved, and no signature has moved money twice.
 
 import fc from 'fast-check';
 import t from 'tap';
-import type { PaymentProcessor } from '../../../src/billing/payments/payment-processor.ts';
 import { Payer } from '../../support/payer.ts';
 import {
   balances,
@@ -12,6 +11,7 @@ import {
   CALL_UNITS,
   openPaymentFixture,
   type PaymentFixture,
+  type TestProcessor,
   word,
 } from './payment-fixture.ts';
 
@@ -55,7 +55,7 @@ function secondsOf(rounds: readonly (readonly Step[])[]): number {
   return rounds.flat().reduce((sum, one) => sum + (one.kind === 'pass' ? one.seconds : 0), 0);
 }
 
-async function serve(paymentProcessor: PaymentProcessor, header: string, cancels: boolean): Promise<string> {
+async function serve(paymentProcessor: TestProcessor, header: string, cancels: boolean): Promise<string> {
   const begun = await paymentProcessor.begin(call(header));
   if (begun.kind !== 'ticket') return word(begun);
   if (!cancels) return word(await paymentProcessor.settle(begun.ticket));
@@ -65,7 +65,7 @@ async function serve(paymentProcessor: PaymentProcessor, header: string, cancels
 
 async function take(
   fixture: PaymentFixture,
-  cashiers: readonly PaymentProcessor[],
+  processors: readonly TestProcessor[],
   headers: readonly string[],
   step: Step,
 ): Promise<string> {
@@ -77,10 +77,10 @@ async function take(
       fixture.pass(step.seconds * 1000);
       return '';
     case 'recover':
-      await cashiers[step.process]?.recover();
+      await processors[step.process]?.recover();
       return '';
     default: {
-      const paymentProcessor = cashiers[step.process] as PaymentProcessor;
+      const paymentProcessor = processors[step.process] as TestProcessor;
       const header = headers[step.header] as string;
       if (step.kind === 'call') return await serve(paymentProcessor, header, step.cancels);
       return word(await paymentProcessor.purchase(buying(header, { amount: Number(CALL_UNITS) / 1e6 })));
@@ -91,16 +91,16 @@ async function take(
 t.test('no money moves twice, and none that moved is forgotten', async (t) => {
   let sold = 0;
   let paid = 0;
-  const days = fc.array(fc.array(step, { minLength: 1, maxLength: 4 }), { minLength: 5, maxLength: 14 });
+  const sequences = fc.array(fc.array(step, { minLength: 1, maxLength: 4 }), { minLength: 5, maxLength: 14 });
   await fc.assert(
-    fc.asyncProperty(days, async (rounds) => {
+    fc.asyncProperty(sequences, async (rounds) => {
       const fixture = await openPaymentFixture(t);
-      const cashiers = [fixture.paymentProcessor, await fixture.other()];
+      const processors = [fixture.paymentProcessor, await fixture.other()];
       const headers = Array.from({ length: HEADERS }, () => fixture.header(CALL_UNITS));
       const buyers = new Map<number, number>();
       for (const round of rounds) {
         // All steps of a round at once.
-        const words = await Promise.all(round.map((one) => take(fixture, cashiers, headers, one)));
+        const words = await Promise.all(round.map((one) => take(fixture, processors, headers, one)));
         sold += words.filter((one) => one === 'sold').length;
         for (const [at, one] of words.entries()) {
           const { header } = round[at] as { header?: number };
@@ -112,7 +112,7 @@ t.test('no money moves twice, and none that moved is forgotten', async (t) => {
       fixture.facilitator.faults.length = 0;
       for (let wait = 0; wait < 6; wait++) {
         fixture.pass(FIRST_ASK_S * 1000);
-        for (const paymentProcessor of cashiers) await paymentProcessor.recover();
+        for (const paymentProcessor of processors) await paymentProcessor.recover();
       }
       // An answer that was lost, to an order that has expired since: nobody but the chain can tell, and its operator decides.
       const moved = new Set(fixture.facilitator.transfers.map(({ nonce }) => nonce));

@@ -1,18 +1,25 @@
-// A cashier over a ledger and the test facilitator, with a payer that has money.
+// A payment processor over a ledger and the test facilitator, with a payer that has money.
 
+import { ask, type Ref } from '../../../src/actor/index.ts';
+import { systemClock } from '../../../src/actor/clock.ts';
+import { createTestSystem } from '../../../src/actor/testkit.ts';
+import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
 import { readMerchantConfig, type MerchantConfig } from '../../../src/billing/payments/merchant-config.ts';
+import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
 import {
-  PaymentProcessor,
   type CallRequest,
-  type PaymentProcessorSettings,
+  type PaymentCommand,
+  paymentProcessor,
+  type PaymentProcessorDeps,
   type PurchaseRequest,
 } from '../../../src/billing/payments/payment-processor.ts';
-import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
+import type { RecoveryRound } from '../../../src/billing/payments/settlement.ts';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
-import { systemClock } from '../../../src/actor/clock.ts';
 import { type FacilitatorOptions, TestFacilitator } from '../../support/facilitator.ts';
 import { headerV1, Payer, type Wanted, type Wish } from '../../support/payer.ts';
 import { openStore, START_MS, type StoreName } from '../ledger/stores.ts';
+
+type Settings = PaymentProcessorDeps['settings'];
 
 export const START_S: number = START_MS / 1000;
 export const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
@@ -24,22 +31,76 @@ export const ACCOUNT: string = BUYER.toLowerCase();
 /** What the payer starts with: 10,000 USD. */
 export const FUNDS = 10_000_000_000n;
 
+/** A client whose calls resolve when the processor has done with them, on a clock that stands still. */
+export class TestProcessor extends PaymentClient {
+  /** Failures of the ledger. */
+  readonly defects: unknown[];
+  readonly #processor: Ref<PaymentCommand>;
+
+  static start(deps: Omit<PaymentProcessorDeps, 'onDefect' | 'onRound'>): TestProcessor {
+    const { system } = createTestSystem();
+    const defects: unknown[] = [];
+    const onDefect = (error: unknown): void => void defects.push(error);
+    const processor = system.spawn(paymentProcessor({ ...deps, onDefect, onRound: () => undefined }));
+    return new TestProcessor(system, processor, defects);
+  }
+
+  private constructor(
+    system: ReturnType<typeof createTestSystem>['system'],
+    ref: Ref<PaymentCommand>,
+    defects: unknown[],
+  ) {
+    super(system, ref, 'test');
+    this.#processor = ref;
+    this.defects = defects;
+  }
+
+  override async cancel(ticket: string): Promise<void> {
+    await super.cancel(ticket);
+    await this.drained();
+  }
+
+  override async refund(ticket: string): Promise<void> {
+    await super.refund(ticket);
+    await this.drained();
+  }
+
+  /** One recovery round. */
+  async recover(): Promise<RecoveryRound> {
+    const round = await this.#ask<RecoveryRound | null>((replyTo) => ({ type: 'Recover', replyTo }));
+    if (round === null) throw this.defects.at(-1);
+    return round;
+  }
+
+  decide(payment: string, transaction: string | null): Promise<boolean> {
+    return this.#ask((replyTo) => ({ type: 'Decide', payment, transaction, replyTo }));
+  }
+
+  drained(): Promise<null> {
+    return this.#ask((replyTo) => ({ type: 'Drain', replyTo }));
+  }
+
+  #ask<T>(command: (replyTo: Ref<T>) => PaymentCommand): Promise<T> {
+    return ask(this.#processor, command, { timeoutMs: 60_000 });
+  }
+}
+
 export interface PaymentFixture {
   readonly facilitator: TestFacilitator;
   readonly ledger: Ledger;
   readonly payer: Payer;
-  readonly paymentProcessor: PaymentProcessor;
+  readonly paymentProcessor: TestProcessor;
   readonly url: string;
   pass(ms: number): void;
-  /** Another cashier on the same store and facilitator, as another process has it. */
-  other(settings?: PaymentProcessorSettings): Promise<PaymentProcessor>;
+  /** Another processor on the same store and facilitator, as another process has it. */
+  other(settings?: Settings): Promise<TestProcessor>;
   /** A header for an offer of so many units. */
   header(units: bigint | number, wish?: Partial<Wish>): string;
 }
 
-export interface ShopOptions extends Partial<FacilitatorOptions> {
+export interface FixtureOptions extends Partial<FacilitatorOptions> {
   readonly store?: StoreName;
-  readonly settings?: PaymentProcessorSettings;
+  readonly settings?: Settings;
   readonly settleTimeoutMs?: number;
 }
 
@@ -49,7 +110,7 @@ export function wanted(units: bigint | number): Wanted {
 
 export async function openPaymentFixture(
   t: Parameters<typeof openStore>[0],
-  options: ShopOptions = {},
+  options: FixtureOptions = {},
 ): Promise<PaymentFixture> {
   const { settings, settleTimeoutMs = 5000, store = 'sqlite' } = options;
   const opened = await openStore(t, store);
@@ -60,14 +121,12 @@ export async function openPaymentFixture(
   t.teardown(() => facilitator.close());
   const payer = new Payer(7n);
   facilitator.fund(payer.address, FUNDS);
-  const open = (over: Ledger, with_: PaymentProcessorSettings | undefined): PaymentProcessor => {
+  const open = (over: Ledger, with_: Settings): TestProcessor => {
     const client = new Facilitator({ url: facilitator.url, settleTimeoutMs }, systemClock);
     t.teardown(() => client.close());
     const dateMs = (): number => START_MS + passedMs;
-    return new PaymentProcessor(
-      { ledger: over, facilitator: client, merchant: MERCHANT, dateMs, clock: systemClock },
-      with_,
-    );
+    const more = with_ === undefined ? {} : { settings: with_ };
+    return TestProcessor.start({ ledger: over, facilitator: client, merchant: MERCHANT, dateMs, ...more });
   };
   let nonce = 0;
   return {
@@ -106,8 +165,8 @@ export function buying(payment: string | undefined, more: Partial<PurchaseReques
   return { address: BUYER, amount: 5, resource: RESOURCE, payment, ...more };
 }
 
-export /** What the answer of a purchase or call is, in a word. */
-function word(answer: { kind: string; offer?: { reason: string }; code?: string }): string {
+/** What the answer of a purchase or call is, in a word. */
+export function word(answer: { kind: string; offer?: { reason: string }; code?: string }): string {
   return answer.offer?.reason ?? answer.code ?? answer.kind;
 }
 
@@ -118,7 +177,7 @@ export function failing(ledger: Ledger, name: keyof Ledger, error: Error): () =>
   return () => void Object.assign(ledger, { [name]: real });
 }
 
-/** Throws unless what moved was booked, once, and the books balance. Answers with the units that moved. */
+/** Throws unless what moved was posted, once, and the ledger balances. Resolves with the units that moved. */
 export async function balances({ facilitator, ledger, payer }: PaymentFixture): Promise<bigint> {
   const wrong = [...(await ledger.audit()).problems];
   const nonces = facilitator.transfers.map(({ from, nonce }) => `${from}${nonce}`);
@@ -132,7 +191,7 @@ export async function balances({ facilitator, ledger, payer }: PaymentFixture): 
       booked += (await ledger.findPayment(entry.id.slice('payment:'.length)))?.amount ?? 0n;
     }
   }
-  if (booked !== moved * PICO_PER_UNIT) wrong.push(`${moved} units moved, ${booked} pico-USD are booked`);
+  if (booked !== moved * PICO_PER_UNIT) wrong.push(`${moved} units moved, ${booked} pico-USD are posted`);
   if (wrong.length > 0) throw new Error(wrong.join('; '));
   return moved;
 }

@@ -4,7 +4,7 @@ import t from 'tap';
 import { createSystem, systemClock } from '../../../src/actor/index.ts';
 import { resolveSettings } from '../../../src/config/load.ts';
 import type { Settings } from '../../../src/config/settings.ts';
-import { PaymentClient } from '../../../src/billing/payments/payment-actor.ts';
+import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
 import { startPayments } from '../../../src/billing/payments/payment-service.ts';
 import type { Log } from '../../../src/telemetry/log.ts';
 import { START_MS } from '../ledger/stores.ts';
@@ -40,14 +40,14 @@ t.test('without a facilitator there are no payments', async (t) => {
   await parts.system.terminate();
 });
 
-t.test('settings that name a token of no name are refused', async (t) => {
+t.test('a token without a name is refused', async (t) => {
   const fixture = await openPaymentFixture(t);
   const parts = options(fixture, { facilitator: fixture.facilitator.url, payTo: PAY_TO, asset: PAY_TO });
   t.throws(() => startPayments(parts), /needs a name/);
   await parts.system.terminate();
 });
 
-t.test('who asks before the ledger is open waits for it, and the end waits for money under way', async (t) => {
+t.test('commands wait until the ledger is open, and closing waits for money under way', async (t) => {
   const fixture = await openPaymentFixture(t);
   const opening = Promise.withResolvers<PaymentFixture['ledger']>();
   const input = {

@@ -1,4 +1,4 @@
-// The official x402 client against the cashier over HTTP: version 2, and version 1 when it sees nothing of version 2.
+// The official x402 client against the payment processor over HTTP: version 2, and version 1 when it sees nothing of version 2.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -7,11 +7,7 @@ import { ExactEvmSchemeV1 } from '@x402/evm/v1';
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch';
 import t from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
-import type {
-  PaymentProcessor,
-  PurchaseAnswer,
-  SettleAnswer,
-} from '../../../src/billing/payments/payment-processor.ts';
+import type { PurchaseAnswer, SettleAnswer } from '../../../src/billing/payments/payment-processor.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
 import {
   balances,
@@ -21,6 +17,7 @@ import {
   FUNDS,
   openPaymentFixture,
   type PaymentFixture,
+  type TestProcessor,
 } from './payment-fixture.ts';
 import { START_MS } from '../ledger/stores.ts';
 
@@ -28,7 +25,7 @@ const account = privateKeyToAccount('0xac0974bec39a17e36ba4a6b4d238ff944bacb478c
 
 type Answer = PurchaseAnswer | SettleAnswer;
 
-async function work(paymentProcessor: PaymentProcessor, request: IncomingMessage): Promise<Answer> {
+async function work(paymentProcessor: TestProcessor, request: IncomingMessage): Promise<Answer> {
   const header = request.headers['payment-signature'] ?? request.headers['x-payment'];
   const payment = Array.isArray(header) ? header[0] : header;
   const resource = `http://${request.headers.host}${request.url}`;
