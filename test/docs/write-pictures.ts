@@ -82,7 +82,7 @@ const load = [
   `HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model finch-3b --rate 2 --duration ${LOAD_MS}ms`,
   `for i in $(seq 20); do curl -s localhost:8080/search ${ASK} -d '{"query": "turbine '$i'", "engines": ["engine_a", "engine_b", "engine_c", "engine_d"]}'; done`,
   `curl -s localhost:8080/v1/chat/completions ${ASK} -d '{"model": "heron-9b", "messages": []}'`,
-].map((command) => start(command, () => {}));
+].map((command) => ended(start(command, () => {})));
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
 await page.goto('http://127.0.0.1:9090/');
@@ -93,5 +93,5 @@ await steer('drain', { url: status.crns[3]?.url });
 await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2 - 5000));
 await page.screenshot({ path: `${ROOT}docs/dashboard.png`, fullPage: true });
 await browser.close();
-await Promise.all(load.map(ended));
+await Promise.all(load);
 demo?.kill('SIGINT');
