@@ -92,7 +92,7 @@ export function worker(settings: WorkerSettings): HttpEngine {
   };
   return {
     kind: 'worker',
-    documentation: 'README.md',
+    documentation: 'docs/search-engines.md',
     types,
     concurrency: 16,
     request: ({ query, type, maxResults }) => ({

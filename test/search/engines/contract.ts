@@ -359,7 +359,7 @@ export function contract(name: string, subject: EngineCase): void {
   t.test(`${name} describes itself`, async (t) => {
     const { kind, documentation, types, rates = [], concurrency = 1 } = subject.engine;
     t.match(kind, /^[a-z]+(?:-[a-z]+)*$/);
-    t.match(documentation, /^https:\/\/|^README\.md$/);
+    t.match(documentation, /^https:\/\/|^docs\/search-engines\.md$/);
     t.ok(types.length > 0 && types.every((type) => SEARCH_TYPES.includes(type)));
     t.ok(concurrency >= 1 && rates.every(({ requests, perMs }) => requests >= 1 && perMs >= 1));
     t.same(
