@@ -1,5 +1,5 @@
-// What an actor is to the people who write one: a behavior makes the state and returns the handler; the context is
-// how the handler acts on the world. Types only. Handlers are synchronous: waiting is done with `pipe` and timers.
+// The types for writing actors: a behavior makes the state and returns the handler, which acts through its context.
+// Handlers are synchronous; an actor waits with `pipe` and timers.
 
 import type { Clock } from './clock.ts';
 import type { MailboxOptions } from './mailbox.ts';
@@ -8,10 +8,10 @@ import type { Supervision } from './supervision.ts';
 import type { Timers } from './timers.ts';
 
 /**
- * News from the kernel.
+ * What the kernel tells an actor about its life and the refs it watches.
  * - `PostStop`: the actor has stopped, its children before it; the last call this incarnation sees
  * - `PreRestart`: the incarnation ends because of `error`; its children have stopped, the next one starts fresh
- * - `Terminated`: a watched ref has come to its end, or the link to it was lost
+ * - `Terminated`: a watched actor has stopped, or the link to it was lost
  */
 export type Signal =
   | { readonly type: 'PostStop' }
@@ -26,7 +26,7 @@ export interface Actor<M> {
 
 /**
  * Makes one incarnation. Called on the actor's own turn after `spawn`, and again at every restart; a throw in here is
- * a failure like any other. State that shall survive a crash belongs outside, state that shall not inside.
+ * a failure like any other. State inside is lost in a crash; state outside survives it.
  *
  * ```ts
  * const counter: Behavior<Command> = () => {
@@ -46,7 +46,7 @@ export interface SpawnOptions {
   readonly supervise?: Supervision;
 }
 
-/** An actor's hold on the system, valid for one incarnation. */
+/** What an actor can do in the system; valid for one incarnation. */
 export interface Context<M> {
   readonly self: Ref<M>;
   readonly path: string;
@@ -59,7 +59,7 @@ export interface Context<M> {
   stop(ref?: Ref<never>): void;
   /** Asks for one `Terminated` when `ref` ends, after all messages told before. Watches outlive a restart. */
   watch(ref: Ref<never>): void;
-  /** Takes a watch back; a `Terminated` on its way is not delivered any more. */
+  /** Ends a watch; a `Terminated` that already waits is not delivered. */
   unwatch(ref: Ref<never>): void;
   /**
    * Tells the actor itself the outcome of a promise. Never lost to a full mailbox; a result that finds its incarnation

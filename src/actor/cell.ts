@@ -1,11 +1,11 @@
-// One actor's life: start, turns, failure, restart, stop. `system.ts` gives it turns; nothing else calls `run`.
-// True at all times: handlers never nest, children end before their parent and in reverse order of start, and a
-// message taken from the mailbox is handled once or becomes a dead letter; only a crash loses it.
+// The cell runs one actor: start, turns, failure, restart, stop. Handlers never nest; children end before their parent, in
+// reverse order of start; a message taken from the mailbox is handled once or becomes a dead letter, and only a crash
+// loses it.
 
 import type { Actor, Behavior, Signal, SpawnOptions } from './behavior.ts';
 import type { TimerHandle } from './clock.ts';
 import { ActorContext } from './context.ts';
-import type { Host, News } from './context.ts';
+import type { ContextOwner, Notice } from './context.ts';
 import type { Kernel, Runnable } from './kernel.ts';
 import { DEFAULT_MAILBOX, Mailbox } from './mailbox.ts';
 import type { Overflow } from './mailbox.ts';
@@ -55,13 +55,13 @@ const WAITING: Phase = 2;
 const STOPPING: Phase = 3;
 const STOPPED: Phase = 4;
 
-/** News with its place: delivered when every message before `position` has been handled. */
-interface Notice<M> {
+/** A notice that is delivered when every message before `position` has been handled. */
+interface PlacedNotice<M> {
   readonly position: number;
-  readonly news: News<M>;
+  readonly notice: Notice<M>;
 }
 
-export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runnable, Watcher {
+export class Cell<M> extends ActorRef<M> implements Parent, Child, ContextOwner<M>, Runnable, Watcher {
   readonly path: string;
   readonly kernel: Kernel;
   readonly name: string;
@@ -72,7 +72,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
   readonly #mailbox: Mailbox<M>;
   readonly #overflow: Overflow;
   readonly #supervisor: Supervisor;
-  readonly #notices: Notice<M>[] = [];
+  readonly #notices: PlacedNotice<M>[] = [];
   readonly #watching = new Set<ActorRef<never>>();
   readonly #asks = new AskList();
   #watchers: Set<Watcher> | null = null;
@@ -148,9 +148,9 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
     ref.stop();
   }
 
-  /** Puts news behind what waits now; a full mailbox does not stop them. */
-  notify(news: News<M>): void {
-    this.#notices.push({ position: this.#mailbox.end, news });
+  /** Places a notice behind the messages that wait now, also when the mailbox is full. */
+  notify(notice: Notice<M>): void {
+    this.#notices.push({ position: this.#mailbox.end, notice });
     if (!this.scheduled && this.ready) this.kernel.schedule(this);
   }
 
@@ -162,7 +162,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
 
   unwatch(ref: ActorRef<never>): void {
     this.#forget(ref);
-    const index = this.#notices.findIndex(({ news }) => news.kind === 'terminated' && news.ref === ref);
+    const index = this.#notices.findIndex(({ notice }) => notice.kind === 'terminated' && notice.ref === ref);
     if (index !== -1) this.#notices.splice(index, 1);
   }
 
@@ -203,10 +203,10 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
     const notices = this.#notices;
     let handled = 0;
     for (; this.#phase === RUNNING && handled < limit; handled++) {
-      const notice = notices[0];
-      if (notice !== undefined && mailbox.reached(notice.position)) {
+      const placed = notices[0];
+      if (placed !== undefined && mailbox.reached(placed.position)) {
         notices.shift();
-        this.#deliver(notice.news, actor);
+        this.#deliver(placed.notice, actor);
       } else if (mailbox.size > 0) actor.receive(mailbox.shift());
       else break;
     }
@@ -216,22 +216,22 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
   #start(): void {
     const context = new ActorContext<M>(this);
     this.#context = context;
-    // Running from here: what the behavior watches, stops or sets timers for is already the new incarnation's.
+    // Running before the behavior is called: what it watches, stops or sets timers for belongs to the new incarnation.
     this.#phase = RUNNING;
     const made = this.#behavior(context);
     this.#actor = typeof made === 'function' ? { receive: made } : made;
   }
 
-  #deliver(news: News<M>, actor: Actor<M>): void {
-    switch (news.kind) {
+  #deliver(notice: Notice<M>, actor: Actor<M>): void {
+    switch (notice.kind) {
       case 'terminated':
-        actor.signal?.({ type: 'Terminated', ref: news.ref });
+        actor.signal?.({ type: 'Terminated', ref: notice.ref });
         return;
       case 'timer':
-        if (this.#context?.timers.take(news.timer) === true) actor.receive(news.timer.message as M);
+        if (this.#context?.timers.take(notice.timer) === true) actor.receive(notice.timer.message as M);
         return;
       case 'piped':
-        actor.receive(news.map(news.value as never));
+        actor.receive(notice.map(notice.value as never));
     }
   }
 
@@ -250,7 +250,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
     }
     const decision = this.#supervisor.decide(error, clock.now(), random);
     const { delayMs } = decision;
-    // Nothing can go on that has not started.
+    // An actor that has not started cannot resume.
     const directive = decision.directive === 'resume' && this.#actor === null ? 'stop' : decision.directive;
     this.#report(error, directive, delayMs);
     if (directive === 'restart') this.#restart(error, delayMs);
@@ -279,7 +279,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
     if (!this.scheduled) this.kernel.schedule(this);
   }
 
-  /** Ends the context with its timers, says farewell to the handler, and lets go of both. */
+  /** Ends the context with its timers, sends the handler its last signal, and drops both. */
   #endIncarnation(signal: Signal): void {
     const actor = this.#actor;
     this.#context?.end();
@@ -292,9 +292,10 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
       this.kernel.emit({ type: 'signal-failure', path: this.path, error });
     }
     this.#busy = false;
-    for (const notice of this.#notices.splice(0)) {
-      if (notice.news.kind === 'terminated') this.#notices.push(notice);
-      else if (notice.news.kind === 'piped') this.kernel.deadLetter(this.path, notice.news.value, 'late');
+    for (const placed of this.#notices.splice(0)) {
+      const { notice } = placed;
+      if (notice.kind === 'terminated') this.#notices.push(placed);
+      else if (notice.kind === 'piped') this.kernel.deadLetter(this.path, notice.value, 'late');
     }
   }
 
@@ -339,12 +340,12 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, Host<M>, Runn
   }
 }
 
-/** Stops the children last started first. One that is in the middle of a message ends after it. */
+/** Stops the children, last started first. One that is handling a message ends after it. */
 export function stopChildren(parent: Parent): void {
   for (const child of [...parent.children.values()].toReversed()) child.stop();
 }
 
-/** How the names of actors begin that were given none. */
+/** Prefix of the names of actors without a name of their own. */
 export const UNNAMED = '$';
 
 /** Creates a cell under `parent` and gives it its first turn. Throws when the name is taken or the system ended. */

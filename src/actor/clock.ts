@@ -1,20 +1,19 @@
-// Time as an argument. The system clock and the manual clock of tests share one interface; every part of the
-// gateway that waits or measures takes a `Clock`. This file and `systemRandom` are the only ambient sources of
-// monotonic time and randomness. `now()` never goes backwards and says nothing about the date.
+// Clocks and random sources, which are passed as arguments everywhere: of the process, and manual or seeded ones for tests.
+// This file has the only ambient sources of monotonic time and randomness. `now()` never goes backwards and is not a date.
 
-/** What `setTimeout` of a clock hands out; opaque, only good for `clearTimeout` of the same clock. */
+/** A timer of `setTimeout`; opaque, for `clearTimeout` of the same clock only. */
 export type TimerHandle = object;
 
 export interface Clock {
   /** Monotonic milliseconds with a fraction; the zero point is arbitrary. */
   now(): number;
-  /** Calls back once, `delayMs` or a little more from now, never earlier by more than a millisecond's fraction. */
+  /** Calls back once, `delayMs` or a little more from now; at most a fraction of a millisecond early. */
   setTimeout(callback: () => void, delayMs: number): TimerHandle;
-  /** Takes a timer back. Harmless when it has run or was cleared before. */
+  /** Cancels a timer. No effect when it has run or was cleared before. */
   clearTimeout(handle: TimerHandle): void;
 }
 
-/** Threads count from different zero points; dates on shared boards must not. */
+/** `performance.now` counts from another zero in each thread; times in shared memory must not. */
 const ORIGIN_MS = performance.timeOrigin;
 
 /** The longest delay the platform takes; anything above would fire at once. */
@@ -34,11 +33,11 @@ export const systemClock: Clock = {
 // oxlint-disable-next-line no-restricted-properties -- the one place the ban points to
 export const systemRandom: () => number = Math.random;
 
-/** A clock that stands still until it is told to move. For tests and simulations. */
+/** A clock that moves only when it is advanced. For tests and simulations. */
 export interface ManualClock extends Clock {
   /**
-   * Moves time forward and runs every timer that falls due on the way, in order of due time, then of creation.
-   * Timers set by a running callback take part when they are due within the same step.
+   * Advances the time and runs the timers that fall due, in order of due time, then of creation. Timers set by a
+   * callback run too when they are due within the same step.
    */
   advance(ms: number): void;
   /** When the next timer is due, as a `now()` value; Infinity when none is set. */
@@ -80,7 +79,7 @@ export function createManualClock(startMs = 0): ManualClock {
   };
 }
 
-/** A repeatable random source, uniform in [0, 1); the same seed gives the same numbers (mulberry32). */
+/** A random source, uniform in [0, 1), that gives the same numbers for the same seed (mulberry32). */
 export function createSeededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -1,5 +1,5 @@
-// The context a behavior is given, one per incarnation: it ends with the crash or stop, so nothing that an old
-// incarnation left behind (a promise, a closure) can act in the name of the new one. Made and ended by `cell.ts`.
+// The context of one incarnation of an actor. It ends with the crash or stop, so that nothing an old incarnation left
+// behind (a promise, a closure) can act for the new one.
 
 import type { Behavior, Context, SpawnOptions } from './behavior.ts';
 import type { Clock } from './clock.ts';
@@ -9,14 +9,14 @@ import type { ActorRef, Ref } from './ref.ts';
 import { ActorTimers } from './timers.ts';
 import type { Timer } from './timers.ts';
 
-/** What reaches an actor beside its mailbox. */
-export type News<M> =
+/** What is delivered to an actor past its mailbox, which may be full. */
+export type Notice<M> =
   | { readonly kind: 'terminated'; readonly ref: ActorRef<never> }
   | { readonly kind: 'timer'; readonly timer: Timer }
   | { readonly kind: 'piped'; readonly value: unknown; readonly map: (value: never) => M };
 
-/** The actor a context acts for. */
-export interface Host<M> {
+/** The actor that a context belongs to. */
+export interface ContextOwner<M> {
   readonly self: Ref<M>;
   readonly path: string;
   readonly kernel: Kernel;
@@ -25,52 +25,52 @@ export interface Host<M> {
   stopChild(ref: Ref<never>): void;
   watch(ref: ActorRef<never>): void;
   unwatch(ref: ActorRef<never>): void;
-  notify(news: News<M>): void;
+  notify(notice: Notice<M>): void;
 }
 
 export class ActorContext<M> implements Context<M> {
   readonly timers: ActorTimers<M>;
-  readonly #host: Host<M>;
+  readonly #owner: ContextOwner<M>;
   #ended = false;
 
-  constructor(host: Host<M>) {
-    this.#host = host;
-    this.timers = new ActorTimers<M>(host.kernel.clock, (timer) => host.notify({ kind: 'timer', timer }));
+  constructor(owner: ContextOwner<M>) {
+    this.#owner = owner;
+    this.timers = new ActorTimers<M>(owner.kernel.clock, (timer) => owner.notify({ kind: 'timer', timer }));
   }
 
   get self(): Ref<M> {
-    return this.#host.self;
+    return this.#owner.self;
   }
 
   get path(): string {
-    return this.#host.path;
+    return this.#owner.path;
   }
 
   get clock(): Clock {
-    return this.#host.kernel.clock;
+    return this.#owner.kernel.clock;
   }
 
   get random(): () => number {
-    return this.#host.kernel.random;
+    return this.#owner.kernel.random;
   }
 
   spawn<C>(behavior: Behavior<C>, options?: SpawnOptions): Ref<C> {
     if (this.#ended) throw new Error(`this incarnation of ${this.path} has ended and starts no children`);
-    return this.#host.spawn(behavior, options);
+    return this.#owner.spawn(behavior, options);
   }
 
   stop(ref?: Ref<never>): void {
     if (this.#ended) return;
-    if (ref === undefined || ref === this.self) this.#host.stop();
-    else this.#host.stopChild(ref);
+    if (ref === undefined || ref === this.self) this.#owner.stop();
+    else this.#owner.stopChild(ref);
   }
 
   watch(ref: Ref<never>): void {
-    if (!this.#ended) this.#host.watch(actorRef(ref));
+    if (!this.#ended) this.#owner.watch(actorRef(ref));
   }
 
   unwatch(ref: Ref<never>): void {
-    if (!this.#ended) this.#host.unwatch(actorRef(ref));
+    if (!this.#ended) this.#owner.unwatch(actorRef(ref));
   }
 
   pipe<T>(promise: Promise<T>, ok: (value: T) => M, failed: (error: unknown) => M): void {
@@ -80,14 +80,14 @@ export class ActorContext<M> implements Context<M> {
     );
   }
 
-  /** Ends the incarnation: its timers are cancelled and what it still does has no effect. */
+  /** Ends the incarnation: cancels its timers; whatever else it calls has no effect. */
   end(): void {
     this.#ended = true;
     this.timers.end();
   }
 
   #piped<T>(value: T, map: (value: T) => M): void {
-    if (this.#ended) this.#host.kernel.deadLetter(this.path, value, 'late');
-    else this.#host.notify({ kind: 'piped', value, map });
+    if (this.#ended) this.#owner.kernel.deadLetter(this.path, value, 'late');
+    else this.#owner.notify({ kind: 'piped', value, map });
   }
 }

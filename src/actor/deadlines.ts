@@ -1,10 +1,9 @@
-// Deadlines of asks on one hashed wheel and one timer: setting and clearing are a few links, whatever the mix of
-// durations (asks often carry the rest of a budget, so no two are equal). Called by `ref.ts` for every ask.
-// A deadline is never early; it is late by no more than the clock's own timer.
+// Deadlines of asks on a hashed timing wheel with one timer: O(1) add and remove, whatever the durations; asks often carry
+// the rest of a budget, so no two are equal. A deadline is never early, and late by no more than the clock's own timer.
 
 import type { Clock, TimerHandle } from './clock.ts';
 
-/** Something with a deadline; the links belong to the wheel. */
+/** Something with a deadline, as an entry of the wheel's linked lists. */
 export interface Deadlined {
   dueMs: number;
   previousDeadline: Deadlined | null;
@@ -15,7 +14,7 @@ export interface Deadlined {
 
 const SLOT_MS = 16;
 const SLOTS = 256;
-/** Longest sleep: bounds how long an idle wheel keeps the process alive, and how far a sweep looks ahead. */
+/** Longest sleep: limits how long an idle wheel keeps the process alive, and how far a sweep looks ahead. */
 const MAX_SLEEP_MS = 256;
 
 export class Deadlines {
@@ -48,7 +47,7 @@ export class Deadlines {
     if (wakeMs < this.#wakeMs) this.#sleep(wakeMs, nowMs);
   }
 
-  /** Takes back the deadline of an entry that was added and has not expired. */
+  /** Removes an entry that was added and has not expired. */
   remove(entry: Deadlined): void {
     const { previousDeadline, nextDeadline } = entry;
     if (previousDeadline === null) this.#slots[slotOf(entry.dueMs) % SLOTS] = nextDeadline;

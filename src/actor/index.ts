@@ -1,4 +1,4 @@
-// The door of the actor kernel: everything another room may use. Test aids live in `testkit.ts`.
+// The public names of the actor kernel, published as `headrace/actor`. Test aids are in `testkit.ts`.
 
 export type { Actor, Behavior, Context, Signal, SpawnOptions } from './behavior.ts';
 export { EscalatedError } from './cell.ts';

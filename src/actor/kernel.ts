@@ -1,5 +1,5 @@
-// What the parts of the actor system know of each other: the narrow face of the system towards cells, refs and links,
-// and the events it speaks about itself. Types only, so that no part imports another in a circle.
+// The interface of the actor system towards its parts (cells, refs, links), and the events it emits. Types only, so that no
+// part imports another in a circle.
 
 import type { Clock } from './clock.ts';
 import type { Directive } from './supervision.ts';
@@ -14,7 +14,7 @@ import type { Deadlines } from './deadlines.ts';
  */
 export type DeadLetterReason = 'stopped' | 'overflow' | 'late' | 'unsendable';
 
-/** What a system says about itself through `SystemOptions.onEvent`. */
+/** Events of a system, for `SystemOptions.onEvent`. */
 export type SystemEvent =
   /** A handler threw; `decision` is what the supervisor did, `delayMs` how long a restart waits. */
   | {
@@ -35,9 +35,9 @@ export type SystemEvent =
   /** A link received what it cannot read and closed itself. */
   | { readonly type: 'link-failure'; readonly error: unknown };
 
-/** Something that takes turns in the run queue. */
+/** An entry of the run queue. */
 export interface Runnable {
-  /** Works off at most `limit` messages; returns how much of the turn it used. */
+  /** Handles at most `limit` messages; returns how much of the turn it used. */
   run(limit: number): number;
   /** Whether it wants another turn. */
   readonly ready: boolean;

@@ -1,6 +1,5 @@
-// The queue in front of an actor: a ring that grows up to its capacity and then follows a named overflow policy.
-// Called for every message, so it does nothing but move two counters. Positions are wrapping 32-bit counts of
-// messages ever taken, which lets an actor place news (a timer, a `Terminated`) behind the messages that came before.
+// A mailbox: a ring buffer of messages that grows up to its capacity. Positions are wrapping 32-bit counts of all messages
+// so far, so that a notice (a timer, a `Terminated`) can be placed behind the messages that came before it.
 
 /**
  * What happens to a message that meets a full mailbox.
@@ -16,7 +15,7 @@ export interface MailboxOptions {
   readonly overflow: Overflow;
 }
 
-/** Room for a burst of a few thousand small messages (64 KiB of slots when full) before pressure shows. */
+/** Holds a burst of a few thousand small messages; 64 KiB of slots when full. */
 export const DEFAULT_MAILBOX: MailboxOptions = { capacity: 8192, overflow: 'drop-new' };
 
 const INITIAL_SLOTS = 8;
@@ -29,7 +28,7 @@ export class Mailbox<T> {
   #tail = 0;
 
   constructor(capacity: number) {
-    if (!(capacity >= 1)) throw new RangeError('a mailbox holds at least one message');
+    if (!(capacity >= 1)) throw new RangeError('the capacity of a mailbox must be at least 1');
     this.capacity = capacity;
   }
 
@@ -58,7 +57,7 @@ export class Mailbox<T> {
     return true;
   }
 
-  /** Takes the oldest message. Ask `size` first: an empty mailbox has none to give. */
+  /** Removes and returns the oldest message. Not to be called when `size` is 0. */
   shift(): T {
     const index = this.#head & this.#mask;
     const message = this.#slots[index] as T;
@@ -70,7 +69,7 @@ export class Mailbox<T> {
   #grow(): void {
     const slots = emptySlots<T>(this.#slots.length * 2);
     const mask = slots.length - 1;
-    // Positions given out must stay valid: the counters are kept and the copy is aligned to them.
+    // Positions in use must stay valid: the counters are kept and the copy is aligned to them.
     for (let at = this.#head; at !== this.#tail; at = (at + 1) | 0) slots[at & mask] = this.#slots[at & this.#mask];
     this.#slots = slots;
     this.#mask = mask;

@@ -1,5 +1,5 @@
-// Addresses of actors. `Ref` is all that a sender sees; `ActorRef` is what every ref of this kernel is underneath, in
-// this thread or behind a link. `ask` is a ref that waits for one answer. A ref stays valid when its actor restarts.
+// References to actors. `Ref` is the public interface; every ref of this kernel is an `ActorRef`, in this thread or behind a
+// link; `ask` makes a ref that waits for one answer. A ref stays valid when its actor restarts.
 
 import type { Deadlined } from './deadlines.ts';
 import type { Kernel } from './kernel.ts';
@@ -9,7 +9,7 @@ import type { Kernel } from './kernel.ts';
  * Messages are values: whoever told one must not change it afterwards.
  */
 export interface Ref<in M> {
-  /** Names of the actor and its parents from the system down; for people and events. */
+  /** Names of the actor and its parents, from the system down; for logs and events. */
   readonly path: string;
   /**
    * Puts a message into the mailbox and returns at once. One sender's messages arrive in order. A stopped actor turns
@@ -20,7 +20,7 @@ export interface Ref<in M> {
 
 export type ActorErrorCode = 'HR_ACTOR_ASK_TIMEOUT' | 'HR_ACTOR_TERMINATED' | 'HR_ACTOR_MAILBOX_FULL';
 
-/** The kernel's errors towards senders. `code` is stable. */
+/** Errors of the kernel for senders. `code` is stable. */
 export abstract class ActorError extends Error {
   abstract readonly code: ActorErrorCode;
 }
@@ -43,16 +43,16 @@ export class MailboxFullError extends ActorError {
   readonly code = 'HR_ACTOR_MAILBOX_FULL';
 }
 
-/** Something that wants to know when a ref has come to its end. */
+/** Something that is told when the actor of a ref has stopped. */
 export interface Watcher {
   terminated(ref: ActorRef<never>): void;
 }
 
-/** An ask without its answer yet, in the list of the actor it waits for. */
+/** An ask without an answer, as an entry of the list of the actor it waits for. */
 export interface OpenAsk {
   previousAsk: OpenAsk | null;
   nextAsk: OpenAsk | null;
-  /** The actor, or the way to it, has ended. */
+  /** The actor has stopped, or the link to it has closed. */
   terminated(): void;
 }
 
@@ -66,18 +66,18 @@ export abstract class ActorRef<in M> implements Ref<M> {
   /** Calls `watcher.terminated` once, at the end of the actor; at once when it has ended. */
   abstract addWatcher(watcher: Watcher): void;
   abstract removeWatcher(watcher: Watcher): void;
-  /** As `addWatcher`, for the open asks of this ref; may be content to notice the end of the way to the actor. */
+  /** As `addWatcher`, for the open asks of this ref; a remote ref reports only the end of its link. */
   abstract addAsk(ask: OpenAsk): void;
   abstract removeAsk(ask: OpenAsk): void;
 }
 
-/** The kernel's face of a public ref. */
+/** The `ActorRef` behind a public ref. */
 export function actorRef<M>(ref: Ref<M>): ActorRef<M> {
   if (ref instanceof ActorRef) return ref as ActorRef<M>;
   throw new TypeError('not a ref of this actor kernel');
 }
 
-/** The asks that wait for one actor, linked so that adding and removing cost next to nothing. */
+/** Linked list of the asks that wait for one actor: O(1) add and remove, without allocation. */
 export class AskList {
   #first: OpenAsk | null = null;
 
@@ -98,13 +98,13 @@ export class AskList {
     ask.nextAsk = null;
   }
 
-  /** Fails every ask with `TerminatedError`; each takes itself out. */
+  /** Fails every ask with `TerminatedError`; each removes itself. */
   terminate(): void {
     while (this.#first !== null) this.#first.terminated();
   }
 }
 
-/** The ref an ask gives away as `replyTo`. Takes one answer; anything later is a dead letter. */
+/** The `replyTo` of an ask. Takes one answer; any other is a dead letter. */
 export class Ask<R> extends ActorRef<R> implements Deadlined, OpenAsk {
   readonly kernel: Kernel;
   previousAsk: OpenAsk | null = null;
@@ -167,7 +167,7 @@ export class Ask<R> extends ActorRef<R> implements Deadlined, OpenAsk {
 
   removeAsk(): void {}
 
-  /** The other thread had no use for the question: its actor has ended, or takes no more messages. */
+  /** The question was not delivered in the other thread: its actor has stopped, or its mailbox is full (`full`). */
   unanswered(full: boolean): void {
     if (!full) this.terminated();
     else if (this.#open) this.#fail(new MailboxFullError(`${this.#target.path} takes no more messages`));

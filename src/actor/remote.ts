@@ -1,12 +1,10 @@
-// Links: two systems in two threads, one MessagePort, refs that work on both sides. Composition roots make one link per
-// pair of threads. Messages of one sender stay in order; one frame leaves per turn of the event loop; what is under way
-// is bounded by acknowledgements, what waits by `maxQueued`. No table outlives the refs, watches and asks it serves.
+// Links connect the actor systems of two threads over a MessagePort, so that refs work on both sides. Messages of one sender
+// stay in order; one frame leaves in a turn of the event loop; unacknowledged entries are bounded by a window, waiting ones
+// by `maxQueued`. Table entries end with the refs, watches and asks they serve.
 
 import type { Kernel } from './kernel.ts';
-import { actorRef, Ask, AskList } from './ref.ts';
-import type { ActorRef, OpenAsk, Ref, Watcher } from './ref.ts';
-import { RemoteRef } from './remote-ref.ts';
-import type { Way } from './remote-ref.ts';
+import { ActorRef, actorRef, Ask, AskList } from './ref.ts';
+import type { OpenAsk, Ref, Watcher } from './ref.ts';
 import { kernelOf } from './system.ts';
 import type { System } from './system.ts';
 import { decodeFrame, encodeFrame, ENDED, TELL, UNANSWERED, UNWATCH, WATCH } from './wire.ts';
@@ -51,9 +49,9 @@ export interface Link {
 }
 
 const DEFAULT_MAX_QUEUED = 16_384;
-/** Entries under way without acknowledgement: what a stalled peer can make the port hold. */
+/** Most unacknowledged entries: what a stalled peer can make the port hold. */
 const WINDOW = 8192;
-/** Both sides are the same code: well below the window, so that acknowledging costs one number per thousands. */
+/** Well below the window, so that the sender does not wait; one number acknowledges thousands of entries. */
 const ACKNOWLEDGE_EVERY = 2048;
 
 /** Connects `system` with the system at the other end of `port`. Both ends must call it. */
@@ -66,7 +64,7 @@ interface PeerWatch extends Watcher {
   readonly target: ActorRef<never>;
 }
 
-class PortLink implements Link, Way, RefCodec {
+class PortLink implements Link, RefCodec {
   readonly kernel: Kernel;
   readonly closed: Promise<void>;
   readonly #port: MessagePortLike;
@@ -121,7 +119,7 @@ class PortLink implements Link, Way, RefCodec {
     };
   }
 
-  // Towards its refs
+  // For its refs
 
   send(to: RemoteRef<never>, message: unknown): boolean {
     if (!this.#open || this.#queue.length >= this.#maxQueued) {
@@ -163,7 +161,7 @@ class PortLink implements Link, Way, RefCodec {
   // Refs inside messages
 
   encodeRef(ref: ActorRef<never>): WireRef {
-    if (ref instanceof RemoteRef && ref.way === this) return [true, ref.address, ref.path];
+    if (ref instanceof RemoteRef && ref.link === this) return [true, ref.address, ref.path];
     let id = this.#exportIds.get(ref);
     if (id === undefined) {
       id = ++this.#lastId;
@@ -175,7 +173,7 @@ class PortLink implements Link, Way, RefCodec {
   }
 
   decodeRef([yours, address, path]: WireRef): ActorRef<never> {
-    // An own ref that has ended meanwhile stays an address at the peer, where it leads to a dead letter.
+    // A ref of this side that has ended stays an address of the peer, where messages to it become dead letters.
     return (yours ? this.#resolve(address) : undefined) ?? new RemoteRef<never>(this, address, path);
   }
 
@@ -198,7 +196,7 @@ class PortLink implements Link, Way, RefCodec {
     return typeof address === 'string' ? this.#exposed.get(address) : this.#exports.get(address);
   }
 
-  // Outwards
+  // Sending
 
   #push(entry: Entry): void {
     if (!this.#open) return;
@@ -235,7 +233,7 @@ class PortLink implements Link, Way, RefCodec {
     this.#port.postMessage(frame);
   }
 
-  /** Sorts out what cannot travel; the rest goes. */
+  /** Leaves out what cannot be sent. */
   #postSendable(entries: readonly Entry[]): void {
     const sendable = entries.filter((entry) => {
       try {
@@ -249,7 +247,7 @@ class PortLink implements Link, Way, RefCodec {
     if (sendable.length > 0) this.#post(sendable);
   }
 
-  // Inwards
+  // Receiving
 
   #receive(frame: Frame): void {
     if (!this.#open) return;
@@ -308,7 +306,7 @@ class PortLink implements Link, Way, RefCodec {
     }
     if (typeof message !== 'object' || message === null) return;
     for (const field of Object.values(message)) {
-      if (!(field instanceof RemoteRef) || field.way !== this || typeof field.address !== 'number') continue;
+      if (!(field instanceof RemoteRef) || field.link !== this || typeof field.address !== 'number') continue;
       this.#push([UNANSWERED, field.address, target !== undefined]);
     }
   }
@@ -345,7 +343,7 @@ class PortLink implements Link, Way, RefCodec {
     this.#exposed.clear();
     for (const ref of this.#exports.values()) {
       ref.removeWatcher(this.#onExportEnd);
-      // The answer to a question that went through this link has no way back.
+      // The answer to a question that was sent over this link cannot come back.
       if (ref instanceof Ask) ref.terminated();
     }
     this.#exports.clear();
@@ -354,5 +352,57 @@ class PortLink implements Link, Way, RefCodec {
     for (const ref of this.#watches.values()) ref.end();
     this.#watches.clear();
     this.#resolveClosed();
+  }
+}
+
+/** A ref to an actor in another thread. The end of its link is the end of the actor for this side. */
+class RemoteRef<M> extends ActorRef<M> {
+  readonly path: string;
+  readonly kernel: Kernel;
+  readonly address: Address;
+  readonly link: PortLink;
+  readonly watchers: Set<Watcher> = new Set();
+  /** Number of the watch at the peer while there are watchers, else 0. */
+  watch = 0;
+
+  constructor(link: PortLink, address: Address, path: string) {
+    super();
+    this.link = link;
+    this.kernel = link.kernel;
+    this.address = address;
+    this.path = path;
+  }
+
+  tell(message: M): void {
+    this.offer(message);
+  }
+
+  offer(message: M): boolean {
+    return this.link.send(this, message);
+  }
+
+  addWatcher(watcher: Watcher): void {
+    this.link.addWatcher(this, watcher);
+  }
+
+  removeWatcher(watcher: Watcher): void {
+    this.link.removeWatcher(this, watcher);
+  }
+
+  // An ask crosses with its message; a watch of its own at the peer would double the traffic.
+  addAsk(ask: OpenAsk): void {
+    this.link.addAsk(ask);
+  }
+
+  removeAsk(ask: OpenAsk): void {
+    this.link.removeAsk(ask);
+  }
+
+  /** Tells everyone who watches that the actor has ended. */
+  end(): void {
+    this.watch = 0;
+    const watchers = [...this.watchers];
+    this.watchers.clear();
+    for (const watcher of watchers) watcher.terminated(this);
   }
 }

@@ -1,6 +1,5 @@
-// What happens when a handler throws: the directive, how often it may restart, and how long it waits in between.
-// Pure decisions; `cell.ts` carries them out. A crashed actor loses its current message and nothing else: what waits
-// in its mailbox is handled by the next incarnation.
+// Supervision: decides what happens when a handler throws, how often an actor may restart, and how long it waits before.
+// A crashed actor loses its current message only: what waits in its mailbox is handled by the next incarnation.
 
 /**
  * - `restart`: children stop, timers end, a new incarnation is made by the behavior; the mailbox is kept
@@ -41,7 +40,7 @@ export interface Decision {
 const DEFAULT_MAX_RESTARTS = 10;
 const DEFAULT_PERIOD_MS = 60_000;
 
-/** The memory of one supervised actor: its restarts within the period. */
+/** Decides for one supervised actor and remembers its restarts within the period. */
 export class Supervisor {
   readonly #policy: Supervision;
   readonly #restartsMs: number[] = [];
@@ -50,7 +49,7 @@ export class Supervisor {
     this.#policy = policy;
   }
 
-  /** Decides about a failure at `nowMs` and remembers the restart it grants. */
+  /** Decides about a failure at `nowMs`. */
   decide(error: unknown, nowMs: number, random: () => number): Decision {
     const directive = this.#directive(error);
     if (directive !== 'restart') return { directive, delayMs: 0 };
@@ -73,7 +72,7 @@ export class Supervisor {
   }
 }
 
-/** The delay before the `attempt`-th try (from 1) of anything that backs off; milliseconds. */
+/** The delay in milliseconds before an attempt of anything that backs off; `attempt` counts from 1. */
 export function backoffMs(backoff: Backoff, attempt: number, random: () => number): number {
   const { minMs, maxMs, factor = 2, jitter = 0.2 } = backoff;
   return Math.min(maxMs, minMs * factor ** (attempt - 1)) * (1 - jitter * random());

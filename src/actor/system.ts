@@ -1,6 +1,5 @@
-// The actor system of one thread: the run queue that gives actors their turns, the top of the tree, the counters and
-// the one door for events. Composition roots and tests create it. It yields to the event loop after a bounded number
-// of messages, so that a busy actor cannot keep sockets and timers waiting.
+// The actor system of one thread: run queue, root of the tree of actors, counters, events. It yields to the event loop after
+// a bounded number of messages, so that a busy actor cannot keep sockets and timers waiting.
 
 import type { Behavior, SpawnOptions } from './behavior.ts';
 import { Cell, spawnCell, stopChildren, UNNAMED } from './cell.ts';
@@ -19,7 +18,7 @@ export interface SystemOptions {
   readonly clock?: Clock;
   /** Uniform in [0, 1), used for the jitter of back-offs and handed to actors. Default: the process's source. */
   readonly random?: () => number;
-  /** Hears every event of the system, at once, in the middle of its work: count or write, do not call back. */
+  /** Called for every event of the system, synchronously: count or log, do not call back. */
   readonly onEvent?: (event: SystemEvent) => void;
   /**
    * A top-level actor failed past its supervision and has stopped. Default: the error is thrown as an uncaught
@@ -29,7 +28,7 @@ export interface SystemOptions {
 }
 
 export interface SystemStats {
-  /** Living actors. */
+  /** Actors that have not stopped. */
   readonly actors: number;
   /** Since the start. */
   readonly deadLetters: number;
@@ -46,7 +45,7 @@ export interface System {
   readonly random: () => number;
   /** Starts a top-level actor. Throws when the name is taken by a living one or the system was terminated. */
   spawn<M>(behavior: Behavior<M>, options?: SpawnOptions): Ref<M>;
-  /** Stops an actor of this system after its current message. Throws for refs of elsewhere. */
+  /** Stops an actor of this system after its current message. Throws for refs of other systems. */
   stop(ref: Ref<never>): void;
   stats(): SystemStats;
   /** Messages waiting now for each top-level actor that was given a name, those for its children included. */
@@ -55,14 +54,14 @@ export interface System {
   terminate(): Promise<void>;
 }
 
-/** Messages one actor handles before the next one gets its turn. */
+/** Messages that one actor handles in one turn. */
 const MESSAGES_PER_TURN = 64;
-/** Messages all actors handle before the event loop gets its turn: a few milliseconds of ordinary handlers. */
+/** Messages that all actors handle before the system yields to the event loop: a few milliseconds of ordinary handlers. */
 const MESSAGES_PER_LOOP = 1024;
 
 const READY: Promise<void> = Promise.resolve();
 
-/** */
+/** A system with the kernel that its parts use. */
 export class ActorSystem implements System, Kernel, Parent {
   readonly name: string;
   readonly path: string;
@@ -124,7 +123,7 @@ export class ActorSystem implements System, Kernel, Parent {
     return this.#ended.promise;
   }
 
-  // Towards its parts
+  // The kernel, for cells, refs and links
 
   schedule(runnable: Runnable): void {
     runnable.scheduled = true;
@@ -176,7 +175,7 @@ export class ActorSystem implements System, Kernel, Parent {
     this.#run();
   };
 
-  // Budget spent is remembered from one microtask to the next: promises that keep waking actors starve nobody either.
+  // The budget spent carries over to the next microtask: promises that keep waking actors do not starve the event loop.
   readonly #run = (): void => {
     const queue = this.#queue;
     while (queue.size > 0 && this.#spent < MESSAGES_PER_LOOP) {
@@ -212,7 +211,7 @@ function waitingAt(child: Child): number {
   return waiting;
 }
 
-/** Lets an error surface as an uncaught exception without harming the work at hand. */
+/** Throws an error as an uncaught exception, outside of the current call. */
 function throwLater(error: unknown): void {
   setImmediate(() => {
     throw error;

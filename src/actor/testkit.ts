@@ -1,6 +1,5 @@
-// Aids for testing actors, shipped for users as well: a system on a manual clock, probes that stand in for other
-// actors, and gates that hold code at a known place. Nothing in here waits for real time except a probe's deadline,
-// which only a failing test meets.
+// Test aids, published in `headrace/testkit`: an actor system on a manual clock, probes in the place of actors, and hold
+// gates. Only a failing test waits for real time: for the timeout of a probe.
 
 import { isDeepStrictEqual } from 'node:util';
 import { createManualClock, createSeededRandom, systemClock } from './clock.ts';
@@ -22,7 +21,7 @@ export async function settle(system: System): Promise<void> {
 export interface TestSystem {
   readonly system: System;
   readonly clock: ManualClock;
-  /** Everything the system said, in order. */
+  /** All events of the system, in order. */
   readonly events: SystemEvent[];
   /** Errors of top-level actors that failed past their supervision. */
   readonly failures: { readonly error: unknown; readonly path: string }[];
@@ -32,7 +31,7 @@ export interface TestSystem {
   readonly advance: (ms: number) => Promise<void>;
 }
 
-/** A system whose time and chance are in the hands of the test. `seed` defaults to 1. */
+/** A system with a manual clock and a seeded random source. `seed` defaults to 1. */
 export function createTestSystem(options: { name?: string; seed?: number } = {}): TestSystem {
   const clock = createManualClock();
   const events: SystemEvent[] = [];
@@ -62,7 +61,7 @@ export function createTestSystem(options: { name?: string; seed?: number } = {})
   };
 }
 
-/** Stands in for an actor: keeps what it is told and hands it out in order. */
+/** An actor that records its messages and hands them out in order. */
 export interface Probe<M> {
   readonly ref: Ref<M>;
   /** Every message so far, read or not. */
@@ -119,7 +118,7 @@ export function createProbe<M>(system: System, name?: string): Probe<M> {
   };
 }
 
-/** What a probe saw was not what the test expects; `cause` shows it. */
+/** A probe received something else than the test expects; `cause` shows it. */
 export class ProbeError extends Error {
   override readonly name = 'ProbeError';
 
@@ -165,13 +164,13 @@ class Feed<T> {
   }
 }
 
-/** Holds code at a place the test knows. */
+/** Holds the code under test at a known place. */
 export interface HoldGate {
-  /** Called by the code under test: arrives, and waits for `release`. */
+  /** For the code under test: waits for `release`. */
   wait(): Promise<void>;
-  /** Resolves when someone has arrived. */
+  /** Resolves when `wait` has been called. */
   readonly arrived: Promise<void>;
-  /** Lets everyone through, now and later. */
+  /** Ends all waits, also later ones. */
   release(): void;
 }
 

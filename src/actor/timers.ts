@@ -1,6 +1,6 @@
-// Timers that belong to one incarnation of an actor and end with it: no tick outlives a stop or a restart, and none
-// of a cancelled timer is delivered even when it was already on its way. Ticks pass a full mailbox (one per key may
-// wait), in order behind the messages that came before.
+// Timers of one incarnation of an actor. No tick is delivered after a stop, a restart or the cancelling of its timer, not
+// even one that already waits. Ticks are delivered past a full mailbox, behind the messages that came before; at most one
+// for each key waits.
 
 import type { Clock, TimerHandle } from './clock.ts';
 
@@ -22,7 +22,7 @@ export class Timer {
   readonly message: unknown;
   readonly periodMs: number;
   dueMs: number;
-  /** A tick is on its way to the actor. */
+  /** A tick waits for delivery. */
   queued = false;
   cancelled = false;
   handle: TimerHandle | null = null;
@@ -35,17 +35,17 @@ export class Timer {
   }
 }
 
-/** Ticks of a period below this would starve the event loop. */
+/** Shorter periods would starve the event loop. */
 const MIN_PERIOD_MS = 1;
 
-/** */
+/** The timers of one incarnation. */
 export class ActorTimers<M> implements Timers<M> {
   readonly #clock: Clock;
   readonly #due: (timer: Timer) => void;
   readonly #timers = new Map<string, Timer>();
   #ended = false;
 
-  /** `due` puts a tick on its way; the actor calls `take` when it arrives. */
+  /** `due` queues a tick; the actor calls `take` when it is delivered. */
   constructor(clock: Clock, due: (timer: Timer) => void) {
     this.#clock = clock;
     this.#due = due;
@@ -82,7 +82,7 @@ export class ActorTimers<M> implements Timers<M> {
     this.#ended = true;
   }
 
-  /** Whether the tick that has arrived still counts. A timer that ticks once is over with it. */
+  /** Whether a tick is still to be delivered. Ends a timer that ticks once. */
   take(timer: Timer): boolean {
     timer.queued = false;
     if (timer.cancelled) return false;
@@ -106,7 +106,7 @@ export class ActorTimers<M> implements Timers<M> {
     timer.handle = null;
     if (timer.periodMs > 0) {
       const nowMs = this.#clock.now();
-      // The grid of due times is kept, so a late tick does not shift the ones after it.
+      // Due times stay on their grid: a late tick does not shift the next ones.
       const missed = Math.max(0, Math.floor((nowMs - timer.dueMs) / timer.periodMs));
       timer.dueMs += (missed + 1) * timer.periodMs;
       this.#arm(timer, timer.dueMs - nowMs);

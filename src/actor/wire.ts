@@ -1,6 +1,5 @@
-// What a link puts on its port. Called by `remote.ts` once per turn of the event loop. Several entries, or one that is
-// large or holds bytes, travel as one msgpackr batch; one small entry is cheaper as a plain structured clone.
-// Refs inside messages are translated on the way by the link's `RefCodec`.
+// The frames of a link: several entries, or one that is large or holds bytes, are packed as one msgpackr batch; one small
+// entry is cheaper as a structured clone. Refs inside messages are translated by the link's `RefCodec`.
 
 import { addExtension, Packr } from 'msgpackr';
 import { ActorRef } from './ref.ts';
@@ -17,7 +16,7 @@ export const UNANSWERED = 4;
 /** Refs that were top-level fields of a plainly cloned message, by field. */
 export type RefFields = Record<string, WireRef>;
 
-/** One thing a link says to its peer. Watches have numbers of the watching side, refs of the exporting side. */
+/** One message of a link to its peer. Watches are numbered by the watching side, refs by the exporting side. */
 export type Entry =
   | readonly [kind: typeof TELL, to: Address, message: unknown, refs?: RefFields]
   | readonly [kind: typeof WATCH, of: Address, watch: number]
@@ -37,7 +36,7 @@ export interface RefCodec {
   decodeRef(wire: WireRef): ActorRef<never>;
 }
 
-/** First of the extension numbers msgpackr leaves to applications that this kernel uses. */
+/** Extension number for refs, of those that msgpackr leaves to applications. */
 const REF_EXTENSION = 0x52;
 
 let codec: RefCodec | null = null;
@@ -58,7 +57,7 @@ const packr = new Packr({
   useRecords: true,
   moreTypes: true,
   copyBuffers: true,
-  // Silence would turn a function into undefined; a message that cannot travel must not look delivered.
+  // msgpackr would write undefined for a function: a message that cannot be sent must not look delivered.
   writeFunction: () => {
     throw new TypeError('functions do not travel between threads');
   },
@@ -71,14 +70,14 @@ export function encodeFrame(entries: readonly Entry[], using: RefCodec): Uint8Ar
   if (single !== null) return single;
   codec = using;
   try {
-    // The packer's buffer is a window on a shared pool: the copy keeps the pool from travelling along.
+    // The packer's buffer is a window on a shared pool, which would be cloned with it: copy the frame alone.
     return new Uint8Array(packr.pack(entries));
   } finally {
     codec = null;
   }
 }
 
-/** The entries of a batch or single frame, with their refs alive again. */
+/** The entries of a batch or single frame, with their refs decoded. */
 export function decodeFrame(frame: Uint8Array | Entry, using: RefCodec): Entry[] {
   if (!(frame instanceof Uint8Array)) return [revive(frame, using)];
   codec = using;
@@ -89,7 +88,7 @@ export function decodeFrame(frame: Uint8Array | Entry, using: RefCodec): Entry[]
   }
 }
 
-/** Above these a structured clone stops being the cheaper way. */
+/** Above these limits msgpackr is cheaper than a structured clone. */
 const PLAIN_FIELDS = 16;
 const PLAIN_CHARACTERS = 1024;
 const PLAIN_DEPTH = 2;

@@ -1,4 +1,4 @@
-// The types writers of actors rely on; a wrong assignment in here fails the build.
+// The public types of behaviors and refs: a wrong assignment fails the build.
 
 import t from 'tap';
 import type { Actor, Behavior } from '../../src/actor/behavior.ts';

@@ -34,7 +34,7 @@ async function crashed(supervise: Supervision | undefined, words: string[]) {
   return { ...kit, log, ref };
 }
 
-t.test('a restarted actor loses only the message it crashed on, and the supervisor says so', async (t) => {
+t.test('a restarted actor loses only the message it crashed on, and its failure is an event', async (t) => {
   const { log, events, system } = await crashed(undefined, ['one', 'crash', 'two']);
   t.same(log, ['test/a starts', 'one', 'test/a PreRestart', 'test/a starts', 'two']);
   t.match(events, [{ type: 'failure', path: 'test/a', error: { message: 'crash' }, decision: 'restart', delayMs: 0 }]);
@@ -142,7 +142,7 @@ t.test('children stop before their parent, in reverse order of start', async (t)
   t.same(log, ['test/root/3 PostStop', 'test/root/2 PostStop', 'test/root/1 PostStop', 'test/root PostStop']);
 });
 
-t.test('children of a crashed incarnation stop in reverse order before it is told', async (t) => {
+t.test('children of a crashed incarnation stop in reverse order before its last signal', async (t) => {
   const { system, settle } = createTestSystem();
   const log: string[] = [];
   const root = system.spawn(scribe(log, ['1', '2']), { name: 'r' });

@@ -16,7 +16,7 @@ t.test('pipe tells the actor the outcome of a promise', async (t) => {
   t.same(seen.sort(), ['failed no', 'ok 7']);
 });
 
-t.test('a piped result passes a full mailbox, behind what waits', async (t) => {
+t.test('a piped result is delivered past a full mailbox, behind what waits', async (t) => {
   const { system, settle } = createTestSystem();
   const seen: string[] = [];
   const gate = holdGate();

@@ -10,7 +10,7 @@ function entry(expire: () => void): Deadlined {
   return { dueMs: 0, previousDeadline: null, nextDeadline: null, expire };
 }
 
-t.test('every deadline that is not taken back fires exactly at its time, in order', (t) => {
+t.test('every deadline that is not removed fires exactly at its time, in order', (t) => {
   const durations = fc.record({ timeoutMs: fc.double({ min: 0.1, max: 20_000, noNaN: true }), removed: fc.boolean() });
   fc.assert(
     fc.property(fc.array(durations, { maxLength: 40 }), fc.integer({ min: 0, max: 5000 }), (entries, gapMs) => {

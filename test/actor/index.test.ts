@@ -1,4 +1,4 @@
-// The public names of the kernel; a name that disappears breaks whoever embeds it.
+// The public names of `headrace/actor`: removing one breaks programs that use it.
 
 import t from 'tap';
 import * as actor from '../../src/actor/index.ts';
@@ -13,6 +13,7 @@ t.test('exports exactly its public names', (t) => {
     'ask',
     'backoffMs',
     'createManualClock',
+    'createSeededRandom',
     'createSystem',
     'link',
     'systemClock',

@@ -1,4 +1,4 @@
-// Asking: one answer, a deadline always, and a reason when there is none.
+// Asks: one answer, always a deadline, an error where no answer comes.
 
 import t from 'tap';
 import type { Behavior } from '../../src/actor/behavior.ts';
@@ -88,7 +88,7 @@ t.test('an ask survives the restart of its actor while the question waits', asyn
   t.equal(await ask(actor, (replyTo: Ref<string>) => ({ replyTo }), { timeoutMs: 10 }), 'second incarnation');
 });
 
-t.test('there is no ask without a deadline, and none of foreign refs', async (t) => {
+t.test('an ask needs a deadline and a ref of the kernel', async (t) => {
   const { system } = createTestSystem();
   const actor = system.spawn(silent);
   for (const timeoutMs of [0, -1, NaN, Infinity]) {

@@ -1,4 +1,4 @@
-// Links between two systems, in one thread for the rules and in two for the real thing.
+// Links between two systems: each rule in one thread, and a smoke test with two threads.
 
 import { MessageChannel, Worker } from 'node:worker_threads';
 import t from 'tap';
@@ -154,7 +154,7 @@ t.test('an ask over a link meets its deadline and drops its ref', async (t) => {
   t.match(near.events[0], { type: 'dead-letter', reason: 'late', message: 'late' });
 });
 
-t.test('an ask to a name nobody has, or to a full mailbox over there, fails at once', async (t) => {
+t.test('an ask to an unknown name or to a full mailbox of the peer fails at once', async (t) => {
   const { near, far } = connect(t);
   const get = (name: string): Promise<unknown> =>
     ask<Get, unknown>(near.link.ref<Get>(name), (replyTo) => ({ replyTo }), { timeoutMs: 1000 });
@@ -168,7 +168,7 @@ t.test('an ask to a name nobody has, or to a full mailbox over there, fails at o
   await t.rejects(first, { code: 'HR_ACTOR_TERMINATED' });
 });
 
-t.test('refs in messages work on the other side and find their way home', async (t) => {
+t.test('refs in messages work on the other side and, sent back, are the original refs', async (t) => {
   const { near, far } = connect(t);
   const mirror = far.system.spawn<{ ref: Ref<string>; replyTo: Ref<Ref<string>> }>(() => ({ ref, replyTo }) => {
     ref.tell('from far');
@@ -251,7 +251,7 @@ t.test('close sends what was told before', async (t) => {
   await far.link.closed;
 });
 
-t.test('what cannot travel is a dead letter, and its neighbours arrive', async (t) => {
+t.test('a message that cannot be sent is a dead letter, and those around it arrive', async (t) => {
   const { near, far } = connect(t);
   const probe = createProbe<unknown>(far.system);
   far.link.expose('probe', probe.ref);
@@ -280,7 +280,7 @@ t.test('a full outgoing queue turns messages into dead letters', async (t) => {
   await probe.expectNone();
 });
 
-t.test('a peer that does not acknowledge stops the flow, and every message comes through afterwards', async (t) => {
+t.test('sending stops when a peer does not acknowledge, and every message arrives afterwards', async (t) => {
   const { near, far } = connect(t, { maxQueued: 100_000 });
   const probe = createProbe<number>(far.system);
   far.link.expose('probe', probe.ref);
@@ -304,7 +304,7 @@ t.test('a frame that cannot be read closes the link and is reported', async (t) 
   t.match(far.events, [{ type: 'link-failure' }]);
 });
 
-t.test('a ref passed on over a second link reaches the first, and is let go when its ask ends', async (t) => {
+t.test('a ref forwarded over a second link works, and is released when its ask ends', async (t) => {
   const first = connect(t);
   const { port1, port2 } = new MessageChannel();
   const third = createTestSystem({ name: 'third' });
@@ -325,7 +325,7 @@ t.test('a ref passed on over a second link reaches the first, and is let go when
   t.same(first.near.link.stats(), { queued: 0, exports: 0, watches: 0 });
 });
 
-t.test('a real thread', async (t) => {
+t.test('links two threads', async (t) => {
   const { system, events } = createTestSystem({ name: 'main' });
   const { port1, port2 } = new MessageChannel();
   const worker = new Worker(new URL('./fixtures/echo-worker.js', import.meta.url), {

@@ -27,7 +27,7 @@ t.test('the delay doubles from restart to restart up to its maximum, and starts 
   t.end();
 });
 
-t.test('jitter takes away up to its share', (t) => {
+t.test('jitter shortens the delay by up to its share', (t) => {
   t.equal(
     backoffMs({ minMs: 100, maxMs: 1000, jitter: 0.5 }, 1, () => 0),
     100,

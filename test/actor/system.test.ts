@@ -1,4 +1,4 @@
-// The system gives turns fairly, counts, speaks about itself, and ends in order.
+// The actor system: fair turns, statistics, events, termination.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';

@@ -1,4 +1,4 @@
-// The aids of the testkit fail when they should.
+// Probes, the test system and hold gates, which must also fail where a test should.
 
 import t from 'tap';
 import { createProbe, createSeededRandom, createTestSystem, holdGate, ProbeError } from '../../src/actor/testkit.ts';

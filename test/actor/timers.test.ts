@@ -1,4 +1,4 @@
-// Timers belong to one incarnation: they tick on time, and nothing of them is delivered after cancel, restart or stop.
+// Timers of an incarnation: on time, and not delivered after cancel, restart or stop.
 
 import t from 'tap';
 import type { Context } from '../../src/actor/behavior.ts';
@@ -95,7 +95,7 @@ t.test('a restart and a stop cancel all timers, also ticks on their way', async 
   t.equal(clock.nextDueMs, Infinity);
 });
 
-t.test('a tick passes a full mailbox, behind what waits', async (t) => {
+t.test('a tick is delivered past a full mailbox, behind what waits', async (t) => {
   const { system, clock, settle } = createTestSystem();
   const seen: string[] = [];
   const actor = system.spawn<string>(

@@ -1,4 +1,4 @@
-// Frames say the same before and after, whichever way they travel.
+// Frames decode to what was encoded, packed or cloned.
 
 import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
@@ -21,7 +21,7 @@ function messageOf(entries: Entry[]): unknown {
   return entries[0]?.[2];
 }
 
-t.test('any value crosses, alone and in a batch', (t) => {
+t.test('any value is the same after decoding, alone and in a batch', (t) => {
   // Not kept by the codec: the name of the prototype as a key, the sign of zero, and invalid dates.
   const key = fc.string().filter((name) => name !== '__proto__');
   const number = fc.double().map((value) => value + 0);
