@@ -1,24 +1,27 @@
 #!/usr/bin/env node
-// Looks at the Node version before anything that an older Node could not even parse is loaded.
+// Checks the Node.js version before it loads anything that an older Node.js could not parse.
 const major = Number(process.versions.node.split('.')[0]);
 if (major < 22) {
   process.stderr.write(`headrace needs Node.js 22 or newer; this is ${process.versions.node}.\n`);
   process.exit(1);
 }
 
-// V8 collects garbage with four threads of its own. Where every core has an event loop to run they help nobody: while they
-// mark, a loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag counts only
-// when a process starts, so what serves many starts once more in its place; below Node.js 22.15 it cannot and goes on. A Node that
-// does not know the flag would not start at all: versions to come are left alone.
-const COLLECT_ALONE = '--single-threaded-gc';
+// Garbage collection without V8's four helper threads. They help nobody where every core runs an event loop: while they
+// mark, a loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag only counts
+// when a process starts, so servers replace themselves once by the same process with the flag. Below Node.js 22.15 that is
+// impossible and they go on without it. A Node.js that does not know the flag would not start, so later versions are left
+// alone.
+const SINGLE_THREADED_GC = '--single-threaded-gc';
 const LAST_MAJOR = 24;
 const SERVERS = ['serve', 'host'];
-const canStartAnew = process.execve !== undefined && process.platform !== 'win32' && major <= LAST_MAJOR;
-const isFirst = process.send === undefined && !process.execArgv.includes(COLLECT_ALONE);
-if (SERVERS.includes(process.argv[2]) && canStartAnew && isFirst) {
+const canReplace = process.execve !== undefined && process.platform !== 'win32' && major <= LAST_MAJOR;
+const isFirst = process.send === undefined && !process.execArgv.includes(SINGLE_THREADED_GC);
+if (SERVERS.includes(process.argv[2]) && canReplace && isFirst) {
   const { execArgv, execPath, argv, env } = process;
-  process.execve(execPath, [execPath, COLLECT_ALONE, ...execArgv, ...argv.slice(1)], env);
+  process.execve(execPath, [execPath, SINGLE_THREADED_GC, ...execArgv, ...argv.slice(1)], env);
 }
 
 const { main } = await import('../dist/src/cli/main.js');
-await main(process.argv.slice(2));
+const exitCode = await main(process.argv.slice(2));
+// Whatever was printed must be out before the process ends; sockets that are kept alive must not hold it.
+process.stdout.write('', () => process.exit(exitCode));

@@ -1,8 +1,9 @@
-// What the commands on accounts (`keys`, `credits`, `usage`, `audit`) share: where the accounts are (a store, the store of
-// a configuration, or a running gateway), words and flags of an action, and how its answer is printed.
+// What the commands on accounts (`keys`, `credits`, `usage`, `audit`) share: options that say where the accounts are (a store,
+// the store of a configuration, or a running gateway), and how an answer is printed.
 
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { type Command, Option } from 'commander';
 import {
   type Column,
   createAdminService,
@@ -15,39 +16,31 @@ import {
 } from '../admin/index.ts';
 import { LedgerError, openLedger } from '../billing/index.ts';
 import { systemClock } from '../actor/index.ts';
-import { environment } from '../config/env.ts';
-import { type Mistake, parseConfigText, resolveSetting } from '../config/load.ts';
+import { parseConfigText, resolveSetting } from '../config/load.ts';
 import { HeadraceError } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { takeFlags, UsageError } from './args.ts';
+import { type CliIo, UsageError } from './io.ts';
+import { sentenceOf } from './options.ts';
 
-type Flags = Readonly<Record<string, string>>;
-type Environment = Readonly<Record<string, string | undefined>>;
+type Environment = CliIo['env'];
 
-/** Flags of every action. */
-const WHERE = ['store', 'config', 'admin', 'token', 'format'] as const;
+const FORMATS = ['table', 'csv', 'json'] as const;
+
+/** Options of every action. */
+interface AccountOptions {
+  readonly store?: string;
+  readonly config?: string;
+  readonly admin?: string;
+  readonly token?: string;
+  readonly format: (typeof FORMATS)[number];
+}
 
 const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
 
 const REMOTE_TIMEOUT_MS = 60_000;
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
-/** One thing that a command does. */
-export interface Action {
-  /** Flags of its own: the fields of the order, by the same names. */
-  readonly flags: readonly string[];
-  /** Names of the words it needs, then those it may have. */
-  readonly words?: readonly string[];
-  readonly optionalWords?: readonly string[];
-  readonly run: (adminService: AdminService, call: Call) => Promise<Answer>;
-}
-
-export interface Call {
-  readonly words: readonly string[];
-  readonly fields: Readonly<Partial<Record<string, string>>>;
-}
-
-/** What an action says: rows for `csv` and `json`, and a text or the rows as a table for people. */
+/** Answer of an action: rows for `csv` and `json`; for people a text, or the rows as a table. */
 export interface Answer {
   /** What `--format json` prints. */
   readonly value: object;
@@ -69,37 +62,52 @@ export function answer<Row extends object>(
   return { value: rows, rows, columns, ...more };
 }
 
-/** Runs an action and prints its answer. Refusals are a sentence on standard error and exit code 1. */
-export async function runAction(name: string, action: Action, flags: Flags, words: readonly string[]): Promise<number> {
-  const { own: where, rest } = takeFlags(flags, WHERE);
-  const unknown = Object.keys(rest).find((flag) => !action.flags.includes(flag));
-  if (unknown !== undefined) throw new UsageError(`headrace ${name} has no flag --${unknown}`);
-  const { words: needed = [], optionalWords = [] } = action;
-  const missing = needed[words.length];
-  if (missing !== undefined) throw new UsageError(`headrace ${name}: ${missing} is missing`);
-  const tooMany = words[needed.length + optionalWords.length];
-  if (tooMany !== undefined) throw new UsageError(`"${tooMany}" is one word too many`);
-  const { format = 'table' } = where;
-  if (!['table', 'csv', 'json'].includes(format)) throw new UsageError('--format takes table, csv or json');
+/** Adds the options of every action. Subcommands take them, too. */
+export function addAccountOptions(command: Command): void {
+  command
+    .configureHelp({ showGlobalOptions: true })
+    .optionsGroup('Where the accounts are:')
+    .option('--store <url>', 'sqlite:FILE or postgres://USER@HOST/DATABASE; default HEADRACE_STORE')
+    .option('-c, --config <file>', 'a configuration, of which only `store` is read; default sqlite:./headrace.db')
+    .option('--admin <url>', 'the admin listener of a running gateway, instead of a store')
+    .option('--token <token>', `its adminToken; better in ${TOKEN_VARIABLE}, which no list of processes shows`)
+    .optionsGroup('Output:')
+    .addOption(
+      new Option('--format <format>', 'CSV by RFC 4180; amounts in JSON are strings').choices(FORMATS).default('table'),
+    )
+    .addHelpText('after', '\nExit code 0: done, 1: refused, with a sentence on standard error.');
+}
+
+/**
+ * Runs an action on the accounts that the options of `command` name, and prints its answer. Refusals are a sentence on
+ * standard error and exit code 1.
+ */
+export async function runAction(
+  command: Command,
+  io: CliIo,
+  action: (adminService: AdminService) => Promise<Answer>,
+): Promise<void> {
+  const options = command.optsWithGlobals<AccountOptions>();
   try {
-    const adminService = await openAdminService(where, environment());
+    const opened = await openAdminService(options, io.env);
     try {
-      const said = await action.run(adminService.adminService, { words, fields: rest });
-      process.stdout.write(printed(said, format));
-      return said.exitCode ?? 0;
+      const answered = await action(opened.adminService);
+      io.stdout.write(printed(answered, options.format));
+      io.exitCode = answered.exitCode ?? 0;
     } finally {
-      await adminService.close();
+      await opened.close();
     }
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    process.stderr.write(`headrace: ${sentenceOf(error)}\n`);
-    return 1;
+    io.stderr.write(`headrace: ${reasonOf(error)}\n`);
+    io.exitCode = 1;
   }
 }
 
-/** Fields that were given, of these names. */
-export function pick({ fields }: Call, ...names: readonly string[]): Fields {
-  return Object.fromEntries(names.flatMap((name) => (fields[name] === undefined ? [] : [[name, fields[name]]])));
+/** The options of these names that were given. Texts, as the admin interface reads them. */
+export function pick(command: Command, ...names: readonly string[]): Fields {
+  const options = command.opts<Record<string, string | undefined>>();
+  return Object.fromEntries(names.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])));
 }
 
 function printed({ value, rows, columns, text, note = '' }: Answer, format: string): string {
@@ -109,30 +117,28 @@ function printed({ value, rows, columns, text, note = '' }: Answer, format: stri
   return text ?? printTable(columnsOfRows, rows) + note;
 }
 
-function sentenceOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ');
   if (error instanceof LedgerError || error instanceof AdminClientError) return error.message;
   return `the store failed: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-interface OpenOffice {
+interface OpenAdminService {
   readonly adminService: AdminService;
   close(): Promise<void>;
 }
 
-async function openAdminService(
-  where: Partial<Record<(typeof WHERE)[number], string>>,
-  env: Environment,
-): Promise<OpenOffice> {
-  const { admin, config, store, token = env[TOKEN_VARIABLE] } = where;
+async function openAdminService(options: AccountOptions, env: Environment): Promise<OpenAdminService> {
+  const { admin, config, store, token = env[TOKEN_VARIABLE] } = options;
   if (admin === undefined) {
-    if (where.token !== undefined) throw new UsageError('--token belongs to --admin URL');
+    if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
     const dateMs = (): number => Math.floor(systemClock.now());
     const ledger = await openLedger(await storeUrl(store, config, env), { clock: systemClock, dateMs });
     return { adminService: createAdminService(ledger, { dateMs, randomBytes }), close: () => ledger.close() };
   }
-  if (store !== undefined || config !== undefined) throw new UsageError('--admin stands without --store and --config');
+  if (store !== undefined || config !== undefined)
+    throw new UsageError('--admin cannot be combined with --store or --config');
   if (token === undefined || token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
   const url = URL.parse(admin);
   if (url === null || !/^https?:$/.test(url.protocol))
@@ -146,11 +152,11 @@ async function openAdminService(
   return { adminService, close: () => Promise.resolve(client.close()) };
 }
 
-/** Of a file only the store is read: an operator need not have the variables that the rest of it names. */
+/** Only the store is read of a file: an operator need not have the variables that the rest of it names. */
 async function storeUrl(store: string | undefined, file: string | undefined, env: Environment): Promise<string> {
   const input = file === undefined ? {} : await readInput(file);
   const resolution = resolveSetting('store', input, env, { store });
-  if ('mistakes' in resolution) throw new UsageError(sentences(resolution.mistakes));
+  if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   if (typeof resolution.value === 'string') return resolution.value;
   throw new UsageError('the configuration keeps no accounts: its store is null');
 }
@@ -160,12 +166,8 @@ async function readInput(file: string): Promise<unknown> {
     throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
   });
   const parsed = parseConfigText(text, file);
-  if ('mistakes' in parsed) throw new UsageError(sentences(parsed.mistakes));
+  if ('mistakes' in parsed) throw new UsageError(sentenceOf(parsed.mistakes));
   const { input } = parsed;
   if (typeof input === 'object' && input !== null && !Array.isArray(input)) return input;
   throw new UsageError(`${file} must be a mapping of names to values`);
-}
-
-function sentences(mistakes: readonly Mistake[]): string {
-  return mistakes.map(({ path, message }) => `${path} ${message}`).join('; ');
 }

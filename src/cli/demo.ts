@@ -1,11 +1,13 @@
-// `headrace demo`, which is what `npm start` runs: the whole house in one process, with lines to paste.
+// `headrace demo`: a gateway, simulated model hosts and search engines in one process, with commands to paste.
 
+import type { Command } from 'commander';
 import { resolveSettings } from '../config/load.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host } from '../host/index.ts';
-import { takeFlags, UsageError } from './args.ts';
-import { startEngines } from './demo/engines.ts';
-import { closeOnSignal, exitNow } from './shutdown.ts';
+import { startEngines } from './demo-engines.ts';
+import { type CliIo, UsageError } from './io.ts';
+import { port, readRest, type Rest, sentenceOf } from './options.ts';
+import { closeOnSignal } from './shutdown.ts';
 
 const KEY = 'hr_demo';
 
@@ -26,6 +28,22 @@ const MODELS = {
 
 /** Hosts per model: enough to see one fail and the other take over. */
 const HOSTS = 2;
+
+const DESCRIPTION = `Runs a gateway in front of two simulated hosts for each of two models and of five search engines, with a demo key,
+and prints commands to paste. Nothing leaves this machine. Ctrl-C ends it.`;
+
+export function configureDemo(command: Command, io: CliIo): void {
+  command
+    .description(DESCRIPTION)
+    .option('--port <n>', 'public port; 0 picks a free one', port, 8080)
+    .option('--admin-port <n>', 'port of metrics, status and dashboard; 0 picks a free one', port, 9090)
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .addHelpText('after', '\nSettings of the gateway may follow as --SETTING VALUE: see headrace serve --help.')
+    .action(async (options: { port: number; adminPort: number }) =>
+      demo(options.port, options.adminPort, readRest(command.args, 0).settings, io),
+    );
+}
 
 /** What the demo prints once it serves. */
 function banner(url: string, adminUrl: string | null): string {
@@ -50,12 +68,6 @@ Ctrl-C ends it.
 `;
 }
 
-function port(name: string, text: string | undefined, fallback: number): number {
-  const value = text === undefined ? fallback : Number(text);
-  if (!Number.isInteger(value) || value < 0 || value > 65_535) throw new UsageError(`--${name} takes a port number`);
-  return value;
-}
-
 async function startHosts(): Promise<Map<string, Host[]>> {
   const hosts = new Map<string, Host[]>();
   for (const model of Object.keys(MODELS)) {
@@ -74,12 +86,11 @@ async function startHosts(): Promise<Map<string, Host[]>> {
   return hosts;
 }
 
-/** Runs until a signal comes. */
-export async function demo(flags: Readonly<Record<string, string>>): Promise<number | undefined> {
-  const { own, rest } = takeFlags(flags, ['port', 'admin-port']);
-  const publicPort = port('port', own.port, 8080);
-  const adminPort = port('admin-port', own['admin-port'], 9090);
+async function demo(publicPort: number, adminPort: number, overrides: Rest['settings'], io: CliIo): Promise<void> {
   const [hosts, search] = await Promise.all([startHosts(), startEngines()]);
+  const closeHosts = async (): Promise<void> => {
+    await Promise.all([search.close(), ...[...hosts.values()].flat().map((host) => host.close())]);
+  };
   const models = Object.entries(MODELS).map(([id, model]) => [
     id,
     { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
@@ -96,26 +107,32 @@ export async function demo(flags: Readonly<Record<string, string>>): Promise<num
       log: { level: 'warn' },
     },
     {},
-    rest,
+    overrides,
   );
-  if ('mistakes' in resolution)
-    throw new UsageError(resolution.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
-  const gateway = serveGateway(resolution.settings, { onFatal: () => exitNow(1, () => gateway.abort()) });
-  closeOnSignal({
+  if ('mistakes' in resolution) {
+    await closeHosts();
+    throw new UsageError(sentenceOf(resolution.mistakes));
+  }
+  const gateway = serveGateway(resolution.settings, { onFatal: () => serving.fail() });
+  const serving = closeOnSignal(io, {
     close: async () => {
       await gateway.close();
-      await Promise.all([search.close(), ...[...hosts.values()].flat().map((host) => host.close())]);
+      await closeHosts();
     },
-    abort: () => gateway.abort(),
+    abort: async () => {
+      await gateway.abort();
+      await closeHosts();
+    },
   });
   try {
     const { url, adminUrl } = await gateway.listen();
     await gateway.ready();
-    process.stdout.write(banner(url, adminUrl));
+    io.stdout.write(banner(url, adminUrl));
   } catch (error) {
-    process.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
-    process.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
-    exitNow(1, () => gateway.abort());
+    io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
+    await gateway.close();
+    serving.fail();
   }
-  return undefined;
+  await serving.ended;
 }

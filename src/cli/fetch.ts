@@ -1,45 +1,72 @@
-// `headrace fetch URL`: one page as clean text on standard output, read as the gateway would read it.
+// `headrace fetch URL`: prints one page as clean text, read with the gateway's own guard and extraction.
 
+import type { Command } from 'commander';
 import { resolveSettings } from '../config/load.ts';
 import { HeadraceError } from '../errors.ts';
 import type { PageExtra, PageFormat } from '../fetch/index.ts';
 import { serveGateway } from '../gateway/gateway.ts';
-import { takeFlags, UsageError } from './args.ts';
+import { type CliIo, UsageError } from './io.ts';
+import { readRest, sentenceOf, yesOrNo } from './options.ts';
 
-const FLAGS = ['format', 'include', 'json'] as const;
+interface FetchOptions {
+  readonly format?: string;
+  readonly include?: string;
+  readonly json: boolean;
+}
 
-/** Fetches and prints; exit code 1 with a sentence when there is no text to print. */
-export async function fetchPage(
-  flags: Readonly<Record<string, string>>,
-  words: readonly string[],
-): Promise<number | undefined> {
-  const { own, rest } = takeFlags(flags, FLAGS);
+const DESCRIPTION = `Fetches one page and prints its title and its main content as clean text. The page is read as the gateway reads
+it, with the same guard: addresses of private networks are refused unless they are allowed.
+Exit code 0: printed, 1: the page could not be read; the reason is on standard error.`;
+
+const MORE = `
+Settings of the section \`fetch\` may follow, for example
+  --fetch.allow HOST     a host or CIDR block that may be fetched although it is private
+  --fetch.timeout 15s    longest time of the fetch
+
+For example
+  headrace fetch https://example.com/ --format markdown`;
+
+export function configureFetch(command: Command, io: CliIo): void {
+  command
+    .description(DESCRIPTION)
+    .usage('URL [options] [--fetch.SETTING VALUE ...]')
+    .option('--format <format>', 'text or markdown (default: text)')
+    .option('--include <list>', 'further fields, of links and metadata; the answer is then printed as JSON')
+    .option('--json <boolean>', 'prints the answer as JSON', yesOrNo, false)
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .addHelpText('after', MORE)
+    .action(async (options: FetchOptions) => fetchPage(options, command.args, io));
+}
+
+async function fetchPage({ format, include, json }: FetchOptions, args: readonly string[], io: CliIo): Promise<void> {
+  const { words, settings } = readRest(args, 1);
   const [url] = words;
-  if (url === undefined) throw new UsageError('the URL is missing');
-  const resolution = resolveSettings({ threads: 0, admin: null, log: { level: 'warn' } }, {}, rest);
-  if ('mistakes' in resolution)
-    throw new UsageError(resolution.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
+  if (url === undefined) throw new UsageError("missing required argument 'url'");
+  const resolution = resolveSettings({ threads: 0, admin: null, log: { level: 'warn' } }, {}, settings);
+  if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   const gateway = serveGateway(resolution.settings);
   const stop = new AbortController();
-  process.once('SIGINT', () => stop.abort(new Error('interrupted')));
+  const onInterrupt = (): void => stop.abort(new Error('interrupted'));
+  io.events.on('SIGINT', onInterrupt);
   try {
     const answer = await gateway.fetchPage(url, {
       signal: stop.signal,
-      ...(own.format === undefined ? {} : { format: own.format as PageFormat }),
-      ...(own.include === undefined ? {} : { include: own.include.split(',') as PageExtra[] }),
+      ...(format === undefined ? {} : { format: format as PageFormat }),
+      ...(include === undefined ? {} : { include: include.split(',') as PageExtra[] }),
     });
-    const asJson = own.json === 'true' || own.include !== undefined;
-    process.stdout.write(asJson ? `${JSON.stringify(answer, null, 2)}\n` : `${answer.title}\n\n${answer.content}\n`);
-    return 0;
+    const asJson = json || include !== undefined;
+    io.stdout.write(asJson ? `${JSON.stringify(answer, null, 2)}\n` : `${answer.title}\n\n${answer.content}\n`);
   } catch (error) {
-    process.stderr.write(`headrace: ${sentenceOf(error)}\n`);
-    return 1;
+    io.stderr.write(`headrace: ${reasonOf(error)}\n`);
+    io.exitCode = 1;
   } finally {
+    io.events.off('SIGINT', onInterrupt);
     await gateway.close();
   }
 }
 
-function sentenceOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
   return error instanceof Error ? error.message : String(error);

@@ -1,5 +1,5 @@
-// What the section `trust` of a host's configuration comes to: keys from the gateway, and the host announced to it. Made by
-// `headrace host` around one host, or around each host of a fleet.
+// The section `trust` of a host's configuration at work: fetches keys from the gateway, registers the host there, and takes
+// it out again before it stops.
 
 import { hashKey, readTrustedKeys } from '../billing/index.ts';
 import { systemClock, systemRandom } from '../actor/index.ts';
@@ -8,21 +8,21 @@ import { type Host, HostTrust, type Planned, Registration, snapshotFile, type Tr
 import { BufferedClient } from '../net/buffered-client.ts';
 import { createLog } from '../telemetry/log.ts';
 
-/** At most this many requests to the gateway at once: a question for keys and an announcement. */
+/** Requests to the gateway at once: one for keys and one for the registration. */
 const CONNECTIONS = 2;
 
 export interface HostLifecycle {
   /** Null where the configuration names no key of a gateway. */
   readonly guard: HostTrust | null;
-  /** Asks for keys from now on. */
+  /** Begins to fetch keys. */
   start(): Promise<void>;
-  /** The host listens there: announces it, if the configuration says so. `port` takes the place of the one in it. */
+  /** Registers the listening host if `trust.announce` is set. `port` replaces the port of that URL. */
   listening(host: { readonly name: string; readonly load: () => number; readonly port?: number }): void;
-  /** Takes the host out of the gateway; to be awaited before it stops serving. */
+  /** Unregisters the host and stops fetching keys. Await it before the host stops serving. */
   leave(): Promise<void>;
 }
 
-/** Reads the sections `trust` and `keys`. The settings have been checked. */
+/** Reads the sections `trust` and `keys` of resolved settings. */
 export function hostLifecycle({ keys, log: { level }, trust }: Settings, models: readonly string[]): HostLifecycle {
   const client = new BufferedClient(CONNECTIONS);
   const log = createLog(level);
@@ -65,18 +65,18 @@ function withPort(base: string, port: number): string {
   return url.href.replace(/\/$/, '');
 }
 
-/** A fleet and its gateway: every host trusts, registers and leaves by itself, as hosts of their own would. */
+/** A fleet and its gateway: every host registers, fetches keys and leaves independently of the others. */
 export interface FleetLifecycle {
-  /** The plan, with what each host judges keys by. */
+  /** The plan, with the key guard of each host. */
   readonly planned: readonly Planned[];
-  /** Asks for keys from now on. */
+  /** Begins to fetch keys. */
   start(): Promise<void>;
-  /** The hosts of the plan listen: announces each under its own port, if the configuration says so. */
+  /** Registers each host of the plan under its own port if `trust.announce` is set. */
   listening(hosts: readonly Host[]): void;
   leave(): Promise<void>;
 }
 
-/** As `bondsOf` for every host of a plan; each keeps its keys in a file of its own, which has its name at the end. */
+/** `hostLifecycle` for every host of a plan. Each keeps its keys in its own file: the configured path and `.NAME`. */
 export function fleetLifecycle(settings: Settings | undefined, planned: readonly Planned[]): FleetLifecycle {
   if (settings === undefined) return { planned, start: async () => {}, listening: () => {}, leave: async () => {} };
   const { servicePrefix, trust } = settings;
@@ -90,12 +90,12 @@ export function fleetLifecycle(settings: Settings | undefined, planned: readonly
       if (guard === null) return each;
       return { ...each, settings: { ...each.settings, guard, guardPath: `/${servicePrefix}/keys` } };
     }),
-    start: async () => void (await Promise.all(lifecycle.map((bond) => bond.start()))),
+    start: async () => void (await Promise.all(lifecycle.map((each) => each.start()))),
     listening(hosts) {
       for (const [at, host] of hosts.entries()) {
         lifecycle[at]!.listening({ name: planned[at]!.settings.name!, load: () => host.live, port: host.port });
       }
     },
-    leave: async () => void (await Promise.all(lifecycle.map((bond) => bond.leave()))),
+    leave: async () => void (await Promise.all(lifecycle.map((each) => each.leave()))),
   };
 }

@@ -1,58 +1,95 @@
-// `headrace host`: a model host on the command line, simulated or with a real engine, or a fleet of simulated ones.
+// `headrace host`: a model host with the simulated engine or a real one, or a fleet of simulated hosts.
 
 import { readFile } from 'node:fs/promises';
-import { environment } from '../config/env.ts';
+import { type Command, Option } from 'commander';
 import type { Settings } from '../config/settings.ts';
 import { loadConfigFile, parseConfigText } from '../config/load.ts';
 import type { Engine, HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
 import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
-import { takeFlags, UsageError } from './args.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
-import { startRealEngine, wantsRealEngine } from './real-engine.ts';
+import { type CliIo, UsageError } from './io.ts';
+import { durationMs, numberFromZero, port, positiveNumber, sentenceOf, wholeNumber, yesOrNo } from './options.ts';
+import { type RealEngineOptions, startRealEngine, wantsRealEngine } from './real-engine.ts';
 import { closeOnSignal } from './shutdown.ts';
 
-const FLAGS = [
-  'model',
-  'port',
-  'listen',
-  'engine',
-  'engine-key',
-  'engine-wait',
-  'gguf',
-  'threads',
-  'name',
-  'profile',
-  'slots',
-  'context',
-  'speed',
-  'seed',
-  'ttft',
-  'itl',
-  'tokens',
-  'config',
-  'control',
-  'fleet',
-] as const;
-
-type Own = Partial<Record<(typeof FLAGS)[number], string>>;
-
-function number(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (!Number.isFinite(value) || value < 0) throw new UsageError(`--${name} takes a number of 0 or more, not ${text}`);
-  return value;
+/** Options as commander reads them; undefined where the command line does not give one. */
+interface HostOptions extends RealEngineOptions {
+  readonly port?: number;
+  readonly listen?: string;
+  readonly config?: string;
+  readonly name?: string;
+  readonly tokens?: number;
+  readonly profile?: ProfileName;
+  readonly speed?: number;
+  readonly seed?: number;
+  readonly ttft?: number;
+  readonly itl?: number;
+  readonly control?: boolean;
+  readonly fleet?: string;
 }
 
-function count(name: string, text: string | undefined): number | undefined {
-  const value = number(name, text);
-  if (value === undefined || (Number.isInteger(value) && value > 0)) return value;
-  throw new UsageError(`--${name} takes a whole number of 1 or more, not ${text}`);
+const DEFAULT_PORT = 9001;
+
+const USAGE = `--model NAME --port N [--engine simulated] [options]
+       headrace host --engine URL --port N [--model NAME] [options]
+       headrace host --gguf FILE --port N [--model NAME] [options]
+       headrace host --fleet FILE [options]`;
+
+const DESCRIPTION = `Serves a model in four dialects (completions, chat completions, responses, messages) and over the llama-style API
+(/completion, /infill, /tokenize, /detokenize, /props, /slots), streaming and not. The simulated engine works in
+steps as real ones do: requests queue, share steps, keep prefixes in a cache and use up memory.`;
+
+const EXAMPLES = `
+A fleet file, YAML or JSON
+  defaults: { models: [a], profile: 8b-h100 }
+  hosts: [{ name: fast, count: 3, port: 9001 }, { name: slow, profile: small-box, port: 9010 }]
+members: models, count, name, port, profile, slots, context, speed, seed, loading, faults
+
+In front of a real engine the first line of output says what was found. What the engine cannot do is refused by
+name (422).
+
+Faults by request header, and what really happened to a request, of simulated hosts
+  curl -H 'x-headrace-fault: reset-after=3' ...
+  curl -H 'x-headrace-truth: 1' ...`;
+
+export function configureHost(command: Command, io: CliIo): void {
+  command
+    .usage(USAGE)
+    .description(DESCRIPTION)
+    .option('--model <names>', 'the model, several separated by commas; default with a real engine: its own names')
+    .option('--port <n>', `default ${DEFAULT_PORT}; 0 picks a free one`, port)
+    .option('--listen <host:port>', 'instead of --port, to serve other interfaces than loopback')
+    .option('--name <name>', 'value of the header x-host of every answer')
+    .option('--config <file>', 'asks for the keys of the section `keys` of this file; reads its section `trust`')
+    .option('--slots <n>', 'sequences at once; default 32 of 8b-h100, 4 with --gguf', wholeNumber(1))
+    .option('--context <n>', 'most tokens of a sequence', wholeNumber(1))
+    .option('--tokens <n>', 'most tokens of an answer when the request names no maximum', numberFromZero)
+    .optionsGroup('Simulated engine:')
+    .addOption(new Option('--profile <name>', 'default 8b-h100').choices(PROFILE_NAMES))
+    .option('--speed <n>', 'times faster than real, default 1', positiveNumber)
+    .option('--seed <n>', 'of the model; hosts with the same seed give the same answers', numberFromZero)
+    .option('--ttft <ms>', 'a fixed pace instead of steps: time to the first token, default 30', numberFromZero)
+    .option('--itl <ms>', 'time between two tokens, default 10; 0 is as fast as the socket takes it', numberFromZero)
+    .option('--control <boolean>', 'serves POST /sim/faults', yesOrNo)
+    .option('--fleet <file>', 'many hosts in one process, see below')
+    .optionsGroup('Real engine:')
+    .option('--engine <url>', 'simulated (default), or the URL of llama-server, vLLM or an OpenAI-compatible server')
+    .option('--engine-key <key>', "the engine's key; better in HEADRACE_ENGINE_KEY, which no list of processes shows")
+    .option('--engine-wait <time>', 'how long the engine may take to be ready, default 10m', durationMs)
+    .option('--gguf <file>', 'runs a model file in this process; needs the package node-llama-cpp')
+    .option('--threads <n>', 'of --gguf; default one for each core', wholeNumber(1))
+    .addHelpText('after', EXAMPLES)
+    .action(async (options: HostOptions) => {
+      const isReal = wantsRealEngine(options);
+      if (options.fleet !== undefined) await serveFleet(options, options.fleet, io);
+      else await serveHost(options, isReal, io);
+    });
 }
 
 /** The configuration that --config names. */
-async function settingsOf(file: string | undefined): Promise<Settings | undefined> {
+async function settingsOf(file: string | undefined, { env }: CliIo): Promise<Settings | undefined> {
   if (file === undefined) return undefined;
-  const resolution = await loadConfigFile(file, environment());
+  const resolution = await loadConfigFile(file, env);
   if ('mistakes' in resolution) {
     const [first] = resolution.mistakes;
     throw new UsageError(`${file} is wrong, first at ${first?.path}: ${first?.message}; see headrace check`);
@@ -66,33 +103,20 @@ function keysOf(settings: Settings | undefined): string[] | undefined {
 }
 
 /** The step engine, unless a pace is given. */
-function engineOf(own: Own): 'paced' | SimulatedSettings {
-  const ofSteps = (['profile', 'slots', 'context', 'speed'] as const).filter((name) => own[name] !== undefined);
-  if (own.ttft !== undefined || own.itl !== undefined) {
-    if (ofSteps.length > 0) throw new UsageError(`--${ofSteps[0]} and a fixed pace (--ttft, --itl) exclude each other`);
-    return 'paced';
-  }
-  const { profile } = own;
-  if (profile !== undefined && !(PROFILE_NAMES as readonly string[]).includes(profile)) {
-    throw new UsageError(`--profile takes one of ${PROFILE_NAMES.join(', ')}, not ${profile}`);
-  }
-  const speed = number('speed', own.speed);
-  if (speed === 0) throw new UsageError('--speed takes a number above 0');
-  return {
-    profile: profile as ProfileName | undefined,
-    slots: count('slots', own.slots),
-    contextTokens: count('context', own.context),
-    speed,
-  };
+function engineOf(options: HostOptions): 'paced' | SimulatedSettings {
+  const { profile, slots, context: contextTokens, speed, ttft, itl } = options;
+  if (ttft === undefined && itl === undefined) return { profile, slots, contextTokens, speed };
+  const given = (['profile', 'slots', 'context', 'speed'] as const).find((name) => options[name] !== undefined);
+  if (given === undefined) return 'paced';
+  throw new UsageError(`--${given} cannot be combined with a fixed pace (--ttft, --itl)`);
 }
 
 /** What all hosts of a command line have in common. */
-function commonOf(own: Own, settings: Settings | undefined): Partial<HostSettings> {
-  const maxTokens = number('tokens', own.tokens);
+function commonOf({ control = false, tokens }: HostOptions, settings: Settings | undefined): Partial<HostSettings> {
   const keys = keysOf(settings);
   return {
-    control: own.control === 'true',
-    ...(maxTokens !== undefined && { maxTokens }),
+    control,
+    ...(tokens !== undefined && { maxTokens: tokens }),
     ...(keys !== undefined && { keys }),
   };
 }
@@ -103,14 +127,16 @@ async function readFleet(file: string): Promise<unknown> {
   });
   const parsed = parseConfigText(text, file);
   if ('input' in parsed) return parsed.input;
-  throw new UsageError(parsed.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; '));
+  throw new UsageError(sentenceOf(parsed.mistakes));
 }
 
-async function runFleet(own: Own, file: string): Promise<void> {
-  const hostname = own.listen?.slice(0, own.listen.lastIndexOf(':')) ?? '127.0.0.1';
+async function serveFleet(options: HostOptions, file: string, io: CliIo): Promise<void> {
+  const { listen } = options;
+  const hostname = listen?.slice(0, listen.lastIndexOf(':')) ?? '127.0.0.1';
   try {
-    const settings = await settingsOf(own.config);
-    const lifecycle = fleetLifecycle(settings, planFleet(await readFleet(file), hostname, commonOf(own, settings)));
+    const settings = await settingsOf(options.config, io);
+    const plan = planFleet(await readFleet(file), hostname, commonOf(options, settings));
+    const lifecycle = fleetLifecycle(settings, plan);
     const { planned } = lifecycle;
     await lifecycle.start();
     const hosts = await startFleet(planned).catch(async (error: Error) => {
@@ -121,79 +147,67 @@ async function runFleet(own: Own, file: string): Promise<void> {
       (host, at) =>
         `${planned[at]!.settings.name} of ${planned[at]!.settings.models.join(',')} listening on ${host.url}\n`,
     );
-    process.stdout.write(lines.join(''));
+    io.stdout.write(lines.join(''));
     lifecycle.listening(hosts);
-    closeOnSignal({
+    await closeOnSignal(io, {
       close: async () => {
         await lifecycle.leave();
         await Promise.all(hosts.map((host) => host.close()));
       },
-    });
+      abort: async () => void (await Promise.all(hosts.map((host) => host.kill()))),
+    }).ended;
   } catch (error) {
     throw error instanceof FleetError ? new UsageError(`${file} is wrong: ${error.message}`) : error;
   }
 }
 
-/** A real engine, once it is ready; null when it cannot be had, which was said. */
-async function realEngineOf(own: Own): Promise<Engine | null> {
-  const say = (sentence: string): void => void process.stderr.write(`headrace: ${sentence}\n`);
-  const counts = {
-    slots: count('slots', own.slots),
-    contextTokens: count('context', own.context),
-    threads: count('threads', own.threads),
-  };
+/** A real engine, once it is ready; null when it cannot be had: the reason has been printed. */
+async function openRealEngine(options: HostOptions, io: CliIo): Promise<Engine | null> {
+  const notice = (sentence: string): void => void io.stderr.write(`headrace: ${sentence}\n`);
   try {
-    const { engine, sentence } = await startRealEngine(own, counts, environment(), say);
-    process.stdout.write(`${sentence}\n`);
+    const { engine, sentence } = await startRealEngine(options, io.env, notice);
+    io.stdout.write(`${sentence}\n`);
     return engine;
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    say(`the host cannot start: ${(error as Error).message}`);
+    notice(`the host cannot start: ${(error as Error).message}`);
     return null;
   }
 }
 
-/** Runs until a signal comes. Resolves with an exit code only when a real engine cannot be had. */
-export async function host(flags: Readonly<Record<string, string>>): Promise<number | undefined> {
-  const { own, rest } = takeFlags(flags, FLAGS);
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw new UsageError(`headrace host has no flag --${unknown}`);
-  const isReal = wantsRealEngine(own);
-  if (own.fleet !== undefined) {
-    await runFleet(own, own.fleet);
-    return undefined;
+async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Promise<void> {
+  const { ttft: timeToFirstTokenMs, itl: interTokenMs, name, seed } = options;
+  if (options.model === undefined && !isReal) throw new UsageError("required option '--model <names>' not specified");
+  const settings = await settingsOf(options.config, io);
+  const real = isReal ? await openRealEngine(options, io) : null;
+  if (isReal && real === null) {
+    io.exitCode = 1;
+    return;
   }
-  if (own.model === undefined && !isReal) throw new UsageError('--model NAME is missing');
-  const timeToFirstTokenMs = number('ttft', own.ttft);
-  const interTokenMs = number('itl', own.itl);
-  const seed = number('seed', own.seed);
-  const settings = await settingsOf(own.config);
-  const real = isReal ? await realEngineOf(own) : null;
-  if (isReal && real === null) return 1;
-  const models = real?.models ?? own.model?.split(',') ?? [];
+  const models = real?.models ?? options.model?.split(',') ?? [];
   const lifecycle = settings === undefined ? null : hostLifecycle(settings, models);
   const guard = lifecycle?.guard ?? null;
   const running = createHost({
-    ...commonOf(own, settings),
+    ...commonOf(options, settings),
     models,
     ...(guard !== null && { guard, guardPath: `/${settings?.servicePrefix}/keys` }),
-    listen: own.listen ?? `127.0.0.1:${number('port', own.port) ?? 9001}`,
-    engine: real ?? engineOf(own),
-    // What clients sent to a real model is nobody's to look at later.
+    listen: options.listen ?? `127.0.0.1:${options.port ?? DEFAULT_PORT}`,
+    engine: real ?? engineOf(options),
+    // Requests to a real model are never kept for inspection.
     ...(real !== null && { journalEntries: 0 }),
-    ...(own.name !== undefined && { name: own.name }),
+    ...(name !== undefined && { name }),
     ...(seed !== undefined && { seed }),
     ...(timeToFirstTokenMs !== undefined && { timeToFirstTokenMs }),
     ...(interTokenMs !== undefined && { interTokenMs }),
   });
   await lifecycle?.start();
-  process.stdout.write(`host of ${models.join(',')} listening on ${await running.listen()}\n`);
-  lifecycle?.listening({ name: own.name ?? 'host', load: () => running.live });
-  closeOnSignal({
+  io.stdout.write(`host of ${models.join(',')} listening on ${await running.listen()}\n`);
+  lifecycle?.listening({ name: name ?? 'host', load: () => running.live });
+  await closeOnSignal(io, {
     close: async () => {
       await lifecycle?.leave();
       await running.close();
     },
-  });
-  return undefined;
+    abort: () => running.kill(),
+  }).ended;
 }

@@ -1,61 +1,81 @@
-// `headrace keys`: makes, lists, stops and replaces the keys of accounts. A key is printed when it is made and never again.
+// `headrace keys`: creates, lists, disables and rotates the API keys of accounts. A key is printed once, when it is created.
 
+import type { Command } from 'commander';
 import { type Column, KEY_COLUMNS, type NewKeyView, type RotationView } from '../admin/index.ts';
-import { UsageError } from './args.ts';
-import { type Action, type Answer, answer, pick, runAction } from './account-command.ts';
+import { addAccountOptions, type Answer, answer, pick, runAction } from './account-command.ts';
+import type { CliIo } from './io.ts';
 
 const NEW_KEY_COLUMNS: readonly Column<NewKeyView>[] = [
   { head: 'key', cell: ({ key }) => key, isNumber: false, csvOnly: false },
   ...KEY_COLUMNS,
 ];
 
-const ACTIONS: Readonly<Record<string, Action>> = {
-  create: {
-    flags: ['account', 'label', 'expires', 'rpm', 'tpm', 'monthly', 'quiet'],
-    async run(adminService, call) {
-      const made = await adminService.createKey(pick(call, 'account', 'label', 'expires', 'rpm', 'tpm', 'monthly'));
-      return handedOut(made, call.fields['quiet'] !== undefined, '');
-    },
-  },
-  list: {
-    flags: ['account'],
-    run: async (adminService, call) => answer(await adminService.listKeys(pick(call, 'account')), KEY_COLUMNS),
-  },
-  disable: {
-    flags: [],
-    words: ['ID'],
-    async run(adminService, { words: [id = ''] }) {
+const DESCRIPTION = `API keys of accounts. A key is shown once, when it is created; the store keeps its SHA-256 and its first
+characters. Running gateways apply a change within about a second.`;
+
+const EXAMPLE = `
+For example
+  KEY=$(headrace keys create --account acme --expires 90d --monthly 25.00 --quiet)`;
+
+export function configureKeys(command: Command, io: CliIo): void {
+  command.description(DESCRIPTION).addHelpText('after', EXAMPLE);
+  addAccountOptions(command);
+  const create = command.command('create').description('creates a key, and the account if it is new');
+  create
+    .option('--account <name>', 'who pays')
+    .option('--label <text>', 'for people')
+    .option('--expires <when>', 'from now (30d, 12h) or a date (2030-01-31, in UTC, or with a time); default never')
+    .option('--rpm <n>', 'most requests a minute')
+    .option('--tpm <n>', 'most tokens a minute')
+    .option('--monthly <usd>', 'most money in a calendar month (UTC), such as 25.00')
+    .option('--quiet', 'prints the key and nothing else')
+    .action(async ({ quiet = false }: { quiet?: boolean }) =>
+      runAction(create, io, async (adminService) => {
+        const fields = pick(create, 'account', 'label', 'expires', 'rpm', 'tpm', 'monthly');
+        return answerOf(await adminService.createKey(fields), quiet, '');
+      }),
+    );
+  const list = command.command('list').description('lists keys');
+  list
+    .option('--account <name>', 'only the keys of this account')
+    .action(async () =>
+      runAction(list, io, async (adminService) =>
+        answer(await adminService.listKeys(pick(list, 'account')), KEY_COLUMNS),
+      ),
+    );
+  const disable = command.command('disable').description('disables a key for good');
+  disable.argument('<id>', 'id of the key').action(async (id: string) =>
+    runAction(disable, io, async (adminService) => {
       const key = await adminService.disableKey(id);
       return answer([key], KEY_COLUMNS, { value: key, text: `${key.id} (${key.prefix}…) is disabled\n` });
-    },
-  },
-  rotate: {
-    flags: ['grace', 'expires', 'quiet'],
-    words: ['ID'],
-    async run(adminService, call) {
-      const made = await adminService.rotateKey(call.words[0] ?? '', pick(call, 'grace', 'expires'));
-      return handedOut(made, call.fields['quiet'] !== undefined, replaced(made));
-    },
-  },
-};
-
-export async function keys(flags: Readonly<Record<string, string>>, words: readonly string[]): Promise<number> {
-  const [name = '', ...rest] = words;
-  const action = Object.hasOwn(ACTIONS, name) ? ACTIONS[name] : undefined;
-  if (action === undefined) throw new UsageError(`headrace keys does one of: ${Object.keys(ACTIONS).join(', ')}`);
-  return runAction(`keys ${name}`, action, flags, rest);
+    }),
+  );
+  const rotate = command.command('rotate');
+  rotate
+    .description('creates a key with the account, label and limits of an old one, which stays valid for a while')
+    .argument('<id>', 'id of the old key')
+    .option('--grace <time>', 'how long the old key stays valid, default 24h; 0s disables it now')
+    .option('--expires <when>', 'end of the new key; default: when the old one would have ended')
+    .option('--quiet', 'prints the key and nothing else')
+    .action(async (id: string, { quiet = false }: { quiet?: boolean }) =>
+      runAction(rotate, io, async (adminService) => {
+        const created = await adminService.rotateKey(id, pick(rotate, 'grace', 'expires'));
+        return answerOf(created, quiet, replaced(created));
+      }),
+    );
 }
 
-/** The key alone on the first line, or on the only one. */
-function handedOut(made: NewKeyView, isQuiet: boolean, note: string): Answer {
+/** A new key, alone on the first line. */
+function answerOf(created: NewKeyView, isQuiet: boolean, note: string): Answer {
   const limits = [
-    made.rpm === null ? '' : `, ${made.rpm} requests a minute`,
-    made.tpm === null ? '' : `, ${made.tpm} tokens a minute`,
-    made.monthly_usd === null ? '' : `, ${made.monthly_usd} USD a month`,
+    created.rpm === null ? '' : `, ${created.rpm} requests a minute`,
+    created.tpm === null ? '' : `, ${created.tpm} tokens a minute`,
+    created.monthly_usd === null ? '' : `, ${created.monthly_usd} USD a month`,
   ].join('');
-  const end = made.expires_at === null ? 'does not expire' : `until ${made.expires_at}`;
-  const about = `${made.id} of account ${made.account}, ${end}${limits}\n${note}The key is shown this once only.\n`;
-  return answer([made], NEW_KEY_COLUMNS, { value: made, text: isQuiet ? `${made.key}\n` : `${made.key}\n${about}` });
+  const end = created.expires_at === null ? 'does not expire' : `until ${created.expires_at}`;
+  const about = `${created.id} of account ${created.account}, ${end}${limits}\n${note}The key is shown this once only.\n`;
+  const text = isQuiet ? `${created.key}\n` : `${created.key}\n${about}`;
+  return answer([created], NEW_KEY_COLUMNS, { value: created, text });
 }
 
 function replaced({ replaces, replaced_until: until }: RotationView): string {

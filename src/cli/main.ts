@@ -1,64 +1,131 @@
-// The command line door: words to a command, failures to a sentence and an exit code.
+// The command line: finds the command, loads its file, and turns failures into a sentence and an exit code.
 
-import { parseArgs, UsageError } from './args.ts';
+import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../config/env.ts';
+import { type CliIo, processIo, UsageError } from './io.ts';
 
-type Command = (flags: Readonly<Record<string, string>>, words: readonly string[]) => Promise<number | undefined>;
+/** Adds options and the action to a command. */
+type Configure = (command: Command, io: CliIo) => void;
 
-/** Loaded when asked for: a list of keys need not wait for a web server to be read. */
-const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
-  serve: async () => (await import('./serve.ts')).serve,
-  bench: async () => (await import('./bench.ts')).bench,
-  fetch: async () => (await import('./fetch.ts')).fetchPage,
-  check: async () => (await import('./serve.ts')).check,
-  demo: async () => (await import('./demo.ts')).demo,
-  host: async () => (await import('./host.ts')).host,
-  'search-worker': async () => (await import('./search-worker.ts')).searchWorker,
-  top: async () => (await import('./top.ts')).top,
-  keys: async () => (await import('./keys.ts')).keys,
-  credits: async () => (await import('./credits.ts')).credits,
-  usage: async () => (await import('./usage.ts')).usage,
-  audit: async () => (await import('./audit.ts')).audit,
+interface Entry {
+  readonly summary: string;
+  readonly group: string;
+  /** Commands are loaded when they are asked for: printing a version need not wait for a web server to be read. */
+  readonly load: () => Promise<Configure>;
+}
+
+const SERVERS = 'Servers:';
+const ACCOUNTS = 'Keys, credits and accounts:';
+const TOOLS = 'Tools:';
+
+const COMMANDS: Readonly<Record<string, Entry>> = {
+  demo: {
+    summary: 'a gateway, four simulated model hosts and a key, without any set-up',
+    group: SERVERS,
+    load: async () => (await import('./demo.ts')).configureDemo,
+  },
+  serve: {
+    summary: 'the gateway; prints one ready line once the public port answers',
+    group: SERVERS,
+    load: async () => (await import('./serve.ts')).configureServe,
+  },
+  host: {
+    summary: 'a model host: simulated, or in front of llama-server, vLLM or a GGUF file',
+    group: SERVERS,
+    load: async () => (await import('./host.ts')).configureHost,
+  },
+  'search-worker': {
+    summary: 'one search engine on its own port, called by gateways',
+    group: SERVERS,
+    load: async () => (await import('./search-worker.ts')).configureSearchWorker,
+  },
+  check: {
+    summary: 'reads the configuration and explains what would run, or every mistake',
+    group: TOOLS,
+    load: async () => (await import('./check.ts')).configureCheck,
+  },
+  top: {
+    summary: 'what a running gateway does, live in the terminal',
+    group: TOOLS,
+    load: async () => (await import('./top.ts')).configureTop,
+  },
+  bench: {
+    summary: 'sends load to a model server or gateway and reports latencies',
+    group: TOOLS,
+    load: async () => (await import('./bench.ts')).configureBench,
+  },
+  fetch: {
+    summary: 'a page as clean text',
+    group: TOOLS,
+    load: async () => (await import('./fetch.ts')).configureFetch,
+  },
+  keys: {
+    summary: 'creates, lists, disables and rotates API keys',
+    group: ACCOUNTS,
+    load: async () => (await import('./keys.ts')).configureKeys,
+  },
+  credits: {
+    summary: 'grants credit, shows balances and the history of an account',
+    group: ACCOUNTS,
+    load: async () => (await import('./credits.ts')).configureCredits,
+  },
+  usage: {
+    summary: 'what was used and charged, by account, key, model and day',
+    group: ACCOUNTS,
+    load: async () => (await import('./usage.ts')).configureUsage,
+  },
+  audit: {
+    summary: 'verifies that the ledger adds up to zero',
+    group: ACCOUNTS,
+    load: async () => (await import('./audit.ts')).configureAudit,
+  },
 };
 
-/** Most words after the name of a command; none unless said here. */
-const MAX_OPERANDS: ReadonlyMap<string, number> = new Map([
-  ['bench', 1],
-  ['fetch', 1],
-  ['keys', 2],
-  ['credits', 3],
-]);
+const HELP_WIDTH = 118;
 
-/** Runs a command line. Commands that serve keep the process alive; the others end it with their exit code. */
-export async function main(argv: readonly string[]): Promise<void> {
+/** Runs a command line without the name of the program; resolves with the exit code once everything is closed. */
+export async function main(argv: readonly string[], io: CliIo = processIo()): Promise<number> {
   try {
-    const code = await run(argv);
-    if (code !== undefined) process.exitCode = code;
+    const program = await programFor(argv, io);
+    await program.parseAsync(argv.length === 0 ? ['--help'] : argv, { from: 'user' });
+    return io.exitCode;
   } catch (error) {
-    const usage = error instanceof UsageError;
-    const text = error instanceof Error ? (usage ? error.message : (error.stack ?? error.message)) : String(error);
-    process.stderr.write(usage ? `headrace: ${text}\n       headrace --help tells more\n` : `headrace: ${text}\n`);
-    process.exit(1);
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    io.stderr.write(report(error, argv));
+    return 1;
   }
 }
 
-async function run(argv: readonly string[]): Promise<number | undefined> {
-  const { words, flags } = parseArgs(argv);
-  const [name] = words;
-  if (flags['version'] !== undefined) {
-    process.stdout.write(`headrace ${packageVersion()}\n`);
-    return 0;
+/** The program with the options of every command that the command line names. */
+async function programFor(argv: readonly string[], io: CliIo): Promise<Command> {
+  const program = new Command('headrace')
+    .description('An ingress for hosted generative models and web search.')
+    .version(`headrace ${packageVersion()}`, '-v, --version', 'print the version')
+    .helpOption('-h, --help', 'print help')
+    .helpCommand('help [command]', 'print help for a command')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      // Printed by `main` together with all other failures.
+      outputError: () => undefined,
+      getOutHelpWidth: () => HELP_WIDTH,
+      getErrHelpWidth: () => HELP_WIDTH,
+    })
+    .addHelpText('after', '\nStart with\n  headrace demo\nMore about a command\n  headrace COMMAND --help');
+  for (const [name, { summary, group, load }] of Object.entries(COMMANDS)) {
+    const command = program.command(name).summary(summary).helpGroup(group);
+    if (argv.includes(name)) (await load())(command, io);
   }
-  if (flags['help'] !== undefined || name === undefined || name === 'help') {
-    const { helpFor } = await import('./help.ts');
-    process.stdout.write(helpFor(name === 'help' ? words[1] : name));
-    return 0;
-  }
-  const load = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (load === undefined) throw new UsageError(`there is no command "${name}"`);
-  const operands = words.slice(1);
-  const tooMany = operands[MAX_OPERANDS.get(name) ?? 0];
-  if (tooMany !== undefined) throw new UsageError(`"${tooMany}" is one word too many`);
-  const command = await load();
-  return command(flags, operands);
+  return program;
+}
+
+function report(error: unknown, argv: readonly string[]): string {
+  if (!(error instanceof CommanderError) && !(error instanceof UsageError))
+    return `headrace: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`;
+  // The help of a command that needs a subcommand has been printed.
+  if (error instanceof CommanderError && error.code === 'commander.help') return '';
+  const name = argv.find((word) => Object.hasOwn(COMMANDS, word));
+  const sentence = error.message.replace(/^error: /, '').replaceAll('\n', ' ');
+  return `headrace: ${sentence}\nRun "headrace ${name === undefined ? '' : `${name} `}--help" for usage.\n`;
 }

@@ -1,21 +1,20 @@
-// The real engines of `headrace host`: a server in front of which it stands (`--engine http://…`), or a model file that it
-// runs itself (`--gguf FILE`). Called by host.ts; what is started here tells what it is, in one sentence.
+// The real engines of `headrace host`: a server that the host stands in front of (`--engine http://…`), or a model file that
+// it runs itself (`--gguf FILE`).
 
-import { parseDuration } from '../config/units.ts';
 import type { Engine } from '../host/index.ts';
 import { attachEngine, describeEngine, describeGguf, loadGguf } from '../host/index.ts';
-import { UsageError } from './args.ts';
+import { UsageError } from './io.ts';
 
-/** Flags that real engines read. */
-export type RealFlags = Readonly<
-  Partial<Record<'model' | 'engine' | 'engine-key' | 'engine-wait' | 'gguf' | 'context' | 'slots' | 'threads', string>>
->;
-
-/** Counts of 1 or more that flags gave. */
-export interface RealCounts {
-  readonly slots: number | undefined;
-  readonly contextTokens: number | undefined;
-  readonly threads: number | undefined;
+/** Options that real engines read, as commander reads them. */
+export interface RealEngineOptions {
+  readonly model?: string;
+  readonly engine?: string;
+  readonly engineKey?: string;
+  readonly engineWait?: number;
+  readonly gguf?: string;
+  readonly context?: number;
+  readonly slots?: number;
+  readonly threads?: number;
 }
 
 export interface RealEngine {
@@ -26,58 +25,51 @@ export interface RealEngine {
 
 const KEY_VARIABLE = 'HEADRACE_ENGINE_KEY';
 
-/** Flags that mean something to a simulated engine only. */
-const OF_SIMULATION = ['profile', 'speed', 'seed', 'ttft', 'itl', 'control'] as const;
+/** Options that only the simulated engine reads. */
+const OF_SIMULATION = ['profile', 'speed', 'seed', 'ttft', 'itl', 'control'];
 
-const OF_ENGINES = ['engine-key', 'engine-wait'] as const;
+const OF_SERVERS = ['engineKey', 'engineWait'];
 
-/** Whether the flags ask for a real engine. Throws UsageError for flags that do not go together. */
-export function wantsRealEngine(flags: Readonly<Record<string, string | undefined>>): boolean {
-  const { engine, gguf } = flags;
+/** Whether the options ask for a real engine. Throws UsageError for options that cannot be combined. */
+export function wantsRealEngine(options: RealEngineOptions): boolean {
+  const { engine, gguf } = options;
   const isUrl = engine !== undefined && engine !== 'simulated';
   if (isUrl && !/^https?:\/\//.test(engine))
     throw new UsageError(`--engine takes "simulated" or the URL of an engine, not ${engine}`);
-  if (engine !== undefined && gguf !== undefined) throw new UsageError('--engine and --gguf exclude each other');
+  if (engine !== undefined && gguf !== undefined) throw new UsageError('--engine cannot be combined with --gguf');
   const isReal = isUrl || gguf !== undefined;
-  const foreign: readonly string[] = [
+  const foreign = [
     ...(isReal ? OF_SIMULATION : ['threads']),
-    ...(isUrl ? ['slots', 'tokens', 'threads'] : OF_ENGINES),
+    ...(isUrl ? ['slots', 'tokens', 'threads'] : OF_SERVERS),
     ...(isReal ? ['fleet'] : []),
   ];
-  const wrong = foreign.find((name) => flags[name] !== undefined);
-  if (wrong !== undefined) {
-    const what = isUrl ? 'an engine of its own' : gguf === undefined ? 'the simulated engine' : 'a model file';
-    throw new UsageError(`--${wrong} means nothing to a host with ${what}`);
-  }
-  return isReal;
+  const wrong = foreign.find((name) => (options as Readonly<Record<string, unknown>>)[name] !== undefined);
+  if (wrong === undefined) return isReal;
+  const flag = wrong.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const other = isUrl ? '--engine URL' : gguf === undefined ? 'the simulated engine' : '--gguf';
+  throw new UsageError(`--${flag} cannot be combined with ${other}`);
 }
 
 /**
- * Attaches to the engine, waiting while it loads, or loads the file. Rejects with a sentence for people; `onNotice` hears
- * why it takes so long, and later that the engine has gone or come back.
+ * Attaches to the engine, waiting while it loads, or loads the file. Rejects with a sentence for people; `onNotice` is told
+ * why it takes long, and later that the engine has gone away or come back.
  */
 export async function startRealEngine(
-  flags: RealFlags,
-  counts: RealCounts,
+  options: RealEngineOptions,
   env: Readonly<Record<string, string | undefined>>,
   onNotice: (sentence: string) => void,
 ): Promise<RealEngine> {
-  const models = flags.model?.split(',');
-  return flags.gguf === undefined ? attach(flags, models, counts, env, onNotice) : load(flags.gguf, models, counts);
+  const models = options.model?.split(',');
+  return options.gguf === undefined ? attach(options, models, env, onNotice) : load(options, options.gguf, models);
 }
 
 async function attach(
-  flags: RealFlags,
+  { engine: url = '', engineKey, engineWait: readyMs, context: contextTokens }: RealEngineOptions,
   models: readonly string[] | undefined,
-  { contextTokens }: RealCounts,
   env: Readonly<Record<string, string | undefined>>,
   onNotice: (sentence: string) => void,
 ): Promise<RealEngine> {
-  const { engine: url = '' } = flags;
-  const apiKey = flags['engine-key'] ?? env[KEY_VARIABLE];
-  const wait = flags['engine-wait'];
-  const readyMs = wait === undefined ? undefined : parseDuration(wait);
-  if (wait !== undefined && readyMs === undefined) throw new UsageError(`--engine-wait takes a time such as 30s`);
+  const apiKey = engineKey ?? env[KEY_VARIABLE];
   const engine = await attachEngine({
     url,
     ...(apiKey !== undefined && apiKey !== '' && { apiKey }),
@@ -91,9 +83,9 @@ async function attach(
 }
 
 async function load(
+  { context: contextTokens, slots, threads }: RealEngineOptions,
   path: string,
   models: readonly string[] | undefined,
-  { contextTokens, slots, threads }: RealCounts,
 ): Promise<RealEngine> {
   const [model, second] = models ?? [];
   if (second !== undefined) throw new UsageError('a model file is one model: --model takes one name');

@@ -1,54 +1,78 @@
-// `headrace search-worker`: one search engine on the command line, for gateways that call it as an engine of kind
-// `worker`.
+// `headrace search-worker`: serves one search engine to gateways that name it as an engine of kind `worker`.
 
 import { readFile } from 'node:fs/promises';
-import { environment } from '../config/env.ts';
-import { expandVariables, type Mistake, parseConfigText } from '../config/load.ts';
-import { isLoopback, parseAddress, parseDuration, printAddress } from '../config/units.ts';
+import { type Command, InvalidArgumentError } from 'commander';
+import { expandVariables, parseConfigText } from '../config/load.ts';
+import { type Address, isLoopback, parseAddress, printAddress } from '../config/units.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
 import { createLog } from '../telemetry/log.ts';
-import { takeFlags, UsageError } from './args.ts';
+import { type CliIo, UsageError } from './io.ts';
+import { durationMs, port, sentenceOf, wholeNumber } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
-const FLAGS = ['engine', 'port', 'listen', 'config', 'timeout', 'concurrency', 'secret-file'] as const;
+interface SearchWorkerOptions {
+  readonly engine?: string;
+  readonly port: number;
+  readonly listen?: Address;
+  readonly config?: string;
+  readonly timeout?: number;
+  readonly concurrency?: number;
+  readonly secretFile?: string;
+}
 
-type Flags = Readonly<Partial<Record<(typeof FLAGS)[number], string>>>;
-type Environment = Readonly<Record<string, string | undefined>>;
+type Environment = CliIo['env'];
 
 const DEFAULT_PORT = 9101;
 const SECRET_VARIABLE = 'HEADRACE_WORKER_SECRET';
 
-/** Runs until a signal comes. Resolves with an exit code only when the start fails. */
-export async function searchWorker(flags: Readonly<Record<string, string>>): Promise<number | undefined> {
-  const { own, rest } = takeFlags(flags, FLAGS);
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw new UsageError(`headrace search-worker has no flag --${unknown}`);
-  const env = environment();
-  const log = createLog('info');
-  const address = addressOf(own);
-  const secret = await secretOf(own['secret-file'], env);
+const DESCRIPTION = `Serves one search engine to gateways that name it as { kind: worker, url: http://HOST:PORT }. Prints to standard
+output, once the port answers:
+  search worker listening on http://HOST:PORT
+
+GET /health answers 200 once the engine can search, 503 before (an index that is being built) and while the worker
+ends; GET /metrics has the counters. Neither asks for the secret. SIGTERM or SIGINT stops accepting, answers the
+searches in flight and exits 0; a second signal exits at once.`;
+
+export function configureSearchWorker(command: Command, io: CliIo): void {
+  command
+    .usage('--engine KIND [--port N] [options]')
+    .description(DESCRIPTION)
+    .option('--engine <kind>', 'kind of the engine, as in the section search.engines of a configuration')
+    .option('--port <n>', '0 picks a free one', port, DEFAULT_PORT)
+    .option('--listen <host:port>', 'instead of --port, to serve other interfaces than loopback', listenAddress)
+    .option('--config <file>', 'settings of the engine, YAML or JSON: an entry of search.engines; may hold kind, too')
+    .option('--timeout <time>', 'longest time of a search, less than the gateway waits; default 9s', timeoutMs)
+    .option('--concurrency <n>', 'searches the engine runs at once; further ones wait', wholeNumber(1))
+    .option('--secret-file <file>', `the secret that gateways must send; default: the variable ${SECRET_VARIABLE}`)
+    .action(async (options: SearchWorkerOptions) => serveSearchWorker(options, io));
+}
+
+async function serveSearchWorker(options: SearchWorkerOptions, io: CliIo): Promise<void> {
+  const log = createLog('info', io.log);
+  const address = options.listen ?? { host: '127.0.0.1', port: options.port };
+  const secret = await secretOf(options.secretFile, io.env);
   if (secret === undefined && !isLoopback(address.host))
-    log.warn(`whoever reaches the port may search: name a secret by --secret-file or ${SECRET_VARIABLE}`);
-  const worker = make({
-    ...(await engineOf(own, env)),
+    log.warn(`anyone who reaches the port can search: set a secret by --secret-file or ${SECRET_VARIABLE}`);
+  const worker = create({
+    ...(await engineOf(options, io.env)),
     listen: printAddress(address),
     ...(secret === undefined ? {} : { secret }),
-    ...(own.timeout === undefined ? {} : { timeoutMs: timeoutOf(own.timeout) }),
+    ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
     onNotice: (sentence) => log.warn(sentence),
   });
   try {
-    process.stdout.write(`search worker listening on ${await worker.listen()}\n`);
+    io.stdout.write(`search worker listening on ${await worker.listen()}\n`);
   } catch (error) {
-    process.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
     await worker.abort();
-    return 1;
+    io.exitCode = 1;
+    return;
   }
-  closeOnSignal({ close: () => worker.close(), abort: () => worker.abort() });
-  return undefined;
+  await closeOnSignal(io, { close: () => worker.close(), abort: () => worker.abort() }).ended;
 }
 
-/** What is wrong with the settings of an engine is a mistake of whoever wrote them, not of this program. */
-function make(settings: SearchWorkerSettings): SearchWorker {
+/** Wrong settings of an engine are a mistake of the command line. */
+function create(settings: SearchWorkerSettings): SearchWorker {
   try {
     return createSearchWorker(settings);
   } catch (error) {
@@ -56,11 +80,16 @@ function make(settings: SearchWorkerSettings): SearchWorker {
   }
 }
 
-function addressOf({ listen, port }: Flags): { host: string; port: number } {
-  const address = parseAddress(listen ?? port ?? DEFAULT_PORT, '127.0.0.1');
-  if (address === undefined || (listen === undefined && port !== undefined && !/^\d+$/.test(port)))
-    throw new UsageError(listen === undefined ? '--port takes a port number' : '--listen takes HOST:PORT');
-  return address;
+function listenAddress(text: string): Address {
+  const address = parseAddress(text, '127.0.0.1');
+  if (address !== undefined) return address;
+  throw new InvalidArgumentError('It must be HOST:PORT.');
+}
+
+function timeoutMs(text: string): number {
+  const valueMs = durationMs(text);
+  if (valueMs > 0) return valueMs;
+  throw new InvalidArgumentError('It must be longer than 0.');
 }
 
 /** The secret, without the line end of its file. It is never repeated, and a flag cannot hold it. */
@@ -73,31 +102,27 @@ async function secretOf(file: string | undefined, env: Environment): Promise<str
   return secret;
 }
 
-/** The engine of the flags and of the file, which holds what an entry of `search.engines` does. */
-async function engineOf(flags: Flags, env: Environment): Promise<Pick<SearchWorkerSettings, 'kind' | 'engine'>> {
-  const { kind: named, ...entry } = flags.config === undefined ? {} : await entryOf(flags.config, env);
-  const kind = flags.engine ?? named;
-  if (typeof kind !== 'string') throw new UsageError('--engine KIND is missing');
-  if (named !== undefined && named !== kind) throw new UsageError(`${flags.config} is of another kind than ${kind}`);
-  if (flags.concurrency === undefined) return { kind, engine: entry };
-  const concurrency = Number(flags.concurrency);
-  if (!Number.isInteger(concurrency) || concurrency < 1) throw new UsageError('--concurrency takes a number above 0');
-  return { kind, engine: { ...entry, concurrency } };
+/** The engine of the options and of the file, which holds an entry of `search.engines`. */
+async function engineOf(
+  { engine, config, concurrency }: SearchWorkerOptions,
+  env: Environment,
+): Promise<Pick<SearchWorkerSettings, 'kind' | 'engine'>> {
+  const { kind: named, ...entry } = config === undefined ? {} : await entryOf(config, env);
+  const kind = engine ?? named;
+  if (typeof kind !== 'string') throw new UsageError("required option '--engine <kind>' not specified");
+  if (named !== undefined && named !== kind) throw new UsageError(`${config} is of another kind than ${kind}`);
+  return { kind, engine: concurrency === undefined ? entry : { ...entry, concurrency } };
 }
 
 async function entryOf(file: string, env: Environment): Promise<Record<string, unknown>> {
   const parsed = parseConfigText(await readText(file), file);
-  if ('mistakes' in parsed) throw new UsageError(sentence(parsed.mistakes));
+  if ('mistakes' in parsed) throw new UsageError(sentenceOf(parsed.mistakes));
   const expanded = expandVariables(parsed.input, env);
-  if ('mistakes' in expanded) throw new UsageError(`${file}: ${sentence(expanded.mistakes)}`);
+  if ('mistakes' in expanded) throw new UsageError(`${file}: ${sentenceOf(expanded.mistakes)}`);
   const entry = expanded.value;
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw new UsageError(`${file} must be a mapping of names to values`);
   return entry as Record<string, unknown>;
-}
-
-function sentence(mistakes: readonly Mistake[]): string {
-  return mistakes.map(({ path, message }) => `${path} ${message}`).join('; ');
 }
 
 async function readText(file: string): Promise<string> {
@@ -107,10 +132,4 @@ async function readText(file: string): Promise<string> {
     const { code } = error as NodeJS.ErrnoException;
     throw new UsageError(`${file} cannot be read (${code ?? 'unknown reason'})`);
   }
-}
-
-function timeoutOf(text: string): number {
-  const timeoutMs = parseDuration(text);
-  if (timeoutMs === undefined || timeoutMs <= 0) throw new UsageError('--timeout takes a duration, such as 8s');
-  return timeoutMs;
 }

@@ -1,76 +1,83 @@
-// `headrace serve` and `headrace check`: a configuration file into a running gateway, or into an explanation.
+// `headrace serve`: runs the gateway of a configuration file and reloads it when the file changes.
 
-import { explain } from '../config/describe.ts';
-import { environment } from '../config/env.ts';
-import { loadConfigFile, loadConfigText, type Mistake, type Resolution } from '../config/load.ts';
+import type { Command } from 'commander';
+import { helpText } from '../config/describe.ts';
+import { loadConfigFile, loadConfigText, type Resolution } from '../config/load.ts';
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import type { ReloadAnswer } from '../admin/index.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
-import { takeFlags, UsageError } from './args.ts';
-import { closeOnSignal, exitNow } from './shutdown.ts';
+import type { CliIo } from './io.ts';
+import { mistakeLines, readRest } from './options.ts';
+import { closeOnSignal } from './shutdown.ts';
 
 type Flags = Readonly<Record<string, string>>;
 
-function splitConfig(flags: Flags): { file: string; settings: Flags } {
-  const { own, rest } = takeFlags(flags, ['config']);
-  if (own.config === undefined) throw new UsageError('--config FILE is missing');
-  return { file: own.config, settings: rest };
+const DESCRIPTION = `Runs the gateway. Prints to standard output, once the public port answers:
+  headrace listening on http://HOST:PORT
+  admin on http://HOST:PORT
+Logs go to standard error, one JSON object a line.
+
+A changed file or SIGHUP reloads the configuration without dropping a stream; a broken file keeps the running
+configuration and logs the mistakes. SIGTERM or SIGINT stops accepting, lets requests in flight finish within
+timeouts.drain and exits 0; a second signal exits at once. Exit code 1: the configuration is wrong, the port is
+taken, or the gateway failed.`;
+
+export function configureServe(command: Command, io: CliIo): void {
+  command
+    .description(DESCRIPTION)
+    .usage('--config FILE [--SETTING VALUE ...]')
+    .requiredOption('-c, --config <file>', 'configuration, YAML or JSON')
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .addHelpText('after', () => `\n${helpText()}`)
+    .action(async ({ config }: { config: string }) => serve(config, readRest(command.args, 0).settings, io));
 }
 
-function lines(mistakes: readonly Mistake[]): string {
-  return mistakes.map(({ path, message }) => `  ${path}: ${message}\n`).join('');
-}
-
-/** Runs until a signal comes. Resolves with an exit code only when the start fails. */
-export async function serve(flags: Flags): Promise<number | undefined> {
-  const { file, settings: overrides } = splitConfig(flags);
-  const resolution = withEnginesChecked(await loadConfigFile(file, environment(), overrides));
+async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
+  const resolution = withEnginesChecked(await loadConfigFile(file, io.env, overrides));
   if ('mistakes' in resolution) {
-    process.stderr.write(`headrace cannot start with ${file}:\n${lines(resolution.mistakes)}`);
-    return 1;
+    io.stderr.write(`headrace cannot start with ${file}:\n${mistakeLines(resolution.mistakes)}`);
+    io.exitCode = 1;
+    return;
   }
   const { settings } = resolution;
-  const log = createLog(settings.log.level);
+  const log = createLog(settings.log.level, io.log);
   for (const warning of findWarnings(settings)) log.warn(warning);
-  const gateway = serveGateway(settings, {
-    onFatal: () => exitNow(1, () => gateway.abort()),
-    reload: () => readAgain(file, overrides, gateway, log),
-  });
-  process.on('uncaughtException', (error) => {
+  const reload = async (): Promise<ReloadAnswer> =>
+    apply(await loadConfigFile(file, io.env, overrides), file, gateway, log);
+  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload });
+  const serving = closeOnSignal(io, { close: () => gateway.close(), abort: () => gateway.abort() });
+  const onException = (error: unknown): void => {
     log.fatal({ err: error }, 'the gateway cannot go on');
-    exitNow(1, () => gateway.abort());
-  });
+    serving.fail();
+  };
+  const onHangup = (): void => void reload();
+  io.events.on('uncaughtException', onException);
   try {
     const { url, adminUrl } = await gateway.listen();
-    process.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
+    io.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
   } catch (error) {
-    process.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
-    exitNow(1, () => gateway.abort());
-    return undefined;
+    io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+    await gateway.close();
+    serving.fail();
   }
-  keepUp(file, overrides, gateway, log);
-  closeOnSignal({ close: () => gateway.close(), abort: () => gateway.abort() });
-  return undefined;
-}
-
-/** Reloads at every change of the file, and at SIGHUP whether it changed or not. */
-function keepUp(file: string, overrides: Flags, gateway: ServedGateway, log: Log): void {
-  watchConfig(file, {
-    onChange: (text) => void takeOver(loadConfigText(text, file, environment(), overrides), file, gateway, log),
+  const watch = watchConfig(file, {
+    onChange: (text) => void apply(loadConfigText(text, file, io.env, overrides), file, gateway, log),
     onError: (error) => log.error({ file, problem: error.message }, 'the configuration cannot be read'),
   });
-  process.on('SIGHUP', () => void readAgain(file, overrides, gateway, log));
-}
-
-async function readAgain(file: string, overrides: Flags, gateway: ServedGateway, log: Log): Promise<ReloadAnswer> {
-  return takeOver(await loadConfigFile(file, environment(), overrides), file, gateway, log);
+  // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
+  io.events.on('SIGHUP', onHangup);
+  await serving.ended;
+  watch.close();
+  io.events.off('SIGHUP', onHangup);
+  io.events.off('uncaughtException', onException);
 }
 
 /** Puts a configuration in force, unless it is wrong. */
-function takeOver(loaded: Resolution, file: string, gateway: ServedGateway, log: Log): ReloadAnswer {
+function apply(loaded: Resolution, file: string, gateway: ServedGateway, log: Log): ReloadAnswer {
   const resolution = withEnginesChecked(loaded);
   if ('mistakes' in resolution) {
     log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
@@ -80,17 +87,4 @@ function takeOver(loaded: Resolution, file: string, gateway: ServedGateway, log:
   log.level = resolution.settings.log.level;
   log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
   return { applied, needRestart };
-}
-
-/** Explains a configuration. */
-export async function check(flags: Flags): Promise<number> {
-  const { file, settings: overrides } = splitConfig(flags);
-  const resolution = withEnginesChecked(await loadConfigFile(file, environment(), overrides));
-  if ('mistakes' in resolution) {
-    const count = resolution.mistakes.length;
-    process.stdout.write(`${file}: ${count} ${count === 1 ? 'mistake' : 'mistakes'}\n${lines(resolution.mistakes)}`);
-    return 1;
-  }
-  process.stdout.write(`${explain(resolution.settings, file)}\n`);
-  return 0;
 }

@@ -1,4 +1,6 @@
-// Ends of the process: the first signal asks for an orderly end, the second one and a failure end it at once.
+// Ends of a command that serves: the first signal closes in order, a second signal or a failure ends at once.
+
+import type { CliIo } from './io.ts';
 
 /** What a command takes down. */
 export interface Closing {
@@ -8,36 +10,56 @@ export interface Closing {
   readonly abort?: () => Promise<void>;
 }
 
-/** How long an end at once may take before the process is left to its fate, in milliseconds. */
+/** A command that serves. */
+export interface Serving {
+  /** Resolves when everything is closed: `exitCode` is set, and no signal is listened for any more. */
+  readonly ended: Promise<void>;
+  /** Ends at once with exit code 1. */
+  fail(): void;
+}
+
+/** How long `abort` may take before the process ends without it, in milliseconds. */
 const ABORT_MS = 2000;
 
 /** Exit code after a second signal: that of a process ended from the keyboard. */
 const INTERRUPTED = 130;
 
-/** Runs `close` at SIGTERM or SIGINT, then exits with 0; with 1 when it fails. */
-export function closeOnSignal({ close, abort }: Closing): void {
+/** Closes at SIGTERM or SIGINT with exit code 0; with 1 when closing fails. */
+export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
+  const { promise: ended, resolve } = Promise.withResolvers<void>();
   let signals = 0;
+  let isOver = false;
+  const end = (exitCode: number): void => {
+    if (isOver) return;
+    isOver = true;
+    io.exitCode = exitCode;
+    for (const signal of ['SIGTERM', 'SIGINT']) io.events.off(signal, onSignal);
+    resolve();
+  };
+  const endNow = (exitCode: number): void => {
+    signals = Infinity;
+    const timer = setTimeout(() => end(exitCode), ABORT_MS);
+    const over = (): void => {
+      clearTimeout(timer);
+      end(exitCode);
+    };
+    if (abort === undefined) over();
+    else abort().then(over, over);
+  };
   const onSignal = (): void => {
     signals++;
-    if (signals === 2) exitNow(INTERRUPTED, abort);
+    if (signals === 2) endNow(INTERRUPTED);
     if (signals > 1) return;
     close().then(
       () => {
-        if (signals === 1) process.exit(0);
+        if (signals === 1) end(0);
       },
       (error: unknown) => {
-        process.stderr.write(`headrace could not close in order: ${String(error)}\n`);
-        exitNow(1, abort);
+        io.stderr.write(`headrace could not close in order: ${String(error)}\n`);
+        endNow(1);
       },
     );
   };
-  process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
-}
-
-/** Exits as soon as `abort` is done. */
-export function exitNow(code: number, abort: () => Promise<void> = () => Promise.resolve()): void {
-  const exit = (): void => process.exit(code);
-  setTimeout(exit, ABORT_MS);
-  abort().then(exit, exit);
+  for (const signal of ['SIGTERM', 'SIGINT']) io.events.on(signal, onSignal);
+  return { ended, fail: () => endNow(1) };
 }

@@ -1,16 +1,32 @@
-// `headrace top`: the house of a running gateway in the terminal, renewed every second. On a terminal it takes the
-// alternate screen and gives everything back at the end; anywhere else it writes plain text.
+// `headrace top`: the overview of a running gateway in the terminal, renewed every second. A terminal shows it on its
+// alternate screen, which is left at the end; any other output gets plain text.
 
+import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
-import { type Overview, ratesBetween } from '../admin/index.ts';
+import {
+  type Column,
+  type CrnOverview,
+  durationText,
+  type EngineOverview,
+  numberText,
+  type Overview,
+  printTable,
+  type Rates,
+  ratesBetween,
+  timeText,
+} from '../admin/index.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { takeFlags, UsageError } from './args.ts';
-import { screenLines } from './top-screen.ts';
+import { type CliIo, UsageError } from './io.ts';
 
 const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
 const EVERY_MS = 1000;
 const TIMEOUT_MS = 5000;
-const MAX_HOUSE_BYTES = 64 * 1024 * 1024;
+const MAX_OVERVIEW_BYTES = 64 * 1024 * 1024;
+
+/** Errors on a screen. */
+const MAX_ERRORS = 8;
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /** In raw mode Ctrl-C and Ctrl-D are characters. */
 const LAST_KEYS: ReadonlySet<string> = new Set(['q', 'Q', '\u0003', '\u0004']);
@@ -22,34 +38,40 @@ const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
-/** Runs until q, a signal or the end of the gateway; exit code 1 with a sentence when it does not answer. */
-export async function top(flags: Readonly<Record<string, string>>): Promise<number> {
-  const { own, rest } = takeFlags(flags, ['admin', 'once']);
-  const unknown = Object.keys(rest)[0];
-  if (unknown !== undefined) throw new UsageError(`headrace top has no flag --${unknown}`);
-  const admin = URL.parse(own.admin ?? DEFAULT_ADMIN);
+const DESCRIPTION = `Shows a running gateway as its dashboard does: requests a second, latency, CRNs, models, engines, threads and the
+last errors, renewed every second. q ends it. Into a file or a pipe it writes plain text, one screen a second.
+Exit code 0: done, 1: the gateway does not answer, with a sentence on standard error.`;
+
+export function configureTop(command: Command, io: CliIo): void {
+  command
+    .description(DESCRIPTION)
+    .option('--admin <url>', 'the admin listener of the gateway', DEFAULT_ADMIN)
+    .option('--once', 'prints one screen, measured over a second, and ends')
+    .action(async ({ admin, once = false }: { admin: string; once?: boolean }) => top(admin, once, io));
+}
+
+async function top(address: string, once: boolean, io: CliIo): Promise<void> {
+  const admin = URL.parse(address);
   if (admin === null || !/^https?:$/.test(admin.protocol)) throw new UsageError('--admin takes a URL');
   const client = new BufferedClient(1);
   const url = `${admin.href.replace(/\/+$/, '')}/overview`;
-  const view = process.stdout.isTTY && own.once === undefined ? new TerminalView() : new PlainView();
+  const view = io.stdout.isTTY === true && !once ? new TerminalView(io) : new PlainView(io);
   try {
-    await watch(() => readOverview(client, url), view, own.once !== undefined);
-    return 0;
+    await watch(() => readOverview(client, url), view, once);
+    view.close();
   } catch (error) {
     view.close();
-    process.stderr.write(`headrace: ${url} ${error instanceof Error ? error.message : String(error)}\n`);
-    return 1;
+    io.stderr.write(`headrace: ${url} ${error instanceof Error ? error.message : String(error)}\n`);
+    io.exitCode = 1;
   } finally {
-    view.close();
     client.close();
   }
 }
 
 interface View {
-  /** Resolves when the watching is over. */
+  /** Resolves at q, at a signal, and when nobody reads the output any more. */
   readonly ended: Promise<void>;
   show(lines: readonly string[]): void;
-  /** Harmless when called twice. */
   close(): void;
 }
 
@@ -74,7 +96,7 @@ function pause(): Promise<void> {
 
 async function readOverview(client: BufferedClient, url: string): Promise<Overview> {
   const { status, body } = await client
-    .send({ method: 'GET', url, headers: {} }, AbortSignal.timeout(TIMEOUT_MS), MAX_HOUSE_BYTES)
+    .send({ method: 'GET', url, headers: {} }, AbortSignal.timeout(TIMEOUT_MS), MAX_OVERVIEW_BYTES)
     .catch((error: unknown) => {
       throw new Error(`does not answer (${error instanceof Error ? error.message : String(error)})`);
     });
@@ -87,39 +109,40 @@ async function readOverview(client: BufferedClient, url: string): Promise<Overvi
 }
 
 class PlainView implements View {
-  readonly ended: Promise<void> = new Promise((resolve) => {
-    process.once('SIGINT', resolve);
-    process.once('SIGTERM', resolve);
-    // Whoever read has left: `headrace top | head`.
-    process.stdout.once('error', () => resolve());
-  });
+  readonly #ended: PromiseWithResolvers<void> = Promise.withResolvers();
+  readonly ended: Promise<void> = this.#ended.promise;
+  readonly #io: CliIo;
+
+  constructor(io: CliIo) {
+    this.#io = io;
+    for (const signal of SIGNALS) io.events.on(signal, this.#ended.resolve);
+    // `headrace top | head`: the reader has left.
+    io.stdout.on('error', this.#ended.resolve);
+  }
 
   show(lines: readonly string[]): void {
-    process.stdout.write(`${lines.join('\n')}\n\n`);
+    this.#io.stdout.write(`${lines.join('\n')}\n\n`);
   }
 
   close(): void {
-    // Nothing was taken.
+    for (const signal of SIGNALS) this.#io.events.off(signal, this.#ended.resolve);
   }
 }
 
 class TerminalView implements View {
   readonly #ended: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly ended: Promise<void> = this.#ended.promise;
+  readonly #io: CliIo;
   #lines: readonly string[] = [];
-  #open = true;
 
-  constructor() {
-    const end = (): void => this.#ended.resolve();
-    process.once('SIGINT', end);
-    process.once('SIGTERM', end);
-    process.stdout.write(ENTER);
-    process.stdout.on('resize', this.#draw);
-    if (!process.stdin.isTTY) return;
-    process.stdin.setRawMode(true);
-    process.stdin.on('data', (keys) => {
-      if (Array.from(keys.toString()).some((key) => LAST_KEYS.has(key))) end();
-    });
+  constructor(io: CliIo) {
+    this.#io = io;
+    for (const signal of SIGNALS) io.events.on(signal, this.#ended.resolve);
+    io.stdout.write(ENTER);
+    io.stdout.on('resize', this.#draw);
+    if (io.stdin.isTTY !== true) return;
+    io.stdin.setRawMode?.(true);
+    io.stdin.on('data', this.#onKeys);
   }
 
   show(lines: readonly string[]): void {
@@ -128,18 +151,126 @@ class TerminalView implements View {
   }
 
   close(): void {
-    if (!this.#open) return;
-    this.#open = false;
-    process.stdout.off('resize', this.#draw);
-    process.stdout.write(LEAVE);
-    if (!process.stdin.isTTY) return;
-    process.stdin.setRawMode(false);
-    process.stdin.pause();
+    const { events, stdin, stdout } = this.#io;
+    for (const signal of SIGNALS) events.off(signal, this.#ended.resolve);
+    stdout.off('resize', this.#draw);
+    stdout.write(LEAVE);
+    if (stdin.isTTY !== true) return;
+    stdin.off('data', this.#onKeys);
+    stdin.setRawMode?.(false);
+    stdin.pause();
   }
 
+  readonly #onKeys = (keys: Buffer | string): void => {
+    if (Array.from(keys.toString()).some((key) => LAST_KEYS.has(key))) this.#ended.resolve();
+  };
+
   readonly #draw = (): void => {
-    const { columns, rows } = process.stdout;
+    const { columns = 80, rows = 24 } = this.#io.stdout;
     const shown = this.#lines.slice(0, rows - 1).map((line) => Array.from(line).slice(0, columns).join(''));
-    process.stdout.write(HOME + shown.map((line) => `${line}${CLEAR_LINE}\r\n`).join('') + CLEAR_BELOW);
+    this.#io.stdout.write(HOME + shown.map((line) => `${line}${CLEAR_LINE}\r\n`).join('') + CLEAR_BELOW);
   };
 }
+
+type Cell<Row> = readonly [head: string, cell: (row: Row) => string | number];
+
+/**
+ * The screen, one element per line. `rates` is null before the second overview. Names that come from outside (model ids,
+ * request ids) cannot move the cursor: tables print no control characters.
+ */
+export function screenLines(overview: Overview, rates: Rates | null): string[] {
+  const now = rates?.total;
+  const spent = overview.ledger === null ? 'no ledger' : `${overview.ledger.spentTodayUsd ?? 'unknown'} USD`;
+  const inFlight = overview.threads.reduce((sum, thread) => sum + thread.inFlight, 0);
+  const { fetch } = overview;
+  return [
+    `headrace ${overview.version}, ${overview.stage}, up ${durationText(overview.uptimeMs)}`,
+    `requests ${rateText(now?.requestsPerS)}  errors ${rateText(now?.errorsPerS)}  in flight ${inFlight}` +
+      `  streams ${overview.streams}  spent today ${spent}`,
+    `latency ${timeText(now?.p50Ms ?? null)} median, ${timeText(now?.p99Ms ?? null)} 99th` +
+      `  first byte ${timeText(now?.firstByteP50Ms ?? null)} median, ${timeText(now?.firstByteP99Ms ?? null)} 99th`,
+    ...tableOf(crnCells(overview, rates), overview.crns),
+    ...tableOf(modelCells(rates), overview.models),
+    ...tableOf(engineCells(overview), overview.engines),
+    ...tableOf(threadCells(overview, rates), overview.threads),
+    '',
+    `fetch pool: ${fetch.threads} threads, ${fetch.running} reading, ${fetch.queued} waiting, ${fetch.pages} pages so far`,
+    ...tableOf(ERROR_CELLS, overview.errors.slice(0, MAX_ERRORS)),
+  ];
+}
+
+function rateText(perS: number | undefined): string {
+  return perS === undefined ? '–' : `${numberText(perS)}/s`;
+}
+
+/** A table below a blank line; nothing without rows. */
+function tableOf<Row>(cells: readonly Cell<Row>[], rows: readonly Row[]): string[] {
+  if (rows.length === 0) return [];
+  const columns = cells.map(([head, cell]): Column<Row> => ({ head, cell, isNumber: false, csvOnly: false }));
+  return ['', ...printTable(columns, rows).trimEnd().split('\n')];
+}
+
+function crnCells(overview: Overview, rates: Rates | null): Cell<CrnOverview>[] {
+  return [
+    ['CRN', ({ url }) => url],
+    ['STANDING', (crn) => standingOf(crn, overview.dateMs)],
+    ['IN FLIGHT', ({ inFlight }) => inFlight],
+    ['FIRST BYTE', ({ models }) => timeText(Math.max(...models.map(({ firstByteMs }) => firstByteMs)))],
+    ['ATTEMPTS', ({ url }) => rateText(rates?.crns[url])],
+    ['FAILURES', ({ failures }) => failures],
+    ['FAILOVERS', ({ failovers }) => failovers],
+  ];
+}
+
+function standingOf({ models, ejectedUntilMs }: CrnOverview, dateMs: number): string {
+  const words = [...new Set(models.map(({ standing }) => standing))].join(', ');
+  if (ejectedUntilMs === null || ejectedUntilMs <= dateMs) return words;
+  return `${words}, ejected for ${durationText(ejectedUntilMs - dateMs)}`;
+}
+
+function modelCells(rates: Rates | null): Cell<Overview['models'][number]>[] {
+  const of = (model: string): Rates['models'][number] | undefined => rates?.models.find((one) => one.model === model);
+  return [
+    ['MODEL', ({ model }) => model || '(no model)'],
+    ['REQUESTS', ({ model }) => rateText(of(model)?.requestsPerS)],
+    ['MEDIAN', ({ model }) => timeText(of(model)?.p50Ms ?? null)],
+    ['99TH', ({ model }) => timeText(of(model)?.p99Ms ?? null)],
+    ['SO FAR', ({ requests }) => requests],
+    ['ERRORS', ({ errors }) => errors],
+    ['FAILOVERS', ({ failovers }) => failovers],
+  ];
+}
+
+function engineCells({ dateMs }: Overview): Cell<EngineOverview>[] {
+  return [
+    ['ENGINE', ({ engine }) => engine],
+    [
+      'STANDING',
+      ({ standing, suspendedUntilMs }) =>
+        standing === 'suspended' ? `suspended for ${durationText(suspendedUntilMs - dateMs)}` : standing,
+    ],
+    ['ANSWERED', ({ answered }) => answered],
+    ['FAILED', ({ failed }) => failed],
+    ['LAST FAILURE', ({ reason }) => reason || '–'],
+  ];
+}
+
+function threadCells({ threads }: Overview, rates: Rates | null): Cell<Overview['threads'][number]>[] {
+  return [
+    ['THREAD', ({ thread }) => thread],
+    ['IN FLIGHT', ({ inFlight }) => inFlight],
+    ['BUSY', (thread) => (rates === null ? '–' : `${Math.round((rates.busy[threads.indexOf(thread)] ?? 0) * 100)} %`)],
+    ['DELAY 99TH', ({ delayMs }) => timeText(delayMs[1])],
+    ['LONGEST', ({ delayMs }) => timeText(delayMs[2])],
+    ['HEAP', ({ heapBytes }) => `${Math.round(heapBytes / 1_048_576)} MiB`],
+  ];
+}
+
+const ERROR_CELLS: readonly Cell<Overview['errors'][number]>[] = [
+  ['LAST ERRORS', ({ dateMs }) => new Date(dateMs).toISOString().slice(11, 19)],
+  ['STATUS', ({ status }) => status],
+  ['CODE', ({ code }) => code || '–'],
+  ['ENDPOINT', ({ endpoint }) => endpoint],
+  ['MODEL', ({ model }) => model || '–'],
+  ['REQUEST', ({ requestId }) => requestId],
+];

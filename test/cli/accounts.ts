@@ -7,7 +7,7 @@ import { systemClock } from '../../src/actor/clock.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
 import { openAdmin } from '../../src/admin/admin.ts';
 import type { Log } from '../../src/telemetry/log.ts';
-import { type Cli, type Exit, runCli } from '../support/system-cli.ts';
+import { type Cli, type Exit, runCli } from '../support/cli.ts';
 
 /** A store that does not exist yet in a folder with these files, and the flags that name it. */
 export function storeFor(

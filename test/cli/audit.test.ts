@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
-import { runCli } from '../support/system-cli.ts';
+import { runCli } from '../support/cli.ts';
 import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 t.test('says that sound books are sound, and proves by how many entries', async (t) => {

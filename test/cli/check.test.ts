@@ -1,5 +1,5 @@
 import t from 'tap';
-import { runCli } from '../support/system-cli.ts';
+import { runCli } from '../support/cli.ts';
 
 const GOOD = `
 models:

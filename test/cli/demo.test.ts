@@ -1,37 +1,7 @@
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { runCli, startCli } from '../support/system-cli.ts';
-
-const run = promisify(execFile);
-
-t.test('the lines it prints run as printed', async (t) => {
-  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
-  await cli.shows(/Ctrl-C ends it/);
-  const lines = cli.stdout.split('\n').filter((line) => line.startsWith('  curl '));
-  t.equal(lines.length, 5);
-  // The lines stay as they are: what to print besides is curl's own configuration.
-  const home = t.testdir({ '.curlrc': 'silent\nshow-error\nmax-time = 20\nwrite-out = "\\nstatus %{http_code}"\n' });
-  const answers = await Promise.all(
-    lines.map((line) => run('bash', ['-c', line], { env: { PATH: process.env['PATH'], CURL_HOME: home, HOME: home } })),
-  );
-  for (const { stdout } of answers) t.match(stdout, /\nstatus 200$/);
-  const [chat, stream, search, models, health] = answers.map(({ stdout }) => stdout);
-  t.match(chat, /"object":"chat.completion"/);
-  t.match(stream, /data: \[DONE\]/);
-  t.match(search, /"found_in":\["engine_a","engine_b"/, 'engines agree');
-  t.match(search, /"engines_used":\[[^\]]*"engine_c"/, 'the slow engine is waited for');
-  t.match(models, /"id":"atlas-27b".*"id":"finch-3b"/);
-  t.match(health, /"status":"ok"/);
-  const [, metricsUrl = '', docsUrl = ''] = await cli.shows(/metrics at (\S+), docs at (\S+)/);
-  t.match(await (await fetch(metricsUrl)).text(), /^headrace_requests_total\{/m);
-  t.equal((await fetch(docsUrl)).status, 200);
-  cli.signal('SIGINT');
-  t.strictSame(await cli.ends(), { code: 0, signal: null });
-  t.equal(cli.stderr, '', 'nothing to warn of');
-});
+import { runCli, startCli } from '../support/cli.ts';
 
 t.test('its search shows partial failure within three calls, and papers for academic searches', async (t) => {
   const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);

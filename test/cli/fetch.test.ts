@@ -1,6 +1,6 @@
 import t from 'tap';
 import { site } from '../support/site.ts';
-import { runCli } from '../support/system-cli.ts';
+import { runCli } from '../support/cli.ts';
 
 const PAGE = `<!doctype html><title>On weirs</title><main><h1>On weirs</h1>${'<p>A weir holds the <b>river</b> back in a dry month, and spills it in a wet one.</p>'.repeat(6)}</main>`;
 
@@ -28,8 +28,8 @@ t.test('says in a sentence why there is no text, and exits 1', async (t) => {
     [['no-url'], /valid URL/],
     [[`${origin}/`, '--format', 'pdf'], /'text' or 'markdown'/],
     [[`${origin}/`, '--fetch.tiemout', '1s'], /did you mean --fetch\.timeout/],
-    [[], /URL is missing/],
-    [['http://one.example/', 'http://two.example/'], /one word too many/],
+    [[], /missing required argument 'url'/],
+    [['http://one.example/', 'http://two.example/'], /too many arguments: http:\/\/two\.example\//],
   ] as const) {
     const { exit, stderr, stdout } = await runCli(t, ['fetch', ...args]);
     t.equal(exit.code, 1, args.join(' '));

@@ -1,71 +1,69 @@
-import t from 'tap';
-import { helpFor } from '../../src/cli/help.ts';
+import t, { type Test } from 'tap';
 import { SETTINGS } from '../../src/config/settings.ts';
-import { runCli } from '../support/system-cli.ts';
+import { runCli } from '../support/cli.ts';
 
-const COMMANDS = [
-  'serve',
-  'check',
-  'demo',
-  'host',
-  'search-worker',
-  'fetch',
-  'top',
-  'keys',
-  'credits',
-  'usage',
-  'audit',
-  'bench',
-];
+/** Options of every command on accounts. */
+const ACCOUNT = 'store config admin token format';
 
-/** Flags of every command on accounts. */
-const ACCOUNT_FLAGS = ['store', 'config', 'admin', 'token', 'format'];
+/** The help texts of each command, and the options that they must name. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  serve: 'config',
+  check: 'config',
+  demo: 'port admin-port',
+  host:
+    'model port listen name config slots context tokens profile speed seed ttft itl control fleet engine engine-key ' +
+    'engine-wait gguf threads',
+  'search-worker': 'engine port listen config timeout concurrency secret-file',
+  fetch: 'format include json fetch.allow',
+  top: 'admin once',
+  bench:
+    'model dialect stream key headers body ignore-eos timeout users rate arrivals speed ramp warm-up duration requests think ' +
+    'max-in-flight grace workload input-tokens output-tokens turns prefixes prefix-tokens seed make slo fail-on truth json ' +
+    'csv html progress',
+  keys: ACCOUNT,
+  'keys create': `account label expires rpm tpm monthly quiet ${ACCOUNT}`,
+  'keys list': `account ${ACCOUNT}`,
+  'keys disable': ACCOUNT,
+  'keys rotate': `grace expires quiet ${ACCOUNT}`,
+  credits: ACCOUNT,
+  'credits grant': `id memo ${ACCOUNT}`,
+  'credits balance': ACCOUNT,
+  'credits history': `limit before ${ACCOUNT}`,
+  usage: `by from to account key model ${ACCOUNT}`,
+  audit: ACCOUNT,
+};
 
-t.test('the general help names every command and where to start', (t) => {
-  for (const command of COMMANDS) t.match(helpFor(undefined), new RegExp(`^  headrace ${command} `, 'm'));
-  t.match(helpFor(undefined), /Start with\n {2}headrace demo/);
-  t.equal(helpFor('nothing'), helpFor(undefined));
-  t.end();
-});
+async function helpOf(t: Test, ...args: readonly string[]): Promise<string> {
+  const cli = await runCli(t, args);
+  t.strictSame(cli.exit, { code: 0, signal: null });
+  t.equal(cli.stderr, '');
+  for (const line of cli.stdout.split('\n')) t.ok(line.length <= 120, `not wider than 120: ${line}`);
+  return cli.stdout;
+}
 
-t.test('each command has a help of its own, with every flag it takes', (t) => {
-  const flags: Readonly<Record<string, readonly string[]>> = {
-    serve: ['config'],
-    check: ['config'],
-    demo: ['port', 'admin-port'],
-    fetch: ['format', 'include', 'json', 'fetch.allow'],
-    top: ['admin', 'once'],
-    'search-worker': ['engine', 'port', 'listen', 'config', 'secret-file', 'timeout', 'concurrency'],
-    keys: ['account', 'label', 'expires', 'rpm', 'tpm', 'monthly', 'quiet', 'grace', ...ACCOUNT_FLAGS],
-    credits: ['id', 'memo', 'limit', 'before', ...ACCOUNT_FLAGS],
-    usage: ['by', 'from', 'to', 'account', 'key', 'model', ...ACCOUNT_FLAGS],
-    audit: ACCOUNT_FLAGS,
-    host: 'model port listen engine name profile slots context speed seed ttft itl tokens config control fleet'.split(
-      ' ',
-    ),
-  };
-  for (const command of COMMANDS) {
-    t.ok(helpFor(command).startsWith(`headrace ${command} `));
-    for (const flag of flags[command] ?? []) t.ok(helpFor(command).includes(`--${flag}`), `${command} --${flag}`);
+t.test('the general help names every command and where to start', async (t) => {
+  const text = await helpOf(t, '--help');
+  for (const command of Object.keys(COMMANDS).filter((name) => !name.includes(' '))) {
+    t.match(text, new RegExp(`^  ${command} +\\w`, 'm'));
   }
-  t.end();
+  t.match(text, /Start with\n {2}headrace demo/);
+  t.equal(await helpOf(t, 'nothing', '--help'), text);
 });
 
-t.test('the help of serve tells of every setting', (t) => {
-  const text = helpFor('serve');
-  for (const { flag } of SETTINGS) t.ok(text.includes(`${flag} `), flag);
-  for (const line of text.split('\n')) t.ok(line.length <= 120, `not wider than 120: ${line}`);
-  t.end();
+t.test('without a command it prints help', async (t) => {
+  t.equal(await helpOf(t), await helpOf(t, '--help'));
 });
 
-for (const args of [
-  ['serve', '--help'],
-  ['help', 'serve'],
-]) {
-  t.test(`headrace ${args.join(' ')} prints it and exits 0`, async (t) => {
-    const cli = await runCli(t, args);
-    t.strictSame(cli.exit, { code: 0, signal: null });
-    t.equal(cli.stdout, helpFor('serve'));
-    t.equal(cli.stderr, '');
+for (const [command, options] of Object.entries(COMMANDS)) {
+  t.test(`the help of ${command} has every option it takes`, async (t) => {
+    const text = await helpOf(t, ...command.split(' '), '--help');
+    t.match(text, `Usage: headrace ${command} `);
+    for (const option of options.split(' ')) t.match(text, new RegExp(`^ +(-\\w, )?--${option}\\b`, 'm'), option);
   });
 }
+
+t.test('the help of serve tells of every setting', async (t) => {
+  const text = await helpOf(t, 'serve', '--help');
+  for (const { flag } of SETTINGS) t.ok(text.includes(`${flag} `), flag);
+  t.equal(await helpOf(t, 'help', 'serve'), text);
+});

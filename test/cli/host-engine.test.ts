@@ -10,14 +10,14 @@ import { finalFrame, LLAMA_MODEL, partialFrame, startFakeLlamaServer } from '../
 import { startFakeOpenAi, startFakeVllm, VLLM_MODEL } from '../support/fake-vllm.ts';
 import { ggufBytes, tinyModel } from '../support/gguf.ts';
 import { KEY, settingsFor, until } from '../support/system.ts';
-import { type Cli, type CliOptions, runCli, startCli } from '../support/system-cli.ts';
+import { type Cli, type MainOptions, runCli, startCli } from '../support/cli.ts';
 
 /** Starts a host in front of an engine; both end with the test. */
 async function hostOf(
   t: Test,
   fake: FakeEngine,
   flags: readonly string[] = [],
-  options: CliOptions = {},
+  options: MainOptions = {},
 ): Promise<{ cli: Cli; url: string }> {
   const cli = startCli(t, ['host', '--engine', fake.url, '--port', '0', ...flags], options);
   const [, url = ''] = await cli.shows(/\nhost of \S+ listening on (\S+)\n/);

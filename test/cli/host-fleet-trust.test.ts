@@ -5,7 +5,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { runCli, startCli } from '../support/system-cli.ts';
+import { runCli, startCli } from '../support/cli.ts';
 import { settlePort } from '../../src/ingress/port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 import { hostTrust, trustedGateway } from '../support/trust.ts';

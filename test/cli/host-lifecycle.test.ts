@@ -3,7 +3,7 @@
 
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
-import { startCli } from '../support/system-cli.ts';
+import { startCli } from '../support/cli.ts';
 import { settlePort } from '../../src/ingress/port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 import { hostTrust, trustedGateway } from '../support/trust.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { runCli, startCli } from '../support/system-cli.ts';
+import { runCli, startCli } from '../support/cli.ts';
 
 t.test('serves models with the pace, name and length of its flags, and ends at a signal', async (t) => {
   const flags = ['--model', 'a,b', '--port', '0', '--name', 'one', '--ttft', '0', '--itl', '0', '--tokens', '3'];
@@ -84,10 +84,11 @@ t.test('serves a fleet of one process', async (t) => {
 
 t.test('refuses flags that make no sense', async (t) => {
   const refused: [string[], RegExp][] = [
-    [['--profile', 'huge'], /--profile takes one of 8b-h100, /],
-    [['--slots', '0'], /--slots takes a whole number/],
-    [['--speed', '0'], /--speed takes a number above 0/],
-    [['--itl', '5', '--slots', '2'], /--slots and a fixed pace/],
+    [['--profile', 'huge'], /--profile <name>' argument 'huge' is invalid\. Allowed choices are 8b-h100, /],
+    [['--slots', '0'], /--slots <n>' argument '0' is invalid\. It must be a whole number of 1 or more/],
+    [['--speed', '0'], /--speed <n>' argument '0' is invalid\. It must be a number above 0/],
+    [['--engine', 'http://x', '--engine-wait', 'soon'], /'soon' is invalid\. It must be a duration/],
+    [['--itl', '5', '--slots', '2'], /--slots cannot be combined with a fixed pace/],
   ];
   await Promise.all(
     refused.map(async ([flags, message]) => {

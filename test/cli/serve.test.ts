@@ -1,26 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { settingsFor, startHosts, until } from '../support/system.ts';
-import { runCli, startCli, startServe } from '../support/system-cli.ts';
-
-t.test('prints the ready lines to standard output and nothing else; logs are JSON on standard error', async (t) => {
-  const hosts = await startHosts(t);
-  const { cli, url, adminUrl } = await startServe(t, hosts, { threads: 1 });
-  t.equal((await fetch(`${url}/health`)).status, 200);
-  t.equal((await fetch(`${adminUrl}/health`)).status, 200);
-  cli.signal('SIGTERM');
-  t.strictSame(await cli.ends(), { code: 0, signal: null });
-  t.match(
-    cli.stdout,
-    /^headrace listening on http:\/\/127\.0\.0\.1:[1-9]\d*\nadmin on http:\/\/127\.0\.0\.1:[1-9]\d*\n$/,
-  );
-  t.not(new URL(url).port, new URL(adminUrl).port);
-  const lines = cli.stderr.trimEnd().split('\n');
-  t.equal(cli.log.length, lines.length, 'every line of the log is JSON');
-  for (const line of cli.log) t.match(line, { name: 'headrace', level: Number, msg: String });
-});
+import { runCli, startCli } from '../support/cli.ts';
 
 t.test('without an admin listener there is one line; SIGINT ends it too', async (t) => {
   const hosts = await startHosts(t);
@@ -62,7 +44,7 @@ for (const threads of [0, 1, 2]) {
       await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
       t.teardown(() => holder.close());
       const taken = `127.0.0.1:${(holder.address() as AddressInfo).port}`;
-      const own = listener === 'public' ? { listen: taken } : { admin: taken };
+      const own = listener === 'public' ? { listen: taken, admin: null } : { admin: taken };
       const folder = t.testdir({
         'headrace.json': JSON.stringify(settingsFor(await startHosts(t), { threads, ...own })),
       });
@@ -77,7 +59,7 @@ for (const threads of [0, 1, 2]) {
 t.test('answers /health with 503 until every CRN has been judged', async (t) => {
   const hosts = await startHosts(t);
   await hosts[0]?.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
-  const settings = settingsFor(hosts, { threads: 1, health: { timeout: '60s', interval: '60s' } });
+  const settings = settingsFor(hosts, { admin: null, threads: 1, health: { timeout: '60s', interval: '60s' } });
   const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
   const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`]);
   const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
@@ -87,13 +69,4 @@ t.test('answers /health with 503 until every CRN has been judged', async (t) => 
   t.strictSame(await early.json(), { status: 'starting' });
   await hosts[0]?.kill();
   await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
-});
-
-t.test('the gateway runs without helper threads for the collector, in the process that was started', async (t) => {
-  const hosts = await startHosts(t);
-  const { cli } = await startServe(t, hosts, { threads: 1 });
-  const command = readFileSync(`/proc/${cli.pid}/cmdline`, 'utf8').split('\0');
-  t.equal(command[1], '--single-threaded-gc');
-  cli.signal('SIGTERM');
-  t.strictSame(await cli.ends(), { code: 0, signal: null });
 });

@@ -1,11 +1,11 @@
-// `headrace top`: the house in a terminal.
+// `headrace top`: the overview of a gateway as text and on a terminal.
 
 import t from 'tap';
-import { screenLines } from '../../src/cli/top-screen.ts';
+import { screenLines } from '../../src/cli/top.ts';
 import type { Overview } from '../../src/admin/overview.ts';
 import { ratesBetween } from '../../src/admin/rates.ts';
 import { chat, MODEL, startHosts } from '../support/system.ts';
-import { runCli, startCli, startServe } from '../support/system-cli.ts';
+import { runCli, startCli, startServe } from '../support/cli.ts';
 
 const OVERVIEW: Overview = {
   dateMs: 10_000,
@@ -40,7 +40,7 @@ const OVERVIEW: Overview = {
   errors: [{ requestId: 'r\n1', dateMs: 9000, endpoint: '/search', model: '', code: 'HR_X', status: 503, crn: '' }],
 };
 
-t.test('a screen has everything the house has, with rates once there are two documents', async (t) => {
+t.test('a screen has everything of the overview, with rates once there are two', async (t) => {
   const first = screenLines(OVERVIEW, null);
   t.match(first[0], /^headrace 1\.2\.3, ready, up 5 min$/);
   t.match(first[1], /^requests – {2}errors – {2}in flight 3 {2}streams 2 {2}spent today 0\.25 USD$/);
@@ -87,6 +87,22 @@ t.test('without an end it goes on into a pipe until a signal', async (t) => {
   t.strictSame(await cli.ends(), { code: 0, signal: null });
 });
 
+t.test('a terminal shows it on its alternate screen, cut to its size, until q', async (t) => {
+  const { adminUrl } = await startServe(t, await startHosts(t), { threads: 0 });
+  const cli = startCli(t, ['top', '--admin', adminUrl], { terminal: { columns: 20, rows: 4 } });
+  // Everything up to where the first screen has cleared what is below it.
+  await cli.shows(/\[J/);
+  const [, screen = ''] = cli.stdout.split('\u001b[?1049h\u001b[?25l\u001b[H');
+  const lines = (screen.split('\u001b[J')[0] ?? '').split('\u001b[K\r\n');
+  t.equal(lines.length, 4, 'three lines of the screen, each ended');
+  t.match(lines[0], /^headrace \d/);
+  for (const line of lines) t.ok(line.length <= 20, line);
+  cli.stdin.write('xq');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.ok(cli.stdout.endsWith('\u001b[?25h\u001b[?1049l'), 'and gives the terminal back');
+  t.equal(cli.stdin.listenerCount('data'), 0);
+});
+
 t.test('a gateway that does not answer, or is none, is a sentence and exit 1', async (t) => {
   const { url } = await startServe(t, await startHosts(t), { threads: 0 });
   const none = await runCli(t, ['top', '--admin', 'http://127.0.0.1:1', '--once']);
@@ -94,6 +110,6 @@ t.test('a gateway that does not answer, or is none, is a sentence and exit 1', a
   const other = await runCli(t, ['top', '--admin', url, '--once']);
   t.match(other.stderr, /^headrace: \S+\/overview answers 404: is it the admin listener of a gateway\?\n$/);
   const flag = await runCli(t, ['top', '--all', 'x']);
-  t.match(flag.stderr, /^headrace: headrace top has no flag --all\n/);
+  t.match(flag.stderr, /^headrace: unknown option '--all'\n/);
   t.same([none.exit?.code, other.exit?.code, flag.exit?.code], [1, 1, 1]);
 });

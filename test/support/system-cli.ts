@@ -1,34 +1,29 @@
-// The command line as a child process: for what only shows there (exit codes, signals, ready lines, an abort of the
-// process). What it prints is gathered and can be waited for.
+// The command line as a child process: for what only shows there (the start file, exit codes, signals, an abort of the
+// process, the log of the gateway). Everything else is tested with `cli.ts`, which starts no process.
 
 import { type ChildProcess, spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { Host } from '../../src/host/index.ts';
-import { settingsFor, until, within } from './system.ts';
+import { Cli, type Exit, type Served, serveBy } from './cli.ts';
+
+export type { Cli, Served } from './cli.ts';
+export { statusOf } from './cli.ts';
 
 /** The start file of the command, from dist/test/support. */
 const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
 
-export interface Exit {
-  readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
-}
-
-/** A running command. */
-export class Cli {
-  stdout = '';
-  stderr = '';
+/** A command in a process of its own. */
+export class SpawnedCli extends Cli {
   readonly exited: Promise<Exit>;
   readonly #child: ChildProcess;
 
   constructor(child: ChildProcess) {
+    super();
     this.#child = child;
-    child.stdout?.on('data', (piece: Buffer) => (this.stdout += piece.toString()));
-    child.stderr?.on('data', (piece: Buffer) => (this.stderr += piece.toString()));
+    child.stdout?.on('data', (piece: Buffer) => this.print('stdout', piece.toString()));
+    child.stderr?.on('data', (piece: Buffer) => this.print('stderr', piece.toString()));
     // `close` comes after the last output.
     this.exited = new Promise((resolve) => child.once('close', (code, signal) => resolve({ code, signal })));
   }
@@ -48,37 +43,6 @@ export class Cli {
   send(message: object): void {
     this.#child.send(message);
   }
-
-  /** Waits until standard output shows it; throws with both outputs when the process ends before. */
-  async shows(pattern: RegExp): Promise<RegExpExecArray> {
-    return this.#awaits(pattern, () => this.stdout);
-  }
-
-  /** Waits until standard error shows it. */
-  async complains(pattern: RegExp): Promise<RegExpExecArray> {
-    return this.#awaits(pattern, () => this.stderr);
-  }
-
-  /** Lines of the log, parsed. */
-  get log(): Record<string, unknown>[] {
-    const lines = this.stderr.split('\n').filter((line) => line.startsWith('{'));
-    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
-  }
-
-  /** Resolves with how it ended; rejects when it does not end in time. */
-  ends(): Promise<Exit> {
-    return within(`the end of the process; it said ${this.stdout}${this.stderr}`, this.exited, 15_000);
-  }
-
-  async #awaits(pattern: RegExp, text: () => string): Promise<RegExpExecArray> {
-    let found: RegExpExecArray | null = null;
-    await until(`${pattern} in the output`, () => {
-      found = pattern.exec(text());
-      if (found === null && !this.running) throw new Error(`ended without ${pattern}:\n${this.stdout}${this.stderr}`);
-      return found !== null;
-    });
-    return found as unknown as RegExpExecArray;
-  }
 }
 
 export interface CliOptions {
@@ -90,14 +54,14 @@ export interface CliOptions {
 }
 
 /** Starts `headrace ARGS`. It is killed at the end of the test if it still runs. */
-export function startCli(t: Test, args: readonly string[], options: CliOptions = {}): Cli {
+export function startCli(t: Test, args: readonly string[], options: CliOptions = {}): SpawnedCli {
   const { env, execArgv = [], script = BIN } = options;
   const child = spawn(process.execPath, [...execArgv, script, ...args], {
     env: { PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
     // With a channel the command would not start anew in its place, as it does for users.
     stdio: script === BIN ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe', 'ipc'],
   });
-  const cli = new Cli(child);
+  const cli = new SpawnedCli(child);
   t.teardown(async () => {
     if (cli.running) child.kill('SIGKILL');
     await cli.exited;
@@ -110,44 +74,18 @@ export async function runCli(
   t: Test,
   args: readonly string[],
   options: CliOptions = {},
-): Promise<Cli & { exit: Exit }> {
+): Promise<SpawnedCli & { exit: Exit }> {
   const cli = startCli(t, args, options);
   const exit = await cli.ends();
   return Object.assign(cli, { exit });
 }
 
-/** A running `headrace serve`. */
-export interface Served {
-  readonly cli: Cli;
-  readonly url: string;
-  readonly adminUrl: string;
-  /** Path of its configuration file. */
-  readonly file: string;
-  /** Writes the configuration file anew. */
-  readonly rewrite: (settings: SettingsInput | string) => void;
-}
-
 /** Starts `headrace serve` in front of these hosts, with an admin listener, and waits until it is ready. */
-export async function startServe(
+export function startServe(
   t: Test,
   hosts: readonly Host[],
   settings: SettingsInput = {},
   options: CliOptions = {},
-): Promise<Served> {
-  const file = join(t.testdir({}), 'headrace.json');
-  const rewrite = (content: SettingsInput | string): void =>
-    writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content));
-  rewrite(settingsFor(hosts, { admin: '127.0.0.1:0', log: { level: 'info' }, ...settings }));
-  const cli = startCli(t, ['serve', '--config', file], options);
-  const [, url = '', adminUrl = ''] = await cli.shows(/^headrace listening on (\S+)\nadmin on (\S+)\n/);
-  await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
-  return { cli, url, adminUrl, file, rewrite };
-}
-
-/** What the admin listener says of the CRNs. */
-export async function statusOf({
-  adminUrl,
-}: Served): Promise<{ stage: string; crns: { standing: string; inFlight: number }[] }> {
-  const response = await fetch(`${adminUrl}/status`, { headers: { connection: 'close' } });
-  return (await response.json()) as { stage: string; crns: { standing: string; inFlight: number }[] };
+): Promise<Served<SpawnedCli>> {
+  return serveBy((args) => startCli(t, args, options), t, hosts, settings);
 }

@@ -1,15 +1,15 @@
-// The five search engines of the demo, of five kinds, all on loopback over the demo's own documents: one in the process,
-// one behind a search worker, and a site that answers as three services do, one of them slow and one failing now and
-// then. Each but the first knows a part of the documents only, so that answers show who agrees with whom.
+// The five search engines of the demo, on loopback over the documents of `demo/`: one in the process, one behind a search
+// worker, and a local site that answers in the formats of three services, one of them slow and one failing every third
+// call. All but the first know only a part of the documents, so that engines differ in what they find.
 
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { createEngine, type EngineHit, type InProcessEngine, type SearchType } from '../../search/index.ts';
-import { createSearchWorker, type SearchWorker } from '../../search-worker/index.ts';
+import { createEngine, type EngineHit, type InProcessEngine, type SearchType } from '../search/index.ts';
+import { createSearchWorker, type SearchWorker } from '../search-worker/index.ts';
 
-/** dist/src/cli/demo lies four folders below the package. */
-const FOLDER: string = fileURLToPath(new URL('../../../../demo/documents/', import.meta.url));
+/** dist/src/cli lies three folders below the package. */
+const FOLDER: string = fileURLToPath(new URL('../../../demo/documents/', import.meta.url));
 
 /** Where the documents would be published: `.example` leads nowhere (RFC 2606). */
 const BASE_URL = 'https://millrace.example/';

@@ -1,0 +1,36 @@
+// What a command reads from and writes to instead of the global `process`: streams, environment, events and exit code.
+
+import type { EventEmitter } from 'node:events';
+import { environment } from '../config/env.ts';
+import type { LogOutput } from '../telemetry/log.ts';
+
+/** Surroundings of one command line. The defaults of `main` are those of the process. */
+export interface CliIo {
+  readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean; setRawMode?(mode: boolean): unknown };
+  readonly stdout: Terminal;
+  readonly stderr: Terminal;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Emits SIGINT, SIGTERM, SIGHUP and `uncaughtException` as `process` does. */
+  readonly events: Pick<EventEmitter, 'on' | 'off'>;
+  /** Where log lines go. Default: standard error of the process, written synchronously. */
+  readonly log?: LogOutput;
+  /** Exit code of the command. 0 until a command sets it. */
+  exitCode: number;
+}
+
+/** A text stream that may be a terminal. */
+export type Terminal = NodeJS.WritableStream & {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly rows?: number;
+};
+
+/** A command line that makes no sense; the message is a sentence for people. `main` prints it and answers 1. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export function processIo(): CliIo {
+  const { stdin, stdout, stderr } = process;
+  return { stdin, stdout, stderr, env: environment(), events: process, exitCode: 0 };
+}

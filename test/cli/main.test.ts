@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { runCli } from '../support/cli.ts';
+
+const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+for (const args of [['--version'], ['-v'], ['serve', '--version']]) {
+  t.test(`${args.join(' ')} prints the version of the package`, async (t) => {
+    const cli = await runCli(t, args);
+    t.equal(cli.stdout, `headrace ${version}\n`);
+    t.strictSame(cli.exit, { code: 0, signal: null });
+  });
+}
+
+const MISTAKES: readonly (readonly [string[], RegExp])[] = [
+  [['toString'], /unknown command 'toString'/],
+  [['serv'], /unknown command 'serv' \(Did you mean serve\?\)/],
+  [['serve', 'now', '--config', 'x'], /too many arguments: now/],
+  [['serve'], /required option '-c, --config <file>' not specified/],
+  [['serve', '--config'], /option '-c, --config <file>' argument missing/],
+  [['serve', '--config', 'x', '--threads'], /option '--threads' argument missing/],
+  [['demo', '--port', 'http'], /option '--port <n>' argument 'http' is invalid\. It must be a port number/],
+  [['demo', '--nothing', '1'], /--nothing: is unknown/],
+  [['host', '--model', 'm', '--ttft', 'soon'], /--ttft <ms>' argument 'soon' is invalid\. It must be a number of 0/],
+  [['host', '--model', 'm', '--colour', 'red'], /unknown option '--colour'/],
+  [['host', '--model', 'm', '--engine', 'real'], /--engine takes "simulated" or the URL of an engine, not real/],
+];
+
+for (const [args, sentence] of MISTAKES) {
+  t.test(`headrace ${args.join(' ')}: one sentence and exit code 1`, async (t) => {
+    const cli = await runCli(t, args);
+    t.strictSame(cli.exit, { code: 1, signal: null });
+    t.match(cli.stderr, sentence);
+    t.match(cli.stderr, /^headrace: .*\nRun "headrace .*--help" for usage\.\n$/, 'no stack');
+    t.equal(cli.stdout, '');
+  });
+}

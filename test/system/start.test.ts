@@ -1,0 +1,147 @@
+// The start file `bin/headrace.js`, and every command once as the process that users start.
+
+import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { site } from '../support/site.ts';
+import { startHosts } from '../support/system.ts';
+import { runCli, startCli, startServe } from '../support/system-cli.ts';
+
+const run = promisify(execFile);
+
+const ENDED = { code: 0, signal: null };
+
+/** Preloaded code that makes Node claim another version. */
+function claiming(node: string): string[] {
+  const code = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } });`;
+  return ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
+}
+
+t.test('an older Node is told so in one sentence', async (t) => {
+  const cli = await runCli(t, ['demo'], { execArgv: claiming('20.20.0') });
+  t.strictSame(cli.exit, { code: 1, signal: null });
+  t.equal(cli.stderr, 'headrace needs Node.js 22 or newer; this is 20.20.0.\n');
+  t.equal(cli.stdout, '');
+});
+
+t.test('a newer Node is fine', async (t) => {
+  const cli = await runCli(t, ['--version'], { execArgv: claiming('26.0.0') });
+  t.strictSame(cli.exit, ENDED);
+  t.match(cli.stdout, /^headrace \d+\.\d+\.\d+\n$/);
+});
+
+t.test('a mistake of the command line is one sentence and exit code 1', async (t) => {
+  const cli = await runCli(t, ['serve']);
+  t.strictSame(cli.exit, { code: 1, signal: null });
+  t.equal(
+    cli.stderr,
+    'headrace: required option \'-c, --config <file>\' not specified\nRun "headrace serve --help" for usage.\n',
+  );
+});
+
+t.test(
+  'serve prints the ready lines to standard output and nothing else; logs are JSON on standard error',
+  async (t) => {
+    const hosts = await startHosts(t);
+    const { cli, url, adminUrl } = await startServe(t, hosts, { threads: 1 });
+    t.equal((await fetch(`${url}/health`)).status, 200);
+    t.equal((await fetch(`${adminUrl}/health`)).status, 200);
+    cli.signal('SIGTERM');
+    t.strictSame(await cli.ends(), { code: 0, signal: null });
+    t.match(
+      cli.stdout,
+      /^headrace listening on http:\/\/127\.0\.0\.1:[1-9]\d*\nadmin on http:\/\/127\.0\.0\.1:[1-9]\d*\n$/,
+    );
+    t.not(new URL(url).port, new URL(adminUrl).port);
+    const lines = cli.stderr.trimEnd().split('\n');
+    t.equal(cli.log.length, lines.length, 'every line of the log is JSON');
+    for (const line of cli.log) t.match(line, { name: 'headrace', level: Number, msg: String });
+  },
+);
+
+t.test('the gateway runs without helper threads for the collector, in the process that was started', async (t) => {
+  const hosts = await startHosts(t);
+  const { cli } = await startServe(t, hosts, { threads: 1 });
+  const command = readFileSync(`/proc/${cli.pid}/cmdline`, 'utf8').split('\0');
+  t.equal(command[1], '--single-threaded-gc');
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
+t.test('top ends after one screen', async (t) => {
+  const { adminUrl } = await startServe(t, await startHosts(t), { threads: 0 });
+  const cli = await runCli(t, ['top', '--admin', adminUrl, '--once']);
+  t.strictSame(cli.exit, ENDED, cli.stderr);
+  t.match(cli.stdout, /^headrace \d\S+, ready, up /);
+});
+
+t.test('demo prints commands that run as printed', async (t) => {
+  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  await cli.shows(/Ctrl-C ends it/);
+  const lines = cli.stdout.split('\n').filter((line) => line.startsWith('  curl '));
+  t.equal(lines.length, 5);
+  // The lines stay as they are: what to print besides is curl's own configuration.
+  const home = t.testdir({ '.curlrc': 'silent\nshow-error\nmax-time = 20\nwrite-out = "\\nstatus %{http_code}"\n' });
+  const answers = await Promise.all(
+    lines.map((line) => run('bash', ['-c', line], { env: { PATH: process.env['PATH'], CURL_HOME: home, HOME: home } })),
+  );
+  for (const { stdout } of answers) t.match(stdout, /\nstatus 200$/);
+  const [chat, stream, search, models, health] = answers.map(({ stdout }) => stdout);
+  t.match(chat, /"object":"chat.completion"/);
+  t.match(stream, /data: \[DONE\]/);
+  t.match(search, /"found_in":\["engine_a","engine_b"/, 'engines agree');
+  t.match(search, /"engines_used":\[[^\]]*"engine_c"/, 'the slow engine is waited for');
+  t.match(models, /"id":"atlas-27b".*"id":"finch-3b"/);
+  t.match(health, /"status":"ok"/);
+  const [, metricsUrl = '', docsUrl = ''] = await cli.shows(/metrics at (\S+), docs at (\S+)/);
+  t.match(await (await fetch(metricsUrl)).text(), /^headrace_requests_total\{/m);
+  t.equal((await fetch(docsUrl)).status, 200);
+  cli.signal('SIGINT');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.equal(cli.stderr, '', 'nothing to warn of');
+});
+
+t.test('check, host, search-worker, bench and fetch do what they are for', async (t) => {
+  const folder = t.testdir({ 'headrace.yaml': 'models: {}\n', 'weir.md': '# The weir\n' });
+  const check = await runCli(t, ['check', '--config', join(folder, 'headrace.yaml')]);
+  t.strictSame(check.exit, ENDED);
+  t.match(check.stdout, /0 models on 0 servers/);
+
+  const host = startCli(t, ['host', '--model', 'm', '--port', '0', '--ttft', '0', '--itl', '0']);
+  const [, hostUrl = ''] = await host.shows(/^host of m listening on (\S+)\n/);
+  const bench = await runCli(t, ['bench', hostUrl, '--model', 'm', '--requests', '4', '--json', '-']);
+  t.strictSame(bench.exit, ENDED, bench.stderr);
+  t.match(JSON.parse(bench.stdout), { counts: { ok: 4 } });
+  host.signal('SIGTERM');
+  t.strictSame(await host.ends(), ENDED);
+
+  writeFileSync(join(folder, 'engine.json'), JSON.stringify({ path: folder }));
+  const engine = ['--engine', 'local', '--config', join(folder, 'engine.json')];
+  const worker = startCli(t, ['search-worker', ...engine, '--port', '0']);
+  await worker.shows(/^search worker listening on http:\S+\n/);
+  worker.signal('SIGTERM');
+  t.strictSame(await worker.ends(), ENDED);
+
+  const { origin, port } = await site(t, {
+    '/': (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<title>T</title><p>Some words.</p>'),
+  });
+  const may = ['--fetch.allow', '127.0.0.1', '--fetch.ports', String(port)];
+  const fetched = await runCli(t, ['fetch', `${origin}/`, ...may]);
+  t.match(fetched, { exit: ENDED, stdout: /^T\n\nSome words\./ });
+});
+
+t.test('keys, credits, usage and audit share a store from process to process', async (t) => {
+  const where = ['--store', `sqlite:${t.testdir()}/accounts.db`];
+  const headrace = async (...args: readonly string[]): Promise<string> => {
+    const cli = await runCli(t, [...args, ...where]);
+    t.strictSame(cli.exit, ENDED, cli.stderr);
+    return cli.stdout;
+  };
+  t.match(await headrace('keys', 'create', '--account', 'acme', '--quiet'), /^hr_[\w-]{43}\n$/);
+  t.match(await headrace('credits', 'grant', 'acme', '2.5'), /^granted 2\.50 USD /);
+  t.match(await headrace('usage', '--by='), /^requests /);
+  t.match(await headrace('audit'), /^sound: /);
+});
