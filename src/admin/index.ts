@@ -17,7 +17,6 @@ export { HostRoutes } from './host-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
 export type { CrnOverview, EngineOverview, Overview, OverviewParts, PlaneReport } from './overview.ts';
 export { durationText, numberText, type Rates, ratesBetween, timeText } from './rates.ts';
-export { Recent } from './recent.ts';
 export { type Column, printCsv, printTable } from './table-format.ts';
 export { trustMistakes } from './trust-settings.ts';
 export type { NewKeyView, RotationView } from './views.ts';

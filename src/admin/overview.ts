@@ -5,7 +5,7 @@ import type { Stage } from '../api/deps.ts';
 import type { FamilyJson } from '../telemetry/series.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { CrnStatus } from './gauges.ts';
-import { MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from './recent.ts';
+import { MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
 
 /** Answer of `GET /overview`. Dates in milliseconds since 1970, counts since the start of the process. */
 export interface Overview {

@@ -7,17 +7,10 @@ import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import type {
-  Affinity,
-  Board,
-  Failure,
-  Member,
-  PickerSettings,
-  Reporter,
-  ModelTable,
-  Verdict,
-} from '../routing/index.ts';
+import type { Board, ModelTable, PickerSettings, Reporter } from '../routing/index.ts';
 import type { SearchService } from '../search/index.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { Recent } from '../telemetry/recent.ts';
 import type { FailoverDeps, RetryBudget } from '../upstream/index.ts';
 
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
@@ -25,19 +18,6 @@ export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
 
 /** The gateway's state as `/health` shows it. */
 export type Stage = 'starting' | 'ready' | 'draining';
-
-/** Counters of the data plane; see `telemetry/metrics.ts`. */
-export interface Counters {
-  attempt(member: Member, verdict: Verdict, failure: Failure | null): void;
-  pick(affinity: Affinity): void;
-  firstByte(model: string, elapsedMs: number): void;
-  /** A second or later try; `cause`: what the one before came to, on the CRN `from`. */
-  failover(model: string, cause: string, from: string): void;
-  /** The first piece of a stream has been handed to the client, so long after the head of its request. */
-  streamBegun(endpoint: string, model: string, elapsedMs: number): void;
-  /** Where times between pieces of a stream are noted, in seconds. */
-  gaps(model: string): { observe(seconds: number): void };
-}
 
 /** What endpoints need to charge accounts. */
 export interface Billing {
@@ -84,7 +64,8 @@ export interface ApiDeps {
   readonly paymentProcessor: Payments | null;
   readonly search: SearchService;
   readonly pages: PageClient;
-  readonly counters: Counters;
+  readonly metrics: Metrics;
+  readonly recent: Recent;
   readonly clock: Clock;
   readonly random: () => number;
   /** The retry budget of a model, by its configured id. */

@@ -17,28 +17,24 @@ import { HeadraceError } from '../errors.ts';
 import { readCookie, setCookie } from '../ingress/cookies.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import {
-  type Affinity,
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
   Candidates,
-  type Failure,
   hashText,
-  type Member,
   type Model,
   readAffinity,
-  type Verdict,
   writeAffinity,
 } from '../routing/index.ts';
+import type { RequestCells } from '../telemetry/metrics.ts';
 import {
-  type Approval,
   Failover,
-  type Job,
-  type Progress,
   requestHeaders,
-  type RetryBudget,
+  type UpstreamEvent,
+  type UpstreamListener,
+  type UpstreamRequest,
 } from '../upstream/index.ts';
 import { AttemptTrace } from './attempt-trace.ts';
-import type { ApiDeps, Counters, Endpoint } from './deps.ts';
+import type { ApiDeps, Endpoint } from './deps.ts';
 import { tokenPrice, withoutPayment } from './payment.ts';
 import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
 
@@ -50,8 +46,6 @@ const SESSION_HEADERS = [
   'x-conversation-id',
   'x-openwebui-chat-id',
 ];
-
-const NO_HEADERS: readonly string[] = [];
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
@@ -99,7 +93,7 @@ const inference: PaidEndpoint<InferenceInput> = {
   },
   run(request, settlement) {
     const { deps, exchange } = request;
-    new Failover(deps.failover, new ProxiedRequest(request, settlement), exchange).start();
+    new Failover(deps.failover, new Forwarding(request, settlement).upstream, exchange).start();
   },
 };
 
@@ -125,131 +119,130 @@ function notJson(): HeadraceError {
   });
 }
 
-/** A valid request, as failover sees it. */
-class ProxiedRequest implements Job, Meter {
-  readonly model: string;
-  readonly path: string;
-  readonly headers: string[];
-  readonly body: Buffer;
-  readonly dialect: Dialect | undefined;
-  readonly candidates: Candidates;
-  readonly budget: RetryBudget;
-  readonly usage: UsageWatch | null;
-  readonly approval: Approval | undefined;
+/** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
+class Forwarding implements UpstreamListener, Meter {
+  readonly upstream: UpstreamRequest;
   readonly #exchange: Exchange;
   readonly #deps: ApiDeps;
-  readonly #streaming: boolean;
+  readonly #cells: RequestCells;
+  readonly #stream: boolean;
   readonly #promptTokens: number;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
-  /** What the last try came to. */
+  /** How the last attempt ended. */
   #cause = '';
-  /** Of a stream: where the times between its pieces are noted, and when the last one passed. */
-  #gaps: ReturnType<Counters['gaps']> | null = null;
-  #lastPieceMs = 0;
 
   constructor({ exchange, deps, access, body, input }: InferenceRequest, settlement: RequestSettlement) {
     const { scan, model } = input;
+    const { query, span } = exchange;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);
-    const { span } = exchange;
     const charged = settlement?.kind === 'account';
+    const paid = settlement?.kind === 'payment';
     // Free models are counted as far as their answers say; only what costs money is asked to say it.
     const asking =
       charged && deps.billing?.modelPrices.has(model.id) === true ? askingForUsage(dialect, body, scan) : undefined;
     this.#exchange = exchange;
     this.#deps = deps;
-    this.#streaming = scan.stream;
+    this.#cells = deps.metrics.of(exchange.endpoint, model.id);
+    this.#stream = scan.stream;
     this.#promptTokens = input.promptTokens;
     this.#preferred = readAffinity(readCookie(exchange.header('cookie'), AFFINITY_COOKIE));
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
-    this.model = model.id;
-    this.path = exchange.query === '' ? path : `${path}?${exchange.query}`;
-    this.body = asking ?? body;
-    this.approval = settlement?.kind === 'payment' ? settlement : undefined;
-    this.dialect = dialect;
-    // A trace shows what the CRN counted, also where nobody is charged.
-    this.usage = charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null;
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
-    const headers = this.approval === undefined ? exchange.headers : withoutPayment(exchange.headers);
-    this.headers = requestHeaders({
-      headers: this.#trace?.cleaned(headers) ?? headers,
-      requestId: exchange.requestId,
-      bearer: access.bearer,
-      // What is counted must be readable.
-      readable: scan.stream || charged,
-    });
-    this.budget = deps.budget(model.id);
+    const headers = paid ? withoutPayment(exchange.headers) : exchange.headers;
     const hint = {
       url: this.#preferred.get(model.id.toLowerCase()),
       key: affinityKey(exchange, body, scan, dialect),
     };
-    this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
+    this.upstream = {
+      model: model.id,
+      path: query === '' ? path : `${path}?${query}`,
+      headers: requestHeaders({
+        headers: this.#trace?.cleaned(headers) ?? headers,
+        requestId: exchange.requestId,
+        bearer: access.bearer,
+        // What is counted must be readable.
+        readable: scan.stream || charged,
+      }),
+      body: asking ?? body,
+      dialect,
+      candidates: new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random),
+      budget: deps.budget(model.id),
+      approval: paid ? settlement : null,
+      // A trace shows what the CRN counted, also where nobody is charged.
+      usage: charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null,
+      gaps: this.#cells.gaps,
+      listener: this,
+    };
+  }
+
+  onEvent(event: UpstreamEvent): void {
+    const { metrics, recent, reporter } = this.#deps;
+    const exchange = this.#exchange;
+    switch (event.type) {
+      case 'attempt': {
+        const { attempt, headers, member } = event;
+        if (attempt === 1) {
+          metrics.pick(this.upstream.candidates.affinity);
+        } else {
+          metrics.failover(this.upstream.model, this.#cause);
+          recent.failover(exchange.crn);
+        }
+        exchange.crn = member.url;
+        exchange.attempts = attempt;
+        if (this.#trace !== null) headers.push(...this.#trace.begin(member.url));
+        break;
+      }
+      case 'outcome': {
+        const { failure, member, verdict } = event;
+        this.#cause = failure ?? verdict;
+        this.#trace?.end(failure, this.upstream.usage);
+        metrics.attempt(member.url, verdict, failure ?? '');
+        reporter.report(member.member, verdict, failure);
+        break;
+      }
+      case 'answer':
+        this.#answer(event);
+        break;
+      case 'stream':
+        exchange.firstPieceMs = event.nowMs;
+        metrics.streamStarted();
+        this.#cells.firstPiece.observe((event.nowMs - exchange.receivedMs) / 1000);
+        break;
+      case 'failed':
+        refuse(exchange, this.#deps, event.error);
+    }
   }
 
   spending(): Spending | null {
-    const { usage } = this;
+    const { model, usage } = this.upstream;
     if (usage?.delivered !== true) return null;
     const metered = usage.result(this.#promptTokens);
-    const modelPrice = this.#deps.billing?.modelPrices.get(this.model);
-    return { ...metered, model: this.model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
+    const modelPrice = this.#deps.billing?.modelPrices.get(model);
+    return { ...metered, model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
   }
 
-  extraHeaders(member: Member, progress: Progress): string[] {
-    const { settings, table } = this.#deps;
+  #answer({ attempts, firstByteMs, headers, member, sentMs }: Extract<UpstreamEvent, { type: 'answer' }>): void {
+    const { board, settings, table } = this.#deps;
+    const waitedMs = firstByteMs - sentMs;
     // The first byte of a stream shows how busy a CRN is; of a whole answer it shows how long the answer was.
-    if (this.#streaming || this.dialect === undefined) this.#noteFirstByte(member, progress);
-    const headers = settings.serverTiming ? timing(this.#exchange, progress) : [];
-    const updated = settings.routing.affinity
-      ? writeAffinity(this.#preferred, table, this.model, member.url)
-      : undefined;
-    if (updated !== undefined) {
-      const secure = settings.publicScheme === 'https';
-      headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
+    if (this.#stream || this.upstream.dialect === undefined) {
+      board.noteFirstByte(member.member, waitedMs, firstByteMs);
+      this.#cells.firstByte.observe(waitedMs / 1000);
     }
-    return headers;
-  }
-
-  fail(error: HeadraceError): void {
-    refuse(this.#exchange, this.#deps, error);
-  }
-
-  onPick(affinity: Affinity): void {
-    this.#deps.counters.pick(affinity);
-  }
-
-  onTry(member: Member, attempt: number): readonly string[] {
-    const { counters } = this.#deps;
-    if (attempt > 1) counters.failover(this.model, this.#cause, this.#exchange.crn);
-    this.#exchange.crn = member.url;
-    this.#exchange.attempts = attempt;
-    return this.#trace?.begin(member.url) ?? NO_HEADERS;
-  }
-
-  onPiece(nowMs: number, bytes: number): void {
-    const exchange = this.#exchange;
-    exchange.bytesOut += bytes;
-    if (this.#gaps !== null) {
-      this.#gaps.observe((nowMs - this.#lastPieceMs) / 1000);
-    } else if (!exchange.finished) {
-      this.#gaps = this.#deps.counters.gaps(this.model);
-      exchange.firstPieceMs = nowMs;
-      this.#deps.counters.streamBegun(exchange.endpoint, this.model, nowMs - exchange.receivedMs);
+    if (settings.serverTiming) {
+      // `Server-Timing` (W3C): what the gateway took until the request left, and the CRN until its first byte.
+      const gateway = (sentMs - this.#exchange.receivedMs).toFixed(3);
+      const timing = `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${attempts}"`;
+      headers.push('server-timing', timing);
     }
-    this.#lastPieceMs = nowMs;
-  }
-
-  onAttempt(member: Member, verdict: Verdict, failure: Failure | null): void {
-    this.#cause = failure ?? verdict;
-    this.#trace?.end(failure, this.usage);
-    this.#deps.counters.attempt(member, verdict, failure);
-    this.#deps.reporter.report(member.member, verdict, failure);
-  }
-
-  #noteFirstByte(member: Member, { sentMs, firstByteMs }: Progress): void {
-    this.#deps.board.noteFirstByte(member.member, firstByteMs - sentMs, firstByteMs);
-    this.#deps.counters.firstByte(this.model, firstByteMs - sentMs);
+    if (!settings.routing.affinity) return;
+    const updated = writeAffinity(this.#preferred, table, this.upstream.model, member.url);
+    if (updated === undefined) return;
+    const secure = settings.publicScheme === 'https';
+    headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
   }
 }
 
@@ -260,11 +253,4 @@ function affinityKey(exchange: Exchange, body: Buffer, scan: ScannedBody, dialec
   }
   if (scan.session !== undefined) return hashText(scan.session) || 1;
   return prefixHash(body, scan, dialect);
-}
-
-/** `Server-Timing` (W3C): what the gateway took until the request left, and the CRN until its first byte. */
-function timing({ receivedMs }: Exchange, { sentMs, firstByteMs, attempts }: Progress): string[] {
-  const gateway = (sentMs - receivedMs).toFixed(3);
-  const upstream = (firstByteMs - sentMs).toFixed(3);
-  return ['server-timing', `gateway;dur=${gateway}, upstream;dur=${upstream}, attempts;desc="${attempts}"`];
 }

@@ -16,7 +16,7 @@ import {
   type BillingUpdate,
 } from '../billing/index.ts';
 import { Router } from '../api/routes.ts';
-import type { ApiDeps, Billing, Counters } from '../api/deps.ts';
+import type { ApiDeps, Billing } from '../api/deps.ts';
 import { HeadraceError } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { BodyBudget } from '../ingress/body.ts';
@@ -29,9 +29,10 @@ import { IntrusiveSet } from '../net/intrusive-set.ts';
 import { Board, type BoardMemory, type Member, type Outcome, Reporter, ModelTable } from '../routing/index.ts';
 import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/thread-metrics.ts';
 import { RetryBudget } from '../upstream/index.ts';
-import { type PlaneReport, Recent } from '../admin/index.ts';
+import type { PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
 
@@ -75,7 +76,6 @@ export class DataPlane {
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
-  readonly #counters: Counters = countersOf(this.#metrics, this.#recent);
   readonly #vitals: ThreadMetrics;
   /** The same for the house: each reading begins the next interval, so that every reader needs one of its own. */
   readonly #watch: ThreadMetrics;
@@ -147,7 +147,7 @@ export class DataPlane {
   readonly handler: ExchangeHandler = (exchange) => {
     this.#exchanges.add(exchange);
     exchange.onClose = this.#closed;
-    this.#observer.begin(exchange);
+    if (this.#observer.active) this.#observer.begin(exchange);
     this.#router.serve(exchange, this.#deps, this.#cors);
   };
 
@@ -236,14 +236,16 @@ export class DataPlane {
   readonly #closed = (exchange: Exchange): void => {
     this.#exchanges.delete(exchange);
     const elapsedMs = this.#options.clock.now() - exchange.receivedMs;
-    const { endpoint, model, errorCode } = exchange;
-    const status = exchange.aborted && exchange.status === 0 ? 499 : exchange.status;
-    this.#metrics.request(endpoint, model, status, errorCode, elapsedMs);
-    if (exchange.aborted) this.#metrics.aborted(endpoint);
-    if (exchange.firstPieceMs > 0) this.#metrics.streamEnded();
-    this.#recent.closed(exchange, status);
-    this.#observer.closed(exchange, status, elapsedMs);
-    if (this.inFlight > 0 || this.#whenIdle === null) return;
+    const { aborted, endpoint, errorCode, firstPieceMs, model, span } = exchange;
+    const status = aborted && exchange.status === 0 ? 499 : exchange.status;
+    const cells = this.#metrics.of(endpoint, model);
+    cells.count(status, errorCode);
+    cells.duration.observe(elapsedMs / 1000);
+    if (aborted) this.#metrics.aborted(endpoint);
+    if (firstPieceMs > 0) this.#metrics.streamEnded();
+    if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);
+    if (this.#observer.active || span !== null) this.#observer.closed(exchange, status, elapsedMs);
+    if (this.#whenIdle === null || this.#exchanges.size > 0) return;
     this.#whenIdle();
     this.#whenIdle = null;
   };
@@ -268,7 +270,8 @@ export class DataPlane {
       reporter: this.#reporter,
       search: this.#search,
       pages: this.#pages,
-      counters: this.#counters,
+      metrics: this.#metrics,
+      recent: this.#recent,
       clock,
       random,
       picker: {
@@ -281,7 +284,7 @@ export class DataPlane {
         board: this.#board,
         deadlines: this.#deadlines,
         timeouts,
-        now: () => clock.now(),
+        clock,
         pool: (member) => this.#poolOf(member, limits.connectionsPerServer, timeouts.keepAliveMs),
         relay: {
           keepAliveMs: settings.streamKeepAliveMs,
@@ -341,19 +344,4 @@ export class DataPlane {
     }
     return pool;
   }
-}
-
-/** The counters as endpoints know them. */
-function countersOf(metrics: Metrics, recent: Recent): Counters {
-  return {
-    attempt: (member, verdict, failure) => metrics.attempt(member.url, verdict, failure ?? ''),
-    pick: (affinity) => metrics.pick(affinity),
-    firstByte: (model, elapsedMs) => metrics.firstByte(model, elapsedMs),
-    failover: (model, cause, from) => {
-      metrics.failover(model, cause);
-      recent.failover(from);
-    },
-    streamBegun: (endpoint, model, elapsedMs) => metrics.streamBegun(endpoint, model, elapsedMs),
-    gaps: (model) => metrics.gaps(model),
-  };
 }

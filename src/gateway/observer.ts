@@ -1,5 +1,4 @@
-// What a data plane notes of its requests beside the counters: lines of the request log and spans. Both are off by
-// default, and a request then pays one comparison for each.
+// Request log and traces of one data plane. Both are off by default: a request then asks `active` and nothing else.
 
 import type { Clock } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
@@ -27,6 +26,8 @@ export interface ObserverOptions {
 }
 
 export class Observer {
+  /** Whether anything is written of requests that begin now; the end of one that has a span is told in any case. */
+  active = false;
   readonly #options: ObserverOptions;
   readonly #spans = new SpanMetrics();
   readonly #client = new BufferedClient(1);
@@ -50,6 +51,7 @@ export class Observer {
     void this.#exporter?.flush();
     this.#exporter = otlp.endpoint === null ? null : this.#makeExporter(otlp.endpoint, otlp);
     this.#tracer = this.#exporter === null ? null : this.#makeTracer(otlp.sample, this.#exporter);
+    this.active = this.#log !== null || this.#tracer !== null;
   }
 
   /** A request has come. */

@@ -1,9 +1,8 @@
-// Counters of one data plane. Every ingress thread counts for itself; the admin listener asks the threads for their
-// numbers and merges them. Labels come only from configured words: endpoints of the route table, configured model ids and
-// CRN URLs, codes of the error table.
+// Metrics of one data plane. Every ingress thread counts for itself; the admin listener merges the threads' numbers. Label
+// values are configured words only: endpoints of the route table, model ids and CRN URLs of the configuration, error codes.
 
 import { AggregatorRegistry, Registry } from 'prom-client';
-import { Counters, type Distribution, type FamilyJson, Histograms } from './series.ts';
+import { type Cell, Counters, type Distribution, type FamilyJson, Histograms } from './series.ts';
 
 /** Upper bounds in seconds, from a cached token list to a long generation. */
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
@@ -14,16 +13,51 @@ const GAP_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.
 /** The numbers of one thread, ready to be posted to another. */
 export type MetricsSnapshot = readonly FamilyJson[];
 
-/** Statuses in words, made once each. */
-const STATUS_WORDS = new Map<number, string>();
+/** For series that are looked up before it is known whether they are needed. */
+const LOOKED_UP_EARLY = { showsEmpty: false } as const;
 
-function statusWord(status: number): string {
-  let word = STATUS_WORDS.get(status);
-  if (word === undefined) {
-    word = String(status);
-    STATUS_WORDS.set(status, word);
+/** The series of one model on one endpoint, looked up once a request. */
+export class RequestCells {
+  /** Seconds from the head of a request to the end of its answer. */
+  readonly duration: Distribution;
+  /** Seconds from the head of a request to the first piece of its stream handed to the client. */
+  readonly firstPiece: Distribution;
+  /** Seconds between two pieces of a stream; of the model, whatever the endpoint. */
+  readonly gaps: Distribution;
+  /** Seconds from a request sent to a CRN to the first byte of its stream; of the model, whatever the endpoint. */
+  readonly firstByte: Distribution;
+  readonly #requests: Counters;
+  readonly #endpoint: string;
+  readonly #model: string;
+  /** Requests that did not end as an error of the gateway, by status. */
+  readonly #answered = new Map<number, Cell>();
+
+  constructor(requests: Counters, histograms: RequestHistograms, endpoint: string, model: string) {
+    this.#requests = requests;
+    this.#endpoint = endpoint;
+    this.#model = model;
+    this.duration = histograms.duration.at(endpoint, model);
+    this.firstPiece = histograms.firstPiece.at(endpoint, model);
+    this.gaps = histograms.gaps.at(model);
+    this.firstByte = histograms.firstByte.at(model);
   }
-  return word;
+
+  /** Counts a request that has ended. `code` is empty unless the gateway made the error. */
+  count(status: number, code: string): void {
+    let cell = code === '' ? this.#answered.get(status) : undefined;
+    if (cell === undefined) {
+      cell = this.#requests.at(this.#endpoint, this.#model, String(status), code);
+      if (code === '') this.#answered.set(status, cell);
+    }
+    cell.value++;
+  }
+}
+
+interface RequestHistograms {
+  readonly duration: Histograms;
+  readonly firstPiece: Histograms;
+  readonly gaps: Histograms;
+  readonly firstByte: Histograms;
 }
 
 export class Metrics {
@@ -32,30 +66,38 @@ export class Metrics {
     'Requests answered; code is that of an error of the gateway, also of a stream that broke behind its status',
     ['endpoint', 'model', 'status', 'code'],
   );
-  readonly #duration = new Histograms(
-    'headrace_request_duration_seconds',
-    'Time from the head of a request to the end of its answer',
-    ['endpoint', 'model'],
-    DURATION_BUCKETS,
-  );
-  readonly #firstByte = new Histograms(
-    'headrace_upstream_first_byte_seconds',
-    'Time from a request sent to a CRN to the first byte of its stream',
-    ['model'],
-    DURATION_BUCKETS,
-  );
-  readonly #firstEvent = new Histograms(
-    'headrace_stream_first_byte_seconds',
-    'Time from the head of a request to the first piece of its stream handed to the client',
-    ['endpoint', 'model'],
-    DURATION_BUCKETS,
-  );
-  readonly #gaps = new Histograms(
-    'headrace_stream_gap_seconds',
-    'Time between two pieces of a stream handed to the client: inter-token time where a CRN sends a token a piece',
-    ['model'],
-    GAP_BUCKETS,
-  );
+  readonly #histograms: RequestHistograms = {
+    duration: new Histograms(
+      'headrace_request_duration_seconds',
+      'Time from the head of a request to the end of its answer',
+      ['endpoint', 'model'],
+      DURATION_BUCKETS,
+      LOOKED_UP_EARLY,
+    ),
+    firstByte: new Histograms(
+      'headrace_upstream_first_byte_seconds',
+      'Time from a request sent to a CRN to the first byte of its stream',
+      ['model'],
+      DURATION_BUCKETS,
+      LOOKED_UP_EARLY,
+    ),
+    firstPiece: new Histograms(
+      'headrace_stream_first_byte_seconds',
+      'Time from the head of a request to the first piece of its stream handed to the client',
+      ['endpoint', 'model'],
+      DURATION_BUCKETS,
+      LOOKED_UP_EARLY,
+    ),
+    gaps: new Histograms(
+      'headrace_stream_gap_seconds',
+      'Time between two pieces of a stream handed to the client: inter-token time where a CRN sends a token a piece',
+      ['model'],
+      GAP_BUCKETS,
+      LOOKED_UP_EARLY,
+    ),
+  };
+  readonly #cells = new Map<string, Map<string, RequestCells>>();
+  #inFlightStreams: Cell | null = null;
   readonly #streams = new Counters(
     'headrace_streams_in_flight',
     'Streams of which a piece has been handed to the client and that have not ended',
@@ -106,10 +148,19 @@ export class Metrics {
     ['endpoint'],
   );
 
-  /** A request has come to its end. `code` is empty unless the gateway made the error. */
-  request(endpoint: string, model: string, status: number, code: string, elapsedMs: number): void {
-    this.#requests.at(endpoint, model, statusWord(status), code).value++;
-    this.#duration.at(endpoint, model).observe(elapsedMs / 1000);
+  /** The series of a model on an endpoint; `model` is empty where the request names none. */
+  of(endpoint: string, model: string): RequestCells {
+    let models = this.#cells.get(endpoint);
+    if (models === undefined) {
+      models = new Map();
+      this.#cells.set(endpoint, models);
+    }
+    let cells = models.get(model);
+    if (cells === undefined) {
+      cells = new RequestCells(this.#requests, this.#histograms, endpoint, model);
+      models.set(model, cells);
+    }
+    return cells;
   }
 
   aborted(endpoint: string): void {
@@ -124,23 +175,14 @@ export class Metrics {
     this.#picks.at(affinity).value++;
   }
 
-  firstByte(model: string, elapsedMs: number): void {
-    this.#firstByte.at(model).observe(elapsedMs / 1000);
-  }
-
   /** The first piece of a stream has been handed to its client; `streamEnded` must follow. */
-  streamBegun(endpoint: string, model: string, elapsedMs: number): void {
-    this.#firstEvent.at(endpoint, model).observe(elapsedMs / 1000);
-    this.#streams.at().value++;
+  streamStarted(): void {
+    this.#inFlightStreams ??= this.#streams.at();
+    this.#inFlightStreams.value++;
   }
 
   streamEnded(): void {
-    this.#streams.at().value--;
-  }
-
-  /** Where the times between pieces of a stream are noted, in seconds; looked up once a stream. */
-  gaps(model: string): Distribution {
-    return this.#gaps.at(model);
+    if (this.#inFlightStreams !== null) this.#inFlightStreams.value--;
   }
 
   failover(model: string, cause: string): void {
@@ -173,11 +215,11 @@ export class Metrics {
   snapshot(): MetricsSnapshot {
     return [
       this.#requests.json(),
-      this.#duration.json(),
-      this.#firstEvent.json(),
-      this.#gaps.json(),
+      this.#histograms.duration.json(),
+      this.#histograms.firstPiece.json(),
+      this.#histograms.gaps.json(),
       this.#streams.json(),
-      this.#firstByte.json(),
+      this.#histograms.firstByte.json(),
       this.#attempts.json(),
       this.#failovers.json(),
       this.#retries.json(),

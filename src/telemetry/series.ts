@@ -1,6 +1,5 @@
-// Counters and histograms for a hot path: a cell is looked up through maps of words that are already interned, and
-// counting is an addition. prom-client formats and merges them (telemetry/metrics.ts); counting with it would cost a
-// hash of every label set.
+// Counters and histograms for hot paths: a cell is looked up once through maps of interned label values, and counting is an
+// addition. prom-client formats and merges the families; counting with it would hash every label set.
 
 /** One family in the JSON shape of prom-client's `getMetricsAsJSON`. */
 export interface FamilyJson {
@@ -17,7 +16,7 @@ export interface FamilyJson {
   }[];
 }
 
-/** A number that is counted up, or set in the case of a gauge. */
+/** The value of a counter or gauge. */
 export interface Cell {
   value: number;
 }
@@ -25,46 +24,45 @@ export interface Cell {
 class Node<Leaf> {
   readonly below = new Map<string, Node<Leaf>>();
   leaf: Leaf | undefined;
+
+  add(label: string): Node<Leaf> {
+    const node = new Node<Leaf>();
+    this.below.set(label, node);
+    return node;
+  }
 }
 
-/** Cells by their labels: one map a label, so that no key is built. */
-class Labelled<Leaf> {
+/** Cells by their labels: one map for each label, so that no key is built. */
+abstract class Family<Leaf> {
+  readonly #labels: readonly string[];
   #root = new Node<Leaf>();
-  readonly #names: readonly string[];
-  readonly #make: () => Leaf;
 
-  constructor(names: readonly string[], make: () => Leaf) {
-    this.#names = names;
-    this.#make = make;
+  constructor(labels: readonly string[]) {
+    this.#labels = labels;
   }
 
+  /** The cell of these label values, in the order of the labels; at most four. Made when it is first asked for. */
   at(a?: string, b?: string, c?: string, d?: string): Leaf {
     let node = this.#root;
-    if (a !== undefined) node = step(node, a);
-    if (b !== undefined) node = step(node, b);
-    if (c !== undefined) node = step(node, c);
-    if (d !== undefined) node = step(node, d);
-    node.leaf ??= this.#make();
+    if (a !== undefined) node = node.below.get(a) ?? node.add(a);
+    if (b !== undefined) node = node.below.get(b) ?? node.add(b);
+    if (c !== undefined) node = node.below.get(c) ?? node.add(c);
+    if (d !== undefined) node = node.below.get(d) ?? node.add(d);
+    node.leaf ??= this.make();
     return node.leaf;
   }
 
+  /** Forgets every cell: for gauges that are set anew at each reading. */
   clear(): void {
     this.#root = new Node();
   }
 
-  /** Every leaf with its labels, in the order in which they were made. */
-  *entries(): Generator<readonly [Record<string, string>, Leaf]> {
-    yield* walk(this.#root, this.#names, 0, {});
-  }
-}
+  protected abstract make(): Leaf;
 
-function step<Leaf>(node: Node<Leaf>, word: string): Node<Leaf> {
-  let next = node.below.get(word);
-  if (next === undefined) {
-    next = new Node();
-    node.below.set(word, next);
+  /** Every cell with its labels, in the order in which they were made. */
+  protected cells(): Iterable<readonly [Record<string, string>, Leaf]> {
+    return walk(this.#root, this.#labels, 0, {});
   }
-  return next;
 }
 
 function* walk<Leaf>(
@@ -76,32 +74,25 @@ function* walk<Leaf>(
   if (node.leaf !== undefined) yield [labels, node.leaf];
   const name = names[depth];
   if (name === undefined) return;
-  for (const [word, below] of node.below) yield* walk(below, names, depth + 1, { ...labels, [name]: word });
+  for (const [label, below] of node.below) yield* walk(below, names, depth + 1, { ...labels, [name]: label });
 }
 
 /** A family of counters or gauges. */
-export class Counters {
-  readonly #cells: Labelled<Cell>;
+export class Counters extends Family<Cell> {
   readonly #head: Pick<FamilyJson, 'name' | 'help' | 'type' | 'labelNames'>;
 
   /** At most four labels. */
   constructor(name: string, help: string, labels: readonly string[], type: 'counter' | 'gauge' = 'counter') {
+    super(labels);
     this.#head = { name, help, type, labelNames: labels };
-    this.#cells = new Labelled(labels, () => ({ value: 0 }));
   }
 
-  /** The cell of these label values, in the order of the labels. */
-  at(a?: string, b?: string, c?: string, d?: string): Cell {
-    return this.#cells.at(a, b, c, d);
-  }
-
-  /** Forgets every cell: for gauges that are set anew at each reading, so that what is gone shows no more. */
-  clear(): void {
-    this.#cells.clear();
+  protected override make(): Cell {
+    return { value: 0 };
   }
 
   json(): FamilyJson {
-    const values = [...this.#cells.entries()].map(([labels, { value }]) => ({ labels, value }));
+    const values = [...this.cells()].map(([labels, { value }]) => ({ labels, value }));
     return { ...this.#head, aggregator: 'sum', values };
   }
 }
@@ -117,6 +108,10 @@ export class Distribution {
     this.#counts = new Float64Array(bounds.length + 1);
   }
 
+  get isEmpty(): boolean {
+    return this.#counts.every((count) => count === 0);
+  }
+
   observe(value: number): void {
     const bounds = this.#bounds;
     let bucket = 0;
@@ -125,7 +120,7 @@ export class Distribution {
     this.#sum += value;
   }
 
-  /** Cumulative buckets, sum and count, as Prometheus wants them. */
+  /** Cumulative buckets, sum and count, in the shape of Prometheus. */
   values(name: string, labels: Readonly<Record<string, string>>): FamilyJson['values'] {
     let count = 0;
     const buckets = [...this.#bounds, '+Inf'].map((le, index) => {
@@ -141,27 +136,36 @@ export class Distribution {
 }
 
 /** A family of histograms. */
-export class Histograms {
-  readonly #cells: Labelled<Distribution>;
-  readonly #name: string;
-  readonly #help: string;
-  readonly #labels: readonly string[];
+export class Histograms extends Family<Distribution> {
+  readonly #head: Pick<FamilyJson, 'name' | 'help' | 'labelNames'>;
+  readonly #bounds: readonly number[];
+  readonly #showsEmpty: boolean;
 
-  /** `bounds`: upper bounds of the buckets, ascending, in the unit of the name. At most four labels. */
-  constructor(name: string, help: string, labels: readonly string[], bounds: readonly number[]) {
-    this.#name = name;
-    this.#help = help;
-    this.#labels = labels;
-    this.#cells = new Labelled(labels, () => new Distribution(bounds));
+  /**
+   * `bounds`: upper bounds of the buckets, ascending, in the unit of the name. At most four labels. `showsEmpty`: whether a
+   * series shows from the first `at` on, or from its first observation on.
+   */
+  constructor(
+    name: string,
+    help: string,
+    labels: readonly string[],
+    bounds: readonly number[],
+    { showsEmpty }: { readonly showsEmpty: boolean } = { showsEmpty: true },
+  ) {
+    super(labels);
+    this.#head = { name, help, labelNames: labels };
+    this.#bounds = bounds;
+    this.#showsEmpty = showsEmpty;
   }
 
-  at(a?: string, b?: string, c?: string, d?: string): Distribution {
-    return this.#cells.at(a, b, c, d);
+  protected override make(): Distribution {
+    return new Distribution(this.#bounds);
   }
 
   json(): FamilyJson {
-    const values = [...this.#cells.entries()].flatMap(([labels, cell]) => cell.values(this.#name, labels));
-    const head = { name: this.#name, help: this.#help, labelNames: this.#labels };
-    return { ...head, type: 'histogram', aggregator: 'sum', values };
+    const values = [...this.cells()].flatMap(([labels, cell]) =>
+      cell.isEmpty && !this.#showsEmpty ? [] : cell.values(this.#head.name, labels),
+    );
+    return { ...this.#head, type: 'histogram', aggregator: 'sum', values };
   }
 }

@@ -1,7 +1,8 @@
-// One try of one request on one CRN: a connection, four phases, a deadline for each, and exactly one ending. It knows
-// nothing of the client; its owner (failover.ts) decides what an answer or a failure means. The CRN's place on the
-// board is given back at the ending, whatever it is.
+// One attempt of a request on one CRN: a connection, four phases with a deadline each, and exactly one ending. It knows
+// nothing of the client: its owner decides what an answer or a failure means. The CRN's place on the board is given back
+// at the ending, whatever it is.
 
+import type { Clock } from '../actor/index.ts';
 import {
   type Connection,
   type ConnectionPool,
@@ -24,11 +25,15 @@ export interface AttemptTimeouts {
   readonly idleMs: number;
 }
 
+/** Takes the pieces of a body as they arrive. */
+export interface BodyConsumer {
+  onData(chunk: Buffer, nowMs: number): void;
+}
+
 /** Hears of an attempt. After `onEnd` or `onFailed` it hears nothing more. */
-export interface AttemptOwner {
+export interface AttemptOwner extends BodyConsumer {
   /** The head of the answer; `headers` is flat: name in lower case, value. */
   onHead(attempt: Attempt, status: number, headers: readonly string[]): void;
-  onData(attempt: Attempt, chunk: Buffer): void;
   onEnd(attempt: Attempt): void;
   onFailed(attempt: Attempt, failure: Failure): void;
 }
@@ -42,24 +47,28 @@ const DISCARD_MS = 1000;
 /** What all attempts of a thread share. */
 export interface AttemptDeps {
   readonly board: Board;
+  readonly clock: Clock;
   readonly deadlines: DeadlineQueue;
   readonly timeouts: AttemptTimeouts;
-  readonly now: () => number;
   readonly pool: (member: Member) => ConnectionPool;
 }
 
 export class Attempt implements DispatchHandler, Expirable {
   readonly member: Member;
-  /** When the request left for the CRN, in milliseconds; 0 before. */
+  /** When the request left for the CRN, and when the first byte of the body came, in milliseconds; 0 before. */
   sentMs = 0;
+  firstByteMs = 0;
+  /** Takes the body, at first the owner; null: it is discarded. */
+  consumer: BodyConsumer | null;
   readonly #deps: AttemptDeps;
-  #owner: AttemptOwner;
+  readonly #owner: AttemptOwner;
   readonly #options: DispatchOptions;
   readonly #deadline: Deadline;
   #pool: ConnectionPool | null = null;
   #connection: Connection | null = null;
   #controller: DispatchController | null = null;
   #phase: Phase = 'connect';
+  #lastDataMs = 0;
   #reused = false;
   #retriedStale = false;
   #paused = false;
@@ -69,6 +78,7 @@ export class Attempt implements DispatchHandler, Expirable {
   constructor(deps: AttemptDeps, owner: AttemptOwner, member: Member, options: DispatchOptions) {
     this.#deps = deps;
     this.#owner = owner;
+    this.consumer = owner;
     this.member = member;
     this.#options = options;
     this.#deadline = deps.deadlines.deadline(this);
@@ -85,10 +95,10 @@ export class Attempt implements DispatchHandler, Expirable {
     this.#finish(false);
   }
 
-  /** The rest of the answer is of no interest: a short one is read to its end, only to keep the connection. */
+  /** The rest of the answer is not wanted: a short one is read to its end, only to keep the connection. */
   discardRest(): void {
     if (this.#phase === 'done') return;
-    this.#owner = NOBODY;
+    this.consumer = null;
     this.#deadline.set(DISCARD_MS);
     this.#leave();
   }
@@ -110,12 +120,20 @@ export class Attempt implements DispatchHandler, Expirable {
 
   /** @internal The phase took too long. */
   expire(): void {
-    const { firstByteMs, headersMs } = this.#deps.timeouts;
+    const { firstByteMs, headersMs, idleMs } = this.#deps.timeouts;
     const byteFirst = firstByteMs !== null && firstByteMs <= headersMs;
-    if (this.#phase === 'connect') this.#fail('connect timeout');
-    else if (this.#phase === 'body') this.#fail('idle timeout');
-    else if (byteFirst || this.#phase === 'first byte') this.#fail('first byte timeout');
-    else this.#fail('headers timeout');
+    if (this.consumer === null) {
+      this.cancel();
+    } else if (this.#phase === 'connect') {
+      this.#fail('connect timeout');
+    } else if (this.#phase === 'body') {
+      // The deadline is not moved at every piece: here it is set again for the rest.
+      const restMs = this.#lastDataMs + idleMs - this.#deps.clock.now();
+      if (restMs > 0) this.#deadline.set(Math.ceil(restMs));
+      else this.#fail('idle timeout');
+    } else {
+      this.#fail(byteFirst || this.#phase === 'first byte' ? 'first byte timeout' : 'headers timeout');
+    }
   }
 
   /** @internal */
@@ -126,7 +144,7 @@ export class Attempt implements DispatchHandler, Expirable {
     }
     this.#controller = controller;
     this.#phase = 'headers';
-    this.sentMs = this.#deps.now();
+    this.sentMs = this.#deps.clock.now();
     // Only now: the client may have replaced a socket that died while it was idle.
     this.#reused = (this.#connection?.served ?? 0) > 0;
     const { headersMs, firstByteMs } = this.#deps.timeouts;
@@ -141,7 +159,7 @@ export class Attempt implements DispatchHandler, Expirable {
     const { firstByteMs, headersMs } = this.#deps.timeouts;
     // The deadline set when the request left goes on, unless it was the shorter one. Whole milliseconds: few lists.
     if (firstByteMs !== null && firstByteMs > headersMs) {
-      this.#deadline.set(Math.ceil(firstByteMs - (this.#deps.now() - this.sentMs)));
+      this.#deadline.set(Math.ceil(firstByteMs - (this.#deps.clock.now() - this.sentMs)));
     }
     this.#owner.onHead(this, status, headers);
   }
@@ -149,22 +167,28 @@ export class Attempt implements DispatchHandler, Expirable {
   /** @internal */
   onResponseData(_controller: DispatchController, chunk: Buffer): void {
     if (this.#phase === 'done') return;
-    this.#phase = 'body';
-    if (this.#owner === NOBODY) {
+    if (this.consumer === null) {
+      this.#phase = 'body';
       this.#discardedBytes += chunk.byteLength;
       if (this.#discardedBytes > DISCARD_BYTES) this.cancel();
       return;
     }
-    // A chunk may still come after the CRN was asked to wait; it must not start the clock again.
-    if (!this.#paused) this.#deadline.set(this.#deps.timeouts.idleMs);
-    this.#owner.onData(this, chunk);
+    const nowMs = this.#deps.clock.now();
+    this.#lastDataMs = nowMs;
+    if (this.#phase !== 'body') {
+      this.#phase = 'body';
+      this.firstByteMs = nowMs;
+      // A chunk may still come after the CRN was asked to wait; it must not start the clock again.
+      if (!this.#paused) this.#deadline.set(this.#deps.timeouts.idleMs);
+    }
+    this.consumer.onData(chunk, nowMs);
   }
 
   /** @internal */
   onResponseEnd(): void {
     if (this.#phase === 'done') return;
     this.#finish(true);
-    this.#owner.onEnd(this);
+    if (this.consumer !== null) this.#owner.onEnd(this);
   }
 
   /** @internal */
@@ -199,7 +223,7 @@ export class Attempt implements DispatchHandler, Expirable {
   #fail(failure: Failure): void {
     if (this.#phase === 'done') return;
     this.#finish(false);
-    this.#owner.onFailed(this, failure);
+    if (this.consumer !== null) this.#owner.onFailed(this, failure);
   }
 
   #leave(): void {
@@ -219,9 +243,6 @@ export class Attempt implements DispatchHandler, Expirable {
     this.#connection = null;
   }
 }
-
-/** Hears what no one wants to hear. */
-const NOBODY: AttemptOwner = { onHead() {}, onData() {}, onEnd() {}, onFailed() {} };
 
 function failureOf(error: Error, phase: Phase): Failure {
   const fault = error instanceof DispatchError ? error.fault : undefined;

@@ -1,25 +1,121 @@
-// One request's way to an answer: takes candidates in order until one answers, under the model's retry budget, and hands
-// the answer to a relay. Failing over ends with the first byte that leaves for the client. Every attempt's outcome is
-// reported once: at the stream's end, not at its head, and without blame when the client left. A request that is paid for
-// holds the first good answer back until its `Approval` has the money.
+// One request's way to an answer: tries candidates in order until one answers, within the model's retry budget, and hands
+// the answer to a relay. Failover ends with the first byte that leaves for the client. Every attempt has one outcome, told
+// at the end of its answer, not at its head. A request that pays for itself holds the first good answer until it is paid.
 
-import type { UsageWatch } from '../dialect/index.ts';
+import type { Dialect, UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
-import type { DispatchOptions } from '../net/client.ts';
-import { failsOver, type Failure, type Member, namesContextLength, type Verdict, verdictOf } from '../routing/index.ts';
-import { type Approval, HeldAnswer } from './approval.ts';
-import { Attempt, type AttemptOwner, type AttemptDeps } from './attempt.ts';
-import type { Downstream } from './downstream.ts';
+import {
+  type Candidates,
+  failsOver,
+  type Failure,
+  type Member,
+  namesContextLength,
+  type Verdict,
+  verdictOf,
+} from '../routing/index.ts';
+import { Attempt, type AttemptDeps, type AttemptOwner } from './attempt.ts';
 import { responseHead, type ResponseHead, withCredential } from './headers.ts';
-import type { Job, Progress } from './job.ts';
-import { Relay, type RelaySettings, type RelaySource } from './relay.ts';
+import { type Downstream, Relay, type RelayDeps, type RelayedRequest, type RelayOwner } from './relay.ts';
 
-export interface FailoverDeps extends AttemptDeps {
-  readonly relay: RelaySettings;
+export type FailoverDeps = AttemptDeps & RelayDeps;
+
+/** A request ready to be sent to any CRN of its model. */
+export interface UpstreamRequest extends RelayedRequest {
+  readonly model: string;
+  /** Path and query below the CRN's base URL. */
+  readonly path: string;
+  readonly headers: readonly string[];
+  readonly body: Buffer;
+  readonly dialect: Dialect | undefined;
+  readonly usage: UsageWatch | null;
+  readonly candidates: Candidates;
+  readonly budget: RetryBudget;
+  /** Must be given before the first byte of a good answer leaves; null: nobody is asked. */
+  readonly approval: Approval | null;
+  readonly listener: UpstreamListener;
+}
+
+/** What happens to a request. Lists of headers are flat and start empty; the listener may add to them. */
+export type UpstreamEvent =
+  /** A CRN is about to be asked; attempts count from 1. The headers are sent with this attempt alone. */
+  | { readonly type: 'attempt'; readonly member: Member; readonly attempt: number; readonly headers: string[] }
+  /** An attempt has ended: once for each `attempt`. */
+  | { readonly type: 'outcome'; readonly member: Member; readonly verdict: Verdict; readonly failure: Failure | null }
+  /** The head of a good answer leaves, with these headers beside the CRN's own. */
+  | {
+      readonly type: 'answer';
+      readonly member: Member;
+      readonly attempts: number;
+      /** When the request left for the CRN, and when its first byte came, in milliseconds. */
+      readonly sentMs: number;
+      readonly firstByteMs: number;
+      readonly headers: string[];
+    }
+  /** The first piece of a stream has been handed to the client. */
+  | { readonly type: 'stream'; readonly nowMs: number }
+  /** The request is to be answered with this error; nothing has been sent. */
+  | { readonly type: 'failed'; readonly error: HeadraceError };
+
+export interface UpstreamListener {
+  onEvent(event: UpstreamEvent): void;
+}
+
+/** Consent that must be given between the first good answer of a CRN and its first byte to the client. */
+export interface Approval {
+  /**
+   * Called at most once, when a CRN has begun an answer below 300. Resolves with headers for the answer, as a flat list:
+   * they also go out with whatever is answered when that CRN breaks off and another one, or none, takes over. Resolves
+   * with null when the client has been answered; the CRN's answer is then dropped. A rejection is answered instead of it.
+   * Must settle: nothing else bounds the wait.
+   */
+  approve(): Promise<readonly string[] | null>;
+  /** Set when the head of a good answer leaves; until then nothing has been delivered. */
+  delivered: boolean;
+}
+
+/**
+ * Bounds the load that failover adds to a model whose CRNs fail (Finagle's retry budget): every request deposits a share
+ * of a retry, every retry withdraws one, and a reserve covers the moment in which a CRN dies with requests in flight. An
+ * attempt that fails to connect is free: it put no load on any CRN.
+ */
+export class RetryBudget {
+  readonly #ratio: number;
+  readonly #most: number;
+  readonly #onRefused: () => void;
+  #balance: number;
+
+  /** `ratio`: retries earned by a request. `burst`: retries in the reserve, full at start. */
+  constructor(ratio: number, burst: number, onRefused: () => void = () => undefined) {
+    this.#ratio = ratio;
+    this.#most = burst;
+    this.#onRefused = onRefused;
+    this.#balance = burst;
+  }
+
+  deposit(): void {
+    this.#balance = Math.min(this.#balance + this.#ratio, this.#most);
+  }
+
+  /** Takes one retry; false when the budget is spent. */
+  withdraw(): boolean {
+    if (this.#balance < 1) {
+      this.#onRefused();
+      return false;
+    }
+    this.#balance -= 1;
+    return true;
+  }
+
+  get balance(): number {
+    return this.#balance;
+  }
 }
 
 /** Most bytes of a refusal that are kept to decide about it, or to pass it on in the end. */
 const PEEK_BYTES = 64 * 1024;
+
+/** Bytes after which the CRN of a held answer is asked to wait; what its connection has read by then comes on top. */
+const HELD_BYTES = 64 * 1024;
 
 /** What is wrong with a request that may not be sent to any CRN. */
 const UNSENDABLE = 'its path or a header holds characters that cannot be sent on';
@@ -27,53 +123,57 @@ const UNSENDABLE = 'its path or a header holds characters that cannot be sent on
 /** Seconds a client is asked to wait when every CRN failed. */
 const RETRY_AFTER_S = '2';
 
+const NO_HEADERS: readonly string[] = [];
+
 /** A CRN's own refusal, passed on byte for byte when no other CRN does better. */
 interface Refusal {
-  readonly member: Member;
   readonly head: ResponseHead;
   readonly body: Buffer[];
   bytes: number;
 }
 
-export class Failover implements AttemptOwner, RelaySource {
-  readonly progress: Progress = { attempts: 0, sentMs: 0, firstByteMs: 0 };
+/** What has come of an answer whose approval is awaited. */
+interface HeldAnswer {
+  readonly head: ResponseHead;
+  readonly pieces: Buffer[];
+  bytes: number;
+  ended: boolean;
+  failure: Failure | null;
+}
+
+export class Failover implements AttemptOwner, RelayOwner {
   readonly #deps: FailoverDeps;
-  readonly #job: Job;
+  readonly #request: UpstreamRequest;
   readonly #downstream: Downstream;
   #attempt: Attempt | null = null;
+  #attempts = 0;
   #relay: Relay | null = null;
   /** The answer that is being read to decide about it. */
   #peeking: Refusal | null = null;
   #refusal: Refusal | null = null;
-  /** The good answer whose approval is awaited. */
   #held: HeldAnswer | null = null;
   /** What the approval adds to the answer, whichever CRN's it is in the end; null before. */
   #receipts: readonly string[] | null = null;
-  /** The relay has asked for a pause. */
-  #clientWaits = false;
   #onlyCredentials = true;
   #lastResortUntilMs = 0;
   /** Status of the answer that is relayed. */
   #status = 0;
-  /** Where `#next` stands: a try may fail before it returns, and that must not nest. */
-  #choosing: 'no' | 'yes' | 'again' = 'no';
+  /** An attempt may fail before it returns, and that must not nest. */
+  #choosing = false;
+  #chooseAgain = false;
 
-  constructor(deps: FailoverDeps, job: Job, downstream: Downstream) {
+  constructor(deps: FailoverDeps, request: UpstreamRequest, downstream: Downstream) {
     this.#deps = deps;
-    this.#job = job;
+    this.#request = request;
     this.#downstream = downstream;
   }
 
-  get usage(): UsageWatch | null {
-    return this.#job.usage;
-  }
-
   start(): void {
-    const clientGone = (): void => this.#clientGone();
+    const clientGone = (): void => this.abandon();
     const cut = (): void => this.#cut();
     this.#downstream.onAbort = clientGone;
     this.#downstream.onCut = cut;
-    this.#job.budget.deposit();
+    this.#request.budget.deposit();
     this.#next();
   }
 
@@ -84,20 +184,24 @@ export class Failover implements AttemptOwner, RelaySource {
     } else if ((status === 401 || status === 403) && attempt.member.apiKey !== undefined) {
       this.#reject(attempt, 'credentials', 'neutral');
     } else if (status === 429 || (status === 400 && head.contentLength <= PEEK_BYTES)) {
-      this.#peeking = { member: attempt.member, head, body: [], bytes: 0 };
+      this.#peeking = { head, body: [], bytes: 0 };
     } else {
-      this.#accept(head);
+      this.#accept(attempt, head);
     }
   }
 
-  onData(attempt: Attempt, chunk: Buffer): void {
-    if (this.#peeking !== null) {
-      this.#peek(attempt, this.#peeking, chunk);
-      return;
+  /** Pieces of an answer that is not relayed yet. */
+  onData(chunk: Buffer, nowMs: number): void {
+    const attempt = this.#attempt as Attempt;
+    // A chunk may pin a larger buffer, and these pieces are kept for long.
+    const piece = Buffer.from(chunk);
+    if (this.#held !== null) {
+      this.#held.pieces.push(piece);
+      this.#held.bytes += piece.byteLength;
+      if (this.#held.bytes >= HELD_BYTES) attempt.pause();
+    } else if (this.#peeking !== null) {
+      this.#peek(attempt, this.#peeking, piece, nowMs);
     }
-    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#deps.now();
-    if (this.#held === null) this.#relay?.data(chunk);
-    else if (this.#held.keep(chunk)) attempt.pause();
   }
 
   onEnd(attempt: Attempt): void {
@@ -110,8 +214,8 @@ export class Failover implements AttemptOwner, RelaySource {
       return;
     }
     const code = this.#relay?.end() ?? null;
-    if (code === null) this.#job.onAttempt(attempt.member, verdictOf(this.#status), null);
-    else this.#job.onAttempt(attempt.member, 'failed', 'truncated');
+    if (code === null) this.#outcome(attempt, verdictOf(this.#status), null);
+    else this.#outcome(attempt, 'failed', 'truncated');
     if (code === null || this.#downstream.committed) {
       this.#close();
       return;
@@ -125,8 +229,8 @@ export class Failover implements AttemptOwner, RelaySource {
       this.#held.failure = failure;
       return;
     }
-    const untried = failure === 'no connection free' || failure === 'unsendable';
-    this.#job.onAttempt(attempt.member, untried ? 'neutral' : 'failed', failure);
+    const unsent = failure === 'no connection free' || failure === 'unsendable';
+    this.#outcome(attempt, unsent ? 'neutral' : 'failed', failure);
     this.#peeking = null;
     if (this.#relay?.committed === true) {
       this.#relay.broken(brokenCode(failure));
@@ -138,120 +242,119 @@ export class Failover implements AttemptOwner, RelaySource {
       this.#fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
       return;
     }
-    // A try that never reached the CRN put no load on it.
-    this.#again(untried || failure === 'connect' || failure === 'connect timeout');
+    // An attempt that never reached the CRN put no load on it.
+    this.#again(unsent || failure === 'connect' || failure === 'connect timeout');
   }
 
-  pause(): void {
-    this.#clientWaits = true;
-    this.#attempt?.pause();
-  }
-
-  resume(): void {
-    this.#clientWaits = false;
-    this.#attempt?.resume();
-  }
-
-  /** The client does not read: as if it had left. */
-  abandon(): void {
-    this.#clientGone();
-  }
-
-  relayed(bytes: number): void {
-    this.#job.onPiece(this.#deps.now(), bytes);
-  }
-
-  extraHeaders(): readonly string[] {
+  answerHeaders(): readonly string[] {
+    const receipts = this.#receipts ?? NO_HEADERS;
     // A refusal says nothing about how fast or how fit for this conversation the CRN is.
-    if (this.#status >= 400) return this.#receipts ?? [];
-    if (this.#job.approval !== undefined) this.#job.approval.delivered = true;
-    const { member, sentMs } = this.#attempt as Attempt;
-    this.progress.sentMs = sentMs;
-    // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
-    if (this.progress.firstByteMs === 0) this.progress.firstByteMs = this.#deps.now();
-    const headers = this.#job.extraHeaders(member, this.progress);
-    return this.#receipts === null ? headers : [...headers, ...this.#receipts];
+    if (this.#status >= 400) return receipts;
+    const { approval, listener } = this.#request;
+    if (approval !== null) approval.delivered = true;
+    const { member, sentMs, firstByteMs } = this.#attempt as Attempt;
+    const headers: string[] = [];
+    listener.onEvent({
+      type: 'answer',
+      member,
+      attempts: this.#attempts,
+      sentMs,
+      // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
+      firstByteMs: firstByteMs || this.#deps.clock.now(),
+      headers,
+    });
+    headers.push(...receipts);
+    return headers;
+  }
+
+  onStream(nowMs: number): void {
+    this.#request.listener.onEvent({ type: 'stream', nowMs });
+  }
+
+  abandon(): void {
+    const attempt = this.#attempt;
+    this.#close();
+    if (attempt === null) return;
+    attempt.cancel();
+    this.#outcome(attempt, 'neutral', 'client gone');
   }
 
   #next(): void {
-    if (this.#choosing !== 'no') {
-      this.#choosing = 'again';
-      return;
-    }
-    do {
-      this.#choosing = 'yes';
+    this.#chooseAgain = true;
+    if (this.#choosing) return;
+    this.#choosing = true;
+    while (this.#chooseAgain) {
+      this.#chooseAgain = false;
       this.#try();
-    } while ((this.#choosing as string) === 'again');
-    this.#choosing = 'no';
+    }
+    this.#choosing = false;
   }
 
   #try(): void {
-    const { candidates } = this.#job;
+    const { candidates, listener } = this.#request;
     const member = candidates.next();
     if (member === undefined) {
       this.#giveUp();
       return;
     }
-    if (this.progress.attempts === 0) this.#job.onPick(candidates.affinity);
-    let connectMs = this.#deps.timeouts.connectMs;
+    let { connectMs } = this.#deps.timeouts;
     if (candidates.lastResort) {
       // CRNs that are judged down share one connect timeout: the client hears within it.
-      const now = this.#deps.now();
-      if (this.#lastResortUntilMs === 0) this.#lastResortUntilMs = now + connectMs;
-      connectMs = this.#lastResortUntilMs - now;
+      const nowMs = this.#deps.clock.now();
+      if (this.#lastResortUntilMs === 0) this.#lastResortUntilMs = nowMs + connectMs;
+      connectMs = this.#lastResortUntilMs - nowMs;
       if (connectMs <= 0) {
         this.#deps.board.leave(member.server);
         this.#giveUp();
         return;
       }
     }
-    this.progress.attempts++;
-    this.progress.firstByteMs = 0;
-    const own = this.#job.onTry(member, this.progress.attempts);
-    this.#attempt = new Attempt(this.#deps, this, member, this.#options(member, own));
-    this.#attempt.start(connectMs);
-  }
-
-  /** `own`: headers of this try alone. */
-  #options(member: Member, own: readonly string[]): DispatchOptions {
-    const { path, body } = this.#job;
-    const headers = own.length === 0 ? this.#job.headers : [...this.#job.headers, ...own];
-    return {
+    const own: string[] = [];
+    listener.onEvent({ type: 'attempt', member, attempt: ++this.#attempts, headers: own });
+    const { body, headers: common, path } = this.#request;
+    const headers = own.length === 0 ? common : [...common, ...own];
+    this.#attempt = new Attempt(this.#deps, this, member, {
       method: 'POST',
       path: pathOf(member.url) + path,
       headers: member.apiKey === undefined ? headers : withCredential(headers, member.apiKey),
       body,
-    };
+    });
+    this.#attempt.start(connectMs);
   }
 
-  /** Tries the next CRN; `free` tries cost no budget. */
+  /** Tries the next CRN; a `free` attempt costs no budget. */
   #again(free = false): void {
     this.#relay?.close();
     this.#relay = null;
     this.#attempt = null;
     if (this.#downstream.finished) return;
-    if (free || this.#job.budget.withdraw()) this.#next();
+    if (free || this.#request.budget.withdraw()) this.#next();
     else this.#giveUp();
   }
 
-  #accept(head: ResponseHead): void {
-    this.#status = head.status;
-    const { approval } = this.#job;
-    if (approval === undefined || head.status >= 300 || this.#receipts !== null) this.#open(head);
-    else this.#ask(approval, head);
+  #outcome({ member }: Attempt, verdict: Verdict, failure: Failure | null): void {
+    this.#request.listener.onEvent({ type: 'outcome', member, verdict, failure });
   }
 
-  #open(head: ResponseHead): void {
-    this.#clientWaits = false;
-    const { deadlines, relay } = this.#deps;
-    this.#relay = new Relay(this.#downstream, head, this.#job.dialect, relay, this, deadlines);
+  #accept(attempt: Attempt, head: ResponseHead): void {
+    this.#status = head.status;
+    const { approval } = this.#request;
+    if (approval === null || head.status >= 300 || this.#receipts !== null) this.#open(attempt, head);
+    else this.#hold(approval, head);
+  }
+
+  #open(attempt: Attempt, head: ResponseHead): Relay {
+    const relay = new Relay(this.#deps, this.#request, this, attempt, head, this.#downstream);
+    this.#relay = relay;
+    attempt.consumer = relay;
+    return relay;
   }
 
   /** The CRN works on meanwhile, and waits once so much is held. */
-  #ask(approval: Approval, head: ResponseHead): void {
-    const held = new HeldAnswer(head);
+  #hold(approval: Approval, head: ResponseHead): void {
+    const held: HeldAnswer = { head, pieces: [], bytes: 0, ended: false, failure: null };
     this.#held = held;
-    approval.approve(head).then(
+    approval.approve().then(
       (receipts) => this.#approved(held, receipts),
       (thrown: unknown) => this.#refused(held, thrown),
     );
@@ -270,44 +373,46 @@ export class Failover implements AttemptOwner, RelaySource {
       this.onFailed(attempt, held.failure);
       return;
     }
-    this.#open(held.head);
-    for (const chunk of held.pieces) this.#relay?.data(chunk);
+    const relay = this.#open(attempt, held.head);
+    const nowMs = this.#deps.clock.now();
+    for (const piece of held.pieces) relay.onData(piece, nowMs);
     if (held.ended) this.onEnd(attempt);
-    else if (!this.#clientWaits) attempt.resume();
+    else if (!relay.waiting) attempt.resume();
   }
 
   #refused(held: HeldAnswer, thrown: unknown): void {
     if (this.#held !== held) return;
     this.#drop(this.#attempt as Attempt);
-    this.#job.fail(thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown }));
+    const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
+    this.#request.listener.onEvent({ type: 'failed', error });
   }
 
   /** A good answer that may not be given: no fault of its CRN. */
   #drop(attempt: Attempt): void {
     attempt.cancel();
-    this.#job.onAttempt(attempt.member, 'neutral', null);
+    this.#outcome(attempt, 'neutral', null);
     this.#close();
   }
 
   #reject(attempt: Attempt, failure: Failure, verdict: Verdict): void {
-    this.#job.onAttempt(attempt.member, verdict, failure);
+    this.#outcome(attempt, verdict, failure);
     if (failure !== 'credentials') this.#onlyCredentials = false;
     attempt.discardRest();
     this.#again();
   }
 
-  #peek(attempt: Attempt, refusal: Refusal, chunk: Buffer): void {
-    // A chunk may pin a larger buffer, and a refusal is kept for long.
-    refusal.body.push(Buffer.from(chunk));
-    refusal.bytes += chunk.byteLength;
+  #peek(attempt: Attempt, refusal: Refusal, piece: Buffer, nowMs: number): void {
+    refusal.body.push(piece);
+    refusal.bytes += piece.byteLength;
     if (refusal.bytes <= PEEK_BYTES) return;
     this.#peeking = null;
     if (refusal.head.status === 429) {
       this.#reject(attempt, 'busy', 'neutral');
       return;
     }
-    this.#accept(refusal.head);
-    for (const piece of refusal.body) this.#relay?.data(piece);
+    this.#status = refusal.head.status;
+    const relay = this.#open(attempt, refusal.head);
+    for (const kept of refusal.body) relay.onData(kept, nowMs);
   }
 
   /** A 429, or a 400 that was read to its end. */
@@ -315,13 +420,13 @@ export class Failover implements AttemptOwner, RelaySource {
     this.#peeking = null;
     const busy = refusal.head.status === 429;
     if (busy || namesContextLength(Buffer.concat(refusal.body))) {
-      this.#job.onAttempt(attempt.member, 'neutral', busy ? 'busy' : 'context length');
+      this.#outcome(attempt, 'neutral', busy ? 'busy' : 'context length');
       this.#onlyCredentials = false;
       this.#refusal = refusal;
       this.#again();
       return;
     }
-    this.#job.onAttempt(attempt.member, 'neutral', null);
+    this.#outcome(attempt, 'neutral', null);
     this.#passOn(refusal);
   }
 
@@ -331,25 +436,25 @@ export class Failover implements AttemptOwner, RelaySource {
       this.#passOn(this.#refusal);
       return;
     }
-    const job = this.#job;
-    if (this.#onlyCredentials && this.progress.attempts > 0) {
-      this.#fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: job.model }));
+    const { candidates, model } = this.#request;
+    if (this.#onlyCredentials && this.#attempts > 0) {
+      this.#fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: model }));
       return;
     }
     const headers = ['retry-after', RETRY_AFTER_S];
-    if (!job.candidates.admitted) headers.push('x-should-retry', 'false');
-    this.#fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: job.model, headers }));
+    if (!candidates.admitted) headers.push('x-should-retry', 'false');
+    this.#fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: model, headers }));
   }
 
   #fail(error: HeadraceError): void {
     if (this.#receipts !== null) error.headers.push(...this.#receipts);
     this.#close();
-    this.#job.fail(error);
+    this.#request.listener.onEvent({ type: 'failed', error });
   }
 
   #passOn(refusal: Refusal): void {
     const { status, headers } = refusal.head;
-    const out = [...headers, ...(this.#receipts ?? [])];
+    const out = [...headers, ...(this.#receipts ?? NO_HEADERS)];
     if (status === 429 && !headers.includes('retry-after')) out.push('retry-after', RETRY_AFTER_S);
     const body = Buffer.concat(refusal.body);
     this.#downstream.start(status, out, body.byteLength);
@@ -362,16 +467,8 @@ export class Failover implements AttemptOwner, RelaySource {
     const relay = this.#relay;
     const committed = relay?.committed === true;
     if (committed) relay.broken('HR_DRAINING');
-    this.#clientGone();
+    this.abandon();
     if (!committed) this.#fail(new HeadraceError('HR_DRAINING'));
-  }
-
-  #clientGone(): void {
-    const attempt = this.#attempt;
-    this.#close();
-    if (attempt === null) return;
-    attempt.cancel();
-    this.#job.onAttempt(attempt.member, 'neutral', 'client gone');
   }
 
   #close(): void {

@@ -1,9 +1,13 @@
-// The door of the upstream room.
-export type { Approval } from './approval.ts';
+// Public surface of upstream: failover over the CRNs of a model.
 export type { AttemptTimeouts } from './attempt.ts';
-export type { Downstream } from './downstream.ts';
-export { Failover, type FailoverDeps } from './failover.ts';
+export {
+  type Approval,
+  Failover,
+  type FailoverDeps,
+  RetryBudget,
+  type UpstreamEvent,
+  type UpstreamListener,
+  type UpstreamRequest,
+} from './failover.ts';
 export { requestHeaders } from './headers.ts';
-export type { Job, Progress } from './job.ts';
-export type { RelaySettings } from './relay.ts';
-export { RetryBudget } from './retry-budget.ts';
+export type { Downstream, RelaySettings } from './relay.ts';

@@ -1,13 +1,39 @@
-// The answer of one CRN on its way to the client: whole server-sent events only, backpressure both ways, comments in
-// silent streams, and an error event in the request's dialect when the CRN breaks off. Until the first byte leaves,
-// nothing is committed and the owner may still try another CRN.
+// The answer of one CRN on its way to the client: whole server-sent events only, backpressure both ways, comments in silent
+// streams, and an error event in the request's dialect when the CRN breaks off. Until the first byte leaves nothing is
+// committed, and another CRN may still be tried.
 
+import type { Clock } from '../actor/index.ts';
 import { type Dialect, endsWell, errorEvent, type UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter } from '../net/sse.ts';
-import type { Downstream } from './downstream.ts';
+import type { Attempt, BodyConsumer } from './attempt.ts';
 import type { ResponseHead } from './headers.ts';
+
+/** The client side of a request. An `Exchange` has this shape. */
+export interface Downstream {
+  /** The answer is complete, broken off, or the client has gone. */
+  readonly finished: boolean;
+  /** The head of the answer has left: too late for another status. */
+  readonly committed: boolean;
+  /** Code of the error table when the answer ends as an error of the gateway; empty otherwise. */
+  errorCode: string;
+  /** Bytes of a stream that have been handed to the client. */
+  bytesOut: number;
+  /** Called once when the client leaves before the end. */
+  onAbort: (() => void) | null;
+  /** Called when the gateway ends before the answer does. */
+  onCut: (() => void) | null;
+  /** Called when the client can take more after a `write` returned false. */
+  onWritable: (() => void) | null;
+  /** Sets the head; it leaves with the first byte. `contentLength` -1: unknown. */
+  start(status: number, headers: readonly string[], contentLength: number): void;
+  /** False asks to wait for `onWritable`. */
+  write(chunk: Uint8Array): boolean;
+  end(chunk?: Uint8Array): void;
+  /** Breaks the connection so that the client sees an incomplete answer. */
+  destroy(): void;
+}
 
 export interface RelaySettings {
   /** Silence after which a comment is sent on an event stream, in milliseconds; null: never. */
@@ -18,18 +44,28 @@ export interface RelaySettings {
   readonly heldEventBytes: number;
 }
 
-/** What a relay hears from and asks of its attempt. */
-export interface RelaySource {
-  pause(): void;
-  resume(): void;
-  /** The client reads too slowly: give up. */
-  abandon(): void;
-  /** Headers to add when the answer is committed. */
-  extraHeaders(): readonly string[];
-  /** So many bytes of a stream have been handed to the client. */
-  relayed(bytes: number): void;
-  /** Looks on while a good answer passes; null when nobody counts. */
+export interface RelayDeps {
+  readonly clock: Clock;
+  readonly deadlines: DeadlineQueue;
+  readonly relay: RelaySettings;
+}
+
+/** What a relay needs to know of its request. */
+export interface RelayedRequest {
+  readonly dialect: Dialect | undefined;
+  /** Meters the answer while it passes; null when nobody counts. */
   readonly usage: UsageWatch | null;
+  /** Takes the times between two pieces of a stream, in seconds. */
+  readonly gaps: { observe(seconds: number): void };
+}
+
+export interface RelayOwner {
+  /** Asked once, when the answer is committed: headers to add to those of the CRN. */
+  answerHeaders(): readonly string[];
+  /** The first piece of a stream has been handed to the client. */
+  onStream(nowMs: number): void;
+  /** The client has not read for too long; it is treated as if it had left. */
+  abandon(): void;
 }
 
 /** Pieces kept of a stream's end, to see whether it ended well. A usage chunk may follow the one that says so. */
@@ -39,35 +75,44 @@ const TAIL_BYTES = 4096;
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 const SEQUENCE = /"sequence_number"\s*:\s*(\d+)/g;
 
-export class Relay implements Expirable {
-  readonly #downstream: Downstream;
-  readonly #head: ResponseHead;
-  readonly #dialect: Dialect | undefined;
+export class Relay implements BodyConsumer, Expirable {
+  readonly #clock: Clock;
   readonly #settings: RelaySettings;
-  readonly #source: RelaySource;
+  readonly #request: RelayedRequest;
+  readonly #owner: RelayOwner;
+  readonly #attempt: Attempt;
+  readonly #head: ResponseHead;
+  readonly #downstream: Downstream;
   readonly #splitter: EventSplitter | null;
   readonly #tail: Buffer[] = [];
   readonly #usage: UsageWatch | null;
   readonly #deadline: Deadline;
+  /** The client has to read before more can be sent. */
   #waiting = false;
   #started = false;
+  /** When the last piece of a stream was handed to the client; 0 before the first. */
+  #lastPieceMs = 0;
+  /** The same of any write, comments included. */
+  #lastWriteMs = 0;
 
   constructor(
-    downstream: Downstream,
+    { clock, deadlines, relay }: RelayDeps,
+    request: RelayedRequest,
+    owner: RelayOwner,
+    attempt: Attempt,
     head: ResponseHead,
-    dialect: Dialect | undefined,
-    settings: RelaySettings,
-    source: RelaySource,
-    deadlines: DeadlineQueue,
+    downstream: Downstream,
   ) {
-    this.#downstream = downstream;
+    this.#clock = clock;
+    this.#settings = relay;
+    this.#request = request;
+    this.#owner = owner;
+    this.#attempt = attempt;
     this.#head = head;
-    this.#dialect = dialect;
-    this.#settings = settings;
-    this.#source = source;
+    this.#downstream = downstream;
     const events = head.contentType.startsWith('text/event-stream') && !head.encoded;
-    this.#splitter = events ? new EventSplitter({ maxHeldBytes: settings.heldEventBytes }) : null;
-    this.#usage = head.status < 300 ? source.usage : null;
+    this.#splitter = events ? new EventSplitter({ maxHeldBytes: relay.heldEventBytes }) : null;
+    this.#usage = head.status < 300 ? request.usage : null;
     this.#usage?.begin(events ? this.#tail : null);
     this.#deadline = deadlines.deadline(this);
     this.#armKeepAlive();
@@ -78,23 +123,33 @@ export class Relay implements Expirable {
     return this.#started;
   }
 
-  data(chunk: Buffer): void {
+  /** Whether the client has to read before more can be sent. */
+  get waiting(): boolean {
+    return this.#waiting;
+  }
+
+  onData(chunk: Buffer, nowMs: number): void {
     if (this.#splitter === null) {
       this.#usage?.data(chunk);
       if (!this.#started && chunk.byteLength === this.#head.contentLength) this.#finish(chunk);
-      else this.#write(chunk);
+      else this.#write(chunk, nowMs);
       return;
     }
     const whole = this.#splitter.push(chunk);
     if (whole === undefined) return;
-    this.#keep(whole);
+    if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
+    this.#tail.push(whole);
     const passed = this.#usage === null ? whole : this.#usage.events(whole);
     if (passed === undefined) return;
-    this.#write(passed);
-    this.#source.relayed(passed.byteLength);
+    this.#write(passed, nowMs);
+    this.#downstream.bytesOut += passed.byteLength;
+    if (this.#lastPieceMs > 0) this.#request.gaps.observe((nowMs - this.#lastPieceMs) / 1000);
+    else if (this.#downstream.finished) return;
+    else this.#owner.onStream(nowMs);
+    this.#lastPieceMs = nowMs;
   }
 
-  /** The CRN's answer is complete as HTTP. False when it is not complete as a stream and was not committed yet. */
+  /** The CRN's answer is complete as HTTP. Answers with a code when it is not complete as a stream. */
   end(): ErrorCode | null {
     if (this.#splitter === null) {
       this.#finish();
@@ -102,21 +157,18 @@ export class Relay implements Expirable {
     }
     const rest = this.#splitter.take();
     const success = this.#head.status < 300;
-    if (success && !endsWell(this.#dialect, Buffer.concat([this.#lastBytes(), rest]))) {
+    if (success && !endsWell(this.#request.dialect, Buffer.concat([this.#lastBytes(), rest]))) {
       if (this.#started) this.broken('HR_STREAM_TRUNCATED');
       return 'HR_STREAM_TRUNCATED';
     }
-    if (rest.byteLength === 0) this.#finish();
-    else {
-      this.#keep(rest);
+    if (rest.byteLength === 0) {
+      this.#finish();
+    } else {
+      if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
+      this.#tail.push(rest);
       this.#finish(this.#usage === null ? rest : this.#usage.events(rest));
     }
     return null;
-  }
-
-  #keep(piece: Buffer): void {
-    if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
-    this.#tail.push(piece);
   }
 
   /** The CRN broke off after the answer was committed. */
@@ -129,12 +181,12 @@ export class Relay implements Expirable {
       return;
     }
     const { message, status } = new HeadraceError(code);
-    const event = errorEvent(this.#dialect, { code, message, status, sequence: this.#nextSequence() });
+    const event = errorEvent(this.#request.dialect, { code, message, status, sequence: this.#nextSequence() });
     this.#downstream.write(Buffer.from(event));
     this.#downstream.end();
   }
 
-  /** Nothing more will come: takes the deadline back. */
+  /** Nothing more will come. */
   close(): void {
     this.#deadline.clear();
     this.#downstream.onWritable = null;
@@ -144,23 +196,29 @@ export class Relay implements Expirable {
   expire(): void {
     if (this.#downstream.finished) return;
     if (this.#waiting) {
-      this.#source.abandon();
+      this.#owner.abandon();
       this.#downstream.destroy();
       return;
     }
-    if (this.#splitter?.midEvent === false) this.#write(KEEP_ALIVE);
-  }
-
-  #write(bytes: Uint8Array): void {
-    this.#commit(-1);
-    if (this.#downstream.write(bytes)) {
-      this.#armKeepAlive();
+    const { keepAliveMs } = this.#settings;
+    if (keepAliveMs === null) return;
+    const nowMs = this.#clock.now();
+    const restMs = this.#lastWriteMs + keepAliveMs - nowMs;
+    if (restMs > 0) {
+      this.#deadline.set(Math.ceil(restMs));
       return;
     }
-    if (this.#waiting || this.#downstream.finished) return;
+    this.#deadline.set(keepAliveMs);
+    if (this.#splitter?.midEvent === false) this.#write(KEEP_ALIVE, nowMs);
+  }
+
+  #write(bytes: Uint8Array, nowMs: number): void {
+    if (!this.#started) this.#commit(-1);
+    this.#lastWriteMs = nowMs;
+    if (this.#downstream.write(bytes) || this.#waiting || this.#downstream.finished) return;
     this.#waiting = true;
     this.#deadline.set(this.#settings.clientIdleMs);
-    this.#source.pause();
+    this.#attempt.pause();
     const writable = (): void => this.#writable();
     this.#downstream.onWritable = writable;
   }
@@ -170,26 +228,26 @@ export class Relay implements Expirable {
     this.#waiting = false;
     this.#deadline.clear();
     this.#armKeepAlive();
-    this.#source.resume();
+    this.#attempt.resume();
   }
 
   #finish(last?: Uint8Array): void {
     this.#deadline.clear();
-    this.#commit(last?.byteLength ?? 0);
+    if (!this.#started) this.#commit(last?.byteLength ?? 0);
     this.#downstream.end(last);
   }
 
   #commit(wholeBytes: number): void {
-    if (this.#started) return;
     this.#started = true;
     const { status, headers, contentLength } = this.#head;
     const length = this.#splitter === null ? Math.max(contentLength, wholeBytes) : -1;
-    this.#downstream.start(status, [...headers, ...this.#source.extraHeaders()], length);
+    this.#downstream.start(status, [...headers, ...this.#owner.answerHeaders()], length);
   }
 
+  /** The deadline is not moved at every write: `expire` sets it again for the rest. */
   #armKeepAlive(): void {
     const { keepAliveMs } = this.#settings;
-    if (keepAliveMs !== null && this.#splitter !== null && !this.#waiting) this.#deadline.set(keepAliveMs);
+    if (keepAliveMs !== null && this.#splitter !== null) this.#deadline.set(keepAliveMs);
   }
 
   #lastBytes(): Buffer {

@@ -1,12 +1,13 @@
 // A client side for tests of the relay: takes what it is given, reads or refuses to read on command, and leaves on
 // command. It keeps the rules of an exchange: nothing counts after the end, and the end takes the callbacks back.
 
-import type { Downstream } from '../../src/upstream/downstream.ts';
+import type { Downstream } from '../../src/upstream/index.ts';
 
 export class TestDownstream implements Downstream {
   finished = false;
   committed = false;
   errorCode = '';
+  bytesOut = 0;
   onAbort: (() => void) | null = null;
   onCut: (() => void) | null = null;
   onWritable: (() => void) | null = null;

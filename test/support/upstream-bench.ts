@@ -15,9 +15,10 @@ import {
   type Downstream,
   Failover,
   type FailoverDeps,
-  type Job,
   requestHeaders,
   RetryBudget,
+  type UpstreamEvent,
+  type UpstreamRequest,
 } from '../../src/upstream/index.ts';
 import { TestDownstream } from './downstream.ts';
 
@@ -53,8 +54,9 @@ export interface Run {
   readonly downstream: TestDownstream;
   /** Verdict and failure of every attempt, with the index of its CRN. */
   readonly attempts: [crn: number, verdict: Verdict, failure: Failure | null][];
-  /** Time and size of every piece of a stream handed to the client. */
-  readonly pieces: [nowMs: number, bytes: number][];
+  /** When the first piece of a stream was handed to the client, and the seconds between all pieces. */
+  streamMs: number;
+  readonly gaps: number[];
   /** The gateway's own error, when that was the answer. */
   error: HeadraceError | null;
   /** Resolves once attempts so many have ended. */
@@ -86,7 +88,7 @@ export class Bench {
       board: this.board,
       deadlines: new DeadlineQueue(this.clock, 1),
       timeouts: { connectMs: 1000, headersMs: 5000, firstByteMs: null, idleMs: 3000, ...options.timeouts },
-      now: () => this.clock.now(),
+      clock: this.clock,
       pool: (member) => this.pools.get(member.url) as ConnectionPool,
       relay: { keepAliveMs: null, clientIdleMs: 10_000, heldEventBytes: 64 * 1024, ...options.relay },
     };
@@ -108,15 +110,39 @@ export class Bench {
     const run: Run = {
       downstream,
       attempts: [],
-      pieces: [],
+      streamMs: 0,
+      gaps: [],
       error: null,
       attempted: (count) =>
         run.attempts.length >= count ? Promise.resolve() : new Promise((resolve) => waiting.push({ count, resolve })),
     };
     const body = ask.body ?? { model: 'm', stream, messages: [{ role: 'user', content: 'hello' }] };
-    const job: Job = {
+    const onEvent = (event: UpstreamEvent): void => {
+      switch (event.type) {
+        case 'attempt':
+          break;
+        case 'outcome':
+          run.attempts.push([this.members.indexOf(event.member), event.verdict, event.failure]);
+          for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
+          break;
+        case 'answer': {
+          const { attempts, firstByteMs, headers, member, sentMs } = event;
+          const waitedMs = sentMs === 0 || firstByteMs === 0 ? Number.NaN : firstByteMs - sentMs;
+          headers.push('x-served-by', member.url, 'x-attempts', String(attempts), 'x-waited', String(waitedMs));
+          break;
+        }
+        case 'stream':
+          run.streamMs = event.nowMs;
+          break;
+        case 'failed':
+          run.error = event.error;
+          client.start(event.error.status, event.error.headers, 0);
+          client.end();
+      }
+    };
+    const request: UpstreamRequest = {
       usage: null,
-      approval: ask.approval,
+      approval: ask.approval ?? null,
       model: 'm',
       path: path + (ask.query ?? ''),
       headers: requestHeaders({ headers: ask.headers ?? [], requestId: 'id-1', bearer: undefined, readable: stream }),
@@ -124,24 +150,10 @@ export class Bench {
       dialect: dialectOf(path),
       candidates: this.#candidates(),
       budget: this.budget,
-      extraHeaders: (member, { attempts, sentMs, firstByteMs }) => {
-        const waitedMs = sentMs === 0 || firstByteMs === 0 ? Number.NaN : firstByteMs - sentMs;
-        return ['x-served-by', member.url, 'x-attempts', String(attempts), 'x-waited', String(waitedMs)];
-      },
-      fail: (error) => {
-        run.error = error;
-        client.start(error.status, error.headers, 0);
-        client.end();
-      },
-      onPick: () => undefined,
-      onTry: () => [],
-      onPiece: (nowMs, bytes) => run.pieces.push([nowMs, bytes]),
-      onAttempt: (member, verdict, failure) => {
-        run.attempts.push([this.members.indexOf(member), verdict, failure]);
-        for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
-      },
+      gaps: { observe: (seconds) => run.gaps.push(seconds) },
+      listener: { onEvent },
     };
-    new Failover(this.#deps, job, client).start();
+    new Failover(this.#deps, request, client).start();
     return run;
   }
 

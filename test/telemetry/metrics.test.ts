@@ -17,15 +17,20 @@ function seriesOf(text: string): Map<string, number> {
 t.test('sums counters, buckets and gauges over threads', async (t) => {
   const threads = [new Metrics(), new Metrics()];
   for (const metrics of threads) {
-    metrics.request('/v1/chat/completions', MODEL, 200, '', 40);
-    metrics.request('/v1/chat/completions', MODEL, 503, 'HR_ROUTE_ALL_FAILED', 400);
+    const cells = metrics.of('/v1/chat/completions', MODEL);
+    cells.count(200, '');
+    cells.duration.observe(0.04);
+    cells.count(503, 'HR_ROUTE_ALL_FAILED');
+    cells.duration.observe(0.4);
     metrics.attempt('http://one', 'ok', '');
     metrics.pick('hash');
-    metrics.firstByte(MODEL, 12);
-    metrics.streamBegun('/v1/chat/completions', MODEL, 90);
-    metrics.streamBegun('/v1/chat/completions', MODEL, 90);
+    cells.firstByte.observe(0.012);
+    for (let stream = 0; stream < 2; stream++) {
+      metrics.streamStarted();
+      cells.firstPiece.observe(0.09);
+    }
     metrics.streamEnded();
-    metrics.gaps(MODEL).observe(0.012);
+    cells.gaps.observe(0.012);
     metrics.failover(MODEL, 'reset');
     metrics.retryRefused(MODEL);
     metrics.retryBudgets(new Map([[MODEL, { balance: 2.5 }]]));
@@ -51,6 +56,19 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
   t.equal(series.get(`headrace_failovers_total{model="${MODEL}",cause="reset"}`), 2);
   t.equal(series.get(`headrace_retry_budget{model="${MODEL}"}`), 5);
   t.equal(series.get(`headrace_retry_budget_exhausted_total{model="${MODEL}"}`), 2);
+});
+
+t.test('a series appears when it is first counted, and one lookup serves a model on an endpoint', async (t) => {
+  const metrics = new Metrics();
+  const cells = metrics.of('/search', '');
+  t.equal(metrics.of('/search', ''), cells);
+  t.not(metrics.of('/search', MODEL), cells);
+  const named = async (): Promise<string[]> => [...seriesOf(await mergeMetrics([metrics.snapshot()])).keys()];
+  t.same(await named(), []);
+  cells.count(200, '');
+  cells.count(200, '');
+  const series = seriesOf(await mergeMetrics([metrics.snapshot()]));
+  t.same([...series], [['headrace_requests_total{endpoint="/search",model="",status="200",code=""}', 2]]);
 });
 
 t.test('a budget shows that it was never spent, and goes with its model', async (t) => {

@@ -1,7 +1,7 @@
-// What a thread remembers of the last while.
+// Recent failures of one data plane.
 
 import t from 'tap';
-import { MOST_ERRORS, Recent } from '../../src/admin/recent.ts';
+import { MOST_ERRORS, Recent } from '../../src/telemetry/recent.ts';
 
 const FINISHED = { requestId: 'r', endpoint: '/v1/models', model: '', errorCode: '', crn: '' };
 

@@ -1,9 +1,7 @@
-// What a data plane remembers of the last while beside its counters: requests that failed, why engines failed last, and
-// how often a request left a CRN for another. Every thread has its own, bounded; the house (overview.ts) gathers them.
+// Recent failures of one data plane, bounded: requests that ended as an error, why each engine failed last, and how often a
+// request left a CRN for another.
 
-import type { Exchange } from '../ingress/exchange.ts';
-
-/** Errors a thread remembers; also how many the house shows. */
+/** Errors a thread remembers; also how many the overview shows. */
 export const MOST_ERRORS = 100;
 
 /** Outcome of an engine that is suspended. */
@@ -43,7 +41,8 @@ export interface RecentReport {
   readonly failovers: readonly (readonly [crn: string, count: number])[];
 }
 
-type Finished = Pick<Exchange, 'requestId' | 'endpoint' | 'model' | 'errorCode' | 'crn'>;
+/** An exchange that is over. */
+type Finished = Pick<RecentError, 'requestId' | 'endpoint' | 'model' | 'crn'> & { readonly errorCode: string };
 
 export class Recent {
   readonly #epochMs: () => number;
