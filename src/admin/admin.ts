@@ -7,10 +7,9 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Address } from '../ingress/server.ts';
 import { mergeMetrics, METRICS_CONTENT_TYPE, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { respond, respondJson } from './admin-exchange.ts';
-import { listenError } from '../ingress/port.ts';
+import { type Address, listenError } from '../ingress/server.ts';
 
 /** A running admin listener. */
 export interface Admin {

@@ -15,7 +15,7 @@ export function credits(exchange: Exchange, deps: CreditsDeps): void {
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
-      const { address, amount } = readBody(creditPurchase, body, exchange.header('content-type'));
+      const { address, amount } = readBody(creditPurchase, body, exchange.contentType);
       const { paymentProcessor, settings } = deps;
       if (paymentProcessor === null) throw new HeadraceError('HR_PAYMENT_OFF');
       const resource = resourceOf(exchange, settings.publicScheme);

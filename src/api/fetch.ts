@@ -17,7 +17,7 @@ import { type FetchRequest, fetchRequest, readBody, readValue } from './schema.t
 
 const fetchEndpoint: PaidEndpoint<PageRequest> = {
   read(exchange, _deps, body) {
-    return pageOf(readBody(fetchRequest, body, exchange.header('content-type')));
+    return pageOf(readBody(fetchRequest, body, exchange.contentType));
   },
   price(_request, { pagePrice }) {
     return pagePrice;

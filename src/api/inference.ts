@@ -14,8 +14,7 @@ import {
 } from '../dialect/index.ts';
 import { costOf, type Spending, type Tokens } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { readCookie, setCookie } from '../ingress/cookies.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import { type Exchange, readCookie, setCookie } from '../ingress/exchange.ts';
 import {
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
@@ -38,15 +37,6 @@ import type { ApiDeps, Endpoint } from './deps.ts';
 import { tokenPrice, withoutPayment } from './payment.ts';
 import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
 
-/** Headers by which clients name their conversation, in order of preference. */
-const SESSION_HEADERS = [
-  'session_id',
-  'x-session-id',
-  'x-claude-code-session-id',
-  'x-conversation-id',
-  'x-openwebui-chat-id',
-];
-
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
 /** A proxied request whose model is known. */
@@ -61,7 +51,7 @@ type InferenceRequest = PaidRequest<InferenceInput>;
 
 const inference: PaidEndpoint<InferenceInput> = {
   read(exchange, { settings, table }, body) {
-    const contentType = exchange.header('content-type');
+    const { contentType } = exchange;
     if (contentType !== undefined && body.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
     const scan = scanBody(body, { maxDepth: settings.limits.jsonDepth });
     if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
@@ -147,7 +137,7 @@ class Forwarding implements UpstreamListener, Meter {
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
     this.#stream = scan.stream;
     this.#promptTokens = input.promptTokens;
-    this.#preferred = readAffinity(readCookie(exchange.header('cookie'), AFFINITY_COOKIE));
+    this.#preferred = readAffinity(readCookie(exchange.cookie, AFFINITY_COOKIE));
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
@@ -247,10 +237,6 @@ class Forwarding implements UpstreamListener, Meter {
 }
 
 function affinityKey(exchange: Exchange, body: Buffer, scan: ScannedBody, dialect: Dialect | undefined): number {
-  for (const name of SESSION_HEADERS) {
-    const session = exchange.header(name);
-    if (session !== undefined && session !== '') return hashText(session) || 1;
-  }
-  if (scan.session !== undefined) return hashText(scan.session) || 1;
-  return prefixHash(body, scan, dialect);
+  const session = exchange.session ?? scan.session;
+  return session === undefined ? prefixHash(body, scan, dialect) : hashText(session) || 1;
 }

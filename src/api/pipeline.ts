@@ -66,7 +66,7 @@ export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
 
 /** Checks the key in the headers of a request, before its body is read. Throws 401 for a bad one. */
 export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): Access {
-  const presented = presentedKey(exchange.header('authorization'), exchange.header('x-api-key'));
+  const presented = presentedKey(exchange.authorization, exchange.apiKey);
   const credential = keys.check(presented.key);
   if (credential.kind === 'bad' && settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
   if (credential.kind === 'good') exchange.account = credential.account;

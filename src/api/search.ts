@@ -23,7 +23,7 @@ const ANONYMOUS = '';
 
 const searchEndpoint: PaidEndpoint<SearchQuery> = {
   read(exchange, { settings }, body) {
-    return queryOf(readBody(schemaOf(settings.search), body, exchange.header('content-type')));
+    return queryOf(readBody(schemaOf(settings.search), body, exchange.contentType));
   },
   price({ input: { engines } }, billing) {
     return engines.reduce((sum, engine) => sum + priceOf(engine, billing), 0);

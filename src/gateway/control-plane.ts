@@ -6,7 +6,6 @@ import { ask, type Clock, createSystem, type Ref, type System } from '../actor/i
 import { type Ledger, BillingService } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { Settings } from '../config/settings.ts';
-import type { Address, Server } from '../ingress/server.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
   type ServersByModel,
@@ -29,7 +28,7 @@ import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from '../fetch/index.ts';
-import { settlePort } from '../ingress/port.ts';
+import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { Readings } from './readings.ts';
 import { keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
 

@@ -1,41 +1,40 @@
-// Cross-origin rules (Fetch standard, "CORS protocol"). One instance per data plane; carriers never see it: the
-// composition adds the headers to `exchange.standing` before the endpoint runs.
+// Cross-origin resource sharing (Fetch standard, "CORS protocol"): headers of responses and of preflights.
 
 import type { Exchange } from './exchange.ts';
 
-/** Headers a browser script may read beside the safelisted ones. */
+/** Headers that a browser script may read beside the safelisted ones. */
 const EXPOSED =
   'x-request-id, request-id, x-headrace-error, x-headrace-cache, retry-after, x-should-retry, server-timing, ' +
   'payment-required, payment-response, x-payment-response';
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, OPTIONS';
 
-/** How long a browser may remember a preflight, in seconds; two hours is the most that Chromium honours. */
+/** How long a browser may cache a preflight, in seconds; Chromium's maximum. */
 const MAX_AGE_S = '7200';
 
 export class Cors {
   readonly #any: boolean;
   readonly #origins: ReadonlySet<string>;
 
-  /** `origins`: exact origins, or `*` for all; empty turns CORS off. */
+  /** `origins`: exact origins, or `*` for all; an empty list turns CORS off. */
   constructor(origins: readonly string[]) {
     this.#any = origins.includes('*');
     this.#origins = new Set(origins);
   }
 
-  /** Adds the CORS headers of an answer when the request names an origin that is let in. */
+  /** Adds the CORS headers to the responses of an exchange whose origin is allowed. */
   admit(exchange: Exchange): void {
-    const origin = exchange.header('origin');
-    // Also without an origin: a cache must not hand that answer to a page that sends one.
-    if (!this.#any) exchange.standing.push('vary', 'origin');
+    const { commonHeaders, origin } = exchange;
+    // Without an origin too: a cache must not serve such a response to a page.
+    if (!this.#any) commonHeaders.push('vary', 'origin');
     if (origin === undefined) return;
     if (!this.#any && !this.#origins.has(origin)) return;
-    exchange.standing.push('access-control-allow-origin', this.#any ? '*' : origin);
-    exchange.standing.push('access-control-expose-headers', EXPOSED);
-    if (!this.#any) exchange.standing.push('access-control-allow-credentials', 'true');
+    commonHeaders.push('access-control-allow-origin', this.#any ? '*' : origin);
+    commonHeaders.push('access-control-expose-headers', EXPOSED);
+    if (!this.#any) commonHeaders.push('access-control-allow-credentials', 'true');
   }
 
-  /** Headers of the answer to a preflight. */
+  /** Headers of the response to a preflight. */
   preflight(exchange: Exchange): string[] {
     const asked = exchange.header('access-control-request-headers');
     const headers = ['access-control-allow-methods', ALLOWED_METHODS, 'access-control-max-age', MAX_AGE_S];

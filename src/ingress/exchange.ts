@@ -1,13 +1,13 @@
-// One request and its answer, whatever carries them (uWebSockets.js, node:http or `inject`). Endpoints see only this.
-// The head of the answer is kept until the first byte of the body, so that both leave in one corked write.
-// After `onAbort` or the end of the answer every call is a no-op: late upstream events need no guard of their own.
+// One HTTP request with its body and its response, whichever server adapter carries it. The head of the response is kept until the
+// first byte of its body, so that both leave in one write. After the response, or after the client has gone, every call is a no-op.
 
-import type { HeadraceError } from '../errors.ts';
+import { randomUUID } from 'node:crypto';
+import { HeadraceError } from '../errors.ts';
 import type { Span } from '../telemetry/span.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
 
-/** What every request brings. Header names are lower case; the list is flat: name, value, name, value. */
+/** Header names are lower case; the list is flat: name, value, name, value. */
 export interface RequestHead {
   readonly method: string;
   /** Path as sent, without the query. */
@@ -15,73 +15,171 @@ export interface RequestHead {
   /** Query without the question mark; empty when there is none. */
   readonly query: string;
   readonly headers: readonly string[];
-  readonly requestId: string;
 }
 
+/** Request ids appear in headers and logs: only characters that are safe in both are accepted. */
+const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
+/** Fifteen digits are below 2^53. */
+const LENGTH = /^\d{1,15}$/;
+
+/** Headers by which clients name their session, in order of preference. */
+const SESSION_HEADERS = [
+  'session_id',
+  'x-session-id',
+  'x-claude-code-session-id',
+  'x-conversation-id',
+  'x-openwebui-chat-id',
+];
+
+const NO_BYTES: Buffer = Buffer.alloc(0);
+
 export abstract class Exchange implements RequestHead {
-  /** @internal Its place among the requests in flight. */
+  /** @internal Index in the set of requests in flight. */
   slot = -1;
   readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly headers: readonly string[];
+  /** `x-request-id`, else `x-client-request-id`, when it is safe; else a new UUID. */
   readonly requestId: string;
+  /** The first header of each name. */
+  readonly authorization: string | undefined;
+  readonly apiKey: string | undefined;
+  readonly contentType: string | undefined;
+  readonly cookie: string | undefined;
+  readonly origin: string | undefined;
+  /** The preferred one of the session headers that are not empty. */
+  readonly session: string | undefined;
+  /** Declared length of the body: 0 when there is none, -1 when it is chunked. */
+  readonly declaredBytes: number;
+  /** 400 when a declared length is no number or differs from another one (RFC 9112 §6.3). */
+  readonly framingError: HeadraceError | null;
   /** Milliseconds of the thread's monotonic clock at which the head was complete. */
   readonly receivedMs: number;
-  /** Headers that every answer of this exchange carries (request ids, CORS); a flat list. */
-  readonly standing: string[] = [];
+  /** Headers of every response of this exchange (request ids, CORS); a flat list. */
+  readonly commonHeaders: string[];
 
-  /** The client is gone; nothing can be answered any more. */
+  /** The client has gone before the response was complete. */
   aborted = false;
-  /** The head of the answer has been handed to the socket: too late for another status. */
+  /** The head of the response has been handed to the socket: the status cannot change any more. */
   committed = false;
-  /** The answer is complete or broken off. */
+  /** The response is complete or broken off. */
   finished = false;
-  /** Called once when the client leaves before the answer is complete. */
+  /** Called once when the client goes before the response is complete. */
   onAbort: (() => void) | null = null;
   /** Called when the client can take more after a `write` returned false. */
   onWritable: (() => void) | null = null;
-  /** Called when the gateway ends before the answer does: say so and end it. */
+  /** Called when the gateway shuts down before the response is complete: it must end it with an error. */
   onCut: (() => void) | null = null;
-  /** Called once when the exchange is over, however it ended: the place for counting. */
+  /** Called once when the exchange is over, however it ended. */
   onClose: ((exchange: Exchange) => void) | null = null;
 
   /** The money held for the request, if any; closed when the exchange is over, before `onClose`. */
   settlement: { close(): void } | null = null;
 
-  /** Status of the answer, 0 until there is one. */
+  /** Status of the response, 0 before there is one. */
   status = 0;
-  /** Code of the error table when the answer is, or ends as, an error of the gateway's own. */
+  /** Code of the error table when the response is, or ends with, an error of the gateway's own. */
   errorCode = '';
-  /** Name for counters, set by the endpoint: its route and, once known, the configured model. */
+  /** Names for metrics and logs: the route and, once known, the configured model. */
   endpoint = 'other';
   model = '';
-  /** Whose key or wallet it was; empty when nobody's. */
+  /** Account of the key or of the wallet; empty without either. */
   account = '';
-  /** The CRN that was tried last, and how many tries there were. */
+  /** The CRN of the last attempt, and the number of attempts. */
   crn = '';
   attempts = 0;
   /** When the first piece of a stream was handed to the client, in milliseconds; 0 without a stream. */
   firstPieceMs = 0;
-  /** Sizes of the bodies as far as they are known: the request's, and what has been handed out of the answer's. */
+  /** Sizes of the bodies as far as they are known: of the request, and of what was handed out of the response. */
   bytesIn = 0;
   bytesOut = 0;
   /** The span of this request when it is traced. */
   span: Span | null = null;
 
+  /** Set by the server adapter when the request has a body. */
+  protected requestBody: Body | null = null;
+  /** Head of the response, for the first write. */
+  protected responseHeaders: readonly string[] = [];
+  protected contentLength = -1;
+
   constructor(head: RequestHead, receivedMs: number) {
-    this.method = head.method;
+    const { method, headers } = head;
+    const hasBody = method !== 'GET' && method !== 'HEAD';
+    let id = '';
+    let clientId = '';
+    let authorization: string | undefined;
+    let apiKey: string | undefined;
+    let contentType: string | undefined;
+    let cookie: string | undefined;
+    let origin: string | undefined;
+    let sessionRank = SESSION_HEADERS.length;
+    let session: string | undefined;
+    let length = -1;
+    let chunked = false;
+    let fault = '';
+    for (let i = 0; i < headers.length; i += 2) {
+      const name = headers[i] as string;
+      const value = headers[i + 1] as string;
+      switch (name) {
+        case 'x-request-id':
+          if (id === '' && SAFE_ID.test(value)) id = value;
+          break;
+        case 'x-client-request-id':
+          if (SAFE_ID.test(value)) clientId = value;
+          break;
+        case 'authorization':
+          authorization ??= value;
+          break;
+        case 'x-api-key':
+          apiKey ??= value;
+          break;
+        case 'content-type':
+          contentType ??= value;
+          break;
+        case 'cookie':
+          cookie ??= value;
+          break;
+        case 'origin':
+          origin ??= value;
+          break;
+        case 'transfer-encoding':
+          chunked = true;
+          break;
+        case 'content-length':
+          if (!LENGTH.test(value)) fault = 'bad Content-Length';
+          else if (length >= 0 && length !== Number(value)) fault ||= 'conflicting Content-Length';
+          else length = Number(value);
+          break;
+        default: {
+          const rank = value === '' ? -1 : SESSION_HEADERS.indexOf(name);
+          if (rank >= 0 && rank < sessionRank) {
+            sessionRank = rank;
+            session = value;
+          }
+        }
+      }
+    }
+    this.method = method;
     this.path = head.path;
     this.query = head.query;
-    this.headers = head.headers;
-    this.requestId = head.requestId;
+    this.headers = headers;
+    this.requestId = id || clientId || randomUUID();
+    this.authorization = authorization;
+    this.apiKey = apiKey;
+    this.contentType = contentType;
+    this.cookie = cookie;
+    this.origin = origin;
+    this.session = session;
+    this.declaredBytes = length < 0 && !chunked ? 0 : length;
+    this.framingError = hasBody && fault !== '' ? new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault }) : null;
     this.receivedMs = receivedMs;
-    this.standing.push('x-request-id', head.requestId, 'request-id', head.requestId);
+    this.commonHeaders = ['x-request-id', this.requestId, 'request-id', this.requestId];
   }
 
   /** First value of a header by its lower-case name. */
   header(name: string): string | undefined {
-    const headers = this.headers;
+    const { headers } = this;
     for (let i = 0; i < headers.length; i += 2) {
       if (headers[i] === name) return headers[i + 1];
     }
@@ -89,68 +187,235 @@ export abstract class Exchange implements RequestHead {
   }
 
   /**
-   * Waits for the whole body. `done` is called once: with the bytes, or with 400, 408, 413 or 503 of the error table.
-   * Never called after the client has gone. May be asked once.
+   * Waits for the whole body. `done` is called once, at once if possible: with the bytes, or with 400, 408, 413 or 503 of
+   * the error table. It is not called when the client goes first. To be called at most once.
    */
-  abstract readBody(done: BodyCallback): void;
+  readBody(done: BodyCallback): void {
+    if (this.requestBody === null) done(null, NO_BYTES);
+    else this.requestBody.wait(done);
+  }
 
-  /** Sets the head of the answer. `contentLength` is -1 when unknown: the body is then chunked. */
+  /** Sets the head of the response. `contentLength` is -1 when unknown: the body is then chunked. */
   start(status: number, headers: readonly string[], contentLength: number): void {
     if (this.committed || this.finished) return;
     this.status = status;
     if (contentLength > 0) this.bytesOut = contentLength;
-    this.begin(status, headers, contentLength);
+    this.responseHeaders = headers;
+    this.contentLength = contentLength;
   }
 
   /** Sends a piece of the body; false asks the caller to wait for `onWritable`. */
   abstract write(chunk: Uint8Array): boolean;
 
-  /** Sends the last piece, if any, and completes the answer. */
+  /** Sends the last piece, if any, and completes the response. */
   abstract end(chunk?: Uint8Array): void;
 
-  /** Breaks the connection so that the client sees an incomplete answer. */
+  /** Breaks the connection, so that the client sees an incomplete response. */
   abstract destroy(): void;
 
-  /** Answers in one go. HEAD requests get the head alone. */
+  /** Sends a whole response. HEAD requests get the head alone. */
   respond(status: number, headers: readonly string[], body: Uint8Array): void {
     this.start(status, headers, body.byteLength);
     this.end(body);
   }
 
-  /** Keeps the head for the first write of the carrier. */
-  protected abstract begin(status: number, headers: readonly string[], contentLength: number): void;
-
-  /** To be called by the carrier when the client has gone before the end. */
+  /** For the server adapter: the client has gone before the response was complete. */
   protected abort(): void {
     if (this.finished) return;
     this.aborted = true;
-    this.finished = true;
     const { onAbort } = this;
-    this.onAbort = null;
-    this.onWritable = null;
-    this.onCut = null;
+    this.#detach();
     onAbort?.();
     this.close();
   }
 
-  /** To be called by the carrier when the answer is complete or broken off. */
+  /** For the server adapter: the response is complete or broken off. */
   protected finish(): void {
     if (this.finished) return;
+    this.#detach();
+    this.close();
+  }
+
+  #detach(): void {
     this.finished = true;
     this.onAbort = null;
     this.onWritable = null;
     this.onCut = null;
-    this.close();
   }
 
-  /** Runs once at the end, after `finish` or `abort`; carriers add their own cleaning up. */
+  /** Runs once, after `finish` or `abort`. */
   protected close(): void {
     const { onClose } = this;
     this.onClose = null;
+    this.requestBody?.release();
     this.settlement?.close();
     onClose?.(this);
   }
 }
 
-/** Receives every exchange once its head is complete, before its body is read. Must not throw. */
+/** Gets every exchange once its head is complete, before its body is read. Must not throw. */
 export type ExchangeHandler = (exchange: Exchange) => void;
+
+/** First allocation for a body of unknown length. */
+const FIRST_BYTES = 16 * 1024;
+
+/** Most bytes of a refused body that are read to keep the connection. */
+const READ_ON_BYTES = 64 * 1024;
+
+/** Memory for the request bodies of one thread. */
+export class BodyBudget {
+  limitBytes: number;
+  usedBytes = 0;
+
+  constructor(limitBytes: number) {
+    this.limitBytes = limitBytes;
+  }
+}
+
+/** Limits of request bodies. */
+export interface BodyLimits {
+  /** Largest body in bytes; a larger one is refused with 413. */
+  readonly maxBodyBytes: number;
+  /** Longest time between two pieces of a body in milliseconds; after it the request is refused with 408. */
+  readonly bodyIdleMs: number;
+}
+
+/** The body of one request while it arrives, within its limits and the budget of its thread. */
+export class Body {
+  /** Complete or failed: there is nothing left to wait for. */
+  settled = false;
+  /** The last byte has arrived. */
+  complete = false;
+  /** Monotonic time of the last piece. */
+  lastPieceMs: number;
+  /** The client sent nothing for too long. */
+  stalled = false;
+
+  readonly #budget: BodyBudget;
+  readonly #maxBytes: number;
+  readonly #expectedBytes: number;
+  #bytes: Buffer = NO_BYTES;
+  #length = 0;
+  #error: HeadraceError | null = null;
+  #done: BodyCallback | null = null;
+
+  /** `expectedBytes`: as `Exchange.declaredBytes`. */
+  constructor(budget: BodyBudget, limits: BodyLimits, expectedBytes: number, nowMs: number) {
+    this.#budget = budget;
+    this.#maxBytes = limits.maxBodyBytes;
+    this.#expectedBytes = expectedBytes;
+    this.lastPieceMs = nowMs;
+    if (expectedBytes > limits.maxBodyBytes) this.fail(tooLarge(limits.maxBodyBytes));
+  }
+
+  /** Adds a copy of `piece`. */
+  append(piece: Uint8Array, isLast: boolean, nowMs: number): void {
+    this.complete = isLast;
+    if (this.settled) return;
+    this.lastPieceMs = nowMs;
+    const length = this.#length + piece.byteLength;
+    if (length > this.#maxBytes) {
+      this.fail(tooLarge(this.#maxBytes));
+      return;
+    }
+    if (this.#budget.usedBytes + piece.byteLength > this.#budget.limitBytes) {
+      this.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
+      return;
+    }
+    this.#budget.usedBytes += piece.byteLength;
+    if (isLast && this.#length === 0) {
+      // The usual body: it arrives in one piece.
+      this.#bytes = Buffer.from(piece);
+    } else {
+      this.#reserve(length, isLast);
+      this.#bytes.set(piece, this.#length);
+    }
+    this.#length = length;
+    if (isLast) this.#settle();
+  }
+
+  /**
+   * Whether so much is still to come that the connection serves no further request. It is read on while the client sends:
+   * closing a socket with unread bytes resets it, and the client loses the response (RFC 9112 §9.6).
+   */
+  get abandoned(): boolean {
+    const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.#length;
+    return !this.complete && !this.stalled && leftBytes > READ_ON_BYTES;
+  }
+
+  /** Fails the body with 408. */
+  stall(): void {
+    this.stalled = !this.settled;
+    this.fail(new HeadraceError('HR_REQUEST_TIMEOUT'));
+  }
+
+  fail(error: HeadraceError): void {
+    if (this.settled) return;
+    this.#error = error;
+    this.#settle();
+  }
+
+  /** Calls `done` once the body is settled, at once if it is. */
+  wait(done: BodyCallback): void {
+    this.#done = done;
+    if (this.settled) this.#settle();
+  }
+
+  /** Returns the memory to the budget; to be called once, when the exchange is over. */
+  release(): void {
+    this.#budget.usedBytes -= this.#length;
+    this.settled = true;
+    this.#bytes = NO_BYTES;
+    this.#length = 0;
+    this.#done = null;
+  }
+
+  #settle(): void {
+    this.settled = true;
+    const done = this.#done;
+    this.#done = null;
+    done?.(this.#error, this.#error === null ? this.#bytes.subarray(0, this.#length) : NO_BYTES);
+  }
+
+  #reserve(length: number, isLast: boolean): void {
+    if (length <= this.#bytes.byteLength) return;
+    // A declared length is allocated at once: the pages of a large buffer cost nothing before they are written.
+    const wanted = isLast ? length : Math.max(this.#expectedBytes, this.#bytes.byteLength * 2, length, FIRST_BYTES);
+    const bytes = Buffer.allocUnsafe(Math.min(wanted, Math.max(this.#maxBytes, length)));
+    bytes.set(this.#bytes.subarray(0, this.#length));
+    this.#bytes = bytes;
+  }
+}
+
+function tooLarge(maxBytes: number): HeadraceError {
+  return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(maxBytes) });
+}
+
+/**
+ * The raw value of the first cookie called `name` in a Cookie header (RFC 6265 §5.4). Characters outside of cookie-octet pass,
+ * as quotes and commas do in browsers.
+ */
+export function readCookie(header: string | undefined, name: string): string | undefined {
+  if (header === undefined) return undefined;
+  let at = header.indexOf(name);
+  while (at >= 0) {
+    const equals = at + name.length;
+    if (header.charCodeAt(equals) === 0x3d && startsCookie(header, at)) {
+      const end = header.indexOf(';', equals);
+      return header.slice(equals + 1, end < 0 ? undefined : end).trim();
+    }
+    at = header.indexOf(name, equals);
+  }
+  return undefined;
+}
+
+function startsCookie(header: string, at: number): boolean {
+  let before = at - 1;
+  while (before >= 0 && header.charCodeAt(before) === 0x20) before--;
+  return before < 0 || header.charCodeAt(before) === 0x3b;
+}
+
+/** A Set-Cookie value for the whole site; `maxAgeS` in seconds. */
+export function setCookie(name: string, value: string, maxAgeS: number, secure: boolean): string {
+  return `${name}=${value}; Max-Age=${maxAgeS}; Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+}

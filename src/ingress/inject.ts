@@ -1,10 +1,14 @@
-// Carrier without a socket: `gateway.inject()` and most tests. Same handlers, same contract, bytes in memory.
+// Server adapter without a socket: requests and responses in memory, through the same handlers as all others.
 
 import type { Clock } from '../actor/index.ts';
-import type { HeadraceError } from '../errors.ts';
-import { Body, type BodyBudget, type BodyLimits } from './body.ts';
-import { type BodyCallback, Exchange, type ExchangeHandler, type RequestHead } from './exchange.ts';
-import { requestId } from './request-id.ts';
+import {
+  Body,
+  type BodyBudget,
+  type BodyLimits,
+  Exchange,
+  type ExchangeHandler,
+  type RequestHead,
+} from './exchange.ts';
 import { respondError } from './respond.ts';
 
 /** A request to inject. */
@@ -14,22 +18,22 @@ export interface InjectRequest {
   /** Path with query. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Text and bytes are sent as they are; anything else as JSON with its content type. */
+  /** Text and bytes are sent as they are, any other value as JSON with its content type. */
   readonly body?: unknown;
-  /** Aborting it is the client going away. */
+  /** Aborting it closes the client's connection. */
   readonly signal?: AbortSignal;
 }
 
-/** The answer to an injected request. */
+/** The response to an injected request. */
 export interface InjectResponse {
   readonly status: number;
-  /** Lower-case names; several values of one name are joined by a comma, those of set-cookie by a line feed. */
+  /** Names are lower case. Several values of one name are joined by a comma, those of set-cookie by a line feed. */
   readonly headers: Readonly<Record<string, string>>;
   /** The whole body as bytes. */
   readonly body: Buffer;
   /** The body as text. */
   text(): string;
-  /** The body parsed as JSON; throws SyntaxError when it is none. */
+  /** The body parsed as JSON; throws SyntaxError when it is not JSON. */
   json<T = unknown>(): T;
 }
 
@@ -41,30 +45,19 @@ export interface InjectOptions {
 }
 
 class InjectExchange extends Exchange {
-  readonly #body: Body;
   readonly #settle: (response: InjectResponse | Error) => void;
   readonly #pieces: Uint8Array[] = [];
-  #headers: string[] = [];
 
   constructor(head: RequestHead, body: Body, nowMs: number, settle: (response: InjectResponse | Error) => void) {
     super(head, nowMs);
-    this.#body = body;
+    this.requestBody = body;
     this.#settle = settle;
-  }
-
-  override readBody(done: BodyCallback): void {
-    this.#body.wait(done);
-  }
-
-  protected override begin(status: number, headers: readonly string[], contentLength: number): void {
-    this.#headers = [...headers];
-    if (contentLength >= 0 && status !== 204) this.#headers.push('content-length', String(contentLength));
   }
 
   override write(chunk: Uint8Array): boolean {
     if (this.finished) return true;
     this.committed = true;
-    // The piece belongs to the sender, who may use its memory again.
+    // The caller may reuse the memory of the piece.
     if (chunk.byteLength > 0) this.#pieces.push(Buffer.from(chunk));
     return true;
   }
@@ -73,13 +66,15 @@ class InjectExchange extends Exchange {
     if (this.finished) return;
     this.write(chunk ?? new Uint8Array(0));
     const body = this.method === 'HEAD' ? Buffer.alloc(0) : Buffer.concat(this.#pieces);
-    this.#settle(new Response(this.status, collectHeaders([...this.standing, ...this.#headers]), body));
+    const headers = [...this.commonHeaders, ...this.responseHeaders];
+    if (this.contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.contentLength));
+    this.#settle(new Response(this.status, collectHeaders(headers), body));
     this.finish();
   }
 
   override destroy(): void {
     if (this.finished) return;
-    this.#settle(new Error('the connection was broken off in the middle of the answer'));
+    this.#settle(new Error('the connection was closed before the response was complete'));
     this.finish();
   }
 
@@ -88,11 +83,6 @@ class InjectExchange extends Exchange {
     if (this.finished) return;
     this.#settle(reason instanceof Error ? reason : new Error('aborted', { cause: reason }));
     this.abort();
-  }
-
-  protected override close(): void {
-    this.#body.release();
-    super.close();
   }
 }
 
@@ -116,7 +106,7 @@ class Response implements InjectResponse {
   }
 }
 
-/** Runs a request through the handler. Rejects when the answer is broken off or the signal fires. */
+/** Runs a request through the handler. Rejects when the response is broken off or the signal is aborted. */
 export function inject(options: InjectOptions, request: InjectRequest): Promise<InjectResponse> {
   return new Promise((resolve, reject) => {
     const now = options.clock.now();
@@ -129,7 +119,6 @@ export function inject(options: InjectOptions, request: InjectRequest): Promise<
       path: cut < 0 ? request.path : request.path.slice(0, cut),
       query: cut < 0 ? '' : request.path.slice(cut + 1),
       headers,
-      requestId: requestId(headers),
     };
     const body = new Body(options.budget, options.limits, bytes.byteLength, now);
     const { signal } = request;
@@ -142,16 +131,14 @@ export function inject(options: InjectOptions, request: InjectRequest): Promise<
     signal?.addEventListener('abort', leave, { once: true });
     body.append(bytes, true, now);
     if (signal?.aborted === true) leave();
-    else run(options.handler, exchange);
+    else {
+      try {
+        options.handler(exchange);
+      } catch (error) {
+        respondError(exchange, error);
+      }
+    }
   });
-}
-
-function run(handler: ExchangeHandler, exchange: Exchange): void {
-  try {
-    handler(exchange);
-  } catch (error) {
-    respondError(exchange, error as HeadraceError);
-  }
 }
 
 function encode(body: unknown): { bytes: Uint8Array; contentType: string | undefined } {

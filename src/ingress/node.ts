@@ -1,48 +1,35 @@
-// Carrier on node:http: serves where the uWebSockets.js binary does not load, and is what `nodeListener` mounts in
-// other people's servers. Same contract as the other carriers, at about three times the cost per request.
+// Server adapter on node:http, for platforms without a uWebSockets.js binary and for `nodeListener`, which is mounted in other
+// servers. Same behavior as the other adapters, at about three times the cost per request.
 
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../actor/index.ts';
-import { Body, declaredLength } from './body.ts';
-import { type BodyCallback, Exchange, type RequestHead } from './exchange.ts';
-import { requestId } from './request-id.ts';
+import { Body, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
 import type { Address, Server, ServerOptions } from './server.ts';
 
-/** How long the headers of a request may take, in milliseconds. */
+/** Longest time for the head of a request, in milliseconds. */
 const HEADERS_MS = 30_000;
 
-/** How long the rest of a refused body is read at most, so that the client gets to read the refusal. */
+/** Longest time that the rest of a refused body is read, so that the client can read the response. */
 const LINGER_MS = 30_000;
 
-/** Idle time of a kept-alive connection between two requests, in milliseconds; the other carrier's is the same. */
+/** Idle time of a connection between two requests, in milliseconds; the same as of the other adapter. */
 const KEEP_ALIVE_MS = 12_000;
 
-/** Scheme and authority of a request target in absolute form. */
+/** Scheme and authority of a request target in absolute form (RFC 9112 §3.2.2). */
 const ABSOLUTE = /^https?:\/\/[^/?]*/i;
 
 class NodeExchange extends Exchange {
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
   readonly #clock: Clock;
-  readonly #body: Body | null;
   readonly #draining: () => boolean;
-  #headers: readonly string[] = [];
-  #contentLength = -1;
 
-  constructor(
-    req: IncomingMessage,
-    res: ServerResponse,
-    head: RequestHead,
-    body: Body | null,
-    clock: Clock,
-    draining: () => boolean,
-  ) {
+  constructor(req: IncomingMessage, res: ServerResponse, head: RequestHead, clock: Clock, draining: () => boolean) {
     super(head, clock.now());
     this.#req = req;
     this.#res = res;
-    this.#body = body;
     this.#clock = clock;
     this.#draining = draining;
     res.on('close', () => {
@@ -52,14 +39,10 @@ class NodeExchange extends Exchange {
     res.on('drain', () => this.onWritable?.());
   }
 
-  override readBody(done: BodyCallback): void {
-    if (this.#body === null) done(null, Buffer.alloc(0));
-    else this.#body.wait(done);
-  }
-
-  protected override begin(_status: number, headers: readonly string[], contentLength: number): void {
-    this.#headers = headers;
-    this.#contentLength = contentLength;
+  /** The body that pieces are added to. */
+  expectBody({ budget, limits }: ServerOptions): Body {
+    this.requestBody = new Body(budget, limits, this.declaredBytes, this.receivedMs);
+    return this.requestBody;
   }
 
   override write(chunk: Uint8Array): boolean {
@@ -70,7 +53,7 @@ class NodeExchange extends Exchange {
 
   override end(chunk?: Uint8Array): void {
     if (this.finished) return;
-    const lingers = this.#body?.abandoned === true;
+    const lingers = this.requestBody?.abandoned === true;
     this.#writeHead();
     const bodiless = this.method === 'HEAD' || this.status === 204 || this.status === 304;
     const last = bodiless ? undefined : chunk;
@@ -85,22 +68,17 @@ class NodeExchange extends Exchange {
     this.#res.destroy();
   }
 
-  protected override close(): void {
-    this.#body?.release();
-    super.close();
-  }
-
   #writeHead(): void {
     if (this.committed) return;
     this.committed = true;
-    const headers = [...this.standing, ...this.#headers];
-    if (this.#contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.#contentLength));
-    const { abandoned = false, stalled = false } = this.#body ?? {};
+    const headers = [...this.commonHeaders, ...this.responseHeaders];
+    if (this.contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.contentLength));
+    const { abandoned = false, stalled = false } = this.requestBody ?? {};
     if (this.#draining() || abandoned || stalled) headers.push('connection', 'close');
     this.#res.writeHead(this.status, headers);
   }
 
-  /** Sends the whole answer but has node:http close the connection only when the client has said everything. */
+  /** Sends the whole response, but lets node:http close the connection only after the client has sent its body. */
   #endAfterRequest(last: Uint8Array | undefined): void {
     const res = this.#res;
     if (last === undefined) res.flushHeaders();
@@ -115,35 +93,29 @@ class NodeExchange extends Exchange {
   }
 }
 
-/** Turns node:http requests into exchanges; the body of `createServer(listener)` and of `gateway.nodeListener`. */
+/** A node:http listener that turns requests into exchanges. */
 export function createNodeListener(
   options: ServerOptions,
   draining: () => boolean = () => false,
 ): (req: IncomingMessage, res: ServerResponse) => void {
   return (req, res) => {
-    // Relative to the mount point where a framework mounted us. Origin servers take absolute URLs too (RFC 9112 §3.2.2).
+    // A framework that has mounted the listener makes the URL relative to the mount point.
     const url = (req.url ?? '/').replace(ABSOLUTE, '');
     const cut = url.indexOf('?');
-    const headers = lowerCased(req.rawHeaders);
+    const headers = req.rawHeaders.map((word, index) => (index % 2 === 0 ? word.toLowerCase() : word));
     const head: RequestHead = {
       method: req.method ?? 'GET',
       path: cut < 0 ? url : url.slice(0, cut),
       query: cut < 0 ? '' : url.slice(cut + 1),
       headers,
-      requestId: requestId(headers),
     };
-    let body: Body | null = null;
-    let refused: unknown = null;
-    try {
-      if (head.method !== 'GET' && head.method !== 'HEAD') {
-        body = new Body(options.budget, options.limits, declaredLength(headers), options.clock.now());
-      }
-    } catch (error) {
-      refused = error;
+    const exchange = new NodeExchange(req, res, head, options.clock, draining);
+    if (exchange.framingError !== null) {
+      respondError(exchange, exchange.framingError);
+      return;
     }
-    const exchange = new NodeExchange(req, res, head, body, options.clock, draining);
+    const body = head.method === 'GET' || head.method === 'HEAD' ? null : exchange.expectBody(options);
     try {
-      if (refused !== null) throw refused;
       options.handler(exchange);
     } catch (error) {
       respondError(exchange, error);
@@ -154,7 +126,7 @@ export function createNodeListener(
 
 function collect(req: IncomingMessage, body: Body, exchange: Exchange, options: ServerOptions): void {
   const parsed: unknown = (req as { body?: unknown }).body;
-  // A body parser mounted before us has read the stream: rebuild what it read rather than wait for ever.
+  // A body parser that was mounted before has read the stream: no more data will come, so the body is rebuilt.
   if (req.readableEnded || (parsed !== undefined && req.complete && req.readableLength === 0)) {
     body.append(bytesOf(parsed), true, options.clock.now());
     return;
@@ -178,10 +150,6 @@ function collect(req: IncomingMessage, body: Body, exchange: Exchange, options: 
 function bytesOf(parsed: unknown): Uint8Array {
   if (parsed instanceof Uint8Array) return parsed;
   return Buffer.from(typeof parsed === 'string' ? parsed : (JSON.stringify(parsed) ?? ''));
-}
-
-function lowerCased(raw: readonly string[]): string[] {
-  return raw.map((word, index) => (index % 2 === 0 ? word.toLowerCase() : word));
 }
 
 class NodeServer implements Server {
@@ -224,7 +192,7 @@ class NodeServer implements Server {
   }
 }
 
-/** Makes a server on node:http. */
+/** Creates a server on node:http. */
 export function createNodeServer(options: ServerOptions): Server {
   return new NodeServer(options);
 }

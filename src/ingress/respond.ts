@@ -1,16 +1,16 @@
-// The only file that turns an error into an answer. Bodies are exactly `{"detail": string}`, or the array of 422;
-// the stable code travels in `x-headrace-error`. Endpoints and carriers call it; nothing else writes error bodies.
+// Error and JSON responses. An error body is `{"detail": string}`, with 422 `{"detail": [entries]}`; the stable code is in
+// `x-headrace-error`. Errors that are not of the table become 500 without their text.
 
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from './exchange.ts';
 
-/** Seconds in `Retry-After` when the error does not say better. */
+/** Seconds of `Retry-After` when the error has none of its own. */
 const RETRY_AFTER_S = '1';
 
-/** Adds the members a dialect's clients read beside `detail`; see the setting `errorBodies`. */
+/** Members to add beside `detail`, for the clients of a dialect; see the setting `errorBodies`. */
 export type ErrorDecorator = (exchange: Exchange, error: HeadraceError) => object | undefined;
 
-/** Answers with an error of the table. Anything else that was thrown becomes 500 without its text. */
+/** Responds with an error. Breaks the connection when a response has begun. */
 export function respondError(exchange: Exchange, thrown: unknown, decorate?: ErrorDecorator): void {
   if (exchange.finished) return;
   const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
@@ -30,7 +30,7 @@ export function respondError(exchange: Exchange, thrown: unknown, decorate?: Err
 
 const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
 
-/** Answers with a JSON document. */
+/** Responds with a JSON document. */
 export function respondJson(exchange: Exchange, status: number, value: unknown, headers: readonly string[] = []): void {
   exchange.respond(status, [...JSON_HEADERS, ...headers], Buffer.from(JSON.stringify(value)));
 }

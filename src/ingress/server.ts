@@ -1,9 +1,8 @@
-// What a carrier of requests is, and which one serves: uWebSockets.js, or node:http where its binary does not load.
-// The contract suite runs against every implementation.
+// The interface of the server adapters, and the addresses that they listen on.
 
+import { type AddressInfo, createServer } from 'node:net';
 import type { Clock } from '../actor/index.ts';
-import type { BodyBudget, BodyLimits } from './body.ts';
-import type { ExchangeHandler } from './exchange.ts';
+import type { BodyBudget, BodyLimits, ExchangeHandler } from './exchange.ts';
 
 /** Where a server listens. Port 0 picks a free one. */
 export interface Address {
@@ -23,7 +22,7 @@ export interface Server {
   readonly name: 'uws' | 'node';
   /** Resolves with the address that was bound; rejects with the system's reason. */
   listen(address: Address): Promise<Address>;
-  /** Accepts no more connections and closes each one after its present answer. */
+  /** Accepts no more connections and closes each one after its current response. */
   drain(): void;
   /** Ends every connection at once. Safe to call twice and from an exit handler. */
   close(): void;
@@ -37,8 +36,38 @@ export function parseAddress(text: string): Address {
   return { host: match[1] ?? (match[2] || '0.0.0.0'), port };
 }
 
-/** The URL a person on this machine can open. */
+/** A URL that a person on this machine can open. */
 export function addressUrl(address: Address): string {
   const host = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '::1' : address.host;
   return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
 }
+
+/**
+ * Checks that an address can be listened on, and picks the port if it is 0. Ingress threads share one port (SO_REUSEPORT), and a
+ * second gateway would share it too without notice: half of the requests would go to each. Sharing needs a port other than 0.
+ * @param shared whether another gateway may serve the port already
+ * @returns the address with its port; rejects with a sentence when it cannot be listened on
+ */
+export function settlePort({ host, port }: Address, shared = false): Promise<Address> {
+  if (shared && port !== 0) return Promise.resolve({ host, port });
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', (error) => reject(listenError({ host, port }, error)));
+    probe.listen({ host, port, exclusive: true }, () => {
+      const settled = { host, port: (probe.address() as AddressInfo).port };
+      probe.close(() => resolve(settled));
+    });
+  });
+}
+
+/** The system's reason for not listening as a sentence. */
+export function listenError({ host, port }: Address, { code, message }: NodeJS.ErrnoException): Error {
+  return new Error(`cannot listen on ${host}:${port}: ${REASONS[code ?? ''] ?? message}`);
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'the port is taken',
+  EACCES: 'not permitted',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'no such host',
+};

@@ -1,71 +1,55 @@
-// Carrier on uWebSockets.js: the only file that imports it. Traps of the addon that this file owns:
-// a request handler must not throw (it ends the process), every write is corked (uncorked writes cost ten times as
-// much), the header limit is read from the environment when the addon loads, `end` on HEAD would send the body, of
-// two Content-Length headers the first is silently used, its idle timer cuts uploads slower than 16 KiB/s, `end` that
-// closes resets a client that still sends, `endWithoutBody` given a length waits for such a body, heads are read and
-// written as UTF-8 and not as bytes, and a thread that exits with an open app aborts the process.
+// Server adapter on uWebSockets.js, the only file that imports it. It works around these properties of the addon: a handler that
+// throws ends the process; uncorked writes cost ten times as much; the header limit is read from the environment when the addon
+// loads; `end` on HEAD sends the body; of two Content-Length headers the first counts; the idle timer cuts uploads below 16 KiB/s;
+// `end` that closes resets a client that still sends; `endWithoutBody` with a length waits for a body; heads are read and written
+// as UTF-8 and not as bytes; a thread that exits with an open app aborts the process.
 
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import type { TimerHandle } from '../actor/index.ts';
-import { HeadraceError } from '../errors.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
-import { Body, declaredLength } from './body.ts';
-import { type BodyCallback, Exchange, type RequestHead } from './exchange.ts';
-import { requestId } from './request-id.ts';
+import { Body, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
 import type { Address, Server, ServerOptions } from './server.ts';
 
-/** How often unfinished bodies are looked at; well under the addon's 10 s idle cut. */
+/** Interval of the sweep over unfinished bodies; well under the addon's idle timeout of 10 s. */
 const SWEEP_MS = 1000;
 
-/** Status lines, made once. */
+/** Status lines by status. */
 const STATUS_LINES: ReadonlyMap<number, string> = new Map(
   Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
 );
 
 class UwsExchange extends Exchange {
-  /** Its place among those that are watched. */
+  /** @internal Index in the set of watched exchanges. */
   watchSlot = -1;
   readonly #res: HttpResponse;
   readonly #server: UwsServer;
-  readonly #body: Body | null;
-  /** Where this request ends is in doubt, so nothing behind it may be read as another. */
-  readonly #misframed: boolean;
-  #headers: readonly string[] = [];
-  #contentLength = -1;
-  /** Rest of a piece that `tryEnd` did not take. */
+  /** The rest of a piece that `tryEnd` did not take. */
   #rest: Uint8Array | null = null;
   #restIsLast = false;
   #sentBytes = 0;
-  /** The client has to read before more can be sent. */
+  /** The client must read before more can be sent. */
   #waiting = false;
-  /** All bytes of the declared length have been handed over. */
+  /** All bytes of the declared length have been sent. */
   #complete = false;
 
-  constructor(
-    server: UwsServer,
-    res: HttpResponse,
-    head: RequestHead,
-    body: Body | HeadraceError | null,
-    nowMs: number,
-  ) {
+  constructor(server: UwsServer, res: HttpResponse, head: RequestHead, nowMs: number) {
     super(head, nowMs);
     this.#server = server;
     this.#res = res;
-    this.#body = body instanceof Body ? body : null;
-    this.#misframed = body instanceof HeadraceError;
     res.onAborted(() => this.abort());
   }
 
-  override readBody(done: BodyCallback): void {
-    if (this.#body === null) done(null, Buffer.alloc(0));
-    else this.#body.wait(done);
-  }
-
-  protected override begin(_status: number, headers: readonly string[], contentLength: number): void {
-    this.#headers = headers;
-    this.#contentLength = contentLength;
+  /** Collects the body within the limits. */
+  receive({ budget, clock, limits }: ServerOptions): void {
+    const body = new Body(budget, limits, this.declaredBytes, this.receivedMs);
+    this.requestBody = body;
+    this.#res.onData((piece, isLast) => {
+      body.append(new Uint8Array(piece), isLast, clock.now());
+      if (isLast) this.#server.unwatch(this);
+    });
+    this.#server.watch(this);
   }
 
   override write(chunk: Uint8Array): boolean {
@@ -76,8 +60,8 @@ class UwsExchange extends Exchange {
     }
     let taken = true;
     this.#res.cork(() => {
-      this.#writeHead();
-      taken = this.#contentLength >= 0 ? this.#send(chunk, false) : this.#res.write(chunk);
+      if (!this.committed) this.#writeHead();
+      taken = this.contentLength >= 0 ? this.#send(chunk, false) : this.#res.write(chunk);
     });
     if (this.#complete) this.finish();
     else if (!taken) this.#awaitWritable();
@@ -93,9 +77,9 @@ class UwsExchange extends Exchange {
     }
     const first = !this.committed;
     this.#res.cork(() => {
-      this.#writeHead();
+      if (first) this.#writeHead();
       if (this.method === 'HEAD' || this.status === 204 || this.status === 304) this.#endWithoutBody();
-      else if (first || this.#contentLength < 0) this.#res.end(chunk, first && this.#last);
+      else if (first || this.contentLength < 0) this.#res.end(chunk, first && this.#last);
       else if (chunk !== undefined && chunk.byteLength > 0) this.#send(chunk, true);
     });
     if (this.#rest === null) this.finish();
@@ -109,56 +93,51 @@ class UwsExchange extends Exchange {
   }
 
   protected override close(): void {
-    this.#server.forget(this);
-    this.#body?.release();
+    if (this.watchSlot >= 0) this.#server.unwatch(this);
     super.close();
   }
 
-  /** Keeps a slow upload or a slow reader alive against the addon's idle cut; ends an upload by our own limit. */
+  /** Keeps a slow upload or a slow reader alive in spite of the addon's idle timer; ends an upload by our own limit. */
   sweep(nowMs: number, bodyIdleMs: number): void {
     if (this.finished) return;
-    const receiving = this.#body !== null && !this.#body.complete;
-    if (!receiving && !this.#waiting) return;
-    if (receiving && nowMs - this.#body.lastPieceMs >= bodyIdleMs) {
-      this.#body.stall();
+    const body = this.requestBody?.complete === false ? this.requestBody : null;
+    if (body === null && !this.#waiting) return;
+    if (body !== null && nowMs - body.lastPieceMs >= bodyIdleMs) {
+      body.stall();
       return;
     }
-    // Resuming re-arms the addon's idle timer; nothing else that it offers does.
+    // `resume` restarts the addon's idle timer; no other function does.
     this.#res.pause();
     this.#res.resume();
   }
 
-  /** Whether the connection is closed with the answer. */
+  /** Whether the connection is closed with the response. */
   get #last(): boolean {
-    return this.#misframed || this.#body?.stalled === true || (this.#server.draining && !this.#lingers);
-  }
-
-  /** Whether the client is told to close the connection; the addon's idle timer ends one that does not. */
-  get #lingers(): boolean {
-    return this.#body?.abandoned === true;
+    if (this.framingError !== null || this.requestBody?.stalled === true) return true;
+    // A client that still sends is told to close the connection: closing it here would reset it.
+    return this.#server.draining && this.requestBody?.abandoned !== true;
   }
 
   #endWithoutBody(): void {
-    if (this.method === 'HEAD' && this.#contentLength >= 0) {
-      this.#res.writeHeader('content-length', String(this.#contentLength));
+    if (this.method === 'HEAD' && this.contentLength >= 0) {
+      this.#res.writeHeader('content-length', String(this.contentLength));
     }
     if (this.#last) this.#res.writeHeader('connection', 'close');
     this.#res.endWithoutBody();
   }
 
   #writeHead(): void {
-    if (this.committed) return;
     this.committed = true;
     const res = this.#res;
     res.writeStatus(STATUS_LINES.get(this.status) ?? String(this.status));
-    writeHeaders(res, this.standing);
-    writeHeaders(res, this.#headers);
-    if (this.#lingers) res.writeHeader('connection', 'close');
+    writeHeaders(res, this.commonHeaders);
+    writeHeaders(res, this.responseHeaders);
+    if (this.requestBody?.abandoned === true) res.writeHeader('connection', 'close');
   }
 
   /** Sends part of a body of known length. */
   #send(chunk: Uint8Array, isLast: boolean): boolean {
-    const [ok, done] = this.#res.tryEnd(chunk, this.#contentLength);
+    const [ok, done] = this.#res.tryEnd(chunk, this.contentLength);
     this.#complete = done;
     if (ok || done) {
       this.#sentBytes += chunk.byteLength;
@@ -185,7 +164,7 @@ class UwsExchange extends Exchange {
     const rest = this.#rest;
     if (rest === null) return true;
     const unsent = rest.subarray(offset - this.#sentBytes);
-    const [ok, done] = this.#res.tryEnd(unsent, this.#contentLength);
+    const [ok, done] = this.#res.tryEnd(unsent, this.contentLength);
     if (!ok && !done) return false;
     this.#sentBytes += rest.byteLength;
     this.#rest = null;
@@ -203,7 +182,7 @@ function writeHeaders(res: HttpResponse, headers: readonly string[]): void {
 
 const NON_ASCII = /[\u0080-\uffff]/;
 
-/** One character for each byte, as node:http and undici have it, of text that the addon has read as UTF-8. */
+/** Text that the addon has decoded as UTF-8, with one character per byte as in node:http and undici. */
 function byteText(text: string): string {
   return NON_ASCII.test(text) ? Buffer.from(text).toString('latin1') : text;
 }
@@ -214,7 +193,7 @@ class UwsServer implements Server {
   readonly #options: ServerOptions;
   readonly #app: TemplatedApp;
   readonly #uws: typeof import('uWebSockets.js');
-  /** Exchanges that receive a body or wait for their client to read: the only ones that need a sweep. */
+  /** Exchanges that receive a body or wait for their client to read. */
   readonly #watched = new IntrusiveSet<'watchSlot', UwsExchange>('watchSlot');
   #sweeper: TimerHandle | null = null;
   #listening: us_listen_socket | null = null;
@@ -259,53 +238,30 @@ class UwsServer implements Server {
     this.#sweeper ??= this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
   }
 
-  forget(exchange: UwsExchange): void {
+  unwatch(exchange: UwsExchange): void {
     this.#watched.delete(exchange);
   }
 
   #accept(res: HttpResponse, req: HttpRequest): void {
-    const now = this.#options.clock.now();
     const headers: string[] = [];
     req.forEach((name, value) => {
-      headers.push(name, byteText(value));
+      headers.push(name, NON_ASCII.test(value) ? byteText(value) : value);
     });
     const method = req.getCaseSensitiveMethod();
-    const head: RequestHead = {
-      method,
-      path: byteText(req.getUrl()),
-      query: byteText(req.getQuery() ?? ''),
-      headers,
-      requestId: requestId(headers),
-    };
-    const body = method === 'GET' || method === 'HEAD' ? null : this.#receive(headers, now);
-    const exchange = new UwsExchange(this, res, head, body, now);
-    if (body instanceof HeadraceError) {
-      // In this turn the addon would go on to read what follows as another request instead of closing.
-      setImmediate(() => respondError(exchange, body));
+    const head = { method, path: byteText(req.getUrl()), query: byteText(req.getQuery() ?? ''), headers };
+    const exchange = new UwsExchange(this, res, head, this.#options.clock.now());
+    const { framingError } = exchange;
+    if (framingError !== null) {
+      // In this turn the addon would read what follows as another request instead of closing the connection.
+      setImmediate(() => respondError(exchange, framingError));
       return;
     }
-    if (body !== null) this.#collect(exchange, res, body);
+    if (method !== 'GET' && method !== 'HEAD') exchange.receive(this.#options);
     try {
       this.#options.handler(exchange);
     } catch (error) {
       respondError(exchange, error);
     }
-  }
-
-  #receive(headers: readonly string[], nowMs: number): Body | HeadraceError {
-    try {
-      return new Body(this.#options.budget, this.#options.limits, declaredLength(headers), nowMs);
-    } catch (error) {
-      return error as HeadraceError;
-    }
-  }
-
-  #collect(exchange: UwsExchange, res: HttpResponse, body: Body): void {
-    res.onData((piece, isLast) => {
-      body.append(new Uint8Array(piece), isLast, this.#options.clock.now());
-      if (isLast) this.#watched.delete(exchange);
-    });
-    this.watch(exchange);
   }
 
   #sweep(): void {
@@ -319,8 +275,8 @@ class UwsServer implements Server {
 }
 
 /**
- * Loads the addon and makes a server. Rejects where no binary fits this platform and Node version.
- * The environment must hold the header limit before the first call in the process (`config/env.ts`).
+ * Loads the addon and creates a server. Rejects when there is no binary for this platform and Node version.
+ * The environment must have the header limit before the first call in the process (`config/env.ts`).
  */
 export async function createUwsServer(options: ServerOptions): Promise<Server> {
   const uws = await import('uWebSockets.js');

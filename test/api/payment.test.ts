@@ -7,8 +7,7 @@ import { systemClock } from '../../src/actor/index.ts';
 import { holdPayment, type PaymentSettlement, requestDigest, tokenPrice } from '../../src/api/payment.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import { BodyBudget } from '../../src/ingress/body.ts';
-import type { Exchange } from '../../src/ingress/exchange.ts';
+import { BodyBudget, type Exchange } from '../../src/ingress/exchange.ts';
 import { createNodeServer } from '../../src/ingress/node.ts';
 import { respondJson } from '../../src/ingress/respond.ts';
 import {

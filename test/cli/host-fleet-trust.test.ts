@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { runCli, startCli } from '../support/cli.ts';
-import { settlePort } from '../../src/ingress/port.ts';
+import { settlePort } from '../../src/ingress/server.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 import { hostTrust, trustedGateway } from '../support/trust.ts';
 

@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
 import { startCli } from '../support/cli.ts';
-import { settlePort } from '../../src/ingress/port.ts';
+import { settlePort } from '../../src/ingress/server.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 import { hostTrust, trustedGateway } from '../support/trust.ts';
 

@@ -1,3 +1,4 @@
+// CORS headers of responses and preflights.
 import t from 'tap';
 import { Cors } from '../../src/ingress/cors.ts';
 import { StubExchange } from './stub-exchange.ts';
@@ -11,14 +12,14 @@ function added(cors: Cors, origin?: string): Record<string, string> {
   return rest;
 }
 
-t.test('with * every origin may read, without credentials, and caches need no care', async (t) => {
+t.test('with * every origin is allowed, without credentials and without vary', async (t) => {
   const cors = new Cors(['*']);
   t.same(Object.keys(added(cors, 'https://a')), ['access-control-allow-origin', 'access-control-expose-headers']);
   t.equal(added(cors, 'https://a')['access-control-allow-origin'], '*');
   t.same(added(cors), {});
 });
 
-t.test('a listed origin is named; other answers differ by origin too', async (t) => {
+t.test('a listed origin is named; every response varies by origin', async (t) => {
   const cors = new Cors(['https://a']);
   t.match(added(cors, 'https://a'), {
     vary: 'origin',
@@ -30,11 +31,11 @@ t.test('a listed origin is named; other answers differ by origin too', async (t)
   }
 });
 
-t.test('an empty list lets no page read', async (t) => {
+t.test('an empty list allows no origin', async (t) => {
   t.same(added(new Cors([]), 'https://a'), { vary: 'origin' });
 });
 
-t.test('a preflight allows what it asks for', async (t) => {
+t.test('a preflight allows the headers that it asks for', async (t) => {
   const cors = new Cors(['*']);
   const asking = new StubExchange('OPTIONS', ['access-control-request-headers', 'x-a, x-b']);
   t.same(cors.preflight(asking), [

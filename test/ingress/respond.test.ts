@@ -1,9 +1,10 @@
+// Error and JSON responses.
 import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
 import { respondError, respondJson } from '../../src/ingress/respond.ts';
 import { StubExchange } from './stub-exchange.ts';
 
-t.test('an error of the table becomes its status, its sentence and its code', async (t) => {
+t.test('an error of the table has its status, sentence and code', async (t) => {
   const exchange = new StubExchange('POST');
   respondError(exchange, new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: '$& m', headers: ['x-a', 'b'] }));
   t.equal(exchange.status, 404);
@@ -14,7 +15,7 @@ t.test('an error of the table becomes its status, its sentence and its code', as
   t.notOk('retry-after' in exchange.answered);
 });
 
-t.test('a validation error shows its entries', async (t) => {
+t.test('a validation error has its entries', async (t) => {
   const exchange = new StubExchange('POST');
   const validation = [{ loc: ['body', 0], msg: 'no', type: 'bad' }];
   respondError(exchange, new HeadraceError('HR_REQUEST_INVALID', { validation }));
@@ -22,7 +23,7 @@ t.test('a validation error shows its entries', async (t) => {
   t.same(JSON.parse(exchange.body), { detail: validation });
 });
 
-t.test('anything else that was thrown is 500 and keeps its text to itself', async (t) => {
+t.test('any other thrown value is 500 without its text', async (t) => {
   for (const thrown of [new Error('secret'), 'secret', undefined, { secret: 1 }]) {
     const exchange = new StubExchange('GET');
     respondError(exchange, thrown);
@@ -31,7 +32,7 @@ t.test('anything else that was thrown is 500 and keeps its text to itself', asyn
   }
 });
 
-t.test('401 names the scheme; 503 says when to come back, in the words of the error if it has some', async (t) => {
+t.test('401 names the scheme; 503 has Retry-After, the one of the error if there is one', async (t) => {
   const answered = (error: HeadraceError): Record<string, string> => {
     const exchange = new StubExchange('GET');
     respondError(exchange, error);
@@ -42,7 +43,7 @@ t.test('401 names the scheme; 503 says when to come back, in the words of the er
   t.equal(answered(new HeadraceError('HR_LIST_NOT_READY', { headers: ['retry-after', '30'] }))['retry-after'], '30');
 });
 
-t.test('a dialect may add members beside the detail', async (t) => {
+t.test('the decorator adds members beside detail', async (t) => {
   const exchange = new StubExchange('POST');
   respondError(exchange, new HeadraceError('HR_AUTH_INVALID'), (_, { status }) => ({ error: { status } }));
   t.same(JSON.parse(exchange.body), { detail: 'Invalid API key', error: { status: 401 } });
@@ -51,7 +52,7 @@ t.test('a dialect may add members beside the detail', async (t) => {
   t.same(JSON.parse(plain.body), { detail: 'Invalid API key' });
 });
 
-t.test('once the head has left an error breaks the connection, and after the end it does nothing', async (t) => {
+t.test('an error breaks a response that has begun and does nothing after the end', async (t) => {
   const exchange = new StubExchange('GET');
   exchange.start(200, [], -1);
   exchange.write(Buffer.from('half'));
@@ -65,7 +66,7 @@ t.test('once the head has left an error breaks the connection, and after the end
   t.equal(done.errorCode, '');
 });
 
-t.test('JSON is answered with its type', async (t) => {
+t.test('respondJson sets the content type', async (t) => {
   const exchange = new StubExchange('GET');
   respondJson(exchange, 202, { a: [1] }, ['x-a', 'b']);
   t.match(exchange, { status: 202, body: '{"a":[1]}', answered: { 'content-type': 'application/json', 'x-a': 'b' } });

@@ -1,11 +1,20 @@
+// Addresses and ports, and what both socket adapters do: limits, backpressure, draining.
+import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { setHeaderLimit } from '../../src/config/env.ts';
-import { BodyBudget } from '../../src/ingress/body.ts';
+import { BodyBudget } from '../../src/ingress/exchange.ts';
 import type { ExchangeHandler } from '../../src/ingress/exchange.ts';
 import { createNodeServer } from '../../src/ingress/node.ts';
 import { respondError, respondJson } from '../../src/ingress/respond.ts';
-import { addressUrl, parseAddress, type Server, type ServerOptions } from '../../src/ingress/server.ts';
+import {
+  addressUrl,
+  listenError,
+  parseAddress,
+  type Server,
+  type ServerOptions,
+  settlePort,
+} from '../../src/ingress/server.ts';
 import { createUwsServer } from '../../src/ingress/uws.ts';
 import { dial, encode, head, type Wire } from '../support/server-adapter-wire.ts';
 
@@ -40,7 +49,7 @@ const MAKERS: Readonly<Record<string, (options: ServerOptions) => Promise<Server
   node: async (options) => createNodeServer(options),
 };
 
-/** Runs a case against each server, with a clock of the test's own. */
+/** Runs a case against each server, on a manual clock. */
 function onBoth(name: string, handler: ExchangeHandler, run: (t: Tap, started: Started) => Promise<void>): void {
   for (const [kind, make] of Object.entries(MAKERS)) {
     t.test(`${kind}: ${name}`, async (t) => {
@@ -64,7 +73,7 @@ const echo: ExchangeHandler = (exchange) => {
   });
 };
 
-onBoth('a body is cut off after the silence that is set, not before', echo, async (t, { clock, budget, dial }) => {
+onBoth('a body is refused after bodyIdleMs without a piece, not before', echo, async (t, { clock, budget, dial }) => {
   const wire = dial();
   await wire.send(`${head('POST', '/', { host: 'x', 'content-length': '10' })}12345`);
   while (budget.usedBytes < 5) await new Promise(setImmediate);
@@ -72,7 +81,7 @@ onBoth('a body is cut off after the silence that is set, not before', echo, asyn
   await wire.send('67');
   while (budget.usedBytes < 7) await new Promise(setImmediate);
   clock.advance(29_000);
-  t.equal(budget.usedBytes, 7, 'each piece starts the silence anew');
+  t.equal(budget.usedBytes, 7, 'each piece starts the time again');
   clock.advance(2000);
   t.match(await wire.answer(), { status: 408, headers: { connection: 'close' } });
   t.equal(await wire.ended, 'fin');
@@ -80,7 +89,7 @@ onBoth('a body is cut off after the silence that is set, not before', echo, asyn
 });
 
 onBoth(
-  'a handler that throws is answered for, and the server lives',
+  'a handler that throws becomes a 500, and the server goes on',
   () => {
     throw new Error('secret');
   },
@@ -95,20 +104,20 @@ onBoth(
   },
 );
 
-/** Sends pieces without ever waiting. */
-const impatient: ExchangeHandler = (exchange) => {
+/** Sends pieces without waiting for `onWritable`. */
+const unpaced: ExchangeHandler = (exchange) => {
   const piece = Buffer.alloc(1 << 20, 'x');
   exchange.start(200, [], exchange.path === '/known' ? 16 * piece.byteLength : -1);
   for (let i = 0; i < 15; i++) exchange.write(piece);
   exchange.end(piece);
 };
 
-onBoth('a sender that does not wait for its client loses nothing', impatient, async (t, { dial }) => {
+onBoth('nothing is lost of pieces that are sent without waiting', unpaced, async (t, { dial }) => {
   for (const path of ['/known', '/chunked']) {
     const wire = dial();
     wire.socket.pause();
     await wire.send(head('GET', path, { host: 'x' }));
-    // Until the server has filled what lies between.
+    // Until the server has filled the socket buffers.
     for (let i = 0; i < 50; i++) await new Promise(setImmediate);
     wire.socket.resume();
     const { body } = await wire.answer();
@@ -118,7 +127,7 @@ onBoth('a sender that does not wait for its client loses nothing', impatient, as
 });
 
 onBoth(
-  'a sender is told when its client can take more',
+  'onWritable is called when the client can take more',
   (exchange) => {
     const piece = Buffer.alloc(1 << 20, 'x');
     let left = 12;
@@ -143,7 +152,7 @@ onBoth(
 );
 
 onBoth(
-  'a drained server says so on its last answer and takes no new connection',
+  'a drained server closes with its last response and accepts no connection',
   (exchange) => {
     respondJson(exchange, 200, {});
   },
@@ -164,7 +173,36 @@ onBoth(
   },
 );
 
-onBoth('an address that this machine does not have is refused', echo, async (t, { server }) => {
+onBoth('listen rejects an address of another machine', echo, async (t, { server }) => {
   // TEST-NET-1 (RFC 5737).
   await t.rejects(server.listen({ host: '192.0.2.1', port: 0 }), Error);
+});
+
+const host = '127.0.0.1';
+
+t.test('settlePort picks a port for 0 and leaves it free', async (t) => {
+  const { port } = await settlePort({ host, port: 0 });
+  t.ok(port > 0);
+  t.same(await settlePort({ host, port }), { host, port });
+});
+
+t.test('settlePort rejects a port that is taken', async (t) => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, host, resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  await t.rejects(settlePort({ host, port }), { message: `cannot listen on ${host}:${port}: the port is taken` });
+});
+
+t.test('settlePort rejects an address of another machine', async (t) => {
+  // TEST-NET-1 (RFC 5737).
+  await t.rejects(settlePort({ host: '192.0.2.1', port: 0 }), {
+    message: 'cannot listen on 192.0.2.1:0: this machine has no such address',
+  });
+});
+
+t.test('listenError keeps a reason that it has no sentence for', (t) => {
+  const error = Object.assign(new Error('listen EODD'), { code: 'EODD' });
+  t.equal(listenError({ host, port: 1 }, error).message, 'cannot listen on 127.0.0.1:1: listen EODD');
+  t.end();
 });

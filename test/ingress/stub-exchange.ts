@@ -1,4 +1,4 @@
-// An exchange without a carrier: what the unit tests of this folder hand to functions that answer.
+// An exchange without a server adapter, whose response can be read; for tests of functions that respond.
 
 import { type BodyCallback, Exchange } from '../../src/ingress/exchange.ts';
 
@@ -7,8 +7,10 @@ export class StubExchange extends Exchange {
   answered: Record<string, string> = {};
   destroyed = false;
 
-  constructor(method: string, headers: readonly string[] = []) {
-    super({ method, path: '/', query: '', headers, requestId: 'id' }, 0);
+  /** `requestId`: sent as the last header; '' for none. */
+  constructor(method: string, headers: readonly string[] = [], requestId = 'id') {
+    const all = requestId === '' ? headers : [...headers, 'x-request-id', requestId];
+    super({ method, path: '/', query: '', headers: all }, 0);
   }
 
   override readBody(done: BodyCallback): void {
@@ -16,6 +18,10 @@ export class StubExchange extends Exchange {
   }
 
   override write(chunk: Uint8Array): boolean {
+    if (!this.committed) {
+      const all = [...this.commonHeaders, ...this.responseHeaders];
+      for (let i = 0; i < all.length; i += 2) this.answered[all[i] as string] = all[i + 1] as string;
+    }
     this.committed = true;
     this.body += Buffer.from(chunk).toString();
     return true;
@@ -31,13 +37,8 @@ export class StubExchange extends Exchange {
     this.finish();
   }
 
-  /** The client goes away. */
+  /** The client closes the connection. */
   leave(): void {
     this.abort();
-  }
-
-  protected override begin(_status: number, headers: readonly string[]): void {
-    const all = [...this.standing, ...headers];
-    for (let i = 0; i < all.length; i += 2) this.answered[all[i] as string] = all[i + 1] as string;
   }
 }

@@ -6,7 +6,7 @@ import { chat, readStream, settingsFor, startHosts, until } from '../support/sys
 import { startCli, type Cli } from '../support/system-cli.ts';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { settlePort } from '../../src/ingress/port.ts';
+import { settlePort } from '../../src/ingress/server.ts';
 
 /** With it Linux hands connections that wait for a listener which closes to the other listeners of the port. */
 const MIGRATION = '/proc/sys/net/ipv4/tcp_migrate_req';
