@@ -6,13 +6,13 @@ import type { IncomingMessage } from 'node:http';
 import { Packr, Unpackr } from 'msgpackr';
 import { type EngineHit, type EngineQuery, SEARCH_TYPES, type SearchType } from '../search/index.ts';
 
-/** What a request is answered with instead of results: `{"detail": …}`. */
+/** An answer without results: `{"detail": …}`. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
-  /** For counters: one of few words, never of the request's own. */
+  /** For metrics: one of a fixed set of words. */
   readonly outcome: string;
 
   constructor(status: number, detail: string, outcome: string, headers: Readonly<Record<string, string>> = {}) {
@@ -33,7 +33,7 @@ type Format = 'json' | 'msgpack';
 
 const MSGPACK = 'application/msgpack';
 
-/** Names that msgpack goes by. */
+/** Media types of requests; msgpack has several. */
 const FORMATS: Readonly<Record<string, Format>> = {
   'application/json': 'json',
   [MSGPACK]: 'msgpack',
@@ -41,7 +41,7 @@ const FORMATS: Readonly<Record<string, Format>> = {
   'application/vnd.msgpack': 'msgpack',
 };
 
-/** What a query is at most, in characters. */
+/** Most characters of a query. */
 const MAX_QUERY = 8192;
 const MAX_RESULTS = 100;
 const DEFAULT_RESULTS = 10;
@@ -68,7 +68,7 @@ export function bearerCheck(secret: string | undefined): (authorization: string 
   };
 }
 
-/** Digests have one length, so that the time of a comparison says nothing about the secret. */
+/** Digests have one length, so that the time of a comparison does not depend on the secret. */
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
@@ -85,7 +85,7 @@ export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer
       else chunks.push(chunk);
     });
     req.on('end', () => resolve(Buffer.concat(chunks)));
-    // After the end this says nothing new.
+    // No effect after `end`.
     req.on('close', () => resolve(null));
     req.on('error', () => resolve(null));
   });
@@ -121,7 +121,7 @@ function invalid(detail: string): Refusal {
   return new Refusal(422, detail, 'invalid request');
 }
 
-/** `{"results": […]}` in the engine's order; msgpack for whoever asks for it at least as much as for JSON. */
+/** `{"results": […]}` in the engine's order; msgpack where `accept` prefers it to JSON, or both equally. */
 export function writeHits(hits: readonly EngineHit[], accept: string | undefined): Encoded {
   const answer = { results: hits.map(writeHit) };
   if (wantsMsgpack(accept ?? '')) return { contentType: MSGPACK, body: packr.pack(answer) };
@@ -170,10 +170,10 @@ const STATUSES: Readonly<Record<string, number>> = {
   timeout: 504,
 };
 
-/** Statuses that say when to come back. */
+/** Statuses with a `Retry-After`. */
 const NAMING_TIME = new Set([402, 429, 503]);
 
-/** How an engine's failure is answered. `retryAfterMs`: when it is worth asking again. */
+/** The answer to an engine's failure. `retryAfterMs`: when the next request may succeed. */
 export function refusalOf(reason: string, retryAfterMs: number): Refusal {
   const unsupported = reason.startsWith('unsupported search_type');
   const status = unsupported ? 422 : (STATUSES[reason] ?? 502);

@@ -20,22 +20,22 @@ export interface SearchWorkerSettings {
   readonly engine?: Readonly<Record<string, unknown>>;
   /** `HOST:PORT`; default a free port of loopback. */
   readonly listen?: string;
-  /** What gateways must send as bearer token. Default: whoever reaches the port may search. */
+  /** Bearer token that gateways must send. Default: none is needed. */
   readonly secret?: string;
-  /** How long a search may take. Default 9000: a gateway that waits 10 s still hears of it. */
+  /** Time limit of a search in milliseconds. Default 9000, less than the 10 s that a gateway waits. */
   readonly timeoutMs?: number;
-  /** Most searches let in at once. Default 16 for each that the engine runs at once: the others wait for those. */
+  /** Most searches admitted at once. Default 16 for each that the engine runs at once; the others wait. */
   readonly maxInFlight?: number;
   /** Default: the clock of the process. */
   readonly clock?: Clock;
-  /** Hears in a sentence what the operator should know. Default: nobody does. */
+  /** Called with a sentence for the operator. */
   readonly onNotice?: (sentence: string) => void;
 }
 
 export interface SearchWorker {
   /** Opens the port and resolves with the base URL; rejects with the system's reason. */
   listen(): Promise<string>;
-  /** Stops accepting, answers what is in flight, ends. Safe to call twice. */
+  /** Stops accepting, answers the searches in flight, ends. Safe to call twice. */
   close(): Promise<void>;
   /** Ends at once; searches in flight are cut off. */
   abort(): Promise<void>;
@@ -43,21 +43,21 @@ export interface SearchWorker {
 
 const TIMEOUT_MS = 9000;
 
-/** Searches waiting for each place at the engine before others are sent away: they would wait past their deadline. */
+/** Searches that may wait for each that the engine runs at once: more would wait past their deadline. */
 const WAITING = 16;
 
-/** Longer than gateways keep idle connections, so that none is closed under a new request. */
+/** Longer than gateways keep idle connections, so that none is closed as a request is sent. */
 const KEEP_ALIVE_MS = 65_000;
 
-/** For a request to arrive in, head and body. */
+/** Time limit for head and body of a request. */
 const REQUEST_MS = 10_000;
 
 const MAX_BODY_BYTES = 64 * 1024;
 
-/** Beyond the deadline, for the last answers to be sent, when the worker closes. */
+/** Time beyond the deadline for the last answers, when the worker closes. */
 const DRAIN_EXTRA_MS = 1000;
 
-/** Makes a worker; it serves once `listen` is called. Throws an `Error` that says what is wrong with the settings. */
+/** Makes a worker, which serves once `listen` is called. Throws an `Error` that names the mistake in the settings. */
 export function createSearchWorker(settings: SearchWorkerSettings): SearchWorker {
   return new ServingWorker(settings);
 }
@@ -170,7 +170,7 @@ class ServingWorker implements SearchWorker {
     });
   }
 
-  /** From the head of a search to its answer; rejects for what nobody expects. */
+  /** Answers a search; rejects for unexpected errors only. */
   async #search(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const startedMs = this.#clock.now();
     let outcome = 'cancelled';
@@ -194,7 +194,7 @@ class ServingWorker implements SearchWorker {
     }
   }
 
-  /** What the engine came to; null when the client has left. Throws `Refusal` for requests that do not get there. */
+  /** The engine's report; null when the client has left. Throws `Refusal` for requests that are not passed to the engine. */
   async #report(req: IncomingMessage, res: ServerResponse): Promise<EngineReport | null> {
     const { authorization, 'content-type': contentType } = req.headers;
     if (!this.#isAuthorized(authorization))
@@ -229,7 +229,7 @@ class ServingWorker implements SearchWorker {
     body: string | Uint8Array,
     headers: Readonly<Record<string, string>> = {},
   ): void {
-    // A connection that is kept would keep the process.
+    // A kept connection would keep the process alive.
     const closing = this.#closing === null ? {} : { connection: 'close' };
     const length = { 'content-type': contentType, 'content-length': Buffer.byteLength(body) };
     res.writeHead(status, { ...length, ...closing, ...headers });
@@ -237,7 +237,7 @@ class ServingWorker implements SearchWorker {
   }
 }
 
-/** The engine the settings describe; throws what is wrong with them. */
+/** The engine of the settings. Throws an `Error` that names a mistake in them. */
 function specOf({ kind, engine = {} }: SearchWorkerSettings): EngineSpec {
   const { engines, mistakes } = configureEngines({ [kind]: { ...engine, kind } }, () => CELL);
   const [spec] = engines;

@@ -24,7 +24,7 @@ export interface ServedEngineDeps {
   /** Unix time in milliseconds. */
   readonly epochMs: () => number;
   readonly metrics: WorkerMetrics;
-  /** Hears in a sentence what the operator should know. */
+  /** Called with a sentence for the operator. */
   readonly onNotice: (sentence: string) => void;
 }
 
@@ -64,17 +64,17 @@ export class ServedEngine {
     return this.#ready;
   }
 
-  /** For how long the engine will not be asked, in milliseconds; 0 when it is not suspended. */
+  /** Rest of the suspension in milliseconds; 0 without one. */
   get suspendedMs(): number {
     return Math.max(0, this.#board.suspendedUntilMs(CELL) - this.#deps.clock.now());
   }
 
-  /** When it is worth asking again, in milliseconds. Our own rate limit refuses what has no place before the deadline. */
+  /** Wait before the next request, in milliseconds. Where a rate limit had no place before the deadline, past that. */
   get retryAfterMs(): number {
     return this.suspendedMs || this.#deps.timeoutMs + 1000;
   }
 
-  /** Runs a search; `done` is called once, by the deadline, unless the returned function was called before. */
+  /** Runs a search. `done` is called once, by the deadline; the returned function aborts the search, without a call. */
   search(query: EngineQuery, done: (report: EngineReport) => void): () => void {
     const { clock, spec, timeoutMs } = this.#deps;
     const onDone = ([report]: readonly EngineReport[]): void => done(report as EngineReport);

@@ -56,7 +56,7 @@ export class Coordinator implements FlightWork, ReportListener {
     if (this.#reports.size === this.#options.query.engines.length) this.#finish();
   }
 
-  /** Nobody waits for the search any more: cancels the engines and reports nothing. */
+  /** The last client has left: cancels the engines and reports nothing. */
   abort(): void {
     this.#end();
     for (const call of this.#calls) call.cancel('cancelled');

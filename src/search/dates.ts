@@ -1,5 +1,5 @@
-// Dates of hits: what services write in a dozen ways becomes ISO 8601. Called by the engines for `publishedAt`. Nothing
-// depends on the time zone of the machine: a time without a zone is UTC, and relative dates count from `nowMs`.
+// Parses the dates of services, in a dozen notations, to ISO 8601. Nothing depends on the time zone of the machine: a time
+// without a zone is UTC, and relative dates count from `nowMs`.
 
 const MONTHS = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
@@ -59,11 +59,11 @@ const MONTH_FIRST = new RegExp(`^${WEEKDAY}${MONTH} +(\\d{1,2})(?:st|nd|rd|th)?,
 const MONTH_ONLY = new RegExp(`^${MONTH},? +(\\d{4})$`, 'i');
 const RELATIVE = /^(?:about |over |almost )?(\d{1,5}|an?|one|last) *([a-z]+?)s?(?: ago)?$/;
 
-/** Smaller numbers are no Unix time in seconds, or not yet one in milliseconds: both are March 1973. */
+/** Smallest numbers read as Unix time in seconds and in milliseconds: both are March 1973. */
 const EARLIEST_S = 100_000_000;
 const EARLIEST_MS = EARLIEST_S * 1000;
 
-/** Longest text looked at. */
+/** Longer texts are no dates. */
 const MAX_LENGTH = 64;
 
 /**

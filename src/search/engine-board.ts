@@ -113,7 +113,7 @@ export class EngineBoard {
     return lengthMs;
   }
 
-  /** The request says nothing about the engine: a trial is free again. */
+  /** The request proved nothing about the engine: a trial is free again. */
   release(engine: number, permit: Permit): void {
     if (permit !== 0n) this.#swap(engine, TRIAL, permit, 0n);
   }

@@ -79,7 +79,7 @@ const HEDGE_BURST = 5;
 /** Why a search failed, where the engine itself has not said so. */
 class CallError extends Error {
   override readonly name = 'CallError';
-  /** What it says about the engine; null: nothing. */
+  /** What it means for the engine's suspension; null: nothing. */
   readonly failure: CallFailure | null;
 
   constructor(reason: string, failure: CallFailure | null, options?: ErrorOptions) {
@@ -110,7 +110,7 @@ export class EngineClient {
     this.picker = spec.workers.length === 1 ? null : new WorkerPicker(spec.workers.length, deps.clock, deps.random);
   }
 
-  /** Searches until `deadlineMs`, on the clock of the client; whoever asks must cancel the call then. */
+  /** Starts a search. Retries and waits for rate limits end before `deadlineMs`; at that time the caller must cancel it. */
   search(query: EngineQuery, deadlineMs: number, listener: ReportListener): EngineCall {
     const { concurrency, cell, id, workers } = this.spec;
     const { board, clock } = this.deps;
@@ -159,10 +159,10 @@ export class EngineClient {
   }
 }
 
-/** What a worker gave; `setback` is why later pages are missing. */
+/** The hits of a worker; `pageError` is why later pages are missing. */
 interface Found {
   readonly hits: readonly EngineHit[];
-  readonly setback?: unknown;
+  readonly pageError?: unknown;
 }
 
 /** One search of one engine. */
@@ -188,7 +188,7 @@ export class EngineCall {
     this.#listener = listener;
   }
 
-  /** Ends the search: at its deadline with the hits there are, or because nobody waits any more. No effect after its end. */
+  /** Ends the search at its deadline, with the hits there are, or because its client left. No effect after its end. */
   cancel(reason: 'timeout' | 'cancelled'): void {
     if (this.#client.withdraw(this)) this.end(CANCELLED[reason]);
     else this.#controller.abort(CANCELLED[reason]);
@@ -203,7 +203,7 @@ export class EngineCall {
     try {
       const found = await this.#search();
       hits = found.hits;
-      error = found.setback;
+      error = found.pageError;
     } catch (thrown) {
       error = thrown;
     }
@@ -257,7 +257,7 @@ export class EngineCall {
     try {
       const early = this.#ask(worker, both);
       const slow = sleep(deps.clock, hedgeMs, both).then(() => true);
-      // A first that fails before the hedge is due is the caller's to judge.
+      // The caller handles a first that fails before the hedge is due.
       const isSlow = await Promise.race([slow, early.then(() => false)]).catch(() => false);
       slow.catch(() => undefined);
       if (!isSlow || !this.#client.spendHedge()) return await early;
@@ -312,7 +312,7 @@ export class EngineCall {
         state = page.next;
       } catch (error) {
         if (hits.length === 0 || error === CANCELLED.cancelled) throw error;
-        return { hits, setback: error };
+        return { hits, pageError: error };
       }
     }
     return { hits: hits.length > maxResults ? hits.slice(0, maxResults) : hits };
@@ -359,7 +359,7 @@ export class EngineCall {
     return signal.reason;
   }
 
-  /** What an error says about the engine; null: nothing. */
+  /** What an error means for the engine's suspension; null: nothing. */
   #failureOf(error: unknown): CallFailure | null {
     if (error instanceof EngineError) return error.failure;
     if (error === CANCELLED.timeout && this.#cutOff) return 'timeout';
@@ -379,7 +379,7 @@ function retryAfterOf(error: unknown): number | undefined {
   return error instanceof EngineError ? error.retryAfterMs : undefined;
 }
 
-/** Another worker can help with all but the query and the account. */
+/** Another worker may do better, unless query or account are at fault. */
 function mayBeTheWorker(error: unknown): boolean {
   if (error instanceof EngineError) return error.failure !== 'rejected' && error.failure !== 'quota';
   return error instanceof CallError && error.failure !== null;

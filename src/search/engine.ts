@@ -1,12 +1,12 @@
-// What a search engine is: metadata, and two pure functions that turn a query into a request and an answer into hits.
-// No engine does I/O; the engine actor sends the requests, keeps the limits and judges the failures. One file an engine
-// in `engines/`; users bring their own through `createGateway({ search: { engines: { x: myEngine } } })`.
+// The interface of search engines: metadata, and two pure functions that turn a query into a request and a response into
+// hits. An engine does no I/O and keeps no limits. Each kind has a file in `engines/`; embedders add engines of their own by
+// `createGateway({ search: { engines: { x: myEngine } } })`.
 
-/** The kinds of search of the interface. */
+/** The values of `search_type`. */
 export const SEARCH_TYPES = ['web', 'news', 'images', 'academic'] as const;
 export type SearchType = (typeof SEARCH_TYPES)[number];
 
-/** One query as an engine gets it. */
+/** A query to one engine. */
 export interface EngineQuery {
   readonly query: string;
   readonly type: SearchType;
@@ -18,7 +18,7 @@ export interface EngineQuery {
 export interface EngineHit {
   /** Never empty: the URL where the engine gives no title. */
   readonly title: string;
-  /** Absolute http or https URL as the engine gave it, redirect wrappers of the engine itself taken off. */
+  /** Absolute http or https URL as the engine gave it, without the engine's own redirects. */
   readonly url: string;
   /** May be empty. */
   readonly snippet: string;
@@ -33,7 +33,7 @@ export interface EngineHit {
   readonly height?: number;
 }
 
-/** An HTTP request to be sent as it is. */
+/** An HTTP request, sent as it is. */
 export interface EngineRequest {
   readonly method: 'GET' | 'POST';
   readonly url: string;
@@ -42,7 +42,7 @@ export interface EngineRequest {
   readonly body?: string | Uint8Array;
 }
 
-/** A whole answer, whatever its status; the body is decompressed. */
+/** A complete response of any status; the body is decompressed. */
 export interface EngineResponse {
   readonly status: number;
   /** Lower-case names; repeated fields joined by a comma. */
@@ -50,24 +50,24 @@ export interface EngineResponse {
   readonly body: Buffer;
 }
 
-/** What parsing an answer needs beside it. */
+/** What parsing a response needs besides it. */
 export interface ParseContext {
   readonly query: EngineQuery;
-  /** The state this answer was asked with: undefined for the first request. */
+  /** The state of the request: undefined for the first. */
   readonly state: unknown;
-  /** Hits collected by the requests before this one. */
+  /** Number of hits that the requests before this one gave. */
   readonly collected: number;
   /** Unix time in milliseconds, for relative dates. */
   readonly nowMs: number;
 }
 
-/** What an answer gave. `next` asks for another request with that state, if hits are still wanted. */
+/** The hits of a response. `next`: state of the next request, which is sent if more hits are wanted. */
 export interface EnginePage {
   readonly hits: readonly EngineHit[];
   readonly next?: unknown;
 }
 
-/** A limit on requests, for one key. Several may hold at once. */
+/** A limit on requests, for one key. An engine may have several. */
 export interface RateLimit {
   readonly requests: number;
   readonly perMs: number;
@@ -89,19 +89,19 @@ interface EngineAbout {
 export interface HttpEngine extends EngineAbout {
   /** The request for `state`: undefined first, then what `parse` returned as `next`. */
   request(query: EngineQuery, state: unknown): EngineRequest;
-  /** Reads an answer. Throws `EngineError`; anything else it throws counts as `invalid response`. */
+  /** Reads a response. Throws `EngineError`; anything else it throws counts as `invalid response`. */
   parse(response: EngineResponse, context: ParseContext): EnginePage;
 }
 
 /** An engine in this process. */
 export interface InProcessEngine extends EngineAbout {
-  /** Resolves with at most `maxResults` hits; `signal` fires when nobody waits any more. */
+  /** Resolves with at most `maxResults` hits; `signal` fires when the search is cancelled. */
   search(query: EngineQuery, signal: AbortSignal): Promise<readonly EngineHit[]>;
 }
 
 export type Engine = HttpEngine | InProcessEngine;
 
-/** Why an engine failed: the class decides how long it is suspended, the reason is what clients read. */
+/** Why an engine failed: decides how long it is suspended and the reason that clients read. */
 export type EngineFailure = 'denied' | 'challenge' | 'rate limited' | 'quota' | 'rejected' | 'http' | 'invalid';
 
 const REASONS: Readonly<Record<Exclude<EngineFailure, 'http'>, string>> = {
@@ -113,11 +113,11 @@ const REASONS: Readonly<Record<Exclude<EngineFailure, 'http'>, string>> = {
   invalid: 'invalid response',
 };
 
-/** A failure an engine's `parse` recognised. Never carries text of the upstream. */
+/** A failure that an engine recognised. Never carries text of the service. */
 export class EngineError extends Error {
   override readonly name = 'EngineError';
   readonly failure: EngineFailure;
-  /** When the engine says it may be asked again, in milliseconds from now. */
+  /** When the engine may be asked again, in milliseconds from now, where it says so. */
   readonly retryAfterMs: number | undefined;
 
   /** `status` is named in the reason of `http` failures. */

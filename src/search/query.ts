@@ -1,4 +1,4 @@
-// A search as it enters the room and as it leaves it, in the shape of the interface ("Search request", "Search response").
+// A search and its answer. Field names are those of the public interface.
 
 import type { SearchType } from './engine.ts';
 

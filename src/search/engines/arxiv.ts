@@ -1,4 +1,5 @@
-// Kind `arxiv`: preprints from the arXiv API, an Atom feed. An error is a feed too, of one entry, with status 200.
+// Engine kind `arxiv`: preprints from the arXiv API, which answers with Atom feeds. An error is a feed of one entry, with
+// status 200.
 
 import { Parser } from 'htmlparser2';
 import { asCount, nextOffset, refuse, span } from '../engine-response.ts';
@@ -12,10 +13,10 @@ export interface ArxivSettings {
 }
 
 const MAX_COUNT = 100;
-/** Deeper is no Atom feed; the parser's cost grows with the square of the depth. */
+/** No Atom feed is deeper. The parser's cost grows with the square of the depth. */
 const MAX_DEPTH = 64;
 
-/** One request at a time, one in three seconds: arXiv's terms of use. */
+/** One request at a time and one in three seconds, by arXiv's terms of use. */
 export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}): HttpEngine {
   return {
     kind: 'arxiv',
@@ -67,7 +68,7 @@ function terms(query: string): string {
 
 type Entry = Readonly<Record<string, string>>;
 
-/** Elements of an entry by the names hits have. */
+/** Elements of an entry and the fields of a hit that they become. */
 const FIELDS: Readonly<Record<string, string>> = {
   id: 'url',
   title: 'title',
@@ -75,10 +76,10 @@ const FIELDS: Readonly<Record<string, string>> = {
   published: 'publishedAt',
 };
 
-/** Throws `EngineError`: `invalid` for what is no feed, `rejected` for the feed that tells of an error. */
+/** Throws `EngineError`: `invalid` for anything but a feed, `rejected` for the feed of an error. */
 function readFeed(xml: string): { readonly entries: readonly Entry[]; readonly total: number | undefined } {
   const feed = new Feed();
-  // Entities stay: `hit` decodes them, once.
+  // Entities stay encoded: `hit` decodes them.
   new Parser(feed, { xmlMode: true, decodeEntities: false }).end(xml);
   if (!feed.isFeed) throw new EngineError('invalid');
   if (feed.entries.some((entry) => entry['url']?.includes('/api/errors'))) throw new EngineError('rejected');

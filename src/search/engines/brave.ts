@@ -1,5 +1,5 @@
-// Brave Search API: web, news and images. Offsets count pages; images come in one. A used-up month is a 429 like a second
-// that is too full, so both are told apart here.
+// Engine kind `brave`: web, news and images from the Brave Search API. Offsets count pages; images come in one page. Status
+// 429 stands for a used-up month (`quota`) as well as for too many requests in a second (`rate limited`).
 
 import {
   asArray,
@@ -56,7 +56,7 @@ function pageSize(kind: Kind, maxResults: number): number {
   return Math.min(PAGE_SIZE[kind], maxResults);
 }
 
-/** Throws what the envelope of an error says; it may come with status 200. */
+/** Throws the error that an error envelope stands for; it may come with status 200. */
 function refuseEnvelope(response: EngineResponse): void {
   let body: Entry = {};
   try {
@@ -77,7 +77,7 @@ function refuseEnvelope(response: EngineResponse): void {
   throw new EngineError('invalid');
 }
 
-/** Whether the month is over, not the second: the last window of the headers, or the counts of the envelope. */
+/** Whether the month is used up, not the second: by the last window of the headers, or the counts of the envelope. */
 function usedUp({ headers }: EngineResponse, meta: Entry): boolean {
   const windows = (headers['x-ratelimit-remaining'] ?? '').split(',');
   if (windows.length > 1 && Number(windows.at(-1)) === 0) return true;
@@ -109,7 +109,7 @@ function parse(response: EngineResponse, context: ParseContext): EnginePage {
   refuse(response);
   const kind = context.query.type as Kind;
   const body = jsonBody(response);
-  // A web search without results has no `web`, but says that it is one.
+  // A web search without results has no `web`, but has the type `search`.
   const list = kind !== 'web' ? listOf(body, 'results') : asArray(asRecord(body['web'])['results']);
   if (kind === 'web' && body['type'] !== 'search' && list.length === 0) throw new EngineError('invalid');
   const found = hits(list, (entry) => fields(kind, entry, context.nowMs));
@@ -129,7 +129,7 @@ export function brave(settings: BraveSettings): HttpEngine {
     kind: 'brave',
     documentation: 'https://api-dashboard.search.brave.com/app/documentation',
     types: ['web', 'news', 'images'],
-    // The free plan; bought plans take more.
+    // The limit of the free plan; paid plans have higher ones.
     rates: [{ requests: 1, perMs: 1000 }],
     request({ query, type, maxResults }, state): EngineRequest {
       const kind = type as Kind;

@@ -1,4 +1,4 @@
-// Kind `crossref`: works registered with Crossref. Abstracts are JATS XML, dates may be a year or nothing.
+// Engine kind `crossref`: works registered with Crossref. Abstracts are JATS XML; a date may be a year alone, or missing.
 
 import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
@@ -17,7 +17,7 @@ const MAX_COUNT = 100;
 const REACHABLE = 10_000;
 const FIELDS = 'DOI,URL,title,container-title,publisher,abstract,published,issued';
 
-/** The service names its limits in the headers of each answer; only few requests at once are allowed. */
+/** The service allows few requests at once; each response has the limits in its headers. */
 export function crossref({ contact, url = 'https://api.crossref.org' }: CrossrefSettings = {}): HttpEngine {
   return {
     kind: 'crossref',
@@ -65,7 +65,7 @@ function date(value: unknown, nowMs: number): string | undefined {
   return isoDate(asRecord(value)['date-parts'], nowMs);
 }
 
-/** JATS as HTML, which `hit` reads: the heading that only says what an abstract is goes, inline marks part no words. */
+/** JATS as HTML for `hit`: without the heading `Abstract`, and with inline elements that do not separate words. */
 function jatsText(jats: string): string {
   return jats
     .replace(/<jats:title>\s*(?:abstract|summary)\s*[.:]?\s*<\/jats:title>/gi, '')

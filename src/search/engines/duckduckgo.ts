@@ -1,5 +1,5 @@
-// Kind `duckduckgo`: web results from the page for browsers without scripts. No API: expect challenge pages. Further
-// pages are asked for with the hidden fields of the page's own form, which are bound to query and user agent.
+// Engine kind `duckduckgo`: web results from the page for browsers without scripts. It is no API, and challenge pages are
+// frequent. The next page is requested with the hidden fields of the page's form, which are bound to query and user agent.
 
 import { decodeHTMLAttribute } from 'entities';
 import { Parser } from 'htmlparser2';
@@ -18,10 +18,10 @@ export interface DuckduckgoSettings {
 
 /** Longer queries are refused. */
 const MAX_QUERY_LENGTH = 499;
-/** Browsers stop nesting here; the parser's cost grows with the square of the depth. */
+/** The limit of browsers. The parser's cost grows with the square of the depth. */
 const MAX_DEPTH = 512;
 
-/** One request at a time: what looks like a crowd is challenged. */
+/** One request at a time: several at once are challenged. */
 export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
   const { region = 'wt-wt', userAgent = 'Mozilla/5.0 (compatible; headrace)' } = settings;
   const url = settings.url ?? 'https://html.duckduckgo.com';
@@ -47,7 +47,7 @@ export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
     parse(response, context): EnginePage {
       refuse(response);
       const page = new ResultPage();
-      // Entities stay: `hit` decodes them, once.
+      // Entities stay encoded: `hit` decodes them.
       new Parser(page, { decodeEntities: false }).end(response.body.toString('utf8'));
       if (page.isChallenge || (response.status !== 200 && page.results.length === 0))
         throw new EngineError('challenge');
@@ -70,7 +70,7 @@ function isFields(state: unknown): state is Record<string, string> {
   return typeof state === 'object' && state !== null;
 }
 
-/** Where a link leads behind the service's redirect; '' for advertisements and links within the page. */
+/** The target of the service's redirect; '' for advertisements and links within the page. */
 function target(href: string, base: string): string {
   const url = /^(?:https?:)?\/\//i.test(href) ? URL.parse(href, base) : null;
   if (url === null || url.pathname === '/y.js') return '';

@@ -1,5 +1,5 @@
-// Exa: web, and by category news and research papers. One request gives up to 100 results. Snippets are the passages Exa
-// picks for the query, its text where there are none.
+// Engine kind `exa`: web, and by category news and research papers, from Exa. One request gives up to 100 results. Snippets
+// are the highlights of a result, or its text where it has none.
 
 import { asArray, asText, jsonBody, listOf, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';

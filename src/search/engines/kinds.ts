@@ -1,5 +1,4 @@
-// The engines that come with the gateway: name of the kind, settings, factory. Whoever reads the configuration makes
-// engines of its entries here; tables for people are made of the same rows.
+// The engine kinds of the gateway: name, settings and factory of each. The reference tables are generated from these rows.
 
 import { entryPath } from '../../config/mistake.ts';
 import { nearest } from '../../config/spelling.ts';
@@ -25,7 +24,7 @@ import { brave } from './brave.ts';
 import { crossref } from './crossref.ts';
 import { duckduckgo } from './duckduckgo.ts';
 import { exa } from './exa.ts';
-import { local, type LocalSurroundings } from './local.ts';
+import { local, type LocalDeps } from './local.ts';
 import { marginalia } from './marginalia.ts';
 import { mojeek } from './mojeek.ts';
 import { openalex } from './openalex.ts';
@@ -37,15 +36,15 @@ import { tavily } from './tavily.ts';
 import { wikipedia } from './wikipedia.ts';
 import { worker } from './worker.ts';
 
-/** What engines may be given beside their settings. */
-export type EngineSurroundings = LocalSurroundings;
+/** Collaborators of engines. */
+export type EngineDeps = LocalDeps;
 
 /** One kind of engine. */
 export interface EngineKind {
   /** By name as written in the configuration; `kind` is not among them. */
   readonly settings: Fields;
   /** Takes settings by their resolved names: durations end in `Ms`. */
-  readonly create: (settings: Readonly<Record<string, unknown>>, surroundings: EngineSurroundings) => Engine;
+  readonly create: (settings: Readonly<Record<string, unknown>>, deps: EngineDeps) => Engine;
 }
 
 const VISIBLE: Pattern = { pattern: /^[\x21-\x7e]+$/, hint: 'visible ASCII characters without spaces' };
@@ -66,10 +65,10 @@ const contact = optional(string(VISIBLE), 'Mail address or URL at which the serv
 
 function engineKind<F extends Fields>(
   settings: F,
-  factory: (settings: SectionOutput<F>, surroundings: EngineSurroundings) => Engine,
+  factory: (settings: SectionOutput<F>, deps: EngineDeps) => Engine,
 ): EngineKind {
   // `createEngine` reads the settings by `settings`, which makes the type true.
-  return { settings, create: (read, surroundings) => factory(read as SectionOutput<F>, surroundings) };
+  return { settings, create: (read, deps) => factory(read as SectionOutput<F>, deps) };
 }
 
 /** Every kind by its name in the configuration. */
@@ -153,7 +152,7 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
 export function createEngine(
   kind: string,
   settings: Readonly<Record<string, unknown>> = {},
-  surroundings: EngineSurroundings = {},
+  deps: EngineDeps = {},
 ): Engine {
   const known = Object.hasOwn(ENGINE_KINDS, kind) ? ENGINE_KINDS[kind] : undefined;
   if (known === undefined) {
@@ -171,7 +170,7 @@ export function createEngine(
     if (written !== undefined) read[resolvedName(name, setting)] = readSetting(name, setting, written);
     else if (setting.presence === 'required') throw new Error(`${kind} needs ${name}`);
   }
-  return known.create(read, surroundings);
+  return known.create(read, deps);
 }
 
 function readSetting(name: string, { schema }: Setting, written: unknown): unknown {

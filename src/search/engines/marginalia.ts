@@ -1,5 +1,5 @@
-// Marginalia: a small index of sites written by people, web only. Refusals are plain text; a used-up day is told from
-// a full minute by its first word.
+// Engine kind `marginalia`: web pages of small, non-commercial sites. Refusals are plain text whose first word tells a
+// used-up day (`quota`) from too many requests in a minute (`rate limited`).
 
 import { asCount, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../engine-response.ts';
 import { EngineError, type EngineRequest, type HttpEngine } from '../engine.ts';

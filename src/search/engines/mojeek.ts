@@ -1,4 +1,4 @@
-// Mojeek: an index of its own, web only. Errors come inside an answer with status 200, as words in `response.status`.
+// Engine kind `mojeek`: web pages from Mojeek's own index. Errors come with status 200, as text in `response.status`.
 
 import { asCount, asRecord, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
@@ -16,7 +16,7 @@ export interface MojeekSettings {
 const SMALLEST_PAGE = 10;
 const MAX_PAGES = 10;
 
-/** First words that fit name the failure: a daily limit is a quota, another limit is a rate. */
+/** The first pattern that fits names the failure: a daily limit is a quota, any other limit is a rate. */
 const FAILURES: readonly (readonly [RegExp, EngineFailure])[] = [
   [/daily|monthly|quota|credit/i, 'quota'],
   [/limit|too many/i, 'rate limited'],

@@ -1,4 +1,4 @@
-// Kind `openalex`: scholarly works from OpenAlex. Abstracts come as an inverted index and are put together again.
+// Engine kind `openalex`: scholarly works from OpenAlex. Abstracts come as an inverted index, from which the text is rebuilt.
 
 import {
   asArray,
@@ -24,7 +24,7 @@ export interface OpenalexSettings {
 }
 
 const MAX_COUNT = 100;
-/** Pages end here; only cursors go on. */
+/** Last result that pages reach; only cursors go further. */
 const REACHABLE = 10_000;
 const FIELDS = 'id,doi,display_name,publication_date,primary_location,abstract_inverted_index';
 /** Words of an abstract; the longest real ones have a few thousand. */
@@ -70,7 +70,7 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
   };
 }
 
-/** A 429 with fewer credits left than a search costs is the day's quota, not the pace. */
+/** A 429 with fewer credits left than a search costs means the day's quota, not the rate. */
 function refuseSpent(response: EngineResponse): void {
   const remaining = asCount(response.headers['x-ratelimit-remaining']);
   const required = asCount(response.headers['x-ratelimit-credits-required']) ?? 1;

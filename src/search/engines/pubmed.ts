@@ -1,5 +1,5 @@
-// Kind `pubmed`: biomedical literature through NCBI's E-utilities. Two requests make a page: `esearch` names articles,
-// `esummary` describes them. Which of the two an answer is shows in its members.
+// Engine kind `pubmed`: biomedical literature from NCBI's E-utilities. A page takes two requests: `esearch` names articles,
+// `esummary` describes them. The members of a response tell which of the two it answers.
 
 import { decodeHTML } from 'entities';
 import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
@@ -15,7 +15,7 @@ import {
 import { hits } from '../hit.ts';
 
 export interface PubmedSettings {
-  /** Lifts three requests a second to ten. */
+  /** Raises the limit from three requests a second to ten. */
   readonly apiKey?: string;
   /** Mail address of the operator, as NCBI asks for. */
   readonly contact?: string;
@@ -32,7 +32,7 @@ interface Named {
 }
 
 const MAX_COUNT = 100;
-/** `esearch` in PubMed names no more. */
+/** Last article that `esearch` reaches. */
 const REACHABLE = 9999;
 
 export function pubmed(settings: PubmedSettings = {}): HttpEngine {
@@ -113,7 +113,7 @@ function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseC
   return { hits: found, next: nextOffset({ ...context, state: offset }, MAX_COUNT, received) };
 }
 
-/** Summaries hold no abstract; authors and place of publication tell articles of one title apart. */
+/** Summaries have no abstract: authors and publication distinguish articles of one title. */
 function citation(article: Readonly<Record<string, unknown>>): string {
   const names = asArray(article['authors'])
     .map((author) => asText(asRecord(author)['name']))

@@ -1,5 +1,5 @@
-// A SearXNG instance of one's own. Its JSON format is off by default: an instance without `json` in `search.formats`
-// answers 403, which reads as `access denied`. How many results a page has is up to the instance.
+// Engine kind `searxng`: a SearXNG instance. Its JSON format is off by default: an instance without `json` in
+// `search.formats` answers 403, which is reported as `access denied`. The instance decides how many results a page has.
 
 import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
@@ -9,7 +9,7 @@ import { type HitFields, hits } from '../hit.ts';
 export interface SearxngSettings {
   /** Base URL of the instance, without a slash at its end. */
   readonly url?: string;
-  /** Sent as `authorization: Bearer`, for instances behind a guard. */
+  /** Sent as `authorization: Bearer`, for instances behind an authenticating proxy. */
   readonly apiKey?: string;
   /** Names of the instance's engines to ask; default those of the category. */
   readonly engines?: readonly string[];
@@ -29,7 +29,7 @@ const LAST_PAGE = 10;
 /** `1920 x 1080`, `1920×1080`. */
 const RESOLUTION = /^(\d{1,6})\s*[x×]\s*(\d{1,6})/i;
 
-/** Engines of an instance hand addresses without a scheme through. */
+/** Engines of an instance may give URLs without a scheme. */
 function withScheme(url: unknown): unknown {
   const text = asText(url);
   return text.startsWith('//') ? `https:${text}` : url;

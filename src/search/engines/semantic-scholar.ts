@@ -1,4 +1,4 @@
-// Kind `semantic-scholar`: papers from the Semantic Scholar graph API by relevance.
+// Engine kind `semantic-scholar`: papers from the Semantic Scholar graph API, by relevance.
 
 import { asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
@@ -6,18 +6,18 @@ import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } fro
 import { encodePath, hits } from '../hit.ts';
 
 export interface SemanticScholarSettings {
-  /** Without a key all callers of the world share one small budget, and 429 is the usual answer. */
+  /** Requests without a key share one small quota with all other such clients, and are mostly answered 429. */
   readonly apiKey?: string;
   /** Base URL. Default `https://api.semanticscholar.org`. */
   readonly url?: string;
 }
 
 const MAX_COUNT = 100;
-/** Relevance search ends here. */
+/** Last result of a search by relevance. */
 const REACHABLE = 1000;
 const FIELDS = 'title,url,abstract,year,publicationDate,venue,journal,externalIds';
 
-/** One request a second is what a new key is given. */
+/** A new key allows one request a second. */
 export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEngine {
   const { apiKey, url = 'https://api.semanticscholar.org' } = settings;
   return {

@@ -1,5 +1,5 @@
-// Serper: results of Google for web, news, images and, for academic searches, Google Scholar. The service may give ten
-// results a page whatever number it is asked for, so only a page of fewer counts as the last.
+// Engine kind `serper`: Google results for web, news and images, Google Scholar for academic searches. The service may give
+// ten results a page whatever number is requested, so only a page of fewer counts as the last.
 
 import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
@@ -96,7 +96,7 @@ export function serper(settings: SerperSettings): HttpEngine {
       return { method: 'POST', url: `${url}/${ENDPOINTS[type].path}`, headers, body: JSON.stringify(body) };
     },
     parse(response, context) {
-      // No credits left is a 400, told from a bad query by its words only.
+      // A 400 with these words means that no credits are left, not that the query is bad.
       if (response.status === 400 && /credit/i.test(response.body.toString('utf8', 0, 1000))) {
         throw new EngineError('quota');
       }

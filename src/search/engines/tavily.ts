@@ -1,5 +1,5 @@
-// Tavily: web and news. One request gives all there is, at most 20 results. Its image lists name no page and no size and
-// are not used. Statuses 432 and 433 are its own: limits of the plan and of pay-as-you-go.
+// Engine kind `tavily`: web and news from Tavily. One request gives all results, at most 20. Its image lists have neither
+// page nor size and are not used. Statuses 432 and 433 mean the limits of the plan and of pay-as-you-go.
 
 import { jsonBody, listOf, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';

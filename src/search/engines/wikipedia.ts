@@ -1,5 +1,5 @@
-// Kind `wikipedia`: articles of a Wikipedia (or any MediaWiki), images of Wikimedia Commons, through the action API. Its
-// errors come with status 200.
+// Engine kind `wikipedia`: articles of a Wikipedia or another MediaWiki, and images of Wikimedia Commons, from the action
+// API. Its errors come with status 200.
 
 import {
   asArray,
@@ -41,7 +41,7 @@ const MAX_IMAGES = 50;
 const THUMBNAIL_WIDTH = 320;
 const COMMON = { action: 'query', format: 'json', formatversion: '2' };
 
-/** Requests one after the other, as the API's etiquette asks. */
+/** One request at a time, as the API's etiquette asks. */
 export function wikipedia(settings: WikipediaSettings = {}): HttpEngine {
   const { language = 'en', contact, imagesUrl = 'https://commons.wikimedia.org' } = settings;
   const url = settings.url ?? `https://${language}.wikipedia.org`;

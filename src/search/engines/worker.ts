@@ -1,6 +1,6 @@
-// Search workers of one's own: `POST {url}/search` as the configuration contract describes it. The answer is JSON or
-// msgpack, told apart by its first byte: a worker need not name its type right. Workers of ours (src/search-worker) say
-// why their engine failed, and the gateway repeats it; a failure of any other kind is `worker returned HTTP n`.
+// Engine kind `worker`: search workers, asked by `POST {url}/search`. The first byte of a response decides whether it is JSON
+// or msgpack, since a worker may declare the wrong type. A failure that `headrace search-worker` names is reported in the
+// same words; any other is `worker returned HTTP n`.
 
 import { Unpackr } from 'msgpackr';
 import { jsonBody, listOf, refuse, retryAfter } from '../engine-response.ts';
@@ -26,7 +26,7 @@ export interface WorkerSettings {
   readonly types?: readonly SearchType[];
 }
 
-/** Longer bodies of failures are no `{"detail": …}` of ours. */
+/** No `{"detail": …}` of the protocol is longer. */
 const MAX_DETAIL_BYTES = 1024;
 
 // Maps become plain objects, and whole numbers plain numbers.
@@ -46,7 +46,7 @@ function read(response: EngineResponse): Readonly<Record<string, unknown>> {
   }
 }
 
-/** Failures of the worker's own engine that no status of its answer tells apart, by the `detail` of it. */
+/** Failures of the worker's engine that share a status, by their `detail`. */
 const DETAILS: Readonly<Record<string, EngineFailure>> = {
   'challenge page': 'challenge',
   'invalid response': 'invalid',
@@ -55,7 +55,7 @@ const DETAILS: Readonly<Record<string, EngineFailure>> = {
   timeout: 'http',
 };
 
-/** What the worker says of its own engine, in the words that clients of a search read. */
+/** The failure of a worker's engine, with the reason that clients of a search read. */
 class RelayedError extends EngineError {
   constructor(failure: EngineFailure, reason: string, retryAfterMs: number | undefined) {
     super(failure, retryAfterMs === undefined ? {} : { retryAfterMs });
@@ -63,7 +63,7 @@ class RelayedError extends EngineError {
   }
 }
 
-/** Throws the failure that a worker names in one of the words of the protocol; any other text of it is not read. */
+/** Throws the failure whose `detail` is a reason of the protocol; any other text is ignored. */
 function relay(response: EngineResponse, type: SearchType): void {
   if (response.status < 400 || response.body.length > MAX_DETAIL_BYTES) return;
   const detail = detailOf(response);

@@ -1,5 +1,5 @@
-// The documents of one folder in a full-text index that follows the folder: `refresh` brings it up to date, `find` asks
-// it. The local engine owns one. Between two refreshes the index never changes.
+// Full-text index of the documents of one folder: `refresh` brings it up to date, `find` searches it. The index changes
+// during a refresh only.
 
 import MiniSearch, { type SearchOptions, type SearchResult } from 'minisearch';
 import type { EngineHit, EngineQuery, SearchType } from '../../engine.ts';
@@ -23,10 +23,10 @@ interface KnownFile {
   readonly ids: readonly number[];
 }
 
-/** Text indexed before other work of the process gets its turn: about 10 ms. */
+/** Characters indexed before yielding to the event loop: about 10 ms. */
 const SLICE_CHARACTERS = 50_000;
 
-/** Every word of a query may cost a walk through all spellings near it. */
+/** Each word of a query may be compared with all similar spellings in the index. */
 const MAX_QUERY_WORDS = 32;
 
 const TOLERANT: SearchOptions = {
@@ -68,7 +68,7 @@ export class Collection {
     return this.#leftOut;
   }
 
-  /** Reads what is new or changed, forgets what is gone. Rejects when the folder cannot be read, and changes nothing then. */
+  /** Reads new and changed files, removes deleted ones. Rejects, and changes nothing, when the folder cannot be read. */
   async refresh(): Promise<void> {
     const { files, leftOut } = await listFolder(this.#settings.path, this.#settings);
     this.#leftOut = leftOut;

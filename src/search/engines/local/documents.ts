@@ -1,5 +1,5 @@
-// Turns a file of the local engine's folder into the documents to be found: one a file, one a line of JSONL. The
-// collection indexes them. Nothing here throws: what cannot be read as promised becomes plain text or is left out.
+// Reads the documents of a file: one for each line of JSONL, one for any other file. Never throws: malformed parts become
+// plain text or are left out.
 
 import { asRecord, asText } from '../../engine-response.ts';
 import { isoDate } from '../../dates.ts';
@@ -10,7 +10,7 @@ import type { FileFormat, FolderFile } from './folder.ts';
 import { htmlText } from './html.ts';
 import { markdownText } from './markdown.ts';
 
-/** What follows is not searched: a text is indexed in one go, and a million characters take about a tenth of a second. */
+/** The rest of a longer text is not searched: a text is indexed without yielding, a million characters in about 100 ms. */
 const MAX_TEXT_LENGTH = 1_000_000;
 
 export interface LocalDocument {
@@ -30,7 +30,7 @@ export function* documents(file: FolderFile, content: string, baseUrl: string): 
 }
 
 interface Reading {
-  /** What the file says about itself, with the names that records have. */
+  /** Metadata of the document, under the names that JSONL records use. */
   readonly fields: Readonly<Record<string, unknown>>;
   readonly title: string;
   readonly text: string;
@@ -45,7 +45,7 @@ const READERS: Readonly<Record<Exclude<FileFormat, 'jsonl'>, (content: string) =
   text: (content) => ({ fields: {}, title: '', text: content.replace(/[\s\p{Cc}]+/gu, ' ').trim() }),
 };
 
-/** The records of a file, each under its line number where it has no URL; broken lines are left out. */
+/** The records of a file; the URL of one without its own ends with its line number. Malformed lines are left out. */
 function* records(content: string, url: string): Generator<Reading & { readonly url: string }> {
   for (const [index, line] of content.split('\n').entries()) {
     const fields = parseRecord(line);
@@ -64,7 +64,7 @@ function parseRecord(line: string): Readonly<Record<string, unknown>> | undefine
   }
 }
 
-/** What the fields say wins over what the file gives; fields of the wrong type are as good as absent. */
+/** Fields take precedence over title and URL of the file; fields of the wrong type count as absent. */
 function toHit(file: FolderFile, { fields, title, url }: Reading & { readonly url: string }): EngineHit | undefined {
   const fileName = file.path.slice(file.path.lastIndexOf('/') + 1);
   return hit({

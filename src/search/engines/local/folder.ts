@@ -1,5 +1,5 @@
-// The files of a folder that the local engine may read: listed with their version, read as text. The collection compares
-// two listings to find what changed. Nothing outside the folder is ever opened, whatever links inside it say.
+// Lists the files of a folder with their versions, and reads them as text. Nothing outside of the folder is ever opened,
+// whatever links in it point to.
 
 import { constants, type Dirent, type Stats } from 'node:fs';
 import { open, readdir, realpath, stat } from 'node:fs/promises';
@@ -43,7 +43,7 @@ export interface FolderListing {
   readonly leftOut: number;
 }
 
-/** Entries looked at in one listing, of any kind: a folder such as `/` must not keep the engine busy for minutes. */
+/** Entries of any kind read in one listing: a folder such as `/` must not keep the engine busy for minutes. */
 const MAX_ENTRIES = 200_000;
 const MAX_DEPTH = 32;
 

@@ -1,5 +1,5 @@
-// Title and text of an HTML file of the local engine's folder. Stops reading at absurd nesting, which the parser would
-// otherwise pay for quadratically.
+// Title and text of an HTML file. Reading stops at a depth that no browser supports, because the parser's cost grows with
+// its square.
 
 import { Parser } from 'htmlparser2';
 
@@ -30,12 +30,12 @@ const INLINE: ReadonlySet<string> = new Set([
   'u',
   'wbr',
 ]);
-/** Browsers stop nesting here. */
+/** The limit of browsers. */
 const MAX_DEPTH = 512;
 
 class TooDeep extends Error {}
 
-/** Reads what there is; broken markup is no error. */
+/** Reads as much as possible; malformed markup is no error. */
 export function htmlText(html: string): HtmlText {
   const reading = new Reading();
   const parser = new Parser(reading);

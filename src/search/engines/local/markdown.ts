@@ -1,5 +1,4 @@
-// Front matter, title and text of a Markdown file of the local engine's folder. No renderer: marks are taken off, words
-// stay where they are.
+// Front matter, title and text of a Markdown file. It is not rendered: marks are removed, words stay in their order.
 
 import { parse } from 'yaml';
 import { plainText } from '../../text.ts';
@@ -37,7 +36,7 @@ function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Every expression is linear: none has two ways to match the same characters. */
+/** Every expression takes linear time: none can match the same characters in two ways. */
 function plain(markdown: string): string {
   const unmarked = markdown
     .replace(/!?\[([^[\]]*)\]\([^()\n]*\)/g, '$1')

@@ -1,11 +1,11 @@
-// Cuts the passage out of a text that shows best why it was found. The collection calls it for the hits it returns.
+// Selects the passage of a text with the most words of a query, as the snippet of a hit.
 
 import { placedWords, type Word } from './words.ts';
 
 const SNIPPET_LENGTH = 300;
 /** Characters before the first match, so that it can be read in context. */
 const LEAD_LENGTH = 40;
-/** A word that occurs everywhere needs no more places than this to find a good one. */
+/** Enough places of a frequent word to find a good passage. */
 const MAX_MATCHES = 500;
 
 /**

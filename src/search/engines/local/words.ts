@@ -1,13 +1,13 @@
-// How the local engine cuts text into words, the same way for index, query and snippet: letters and digits, each
-// ideograph and kana for itself, folded to lower case without accents.
+// Splits text into words, equally for index, query and snippet: runs of letters and digits, single ideographs and kana,
+// folded to lower case without accents.
 
-/** Scripts written without spaces are matched character by character; all query characters have to occur then. */
+/** Scripts without spaces are matched character by character: all characters of a query must occur. */
 const WORD = /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}]|[[\p{L}\p{M}\p{N}]--[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}]]+/gv;
 
-/** Longer ones are encoded data: they would fill the index and nobody asks for them. */
+/** Longer words are encoded data, which would fill the index and are never searched for. */
 const MAX_WORD_LENGTH = 64;
 
-/** Nothing to fold but the case; normalising these would be most of the time of a query. */
+/** Only their case is folded: normalising them would take most of the time of a query. */
 const ASCII = /^[a-z0-9]+$/i;
 
 export interface Word {
