@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type Cli, runCli, startCli } from '../support/cli.ts';
 import { until } from '../support/system.ts';
-import { ANSWER, finds, hangs, refusal, startService } from '../search-worker/bench.ts';
+import { ANSWER, finds, hangs, refusal, startService } from '../support/search-worker.ts';
 
 const READY = /^search worker listening on (\S+)\n/;
 

@@ -7,7 +7,7 @@ interface Answer {
   readonly text: string;
 }
 
-interface Bench {
+interface Setup {
   readonly cache: AnswerCache<Answer>;
   readonly clock: ManualClock;
   readonly flights: Flight<Answer>[];
@@ -16,12 +16,12 @@ interface Bench {
   readonly request: (key: string, who: string) => Pending;
 }
 
-function bench(): Bench {
+function setUp(): Setup {
   const clock = createManualClock();
   const cache = new AnswerCache<Answer>({ clock, sizeOf: ({ text }) => text.length });
   const flights: Flight<Answer>[] = [];
   const aborted: Flight<Answer>[] = [];
-  const heard: Bench['heard'] = [];
+  const heard: Setup['heard'] = [];
   const start = (flight: Flight<Answer>): { abort: () => void } => {
     flights.push(flight);
     return { abort: () => void aborted.push(flight) };
@@ -35,7 +35,7 @@ function bench(): Bench {
 const microtasks = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 t.test('equal requests share a flight and each is answered once', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.request('x', 'one');
   b.request('x', 'two');
   b.request('y', 'three');
@@ -56,7 +56,7 @@ t.test('equal requests share a flight and each is answered once', async (t) => {
 });
 
 t.test('a flight may land as it starts', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.cache.configure(1000, 100);
   const start = (flight: Flight<Answer>): { abort: () => void } => {
     flight.land({ text: 'X' }, true);
@@ -72,7 +72,7 @@ t.test('a flight may land as it starts', async (t) => {
 });
 
 t.test('a flight that fails to start is none', async (t) => {
-  const b = bench();
+  const b = setUp();
   const start = (): never => {
     throw new Error('no start');
   };
@@ -83,7 +83,7 @@ t.test('a flight that fails to start is none', async (t) => {
 });
 
 t.test('keeps what may be kept, for its time', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.cache.configure(1000, 100);
   b.request('x', 'one');
   b.request('y', 'one');
@@ -104,7 +104,7 @@ t.test('keeps what may be kept, for its time', async (t) => {
 });
 
 t.test('is bounded in bytes, and one answer takes an eighth of them at most', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.cache.configure(1000, 80);
   const ask = async (key: string, bytes: number): Promise<boolean> => {
     const before = b.flights.length;
@@ -122,7 +122,7 @@ t.test('is bounded in bytes, and one answer takes an eighth of them at most', as
 });
 
 t.test('an aborted request hears nothing; the last one aborts the flight', async (t) => {
-  const b = bench();
+  const b = setUp();
   const [one, two] = [b.request('x', 'one'), b.request('x', 'two')];
   one.abort();
   one.abort();
@@ -139,7 +139,7 @@ t.test('an aborted request hears nothing; the last one aborts the flight', async
 });
 
 t.test('a request aborted between landing and answer hears nothing', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.cache.configure(1000, 100);
   const one = b.request('x', 'one');
   b.request('x', 'two');
@@ -153,7 +153,7 @@ t.test('a request aborted between landing and answer hears nothing', async (t) =
 });
 
 t.test('a flight that began before the cache was emptied does not fill it', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.cache.configure(1000, 100);
   b.request('x', 'one');
   b.cache.configure(1000, 100);

@@ -1,9 +1,9 @@
-// A gateway in front of workers, all on real sockets: what a worker says of its engine is what clients of the gateway read.
+// A gateway in front of search workers on real sockets: clients read the failures of a worker's engine.
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { InProcessEngine, SearchAnswer } from '../../src/search/index.ts';
-import { finds, type Handle, hangs, startBench, startService } from './bench.ts';
+import { finds, type Handle, hangs, startWorker, startService } from '../support/search-worker.ts';
 
 /** Finds nothing, so that a search never fails as a whole. */
 const NOTHING: InProcessEngine = {
@@ -27,8 +27,8 @@ const search = (gateway: Gateway, more: Partial<Input> = {}): Promise<SearchAnsw
 
 const reason = (answer: SearchAnswer): string | undefined => answer.meta.engine_errors[0]?.reason;
 
-t.test('finds through a worker what the worker finds', async (t) => {
-  const b = await startBench(t, finds, { secret: 's3cret' });
+t.test('passes on the results of a worker', async (t) => {
+  const b = await startWorker(t, finds, { secret: 's3cret' });
   const answer = await search(gatewayOf(t, { urls: [b.url], secret: 's3cret' }), { search_type: 'news' });
   t.strictSame(answer.meta.engines_used, ['engine_a', 'engine_b']);
   t.match(answer.results, [
@@ -38,7 +38,7 @@ t.test('finds through a worker what the worker finds', async (t) => {
 });
 
 t.test('a gateway with another secret, or none, is denied', async (t) => {
-  const b = await startBench(t, finds, { secret: 's3cret' });
+  const b = await startWorker(t, finds, { secret: 's3cret' });
   for (const secret of [{}, { secret: 'wrong' }]) {
     t.equal(reason(await search(gatewayOf(t, { urls: [b.url], ...secret }))), 'access denied');
   }
@@ -60,18 +60,18 @@ const FAILURES: Readonly<Record<string, Handle>> = {
 
 for (const [wanted, handle] of Object.entries(FAILURES)) {
   t.test(`clients read of a worker's engine: ${wanted}`, async (t) => {
-    const b = await startBench(t, handle);
+    const b = await startWorker(t, handle);
     t.equal(reason(await search(gatewayOf(t, { urls: [b.url] }))), wanted);
   });
 }
 
 t.test("clients read of a worker's engine: timeout", async (t) => {
-  const b = await startBench(t, hangs, { timeoutMs: 50 });
+  const b = await startWorker(t, hangs, { timeoutMs: 50 });
   t.equal(reason(await search(gatewayOf(t, { urls: [b.url] }))), 'timeout');
 });
 
 t.test("clients read of a worker's engine: suspended", async (t) => {
-  const b = await startBench(t, (_, response) => response.writeHead(429, { 'retry-after': '60' }).end());
+  const b = await startWorker(t, (_, response) => response.writeHead(429, { 'retry-after': '60' }).end());
   await b.ask();
   const gateway = gatewayOf(t, { urls: [b.url] });
   t.equal(reason(await search(gateway)), 'suspended');
@@ -81,7 +81,7 @@ t.test("clients read of a worker's engine: suspended", async (t) => {
 });
 
 t.test("clients read of a worker's engine: a type it does not have", async (t) => {
-  const b = await startBench(t, finds, { kind: 'brave', engine: { apiKey: 'key', url: 'http://127.0.0.1:9' } });
+  const b = await startWorker(t, finds, { kind: 'brave', engine: { apiKey: 'key', url: 'http://127.0.0.1:9' } });
   const gateway = gatewayOf(t, { urls: [b.url], types: ['web', 'academic'] });
   t.equal(reason(await search(gateway, { search_type: 'academic' })), "unsupported search_type 'academic'");
 });
@@ -97,8 +97,8 @@ t.test('a failure with a status of its own reads as that status', async (t) => {
   }
 });
 
-t.test('a search that is left lets go of the engine behind the worker', async (t) => {
-  const b = await startBench(t, hangs);
+t.test('a search whose client leaves ends the request to the service behind the worker', async (t) => {
+  const b = await startWorker(t, hangs);
   const leaving = new AbortController();
   const gateway = gatewayOf(t, { urls: [b.url] });
   const answer = gateway.search({ query: 'fish', engines: ['engine_a'] }, { signal: leaving.signal });
@@ -109,7 +109,7 @@ t.test('a search that is left lets go of the engine behind the worker', async (t
 });
 
 t.test('another worker of the engine takes over from one that closes', async (t) => {
-  const [one, two] = [await startBench(t, finds), await startBench(t, finds)];
+  const [one, two] = [await startWorker(t, finds), await startWorker(t, finds)];
   const gateway = gatewayOf(t, { urls: [one.url, two.url] });
   await search(gateway);
   await one.worker.close();

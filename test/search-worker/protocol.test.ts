@@ -15,7 +15,7 @@ function refused(run: () => unknown): readonly [number, string] {
 
 const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 
-t.test('reads a query in both formats alike', (t) => {
+t.test('reads a query equally in both formats', (t) => {
   const asked = { engine: 'engine_a', query: 'Donau Höhe', max_results: 7, search_type: 'news', extra: 1 };
   const wanted = { query: 'Donau Höhe', maxResults: 7, type: 'news' };
   t.strictSame(readQuery(json(asked), 'json'), wanted);
@@ -25,7 +25,7 @@ t.test('reads a query in both formats alike', (t) => {
   t.end();
 });
 
-t.test('tells formats by content type, whatever case and parameters', (t) => {
+t.test('reads the format from the content type, in any case and with parameters', (t) => {
   t.equal(formatOf(undefined), 'json');
   t.equal(formatOf('Application/JSON; charset=utf-8'), 'json');
   for (const name of ['msgpack', 'x-msgpack', 'vnd.msgpack']) t.equal(formatOf(`application/${name}`), 'msgpack');
@@ -33,7 +33,7 @@ t.test('tells formats by content type, whatever case and parameters', (t) => {
   t.end();
 });
 
-t.test('names the member that is wrong and never what it says', (t) => {
+t.test('names the member that is wrong and never its value', (t) => {
   const cases: readonly (readonly [unknown, RegExp])[] = [
     [{}, /^query /],
     [{ query: ' ' }, /^query /],
@@ -78,7 +78,7 @@ t.test('any bytes are a query or a 422', (t) => {
   t.end();
 });
 
-t.test('writes results in the names of the protocol, without what is not known', (t) => {
+t.test('writes results with the names of the protocol, without absent fields', (t) => {
   const hits = [
     { title: 'T', url: 'http://a.example/', snippet: 'S' },
     {
@@ -104,7 +104,7 @@ t.test('writes results in the names of the protocol, without what is not known',
   t.end();
 });
 
-t.test('answers in msgpack where it is wanted at least as much as JSON', (t) => {
+t.test('answers in msgpack where accept prefers it to JSON, or both equally', (t) => {
   const cases: readonly (readonly [string | undefined, string])[] = [
     [undefined, 'application/json'],
     ['*/*', 'application/json'],
@@ -141,7 +141,7 @@ t.test('answers every reason of an engine with a status of its own kind', (t) =>
   t.end();
 });
 
-t.test('lets the right bearer token pass and nothing else', (t) => {
+t.test('accepts the right bearer token and nothing else', (t) => {
   const isAuthorized = bearerCheck('s3cret');
   for (const right of ['Bearer s3cret', 'bearer s3cret', 'Bearer  s3cret ']) t.equal(isAuthorized(right), true, right);
   const wrong = ['', 'Bearer', 'Bearer ', 'Bearer s3cre', 'Bearer s3cretx', 'Bearer S3CRET', 'Basic s3cret', 's3cret'];

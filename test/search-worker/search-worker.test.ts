@@ -8,16 +8,24 @@ import t from 'tap';
 import { createManualClock } from '../../src/actor/index.ts';
 import { createSearchWorker } from '../../src/search-worker/index.ts';
 import { until } from '../support/system.ts';
-import { ANSWER, type Bench, finds, type Handle, hangs, refusal, startBench } from './bench.ts';
+import {
+  ANSWER,
+  type StartedWorker,
+  finds,
+  type Handle,
+  hangs,
+  refusal,
+  startWorker,
+} from '../support/search-worker.ts';
 
 const REQUESTS = 'headrace_search_worker_requests_total';
 const UPSTREAM = 'headrace_search_worker_upstream_calls_total';
 
-const idle = (b: Bench): Promise<void> =>
+const idle = (b: StartedWorker): Promise<void> =>
   until('nothing in flight', async () => (await b.sample('headrace_search_worker_in_flight')) === 0);
 
 t.test('answers a search in JSON and in msgpack, asked in either', async (t) => {
-  const b = await startBench(t, finds);
+  const b = await startWorker(t, finds);
   const asked = { engine: 'whatever', query: 'fish ladder', max_results: 5, search_type: 'web' };
   for (const contentType of ['application/json', 'application/msgpack']) {
     for (const accept of ['application/json', 'application/msgpack']) {
@@ -33,8 +41,8 @@ t.test('answers a search in JSON and in msgpack, asked in either', async (t) => 
   t.match(b.service.asked[1], /pageno=2/, 'pages are the worker’s affair');
 });
 
-t.test('gives no more results than are wanted', async (t) => {
-  const b = await startBench(t, finds);
+t.test('gives at most max_results results', async (t) => {
+  const b = await startWorker(t, finds);
   const response = await b.ask({ json: { query: 'fish', max_results: 1 } });
   t.equal(((await response.json()) as { results: unknown[] }).results.length, 1);
 });
@@ -58,16 +66,16 @@ const FAILURES: Readonly<Record<string, readonly [Handle, readonly [number, stri
 };
 
 for (const [what, [handle, wanted]] of Object.entries(FAILURES)) {
-  t.test(`says so when the service ${what}`, async (t) => {
-    const b = await startBench(t, handle);
+  t.test(`reports when the service ${what}`, async (t) => {
+    const b = await startWorker(t, handle);
     t.strictSame(await refusal(await b.ask()), wanted);
     await until('the count', async () => (await b.sample(`${REQUESTS}{outcome="${wanted[1]}"}`)) === 1);
   });
 }
 
-t.test('answers 504 at its deadline and lets go of the service', async (t) => {
+t.test('answers 504 at its deadline and ends the request to the service', async (t) => {
   const clock = createManualClock();
-  const b = await startBench(t, hangs, { clock, timeoutMs: 4000 });
+  const b = await startWorker(t, hangs, { clock, timeoutMs: 4000 });
   const answer = b.ask();
   const upstream = await b.service.next();
   const left = once(upstream, 'close');
@@ -79,9 +87,9 @@ t.test('answers 504 at its deadline and lets go of the service', async (t) => {
   await until('the count', async () => (await b.sample(`${UPSTREAM}{outcome="cancelled"}`)) === 1);
 });
 
-t.test('does not ask a suspended engine, and says for how long', async (t) => {
+t.test('does not ask a suspended engine, and answers with Retry-After', async (t) => {
   const clock = createManualClock();
-  const b = await startBench(t, (_, response) => response.writeHead(429, { 'retry-after': '60' }).end(), { clock });
+  const b = await startWorker(t, (_, response) => response.writeHead(429, { 'retry-after': '60' }).end(), { clock });
   await b.ask();
   clock.advance(18_500);
   t.strictSame(await refusal(await b.ask()), [503, 'suspended', '42']);
@@ -89,20 +97,23 @@ t.test('does not ask a suspended engine, and says for how long', async (t) => {
   t.match(await b.health(), { status: 200, body: { status: 'ok', suspended_ms: 41_500, failed: 2 } });
 });
 
-t.test('keeps the limits of the engine, and says when there is no place before the deadline', async (t) => {
-  const rates = [{ requests: 1, per: '60s' }];
-  const service = await startBench(t, finds);
-  const b = await startBench(t, finds, {
-    engine: { url: service.service.url, rates },
-    timeoutMs: 5000,
-  });
-  await b.ask({ json: { query: 'fish', max_results: 1 } });
-  t.strictSame(await refusal(await b.ask()), [429, 'rate limited', '6']);
-  t.equal(service.service.asked.length, 1);
-});
+t.test(
+  'keeps the rate limits of the engine, and answers 429 where they allow no request before the deadline',
+  async (t) => {
+    const rates = [{ requests: 1, per: '60s' }];
+    const service = await startWorker(t, finds);
+    const b = await startWorker(t, finds, {
+      engine: { url: service.service.url, rates },
+      timeoutMs: 5000,
+    });
+    await b.ask({ json: { query: 'fish', max_results: 1 } });
+    t.strictSame(await refusal(await b.ask()), [429, 'rate limited', '6']);
+    t.equal(service.service.asked.length, 1);
+  },
+);
 
-t.test('a client that leaves takes its engine call along', async (t) => {
-  const b = await startBench(t, hangs);
+t.test('a client that leaves cancels its engine call', async (t) => {
+  const b = await startWorker(t, hangs);
   const leaving = new AbortController();
   const answer = b.ask({ signal: leaving.signal });
   const left = once(await b.service.next(), 'close');
@@ -116,7 +127,7 @@ t.test('a client that leaves takes its engine call along', async (t) => {
 });
 
 t.test('asks for the secret, before anything else of a search', async (t) => {
-  const b = await startBench(t, finds, { secret: 's3cret' });
+  const b = await startWorker(t, finds, { secret: 's3cret' });
   for (const authorization of ['', 'Bearer s3cre', 'Bearer s3cret2', 'Basic s3cret']) {
     const response = await b.ask({ headers: authorization === '' ? {} : { authorization }, body: '{' });
     t.equal(response.headers.get('www-authenticate'), 'Bearer');
@@ -128,9 +139,10 @@ t.test('asks for the secret, before anything else of a search', async (t) => {
   t.equal(b.service.asked.length, 2);
 });
 
-t.test('refuses what is no search of the protocol', async (t) => {
-  const b = await startBench(t, finds);
-  const ask = async (init: Parameters<Bench['ask']>[0]): Promise<unknown> => (await refusal(await b.ask(init)))[0];
+t.test('refuses requests that are no search', async (t) => {
+  const b = await startWorker(t, finds);
+  const ask = async (init: Parameters<StartedWorker['ask']>[0]): Promise<unknown> =>
+    (await refusal(await b.ask(init)))[0];
   t.equal(await ask({ body: '{"query": "x"' }), 422);
   t.equal(await ask({ body: new Uint8Array([0xc1]), headers: { 'content-type': 'application/msgpack' } }), 422);
   t.equal(await ask({ json: { max_results: 5 } }), 422);
@@ -144,7 +156,7 @@ t.test('refuses what is no search of the protocol', async (t) => {
 });
 
 t.test('does not read a body of unknown length past the limit', async (t) => {
-  const b = await startBench(t, finds);
+  const b = await startWorker(t, finds);
   const sending = request(`${b.url}/search`, { method: 'POST' });
   sending.on('error', () => undefined);
   const answered = once(sending, 'response') as Promise<[{ statusCode: number }]>;
@@ -154,8 +166,8 @@ t.test('does not read a body of unknown length past the limit', async (t) => {
   sending.destroy();
 });
 
-t.test('a client that leaves in its body leaves nothing behind', async (t) => {
-  const b = await startBench(t, finds);
+t.test('a client that leaves while it sends its body leaves nothing behind', async (t) => {
+  const b = await startWorker(t, finds);
   const socket = connect(Number(new URL(b.url).port), '127.0.0.1');
   socket.write('POST /search HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{');
   await until('in flight', async () => (await b.sample('headrace_search_worker_in_flight')) === 1);
@@ -165,13 +177,13 @@ t.test('a client that leaves in its body leaves nothing behind', async (t) => {
 });
 
 t.test('refuses a type its engine does not have', async (t) => {
-  const b = await startBench(t, finds, { kind: 'brave', engine: { apiKey: 'key', url: 'http://127.0.0.1:9' } });
+  const b = await startWorker(t, finds, { kind: 'brave', engine: { apiKey: 'key', url: 'http://127.0.0.1:9' } });
   const answer = await b.ask({ json: { query: 'x', search_type: 'academic' } });
   t.strictSame(await refusal(answer), [422, "unsupported search_type 'academic'", null]);
 });
 
-t.test('lets no more searches in than it can answer', async (t) => {
-  const b = await startBench(t, hangs, { maxInFlight: 1 });
+t.test('admits no more searches than it can answer', async (t) => {
+  const b = await startWorker(t, hangs, { maxInFlight: 1 });
   const first = b.ask();
   const upstream = await b.service.next();
   t.strictSame(await refusal(await b.ask()), [503, 'too many searches', '1']);
@@ -183,8 +195,8 @@ t.test('lets no more searches in than it can answer', async (t) => {
   t.equal((await next).status, 200);
 });
 
-t.test('counts and measures', async (t) => {
-  const b = await startBench(t, finds);
+t.test('counts and times searches', async (t) => {
+  const b = await startWorker(t, finds);
   await b.ask();
   await idle(b);
   t.equal(await b.sample(`${REQUESTS}{outcome="ok"}`), 1);
@@ -202,7 +214,7 @@ t.test('counts and measures', async (t) => {
 });
 
 t.test('keeps a connection longer than gateways do', async (t) => {
-  const b = await startBench(t, finds);
+  const b = await startWorker(t, finds);
   t.equal((await fetch(`${b.url}/health`)).headers.get('keep-alive'), 'timeout=65');
 });
 
@@ -227,12 +239,12 @@ t.test('searches a folder, and is not healthy before it has read it', async (t) 
 });
 
 t.test('closes when the searches in flight are answered, and takes no more', async (t) => {
-  const b = await startBench(t, hangs);
+  const b = await startWorker(t, hangs);
   const answer = b.ask();
   const upstream = await b.service.next();
   const closing = b.worker.close();
   t.equal(b.worker.close(), closing);
-  await t.rejects(fetch(`${b.url}/health`, { headers: { connection: 'close' } }), 'nobody listens');
+  await t.rejects(fetch(`${b.url}/health`, { headers: { connection: 'close' } }), 'the port is closed');
   upstream.end('{"results":[]}');
   const response = await answer;
   t.equal(response.status, 200);
@@ -241,7 +253,7 @@ t.test('closes when the searches in flight are answered, and takes no more', asy
 });
 
 t.test('refuses a search that comes on a kept connection while it closes', async (t) => {
-  const b = await startBench(t, hangs);
+  const b = await startWorker(t, hangs);
   const socket = connect(Number(new URL(b.url).port), '127.0.0.1');
   let said = '';
   socket.on('data', (piece: Buffer) => (said += piece.toString()));
@@ -263,7 +275,7 @@ t.test('refuses a search that comes on a kept connection while it closes', async
 
 t.test('does not wait longer than a search may take', async (t) => {
   const clock = createManualClock();
-  const b = await startBench(t, finds, { clock, timeoutMs: 2000 });
+  const b = await startWorker(t, finds, { clock, timeoutMs: 2000 });
   const socket = connect(Number(new URL(b.url).port), '127.0.0.1');
   t.teardown(() => socket.destroy());
   socket.write('POST /search HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{');
@@ -273,7 +285,7 @@ t.test('does not wait longer than a search may take', async (t) => {
   await closing;
 });
 
-t.test('says what is wrong with its settings', async (t) => {
+t.test('names the mistake in its settings', async (t) => {
   const cases: readonly (readonly [Parameters<typeof createSearchWorker>[0], RegExp])[] = [
     [{ kind: 'nothing' }, /^engine nothing: is of an unknown kind/],
     [{ kind: 'brave' }, /^engine brave: brave needs apiKey$/],
@@ -284,7 +296,7 @@ t.test('says what is wrong with its settings', async (t) => {
 });
 
 t.test('a port that is taken is a rejection', async (t) => {
-  const b = await startBench(t, finds);
+  const b = await startWorker(t, finds);
   const second = createSearchWorker({ kind: 'duckduckgo', listen: new URL(b.url).host });
   t.teardown(() => second.abort());
   await t.rejects(second.listen(), { code: 'EADDRINUSE' });

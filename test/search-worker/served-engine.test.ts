@@ -44,7 +44,7 @@ t.test('is ready once its engine has answered a first search', async (t) => {
   await until('ready', () => served.ready);
 });
 
-t.test('tries again when it is asked, and complains once', async (t) => {
+t.test('tries again at every check, and notifies once', async (t) => {
   let works = false;
   let tries = 0;
   const { served, notices } = serve(t, async () => {
@@ -78,7 +78,7 @@ t.test('answers at the deadline, whatever the engine does', async (t) => {
   held.release();
 });
 
-t.test('says how long a suspended engine is left alone', async (t) => {
+t.test('gives the rest of a suspension', async (t) => {
   const { served, clock } = serve(t, async () => {
     throw new EngineError('rate limited', { retryAfterMs: 60_000 });
   });
@@ -90,7 +90,7 @@ t.test('says how long a suspended engine is left alone', async (t) => {
   t.strictSame(await ask(served), { engine: 'index', reason: 'suspended' });
 });
 
-t.test('a search that is left tells its engine', async (t) => {
+t.test('an aborted search fires the signal of its engine', async (t) => {
   const signals: AbortSignal[] = [];
   const { served } = serve(t, (_query, signal) => {
     signals.push(signal);

@@ -97,7 +97,7 @@ const hostile = fc.oneof(
     .map(([scheme, host, rest]) => scheme + host.join('') + rest.join('')),
 );
 
-t.test('never throws and folds nothing further the second time', async () => {
+t.test('never throws and is idempotent', async () => {
   fc.assert(
     fc.property(hostile, (url) => {
       const canonical = canonicalUrl(url);
@@ -149,7 +149,7 @@ t.test('merges two pages only when path and parameters are equal', async () => {
   );
 });
 
-t.test('sees through any number of disguises', async () => {
+t.test('gives one key for any combination of spellings', async () => {
   const add = (url: string, parameter: string): string => `${url}${url.includes('?') ? '&' : '?'}${parameter}`;
   const disguises: ((url: string) => string)[] = [
     (url) => url.replace('https:', 'http:'),

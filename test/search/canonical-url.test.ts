@@ -15,7 +15,7 @@ function apart(t: Test, ...urls: readonly string[]): void {
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64url');
 
-t.test('folds scheme, default ports and the closing dot of the host', async (t) => {
+t.test('normalises scheme, default ports and the closing dot of the host', async (t) => {
   const page = 'https://example.com/a';
   same(
     t,
@@ -30,7 +30,7 @@ t.test('folds scheme, default ports and the closing dot of the host', async (t) 
   apart(t, page, 'ftp://example.com/a');
 });
 
-t.test('folds the hosts that serve variants of a site', async (t) => {
+t.test('normalises hosts of variants of a site', async (t) => {
   same(t, 'https://example.com/a', 'https://www.example.com/a', 'https://m.example.com/a');
   same(t, 'https://example.com/a', 'https://mobile.example.com/a', 'https://amp.example.com/a');
   same(t, 'https://example.com/a', 'https://www.m.example.com/a');
@@ -40,7 +40,7 @@ t.test('folds the hosts that serve variants of a site', async (t) => {
   apart(t, 'https://en.wikipedia.org/wiki/A', 'https://de.m.wikipedia.org/wiki/A', 'https://en.m.example.org/wiki/A');
 });
 
-t.test('folds closing slashes and index files, not the case of a path', async (t) => {
+t.test('removes closing slashes and index files, and keeps the case of a path', async (t) => {
   same(t, 'https://example.com', 'https://example.com/', 'https://example.com/index.html', 'https://example.com//');
   same(t, 'https://example.com/a', 'https://example.com/a/', 'https://example.com/a/index.php');
   same(t, 'https://example.com/a?x=1', 'https://example.com/a/?x=1', 'https://example.com/a/index.htm?x=1');
@@ -49,7 +49,7 @@ t.test('folds closing slashes and index files, not the case of a path', async (t
   apart(t, 'https://example.com/a/b', 'https://example.com/a//b');
 });
 
-t.test('folds escapes of characters that need none', async (t) => {
+t.test('decodes escapes of characters that need none', async (t) => {
   same(t, 'https://example.com/~a-b', 'https://example.com/%7Ea%2Db', 'https://example.com/%7ea%2db');
   same(t, 'https://example.com/a%2Fb', 'https://example.com/a%2fb');
   same(t, 'https://example.com/caf%C3%A9', 'https://example.com/caf%c3%a9', 'https://example.com/café');
@@ -69,7 +69,7 @@ t.test('folds escapes of characters that need none', async (t) => {
   apart(t, 'https://example.com/caf%C3%A9', 'https://example.com/cafe%CC%81');
 });
 
-t.test('takes tracking parameters off and leaves the others', async (t) => {
+t.test('removes tracking parameters and keeps the others', async (t) => {
   const page = 'https://example.com/a?id=7';
   const tracking = ['utm_source=x', 'UTM_Campaign=x', 'utm%5Fterm=x', 'gclid=1', 'fbclid=1', 'msclkid=1', 'mc_eid=1'];
   tracking.push(
@@ -90,7 +90,7 @@ t.test('takes tracking parameters off and leaves the others', async (t) => {
   apart(t, 'https://example.com/a?v=a', 'https://example.com/a?v=A', 'https://example.com/a?V=a');
 });
 
-t.test('folds the order of parameters, not that of a repeated one', async (t) => {
+t.test('sorts parameters, and keeps the order of a repeated one', async (t) => {
   same(t, 'https://example.com/?a=1&b=2&c=3', 'https://example.com/?c=3&a=1&b=2', 'https://example.com/?b=2&&c=3&a=1');
   same(t, 'https://example.com/?q=a+b', 'https://example.com/?q=a%20b');
   apart(t, 'https://example.com/?a=1&a=2', 'https://example.com/?a=2&a=1', 'https://example.com/?a=1');
@@ -98,7 +98,7 @@ t.test('folds the order of parameters, not that of a repeated one', async (t) =>
   apart(t, 'https://example.com/?a=1%26b=2', 'https://example.com/?a=1&b=2');
 });
 
-t.test('drops fragments that are not routes', async (t) => {
+t.test('removes fragments that are not routes', async (t) => {
   same(t, 'https://example.com/a', 'https://example.com/a#part', 'https://example.com/a#', 'https://example.com/a#/');
   same(t, 'https://example.com/a', 'https://example.com/a#:~:text=found', 'https://example.com/a#part:~:text=found');
   same(t, 'https://example.com/a', 'https://example.com/a#!', 'https://example.com/a#!/');
@@ -107,7 +107,7 @@ t.test('drops fragments that are not routes', async (t) => {
   apart(t, 'https://example.com/', 'https://example.com/#/a', 'https://example.com/#/b', 'https://example.com/#!a');
 });
 
-t.test('takes sessions off', async (t) => {
+t.test('removes session ids', async (t) => {
   same(t, 'https://example.com/a', 'https://example.com/a;jsessionid=0F', 'https://example.com/a;JSESSIONID=0F');
   same(
     t,
@@ -125,7 +125,7 @@ t.test('takes sessions off', async (t) => {
   apart(t, 'https://example.com/a', 'https://example.com/a;x=1', 'https://example.com/ajsessionid=0F');
 });
 
-t.test('folds AMP pages into the page itself', async (t) => {
+t.test('gives AMP pages the key of the page', async (t) => {
   const page = 'https://example.com/story';
   same(
     t,
@@ -156,7 +156,7 @@ t.test('folds AMP pages into the page itself', async (t) => {
   same(t, `${page}?id=1`, 'https://cdn.ampproject.org/c/s/example.com/story?id=1');
 });
 
-t.test('takes redirect wrappers off', async (t) => {
+t.test('unwraps redirects', async (t) => {
   const page = 'https://example.com/a?id=1&x=2';
   const escaped = encodeURIComponent(page);
   const wrappers = [`https://www.google.com/url?sa=t&q=${escaped}&ved=0`, `https://google.co.uk/url?url=${escaped}`];
@@ -172,7 +172,7 @@ t.test('takes redirect wrappers off', async (t) => {
   t.equal(canonicalUrl(wrappers[0] ?? ''), page);
 });
 
-t.test('leaves what only looks like a wrapper', async (t) => {
+t.test('keeps what only looks like a redirect', async (t) => {
   const page = 'https://example.com/a';
   const escaped = encodeURIComponent(page);
   apart(t, page, `https://www.google.com/search?q=${escaped}`, `https://google.example.com/url?q=${escaped}`);
@@ -194,7 +194,7 @@ t.test('leaves what only looks like a wrapper', async (t) => {
   apart(t, 'https://google.com/url?q=http://x.org/%FF', 'https://google.com/url?q=http://x.org/%FE');
 });
 
-t.test('leaves a chain of wrappers that does not end', async (t) => {
+t.test('keeps an endless chain of redirects', async (t) => {
   let chain = 'https://example.com/a';
   const chains = Array.from({ length: 12 }, () => (chain = `https://google.com/url?q=${encodeURIComponent(chain)}`));
   t.equal(canonicalUrl(chains[3] ?? ''), 'https://example.com/a');
@@ -206,7 +206,7 @@ t.test('leaves a chain of wrappers that does not end', async (t) => {
   t.ok(Number(process.hrtime.bigint() - start) < 1e9, '250 kB take less than a second');
 });
 
-t.test('knows a DOI by resolver, publisher and escapes', async (t) => {
+t.test('recognises a DOI at resolvers and publishers, escaped or not', async (t) => {
   const key = 'doi:10.1002/anie.202012345';
   t.equal(comparisonKey('https://doi.org/10.1002/anie.202012345'), key);
   t.equal(comparisonKey('http://dx.doi.org/10.1002/ANIE.202012345'), key);
@@ -254,7 +254,7 @@ t.test('keeps pages about a work apart from the work', async (t) => {
   apart(t, 'https://example.com/article/10.5/x', 'https://example.com/article/10.5/X');
 });
 
-t.test('knows an arXiv paper whatever its version and form', async (t) => {
+t.test('recognises an arXiv paper in every version and form', async (t) => {
   for (const path of [
     'abs/2101.00001',
     'abs/2101.00001v3',
@@ -282,7 +282,7 @@ t.test('knows an arXiv paper whatever its version and form', async (t) => {
   apart(t, 'https://arxiv.org/abs/math/0309136', 'https://arxiv.org/abs/hep-th/0309136', 'https://arxiv.org/');
 });
 
-t.test('knows a PubMed record', async (t) => {
+t.test('recognises a PubMed record', async (t) => {
   const key = 'pmid:31452104';
   t.equal(comparisonKey('https://pubmed.ncbi.nlm.nih.gov/31452104/'), key);
   t.equal(comparisonKey('https://pubmed.ncbi.nlm.nih.gov/31452104?dopt=Abstract'), key);
@@ -309,7 +309,7 @@ t.test('gives a canonical URL that is a URL, scholarly or not', async (t) => {
   t.equal(canonicalUrl('http://arxiv.org/abs/2101.00001v2'), 'https://arxiv.org/abs/2101.00001v2');
 });
 
-t.test('gives text that is no web address back, trimmed', async (t) => {
+t.test('returns text that is no web address, trimmed', async (t) => {
   for (const text of [
     '',
     'not a url',

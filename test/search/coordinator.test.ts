@@ -17,7 +17,7 @@ class FakeEngine {
   }
 }
 
-interface Bench extends Pick<TestSystem, 'clock'> {
+interface Setup extends Pick<TestSystem, 'clock'> {
   readonly engines: ReadonlyMap<string, FakeEngine>;
   readonly answers: (readonly EngineReport[])[];
   readonly start: (engines: readonly string[]) => Coordinator;
@@ -25,7 +25,7 @@ interface Bench extends Pick<TestSystem, 'clock'> {
   readonly heard: (...engines: string[]) => readonly (readonly string[])[];
 }
 
-function bench(): Bench {
+function setUp(): Setup {
   const { clock } = createTestSystem();
   const engines = new Map(['a', 'b', 'c'].map((id) => [id, new FakeEngine()]));
   const answers: (readonly EngineReport[])[] = [];
@@ -45,7 +45,7 @@ function bench(): Bench {
 const HITS = { hits: [hitOf('http://x.org/')] };
 
 t.test('asks all engines at once, with the deadline, and answers when the last reports', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.start(['a', 'b', 'c']);
   t.same(b.heard('a', 'b', 'c'), [['search'], ['search'], ['search']]);
   t.match(b.engines.get('a')?.asked[0], {
@@ -67,7 +67,7 @@ t.test('asks all engines at once, with the deadline, and answers when the last r
 });
 
 t.test('an engine that is not configured fails without being asked', async (t) => {
-  const b = bench();
+  const b = setUp();
   b.start(['x', 'a', 'y']);
   b.report('a', HITS);
   t.same(b.answers, [
@@ -82,8 +82,8 @@ t.test('an engine that is not configured fails without being asked', async (t) =
   t.equal(b.clock.nextDueMs, Infinity);
 });
 
-t.test('cuts off the late at the deadline, takes what they have, and answers', async (t) => {
-  const b = bench();
+t.test('at the deadline cancels the engines that have not reported, takes what they have, and answers', async (t) => {
+  const b = setUp();
   b.start(['a', 'b', 'c']);
   b.report('a', HITS);
   b.clock.advance(9999);
@@ -106,8 +106,8 @@ t.test('cuts off the late at the deadline, takes what they have, and answers', a
   t.equal(b.clock.nextDueMs, Infinity);
 });
 
-t.test('an engine that does not even let go is not waited for', async (t) => {
-  const b = bench();
+t.test('does not wait for an engine that does not react to the deadline', async (t) => {
+  const b = setUp();
   b.start(['a', 'b']);
   b.report('a', HITS);
   b.clock.advance(10_019);
@@ -125,7 +125,7 @@ t.test('an engine that does not even let go is not waited for', async (t) => {
 });
 
 t.test('a client that leaves cancels every engine and hears nothing', async (t) => {
-  const b = bench();
+  const b = setUp();
   const coordinator = b.start(['a', 'b']);
   coordinator.abort();
   t.same(b.heard('a', 'b'), [
@@ -140,7 +140,7 @@ t.test('a client that leaves cancels every engine and hears nothing', async (t) 
 });
 
 t.test('closing answers at once with the reports there are, and cancels the rest', async (t) => {
-  const b = bench();
+  const b = setUp();
   const coordinator = b.start(['a', 'b']);
   b.report('a', HITS);
   coordinator.close();

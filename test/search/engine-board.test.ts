@@ -1,5 +1,5 @@
-// The shared board: suspension with its single trial and growing pauses, and rate windows that no order of requests,
-// no second limit and no second thread can overfill.
+// The engine board: suspensions of growing length, the single trial after one, and rate limits that hold for any order of
+// requests, several limits and several threads.
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import t from 'tap';
@@ -14,7 +14,7 @@ function board(): EngineBoard {
 
 function acquire(b: EngineBoard, nowMs: number): Permit {
   const permit = b.acquire(0, nowMs);
-  if (permit === undefined) throw new Error('no leave');
+  if (permit === undefined) throw new Error('no permit');
   return permit;
 }
 
@@ -23,7 +23,7 @@ function fail(b: EngineBoard, failure: CallFailure, nowMs: number, retryAfterMs?
   return b.fail(0, acquire(b, nowMs), failure, nowMs, retryAfterMs);
 }
 
-t.test('lets everybody ask a well engine', async (t) => {
+t.test('gives permits without limit while the engine works', async (t) => {
   const b = board();
   t.same([b.acquire(0, 1), b.acquire(0, 1), b.acquire(2, 1)], [0n, 0n, 0n]);
   t.equal(b.suspendedUntilMs(0), 0);
@@ -62,8 +62,8 @@ t.test('a rejected query is not the engine’s fault', async (t) => {
   t.equal(b.acquire(0, 1), 0n);
 });
 
-t.test('obeys the engine’s own word, up to a day, and whatever number it is', async (t) => {
-  t.equal(fail(board(), 'http', 1, 2000), 2000, 'a first failure brings no pause of its own');
+t.test('obeys Retry-After up to a day, and ignores values that are none', async (t) => {
+  t.equal(fail(board(), 'http', 1, 2000), 2000, 'a first failure alone does not suspend');
   t.equal(fail(board(), 'rate limited', 1, 45_000), 45_000);
   t.equal(fail(board(), 'rate limited', 1, 1), 10_000);
   t.equal(fail(board(), 'rate limited', 1, 1e300), DAY_MS);
@@ -71,7 +71,7 @@ t.test('obeys the engine’s own word, up to a day, and whatever number it is', 
   t.equal(fail(board(), 'rate limited', 1, -5), 10_000);
 });
 
-t.test('one trial at a time after the pause', async (t) => {
+t.test('allows one trial at a time after a suspension', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
   t.equal(b.acquire(0, 10_999), undefined);
@@ -81,10 +81,10 @@ t.test('one trial at a time after the pause', async (t) => {
   t.equal(b.acquire(0, 20_000), undefined);
   b.succeed(0, trial);
   t.same([b.acquire(0, 20_000), b.acquire(0, 20_000)], [0n, 0n]);
-  t.equal(fail(b, 'rate limited', 20_000), 10_000, 'forgiven: the first pause again');
+  t.equal(fail(b, 'rate limited', 20_000), 10_000, 'forgotten: the first suspension again');
 });
 
-t.test('a trial that proves nothing is free for the next', async (t) => {
+t.test('a trial that proves nothing is granted again', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
   b.release(0, acquire(b, 11_000));
@@ -93,13 +93,13 @@ t.test('a trial that proves nothing is free for the next', async (t) => {
   t.ok(b.acquire(0, 11_002));
 });
 
-t.test('a trial that fails is a pause, however few failures there were', async (t) => {
+t.test('a trial that fails suspends again, however few failures there were', async (t) => {
   const b = board();
   fail(b, 'denied', 1000);
   t.equal(fail(b, 'timeout', 181_000), 10_000);
 });
 
-t.test('a trial that is never reported on is given again, and its late report counts for nothing', async (t) => {
+t.test('a trial without an outcome is granted again, and its late outcome has no effect', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
   const lost = acquire(b, 11_000);
@@ -112,7 +112,7 @@ t.test('a trial that is never reported on is given again, and its late report co
   t.equal(b.acquire(0, 41_001), 0n);
 });
 
-t.test('searches that were under way neither end a suspension nor give its trial away nor let it grow', async (t) => {
+t.test('searches that were under way neither end nor lengthen a suspension, nor free its trial', async (t) => {
   const b = board();
   const early = Array.from({ length: 20 }, () => acquire(b, 1000)) as [Permit, Permit, Permit, Permit];
   t.same(
@@ -129,7 +129,7 @@ t.test('searches that were under way neither end a suspension nor give its trial
   t.equal(b.fail(0, trial, 'rate limited', 11_000), 20_000);
 });
 
-t.test('a milder failure never cuts a pause short; a worse one makes it longer', async (t) => {
+t.test('a milder failure never shortens a suspension; a worse one lengthens it', async (t) => {
   const b = board();
   const early = [acquire(b, 0), acquire(b, 0), acquire(b, 0)] as const;
   b.fail(0, early[0], 'denied', 1000);
@@ -139,7 +139,7 @@ t.test('a milder failure never cuts a pause short; a worse one makes it longer',
   t.equal(b.suspendedUntilMs(0), 3_601_000);
 });
 
-t.test('new settings forgive', async (t) => {
+t.test('new settings end a suspension', async (t) => {
   const b = board();
   fail(b, 'denied', 1000);
   acquire(b, 181_000);
@@ -148,7 +148,7 @@ t.test('new settings forgive', async (t) => {
   t.equal(fail(b, 'denied', 181_000), 180_000);
 });
 
-t.test('two boards on one memory know the same', async (t) => {
+t.test('two boards on one memory share their state', async (t) => {
   const memory = createEngineMemory(2);
   const [one, two] = [new EngineBoard(memory), new EngineBoard(memory)];
   one.fail(1, acquire(one, 1), 'denied', 1000);
@@ -158,14 +158,14 @@ t.test('two boards on one memory know the same', async (t) => {
   t.equal(one.acquire(1, 181_000), undefined);
 });
 
-t.test('half may come at once, the rest is spread', async (t) => {
+t.test('allows half of a limit at once and spreads the rest', async (t) => {
   const b = board();
   const waits = Array.from({ length: 5 }, () => b.reserve(0, [{ requests: 4, perMs: 1000 }], 0, 10_000));
   t.same(waits.slice(0, 2), [0, 0]);
   t.ok(waits.slice(2).every((wait, i) => Math.abs(wait - (i + 1) * (1025 / 3)) < 1));
 });
 
-t.test('a place beyond the deadline is not given, and not used up', async (t) => {
+t.test('a request beyond the deadline is refused, and not counted', async (t) => {
   const b = board();
   const limits = [
     { requests: 100, perMs: 1000 },
@@ -228,7 +228,7 @@ t.test('no window of any limit ever holds more than its requests', async () => {
   );
 });
 
-t.test('what is asked for at the limit is let through at nearly the limit', async (t) => {
+t.test('requests at the limit pass at nearly the limit', async (t) => {
   for (const requests of [1, 2, 3, 10, 100]) {
     const b = board();
     let sent = 0;

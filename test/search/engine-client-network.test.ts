@@ -58,7 +58,7 @@ function start(t: Test, url: string, about: Partial<HttpEngine> = {}): StartedSe
 
 const reason = (t: Test, url: string): Promise<string> => start(t, url).reported;
 
-t.test('hands back the answer whatever its status, and follows nothing', async (t) => {
+t.test('passes on responses of any status, and follows no redirect', async (t) => {
   let secrets = 0;
   const secret = await http(t, (_request, response) => {
     secrets++;
@@ -94,7 +94,7 @@ t.test('sends a body and reads headers and body', async (t) => {
   t.match({ status, headers, body: body.toString() }, { status: 200, headers: { 'x-key': 'k' }, body: 'hello' });
 });
 
-t.test('connections that fail', async (t) => {
+t.test('reports connections that fail', async (t) => {
   t.equal(await reason(t, await tcp(t, (socket) => socket.resetAndDestroy())), 'connection failed');
   t.equal(await reason(t, await tcp(t, (socket) => socket.end())), 'connection failed');
   const half = await tcp(t, (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf'));
@@ -108,7 +108,7 @@ t.test('connections that fail', async (t) => {
   t.equal(await reason(t, 'no url'), 'connection failed');
 });
 
-t.test('answers nobody can read', async (t) => {
+t.test('reports responses that cannot be read', async (t) => {
   t.equal(await reason(t, await tcp(t, (socket) => socket.end('SSH-2.0-OpenSSH\r\n'))), 'invalid response');
   const huge = `HTTP/1.1 200 OK\r\nx: ${'x'.repeat(100_000)}\r\n\r\n`;
   t.equal(await reason(t, await tcp(t, (socket) => socket.end(huge))), 'invalid response');
@@ -123,7 +123,7 @@ t.test('answers nobody can read', async (t) => {
   t.equal(await reason(t, await encoded('gzip', gzipSync('well'))), 'engine returned HTTP 200');
 });
 
-t.test('50 MB are not read to the end', async (t) => {
+t.test('stops reading a response of 50 MB', async (t) => {
   let sent = 0;
   const closed = Promise.withResolvers<void>();
   const url = await http(t, (_request, response) => {

@@ -4,8 +4,8 @@ import { EngineError, type InProcessEngine } from '../../src/search/engine.ts';
 import type { EngineSpec } from '../../src/search/engine-client.ts';
 import {
   type Answer,
-  clientBench as bench,
-  type ClientBench as Bench,
+  setUpClient,
+  type ClientSetup,
   fakeEngine,
   FOUND,
   hang,
@@ -16,22 +16,22 @@ import {
 } from '../support/search.ts';
 
 t.test('reports the hits of its engine', async (t) => {
-  const b = bench(() => FOUND);
+  const b = setUpClient(() => FOUND);
   const { reports } = startSearch(b.client, 11_000);
   await b.settle();
   t.strictSame(reports, [HITS]);
   t.same(b.outcomes, ['a ok 0']);
 });
 
-t.test('refuses a type its engine has not, without a call', async (t) => {
-  const b = bench(() => FOUND);
+t.test('refuses a search type that its engine does not have, without a request', async (t) => {
+  const b = setUpClient(() => FOUND);
   const { reports } = startSearch(b.client, 11_000, { type: 'images' });
   await b.settle();
   t.strictSame(reports, [{ reason: "unsupported search_type 'images'" }]);
   t.same([b.transport.asked, b.outcomes], [[], []]);
 });
 
-t.test('names failures in short and stable words', async (t) => {
+t.test('reports failures in short and stable words', async (t) => {
   for (const [failure, reason] of [
     ['denied', 'access denied'],
     ['challenge', 'challenge page'],
@@ -43,7 +43,7 @@ t.test('names failures in short and stable words', async (t) => {
   ] as const)
     t.same(
       await reasons(
-        bench(() => ({ failure, status: 500 })),
+        setUpClient(() => ({ failure, status: 500 })),
         1,
       ),
       [reason],
@@ -51,7 +51,7 @@ t.test('names failures in short and stable words', async (t) => {
   const worker = { workers: [fakeEngine('a', { kind: 'worker' })] };
   t.same(
     await reasons(
-      bench(() => ({ failure: 'http', status: 500 }), worker),
+      setUpClient(() => ({ failure: 'http', status: 500 }), worker),
       1,
     ),
     ['worker returned HTTP 500'],
@@ -59,24 +59,24 @@ t.test('names failures in short and stable words', async (t) => {
   const broken = (): never => {
     throw new Error('secret');
   };
-  t.same(await reasons(bench(broken), 1), ['connection failed']);
+  t.same(await reasons(setUpClient(broken), 1), ['connection failed']);
 });
 
-t.test('an engine that throws what it should not is never quoted', async (t) => {
+t.test('never quotes unexpected errors of an engine', async (t) => {
   const boom = (): never => {
     throw new TypeError('secret');
   };
   const of = (about: object): Partial<EngineSpec> => ({ workers: [fakeEngine('a', about)] });
   t.same(
     await reasons(
-      bench(() => FOUND, of({ request: boom })),
+      setUpClient(() => FOUND, of({ request: boom })),
       1,
     ),
     ['query rejected'],
   );
   t.same(
     await reasons(
-      bench(() => FOUND, of({ parse: boom })),
+      setUpClient(() => FOUND, of({ parse: boom })),
       1,
     ),
     ['invalid response'],
@@ -84,7 +84,7 @@ t.test('an engine that throws what it should not is never quoted', async (t) => 
   for (const page of [undefined, null, {}, { hits: null }, { hits: [null] }, { hits: [{ url: 'http://x.org/' }] }])
     t.same(
       await reasons(
-        bench(() => FOUND, of({ parse: () => page })),
+        setUpClient(() => FOUND, of({ parse: () => page })),
         1,
       ),
       ['invalid response'],
@@ -92,16 +92,16 @@ t.test('an engine that throws what it should not is never quoted', async (t) => 
   const script = { hits: [{ title: 'x', snippet: '', url: 'javascript:alert(1)' }] };
   t.same(
     await reasons(
-      bench(() => FOUND, of({ parse: () => script })),
+      setUpClient(() => FOUND, of({ parse: () => script })),
       1,
     ),
     ['invalid response'],
   );
 });
 
-t.test('runs as many searches at once as there are places', async (t) => {
+t.test('runs at most as many searches at once as its concurrency', async (t) => {
   const gate = Promise.withResolvers<typeof FOUND>();
-  const b = bench(() => gate.promise, { concurrency: 3 });
+  const b = setUpClient(() => gate.promise, { concurrency: 3 });
   const all = Array.from({ length: 10 }, () => startSearch(b.client, 11_000));
   await b.settle();
   t.equal(b.transport.load.now, 3);
@@ -111,9 +111,9 @@ t.test('runs as many searches at once as there are places', async (t) => {
   t.ok(all.every(({ reports }) => reports.length === 1 && 'hits' in (reports[0] ?? {})));
 });
 
-t.test('a search cancelled in the queue ends at once, blames nobody and takes no place', async (t) => {
+t.test('a search cancelled in the queue ends at once and does not blame the engine', async (t) => {
   let release: ((value: typeof FOUND) => void) | undefined;
-  const b = bench(
+  const b = setUpClient(
     (_request, signal) => Promise.race([new Promise<typeof FOUND>((r) => (release ??= r)), hang(signal)]),
     {
       concurrency: 1,
@@ -135,8 +135,8 @@ t.test('a search cancelled in the queue ends at once, blames nobody and takes no
   await b.settle();
 });
 
-t.test('cancelling leaves the request and takes the listeners off', async (t) => {
-  const b = bench((_request, signal) => hang(signal));
+t.test('cancelling aborts the request and removes all listeners', async (t) => {
+  const b = setUpClient((_request, signal) => hang(signal));
   const { call, reports } = startSearch(b.client, 11_000);
   await b.settle();
   call.cancel('cancelled');
@@ -151,14 +151,14 @@ t.test('cancelling leaves the request and takes the listeners off', async (t) =>
     again.call.cancel('cancelled');
     await b.settle();
   }
-  t.equal(b.board.suspendedUntilMs(0), 0, 'clients that leave suspend nobody');
+  t.equal(b.board.suspendedUntilMs(0), 0, 'clients that leave do not suspend the engine');
 });
 
 t.test(
   'three searches cut off by the deadline suspend the engine; a trial that is answered lets it back',
   async (t) => {
     let hangs = true;
-    const b = bench((_request, signal) => (hangs ? hang(signal) : FOUND));
+    const b = setUpClient((_request, signal) => (hangs ? hang(signal) : FOUND));
     for (let i = 0; i < 3; i++) {
       const { call, reports } = startSearch(b.client, 11_000);
       await b.settle();
@@ -174,18 +174,18 @@ t.test(
   },
 );
 
-t.test('a suspended engine answers at once although its places are taken', async (t) => {
-  const b = bench((_request, signal) => hang(signal), { concurrency: 1 });
+t.test('a search of a suspended engine fails at once, also when others are running', async (t) => {
+  const b = setUpClient((_request, signal) => hang(signal), { concurrency: 1 });
   startSearch(b.client, 11_000);
   await b.settle();
   b.board.fail(0, 0n, 'denied', 1000);
   t.same(await reasons(b, 1), ['suspended']);
 });
 
-t.test('only one search tries an engine that has been suspended', async (t) => {
+t.test('one search tries an engine after its suspension', async (t) => {
   let open: ((value: typeof FOUND) => void) | undefined;
   let answers: () => typeof FOUND | { failure: 'denied' } | Promise<typeof FOUND> = () => ({ failure: 'denied' });
-  const b = bench(() => answers());
+  const b = setUpClient(() => answers());
   t.same(await reasons(b, 2), ['access denied', 'suspended']);
   await b.advance(180_000);
   answers = () => new Promise((resolve) => (open = resolve));
@@ -199,9 +199,9 @@ t.test('only one search tries an engine that has been suspended', async (t) => {
   t.same(await reasons(b, 2), ['ok', 'ok']);
 });
 
-t.test('a trial whose client leaves is free for the next search', async (t) => {
+t.test('a trial whose client leaves is granted to the next search', async (t) => {
   let answers: Answer = () => ({ failure: 'denied' });
-  const b = bench((request, signal) => answers(request, signal));
+  const b = setUpClient((request, signal) => answers(request, signal));
   await reasons(b, 1);
   await b.advance(180_000);
   answers = (_request, signal) => hang(signal);
@@ -217,16 +217,16 @@ function inProcess(search: InProcessEngine['search']): Partial<EngineSpec> {
   return { workers: [{ kind: 'own', documentation: 'README.md', types: ['web'], search }], concurrency: 2 };
 }
 
-t.test('an engine in this process is bounded, checked and cut off, whether it heeds its signal or not', async (t) => {
+t.test('limits, checks and cancels an engine in this process, whether it heeds its signal or not', async (t) => {
   const many = Array.from({ length: 50 }, (_, i) => hitOf(`http://x.org/${i}`));
-  const good = bench(
+  const good = setUpClient(
     () => FOUND,
     inProcess(async () => many),
   );
   const { reports } = startSearch(good.client, 11_000);
   await good.settle();
   t.equal((reports[0] as typeof HITS).hits.length, 10);
-  const deaf = bench(
+  const deaf = setUpClient(
     () => FOUND,
     inProcess(() => new Promise(() => undefined)),
   );
@@ -235,13 +235,14 @@ t.test('an engine in this process is bounded, checked and cut off, whether it he
     await deaf.settle();
     search.call.cancel('timeout');
     await deaf.settle();
-    t.same(search.reports, [{ reason: 'timeout' }], 'its places are free again');
+    t.same(search.reports, [{ reason: 'timeout' }], 'others may run again');
   }
   t.same(await reasons(deaf, 1), ['suspended']);
 });
 
-t.test('an engine in this process fails in our words', async (t) => {
-  const of = (search: () => unknown): Bench => bench(() => FOUND, inProcess(search as InProcessEngine['search']));
+t.test('reports failures of an engine in this process in stable words', async (t) => {
+  const of = (search: () => unknown): ClientSetup =>
+    setUpClient(() => FOUND, inProcess(search as InProcessEngine['search']));
   const secret = of(() => Promise.reject(new Error('secret')));
   t.same(await reasons(secret, 4), ['engine failed', 'engine failed', 'engine failed', 'suspended']);
   t.same(
@@ -276,8 +277,8 @@ t.test('an engine in this process fails in our words', async (t) => {
   );
 });
 
-t.test('cancelling every search leaves every request and empties the queue', async (t) => {
-  const b = bench((_request, signal) => hang(signal), { concurrency: 2 });
+t.test('cancelling every search aborts every request and empties the queue', async (t) => {
+  const b = setUpClient((_request, signal) => hang(signal), { concurrency: 2 });
   const all = Array.from({ length: 5 }, () => startSearch(b.client, 11_000));
   await b.settle();
   for (const { call } of all) call.cancel('cancelled');
@@ -286,14 +287,14 @@ t.test('cancelling every search leaves every request and empties the queue', asy
   t.same([b.transport.asked.length, b.transport.load.now, b.transport.listeners()], [2, 0, 0]);
   t.ok(all.every(({ reports }) => reports.length === 1));
   t.equal(b.board.suspendedUntilMs(0), 0);
-  t.equal(startSearch(b.client, 11_000).reports.length, 0, 'its places are free again');
+  t.equal(startSearch(b.client, 11_000).reports.length, 0, 'others may run again');
   await b.settle();
   t.equal(b.transport.asked.length, 3);
 });
 
-t.test('a suspended engine answers everyone in its queue', async (t) => {
+t.test('a suspension ends all searches in the queue', async (t) => {
   const gate = Promise.withResolvers<{ failure: 'denied' }>();
-  const b = bench(() => gate.promise, { concurrency: 1 });
+  const b = setUpClient(() => gate.promise, { concurrency: 1 });
   const all = Array.from({ length: 10_000 }, () => startSearch(b.client, 11_000));
   await b.settle();
   gate.resolve({ failure: 'denied' });

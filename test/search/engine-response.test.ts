@@ -25,7 +25,7 @@ function refusal(response: EngineResponse): { reason: string; retryAfterMs: numb
   }
 }
 
-t.test('readers take null and other types for absent', async (t) => {
+t.test('null and other types count as absent', async (t) => {
   for (const value of [null, undefined, 'x', 1, true]) t.same([asRecord(value), asArray(value)], [{}, []]);
   t.same(asRecord([1]), {});
   t.same(asArray({ length: 1 }), []);
@@ -35,14 +35,14 @@ t.test('readers take null and other types for absent', async (t) => {
     t.equal(asCount(value), undefined);
 });
 
-t.test('a JSON object is read, anything else is an invalid response', async (t) => {
+t.test('reads a JSON object; anything else is an invalid response', async (t) => {
   t.same(jsonBody(answer(200, '\ufeff {"a":1}')), { a: 1 });
   for (const body of ['', '[]', 'null', '1', '"x"', '{', '<html>', '{"a":1}x']) {
     t.throws(() => jsonBody(answer(200, body)), { failure: 'invalid', message: 'invalid response' });
   }
 });
 
-t.test('statuses have their failures', async (t) => {
+t.test('each status has its failure', async (t) => {
   const reasons = new Map([
     [401, 'access denied'],
     [403, 'access denied'],
@@ -60,7 +60,7 @@ t.test('statuses have their failures', async (t) => {
   for (const status of [200, 202, 204]) t.equal(refusal(answer(status)), undefined);
 });
 
-t.test('a refusal says when to come back', async (t) => {
+t.test('reads the time to wait of a refusal', async (t) => {
   const date = 'Sat, 21 Nov 2026 10:00:00 GMT';
   const wait = (headers: Readonly<Record<string, string>>) => refusal(answer(429, '', headers))?.retryAfterMs;
   t.equal(wait({ 'retry-after': '7' }), 7000);
@@ -91,7 +91,7 @@ const CHALLENGES = [
   '<html>Our systems have detected unusual traffic from your computer network.</html>',
 ];
 
-t.test('a challenge page is one whatever its status', async (t) => {
+t.test('recognises challenge pages of any status', async (t) => {
   for (const page of CHALLENGES) {
     for (const status of [200, 202, 403, 429, 503]) {
       t.equal(refusal(answer(status, page, { 'content-type': 'text/html' }))?.reason, 'challenge page', page);
@@ -101,7 +101,7 @@ t.test('a challenge page is one whatever its status', async (t) => {
   t.ok(isChallenge(answer(403, '', { 'cf-mitigated': 'challenge' })));
 });
 
-t.test('hits that speak of challenges are none', async (t) => {
+t.test('does not take hits about challenges for challenge pages', async (t) => {
   const words = 'unusual traffic class=\\"g-recaptcha\\" _cf_chl_opt';
   t.notOk(isChallenge(answer(200, `{"results":[{"title":"${words}"}]}`, { 'content-type': 'application/json' })));
   t.notOk(isChallenge(answer(200, `{"results":[{"title":"${words}"}]}`, { 'content-type': 'text/html' })));

@@ -75,7 +75,7 @@ function search(t: Test, engines: readonly EngineSpec[], clock: ManualClock): As
 
 const GOOD = JSON.stringify({ results: [{ title: 'Good', url: 'http://x.org/', snippet: 'Fine.' }] });
 
-/** Faults by path; each server closes over the address of a private one that nobody may reach. */
+/** Faults by path. `secret` is the address of a server that no redirect may reach. */
 const FAULTS: Readonly<Record<string, { run: (response: ServerResponse, secret: string) => void; reason: string }>> = {
   hangs: { run: () => undefined, reason: 'timeout' },
   trickles: {
@@ -130,7 +130,7 @@ async function upstream(
 
 const REACHES_DEADLINE = new Set(['hangs', 'trickles']);
 
-t.test('each fault of a real engine is told in our words, in time, beside an engine that works', async (t) => {
+t.test('reports each fault of an engine on a socket by the deadline, beside an engine that works', async (t) => {
   const { url, secrets, open } = await upstream(t);
   for (const [id, { reason }] of Object.entries(FAULTS)) {
     const clock = createManualClock();
@@ -153,7 +153,7 @@ t.test('each fault of a real engine is told in our words, in time, beside an eng
     t.notMatch(JSON.stringify(answer), /secret/);
   }
   t.equal(secrets(), 0, 'the redirect was not followed');
-  // Every call is left: the servers see their sockets close.
+  // Every call has ended: the servers see their sockets close.
   while (open() > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
@@ -171,7 +171,7 @@ t.test('an answer after the deadline has no effect', async (t) => {
   t.equal(answers.length, 1);
 });
 
-t.test('five engines of which none to all fail, every combination', async (t) => {
+t.test('reports every combination of five engines that work or fail', async (t) => {
   const { url } = await upstream(t);
   const clock = createManualClock();
   const faults = ['hangs', 'resets', 'breaks', 'errs', 'redirects'] as const;
@@ -274,7 +274,7 @@ class Tally {
   }
 }
 
-t.test('10,000 searches with random faults: none hangs, none is late, nothing stays', async (t) => {
+t.test('10,000 searches with random faults all end by their deadline and leave nothing behind', async (t) => {
   const random = createSeededRandom(42);
   const test = createTestSystem();
   const { clock } = test;
@@ -297,7 +297,7 @@ t.test('10,000 searches with random faults: none hangs, none is late, nothing st
       tally.left++;
       clock.setTimeout(() => pending.abort(), random() < 0.5 ? 0 : random());
     }
-    // Pauses of seconds would leave nothing to test: every suspension is lifted soon.
+    // Suspensions of seconds would leave nothing to test: each is lifted soon.
     if (i % 10 === 0) cells.fill(0n);
     if (i % 4 === 3) await test.advance(1 + Math.floor(random() * 3));
     if (i % 2500 === 2499) {

@@ -39,7 +39,7 @@ t.test('a missing title becomes the URL', async (t) => {
   }
 });
 
-t.test('a URL stays as it was given when it is well written', async (t) => {
+t.test('a well-formed URL stays as it was given', async (t) => {
   for (const url of ['http://a.example', 'HTTPS://A.example/%7Ex?q=a+b#c', 'https://bücher.example/ü']) {
     t.equal(hit({ url })?.url, url);
   }
@@ -47,7 +47,7 @@ t.test('a URL stays as it was given when it is well written', async (t) => {
   t.equal(hit({ url: 'https:\\\\a.example\\x' })?.url, 'https://a.example/x');
 });
 
-t.test('no hit without an address a client could open', async (t) => {
+t.test('makes no hit without a URL that a client could open', async (t) => {
   const addresses = [
     undefined,
     null,
@@ -70,14 +70,14 @@ t.test('no hit without an address a client could open', async (t) => {
   }
 });
 
-t.test('images without a usable address or size go without', async (t) => {
+t.test('leaves out unusable URLs and sizes of images', async (t) => {
   t.strictSame(
     hit({ url: 'http://a.example/', title: 'A', thumbnailUrl: '/proxy?u=x', imageUrl: 'data:x', width: 0, height: -5 }),
     { title: 'A', url: 'http://a.example/', snippet: '' },
   );
 });
 
-t.test('a list keeps its order and loses what is no hit', async (t) => {
+t.test('a list keeps its order and leaves out entries that make no hit', async (t) => {
   const read = (entry: Readonly<Record<string, unknown>>) => ({ url: entry['u'] });
   const list = [{ u: 'http://b.example/' }, null, 'x', [], {}, { u: 'http://a.example/' }];
   t.same(

@@ -14,14 +14,14 @@ interface Heard {
   readonly pending: Pending;
 }
 
-interface Bench extends TestSystem {
+interface Setup extends TestSystem {
   readonly service: SearchService;
   readonly transport: FakeTransport;
   readonly configure: (settings: Partial<SearchServiceSettings>) => void;
   readonly search: (fields?: Partial<SearchQuery>, account?: string) => Heard;
 }
 
-function bench(answer: Answer, settings: Partial<SearchServiceSettings> = {}): Bench {
+function setUp(answer: Answer, settings: Partial<SearchServiceSettings> = {}): Setup {
   const test = createTestSystem();
   const transport = fakeTransport(answer);
   const { clock } = test;
@@ -52,8 +52,8 @@ function bench(answer: Answer, settings: Partial<SearchServiceSettings> = {}): B
 const found: Answer = (request) => ({ urls: [`http://x.org/${hostOf(request)}`, 'http://x.org/both'] });
 const CACHED = { cacheTtlMs: 60_000 };
 
-t.test('merges what its engines find and says who was used', async (t) => {
-  const b = bench(found);
+t.test('merges the hits of its engines and names those that were used', async (t) => {
+  const b = setUp(found);
   const { answers, cached } = b.search();
   t.same(answers, [], 'never before the call returns');
   await b.settle();
@@ -64,7 +64,7 @@ t.test('merges what its engines find and says who was used', async (t) => {
 });
 
 t.test('counts the deadline from the acceptance and answers at it', async (t) => {
-  const b = bench((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)));
+  const b = setUp((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)));
   const { answers } = b.search();
   b.clock.advance(4000);
   await b.advance(5999);
@@ -79,8 +79,8 @@ t.test('counts the deadline from the acceptance and answers at it', async (t) =>
   t.same([b.transport.load.now, b.transport.listeners(), b.clock.nextDueMs], [0, 0, Infinity]);
 });
 
-t.test('equal searches of one account share one fan-out, and each hears of it', async (t) => {
-  const b = bench(found);
+t.test('equal searches of one account share one set of calls, and each is answered', async (t) => {
+  const b = setUp(found);
   const done: SearchAnswer[] = [];
   const listen = (answer: SearchAnswer): void => void done.push(answer);
   for (let i = 0; i < 5; i++) b.service.search(queryOf(['a', 'b']), 'me', listen);
@@ -97,16 +97,16 @@ t.test('equal searches of one account share one fan-out, and each hears of it', 
   t.equal(b.transport.asked.length, 12);
 });
 
-t.test('keys of searches cannot be confused', async (t) => {
-  const b = bench(found, CACHED);
+t.test('different searches never have one key', async (t) => {
+  const b = setUp(found, CACHED);
   b.search({ query: 'x' }, 'me","web');
   b.search({ query: 'web",10,["a"],"x' }, 'me');
   await b.settle();
   t.equal(b.transport.asked.length, 4);
 });
 
-t.test('a client that leaves takes only itself away, the last one every call', async (t) => {
-  const b = bench((_request, signal) => hang(signal));
+t.test('a client that leaves ends its own search only, the last one every call', async (t) => {
+  const b = setUp((_request, signal) => hang(signal));
   const [one, two] = [b.search(), b.search()];
   await b.settle();
   one.pending.abort();
@@ -120,9 +120,9 @@ t.test('a client that leaves takes only itself away, the last one every call', a
   t.same([one.answers, two.answers], [[], []]);
 });
 
-t.test('a search that begins as the last client of its like leaves is not answered by the old one', async (t) => {
+t.test('a search that begins as the last equal one is aborted has calls of its own', async (t) => {
   const gates: ((said: { failure: 'invalid' } | { urls: string[] }) => void)[] = [];
-  const b = bench(() => new Promise((resolve) => gates.push(resolve)));
+  const b = setUp(() => new Promise((resolve) => gates.push(resolve)));
   const first = b.search({ engines: ['a'] });
   await b.settle();
   gates[0]?.({ failure: 'invalid' });
@@ -137,7 +137,7 @@ t.test('a search that begins as the last client of its like leaves is not answer
 });
 
 t.test('a client that leaves from within another’s answer is not answered', async (t) => {
-  const b = bench(found);
+  const b = setUp(found);
   const heard: string[] = [];
   let second: Pending | undefined;
   b.service.search(queryOf(['a']), 'me', () => {
@@ -149,8 +149,8 @@ t.test('a client that leaves from within another’s answer is not answered', as
   t.same(heard, ['first']);
 });
 
-t.test('keeps answers for a time, with the meta they had', async (t) => {
-  const b = bench(async (request, signal) => found(request, signal), CACHED);
+t.test('keeps answers for their time, with their meta', async (t) => {
+  const b = setUp(async (request, signal) => found(request, signal), CACHED);
   const { answers } = b.search();
   await b.settle();
   await b.advance(59_999);
@@ -169,7 +169,7 @@ t.test('keeps answers for a time, with the meta they had', async (t) => {
 });
 
 t.test('a client that leaves before its cached answer hears nothing', async (t) => {
-  const b = bench(found, CACHED);
+  const b = setUp(found, CACHED);
   b.search();
   await b.settle();
   const { pending, answers } = b.search();
@@ -179,7 +179,7 @@ t.test('a client that leaves before its cached answer hears nothing', async (t) 
 });
 
 t.test('an answer without one of its engines is not kept', async (t) => {
-  const b = bench(
+  const b = setUp(
     (request, signal) => (hostOf(request) === 'a' ? { failure: 'http' } : found(request, signal)),
     CACHED,
   );
@@ -192,7 +192,7 @@ t.test('an answer without one of its engines is not kept', async (t) => {
 
 t.test('the cache is bounded in bytes', async (t) => {
   const long = 'x'.repeat(1000);
-  const b = bench((request) => ({ urls: [`http://x.org/${new URL(request.url).search}${long}`] }), {
+  const b = setUp((request) => ({ urls: [`http://x.org/${new URL(request.url).search}${long}`] }), {
     ...CACHED,
     cacheBytes: 50_000,
   });
@@ -207,11 +207,11 @@ t.test('the cache is bounded in bytes', async (t) => {
     pending.abort();
   }
   t.ok(hits.filter(Boolean).length < 12);
-  const newest = bench(found, { ...CACHED, cacheBytes: 50_000 });
+  const newest = setUp(found, { ...CACHED, cacheBytes: 50_000 });
   newest.search();
   await newest.settle();
   t.equal(newest.transport.asked.length, 2);
-  const none = bench(found, { ...CACHED, cacheBytes: 0 });
+  const none = setUp(found, { ...CACHED, cacheBytes: 0 });
   none.search();
   await none.settle();
   none.search();
@@ -221,7 +221,7 @@ t.test('the cache is bounded in bytes', async (t) => {
 
 t.test('a reload replaces only what has changed, and searches under way end as they began', async (t) => {
   const gates: Record<string, () => void> = {};
-  const b = bench((request, signal) => {
+  const b = setUp((request, signal) => {
     if (request.url.includes('slow')) return new Promise((r) => (gates[hostOf(request)] = () => r({ urls: [] })));
     return found(request, signal);
   });
@@ -249,7 +249,7 @@ t.test('a reload replaces only what has changed, and searches under way end as t
 
 t.test('new settings of an engine end its suspension; those of another do not', async (t) => {
   let denied = true;
-  const b = bench((request, signal) => (denied ? { failure: 'denied' } : found(request, signal)));
+  const b = setUp((request, signal) => (denied ? { failure: 'denied' } : found(request, signal)));
   b.search();
   await b.settle();
   denied = false;
@@ -261,7 +261,7 @@ t.test('new settings of an engine end its suspension; those of another do not', 
 });
 
 t.test('a reload that changes no engine keeps the cache; one that does empties it', async (t) => {
-  const b = bench(found, CACHED);
+  const b = setUp(found, CACHED);
   b.search();
   await b.settle();
   b.configure({ timeoutMs: 5000 });
@@ -274,9 +274,9 @@ t.test('a reload that changes no engine keeps the cache; one that does empties i
   t.same(dropped.cached, [false]);
 });
 
-t.test('what old engines still answer does not enter the cache of the new', async (t) => {
+t.test('answers of replaced engines do not enter the new cache', async (t) => {
   let open: (() => void) | undefined;
-  const b = bench(() => new Promise((resolve) => (open = () => resolve({ urls: [] }))), CACHED);
+  const b = setUp(() => new Promise((resolve) => (open = () => resolve({ urls: [] }))), CACHED);
   b.search({ engines: ['a'] });
   await b.settle();
   b.configure({ engines: [specOf('a', { fingerprint: 'new' })] });
@@ -289,11 +289,11 @@ t.test('what old engines still answer does not enter the cache of the new', asyn
   t.same(cached, [false]);
 });
 
-t.test('every combination of five engines that work or fail is told right', async (t) => {
+t.test('reports every combination of five engines that work or fail', async (t) => {
   const ids = ['a', 'b', 'c', 'd', 'e'];
   for (let bits = 0; bits < 32; bits++) {
     const failed = ids.filter((_, i) => (bits >> i) % 2 === 1);
-    const b = bench((request, signal) =>
+    const b = setUp((request, signal) =>
       failed.includes(hostOf(request)) ? { failure: 'http', status: 500 } : found(request, signal),
     );
     const { answers } = b.search({ engines: ids });
@@ -309,8 +309,8 @@ t.test('every combination of five engines that work or fail is told right', asyn
   }
 });
 
-t.test('closing answers what is under way with what there is, and leaves no request', async (t) => {
-  const b = bench((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)));
+t.test('closing answers the searches under way with what there is, and leaves no request', async (t) => {
+  const b = setUp((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)));
   const { answers } = b.search();
   await b.settle();
   b.service.close();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { plainText } from '../../src/search/text.ts';
 
-t.test('tags go, words stay apart only where a block ends', async (t) => {
+t.test('removes tags, and separates words where a block ends', async (t) => {
   t.equal(plainText('The <strong>Danube</strong>delta <em class="a>b">is</em> wide'), 'The Danubedelta is wide');
   t.equal(plainText('<p>one</p><p>two<br>three<li>four</p>'), 'one two three four');
   t.equal(plainText('<jats:title>Abstract</jats:title><jats:p>Cells</jats:p>'), 'Abstract Cells');
@@ -16,7 +16,7 @@ t.test('entities are decoded once', async (t) => {
   t.equal(plainText('AT&T; R&D &bogus; 100% &'), 'AT&T; R&D &bogus; 100% &');
 });
 
-t.test('what only looks like a tag stays', async (t) => {
+t.test('keeps what only looks like a tag', async (t) => {
   for (const text of [
     'List<String> in Java',
     'a < b and c > d',
@@ -31,7 +31,7 @@ t.test('what only looks like a tag stays', async (t) => {
   t.equal(plainText('cut off <a href="http://a'), 'cut off');
 });
 
-t.test('whitespace folds and what cannot be seen goes', async (t) => {
+t.test('folds whitespace and removes invisible characters', async (t) => {
   t.equal(plainText('  a\n\t b\u00a0\u3000c\r\n'), 'a b c');
   t.equal(plainText('a\u0000b\u0007c\u200b\u202edef\u00adg \u0001 h'), 'abcdefg h');
   t.equal(plainText('\ud800a'), '\ufffda');
@@ -48,7 +48,7 @@ t.test('the length is bounded and cuts no character in half', async (t) => {
   t.equal(plainText('x'.repeat(9000)).length, 2000);
 });
 
-t.test('no input makes it fail, grow or leave a character that is not printed', async () => {
+t.test('no input makes it throw, grow or keep an invisible character', async () => {
   const markup = fc.array(
     fc.oneof(
       fc.constantFrom(
@@ -86,15 +86,15 @@ t.test('no input makes it fail, grow or leave a character that is not printed', 
   );
 });
 
-t.test('one text leaves nothing behind for the next', async (t) => {
+t.test('a text does not affect the next one', async (t) => {
   const next = 'a &amp; <b>b</b>';
   for (const before of ['<script>x', '<textarea>', '<!-- open', '<p class="', '&am', '<![CDATA[', '<svg><style>', '</'])
     t.equal((plainText(before), plainText(next)), 'a & b', before);
 });
 
-t.test('deep and endless markup costs no more than its length', async (t) => {
-  const start = process.cpuUsage().user;
+// Quadratic time would exceed the timeout of the test by far.
+t.test('deep and endless markup takes linear time', async (t) => {
+  const length = 1_000_000;
   for (const piece of ['<div>', '<svg>', '<', '&', '<!--', '<script>', '<a href="', '</x>', '<String ', '<![CDATA['])
-    plainText(piece.repeat(1_000_000), 1_000_000);
-  t.ok(process.cpuUsage().user - start < 20_000_000);
+    t.ok(plainText(piece.repeat(length), length).length <= length, piece);
 });

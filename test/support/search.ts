@@ -155,7 +155,7 @@ export function startSearch(
 export const FOUND: { readonly urls: readonly string[] } = { urls: ['http://x.org/1'] };
 export const HITS: { readonly hits: readonly EngineHit[] } = { hits: [hitOf('http://x.org/1')] };
 
-export interface ClientBench extends Pick<TestSystem, 'clock' | 'settle' | 'advance'> {
+export interface ClientSetup extends Pick<TestSystem, 'clock' | 'settle' | 'advance'> {
   readonly client: EngineClient;
   readonly board: EngineBoard;
   readonly transport: FakeTransport;
@@ -163,7 +163,7 @@ export interface ClientBench extends Pick<TestSystem, 'clock' | 'settle' | 'adva
 }
 
 /** A client of engine `a`; its clock begins at 1000. */
-export function clientBench(answer: Answer, fields: Partial<EngineSpec> = {}): ClientBench {
+export function setUpClient(answer: Answer, fields: Partial<EngineSpec> = {}): ClientSetup {
   const { clock, settle, advance } = createTestSystem();
   const board = new EngineBoard(createEngineMemory(1));
   const transport = fakeTransport(answer);
@@ -177,7 +177,7 @@ export function clientBench(answer: Answer, fields: Partial<EngineSpec> = {}): C
 }
 
 /** Searches one after another, all within 10 s each. */
-export async function reasons(b: ClientBench, count: number): Promise<string[]> {
+export async function reasons(b: ClientSetup, count: number): Promise<string[]> {
   const said: string[] = [];
   for (let i = 0; i < count; i++) {
     const { reports } = startSearch(b.client, b.clock.now() + 10_000);

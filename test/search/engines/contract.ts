@@ -1,5 +1,5 @@
-// What every engine behind HTTP promises, as one suite: each engine's test calls `contract` with its fixtures and a
-// small pretended service. Also the readers of fixtures the specific tests use.
+// The contract of engines behind HTTP as one suite, which each engine's test runs with its fixtures and a small simulated
+// service; and readers of fixtures.
 
 import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ export const KEY = 'k3y-0f-the-test';
 /** 21 November 2026, 10:00 UTC. */
 export const NOW: number = Date.UTC(2026, 10, 21, 10);
 
-/** A result the pretended service holds. */
+/** A result of the simulated service. */
 export interface Supply {
   readonly title: string;
   readonly url: string;
@@ -258,7 +258,7 @@ function answerTests(name: string, { engine, pages, failures, garbage = [] }: En
     }
   });
 
-  t.test(`${name} knows a challenge page`, async (t) => {
+  t.test(`${name} recognises a challenge page`, async (t) => {
     const page = '<!doctype html><html><title>Just a moment...</title><script>window._cf_chl_opt={}</script></html>';
     for (const status of [200, 403, 503]) {
       const response = answer(page, status, { 'content-type': 'text/html; charset=UTF-8' });
@@ -269,7 +269,7 @@ function answerTests(name: string, { engine, pages, failures, garbage = [] }: En
 
 function pagingTests(name: string, { engine, serve, reach = {} }: EngineCase): void {
   for (const type of engine.types) {
-    t.test(`${name} pages to what was wanted of ${type} and stops`, async (t) => {
+    t.test(`${name} asks for pages of ${type} until there are enough hits`, async (t) => {
       for (const maxResults of [1, 7, 10, 30, 100]) {
         const { hits, requests, beforeLast } = collect(
           engine,

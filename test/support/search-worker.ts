@@ -1,5 +1,5 @@
-// A search worker on a real port, in front of a service on another: the service is a SearXNG instance whose answers a test
-// decides. Everything started here ends with its test.
+// Starts a search worker in front of a simulated SearXNG instance whose responses a test decides, both on real ports.
+// Everything started here ends with its test.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -63,7 +63,7 @@ export const finds: Handle = (request, response) => {
 /** Never answers. */
 export const hangs: Handle = () => undefined;
 
-export interface Bench {
+export interface StartedWorker {
   readonly url: string;
   readonly worker: SearchWorker;
   readonly service: Service;
@@ -74,11 +74,11 @@ export interface Bench {
   readonly sample: (name: string) => Promise<number | undefined>;
 }
 
-export async function startBench(
+export async function startWorker(
   t: Test,
   handle: Handle,
   settings: Partial<SearchWorkerSettings> = {},
-): Promise<Bench> {
+): Promise<StartedWorker> {
   const service = await startService(t, handle);
   const worker = createSearchWorker({ kind: 'searxng', engine: { url: service.url }, ...settings });
   t.teardown(() => worker.abort());
