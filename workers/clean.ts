@@ -1,22 +1,22 @@
-// Entry of a cleaning thread: piscina calls `readPage` with every page. Started by src/fetch/cleaning-pool.ts. Nothing is kept
-// from one page to the next, and whatever a page does, the answer is a result or the end of the thread.
+// Entry of a cleaning thread: extracts the clean text of one page at a time. No state is kept between pages; a page ends in
+// a result or in the end of the thread.
 
 import { HeadraceError } from '../src/errors.ts';
 import type { CleanJob } from '../src/extract/index.ts';
 import type { CleanResult } from '../src/fetch/index.ts';
 import { readPage as read } from '../src/extract/read-page.ts';
 
-/** More make a thread start later and a first page no faster. */
+/** More rounds delay the start of a thread and make the first page no faster. */
 const WARM_UP_ROUNDS = 20;
 
-/** Markup of the usual kinds, so that the code for them is compiled before the first page comes. */
+/** Common markup, so that the code for it is compiled before the first page. */
 const SAMPLE = `<!doctype html><html lang="en"><head><title>Water &amp; wheels</title><meta charset="utf-8"></head><body>
 <nav><a href="/">Home</a> <a href="/mills">Mills</a></nav><main><article><h1>Water</h1>${'<p>A race leads <b>water</b> to the <a href="/wheel">wheel</a> of a mill; the wheel turns, and the stones with it.</p><ul><li>One</li><li>Two, “quoted”</li></ul>'.repeat(20)}<table><tr><th>Mill</th><td>1,200</td></tr></table>
 <pre><code>let x = 1;</code></pre></article></main><footer>All rights reserved</footer></body></html>`;
 
 await warmUp();
 
-/** Reads a page; a reader's error becomes a result, since errors lose their class between threads. */
+/** Reads a page. Errors become results, since errors lose their class between threads. */
 export async function readPage(job: CleanJob): Promise<CleanResult> {
   try {
     return { page: await read(job) };
@@ -27,7 +27,7 @@ export async function readPage(job: CleanJob): Promise<CleanResult> {
   }
 }
 
-/** Answers once the thread has started. */
+/** Resolves once the thread has started. */
 export function ready(): void {}
 
 async function warmUp(): Promise<void> {

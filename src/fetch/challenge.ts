@@ -1,24 +1,24 @@
-// Pages that ask for proof of a human reader in place of what was asked for. They are known by headers that only they
-// carry, or by the machinery of a bot wall in a page with hardly a word in it: an article about captchas has words, and so
-// has a form with a captcha below it.
+// Detects bot challenges: responses that ask for proof of a human reader in place of the page. Signs are headers that only
+// challenges carry, or markup of a bot wall or captcha in a page with little visible text. Articles about captchas, and
+// pages with a captcha below a form, have more text and are not challenges.
 
-/** What is looked through, in bytes; such pages are small, and their machinery stands at the top. */
+/** Largest page that is examined. Challenges are small. */
 export const CHALLENGE_BYTES = 65_536;
 
-/** More visible characters than a challenge has. */
-const MAX_WORDS_LENGTH = 1200;
+/** Visible characters of a challenge, at most. */
+const MAX_TEXT_LENGTH = 1200;
 
-/** A captcha of a form stands among text; one that is the page does not. */
-const MAX_CAPTCHA_WORDS_LENGTH = 400;
+/** Visible characters of a page that is nothing but a captcha, at most. */
+const MAX_CAPTCHA_TEXT_LENGTH = 400;
 
-/** Header, and what its value holds when the answer is a challenge. */
+/** Headers, and the values that mark a challenge. */
 const HEADERS: readonly (readonly [string, RegExp])[] = [
   ['cf-mitigated', /challenge/],
   ['x-amzn-waf-action', /challenge|captcha/],
   ['x-vercel-mitigated', /challenge/],
 ];
 
-/** Machinery that stands in nothing but challenges. Cloudflare's `challenge-platform` scripts stand in ordinary pages. */
+/** Markup of challenges only. Cloudflare's `challenge-platform` scripts also occur in ordinary pages. */
 const WALLS: readonly string[] = [
   '_cf_chl_opt',
   '/cdn-cgi/challenge-platform/h/',
@@ -49,23 +49,27 @@ const CAPTCHAS: readonly string[] = [
 const TITLE =
   /<title[^>]{0,100}>\s{0,100}(?:just a moment\.\.\.|attention required! \| cloudflare|ddos-guard)\s{0,100}</;
 
-/** Whether the headers of an answer say so. */
+/** Whether status and headers mark a challenge. */
 export function isChallengeHead(status: number, headers: Readonly<Record<string, string>>): boolean {
-  if (HEADERS.some(([name, value]) => value.test(headers[name]?.toLowerCase() ?? ''))) return true;
+  for (const [name, value] of HEADERS) if (value.test(headers[name]?.toLowerCase() ?? '')) return true;
   return (status === 403 || status === 429) && headers['x-datadome'] !== undefined;
 }
 
-/** Whether a page is one. Linear in its size; larger pages than `CHALLENGE_BYTES` are not. */
+/** Whether a page is a challenge. Pages larger than `CHALLENGE_BYTES` are not. Linear in the size of the page. */
 export function isChallengePage(bytes: Uint8Array): boolean {
   if (bytes.byteLength > CHALLENGE_BYTES) return false;
   const page = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1').toLowerCase();
-  const holds = (marker: string): boolean => page.includes(marker);
-  if (WALLS.some(holds) || TITLE.test(page)) return wordsLength(page) <= MAX_WORDS_LENGTH;
-  return CAPTCHAS.some(holds) && wordsLength(page) <= MAX_CAPTCHA_WORDS_LENGTH;
+  if (includesAny(page, WALLS) || TITLE.test(page)) return textLength(page) <= MAX_TEXT_LENGTH;
+  return includesAny(page, CAPTCHAS) && textLength(page) <= MAX_CAPTCHA_TEXT_LENGTH;
+}
+
+function includesAny(page: string, markers: readonly string[]): boolean {
+  for (const marker of markers) if (page.includes(marker)) return true;
+  return false;
 }
 
 /** Characters outside of tags, scripts and styles, runs of white space counted once. */
-function wordsLength(page: string): number {
+function textLength(page: string): number {
   let length = 0;
   for (let at = page.indexOf('<body'); at < page.length;) {
     const open = page.indexOf('<', at);

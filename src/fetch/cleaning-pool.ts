@@ -1,9 +1,8 @@
-// The threads that turn downloads into clean text, and the queue before them. Asked by the actor of pages.ts. A page may
-// loop for ever, fill the memory or crash its reader: that costs one thread, replaced at once, and never another page.
-// Piscina keeps the threads; the queue is kept here, since piscina neither bounds nor orders tasks that can be aborted.
+// Pool of threads that extract clean text from downloads, with a bounded queue. A page that hangs, exhausts memory or
+// crashes its reader costs one thread, which is replaced at once, and never another page.
 //
-// Every page goes to a thread, however small: the way there and back takes 0.03 ms of the caller's thread, less than
-// the smallest page takes to clean, and only a thread can be stopped.
+// Piscina runs the threads; the queue is here, since Piscina neither bounds nor orders tasks that can be aborted. Even the
+// smallest page goes to a thread: the round trip takes 0.03 ms of the caller's thread, and only a thread can be stopped.
 
 import { availableParallelism } from 'node:os';
 import type { Worker } from 'node:worker_threads';
@@ -13,71 +12,70 @@ import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { CleanJob, CleanPage } from '../extract/index.ts';
 
-/** Steps of niceness, of 19; needs Linux and the optional package that piscina asks for. */
+/** Nice value of the threads, of at most 19. Needs Linux and an optional dependency of Piscina. */
 const NICE = 10;
 
-/** A thread that has had nothing to do for so long ends, but for the last one. */
+/** Threads but the last end after this idle time. */
 const IDLE_MS = 60_000;
 
-/** How often the memory of threads at work is looked at. What arrays hold is not part of the heap that V8 limits. */
+/** Interval of memory checks. V8's heap limit does not cover array buffers. */
 const WATCH_MS = 250;
 
-/** Pages that wait hold their bytes. */
+/** Bytes that queued pages may hold. */
 const QUEUE_BYTES = 128 * 1024 * 1024;
 
 const MIB = 1024 * 1024;
 
-/** How a job ended in its thread; errors that cross threads lose their class. */
+/** How a job ended in its thread. Errors lose their class between threads. */
 export type CleanResult =
   | { readonly page: CleanPage }
   | {
       readonly code: ErrorCode;
       readonly subject: string;
-      /** The trace of an error that is a defect of the reader. */
+      /** Stack trace, when the error is a defect of the reader. */
       readonly cause?: string;
     };
 
 export interface CleaningStats {
-  /** Alive now, those that are starting included. */
+  /** Running threads, starting ones included. */
   readonly threads: number;
-  /** Pages in a thread, those whose client has left included. */
+  /** Pages in a thread, including those whose client has left. */
   readonly running: number;
   readonly queued: number;
-  /** Threads ended so far because a page broke their limits or them. */
+  /** Threads that ended because a page exceeded a limit or crashed them. */
   readonly replaced: number;
 }
 
 export interface CleaningPool {
   /**
    * Clean text of a page. Fails with `HR_FETCH_BUSY` when the queue is full, `HR_FETCH_UNREADABLE` when the page takes
-   * more time or memory than it may or breaks its reader, with the reader's own error, and with the reason of `signal`:
-   * a page that waits is dropped then, one in a thread is read to its end for nobody, which costs less than a thread.
+   * more time or memory than allowed or crashes its reader, with the reader's own error, or with the reason of `signal`: a
+   * queued page is dropped then; one in a thread runs to its end, which costs less than a new thread.
    */
   read(job: CleanJob, signal: AbortSignal): Promise<CleanPage>;
-  /** Takes effect for the next page; other threads than before take over once they have started. */
+  /** Applies to later pages. Where the threads change, new ones take over once they have started. */
   configure(settings: Settings['fetch']): void;
   stats(): CleaningStats;
-  /** Whoever waits gets `HR_DRAINING`. Resolves when the threads have ended. */
+  /** Fails all pages with `HR_DRAINING`. Resolves when the threads have ended. */
   close(): Promise<void>;
 }
 
 export interface CleaningPoolOptions {
-  /** Default the system's. */
+  /** Default: the system clock. */
   readonly clock?: Clock;
-  /** Default those of the machine. */
+  /** Default: the cores of the machine. */
   readonly cores?: number;
-  /** What the threads run; exports `readPage(job): Promise<CleanResult>` and `ready(): void`. */
+  /** Module that the threads run. Exports `readPage(job): Promise<CleanResult>` and `ready(): void`. */
   readonly script?: URL;
 }
 
 interface Task {
   readonly job: CleanJob;
-  /** Called once; harmless after that. */
   readonly resolve: (page: CleanPage) => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** A set of threads that are recycled together, and the pages they have been given. */
+/** Threads that are recycled together, and the pages they have been given. */
 interface WorkerGeneration {
   readonly piscina: Piscina<CleanJob, CleanResult>;
   readonly threads: number;
@@ -85,7 +83,7 @@ interface WorkerGeneration {
   running: number;
 }
 
-/** Makes a pool and starts its first thread. */
+/** Creates a pool and starts its first thread. */
 export function createCleaningPool(settings: Settings['fetch'], options: CleaningPoolOptions = {}): CleaningPool {
   return new Pool(settings, options);
 }
@@ -96,8 +94,8 @@ class Pool implements CleaningPool {
   readonly #script: URL;
   readonly #queue = new Set<Task>();
   readonly #generations = new Set<WorkerGeneration>();
-  /** Threads whose memory is being asked for; one that sleeps answers with its next page. */
-  readonly #asked = new WeakSet<Worker>();
+  /** Threads with a memory check under way. A sleeping thread answers with its next page. */
+  readonly #checking = new WeakSet<Worker>();
   #settings: Settings['fetch'];
   #generation: WorkerGeneration;
   #next: WorkerGeneration | null = null;
@@ -122,18 +120,18 @@ class Pool implements CleaningPool {
       return Promise.reject(new HeadraceError('HR_FETCH_BUSY', { headers: ['retry-after', '1'] }));
     const { promise, resolve, reject } = Promise.withResolvers<CleanPage>();
     const task = { job, resolve, reject };
-    const leave = (): void => {
+    const abort = (): void => {
       this.#unqueue(task);
       reject(signal.reason);
     };
-    signal.addEventListener('abort', leave, { once: true });
+    signal.addEventListener('abort', abort, { once: true });
     if (isFree) {
       void this.#start(task);
     } else {
       this.#queue.add(task);
       this.#queuedBytes += job.bytes.byteLength;
     }
-    return promise.finally(() => signal.removeEventListener('abort', leave));
+    return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
   configure(settings: Settings['fetch']): void {
@@ -162,7 +160,7 @@ class Pool implements CleaningPool {
     return cleaners === 'auto' ? Math.max(1, this.#cores >> 1) : cleaners;
   }
 
-  /** One page may always wait, whatever its size. */
+  /** A single page may always wait, whatever its size. */
   #isFull(bytes: number): boolean {
     if (this.#queue.size >= this.#settings.queue) return true;
     return this.#queue.size > 0 && this.#queuedBytes + bytes > QUEUE_BYTES;
@@ -180,7 +178,7 @@ class Pool implements CleaningPool {
     }
   }
 
-  /** The time of a page counts from here; after a replacement, the start of the new thread is part of it. */
+  /** The time limit starts here. After a replacement it includes the start of the new thread. */
   async #start({ job, resolve, reject }: Task): Promise<void> {
     const generation = this.#generation;
     const limit = new AbortController();
@@ -194,7 +192,7 @@ class Pool implements CleaningPool {
       if ('page' in result) resolve(result.page);
       else reject(new HeadraceError(result.code, result));
     } catch (error) {
-      // Readers' own errors are results: the thread is gone.
+      // Errors of readers are results, so this one means that the thread has ended.
       this.#replaced++;
       reject(this.#closed ? new HeadraceError('HR_DRAINING') : unreadable(error, limit.signal.aborted));
     }
@@ -205,15 +203,15 @@ class Pool implements CleaningPool {
     if (!this.#closed) this.#startMore();
   }
 
-  /** Holds a running page to its limits; the returned function ends that. */
+  /** Enforces the limits of a running page until the returned function is called. */
   #guard(generation: WorkerGeneration, limit: AbortController): () => void {
     const { cleanTimeoutMs, cleanMemoryBytes } = this.#settings;
     const dueMs = this.#clock.now() + cleanTimeoutMs;
     let timer: TimerHandle;
     const wait = (): void => {
-      timer = this.#clock.setTimeout(look, Math.max(0, Math.min(WATCH_MS, dueMs - this.#clock.now())));
+      timer = this.#clock.setTimeout(check, Math.max(0, Math.min(WATCH_MS, dueMs - this.#clock.now())));
     };
-    const look = (): void => {
+    const check = (): void => {
       if (this.#clock.now() >= dueMs) {
         limit.abort();
         return;
@@ -225,17 +223,17 @@ class Pool implements CleaningPool {
     return () => this.#clock.clearTimeout(timer);
   }
 
-  /** V8 holds the heap to the limit, and this what lies outside of it: the arrays of a PDF, decompressed. */
+  /** V8 limits the heap; this limits what lies outside of it, such as the decompressed streams of a PDF. */
   async #checkMemory(thread: Worker, maxBytes: number): Promise<void> {
-    if (this.#asked.has(thread)) return;
-    this.#asked.add(thread);
+    if (this.#checking.has(thread)) return;
+    this.#checking.add(thread);
     try {
       const { external_memory: outside } = await thread.getHeapStatistics();
       if (outside > maxBytes) await thread.terminate();
     } catch {
-      // It has ended meanwhile.
+      // The thread has ended.
     }
-    this.#asked.delete(thread);
+    this.#checking.delete(thread);
   }
 
   #spawn(): WorkerGeneration {
@@ -247,27 +245,27 @@ class Pool implements CleaningPool {
       maxThreads: threads,
       idleTimeout: IDLE_MS,
       recordTiming: false,
-      // Where the cores are busy, requests that pass through come before pages.
+      // On busy cores, proxied requests take precedence over pages.
       niceIncrement: NICE,
-      // Pages have no business with the secrets of the process.
+      // Readers of untrusted pages get no secrets of the process,
       env: {},
-      // Nor with what is preloaded there: loaders, instrumentation.
+      // nor its preloaded modules: loaders, instrumentation.
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#settings.cleanMemoryBytes / MIB) },
     });
     const generation = { piscina, threads, pages: 0, running: 0 };
     this.#generations.add(generation);
-    // Thrown by a thread after its page: it is replaced, and nobody waits.
+    // An error in a thread after its page: the thread is replaced, and no page is affected.
     piscina.on('error', () => void this.#replaced++);
     return generation;
   }
 
-  /** Other threads take over as soon as the first of them is warm; those at work finish first. */
+  /** New threads take over once the first of them is ready. Old ones finish their pages first. */
   #renew(): void {
     const next = this.#spawn();
-    const abandoned = this.#next;
+    const superseded = this.#next;
     this.#next = next;
-    if (abandoned !== null) this.#retire(abandoned);
+    if (superseded !== null) this.#retire(superseded);
     next.piscina.run({} as CleanJob, { name: 'ready' }).then(
       () => {
         if (this.#next !== next) return;
@@ -277,7 +275,7 @@ class Pool implements CleaningPool {
         this.#retire(old);
         this.#startMore();
       },
-      // They cannot start: the old ones go on.
+      // The new threads cannot start: keep the old ones.
       () => {
         if (this.#next === next) {
           this.#next = null;
@@ -299,14 +297,14 @@ class Pool implements CleaningPool {
   }
 }
 
-/** What became of a page whose thread is gone. */
+/** The error of a page whose thread has ended. */
 function unreadable(cause: unknown, isLate: boolean): HeadraceError {
   return new HeadraceError('HR_FETCH_UNREADABLE', { subject: isLate ? 'took too long' : failureOf(cause), cause });
 }
 
-/** Threads are ended from outside, which piscina reports as an exit, for their memory only. */
+/** A thread is terminated for its memory only, which Piscina reports as an exit. */
 function failureOf(cause: unknown): string {
   const { code, message } = cause as NodeJS.ErrnoException;
-  const isStarved = code === 'ERR_WORKER_OUT_OF_MEMORY' || message.startsWith('worker exited');
-  return isStarved ? 'needed too much memory' : 'its reader failed';
+  const isOutOfMemory = code === 'ERR_WORKER_OUT_OF_MEMORY' || message.startsWith('worker exited');
+  return isOutOfMemory ? 'needed too much memory' : 'its reader failed';
 }

@@ -1,189 +1,197 @@
-// Fetches pages from servers that nobody vouches for. One download: its hops, each admitted by the guard, asked in its
-// turn and within the deadlines; the answer judged by status, type, challenge and size before and while it is read. The
-// desk's actor calls it. A change of settings is for downloads that start later.
+// Downloads pages from untrusted servers. Every hop of a redirect chain passes the guard and waits for a slot of its host;
+// status, type, bot challenge and size are checked before and while the body is read. Changed settings apply to downloads
+// that start later.
 
+import { isUtf8 } from 'node:buffer';
 import type { Clock } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
+import { ACCEPTED_CODINGS, BodyReader } from './body-reader.ts';
+import { CHALLENGE_BYTES, isChallengeHead, isChallengePage } from './challenge.ts';
 import { createGuard, type Guard, type Lookup } from './guard.ts';
 import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
-import { abortable } from './abortable.ts';
-import { ACCEPTED_CODINGS, BodyReader } from './body.ts';
-import { CHALLENGE_BYTES, isChallengeHead, isChallengePage } from './challenge.ts';
+import { abortable } from './guarded-connector.ts';
+import { HostLimits } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
-import type { Download } from './page.ts';
-import { Politeness } from './politeness.ts';
-import { Trail } from './redirects.ts';
-import { Robots, ROBOTS_BYTES, type RobotsAnswer } from './robots.ts';
+import { Robots, ROBOTS_BYTES, type RobotsResponse } from './robots.ts';
+
+/** A page as downloaded, decompressed and within the limits. */
+export interface Download {
+  /** Where it was found after redirects, without fragment. */
+  readonly url: string;
+  /** Lower case, without parameters; sniffed from the bytes where the server does not say. */
+  readonly mediaType: string;
+  /** From the header, lower case; null when it says none. */
+  readonly charset: string | null;
+  /** Owns the whole of its buffer, which may be transferred to another thread. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** The server forbids caching (`Cache-Control: no-store` or `private`). */
+  readonly noStore: boolean;
+}
 
 export interface Downloader {
   /**
-   * Fetches a page. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_ROBOTS`, `HR_FETCH_TOO_LARGE` (subject the limit),
-   * `HR_FETCH_TYPE`, `HR_FETCH_FAILED`, `HR_FETCH_CHALLENGE`, `HR_FETCH_TIMEOUT` (subject `connect`, `first byte` or
-   * `total`), `HR_FETCH_BUSY`; with the reason of `signal` when that fires first.
+   * Fetches a page. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_ROBOTS`, `HR_FETCH_TOO_LARGE` (subject: the limit),
+   * `HR_FETCH_TYPE`, `HR_FETCH_FAILED`, `HR_FETCH_CHALLENGE`, `HR_FETCH_TIMEOUT` (subject `connect` or `first byte`) or
+   * `HR_FETCH_BUSY`, and with the reason of `signal` when that fires. The signal carries the total timeout of the page.
    */
   download(url: string, signal: AbortSignal): Promise<Download>;
-  /** Puts settings in force; running downloads end under their own. */
+  /** Applies to downloads that start later. */
   configure(settings: Settings['fetch']): void;
   /** Ends running downloads with `HR_DRAINING` and closes all connections. */
   close(): Promise<void>;
 }
 
-export interface DownloaderParts {
+export interface DownloaderDeps {
   readonly clock: Clock;
   /** Default: the resolver of the system. */
   readonly lookup?: Lookup;
-  /** Certificates of authorities to trust in place of the system's, PEM. For tests. */
+  /** Certificate authorities to trust in place of the system's, PEM. For tests. */
   readonly ca?: string;
 }
 
-/** HTML first; what else can be read follows. */
+/** HTML first, then what else can be read. */
 const ACCEPT =
   'text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.8,application/pdf;q=0.8,application/xml;q=0.7,application/json;q=0.7,*/*;q=0.1';
 
 /** RFC 9309 section 2.3.1.2: at least five. */
 const ROBOTS_REDIRECTS = 5;
 
-/** Other refusals are no challenges; their bodies are not read. */
+/** Statuses of bot challenges. Bodies of other errors are not read. */
 const CHALLENGE_STATUSES: ReadonlySet<number> = new Set([401, 403, 405, 429, 503]);
 
-/** Settings in force, with the guard and the connections that belong to them. */
-interface Line {
+const REDIRECT_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+
+const NO_STORE = /(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])/i;
+
+/** Settings with the guard and the connection pool that belong to them. */
+interface Generation {
   readonly settings: Settings['fetch'];
   readonly guard: Guard;
   readonly client: GuardedClient;
-  downloads: number;
+  transfers: number;
 }
 
-/** A request for a page or a robots.txt under way. */
-interface EngineCall {
-  readonly line: Line;
-  readonly trail: Trail;
+/** The download of a page or a robots.txt, redirects included. */
+interface Transfer {
+  readonly generation: Generation;
+  readonly chain: RedirectChain;
   readonly signal: AbortSignal;
 }
 
-export function createDownloader(settings: Settings['fetch'], parts: DownloaderParts): Downloader {
-  return new PageDownloader(settings, parts);
+export function createDownloader(settings: Settings['fetch'], deps: DownloaderDeps): Downloader {
+  return new PageDownloader(settings, deps);
 }
 
 class PageDownloader implements Downloader {
-  readonly #parts: DownloaderParts;
-  readonly #politeness: Politeness;
+  readonly #deps: DownloaderDeps;
+  readonly #limits: HostLimits;
   readonly #robots: Robots;
   readonly #bodies = new BodyReader();
   readonly #closing = new AbortController();
-  /** The one in force, and those whose downloads have not ended. */
-  readonly #lines = new Set<Line>();
-  #line: Line;
+  /** The current one, and those whose transfers have not ended. */
+  readonly #generations = new Set<Generation>();
+  #current: Generation;
 
-  constructor(settings: Settings['fetch'], parts: DownloaderParts) {
-    this.#parts = parts;
-    this.#politeness = new Politeness(settings, parts.clock);
-    this.#robots = new Robots(parts.clock);
-    this.#line = this.#open(settings);
+  constructor(settings: Settings['fetch'], deps: DownloaderDeps) {
+    this.#deps = deps;
+    this.#limits = new HostLimits(settings, deps.clock);
+    this.#robots = new Robots(deps.clock);
+    this.#current = this.#open(settings);
   }
 
   configure(settings: Settings['fetch']): void {
-    const old = this.#line;
-    this.#politeness.configure(settings);
-    this.#line = this.#open(settings);
+    const old = this.#current;
+    this.#limits.configure(settings);
+    this.#current = this.#open(settings);
     this.#retire(old);
   }
 
-  download(url: string, signal: AbortSignal): Promise<Download> {
-    return this.#within(signal, (line, total) => {
-      const engineCall: EngineCall = {
-        line,
-        trail: new Trail(url, line.guard, line.settings.redirects),
-        signal: total,
-      };
-      return this.#page(engineCall);
-    });
+  async download(url: string, signal: AbortSignal): Promise<Download> {
+    const transfer = this.#begin(url, signal, this.#current.settings.redirects);
+    return await this.#settle(transfer, this.#page(transfer));
   }
 
   async close(): Promise<void> {
     this.#closing.abort(new HeadraceError('HR_DRAINING'));
-    this.#politeness.close();
-    await Promise.all([...this.#lines].map((line) => line.client.close()));
-    this.#lines.clear();
+    this.#limits.close();
+    await Promise.all(Array.from(this.#generations, ({ client }) => client.close()));
+    this.#generations.clear();
   }
 
-  #open(settings: Settings['fetch']): Line {
+  #open(settings: Settings['fetch']): Generation {
     const { allow, connectTimeoutMs, firstByteTimeoutMs, perHost, ports } = settings;
-    const { ca, clock, lookup } = this.#parts;
+    const { ca, clock, lookup } = this.#deps;
     const guard = createGuard({ allow, ports, ...(lookup === undefined ? {} : { lookup }) });
     const timeouts = { timeoutMs: connectTimeoutMs, firstByteTimeoutMs };
     const trust = ca === undefined ? {} : { ca };
     const client = new GuardedClient({ guard, clock, ...timeouts, connections: perHost, ...trust });
-    const line = { settings, guard, client, downloads: 0 };
-    this.#lines.add(line);
-    return line;
+    const generation = { settings, guard, client, transfers: 0 };
+    this.#generations.add(generation);
+    return generation;
   }
 
-  /** Closes the connections of a line that is neither in force nor in use. */
-  #retire(line: Line): void {
-    if (line === this.#line || line.downloads > 0 || !this.#lines.delete(line)) return;
-    // Closing settles in the background; there is nobody left to tell.
-    line.client.close().catch(() => undefined);
+  /** Closes the connections of a generation that is neither current nor in use. */
+  #retire(generation: Generation): void {
+    if (generation === this.#current || generation.transfers > 0 || !this.#generations.delete(generation)) return;
+    // Closes in the background: no transfer depends on it, so there is no one to report an error to.
+    generation.client.close().catch(() => undefined);
   }
 
-  /** Runs `work` under the total deadline; what it leaves behind ends with it. */
-  async #within<T>(signal: AbortSignal | null, work: (line: Line, total: AbortSignal) => Promise<T>): Promise<T> {
-    const { clock } = this.#parts;
-    const line = this.#line;
-    const over = new AbortController();
-    const late = (): void => over.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'total' }));
-    const timer = clock.setTimeout(late, line.settings.timeoutMs);
-    const total = AbortSignal.any([over.signal, this.#closing.signal, ...(signal === null ? [] : [signal])]);
-    line.downloads++;
+  #begin(url: string, signal: AbortSignal, maxRedirects: number): Transfer {
+    const generation = this.#current;
+    const ended = AbortSignal.any([this.#closing.signal, signal]);
+    ended.throwIfAborted();
+    const transfer = { generation, chain: new RedirectChain(url, generation.guard, maxRedirects), signal: ended };
+    generation.transfers++;
+    return transfer;
+  }
+
+  /** Ends a transfer with its work or its signal, whichever is first. */
+  async #settle<T>({ generation, signal }: Transfer, work: Promise<T>): Promise<T> {
     try {
-      total.throwIfAborted();
-      return await abortable(total, work(line, total));
+      return await abortable(signal, work);
     } finally {
-      clock.clearTimeout(timer);
-      line.downloads--;
-      this.#retire(line);
+      generation.transfers--;
+      this.#retire(generation);
     }
   }
 
-  async #page(engineCall: EngineCall): Promise<Download> {
+  async #page(transfer: Transfer): Promise<Download> {
+    const { robots, userAgent } = transfer.generation.settings;
     for (;;) {
-      const { line, signal, trail } = engineCall;
-      const { robots, userAgent } = line.settings;
-      const ask = (url: string): Promise<RobotsAnswer> => this.#askRobots(url);
-      if (robots) await abortable(signal, this.#robots.admit(trail.url, userAgent, ask));
-      const download = await this.#hop(engineCall, (response) => this.#read(response, engineCall));
+      if (robots) await this.#robots.admit(transfer.chain.url, userAgent, (url) => this.#fetchRobots(url));
+      const download = await this.#hop(transfer, ACCEPT, (response) => this.#readPage(response, transfer));
       if (download !== null) return download;
     }
   }
 
-  /** One request in its turn; null after a redirect. */
+  /** One request, in a slot of its host; null after a redirect. */
   async #hop<T>(
-    { line, signal, trail }: EngineCall,
+    { chain, generation, signal }: Transfer,
+    accept: string,
     read: (response: GuardedResponse) => Promise<T>,
-    accept = ACCEPT,
   ): Promise<T | null> {
     const headers = {
-      'user-agent': line.settings.userAgent,
+      'user-agent': generation.settings.userAgent,
       accept,
       'accept-encoding': ACCEPTED_CODINGS,
       'accept-language': 'en,*;q=0.5',
     };
-    const release = await this.#politeness.enter(trail.url.hostname, signal);
+    const release = await this.#limits.acquire(chain.url.hostname, signal);
     try {
-      const response = await line.client.get(trail.url, headers, signal);
+      const response = await generation.client.get(chain.url, headers, signal);
       try {
-        const { location } = response.headers;
-        return trail.follow(response.status, location) ? null : await read(response);
+        return chain.follow(response.status, response.headers['location']) ? null : await read(response);
       } finally {
-        await response.body.return();
+        response.close();
       }
     } finally {
       release();
     }
   }
 
-  async #read(response: GuardedResponse, { line, signal, trail }: EngineCall): Promise<Download> {
+  async #readPage(response: GuardedResponse, { chain, generation, signal }: Transfer): Promise<Download> {
     const { headers, status } = response;
     if (isChallengeHead(status, headers)) throw new HeadraceError('HR_FETCH_CHALLENGE');
     if (status < 200 || status > 203) {
@@ -193,32 +201,84 @@ class PageDownloader implements Downloader {
     }
     const declared = declaredType(headers['content-type']);
     refuseByHeader(declared);
-    const bytes = await this.#bodies.read(response, line.settings.maxBytes, signal);
+    const bytes = await this.#bodies.read(response, generation.settings.maxBytes, signal);
     const mediaType = mediaTypeOf(declared, bytes);
     if (mediaType.includes('html')) refuseChallenge(bytes);
-    return {
-      url: trail.url.href,
-      mediaType,
-      charset: declared.charset,
-      bytes,
-      noStore: /(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])/i.test(headers['cache-control'] ?? ''),
-    };
+    const noStore = NO_STORE.test(headers['cache-control'] ?? '');
+    return { url: chain.url.href, mediaType, charset: declared.charset, bytes, noStore };
   }
 
-  /** Under a deadline of its own, since it is for all that ask meanwhile. */
-  #askRobots(url: string): Promise<RobotsAnswer> {
-    return this.#within(null, async (line, signal) => {
-      const engineCall: EngineCall = { line, trail: new Trail(url, line.guard, ROBOTS_REDIRECTS), signal };
-      const read = async (response: GuardedResponse): Promise<RobotsAnswer> => ({
-        status: response.status,
-        bytes: await this.#bodies.readStart(response, ROBOTS_BYTES, signal),
-      });
-      for (;;) {
-        const answer = await this.#hop(engineCall, read, 'text/plain');
-        if (answer !== null) return answer;
-      }
-    });
+  /** Has a timeout of its own, since all pages that wait for the file share the request. */
+  async #fetchRobots(url: string): Promise<RobotsResponse> {
+    const { clock } = this.#deps;
+    const timeout = new AbortController();
+    const expire = (): void => timeout.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'robots.txt' }));
+    const timer = clock.setTimeout(expire, this.#current.settings.timeoutMs);
+    try {
+      const transfer = this.#begin(url, timeout.signal, ROBOTS_REDIRECTS);
+      return await this.#settle(transfer, this.#robotsFile(transfer));
+    } finally {
+      clock.clearTimeout(timer);
+    }
   }
+
+  async #robotsFile(transfer: Transfer): Promise<RobotsResponse> {
+    const read = async (response: GuardedResponse): Promise<RobotsResponse> => ({
+      status: response.status,
+      bytes: await this.#bodies.readStart(response, ROBOTS_BYTES, transfer.signal),
+    });
+    for (;;) {
+      const answer = await this.#hop(transfer, 'text/plain', read);
+      if (answer !== null) return answer;
+    }
+  }
+}
+
+/**
+ * The URLs of one transfer; each passes the guard before it is requested. No request carries a secret, so a redirect from
+ * https to http is followed, as in browsers.
+ */
+class RedirectChain {
+  readonly #guard: Guard;
+  readonly #maxRedirects: number;
+  readonly #seen: Set<string>;
+  /** The current hop. */
+  url: URL;
+
+  /** Throws `HR_FETCH_BLOCKED` as the guard does. */
+  constructor(url: string, guard: Guard, maxRedirects: number) {
+    this.#guard = guard;
+    this.#maxRedirects = maxRedirects;
+    this.url = guard.admit(url);
+    this.#seen = new Set([this.url.href]);
+  }
+
+  /**
+   * Goes on to the next hop; false when the response is no redirect. Throws `HR_FETCH_FAILED` (`bad redirect`,
+   * `redirect loop`, `too many redirects`) or `HR_FETCH_BLOCKED`.
+   */
+  follow(status: number, field: string | undefined): boolean {
+    if (field === undefined || !REDIRECT_STATUSES.has(status)) return false;
+    const location = locationText(field);
+    if (URL.parse(location, this.url.href) === null) throw redirectError('bad redirect');
+    const next = this.#guard.admit(location, this.url);
+    // Requests carry no cookies, so the same URL gives the same redirect again.
+    if (this.#seen.has(next.href)) throw redirectError('redirect loop');
+    if (this.#seen.size > this.#maxRedirects) throw redirectError('too many redirects');
+    this.#seen.add(next.href);
+    this.url = next;
+    return true;
+  }
+}
+
+/** Header fields are decoded as Latin-1. Bytes of a Location that are not escaped are UTF-8 where valid, as in browsers. */
+function locationText(field: string): string {
+  const bytes = Buffer.from(field, 'latin1');
+  return isUtf8(bytes) ? bytes.toString() : field;
+}
+
+function redirectError(subject: string): HeadraceError {
+  return new HeadraceError('HR_FETCH_FAILED', { subject });
 }
 
 function refuseChallenge(bytes: Uint8Array): void {

@@ -1,6 +1,5 @@
-// Which addresses the gateway may be sent to by strangers: the judge of URLs, of names' addresses and of connected peers. The
-// page connector and the page client call it, at every hop. Only public unicast addresses and what the allow list names
-// pass; what is unknown or cannot be read is refused.
+// SSRF guard: decides which URLs and addresses may be fetched for clients. Only public unicast addresses and entries of the
+// allow list pass; what is unknown or cannot be parsed is refused. Every redirect and every resolved address is checked.
 
 import { lookup as lookUpAll } from 'node:dns/promises';
 import { isIP } from 'node:net';
@@ -12,11 +11,11 @@ export type Lookup = (hostname: string) => Promise<readonly string[]>;
 
 export interface GuardOptions {
   /**
-   * Host names (exactly this name, whatever it resolves to), addresses and CIDR blocks that pass although they are not
-   * public. An entry that is none of these admits nothing.
+   * Host names (exact, whatever they resolve to), addresses and CIDR blocks that pass although they are not public. An
+   * entry that is none of these admits nothing.
    */
   readonly allow: readonly string[];
-  /** Ports that may be asked; the ports that `http` and `https` imply are named here too. */
+  /** Allowed ports, including the defaults of `http` and `https`. */
   readonly ports: readonly number[];
   /** Default: the resolver of the system, hosts file included. */
   readonly lookup?: Lookup;
@@ -27,24 +26,24 @@ export interface GuardOptions {
  * `host name` and `private address`, and never tells what a name resolves to.
  */
 export interface Guard {
-  /** Parses and judges a URL, relative to `base` where given; the result has neither fragment nor trailing dot. */
+  /** Parses and checks a URL, relative to `base` where given. The result has neither fragment nor trailing dot. */
   admit(url: string, base?: URL): URL;
   /**
-   * The judged addresses of a host, in the order of the resolver, never none. One private address refuses the whole: a
+   * The checked addresses of a host in the order of the resolver, at least one. One private address refuses the host: a
    * name with both kinds is an attack or a mistake. `hostname` is as in a URL, with or without the brackets of IPv6.
    */
   resolve(hostname: string): Promise<readonly string[]>;
 }
 
-/** Longest URL in characters; what browsers and servers agree on. */
+/** Longest URL in characters; a common limit of servers. */
 const MAX_URL = 8192;
 
 type Block = [ipaddr.IPv4 | ipaddr.IPv6, number];
 
-/** All global unicast IPv6 there is so far (IANA); everything outside is special or not given out. */
+/** All global unicast IPv6 addresses allocated by IANA; everything else is special or unassigned. */
 const GLOBAL_UNICAST: Block = ipaddr.parseCIDR('2000::/3');
 
-/** The agent of Azure's hosts: an address that looks public and is not. */
+/** Azure's host agent: an internal service on an address in public space. */
 const HOST_AGENTS: ReadonlySet<string> = new Set(['168.63.129.16']);
 
 export function createGuard({ allow, ports, lookup = systemLookup }: GuardOptions): Guard {
@@ -52,7 +51,7 @@ export function createGuard({ allow, ports, lookup = systemLookup }: GuardOption
   const blocks = allow.map((entry) => blockOf(entry)).filter((block) => block !== null);
   const isAllowed = (hostname: string): boolean => names.has(hostname);
 
-  const judge = (address: string): void => {
+  const check = (address: string): void => {
     const parsed = parseAddress(address);
     if (parsed !== null && (isPublic(parsed) || blocks.some((block) => contains(block, parsed)))) return;
     throw blocked('private address');
@@ -68,14 +67,14 @@ export function createGuard({ allow, ports, lookup = systemLookup }: GuardOption
       if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1);
       const hostname = bare(url.hostname);
       if (isAllowed(hostname)) return url;
-      if (isIP(hostname) !== 0) judge(hostname);
+      if (isIP(hostname) !== 0) check(hostname);
       else if (!isPublicName(hostname)) throw blocked('host name');
       return url;
     },
     async resolve(bracketed) {
       const hostname = bare(bracketed);
       const addresses = isIP(hostname) === 0 ? await lookUp(lookup, hostname) : [hostname];
-      if (!isAllowed(hostname)) addresses.forEach(judge);
+      if (!isAllowed(hostname)) addresses.forEach(check);
       return addresses;
     },
   };
@@ -88,7 +87,7 @@ export function isSameAddress(one: string, other: string): boolean {
   return left !== null && right !== null && left.toNormalizedString() === right.toNormalizedString();
 }
 
-/** The port that a URL leads to, spelled out or not. */
+/** The port of a URL, explicit or the default of its protocol. */
 export function portOf({ port, protocol }: Pick<URL, 'port' | 'protocol'>): number {
   if (port !== '') return Number(port);
   return protocol === 'https:' ? 443 : 80;
@@ -102,12 +101,12 @@ function parse(text: string, base: URL | undefined): URL {
   if (text.length > MAX_URL) throw blocked('too long');
   const url = URL.parse(text, base?.href);
   if (url === null) throw blocked('not a URL');
-  // Escaping makes it longer.
+  // Percent-encoding may have made it longer.
   if (url.href.length > MAX_URL) throw blocked('too long');
   return url;
 }
 
-/** RFC 6761: `localhost` names never leave the machine, whatever a resolver says. Names with empty labels name nothing. */
+/** RFC 6761: `localhost` names never leave the machine, whatever a resolver returns. Empty labels are invalid. */
 function isPublicName(hostname: string): boolean {
   const labels = hostname.toLowerCase().split('.');
   return labels.every((label) => label !== '') && labels.at(-1) !== 'localhost';
@@ -134,7 +133,7 @@ async function systemLookup(hostname: string): Promise<readonly string[]> {
   return answers.map(({ address }) => address);
 }
 
-/** Zone ids are refused: they only make sense on a link of our own. */
+/** Zone ids are refused: they address a local link. */
 function parseAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
   return isIP(text) === 0 || text.includes('%') ? null : ipaddr.parse(text);
 }
@@ -155,7 +154,7 @@ function blockOf(entry: string): Block | null {
   return isIP(address) !== 0 && ipaddr.isValidCIDR(text) ? ipaddr.parseCIDR(text) : null;
 }
 
-/** An entry of the allow list as `URL` spells host names; an address is a block, not a name. */
+/** A host name of the allow list in the normal form of `URL`. Empty for CIDR blocks. */
 function hostOf(entry: string): string {
   const hostname = entry.includes('/') ? '' : bare(URL.parse(`http://${entry}/`)?.hostname ?? '');
   return hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;

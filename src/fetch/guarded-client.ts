@@ -1,41 +1,37 @@
-// GET requests to servers that strangers name, on a connection pool of their own: undici's, with the guarded connector
-// underneath. One request is one hop: redirects, decoding and limits are the fetch room's. Nothing of a server's text
-// gets into an error.
+// HTTP client for untrusted servers: GET only, over a connection pool whose sockets come from the guarded connector. One
+// request is one hop; redirects, decoding and size limits are left to the caller. No text from a server gets into an error.
 
 import { Agent, type Dispatcher } from 'undici';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { type BodySource, PageBody } from './page-body.ts';
 import { type ConnectorOptions, GuardedConnector } from './guarded-connector.ts';
 
 export interface GuardedClientOptions extends ConnectorOptions {
-  /** Longest wait for the head of an answer once the request is sent, in milliseconds. */
+  /** Longest wait for the response head once the request is sent, in milliseconds. */
   readonly firstByteTimeoutMs: number;
   /** Most connections to one origin. */
   readonly connections: number;
 }
 
-export interface GuardedResponse {
-  readonly status: number;
-  /** Names in lower case; repeated fields are joined by a comma. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** As on the wire; to be read to its end or left with `return()`. Throws `HR_FETCH_FAILED` when it is cut off. */
-  readonly body: PageBody;
-}
-
-/** More than the default: policies in heads are long. */
+/** More than undici's default: security policies make heads long. */
 const MAX_HEAD_BYTES = 65_536;
 
-/** Long enough for a redirect and the page behind it; pages come back rarely. */
+/** Long enough for a redirect and the page behind it. */
 const KEEP_ALIVE_MS = 5000;
 const MAX_KEEP_ALIVE_MS = 30_000;
+
+/** Bytes that may wait for the reader before the connection is paused. */
+const MAX_WAITING_BYTES = 65_536;
+
+/** Smallest allocation for a body. */
+const MIN_CAPACITY = 4096;
 
 export class GuardedClient {
   readonly #options: GuardedClientOptions;
   readonly #connector: GuardedConnector;
   readonly #agent: Agent;
-  /** Origins being asked: how many requests wait for a head, and connections made meanwhile. */
-  readonly #asked = new Map<string, { requests: number; connects: number }>();
+  /** By origin: requests that wait for a head, and connections made meanwhile. */
+  readonly #waiting = new Map<string, { requests: number; connects: number }>();
 
   constructor(options: GuardedClientOptions) {
     this.#options = options;
@@ -47,7 +43,7 @@ export class GuardedClient {
       maxHeaderSize: MAX_HEAD_BYTES,
       keepAliveTimeout: KEEP_ALIVE_MS,
       keepAliveMaxTimeout: MAX_KEEP_ALIVE_MS,
-      // Deadlines are our own: exact, and by the clock.
+      // Timeouts are set here, by the clock; undici's are coarse.
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: (target, callback) => {
@@ -58,69 +54,124 @@ export class GuardedClient {
       },
     });
     this.#agent.on('connect', ({ origin }) => {
-      const asked = this.#asked.get(origin);
-      if (asked !== undefined) asked.connects++;
+      const waiting = this.#waiting.get(origin);
+      if (waiting !== undefined) waiting.connects++;
     });
   }
 
   /**
-   * Sends a GET and resolves at the head of the answer. Rejects with a `HeadraceError`, or with the reason of `signal`,
-   * which ends the body too. The URL has been admitted by the guard.
+   * Sends a GET and resolves at the response head. The URL must have passed the guard. Rejects with a `HeadraceError`, or
+   * with the reason of `signal`, which also ends the body.
    */
   async get(url: URL, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<GuardedResponse> {
-    const asked = this.#asked.get(url.origin) ?? { requests: 0, connects: 0 };
-    this.#asked.set(url.origin, asked);
-    asked.requests++;
-    const { connects } = asked;
+    const waiting = this.#waiting.get(url.origin) ?? { requests: 0, connects: 0 };
+    this.#waiting.set(url.origin, waiting);
+    waiting.requests++;
+    const { connects } = waiting;
     try {
       return await this.#dispatch(url, headers, signal);
     } catch (error) {
-      // No connection was made meanwhile: the request went out on a used one, which its server may just have closed.
-      if (connects !== asked.connects || !isCutOff(error) || signal.aborted) throw error;
+      // Without a new connection the request went out on a reused one, which the server may just have closed: try once more.
+      if (connects !== waiting.connects || !isCutOff(error) || signal.aborted) throw error;
       return await this.#dispatch(url, headers, signal);
     } finally {
-      if (--asked.requests === 0) this.#asked.delete(url.origin);
+      if (--waiting.requests === 0) this.#waiting.delete(url.origin);
     }
   }
 
-  /** Ends everything at once. */
+  /** Ends all requests and connections. */
   async close(): Promise<void> {
     this.#connector.close();
     await this.#agent.destroy();
   }
 
   #dispatch(url: URL, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<GuardedResponse> {
-    const exchange = new Exchange(this.#options.clock, this.#options.firstByteTimeoutMs, signal);
+    const response = new GuardedResponse(this.#options.clock, this.#options.firstByteTimeoutMs, signal);
     const path = url.pathname + url.search;
-    this.#agent.dispatch({ origin: url.origin, path, method: 'GET', headers: { ...headers } }, exchange);
-    return exchange.response;
+    this.#agent.dispatch({ origin: url.origin, path, method: 'GET', headers: { ...headers } }, response);
+    return response.head;
   }
 }
 
-function isCutOff(error: unknown): boolean {
-  return error instanceof HeadraceError && error.subject === 'connection closed';
-}
-
-/** One request and its answer. */
-class Exchange implements Dispatcher.DispatchHandler, BodySource {
+/**
+ * The response to one request: its head, and its body as on the wire. The body has one reader, which takes what `collect`
+ * has gathered or iterates over pieces. Both throw `HR_FETCH_FAILED` for a body that is cut off; what was not taken by then
+ * is dropped. A response must be read to its end or closed.
+ */
+export class GuardedResponse implements Dispatcher.DispatchHandler, AsyncIterable<Uint8Array<ArrayBuffer>> {
+  status = 0;
+  /** Names in lower case; repeated fields are joined by a comma. */
+  readonly headers: Record<string, string> = {};
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal;
   readonly #head = Promise.withResolvers<GuardedResponse>();
+  readonly #body = new GrowingBytes();
+  #state: 'open' | 'ended' | 'closed' | { readonly error: Error } = 'open';
   #controller: Dispatcher.DispatchController | null = null;
-  #body: PageBody | null = null;
   #timer: TimerHandle | null = null;
+  #reader: PromiseWithResolvers<void> | null = null;
+  /** The reader waits for more bytes than these. */
+  #wanted = 0;
+  #paused = false;
 
-  constructor(clock: Clock, timeoutMs: number, signal: AbortSignal) {
+  constructor(clock: Clock, firstByteTimeoutMs: number, signal: AbortSignal) {
     this.#clock = clock;
-    this.#timeoutMs = timeoutMs;
+    this.#timeoutMs = firstByteTimeoutMs;
     this.#signal = signal;
-    signal.addEventListener('abort', this.#leave, { once: true });
-    if (signal.aborted) this.#leave();
+    signal.addEventListener('abort', this, { once: true });
+    if (signal.aborted) this.handleEvent();
   }
 
-  get response(): Promise<GuardedResponse> {
+  /** Resolves with this response once its head is complete. */
+  get head(): Promise<GuardedResponse> {
     return this.#head.promise;
+  }
+
+  /** Bytes of the body that have not been taken. */
+  get length(): number {
+    return this.#body.length;
+  }
+
+  /** Gathers the body until it has ended (true) or is longer than `maxBytes` (false). */
+  async collect(maxBytes: number): Promise<boolean> {
+    this.#wanted = maxBytes;
+    for (;;) {
+      if (typeof this.#state === 'object') throw this.#state.error;
+      if (this.#body.length > maxBytes) return false;
+      if (this.#state !== 'open') return true;
+      this.#resume();
+      this.#reader = Promise.withResolvers();
+      await this.#reader.promise;
+    }
+  }
+
+  /** What has been gathered, in a buffer of exactly its size. */
+  take(): Uint8Array<ArrayBuffer> {
+    const bytes = this.#body.take();
+    this.#resume();
+    return bytes;
+  }
+
+  /** The rest of the body in pieces of useful size, whatever the pieces on the wire. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+    let ended = false;
+    while (!ended) {
+      ended = await this.collect(0);
+      if (this.#body.length > 0) yield this.take();
+    }
+  }
+
+  /** Drops the body. Ends the connection unless the body has ended. */
+  close(): void {
+    if (this.#state === 'open') this.#stop(new HeadraceError('HR_FETCH_FAILED', { subject: 'connection closed' }));
+    this.#state = 'closed';
+    this.#body.take();
+  }
+
+  /** @internal The signal has fired. */
+  handleEvent(): void {
+    this.#stop(this.#signal.reason as Error);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -140,37 +191,35 @@ class Exchange implements Dispatcher.DispatchHandler, BodySource {
   ): void {
     if (status < 200) return;
     this.#clearTimer();
-    this.#body = new PageBody(this);
-    this.#head.resolve({ status, headers: joined(headers), body: this.#body });
+    this.status = status;
+    for (const [name, value = ''] of Object.entries(headers))
+      this.headers[name] = typeof value === 'string' ? value : value.join(', ');
+    this.#head.resolve(this);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, piece: Buffer): void {
-    this.#body?.write(piece);
+    if (this.#state !== 'open') return;
+    this.#body.append(piece);
+    if (!this.#paused && this.#body.length >= Math.max(this.#wanted + 1, MAX_WAITING_BYTES)) {
+      this.#paused = true;
+      this.#controller?.pause();
+    }
+    if (this.#body.length > this.#wanted) this.#wake();
   }
 
   onResponseEnd(): void {
-    this.#settle();
-    // undici keeps the connection back for a turn, for stray bytes; the reader's next request is to find it.
-    setImmediate(() => setImmediate(() => this.#body?.end()));
+    this.#release();
+    const end = (): void => {
+      if (this.#state === 'open') this.#state = 'ended';
+      this.#wake();
+    };
+    // undici frees the connection one turn later; the next request of the reader should find it.
+    setImmediate(() => setImmediate(end));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#fail(faultOf(error));
+    this.#fail(errorOf(error));
   }
-
-  pause(): void {
-    this.#controller?.pause();
-  }
-
-  resume(): void {
-    this.#controller?.resume();
-  }
-
-  abort(): void {
-    this.#stop(new HeadraceError('HR_FETCH_FAILED', { subject: 'connection closed' }));
-  }
-
-  readonly #leave = (): void => this.#stop(this.#signal.reason as Error);
 
   #stop(error: Error): void {
     this.#fail(error);
@@ -178,14 +227,26 @@ class Exchange implements Dispatcher.DispatchHandler, BodySource {
   }
 
   #fail(error: Error): void {
-    this.#settle();
+    this.#release();
     this.#head.reject(error);
-    this.#body?.fail(error);
+    if (this.#state !== 'closed') this.#state = { error };
+    this.#wake();
   }
 
-  #settle(): void {
+  #wake(): void {
+    this.#reader?.resolve();
+    this.#reader = null;
+  }
+
+  #resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#controller?.resume();
+  }
+
+  #release(): void {
     this.#clearTimer();
-    this.#signal.removeEventListener('abort', this.#leave);
+    this.#signal.removeEventListener('abort', this);
   }
 
   #clearTimer(): void {
@@ -194,13 +255,37 @@ class Exchange implements Dispatcher.DispatchHandler, BodySource {
   }
 }
 
-function joined(headers: NodeJS.Dict<string | string[]>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
-  );
+/** Bytes that come in pieces, kept in one buffer: a million pieces of one byte take no more memory than one megabyte. */
+export class GrowingBytes {
+  length = 0;
+  #bytes: Uint8Array<ArrayBuffer> = new Uint8Array(0);
+
+  /** Copies a piece to the end. */
+  append(piece: Uint8Array): void {
+    const needed = this.length + piece.byteLength;
+    if (needed > this.#bytes.byteLength) {
+      const grown = new Uint8Array(Math.max(needed, 2 * this.#bytes.byteLength, MIN_CAPACITY));
+      grown.set(this.#bytes.subarray(0, this.length));
+      this.#bytes = grown;
+    }
+    this.#bytes.set(piece, this.length);
+    this.length = needed;
+  }
+
+  /** All bytes so far, in a buffer of exactly their size. Nothing stays here. */
+  take(): Uint8Array<ArrayBuffer> {
+    const exact = this.length === this.#bytes.byteLength ? this.#bytes : this.#bytes.slice(0, this.length);
+    this.#bytes = new Uint8Array(0);
+    this.length = 0;
+    return exact;
+  }
 }
 
-function faultOf(cause: Error): HeadraceError {
+function isCutOff(error: unknown): boolean {
+  return error instanceof HeadraceError && error.subject === 'connection closed';
+}
+
+function errorOf(cause: Error): HeadraceError {
   if (cause instanceof HeadraceError) return cause;
   return new HeadraceError('HR_FETCH_FAILED', { subject: subjectOf(cause), cause });
 }

@@ -1,15 +1,13 @@
-// Opens connections for the page client. The host is resolved and judged here, once, and the connection is made to the
-// judged addresses alone, so that a name cannot change between the judgement and the connection; the address of the
-// peer is compared again once there is one. TLS starts after that. No proxy is ever asked.
+// Opens sockets to addresses that the guard has checked. A host is resolved once, the connection is made to the checked
+// addresses only (no DNS rebinding), and the address of the peer is compared before TLS starts. Proxies are never used.
 
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Clock } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type Guard, isSameAddress, portOf } from './guard.ts';
-import { abortable } from './abortable.ts';
 
-/** Where to; undici's shape. `hostname` without brackets, `port` empty for the one of the protocol. */
+/** What undici passes. `hostname` without brackets, `port` empty for the default of the protocol. */
 export interface Target {
   readonly hostname: string;
   readonly protocol: string;
@@ -19,15 +17,15 @@ export interface Target {
 export interface ConnectorOptions {
   readonly guard: Guard;
   readonly clock: Clock;
-  /** Longest time for look-up, connection and TLS together, in milliseconds. */
+  /** Longest time for lookup, connection and TLS together, in milliseconds. */
   readonly timeoutMs: number;
-  /** Certificates of authorities to trust in place of the system's, PEM. For tests. */
+  /** Certificate authorities to trust in place of the system's, PEM. For tests. */
   readonly ca?: string;
 }
 
 export class GuardedConnector {
   readonly #options: ConnectorOptions;
-  /** Ends the connections that are being made. */
+  /** Aborts connection attempts. */
   readonly #closing = new AbortController();
 
   constructor(options: ConnectorOptions) {
@@ -56,19 +54,19 @@ export class GuardedConnector {
     }
   }
 
-  /** Connections that are being made fail. */
+  /** Fails all connection attempts. */
   close(): void {
     this.#closing.abort();
   }
 
   #secure(plain: Socket, { hostname }: Target, signal: AbortSignal): Promise<TLSSocket> {
     const { ca } = this.#options;
-    // From here on its errors come out of the TLS socket.
+    // The TLS socket emits its errors from here on.
     plain.on('error', () => undefined);
     const socket = connectTls({
       socket: plain,
       ALPNProtocols: ['http/1.1'],
-      // Names alone are shown; the certificate is checked for either.
+      // SNI takes names only; the certificate is checked for names and addresses.
       ...(isIP(hostname) === 0 ? { servername: hostname } : { host: hostname }),
       ...(ca === undefined ? {} : { ca }),
     });
@@ -91,7 +89,7 @@ async function open(target: Target, addresses: readonly string[], signal: AbortS
   throw new HeadraceError('HR_FETCH_BLOCKED', { subject: 'private address' });
 }
 
-/** Answers with what has been judged, whatever is asked. */
+/** A lookup that returns the checked addresses. */
 function pinned(addresses: readonly string[]): LookupFunction {
   const answers = addresses.map((address) => ({ address, family: isIP(address) }));
   return (_hostname, { all }, callback) => {
@@ -100,12 +98,12 @@ function pinned(addresses: readonly string[]): LookupFunction {
   };
 }
 
-/** The socket once `event` has come; destroyed when an error or the signal is first. */
+/** Resolves with the socket at `event`. Destroys it when an error or the signal comes first. */
 function ready<S extends Socket>(socket: S, event: string, signal: AbortSignal, subject: string): Promise<S> {
   return new Promise((resolve, reject) => {
-    const leave = (): void => fail(signal.reason as Error);
+    const abort = (): void => fail(signal.reason as Error);
     const settle = (): void => {
-      signal.removeEventListener('abort', leave);
+      signal.removeEventListener('abort', abort);
       socket.off(event, succeed).off('error', failed).off('close', failed);
     };
     const succeed = (): void => {
@@ -114,13 +112,23 @@ function ready<S extends Socket>(socket: S, event: string, signal: AbortSignal, 
     };
     const fail = (error: Error): void => {
       settle();
-      // What else goes wrong with a socket that nobody waits for is nobody's concern.
+      // The failure has been reported; later errors of the destroyed socket have no effect.
       socket.on('error', () => undefined).destroy();
       reject(error);
     };
     const failed = (cause: unknown): void => fail(new HeadraceError('HR_FETCH_FAILED', { subject, cause }));
     socket.once(event, succeed).once('error', failed).once('close', failed);
-    signal.addEventListener('abort', leave, { once: true });
-    if (signal.aborted) leave();
+    signal.addEventListener('abort', abort, { once: true });
+    if (signal.aborted) abort();
+  });
+}
+
+/** Rejects with the reason of `signal` when that fires first: for promises that ignore an AbortSignal. */
+export function abortable<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason as Error);
+    signal.addEventListener('abort', abort, { once: true });
+    if (signal.aborted) abort();
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
   });
 }

@@ -1,21 +1,20 @@
-// What a page is: by what its server says, checked against its first bytes; by the bytes alone where the server says nothing.
-// The bytes are read as WHATWG's MIME sniffing reads them (section 7.1), without images, sound and fonts: they are all
-// refused.
+// The media type of a page: the declared type, checked against the first bytes, or sniffed from them when none is declared.
+// Sniffing follows the WHATWG MIME Sniffing Standard, section 7.1, without images, audio and fonts: these are refused.
 
 import { HeadraceError } from '../errors.ts';
 
-/** What `Content-Type` says. */
+/** `Content-Type`, parsed. */
 export interface DeclaredType {
-  /** Lower case, without parameters; null where the server says nothing of use. */
+  /** Lower case, without parameters; null when missing or too vague to use. */
   readonly mediaType: string | null;
   /** Lower case. */
   readonly charset: string | null;
 }
 
-/** WHATWG's resource header. */
+/** Length of the standard's resource header. */
 const SNIFFED_BYTES = 1445;
 
-/** Bytes of a PDF before its signature that readers bear. */
+/** Bytes before the signature of a PDF that PDF readers accept. */
 const PDF_LEAD_BYTES = 1024;
 
 const VAGUE: ReadonlySet<string> = new Set([
@@ -29,7 +28,7 @@ const VAGUE: ReadonlySet<string> = new Set([
 const PDF: ReadonlySet<string> = new Set(['application/pdf', 'application/x-pdf']);
 const TEXT = /^(?:text\/.+|application\/(?:json|xml|yaml|x-yaml|x-ndjson|markdown|.+\+(?:json|xml|yaml)))$/;
 const REFUSED = /^(?:image|audio|video|font|multipart)(?=\/)/;
-/** Of formats that may start without a NUL. */
+/** Binary formats whose first bytes need not contain a NUL. */
 const SIGNATURES: readonly string[] = [
   '\x89PNG',
   'GIF87a',
@@ -49,7 +48,7 @@ const TAG =
   /^(?:<!doctype html|<html|<head|<script|<iframe|<h1|<div|<font|<table|<a|<style|<title|<b|<body|<br|<p|<meta|<main|<article|<section)[\s>]|^<!--/i;
 const WIDE_BOM = /^(?:\xfe\xff|\xff\xfe)/;
 
-/** Reads the header; the first of several types counts. */
+/** Parses the header. The first of several types counts. */
 export function declaredType(header: string | undefined): DeclaredType {
   const [essence = '', ...parameters] = (header ?? '').split(',', 1).join('').toLowerCase().split(';');
   const mediaType = essence.trim();
@@ -62,13 +61,13 @@ export function declaredType(header: string | undefined): DeclaredType {
   };
 }
 
-/** Throws `HR_FETCH_TYPE` for what cannot be text by its header alone, before any of its body is read. */
+/** Throws `HR_FETCH_TYPE` for a declared type that cannot be text, before the body is read. */
 export function refuseByHeader({ mediaType }: DeclaredType): void {
   if (mediaType === null || TEXT.test(mediaType) || PDF.has(mediaType)) return;
   throw notText(REFUSED.exec(mediaType)?.[0] ?? 'binary');
 }
 
-/** The media type of a page. Throws `HR_FETCH_TYPE` when its bytes are no text and no PDF, whatever the server says. */
+/** The media type of a page. Throws `HR_FETCH_TYPE` when its bytes are neither text nor PDF, whatever was declared. */
 export function mediaTypeOf({ mediaType, charset }: DeclaredType, bytes: Uint8Array): string {
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, SNIFFED_BYTES)).toString(
     'latin1',
@@ -92,11 +91,11 @@ function sniffed(head: string): string {
   return 'text/plain';
 }
 
-/** A signature, a NUL, or more control characters than a stray one or two. Two-byte text is full of NULs. */
+/** Whether there is a binary signature, a NUL, or more than a few control characters. UTF-16 text is full of NULs. */
 function isBinary(head: string, charset: string | null): boolean {
   if (WIDE_BOM.test(head) || charset?.startsWith('utf-16') === true) return false;
-  if (SIGNATURES.some((signature) => head.startsWith(signature))) return true;
-  // oxlint-disable-next-line no-control-regex -- WHATWG's binary data bytes
+  for (const signature of SIGNATURES) if (head.startsWith(signature)) return true;
+  // oxlint-disable-next-line no-control-regex -- the standard's binary data bytes
   const controls: readonly string[] = head.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]/g) ?? [];
   return controls.includes('\x00') || controls.length > Math.max(2, head.length / 32);
 }

@@ -1,69 +1,87 @@
-// The one place that all threads ask for pages: an actor in the control plane with the download, the cleaning pool and the
-// cache. Equal requests share one flight; a client that leaves takes only itself away, the last one takes the flight
-// along. A flight ends by the deadline of the one who began it, whatever download and cleaners do.
+// Page fetching for all threads: the actor that downloads, cleans and caches pages, and the client that threads use to ask
+// it. Equal requests share one flight, which ends at the timeout of its first request or when its last one is aborted.
 
-import { LRUCache } from 'lru-cache';
-import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
+import {
+  ask,
+  type Behavior,
+  type Clock,
+  MailboxFullError,
+  type Ref,
+  type System,
+  systemClock,
+  TerminatedError,
+  type TimerHandle,
+} from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
-import type { Downloader } from './download.ts';
-import type { Download, PageAnswer, PageRequest } from './page.ts';
-import type { CleaningPool } from './cleaning-pool.ts';
+import type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/index.ts';
+import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
+import type { Log } from '../telemetry/log.ts';
+import { type MetricsSnapshot, PageMetrics } from '../telemetry/metrics.ts';
+import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
+import { createDownloader, type Downloader } from './download.ts';
 
-/** How a request for a page ended; plain data, since it crosses threads. */
-export type PageReply =
-  | { readonly answer: PageAnswer; readonly cached: boolean }
-  | { readonly code: ErrorCode; readonly subject: string; readonly headers: string[] };
+export interface PageRequest {
+  readonly url: string;
+  readonly format: PageFormat;
+  /** In alphabetical order, each once. */
+  readonly include: readonly PageExtra[];
+}
+
+/** A page as clean text, as the interface prescribes. */
+export interface PageAnswer {
+  /** Where the page was found after redirects. */
+  readonly url: string;
+  readonly title: string;
+  readonly content: string;
+  readonly word_count: number;
+  readonly links?: readonly PageLink[];
+  readonly metadata?: PageMetadata;
+}
+
+/** How the flight of a page ended. Plain data: errors lose their class between threads. */
+type PageResult =
+  { readonly answer: PageAnswer } | { readonly code: ErrorCode; readonly subject: string; readonly headers: string[] };
+
+export type PageReply = PageResult & { readonly cached: boolean };
 
 export type PagesCommand =
   | {
       readonly type: 'Fetch';
-      /** Names the request, for `Leave`. */
-      readonly asker: string;
+      /** Unique among all threads. */
+      readonly id: string;
       readonly request: PageRequest;
       readonly replyTo: Ref<PageReply>;
     }
-  /** The client has left. */
-  | { readonly type: 'Leave'; readonly asker: string; readonly request: PageRequest }
-  | { readonly type: 'Configure'; readonly settings: Settings['fetch'] }
-  | { readonly type: 'Expired'; readonly key: string }
-  | { readonly type: 'Landed'; readonly flight: Flight; readonly page: Page }
-  | { readonly type: 'Failed'; readonly flight: Flight; readonly error: unknown };
+  /** The client of request `id` has left. */
+  | { readonly type: 'Abort'; readonly id: string }
+  | { readonly type: 'Configure'; readonly settings: Settings['fetch'] };
 
-export interface PagesOptions {
-  readonly settings: Settings['fetch'];
-  /** Makes what does the work; called at the first request, since many a gateway never sees one. */
-  readonly open: (settings: Settings['fetch']) => Tools;
-  /** Hears how requests ended: `fetched`, `cached`, `shared`, or the code of an error. */
-  readonly onOutcome: (outcome: string, elapsedMs: number) => void;
-  /** Hears of failures that are the gateway's own. */
-  readonly onDefect: (error: unknown) => void;
-}
-
-/** What does the work. Closed by the actor. */
-export interface Tools {
+/** Closed by the actor. */
+export interface PageTools {
   readonly downloader: Downloader;
   readonly pool: CleaningPool;
 }
 
-interface Page {
-  readonly answer: PageAnswer;
-  readonly noStore: boolean;
+export interface PagesDeps {
+  readonly settings: Settings['fetch'];
+  /** Called at the first request: without one, no thread and no connection pool is created. */
+  readonly open: (settings: Settings['fetch']) => PageTools;
+  /** `outcome` is `fetched`, `cached`, `shared`, or an error code. */
+  readonly onOutcome: (outcome: string, elapsedMs: number) => void;
+  /** Errors that are defects of the gateway. */
+  readonly onDefect: (error: unknown) => void;
 }
 
-interface Flight {
-  readonly key: string;
-  readonly startedMs: number;
-  readonly controller: AbortController;
-  readonly waiting: Map<string, Ref<PageReply>>;
-}
+/** Requests that may wait for the actor: far more than there are clients. */
+const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 
-type Cache = LRUCache<string, PageAnswer>;
+/** Added to the timeout of a page for the way between threads. */
+const MARGIN_MS = 1000;
 
-/** Makes the behaviour of the actor. */
-export function pages(options: PagesOptions): Behavior<PagesCommand> {
+export function pages(deps: PagesDeps): Behavior<PagesCommand> {
   return (context) => {
-    const state = new AdminRoutes(options, context);
+    const state = new Pages(deps, context.clock);
     return {
       receive: (command) => state.receive(command),
       signal: (signal) => {
@@ -73,49 +91,42 @@ export function pages(options: PagesOptions): Behavior<PagesCommand> {
   };
 }
 
-class AdminRoutes {
-  readonly #options: PagesOptions;
-  readonly #context: Context<PagesCommand>;
-  readonly #flights = new Map<string, Flight>();
+class Pages {
+  readonly #deps: PagesDeps;
+  readonly #clock: Clock;
+  readonly #cache: AnswerCache<PageResult, PageFlight>;
+  readonly #pending = new Map<string, Pending>();
   #settings: Settings['fetch'];
-  #tools: Tools | null = null;
-  #cache: Cache | null;
+  #tools: PageTools | null = null;
 
-  constructor(options: PagesOptions, context: Context<PagesCommand>) {
-    this.#options = options;
-    this.#context = context;
-    this.#settings = options.settings;
-    this.#cache = createCache(options.settings, context.clock);
+  constructor(deps: PagesDeps, clock: Clock) {
+    this.#deps = deps;
+    this.#clock = clock;
+    this.#settings = deps.settings;
+    this.#cache = new AnswerCache({ clock, sizeOf });
+    this.#cache.configure(deps.settings.cacheTtlMs, deps.settings.cacheBytes);
   }
 
   receive(command: PagesCommand): void {
     switch (command.type) {
       case 'Fetch':
-        this.#fetch(command.asker, command.request, command.replyTo);
+        this.#fetch(command.id, command.request, command.replyTo);
         break;
-      case 'Leave':
-        this.#leave(keyOf(command.request), command.asker);
+      case 'Abort':
+        this.#pending.get(command.id)?.abort();
+        this.#pending.delete(command.id);
         break;
       case 'Configure':
         this.#configure(command.settings);
-        break;
-      case 'Expired':
-        this.#expire(command.key);
-        break;
-      case 'Landed':
-        this.#land(command.flight, command.page);
-        break;
-      case 'Failed':
-        this.#fail(command.flight, command.error);
         break;
     }
   }
 
   close(): void {
-    for (const flight of this.#flights.values()) this.#fail(flight, new HeadraceError('HR_DRAINING'));
+    for (const flight of this.#cache.works()) flight.stop(new HeadraceError('HR_DRAINING'));
     const tools = this.#tools;
     this.#tools = null;
-    Promise.all([tools?.downloader.close(), tools?.pool.close()]).catch(this.#options.onDefect);
+    Promise.all([tools?.downloader.close(), tools?.pool.close()]).catch(this.#deps.onDefect);
   }
 
   #configure(settings: Settings['fetch']): void {
@@ -124,115 +135,195 @@ class AdminRoutes {
     this.#tools?.downloader.configure(settings);
     this.#tools?.pool.configure(settings);
     if (settings.cacheBytes !== cacheBytes || settings.cacheTtlMs !== cacheTtlMs)
-      this.#cache = createCache(settings, this.#context.clock);
+      this.#cache.configure(settings.cacheTtlMs, settings.cacheBytes);
   }
 
-  #fetch(asker: string, request: PageRequest, replyTo: Ref<PageReply>): void {
-    const key = keyOf(request);
-    const cached = this.#cache?.get(key);
-    if (cached !== undefined) {
-      this.#options.onOutcome('cached', 0);
-      replyTo.tell({ answer: cached, cached: true });
-      return;
-    }
-    const flight = this.#flights.get(key) ?? this.#launch(key, request);
-    flight.waiting.set(asker, replyTo);
-  }
-
-  #launch(key: string, request: PageRequest): Flight {
-    const { clock, timers } = this.#context;
-    const flight: Flight = {
-      key,
-      startedMs: clock.now(),
-      controller: new AbortController(),
-      waiting: new Map(),
+  #fetch(id: string, request: PageRequest, replyTo: Ref<PageReply>): void {
+    const startedMs = this.#clock.now();
+    const reply = (result: PageResult, source: AnswerSource): void => {
+      this.#pending.delete(id);
+      this.#deps.onOutcome(outcomeOf(result, source), this.#clock.now() - startedMs);
+      replyTo.tell({ ...result, cached: source === 'cache' });
     };
-    this.#flights.set(key, flight);
-    timers.once(key, this.#settings.timeoutMs, { type: 'Expired', key });
-    this.#context.pipe(
-      this.#read(request, flight.controller.signal),
-      (page) => ({ type: 'Landed', flight, page }),
-      (error) => ({ type: 'Failed', flight, error }),
-    );
-    return flight;
+    const start = (flight: Flight<PageResult, PageFlight>): PageFlight => {
+      const pageFlight = new PageFlight(flight, this.#settings.timeoutMs, this.#clock, this.#deps.onDefect);
+      void this.#read(request, pageFlight);
+      return pageFlight;
+    };
+    this.#pending.set(id, this.#cache.request(keyOf(request), reply, start));
   }
 
-  async #read({ url, format, include }: PageRequest, signal: AbortSignal): Promise<Page> {
-    const { downloader, pool } = (this.#tools ??= this.#options.open(this.#settings));
-    const download: Download = await downloader.download(url, signal);
-    const { bytes, mediaType, charset, noStore } = download;
-    const job = { bytes, mediaType, charset, url: download.url, format, include };
-    const { title, content, wordCount, ...extras } = await pool.read(job, signal);
-    return { answer: { url: download.url, title, content, word_count: wordCount, ...extras }, noStore };
-  }
-
-  #land(flight: Flight, { answer, noStore }: Page): void {
-    if (!this.#end(flight)) return;
-    if (!noStore) this.#cache?.set(flight.key, answer);
-    const elapsedMs = this.#context.clock.now() - flight.startedMs;
-    let outcome = 'fetched';
-    for (const replyTo of flight.waiting.values()) {
-      this.#options.onOutcome(outcome, elapsedMs);
-      outcome = 'shared';
-      replyTo.tell({ answer, cached: false });
+  async #read({ url, format, include }: PageRequest, flight: PageFlight): Promise<void> {
+    try {
+      const { downloader, pool } = (this.#tools ??= this.#deps.open(this.#settings));
+      const { noStore, ...download } = await downloader.download(url, flight.signal);
+      const { title, content, wordCount, ...extras } = await pool.read({ ...download, format, include }, flight.signal);
+      flight.end({ answer: { url: download.url, title, content, word_count: wordCount, ...extras } }, !noStore);
+    } catch (error) {
+      flight.fail(error);
     }
   }
+}
 
-  #fail(flight: Flight, error: unknown): void {
-    if (!this.#end(flight)) return;
+/** One page under way, with one timeout for download and cleaning. */
+class PageFlight implements FlightWork {
+  readonly #flight: Flight<PageResult, PageFlight>;
+  readonly #clock: Clock;
+  readonly #onDefect: (error: unknown) => void;
+  readonly #controller = new AbortController();
+  readonly #timer: TimerHandle;
+  #ended = false;
+
+  constructor(
+    flight: Flight<PageResult, PageFlight>,
+    timeoutMs: number,
+    clock: Clock,
+    onDefect: (error: unknown) => void,
+  ) {
+    this.#flight = flight;
+    this.#clock = clock;
+    this.#onDefect = onDefect;
+    const expire = (): void => this.stop(new HeadraceError('HR_FETCH_TIMEOUT', { subject: `over ${timeoutMs} ms` }));
+    this.#timer = clock.setTimeout(expire, timeoutMs);
+  }
+
+  /** Fires when the flight ends before the page has been read. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Answers all requests. No effect after the first end. */
+  end(result: PageResult, keep: boolean): void {
+    this.#ended = true;
+    this.#clock.clearTimeout(this.#timer);
+    this.#flight.land(result, keep);
+  }
+
+  fail(error: unknown): void {
+    if (this.#ended) return;
     const known = error instanceof HeadraceError ? error : new HeadraceError('HR_INTERNAL', { cause: error });
-    if (known !== error) this.#options.onDefect(error);
-    const { code, headers, subject } = known;
-    const elapsedMs = this.#context.clock.now() - flight.startedMs;
-    for (const replyTo of flight.waiting.values()) {
-      this.#options.onOutcome(code, elapsedMs);
-      replyTo.tell({ code, subject, headers });
-    }
+    if (known !== error) this.#onDefect(error);
+    this.end({ code: known.code, subject: known.subject, headers: known.headers }, false);
   }
 
-  #expire(key: string): void {
-    const flight = this.#flights.get(key);
-    if (flight === undefined) return;
-    const error = new HeadraceError('HR_FETCH_TIMEOUT', { subject: `over ${this.#settings.timeoutMs} ms` });
-    this.#fail(flight, error);
-    flight.controller.abort(error);
+  /** Fails the flight and aborts its work. */
+  stop(error: HeadraceError): void {
+    this.fail(error);
+    this.#controller.abort(error);
   }
 
-  #leave(key: string, asker: string): void {
-    const flight = this.#flights.get(key);
-    if (flight === undefined || !flight.waiting.delete(asker) || flight.waiting.size > 0) return;
-    this.#end(flight);
-    flight.controller.abort(new Error('every client has left'));
+  abort(): void {
+    this.#ended = true;
+    this.#clock.clearTimeout(this.#timer);
+    this.#controller.abort(new Error('every client of the page has left'));
   }
+}
 
-  /** Takes a flight off the table; false when that has happened before. */
-  #end(flight: Flight): boolean {
-    if (this.#flights.get(flight.key) !== flight) return false;
-    this.#flights.delete(flight.key);
-    this.#context.timers.cancel(flight.key);
-    return true;
-  }
+function outcomeOf(result: PageResult, source: AnswerSource): string {
+  if ('code' in result) return result.code;
+  return source === 'cache' ? 'cached' : source === 'shared' ? 'shared' : 'fetched';
 }
 
 function keyOf({ url, format, include }: PageRequest): string {
   return JSON.stringify([url, format, include]);
 }
 
-function createCache({ cacheTtlMs, cacheBytes }: Settings['fetch'], clock: Clock): Cache | null {
-  if (cacheTtlMs === null || cacheBytes <= 0) return null;
-  return new LRUCache({
-    maxSize: cacheBytes,
-    maxEntrySize: Math.ceil(cacheBytes / 8),
-    ttl: cacheTtlMs,
-    ttlResolution: 0,
-    // 0 is no date to the cache.
-    perf: { now: () => clock.now() + 1 },
-    sizeCalculation,
-  });
-}
-
-/** Bytes an answer takes in memory, roughly: two for a character, and the objects. */
-function sizeCalculation({ content, links = [], title }: PageAnswer, key: string): number {
+/** Estimated bytes in memory: two for a character, and the objects. */
+function sizeOf(result: PageResult, key: string): number {
+  if (!('answer' in result)) return 1024;
+  const { content, links = [], title } = result.answer;
   const linked = links.reduce((sum, link) => sum + link.text.length + link.url.length + 32, 0);
   return 2 * (content.length + title.length + key.length + linked) + 1024;
+}
+
+/** A page request without its answer. */
+export interface PendingPage {
+  /** The client has left. Nothing is called any more. */
+  abort(): void;
+}
+
+/** Gets the answer and whether it comes from the cache, or a `HeadraceError`. */
+export type PageDone = (error: HeadraceError | null, answer: PageAnswer | null, cached: boolean) => void;
+
+/** Asks the pages actor, which may be in another thread. */
+export class PageClient {
+  readonly #pages: Ref<PagesCommand>;
+  readonly #name: string;
+  #count = 0;
+
+  /** `name` is unique among the threads. */
+  constructor(pages: Ref<PagesCommand>, name: string) {
+    this.#pages = pages;
+    this.#name = name;
+  }
+
+  /** Asks for a page. `done` is called once, later than this call returns, unless aborted. */
+  fetch(request: PageRequest, timeoutMs: number, done: PageDone): PendingPage {
+    const id = `${this.#name}/${++this.#count}`;
+    let wanted = true;
+    ask<PagesCommand, PageReply>(this.#pages, (replyTo) => ({ type: 'Fetch', id, request, replyTo }), {
+      timeoutMs: timeoutMs + MARGIN_MS,
+    }).then(
+      (reply) => {
+        if (!wanted) return;
+        if ('answer' in reply) done(null, reply.answer, reply.cached);
+        else done(new HeadraceError(reply.code, reply), null, false);
+      },
+      (error: unknown) => {
+        if (wanted) done(askError(error), null, false);
+      },
+    );
+    return {
+      abort: () => {
+        if (!wanted) return;
+        wanted = false;
+        this.#pages.tell({ type: 'Abort', id });
+      },
+    };
+  }
+}
+
+/** The actor did not answer: it is overloaded or has stopped. */
+function askError(cause: unknown): HeadraceError {
+  if (cause instanceof MailboxFullError)
+    return new HeadraceError('HR_FETCH_BUSY', { headers: ['retry-after', '1'], cause });
+  if (cause instanceof TerminatedError) return new HeadraceError('HR_DRAINING', { cause });
+  return new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'no answer in time', cause });
+}
+
+/** The pages actor with its downloader, cleaning pool and metrics. */
+export class PageService {
+  readonly ref: Ref<PagesCommand>;
+  readonly #metrics = new PageMetrics();
+  #tools: PageTools | null = null;
+  #settings: Settings['fetch'];
+
+  constructor(system: System, settings: Settings['fetch'], log: Log) {
+    this.#settings = settings;
+    const metrics = this.#metrics;
+    const behavior = pages({
+      settings,
+      open: (current) => {
+        this.#tools = {
+          downloader: createDownloader(current, { clock: systemClock }),
+          pool: createCleaningPool(current),
+        };
+        return this.#tools;
+      },
+      onOutcome: metrics.page.bind(metrics),
+      onDefect: (error) => log.error({ err: error }, 'a page could not be read'),
+    });
+    this.ref = system.spawn(behavior, { name: 'pages', mailbox: MAILBOX });
+  }
+
+  configure(settings: Settings['fetch']): void {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
+    this.#settings = settings;
+    this.ref.tell({ type: 'Configure', settings });
+  }
+
+  metrics(): MetricsSnapshot {
+    if (this.#tools !== null) this.#metrics.cleaners(this.#tools.pool.stats());
+    return this.#metrics.snapshot();
+  }
 }

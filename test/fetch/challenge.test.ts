@@ -27,16 +27,16 @@ const PAGES: Record<string, string> = {
   'a page with that title and its own words': `<title>Just a moment...</title><body>${SOME_WORDS}`,
 };
 
-t.test('bot walls are known by their machinery', async (t) => {
+t.test('detects bot challenges by their markup', async (t) => {
   for (const [name, html] of Object.entries(CHALLENGES)) t.equal(isChallengePage(Buffer.from(html)), true, name);
 });
 
-t.test('pages with words of their own are pages', async (t) => {
+t.test('pages with enough text are no challenges', async (t) => {
   for (const [name, html] of Object.entries(PAGES)) t.equal(isChallengePage(Buffer.from(html)), false, name);
   t.equal(isChallengePage(Buffer.from(`${CHALLENGES['cloudflare']}${' '.repeat(70_000)}`)), false, 'large pages too');
 });
 
-t.test('headers that only walls send are enough', async (t) => {
+t.test('detects challenges by headers that only they carry', async (t) => {
   t.equal(isChallengeHead(403, { 'cf-mitigated': 'challenge' }), true);
   t.equal(isChallengeHead(202, { 'x-amzn-waf-action': 'challenge' }), true);
   t.equal(isChallengeHead(405, { 'x-amzn-waf-action': 'captcha' }), true);
@@ -45,12 +45,12 @@ t.test('headers that only walls send are enough', async (t) => {
   t.equal(isChallengeHead(403, { server: 'cloudflare' }), false);
 });
 
-t.test('hostile markup costs no more than its size', async (t) => {
+t.test('time is linear in the size of hostile markup', async (t) => {
   for (const piece of ['<script', '<', '<title>', '</script', '<svg><', 'g-recaptcha "class="g-recaptcha'])
     t.type(isChallengePage(Buffer.from(`class="g-recaptcha${piece.repeat(60_000 / piece.length)}`)), 'boolean');
 });
 
-t.test('a challenge is refused, with success or without', async (t) => {
+t.test('a challenge is refused with a success status and with an error status', async (t) => {
   const wall = CHALLENGES['cloudflare'] ?? '';
   const web = await site(t, {
     '/200': page(wall),

@@ -1,5 +1,5 @@
-// The cleaning pool on real threads that run a script of the test: bounds and order of the queue, limits of time and
-// memory, crashes, clients that leave, recycling and draining. Time is a manual clock.
+// The cleaning pool with real threads that run a test script: queue bounds and order, time and memory limits, crashes,
+// clients that leave, recycling and draining, under a manual clock.
 import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
@@ -67,7 +67,7 @@ function bench(t: Test, wanted: Partial<Settings['fetch']> = {}): Bench {
   };
 }
 
-t.test('reads a page in a thread, and takes its bytes along', async (t) => {
+t.test('reads a page in a thread, which takes over its bytes', async (t) => {
   const { pool } = bench(t);
   const job = jobOf('test/echo');
   const page = await pool.read(job, STAY);
@@ -75,7 +75,7 @@ t.test('reads a page in a thread, and takes its bytes along', async (t) => {
   t.equal(job.bytes.byteLength, 0, 'transferred');
 });
 
-t.test('passes on the errors of readers, with the trace of a defect', async (t) => {
+t.test('passes on errors of readers, defects with their stack trace', async (t) => {
   const { read, pool } = bench(t);
   await t.rejects(read('test/refuse'), { code: 'HR_FETCH_TYPE', subject: 'test/refuse' });
   await t.rejects(read('test/defect'), { code: 'HR_FETCH_UNREADABLE', cause: 'Error: at line 1' });
@@ -96,17 +96,17 @@ t.test('refuses with Retry-After when the queue is full, and serves the queue in
   t.match(pool.stats(), { running: 0, queued: 0 });
 });
 
-t.test('refuses when the pages that wait hold too many bytes', async (t) => {
+t.test('refuses a page when the queue holds too many bytes', async (t) => {
   const { pool, read, hold } = bench(t);
   const held = await hold();
   const large = pool.read(jobOf('test/echo', null, 128 * MIB), STAY);
   await t.rejects(read('test/echo'), { code: 'HR_FETCH_BUSY' });
   await held.release();
   t.equal((await large).content, String(128 * MIB));
-  t.equal((await read('test/echo')).content, '1000', 'the room is free again');
+  t.equal((await read('test/echo')).content, '1000', 'queued bytes are released');
 });
 
-t.test('a page past its time ends its thread, and the next page gets a new one', async (t) => {
+t.test('a page over its time limit ends its thread, and the next page gets a new one', async (t) => {
   const { pool, clock, read, settings } = bench(t);
   const before = await read('test/echo');
   const hung = read('test/hang');
@@ -119,7 +119,7 @@ t.test('a page past its time ends its thread, and the next page gets a new one',
   t.match(pool.stats(), { threads: 1, running: 0, replaced: 1 });
 });
 
-t.test('a page that fills the heap ends its thread, and pages in other threads live on', async (t) => {
+t.test('a page that fills the heap ends its thread and no other', async (t) => {
   const { pool, read, hold } = bench(t, { cleaners: 2, cleanMemoryBytes: 32 * MIB });
   const held = await hold();
   const filling = read('test/heap');
@@ -157,7 +157,7 @@ t.test('a page that crashes its thread fails alone', async (t) => {
   t.equal(pool.stats().replaced, 1);
 });
 
-t.test('drops a waiting page whose client has left', async (t) => {
+t.test('drops a queued page whose client has left', async (t) => {
   const { pool, read, hold } = bench(t);
   const held = await hold();
   const client = new AbortController();
@@ -167,10 +167,10 @@ t.test('drops a waiting page whose client has left', async (t) => {
   t.equal(pool.stats().queued, 0);
   await held.release();
   t.equal((await read('test/echo')).content, '1000');
-  await t.rejects(read('test/echo', client.signal), { message: 'gone' }, 'nor is it begun');
+  await t.rejects(read('test/echo', client.signal), { message: 'gone' }, 'an aborted page does not start');
 });
 
-t.test('reads a page to its end in a thread whose client has left, and keeps the thread', async (t) => {
+t.test('finishes a running page whose client has left, and keeps the thread', async (t) => {
   const { pool, read, hold } = bench(t);
   const before = await read('test/echo');
   const client = new AbortController();
@@ -184,7 +184,7 @@ t.test('reads a page to its end in a thread whose client has left, and keeps the
   t.match(pool.stats(), { running: 0, replaced: 0 });
 });
 
-t.test('a page that hangs for nobody still ends at its limit', async (t) => {
+t.test('a hanging page whose client has left still ends at its time limit', async (t) => {
   const { pool, clock, read, settings } = bench(t);
   const client = new AbortController();
   const hung = read('test/hang', client.signal);
@@ -208,7 +208,7 @@ t.test('recycles its threads after their pages, without failing one', async (t) 
   t.ok(pool.stats().threads <= 2, 'the old ones have ended');
 });
 
-t.test('other settings bring other threads, and pages at work finish in theirs', async (t) => {
+t.test('changed settings start new threads, and running pages finish in the old ones', async (t) => {
   const { pool, read, hold, settings } = bench(t);
   const held = await hold();
   const waiting = Promise.all([read('test/echo'), read('test/echo')]);
@@ -221,7 +221,7 @@ t.test('other settings bring other threads, and pages at work finish in theirs',
   );
 });
 
-t.test('has a thread for every two cores by itself', async (t) => {
+t.test('starts a thread for every two cores by default', async (t) => {
   const settings = fetchSettings();
   for (const [cores, threads] of [
     [1, 1],
@@ -236,7 +236,7 @@ t.test('has a thread for every two cores by itself', async (t) => {
   }
 });
 
-t.test('closing answers everyone and ends the threads', async (t) => {
+t.test('closing fails all pages and ends the threads', async (t) => {
   const { pool, read, hold } = bench(t);
   const held = await hold();
   const waiting = read('test/echo');
@@ -247,7 +247,7 @@ t.test('closing answers everyone and ends the threads', async (t) => {
   await t.rejects(read('test/echo'), { code: 'HR_DRAINING' });
 });
 
-t.test('the cleaning threads themselves read pages and bear hostile ones', async (t) => {
+t.test('the real cleaning threads read pages and survive hostile ones', async (t) => {
   const clock = createManualClock();
   const pool = createCleaningPool(fetchSettings({ cleaners: 1, cleanMemoryBytes: 64 * MIB, cleanTimeoutMs: 1e12 }), {
     clock,

@@ -4,17 +4,17 @@ import { downloader, get, outcome, page, redirect, site } from '../support/site.
 
 const PRIVATE = 'HR_FETCH_BLOCKED private address';
 
-t.test('a name that is rebound between look-up and connection is reached where it was judged', async (t) => {
-  const judged = await site(t, { '/': page('judged') }, '127.0.0.2');
-  const rebound = await site(t, { '/': page('rebound') }, '127.0.0.1', judged.port);
+t.test('a name that is rebound after the lookup is connected to at the checked address', async (t) => {
+  const checked = await site(t, { '/': page('checked') }, '127.0.0.2');
+  const rebound = await site(t, { '/': page('rebound') }, '127.0.0.1', checked.port);
   const names = await nameServer(t, (_name, count) => [count === 1 ? '127.0.0.2' : '127.0.0.1']);
-  const from = downloader(t, { ports: [judged.port], allow: ['127.0.0.2'] }, { lookup: names.lookup });
-  const url = `http://rebind.test:${judged.port}/`;
-  t.equal(await outcome(get(from, url)), 'judged');
+  const from = downloader(t, { ports: [checked.port], allow: ['127.0.0.2'] }, { lookup: names.lookup });
+  const url = `http://rebind.test:${checked.port}/`;
+  t.equal(await outcome(get(from, url)), 'checked');
   t.same(names.asked.toSorted(), ['A rebind.test', 'AAAA rebind.test'], 'asked for once');
-  t.equal(await outcome(get(from, url)), 'judged', 'on the connection there is');
-  const fresh = downloader(t, { ports: [judged.port], allow: ['127.0.0.2'] }, { lookup: names.lookup });
-  t.equal(await outcome(get(fresh, url)), PRIVATE, 'a new connection is judged anew');
+  t.equal(await outcome(get(from, url)), 'checked', 'on the open connection');
+  const fresh = downloader(t, { ports: [checked.port], allow: ['127.0.0.2'] }, { lookup: names.lookup });
+  t.equal(await outcome(get(fresh, url)), PRIVATE, 'a new connection is checked again');
   t.same(rebound.asked, []);
   t.equal(rebound.connections(), 0);
 });
@@ -39,7 +39,7 @@ t.test('names with private addresses are refused before any connection', async (
   t.equal(inside.connections(), 0);
 });
 
-t.test('no redirect leads to a private address, whatever it is called', async (t) => {
+t.test('no redirect leads to a private address, in any spelling', async (t) => {
   const inside = await site(t, { '/': page('inside') });
   const { port } = inside;
   const targets: Record<string, string> = {
@@ -72,10 +72,10 @@ t.test('no redirect leads to a private address, whatever it is called', async (t
     t.equal(await outcome(get(from, `${web.origin}/${at}`)), `HR_FETCH_BLOCKED ${subject}`, target);
   t.equal(await outcome(get(from, `${web.origin}/twice`)), PRIVATE, 'on the second hop');
   t.equal(await outcome(get(from, `${web.origin}/named`)), PRIVATE, 'by a name on the third');
-  t.equal(inside.connections(), 0, 'nothing has come to the inside');
+  t.equal(inside.connections(), 0, 'no connection was made to the private server');
 });
 
-t.test('a proxy of the environment is not asked', async (t) => {
+t.test('proxies from the environment are not used', async (t) => {
   const proxy = await site(t, {});
   const web = await site(t, { '/': page('direct') });
   const saved = { ...process.env };
@@ -88,7 +88,7 @@ t.test('a proxy of the environment is not asked', async (t) => {
   t.equal(proxy.connections(), 0);
 });
 
-t.test('a server that nobody listens at is a failed fetch', async (t) => {
+t.test('a refused connection is a failed fetch', async (t) => {
   const { port } = await site(t, {});
   const from = downloader(t, { ports: [port], allow: ['127.0.0.3'] });
   t.equal(await outcome(get(from, `http://127.0.0.3:${port}/`)), 'HR_FETCH_FAILED no connection');

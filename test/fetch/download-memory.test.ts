@@ -53,7 +53,7 @@ t.test('200 hostile downloads at once end in their errors within bounded memory'
     ...{ ports: [web.port, raw.port], perHost: urls.length, timeoutMs: 12_000, firstByteTimeoutMs: 12_000 },
     connectTimeoutMs: 12_000,
   });
-  const { elapsedMs, grownBytes, outcomes } = await storm({ urls, settings });
+  const { grownBytes, outcomes } = await storm({ urls, settings, endless: EACH });
   t.same(outcomes, {
     'HR_FETCH_TOO_LARGE 10000000': 5 * EACH,
     'HR_FETCH_TYPE binary': EACH,
@@ -61,7 +61,5 @@ t.test('200 hostile downloads at once end in their errors within bounded memory'
     'HR_FETCH_FAILED connection closed': 2 * EACH,
     'HR_FETCH_FAILED head too large': EACH,
   });
-  t.comment(`${Math.round(grownBytes / 1_048_576)} MiB more at most, ${Math.round(elapsedMs)} ms`);
   t.ok(grownBytes < MAX_GROWN_BYTES, `${Math.round(grownBytes / 1_048_576)} MiB`);
-  t.ok(elapsedMs < 40_000, `${Math.round(elapsedMs)} ms`);
 });

@@ -5,13 +5,13 @@ import { nameServer } from '../support/dns.ts';
 import { downloader, get, outcome, page, rawSite, redirect, type Scope, secureSite, site } from '../support/site.ts';
 import type { Downloader } from '../../src/fetch/download.ts';
 
-/** Finds every name on loopback, and trusts the certificate of tests. */
+/** Resolves every name to loopback, and trusts the test certificate. */
 async function trusting(t: Scope, ports: readonly number[]): Promise<Downloader> {
   const { lookup } = await nameServer(t, () => ['127.0.0.1']);
   return downloader(t, { ports, allow: ['127.0.0.0/8'] }, { lookup, ca: CERTIFICATE });
 }
 
-t.test('pages come over TLS under the name that was asked for', async (t) => {
+t.test('pages are fetched over TLS with the requested name', async (t) => {
   let host: string | undefined;
   const web = await secureSite(t, {
     '/': (request, response) => {
@@ -26,7 +26,7 @@ t.test('pages come over TLS under the name that was asked for', async (t) => {
   t.equal(await outcome(get(from, `https://127.0.0.1:${web.port}/`)), '<p>secure', 'an address has certificates too');
 });
 
-t.test('a certificate of another name, or of nobody, is a failure', async (t) => {
+t.test('a certificate for another name or from an unknown authority is a failure', async (t) => {
   const web = await secureSite(t, { '/': page('<p>secure') });
   const from = await trusting(t, [web.port]);
   t.equal(await outcome(get(from, `https://other.test:${web.port}/`)), 'HR_FETCH_FAILED TLS failed');
@@ -47,7 +47,7 @@ t.test('a redirect may lead from https to http and back, not inside', async (t) 
   t.equal(await outcome(get(from, `${web.origin}/inside`)), 'HR_FETCH_BLOCKED private address');
 });
 
-t.test('a server that never finishes the handshake runs into the connect deadline', async (t) => {
+t.test('a server that never finishes the handshake runs into the connect timeout', async (t) => {
   const clock = createManualClock();
   const begun = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();

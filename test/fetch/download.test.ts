@@ -4,7 +4,7 @@ import { downloader, fetchSettings, get, outcome, page, rawSite, redirect, said,
 
 const TEXT = '<!doctype html><title>A</title><p>Some words of a page.';
 
-t.test('downloads a page with what its server says of it', async (t) => {
+t.test('downloads a page with its declared type, charset and cache rules', async (t) => {
   const web = await site(t, {
     '/a': page(TEXT, { 'content-type': 'Text/HTML; Charset="ISO-8859-1"', 'cache-control': 'max-age=1, no-store' }),
     '/b': page(TEXT),
@@ -24,7 +24,7 @@ t.test('downloads a page with what its server says of it', async (t) => {
   t.same([b.charset, b.noStore], [null, false]);
 });
 
-t.test('names itself, asks for text, and tells nothing else', async (t) => {
+t.test('sends its name and what it accepts, and no other headers', async (t) => {
   let seen: unknown;
   const web = await site(t, {
     '/a': redirect('/b'),
@@ -45,7 +45,7 @@ t.test('names itself, asks for text, and tells nothing else', async (t) => {
   });
 });
 
-t.test('decodes what it asks for, twice where needed', async (t) => {
+t.test('decodes every accepted coding, and two in a row', async (t) => {
   const codings: Record<string, [string, Uint8Array]> = {
     '/gzip': ['gzip', gzipSync(TEXT)],
     '/x-gzip': ['X-GZip', gzipSync(TEXT)],
@@ -67,7 +67,7 @@ t.test('decodes what it asks for, twice where needed', async (t) => {
   for (const path of Object.keys(codings)) t.equal(await outcome(get(from, web.origin + path)), TEXT, path);
 });
 
-t.test('large pages come whole, encoded or not', async (t) => {
+t.test('large pages are complete, encoded or not', async (t) => {
   const large = '<p>words and words</p>\n'.repeat(90_000);
   const web = await site(t, {
     '/plain': page(large),
@@ -78,7 +78,7 @@ t.test('large pages come whole, encoded or not', async (t) => {
     t.ok((await outcome(get(from, web.origin + path))) === large, `${path}: ${large.length} bytes`);
 });
 
-t.test('an encoding that is unknown, piled up or broken is a failure', async (t) => {
+t.test('an encoding that is unknown, repeated too often or broken is a failure', async (t) => {
   const packed = gzipSync(TEXT);
   const web = await site(t, {
     '/unknown': page(packed, { 'content-encoding': 'compress' }),
@@ -93,7 +93,7 @@ t.test('an encoding that is unknown, piled up or broken is a failure', async (t)
   t.equal(await outcome(get(from, `${web.origin}/lie`)), 'HR_FETCH_FAILED broken encoding');
 });
 
-t.test('only a page of its own is a success', async (t) => {
+t.test('only statuses 200 to 203 are a success', async (t) => {
   const statuses = [204, 206, 304, 400, 401, 403, 404, 410, 429, 500, 503];
   const pages = statuses.map((status) => [
     `/${status}`,
@@ -106,7 +106,7 @@ t.test('only a page of its own is a success', async (t) => {
   t.equal(await outcome(get(from, `${web.origin}/empty`)), '', 'an empty page is a page');
 });
 
-t.test('follows redirects of every kind, within bounds', async (t) => {
+t.test('follows redirects of every kind, up to the limit', async (t) => {
   const web = await site(t, {
     '/301': redirect('/302', 301),
     '/302': redirect('303', 302),
@@ -134,7 +134,7 @@ t.test('follows redirects of every kind, within bounds', async (t) => {
   t.equal(await outcome(get(from, `${web.origin}/far`)), 'HR_FETCH_FAILED too many redirects', 'six are not');
 });
 
-t.test('reads a Location that is not escaped as browsers do', async (t) => {
+t.test('reads an unescaped Location as browsers do', async (t) => {
   const web = await rawSite(t, (socket, path) => {
     if (path === '/') socket.end('HTTP/1.1 301 Moved\r\nLocation: /p\u00e4ge\r\nContent-Length: 0\r\n\r\n');
     else socket.end('HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nfound');
@@ -142,7 +142,7 @@ t.test('reads a Location that is not escaped as browsers do', async (t) => {
   t.equal((await get(downloader(t, { ports: [web.port] }), `${web.origin}/`)).url, `${web.origin}/p%C3%A4ge`);
 });
 
-t.test('uses a connection again, and another when its server has closed it meanwhile', async (t) => {
+t.test('reuses a connection, and opens another when the server has closed it', async (t) => {
   const web = await site(t, {
     '/a': page(TEXT),
     '/b': (request, response) => {
@@ -157,7 +157,7 @@ t.test('uses a connection again, and another when its server has closed it meanw
   for (let i = 0; i < 5; i++) t.equal(await outcome(get(from, `${web.origin}/b`)), TEXT);
 });
 
-t.test('a signal ends a download at once, with its reason', async (t) => {
+t.test('a signal ends a download at once, with the reason of the signal', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
   const web = await site(t, {
@@ -173,11 +173,11 @@ t.test('a signal ends a download at once, with its reason', async (t) => {
   controller.abort(new Error('client gone'));
   await t.rejects(download, { message: 'client gone' });
   await left.promise;
-  t.pass('the server is left as well');
+  t.pass('the connection is closed');
   await t.rejects(from.download(`${web.origin}/`, controller.signal), { message: 'client gone' });
 });
 
-t.test('new settings leave running downloads alone', async (t) => {
+t.test('new settings do not affect running downloads', async (t) => {
   const gate = Promise.withResolvers<void>();
   const arrived = Promise.withResolvers<void>();
   const web = await site(t, {
@@ -193,12 +193,12 @@ t.test('new settings leave running downloads alone', async (t) => {
   from.configure(fetchSettings({ ports: [web.port], allow: [] }));
   t.equal(await outcome(get(from, `${web.origin}/b`)), 'HR_FETCH_BLOCKED private address');
   gate.resolve();
-  t.equal(await outcome(running), TEXT, 'redirect and all');
+  t.equal(await outcome(running), TEXT, 'its redirect included');
   from.configure(fetchSettings({ ports: [web.port], maxBytes: 9 }));
   t.equal(await outcome(get(from, `${web.origin}/b`)), 'HR_FETCH_TOO_LARGE 9');
 });
 
-t.test('closing ends what is running and what comes later', async (t) => {
+t.test('closing ends running downloads and refuses later ones', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const web = await site(t, { '/': () => arrived.resolve() });
   const from = downloader(t, { ports: [web.port] });

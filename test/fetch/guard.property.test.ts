@@ -100,8 +100,8 @@ t.test('a name with any private address among public ones is refused', async (t)
   await fc.assert(
     fc.asyncProperty(addresses, async ([before, bad, after]) => {
       const lookup = async (): Promise<string[]> => [...before, bad, ...after];
-      const judge = createGuard({ allow: [], ports: [80], lookup });
-      return await judge.resolve('mixed.test').then(
+      const checker = createGuard({ allow: [], ports: [80], lookup });
+      return await checker.resolve('mixed.test').then(
         () => false,
         (error: { code: string }) => error.code === 'HR_FETCH_BLOCKED',
       );

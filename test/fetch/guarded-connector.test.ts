@@ -10,15 +10,15 @@ function connectorTo(guard: Guard): GuardedConnector {
   return new GuardedConnector({ guard, clock, timeoutMs: 1000 });
 }
 
-t.test('a peer at another address than the judged ones is left', async (t) => {
+t.test('a peer at an unchecked address is refused', async (t) => {
   const web = await site(t, {});
-  // Literals pass no look-up: this one leads where nobody has looked.
+  // Address literals are not looked up, so this connection goes to an unchecked address.
   const guard: Guard = { admit: (url) => new URL(url), resolve: async () => ['127.0.0.9'] };
   const connecting = connectorTo(guard).connect({ hostname: '127.0.0.1', protocol: 'http:', port: String(web.port) });
   await t.rejects(connecting, { code: 'HR_FETCH_BLOCKED', subject: 'private address' });
 });
 
-t.test('tries the judged addresses in turn', async (t) => {
+t.test('tries the checked addresses in turn', async (t) => {
   const web = await site(t, {}, '127.0.0.4');
   const guard = createGuard({ allow: ['127.0.0.0/8'], ports: [], lookup: async () => ['127.0.0.3', '127.0.0.4'] });
   const socket = await connectorTo(guard).connect({ hostname: 'a.test', protocol: 'http:', port: String(web.port) });
@@ -26,14 +26,14 @@ t.test('tries the judged addresses in turn', async (t) => {
   socket.destroy();
 });
 
-t.test('what does not speak TLS is a failure', async (t) => {
+t.test('a server without TLS is a failure', async (t) => {
   const web = await site(t, {});
   const guard = createGuard({ allow: ['127.0.0.1'], ports: [], lookup: async () => ['127.0.0.1'] });
   const connecting = connectorTo(guard).connect({ hostname: '127.0.0.1', protocol: 'https:', port: String(web.port) });
   t.equal(await connecting.catch(said), 'HR_FETCH_FAILED TLS failed');
 });
 
-t.test('closing ends connections that are being made', async (t) => {
+t.test('closing ends connection attempts', async (t) => {
   const guard = createGuard({ allow: [], ports: [], lookup: () => new Promise(() => undefined) });
   const connector = connectorTo(guard);
   const connecting = connector.connect({ hostname: 'a.test', protocol: 'http:', port: '' }).catch(said);

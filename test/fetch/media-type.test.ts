@@ -12,7 +12,7 @@ function verdict(header: string | undefined, body: string): string {
   }
 }
 
-t.test('reads the header', async (t) => {
+t.test('parses Content-Type', async (t) => {
   t.same(declaredType('Text/HTML; x=1; Charset="UTF-8"'), { mediaType: 'text/html', charset: 'utf-8' });
   t.same(declaredType("text/html;charset='gbk'"), { mediaType: 'text/html', charset: 'gbk' });
   t.same(declaredType('text/html; charset=, text/plain; charset=a'), { mediaType: 'text/html', charset: null });
@@ -20,7 +20,7 @@ t.test('reads the header', async (t) => {
     t.equal(declaredType(vague).mediaType, null, String(vague));
 });
 
-t.test('believes servers that speak of text', async (t) => {
+t.test('accepts declared text types', async (t) => {
   for (const type of [
     ...['text/html', 'application/xhtml+xml', 'text/plain', 'text/markdown', 'text/csv', 'application/json'],
     ...['application/ld+json', 'application/xml', 'text/xml', 'application/rss+xml', 'application/atom+xml'],
@@ -47,7 +47,7 @@ t.test('refuses what cannot be text', async (t) => {
   t.equal(verdict('text/html', '\x01\x02\x03\x04'), 'HR_FETCH_TYPE binary');
 });
 
-t.test('bears stray control characters and two-byte text', async (t) => {
+t.test('accepts a few control characters, and UTF-16', async (t) => {
   t.equal(verdict('text/html', '<p>a\x0bb\x01'), 'text/html');
   t.equal(verdict('text/html', '\xff\xfe<\x00p\x00'), 'text/html');
   t.equal(verdict('text/html; charset=utf-16le', '<\x00p\x00'), 'text/html');
@@ -55,7 +55,7 @@ t.test('bears stray control characters and two-byte text', async (t) => {
   t.equal(verdict('text/plain', 'PK and GIF are formats'), 'text/plain');
 });
 
-t.test('knows PDF by its bytes', async (t) => {
+t.test('detects PDF by its bytes', async (t) => {
   for (const type of ['application/pdf', 'application/octet-stream', 'text/html', undefined])
     t.equal(verdict(type, '%PDF-1.7\n\x00\x01'), 'application/pdf', String(type));
   t.equal(verdict('application/pdf', 'junk\n%PDF-1.4'), 'application/pdf');
@@ -63,7 +63,7 @@ t.test('knows PDF by its bytes', async (t) => {
   t.equal(verdict('application/pdf', '\x00\x01'), 'HR_FETCH_TYPE binary');
 });
 
-t.test('looks at the bytes where the server says nothing', async (t) => {
+t.test('sniffs the bytes when no type is declared', async (t) => {
   t.equal(verdict(undefined, '\xef\xbb\xbf \n<!DOCTYPE html>'), 'text/html');
   t.equal(verdict('application/octet-stream', '<HTML lang=en>'), 'text/html');
   t.equal(verdict(undefined, '<!-- a --><p>'), 'text/html');

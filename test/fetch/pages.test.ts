@@ -1,14 +1,20 @@
-// The actor that all threads ask for pages, under a manual clock with a download and a pool that the test controls: shared
-// flights, deadlines, leaving, the cache and what it must not keep.
+// The pages actor under a manual clock, with a downloader and a cleaning pool that the test controls: shared flights,
+// timeouts, aborted requests, and what the cache keeps.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import { PageClient, type PendingPage } from '../../src/fetch/page-client.ts';
 import type { CleanPage } from '../../src/extract/page.ts';
-import type { Download, PageAnswer, PageRequest } from '../../src/fetch/page.ts';
-import { pages, type PagesCommand } from '../../src/fetch/pages.ts';
+import type { Download } from '../../src/fetch/download.ts';
+import {
+  type PageAnswer,
+  PageClient,
+  type PageRequest,
+  pages,
+  type PagesCommand,
+  type PendingPage,
+} from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
 
 interface Call<T> {
@@ -69,13 +75,13 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
       onDefect: (error) => void defects.push(error),
     }),
   );
-  const state = new PageClient(ref, 'here');
+  const client = new PageClient(ref, 'here');
   return {
     ...{ ...test, downloads, cleanings, outcomes, defects, ref, closed: () => closed },
     ask(url, extra = {}) {
       const heard: Heard[] = [];
       const request: PageRequest = { url, format: 'text', include: [], ...extra };
-      const pending = state.fetch(request, settings.timeoutMs, (error, answer, cached) =>
+      const pending = client.fetch(request, settings.timeoutMs, (error, answer, cached) =>
         heard.push({ error, answer, cached }),
       );
       return { heard, pending };
@@ -135,7 +141,7 @@ t.test('equal requests share one flight, others do not', async (t) => {
   t.same(b.outcomes, ['fetched', 'shared']);
 });
 
-t.test('a kept page is answered from the cache until its time is over', async (t) => {
+t.test('a page is answered from the cache until its TTL ends', async (t) => {
   const b = bench({ cacheTtl: '5m' });
   b.ask(URL_1);
   await b.settle();
@@ -151,7 +157,7 @@ t.test('a kept page is answered from the cache until its time is over', async (t
   t.equal(b.downloads.length, 2);
 });
 
-t.test('no-store, errors and a cache that is off keep nothing', async (t) => {
+t.test('no-store pages and errors are not cached, nor is anything when the cache is off', async (t) => {
   for (const [settings, extra] of [
     [{}, { noStore: true }],
     [{ cacheTtl: null }, {}],
@@ -188,10 +194,10 @@ t.test('the cache is bounded in bytes', async (t) => {
   const big = b.ask('https://example.com/big');
   await b.settle();
   t.equal(kept.heard.length, 1);
-  t.equal(big.heard.length, 0, 'one page must not push out the others');
+  t.equal(big.heard.length, 0, 'one page must not evict the others');
 });
 
-t.test('a flight past the deadline ends in 504 and its work is called off', async (t) => {
+t.test('a flight past its timeout ends in 504 and its work is aborted', async (t) => {
   const b = bench({ timeout: '2s' });
   const { heard } = b.ask(URL_1);
   await b.settle();
@@ -200,13 +206,13 @@ t.test('a flight past the deadline ends in 504 and its work is called off', asyn
   t.ok(b.downloads[0]?.signal.aborted);
   await b.downloaded(0);
   await b.cleaned(0);
-  t.equal(heard.length, 1, 'what comes later is nobody’s answer');
+  t.equal(heard.length, 1, 'a later result answers nobody');
   b.ask(URL_1);
   await b.settle();
-  t.equal(b.downloads.length, 2, 'nor is it kept');
+  t.equal(b.downloads.length, 2, 'nor is it cached');
 });
 
-t.test('the deadline covers the cleaning too', async (t) => {
+t.test('the timeout covers the cleaning too', async (t) => {
   const b = bench({ timeout: '2s' });
   const { heard } = b.ask(URL_1);
   await b.settle();
@@ -217,7 +223,7 @@ t.test('the deadline covers the cleaning too', async (t) => {
   t.ok(b.cleanings[0]?.signal.aborted);
 });
 
-t.test('the last client that leaves takes the flight along', async (t) => {
+t.test('the last client that leaves aborts the flight', async (t) => {
   const b = bench();
   const [one, two] = [b.ask(URL_1), b.ask(URL_1)];
   await b.settle();

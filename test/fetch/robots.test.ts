@@ -1,16 +1,16 @@
 import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
-import { Robots, type RobotsAnswer } from '../../src/fetch/robots.ts';
+import { Robots, type RobotsResponse } from '../../src/fetch/robots.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { downloader, get, outcome, page, redirect, said, site } from '../support/site.ts';
 
 const AGENT = 'Headrace/0.1 (page reader)';
 
-function answerOf(text: string, status = 200): RobotsAnswer {
+function answerOf(text: string, status = 200): RobotsResponse {
   return { status, bytes: Buffer.from(text) };
 }
 
-async function verdict(robots: Robots, path: string, answer: () => Promise<RobotsAnswer>): Promise<string> {
+async function verdict(robots: Robots, path: string, answer: () => Promise<RobotsResponse>): Promise<string> {
   const url = new URL(path, 'http://site.test');
   return await robots.admit(url, AGENT, answer).then(() => 'ok', said);
 }
@@ -21,7 +21,7 @@ async function by(text: string, path: string, status?: number): Promise<string> 
 
 const REFUSED = 'HR_FETCH_ROBOTS site.test';
 
-t.test('keeps to the rules of its group, else to those for everyone', async (t) => {
+t.test('follows the rules of its user agent, else those for all', async (t) => {
   const rules = 'User-agent: headrace\nDisallow: /a\nAllow: /a/b\n\nUser-agent: *\nDisallow: /\n';
   t.equal(await by(rules, '/a'), REFUSED);
   t.equal(await by(rules, '/a/b'), 'ok', 'the longer rule wins');
@@ -30,31 +30,31 @@ t.test('keeps to the rules of its group, else to those for everyone', async (t) 
   t.equal(await by('User-agent: *\nDisallow: /*.pdf$\n', '/x.pdf'), REFUSED);
 });
 
-t.test('no file allows everything, a server in trouble nothing', async (t) => {
+t.test('a missing file allows everything, a server error nothing', async (t) => {
   for (const status of [401, 403, 404, 410]) t.equal(await by('', '/', status), 'ok', String(status));
   for (const status of [500, 503]) t.equal(await by('', '/', status), REFUSED, String(status));
   const failing = new Robots(createManualClock());
-  const fail = async (): Promise<RobotsAnswer> => {
+  const fail = async (): Promise<RobotsResponse> => {
     throw new HeadraceError('HR_FETCH_FAILED', { subject: 'no connection' });
   };
   t.equal(await verdict(failing, '/', fail), REFUSED);
 });
 
-t.test('errors that are not of the server are told as they are, and not kept', async (t) => {
+t.test('errors of the gateway itself are passed on and not cached', async (t) => {
   const robots = new Robots(createManualClock());
-  const block = async (): Promise<RobotsAnswer> => {
+  const block = async (): Promise<RobotsResponse> => {
     throw new HeadraceError('HR_FETCH_BLOCKED', { subject: 'private address' });
   };
   t.equal(await verdict(robots, '/', block), 'HR_FETCH_BLOCKED private address');
   t.equal(await verdict(robots, '/', async () => answerOf('', 404)), 'ok');
 });
 
-t.test('asks once for an origin, and again when the answer is old', async (t) => {
+t.test('requests the file once for an origin, and again when its TTL has ended', async (t) => {
   const clock = createManualClock();
   const robots = new Robots(clock);
   let asked = 0;
   let status = 404;
-  const ask = async (): Promise<RobotsAnswer> => {
+  const ask = async (): Promise<RobotsResponse> => {
     asked++;
     return answerOf('', status);
   };
@@ -72,7 +72,7 @@ t.test('asks once for an origin, and again when the answer is old', async (t) =>
   t.equal(await verdict(robots, '/a', ask), 'ok', 'trouble is forgotten sooner');
 });
 
-t.test('rules made to keep the matcher busy are not all looked at', async (t) => {
+t.test('rules that are expensive to match are ignored beyond a limit', async (t) => {
   const rule = `Disallow: /${'*a'.repeat(200)}b`;
   const text = `User-agent: *\n${`${rule}\n`.repeat(1000)}Disallow: /no\n`;
   const started = process.cpuUsage();
@@ -82,7 +82,7 @@ t.test('rules made to keep the matcher busy are not all looked at', async (t) =>
   t.ok(user < 2_000_000, `${user} us of CPU time`);
 });
 
-t.test('a downloader asks through the same guard, for every hop', async (t) => {
+t.test('the downloader fetches robots.txt through the guard, for every hop', async (t) => {
   const rules = page('User-agent: *\nDisallow: /secret\n', { 'content-type': 'text/plain' });
   const web = await site(t, {
     '/robots.txt': redirect('/rules'),

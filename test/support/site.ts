@@ -1,14 +1,13 @@
-// Web sites on loopback for the tests of the fetch room, honest and hostile, and downloaders that may reach them.
+// Web sites on loopback for the tests of page fetching, honest and hostile, and downloaders that may reach them.
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https';
 import { type AddressInfo, createServer as createRawServer, type Socket } from 'node:net';
-import { systemClock } from '../../src/actor/clock.ts';
+import { type Clock, systemClock } from '../../src/actor/clock.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import { createDownloader, type Downloader, type DownloaderParts } from '../../src/fetch/download.ts';
-import type { Download } from '../../src/fetch/page.ts';
+import { createDownloader, type Download, type Downloader, type DownloaderDeps } from '../../src/fetch/download.ts';
 import { CERTIFICATE, KEY } from './certificate.ts';
 
 export interface Scope {
@@ -112,15 +111,24 @@ export function fetchSettings(fields: Partial<FetchSettings> = {}): FetchSetting
   };
 }
 
-export function downloader(t: Scope, fields: Partial<FetchSettings>, parts: Partial<DownloaderParts> = {}): Downloader {
-  const made = createDownloader(fetchSettings(fields), { clock: systemClock, ...parts });
+export function downloader(t: Scope, fields: Partial<FetchSettings>, deps: Partial<DownloaderDeps> = {}): Downloader {
+  const made = createDownloader(fetchSettings(fields), { clock: systemClock, ...deps });
   t.teardown(() => made.close());
   return made;
 }
 
-/** Downloads without a signal of its own. */
-export function get(from: Downloader, url: string): Promise<Download> {
-  return from.download(url, new AbortController().signal);
+/** Downloads under a total timeout where one is given. */
+export function get(
+  from: Downloader,
+  url: string,
+  timeoutMs = Infinity,
+  clock: Clock = systemClock,
+): Promise<Download> {
+  const controller = new AbortController();
+  if (timeoutMs === Infinity) return from.download(url, controller.signal);
+  const expire = (): void => controller.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'total' }));
+  const timer = clock.setTimeout(expire, timeoutMs);
+  return from.download(url, controller.signal).finally(() => clock.clearTimeout(timer));
 }
 
 /** How a download ended: its text, or code and subject of its error. */

@@ -1,31 +1,30 @@
 import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
-import type { HeadraceError } from '../../src/errors.ts';
-import { Politeness, type PolitenessSettings, type Release } from '../../src/fetch/politeness.ts';
+import { HostLimits, type HostLimitSettings, type Release } from '../../src/fetch/host-limits.ts';
 import { said } from '../support/site.ts';
 
 const SETTINGS = { concurrency: 3, perHost: 2, hostDelayMs: 0, queue: 4 };
 
 class Bench {
   readonly clock = createManualClock();
-  readonly turns: Politeness;
-  /** Hosts whose requests have started, in order. */
+  readonly limits: HostLimits;
+  /** Hosts of the requests that have started, in order. */
   readonly started: string[] = [];
   readonly #releases: Release[] = [];
 
-  constructor(fields: Partial<PolitenessSettings> = {}) {
-    this.turns = new Politeness({ ...SETTINGS, ...fields }, this.clock);
+  constructor(fields: Partial<HostLimitSettings> = {}) {
+    this.limits = new HostLimits({ ...SETTINGS, ...fields }, this.clock);
   }
 
-  ask(host: string, signal: AbortSignal = new AbortController().signal): Promise<string> {
-    return this.turns.enter(host, signal).then(
-      (release) => {
-        this.started.push(host);
-        this.#releases.push(release);
-        return 'started';
-      },
-      (error: unknown) => said(error),
-    );
+  async ask(host: string, signal: AbortSignal = new AbortController().signal): Promise<string> {
+    try {
+      const release = await this.limits.acquire(host, signal);
+      this.started.push(host);
+      this.#releases.push(release);
+      return 'started';
+    } catch (error) {
+      return said(error);
+    }
   }
 
   /** Ends the request that started as the index-th. */
@@ -39,18 +38,18 @@ class Bench {
   }
 }
 
-t.test('holds to the limits of a host and of all hosts', async (t) => {
+t.test('keeps the limits per host and in total', async (t) => {
   const b = new Bench();
   for (const host of ['a', 'a', 'a', 'b', 'b']) void b.ask(host);
-  t.equal(await b.settled(), 'a a b', 'the third of a waits and holds nobody up');
+  t.equal(await b.settled(), 'a a b', 'the third of a waits and delays no other host');
   b.end(2);
   t.equal(await b.settled(), 'a a b b');
   b.end(0);
   b.end(0);
-  t.equal(await b.settled(), 'a a b b a', 'a turn is given back once');
+  t.equal(await b.settled(), 'a a b b a', 'a slot is given back once');
 });
 
-t.test('leaves a pause between two starts at a host', async (t) => {
+t.test('keeps the delay between two starts at a host', async (t) => {
   const b = new Bench({ hostDelayMs: 100 });
   for (const host of ['a', 'a', 'b']) void b.ask(host);
   t.equal(await b.settled(), 'a b');
@@ -65,16 +64,16 @@ t.test('leaves a pause between two starts at a host', async (t) => {
   t.equal(b.clock.nextDueMs, Infinity, 'idle hosts are forgotten');
 });
 
-t.test('refuses when the line is full', async (t) => {
+t.test('refuses a request when the queue is full', async (t) => {
   const b = new Bench({ queue: 1 });
   const asked = ['a', 'a', 'a', 'a'].map((host) => b.ask(host));
   t.equal(await asked[3], 'HR_FETCH_BUSY');
-  const refused = await b.turns.enter('a', new AbortController().signal).catch((error: unknown) => error);
-  t.same((refused as HeadraceError).headers, ['retry-after', '1']);
-  t.equal(await b.ask('b'), 'started', 'a free host has no line');
+  const { signal } = new AbortController();
+  t.throws(() => b.limits.acquire('a', signal), { code: 'HR_FETCH_BUSY', headers: ['retry-after', '1'] });
+  t.equal(await b.ask('b'), 'started', 'a free host has no queue');
 });
 
-t.test('who leaves the line makes room in it', async (t) => {
+t.test('an aborted request leaves the queue', async (t) => {
   const b = new Bench({ queue: 1, perHost: 1 });
   void b.ask('a');
   const controller = new AbortController();
@@ -87,11 +86,11 @@ t.test('who leaves the line makes room in it', async (t) => {
   t.equal(await b.ask('b', AbortSignal.abort(new Error('gone'))), 'Error: gone');
 });
 
-t.test('wider limits let those in who wait', async (t) => {
+t.test('wider limits start waiting requests', async (t) => {
   const b = new Bench({ perHost: 1 });
   for (let i = 0; i < 3; i++) void b.ask('a');
   t.equal(await b.settled(), 'a');
-  b.turns.configure({ ...SETTINGS, perHost: 3 });
+  b.limits.configure({ ...SETTINGS, perHost: 3 });
   t.equal(await b.settled(), 'a a a');
-  b.turns.close();
+  b.limits.close();
 });

@@ -1,0 +1,170 @@
+// Reads and decodes response bodies under a size limit, with bounded memory however many are read at once. Every body is
+// first collected up to a fixed size. Bodies that have ended by then share one decoding limit, larger ones a second limit,
+// so that a slow or hostile body does not hold up small pages.
+
+import { pipeline, type Duplex } from 'node:stream';
+import * as zlib from 'node:zlib';
+import pLimit, { type LimitFunction } from 'p-limit';
+import { HeadraceError } from '../errors.ts';
+import { GrowingBytes, type GuardedResponse } from './guarded-client.ts';
+
+/** Collected of every body before a limit applies. Nearly all pages are smaller on the wire. */
+const COLLECTED_BYTES = 524_288;
+
+/** Complete bodies that are decoded at once: they wait for the processor only. */
+const MAX_DECODED = 8;
+
+/** Large bodies that are read at once; each takes the memory of a page and two decoder windows. */
+const MAX_LARGE = 16;
+
+/** Servers apply one coding, rarely two. More is an attack or a defect. */
+const MAX_CODINGS = 2;
+
+/** RFC 9659: a zstd decoder for the web must support windows of 8 MiB. The default would be 128 MiB. */
+const ZSTD_WINDOW_LOG = 23;
+
+/** Output pieces of a decoder: fewer event loop turns than with the default of 16 KiB. */
+const CHUNK_BYTES = 65_536;
+
+type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
+
+/** Node has it since 22.15. */
+const HAS_ZSTD = typeof zlib.createZstdDecompress === 'function';
+
+/** For `Accept-Encoding`. */
+export const ACCEPTED_CODINGS: string = `gzip, deflate, br${HAS_ZSTD ? ', zstd' : ''}`;
+
+const CODINGS: ReadonlyMap<string, Coding | null> = new Map<string, Coding | null>([
+  ['gzip', 'gzip'],
+  ['x-gzip', 'gzip'],
+  ['deflate', 'deflate'],
+  ['br', 'br'],
+  ...(HAS_ZSTD ? ([['zstd', 'zstd']] as const) : []),
+  ['identity', null],
+  ['', null],
+]);
+
+type Pieces = AsyncIterable<Uint8Array>;
+
+export class BodyReader {
+  readonly #decoding: LimitFunction = pLimit(MAX_DECODED);
+  readonly #large: LimitFunction = pLimit(MAX_LARGE);
+
+  /**
+   * The decoded body in a buffer of its own. Rejects with `HR_FETCH_TOO_LARGE` as soon as it is larger than `maxBytes`, with
+   * `HR_FETCH_FAILED` (`unknown encoding`, `broken encoding`, or the error of the body), or with the reason of `signal`,
+   * which must also end the response.
+   */
+  async read(response: GuardedResponse, maxBytes: number, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    const codings = codingsOf(response.headers['content-encoding']);
+    if (Number(response.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
+    const ended = await response.collect(Math.min(COLLECTED_BYTES, maxBytes));
+    if (response.length > maxBytes) throw tooLarge(maxBytes);
+    if (ended && (codings.length === 0 || response.length === 0)) return response.take();
+    const limit = ended ? this.#decoding : this.#large;
+    return await limit(async () => {
+      signal.throwIfAborted();
+      if (codings.length === 0) {
+        if (await response.collect(maxBytes)) return response.take();
+      } else {
+        const page = new GrowingBytes();
+        if (await fill(page, decoded(response, codings), maxBytes)) return page.take();
+      }
+      throw tooLarge(maxBytes);
+    });
+  }
+
+  /** About the first `bytes` of a body, both on the wire and decoded. A broken body ends where it breaks. */
+  async readStart(response: GuardedResponse, bytes: number, signal: AbortSignal): Promise<Uint8Array> {
+    const start = new GrowingBytes();
+    try {
+      const codings = codingsOf(response.headers['content-encoding']);
+      await response.collect(bytes);
+      const encoded = response.take();
+      if (codings.length === 0 || encoded.length === 0) return encoded;
+      await this.#decoding(async () => {
+        signal.throwIfAborted();
+        await fill(start, decoded(only(encoded), codings), bytes);
+      });
+    } catch (error) {
+      if (!(error instanceof HeadraceError) || error.code !== 'HR_FETCH_FAILED') throw error;
+    }
+    return start.take();
+  }
+}
+
+function tooLarge(maxBytes: number): HeadraceError {
+  return new HeadraceError('HR_FETCH_TOO_LARGE', { subject: String(maxBytes) });
+}
+
+function failed(subject: string, cause?: unknown): HeadraceError {
+  return new HeadraceError('HR_FETCH_FAILED', { subject, cause });
+}
+
+/** The codings of `Content-Encoding` in the order in which they are undone. */
+function codingsOf(header = ''): readonly Coding[] {
+  if (header === '') return [];
+  const codings = header.split(',').flatMap((name) => {
+    const coding = CODINGS.get(name.trim().toLowerCase());
+    if (coding === undefined) throw failed('unknown encoding');
+    return coding ?? [];
+  });
+  if (codings.length > MAX_CODINGS) throw failed('unknown encoding');
+  return codings.toReversed();
+}
+
+/** Appends pieces until they have ended (true) or are longer than `maxBytes` (false). */
+async function fill(into: GrowingBytes, pieces: Pieces, maxBytes: number): Promise<boolean> {
+  for await (const piece of pieces) {
+    into.append(piece);
+    if (into.length > maxBytes) return false;
+  }
+  return true;
+}
+
+async function* only(bytes: Uint8Array): AsyncGenerator<Uint8Array, undefined> {
+  yield bytes;
+}
+
+function decoded(pieces: Pieces, codings: readonly Coding[]): Pieces {
+  return codings.reduce((source, coding) => decodedOnce(source, coding), pieces);
+}
+
+async function* decodedOnce(source: Pieces, coding: Coding): AsyncGenerator<Uint8Array, undefined> {
+  const pieces = source[Symbol.asyncIterator]();
+  const first = await pieces.next();
+  if (first.done === true) return;
+  const decoder = decoderOf(coding, first.value[0] ?? 0);
+  // The decoder emits the errors of both.
+  pipeline(prefixed(first.value, pieces), decoder, () => undefined);
+  try {
+    yield* decoder as AsyncIterable<Uint8Array>;
+  } catch (cause) {
+    throw cause instanceof HeadraceError ? cause : failed('broken encoding', cause);
+  } finally {
+    decoder.destroy();
+  }
+}
+
+async function* prefixed(first: Uint8Array, rest: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
+  yield first;
+  yield* { [Symbol.asyncIterator]: () => rest };
+}
+
+function decoderOf(coding: Coding, firstByte: number): Duplex {
+  const options = { chunkSize: CHUNK_BYTES };
+  switch (coding) {
+    case 'gzip':
+      return zlib.createGunzip(options);
+    case 'deflate':
+      // RFC 9110 means the zlib format (RFC 1950); some servers send raw deflate.
+      return (firstByte & 0x0f) === 8 ? zlib.createInflate(options) : zlib.createInflateRaw(options);
+    case 'br':
+      return zlib.createBrotliDecompress(options);
+    case 'zstd':
+      return zlib.createZstdDecompress({
+        ...options,
+        params: { [zlib.constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG },
+      });
+  }
+}
