@@ -1,5 +1,5 @@
-// Accounts, keys, usage and the audit on the admin listener, for operators who show `adminToken`. Each path is one call of
-// the office; refusals become statuses here. Mounted by `admin.ts`, made by the composition beside the ledger.
+// Accounts, keys, usage and the audit on the admin listener, for operators with `adminToken`. Each path is one call of the
+// `AdminService`, whose refusals become HTTP statuses here.
 //
 // GET/POST /accounts   GET /accounts/ID   POST /accounts/ID/grants   GET /accounts/ID/history
 // GET/POST /keys       POST /keys/ID/disable   POST /keys/ID/rotate   GET /usage (JSON or CSV)   GET /audit
@@ -7,14 +7,13 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { createAdminService, type AdminService, type AdminServiceDeps } from './admin-service.ts';
 import type { Fields } from './admin-requests.ts';
-import { printCsv } from './table-format.ts';
-import { usageColumns } from './columns.ts';
+import { printCsv, usageColumns } from './table-format.ts';
 import { type Ledger, LedgerError, type LedgerRefusal } from '../billing/index.ts';
 import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
 
-/** An order with the longest texts it may have. */
+/** Fits a request with the longest texts allowed. */
 const MAX_ORDER_BYTES = 16 * 1024;
 
 /** Answers with keys, money and accounts are nobody else's. */
@@ -70,7 +69,7 @@ function route(method: Route['method'], path: string, call: Route['call']): Rout
   return { method, path: new RegExp(`^${path.replace('ID', '([^/]+)')}$`), call };
 }
 
-/** Everything below these belongs to the desk, so that who shows no token learns nothing of what is there. */
+/** All paths below these ask for the token, so that without it nobody sees which exist. */
 const OWN = /^\/(?:accounts|keys|usage|audit)(?:\/|$)/;
 
 const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
@@ -164,7 +163,7 @@ export class AccountRoutes {
 
   #refuse(res: ServerResponse, error: unknown): void {
     if (error instanceof HeadraceError) {
-      // A body that was not read to its end leaves no room for the next request.
+      // A body that was not read to its end blocks the next request of the connection.
       const headers = error.code === 'HR_REQUEST_TOO_LARGE' ? { connection: 'close' } : {};
       respondJson(res, ERRORS[error.code].status, { detail: error.validation ?? error.message }, headers);
       return;
@@ -200,7 +199,7 @@ function queryFields(query: URLSearchParams): Fields {
   return Object.fromEntries(fields);
 }
 
-/** Undefined when the client has gone. An empty body says nothing and is right where nothing has to be said. */
+/** Undefined when the client has gone. An empty body is valid where no field is required. */
 async function bodyFields(req: IncomingMessage): Promise<Fields | undefined> {
   const length = req.headers['content-length'];
   if ((length === undefined || length === '0') && req.headers['transfer-encoding'] === undefined) return {};

@@ -1,5 +1,4 @@
-// The office of a running gateway, asked over its admin listener: the same calls and answers as the office over a ledger.
-// Made by `admin-service.ts` for `--admin URL`.
+// The `AdminService` of a running gateway, called over its admin listener: the same calls and answers as over a ledger.
 
 import type { Fields } from './admin-requests.ts';
 import type { AdminService } from './admin-service.ts';
@@ -61,7 +60,7 @@ function queryOf(fields: Fields): string {
   return query.size === 0 ? '' : `?${query.toString()}`;
 }
 
-/** The JSON of a good answer. Throws what a local office would for what it says about fields. */
+/** The JSON of a successful answer. Errors about fields are thrown as the service over a ledger throws them. */
 function valueOf<T>({ status, body }: BufferedResponse, url: string): T {
   const value = parsed(body);
   if (status >= 200 && status < 300 && value !== undefined) return value as T;

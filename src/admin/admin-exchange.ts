@@ -1,5 +1,4 @@
-// What the endpoints of the admin listener share: answers in JSON, small bodies, and the check of a token in a time
-// that says nothing about how much of a guess was right.
+// Helpers of the admin endpoints: JSON answers, small bodies, and the check of a token in constant time.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
@@ -25,7 +24,7 @@ export function respond(
   res.end(body);
 }
 
-/** Resolves with the JSON value of a body, or with a word that says why there is none. */
+/** Resolves with the JSON value of a body, or with the reason why there is none. */
 export function readJson(
   req: IncomingMessage,
   maxBytes: number,
@@ -40,7 +39,7 @@ export function readJson(
       else chunks.push(chunk);
     });
     req.on('end', () => resolve(parsed(Buffer.concat(chunks))));
-    // After the end this says nothing new.
+    // Without effect after the end.
     req.on('close', () => resolve('gone'));
     req.on('error', () => resolve('gone'));
   });

@@ -1,6 +1,6 @@
-// What an operator asks of the accounts, read and checked: the fields of a command line, a query or a JSON body, all by
-// the same names, so that the command line and the admin listener take and refuse the same things. Called by
-// `admin-service.ts`. Throws HR_REQUEST_INVALID with every mistake; sentences never repeat a value.
+// Parses and checks admin requests: the fields of a command line, a query or a JSON body have the same names and rules, so that
+// the command line and the admin listener accept and refuse the same. Throws HR_REQUEST_INVALID with all mistakes at once;
+// messages never repeat a value.
 
 import { parseDuration } from '../config/units.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
@@ -17,7 +17,7 @@ import {
 /** Fields as they came: texts, or the values of a JSON body. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Where fields came from: the first step of `loc` in what is said about mistakes. */
+/** Where fields came from: the first step of `loc` in error entries. */
 export type Source = 'body' | 'query' | 'path';
 
 export interface AccountRequest {
@@ -47,7 +47,7 @@ export interface GrantRequest {
 
 const DAY_MS = 86_400_000;
 
-/** How long a rotated key goes on unless said otherwise: a day to bring the new one everywhere. */
+/** Default validity of a rotated key: a day to distribute the new one. */
 const GRACE_MS = DAY_MS;
 const MAX_GRACE_MS = 366 * DAY_MS;
 
@@ -88,7 +88,7 @@ class FieldReader {
     return undefined;
   }
 
-  /** A text that `read` makes something of; `must` says what it has to be. Undefined when absent or wrong. */
+  /** A text parsed by `read`; `must` describes the valid form. Undefined when absent or wrong. */
   text<T>(name: string, must: string, read: (text: string) => T | undefined): T | undefined {
     const value = this.#value(name);
     if (value === undefined) return undefined;
@@ -116,8 +116,8 @@ class FieldReader {
     return isRight ? number : this.refuse(name, `must be a whole number from ${least} to ${most}`);
   }
 
-  end<T>(order: T): T {
-    if (this.#mistakes.length === 0) return order;
+  end<T>(request: T): T {
+    if (this.#mistakes.length === 0) return request;
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: this.#mistakes });
   }
 

@@ -1,6 +1,6 @@
-// The operator's side of accounts: keys, credit, usage and the audit, over a ledger. The command line and the admin
-// listener both ask an `Office`; one that is reached over the network (`cli/admin-client.ts`) answers alike. A key leaves
-// here once, when it is made: the ledger has its SHA-256.
+// Accounts, keys, credit, usage and the audit for operators, over a ledger. The command line and the admin listener both call an
+// `AdminService`; `admin-client.ts` implements it over the network. A key is returned once, when it is created: the ledger
+// has only its SHA-256.
 
 import { HeadraceError } from '../errors.ts';
 import {
@@ -56,7 +56,7 @@ export interface AdminService {
   /** Makes the account too when it is new. */
   createKey(fields: Fields): Promise<NewKeyView>;
   disableKey(id: string): Promise<KeyView>;
-  /** A successor that ends when the old key would have, unless said otherwise. Refuses a key that is stopped. */
+  /** A successor that ends when the old key would have, by default. Refuses a key that is disabled. */
   rotateKey(id: string, fields: Fields): Promise<RotationView>;
   usage(fields: Fields): Promise<UsageView[]>;
   audit(): Promise<AuditView>;
@@ -75,7 +75,7 @@ const ID_BYTES = 9;
 /** `hr_` and six characters: 36 of the 256 bits, enough to tell keys apart and too few to help guessing. */
 const PREFIX_LENGTH = 9;
 
-/** A key and what is stored of it. Its id says nothing about it. */
+/** A key and what is stored of it. Its id is random. */
 function makeKey({ randomBytes }: AdminServiceDeps): { key: string; stored: Pick<NewKey, 'id' | 'hash' | 'prefix'> } {
   const key = `hr_${randomBytes(KEY_BYTES).toString('base64url')}`;
   const id = `key_${randomBytes(ID_BYTES).toString('hex')}`;
@@ -126,7 +126,7 @@ async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fie
   return { ...keyView(created, nowMs), key, replaces: id, replaced_until: replacedUntil };
 }
 
-/** The office of a ledger, which stays the caller's to close. */
+/** The service over a ledger, which the caller closes. */
 export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): AdminService {
   return {
     listAccounts: async () => (await ledger.listAccounts()).map(accountView),
@@ -143,10 +143,10 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
       return (await ledger.listKeys(account)).map((key) => keyView(key, deps.dateMs()));
     },
     async createKey(fields) {
-      const order = readKeyRequest(fields, deps.dateMs());
+      const request = readKeyRequest(fields, deps.dateMs());
       const { key, stored } = makeKey(deps);
-      await ledger.createAccount({ id: order.account });
-      return { ...keyView(await ledger.createKey({ ...stored, ...order }), deps.dateMs()), key };
+      await ledger.createAccount({ id: request.account });
+      return { ...keyView(await ledger.createKey({ ...stored, ...request }), deps.dateMs()), key };
     },
     disableKey: async (id) => keyView(await ledger.disableKey(id), deps.dateMs()),
     rotateKey: (id, fields) => rotateKey(ledger, deps, id, fields),

@@ -1,9 +1,9 @@
-// The admin listener: metrics, status, liveness and what desks serve on a port of their own, loopback by default. node:http, because a
-// handful of requests a minute need no speed, and because it must answer when the ingress threads do not.
+// The admin listener: metrics, status, liveness and the routes of the other files on a port of their own, loopback by default.
+// On node:http, because it must answer when the ingress threads do not.
 //
 // GET /metrics  Prometheus text      GET /status  CRNs and stage as JSON      GET /health  200 while the process lives
 // With the token of hosts: GET /keys/snapshot, POST /hosts, DELETE /hosts/NAME (see host-routes.ts).
-// The dashboard, its document and orders: see overview-routes.ts. With the token of operators: accounts (account-routes.ts).
+// The dashboard, its document and admin actions: see overview-routes.ts. With `adminToken`: accounts (account-routes.ts).
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -29,7 +29,7 @@ export interface AdminDeps {
   metrics(): Promise<MetricsSnapshot[]>;
 }
 
-/** Opens the admin listener. Rejects with a sentence when it cannot listen. */
+/** Opens the admin listener. Rejects with a readable message when it cannot listen. */
 export function openAdmin(address: Address, deps: AdminDeps, ...routes: readonly AdminRoutes[]): Promise<Admin> {
   const server = createServer((req, res) => answer(req, res, deps, routes));
   return new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-// What the control plane counts and shows of CRNs, search engines and the process, beside the numbers of the threads.
+// Metrics and status of CRNs, search engines and the process, as the control plane knows them.
 
 import { type Board, type CrnEvent, STANDING, type ModelTableData } from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
@@ -17,7 +17,7 @@ export interface CrnStatus {
   readonly firstByteMs: number;
 }
 
-/** Standings in words. */
+/** Names of the standings. */
 export const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
   Object.entries(STANDING).map(([word, standing]) => [standing, word]),
 );
@@ -50,7 +50,7 @@ export class Gauges {
     this.#engines = new EngineBoard(cells.memory);
   }
 
-  /** Counts what is to be counted about a CRN. */
+  /** Counts an event of a CRN. */
   note(event: CrnEvent): void {
     if (event.type === 'ejected') {
       this.#crns.ejected(event.url, event.failure);
@@ -73,7 +73,7 @@ export class Gauges {
     return ids.map((id) => [id, this.#engines.suspendedUntilMs(cells[id] ?? 0)] as const);
   }
 
-  /** The numbers of now. `engines`: ids of the configured ones. */
+  /** The present metrics. `engines`: ids of the configured ones. */
   snapshot(crns: readonly CrnStatus[], engines: readonly string[]): MetricsSnapshot {
     const nowMs = epochMs();
     const suspended = this.engines(engines).map(([id, untilMs]) => [id, untilMs > nowMs] as const);

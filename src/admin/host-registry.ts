@@ -1,6 +1,6 @@
 // Model hosts that announce themselves. Each one stays for as long as it repeats its announcement, and leaves when it
-// says so or falls silent. It is probed before it is shown to anybody: its servers join the configured and the
-// discovered ones after the first good answer. Held by the host desk; state of this process only, since every live
+// deregisters or stops announcing. It is probed before it is shown to anybody: its servers join the configured and the
+// discovered ones after the first good answer. State of this process only, since every live
 // host announces itself again within a third of `ttlMs`.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
@@ -27,7 +27,7 @@ export interface HostRegistryDeps {
   readonly log: Pick<Log, 'info' | 'warn'>;
 }
 
-/** What a host says of itself. */
+/** A host's announcement. */
 export interface Announcement {
   /** 1 to 64 letters, digits, `.`, `_` or `-`. */
   readonly name: string;
@@ -58,7 +58,7 @@ const NAME = /^[A-Za-z0-9._-]{1,64}$/;
 const VISIBLE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
 interface Entry {
-  said: Announcement;
+  announced: Announcement;
   heardMs: number;
   listed: boolean;
   expiry: TimerHandle;
@@ -90,20 +90,20 @@ export class HostRegistry {
   }
 
   /** Takes an announcement, the first or one of many. */
-  announce(said: Announcement): Registered {
-    const held = this.#entries.get(said.name);
-    if (held !== undefined && held.said.url !== said.url) return 'taken';
+  announce(announced: Announcement): Registered {
+    const held = this.#entries.get(announced.name);
+    if (held !== undefined && held.announced.url !== announced.url) return 'taken';
     if (held === undefined) {
-      for (const other of this.#entries.values()) if (other.said.url === said.url) return 'taken';
+      for (const other of this.#entries.values()) if (other.announced.url === announced.url) return 'taken';
       if (this.#entries.size >= this.#settings.maxHosts) return 'full';
-      this.#enter(said);
+      this.#enter(announced);
       return 'new';
     }
-    const moved = held.said.models.join('\n') !== said.models.join('\n');
-    held.said = said;
+    const moved = held.announced.models.join('\n') !== announced.models.join('\n');
+    held.announced = announced;
     held.heardMs = this.#deps.clock.now();
     this.#deps.clock.clearTimeout(held.expiry);
-    held.expiry = this.#expiryOf(said.name);
+    held.expiry = this.#expiryOf(announced.name);
     if (moved && held.listed) this.#changed();
     return 'renewed';
   }
@@ -111,16 +111,16 @@ export class HostRegistry {
   /** Takes a host out; false when there is none of this name, or it has another URL. */
   remove(name: string, url?: string): boolean {
     const entry = this.#entries.get(name);
-    if (entry === undefined || (url !== undefined && url !== entry.said.url)) return false;
+    if (entry === undefined || (url !== undefined && url !== entry.announced.url)) return false;
     this.#drop(name, entry);
-    this.#deps.log.info({ host: name, url: entry.said.url }, 'host has left');
+    this.#deps.log.info({ host: name, url: entry.announced.url }, 'host has left');
     return true;
   }
 
   status(): RegisteredHost[] {
     const nowMs = this.#deps.clock.now();
-    return [...this.#entries.values()].map(({ said, listed, heardMs }) => ({
-      ...said,
+    return [...this.#entries.values()].map(({ announced, listed, heardMs }) => ({
+      ...announced,
       listed,
       silentMs: Math.round(nowMs - heardMs),
     }));
@@ -131,11 +131,14 @@ export class HostRegistry {
     this.#entries.clear();
   }
 
-  #enter(said: Announcement): void {
+  #enter(announced: Announcement): void {
     const heardMs = this.#deps.clock.now();
-    const entry: Entry = { said, heardMs, listed: false, expiry: this.#expiryOf(said.name), probe: null };
-    this.#entries.set(said.name, entry);
-    this.#deps.log.info({ host: said.name, url: said.url, models: said.models }, 'host announces itself');
+    const entry: Entry = { announced, heardMs, listed: false, expiry: this.#expiryOf(announced.name), probe: null };
+    this.#entries.set(announced.name, entry);
+    this.#deps.log.info(
+      { host: announced.name, url: announced.url, models: announced.models },
+      'host announces itself',
+    );
     this.#probe(entry);
   }
 
@@ -145,7 +148,7 @@ export class HostRegistry {
       const entry = this.#entries.get(name);
       if (entry === undefined) return;
       this.#drop(name, entry);
-      this.#deps.log.warn({ host: name, url: entry.said.url, silentMs: ttlMs }, 'host has fallen silent');
+      this.#deps.log.warn({ host: name, url: entry.announced.url, silentMs: ttlMs }, 'host has fallen silent');
     }, ttlMs);
   }
 
@@ -163,7 +166,7 @@ export class HostRegistry {
   /** Probes until the first good answer; from then on the keeper of CRNs does. */
   #probe(entry: Entry): void {
     const { probePath, probeTimeoutMs, probeIntervalMs } = this.#settings;
-    const { url, name, models } = entry.said;
+    const { url, name, models } = entry.announced;
     entry.probe = null;
     const path = probePath.replaceAll('{model}', encodeURIComponent(models[0] ?? ''));
     const judge = (good: boolean): void => {
@@ -185,13 +188,13 @@ export class HostRegistry {
   #changed(): void {
     const servers = new Map<string, string[]>();
     const spelling = new Map<string, string>();
-    for (const { said, listed } of this.#entries.values()) {
+    for (const { announced, listed } of this.#entries.values()) {
       if (!listed) continue;
-      for (const model of said.models) {
+      for (const model of announced.models) {
         // The first host's spelling is the model's, as everywhere ids match in any case.
         const id = spelling.get(model.toLowerCase()) ?? model;
         spelling.set(model.toLowerCase(), id);
-        servers.set(id, [...(servers.get(id) ?? []), said.url]);
+        servers.set(id, [...(servers.get(id) ?? []), announced.url]);
       }
     }
     this.#servers = servers;
@@ -199,7 +202,7 @@ export class HostRegistry {
   }
 }
 
-/** Reads an announcement: the value, or a sentence that says what is wrong with it. */
+/** Parses an announcement: the value, or a message about what is wrong with it. */
 export function readAnnouncement(value: unknown): Announcement | string {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'the body must be a JSON object';
   const { name, url, models, load = 0 } = value as Record<string, unknown>;

@@ -1,6 +1,6 @@
-// Where model hosts and the gateway meet: the section `trust` of the settings as one part of the control plane. Hands
-// keys out (`key-distribution.ts`), lets hosts in (`host-registry.ts`) and answers both on the admin listener. Without a
-// signing key or a token in the settings it does nothing at all.
+// Routes of model hosts on the admin listener, by the section `trust` of the settings: distributes keys
+// (`key-distribution.ts`) and registers hosts (`host-registry.ts`). Without a signing key or a token in the settings it does
+// nothing.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createSigningKey, type SigningKey, SNAPSHOT_TYPE, type SnapshotKey } from '../billing/index.ts';
@@ -25,7 +25,7 @@ export interface HostRoutesOptions {
   readonly onChange: () => void;
 }
 
-/** What the status says about hosts. */
+/** Hosts in `/status`. */
 export interface HostRoutesStatus {
   /** The public key that hosts are to trust; null when no keys are distributed. */
   readonly publicKey: string | null;
@@ -144,18 +144,18 @@ export class HostRoutes {
       respondJson(res, 413, { detail: 'the announcement is too long' }, { connection: 'close' });
       return;
     }
-    const said = body === 'not JSON' ? 'the body must be a JSON object' : readAnnouncement(body.value);
-    if (typeof said === 'string') {
-      respondJson(res, 422, { detail: said });
+    const announcement = body === 'not JSON' ? 'the body must be a JSON object' : readAnnouncement(body.value);
+    if (typeof announcement === 'string') {
+      respondJson(res, 422, { detail: announcement });
       return;
     }
     const { ttlMs } = this.#registry;
-    const registered = this.#registry.announce(said);
+    const registered = this.#registry.announce(announcement);
     const later = { 'retry-after': String(Math.ceil(ttlMs / 1000)) };
     if (registered === 'taken') {
       respondJson(res, 409, { detail: 'the name or the URL belongs to another host that is alive' }, later);
     } else if (registered === 'full') {
-      this.#options.log.warn({ host: said.name }, 'host not registered: too many');
+      this.#options.log.warn({ host: announcement.name }, 'host not registered: too many');
       respondJson(res, 429, { detail: 'too many hosts are registered' }, later);
     } else {
       respondJson(res, registered === 'new' ? 201 : 200, { status: registered, ttl_ms: ttlMs });

@@ -4,19 +4,21 @@ export { AdminClientError, createAdminClient } from './admin-client.ts';
 export type { Fields } from './admin-requests.ts';
 export { type AdminService, createAdminService } from './admin-service.ts';
 export { type Admin, openAdmin } from './admin.ts';
-export {
-  ACCOUNT_COLUMNS,
-  AUDIT_COLUMNS,
-  GRANT_COLUMNS,
-  KEY_COLUMNS,
-  MOVEMENT_COLUMNS,
-  usageColumns,
-} from './columns.ts';
 export { type CrnStatus, Gauges, STANDING_WORDS, statusOf } from './gauges.ts';
 export { HostRoutes } from './host-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
 export type { CrnOverview, EngineOverview, Overview, OverviewParts, PlaneReport } from './overview.ts';
 export { durationText, numberText, type Rates, ratesBetween, timeText } from './rates.ts';
-export { type Column, printCsv, printTable } from './table-format.ts';
+export {
+  ACCOUNT_COLUMNS,
+  AUDIT_COLUMNS,
+  type Column,
+  GRANT_COLUMNS,
+  KEY_COLUMNS,
+  MOVEMENT_COLUMNS,
+  printCsv,
+  printTable,
+  usageColumns,
+} from './table-format.ts';
 export { trustMistakes } from './trust-settings.ts';
 export type { NewKeyView, RotationView } from './views.ts';

@@ -1,9 +1,9 @@
 // Brings the key snapshot to every model host: at once when keys change, and in every cycle so that hosts know the
-// gateway is there. Held by the host desk. A host is asked first whether it takes snapshots and trusts this gateway
-// (GET says nothing to a stranger, a push would name accounts); one that does not is asked again rarely.
+// gateway is there. A host is asked first whether it supports snapshots and trusts this gateway (a GET reveals nothing, a push
+// would name accounts); one that does not is asked again rarely.
 //
-//   unknown ──ask──▶ taker ──push──▶ held        failure: again soon, with backoff
-//      └──404──▶ stranger ──after a while──▶ unknown
+//   unknown ──ask──▶ supported ──push──▶ held        failure: again soon, with backoff
+//      └──404──▶ unsupported ──after a while──▶ unknown
 
 import pLimit from 'p-limit';
 import {
@@ -40,11 +40,11 @@ interface Answer {
   readonly body: Buffer;
 }
 
-/** Where a host stands, as the status shows it. */
+/** The keys of a host, in `/status`. */
 export interface DistributionStatus {
   readonly url: string;
-  /** `current` has every change, `behind` not yet, `stranger` takes no snapshots, `unknown` has not answered yet. */
-  readonly state: 'current' | 'behind' | 'stranger' | 'unknown';
+  /** `current` has every change, `behind` not yet, `unsupported` takes no snapshots or trusts another gateway, `unknown` has not answered yet. */
+  readonly state: 'current' | 'behind' | 'unsupported' | 'unknown';
 }
 
 /** Requests at once: as many as hosts may freeze at the same moment without holding up the others. */
@@ -60,7 +60,7 @@ const ANSWER_BYTES = 64 * 1024;
 const RETRY_MS = 200;
 
 /** A host that takes no snapshots may have been replaced by one that does. */
-const STRANGER_MS = 600_000;
+const UNSUPPORTED_MS = 600_000;
 
 /** Hosts that ask get a snapshot no older than this. */
 const REUSE_MS = 1000;
@@ -70,7 +70,7 @@ const NO_ENDPOINT: ReadonlySet<number> = new Set([404, 405, 501]);
 
 interface Host {
   readonly url: string;
-  state: 'unknown' | 'taker' | 'stranger';
+  state: 'unknown' | 'supported' | 'unsupported';
   /** Last version it took. */
   held: number;
   failures: number;
@@ -139,7 +139,7 @@ export class KeyDistribution {
   status(): DistributionStatus[] {
     return [...this.#hosts.values()].map(({ url, state, held }) => ({
       url,
-      state: state !== 'taker' ? state : held >= this.#changedAt ? 'current' : 'behind',
+      state: state !== 'supported' ? state : held >= this.#changedAt ? 'current' : 'behind',
     }));
   }
 
@@ -166,7 +166,7 @@ export class KeyDistribution {
       this.#version = content.version;
     } catch (error) {
       // Hosts keep what they have: better the old keys than none.
-      this.#deps.log.error({ keys: this.#keys.length, problem: sentenceOf(error) }, 'keys cannot be distributed');
+      this.#deps.log.error({ keys: this.#keys.length, problem: messageOf(error) }, 'keys cannot be distributed');
     }
   }
 
@@ -192,11 +192,11 @@ export class KeyDistribution {
     this.#hosts.delete(host.url);
   }
 
-  /** Hosts that answer go first: those that do not would hold the places of those that wait for a revocation. */
+  /** Hosts that answer go first: those that do not would delay a revocation on the others. */
   #visitAll(): void {
     const nowMs = this.#deps.clock.now();
     const due = [...this.#hosts.values()].filter(
-      ({ state, askedAtMs }) => state !== 'stranger' || nowMs - askedAtMs >= STRANGER_MS,
+      ({ state, askedAtMs }) => state !== 'unsupported' || nowMs - askedAtMs >= UNSUPPORTED_MS,
     );
     for (const host of due.sort((a, b) => a.failures - b.failures)) this.#visit(host);
   }
@@ -223,10 +223,10 @@ export class KeyDistribution {
       .catch((error: unknown) => this.#deps.log.error({ err: error }, 'key distribution'));
   }
 
-  /** Asks if need be, then pushes. Throws when the host cannot be judged: it is visited again. */
+  /** Asks if need be, then pushes. Throws when the host gave no usable answer: it is visited again. */
   async #serve(host: Host): Promise<void> {
-    if (host.state !== 'taker') await this.#ask(host);
-    if (host.state !== 'taker' || this.#signed === null) return;
+    if (host.state !== 'supported') await this.#ask(host);
+    if (host.state !== 'supported' || this.#signed === null) return;
     const { version, body } = this.#signed;
     const headers = { 'content-type': SNAPSHOT_TYPE, accept: 'application/json', 'user-agent': 'headrace' };
     const answer = await this.#send({ method: 'POST', url: this.#endpoint(host), headers, body });
@@ -245,8 +245,8 @@ export class KeyDistribution {
     const { status, body } = await this.#send({ method: 'GET', url: this.#endpoint(host), headers });
     if (status >= 500 && !NO_ENDPOINT.has(status)) throw new Error(`answered ${status}`);
     const trusted = status === 200 ? readTrusted(body) : null;
-    host.state = trusted?.includes(this.issuer) === true ? 'taker' : 'stranger';
-    if (trusted !== null && host.state === 'stranger') {
+    host.state = trusted?.includes(this.issuer) === true ? 'supported' : 'unsupported';
+    if (trusted !== null && host.state === 'unsupported') {
       this.#deps.log.warn({ host: host.url, trusted, issuer: this.issuer }, 'host trusts the keys of another gateway');
     }
   }
@@ -262,8 +262,8 @@ export class KeyDistribution {
     host.failures++;
     if (this.#closed || host.gone) return;
     const { clock, random, log } = this.#deps;
-    if (host.failures === 1 && host.state === 'taker') {
-      log.warn({ host: host.url, problem: sentenceOf(error) }, 'host does not take the keys');
+    if (host.failures === 1 && host.state === 'supported') {
+      log.warn({ host: host.url, problem: messageOf(error) }, 'host does not take the keys');
     }
     const delayMs = Math.min(RETRY_MS * 2 ** (host.failures - 1), this.#settings.intervalMs);
     host.retry = clock.setTimeout(() => this.#visit(host), delayMs * (0.75 + 0.5 * random()));
@@ -297,6 +297,6 @@ function readObject(body: Buffer): Record<string, unknown> {
   }
 }
 
-function sentenceOf(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,5 @@
-// The house on the admin listener: the dashboard, its document, and the orders of operators who show `adminToken`.
-// Mounted by `admin.ts`, made by the composition. Threads are asked at most once a second, however many look.
+// The dashboard on the admin listener, the overview document it shows, and the admin actions of operators with `adminToken`.
+// The document is built at most once a second, however many clients read it.
 //
 // GET / and /dashboard (the page)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
 
@@ -12,21 +12,21 @@ import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
 import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
 
-/** How old a document may be that is given again. */
+/** How long a document is reused. */
 const FRESH_MS = 900;
-/** The same of the sum of a day, which a database has to make. */
+/** The same for the sum of a day, which the database computes. */
 const SPENT_FRESH_MS = 10_000;
 
-const MAX_ORDER_BYTES = 4096;
+const MAX_ACTION_BYTES = 4096;
 
-/** What a reload came to; with mistakes the running settings stay. */
+/** Result of a reload; with mistakes the running settings stay. */
 export type ReloadAnswer =
   | { readonly applied: readonly string[]; readonly needRestart: readonly string[] }
   | { readonly mistakes: readonly Mistake[] };
 
 export interface OverviewRoutesOptions {
   readonly version: string;
-  /** `adminToken`; null: orders answer 403. */
+  /** `adminToken`; null: actions answer 403. */
   readonly token: string | null;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
@@ -35,14 +35,14 @@ export interface OverviewRoutesOptions {
   readonly parts: () => Promise<OverviewParts>;
   /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
   readonly spentOn: (day: string) => Promise<string | null>;
-  /** Passes an order on; rejects when nobody answers. */
+  /** Carries out an action; rejects when its actor does not answer. */
   readonly order: (url: string, order: CrnOrder) => Promise<OrderResult>;
   /** Reads the configuration again; null where there is none to read. */
   readonly reload: (() => Promise<ReloadAnswer>) | null;
   readonly log: Log;
 }
 
-/** A value that is asked for anew once it is older than `freshMs`; whoever comes meanwhile gets the same answer. */
+/** A value that is read again once it is older than `freshMs`; concurrent readers share one read. */
 class Fresh<T> {
   readonly #ask: () => Promise<T>;
   readonly #freshMs: number;
@@ -72,7 +72,7 @@ const PAGES = new Set(['/', '/dashboard']);
 const DOCUMENTS = new Set(['/overview', '/house']);
 /** `Deprecation` (RFC 9745) with the date of the release that renamed the path, and its successor (RFC 5829). */
 const DEPRECATED = { deprecation: '@1795305600', link: '</overview>; rel="successor-version"' };
-const ORDERS: ReadonlySet<string> = new Set(['/crns/drain', '/crns/eject', '/crns/return', '/reload']);
+const ACTIONS: ReadonlySet<string> = new Set(['/crns/drain', '/crns/eject', '/crns/return', '/reload']);
 
 export class OverviewRoutes {
   readonly #options: OverviewRoutesOptions;
@@ -95,21 +95,21 @@ export class OverviewRoutes {
 
   /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
-    const isOrder = ORDERS.has(path);
-    if (!isOrder && !DOCUMENTS.has(path) && !PAGES.has(path)) return false;
-    const methods = isOrder ? ['POST'] : ['GET', 'HEAD'];
+    const isAction = ACTIONS.has(path);
+    if (!isAction && !DOCUMENTS.has(path) && !PAGES.has(path)) return false;
+    const methods = isAction ? ['POST'] : ['GET', 'HEAD'];
     if (!methods.includes(req.method ?? '')) {
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') });
     } else if (DOCUMENTS.has(path)) {
       void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
-    } else if (!isOrder) {
+    } else if (!isAction) {
       respond(res, 200, 'text/html; charset=utf-8', dashboardPage, PAGE_HEADERS);
     } else if (this.#isGood === null) {
-      respondJson(res, 403, { detail: 'orders are not taken here: adminToken is not set' });
+      respondJson(res, 403, { detail: 'admin actions are disabled: adminToken is not set' });
     } else if (!this.#isGood(req.headers.authorization)) {
       respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
     } else {
-      void this.#obey(req, res, path);
+      void this.#act(req, res, path);
     }
     return true;
   }
@@ -143,19 +143,19 @@ export class OverviewRoutes {
     try {
       return await spentOn(new Date(epochMs()).toISOString().slice(0, 10));
     } catch (error) {
-      log.warn({ err: error }, 'the ledger does not tell what was spent');
+      log.warn({ err: error }, 'the sum of today could not be read from the ledger');
       return null;
     }
   }
 
-  async #obey(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+  async #act(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
     const { log } = this.#options;
     try {
       if (path === '/reload') await this.#reload(res);
       else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOrder['action']);
     } catch (error) {
-      log.error({ err: error, order: path }, 'an order failed');
-      respondJson(res, 503, { detail: 'the order was not carried out in time' });
+      log.error({ err: error, action: path }, 'an admin action failed');
+      respondJson(res, 503, { detail: 'the action was not carried out in time' });
     }
     this.#overview.forget();
   }
@@ -176,20 +176,20 @@ export class OverviewRoutes {
   }
 
   async #steer(req: IncomingMessage, res: ServerResponse, action: CrnOrder['action']): Promise<void> {
-    const body = await readJson(req, MAX_ORDER_BYTES);
+    const body = await readJson(req, MAX_ACTION_BYTES);
     if (body === 'gone') return;
     if (body === 'too long') {
-      respondJson(res, 413, { detail: `an order has at most ${MAX_ORDER_BYTES} bytes` }, { connection: 'close' });
+      respondJson(res, 413, { detail: `a body has at most ${MAX_ACTION_BYTES} bytes` }, { connection: 'close' });
       return;
     }
-    const order = body === 'not JSON' ? 'the body must be JSON' : readOrder(action, body.value);
-    if (typeof order === 'string') {
-      respondJson(res, 422, { detail: order });
+    const read = body === 'not JSON' ? 'the body must be JSON' : readAction(action, body.value);
+    if (typeof read === 'string') {
+      respondJson(res, 422, { detail: read });
       return;
     }
-    const { url, ...wanted } = order;
-    const obeyed = await this.#options.order(url, wanted);
-    if (obeyed === 'done') respondJson(res, 200, { crn: url, action });
+    const { url, ...wanted } = read;
+    const result = await this.#options.order(url, wanted);
+    if (result === 'done') respondJson(res, 200, { crn: url, action });
     else respondJson(res, 404, { detail: `there is no CRN ${url}` });
   }
 }
@@ -201,8 +201,8 @@ const PAGE_HEADERS: OutgoingHttpHeaders = {
   'referrer-policy': 'no-referrer',
 };
 
-/** An order from its body, or a sentence about what is wrong with it. */
-function readOrder(action: CrnOrder['action'], value: unknown): (CrnOrder & { readonly url: string }) | string {
+/** Parses the body of an action: the action, or a message about what is wrong with it. */
+function readAction(action: CrnOrder['action'], value: unknown): (CrnOrder & { readonly url: string }) | string {
   const { url, for: duration, ...rest } = (value ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof url !== 'string' || url === '') return 'url: the base URL of a CRN is missing';
   const unknown = Object.keys(rest)[0];
@@ -214,5 +214,5 @@ function readOrder(action: CrnOrder['action'], value: unknown): (CrnOrder & { re
   return { url, action, forMs };
 }
 
-/** Whoever wants a CRN away for longer drains it. */
+/** For longer, a CRN is drained. */
 const MAX_EJECTION_MS = 86_400_000;

@@ -1,4 +1,4 @@
-// The house: one JSON document of everything the dashboard and `headrace top` show. Built from the counters of every
+// The overview: one JSON document of everything the dashboard and `headrace top` show. Built from the counters of every
 // thread, so it agrees with /metrics. Counts only ever go up; rates come from two documents (rates.ts). Pure.
 
 import type { Stage } from '../api/deps.ts';
@@ -13,7 +13,7 @@ export interface Overview {
   readonly uptimeMs: number;
   readonly version: string;
   readonly stage: Stage;
-  /** Whether orders are taken: `adminToken` is set. */
+  /** Whether admin actions are enabled: `adminToken` is set. */
   readonly orders: boolean;
   /** Whether there is a configuration file to read again. */
   readonly reloadable: boolean;
@@ -105,7 +105,7 @@ export interface LedgerOverview {
   readonly waiting: number;
 }
 
-/** What one data plane tells. */
+/** The report of one data plane. */
 export interface PlaneReport {
   readonly thread: number;
   readonly metrics: MetricsSnapshot;

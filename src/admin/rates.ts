@@ -1,5 +1,5 @@
-// What two documents of the house say about the time between them, and how it is written. `headrace top` calls these functions, and the
-// dashboard carries their very text in its script (dashboard-script.ts): each stands alone but for the others here.
+// Rates between two overview documents, and the text of numbers and times. The dashboard's script contains the source text of
+// these functions (dashboard-script.ts), so each may use only the others in this file.
 
 import type { Overview } from './overview.ts';
 

@@ -1,5 +1,4 @@
-// What only the account room can judge about the section `trust`: whether its keys are keys. Used when settings are read
-// and when the host desk opens. Sentences never repeat a key.
+// Checks the keys in the section `trust` of the settings and reads the signing key. Messages never repeat a key.
 
 import { readFileSync } from 'node:fs';
 import { readSigningKey, readTrustedKeys, type SigningKey } from '../billing/index.ts';
@@ -26,7 +25,7 @@ export function trustMistakes({ signingKey, publicKey, gateway, token, announce 
   return mistakes;
 }
 
-/** Reads `trust.signingKey`: the key itself, or `file:PATH`. Throws a sentence. */
+/** Reads `trust.signingKey`: the key itself, or `file:PATH`. Throws a readable message. */
 export function readConfiguredKey(text: string): SigningKey {
   if (!text.startsWith(FILE)) return readSigningKey(text);
   const path = text.slice(FILE.length);

@@ -1,6 +1,6 @@
-// What the office answers, in the one shape that JSON over the admin listener, `--format json`, CSV and tables are all
-// made from. Money is exact decimal strings, dates are ISO 8601 in UTC. No statement holds a key or its hash, except that
-// of a key just made, which is the only time it is shown.
+// Views of accounts, keys, movements and usage: the shape behind JSON over the admin listener, `--format json`, CSV and tables.
+// Money is exact decimal strings, dates are ISO 8601 in UTC. No view holds a key or its hash, except that of a key just
+// created, which is the only time the key is shown.
 
 import {
   type Account,
@@ -18,7 +18,7 @@ export interface AccountView {
   /** What may still be spent; below zero when more was. */
   readonly balance_usd: string;
   readonly balance_credits: string;
-  /** What requests under way keep aside. */
+  /** What requests under way hold. */
   readonly held_usd: string;
   readonly created_at: string;
 }
@@ -39,7 +39,7 @@ export interface KeyView {
   readonly disabled_at: string | null;
 }
 
-/** A key as it is handed out: now or never. */
+/** A new key; the key itself is shown only here. */
 export interface NewKeyView extends KeyView {
   readonly key: string;
 }

@@ -1,6 +1,6 @@
-// Accounts of the whole gateway: the ledger of the setting `store`, the bank that lends from it, and the keys that it
-// holds. Lives in the control plane; threads hear of keys and leases through it. A store that does not answer at the
-// start is tried again until it does; keys of the configuration work meanwhile.
+// Billing in the control plane: starts the lease manager and the payment processor over the ledger of the setting `store`,
+// loads the keys of the store and passes changes of keys and leases on to the threads. A store that does not answer at
+// start is retried; keys of the configuration work meanwhile.
 
 import { randomUUID } from 'node:crypto';
 import { leaseManager, type LeaseManagerCommand, type LeaseManagerSettings } from './lease-manager.ts';
@@ -17,9 +17,9 @@ import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { PaymentCommand } from './payments/payment-processor.ts';
 import { type PaymentService, startPayments } from './payments/payment-service.ts';
 
-/** What threads hear of accounts. */
+/** A change that every data plane applies. */
 export type BillingUpdate =
-  | { readonly type: 'Keys'; readonly news: KeyChange }
+  | { readonly type: 'Keys'; readonly change: KeyChange }
   | { readonly type: 'Trust'; readonly untilMs: number }
   | { readonly type: 'Recall'; readonly account: string };
 
@@ -30,8 +30,8 @@ export interface BillingServiceOptions {
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
   readonly log: Log;
-  /** To every data plane. */
-  readonly tell: (news: BillingUpdate) => void;
+  /** Passes a change on to every data plane. */
+  readonly tell: (update: BillingUpdate) => void;
   /** Keys of the store have changed, or were loaded for the first time. */
   readonly onKeys: () => void;
 }
@@ -40,17 +40,16 @@ const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 const REOPEN_MS = 2000;
 const FLUSH_TIMEOUT_MS = 10_000;
 
-/** How often months are compared with the ledger: other gateways spend too. */
-const LEARN_MS = 30_000;
+/** Interval between readings of monthly spending: other gateways spend too. */
+const SYNC_MS = 30_000;
 
-/** Largest spend that a limit can name exactly. */
+/** Largest monthly limit that is exact as a number. */
 const MAX_SPEND = Number.MAX_SAFE_INTEGER;
 
 export class BillingService {
-  /** Asked by every thread; knows nothing until the ledger is open. */
   readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly limitMemory: SharedArrayBuffer = createLimitMemory();
-  /** Where wallets pay; null where payments are off. */
+  /** The payment processor; null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
   readonly #options: BillingServiceOptions;
   readonly #opened: PromiseWithResolvers<Ledger> = Promise.withResolvers();
@@ -58,7 +57,7 @@ export class BillingService {
   readonly #metrics = new LedgerMetrics();
   readonly #limits = new KeyLimiter(this.limitMemory);
   readonly #keys = new Map<string, KeyRecord>();
-  /** Places of limited keys, by key id. */
+  /** Cells of limited keys, by key id. */
   readonly #cells = new Map<string, number>();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
   #ledger: Ledger | null = null;
@@ -90,7 +89,7 @@ export class BillingService {
     this.payments = this.#service?.ref ?? null;
   }
 
-  /** Whether the keys of the store are known. */
+  /** Whether the keys of the store were loaded. */
   get loaded(): boolean {
     return this.#loaded;
   }
@@ -100,15 +99,15 @@ export class BillingService {
     return this.#ledger;
   }
 
-  /** Keys of the store that are good. */
+  /** The valid keys of the store. */
   keys(): KeyRecord[] {
     return [...this.#keys.values()];
   }
 
-  /** What a thread that has just started must hear. */
-  news(): BillingUpdate[] {
+  /** The updates that bring a new data plane up to date. */
+  updates(): BillingUpdate[] {
     return [
-      { type: 'Keys', news: { reset: true, put: this.keys(), drop: [] } },
+      { type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } },
       { type: 'Trust', untilMs: this.#untilMs },
     ];
   }
@@ -162,7 +161,7 @@ export class BillingService {
         else if (change.kind === 'all') void this.#reload(ledger);
       });
       await this.#reload(ledger);
-      this.#learn(ledger);
+      this.#syncLimits(ledger);
     } catch (error) {
       this.#options.log.error({ problem: sentenceOf(error) }, 'keys could not be loaded; it is tried again');
       this.#later(REOPEN_MS, () => void this.#load(ledger));
@@ -174,7 +173,7 @@ export class BillingService {
     this.#keys.clear();
     for (const key of stored) if (key.disabledMs === null) this.#keys.set(key.hash, this.#recordOf(key));
     this.#loaded = true;
-    this.#options.tell({ type: 'Keys', news: { reset: true, put: this.keys(), drop: [] } });
+    this.#options.tell({ type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } });
     this.#options.onKeys();
   }
 
@@ -184,12 +183,12 @@ export class BillingService {
       const record = key === undefined || key.disabledMs !== null ? undefined : this.#recordOf(key);
       if (record === undefined) this.#keys.delete(hash);
       else this.#keys.set(hash, record);
-      const news = {
+      const change = {
         reset: false,
         put: record === undefined ? [] : [record],
         drop: record === undefined ? [hash] : [],
       };
-      this.#options.tell({ type: 'Keys', news });
+      this.#options.tell({ type: 'Keys', change });
       this.#options.onKeys();
     } catch (error) {
       this.#options.log.error({ problem: sentenceOf(error) }, 'a key could not be read; it is tried again');
@@ -231,10 +230,10 @@ export class BillingService {
     return this.#cells.size - 1;
   }
 
-  /** Compares this month's spending of limited keys with the ledger, now and from time to time. */
-  #learn(ledger: Ledger): void {
+  /** Brings this month's spending of limited keys up to date, now and regularly. */
+  #syncLimits(ledger: Ledger): void {
     const { epochMs, log } = this.#options;
-    this.#later(LEARN_MS, () => this.#learn(ledger));
+    this.#later(SYNC_MS, () => this.#syncLimits(ledger));
     const limited = this.keys().filter(({ allowance }) => allowance?.monthlySpend !== undefined);
     if (limited.length === 0) return;
     const fromDay = `${new Date(epochMs()).toISOString().slice(0, 8)}01`;
@@ -242,7 +241,7 @@ export class BillingService {
       (rows) => {
         const spent = new Map(rows.map((row) => [row.key, Number(row.amount)]));
         for (const { allowance, id } of limited) {
-          if (allowance !== undefined) this.#limits.learn(allowance.cell, spent.get(id) ?? 0, epochMs());
+          if (allowance !== undefined) this.#limits.sync(allowance.cell, spent.get(id) ?? 0, epochMs());
         }
       },
       (error: unknown) => log.warn({ problem: sentenceOf(error) }, 'spending of this month could not be read'),

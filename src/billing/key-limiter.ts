@@ -1,6 +1,7 @@
-// Limits of single keys: requests and tokens in a minute, money in a month. The counts lie in memory that all threads of a
-// gateway share, so a limit holds for the process and not for each thread. Called at admission and when a request is
-// settled; nothing here allocates unless a monthly limit is set.
+// Limits of API keys: requests and tokens per minute, spending per month. The counts are in memory that all threads of a gateway
+// share, so a limit holds for the process and not for each thread. Layout: per key two 64-bit fields (month, its spending),
+// then for all keys four 32-bit fields each (minute, its requests, minute, its tokens). Every thread reads and writes; a
+// thread that dies between two steps leaves counts that are valid, at worst too low by one request.
 
 /** What a key may use. Undefined: no limit. */
 export interface KeyAllowance {
@@ -12,12 +13,12 @@ export interface KeyAllowance {
   readonly monthlySpend: number | undefined;
 }
 
-/** Why a key has to wait, and for how long. A month's money says nothing about waiting. */
+/** The limit that a key has reached, and when to retry; a monthly limit has no retry time. */
 export type Exceeded =
   | { readonly kind: 'requests' | 'tokens'; readonly limit: number; readonly retryAfterS: number }
   | { readonly kind: 'spend'; readonly limit: number };
 
-/** Keys with limits of one gateway; what is beyond it goes without. */
+/** Most keys with limits of one gateway; further keys are not limited. */
 export const MAX_LIMITED_KEYS = 65_536;
 
 const MINUTE_MS = 60_000;
@@ -64,7 +65,7 @@ export class KeyLimiter {
     if (this.#inMinute(at, minute) >= requestsPerMinute) {
       return { kind: 'requests', limit: requestsPerMinute, retryAfterS };
     }
-    // Threads that asked at the same moment are told apart by the count that each of them made.
+    // Of threads that count at the same moment, each sees its own position.
     if (Atomics.add(this.#counts, at + 1, 1) < requestsPerMinute) return null;
     Atomics.sub(this.#counts, at + 1, 1);
     return { kind: 'requests', limit: requestsPerMinute, retryAfterS };
@@ -94,13 +95,13 @@ export class KeyLimiter {
     return Number(Atomics.load(this.#money, at + 1));
   }
 
-  /** Takes over what the ledger knows of this month: more than was seen here when other gateways spend too. */
-  learn(cell: number, pico: number, epochMs: number): void {
+  /** Raises the count to the ledger's sum for this month, which includes the spending of other gateways. */
+  sync(cell: number, pico: number, epochMs: number): void {
     const known = this.spent(cell, epochMs);
     if (pico > known) Atomics.add(this.#money, cell * BIG_FIELDS + 1, BigInt(pico - known));
   }
 
-  /** Forgets a place that a new key takes over. */
+  /** Resets the counts of a cell before a new key uses it. */
   clear(cell: number): void {
     this.#counts.fill(0, cell * FIELDS, (cell + 1) * FIELDS);
     this.#money.fill(0n, cell * BIG_FIELDS, (cell + 1) * BIG_FIELDS);

@@ -15,7 +15,7 @@ export interface SnapshotKey extends KeyRecord {
   readonly expiresMs?: number;
 }
 
-/** What a snapshot says once it is verified. */
+/** Content of a verified snapshot. */
 export interface KeySnapshot {
   /** Grows with every snapshot of an issuer, also over its restarts: see `nextVersion`. */
   readonly version: number;
@@ -115,7 +115,7 @@ export function readTrustedKey(text: string): TrustedKey {
   const trimmed = text.trim();
   try {
     const der = trimmed.startsWith('-----') ? undefined : Buffer.concat([PUBLIC_DER, rawKey(trimmed)]);
-    // A private key in PEM would be taken too: whoever pastes one here shall hear of it.
+    // A private key in PEM would be accepted too; it is refused because it was pasted by mistake.
     const key = createPublicKey(der === undefined ? trimmed : { key: der, format: 'der', type: 'spki' });
     if (key.asymmetricKeyType === 'ed25519' && !trimmed.includes('PRIVATE')) {
       return { id: idOf(rawPublicKey(key)), publicKey: key };

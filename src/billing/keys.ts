@@ -1,12 +1,12 @@
-// Which API keys are good. Keys are known by their SHA-256 only; a request's key is hashed once and remembered in a
-// bounded cache, good or bad, so that a flood of unknown keys costs neither hashing twice nor memory. Keys come from the
-// configuration and from the store; a change of either empties the cache.
+// Table of valid API keys. Keys are stored as SHA-256 only. The result for a presented key, valid or not, stays in a bounded
+// cache, so that a flood of unknown keys costs neither repeated hashing nor memory. Keys come from the configuration and
+// from the store; a change of either clears the cache.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { KeyAllowance } from './key-limiter.ts';
 
-/** A key as it is known: never the key itself. */
+/** A key as stored: never the key itself. */
 export interface KeyRecord {
   /** SHA-256 of the key, in hex. */
   readonly hash: string;
@@ -15,12 +15,12 @@ export interface KeyRecord {
   readonly id?: string;
   /** Spends only credit that its account has. Default false: the account may fall below zero. */
   readonly prepaid?: boolean;
-  /** The key is bad from this moment on, in milliseconds since 1970. Default: it does not expire. */
+  /** From then on the key is invalid, in milliseconds since 1970. Default: it does not expire. */
   readonly expiresMs?: number;
   readonly allowance?: KeyAllowance;
 }
 
-/** A key that is good. */
+/** A valid key. */
 export interface GoodCredential {
   readonly kind: 'good';
   readonly account: string;
@@ -30,10 +30,10 @@ export interface GoodCredential {
   readonly allowance: KeyAllowance | null;
 }
 
-/** What a request's credentials come to. */
+/** Result of checking a request's credentials. */
 export type Credential = { readonly kind: 'none' } | { readonly kind: 'bad' } | GoodCredential;
 
-/** Keys that came, went or changed in the store. `reset`: what was known of the store before is forgotten. */
+/** Keys that came, went or changed in the store. `reset`: drops everything known of the store before. */
 export interface KeyChange {
   readonly reset: boolean;
   readonly put: readonly KeyRecord[];
@@ -50,7 +50,7 @@ const CACHE_ENTRIES = 10_000;
 /** Longer than any key; refused unread so that the cache cannot be filled with large strings. */
 const MAX_KEY_LENGTH = 512;
 
-/** The word that wallet clients send in place of a key. */
+/** Sent by wallet clients in place of a key. */
 const NO_KEY = 'x402';
 
 export function hashKey(key: string): string {
@@ -63,7 +63,7 @@ export class KeyTable {
   readonly #stored = new Map<string, KeyRecord>();
   #configured: ReadonlyMap<string, KeyRecord> = new Map();
 
-  /** @param epochMs milliseconds since 1970; without it no key expires here, as where somebody else watches that */
+  /** @param epochMs milliseconds since 1970; without it no key expires in this table */
   constructor(records: readonly KeyRecord[], epochMs: () => number = () => 0) {
     this.#epochMs = epochMs;
     this.configure(records);
@@ -73,21 +73,21 @@ export class KeyTable {
     return this.#configured.size + this.#stored.size;
   }
 
-  /** Takes over the keys of the configuration; they win over those of the store. */
+  /** Replaces the keys of the configuration; they take precedence over those of the store. */
   configure(records: readonly KeyRecord[]): void {
     this.#configured = new Map(records.map((record) => [record.hash, record]));
     this.#seen.clear();
   }
 
-  /** Takes over news of the store. */
-  learn({ reset, put, drop }: KeyChange): void {
+  /** Applies a change of the keys in the store. */
+  update({ reset, put, drop }: KeyChange): void {
     if (reset) this.#stored.clear();
     for (const record of put) this.#stored.set(record.hash, record);
     for (const hash of drop) this.#stored.delete(hash);
     this.#seen.clear();
   }
 
-  /** Judges a key as presented; undefined is none. */
+  /** Checks a presented key; undefined: none was presented. */
   check(key: string | undefined): Credential {
     if (key === undefined || key === '' || key === NO_KEY) return NONE;
     if (key.length > MAX_KEY_LENGTH) return BAD;
@@ -110,10 +110,10 @@ export class KeyTable {
   }
 }
 
-/** The key of a request and where it stood: `Authorization: Bearer` first, then `x-api-key`. */
+/** The key of a request and its source: `Authorization: Bearer` first, then `x-api-key`. */
 export interface PresentedKey {
   readonly key: string | undefined;
-  /** Set when the key came in `x-api-key` alone: CRNs want it as a bearer token too. */
+  /** Set when the key came in `x-api-key` only: CRNs expect it as a bearer token too. */
   readonly bearer: string | undefined;
 }
 

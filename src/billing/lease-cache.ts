@@ -1,6 +1,6 @@
-// Credit at hand in one ingress thread: what its leases allow to be spent, account by account. A request reserves what it
-// may cost, and settles what it did cost; neither waits for anybody as long as the lease reaches. Spending is summed up
-// by account, key and model and told to the bank a few times a second.
+// Credit leases of one ingress thread, by account. A request reserves what it may cost and settles what it did cost; neither
+// waits as long as the lease covers it. Spending is summed by account, key and model and reported to the lease manager a few
+// times a second.
 
 import { ask, type Clock, type Ref, type TimerHandle } from '../actor/index.ts';
 import type { Funding, LeaseManagerCommand, ReportedCharge } from './lease-manager.ts';
@@ -25,7 +25,7 @@ export interface Spending {
   readonly measured: boolean;
 }
 
-/** How a reservation ended that the lease did not reach for. */
+/** Outcome of a reservation that needed more credit. */
 export type Reserved =
   { readonly kind: 'reserved' } | { readonly kind: 'short'; readonly balance: number } | { readonly kind: 'away' };
 
@@ -36,17 +36,17 @@ export interface LeaseCacheOptions {
   readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
-  /** How often spending is told, in milliseconds. What was not told when a thread dies is not charged. */
+  /** Interval between reports, in milliseconds. What was not reported when a thread dies is not charged. */
   readonly flushMs: number;
   readonly leasePico: number;
 }
 
 const FUND_TIMEOUT_MS = 5000;
 
-/** A purse that nobody uses gives its credit back after this time. */
+/** A lease that is unused for this long gives its credit back. */
 const IDLE_MS = 10_000;
 
-/** After credit ran short, no more than what is needed is asked for, for this time. */
+/** After credit ran short, only what is needed is leased, for this long. */
 const LEAN_MS = 5000;
 
 interface Tally {
@@ -91,7 +91,7 @@ export class LeaseCache {
     this.#options = options;
   }
 
-  /** Sets credit aside. False: the lease does not reach, ask with `fund`. */
+  /** Reserves credit. False: the lease does not cover it; call `fund`. */
   reserve({ account, prepaid }: Payer, amount: number): boolean {
     if (this.#untilMs <= this.#options.epochMs()) return false;
     const lease = this.#leaseOf(account, prepaid);
@@ -104,7 +104,7 @@ export class LeaseCache {
     return true;
   }
 
-  /** The same by way of the bank. `done` is called once, later; the amount is then set aside or not. */
+  /** Reserves credit after the lease was extended. `done` is called once. */
   fund({ account, prepaid }: Payer, amount: number, done: (reserved: Reserved) => void): void {
     if (!prepaid) {
       done({ kind: 'away' });
@@ -115,7 +115,7 @@ export class LeaseCache {
     if (!lease.funding) this.#fund(lease, this.#wanted(lease));
   }
 
-  /** Gives a reservation back: the request came to nothing. */
+  /** Releases a reservation without a charge. */
   cancel(payer: Payer, reserved: number): void {
     if (payer.prepaid) this.#leaseOf(payer.account, true).reserved -= reserved;
   }
@@ -151,15 +151,15 @@ export class LeaseCache {
     else this.#flushing ??= this.#options.clock.setTimeout(() => this.flush(), this.#options.flushMs);
   }
 
-  /** Leases hold until then, in milliseconds since 1970. */
+  /** Leases last until then, in milliseconds since 1970. */
   trust(untilMs: number): void {
-    // Leases that ran out unheard may have been given back by others: what was left of them is not there any more.
+    // Another gateway may have given back leases that expired meanwhile: what was left of them may be spent already.
     if (this.#untilMs <= this.#options.epochMs()) for (const lease of this.#prepaid.values()) this.#spare(lease);
     this.#untilMs = Math.max(this.#untilMs, untilMs);
     this.#sweeping ??= this.#options.clock.setTimeout(() => this.#sweep(), IDLE_MS / 2);
   }
 
-  /** Gives back what is not reserved: another thread is short of it. */
+  /** Gives back what is not reserved: another thread needs it. */
   recall(account: string): void {
     const lease = this.#prepaid.get(account);
     if (lease === undefined) return;
@@ -167,7 +167,7 @@ export class LeaseCache {
     this.#spare(lease);
   }
 
-  /** Tells the bank what was spent since the last time. */
+  /** Reports what was spent since the last report. */
   flush(): void {
     if (this.#flushing !== null) this.#options.clock.clearTimeout(this.#flushing);
     this.#flushing = null;
@@ -184,7 +184,7 @@ export class LeaseCache {
     if (charges.length > 0) leaseManager.tell({ type: 'Charges', thread, charges });
   }
 
-  /** Tells what was spent and gives all credit back. What is settled later is told at once. */
+  /** Reports what was spent and gives all credit back. What is settled later is reported at once. */
   close(): void {
     this.flush();
     this.#closed = true;
@@ -216,7 +216,7 @@ export class LeaseCache {
     return lease;
   }
 
-  /** Charges go first: the rest is then what nobody needs. */
+  /** Charges go first, so that only unspent credit goes back. */
   #spare(lease: AccountLease): void {
     this.flush();
     const { account, left, reserved } = lease;
@@ -226,7 +226,7 @@ export class LeaseCache {
     this.#options.leaseManager.tell({ type: 'GiveBack', thread: this.#options.thread, account, amount });
   }
 
-  /** What the lease lacks for those who wait. */
+  /** What the lease lacks for the requests that wait. */
   #wanted({ left, reserved, waiters }: AccountLease): number {
     return Math.max(
       waiters.reduce((sum, { amount }) => sum + amount, reserved - left),

@@ -65,11 +65,11 @@ export interface LeaseManagerDeps {
   readonly epochMs: () => number;
   readonly metrics: Pick<LedgerMetrics, 'charged' | 'readWaiting' | 'refill'>;
   readonly onOpen: (ledger: Ledger) => void;
-  /** Tells every thread until when leases last. */
+  /** Tells the threads until when leases last. */
   readonly onRenewed: (untilMs: number) => void;
-  /** Asks every thread for what it does not need of an account. */
+  /** Asks the threads for what they do not need of an account. */
   readonly onRecall: (account: string) => void;
-  /** Hears what the ledger refuses or cannot take. */
+  /** Called with what the ledger refuses or cannot take. */
   readonly onProblem: (error: unknown, what: string) => void;
 }
 

@@ -1,5 +1,5 @@
-// Amounts of money as people and JSON write them: plain decimals of USD, read and written by their digits. No floating
-// point anywhere, so printing and reading are inverse: parseUsd(printUsd(x)) is x. Called by `admin-requests.ts` and `admin-service.ts`.
+// Parses and prints amounts of money as plain decimals of USD, digit by digit. No floating point is involved, so printing and
+// parsing are inverse: parseUsd(printUsd(x)) is x.
 
 import { PICO_PER_CREDIT, PICO_PER_USD, type Pico } from './ledger/store.ts';
 
@@ -7,7 +7,7 @@ import { PICO_PER_CREDIT, PICO_PER_USD, type Pico } from './ledger/store.ts';
 const USD_DIGITS = 12;
 const CREDIT_DIGITS = 6;
 
-/** Fifteen digits before the point are more money than there is, and keep the work on a hostile text small. */
+/** Fifteen digits before the point exceed every amount, and bound the work on a hostile text. */
 const USD_DECIMAL = /^(-?)(0|[1-9]\d{0,14})(?:\.(\d{1,12}))?$/;
 
 /**

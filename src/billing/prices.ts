@@ -1,5 +1,5 @@
-// What requests cost. Prices come as decimal strings (the configuration, `catalog`), work in whole pico-USD and stay exact:
-// the numbers here are integers below 2^53, which is 9,000 USD for one request. Called by the endpoints that charge.
+// Prices of tokens and calls, and what a request costs. Prices are read from decimal strings into whole pico-USD and stay
+// exact: the numbers here are integers below 2^53, which is 9,000 USD for one request.
 
 import { PICO_PER_USD } from './ledger/store.ts';
 
@@ -11,7 +11,7 @@ export interface ModelPrice {
   readonly cachedPrompt: number;
 }
 
-/** Tokens of one request, as the dialect room counts them. */
+/** Tokens of one request. */
 export interface Tokens {
   /** Whole prompt, cached part included. */
   readonly promptTokens: number;
@@ -28,7 +28,7 @@ const PICO_PER_USD_NUMBER = Number(PICO_PER_USD);
 
 /**
  * Pico-USD for one token out of USD per million tokens: `'0.25'` is 250,000. Digits behind the sixth are rounded up, so
- * that nothing is sold below its price. Throws a `RangeError` for anything but a plain decimal below ten million.
+ * that nothing costs less than its price. Throws a `RangeError` for anything but a plain decimal below ten million.
  */
 export function picoPerToken(perMillion: string): number {
   return scaled(perMillion, TOKEN_PRICE_DIGITS);
@@ -48,7 +48,7 @@ function scaled(decimal: string, digits: number): number {
   return /[1-9]/.test(fraction.slice(digits)) ? exact + 1 : exact;
 }
 
-/** Prices of a model in USD per million tokens. Cached prompt tokens cost as much as others when nothing is said. */
+/** Prices of a model in USD per million tokens. By default cached prompt tokens cost as much as others. */
 export function modelPriceOf(pricing: {
   readonly prompt: string;
   readonly completion: string;
@@ -62,14 +62,14 @@ export function modelPriceOf(pricing: {
   };
 }
 
-/** Pico-USD for these tokens, at most 2^53 - 1. A server that counts more cached than prompt tokens is not believed. */
+/** Pico-USD for these tokens, at most 2^53 - 1. A count of cached tokens above that of prompt tokens is cut to it. */
 export function costOf({ prompt, completion, cachedPrompt }: ModelPrice, tokens: Tokens): number {
   const cached = Math.min(tokens.cachedTokens, tokens.promptTokens);
   const cost = (tokens.promptTokens - cached) * prompt + cached * cachedPrompt + tokens.completionTokens * completion;
   return Math.min(cost, Number.MAX_SAFE_INTEGER);
 }
 
-/** Pico-USD as USD for people: `'0.0123'`, rounded up to a millionth. */
+/** Pico-USD as USD to display: `'0.0123'`, rounded up to a millionth. */
 export function usdText(pico: number): string {
   const micro = Math.ceil(pico / (PICO_PER_USD_NUMBER / 1e6));
   const [whole, fraction = ''] = (micro / 1e6).toFixed(6).split('.');

@@ -376,7 +376,7 @@ export class ControlPlane {
       // What changed while the thread was starting.
       this.#publish();
       const keeper = this.#threads[thread - 1];
-      for (const news of this.#accounts?.news() ?? []) keeper?.tell(passOn({ type: 'Accounts', news }));
+      for (const news of this.#accounts?.updates() ?? []) keeper?.tell(passOn({ type: 'Accounts', news }));
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
     if (message.type === 'Fallback' && thread === 1) warnFallback(log, message.reason);

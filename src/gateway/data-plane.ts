@@ -174,7 +174,7 @@ export class DataPlane {
 
   /** Hears what happens to keys and credit. */
   learn(news: BillingUpdate): void {
-    if (news.type === 'Keys') this.#keys.learn(news.news);
+    if (news.type === 'Keys') this.#keys.update(news.change);
     else if (news.type === 'Trust') this.#leases?.trust(news.untilMs);
     else this.#leases?.recall(news.account);
   }

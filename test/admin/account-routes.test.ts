@@ -68,7 +68,7 @@ const PATHS = [
   ['GET', '/accounts/a/nothing'],
 ] as const;
 
-t.test('without a token in the settings every path is forbidden, and says why', async (t) => {
+t.test('without a token in the settings every path answers 403 with the reason', async (t) => {
   const { ask, routes } = await startDesk(t, null);
   for (const [method, path] of PATHS) {
     t.match(await ask(method, path), { status: 403, value: { detail: /adminToken is not set/ } }, path);
@@ -77,7 +77,7 @@ t.test('without a token in the settings every path is forbidden, and says why', 
   t.equal((await ask('GET', '/accounts')).status, 200, 'a reload brings one');
 });
 
-t.test('with a token, who does not show it learns nothing and changes nothing', async (t) => {
+t.test('a request without the token reveals nothing and changes nothing', async (t) => {
   const { url, ledger } = await startDesk(t);
   for (const [method, path] of PATHS) {
     for (const authorization of ['', 'Bearer', 'Bearer open-sesam', `Basic ${TOKEN}`, TOKEN]) {
@@ -112,7 +112,7 @@ t.test('makes accounts, keys and grants, and shows them', async (t) => {
   for (const key of [made.key, rotated.key]) t.notMatch(lines.join() + JSON.stringify(listed), key.slice(9));
 });
 
-t.test('refuses with the status that fits', async (t) => {
+t.test('refusals have their status', async (t) => {
   const { ask } = await startDesk(t);
   await ask('POST', '/accounts', { id: 'a' });
   await ask('POST', '/accounts/a/grants', { amount: '1', id: 'g' });
@@ -131,7 +131,7 @@ t.test('refuses with the status that fits', async (t) => {
   t.match(await ask('GET', '/keys/k/rotate'), { status: 405 });
 });
 
-t.test('what is wrong with fields comes as a list with places', async (t) => {
+t.test('mistakes in fields are listed with their places', async (t) => {
   const { ask } = await startDesk(t);
   for (const [method, path, body, loc] of [
     ['POST', '/keys', {}, ['body', 'account']],
@@ -194,7 +194,7 @@ t.test('before the store is open the answer is a 503', async (t) => {
   t.match(await ask('GET', '/keys'), { status: 503, value: { detail: 'the store is not open' } });
 });
 
-t.test('a ledger that fails is a 500 without what it said, and one that is closed a 503', async (t) => {
+t.test('a ledger that fails is a 500 without its message, a closed one a 503', async (t) => {
   const failing = (ledger: Ledger): Ledger => ({
     ...ledger,
     audit: () => Promise.reject(new Error('password of the database')),

@@ -1,11 +1,11 @@
 import t from 'tap';
-import * as orders from '../../src/admin/admin-requests.ts';
+import * as requests from '../../src/admin/admin-requests.ts';
 import { HeadraceError } from '../../src/errors.ts';
 
 const NOW_MS = Date.UTC(2030, 0, 1);
 const DAY_MS = 86_400_000;
 
-/** The names of the fields that are refused, with what is said. */
+/** The names of the fields that are refused, with what is refused. */
 function refusals(read: () => unknown): Record<string, string> {
   try {
     read();
@@ -16,15 +16,15 @@ function refusals(read: () => unknown): Record<string, string> {
   return {};
 }
 
-t.test('a key order: what is left out has no limit', async (t) => {
-  t.strictSame(orders.readKeyRequest({ account: 'a', label: null }, NOW_MS), {
+t.test('a key request: what is left out has no limit', async (t) => {
+  t.strictSame(requests.readKeyRequest({ account: 'a', label: null }, NOW_MS), {
     account: 'a',
     label: '',
     expiresMs: null,
     limits: {},
   });
   t.strictSame(
-    orders.readKeyRequest(
+    requests.readKeyRequest(
       { account: 'a', label: 'ci', expires: '30d', rpm: '60', tpm: 1000, monthly: '25.00' },
       NOW_MS,
     ),
@@ -38,7 +38,8 @@ t.test('a key order: what is left out has no limit', async (t) => {
 });
 
 t.test('an expiry is a time with its unit or a date to come', async (t) => {
-  const until = (expires: unknown): number | null => orders.readKeyRequest({ account: 'a', expires }, NOW_MS).expiresMs;
+  const until = (expires: unknown): number | null =>
+    requests.readKeyRequest({ account: 'a', expires }, NOW_MS).expiresMs;
   t.equal(until('2030-01-31'), Date.UTC(2030, 0, 31));
   t.equal(until('2030-01-31T12:00:00+02:00'), Date.UTC(2030, 0, 31, 10));
   t.equal(until('12h'), NOW_MS + DAY_MS / 2);
@@ -51,8 +52,8 @@ t.test('an expiry is a time with its unit or a date to come', async (t) => {
   }
 });
 
-t.test('every mistake of an order is told at once, and no value is repeated', async (t) => {
-  const order = {
+t.test('all mistakes of a request are reported at once, and no value is repeated', async (t) => {
+  const request = {
     account: 'with blank',
     label: 'two\nlines',
     rpm: 1.5,
@@ -61,8 +62,8 @@ t.test('every mistake of an order is told at once, and no value is repeated', as
     expires: '7',
     colour: 'x',
   };
-  const said = refusals(() => orders.readKeyRequest(order, NOW_MS));
-  t.strictSame(Object.keys(said).sort(), [
+  const refused = refusals(() => requests.readKeyRequest(request, NOW_MS));
+  t.strictSame(Object.keys(refused).sort(), [
     'body.account',
     'body.colour',
     'body.expires',
@@ -71,40 +72,40 @@ t.test('every mistake of an order is told at once, and no value is repeated', as
     'body.rpm',
     'body.tpm',
   ]);
-  t.notMatch(Object.values(said).join(), /with blank|two/);
+  t.notMatch(Object.values(refused).join(), /with blank|two/);
   t.match(
-    refusals(() => orders.readKeyRequest({}, NOW_MS)),
+    refusals(() => requests.readKeyRequest({}, NOW_MS)),
     { 'body.account': /is required/ },
   );
 });
 
 t.test('amounts are above zero, within what a movement carries, and never numbers of JSON', async (t) => {
-  t.equal(orders.readGrantRequest({ amount: '0.000000000001' }).amount, 1n);
-  t.equal(orders.readGrantRequest({ amount: '1152921.504606846976' }).amount, 1n << 60n);
+  t.equal(requests.readGrantRequest({ amount: '0.000000000001' }).amount, 1n);
+  t.equal(requests.readGrantRequest({ amount: '1152921.504606846976' }).amount, 1n << 60n);
   for (const amount of ['0', '0.00', '-1', '1152921.504606846977', '0.0000000000001', '1e3', 25, true, {}]) {
     t.match(
-      refusals(() => orders.readGrantRequest({ amount })),
+      refusals(() => requests.readGrantRequest({ amount })),
       { 'body.amount': /must be/ },
       JSON.stringify(amount),
     );
   }
 });
 
-t.test('a rotation gives a day of grace unless it says otherwise', async (t) => {
-  t.strictSame(orders.readRotationRequest({}, NOW_MS), { graceMs: DAY_MS, expiresMs: undefined });
-  t.equal(orders.readRotationRequest({ grace: '0s' }, NOW_MS).graceMs, 0);
+t.test('a rotation gives a day of grace by default', async (t) => {
+  t.strictSame(requests.readRotationRequest({}, NOW_MS), { graceMs: DAY_MS, expiresMs: undefined });
+  t.equal(requests.readRotationRequest({ grace: '0s' }, NOW_MS).graceMs, 0);
   for (const grace of ['24', '367d', '-1h', 24]) {
     t.match(
-      refusals(() => orders.readRotationRequest({ grace }, NOW_MS)),
+      refusals(() => requests.readRotationRequest({ grace }, NOW_MS)),
       { 'body.grace': /must be/ },
     );
   }
 });
 
 t.test('a usage query: days that exist, in order, and known dimensions', async (t) => {
-  t.strictSame(orders.readUsageQuery({}), { by: ['account', 'key', 'model', 'day'] });
-  t.strictSame(orders.readUsageQuery({ by: '' }), { by: [] });
-  t.strictSame(orders.readUsageQuery({ by: 'day,model', from: '2028-02-29', to: '2028-02-29', key: 'k' }), {
+  t.strictSame(requests.readUsageQuery({}), { by: ['account', 'key', 'model', 'day'] });
+  t.strictSame(requests.readUsageQuery({ by: '' }), { by: [] });
+  t.strictSame(requests.readUsageQuery({ by: 'day,model', from: '2028-02-29', to: '2028-02-29', key: 'k' }), {
     by: ['day', 'model'],
     fromDay: '2028-02-29',
     toDay: '2028-02-29',
@@ -120,25 +121,25 @@ t.test('a usage query: days that exist, in order, and known dimensions', async (
     ['model', ''],
   ] as const) {
     t.match(
-      refusals(() => orders.readUsageQuery({ [name]: value })),
+      refusals(() => requests.readUsageQuery({ [name]: value })),
       { [`query.${name}`]: /must be/ },
       `${name} ${value}`,
     );
   }
   t.match(
-    refusals(() => orders.readUsageQuery({ from: '2030-01-02', to: '2030-01-01' })),
+    refusals(() => requests.readUsageQuery({ from: '2030-01-02', to: '2030-01-01' })),
     { 'query.to': /before/ },
   );
 });
 
 t.test('a history query has a bounded page and a cursor of digits', async (t) => {
-  t.strictSame(orders.readHistoryQuery('a', { limit: '5', before: '9007199254740993' }), {
+  t.strictSame(requests.readHistoryQuery('a', { limit: '5', before: '9007199254740993' }), {
     account: 'a',
     limit: 5,
     before: 9_007_199_254_740_993n,
   });
   t.match(
-    refusals(() => orders.readHistoryQuery('a', { limit: '1001', before: '-1' })),
+    refusals(() => requests.readHistoryQuery('a', { limit: '1001', before: '-1' })),
     { 'query.limit': /from 1 to 1000/, 'query.before': /must be/ },
   );
 });

@@ -1,4 +1,4 @@
-// The office over both stores.
+// The admin service over both stores.
 
 import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
@@ -56,25 +56,32 @@ for (const name of STORES) {
     t.match(await adminService.listAccounts(), [{ id: 'acme', balance_usd: '0.00' }], 'the account was made once');
   });
 
-  t.test(`${name}: a rotated key goes on for its grace, its successor ends when it would have`, async (t) => {
-    const { adminService, pass } = await open(t, name);
-    const old = await adminService.createKey({ account: 'acme', label: 'ci', tpm: 9, expires: '3h' });
-    const made = await adminService.rotateKey(old.id, { grace: '1h' });
-    t.match(made, { account: 'acme', label: 'ci', tpm: 9, expires_at: old.expires_at, replaces: old.id });
-    t.equal(made.replaced_until, new Date(START_MS + HOUR_MS).toISOString());
-    t.not(made.key, old.key);
-    pass(HOUR_MS);
-    t.match(
-      new Map((await adminService.listKeys({})).map(({ id, state }) => [id, state])),
-      new Map([
-        [old.id, 'expired'],
-        [made.id, 'active'],
-      ]),
-    );
-    await t.rejects(adminService.rotateKey(old.id, {}), { code: 'HR_REQUEST_INVALID' }, 'expired: when should it end?');
-    const { expires_at: end } = await adminService.rotateKey(old.id, { expires: '1h' });
-    t.equal(end, new Date(START_MS + 2 * HOUR_MS).toISOString());
-  });
+  t.test(
+    `${name}: a rotated key stays valid for its grace period, its successor expires when it would have`,
+    async (t) => {
+      const { adminService, pass } = await open(t, name);
+      const old = await adminService.createKey({ account: 'acme', label: 'ci', tpm: 9, expires: '3h' });
+      const made = await adminService.rotateKey(old.id, { grace: '1h' });
+      t.match(made, { account: 'acme', label: 'ci', tpm: 9, expires_at: old.expires_at, replaces: old.id });
+      t.equal(made.replaced_until, new Date(START_MS + HOUR_MS).toISOString());
+      t.not(made.key, old.key);
+      pass(HOUR_MS);
+      t.match(
+        new Map((await adminService.listKeys({})).map(({ id, state }) => [id, state])),
+        new Map([
+          [old.id, 'expired'],
+          [made.id, 'active'],
+        ]),
+      );
+      await t.rejects(
+        adminService.rotateKey(old.id, {}),
+        { code: 'HR_REQUEST_INVALID' },
+        'expired: when should it end?',
+      );
+      const { expires_at: end } = await adminService.rotateKey(old.id, { expires: '1h' });
+      t.equal(end, new Date(START_MS + 2 * HOUR_MS).toISOString());
+    },
+  );
 
   t.test(`${name}: a disabled key stays so and has no successor`, async (t) => {
     const { adminService } = await open(t, name);

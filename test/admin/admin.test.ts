@@ -52,7 +52,7 @@ function ask(url: string, method: string, body?: unknown, authorization = 'Beare
 
 const HOSTS = { trust: { token: 'sesame', maxHosts: 1, ttl: '20s' } };
 
-t.test('serves no hosts without a token in the settings, and says why', async (t) => {
+t.test('without a token in the settings hosts are refused with the reason', async (t) => {
   const { adminUrl } = await startAdmin(t);
   for (const [method, path] of HOST_PATHS) {
     const answer = await ask(adminUrl + path, method, method === 'POST' ? {} : undefined);
@@ -68,7 +68,7 @@ const HOST_PATHS = [
   ['DELETE', '/hosts/one'],
 ] as const;
 
-t.test('serves hosts that show the token, and nobody else', async (t) => {
+t.test('serves only hosts with the token', async (t) => {
   const { adminUrl } = await startAdmin(t, HOSTS);
   for (const [method, path] of HOST_PATHS) {
     for (const authorization of ['', 'Bearer', 'Bearer sesam', 'Bearer sesame2', 'Basic sesame', 'sesame']) {

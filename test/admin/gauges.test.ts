@@ -85,7 +85,7 @@ t.test('a failed try is followed by one on the next CRN; enough of them eject a 
   t.ok((after.get(`headrace_crn_first_byte_seconds{crn="${hosts[1]?.url}",model="${MODEL}"}`) ?? 0) > 0);
 });
 
-t.test('a request given up for want of retries is counted', async (t) => {
+t.test('a request given up for lack of retry budget is counted', async (t) => {
   const { url, hosts, series } = await start(t, 2, {
     routing: { retryBudget: 0.5, retryBurst: 1 },
     ejection: { consecutive: 100, minRequests: 100 },

@@ -73,7 +73,7 @@ t.test('the probe asks for the first model where the path wants one', async (t) 
   t.same(scene.probes, ['http://one/health/acme%2FAtlas%2027B']);
 });
 
-t.test('a host stays while it announces itself, and leaves when it falls silent', async (t) => {
+t.test('a host stays while it announces itself, and leaves when it stops', async (t) => {
   const scene = setUp();
   scene.registry.announce(host('one'));
   await scene.turn();
@@ -91,7 +91,7 @@ t.test('a host stays while it announces itself, and leaves when it falls silent'
   t.equal(scene.changes(), 2);
 });
 
-t.test('a host that leaves is gone at once, also in the middle of a probe', async (t) => {
+t.test('a host that deregisters is removed at once, also in the middle of a probe', async (t) => {
   const scene = setUp();
   scene.registry.announce(host('one'));
   t.equal(scene.registry.remove('one'), true);
@@ -107,7 +107,7 @@ t.test('a host that leaves is gone at once, also in the middle of a probe', asyn
   t.equal(scene.registry.servers.size, 0);
 });
 
-t.test('a name and a URL belong to the first host until it leaves or falls silent', async (t) => {
+t.test('a name and a URL belong to the first host until it leaves or stops announcing', async (t) => {
   const scene = setUp();
   scene.registry.announce(host('one'));
   t.equal(scene.registry.announce(host('one', { url: 'http://thief' })), 'taken');
@@ -129,7 +129,7 @@ t.test('there are no more hosts than allowed', async (t) => {
   t.equal(scene.registry.announce(host('four')), 'new');
 });
 
-t.test('models of many hosts meet in any case, and a changed list takes effect', async (t) => {
+t.test('models of many hosts are merged whatever their case, and a changed list takes effect', async (t) => {
   const scene = setUp();
   scene.registry.announce(host('one', { models: ['Atlas-27B', 'finch'] }));
   scene.registry.announce(host('two', { models: ['atlas-27b'] }));

@@ -1,4 +1,4 @@
-// The document of the dashboard and the orders of operators, on the admin listener of a whole gateway.
+// The overview document and the admin actions, on the admin listener of a whole gateway.
 
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -20,7 +20,7 @@ interface Running {
   /** A document that is newer than all that has happened. */
   readonly overview: () => Promise<Overview>;
   readonly crn: (host: Host | undefined) => Promise<CrnOverview>;
-  readonly order: (path: string, body: unknown, authorization?: string) => Promise<Response>;
+  readonly act: (path: string, body: unknown, authorization?: string) => Promise<Response>;
 }
 
 async function start(t: Test, hostCount: number, settings: SettingsInput = {}): Promise<Running> {
@@ -42,7 +42,7 @@ async function start(t: Test, hostCount: number, settings: SettingsInput = {}): 
     reload: (more) => void gateway.reload(all(more)),
     overview,
     crn: async (host) => (await overview()).crns.find((crn) => crn.url === host?.url) as CrnOverview,
-    order: (path, body, authorization = `Bearer ${TOKEN}`) =>
+    act: (path, body, authorization = `Bearer ${TOKEN}`) =>
       fetch(adminUrl + path, { method: 'POST', headers: { authorization }, body: JSON.stringify(body) }),
   };
 }
@@ -95,7 +95,7 @@ t.test('the document shows CRNs, models, threads, streams and the last errors', 
   leave.abort();
 });
 
-t.test('a failover counts for the CRN that was left; an ejection shows its end', async (t) => {
+t.test('a failover counts for the CRN that failed; an ejection shows its end', async (t) => {
   const settings = { ejection: { consecutive: 1, backoff: '60s' }, routing: { affinity: false } };
   const { url, crn, hosts } = await start(t, 2, settings);
   await hosts[0]?.setFault([{ fault: { status: 500 } }]);
@@ -138,7 +138,7 @@ t.test('what was spent today is the sum of the ledger', async (t) => {
   t.match((await overview()).ledger, { spentTodayUsd: '0', waiting: 0 });
 });
 
-t.test('documents of one moment are one: whoever looks, threads are asked once', async (t) => {
+t.test('concurrent readers share one document: threads are asked once', async (t) => {
   const { adminUrl } = await start(t, 1);
   const documents = await Promise.all(Array.from({ length: 8 }, () => readOverview(adminUrl)));
   t.equal(new Set(documents.map(({ dateMs }) => dateMs)).size, 1);
@@ -147,12 +147,12 @@ t.test('documents of one moment are one: whoever looks, threads are asked once',
 t.test(
   'a drained CRN finishes what it has and gets nothing more, through a reload, until it is returned',
   async (t) => {
-    const { url, hosts, crn, order, reload } = await start(t, 2);
+    const { url, hosts, crn, act, reload } = await start(t, 2);
     const [first, second] = hosts as [Host, Host];
     const streams = await Promise.all(
       Array.from({ length: 8 }, (_, at) => chat(url, { stream: true, tokens: 200, text: `${at}` })),
     );
-    const answer = await order('/crns/drain', { url: first.url });
+    const answer = await act('/crns/drain', { url: first.url });
     t.same([answer.status, await answer.json()], [200, { crn: first.url, action: 'drain' }]);
     t.match(await crn(first), { models: [{ standing: 'drained' }] });
     for (const stream of streams) t.ok((await readStream(stream)).complete);
@@ -168,27 +168,38 @@ t.test(
     const drained = await crn(first);
     t.equal(drained.attempts, before);
     t.match(drained, { models: [{ standing: 'drained' }] });
-    t.equal((await order('/crns/drain', { url: second.url })).status, 200);
+    t.equal((await act('/crns/drain', { url: second.url })).status, 200);
     t.equal((await chat(url)).status, 503, 'nobody is left, and nobody is tried');
-    t.equal((await order('/crns/return', { url: first.url })).status, 200);
+    t.equal((await act('/crns/return', { url: first.url })).status, 200);
     t.match(await crn(first), { models: [{ standing: 'up' }] });
     t.equal((await chat(url)).status, 200);
   },
 );
 
-t.test('an order to eject takes a CRN out for a time', async (t) => {
-  const { hosts, crn, order } = await start(t, 1);
-  t.equal((await order('/crns/eject', { url: hosts[0]?.url, for: '5m' })).status, 200);
+t.test('the action eject takes a CRN out for a time', async (t) => {
+  const { hosts, crn, act } = await start(t, 1);
+  t.equal((await act('/crns/eject', { url: hosts[0]?.url, for: '5m' })).status, 200);
   const out = await crn(hosts[0]);
   t.match(out, { models: [{ standing: 'down' }] });
   const leftMs = (out.ejectedUntilMs ?? 0) - Date.now();
   t.ok(leftMs > 200_000 && leftMs <= 300_000, String(leftMs));
-  t.equal((await order('/crns/return', { url: hosts[0]?.url })).status, 200);
+  t.equal((await act('/crns/return', { url: hosts[0]?.url })).status, 200);
   t.match(await crn(hosts[0]), { ejectedUntilMs: null, models: [{ standing: 'up' }] });
 });
 
-t.test('orders that make no sense are refused with a sentence', async (t) => {
-  const { hosts, order, adminUrl } = await start(t, 1);
+t.test('the former path of the document answers too, marked as deprecated', async (t) => {
+  const { adminUrl } = await start(t, 1);
+  const [former, present] = [await fetch(`${adminUrl}/house`), await fetch(`${adminUrl}/overview`)];
+  t.equal(former.status, 200);
+  t.equal(former.headers.get('deprecation'), '@1795305600');
+  t.equal(former.headers.get('link'), '</overview>; rel="successor-version"');
+  t.same(Object.keys((await former.json()) as object), Object.keys((await present.json()) as object));
+  t.equal(present.headers.get('deprecation'), null);
+  t.equal(present.headers.get('link'), null);
+});
+
+t.test('invalid actions are refused with a message', async (t) => {
+  const { hosts, act, adminUrl } = await start(t, 1);
   const url = hosts[0]?.url;
   for (const [path, body, status, sentence] of [
     ['/crns/drain', { url: 'http://nowhere' }, 404, /there is no CRN http:\/\/nowhere/],
@@ -201,7 +212,7 @@ t.test('orders that make no sense are refused with a sentence', async (t) => {
     ['/crns/return', { url: 'x'.repeat(5000) }, 413, /at most 4096 bytes/],
     ['/reload', {}, 409, /no configuration file/],
   ] as const) {
-    const answer = await order(path, body);
+    const answer = await act(path, body);
     t.equal(answer.status, status, `${path} ${JSON.stringify(body).slice(0, 40)}`);
     t.match(((await answer.json()) as { detail: string }).detail, sentence);
   }
@@ -223,23 +234,23 @@ t.test('orders that make no sense are refused with a sentence', async (t) => {
   }
 });
 
-t.test('orders need the admin token; without one in the settings there are none', async (t) => {
-  const { hosts, order, crn, reload } = await start(t, 1);
+t.test('actions need the admin token; without one in the settings they are disabled', async (t) => {
+  const { hosts, act, crn, reload } = await start(t, 1);
   const body = { url: hosts[0]?.url };
   for (const authorization of ['', 'Bearer', 'Bearer sesam', 'Basic sesame']) {
-    const answer = await order('/crns/drain', body, authorization);
+    const answer = await act('/crns/drain', body, authorization);
     t.same([answer.status, answer.headers.get('www-authenticate')], [401, 'Bearer'], authorization);
   }
   reload({ adminToken: null });
   for (const path of ['/crns/drain', '/crns/eject', '/crns/return', '/reload']) {
-    const answer = await order(path, body);
+    const answer = await act(path, body);
     t.equal(answer.status, 403, path);
     t.match(await answer.json(), { detail: /adminToken is not set/ });
   }
   t.match(await crn(hosts[0]), { models: [{ standing: 'up' }] });
 });
 
-t.test('every thread is in the document, and an order to reload reads the file again', async (t) => {
+t.test('every thread is in the document, and the action reload reads the file again', async (t) => {
   const hosts = await startHosts(t);
   const { adminUrl, url, rewrite } = await startServe(t, hosts, { threads: 2, adminToken: TOKEN });
   await (await chat(url)).text();
@@ -252,11 +263,11 @@ t.test('every thread is in the document, and an order to reload reads the file a
   t.equal(overview.reloadable, true);
   t.equal(overview.models.find(({ model }) => model === MODEL)?.requests, 1);
   t.match(overview.errors, [{ code: 'HR_ROUTE_UNKNOWN_MODEL' }]);
-  const order = (): Promise<Response> =>
+  const act = (): Promise<Response> =>
     fetch(`${adminUrl}/reload`, { method: 'POST', headers: { authorization: `Bearer ${TOKEN}` } });
-  t.same(await (await order()).json(), { applied: [], needRestart: [] });
+  t.same(await (await act()).json(), { applied: [], needRestart: [] });
   rewrite('{"nothing": 1}');
-  const wrong = await order();
+  const wrong = await act();
   t.equal(wrong.status, 422);
   t.match(await wrong.json(), { detail: /nothing/, mistakes: [{ path: 'nothing' }] });
 });

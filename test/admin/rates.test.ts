@@ -32,7 +32,7 @@ function overview(
   };
 }
 
-t.test('a quantile lies on a straight line within its bucket', async (t) => {
+t.test('a quantile is interpolated within its bucket', async (t) => {
   t.equal(Math.round(quantileMs(BOUNDS_S, [0, 10, 10, 10], 0.5) ?? 0), 150);
   t.equal(Math.round(quantileMs(BOUNDS_S, [10, 10, 20, 20], 0.75) ?? 0), 300);
   t.equal(quantileMs(BOUNDS_S, [0, 0, 0, 4], 0.5), 400, 'beyond the last bound: at least that');
@@ -60,7 +60,7 @@ t.test('rates are those of the time between, in all and by model; a new model co
   );
 });
 
-t.test('what a thread counted before it was started anew does not count twice', async (t) => {
+t.test('counts of a thread from before its restart do not count twice', async (t) => {
   t.same(growth([5, 9], [6, 11]), [1, 2]);
   t.same(growth([5, 9], [1, 2]), [1, 2]);
   t.same(growth(undefined, [1, 2]), [1, 2]);

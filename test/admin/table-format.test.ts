@@ -60,7 +60,7 @@ t.test('a table aligns texts to the left and numbers at the point', (t) => {
   t.end();
 });
 
-t.test('a table shows nothing that moves a cursor, and leaves out what is for CSV', (t) => {
+t.test('a table replaces control characters and leaves out columns for CSV', (t) => {
   const [first, second] = columns(2) as [Column<Row>, Column<Row>];
   const text = printTable([first, { ...second, csvOnly: true }], [['\u001b[2Jred\n\u2028', 'more']]);
   t.equal(text, 'c0\n?[2Jred??\n');

@@ -12,7 +12,7 @@ const allow = (more: Partial<KeyAllowance>): KeyAllowance => ({
   ...more,
 });
 
-t.test('requests of a minute are counted over all threads, and the next minute begins anew', async (t) => {
+t.test('requests per minute are counted over all threads and start again with the next minute', async (t) => {
   const memory = createLimitMemory(4);
   const threads = [new KeyLimiter(memory), new KeyLimiter(memory)] as const;
   const allowance = allow({ requestsPerMinute: 3 });
@@ -24,7 +24,7 @@ t.test('requests of a minute are counted over all threads, and the next minute b
   t.equal(threads[1].admit(allowance, START + MINUTE), null);
 });
 
-t.test('tokens count when they are settled, and forbid what comes after', async (t) => {
+t.test('tokens count when they are settled, and later requests are refused', async (t) => {
   const limits = new KeyLimiter(createLimitMemory(4));
   const allowance = allow({ tokensPerMinute: 100 });
   t.equal(limits.admit(allowance, START), null);
@@ -35,14 +35,14 @@ t.test('tokens count when they are settled, and forbid what comes after', async 
   t.equal(limits.admit(allowance, START + MINUTE), null);
 });
 
-t.test("a month's money runs out, and the next month brings more", async (t) => {
+t.test('a monthly limit is reached, and the next month starts again', async (t) => {
   const limits = new KeyLimiter(createLimitMemory(4));
   const allowance = allow({ monthlySpend: 1_000_000 });
   limits.settle(allowance, 5, 600_000, START);
   t.equal(limits.admit(allowance, START), null);
-  limits.learn(1, 500_000, START);
+  limits.sync(1, 500_000, START);
   t.equal(limits.spent(1, START), 600_000, 'the ledger lags behind');
-  limits.learn(1, 1_000_000, START);
+  limits.sync(1, 1_000_000, START);
   t.same(limits.admit(allowance, START), { kind: 'spend', limit: 1_000_000 }, 'another gateway has spent the rest');
   t.equal(limits.admit(allowance, START + 2 * MINUTE), null, 'December');
   limits.settle(allowance, 5, 1, START + 2 * MINUTE);
@@ -51,7 +51,7 @@ t.test("a month's money runs out, and the next month brings more", async (t) => 
   t.equal(limits.spent(1, START + 2 * MINUTE), 0);
 });
 
-t.test('a thread whose clock is behind does not begin the last minute or month anew', async (t) => {
+t.test('a thread whose clock is behind does not reset the minute or month', async (t) => {
   const limits = new KeyLimiter(createLimitMemory(4));
   const allowance = allow({ requestsPerMinute: 2, monthlySpend: 10 });
   const border = Date.UTC(2026, 11, 1);

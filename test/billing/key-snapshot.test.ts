@@ -52,7 +52,7 @@ function signText(payload: string, key: SigningKey = KEY): Buffer {
   return Buffer.from(`headrace-keys-1 ${key.id} ${signature.toString('base64url')}\n${payload}`);
 }
 
-t.test('a snapshot says what was signed, keys in the order of their hashes', async (t) => {
+t.test('a snapshot contains what was signed, keys ordered by hash', async (t) => {
   const { keys, ...rest } = check(BODY);
   t.same(rest, { version: NOW, issuedAtMs: NOW, issuer: KEY.id });
   t.same(
@@ -64,13 +64,13 @@ t.test('a snapshot says what was signed, keys in the order of their hashes', asy
   t.notMatch(BODY.toString(), /"a"|"b"/, 'no key is in it');
 });
 
-t.test('a snapshot is good once, and never after a later one', async (t) => {
+t.test('a snapshot is accepted once, and never after a later one', async (t) => {
   t.equal(refusal(BODY, NOW - 1), 'accepted');
   t.equal(refusal(BODY, NOW), 'replayed');
   t.equal(refusal(BODY, NOW + 1), 'replayed');
 });
 
-t.test('a recording is refused once it is old, and one from the future at once', async (t) => {
+t.test('a replayed snapshot is refused when it is old, one from the future at once', async (t) => {
   t.equal(refusal(BODY, 0, NOW + 300_000), 'accepted');
   t.equal(refusal(BODY, 0, NOW + 300_001), 'stale');
   t.equal(refusal(BODY, 0, NOW - MAX_SKEW_MS), 'accepted');
@@ -100,15 +100,18 @@ function sameSignature(bent: Buffer): boolean {
   return Buffer.from(signature(bent), 'base64url').equals(Buffer.from(signature(BODY), 'base64url'));
 }
 
-t.test('a stranger is refused, also when he calls himself the issuer', async (t) => {
-  const stranger = createSigningKey();
-  t.equal(refusal(signSnapshot(CONTENT, stranger)), 'untrusted');
-  t.equal(refusal(signSnapshot(CONTENT, { ...stranger, id: KEY.id })), 'forged');
-  const both = readTrustedKeys(`${KEY.publicKey}, ${stranger.publicKey}`);
-  t.equal(verifySnapshot(signSnapshot(CONTENT, stranger), { trusted: both, held: 0, nowMs: NOW }).issuer, stranger.id);
+t.test('an untrusted key is refused, also under the id of a trusted one', async (t) => {
+  const untrusted = createSigningKey();
+  t.equal(refusal(signSnapshot(CONTENT, untrusted)), 'untrusted');
+  t.equal(refusal(signSnapshot(CONTENT, { ...untrusted, id: KEY.id })), 'forged');
+  const both = readTrustedKeys(`${KEY.publicKey}, ${untrusted.publicKey}`);
+  t.equal(
+    verifySnapshot(signSnapshot(CONTENT, untrusted), { trusted: both, held: 0, nowMs: NOW }).issuer,
+    untrusted.id,
+  );
 });
 
-t.test('a signature over other words does not pass', async (t) => {
+t.test('a signature over other bytes is refused', async (t) => {
   const payload = BODY.subarray(BODY.indexOf('\n') + 1);
   const signature = sign(null, payload, KEY.privateKey).toString('base64url');
   t.equal(refusal(Buffer.concat([Buffer.from(`headrace-keys-1 ${KEY.id} ${signature}\n`), payload])), 'forged');
@@ -150,7 +153,7 @@ t.test('sizes are bounded on both sides', async (t) => {
   });
 });
 
-t.test('whatever the bytes are, they are refused by name', async () => {
+t.test('random bytes are refused with a reason', async () => {
   const noise = fc.uint8Array({ maxLength: 400 });
   fc.assert(
     fc.property(noise, (bytes) => refusal(bytes) === 'malformed'),
@@ -199,7 +202,7 @@ t.test('public keys are read as PEM and as bytes', async (t) => {
   t.equal(readTrustedKey(KEY.publicKey).id, KEY.id);
 });
 
-t.test('what is no Ed25519 key is refused without being repeated', async (t) => {
+t.test('what is not an Ed25519 key is refused without being repeated', async (t) => {
   const rsa = generateKeyPairSync('rsa', { modulusLength: 1024 });
   const pem = rsa.privateKey.export({ format: 'pem', type: 'pkcs8' }) as string;
   for (const text of ['', 'sesame', 'A'.repeat(44), `${'A'.repeat(42)}*=`, pem, KEY.publicKey.slice(1)]) {

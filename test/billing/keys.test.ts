@@ -7,7 +7,7 @@ const RING = new KeyTable([
   { hash: hashKey('hr_two'), account: 'second' },
 ]);
 
-t.test('a key is good when its hash is known, and belongs to an account', async (t) => {
+t.test('a key is valid when its hash is known, and belongs to an account', async (t) => {
   t.equal(RING.size, 2);
   const plain = { kind: 'good', key: null, prepaid: false, expiresMs: Infinity, allowance: null };
   t.same(RING.check('hr_one'), { ...plain, account: 'first' });
@@ -15,11 +15,11 @@ t.test('a key is good when its hash is known, and belongs to an account', async 
   t.same(RING.check('hr_one'), { ...plain, account: 'first' }, 'also when it is remembered');
 });
 
-t.test('no key, an empty one and the word of wallets are none', async (t) => {
+t.test('no key, an empty one and the placeholder of wallets count as none', async (t) => {
   for (const key of [undefined, '', 'x402']) t.same(RING.check(key), { kind: 'none' }, `${key}`);
 });
 
-t.test('every other text is a bad key', async (t) => {
+t.test('every other text is an invalid key', async (t) => {
   for (const key of ['hr_on', 'hr_one ', 'HR_ONE', hashKey('hr_one'), 'X402', '__proto__', 'k'.repeat(513)]) {
     t.same(RING.check(key), { kind: 'bad' }, key.slice(0, 20));
     t.same(RING.check(key), { kind: 'bad' }, 'also the second time');
@@ -27,39 +27,42 @@ t.test('every other text is a bad key', async (t) => {
   fc.assert(fc.property(fc.string({ minLength: 5 }), (key) => RING.check(key).kind === 'bad'));
 });
 
-t.test('a flood of unknown keys does not make a good one bad', async (t) => {
+t.test('a flood of unknown keys does not invalidate a good one', async (t) => {
   for (let i = 0; i < 12_000; i++) RING.check(`unknown-${i}`);
   t.match(RING.check('hr_one'), { kind: 'good' });
 });
 
-t.test('keys of the store come, change and go, and those of the configuration win', async (t) => {
-  const ring = new KeyTable([{ hash: hashKey('both'), account: 'configured' }]);
-  const stored = { hash: hashKey('hr_s'), account: 's', id: 'k1', prepaid: true };
-  t.equal(ring.check('hr_s').kind, 'bad');
-  ring.learn({ reset: false, put: [stored, { hash: hashKey('both'), account: 'stored' }], drop: [] });
-  t.match(
-    ring.check('hr_s'),
-    { kind: 'good', account: 's', key: 'k1', prepaid: true },
-    'what was bad is looked up again',
-  );
-  t.match(ring.check('both'), { account: 'configured' });
-  ring.learn({ reset: false, put: [], drop: [stored.hash] });
-  t.equal(ring.check('hr_s').kind, 'bad');
-  ring.learn({ reset: true, put: [stored], drop: [] });
-  ring.configure([]);
-  t.equal(ring.check('hr_s').kind, 'good', 'a new configuration leaves the store alone');
-  t.equal(ring.check('both').kind, 'bad');
-});
+t.test(
+  'keys of the store are added, changed and removed, and those of the configuration take precedence',
+  async (t) => {
+    const table = new KeyTable([{ hash: hashKey('both'), account: 'configured' }]);
+    const stored = { hash: hashKey('hr_s'), account: 's', id: 'k1', prepaid: true };
+    t.equal(table.check('hr_s').kind, 'bad');
+    table.update({ reset: false, put: [stored, { hash: hashKey('both'), account: 'stored' }], drop: [] });
+    t.match(
+      table.check('hr_s'),
+      { kind: 'good', account: 's', key: 'k1', prepaid: true },
+      'what was bad is looked up again',
+    );
+    t.match(table.check('both'), { account: 'configured' });
+    table.update({ reset: false, put: [], drop: [stored.hash] });
+    t.equal(table.check('hr_s').kind, 'bad');
+    table.update({ reset: true, put: [stored], drop: [] });
+    table.configure([]);
+    t.equal(table.check('hr_s').kind, 'good', 'a new configuration leaves the store alone');
+    t.equal(table.check('both').kind, 'bad');
+  },
+);
 
-t.test('a key that has expired is bad, also when it is remembered as good', async (t) => {
+t.test('an expired key is invalid, also when the cache has it as valid', async (t) => {
   let nowMs = 999;
-  const ring = new KeyTable([{ hash: hashKey('hr_e'), account: 'a', expiresMs: 1000 }], () => nowMs);
-  t.equal(ring.check('hr_e').kind, 'good');
+  const table = new KeyTable([{ hash: hashKey('hr_e'), account: 'a', expiresMs: 1000 }], () => nowMs);
+  t.equal(table.check('hr_e').kind, 'good');
   nowMs = 1000;
-  t.equal(ring.check('hr_e').kind, 'bad');
+  t.equal(table.check('hr_e').kind, 'bad');
 });
 
-t.test('a longest key is still looked at', async (t) => {
+t.test('a key of the greatest length is looked up', async (t) => {
   const key = 'k'.repeat(512);
   t.match(new KeyTable([{ hash: hashKey(key), account: 'a' }]).check(key), { kind: 'good' });
 });
@@ -83,7 +86,7 @@ t.test('the key stands in Authorization first, then in x-api-key', async (t) => 
   }
 });
 
-t.test('credentials of another shape are bad, even when they hold a good key', async (t) => {
+t.test('credentials of another form are invalid, even when they contain a valid key', async (t) => {
   for (const authorization of [
     'hr_one',
     'Basic hr_one',

@@ -155,7 +155,7 @@ const spend = (cost: number): Spending => ({
   measured: true,
 });
 
-t.test('credit is borrowed once, spent without asking, and booked in sums', async (t) => {
+t.test('credit is leased once, spent without asking, and charged in sums', async (t) => {
   const { ledger, threads, advance, settle, problems } = await openThreads(t, 100_000n);
   const [leases] = threads as [LeaseCache];
   t.equal(leases.reserve(PAYER, 10), false, 'nothing is at hand yet');
@@ -186,7 +186,7 @@ t.test('an account without credit is short, and so is one that is unknown', asyn
   t.same(await fund(leases, 5), { kind: 'reserved' }, 'what is there can be spent');
 });
 
-t.test('credit that one thread can spare reaches the other', async (t) => {
+t.test('credit that one thread does not need is recalled for another', async (t) => {
   const { ledger, threads } = await openThreads(t, 1000n);
   const [one, two] = threads as [LeaseCache, LeaseCache];
   t.same(await fund(one, 900), { kind: 'reserved' });
@@ -221,7 +221,7 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   t.equal(late.reserve({ ...PAYER, prepaid: false }, 1), false);
 });
 
-t.test('threads that spend at the same time never spend more than there is', async (t) => {
+t.test('threads that spend concurrently never spend more than the balance', async (t) => {
   const { ledger, threads, settle } = await openThreads(t, 10_000n, 4);
   let spent = 0;
   const client = async (leases: LeaseCache): Promise<void> => {
@@ -242,7 +242,7 @@ t.test('threads that spend at the same time never spend more than there is', asy
   t.match(await ledger.audit(), { sound: true });
 });
 
-t.test('a request for more than there can be is short, and takes no lease out of sight', async (t) => {
+t.test('a request for an impossible amount is short and loses no lease', async (t) => {
   const { ledger, threads, advance, problems } = await openThreads(t, 100_000n, 1);
   const [leases] = threads as [LeaseCache];
   t.same(await fund(leases, 10), { kind: 'reserved' });

@@ -10,7 +10,7 @@ t.test('reads what it prints', (t) => {
   t.end();
 });
 
-t.test('reads digits and not the number they are near to', (t) => {
+t.test('reads digits, not the nearest number', (t) => {
   fc.assert(
     fc.property(fc.bigInt(0n, 10n ** 15n - 1n), fc.stringMatching(/^\d{1,12}$/), (whole, fraction) => {
       const pico = whole * 10n ** 12n + BigInt(fraction) * 10n ** BigInt(12 - fraction.length);
@@ -21,7 +21,7 @@ t.test('reads digits and not the number they are near to', (t) => {
   t.end();
 });
 
-t.test('refuses what is no plain decimal', (t) => {
+t.test('refuses what is not a plain decimal', (t) => {
   const junk = ['', ' ', '1 ', ' 1', '+1', '--1', '1.', '.5', '01', '1,000', '1_000', '1e3', '0x10', 'NaN', 'Infinity'];
   junk.push('١', '1.0.0', '1\n', '$1', '1234567890123456', '-', '0.1234567890123', '1.0000000000000');
   for (const text of junk) t.equal(parseUsd(text), undefined, JSON.stringify(text));
@@ -31,7 +31,7 @@ t.test('refuses what is no plain decimal', (t) => {
   t.end();
 });
 
-t.test('shows cents always, no zeros behind them, and credits as millionths', (t) => {
+t.test('always shows cents, no trailing zeros after them, and credits as millionths', (t) => {
   const shown: readonly (readonly [bigint, string, string])[] = [
     [0n, '0.00', '0'],
     [25_000_000_000_000n, '25.00', '25000000'],

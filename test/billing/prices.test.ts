@@ -17,7 +17,7 @@ t.test('prices become whole pico-USD without a float in between', async (t) => {
   t.throws(() => picoPerCall('9999999'), RangeError);
 });
 
-t.test('what is charged for a token is what the list says it costs', async () => {
+t.test('the charge for a token is its list price', async () => {
   fc.assert(
     fc.property(fc.nat(9999), fc.nat(999_999), (whole, part) => {
       const price = `${whole}.${String(part).padStart(6, '0')}`;
@@ -46,7 +46,7 @@ t.test('amounts are shown in USD, rounded up to a millionth', async (t) => {
   t.equal(usdText(3e12), '3');
 });
 
-t.test('what a request costs stays a whole number that can be booked', async (t) => {
+t.test('the cost of a request is a whole number that can be charged', async (t) => {
   const modelPrice = modelPriceOf({ prompt: '9000000', completion: '0.25' });
   const cost = costOf(modelPrice, { promptTokens: 2 ** 31, completionTokens: 2 ** 50, cachedTokens: 0 });
   t.equal(cost, Number.MAX_SAFE_INTEGER);

@@ -302,7 +302,7 @@ t.test('hosts that are not ours are never told of accounts', async (t) => {
     return hosts.keys.map(({ state }) => state);
   };
   await until('judged', async () => !(await states()).includes('unknown'));
-  t.same(await states(), ['stranger', 'current', 'stranger']);
+  t.same(await states(), ['unsupported', 'current', 'unsupported']);
   t.same(
     seen.filter((line) => !line.endsWith('/health')),
     ['GET /svc/keys'],

@@ -5,7 +5,7 @@ import { MOST_ERRORS, Recent } from '../../src/telemetry/recent.ts';
 
 const FINISHED = { requestId: 'r', endpoint: '/v1/models', model: '', errorCode: '', crn: '' };
 
-t.test('remembers errors of the gateway and broken answers of CRNs, and nothing that went well', async (t) => {
+t.test('keeps errors of the gateway and broken answers of CRNs, and no successes', async (t) => {
   const recent = new Recent(() => 5);
   recent.closed({ ...FINISHED, requestId: 'well' }, 200);
   recent.closed({ ...FINISHED, requestId: "the client's own mistake, said by a CRN" }, 422);

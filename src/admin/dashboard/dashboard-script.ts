@@ -106,7 +106,7 @@ function drawSpark(cell, url, rate) {
 }
 `;
 
-const ORDERS = String.raw`
+const ACTIONS = String.raw`
 const TOKEN = 'headrace-admin-token';
 const TEXTS = {
   drain: ['Drain this CRN?', (url) => url + ' gets no new request until it is returned, restarts of the gateway aside. Requests in flight finish; conversations move to other CRNs.'],
@@ -116,7 +116,7 @@ const TEXTS = {
 };
 let wanted = null;
 
-/** Asks before anything is done; the order goes out when the form is sent. */
+/** Asks for confirmation; the action is sent with the form. */
 function confirmOrder(action, url) {
   const [title, text] = TEXTS[action];
   wanted = { action, url };
@@ -202,14 +202,14 @@ function showCrn(crn, cell) {
   standings.set(crn.url, said);
 }
 
-function showOrders(crn, cell) {
+function showActions(crn, cell) {
   if (!cell.firstChild) {
     const button = (action, text) => {
       const node = el('button', { type: 'button', 'aria-label': text + ' ' + crn.url, 'aria-describedby': 'why' }, text);
       node.addEventListener('click', () => confirmOrder(action, crn.url));
       return node;
     };
-    cell.append(el('span', { class: 'orders' }, button('drain', 'Drain'), button('eject', 'Eject'), button('return', 'Return')));
+    cell.append(el('span', { class: 'actions' }, button('drain', 'Drain'), button('eject', 'Eject'), button('return', 'Return')));
   }
   for (const button of cell.querySelectorAll('button')) button.disabled = !overview.orders;
 }
@@ -219,7 +219,7 @@ const firstByte = (crn) => crn.models.map((one) => one.model + ' ' + timeText(on
 const fillCrns = makeTable('crns', [
   ['CRN', (crn) => crn.url], ['Standing', showCrn], ['In flight', (crn) => crn.inFlight], ['First byte', firstByte],
   ['Attempts', (crn, cell) => drawSpark(cell, crn.url, rates ? rates.crns[crn.url] || 0 : 0)],
-  ['Failures', (crn) => crn.failures], ['Failovers', (crn) => crn.failovers], ['Orders', showOrders],
+  ['Failures', (crn) => crn.failures], ['Failovers', (crn) => crn.failovers], ['Actions', showActions],
 ]);
 const ofModel = (field, print) => ({ model }) => {
   const own = rates && rates.models.find((one) => one.model === model);
@@ -270,7 +270,7 @@ function showFigures() {
 
 function show() {
   showFigures();
-  const why = !overview.orders ? 'Orders are off: adminToken is not set in the configuration of this gateway.'
+  const why = !overview.orders ? 'Admin actions are disabled: adminToken is not set in the configuration of this gateway.'
     : overview.reloadable ? '' : 'This gateway has no configuration file to read again.';
   say($('why'), why);
   $('why').hidden = why === '';
@@ -342,6 +342,6 @@ look();
 /** JavaScript of the page, run by browsers as it stands. */
 export const dashboardScript: string = `'use strict';
 (() => {
-${[RATES, ELEMENTS, PLOTS, ORDERS, VIEW, LOOP].join('\n')}
+${[RATES, ELEMENTS, PLOTS, ACTIONS, VIEW, LOOP].join('\n')}
 })();
 `;

@@ -60,8 +60,8 @@ td { overflow-wrap: anywhere; }
 .standing.bad { color: var(--bad); }
 .attempts { display: inline-flex; align-items: center; gap: .6rem; white-space: nowrap; }
 .rate { min-width: 3rem; }
-.orders { display: flex; gap: .35rem; }
-.orders button { padding: .1rem .55rem; font-size: .8rem; white-space: nowrap; }
+.actions { display: flex; gap: .35rem; }
+.actions button { padding: .1rem .55rem; font-size: .8rem; white-space: nowrap; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 0 1rem; }
 .columns > section { min-width: 0; }
 code { font-family: var(--mono); font-size: .85em; overflow-wrap: anywhere; }

@@ -182,7 +182,7 @@ export class Book {
     this.#payments.put(payment);
   }
 
-  /** Watchers are told of credit that came in: an account that had none may spend again. */
+  /** Notes a change for watchers: an account without credit may spend again. */
   credited(account: string): void {
     this.#credited.add(account);
   }

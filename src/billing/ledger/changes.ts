@@ -1,16 +1,15 @@
-// News for caches in every process of one store. A change takes the next number under the lock of one counter, so
-// numbers appear in the order of commits and a watcher that reads on from the last one it saw misses nothing.
-// Called by the book and by the key table (writing) and by the ledger (watching).
+// Change feed of the store, which invalidates caches in every process. A change takes the next number under the lock of one
+// counter, so numbers appear in the order of commits, and a watcher that continues after the last number misses nothing.
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Database, Session } from './database.ts';
 import type { Change } from './store.ts';
 import { INSERT_CHANGES, integer, text } from './tables.ts';
 
-/** How far back a watcher may lie before it hears `all`. */
+/** Changes that are kept; a watcher further behind is told `all`. */
 const KEPT = 10_000n;
 
-/** How long another process's change takes at most to be seen when the database cannot wake watchers. */
+/** Longest delay of another process's change when the database cannot wake watchers. */
 const POLL_MS = 1000;
 
 export async function noteChanges(
@@ -32,7 +31,7 @@ export async function noteChanges(
   await session.notify();
 }
 
-/** Reads the changes on a timer and when nudged, and hands them to its listeners. */
+/** Reads the changes regularly and when nudged, and passes them to its listeners. */
 export class Watch {
   readonly #database: Database;
   readonly #clock: Clock;
@@ -97,7 +96,7 @@ export class Watch {
     }, POLL_MS);
   }
 
-  /** A store that does not answer now is asked again by the timer. */
+  /** When the store does not answer, the timer tries again. */
   async #read(): Promise<void> {
     const rows = await this.#database
       .snapshot((session) =>

@@ -1,5 +1,5 @@
-// Keys as rows: made, listed, found, stopped, replaced. Each change is news for every process in the same commit.
-// Called by the ledger; the secrets themselves never come here.
+// API keys in the store: create, list, find, disable, rotate. Each change is noted for the watchers of every process in the
+// same commit. Only hashes of keys are stored.
 
 import { noteChanges } from './changes.ts';
 import type { Database, Session } from './database.ts';
@@ -28,7 +28,7 @@ async function insertKey(session: Session, key: NewKey, createdMs: number): Prom
     disabledMs: null,
   };
   const taken = [...(await session.find(FIND_KEYS, [key.id])), ...(await session.find(FIND_KEYS_BY_HASH, [key.hash]))];
-  if (taken.length > 0) throw new LedgerError('key-taken', `There is a key '${key.id}' or one with the same hash`);
+  if (taken.length > 0) throw new LedgerError('key-taken', `A key '${key.id}' exists, or one with the same hash`);
   const owner = await session.find(FIND_ACCOUNTS, [key.account]);
   if (owner.length === 0) throw new LedgerError('account-unknown', `No account '${key.account}'`);
   await session.write(INSERT_KEYS, [keyRow(stored)]);
@@ -61,7 +61,7 @@ export function disableKey(database: Database, id: string, dateMs: number): Prom
   });
 }
 
-/** The old key goes on until `oldUntilMs`, or as long as it had anyway. */
+/** The old key expires at `oldUntilMs`, or earlier if it would have. */
 export function rotateKey(
   database: Database,
   id: string,

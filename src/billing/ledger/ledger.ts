@@ -202,7 +202,7 @@ type AccountsAndKeys = Pick<
 >;
 
 function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch): AccountsAndKeys {
-  const told = async <T>(work: Promise<T>): Promise<T> => {
+  const noted = async <T>(work: Promise<T>): Promise<T> => {
     const done = await work;
     watch.nudge();
     return done;
@@ -217,13 +217,13 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
       const rows = await database.snapshot((session) => session.all('select * from accounts order by id'));
       return rows.map(accountOf);
     },
-    createKey: (key) => told(createKey(database, key, dateMs())),
+    createKey: (key) => noted(createKey(database, key, dateMs())),
     listKeys: (account) => listKeys(database, account),
     findKey: (hash) => findKey(database, hash),
-    disableKey: (id) => told(disableKey(database, id, dateMs())),
+    disableKey: (id) => noted(disableKey(database, id, dateMs())),
     rotateKey(id, successor, graceMs) {
       const nowMs = dateMs();
-      return told(rotateKey(database, id, successor, { nowMs, oldUntilMs: nowMs + graceMs }));
+      return noted(rotateKey(database, id, successor, { nowMs, oldUntilMs: nowMs + graceMs }));
     },
   };
 }

@@ -11,15 +11,15 @@ const MAX_CONNECTIONS = 4;
 
 const CONNECT_MS = 10_000;
 
-/** A commit that takes longer is given up and tried again; it would keep its accounts locked. */
+/** A statement that takes longer is given up and its commit tried again: it would keep its accounts locked. */
 const STATEMENT_MS = 30_000;
 
-/** After a lost connection for news; watchers poll meanwhile. */
+/** Pause before the listening connection is opened again; watchers poll meanwhile. */
 const LISTEN_AGAIN_MS = 1000;
 
 const CHANNEL = 'headrace_changes';
 
-/** Any number that nobody else locks in this database. */
+/** Advisory lock of migrations; an arbitrary number. */
 const MIGRATION_LOCK = 4_872_391_207n;
 
 const INT8 = 20;
@@ -108,11 +108,11 @@ export class PostgresDatabase implements Database {
       keepAlive: true,
       types: types(driver),
     });
-    // An idle connection that breaks is replaced at the next use; whoever uses one hears of it there.
+    // An idle connection that breaks is replaced at its next use. Without a listener the error would end the process.
     this.#pool.on('error', () => undefined);
   }
 
-  // A server set up to answer before the disk has the commit would lose credit in a crash.
+  // With asynchronous commit, a crash of the server could lose credit.
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T> {
     return this.#within('begin; set local synchronous_commit to on', work);
   }
@@ -130,7 +130,7 @@ export class PostgresDatabase implements Database {
 
   async #within<T>(begin: string, work: (session: Session) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
-    // Unheard, a connection that breaks between two statements would end the process.
+    // Without a listener, a connection that breaks between two statements would end the process.
     const ignore = (): void => undefined;
     client.on('error', ignore);
     let broken: Error | undefined;

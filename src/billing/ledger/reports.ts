@@ -1,5 +1,4 @@
-// What people ask the ledger: the history of an account, and usage summed by account, key, model and day. Reads only;
-// called by the ledger.
+// Reports of the ledger: the history of an account, and usage summed by account, key, model and day. Read-only.
 
 import type { Cell, Database, Row } from './database.ts';
 import type { HistoryQuery, Movement, UsageDimension, UsageQuery, UsageRow } from './store.ts';

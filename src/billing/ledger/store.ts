@@ -1,12 +1,11 @@
-// The ledger as the rest of the gateway sees it: accounts, credit, holds, payments, usage and keys, whatever database
-// lies below. Both stores answer to this one interface and pass one suite. Every writing call resolves after the
-// durable commit and may be repeated with the same id without moving money twice.
+// Interface of the ledger: accounts, credit, holds, payments, usage and keys, over either database; one suite tests both. Every
+// writing call resolves after the durable commit and may be repeated with the same id without moving money twice.
 
 /**
  * Money in pico-USD (1e-12 USD), the unit of every amount here. A price of 0.04 USD per million tokens is 40,000 a
  * token and one of 0.0375 is 37,500, so prices per token and their products stay integers. A balance is a signed
- * 64-bit integer: it holds 9.2 million USD either way. Accounts of the house (`entries.ts`) keep no balance row and
- * are summed without that limit.
+ * 64-bit integer: it holds 9.2 million USD either way. Accounts of the operator (`book.ts`) have no balance row
+ * and are summed without that limit.
  */
 export type Pico = bigint;
 
@@ -18,7 +17,7 @@ export const PICO_PER_USD: Pico = 1_000_000_000_000n;
 /** The most that one movement carries: 1.15 million USD, so that the few entries of a movement add up in 64 bits. */
 export const MAX_AMOUNT: Pico = 1n << 60n;
 
-/** Why the ledger refuses; stable, meant to be matched on. */
+/** Stable reason of a refusal. */
 export type LedgerRefusal =
   | 'amount-invalid'
   | 'date-invalid'
@@ -54,7 +53,7 @@ export interface Account {
   readonly createdMs: number;
   /** What may still be held or leased. Below zero only within the bound stated at `Ledger.charge`. */
   readonly balance: Pico;
-  /** What open holds and leases keep aside. */
+  /** What open holds and leases hold. */
   readonly held: Pico;
 }
 
@@ -66,18 +65,18 @@ export interface Grant {
   readonly memo?: string;
 }
 
-/** Credit set aside before work, or lent to an ingress thread. */
+/** Credit held before work, or leased to an ingress thread. */
 export interface HoldRequest {
   readonly id: string;
   readonly account: string;
   readonly amount: Pico;
-  /** Who answers for it: a process or thread whose `renew` keeps it open. */
+  /** The process or thread whose `renew` keeps it open. */
   readonly holder: string;
   /** From then on `expire` gives it back. Milliseconds since 1970. */
   readonly expiresMs: number;
 }
 
-/** `short`: nothing was set aside, the balance does not reach. */
+/** `short`: nothing was held, the balance is too low. */
 export type HoldAnswer =
   | { readonly kind: 'held'; readonly amount: Pico; readonly repeated: boolean }
   | { readonly kind: 'short'; readonly balance: Pico };
@@ -120,7 +119,7 @@ export interface PaymentKey {
 }
 
 export interface PaymentRequest extends PaymentKey {
-  /** What the payment is for, as the caller tells requests apart; compared by nobody here. */
+  /** What the payment is for, in the caller's words; not interpreted here. */
   readonly purpose: string;
   readonly amount: Pico;
   /** End of the signature's validity. Milliseconds since 1970. */
@@ -129,7 +128,7 @@ export interface PaymentRequest extends PaymentKey {
 
 /**
  * `reserved`: no other request may use it; no money has moved. `submitted`: written down before the facilitator is
- * asked to settle, so money may have moved. `settled`: booked, the answer is kept. `failed`: will not be tried again.
+ * asked to settle, so money may have moved. `settled`: posted, the answer is kept. `failed`: will not be tried again.
  */
 export type PaymentState = 'reserved' | 'submitted' | 'settled' | 'failed';
 
@@ -163,7 +162,7 @@ export interface StoredKey {
   readonly id: string;
   /** SHA-256 in hex. */
   readonly hash: string;
-  /** The first characters, for people to tell keys apart. */
+  /** The first characters, shown to tell keys apart. */
   readonly prefix: string;
   readonly account: string;
   readonly label: string;
@@ -176,7 +175,7 @@ export interface StoredKey {
 export type NewKey = Pick<StoredKey, 'id' | 'hash' | 'prefix' | 'account'> &
   Partial<Pick<StoredKey, 'label' | 'limits' | 'expiresMs'>>;
 
-/** News that caches live by. `all`: too much happened to tell; forget everything. */
+/** A change that invalidates caches. `all`: too many changes; invalidate everything. */
 export type Change =
   | { readonly kind: 'key'; readonly hash: string }
   | { readonly kind: 'account'; readonly account: string }
@@ -185,7 +184,7 @@ export type Change =
 export type MovementKind = 'grant' | 'hold' | 'settle' | 'release' | 'payment';
 
 export interface Movement {
-  /** Order in the ledger; the cursor of `history`. */
+  /** Position in the ledger; the cursor of `history`. */
   readonly seq: bigint;
   readonly id: string;
   readonly kind: MovementKind;
@@ -247,7 +246,7 @@ export interface AuditReport {
 
 /** Writing calls reject with a `LedgerError`, or with the error of the database, after which a repeat is safe. */
 export interface Ledger {
-  /** Makes an account with nothing in it; one that exists stays as it is. */
+  /** Creates an empty account; one that exists stays as it is. */
   createAccount(account: { readonly id: string; readonly label?: string }): Promise<Account>;
   account(id: string): Promise<Account | undefined>;
   listAccounts(): Promise<Account[]>;
@@ -259,7 +258,7 @@ export interface Ledger {
   settle(holdId: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
   /** Gives a hold or the rest of a lease back. False when it was closed before. */
   release(holdId: string): Promise<boolean>;
-  /** Lends as much of the amount as the balance reaches; `short` when it has nothing. */
+  /** Leases as much of the amount as the balance has; `short` when it has nothing. */
   lease(request: HoldRequest): Promise<HoldAnswer>;
   /**
    * Charges leases, and accounts that pay later, in as few commits as possible. Resolves with one outcome for each charge;
@@ -269,7 +268,7 @@ export interface Ledger {
    */
   charge(charges: readonly Charge[]): Promise<readonly PromiseSettledResult<HoldSettlement>[]>;
   /**
-   * Lends more on an open lease, as much of the amount as the balance reaches; answers with what was added. `id` names
+   * Adds to an open lease as much of the amount as the balance has; answers with what was added. `id` names
    * this extension for ever. Not to be repeated: after an error nobody knows whether it counted, and a new lease is due.
    */
   extend(leaseId: string, id: string, amount: Pico): Promise<HoldAnswer>;
@@ -280,11 +279,11 @@ export interface Ledger {
   /** Gives back what expired by now; answers with how many. */
   expire(): Promise<number>;
 
-  /** Takes the nonce, exactly once over all processes of this store. */
+  /** Reserves the nonce, exactly once over all processes of this store. */
   reservePayment(request: PaymentRequest): Promise<ReserveAnswer>;
-  /** Writes down that the facilitator is about to be asked. Refuses what is settled or failed. */
+  /** Records that the facilitator is about to be asked. Refuses what is settled or failed. */
   submitPayment(id: string, request: string): Promise<void>;
-  /** Books the money and keeps the answer, in one commit. A failed payment that turns out paid is booked as well. */
+  /** Posts the money and keeps the answer, in one commit. A failed payment that turns out paid is posted as well. */
   settlePayment(id: string, target: PaymentTarget, answer: string): Promise<{ readonly repeated: boolean }>;
   failPayment(id: string, reason: string): Promise<void>;
   findPayment(id: string): Promise<Payment | undefined>;
@@ -294,9 +293,9 @@ export interface Ledger {
   createKey(key: NewKey): Promise<StoredKey>;
   listKeys(account?: string): Promise<StoredKey[]>;
   findKey(hash: string): Promise<StoredKey | undefined>;
-  /** Stops a key at once; one that is stopped already stays so. */
+  /** Disables a key at once; one that is disabled stays so. */
   disableKey(id: string): Promise<StoredKey>;
-  /** A new key with the account, label and limits of the old one, which goes on for `graceMs`. */
+  /** A new key with the account, label and limits of the old one, which stays valid for `graceMs`. */
   rotateKey(
     id: string,
     successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
@@ -306,8 +305,8 @@ export interface Ledger {
   history(query: HistoryQuery): Promise<Movement[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;
   audit(): Promise<AuditReport>;
-  /** Tells of changes made here or by another process, within a second or so. Returns how to stop. */
+  /** Calls back for changes made here or by another process, within about a second. Resolves with a function that stops it. */
   watch(onChange: (change: Change) => void): Promise<() => void>;
-  /** Commits what waits, then lets the database go. */
+  /** Commits what waits, then closes the database. */
   close(): Promise<void>;
 }

@@ -1,13 +1,12 @@
-// Whether a signed payment is worth asking the facilitator about: everything that can be judged without the chain, in
-// the order of the x402 specification for `exact` on EVM chains. Pure; called by the cashier, which looks for an earlier use
-// of the payment between the two steps.
+// Checks of a signed payment that need no access to the chain, in the order of the x402 specification for `exact` on EVM
+// chains. Two steps, because a repeat of a settled payment passes the first and not the second. Pure.
 
 import { MAX_AMOUNT } from '../ledger/store.ts';
 import { picoOf, type MerchantConfig } from './merchant-config.ts';
 import type { SignedPayment } from './signed-payment.ts';
 import { domainSeparator, recoverSigner, transferDigest } from './typed-data.ts';
 
-/** Why a payment is not taken; stable. The words of the x402 specification where it has one. */
+/** Stable reason why a payment is not accepted; from the x402 specification where it has one. */
 export type PaymentReason =
   | 'unsupported_scheme'
   | 'invalid_network'
@@ -22,12 +21,12 @@ export type PaymentReason =
   | 'duplicate_settlement'
   | 'payment_refused';
 
-/** Seconds that a signature must still be good for, as facilitators ask: a block has to take it in. */
+/** Seconds that a signature must stay valid, as facilitators require: it has to be mined. */
 const SETTLE_TIME_S = 6;
 
 const PLAIN_SIGNATURE_LENGTH = 2 + 65 * 2;
 
-/** What is wrong with a payment whatever is bought, whenever: a repeat of a settled one still passes. */
+/** What is wrong with a payment regardless of price and time. */
 export function checkOrigin(payment: SignedPayment, merchant: MerchantConfig): PaymentReason | undefined {
   const { accepted, authorization, network, scheme } = payment;
   if (scheme !== 'exact') return 'unsupported_scheme';
@@ -53,7 +52,7 @@ export function checkTerms(
   return checkValue(payment, merchant, units);
 }
 
-/** Version 1 takes more than was asked for, version 2 the exact amount. */
+/** Version 1 accepts more than the price, version 2 the exact amount. */
 function checkValue(
   { accepted, authorization }: SignedPayment,
   merchant: MerchantConfig,
@@ -67,7 +66,7 @@ function checkValue(
   return fits ? undefined : 'invalid_exact_evm_payload_authorization_value';
 }
 
-/** What a contract wallet signed can only be judged on the chain. */
+/** Signatures of contract wallets can only be checked on the chain. */
 function isSigned({ authorization, signature }: SignedPayment, { asset, chain }: MerchantConfig): boolean {
   if (signature.length > PLAIN_SIGNATURE_LENGTH) return true;
   return recoverSigner(transferDigest(domainSeparator(chain, asset), authorization), signature) === authorization.from;

@@ -1,6 +1,6 @@
-// The facilitator of x402 over HTTP: it looks at the chain (`/verify`) and moves the money (`/settle`). Called by the
-// cashier. `/verify` changes nothing and is asked twice at most. `/settle` is asked again only when nothing was sent: what
-// came of an answer that was lost is for the ledger and `recovery.ts` to find out, never for a hasty second request.
+// Client of an x402 facilitator, which checks payments against the chain (`/verify`) and moves the money (`/settle`). `/verify`
+// changes nothing and is asked twice at most. `/settle` is asked again only when nothing was sent: the outcome of a lost
+// answer is left to the recovery (`settlement.ts`).
 
 import type { Clock } from '../../actor/index.ts';
 import { BufferedClient, type BufferedResponse } from '../../net/buffered-client.ts';
@@ -16,7 +16,7 @@ export interface FacilitatorSettings {
   readonly settleTimeoutMs?: number;
 }
 
-/** `unavailable`: no answer that makes sense. */
+/** `unavailable`: no answer, or none that is valid. */
 export type Verified =
   { readonly kind: 'valid' } | { readonly kind: 'invalid'; readonly reason: string } | { readonly kind: 'unavailable' };
 
@@ -40,7 +40,7 @@ const CONNECTIONS = 32;
 /** Errors of a socket that was never connected. */
 const UNSENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN']);
 
-/** What may also befall an open connection, behind a request: unsent only where connecting failed by it. */
+/** Errors that an open connection can have too: unsent only when connecting failed with them. */
 const UNSENT_AT_CONNECT = new Set(['EHOSTUNREACH', 'ENETUNREACH']);
 
 /** Of a transaction's name: more is cut off, since it goes on into headers. */
@@ -48,7 +48,7 @@ const MAX_TRANSACTION_LENGTH = 256;
 
 /**
  * Reasons that are found before anything is sent to the chain. All others leave it open: a nonce may have been used by
- * this very payment, and a transaction that nobody waited for may still be taken in.
+ * this very payment, and a transaction may still be mined after a timeout.
  */
 const CERTAIN = /^(?:insufficient_funds|unsupported_scheme|invalid_(?!transaction_state)(?!.*nonce)\w+)$/;
 
@@ -106,7 +106,7 @@ export class Facilitator {
   }
 
   async #settleOnce(body: string): Promise<Answer> {
-    // A connection of its own: on a used one the client may send a request twice.
+    // A connection of its own: on a kept one the client may send a request twice.
     const client = new BufferedClient(1);
     try {
       return await this.#ask(client, '/settle', body, this.#settings.settleTimeoutMs ?? SETTLE_TIMEOUT_MS);
@@ -148,7 +148,7 @@ function parse({ body, status }: BufferedResponse): Answer {
   try {
     value = JSON.parse(body.toString());
   } catch {
-    // An answer without fields, which no caller can read anything from.
+    // The answer has no fields; the caller treats it as invalid.
   }
   return { status, fields: typeof value === 'object' && value !== null ? (value as Answer['fields']) : {} };
 }
@@ -162,7 +162,7 @@ function judge({ fields, status }: Answer): Settled {
   return success === false && CERTAIN.test(reason) ? { kind: 'refused', reason } : { kind: 'unknown' };
 }
 
-/** A reason goes on to clients and into headers: only words. */
+/** A reason is passed on to clients and into headers: only word characters. */
 function reasonOf(value: unknown): string {
   return typeof value === 'string' && value.length <= MAX_REASON_LENGTH && REASON.test(value)
     ? value

@@ -1,5 +1,5 @@
-// The chains and tokens a payment may come in: names of both x402 versions, and what EIP-712 needs to know of a token.
-// Money turns from units of a token into the ledger's pico-USD here and nowhere else. Called by the composition.
+// Chain, token and receiving address of payments: names of both x402 versions, and the EIP-712 domain of the token. The only
+// place that converts units of a token to the ledger's pico-USD.
 
 import { PICO_PER_CREDIT, type Pico } from '../ledger/store.ts';
 
@@ -22,7 +22,7 @@ export interface Chain {
   readonly chainId: bigint;
 }
 
-/** Chains whose version 1 names are agreed on, with the address and domain name of USDC there. */
+/** Supported chains with their version 1 names, and the address and domain name of USDC on them. */
 const KNOWN: readonly (readonly [name: string, chainId: bigint, usdc: string, domainName: string])[] = [
   ['base', 8453n, '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913', 'USD Coin'],
   ['base-sepolia', 84532n, '0x036cbd53842c5426634e7929541ec2318f3dcf7e', 'USDC'],
@@ -35,7 +35,7 @@ const USDC_DECIMALS = 6;
 const PICO_DIGITS = 12;
 const CREDIT_DIGITS = 6;
 
-/** Where and in what the house is paid. */
+/** Where and in which token the operator is paid. */
 export interface MerchantConfig {
   readonly chain: Chain;
   readonly asset: Asset;
@@ -52,7 +52,7 @@ export interface MerchantSettings {
   readonly asset?: Partial<Asset>;
 }
 
-/** A setting that cannot be: the message says which and why. */
+/** An invalid setting: the message says which and why. */
 export class MerchantConfigError extends Error {
   override readonly name = 'MerchantConfigError';
 }
@@ -63,13 +63,13 @@ const ADDRESS = /^0x[0-9a-f]{40}$/i;
 export function readMerchantConfig({ network, payTo, asset = {} }: MerchantSettings): MerchantConfig {
   const known = KNOWN.find(([name, chainId]) => network === name || network === caip2(chainId));
   if (known === undefined) throw new MerchantConfigError(`network: '${network}' is not one of ${knownNames()}`);
-  if (!ADDRESS.test(payTo)) throw new MerchantConfigError(`payTo: '${payTo}' is no address`);
+  if (!ADDRESS.test(payTo)) throw new MerchantConfigError(`payTo: '${payTo}' is not an address`);
   const [name, chainId, usdc, domainName] = known;
   const usual = { version: USDC_VERSION, decimals: USDC_DECIMALS };
   const isUsdc = (asset.address ?? usdc).toLowerCase() === usdc;
   const chosen = { ...usual, address: usdc, name: isUsdc ? domainName : '', ...asset };
   if (chosen.name === '') throw new MerchantConfigError(`asset: '${chosen.address}' needs a name`);
-  if (!ADDRESS.test(chosen.address)) throw new MerchantConfigError(`asset: '${chosen.address}' is no address`);
+  if (!ADDRESS.test(chosen.address)) throw new MerchantConfigError(`asset: '${chosen.address}' is not an address`);
   if (!(Number.isInteger(chosen.decimals) && chosen.decimals >= CREDIT_DIGITS && chosen.decimals <= PICO_DIGITS)) {
     throw new MerchantConfigError(
       `asset: ${chosen.decimals} decimals are not between ${CREDIT_DIGITS} and ${PICO_DIGITS}`,
@@ -105,7 +105,7 @@ export function unitsFor(amount: Pico, asset: Asset): bigint {
   return (amount + per - 1n) / per;
 }
 
-/** USD of a purchase in whole credits; undefined when they are none. */
+/** The amount of a purchase, rounded to whole credits; undefined when it is not a positive amount. */
 export function purchaseAmount(usd: number): Pico | undefined {
   if (!(Number.isFinite(usd) && usd > 0 && usd < 1e15)) return undefined;
   const credits = BigInt(usd.toFixed(CREDIT_DIGITS).replace('.', ''));

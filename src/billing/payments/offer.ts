@@ -1,19 +1,19 @@
-// What the gateway writes in x402: the requirement, the 402 offer (version 1 in the body, version 2 in a header), the
-// body of a facilitator call, and receipts. One 402 serves clients of both versions. Pure; called by the cashier.
+// Encodes x402 messages of the gateway: the payment requirement, the 402 offer (version 1 in the body, version 2 in a header),
+// the body of a facilitator call, and receipts. One 402 serves clients of both versions. Pure.
 
 import { checksummed } from './typed-data.ts';
 import type { MerchantConfig } from './merchant-config.ts';
 import type { SignedPayment } from './signed-payment.ts';
 
-/** What is for sale. */
+/** Price and description of what is paid for. */
 export interface Terms {
   /** Price in units of the token. */
   readonly units: bigint;
   /** URL of the request. */
   readonly resource: string;
-  /** One sentence for people. */
+  /** One sentence, shown by wallets. */
   readonly description: string;
-  /** How long clients shall make a signature good for, in seconds. It must outlive the work before settlement. */
+  /** Validity asked of signatures, in seconds. It must outlast the work before settlement. */
   readonly timeoutS: number;
 }
 
@@ -33,7 +33,7 @@ export interface Requirement {
 
 /** The answer 402: `document` for the body, beside `detail`; `headers` is a flat list. */
 export interface Offer {
-  /** Why what was sent is not enough: `payment_required` when nothing was. */
+  /** Why the payment was not accepted: `payment_required` when none was sent. */
   readonly reason: string;
   readonly document: {
     readonly x402Version: 1;
@@ -43,7 +43,7 @@ export interface Offer {
   readonly headers: readonly string[];
 }
 
-/** What a client learns about its settled payment, in both receipt headers. */
+/** Receipt of a settled payment, sent in both receipt headers. */
 export interface Receipt {
   readonly success: true;
   readonly transaction: string;
@@ -83,7 +83,7 @@ function encode(document: object): string {
   return Buffer.from(JSON.stringify(document)).toString('base64');
 }
 
-/** The offer of these terms. Without a reason, nothing had been sent. */
+/** The offer of these terms. No reason: no payment was sent. */
 export function makeOffer(
   merchant: MerchantConfig,
   terms: Terms,
@@ -99,7 +99,7 @@ export function makeOffer(
   };
 }
 
-/** The body of `/verify` and `/settle`: built from what was checked, so that nothing unknown travels on. */
+/** The body of `/verify` and `/settle`: built from checked fields, so that nothing unchecked is sent on. */
 export function facilitatorBody(payment: SignedPayment, merchant: MerchantConfig, terms: Terms): string {
   const { authorization, signature, version } = payment;
   const payload = {

@@ -71,7 +71,7 @@ export type PurchaseAnswer =
 export interface CallRequest {
   readonly price: Pico;
   readonly resource: string;
-  /** One sentence for people. */
+  /** One sentence, shown by wallets. */
   readonly description: string;
   /** Digest of method, path and body: a payment serves one request. */
   readonly digest: string;
@@ -125,7 +125,7 @@ export interface PaymentProcessorDeps extends Omit<SettlementDeps, 'ledger'> {
   /** Commands that arrive before it is open wait for it. */
   readonly ledger: Ledger | Promise<Ledger>;
   readonly settings?: PaymentProcessorSettings;
-  /** Hears of failures that are the gateway's own. */
+  /** Called with failures of the gateway itself, most often of the ledger. */
   readonly onDefect: (error: unknown) => void;
   readonly onRound: (round: RecoveryRound) => void;
 }
@@ -213,7 +213,7 @@ class PaymentProcessor {
     this.#context = context;
     const { graceMs = GRACE_MS } = this.#settings;
     this.#opened = Promise.resolve(deps.ledger).then((ledger) => new Settlements({ ...deps, ledger }, graceMs));
-    // Every command that needs it is told.
+    // Handled by every command that needs it.
     this.#opened.catch(() => undefined);
   }
 
@@ -442,7 +442,7 @@ class PaymentProcessor {
       return this.#offer(terms, 'duplicate_settlement');
     }
     const answer = answerOf(payment);
-    if (answer !== undefined) return this.#sold({ kind: 'booked', answer }, payment.amount, account, terms);
+    if (answer !== undefined) return this.#sold({ kind: 'posted', answer }, payment.amount, account, terms);
     if (payment.state === 'failed') return this.#offer(terms, payment.answer ?? 'payment_refused');
     // Its first request may be under way elsewhere: an offer would invite a second payment.
     if (!settlements.isAbandoned(payment)) return refused('HR_PAYMENT_PENDING');
@@ -454,7 +454,7 @@ class PaymentProcessor {
   }
 
   #sold(outcome: Outcome, amount: Pico, account: string, terms: Terms): PurchaseAnswer {
-    if (outcome.kind !== 'booked') return this.#unsettled(outcome, terms);
+    if (outcome.kind !== 'posted') return this.#unsettled(outcome, terms);
     const { receipt } = outcome.answer;
     const body = {
       status: 'success',
@@ -500,7 +500,7 @@ class PaymentProcessor {
     if (payment.state === 'submitted') {
       if (!settlements.isAbandoned(payment)) return refused('HR_PAYMENT_PENDING');
       const outcome = await settlements.askAgain(payment);
-      if (outcome.kind !== 'booked') return refused('HR_PAYMENT_PENDING');
+      if (outcome.kind !== 'posted') return refused('HR_PAYMENT_PENDING');
     }
     const settled = (await ledger.findPayment(payment.id)) ?? payment;
     const answer = answerOf(settled);
@@ -526,7 +526,7 @@ class PaymentProcessor {
     }
     const { account } = source.reserved.submission;
     const outcome = await settlements.pay(source.reserved, { kind: 'charge', account, usage });
-    if (outcome.kind !== 'booked') return this.#unsettled(outcome, terms);
+    if (outcome.kind !== 'posted') return this.#unsettled(outcome, terms);
     return { kind: 'paid', headers: receiptHeaders(outcome.answer.receipt, merchant) };
   }
 
@@ -541,7 +541,7 @@ class PaymentProcessor {
     }
   }
 
-  #unsettled(outcome: Exclude<Outcome, { readonly kind: 'booked' }>, terms: Terms): Offered | Refused {
+  #unsettled(outcome: Exclude<Outcome, { readonly kind: 'posted' }>, terms: Terms): Offered | Refused {
     if (outcome.kind === 'refused') return this.#offer(terms, outcome.reason);
     return refused(outcome.kind === 'unsent' ? 'HR_PAYMENT_UNAVAILABLE' : 'HR_PAYMENT_PENDING');
   }

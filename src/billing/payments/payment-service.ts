@@ -77,6 +77,6 @@ function merchantSettingsOf(settings: Settings['payments'], payTo: string): Merc
 }
 
 function logRound(log: Log, round: RecoveryRound): void {
-  if (round.booked > 0) log.warn({ ...round }, 'abandoned payments have become credit');
+  if (round.posted > 0) log.warn({ ...round }, 'abandoned payments have become credit');
   else if (round.expired > 0) log.info({ ...round }, 'payments that were never settled have expired');
 }

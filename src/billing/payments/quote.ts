@@ -1,5 +1,5 @@
-// What a keyless request costs, known before it runs: `exact` payments cannot be corrected afterwards, so the price is
-// that of the longest answer allowed. Integers only; rounded up to a whole unit of the token by the cashier.
+// Price of a request without a key, before it runs: `exact` payments cannot be corrected afterwards, so the price is that of
+// the longest answer allowed. Integers only.
 
 import type { Pico } from '../ledger/store.ts';
 
@@ -12,9 +12,9 @@ export interface TokenPrices {
 export interface CallSize {
   /** Estimated tokens of the prompt. */
   readonly promptTokens: number;
-  /** What the request allows its answers to be long together; undefined when it does not say. */
+  /** Limit of all its answers together; undefined when the request sets none. */
   readonly maxTokens: number | undefined;
-  /** Answers that the request wants, over all its prompts. Default 1. */
+  /** Answers that the request asks for, over all its prompts. Default 1. */
   readonly choices?: number;
   /** Prompts that share `promptTokens`. Default 1. */
   readonly prompts?: number;
@@ -29,15 +29,15 @@ export interface QuoteRules {
   readonly floor: Pico;
 }
 
-/** The price of a call. Counts that are no counts are taken as 0 and answers cut to what the context leaves. */
+/** The price of a call. Invalid counts count as 0, and answers are limited to what the context leaves. */
 export function quoteCall(size: CallSize, prices: TokenPrices, rules: QuoteRules): Pico {
   const prompt = count(size.promptTokens);
   const { choices = 1, prompts = 1 } = size;
   // Every answer shares the context with its prompt alone.
   const left = rules.contextTokens === undefined ? undefined : count(rules.contextTokens - Number(prompt) / prompts);
-  const room = left === undefined ? undefined : left * count(choices);
-  const wished = count(size.maxTokens ?? rules.defaultTokens * choices);
-  const answer = room === undefined || wished < room ? wished : room;
+  const limit = left === undefined ? undefined : left * count(choices);
+  const requested = count(size.maxTokens ?? rules.defaultTokens * choices);
+  const answer = limit === undefined || requested < limit ? requested : limit;
   const price = prompt * prices.prompt + answer * prices.completion;
   return price > rules.floor ? price : rules.floor;
 }

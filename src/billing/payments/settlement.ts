@@ -52,23 +52,23 @@ export type Presented =
   | { readonly kind: 'known'; readonly payment: Payment; readonly signed: SignedPayment }
   | { readonly kind: 'reserved'; readonly reserved: Reserved };
 
-/** `open`: money may have moved; the payment stays submitted until `recovery.ts` knows. */
+/** `open`: money may have moved; the payment stays submitted until the recovery knows. */
 export type Outcome =
-  | { readonly kind: 'booked'; readonly answer: SettledAnswer }
+  | { readonly kind: 'posted'; readonly answer: SettledAnswer }
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'unsent' }
   | { readonly kind: 'open' };
 
-/** Money that arrived and could not be booked, as when the database was away. */
-interface Booking {
+/** Money that arrived and could not be posted, as when the database was away. */
+interface Posting {
   readonly id: string;
   readonly target: PaymentTarget;
   readonly answer: SettledAnswer;
 }
 
-/** What one round did. */
+/** Result of one recovery round. */
 export interface RecoveryRound {
-  readonly booked: number;
+  readonly posted: number;
   /** Left submitted: the facilitator does not say that they have settled. */
   readonly open: number;
   /** Reserved and never submitted, and too old now. */
@@ -96,8 +96,8 @@ interface Patience {
 
 export class Settlements {
   readonly deps: SettlementDeps;
-  /** By payment id; booked with the next round of the recovery. */
-  readonly #unbooked = new Map<string, Booking>();
+  /** By payment id; posted with the next round of the recovery. */
+  readonly #unposted = new Map<string, Posting>();
   readonly #asking = new Set<string>();
   readonly #patience = new Map<string, Patience>();
   readonly #graceMs: number;
@@ -152,13 +152,13 @@ export class Settlements {
     return { id: paymentId(key), network: key.network, payer: key.payer, submission };
   }
 
-  /** Lets the facilitator move the money of a payment that was never submitted, and books it. */
+  /** Lets the facilitator move the money of a payment that was never submitted, and posts it. */
   async pay({ id, network, payer, submission }: Reserved, target: PaymentTarget): Promise<Outcome> {
     const { facilitator } = this.deps;
     return await this.#alone(id, async () => {
       if (!(await this.#submit(id, submission))) return await this.#gone(id);
       const settled = await facilitator.settle(submission.body);
-      const outcome = await this.#book(id, { network, payer }, target, settled);
+      const outcome = await this.#post(id, { network, payer }, target, settled);
       if (settled.kind === 'refused') return await this.#fail(id, outcome, settled.reason);
       if (settled.kind === 'unsent') return await this.#fail(id, outcome, 'facilitator_unreachable');
       return outcome;
@@ -176,8 +176,8 @@ export class Settlements {
     const target = { kind: 'credit', account: submission.account } as const;
     return await this.#alone(id, async () => {
       const settled = await this.deps.facilitator.settle(submission.body);
-      const outcome = await this.#book(id, { network, payer }, target, settled);
-      return outcome.kind === 'booked' ? outcome : { kind: 'open' };
+      const outcome = await this.#post(id, { network, payer }, target, settled);
+      return outcome.kind === 'posted' ? outcome : { kind: 'open' };
     });
   }
 
@@ -195,21 +195,21 @@ export class Settlements {
       return true;
     }
     const target = { kind: 'credit', account: submission.account } as const;
-    return (await this.#book(id, payment, target, { kind: 'settled', transaction })).kind === 'booked';
+    return (await this.#post(id, payment, target, { kind: 'settled', transaction })).kind === 'posted';
   }
 
   /** Whether this process is at it, or holds money for it. */
   isBusy(id: string): boolean {
-    return this.#asking.has(id) || this.#unbooked.has(id);
+    return this.#asking.has(id) || this.#unposted.has(id);
   }
 
-  /** Books what could not be booked before. Answers with how many now were. */
-  async bookLate(): Promise<number> {
-    let booked = 0;
-    for (const booking of this.#unbooked.values()) {
-      if (await this.#tryBook(booking)) booked++;
+  /** Posts what could not be posted before. Resolves with how many now were. */
+  async postLate(): Promise<number> {
+    let posted = 0;
+    for (const posting of this.#unposted.values()) {
+      if (await this.#tryPost(posting)) posted++;
     }
-    return booked;
+    return posted;
   }
 
   /** False when the payment has settled or failed in other hands. */
@@ -251,7 +251,7 @@ export class Settlements {
     }
   }
 
-  async #book(
+  async #post(
     id: string,
     { network, payer }: Pick<Payment, 'network' | 'payer'>,
     target: PaymentTarget,
@@ -261,12 +261,12 @@ export class Settlements {
     if (settled.kind !== 'settled') return settled;
     const receipt = { success: true, transaction: settled.transaction, network, payer } as const;
     const answer = { receipt, credited: target.kind === 'credit' };
-    return (await this.#tryBook({ id, target, answer })) ? { kind: 'booked', answer } : { kind: 'open' };
+    return (await this.#tryPost({ id, target, answer })) ? { kind: 'posted', answer } : { kind: 'open' };
   }
 
-  /** False when it must be tried later, or when another process has booked the money as credit. */
-  async #tryBook(booking: Booking): Promise<boolean> {
-    const { answer, id, target } = booking;
+  /** False when it must be tried later, or when another process has posted the money as credit. */
+  async #tryPost(posting: Posting): Promise<boolean> {
+    const { answer, id, target } = posting;
     const text = JSON.stringify(answer);
     const { ledger } = this.deps;
     try {
@@ -276,11 +276,11 @@ export class Settlements {
       const lost = error instanceof LedgerError && error.refusal === 'id-reused';
       // Nobody waits for it then: whatever it was to pay, it becomes credit.
       const late = { kind: 'credit', account: target.account } as const;
-      if (lost) this.#unbooked.delete(id);
-      else this.#unbooked.set(id, { id, target: late, answer: { ...answer, credited: true } });
+      if (lost) this.#unposted.delete(id);
+      else this.#unposted.set(id, { id, target: late, answer: { ...answer, credited: true } });
       return false;
     }
-    this.#unbooked.delete(id);
+    this.#unposted.delete(id);
     return true;
   }
 
@@ -300,13 +300,13 @@ export class Settlements {
 
   async #recover(): Promise<RecoveryRound> {
     const { dateMs, ledger } = this.deps;
-    let booked = await this.bookLate();
+    let posted = await this.postLate();
     const limit = ROUND_PAYMENTS + this.#patience.size;
     const submitted = await ledger.paymentsIn('submitted', limit);
     const due = submitted.filter((payment) => this.isAbandoned(payment) && this.#isTime(payment));
     const ask = pLimit(QUESTIONS_AT_ONCE);
     const asked = due.slice(0, ROUND_QUESTIONS).map((payment) => ask(() => this.#ask(payment)));
-    booked += (await Promise.all(asked)).filter(Boolean).length;
+    posted += (await Promise.all(asked)).filter(Boolean).length;
     const open = await ledger.paymentsIn('submitted', limit);
     this.#forget(new Set(open.map(({ id }) => id)));
     let expired = 0;
@@ -315,13 +315,13 @@ export class Settlements {
       await ledger.failPayment(id, 'expired');
       expired++;
     }
-    return { booked, open: open.length, expired };
+    return { posted, open: open.length, expired };
   }
 
   async #ask(payment: Payment): Promise<boolean> {
     const { waitMs } = this.#patience.get(payment.id) ?? { waitMs: FIRST_WAIT_MS };
     this.#patience.set(payment.id, { nextMs: this.deps.dateMs() + waitMs, waitMs: waitMs * 2 });
-    return (await this.askAgain(payment)).kind === 'booked';
+    return (await this.askAgain(payment)).kind === 'posted';
   }
 
   #isTime({ id, validUntilMs }: Payment): boolean {

@@ -1,9 +1,9 @@
-// What a client sends as `X-PAYMENT` or `PAYMENT-SIGNATURE`: base64 or raw JSON, x402 version 1, version 2, or the mix of
-// both that some clients send. Decoding only says whether it has the shape of a payment; `checks.ts` judges it.
+// Decodes the header `X-PAYMENT` or `PAYMENT-SIGNATURE`: base64 or raw JSON, x402 version 1, version 2, or the mix of both
+// that some clients send. Decoding checks the form only; `checks.ts` checks whether the payment is valid.
 
 import type { Authorization } from './typed-data.ts';
 
-/** A payment of scheme `exact` as its client made it. */
+/** A payment of scheme `exact` as the client signed it. */
 export interface SignedPayment {
   /** 2 when the client repeats the requirement it accepted; else 1, whatever number it wrote. */
   readonly version: 1 | 2;
@@ -13,7 +13,7 @@ export interface SignedPayment {
   readonly authorization: Authorization;
   /** Hexadecimal with 0x; longer than 65 bytes when a contract wallet signed. */
   readonly signature: string;
-  /** What a client of version 2 says it accepted. */
+  /** The requirement that a client of version 2 accepted. */
   readonly accepted: AcceptedTerms | null;
 }
 
@@ -36,7 +36,7 @@ const UINT = /^(?:0|[1-9]\d{0,77})$/;
 const UINT_LIMIT = 1n << 256n;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 
-/** Why a header is no payment. The message is for the client and repeats nothing of the header. */
+/** The header has the wrong form. The message is for the client and repeats nothing of the header. */
 export class PaymentFormatError extends Error {
   override readonly name = 'PaymentFormatError';
 }
@@ -83,13 +83,13 @@ function parse(text: string): unknown {
 type Fields = Readonly<Record<string, unknown>>;
 
 function record(value: unknown, what: string): Fields {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(`${what} is no object`);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(`${what} is not an object`);
   return value as Fields;
 }
 
 function name(fields: Fields, field: string): string {
   const value = fields[field];
-  if (typeof value !== 'string' || value === '' || value.length > MAX_NAME_LENGTH) refuse(`${field} is no name`);
+  if (typeof value !== 'string' || value === '' || value.length > MAX_NAME_LENGTH) refuse(`${field} is not a name`);
   return value;
 }
 

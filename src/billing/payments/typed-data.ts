@@ -1,11 +1,11 @@
 // EIP-712 for one message type, `TransferWithAuthorization` of EIP-3009: its digest, and the address that signed a
-// digest. Pure; called by the checks. Fixed fields are 32-byte words, strings their hashes.
+// digest. Pure. Fixed fields are 32-byte words, strings their hashes.
 
 import { secp256k1 } from '@noble/curves/secp256k1.js';
 import { keccak_256 } from '@noble/hashes/sha3.js';
 import type { Asset, Chain } from './merchant-config.ts';
 
-/** The signed order to move tokens. Addresses and nonce are lower-case hexadecimal with 0x. */
+/** A signed authorization to transfer tokens. Addresses and nonce are lower-case hexadecimal with 0x. */
 export interface Authorization {
   readonly from: string;
   readonly to: string;
@@ -63,7 +63,7 @@ const SIGNATURE = /^0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)$/i;
 
 /**
  * The address whose key made a signature of 65 bytes, or undefined when no key can have. The upper half of the s values
- * is refused, as tokens do: it would give every signature a twin.
+ * is refused, as tokens do: otherwise every signature would have a second valid form.
  */
 export function recoverSigner(digest: string, signature: string): string | undefined {
   const [, r = '', s = '', v = ''] = SIGNATURE.exec(signature) ?? [];

@@ -74,7 +74,7 @@ t.test('the policy names the script and the style, and nothing is loaded from el
   t.same([...new Set(asked)], ['/', '/overview']);
 });
 
-t.test('shows the house and follows it', async (t) => {
+t.test('shows the overview and updates it', async (t) => {
   const { url, adminUrl, hosts } = await start(t);
   const page = await openPage(t, adminUrl);
   await shows(page, '#about', /^\d+\.\d+\.\d+, ready, up \d+ s$/);
@@ -162,7 +162,7 @@ t.test('drains and returns a CRN by keyboard alone, with token and confirmation'
   t.equal(await page.evaluate(kept), JSON.stringify([[TOKEN], []]));
 });
 
-t.test('ejects for the time that is asked for, and says what is wrong with it', async (t) => {
+t.test('ejects for the given time, and shows what is wrong with it', async (t) => {
   const { adminUrl, hosts, gateway } = await start(t);
   const page = await openPage(t, adminUrl, {}, /status of 422/);
   const url = hosts[0]?.url ?? '';
@@ -178,10 +178,10 @@ t.test('ejects for the time that is asked for, and says what is wrong with it', 
   t.equal(gateway.crns().find((crn) => crn.url === url)?.standing, 'down');
 });
 
-t.test('without a token in the settings orders are off, and the page says why', async (t) => {
+t.test('without a token in the settings actions are disabled, and the page says why', async (t) => {
   const { adminUrl } = await start(t, { adminToken: null });
   const page = await openPage(t, adminUrl);
-  await shows(page, '#why', /Orders are off: adminToken is not set/);
+  await shows(page, '#why', /Admin actions are disabled: adminToken is not set/);
   t.equal(await page.locator('#why').isVisible(), true);
   const buttons = page.locator('#crns button, #reload');
   t.equal(await buttons.count(), 7);
@@ -191,7 +191,7 @@ t.test('without a token in the settings orders are off, and the page says why', 
   }
 });
 
-t.test('says when the gateway is gone, and stands still while it is told to', async (t) => {
+t.test('shows when the gateway is gone, and pauses on demand', async (t) => {
   const { adminUrl, gateway } = await start(t);
   const page = await openPage(t, adminUrl, {}, /ERR_CONNECTION/);
   await page.clock.install();

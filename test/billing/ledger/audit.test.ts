@@ -29,15 +29,19 @@ const SPOILS: readonly (readonly [string, string, RegExp])[] = [
     "update accounts set balance = balance + 7 where id = 'a'",
     /has a balance of 57, its entries add up to 50/,
   ],
-  ['credit set aside by nobody', "update accounts set held = held + 1 where id = 'a'", /keeps 31 aside.* 30/],
-  ['a hold closed without its entries', "update holds set state = 'closed' where id = 'open'", /open holds come to 0/],
-  ['a movement removed', "delete from movements where id = 'grant:1'", /stand without it/],
+  ['held credit without a hold', "update accounts set held = held + 1 where id = 'a'", /holds 31.* 30/],
+  [
+    'a hold closed without its entries',
+    "update holds set state = 'closed' where id = 'open'",
+    /open holds add up to 0/,
+  ],
+  ['a movement removed', "delete from movements where id = 'grant:1'", /exist without it/],
   ['an account removed', "delete from accounts where id = 'b'", /'customer:b' have no account/],
-  ['a charge that no usage tells of', 'update usage_daily set amount = amount - 1', /Income is 20.*come to 19/],
+  ['a charge that no usage counts', 'update usage_daily set amount = amount - 1', /Income is 20.*add up to 19/],
   [
     'a payment settled without its money',
     "update payments set state = 'settled' where nonce = 'n'",
-    /settled and not booked/,
+    /settled and not posted/,
   ],
 ];
 

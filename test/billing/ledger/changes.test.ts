@@ -9,18 +9,18 @@ import { openStore, STORES } from './stores.ts';
 
 /** Changes as they come, and a promise of the next. */
 async function listenTo(ledger: Ledger) {
-  const heard: Change[] = [];
+  const seen: Change[] = [];
   let wake: () => void = () => undefined;
   const stop = await ledger.watch((change) => {
-    heard.push(change);
+    seen.push(change);
     wake();
   });
   return {
-    heard,
+    seen,
     stop,
     upTo: async (count: number): Promise<Change[]> => {
-      while (heard.length < count) await new Promise<void>((resolve) => (wake = resolve));
-      return heard;
+      while (seen.length < count) await new Promise<void>((resolve) => (wake = resolve));
+      return seen;
     },
   };
 }
@@ -28,11 +28,11 @@ async function listenTo(ledger: Ledger) {
 const KEY = { id: 'k', hash: 'h', prefix: 'hr', account: 'a' };
 
 for (const name of STORES) {
-  t.test(`${name}: watchers hear of keys and of credit, in order, not of what was before`, async (t) => {
+  t.test(`${name}: watchers are told of keys and credit, in order, not of earlier changes`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.createKey({ ...KEY, id: 'early', hash: 'early' });
-    const { upTo, heard, stop } = await listenTo(ledger);
+    const { upTo, seen, stop } = await listenTo(ledger);
     await ledger.createKey(KEY);
     await upTo(1);
     await ledger.grant({ id: '1', account: 'a', amount: 5n });
@@ -45,10 +45,10 @@ for (const name of STORES) {
     ]);
     stop();
     await ledger.disableKey('early');
-    t.equal(heard.length, 3, 'who stopped hears nothing');
+    t.equal(seen.length, 3, 'a stopped watcher is not called');
   });
 
-  t.test(`${name}: a key stopped by another process is heard of within two seconds`, async (t) => {
+  t.test(`${name}: a key disabled by another process is noticed within two seconds`, async (t) => {
     const { ledger, again } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.createKey(KEY);
@@ -60,7 +60,7 @@ for (const name of STORES) {
     t.ok(tookMs < 2000, `${tookMs.toFixed(0)} ms`);
   });
 
-  t.test(`${name}: who lies too far behind is told to forget everything`, async (t) => {
+  t.test(`${name}: a watcher too far behind is told to invalidate everything`, async (t) => {
     const { ledger, url } = await openStore(t, name);
     const { upTo } = await listenTo(ledger);
     const database =
@@ -74,7 +74,7 @@ for (const name of STORES) {
   });
 }
 
-t.test('postgres: a lost connection for news is made again, and what happened meanwhile is heard', async (t) => {
+t.test('postgres: a lost listening connection is opened again, and changes made meanwhile are noticed', async (t) => {
   const { ledger, again, url } = await openStore(t, 'postgres');
   await ledger.createAccount({ id: 'a' });
   await ledger.createKey(KEY);

@@ -38,7 +38,7 @@ const refusal = (name: LedgerError['refusal']): { name: string; refusal: string 
 });
 
 for (const name of STORES) {
-  t.test(`${name}: an account is made once and starts with nothing`, async (t) => {
+  t.test(`${name}: an account is created once and starts empty`, async (t) => {
     const { ledger } = await openStore(t, name);
     const made = { id: 'a', label: 'first', createdMs: START_MS, balance: 0n, held: 0n };
     t.same(await ledger.createAccount({ id: 'a', label: 'first' }), made);
@@ -52,7 +52,7 @@ for (const name of STORES) {
     );
   });
 
-  t.test(`${name}: a grant counts once, and its id serves nothing else`, async (t) => {
+  t.test(`${name}: a grant counts once, and its id is not reused`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.createAccount({ id: 'b' });
@@ -89,7 +89,7 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true, sum: 0n });
   });
 
-  t.test(`${name}: a hold keeps credit aside, and settling charges what was used`, async (t) => {
+  t.test(`${name}: a hold reserves credit, and settling charges what was used`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: '1', account: 'a', amount: 100n });
@@ -133,7 +133,7 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true });
   });
 
-  t.test(`${name}: a lease takes many charges, is topped by the balance and gives the rest back`, async (t) => {
+  t.test(`${name}: a lease takes many charges, overflows into the balance and gives the rest back`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     t.same(await ledger.lease(hold('l', 50n)), { kind: 'short', balance: 0n });
@@ -155,7 +155,7 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true, openHolds: 1n });
   });
 
-  t.test(`${name}: what a dead holder left expires, what a live one renews stays`, async (t) => {
+  t.test(`${name}: holds of a dead holder expire, those that a live one renews stay`, async (t) => {
     const store = await openStore(t, name);
     const { ledger } = store;
     await ledger.createAccount({ id: 'a' });
@@ -169,7 +169,7 @@ for (const name of STORES) {
     t.equal(await ledger.expire(), 1);
     t.equal(await ledger.expire(), 0);
     t.match(await ledger.account('a'), { balance: 45n, held: 40n });
-    t.same(await ledger.renew('thread-1', START_MS + 120_000), [], 'a holder learns that it lost its lease');
+    t.same(await ledger.renew('thread-1', START_MS + 120_000), [], 'a holder is told that it lost its lease');
     t.same(await charge(ledger, 'dead', 'c2', 5n, USAGE), { late: true, repeated: false });
     t.match(await ledger.account('a'), { balance: 40n, held: 40n });
     t.match(await ledger.audit(), { sound: true });
@@ -195,7 +195,7 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true });
   });
 
-  t.test(`${name}: counts and dates that are none are refused`, async (t) => {
+  t.test(`${name}: invalid counts and dates are refused`, async (t) => {
     const { ledger } = await openStore(t, name);
     for (const inputTokens of [-1, 0.5, NaN, Infinity, 2 ** 53]) {
       await t.rejects(charge(ledger, 'l', 'c', 1n, { ...USAGE, inputTokens }), refusal('amount-invalid'));
@@ -219,7 +219,7 @@ for (const name of STORES) {
     t.match(await ledger.reservePayment({ ...PAYMENT, network: 'base-sepolia' }), { kind: 'reserved' });
   });
 
-  t.test(`${name}: a settled payment is booked once and its answer kept`, async (t) => {
+  t.test(`${name}: a settled payment is posted once and its answer kept`, async (t) => {
     const { ledger } = await openStore(t, name);
     const id = paymentId(PAYMENT);
     const target = { kind: 'credit', account: 'new' } as const;
@@ -238,7 +238,7 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true });
   });
 
-  t.test(`${name}: a failed payment books nothing, unless it turns out paid`, async (t) => {
+  t.test(`${name}: a failed payment posts nothing, unless it turns out paid`, async (t) => {
     const { ledger } = await openStore(t, name);
     const id = paymentId(PAYMENT);
     await ledger.reservePayment(PAYMENT);
@@ -300,7 +300,7 @@ for (const name of STORES) {
     t.match(await ledger.usage({ account: 'nobody', model: 'm', by: [] }), [{ requests: 0n, amount: 0n }]);
   });
 
-  t.test(`${name}: a key is stored by its hash, found, listed and stopped`, async (t) => {
+  t.test(`${name}: a key is stored by its hash, found, listed and disabled`, async (t) => {
     const store = await openStore(t, name);
     const { ledger } = store;
     await t.rejects(ledger.createKey(key('k1')), refusal('account-unknown'));
@@ -329,7 +329,7 @@ for (const name of STORES) {
     t.same(await ledger.listKeys('b'), []);
   });
 
-  t.test(`${name}: a rotated key hands its limits on and ends after the grace`, async (t) => {
+  t.test(`${name}: a rotated key passes its limits on and expires after the grace period`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.createKey(key('k1', { label: 'laptop', limits: { tokensPerMinute: 9 } }));

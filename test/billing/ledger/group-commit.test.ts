@@ -49,7 +49,7 @@ t.test('the next commit waits until the pause has passed and takes all that came
   t.same(batches, [['a'], ['b', 'c']]);
 });
 
-t.test('callers hear when their commit is done, not before', async (t) => {
+t.test('a submission is answered when its commit is done, not before', async (t) => {
   const gates: (() => void)[] = [];
   const { commits } = setUp({
     async commit(commands) {
@@ -57,16 +57,16 @@ t.test('callers hear when their commit is done, not before', async (t) => {
       return commands.map((): Outcome => ({ status: 'fulfilled', value: 'durable' }));
     },
   });
-  let heard = false;
-  const submitted = submit(commits, 'a').then(() => (heard = true));
+  let answered = false;
+  const submitted = submit(commits, 'a').then(() => (answered = true));
   while (gates.length === 0) await Promise.resolve();
-  t.equal(heard, false);
+  t.equal(answered, false);
   gates[0]?.();
   await submitted;
-  t.equal(heard, true);
+  t.equal(answered, true);
 });
 
-t.test('a commit takes no more than its most', async (t) => {
+t.test('a commit has at most `maxBatch` commands', async (t) => {
   const { commits, batches, clock } = setUp({ maxBatch: 2 });
   const all = ['a', 'b', 'c'].map((command) => submit(commits, command));
   await all[1];
@@ -76,7 +76,7 @@ t.test('a commit takes no more than its most', async (t) => {
   t.same(batches, [['a', 'b'], ['c']]);
 });
 
-t.test('a command that spoils its commit fails alone', async (t) => {
+t.test('a command that fails its commit fails alone', async (t) => {
   const batches: (readonly string[])[] = [];
   const { commits } = setUp({
     async commit(commands) {

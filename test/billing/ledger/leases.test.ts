@@ -11,7 +11,7 @@ const refusal = (name: LedgerError['refusal']): { name: string; refusal: string 
 });
 
 for (const name of STORES) {
-  t.test(`${name}: a lease is extended as far as the balance reaches, and spent as one`, async (t) => {
+  t.test(`${name}: a lease is extended as far as the balance allows, and spent as one`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: 'g', account: 'a', amount: 25n });
@@ -40,7 +40,7 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true });
   });
 
-  t.test(`${name}: a closed lease grows no more, and no id serves twice`, async (t) => {
+  t.test(`${name}: a closed lease is not extended, and no id is used twice`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: 'g', account: 'a', amount: 100n });
@@ -55,15 +55,18 @@ for (const name of STORES) {
     t.match(await ledger.account('a'), { balance: 100n, held: 0n });
   });
 
-  t.test(`${name}: an account that pays later is made by its first charge and charged once for each id`, async (t) => {
-    const { ledger } = await openStore(t, name);
-    t.same(await debit(ledger, 'later', '1', 30n, { ...USAGE, requests: 3 }), { late: false, repeated: false });
-    t.same(await debit(ledger, 'later', '1', 30n, USAGE), { late: false, repeated: true });
-    await t.rejects(debit(ledger, 'later', '1', 31n, USAGE), refusal('id-reused'));
-    t.match(await ledger.account('later'), { balance: -30n, held: 0n });
-    t.match(await ledger.usage({ by: [] }), [{ requests: 3n, estimated: 0n, amount: 30n }]);
-    t.match(await ledger.audit(), { sound: true });
-  });
+  t.test(
+    `${name}: an account that pays later is created by its first charge and charged once for each id`,
+    async (t) => {
+      const { ledger } = await openStore(t, name);
+      t.same(await debit(ledger, 'later', '1', 30n, { ...USAGE, requests: 3 }), { late: false, repeated: false });
+      t.same(await debit(ledger, 'later', '1', 30n, USAGE), { late: false, repeated: true });
+      await t.rejects(debit(ledger, 'later', '1', 31n, USAGE), refusal('id-reused'));
+      t.match(await ledger.account('later'), { balance: -30n, held: 0n });
+      t.match(await ledger.usage({ by: [] }), [{ requests: 3n, estimated: 0n, amount: 30n }]);
+      t.match(await ledger.audit(), { sound: true });
+    },
+  );
 
   t.test(`${name}: charges that sum up estimates count all of them as estimates`, async (t) => {
     const { ledger } = await openStore(t, name);

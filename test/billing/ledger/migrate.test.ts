@@ -43,7 +43,7 @@ for (const name of STORES) {
     await database.close();
   });
 
-  t.test(`${name}: a store of a newer program is refused`, async (t) => {
+  t.test(`${name}: a store with a newer schema is refused`, async (t) => {
     const url = await emptyStore(t, name);
     const database = await open(url);
     await migrate(database, 1, next(['create table extra (id text)']));

@@ -1,5 +1,5 @@
-// Random lives of a ledger against a model of a few lines: whatever happens in whatever order, answers and balances
-// are those of the model, and the books are sound.
+// Random sequences of operations against a model of a few lines: answers and balances are those of the model, and the audit
+// is sound.
 
 import fc from 'fast-check';
 import t from 'tap';

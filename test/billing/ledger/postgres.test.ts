@@ -1,4 +1,4 @@
-// What PostgreSQL alone can do to a ledger: lose connections, and stop answering.
+// Failures that only PostgreSQL has: lost connections and servers that do not answer.
 
 import t from 'tap';
 import pg from 'pg';
@@ -34,7 +34,7 @@ t.test('connections cut between commits and in the middle of one are made again'
   t.match(await ledger.account('a'), { balance: 15n });
 });
 
-t.test('whose fault an error is decides who fails', async (t) => {
+t.test('errors are blamed on the command, a conflict or the store', async (t) => {
   const { url } = await openStore(t, 'postgres');
   const database = await PostgresDatabase.open(url, systemClock);
   t.teardown(() => database.close());
@@ -54,7 +54,7 @@ t.test('whose fault an error is decides who fails', async (t) => {
   t.equal(database.blame(new RangeError('no integer')), 'command');
 });
 
-t.test('a server that is not there is told of when the ledger opens', async (t) => {
+t.test('opening a ledger rejects when there is no server', async (t) => {
   const options = { clock: systemClock, dateMs: () => 1 };
   await t.rejects(openLedger('postgres://127.0.0.1:1/none', options), { code: 'ECONNREFUSED' });
 });

@@ -1,5 +1,5 @@
-// Both stores for the suites of the ledger: how to open one, and a second ledger on the same database as another
-// process would. Time stands still unless a test moves it.
+// Opens either store for the tests of the ledger, and further ledgers on the same database, as another process would. Time
+// stands still unless a test moves it.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -61,9 +61,9 @@ export type StoreName = (typeof STORES)[number];
 /** The URL of an empty store, gone after the test. */
 export async function emptyStore(t: Tap, name: StoreName): Promise<string> {
   if (name === 'postgres') return await postgresDatabase();
-  const overview = mkdtempSync(join(tmpdir(), 'headrace-ledger-'));
-  t.teardown(() => rmSync(overview, { recursive: true, force: true }));
-  return `sqlite:${join(overview, 'ledger.db')}`;
+  const folder = mkdtempSync(join(tmpdir(), 'headrace-ledger-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  return `sqlite:${join(folder, 'ledger.db')}`;
 }
 
 export async function openStore(t: Tap, name: StoreName): Promise<TestStore> {

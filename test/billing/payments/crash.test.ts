@@ -31,37 +31,37 @@ const CUTS: readonly Cut[] = [
 ];
 
 /** The facilitator of all lives, and how the present one is to die at its hands. */
-interface World {
+interface CrashFixture {
   readonly facilitator: TestFacilitator;
   child: ChildProcess | undefined;
   cut: Cut | undefined;
   transfers: number;
 }
 
-async function openWorld(t: { teardown: (done: () => void) => void }): Promise<World> {
+async function openCrashFixture(t: { teardown: (done: () => void) => void }): Promise<CrashFixture> {
   const facilitator = new TestFacilitator({
     nowS: () => NOW_MS / 1000,
     onSettle(moment) {
-      const { cut } = deps;
-      if (cut !== undefined && 'moment' in cut && cut.moment === moment && deps.transfers === cut.transfers) {
-        deps.child?.kill('SIGKILL');
+      const { cut } = fixture;
+      if (cut !== undefined && 'moment' in cut && cut.moment === moment && fixture.transfers === cut.transfers) {
+        fixture.child?.kill('SIGKILL');
       }
-      if (moment === 'after') deps.transfers++;
+      if (moment === 'after') fixture.transfers++;
     },
   });
-  const deps: World = { facilitator, child: undefined, cut: undefined, transfers: 0 };
+  const fixture: CrashFixture = { facilitator, child: undefined, cut: undefined, transfers: 0 };
   await facilitator.listen();
   t.teardown(() => facilitator.close());
   for (let lane = 0; lane < LANES; lane++) facilitator.fund(payerOf(lane).address, FUNDS);
-  return deps;
+  return fixture;
 }
 
-async function live(deps: World, store: string, cut: Cut | undefined): Promise<string[]> {
+async function live(fixture: CrashFixture, store: string, cut: Cut | undefined): Promise<string[]> {
   const dying = cut !== undefined && 'step' in cut ? [cut.step, `${cut.passes}`] : [];
-  Object.assign(deps, { cut, transfers: 0 });
-  const args = [CHILD, store, deps.facilitator.url, ...dying];
+  Object.assign(fixture, { cut, transfers: 0 });
+  const args = [CHILD, store, fixture.facilitator.url, ...dying];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], env: {} });
-  deps.child = child;
+  fixture.child = child;
   const exit = once(child, 'exit');
   const lines: string[] = [];
   for await (const line of createInterface({ input: child.stdout })) lines.push(line);
@@ -79,8 +79,8 @@ function idOf(lane: number, nonce: number): string {
   });
 }
 
-/** Everything that is wrong with the books, held against the token. */
-async function wrongs(ledger: Ledger, { facilitator }: World, lines: ReadonlySet<string>): Promise<string[]> {
+/** Everything that is wrong with the ledger, compared with the token. */
+async function wrongs(ledger: Ledger, { facilitator }: CrashFixture, lines: ReadonlySet<string>): Promise<string[]> {
   const wrong = [...(await ledger.audit()).problems];
   const moved = new Map(facilitator.transfers.map((one) => [`${one.from} ${BigInt(one.nonce)}`, one]));
   if (moved.size !== facilitator.transfers.length) wrong.push('a nonce has moved money twice');
@@ -112,22 +112,22 @@ for (const name of STORES) {
     let kills = 0;
     // A few deaths on each store, so that a life also begins in the ruins of several.
     for (let first = 0; first < cuts.length; first += 4) {
-      const deps = await openWorld(t);
+      const fixture = await openCrashFixture(t);
       const store = await emptyStore(t, name);
       const lines = new Set<string>();
       let ended = false;
       for (const cut of [...cuts.slice(first, first + 4), undefined]) {
-        const life = await live(deps, store, cut);
+        const life = await live(fixture, store, cut);
         ended = life.at(-1) === 'finished';
         if (!ended) kills++;
         for (const line of life) if (line.includes(' ')) lines.add(line);
       }
       t.equal(ended, true, 'in the end it gets through');
       const ledger = await openLedger(store, { clock: systemClock, dateMs: () => NOW_MS });
-      t.same(await wrongs(ledger, deps, lines), []);
+      t.same(await wrongs(ledger, fixture, lines), []);
       t.same(await ledger.paymentsIn('submitted'), []);
       await ledger.close();
-      deps.facilitator.close();
+      fixture.facilitator.close();
     }
     t.ok(kills > cuts.length / 2, `${kills} kills`);
   });

@@ -64,7 +64,7 @@ t.test('a kept connection that dies under settle does not make it two', async (t
   t.same(served.requests, ['/verify', '/settle', '/settle']);
 });
 
-t.test('a facilitator that is not there got nothing', async (t) => {
+t.test('nothing was sent to a facilitator that cannot be reached', async (t) => {
   const { body, client, served } = await open(t);
   served.close();
   t.same(await client.settle(body), { kind: 'unsent' });
@@ -99,7 +99,7 @@ t.test('only reasons found before the chain was asked are certain', async (t) =>
   }
 });
 
-t.test('the clock given ends a request', async (t) => {
+t.test('requests time out by the given clock', async (t) => {
   const { body, served } = await open(t);
   const clock = createManualClock();
   const client = new Facilitator({ url: served.url, settleTimeoutMs: 7000 }, clock);

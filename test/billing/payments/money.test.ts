@@ -17,9 +17,9 @@ import {
 
 const FAULTS = ['lost', 'cut', 'error', 'garbled'] as const;
 const HEADERS = 6;
-/** How long orders are valid, and how long before their end the facilitator takes them no more. */
+/** How long payments are valid, less the time before their end in which the facilitator refuses them. */
 const VALID_S = 300 - 6;
-/** When, after the day, lost answers are asked about for the first time. */
+/** When, after the sequence, lost answers are asked about for the first time. */
 const FIRST_ASK_S = 120;
 
 type Step =
@@ -114,7 +114,7 @@ t.test('no money moves twice, and none that moved is forgotten', async (t) => {
         fixture.pass(FIRST_ASK_S * 1000);
         for (const paymentProcessor of processors) await paymentProcessor.recover();
       }
-      // An answer that was lost, to an order that has expired since: nobody but the chain can tell, and its operator decides.
+      // An answer was lost and the payment has expired since: only the chain can tell, and the operator decides.
       const moved = new Set(fixture.facilitator.transfers.map(({ nonce }) => nonce));
       for (const { nonce } of await fixture.ledger.paymentsIn('submitted')) {
         if (moved.has(nonce)) throw new Error('money moved, and its payment stays open');

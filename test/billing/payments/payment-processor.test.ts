@@ -106,7 +106,7 @@ t.test('a payment of version 2 buys as well, and one above the price buys more',
   t.equal(await balances(fixture), 10_000_001n);
 });
 
-t.test('amounts and addresses that are none are refused', async (t) => {
+t.test('invalid amounts and addresses are refused', async (t) => {
   const { paymentProcessor, ledger } = await openPaymentFixture(t);
   const tried = async (more: Partial<PurchaseRequest>): Promise<string> =>
     word(await paymentProcessor.purchase(buying(undefined, more)));
@@ -121,7 +121,7 @@ t.test('amounts and addresses that are none are refused', async (t) => {
   for (const address of ['demo', BUYER, ACCOUNT]) t.equal(await tried({ address }), 'payment_required', address);
 });
 
-t.test('what is wrong with a payment is said, and costs nothing', async (t) => {
+t.test('an invalid payment is refused with a reason and costs nothing', async (t) => {
   const fixture = await openPaymentFixture(t);
   const tried = async (header: string): Promise<string> =>
     word(await fixture.paymentProcessor.purchase(buying(header)));
@@ -143,7 +143,7 @@ t.test('what is wrong with a payment is said, and costs nothing', async (t) => {
   t.equal(await balances(fixture), 5_000_000n);
 });
 
-t.test('one payment in many hands at once buys once', async (t) => {
+t.test('one payment presented concurrently buys once', async (t) => {
   const fixture = await openPaymentFixture(t);
   const other = await fixture.other();
   const header = fixture.header(5_000_000);
@@ -173,16 +173,16 @@ t.test('when the outcome is lost, the same payment finds it', async (t) => {
   }
 });
 
-t.test('a round of recovery books what was lost, also in another process', async (t) => {
+t.test('a recovery round posts what was lost, also in another process', async (t) => {
   const fixture = await openPaymentFixture(t);
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' }, { path: '/settle', fault: 'cut' });
   await Promise.all([1, 2].map(() => fixture.paymentProcessor.purchase(buying(fixture.header(5_000_000)))));
   const other = await fixture.other();
-  t.same(await other.recover(), { booked: 0, open: 2, expired: 0 }, 'not while it may be under way');
+  t.same(await other.recover(), { posted: 0, open: 2, expired: 0 }, 'not while it may be under way');
   fixture.pass(61_000);
   const rounds = await Promise.all([other.recover(), fixture.paymentProcessor.recover()]);
   t.equal(
-    rounds.some(({ booked }) => booked > 0),
+    rounds.some(({ posted }) => posted > 0),
     true,
   );
   t.equal(await creditOf(fixture), 10_000_000n * PICO_PER_UNIT);
@@ -195,9 +195,9 @@ t.test('a refusal after a lost answer settles nothing: the payment stays open', 
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
   await fixture.paymentProcessor.purchase(buying(header));
   fixture.pass(61_000);
-  t.same(await fixture.paymentProcessor.recover(), { booked: 0, open: 1, expired: 0 });
+  t.same(await fixture.paymentProcessor.recover(), { posted: 0, open: 1, expired: 0 });
   const asked = fixture.facilitator.requests.length;
-  t.same(await fixture.paymentProcessor.recover(), { booked: 0, open: 1, expired: 0 });
+  t.same(await fixture.paymentProcessor.recover(), { posted: 0, open: 1, expired: 0 });
   t.equal(fixture.facilitator.requests.length, asked, 'not asked without pause');
   t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'HR_PAYMENT_PENDING');
   const [payment] = await fixture.ledger.paymentsIn('submitted');
@@ -263,14 +263,14 @@ t.test('a facilitator that is away costs nothing', async (t) => {
   t.same(await fixture.ledger.paymentsIn('submitted'), []);
 });
 
-t.test('money that could not be booked is booked with the next round', async (t) => {
+t.test('money that could not be posted is posted with the next round', async (t) => {
   const fixture = await openPaymentFixture(t);
   const heal = failing(fixture.ledger, 'settlePayment', new Error('the database is away'));
   const header = fixture.header(5_000_000);
   t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'HR_PAYMENT_PENDING');
-  t.match(await fixture.paymentProcessor.recover(), { booked: 0, open: 1 });
+  t.match(await fixture.paymentProcessor.recover(), { posted: 0, open: 1 });
   heal();
-  t.match(await fixture.paymentProcessor.recover(), { booked: 1, open: 0 });
+  t.match(await fixture.paymentProcessor.recover(), { posted: 1, open: 0 });
   t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'sold');
   t.equal(fixture.facilitator.requests.filter((path) => path === '/settle').length, 1);
   t.equal(await balances(fixture), 5_000_000n);
@@ -322,7 +322,7 @@ t.test('funds that went away before settlement are refused then', async (t) => {
   t.equal(await balances(fixture), 0n);
 });
 
-t.test('money that arrived for a request nobody served serves it once', async (t) => {
+t.test('a payment that settled late serves its request once', async (t) => {
   const fixture = await openPaymentFixture(t);
   const header = fixture.header(CALL_UNITS);
   const begun = await fixture.paymentProcessor.begin(call(header));
@@ -343,7 +343,7 @@ t.test('money that arrived for a request nobody served serves it once', async (t
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
-t.test('a reservation nobody came back for expires with its signature', async (t) => {
+t.test('an abandoned reservation expires with its signature', async (t) => {
   const fixture = await openPaymentFixture(t);
   const begun = await fixture.paymentProcessor.begin(call(fixture.header(CALL_UNITS, { validS: 100 })));
   fixture.pass(99_000);
@@ -355,7 +355,7 @@ t.test('a reservation nobody came back for expires with its signature', async (t
   t.equal(await balances(fixture), 0n);
 });
 
-t.test('a request in many hands at once is served once', async (t) => {
+t.test('a request presented concurrently is served once', async (t) => {
   const fixture = await openPaymentFixture(t);
   const other = await fixture.other();
   const header = fixture.header(CALL_UNITS);
@@ -370,7 +370,7 @@ t.test('a request in many hands at once is served once', async (t) => {
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
-t.test('a contract wallet is judged by the facilitator, and nobody else repeats its payment', async (t) => {
+t.test('the facilitator checks contract wallets, and a copied payment is refused', async (t) => {
   const fixture = await openPaymentFixture(t);
   const { authorization, signature } = signedOrder(fixture.payer, wanted(CALL_UNITS), { nonce: 5, nowS: START_S });
   const v1 = { x402Version: 1, scheme: 'exact', network: 'base-sepolia' };
@@ -384,7 +384,7 @@ t.test('a contract wallet is judged by the facilitator, and nobody else repeats 
   t.equal(word(await fixture.paymentProcessor.purchase(buying(copied))), 'duplicate_settlement');
 });
 
-t.test('money of a request that nothing came of becomes credit, and serves the same request once', async (t) => {
+t.test('a refunded payment becomes credit and serves the same request once', async (t) => {
   const fixture = await openPaymentFixture(t);
   const { paymentProcessor, ledger, payer } = fixture;
   const header = fixture.header(CALL_UNITS);
@@ -418,7 +418,7 @@ t.test('money of a request that nothing came of becomes credit, and serves the s
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
-t.test('only a request that was paid is given back', async (t) => {
+t.test('only a paid request is refunded', async (t) => {
   const fixture = await openPaymentFixture(t);
   const { paymentProcessor, ledger, payer } = fixture;
   await paymentProcessor.refund('nothing');

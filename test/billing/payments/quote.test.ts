@@ -46,7 +46,7 @@ t.test('units are never worth less than the price, nor a whole unit more', async
   t.equal(picoOf(1n, MERCHANT.asset), 1_000_000n, 'a unit of USDC is a credit');
 });
 
-t.test('a till knows its chain by both names and refuses what cannot be', async (t) => {
+t.test('a merchant configuration accepts both names of its chain and refuses invalid settings', async (t) => {
   t.same(readMerchantConfig({ network: 'eip155:84532', payTo: PAY_TO }), MERCHANT);
   t.throws(() => readMerchantConfig({ network: 'nowhere', payTo: PAY_TO }), MerchantConfigError);
   t.throws(() => readMerchantConfig({ network: 'base', payTo: '0x12' }), MerchantConfigError);

@@ -69,7 +69,7 @@ async function leaveOpen(fixture: PaymentFixture): Promise<void> {
 t.test('rounds come at once and then regularly, until the processor is drained', async (t) => {
   const { clock, drained, round, told } = startRounds(t, await openPaymentFixture(t));
   for (const count of [1, 2, 3]) {
-    t.same(await round(count), { booked: 0, open: 0, expired: 0 });
+    t.same(await round(count), { posted: 0, open: 0, expired: 0 });
     t.equal(told.length, count);
     clock.advance(15_000);
   }

@@ -49,7 +49,7 @@ t.test('both versions and their mix are read', async (t) => {
   }
 });
 
-t.test('what has another shape is refused, and why names the part', async (t) => {
+t.test('another form is refused, and the message names the part', async (t) => {
   const order = payload.authorization;
   const withOrder = (change: object): object => ({
     ...V1,
@@ -140,7 +140,7 @@ function text_(_key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? value.toString() : value;
 }
 
-t.test('a payment is held against till, price and date', async (t) => {
+t.test('a payment is checked against merchant, price and date', async (t) => {
   const at = START_S * 1000;
   const made = (wish: Partial<Wish>, units = 100): SignedPayment =>
     decodePayment(headerV1(payer, wanted(units), { ...WISH, ...wish }));

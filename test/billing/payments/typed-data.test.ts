@@ -64,7 +64,7 @@ for (const { digest, network, separator, signature } of VECTORS) {
     }
   });
 
-  t.test(`${network}: the twin of a signature is refused`, async (t) => {
+  t.test(`${network}: the second form of a signature is refused`, async (t) => {
     const s = ORDER_OF_CURVE - BigInt(`0x${signature.slice(66, 130)}`);
     const v = signature.endsWith('1b') ? '1c' : '1b';
     const twin = signature.slice(0, 66) + s.toString(16).padStart(64, '0') + v;
@@ -72,7 +72,7 @@ for (const { digest, network, separator, signature } of VECTORS) {
   });
 }
 
-t.test('what is no signature has no signer', async (t) => {
+t.test('an invalid signature has no signer', async (t) => {
   const { digest, signature } = VECTORS[0] as (typeof VECTORS)[number];
   const zeros = '0'.repeat(64);
   const bad = [
