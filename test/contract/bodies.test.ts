@@ -1,5 +1,5 @@
-// Request bodies on a wire: the cap, lengths that lie, silence, and clients that send on although they have their
-// answer. Cases about framing are for sockets only; `inject` is handed whole bodies.
+// Request bodies: limits, wrong lengths, slow bodies, and clients that send on after the response. Cases about framing need a
+// socket; `inject` gets whole bodies.
 
 import t from 'tap';
 import { SERVER_ADAPTERS, CHAT, GOOD, MODEL, onEach, SOCKETS } from '../support/server-adapter.ts';
@@ -23,7 +23,7 @@ function chunk(bytes: Uint8Array): Buffer {
 onEach(
   t,
   SERVER_ADAPTERS,
-  'bodies pass up to the cap, to the byte',
+  'bodies pass up to the exact limit',
   async (t, { ask, host }) => {
     const padded = (length: number): string =>
       `{"model":"${MODEL}"${' '.repeat(length - MODEL.length - 13)}}`.padEnd(length);
@@ -37,7 +37,7 @@ onEach(
   { limits: { bodyBytes: 1000 } },
 );
 
-onEach(t, SOCKETS, 'a declared length over the cap is 413 before a byte of the body', async (t, { dial }) => {
+onEach(t, SOCKETS, 'a declared length over the limit is 413 before the body is sent', async (t, { dial }) => {
   const wire = dial();
   await wire.send(post({ 'content-length': String(HUGE) }));
   const answer = await wire.answer();
@@ -45,7 +45,7 @@ onEach(t, SOCKETS, 'a declared length over the cap is 413 before a byte of the b
   t.same(answer.json(), TOO_LARGE);
 });
 
-onEach(t, SOCKETS, 'a bad key is 401 before a byte of the body, whatever its length', async (t, { dial }) => {
+onEach(t, SOCKETS, 'a bad key is 401 before the body is sent, whatever its length', async (t, { dial }) => {
   for (const length of [10, 1 << 20, HUGE]) {
     const wire = dial();
     await wire.send(post({ 'content-length': String(length) }, { authorization: 'Bearer no' }));
@@ -53,7 +53,7 @@ onEach(t, SOCKETS, 'a bad key is 401 before a byte of the body, whatever its len
   }
 });
 
-onEach(t, SOCKETS, 'a client that sends 150 MB before it reads finds its answer, not a reset', async (t, { dial }) => {
+onEach(t, SOCKETS, 'a client that sends 150 MB before it reads gets the response, not a reset', async (t, { dial }) => {
   const cases: [string, string, Buffer, string, number][] = [
     ['length', post({ 'content-length': String(HUGE) }), MEGABYTE, '', 413],
     ['chunks', post({ 'transfer-encoding': 'chunked' }), chunk(MEGABYTE), '0\r\n\r\n', 413],
@@ -76,7 +76,7 @@ onEach(t, SOCKETS, 'a client that sends 150 MB before it reads finds its answer,
 onEach(
   t,
   SOCKETS,
-  'a chunked body over the cap is 413',
+  'a chunked body over the limit is 413',
   async (t, { dial }) => {
     const wire = dial();
     await wire.send(post({ 'transfer-encoding': 'chunked' }));
@@ -92,7 +92,7 @@ onEach(
 onEach(
   t,
   SOCKETS,
-  'after a small refused body the connection serves on',
+  'the connection is kept after a small refused body',
   async (t, { dial }) => {
     const wire = dial();
     await wire.send(post({ 'content-length': '2000' }));
@@ -104,7 +104,7 @@ onEach(
   { limits: { bodyBytes: 1000 } },
 );
 
-onEach(t, SOCKETS, 'a chunked body arrives whole, however it is cut', async (t, { dial, host }) => {
+onEach(t, SOCKETS, 'a chunked body arrives whole wherever it is cut', async (t, { dial, host }) => {
   const body = Buffer.from(JSON.stringify(CHAT));
   const wire = dial();
   await wire.send(post({ 'transfer-encoding': 'chunked' }));
@@ -114,7 +114,7 @@ onEach(t, SOCKETS, 'a chunked body arrives whole, however it is cut', async (t, 
   t.equal((await host.nextRequest()).bodyBytes, body.byteLength);
 });
 
-onEach(t, SOCKETS, 'a length that is none is 400 and ends the connection', async (t, { dial, host }) => {
+onEach(t, SOCKETS, 'a Content-Length that is no number is 400 and closes the connection', async (t, { dial, host }) => {
   const lengths = ['abc', '-1', '+5', '0x5', '5, 6', '', '99999999999999999999', '5.0', '1e2'];
   for (const length of lengths) {
     const wire = dial();
@@ -125,7 +125,7 @@ onEach(t, SOCKETS, 'a length that is none is 400 and ends the connection', async
   t.equal(host.requests.filter(({ method }) => method === 'POST').length, 0);
 });
 
-onEach(t, SOCKETS, 'lengths that differ are 400 and nothing behind them is read as a request', async (t, { dial }) => {
+onEach(t, SOCKETS, 'conflicting lengths are 400 and nothing after them is read as a request', async (t, { dial }) => {
   const fields = ['host: x', `authorization: ${GOOD['authorization']}`];
   const health = head('GET', '/health', { host: 'x' });
   for (const framing of [
@@ -143,14 +143,14 @@ onEach(t, SOCKETS, 'lengths that differ are 400 and nothing behind them is read 
     await followed.send(request + health);
     await followed.ended;
     t.notMatch(followed.pending, /HTTP\/1\.1 200/, framing.join());
-    t.ok(followed.pending.split('HTTP/1.1').length <= 2, 'one answer at most');
+    t.ok(followed.pending.split('HTTP/1.1').length <= 2, 'one response at most');
   }
 });
 
 onEach(
   t,
   SOCKETS,
-  'a body that falls silent is 408 by our limit',
+  'a body that stalls is 408 after the configured time',
   async (t, { dial }) => {
     const begun = dial();
     const silent = dial();
@@ -180,7 +180,7 @@ onEach(t, SOCKETS, 'Expect: 100-continue is answered before the body', async (t,
   t.equal((await refused.answer()).status, 413);
 });
 
-onEach(t, SOCKETS, 'the body of a GET is ignored, not taken for a request', async (t, { dial }) => {
+onEach(t, SOCKETS, 'the body of a GET is ignored and not read as a request', async (t, { dial }) => {
   const wire = dial();
   const health = head('GET', '/health', { host: 'x' });
   await wire.send(head('GET', '/v1/models', { host: 'x', 'content-length': String(health.length) }) + health);
@@ -194,7 +194,7 @@ const TIGHT = { bodyBytes: 4096, heldEventBytes: 4096, bufferedBytes: 4096 };
 onEach(
   t,
   SERVER_ADAPTERS,
-  'bodies together stay within the memory that is set',
+  'all bodies together stay within limits.bufferedBytes',
   async (t, { ask, host }) => {
     const waiting = new AbortController();
     await host.setFault([{ times: 1, fault: { hang: true } }]);
@@ -213,7 +213,7 @@ onEach(
 onEach(
   t,
   SOCKETS,
-  'memory of a body is given back when its client leaves in the middle',
+  'the memory of a body is released when its client disconnects',
   async (t, { ask, dial, host }) => {
     for (let i = 0; i < 20; i++) {
       const wire = dial();
@@ -227,7 +227,7 @@ onEach(
   { limits: TIGHT },
 );
 
-onEach(t, SOCKETS, 'bytes pass untouched, in the head and in the body', async (t, { dial, host }) => {
+onEach(t, SOCKETS, 'bytes of headers and bodies pass unchanged', async (t, { dial, host }) => {
   const wire = dial();
   const body = Buffer.from(`{"model":"${MODEL}","input":"\u4f60\u597d \\u00e9","n" : 1.0 }`);
   const fields = { ...GOOD, 'x-title': 'a \xe4\xbd\xa0\xe5\xa5\xbd z', 'content-length': String(body.byteLength) };
@@ -241,7 +241,7 @@ onEach(t, SOCKETS, 'bytes pass untouched, in the head and in the body', async (t
   t.equal(request.bodyBytes, body.byteLength);
 });
 
-t.test('what is sent is what is encoded', async (t) => {
+t.test('encode writes the bytes of a request', async (t) => {
   t.match(
     encode({ path: '/x', body: { a: 1 } }).toString(),
     /^POST \/x HTTP\/1\.1\r\n.*content-length: 7\r\n\r\n\{"a":1\}$/s,

@@ -1,5 +1,5 @@
-// Connections on a wire: heads that are too large, requests behind one another, clients that leave, clients that do
-// not read. For sockets only, but for the last case.
+// Connections: large heads, pipelined requests, clients that disconnect, clients that read slowly. All but the last cases need a
+// socket.
 
 import { createHash } from 'node:crypto';
 import t from 'tap';
@@ -26,7 +26,7 @@ onEach(t, SOCKETS, 'a head passes up to 16 KiB and is 431 above', async (t, { di
 onEach(
   t,
   SOCKETS,
-  '90 headers pass; over 100 the addon says 431 and node:http takes them',
+  '90 headers pass; above 100 the addon responds 431 and node:http accepts them',
   async (t, { dial }, adapter) => {
     for (const [count, status] of [
       [90, 200],
@@ -50,7 +50,7 @@ onEach(t, SOCKETS, 'a request in single bytes arrives whole', async (t, { dial }
   t.equal((await wire.answer()).status, 200);
 });
 
-onEach(t, SOCKETS, 'requests sent ahead are answered in order', async (t, { dial }) => {
+onEach(t, SOCKETS, 'pipelined requests are served in order', async (t, { dial }) => {
   const wire = dial();
   const requests = ['/health', '/nope', '/v1/models', '/svc/auth/check', '/health'];
   await wire.send(requests.map((path) => head('GET', path, { host: 'x' })).join(''));
@@ -62,7 +62,7 @@ onEach(t, SOCKETS, 'requests sent ahead are answered in order', async (t, { dial
 onEach(
   t,
   SOCKETS,
-  'a request sent ahead behind one that waits is answered in its turn, or the connection ends',
+  'a request pipelined behind a pending one is served after it, or the connection is closed',
   async (t, { dial, host }, adapter) => {
     await host.setFault([{ fault: { slowHeadersMs: 20 } }]);
     const wire = dial();
@@ -78,7 +78,7 @@ onEach(
   },
 );
 
-onEach(t, SOCKETS, 'a connection serves on after every kind of answer', async (t, { dial }) => {
+onEach(t, SOCKETS, 'a connection is kept after every kind of response', async (t, { dial }) => {
   const wire = dial();
   const requests: [number, Buffer][] = [
     [404, encode({ path: '/nope' })],
@@ -102,14 +102,14 @@ onEach(t, SOCKETS, 'a connection serves on after every kind of answer', async (t
   t.notOk(wire.socket.destroyed);
 });
 
-onEach(t, SOCKETS, 'a client that asks for it gets its connection closed', async (t, { dial }) => {
+onEach(t, SOCKETS, 'Connection: close closes the connection', async (t, { dial }) => {
   const wire = dial();
   await wire.send(encode({ path: '/health', headers: { connection: 'close' } }));
   t.match(await wire.answer(), { status: 200 });
   t.equal(await wire.ended, 'fin');
 });
 
-onEach(t, SOCKETS, 'bytes that are no HTTP end the connection with a refusal', async (t, { dial }) => {
+onEach(t, SOCKETS, 'bytes that are no HTTP get an error and close the connection', async (t, { dial }) => {
   for (const garbage of [
     'hello world\r\n\r\n',
     '\x16\x03\x01\x02\x00\x01\r\n\r\n',
@@ -155,11 +155,11 @@ for (const adapter of SOCKETS) {
     done.leave();
 
     t.equal((await ask({ path: PATH, headers: GOOD, body: CHAT })).status, 200);
-    t.match(gateway.crns(), [{ standing: 'up', inFlight: 0 }], 'nobody blames the host');
+    t.match(gateway.crns(), [{ standing: 'up', inFlight: 0 }], 'the host stays up');
   });
 }
 
-t.test('inject: a caller may leave in any phase', async (t) => {
+t.test('inject: a caller may abort in any phase', async (t) => {
   const { gateway, host, ask } = await open(t, 'inject');
   await t.rejects(ask({ path: '/health', signal: AbortSignal.abort(new Error('early')) }), { message: 'early' });
   await host.setFault([{ fault: { hang: true } }]);
@@ -177,7 +177,7 @@ const LARGE: string = Array.from({ length: 400_000 }, (_, index) => `line ${inde
 onEach(
   t,
   SERVER_ADAPTERS,
-  'a large answer of known length reaches a client that is slow to read',
+  'a large response of known length reaches a slow client',
   async (t, { ask, dial, host }, adapter) => {
     await host.setFault([{ fault: { status: 200, body: LARGE, headers: { 'content-type': 'text/plain' } } }]);
     const request = { path: '/v1/any', headers: GOOD, body: CHAT };

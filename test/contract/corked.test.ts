@@ -1,10 +1,11 @@
+// Writes of the uWebSockets.js adapter: all corked, head and body together.
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { encode } from '../support/server-adapter-wire.ts';
 import { CHAT, GOOD, open } from '../support/server-adapter.ts';
 
-t.test('no write leaves uncorked, whatever the answer', async (t) => {
+t.test('no response is written uncorked', async (t) => {
   const script = fileURLToPath(new URL('fixtures/traffic.js', import.meta.url));
   const { code, stdout, stderr } = await new Promise<{ code: unknown; stdout: string; stderr: string }>((resolve) => {
     const env = { PATH: process.env['PATH'] };
@@ -22,7 +23,7 @@ t.test('no write leaves uncorked, whatever the answer', async (t) => {
   ]);
 });
 
-t.test('head and body of an answer leave in one write', async (t) => {
+t.test('head and body of a response leave in one write', async (t) => {
   const { dial } = await open(t, 'uws');
   for (const request of [
     { path: '/health' },

@@ -1,4 +1,4 @@
-// Every code of the error table is produced here, or named with the test that produces it.
+// Produces every code of the error table, or names the test that does.
 
 import t from 'tap';
 import { KeyTable } from '../../src/billing/index.ts';

@@ -1,4 +1,4 @@
-// What is refused, in which order, and in exactly which words, over all four carriers.
+// Refused requests: statuses, order of checks and exact bodies, over all four server adapters.
 
 import t from 'tap';
 import { SERVER_ADAPTERS, CHAT, GOOD, KEY, MODEL, onEach, type Opened } from '../support/server-adapter.ts';
@@ -46,7 +46,7 @@ onEach(
 onEach(
   t,
   SERVER_ADAPTERS,
-  'a body of another content type is refused, one without a type counts as JSON',
+  'a body of another content type is refused, one without a type is read as JSON',
   async (t, { ask }) => {
     const path = '/v1/chat/completions';
     const body = JSON.stringify(CHAT);
@@ -62,7 +62,7 @@ onEach(
   },
 );
 
-onEach(t, SERVER_ADAPTERS, 'nesting is bounded', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'limits the depth of nesting', async (t, { ask }) => {
   const deep = (levels: number): string => `{"model":"${MODEL}","x":${'['.repeat(levels)}${']'.repeat(levels)}}`;
   t.equal((await ask({ path: '/v1/embeddings', headers: GOOD, body: deep(255) })).headers['x-host'], 'host');
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: deep(256) });
@@ -103,7 +103,7 @@ onEach(
   { limits: { bodyBytes: 1000 } },
 );
 
-onEach(t, SERVER_ADAPTERS, 'a key is found in any of its places', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'a key is read from Authorization and from x-api-key', async (t, { ask, host }) => {
   const bearer = `Bearer ${KEY}`;
   const cases: [Record<string, string>, number][] = [
     [{ authorization: bearer }, 200],
@@ -146,7 +146,7 @@ onEach(
   { keys: { required: false, static: [{ key: KEY, account: 'tests' }] } },
 );
 
-/** One refusal of each kind that a dialect path can give, with the message a person reads. */
+/** One refusal of each kind on the path of a dialect, with its message. */
 async function refusals({ ask }: Opened, path: string): Promise<[Answer, string][]> {
   return [
     [await ask({ path, headers: { authorization: 'Bearer no' }, body: CHAT }), 'Invalid API key'],
@@ -157,7 +157,7 @@ async function refusals({ ask }: Opened, path: string): Promise<[Answer, string]
   ];
 }
 
-onEach(t, SERVER_ADAPTERS, 'errors hold the detail alone', async (t, opened) => {
+onEach(t, SERVER_ADAPTERS, 'error bodies have detail only', async (t, opened) => {
   for (const path of PATHS.slice(0, 5)) {
     for (const [answer] of await refusals(opened, path)) {
       t.same(Object.keys(answer.json<object>()), ['detail'], `${path} ${answer.status}`);
@@ -190,14 +190,14 @@ onEach(
   { errorBodies: 'dialect' },
 );
 
-onEach(t, SERVER_ADAPTERS, 'when every host fails the answer is 503 with Retry-After', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'when every host fails the response is 503 with Retry-After', async (t, { ask, host }) => {
   await host.setFault([{ fault: { status: 500 } }]);
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: CHAT });
   t.match(answer, { status: 503, headers: { 'retry-after': /^\d+$/, 'x-headrace-error': 'HR_ROUTE_ALL_FAILED' } });
   t.same(answer.json(), { detail: `All servers unavailable for model ${MODEL}` });
 });
 
-onEach(t, SERVER_ADAPTERS, "a host's own refusal passes byte for byte", async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, "a host's own error passes byte for byte", async (t, { ask, host }) => {
   const body = '{ "error" : {"message":"no such voice\\u00e9"}}';
   const headers = { 'x-why': 'because', 'content-type': 'application/problem+json' };
   await host.setFault([{ fault: { status: 418, body, headers } }]);

@@ -1,4 +1,4 @@
-// Every public route (docs/interface.md), the refusals around them, CORS and request ids, over all four carriers.
+// Every public route (docs/interface.md), unknown paths and methods, CORS and request ids, over all four server adapters.
 
 import t from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
@@ -17,7 +17,7 @@ const GETS: readonly (readonly [path: string, body: object])[] = [
   ['/openapi.json', { openapi: '3.1.0' }],
 ];
 
-onEach(t, SERVER_ADAPTERS, 'every GET route answers without a key', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'every GET route is served without a key', async (t, { ask }) => {
   for (const [path, body] of GETS) {
     const answer = await ask({ path });
     t.equal(answer.status, 200, path);
@@ -66,7 +66,7 @@ onEach(t, SERVER_ADAPTERS, 'every proxied route reaches the model host', async (
   }
 });
 
-onEach(t, SERVER_ADAPTERS, 'a streamed answer arrives as events to its end', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'a streamed response arrives as events and is complete', async (t, { ask }) => {
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: { ...CHAT, stream: true } });
   t.match(answer, { status: 200, headers: { 'content-type': /^text\/event-stream/ } });
   t.match(answer.text(), /^data: \{.*\n\n$/s);
@@ -88,12 +88,12 @@ onEach(
   },
 );
 
-onEach(t, SERVER_ADAPTERS, 'clients of the messages dialect get their own list', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'clients of the messages dialect get the list in its form', async (t, { ask }) => {
   const answer = await ask({ path: '/v1/models', headers: { 'anthropic-version': '2023-06-01' } });
   t.match(answer.json(), { data: [{ type: 'model', id: MODEL }], has_more: false, first_id: MODEL });
 });
 
-onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with the detail alone', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with detail only', async (t, { ask }) => {
   for (const path of ['/', '/nope', '/health/', '/HEALTH', '/v1', '/svc/models/x', '//health', '/%68ealth']) {
     const answer = await ask({ path });
     t.match(answer, { status: 404, headers: { 'x-headrace-error': 'HR_ROUTE_NOT_FOUND' } }, path);
@@ -104,7 +104,7 @@ onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with the detail alon
   t.same(unknown.json(), { detail: "Model 'none/such' not found" });
 });
 
-onEach(t, SERVER_ADAPTERS, 'a method that a known path does not take is 405 with Allow', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'a method that a known path does not accept is 405 with Allow', async (t, { ask }) => {
   const readable = 'GET, HEAD, OPTIONS';
   const proxied = 'POST, OPTIONS';
   const cases: [string, string, string][] = [
@@ -141,7 +141,7 @@ onEach(t, SERVER_ADAPTERS, 'HEAD has the head of GET and no body', async (t, { a
 onEach(t, SERVER_ADAPTERS, 'a POST whose target is no path is not found', async (t, { ask }, adapter) => {
   const target = adapter === 'inject' ? 'v1/chat/completions' : '*';
   const answer = await ask({ path: target, headers: GOOD, body: CHAT });
-  // The addon refuses such a request line itself.
+  // The addon rejects such a request line itself.
   t.equal(answer.status, adapter === 'uws' ? 505 : 404);
 });
 
@@ -149,7 +149,7 @@ const EXPOSED = ['x-request-id', 'request-id', 'x-headrace-error', 'retry-after'
 const PAYMENT = ['payment-required', 'payment-response', 'x-payment-response'];
 const ORIGIN = { origin: 'https://page.example' };
 
-onEach(t, SERVER_ADAPTERS, 'any page may read every answer, errors too', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'every response, errors included, may be read by any origin', async (t, { ask }) => {
   const answers = [
     await ask({ path: '/health', headers: ORIGIN }),
     await ask({ path: '/nope', headers: ORIGIN }),
@@ -183,7 +183,7 @@ const PREFLIGHT = {
 onEach(
   t,
   SERVER_ADAPTERS,
-  'a preflight is answered for every path, without a key and without a body',
+  'a preflight is served for every path, without a key and without a body',
   async (t, { ask }) => {
     for (const [path, allow] of [
       ['/v1/chat/completions', 'POST, OPTIONS'],
@@ -229,7 +229,7 @@ onEach(
   LISTED,
 );
 
-onEach(t, SERVER_ADAPTERS, 'a sane request id is kept on every answer and passed on', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'a safe request id is kept in every response and passed on', async (t, { ask, host }) => {
   for (const id of ['a', 'req_01.B:2/c+d=e-f', 'x'.repeat(128)]) {
     for (const [path, body, reaches] of [
       ['/health', undefined, false],
@@ -248,7 +248,7 @@ onEach(t, SERVER_ADAPTERS, 'a sane request id is kept on every answer and passed
   t.equal(other.headers['x-request-id'], 'from-sdk');
 });
 
-onEach(t, SERVER_ADAPTERS, 'a request id that is missing or not sane is replaced', async (t, { ask, host }) => {
+onEach(t, SERVER_ADAPTERS, 'a request id that is missing or not safe is replaced', async (t, { ask, host }) => {
   const seen = new Set<string>();
   for (const id of [undefined, '', 'a b', 'x'.repeat(129), '<script>', 'caf\xc3\xa9x', '{}', 'a,b']) {
     const headers = id === undefined ? GOOD : { ...GOOD, 'x-request-id': id };

@@ -1,5 +1,5 @@
-// Search and fetch on every carrier, as the interface describes them: the fields of results by type, defaults, meta, engines
-// that are late, clients that leave.
+// Search and fetch over every server adapter (docs/interface.md): fields of results by type, defaults, meta, late engines, clients
+// that disconnect.
 
 import t from 'tap';
 import type { EngineHit, InProcessEngine, SearchType } from '../../src/index.ts';
@@ -169,7 +169,7 @@ onEach(
   { search: { timeout: '30s', engines: ENGINES } },
 );
 
-onEach(t, SERVER_ADAPTERS, 'a fetch is refused in the words of the interface', async (t, { ask }) => {
+onEach(t, SERVER_ADAPTERS, 'a fetch is refused with the documented messages', async (t, { ask }) => {
   const fetched = (body: object, headers: Record<string, string> = { ...GOOD }): ReturnType<typeof ask> =>
     ask({ path: '/search/fetch', headers, body });
   const invalid = await fetched({ url: 'ftp://example.com/' });

@@ -1,5 +1,5 @@
-// Slowness that must not be cut, in real time: uWebSockets.js ends idle connections after about ten seconds, and its
-// timer is not ours to move. One bounded wait of 13 s for each carrier with a socket, all at once.
+// Slow uploads, streams and responses are not cut, in real time: uWebSockets.js closes idle connections after about ten seconds,
+// and its timer cannot be replaced. One wait of 13 s for each server adapter with a socket, all at once.
 
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
@@ -27,7 +27,7 @@ const upload: Case = async (t, adapter) => {
     await wire.send(body.slice(piece * 1000, (piece + 1) * 1000));
     if (piece < PIECES - 1) await new Promise((resolve) => setTimeout(resolve, SILENCE_MS / (PIECES - 1)));
   }
-  t.equal((await wire.answer()).status, 200, `${adapter}: an upload of 1 KB/s is read to its end`);
+  t.equal((await wire.answer()).status, 200, `${adapter}: an upload of 1 KB/s is read completely`);
   t.equal((await host.nextRequest()).bodyBytes, body.length);
 };
 
@@ -35,7 +35,7 @@ const silentStream: Case = async (t, adapter) => {
   const host = await startHost(t, { interTokenMs: SILENCE_MS });
   const { ask } = await open(t, adapter, PATIENT, host);
   const answer = await ask({ path: PATH, headers: GOOD, body: { ...CHAT, stream: true, max_tokens: 2 } });
-  t.ok(answer.text().endsWith('data: [DONE]\n\n'), `${adapter}: a stream that is silent for 13 s goes on`);
+  t.ok(answer.text().endsWith('data: [DONE]\n\n'), `${adapter}: a stream without data for 13 s continues`);
 };
 
 const lateAnswer: Case = async (t, adapter) => {
@@ -43,12 +43,12 @@ const lateAnswer: Case = async (t, adapter) => {
   const { dial } = await open(t, adapter, PATIENT, host);
   const wire = dial();
   await wire.send(encode({ path: PATH, headers: GOOD, body: CHAT }));
-  t.equal((await wire.answer()).status, 200, `${adapter}: an answer that takes 13 s arrives`);
+  t.equal((await wire.answer()).status, 200, `${adapter}: a response that takes 13 s arrives`);
   await wire.send(encode({ path: '/health' }));
-  t.equal((await wire.answer()).status, 200, `${adapter}: the connection serves on`);
+  t.equal((await wire.answer()).status, 200, `${adapter}: the connection is kept`);
 };
 
-/** More than sockets and carriers hold on the way. */
+/** More than the buffers of sockets and server adapters hold. */
 const LARGE_BYTES = 48 * 1024 * 1024;
 
 const slowReader: Case = async (t, adapter) => {
@@ -73,7 +73,7 @@ const slowReader: Case = async (t, adapter) => {
   t.ok(bytes >= LARGE_BYTES, `${adapter}: a client that reads nothing for 13 s then gets the rest`);
 };
 
-t.test('what is slow but alive is not cut', async (t) => {
+t.test('slow connections are not cut', async (t) => {
   const cases = [upload, silentStream, lateAnswer, slowReader];
   await Promise.all(SOCKETS.flatMap((adapter) => cases.map((run) => run(t, adapter))));
 });

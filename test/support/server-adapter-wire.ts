@@ -1,10 +1,10 @@
-// A client of bytes: writes what it is given and reads HTTP/1.1 answers off a raw socket, so that tests see framing,
-// resets and half-sent answers as they are.
+// HTTP/1.1 client on a raw socket: writes given bytes and reads responses, so that tests see framing, resets and partial
+// responses.
 
 import { connect, type Socket } from 'node:net';
 import type { InjectRequest } from '../../src/ingress/inject.ts';
 
-/** One answer, in the shape that `inject` gives it. */
+/** One response, in the form of `inject`. */
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -34,7 +34,7 @@ export class Wire {
   readonly ended: Promise<End>;
   /** Answers with status 1xx met on the way, by status. */
   readonly interim: number[] = [];
-  /** What no answer has taken, joined when it is looked at. */
+  /** Bytes that belong to no response yet, joined when they are read. */
   #pieces: Buffer[] = [];
   #length = 0;
   #end: End | null = null;
@@ -72,17 +72,17 @@ export class Wire {
     this.socket.destroy();
   }
 
-  /** Bytes that have come and that no answer has taken. */
+  /** Bytes received that belong to no response yet. */
   get pending(): string {
     return this.#bytes.toString('latin1');
   }
 
-  /** Waits until the bytes that no answer has taken contain this text; throws when the connection ends first. */
+  /** Waits until the pending bytes contain this text; throws when the connection ends first. */
   async shows(text: string): Promise<void> {
     while (!this.pending.includes(text)) await this.#more(text);
   }
 
-  /** The next final answer, read to its end. `method` HEAD has no body. Throws when the connection ends first. */
+  /** The next final response, read completely. With `method` HEAD it has no body. Throws when the connection ends first. */
   async answer(method = 'GET'): Promise<Answer> {
     for (;;) {
       const { status, headers } = await this.#head();

@@ -1,5 +1,5 @@
-// The four ways a request reaches the gateway, behind one shape, so that one suite runs against all of them. Started
-// here: simulated hosts, a gateway, and where a carrier has a socket, its port. Everything ends with its test.
+// The four ways in which a request reaches the gateway, behind one interface, so that one suite runs against all of them. Starts
+// simulated hosts, a gateway and, where the adapter has a socket, its port; all end with their test.
 
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -16,14 +16,14 @@ export const MODEL = 'Atlas-27B';
 /** Header of a good key. */
 export const GOOD: Readonly<Record<string, string>> = { authorization: `Bearer ${KEY}` };
 
-/** A chat that every host answers. */
+/** A chat that every host serves. */
 export const CHAT: Readonly<Record<string, unknown>> = {
   model: MODEL,
   max_tokens: 4,
   messages: [{ role: 'user', content: 'hello' }],
 };
 
-/** A gateway that is reached over one carrier. */
+/** A gateway behind one server adapter. */
 export interface Opened {
   readonly gateway: Gateway;
   /** The first host. */
@@ -38,10 +38,10 @@ export interface Opened {
 
 export type ServerAdapterName = 'uws' | 'node' | 'mounted' | 'inject';
 
-/** `mounted` is `nodeListener` inside somebody else's server. */
+/** `mounted` is `nodeListener` in another server. */
 export const SERVER_ADAPTERS: readonly ServerAdapterName[] = ['uws', 'node', 'mounted', 'inject'];
 
-/** Those with a socket: for what only bytes on a wire can show. */
+/** The adapters with a socket, for tests that read raw bytes. */
 export const SOCKETS: readonly ServerAdapterName[] = ['uws', 'node', 'mounted'];
 
 /** Starts a host with `MODEL`, as fast as possible. */
@@ -64,7 +64,7 @@ export function settingsFor(host: Host, extra: SettingsInput = {}): SettingsInpu
   };
 }
 
-/** Starts a gateway over a carrier; it has judged its hosts. */
+/** Starts a gateway behind an adapter; it has probed its hosts. */
 export async function open(
   t: Scope,
   adapter: ServerAdapterName,
@@ -93,7 +93,7 @@ export async function open(
   return { gateway, host: crn, ask, dial: () => dial(t, port), port };
 }
 
-/** Runs a case against each of the carriers, as a test of its own with a gateway of its own. */
+/** Runs a case against each adapter, as a test of its own with a gateway of its own. */
 export function onEach(
   t: Test,
   adapters: readonly ServerAdapterName[],

@@ -4,7 +4,7 @@ const COUNT = 1000;
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { hashKey, KeyTable } = await load('src/billing/index.js', 'src/account/index.js');
+  const { hashKey, KeyRing, KeyTable = KeyRing } = await load('src/billing/index.js', 'src/account/index.js');
   const keys = Array.from({ length: COUNT }, (_, at) => `sk-bench-${String(at).padStart(32, '0')}`);
   const ring = new KeyTable(keys.map((key, at) => ({ hash: hashKey(key), id: `key-${at}`, account: 'bench' })));
   if (ring.check(keys[0]).kind !== 'good') throw new Error('the key is not taken');
