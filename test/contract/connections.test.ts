@@ -123,7 +123,7 @@ onEach(t, SOCKETS, 'bytes that are no HTTP get an error and close the connection
 });
 
 for (const adapter of SOCKETS) {
-  t.test(`${adapter}: a client may leave in any phase: the host hears of it and nothing stays behind`, async (t) => {
+  t.test(`${adapter}: a client may disconnect in any phase: the request to the host is aborted and nothing is left`, async (t) => {
     const host = await startHost(t, { timeToFirstTokenMs: 1, interTokenMs: 1 });
     const { gateway, dial, ask } = await open(t, adapter, {}, host);
     const request = encode({ path: PATH, headers: GOOD, body: CHAT });

@@ -21,7 +21,7 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** What only a gateway that ends its process can answer (test/system/reload), and what x402 brings (test/api/credits). */
+/** Codes of a gateway that shuts down (test/system/reload) and of x402 payments (test/api/credits). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_DRAINING',
   'HR_PAYMENT_REQUIRED',

@@ -131,138 +131,138 @@ t.test('the first probe sets the standing', async (t) => {
     [503, down],
     [0, down],
   ] as const) {
-    const deps = new Fixture();
-    deps.answer = () => status;
-    t.equal(deps.standing, down);
-    await deps.settle();
-    t.equal(deps.standing, standing, `${status}`);
-    t.same(deps.probes, [{ url: 'http://crn/health', atMs: 0 }]);
-    t.equal(deps.kinds().filter((kind) => kind === 'probed').length, 1);
+    const fixture = new Fixture();
+    fixture.answer = () => status;
+    t.equal(fixture.standing, down);
+    await fixture.settle();
+    t.equal(fixture.standing, standing, `${status}`);
+    t.same(fixture.probes, [{ url: 'http://crn/health', atMs: 0 }]);
+    t.equal(fixture.kinds().filter((kind) => kind === 'probed').length, 1);
   }
 });
 
 t.test('consecutive bad probes take a member down, consecutive good ones bring it up', async (t) => {
-  const deps = new Fixture({ health: { rise: 2, fall: 3 } });
+  const fixture = new Fixture({ health: { rise: 2, fall: 3 } });
   const seen: Standing[] = [];
   for (const status of [200, 500, 0, 200, 500, 500, 500, 200, 500, 200, 200]) {
-    deps.answer = () => status;
-    if (deps.probes.length === 0) await deps.settle();
-    else await deps.nextProbe();
-    seen.push(deps.standing);
+    fixture.answer = () => status;
+    if (fixture.probes.length === 0) await fixture.settle();
+    else await fixture.nextProbe();
+    seen.push(fixture.standing);
   }
   t.same(seen, [up, up, up, up, up, up, down, down, down, down, up]);
 });
 
 t.test('capable is no fault and takes effect at once', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  deps.answer = () => 202;
-  await deps.nextProbe();
-  t.equal(deps.standing, capable);
-  deps.answer = () => 200;
-  await deps.nextProbe();
-  t.equal(deps.standing, up);
+  const fixture = new Fixture();
+  await fixture.settle();
+  fixture.answer = () => 202;
+  await fixture.nextProbe();
+  t.equal(fixture.standing, capable);
+  fixture.answer = () => 200;
+  await fixture.nextProbe();
+  t.equal(fixture.standing, up);
 });
 
 t.test('a path with {model} is probed for every model, and each has its own standing', async (t) => {
-  const deps = new Fixture({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
-  deps.answer = (url) => (url.includes('org') ? 200 : 202);
-  await deps.settle();
+  const fixture = new Fixture({ models: ['org/a b', 'c'], health: { path: '/health/{model}?x' } });
+  fixture.answer = (url) => (url.includes('org') ? 200 : 202);
+  await fixture.settle();
   t.same(
-    deps.probes.map(({ url }) => url),
+    fixture.probes.map(({ url }) => url),
     ['http://crn/health/org%2Fa%20b?x', 'http://crn/health/c?x'],
   );
-  t.same([deps.board.standing(0), deps.board.standing(1)], [up, capable]);
-  t.equal(deps.kinds().filter((kind) => kind === 'probed').length, 1);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [up, capable]);
+  t.equal(fixture.kinds().filter((kind) => kind === 'probed').length, 1);
 });
 
 t.test('a path without {model} counts for all models', async (t) => {
-  const deps = new Fixture({ models: ['a', 'b'] });
-  await deps.settle();
-  t.equal(deps.probes.length, 1);
-  t.same([deps.board.standing(0), deps.board.standing(1)], [up, up]);
+  const fixture = new Fixture({ models: ['a', 'b'] });
+  await fixture.settle();
+  t.equal(fixture.probes.length, 1);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [up, up]);
 });
 
 t.test('after a bad probe, and after a failed request, the next probe comes sooner', async (t) => {
-  const deps = new Fixture({ health: { fall: 3 } });
-  await deps.settle();
+  const fixture = new Fixture({ health: { fall: 3 } });
+  await fixture.settle();
   const gap = async (): Promise<number> => {
-    await deps.nextProbe();
-    return (deps.probes.at(-1)?.atMs as number) - (deps.probes.at(-2)?.atMs as number);
+    await fixture.nextProbe();
+    return (fixture.probes.at(-1)?.atMs as number) - (fixture.probes.at(-2)?.atMs as number);
   };
   const steady = await gap();
   t.ok(steady >= 900 && steady <= 1100, `${steady}`);
-  deps.answer = () => 500;
+  fixture.answer = () => 500;
   await gap();
   const soon = await gap();
   t.ok(soon >= 180 && soon <= 220, `${soon}`);
   await gap();
-  t.equal(deps.standing, down);
+  t.equal(fixture.standing, down);
   const resting = await gap();
   t.ok(resting >= 900, `${resting}: down is down`);
-  const count = deps.probes.length;
-  await deps.outcome('failed');
-  t.equal(deps.probes.length, count + 1);
+  const count = fixture.probes.length;
+  await fixture.outcome('failed');
+  t.equal(fixture.probes.length, count + 1);
 });
 
 t.test('failed requests do not start concurrent probes', async (t) => {
-  const deps = new Fixture();
+  const fixture = new Fixture();
   const gate = Promise.withResolvers<number>();
-  deps.answer = () => gate.promise;
-  await deps.outcome('failed', 100);
-  t.equal(deps.probes.length, 1);
+  fixture.answer = () => gate.promise;
+  await fixture.outcome('failed', 100);
+  t.equal(fixture.probes.length, 1);
   gate.resolve(200);
-  await deps.settle();
-  t.equal(deps.standing, down, 'ejected meanwhile');
+  await fixture.settle();
+  t.equal(fixture.standing, down, 'ejected meanwhile');
 });
 
 t.test('CRNs that start together are not probed in step', async (t) => {
-  const worlds = [1, 2, 3, 4].map((seed) => new Fixture({ seed }));
-  for (const deps of worlds) {
-    await deps.settle();
-    for (let i = 0; i < 10; i++) await deps.nextProbe();
+  const fixtures = [1, 2, 3, 4].map((seed) => new Fixture({ seed }));
+  for (const fixture of fixtures) {
+    await fixture.settle();
+    for (let i = 0; i < 10; i++) await fixture.nextProbe();
   }
   for (let probe = 1; probe <= 10; probe++) {
-    const times = worlds.map(({ probes }) => probes[probe]?.atMs);
+    const times = fixtures.map(({ probes }) => probes[probe]?.atMs);
     t.equal(new Set(times).size, 4, `${times}`);
   }
-  const gaps = worlds.flatMap(({ probes }) =>
+  const gaps = fixtures.flatMap(({ probes }) =>
     probes.slice(1).map(({ atMs }, at) => atMs - (probes[at]?.atMs as number)),
   );
   t.ok(gaps.every((gap) => gap >= 900 && gap <= 1100));
 });
 
 t.test('consecutive failures eject, one good trial ends the ejection', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  await deps.outcome('failed', 3);
-  t.equal(deps.standing, down);
-  t.match(deps.events.at(-1), { type: 'ejected', url: URL, failure: 'reset' });
-  await deps.nextProbe();
-  t.equal(deps.standing, down, 'good probes do not end an ejection');
-  await deps.pass(10_000);
-  t.equal(deps.standing, probing);
-  t.same([deps.board.takeTrial(0), deps.board.takeTrial(0)], [true, false]);
-  await deps.outcome('ok');
-  t.equal(deps.standing, up);
-  t.equal(deps.events.at(-1)?.type, 'returned');
-  t.ok(deps.board.warmth(0, deps.test.clock.now(), 10_000) < 0.2, 'it warms up');
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  t.equal(fixture.standing, down);
+  t.match(fixture.events.at(-1), { type: 'ejected', url: URL, failure: 'reset' });
+  await fixture.nextProbe();
+  t.equal(fixture.standing, down, 'good probes do not end an ejection');
+  await fixture.pass(10_000);
+  t.equal(fixture.standing, probing);
+  t.same([fixture.board.takeTrial(0), fixture.board.takeTrial(0)], [true, false]);
+  await fixture.outcome('ok');
+  t.equal(fixture.standing, up);
+  t.equal(fixture.events.at(-1)?.type, 'returned');
+  t.ok(fixture.board.warmth(0, fixture.test.clock.now(), 10_000) < 0.2, 'it warms up');
 });
 
 t.test('a failed trial doubles the ejection', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  await deps.outcome('failed', 3);
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
   const lengths: number[] = [];
   for (const expected of [10_000, 20_000, 40_000, 80_000, 80_000]) {
-    lengths.push((deps.events.findLast(({ type }) => type === 'ejected') as { forMs: number }).forMs / expected);
-    await deps.test.advance(expected * 0.89);
-    t.equal(deps.standing, down);
-    await deps.pass(expected * 0.21);
-    t.equal(deps.standing, probing);
-    deps.board.takeTrial(0);
-    await deps.outcome('failed');
-    t.equal(deps.standing, down);
+    lengths.push((fixture.events.findLast(({ type }) => type === 'ejected') as { forMs: number }).forMs / expected);
+    await fixture.test.advance(expected * 0.89);
+    t.equal(fixture.standing, down);
+    await fixture.pass(expected * 0.21);
+    t.equal(fixture.standing, probing);
+    fixture.board.takeTrial(0);
+    await fixture.outcome('failed');
+    t.equal(fixture.standing, down);
   }
   t.ok(
     lengths.every((share) => share >= 0.9 && share <= 1.1),
@@ -271,87 +271,87 @@ t.test('a failed trial doubles the ejection', async (t) => {
 });
 
 t.test('a trial with a neutral outcome or without one is offered again', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  await deps.outcome('failed', 3);
-  await deps.pass(10_000);
-  t.equal(deps.board.takeTrial(0), true);
-  await deps.outcome('neutral');
-  t.equal(deps.standing, probing);
-  t.equal(deps.board.takeTrial(0), true);
-  await deps.test.advance(80_000);
-  t.equal(deps.board.takeTrial(0), true);
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.pass(10_000);
+  t.equal(fixture.board.takeTrial(0), true);
+  await fixture.outcome('neutral');
+  t.equal(fixture.standing, probing);
+  t.equal(fixture.board.takeTrial(0), true);
+  await fixture.test.advance(80_000);
+  t.equal(fixture.board.takeTrial(0), true);
 });
 
 t.test('a CRN whose probes are bad gets no trial until they are good', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  deps.answer = () => 500;
-  await deps.outcome('failed', 3);
-  await deps.pass(10_000);
-  t.equal(deps.standing, down);
-  t.equal(deps.board.takeTrial(0), false);
-  deps.answer = () => 200;
-  await deps.nextProbe();
-  await deps.nextProbe();
-  t.equal(deps.standing, probing);
-  t.equal(deps.board.takeTrial(0), true);
+  const fixture = new Fixture();
+  await fixture.settle();
+  fixture.answer = () => 500;
+  await fixture.outcome('failed', 3);
+  await fixture.pass(10_000);
+  t.equal(fixture.standing, down);
+  t.equal(fixture.board.takeTrial(0), false);
+  fixture.answer = () => 200;
+  await fixture.nextProbe();
+  await fixture.nextProbe();
+  t.equal(fixture.standing, probing);
+  t.equal(fixture.board.takeTrial(0), true);
 });
 
 t.test('without permission a CRN is not ejected, and asks again at the next failure', async (t) => {
   let asked = 0;
   let granted = false;
-  const deps = new Fixture({ mayEject: () => (asked++, granted) });
-  await deps.settle();
-  await deps.outcome('failed', 4);
-  t.equal(deps.standing, up);
+  const fixture = new Fixture({ mayEject: () => (asked++, granted) });
+  await fixture.settle();
+  await fixture.outcome('failed', 4);
+  t.equal(fixture.standing, up);
   t.equal(asked, 2);
   granted = true;
-  await deps.outcome('failed');
-  t.equal(deps.standing, down);
+  await fixture.outcome('failed');
+  t.equal(fixture.standing, down);
 });
 
 t.test('a neutral outcome changes nothing', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  await deps.outcome('failed', 2);
-  await deps.outcome('neutral', 100);
-  t.equal(deps.standing, up);
-  await deps.outcome('ok');
-  await deps.outcome('failed', 2);
-  t.equal(deps.standing, up);
-  await deps.outcome('failed');
-  t.equal(deps.standing, down);
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.outcome('failed', 2);
+  await fixture.outcome('neutral', 100);
+  t.equal(fixture.standing, up);
+  await fixture.outcome('ok');
+  await fixture.outcome('failed', 2);
+  t.equal(fixture.standing, up);
+  await fixture.outcome('failed');
+  t.equal(fixture.standing, down);
 });
 
 t.test('an outcome of one model counts for the CRN', async (t) => {
-  const deps = new Fixture({ models: ['a', 'b'] });
-  await deps.settle();
-  await deps.outcome('failed', 2, 0);
-  await deps.outcome('failed', 1, 1);
-  t.same([deps.board.standing(0), deps.board.standing(1)], [down, down]);
-  await deps.pass(10_000);
-  t.same([deps.board.standing(0), deps.board.standing(1)], [probing, probing]);
-  await deps.outcome('ok', 1, 1);
-  t.same([deps.board.standing(0), deps.board.standing(1)], [up, up]);
+  const fixture = new Fixture({ models: ['a', 'b'] });
+  await fixture.settle();
+  await fixture.outcome('failed', 2, 0);
+  await fixture.outcome('failed', 1, 1);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [down, down]);
+  await fixture.pass(10_000);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [probing, probing]);
+  await fixture.outcome('ok', 1, 1);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [up, up]);
 });
 
 t.test('a restarted actor keeps the standing and probes anew', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  t.equal(deps.standing, up);
+  const fixture = new Fixture();
+  await fixture.settle();
+  t.equal(fixture.standing, up);
   const gate = Promise.withResolvers<number>();
-  deps.answer = () => gate.promise;
-  deps.ref.tell({ type: 'Outcome', outcome: null as never });
-  await deps.settle();
-  t.equal(deps.test.events.filter(({ type }) => type === 'failure').length, 1);
-  t.equal(deps.standing, up);
-  t.equal(deps.probes.length, 2);
+  fixture.answer = () => gate.promise;
+  fixture.ref.tell({ type: 'Outcome', outcome: null as never });
+  await fixture.settle();
+  t.equal(fixture.test.events.filter(({ type }) => type === 'failure').length, 1);
+  t.equal(fixture.standing, up);
+  t.equal(fixture.probes.length, 2);
   gate.resolve(500);
-  await deps.settle();
-  t.equal(deps.standing, down);
+  await fixture.settle();
+  t.equal(fixture.standing, down);
   t.same(
-    deps.events.filter(({ type }) => type === 'probed'),
+    fixture.events.filter(({ type }) => type === 'probed'),
     [
       { type: 'probed', url: URL, ejected: false },
       { type: 'probed', url: URL, ejected: false },
@@ -362,50 +362,50 @@ t.test('a restarted actor keeps the standing and probes anew', async (t) => {
 t.test(
   'a drained CRN stays drained whatever probes and outcomes say, and returns to what they have found',
   async (t) => {
-    const deps = new Fixture();
-    await deps.settle();
-    deps.drained = true;
-    t.equal(await deps.order({ action: 'drain' }), 'done');
-    t.equal(deps.standing, STANDING.drained);
-    await deps.nextProbe();
-    t.equal(deps.standing, STANDING.drained);
-    await deps.outcome('failed', 3);
-    await deps.pass(10_000);
-    t.equal(deps.standing, STANDING.drained, 'nor does an ejection show, or its trial');
-    deps.drained = false;
-    await deps.order({ action: 'return' });
-    t.equal(deps.standing, up, 'the ejection is over too');
-    t.same(deps.kinds().slice(-2), ['standing', 'returned']);
+    const fixture = new Fixture();
+    await fixture.settle();
+    fixture.drained = true;
+    t.equal(await fixture.order({ action: 'drain' }), 'done');
+    t.equal(fixture.standing, STANDING.drained);
+    await fixture.nextProbe();
+    t.equal(fixture.standing, STANDING.drained);
+    await fixture.outcome('failed', 3);
+    await fixture.pass(10_000);
+    t.equal(fixture.standing, STANDING.drained, 'nor does an ejection show, or its trial');
+    fixture.drained = false;
+    await fixture.order({ action: 'return' });
+    t.equal(fixture.standing, up, 'the ejection is over too');
+    t.same(fixture.kinds().slice(-2), ['standing', 'returned']);
   },
 );
 
 t.test('an ejection by an operator lasts for the given time and ends with a trial', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  await deps.order({ action: 'eject', forMs: 60_000 });
-  t.equal(deps.standing, down);
-  t.match(deps.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
-  await deps.test.advance(59_000);
-  t.equal(deps.standing, down);
-  await deps.test.advance(1001);
-  t.equal(deps.standing, probing);
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.order({ action: 'eject', forMs: 60_000 });
+  t.equal(fixture.standing, down);
+  t.match(fixture.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
+  await fixture.test.advance(59_000);
+  t.equal(fixture.standing, down);
+  await fixture.test.advance(1001);
+  t.equal(fixture.standing, probing);
 });
 
 t.test('without a time it lasts as long as the next ejection; return ends it at once', async (t) => {
-  const deps = new Fixture();
-  await deps.settle();
-  await deps.order({ action: 'eject', forMs: null });
-  const last = deps.events.at(-1);
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.order({ action: 'eject', forMs: null });
+  const last = fixture.events.at(-1);
   t.ok(last?.type === 'ejected' && last.forMs >= 9000 && last.forMs <= 11_000);
-  await deps.order({ action: 'return' });
-  t.equal(deps.standing, up);
-  await deps.pass(10_000);
-  t.equal(deps.standing, up, 'no release is left over');
+  await fixture.order({ action: 'return' });
+  t.equal(fixture.standing, up);
+  await fixture.pass(10_000);
+  t.equal(fixture.standing, up, 'no release is left over');
 });
 
 t.test('a CRN that was drained before its first probe is never down', async (t) => {
-  const deps = new Fixture({ drained: true });
-  deps.answer = () => new Promise(() => undefined);
-  await deps.settle();
-  t.equal(deps.standing, STANDING.drained);
+  const fixture = new Fixture({ drained: true });
+  fixture.answer = () => new Promise(() => undefined);
+  await fixture.settle();
+  t.equal(fixture.standing, STANDING.drained);
 });
