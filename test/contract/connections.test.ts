@@ -123,40 +123,43 @@ onEach(t, SOCKETS, 'bytes that are no HTTP get an error and close the connection
 });
 
 for (const adapter of SOCKETS) {
-  t.test(`${adapter}: a client may disconnect in any phase: the request to the host is aborted and nothing is left`, async (t) => {
-    const host = await startHost(t, { timeToFirstTokenMs: 1, interTokenMs: 1 });
-    const { gateway, dial, ask } = await open(t, adapter, {}, host);
-    const request = encode({ path: PATH, headers: GOOD, body: CHAT });
-    for (const cut of [0, 10, request.indexOf('\r\n\r\n') + 4, request.byteLength - 1]) {
-      const wire = dial();
-      await wire.send(request.subarray(0, cut));
-      wire.leave();
-    }
+  t.test(
+    `${adapter}: a client may disconnect in any phase: the request to the host is aborted and nothing is left`,
+    async (t) => {
+      const host = await startHost(t, { timeToFirstTokenMs: 1, interTokenMs: 1 });
+      const { gateway, dial, ask } = await open(t, adapter, {}, host);
+      const request = encode({ path: PATH, headers: GOOD, body: CHAT });
+      for (const cut of [0, 10, request.indexOf('\r\n\r\n') + 4, request.byteLength - 1]) {
+        const wire = dial();
+        await wire.send(request.subarray(0, cut));
+        wire.leave();
+      }
 
-    await host.setFault([{ fault: { hang: true } }]);
-    const waiting = dial();
-    await waiting.send(request);
-    const hung = await host.nextRequest();
-    waiting.leave();
-    await hung.whenAborted();
+      await host.setFault([{ fault: { hang: true } }]);
+      const waiting = dial();
+      await waiting.send(request);
+      const hung = await host.nextRequest();
+      waiting.leave();
+      await hung.whenAborted();
 
-    await host.setFault([{ fault: { stallAfter: 1 } }]);
-    const reading = dial();
-    await reading.send(encode({ path: PATH, headers: GOOD, body: STREAM }));
-    const stalled = await host.nextRequest();
-    await reading.shows('data: ');
-    reading.leave();
-    await stalled.whenAborted();
+      await host.setFault([{ fault: { stallAfter: 1 } }]);
+      const reading = dial();
+      await reading.send(encode({ path: PATH, headers: GOOD, body: STREAM }));
+      const stalled = await host.nextRequest();
+      await reading.shows('data: ');
+      reading.leave();
+      await stalled.whenAborted();
 
-    await host.setFault(null);
-    const done = dial();
-    await done.send(request);
-    await done.answer();
-    done.leave();
+      await host.setFault(null);
+      const done = dial();
+      await done.send(request);
+      await done.answer();
+      done.leave();
 
-    t.equal((await ask({ path: PATH, headers: GOOD, body: CHAT })).status, 200);
-    t.match(gateway.crns(), [{ standing: 'up', inFlight: 0 }], 'the host stays up');
-  });
+      t.equal((await ask({ path: PATH, headers: GOOD, body: CHAT })).status, 200);
+      t.match(gateway.crns(), [{ standing: 'up', inFlight: 0 }], 'the host stays up');
+    },
+  );
 }
 
 t.test('inject: a caller may abort in any phase', async (t) => {

@@ -99,7 +99,11 @@ t.test('makes a table with one server cell per CRN and one member cell per model
       ['b', ['http://y']],
     ],
   );
-  const [ay, by, ax] = [fixture.member('a', 'http://y'), fixture.member('b', 'http://y'), fixture.member('a', 'http://x')];
+  const [ay, by, ax] = [
+    fixture.member('a', 'http://y'),
+    fixture.member('b', 'http://y'),
+    fixture.member('a', 'http://x'),
+  ];
   t.equal(ay.server, by.server);
   t.not(ay.server, ax.server);
   t.equal(new Set([ay.member, by.member, ax.member]).size, 3);
