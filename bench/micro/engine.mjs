@@ -88,7 +88,8 @@ const cpu = process.cpuUsage();
 const scheduler = start(PROFILES.even, systemClock, jobs);
 setTimeout(() => {
   const { user, system } = process.cpuUsage(cpu);
-  const { tallies, mostBehindUs, lateSteps, tokensPerSecond } = scheduler.state();
+  const { tallies, mostBehindUs, lateSteps } = scheduler.state();
+  const tokensPerSecond = (tallies.generatedTokens * 1000) / REAL_MS;
   scheduler.close();
   console.log(
     `real clock, ${STREAMS} streams, ${REAL_MS} ms | ${tokensPerSecond.toFixed(0)} tokens/s, ${tallies.steps} steps, ` +

@@ -43,8 +43,6 @@ export interface Dialogue {
   close(): CompletionEnd | undefined;
 }
 
-export type DialogueMaker = (task: Task, deps: DialogueDeps) => Dialogue;
-
 /** An end with nothing in it yet. */
 export const BLANK_END: CompletionEnd = {
   reason: 'limit',

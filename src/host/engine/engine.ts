@@ -36,8 +36,6 @@ export interface Job {
    * May be called, as may `next`, before `submit` returns.
    */
   readonly onStart: (slotId: number, cachedTokens: number, promptTokens: number) => void;
-  /** The context moved: this many tokens were dropped after the first `keptTokens`. */
-  readonly onShift?: (keptTokens: number, droppedTokens: number) => void;
   /** A token became final at the end of a step. When it `waits` it leaves with the next one, or when `onDue` says so. */
   readonly onToken: (token: number, atUs: number, waits: boolean) => void;
   /** The token that waits is to leave now: the next step is not to come, or comes without this sequence. */

@@ -115,12 +115,11 @@ export function stepDurationUs(
   decoding: number,
   memoryTokens: number,
   prefillTokens: number,
-  slowFactor: number,
 ): number {
   const work =
     profile.stepUs +
     profile.sequenceUs * decoding +
     profile.memoryTokenUs * memoryTokens +
     profile.prefillTokenUs * prefillTokens;
-  return Math.max(1, Math.round(work * slowFactor));
+  return Math.max(1, Math.round(work));
 }

@@ -5,7 +5,7 @@
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import { Batch } from './batch.ts';
 import type { EndReason, Job } from './engine.ts';
-import { type Condition, type EngineState, type SlotState, createTallies, Rate } from './engine-state.ts';
+import { type SchedulerState, createTallies } from './engine-state.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { type Profile, checkProfile, createCache, stepDurationUs } from './profile.ts';
 import { type Holding, NO_TOKEN, Sequence } from './sequence.ts';
@@ -33,27 +33,20 @@ export class Scheduler {
   readonly #waiting = new WaitingLine();
   readonly #batch: Batch;
   readonly #tallies = createTallies();
-  readonly #rate = new Rate();
   readonly #sequences = new Map<Job, Sequence>();
   #timer: TimerHandle | undefined;
-  #loading: TimerHandle | undefined;
   #isInStep = false;
   /** Callbacks are running: what they ask for takes effect when they are done. */
   #isBusy = false;
-  #isPaused = false;
-  #isDraining = false;
   #isClosed = false;
   #hasCancelled = false;
-  #reloadMs: number | undefined;
-  #slowFactor = 1;
+  #isExhausted = false;
   #stepUs = 0;
   #holding: Holding = null;
   #endUs = 0;
   #behindUs = 0;
   #latestUs = 0;
   #lateSteps = 0;
-  #slippedUs = 0;
-  #onEmpty: (() => void)[] = [];
 
   /** Throws a RangeError for a profile that makes no sense. */
   constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000, crowd = 512 }: SchedulerSettings) {
@@ -68,11 +61,11 @@ export class Scheduler {
   }
 
   /**
-   * Takes a job; it may start before this returns and never ends before. False when draining or closed: it is not taken
-   * then and none of its callbacks is called. Throws a RangeError for an empty prompt or a job that is in already.
+   * Takes a job; it may start before this returns and never ends before. False when closed: it is not taken then
+   * and none of its callbacks is called. Throws a RangeError for an empty prompt or a job that is in already.
    */
   submit(job: Job): boolean {
-    if (this.#isDraining || this.#isClosed) return false;
+    if (this.#isClosed) return false;
     if (job.prompt.length === 0) throw new RangeError('a prompt needs at least one token');
     if (this.#sequences.has(job)) throw new RangeError('the job has been submitted already');
     const sequence = new Sequence(job, this.profile.contextTokens, this.#nowUs());
@@ -100,108 +93,33 @@ export class Scheduler {
     return true;
   }
 
-  /** Makes no further step until `resume`; the one under way is finished. */
-  pause(): void {
-    this.#isPaused = true;
-  }
-
-  resume(): void {
-    this.#isPaused = false;
-    this.#wake();
-  }
-
-  /** Steps take so many times as long, from the next one on; 1 is as the profile says. */
-  slow(factor: number): void {
-    if (!(factor > 0 && factor < Infinity)) throw new RangeError('the slow factor must be above 0');
-    this.#slowFactor = factor;
-  }
-
-  /** Makes no further step for so long, as while a model is loaded; jobs wait. Takes the place of an earlier loading. */
-  load(forMs: number): void {
-    if (this.#loading !== undefined) this.#clock.clearTimeout(this.#loading);
-    this.#loading = this.#clock.setTimeout(() => {
-      this.#loading = undefined;
-      this.#wake();
-    }, forMs);
-  }
-
-  /** All sequences end with `out-of-memory` at the end of the step under way, the cache is lost, and loading follows. */
-  outOfMemory(reloadMs = 0): void {
-    this.#reloadMs = reloadMs;
+  /** All sequences end with `out-of-memory` at the end of the step under way, and the cache is lost. */
+  outOfMemory(): void {
+    this.#isExhausted = true;
     if (!this.#isInStep) this.#wake();
-  }
-
-  /** Forgets what is kept for reuse. */
-  clearCache(): void {
-    this.#cache.clear();
-  }
-
-  /** Takes no further jobs; resolves when the last one has ended. */
-  drain(): Promise<void> {
-    this.#isDraining = true;
-    if (this.#sequences.size === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#onEmpty.push(resolve));
   }
 
   /** Cancels everything now, the step under way included, and lets go of the clock. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    if (this.#loading !== undefined) this.#clock.clearTimeout(this.#loading);
     if (this.#timer !== undefined) this.#clock.clearTimeout(this.#timer);
-    this.#loading = this.#timer = undefined;
+    this.#timer = undefined;
     this.#isInStep = false;
     if (!this.#isBusy) this.#endAll('cancelled', this.#nowUs());
   }
 
-  state(): EngineState {
+  state(): SchedulerState {
     return {
-      condition: this.#condition(),
       running: this.#batch.running,
       waiting: this.#waiting.size,
-      maxSequences: this.profile.maxSequences,
       usedTokens: this.#cache.usedTokens,
       idleTokens: this.#cache.idleTokens,
       capacityTokens: this.#cache.capacityTokens,
-      tokensPerSecond: this.#rate.read(this.#nowUs()),
-      slowFactor: this.#slowFactor,
-      behindUs: this.#behindUs,
       mostBehindUs: this.#latestUs,
       lateSteps: this.#lateSteps,
-      slippedUs: this.#slippedUs,
       tallies: { ...this.#tallies, ended: { ...this.#tallies.ended } },
     };
-  }
-
-  /** Every slot by its id. */
-  slots(): SlotState[] {
-    const slots: SlotState[] = Array.from({ length: this.profile.maxSequences }, (_, slotId) => ({
-      slotId,
-      isProcessing: false,
-      promptTokens: 0,
-      computedTokens: 0,
-      generatedTokens: 0,
-      remainingTokens: 0,
-    }));
-    for (const { lease, job, promptTokens, computed, generated } of this.#sequences.values()) {
-      if (lease === null) continue;
-      slots[lease.slotId] = {
-        slotId: lease.slotId,
-        isProcessing: true,
-        promptTokens,
-        computedTokens: computed,
-        generatedTokens: generated,
-        remainingTokens: job.maxTokens - generated,
-      };
-    }
-    return slots;
-  }
-
-  #condition(): Condition {
-    if (this.#isClosed) return 'closed';
-    if (this.#loading !== undefined) return 'loading';
-    if (this.#isPaused) return 'paused';
-    return this.#isDraining ? 'draining' : 'ready';
   }
 
   #nowUs(): number {
@@ -245,33 +163,25 @@ export class Scheduler {
     this.#behindUs = Math.max(0, nowUs - this.#endUs);
     if (this.#behindUs > this.#latestUs) this.#latestUs = this.#behindUs;
     if (this.#behindUs > this.#stepUs) this.#lateSteps++;
-    if (this.#behindUs > this.#mostBehindUs) this.#slippedUs += this.#behindUs;
   }
 
   #begin(startUs: number): void {
     if (this.#isClosed) return;
     if (this.#hasCancelled) this.#reap(startUs);
-    if (this.#reloadMs !== undefined) this.#exhaust(startUs);
-    if (this.#isPaused || this.#loading !== undefined) return this.#handOver();
+    if (this.#isExhausted) this.#exhaust(startUs);
     const isIdle = this.#batch.running === 0;
     const beginUs = isIdle ? Math.max(startUs, this.#waiting.first?.arrivedUs ?? 0) : startUs;
     if (!this.#batch.pack(beginUs)) return;
     this.#batch.sample();
     if (this.#isClosed) return;
     const { decoding, memoryTokens, prefillTokens } = this.#batch;
-    this.#stepUs = stepDurationUs(this.profile, decoding.length, memoryTokens, prefillTokens, this.#slowFactor);
+    this.#stepUs = stepDurationUs(this.profile, decoding.length, memoryTokens, prefillTokens);
     this.#endUs = beginUs + this.#stepUs;
     this.#isInStep = true;
   }
 
-  /** No step follows: what waits for it leaves now. */
-  #handOver(): void {
-    for (const sequence of this.#sequences.values()) sequence.handOver();
-  }
-
   #finish(): void {
     const { decoding, prefilling, doomed } = this.#batch;
-    const before = this.#tallies.generatedTokens;
     this.#isInStep = false;
     this.#tallies.steps++;
     this.#holding = decoding.length > this.#crowd ? ((this.#tallies.steps & 1) as Holding) : null;
@@ -289,7 +199,6 @@ export class Scheduler {
     }
     prefilling.length = unfinished;
     for (const sequence of doomed.splice(0)) this.#end(sequence, sequence.doom!, this.#endUs);
-    this.#rate.add(this.#tallies.generatedTokens - before, this.#endUs);
   }
 
   /** Books what the step did for one sequence and publishes its token. False when it ended. */
@@ -320,7 +229,6 @@ export class Scheduler {
     this.#sequences.delete(sequence.job);
     this.#tallies.ended[reason]++;
     sequence.job.onEnd(sequence.end(reason, atUs));
-    if (this.#sequences.size === 0) for (const resolve of this.#onEmpty.splice(0)) resolve();
     return false;
   }
 
@@ -340,11 +248,9 @@ export class Scheduler {
   }
 
   #exhaust(atUs: number): void {
-    const reloadMs = this.#reloadMs ?? 0;
-    this.#reloadMs = undefined;
+    this.#isExhausted = false;
     this.#endAll('out-of-memory', atUs);
     this.#cache.clear();
-    if (reloadMs > 0 && !this.#isClosed) this.load(reloadMs);
   }
 
   #endAll(reason: EndReason, atUs: number): void {

@@ -107,7 +107,6 @@ export class Sequence {
     this.length -= dropped;
     this.computed = Math.max(0, this.computed - dropped);
     this.#isTruncated = true;
-    this.job.onShift?.(kept, dropped);
     return kept;
   }
 

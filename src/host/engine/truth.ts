@@ -97,9 +97,4 @@ export class TruthLog {
   get(id: string): Truth | undefined {
     return this.#truths.get(id)?.();
   }
-
-  /** Ids, oldest first. */
-  ids(): string[] {
-    return [...this.#truths.keys()];
-  }
 }

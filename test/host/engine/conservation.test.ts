@@ -48,7 +48,7 @@ function live(t: Test, memory: Memory, seed: number): Story {
   for (let event = 0; event < 400; event++) {
     if (dice(3) === 0) arrive();
     if (dice(9) === 0 && jobs.length > 0) scheduler.cancel(jobs[dice(jobs.length)]!.job);
-    if (dice(150) === 0) scheduler.outOfMemory(dice(2) * 40);
+    if (dice(150) === 0) scheduler.outOfMemory();
     clock.step();
     const { usedTokens, idleTokens, capacityTokens, running, waiting } = scheduler.state();
     if (usedTokens + idleTokens > capacityTokens) t.fail(`holds ${usedTokens} + ${idleTokens} tokens`);

@@ -8,14 +8,13 @@ export interface Watched {
   readonly tokens: number[];
   readonly atUs: number[];
   readonly starts: [slotId: number, cached: number, prompt: number][];
-  readonly shifts: [kept: number, dropped: number][];
   readonly ends: JobEnd[];
 }
 
 /** A job that counts up from 1000, for ever unless told otherwise; a number as prompt stands for so many tokens from 1. */
 export function createJob(prompt: number | readonly number[], options: Partial<Job> = {}): Watched {
   let next = 1000;
-  const watched: Omit<Watched, 'job'> = { tokens: [], atUs: [], starts: [], shifts: [], ends: [] };
+  const watched: Omit<Watched, 'job'> = { tokens: [], atUs: [], starts: [], ends: [] };
   const job: Job = {
     prompt: Int32Array.from(typeof prompt === 'number' ? Array.from({ length: prompt }, (_, at) => at + 1) : prompt),
     maxTokens: Infinity,
@@ -26,7 +25,6 @@ export function createJob(prompt: number | readonly number[], options: Partial<J
     mayWait: false,
     next: () => next++,
     onStart: (...start) => watched.starts.push(start),
-    onShift: (...shift) => watched.shifts.push(shift),
     onToken(token, atUs) {
       watched.tokens.push(token);
       watched.atUs.push(atUs);

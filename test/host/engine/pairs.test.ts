@@ -114,19 +114,6 @@ t.test('the last token leaves with the end', (t) => {
   t.end();
 });
 
-t.test('what waits leaves at once when no step follows', (t) => {
-  for (const stop of ['pause', 'load'] as const) {
-    const { clock, scheduler, lines } = crowded(6);
-    clock.advance(45);
-    if (stop === 'pause') scheduler.pause();
-    else scheduler.load(1000);
-    clock.advance(5);
-    for (const line of lines) t.equal(sent(line).length, line.dueMs.length, stop);
-    t.equal(lines[0]!.dueMs.length, 4 + 1);
-  }
-  t.end();
-});
-
 t.test('what waits leaves when memory pressure pushes its sequence out', (t) => {
   const memory = { kind: 'blocks', blocks: 6, blockTokens: 4 } as const;
   const { clock, scheduler, lines } = crowded(4, {}, { memory });

@@ -173,10 +173,6 @@ for (const memory of [
     clock.run();
     t.match(stops.ends, [{ reason: 'context', generatedTokens: 6, isTruncated: false }]);
     t.match(shifts.ends, [{ reason: 'length', generatedTokens: 20, isTruncated: true }]);
-    t.same(shifts.shifts.slice(0, 2), [
-      [3, 6],
-      [3, 6],
-    ]);
     t.match(cut.ends, [{ reason: 'length', promptTokens: 10, isTruncated: true }]);
     t.match(tooLong.ends, [{ reason: 'context', generatedTokens: 0 }]);
     t.equal(scheduler.state().usedTokens, 0);
@@ -184,65 +180,34 @@ for (const memory of [
   });
 }
 
-t.test('loading, pausing and slowness are states that can be set while it runs', (t) => {
-  const { clock, scheduler } = setUp();
-  scheduler.load(500);
-  t.equal(scheduler.state().condition, 'loading');
-  const one = createJob(1, { maxTokens: 3 });
-  scheduler.submit(one.job);
-  clock.step();
-  t.equal(scheduler.state().condition, 'ready');
-  clock.step();
-  t.same(one.atUs, [511_000]);
-  scheduler.slow(3);
-  scheduler.pause();
-  clock.run();
-  t.same(one.atUs, [511_000, 521_000], 'the step under way is finished');
-  t.equal(scheduler.state().condition, 'paused');
-  scheduler.resume();
-  clock.run();
-  t.same(one.atUs, [511_000, 521_000, 551_000]);
-  t.throws(() => scheduler.slow(0), RangeError);
-  t.end();
-});
-
-t.test('out of memory at will ends all, empties the cache and loads again', (t) => {
+t.test('out of memory at will ends all, empties the cache and goes on', (t) => {
   const { clock, scheduler } = setUp({ maxSequences: 1 });
   const runs = createJob(9);
   const waits = createJob(9);
   scheduler.submit(runs.job);
   scheduler.submit(waits.job);
   clock.step();
-  scheduler.outOfMemory(100);
+  scheduler.outOfMemory();
   clock.step();
   t.match(runs.ends, [{ reason: 'out-of-memory', generatedTokens: 2 }]);
   t.match(waits.ends, [{ reason: 'out-of-memory', generatedTokens: 0 }]);
-  t.match(scheduler.state(), { condition: 'loading', usedTokens: 0, idleTokens: 0, running: 0, waiting: 0 });
+  t.match(scheduler.state(), { usedTokens: 0, idleTokens: 0, running: 0, waiting: 0 });
   const later = createJob(9, { maxTokens: 1 });
   scheduler.submit(later.job);
   clock.run();
-  t.match(later.ends, [{ reason: 'length', cachedTokens: 0, startedUs: 129_000 }]);
+  t.match(later.ends, [{ reason: 'length', cachedTokens: 0, startedUs: 29_000 }]);
   t.end();
 });
 
-t.test('draining takes no more and ends with the last; closing cancels everything', async (t) => {
+t.test('closing cancels everything and takes no more', async (t) => {
   const { clock, scheduler } = setUp();
-  const one = createJob(1, { maxTokens: 2 });
-  scheduler.submit(one.job);
-  const drained = scheduler.drain();
-  t.equal(scheduler.state().condition, 'draining');
-  t.notOk(scheduler.submit(createJob(1).job));
-  clock.run();
-  await drained;
-  t.equal(one.ends[0]?.reason, 'length');
-
-  const other = setUp();
   const endless = createJob(1);
-  other.scheduler.submit(endless.job);
-  other.scheduler.close();
+  scheduler.submit(endless.job);
+  scheduler.close();
   t.match(endless.ends, [{ reason: 'cancelled' }]);
-  t.equal(other.clock.run(), 0, 'no timer is left');
-  t.match(other.scheduler.state(), { condition: 'closed', usedTokens: 0 });
+  t.equal(clock.run(), 0, 'no timer is left');
+  t.equal(scheduler.state().usedTokens, 0);
+  t.notOk(scheduler.submit(createJob(1).job));
 });
 
 t.test('a late process keeps the schedule, and gives it up only when hopelessly late', (t) => {
@@ -257,31 +222,21 @@ t.test('a late process keeps the schedule, and gives it up only when hopelessly 
   lateMs = 25;
   manual.advance(10);
   t.same(one.atUs, [11_000, 21_000, 31_000, 41_000], 'two steps are made good at once, each at its own time');
-  t.match(scheduler.state(), { behindUs: 5000, mostBehindUs: 25_000, lateSteps: 2, slippedUs: 0 });
+  t.match(scheduler.state(), { mostBehindUs: 25_000, lateSteps: 2 });
   lateMs = 1025;
   manual.advance(10);
-  t.equal(scheduler.state().slippedUs > 500_000, true);
-  t.ok(one.atUs.at(-1)! <= clock.now() * 1000);
+  t.same(one.atUs.slice(4), [51_000], 'the next step begins now and not when it should have');
+  manual.advance(20);
+  t.ok(one.atUs[5]! > 1_000_000);
   scheduler.close();
   t.end();
 });
 
-t.test('slots and state tell what is in the engine', (t) => {
+t.test('the state tells what the scheduler has done', (t) => {
   const { clock, scheduler } = setUp({ maxSequences: 2 });
   const one = createJob(8, { maxTokens: 200 });
   scheduler.submit(one.job);
-  clock.step();
-  t.same(scheduler.slots()[0], {
-    slotId: 0,
-    isProcessing: true,
-    promptTokens: 8,
-    computedTokens: 8,
-    generatedTokens: 1,
-    remainingTokens: 199,
-  });
-  t.equal(scheduler.slots()[1]?.isProcessing, false);
-  for (let steps = 0; steps < 120; steps++) clock.step();
-  t.equal(Math.round(scheduler.state().tokensPerSecond), 100);
+  for (let steps = 0; steps < 121; steps++) clock.step();
   t.match(scheduler.state().tallies, { steps: 121, promptTokens: 8, prefillTokens: 8, generatedTokens: 121 });
   t.end();
 });

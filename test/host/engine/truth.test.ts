@@ -39,8 +39,7 @@ t.test('the log forgets the oldest', (t) => {
   const log = new TruthLog(2);
   const { truth } = witness(createJob(1).job, createManualClock(5));
   for (const id of ['a', 'b', 'a', 'c']) log.add(id, truth);
-  t.same(log.ids(), ['a', 'c']);
-  t.equal(log.get('a')?.arrivedUs, 5000);
+  for (const id of ['a', 'c']) t.equal(log.get(id)?.arrivedUs, 5000);
   t.equal(log.get('b'), undefined);
   t.end();
 });
