@@ -3,7 +3,7 @@
 import { schemaGrammar } from '../../dist/src/host/engine/grammar/schema.js';
 import { createLanguageModel } from '../../dist/src/host/engine/model/language-model.js';
 import { createTokenGrammar } from '../../dist/src/host/engine/sampling/grammar-mask.js';
-import { DEFAULT_SAMPLING } from '../../dist/src/host/engine/sampling/options.js';
+import { DEFAULT_SAMPLING } from '../../dist/src/host/engine/sampling/sampling-options.js';
 import { createRandom } from '../../dist/src/host/engine/sampling/random.js';
 import { createSampling } from '../../dist/src/host/engine/sampling/sampler.js';
 import { medianNs } from './median.mjs';

@@ -1,13 +1,9 @@
 // Many hosts in one process: a plan as data, read into the settings of each. Called by `headrace host --fleet` and by
 // tests that want a field of unlike machines. Every mistake of a plan is reported at once, by path.
-import type { ObjectSchema, Schema } from '../api/schema.ts';
-import { validate } from '../api/schema.ts';
-import { PROFILES } from './engine/profile.ts';
-import type { ProfileName } from './engine/profile.ts';
-import type { FaultPlan } from './faults.ts';
-import { parsePlan } from './faults.ts';
-import type { Host, HostSettings } from './host.ts';
-import { createHost } from './host.ts';
+import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
+import { type ProfileName, PROFILES } from './engine/profile.ts';
+import { type FaultPlan, parsePlan } from './faults.ts';
+import { type Host, type HostSettings, createHost } from './host.ts';
 
 /** One kind of host in a plan; `defaults` of the plan has the same members. */
 export interface FleetEntry {

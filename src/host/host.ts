@@ -1,21 +1,19 @@
 // The model host: a real HTTP server in front of an engine, or with models that speak from a word chain at a fixed pace,
 // and faults on demand. Used by the demo, by `headrace host` and by the tests. Order of a request: refusal by header, key, body, journal,
 // faults before the answer, answer. Every request ends in exactly one way: finished, aborted by its client, or cut.
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { createServer } from 'node:http';
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock } from '../actor/index.ts';
 import type { Credential } from '../billing/index.ts';
-import type { ProfileName } from './engine/profile.ts';
-import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated.ts';
-import type { Engine } from './llama/engine.ts';
-import { type Fault, type FaultPlan, FaultBook, parseFault, parsePlan } from './faults.ts';
-import { type HostRequest, Journal, JournalEntry } from './journal.ts';
-import { isObject, parseJson, readBody } from './request-body.ts';
+import type { Engine } from './engine.ts';
 import { type Step, Pacer } from './engine/pacer.ts';
+import type { ProfileName } from './engine/profile.ts';
+import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated-engine.ts';
+import { type Fault, type FaultPlan, FaultBook, parseFault, parsePlan } from './faults.ts';
+import type { Json } from './formats/format.ts';
+import { type HostRequest, Journal, JournalEntry } from './journal.ts';
 import { NO_FAULT, Reply } from './reply.ts';
 import { type RouteDeps, answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
-import type { Json } from './wire/wire.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
 export interface KeyGuard {
@@ -385,4 +383,37 @@ function readFaultHeader(request: IncomingMessage): { fault?: Fault; mistake?: s
   } catch (error) {
     return { mistake: (error as Error).message };
   }
+}
+
+/** Calls back once with the whole body, or with undefined as soon as it is too large; never when the client leaves. */
+export function readBody(
+  request: IncomingMessage,
+  maxBytes: number,
+  callback: (body: Buffer | undefined) => void,
+): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  request.on('data', (chunk: Buffer) => {
+    const fitted = bytes <= maxBytes;
+    bytes += chunk.length;
+    if (bytes <= maxBytes) return void chunks.push(chunk);
+    chunks.length = 0;
+    if (fitted) callback(undefined);
+  });
+  request.on('end', () => {
+    if (bytes <= maxBytes) callback(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks));
+  });
+}
+
+/** The parsed body, or undefined when it is no JSON. */
+export function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -4,7 +4,10 @@ import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 
 /** One request as the host saw it. Fields change until the request is closed. */
-export interface HostRequest {
+export type HostRequest = Readonly<Omit<JournalEntry, 'setBody' | 'close'>>;
+
+/** The writable side of a HostRequest, for the host alone. */
+export class JournalEntry {
   /** 1 for the first request of the host, and so on. */
   readonly id: number;
   readonly method: string;
@@ -14,37 +17,17 @@ export interface HostRequest {
   readonly query: string;
   readonly headers: IncomingHttpHeaders;
   /** The `model` of the body, once read. */
-  readonly model: string | undefined;
-  readonly bodyBytes: number;
-  /** SHA-256 of the body in hex, of no bytes when there is none; empty until the body is read. */
-  readonly bodySha256: string;
-  /** Status answered; 0 before the headers. */
-  readonly status: number;
-  /** Server-sent events generated for this request so far. */
-  readonly events: number;
-  /** The answer went out to its regular end. */
-  readonly finished: boolean;
-  /** The client went away before the answer ended. Never set by a fault that cuts the connection, nor by `kill`. */
-  readonly aborted: boolean;
-  /** Resolves when the client goes away before the end; stays pending when it does not. */
-  whenAborted(): Promise<void>;
-  /** Resolves when the exchange is over, whichever way. */
-  whenClosed(): Promise<void>;
-}
-
-/** The writable side of a HostRequest, for the host alone. */
-export class JournalEntry implements HostRequest {
-  readonly id: number;
-  readonly method: string;
-  readonly path: string;
-  readonly query: string;
-  readonly headers: IncomingHttpHeaders;
   model: string | undefined;
   bodyBytes = 0;
+  /** SHA-256 of the body in hex, of no bytes when there is none; empty until the body is read. */
   bodySha256 = '';
+  /** Status answered; 0 before the headers. */
   status = 0;
+  /** Server-sent events generated for this request so far. */
   events = 0;
+  /** The answer was sent to its regular end. */
   finished = false;
+  /** The client closed the connection before the answer ended. Never set by a fault that cuts it, nor by `kill`. */
   aborted = false;
   #closed = false;
   #waiting: (() => void)[] = [];
@@ -63,16 +46,18 @@ export class JournalEntry implements HostRequest {
     this.bodySha256 = hash('sha256', body);
   }
 
+  /** Resolves when the request is over, whichever way. */
   whenClosed(): Promise<void> {
     return this.#closed ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
   }
 
+  /** Resolves when the client closes the connection before the end; stays pending when it does not. */
   async whenAborted(): Promise<void> {
     await this.whenClosed();
     if (!this.aborted) await new Promise(() => {});
   }
 
-  /** Ends the exchange: exactly one of the flags, or none when the host itself cut it. */
+  /** Sets exactly one of the flags, or none when the host itself cut the connection. */
   close(end: 'finished' | 'aborted' | 'cut'): void {
     if (this.#closed) return;
     this.#closed = true;

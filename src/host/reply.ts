@@ -4,9 +4,8 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Fault } from './faults.ts';
+import type { Frames, Json } from './formats/format.ts';
 import type { JournalEntry } from './journal.ts';
-import type { Frames, Json } from './wire/wire.ts';
-
 /** Gathered events are written once they exceed this many characters, so that fast streams stay within memory. */
 const GATHER_CHARACTERS = 16_384;
 

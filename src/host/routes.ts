@@ -5,25 +5,19 @@
 //   GET  /v1/models /v1/models/{model} /health /health/{model}                                      lists and probes
 //   POST /infill /tokenize /detokenize, GET /props /slots /metrics /sim/truth/{request id}          with an engine only
 // Called by host.ts once a request is read and no fault stands before its answer.
-import { answerByEngine } from './answering.ts';
-import { LLAMA_GETS, LLAMA_POSTS } from './llama/endpoints.ts';
-import type { Engine } from './llama/engine.ts';
-import { PromptTooLong } from './llama/engine.ts';
-import { metricsText } from './llama/metrics.ts';
-import type { CompletionOptions } from './llama/options.ts';
-import { InvalidOptions } from './llama/options.ts';
-import { llamaProblem } from './llama/result.ts';
-import { type Pace, parsePace } from './engine/paced.ts';
+import { type CompletionOptions, InvalidOptions } from './completion-options.ts';
+import { answerByEngine } from './dialect-answer.ts';
+import { type Engine, PromptTooLong } from './engine.ts';
+import { type Pace, parsePace } from './engine/paced-sequence.ts';
+import { chat } from './formats/chat-format.ts';
+import { completions } from './formats/completions-format.ts';
+import { drawImages, embed, speak } from './formats/fixed-answers.ts';
+import { type Json, type Wire, openaiProblem } from './formats/format.ts';
+import { messages } from './formats/messages-format.ts';
+import { responses } from './formats/responses-format.ts';
+import { metricsText } from './host-metrics.ts';
+import { LLAMA_GETS, LLAMA_POSTS, llamaProblem } from './llama-api.ts';
 import type { Reply } from './reply.ts';
-import { chat } from './wire/chat.ts';
-import { completions } from './wire/completions.ts';
-import { embed } from './wire/embeddings.ts';
-import { drawImages, speak } from './wire/media.ts';
-import { messages } from './wire/messages.ts';
-import { responses } from './wire/responses.ts';
-import type { Json, Wire } from './wire/wire.ts';
-import { openaiProblem } from './wire/wire.ts';
-
 /** What the routes need to know of their host. */
 export interface RouteDeps {
   readonly name: string;

@@ -1,13 +1,11 @@
 // Keeps what the samples of a run say, in memory that does not grow with it. Fed by the runner, read by the live view while
 // it grows and by report.ts in the end.
-
-import type { Answer } from './client.ts';
+import { TruthTally } from './added-latency.ts';
 import { Histogram } from './histogram.ts';
-import { type Limits, meets } from './limits.ts';
+import type { Answer } from './load-client.ts';
+import { type Limits, meets } from './load-limits.ts';
 import type { Sample } from './sample.ts';
-import { Series } from './series.ts';
-import { TruthTally } from './truth.ts';
-
+import { Series } from './time-series.ts';
 /** What is measured of the requests that went well. */
 export type Measure = 'e2e' | 'service' | 'head' | 'ttfe' | 'ttft' | 'itl' | 'tpot';
 

@@ -2,11 +2,9 @@
 // the command line before the first request leaves, so that a broken line costs no half-finished run. Shapes:
 //   ShareGPT: [{ id?, conversations: [{ from: 'human' | 'gpt' | 'system', value }] }], as one JSON array or a line each
 //   Mooncake: { timestamp, input_length, output_length, hash_ids: [] } a line; timestamp in ms, 512 tokens to a hash
-
 import { createSeededRandom } from '../actor/index.ts';
-import { type Script, type Turn, type Workload, LoadError } from './script.ts';
-import { tokensOf, words } from './words.ts';
-
+import { tokensOf, words } from './synthetic.ts';
+import { type Script, type Turn, type Workload, LoadError } from './workload.ts';
 type Json = Readonly<Record<string, unknown>>;
 
 /** Tokens of one block of a Mooncake trace. */

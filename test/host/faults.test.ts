@@ -1,6 +1,5 @@
 import t from 'tap';
-import type { FaultRule } from '../../src/host/faults.ts';
-import { FaultBook, parseFault, parsePlan } from '../../src/host/faults.ts';
+import { type FaultRule, FaultBook, parseFault, parsePlan } from '../../src/host/faults.ts';
 
 t.test('the header grammar reads every part', async (t) => {
   t.same(parseFault('refuse'), { refuse: true });

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { connect } from 'node:net';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
-import type { Host, HostSettings } from '../../src/host/index.ts';
-import { createHost } from '../../src/host/index.ts';
+import { type Host, type HostSettings, createHost } from '../../src/host/index.ts';
 
 type Json = Record<string, unknown>;
 

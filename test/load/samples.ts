@@ -1,8 +1,7 @@
 // Samples and answers for tests that are about a few of their members.
 
-import type { Answer } from '../../src/load/client.ts';
+import type { Answer } from '../../src/load/load-client.ts';
 import type { Sample } from '../../src/load/sample.ts';
-
 export function sampleFor(own: Partial<Sample> = {}): Sample {
   return {
     ...{ conversation: 0, turn: 0, intendedMs: 0, lateMs: 0, status: 200, outcome: 'ok', e2eMs: 100, serviceMs: 100 },

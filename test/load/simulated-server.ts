@@ -2,9 +2,8 @@
 // nothing. No sockets. It notes when requests came.
 
 import type { ManualClock } from '../../src/actor/clock.ts';
-import type { Answer, Sender } from '../../src/load/client.ts';
-import type { LoadRequest } from '../../src/load/request.ts';
-
+import type { Answer, Sender } from '../../src/load/load-client.ts';
+import type { LoadRequest } from '../../src/load/load-request.ts';
 export interface ServerSettings {
   /** How long a request takes. */
   readonly serviceMs: number;

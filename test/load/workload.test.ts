@@ -1,8 +1,7 @@
-import t from 'tap';
-import { LoadError, type Script } from '../../src/load/script.ts';
-import { syntheticConversations, syntheticTrace } from '../../src/load/synthetic-file.ts';
-import { syntheticWorkload } from '../../src/load/synthetic.ts';
+import { syntheticConversations, syntheticTrace, syntheticWorkload } from '../../src/load/synthetic.ts';
 import { workloadOf } from '../../src/load/workload-file.ts';
+import { type Script, LoadError } from '../../src/load/workload.ts';
+import t from 'tap';
 
 const SYNTHETIC = {
   seed: 1,

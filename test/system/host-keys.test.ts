@@ -1,18 +1,17 @@
 // Same keys on gateway and hosts, and hosts that come and go by themselves: a gateway in front of small hosts made of the
 // host's parts, on real sockets.
-
-import { createServer, type IncomingMessage, type Server } from 'node:http';
+import { type IncomingMessage, type Server, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import t, { type Test } from 'tap';
-import { createSigningKey, hashKey, presentedKey, readTrustedKeys, signSnapshot } from '../../src/billing/index.ts';
 import { systemClock } from '../../src/actor/index.ts';
+import { createSigningKey, hashKey, presentedKey, readTrustedKeys, signSnapshot } from '../../src/billing/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
-import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
+import { type Gateway, createGateway } from '../../src/gateway/gateway.ts';
+import { HostTrust, MAX_PUSH_BYTES } from '../../src/host/host-trust.ts';
 import { Registration } from '../../src/host/registration.ts';
-import { HostTrust, MAX_PUSH_BYTES } from '../../src/host/trust.ts';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
-import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
+import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
+import t, { type Test } from 'tap';
 
 const SIGNING = createSigningKey();
 const SEED = SIGNING.privateKey.export({ format: 'jwk' }).d ?? '';

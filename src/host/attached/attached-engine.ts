@@ -2,6 +2,7 @@
 // and is called when a host starts. Compatible dialects are passed through; llama-style requests are translated in both
 // directions, and what the engine cannot do is refused by name.
 import { type Clock, systemClock } from '../../actor/index.ts';
+import { type SystemPrompt, InvalidOptions } from '../completion-options.ts';
 import {
   type CompletionEnd,
   type Engine,
@@ -13,19 +14,17 @@ import {
   type Sink,
   type SlotState,
   type Task,
-  createFigures,
-} from '../llama/engine.ts';
-import { type SystemPrompt, InvalidOptions } from '../llama/options.ts';
+  NO_FIGURES,
+} from '../engine.ts';
+import { generate } from './attached-generation.ts';
 import { type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
+import { type EngineTimeouts, EngineFailure } from './engine-dispatch.ts';
 import { complaintOf, EngineHttp, objectOf, refusalOf } from './engine-http.ts';
-import { type EngineTimeouts, EngineFailure } from './engine-exchange.ts';
-import { generate } from './generation.ts';
-import { llamaServerDialogue } from './llama-server.ts';
-import { openaiDialogue } from './openai-completions.ts';
-import { refuseMissing } from './refusals.ts';
-import { relayToEngine } from './relay.ts';
-import { Watch } from './watch.ts';
-
+import { Watch } from './engine-monitor.ts';
+import { relayToEngine } from './engine-relay.ts';
+import { LlamaServerDialogue } from './llama-server-protocol.ts';
+import { OpenAiDialogue } from './openai-protocol.ts';
+import { refuseMissing } from './unsupported-options.ts';
 /** Settings of an attached engine; only `url` is required. */
 export interface AttachedSettings {
   /** Base URL of the engine, http: or https:. */
@@ -86,7 +85,7 @@ export class AttachedEngine implements Engine {
   readonly #questionMs: number;
   readonly #watch: Watch;
   readonly #systems = new Map<string, SystemPrompt>();
-  readonly #figures = createFigures();
+  readonly #figures = { ...NO_FIGURES };
 
   /** @internal */
   constructor(http: EngineHttp, detected: DetectedEngine, settings: AttachedSettings) {
@@ -113,8 +112,8 @@ export class AttachedEngine implements Engine {
   complete(task: Task, sink: Sink): Run {
     refuseMissing(this.detected, task.options);
     const model = { ...this.#of(task.model), contextTokens: this.contextTokens(task.model) || null };
-    const speak = this.kind === 'llama-server' ? llamaServerDialogue : openaiDialogue;
-    const dialogue = speak(task, {
+    const Protocol = this.kind === 'llama-server' ? LlamaServerDialogue : OpenAiDialogue;
+    const dialogue = new Protocol(task, {
       engine: this.detected,
       model,
       system: this.#systems.get(model.id) ?? null,

@@ -2,10 +2,9 @@
 // attached-engine.ts. llama-server is known by its /props, vLLM by its /version; anything else that lists models at
 // /v1/models counts as OpenAI-compatible. Which dialects it speaks is found out with empty requests, which none accepts.
 import type { Clock } from '../../actor/index.ts';
+import { EngineFailure } from './engine-dispatch.ts';
 import { type EngineHttp, type JsonObject, type Reading, complaintOf, numberOf, objectOf } from './engine-http.ts';
-import { EngineFailure } from './engine-exchange.ts';
-import { missingOptions } from './refusals.ts';
-
+import { missingOptions } from './unsupported-options.ts';
 export type EngineKind = 'llama-server' | 'vllm' | 'openai';
 
 export interface DetectedModel {

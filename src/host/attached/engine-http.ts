@@ -1,11 +1,10 @@
 // The way to an attached engine: its base URL, its own key, its connections. Short questions are asked whole, generations
 // and passed-on requests are opened and read as they come. Used by everything in this folder; no client's key gets here.
 import type { Clock } from '../../actor/index.ts';
+import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
 import { ConnectionPool } from '../../net/client.ts';
 import { DeadlineQueue } from '../../net/deadline.ts';
-import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
-import { type EngineTimeouts, type OpenAnswer, EngineFailure, EngineExchange } from './engine-exchange.ts';
-
+import { type EngineTimeouts, type OpenAnswer, EngineExchange, EngineFailure } from './engine-dispatch.ts';
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface EngineHttpSettings {

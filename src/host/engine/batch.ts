@@ -1,12 +1,9 @@
 // What is in a step. Every running sequence decodes one token; the rest of the token budget goes to prompts, in the order
 // of their arrival, in chunks. When memory is exhausted the newest sequence is pushed out and waits to be computed again.
 // Driven by scheduler.ts, once a step; nothing here is allocated for a token.
-import type { EndReason } from './engine.ts';
-import type { Tallies } from './engine-state.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import type { Profile } from './profile.ts';
-import type { Sequence } from './sequence.ts';
-import type { WaitingLine } from './waiting-line.ts';
+import type { EndReason, Sequence } from './sequence.ts';
 
 export class Batch {
   /** Sequences whose prompts are in memory, and those whose prompts are on the way; both by age. All the former are older. */
@@ -134,4 +131,97 @@ export class Batch {
       this.#addChunk(sequence, budget);
     }
   }
+}
+
+/** Passed entries are dropped once there are so many and they are half of the line. */
+const COMPACT_AT = 1024;
+
+export class WaitingLine {
+  #line: (Sequence | undefined)[] = [];
+  #head = 0;
+  #cancelled = 0;
+
+  get size(): number {
+    return this.#line.length - this.#head - this.#cancelled;
+  }
+
+  /** The next in line that was not cancelled. */
+  get first(): Sequence | undefined {
+    while (this.#line[this.#head]?.isWaiting === false) {
+      this.#cancelled--;
+      this.#pass();
+    }
+    return this.#line[this.#head];
+  }
+
+  push(sequence: Sequence): void {
+    sequence.isWaiting = true;
+    this.#line.push(sequence);
+  }
+
+  pushFront(sequence: Sequence): void {
+    sequence.isWaiting = true;
+    if (this.#head === 0) this.#line.unshift(sequence);
+    else this.#line[--this.#head] = sequence;
+  }
+
+  shift(): Sequence | undefined {
+    const first = this.first;
+    if (first === undefined) return undefined;
+    first.isWaiting = false;
+    this.#pass();
+    return first;
+  }
+
+  /** Takes one out that stands in the line. */
+  cancel(sequence: Sequence): void {
+    sequence.isCancelled = true;
+    sequence.isWaiting = false;
+    this.#cancelled++;
+  }
+
+  #pass(): void {
+    this.#line[this.#head++] = undefined;
+    if (this.#head < COMPACT_AT || this.#head * 2 < this.#line.length) return;
+    this.#line = this.#line.slice(this.#head);
+    this.#head = 0;
+  }
+}
+
+/** Sums since the scheduler was made, all zero. */
+const NO_TALLIES = {
+  steps: 0,
+  /** Time spent in steps. */
+  stepUs: 0,
+  /** Prompt tokens of started sequences, and how many of them were found in the cache. */
+  promptTokens: 0,
+  cachedTokens: 0,
+  /** Tokens evaluated as prompt, those of preempted sequences again included. */
+  prefillTokens: 0,
+  generatedTokens: 0,
+  /** Sequences preempted for lack of memory. */
+  preemptions: 0,
+  /** Times the context of a sequence moved. */
+  shifts: 0,
+  ended: { stopped: 0, length: 0, context: 0, cancelled: 0, 'out-of-memory': 0 },
+};
+
+export type Tallies = typeof NO_TALLIES;
+
+export function createTallies(): Tallies {
+  return structuredClone(NO_TALLIES);
+}
+
+export interface SchedulerState {
+  readonly running: number;
+  readonly waiting: number;
+  /** Memory in tokens: held by running sequences, kept for reuse, in all. */
+  readonly usedTokens: number;
+  readonly idleTokens: number;
+  readonly capacityTokens: number;
+  /** The most that a step was published late. */
+  readonly mostBehindUs: number;
+  /** Steps published later than one step's duration. */
+  readonly lateSteps: number;
+  readonly tallies: Readonly<Tallies>;
 }

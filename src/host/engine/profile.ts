@@ -1,9 +1,8 @@
 // Hardware as data: how long a step takes, how much fits into it and into memory. Read by scheduler.ts; the built-in
 // profiles are starting points whose fields the operator may override one by one.
-import { Blocks } from './blocks.ts';
+import { Blocks } from './block-cache.ts';
 import type { PrefixCache } from './prefix-cache.ts';
-import { Slots } from './slots.ts';
-
+import { Slots } from './slot-cache.ts';
 /** Memory of keys and values: slots as in llama.cpp's server, or shared blocks as in vLLM. */
 export type Memory =
   | { readonly kind: 'slots'; readonly capacityTokens: number; readonly choice: 'similarity' | 'least-recent' }

@@ -3,14 +3,10 @@
 // kept on average. All tokens of a step are published at its end; when there are very many, half of the slots hand theirs
 // over with those of the next step, the other half at the step after, so that two tokens leave in one write. Every job that was taken ends exactly once.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import { Batch } from './batch.ts';
-import type { EndReason, Job } from './engine.ts';
-import { type SchedulerState, createTallies } from './engine-state.ts';
+import { type SchedulerState, Batch, createTallies, WaitingLine } from './batch.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { type Profile, checkProfile, createCache, stepDurationUs } from './profile.ts';
-import { type Holding, NO_TOKEN, Sequence } from './sequence.ts';
-import { WaitingLine } from './waiting-line.ts';
-
+import { type EndReason, type Holding, type Job, NO_TOKEN, Sequence } from './sequence.ts';
 export interface SchedulerSettings {
   readonly profile: Profile;
   /** The engine's clock; see engine-clock.ts for faster and virtual ones. */
@@ -118,7 +114,7 @@ export class Scheduler {
       capacityTokens: this.#cache.capacityTokens,
       mostBehindUs: this.#latestUs,
       lateSteps: this.#lateSteps,
-      tallies: { ...this.#tallies, ended: { ...this.#tallies.ended } },
+      tallies: structuredClone(this.#tallies),
     };
   }
 

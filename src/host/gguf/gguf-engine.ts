@@ -1,7 +1,7 @@
 // A host's engine that runs a GGUF file in this process. `loadGguf` is called when a host starts with a model file: it
 // checks the file, loads the optional package, then the model. The host translates every dialect into `complete`.
 import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
-import { chooseSeed } from '../engine/sampling/random.ts';
+import { type SystemPrompt, invalidOption } from '../completion-options.ts';
 import {
   type CompletionEnd,
   type Engine,
@@ -11,17 +11,17 @@ import {
   type Sink,
   type SlotState,
   type Task,
-  createFigures,
+  BLANK_END,
+  NO_FIGURES,
   PromptTooLong,
-} from '../llama/engine.ts';
-import { type SystemPrompt, invalidOption } from '../llama/options.ts';
+} from '../engine.ts';
+import { chooseSeed } from '../engine/sampling/random.ts';
 import { type Context, type Llama, type LlamaModule, type Model, type Token, loadLlamaModule } from './binding.ts';
+import { type GgufHeader, readGgufHeader } from './gguf-header.ts';
+import { type PromptTokens, promptOf, tokenMistakes } from './gguf-prompt.ts';
 import { GgufRun } from './gguf-run.ts';
-import { type GgufHeader, readGgufHeader } from './header.ts';
-import { type PromptTokens, promptOf, tokenMistakes } from './prompt.ts';
-import { biasOf, MISSING_OPTIONS, refuseMissing } from './sampling.ts';
-import { Slots } from './slots.ts';
-
+import { biasOf, MISSING_OPTIONS, refuseMissing } from './gguf-sampling.ts';
+import { Slots } from './sequence-pool.ts';
 /** Settings of a model in this process; only `path` is required. */
 export interface GgufSettings {
   readonly path: string;
@@ -88,7 +88,7 @@ export class GgufEngine implements Engine {
   readonly #random: () => number;
   #isClosed = false;
   #system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
-  readonly #figures = createFigures();
+  readonly #figures = { ...NO_FIGURES };
 
   /** @internal */
   constructor(loaded: Loaded, slots: number, settings: GgufSettings) {
@@ -230,18 +230,5 @@ export function describeGguf(engine: GgufEngine): string {
 }
 
 function failed({ message }: Error, slotId: number, prompt: PromptTokens, seed: number): CompletionEnd {
-  return {
-    reason: 'failed',
-    stoppingWord: '',
-    message,
-    slotId,
-    promptTokens: prompt.tokens.length,
-    cachedTokens: 0,
-    generatedTokens: 0,
-    isTruncated: false,
-    queueMs: 0,
-    promptMs: 0,
-    generationMs: 0,
-    seed,
-  };
+  return { ...BLANK_END, reason: 'failed', message, slotId, promptTokens: prompt.tokens.length, seed };
 }

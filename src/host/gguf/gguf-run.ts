@@ -1,13 +1,12 @@
 // One generation on one sequence of a model in this process: what of the prompt is in the cache already, the tokens, the
 // stop strings, the end. Called by gguf-engine.ts, which gives it a slot that nobody else uses meanwhile.
 import type { Clock } from '../../actor/index.ts';
+import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../engine.ts';
 import { keptTokens, shiftedTokens, truncatePrompt } from '../engine/context-window.ts';
-import { type StopMatcher, createStopMatcher } from '../engine/stop.ts';
-import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../llama/engine.ts';
+import { StopMatcher } from '../stop-matcher.ts';
 import type { EvaluateOptions, Model, Sequence, Token } from './binding.ts';
-import type { PromptTokens } from './prompt.ts';
-import { samplingOf } from './sampling.ts';
-
+import type { PromptTokens } from './gguf-prompt.ts';
+import { samplingOf } from './gguf-sampling.ts';
 /** What a run is made of. */
 export interface RunParts {
   readonly task: Task;
@@ -61,7 +60,7 @@ export class GgufRun {
     this.#history = [...fitting];
     this.#promptTokens = fitting.length;
     this.#isTruncated = fitting.length < whole.length;
-    this.#matcher = createStopMatcher([...task.options.stop, ...prompt.turnEnds]);
+    this.#matcher = new StopMatcher([...task.options.stop, ...prompt.turnEnds]);
     this.#startedMs = parts.clock.now();
   }
 

@@ -1,13 +1,14 @@
 // What tests of attached engines share: attaching to a scripted engine, and running one completion to its end.
-import type { Test } from 'tap';
-import type { AttachedSettings } from '../../../src/host/attached/index.ts';
-import type { AttachedEngine } from '../../../src/host/attached/index.ts';
-import { attachEngine } from '../../../src/host/attached/index.ts';
-import type { CompletionEnd, Prompt, Run, Sink, TokenReport } from '../../../src/host/llama/engine.ts';
-import type { CompletionOptions } from '../../../src/host/llama/options.ts';
-import { DEFAULT_OPTIONS, InvalidOptions } from '../../../src/host/llama/options.ts';
-import type { FakeEngine } from '../../support/fake-engine.ts';
 
+import type { Test } from 'tap';
+import {
+  type AttachedEngine,
+  type AttachedSettings,
+  attachEngine,
+} from '../../../src/host/attached/attached-engine.ts';
+import { type CompletionOptions, DEFAULT_OPTIONS, InvalidOptions } from '../../../src/host/completion-options.ts';
+import type { CompletionEnd, Prompt, Run, Sink, TokenReport } from '../../../src/host/engine.ts';
+import type { FakeEngine } from '../../support/fake-engine.ts';
 /** Attaches to a scripted engine; both end with the test. What the detection asked is forgotten. */
 export async function attach(
   t: Test,

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/index.ts';
-import { attachEngine, describeEngine } from '../../../src/host/attached/index.ts';
+import { attachEngine } from '../../../src/host/attached/attached-engine.ts';
+import { describeEngine } from '../../../src/host/attached/detect.ts';
 import { json, startFakeEngine } from '../../support/fake-engine.ts';
 import { failureBody, LLAMA_MODEL, startFakeLlamaServer } from '../../support/fake-llama-server.ts';
 import { startFakeOpenAi, startFakeVllm, VLLM_MODEL } from '../../support/fake-vllm.ts';

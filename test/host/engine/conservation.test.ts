@@ -6,8 +6,7 @@ import t from 'tap';
 import { createVirtualClock } from '../../../src/host/engine/engine-clock.ts';
 import type { Memory } from '../../../src/host/engine/profile.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
-import type { Watched } from './jobs.ts';
-import { createDice, createJob, profile } from './jobs.ts';
+import { type Watched, createDice, createJob, profile } from './jobs.ts';
 
 const MEMORIES: readonly Memory[] = [
   { kind: 'blocks', blocks: 24, blockTokens: 4 },

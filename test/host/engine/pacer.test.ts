@@ -1,8 +1,7 @@
-import t from 'tap';
-import type { Clock } from '../../../src/actor/clock.ts';
-import { createManualClock } from '../../../src/actor/clock.ts';
-import { parsePace } from '../../../src/host/engine/paced.ts';
+import { type Clock, createManualClock } from '../../../src/actor/clock.ts';
+import { parsePace } from '../../../src/host/engine/paced-sequence.ts';
 import { type Step, Pacer } from '../../../src/host/engine/pacer.ts';
+import t from 'tap';
 
 t.test('steps run in the order of their due times, whatever the order they came in', async (t) => {
   const clock = createManualClock(1000);

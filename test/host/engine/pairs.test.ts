@@ -1,11 +1,10 @@
 // When a step has very many sequences, tokens leave in pairs: who waits, for how long, and what never does.
-
-import t from 'tap';
 import { createManualClock } from '../../../src/actor/clock.ts';
-import type { Job } from '../../../src/host/engine/engine.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
-import { witness } from '../../../src/host/engine/truth.ts';
+import type { Job } from '../../../src/host/engine/sequence.ts';
+import { witness } from '../../../src/host/engine/server-timings.ts';
 import { createJob, profile } from './jobs.ts';
+import t from 'tap';
 
 interface Line {
   readonly job: Job;

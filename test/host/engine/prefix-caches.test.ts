@@ -1,10 +1,9 @@
 // The two prefix caches against references that are slow and plain: whole prefixes as text, lists sorted by age.
-
-import t from 'tap';
-import { Blocks } from '../../../src/host/engine/blocks.ts';
+import { Blocks } from '../../../src/host/engine/block-cache.ts';
 import type { Lease, PrefixCache } from '../../../src/host/engine/prefix-cache.ts';
-import { Slots } from '../../../src/host/engine/slots.ts';
+import { Slots } from '../../../src/host/engine/slot-cache.ts';
 import { createDice } from './jobs.ts';
+import t from 'tap';
 
 const BLOCK = 4;
 

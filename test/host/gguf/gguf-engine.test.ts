@@ -1,11 +1,11 @@
-import t from 'tap';
+import type { CompletionOptions } from '../../../src/host/completion-options.ts';
+import { PromptTooLong } from '../../../src/host/engine.ts';
 import { loadLlamaModule } from '../../../src/host/gguf/binding.ts';
-import { loadGguf } from '../../../src/host/gguf/index.ts';
-import { PromptTooLong } from '../../../src/host/llama/engine.ts';
-import type { CompletionOptions } from '../../../src/host/llama/options.ts';
+import { loadGguf } from '../../../src/host/gguf/gguf-engine.ts';
 import { BYTE, createFakeLlamaCpp, EOS, tokensOf } from '../../support/fake-llama-cpp.ts';
 import { refusedPlaces } from '../attached/attach.ts';
 import { begin, complete, loadFake, writeTiny } from './load.ts';
+import t from 'tap';
 
 t.test('says how to install the package when it is missing', async (t) => {
   await t.rejects(loadLlamaModule('no-such-package-anywhere'), {

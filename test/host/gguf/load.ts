@@ -1,16 +1,13 @@
 // What tests of models in this process share: a file to load, and running one completion to its end.
+
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import type { GgufEngine, GgufSettings } from '../../../src/host/gguf/index.ts';
-import { loadGguf } from '../../../src/host/gguf/index.ts';
-import type { CompletionEnd, Prompt, Run, Task, TokenReport } from '../../../src/host/llama/engine.ts';
-import type { CompletionOptions } from '../../../src/host/llama/options.ts';
-import { DEFAULT_OPTIONS } from '../../../src/host/llama/options.ts';
-import type { FakeLlamaCpp } from '../../support/fake-llama-cpp.ts';
-import { createFakeLlamaCpp } from '../../support/fake-llama-cpp.ts';
+import { type CompletionOptions, DEFAULT_OPTIONS } from '../../../src/host/completion-options.ts';
+import type { CompletionEnd, Prompt, Run, Task, TokenReport } from '../../../src/host/engine.ts';
+import { type GgufEngine, type GgufSettings, loadGguf } from '../../../src/host/gguf/gguf-engine.ts';
+import { type FakeLlamaCpp, createFakeLlamaCpp } from '../../support/fake-llama-cpp.ts';
 import { ggufBytes, tinyModel } from '../../support/gguf.ts';
-
 /** Writes the tiny model; the file goes with the test. */
 export async function writeTiny(t: Test): Promise<string> {
   const path = join(t.testdir(), 'tiny.gguf');

@@ -2,10 +2,8 @@
 // the file of its entry.
 import { performance } from 'node:perf_hooks';
 import t from 'tap';
-import type { LlamaModule } from '../../../src/host/gguf/binding.ts';
-import { loadLlamaModule } from '../../../src/host/gguf/binding.ts';
-import type { GgufEngine } from '../../../src/host/gguf/index.ts';
-import { loadGguf } from '../../../src/host/gguf/index.ts';
+import { type LlamaModule, loadLlamaModule } from '../../../src/host/gguf/binding.ts';
+import { type GgufEngine, loadGguf } from '../../../src/host/gguf/gguf-engine.ts';
 import { begin, complete, writeTiny } from './load.ts';
 
 const module = await loadLlamaModule(process.env['HEADRACE_TEST_LLAMA_CPP']).catch((): LlamaModule | null => null);

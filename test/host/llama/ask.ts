@@ -1,7 +1,6 @@
 // What the tests of hosts with an engine share: a host whose time is that of the work alone, and requests to it.
 import type { Test } from 'tap';
-import type { Host, HostSettings } from '../../../src/host/index.ts';
-import { createHost } from '../../../src/host/index.ts';
+import { type Host, type HostSettings, createHost } from '../../../src/host/index.ts';
 
 /** A parsed answer; tests look into it without types. */
 // oxlint-disable-next-line typescript/no-explicit-any -- answers are read by name

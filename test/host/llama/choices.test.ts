@@ -1,8 +1,7 @@
 // Answers of several choices: `n` of the OpenAI dialects, and several prompts in one request.
 import OpenAI from 'openai';
 import t from 'tap';
-import type { Answer } from './ask.ts';
-import { ask, events, send, startHost } from './ask.ts';
+import { type Answer, ask, events, send, startHost } from './ask.ts';
 
 const CHAT = '/v1/chat/completions';
 const MESSAGES = [{ role: 'user', content: 'How does the mill work in a dry summer?' }];

@@ -1,7 +1,6 @@
 import t from 'tap';
 import type { Test } from 'tap';
-import type { Answer } from './ask.ts';
-import { ask, dataOf, events, send, startHost } from './ask.ts';
+import { type Answer, ask, dataOf, events, send, startHost } from './ask.ts';
 
 const MESSAGES = [{ role: 'user', content: 'How does the mill work in a dry summer, and who keeps the channel?' }];
 

@@ -1,10 +1,8 @@
 import { once } from 'node:events';
-import type { IncomingMessage } from 'node:http';
-import { request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/testkit.ts';
-import type { Host } from '../../../src/host/index.ts';
-import { createHost, parseFault } from '../../../src/host/index.ts';
+import { type Host, createHost, parseFault } from '../../../src/host/index.ts';
 import { ask, dataOf, send, startHost } from './ask.ts';
 
 const BODY = { prompt: 'x', n_predict: 6, seed: 1, ignore_eos: true, stream: true };

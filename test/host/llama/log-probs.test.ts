@@ -1,7 +1,6 @@
 // Log probabilities in the OpenAI dialects, against the probabilities that the llama-style API reports.
 import t from 'tap';
-import type { Answer } from './ask.ts';
-import { ask, events, send, startHost } from './ask.ts';
+import { type Answer, ask, events, send, startHost } from './ask.ts';
 
 const CHAT = '/v1/chat/completions';
 const MESSAGES = [{ role: 'user', content: 'How does the mill work?' }];

@@ -1,8 +1,7 @@
 import t from 'tap';
 import type { Test } from 'tap';
 import type { Host } from '../../../src/host/index.ts';
-import type { Answer, Body } from './ask.ts';
-import { ask, events, get, send, startHost } from './ask.ts';
+import { type Answer, type Body, ask, events, get, send, startHost } from './ask.ts';
 
 const PROMPT = 'The miller walks along the river and';
 

@@ -1,9 +1,8 @@
 // Text that an engine lets wait, on its way out: it leaves with the next, when told to, or with the end.
-import t from 'tap';
-import type { Engine } from '../../../src/host/index.ts';
-import { createSimulatedEngine } from '../../../src/host/index.ts';
-import type { CompletionEnd, Sink } from '../../../src/host/llama/engine.ts';
+import type { CompletionEnd, Sink } from '../../../src/host/engine.ts';
+import { type Engine, createSimulatedEngine } from '../../../src/host/index.ts';
 import { send, startHost } from './ask.ts';
+import t from 'tap';
 
 const END: CompletionEnd = {
   reason: 'limit',

@@ -1,7 +1,6 @@
 // The seam for other engines: what a host does with one that speaks the dialects itself, and with one that is not ready.
 import t from 'tap';
-import { createSimulatedEngine } from '../../../src/host/index.ts';
-import type { Engine } from '../../../src/host/index.ts';
+import { type Engine, createSimulatedEngine } from '../../../src/host/index.ts';
 import { ask, send, startHost } from './ask.ts';
 
 /** A simulated engine with other members in place. */

@@ -1,8 +1,7 @@
 // Parses GBNF, the grammar notation of llama.cpp: `name ::= alternatives`, "literals", [ranges], [^negated], rule names,
 // ( groups ), `|`, postfix * + ? and {m,n}, `.` for any character, # comments. Newlines may stand inside of groups and
 // after `::=` and `|`. Groups and repetitions become rules of their own, so the result knows sequences and choices only.
-import { GrammarError } from './error.ts';
-
+import { GrammarError } from './grammar-rules.ts';
 /** Code points from `from` to `to`, both included. */
 export interface CodeRange {
   readonly from: number;

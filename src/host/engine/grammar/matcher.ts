@@ -2,8 +2,7 @@
 // are made when they are first met and kept, so that a grammar in use soon works like a finite automaton.
 // Stacks share their lower frames: every frame exists once, as long as the tables hold.
 import type { Grammar } from './gbnf.ts';
-import type { Program } from './program.ts';
-import { compileGrammar } from './program.ts';
+import { type Program, compileGrammar } from './program.ts';
 
 /** Where a text stands in a grammar. */
 export interface GrammarState {

@@ -1,9 +1,7 @@
 // Compiles a parsed grammar into one flat list of instructions over bytes, which matcher.ts runs.
 // A position is an index into the list; a sequence is a run of positions that closes with an `end`.
 import type { CodeRange, Element, Grammar } from './gbnf.ts';
-import { refuseLeftRecursion } from './left-recursion.ts';
-import type { ByteRange } from './utf8.ts';
-import { encodeRange } from './utf8.ts';
+import { GrammarError } from './grammar-rules.ts';
 
 /** A byte range with what follows it: the next position (`rest` -1), or first the rest of the character at `rest`. */
 export interface Branch {
@@ -91,4 +89,119 @@ function classesOf(code: readonly Instruction[]): { classOf: Uint8Array; classCo
     classOf[byte] = current;
   }
   return { classOf, classCount: current + 1 };
+}
+
+/** Throws a GrammarError that names a left-recursive rule, when there is one. */
+export function refuseLeftRecursion(grammar: Grammar): void {
+  const edges = leftEdges(grammar);
+  for (const [from, targets] of edges.entries()) {
+    for (const { rule, last } of targets) {
+      if (!last && reaches(edges, rule, from)) {
+        throw new GrammarError(`grammar: rule '${grammar.names[from]}' begins with itself`);
+      }
+    }
+  }
+}
+
+interface Edge {
+  readonly rule: number;
+  /** Whether the reference ends its sequence. */
+  readonly last: boolean;
+}
+
+/** For every rule, the rules that can stand at the begin of it. */
+function leftEdges(grammar: Grammar): Edge[][] {
+  const nullable = nullableRules(grammar);
+  return grammar.rules.map((alternatives) => {
+    const edges: Edge[] = [];
+    for (const sequence of alternatives) {
+      for (const [at, element] of sequence.entries()) {
+        if (element.kind !== 'rule') break;
+        edges.push({ rule: element.rule, last: at === sequence.length - 1 });
+        if (!nullable.has(element.rule)) break;
+      }
+    }
+    return edges;
+  });
+}
+
+/** Rules that match nothing at all. */
+function nullableRules({ rules }: Grammar): Set<number> {
+  const nullable = new Set<number>();
+  for (let before = -1; before < nullable.size;) {
+    before = nullable.size;
+    // Made-up rules refer to earlier ones, so going backwards and forwards settles chains in few rounds.
+    for (const [index, alternatives] of rules.entries()) {
+      const isEmpty = alternatives.some((sequence) =>
+        sequence.every((element) => element.kind === 'rule' && nullable.has(element.rule)),
+      );
+      if (isEmpty) nullable.add(index);
+    }
+  }
+  return nullable;
+}
+
+function reaches(edges: readonly (readonly Edge[])[], from: number, to: number): boolean {
+  const seen = new Set([from]);
+  const open = [from];
+  for (let rule = open.pop(); rule !== undefined; rule = open.pop()) {
+    if (rule === to) return true;
+    for (const edge of edges[rule]!) {
+      if (seen.has(edge.rule)) continue;
+      seen.add(edge.rule);
+      open.push(edge.rule);
+    }
+  }
+  return false;
+}
+
+/** Bytes from `from` to `to`, both included. */
+export interface ByteRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Last code point of each encoded length, and the two ends of the surrogates. */
+const BORDERS = [0x7f, 0x7ff, 0xd7ff, 0xdfff, 0xffff, 0x10ffff];
+const isSurrogate = (code: number): boolean => code >= 0xd800 && code <= 0xdfff;
+
+/** Byte sequences that encode exactly the characters of a range. */
+export function encodeRange({ from, to }: CodeRange): ByteRange[][] {
+  const sequences: ByteRange[][] = [];
+  let start = from;
+  for (const border of BORDERS) {
+    if (start > to) break;
+    const end = Math.min(border, to);
+    if (start > end) continue;
+    if (!isSurrogate(start)) sequences.push(...encodeSameLength(bytesOf(start), bytesOf(end)));
+    start = end + 1;
+  }
+  return sequences;
+}
+
+/** Splits a range whose ends have equally many bytes until each part is a product of byte ranges. */
+function encodeSameLength(low: readonly number[], high: readonly number[]): ByteRange[][] {
+  const [first, ...lowRest] = low as [number, ...number[]];
+  const [last, ...highRest] = high as [number, ...number[]];
+  if (lowRest.length === 0) return [[{ from: first, to: last }]];
+  const before = (byte: ByteRange, rests: ByteRange[][]): ByteRange[][] => rests.map((rest) => [byte, ...rest]);
+  if (first === last) return before({ from: first, to: first }, encodeSameLength(lowRest, highRest));
+  const least = lowRest.map(() => 0x80);
+  const most = lowRest.map(() => 0xbf);
+  const lowIsFull = lowRest.every((byte) => byte === 0x80);
+  const highIsFull = highRest.every((byte) => byte === 0xbf);
+  const middle = { from: lowIsFull ? first : first + 1, to: highIsFull ? last : last - 1 };
+  return [
+    ...(lowIsFull ? [] : before({ from: first, to: first }, encodeSameLength(lowRest, most))),
+    ...(middle.from <= middle.to ? before(middle, encodeSameLength(least, most)) : []),
+    ...(highIsFull ? [] : before({ from: last, to: last }, encodeSameLength(least, highRest))),
+  ];
+}
+
+function bytesOf(code: number): number[] {
+  const tail = (shift: number): number => 0x80 | ((code >> shift) & 0x3f);
+  if (code < 0x80) return [code];
+  if (code < 0x800) return [0xc0 | (code >> 6), tail(0)];
+  if (code < 0x1_0000) return [0xe0 | (code >> 12), tail(6), tail(0)];
+  return [0xf0 | (code >> 18), tail(12), tail(6), tail(0)];
 }

@@ -1,7 +1,6 @@
 // Puts two JSON schemas together into one that demands both, for `allOf`, for keywords beside `$ref`, and for the branches
 // of `anyOf` and `oneOf`. schema.ts calls it before it writes rules.
-import { SchemaError } from './error.ts';
-
+import { SchemaError } from './grammar-rules.ts';
 /** A schema that is an object. */
 export type SchemaObject = Readonly<Record<string, unknown>>;
 

@@ -1,8 +1,6 @@
 // Numbers of a JSON schema as GBNF: integers and decimals within bounds, by their digits. schema.ts calls it.
 // Numbers are bounded even where the schema is not: a range of ten thousand from the bound that is given, or from 0.
-import { SchemaError } from './error.ts';
-import { literal, oneOf } from './rule-book.ts';
-
+import { literal, oneOf, SchemaError } from './grammar-rules.ts';
 /** Bounds of a number as a schema gives them. */
 export interface NumberBounds {
   readonly minimum?: number | undefined;

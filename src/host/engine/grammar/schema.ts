@@ -2,13 +2,9 @@
 // `response_format` with a schema and, through tool-calls.ts, for the arguments of tool calls.
 // The grammar may allow less than the schema (lengths, counts and depth are bounded), never more, with one exception:
 // branches of `oneOf` that overlap. A keyword that cannot be obeyed is refused by name, never dropped.
-import { SchemaError } from './error.ts';
-import { literal, oneOf, RuleBook } from './rule-book.ts';
-import { arrayRule } from './schema-array.ts';
-import type { SchemaObject } from './schema-merge.ts';
-import { ANNOTATIONS, isSchemaObject, mergeSchemas, refuseMalformed } from './schema-merge.ts';
+import { literal, oneOf, RuleBook, SchemaError } from './grammar-rules.ts';
+import { type SchemaObject, ANNOTATIONS, isSchemaObject, mergeSchemas, refuseMalformed } from './schema-merge.ts';
 import { integerRule, numberRule } from './schema-number.ts';
-import { objectRule } from './schema-object.ts';
 import { stringRule } from './schema-string.ts';
 
 /** How often one reference may stand within itself; what goes deeper is left out where the schema allows that. */
@@ -34,15 +30,6 @@ export interface Place {
   readonly references: readonly string[];
 }
 
-/** What the parts of the compiler call back for the schemas inside of theirs. */
-export interface Compiler {
-  readonly rules: RuleBook;
-  /** GBNF of a schema, or null when nothing finite satisfies it at this depth. */
-  compile(schema: unknown, place: Place): string | null;
-  /** The place of a schema inside of another one. */
-  inside(place: Place, step: string): Place;
-}
-
 /** The grammar of the JSON texts that satisfy a schema. Throws a SchemaError when that is not possible. */
 export function schemaGrammar(schema: unknown): string {
   const rules = new RuleBook();
@@ -56,7 +43,7 @@ export function compileSchema(schema: unknown, rules: RuleBook): string {
   return body;
 }
 
-class SchemaCompiler implements Compiler {
+class SchemaCompiler {
   readonly rules: RuleBook;
   readonly #root: unknown;
   #visits = 0;
@@ -212,4 +199,197 @@ function hasType(value: unknown, type: string): boolean {
   if (type === 'object') return isSchemaObject(value);
   if (type === 'integer') return Number.isInteger(value);
   return typeof value === type;
+}
+
+/** Free properties of an object beyond those it must have. */
+const FREE_PROPERTIES = 3;
+
+interface Property {
+  /** GBNF of the name, the colon and the value. */
+  readonly body: string;
+  readonly required: boolean;
+}
+
+/** GBNF of an object, or null when a required property cannot be had at this depth. Throws a SchemaError. */
+export function objectRule(compiler: SchemaCompiler, schema: SchemaObject, place: Place): string | null {
+  const named = namedProperties(compiler, schema, place);
+  if (named === null) return null;
+  const properties = withFree(compiler, schema, place, named);
+  if (properties === null) return null;
+  return `"{" ${writeProperties(compiler, properties)} "}"`;
+}
+
+function propertiesOf(schema: SchemaObject): SchemaObject {
+  return isSchemaObject(schema['properties']) ? schema['properties'] : {};
+}
+
+function requiredOf(schema: SchemaObject): readonly string[] {
+  return Array.isArray(schema['required']) ? (schema['required'] as string[]) : [];
+}
+
+/** The schema of properties without a name of their own. */
+function freeSchema(schema: SchemaObject): unknown {
+  return schema['additionalProperties'] ?? schema['unevaluatedProperties'];
+}
+
+function namedProperties(compiler: SchemaCompiler, schema: SchemaObject, place: Place): Property[] | null {
+  const declared = propertiesOf(schema);
+  const required = new Set(requiredOf(schema));
+  const names = new Set([...Object.keys(declared), ...required]);
+  const properties: Property[] = [];
+  for (const name of names) {
+    const inner = Object.hasOwn(declared, name) ? declared[name] : (freeSchema(schema) ?? true);
+    const value = compiler.compile(inner, compiler.inside(place, `properties/${name}`));
+    if (value === null && required.has(name)) return null;
+    if (value !== null) properties.push({ body: pairOf(name, value), required: required.has(name) });
+  }
+  return fitCount(schema, properties);
+}
+
+/** Makes as many optional properties required, or drops as many, as the bounds on the count demand. */
+function fitCount(schema: SchemaObject, properties: readonly Property[]): Property[] | null {
+  const least = (schema['minProperties'] as number | undefined) ?? 0;
+  let needed = properties.filter(({ required }) => required).length;
+  let room = ((schema['maxProperties'] as number | undefined) ?? Infinity) - needed;
+  if (room < 0) return null;
+  const fitted: Property[] = [];
+  for (const property of properties) {
+    if (property.required) fitted.push(property);
+    else if (room-- > 0) {
+      fitted.push({ body: property.body, required: needed < least });
+      if (needed < least) needed++;
+    }
+  }
+  return fitted;
+}
+
+function withFree(
+  compiler: SchemaCompiler,
+  schema: SchemaObject,
+  place: Place,
+  named: readonly Property[],
+): readonly Property[] | null {
+  const least = ((schema['minProperties'] as number | undefined) ?? 0) - named.length;
+  const free = freeSchema(schema);
+  // An object that declares properties gets others only when it describes or needs them.
+  const isWanted = least > 0 || isSchemaObject(free) || (schema['properties'] === undefined && named.length === 0);
+  if (free === false || !isWanted) return least > 0 ? null : named;
+  const most = ((schema['maxProperties'] as number | undefined) ?? Infinity) - named.length;
+  const value = compiler.compile(free ?? true, compiler.inside(place, 'additionalProperties'));
+  if (value === null) return least > 0 ? null : named;
+  const names = freeNames(schema, place, Math.min(most, Math.max(least, 0) + FREE_PROPERTIES));
+  if (names.length < least) return null;
+  return [...named, ...names.map((name, at) => ({ body: pairOf(name, value), required: at < least }))];
+}
+
+/** Names for free properties: those that `propertyNames` lists, else made-up ones; never a declared one. */
+function freeNames(schema: SchemaObject, place: Place, count: number): string[] {
+  const rule = schema['propertyNames'];
+  const taken = new Set([...Object.keys(propertiesOf(schema)), ...requiredOf(schema)]);
+  const names: string[] = [];
+  if (isSchemaObject(rule) && Array.isArray(rule['enum'])) {
+    return (rule['enum'] as string[]).filter((name) => !taken.has(name)).slice(0, Math.max(0, count));
+  }
+  if (isSchemaObject(rule) && Object.keys(rule).some((keyword) => keyword !== 'type')) {
+    throw new SchemaError(`schema, ${place.path}: propertyNames with more than a list is not supported`);
+  }
+  for (let number = 1; names.length < count; number++) {
+    if (!taken.has(`key${number}`)) names.push(`key${number}`);
+  }
+  return names;
+}
+
+function pairOf(name: string, value: string): string {
+  return `${literal(`${JSON.stringify(name)}:`)} ${value}`;
+}
+
+/**
+ * The properties from last to first, in two kinds of rule: for when one stands before already, so that a comma is due, and
+ * for when none does.
+ */
+function writeProperties(compiler: SchemaCompiler, properties: readonly Property[]): string {
+  let after = '""';
+  let first = '""';
+  for (const { body, required } of properties.toReversed()) {
+    const alone = `${body} ${after}`;
+    first = compiler.rules.add(required ? alone : `${alone} | ${first}`);
+    after = compiler.rules.add(required ? `"," ${alone}` : `"," ${alone} | ${after}`);
+  }
+  return first;
+}
+
+/** How many items an array has beyond its least number, where the schema sets no limit. */
+const MORE_ITEMS = 3;
+const MAX_ITEMS = 500;
+
+/** GBNF of an array, or null when its least number of items cannot be had at this depth. Throws a SchemaError. */
+export function arrayRule(compiler: SchemaCompiler, schema: SchemaObject, place: Place): string | null {
+  const least = (schema['minItems'] as number | undefined) ?? 0;
+  let most = Math.min((schema['maxItems'] as number | undefined) ?? Infinity, MAX_ITEMS);
+  if (schema['uniqueItems'] === true) {
+    // One item is unique without a look at the others; a grammar has no memory for more.
+    if (least > 1) throw new SchemaError(`schema, ${place.path}: uniqueItems with minItems above 1 is not supported`);
+    most = Math.min(most, 1);
+  }
+  const { first, further } = itemsOf(schema);
+  most = Math.min(most, Math.max(least, first.length) + (further === false ? 0 : MORE_ITEMS));
+  const bodies = first
+    .slice(0, most)
+    .map((item, at) => compiler.compile(item, compiler.inside(place, `prefixItems/${at}`)));
+  const end = bodies.indexOf(null);
+  const tuple = (end < 0 ? bodies : bodies.slice(0, end)) as string[];
+  const rest = end < 0 && most > tuple.length ? compiler.compile(further, compiler.inside(place, 'items')) : null;
+  if (rest === null) most = Math.min(most, tuple.length);
+  if (least > most) return null;
+  return `"[" ${sequence(compiler, tuple, rest, least, most)} "]"`;
+}
+
+/** The tuple and the schema of what follows it, in both spellings of the drafts. */
+function itemsOf(schema: SchemaObject): { first: readonly unknown[]; further: unknown } {
+  const { prefixItems, items, additionalItems } = schema;
+  if (Array.isArray(items)) return { first: items, further: additionalItems ?? false };
+  // Without `items` anything may follow a tuple; nothing is the sane choice.
+  if (Array.isArray(prefixItems)) return { first: prefixItems, further: items ?? false };
+  return { first: [], further: items ?? true };
+}
+
+/** The items from last to first: each is followed by the rest, which is optional past the least count. */
+function sequence(
+  compiler: SchemaCompiler,
+  tuple: readonly string[],
+  rest: string | null,
+  least: number,
+  most: number,
+): string {
+  let tail = '""';
+  for (let at = most - 1; at >= 0; at--) {
+    const item = tuple[at] ?? rest!;
+    const body = `${at === 0 ? '' : '"," '}${item} ${tail}`;
+    tail = compiler.rules.add(at >= least ? `(${body})?` : body);
+  }
+  return tail;
+}
+
+/** A tool as every dialect describes it. */
+export interface Tool {
+  readonly name: string;
+  /** JSON schema of the arguments. Default: an object without properties. */
+  readonly parameters?: unknown;
+}
+
+/** Parameters of a tool that takes none. */
+const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false };
+
+/**
+ * The grammar of an answer that calls tools: from 1 to `maxCalls` calls (default 1), one JSON object a line. For a choice
+ * that names a tool, pass that tool alone. Throws a SchemaError for parameters that cannot be a grammar.
+ */
+export function toolCallGrammar(tools: readonly Tool[], maxCalls: number = 1): string {
+  const rules = new RuleBook();
+  const calls = tools.map(({ name, parameters }) => {
+    const start = literal(`{"name":${JSON.stringify(name)},"arguments":`);
+    return rules.add(`${start} ${compileSchema(parameters ?? NO_PARAMETERS, rules)} "}"`);
+  });
+  const call = rules.add(oneOf(calls));
+  return rules.text(maxCalls > 1 ? `${call} ("\\n" ${call}){0,${maxCalls - 1}}` : call);
 }

@@ -2,20 +2,16 @@
 // grows with the answer, and seeded noise from the prompt and the last tokens, so that prompts and seeds give different
 // texts. The same seed and context always give the same logits, on every host. The sampler calls it once per token.
 import type { Candidates } from '../sampling/candidates.ts';
-import type { Context } from './context.ts';
-import type { NgramCounts } from './ngrams.ts';
-import { countCode, countData, countProse } from './ngrams.ts';
-import type { Tokenizer } from './tokenizer.ts';
-import { createTokenizer } from './tokenizer.ts';
-import type { Vocabulary } from './vocabulary.ts';
-import { createVocabulary, SPECIAL } from './vocabulary.ts';
-
+import { type NgramCounts, countCode, countData, countProse } from './ngrams.ts';
+import type { TokenContext } from './token-context.ts';
+import { type Tokenizer, createTokenizer } from './tokenizer.ts';
+import { type Vocabulary, createVocabulary, SPECIAL } from './vocabulary.ts';
 /** A model over a vocabulary. */
 export interface LanguageModel {
   readonly vocabulary: Vocabulary;
   readonly tokenizer: Tokenizer;
   /** Fills in the logits of the token after the context: at most 64 tokens listed, all others at the floor. */
-  logits(context: Context, out: Candidates): void;
+  logits(context: TokenContext, out: Candidates): void;
 }
 
 /** Tokens a context can list, the end of sequence not counted. */
@@ -52,12 +48,12 @@ export function createLanguageModel(seed: number): LanguageModel {
   const data = new Listings(countData(tokenizer, size), size);
 
   /** The last token of the prompt says what kind of text is wanted. */
-  function kindOf(context: Context): Listings {
+  function kindOf(context: TokenContext): Listings {
     const starter = context.promptLength > 0 ? context.at(context.promptLength - 1) : SPECIAL.bos;
     return starter === SPECIAL.middle ? code : starter === SPECIAL.call ? data : prose;
   }
 
-  function logits(context: Context, out: Candidates): void {
+  function logits(context: TokenContext, out: Candidates): void {
     const { length } = context;
     const kind = kindOf(context);
     const last = length > 0 ? context.at(length - 1) : SPECIAL.bos;
@@ -123,8 +119,8 @@ function endOdds(generated: number, afterSentence: boolean): number {
   return Math.max(0, generated - LONG_TOKENS) / (8 * LONG_TOKENS);
 }
 
-function moodOf(context: Context, seed: number): number {
-  let hash = Math.imul(context.gist ^ seed, 0x9e3779b1);
+function moodOf(context: TokenContext, seed: number): number {
+  let hash = Math.imul(context.promptHash ^ seed, 0x9e3779b1);
   for (let at = Math.max(0, context.length - NOISE_WINDOW); at < context.length; at++) {
     hash = Math.imul(hash ^ context.at(at), 0x85ebca6b);
     hash ^= hash >>> 13;

@@ -2,8 +2,7 @@
 // every host and for every seed, so that token ids mean the same everywhere.
 // A special token stands for no text; every other token stands for its bytes, which need not be whole characters.
 import { CODE, DATA, LETTERS, PROSE, WORDS } from './corpus.ts';
-import type { PieceTrie } from './trie.ts';
-import { createTrie } from './trie.ts';
+import { type PieceTrie, createTrie } from './trie.ts';
 
 /** Ids of the special tokens. */
 export const SPECIAL = {

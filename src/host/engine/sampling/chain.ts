@@ -3,9 +3,8 @@
 // sampler.ts calls it once per token, and once more when a grammar refuses the first choice.
 import type { Candidates } from './candidates.ts';
 import { createMirostat } from './mirostat.ts';
-import type { SamplingOptions } from './options.ts';
 import type { Random } from './random.ts';
-import { applyTemperature } from './temperature.ts';
+import type { SamplingOptions } from './sampling-options.ts';
 import { minP, tailFree, topK, topP, typical } from './truncation.ts';
 
 /** A token with its probability after the whole chain; 0 when the chain cut it. */
@@ -85,4 +84,11 @@ function report({ ids, p, size }: Candidates, ranked: Int32Array, nProbs: number
     if (!kept.includes(token)) listed.push({ token, probability: 0 });
   }
   return listed;
+}
+
+/** Divides the logits by a temperature above 0. */
+export function applyTemperature(candidates: Candidates, temperature: number): void {
+  if (temperature === 1) return;
+  const { logits, size } = candidates;
+  for (let at = 0; at < size; at++) logits[at]! /= temperature;
 }

@@ -1,8 +1,7 @@
 // The grammar of one sequence as the sampler sees it: whether a token may come next, and which tokens may. The answer is
 // found by walking the bytes of tokens through the grammar's states, so a token may end within a character.
 // Masks are kept with the states, so sequences under one grammar share them.
-import type { GrammarState } from '../grammar/matcher.ts';
-import { createMatcher } from '../grammar/matcher.ts';
+import { type GrammarState, createMatcher } from '../grammar/matcher.ts';
 import { parseGrammar } from '../grammar/gbnf.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
 

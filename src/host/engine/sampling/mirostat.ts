@@ -2,9 +2,8 @@
 // the distribution so that the surprise of the chosen tokens stays near a target, and learn from every choice.
 // The state is mu, the bound on surprise in bits; it starts at twice the target, as in the paper.
 import type { Candidates } from './candidates.ts';
-import type { SamplingOptions } from './options.ts';
 import type { Random } from './random.ts';
-
+import type { SamplingOptions } from './sampling-options.ts';
 /** Tokens that the estimate of the exponent of version 1 looks at. */
 const ESTIMATE_OVER = 100;
 

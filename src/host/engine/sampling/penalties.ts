@@ -1,9 +1,8 @@
 // Penalties for tokens that were seen lately: repeat, frequency and presence, over the last N tokens of the context.
 // They come after the bias and before everything else. Prompt and answer count alike.
-import type { Context } from '../model/context.ts';
+import type { TokenContext } from '../model/token-context.ts';
 import type { Candidates } from './candidates.ts';
-import type { SamplingOptions } from './options.ts';
-
+import type { SamplingOptions } from './sampling-options.ts';
 /** Applies the penalties of one sequence to the logits of its next token. */
 export type Penalties = (candidates: Candidates) => void;
 
@@ -11,7 +10,7 @@ export type Penalties = (candidates: Candidates) => void;
  * Creates the penalties of a sequence, or null when the options switch them off. `newline` is the token that
  * `penalizeNl: false` spares.
  */
-export function createPenalties(options: SamplingOptions, context: Context, newline: number): Penalties | null {
+export function createPenalties(options: SamplingOptions, context: TokenContext, newline: number): Penalties | null {
   const { repeatPenalty, frequencyPenalty, presencePenalty, repeatLastN, penalizeNl, penaltyPrompt } = options;
   if (repeatLastN === 0 || (repeatPenalty === 1 && frequencyPenalty === 0 && presencePenalty === 0)) return null;
   const last = repeatLastN < 0 ? Infinity : repeatLastN;

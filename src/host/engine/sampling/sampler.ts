@@ -1,19 +1,16 @@
 // The sampler of one sequence: asks the language model for the logits, applies bias, penalties, chain and grammar, and
 // appends the chosen token to the context. The engine calls next() once per decode step of the sequence.
 // Samplers of one `Sampling` share its working space: calls of next() must not overlap, which nothing synchronous can.
-import type { Context } from '../model/context.ts';
-import { createContext } from '../model/context.ts';
 import type { LanguageModel } from '../model/language-model.ts';
+import { TokenContext } from '../model/token-context.ts';
 import { Candidates } from './candidates.ts';
-import type { TokenProbability } from './chain.ts';
-import { createChain } from './chain.ts';
+import { type TokenProbability, createChain } from './chain.ts';
 import type { TokenGrammar } from './grammar-mask.ts';
 import { LogProbabilities } from './log-probabilities.ts';
 import { applyLogitBias } from './logit-bias.ts';
-import type { SamplingOptions } from './options.ts';
 import { createPenalties } from './penalties.ts';
 import type { Random } from './random.ts';
-
+import type { SamplingOptions } from './sampling-options.ts';
 /** Chooses the tokens of one sequence. */
 export interface Sampler {
   /**
@@ -25,7 +22,7 @@ export interface Sampler {
   readonly probabilities: readonly TokenProbability[];
   /** What the model held of the tokens of the last call; null when the options ask for none. */
   readonly logProbabilities: LogProbabilities | null;
-  readonly context: Context;
+  readonly context: TokenContext;
 }
 
 /** What a sequence starts from. */
@@ -52,7 +49,7 @@ export function createSampling(model: LanguageModel): Sampling {
 function createSampler(model: LanguageModel, candidates: Candidates, start: Start): Sampler {
   const { options, grammar } = start;
   const { eos, newline } = model.vocabulary;
-  const context = createContext(start.prompt);
+  const context = new TokenContext(start.prompt);
   const biases = options.ignoreEos ? new Map([[eos, -Infinity], ...options.logitBias]) : options.logitBias;
   const penalize = createPenalties(options, context, newline);
   const logProbabilities = options.logProbs === null ? null : new LogProbabilities(options.logProbs);

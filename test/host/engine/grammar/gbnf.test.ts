@@ -1,8 +1,8 @@
+import { parseGrammar } from '../../../../src/host/engine/grammar/gbnf.ts';
+import { GrammarError } from '../../../../src/host/engine/grammar/grammar-rules.ts';
+import { createMatcher, matches } from '../../../../src/host/engine/grammar/matcher.ts';
 import fc from 'fast-check';
 import t from 'tap';
-import { GrammarError } from '../../../../src/host/engine/grammar/error.ts';
-import { parseGrammar } from '../../../../src/host/engine/grammar/gbnf.ts';
-import { createMatcher, matches } from '../../../../src/host/engine/grammar/matcher.ts';
 
 type Check = (value: boolean, message: string) => boolean;
 

@@ -1,14 +1,25 @@
-import t from 'tap';
-import { schemaGrammar } from '../../../../src/host/engine/grammar/schema.ts';
-import { readToolCalls, toolCallGrammar } from '../../../../src/host/engine/grammar/tool-calls.ts';
+import { CallReader } from '../../../../src/host/dialect-answer.ts';
+import { schemaGrammar, toolCallGrammar } from '../../../../src/host/engine/grammar/schema.ts';
 import { createLanguageModel } from '../../../../src/host/engine/model/language-model.ts';
 import { SPECIAL } from '../../../../src/host/engine/model/vocabulary.ts';
 import { createTokenGrammar } from '../../../../src/host/engine/sampling/grammar-mask.ts';
-import type { SamplingOptions } from '../../../../src/host/engine/sampling/options.ts';
-import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/options.ts';
 import { createRandom } from '../../../../src/host/engine/sampling/random.ts';
 import { createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
+import { type SamplingOptions, DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
 import { isValid } from './validate.ts';
+import t from 'tap';
+
+/** The calls in a text, as hosts read them. */
+function readCalls(text: string): { name: string; arguments: string }[] {
+  const calls: { name: string; arguments: string }[] = [];
+  const reader = new CallReader({
+    begin: (name) => void calls.push({ name, arguments: '' }),
+    more: (more) => void (calls.at(-1)!.arguments += more),
+  });
+  reader.push(text);
+  reader.end(text.endsWith('}'));
+  return calls;
+}
 
 const model = createLanguageModel(1);
 const sampling = createSampling(model);
@@ -186,7 +197,7 @@ const TOOLS = [
 t.test('tool calls name a tool and satisfy its parameters', async (t) => {
   const names = new Set<string>();
   for (const text of write(toolCallGrammar(TOOLS, 3), 60, { temperature: 5, topK: 0, topP: 1, minP: 0 })) {
-    const calls = readToolCalls(text);
+    const calls = readCalls(text);
     if (calls.length < 1 || calls.length > 3) t.fail(text);
     for (const call of calls) {
       names.add(call.name);
@@ -200,9 +211,9 @@ t.test('tool calls name a tool and satisfy its parameters', async (t) => {
 });
 
 t.test('a call that was cut off keeps its name and the begin of its arguments', async (t) => {
-  t.strictSame(readToolCalls('{"name":"a","arguments":{"x":1}}\n{"name":"b","arguments":{"y":'), [
+  t.strictSame(readCalls('{"name":"a","arguments":{"x":1}}\n{"name":"b","arguments":{"y":'), [
     { name: 'a', arguments: '{"x":1}' },
     { name: 'b', arguments: '{"y":' },
   ]);
-  t.strictSame(readToolCalls('{"name":"a'), []);
+  t.strictSame(readCalls('{"name":"a'), []);
 });

@@ -1,6 +1,6 @@
+import { exponential } from '../../../../src/host/engine/sampling/candidates.ts';
 import fc from 'fast-check';
 import t from 'tap';
-import { exponential } from '../../../../src/host/engine/sampling/exponential.ts';
 
 t.test('it is the exponential to thirteen digits', async () => {
   fc.assert(

@@ -1,12 +1,10 @@
 // Looking ahead changes when tokens are sampled, never which.
-
-import t from 'tap';
 import { createLanguageModel } from '../../../../src/host/engine/model/language-model.ts';
 import { LookAhead } from '../../../../src/host/engine/sampling/look-ahead.ts';
-import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/options.ts';
 import { createRandom } from '../../../../src/host/engine/sampling/random.ts';
-import type { Sampler } from '../../../../src/host/engine/sampling/sampler.ts';
-import { createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
+import { type Sampler, createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
+import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
+import t from 'tap';
 
 const EOS = 2;
 const model = createLanguageModel(1);

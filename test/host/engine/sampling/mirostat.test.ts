@@ -1,8 +1,8 @@
-import t from 'tap';
 import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
 import { createMirostat } from '../../../../src/host/engine/sampling/mirostat.ts';
-import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/options.ts';
 import { createRandom } from '../../../../src/host/engine/sampling/random.ts';
+import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
+import t from 'tap';
 
 function distribution(size: number, probabilities: readonly number[]): Candidates {
   const candidates = new Candidates(size);

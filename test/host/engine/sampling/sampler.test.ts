@@ -1,14 +1,11 @@
-import t from 'tap';
-import { createLanguageModel } from '../../../../src/host/engine/model/language-model.ts';
-import type { LanguageModel } from '../../../../src/host/engine/model/language-model.ts';
+import { type LanguageModel, createLanguageModel } from '../../../../src/host/engine/model/language-model.ts';
 import { SPECIAL } from '../../../../src/host/engine/model/vocabulary.ts';
 import { createTokenGrammar } from '../../../../src/host/engine/sampling/grammar-mask.ts';
 import { readLogitBias } from '../../../../src/host/engine/sampling/logit-bias.ts';
-import type { SamplingOptions } from '../../../../src/host/engine/sampling/options.ts';
-import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/options.ts';
 import { chooseSeed, createRandom } from '../../../../src/host/engine/sampling/random.ts';
-import type { Sampler } from '../../../../src/host/engine/sampling/sampler.ts';
-import { createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
+import { type Sampler, createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
+import { type SamplingOptions, DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
+import t from 'tap';
 
 const words = createLanguageModel(1);
 const { eos, newline } = words.vocabulary;

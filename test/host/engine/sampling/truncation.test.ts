@@ -1,7 +1,7 @@
-import t from 'tap';
 import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
-import { applyTemperature } from '../../../../src/host/engine/sampling/temperature.ts';
+import { applyTemperature } from '../../../../src/host/engine/sampling/chain.ts';
 import { minP, tailFree, topK, topP, typical } from '../../../../src/host/engine/sampling/truncation.ts';
+import t from 'tap';
 
 /** Candidates 0, 1, 2 … with these probabilities, most likely first. */
 function distribution(...probabilities: number[]): Candidates {

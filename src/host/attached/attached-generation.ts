@@ -1,0 +1,112 @@
+// One generation by an attached engine: asks, reads the events of the answer and hands them to the task's sink, which
+// hears exactly one end unless the generation was cancelled. Called by attached-engine.ts.
+import { EventSplitter, parseEvents } from '../../net/sse.ts';
+import { InvalidOptions } from '../completion-options.ts';
+import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../engine.ts';
+import { type OpenAnswer, EngineFailure } from './engine-dispatch.ts';
+import { type EngineHttp, objectOf, parsed, refusalOf } from './engine-http.ts';
+import type { Dialogue, Heard } from './engine-protocol.ts';
+
+const HEADERS = ['content-type', 'application/json', 'accept', 'text/event-stream', 'accept-encoding', 'identity'];
+
+/** The last event repeats the prompt, so an event may be as large as a request. */
+const MAX_EVENT_BYTES = 128 * 1024 * 1024;
+
+/** The most of an error body that is read. */
+const MAX_ERROR_BYTES = 64 * 1024;
+
+/** Begins at once. `onEnd` is called with the sink's end, or with null when the generation was cancelled before. */
+export function generate(
+  http: EngineHttp,
+  dialogue: Dialogue,
+  sink: Sink,
+  onEnd: (end: CompletionEnd | null, cause: Error | null) => void,
+): Run {
+  const gone = new AbortController();
+  let isOver = false;
+  const end = (how: CompletionEnd, cause: Error | null): void => {
+    if (isOver) return;
+    isOver = true;
+    onEnd(how, cause);
+    sink.end(how);
+  };
+  /** False when the rest of the answer is not wanted; otherwise it is read to its end, to keep the connection. */
+  const hear = (heard: Heard): boolean => {
+    if (isOver) return true;
+    if (heard.start !== undefined) sink.start(heard.start.promptTokens, heard.start.cachedTokens, heard.start.slotId);
+    const { text = '', reports = [] } = heard;
+    if (text !== '' || reports.length > 0) sink.text(text, reports);
+    if (heard.failure !== undefined) throw new EngineFailure(heard.failure);
+    if (heard.end !== undefined) end(heard.end, null);
+    return heard.isCut !== true;
+  };
+  converse(http, dialogue, { hear, rest: () => sink.rest?.() }, gone.signal)
+    .then(() => {
+      const last = dialogue.close();
+      if (last === undefined && !isOver) throw new EngineFailure('the engine ended its answer before it was complete');
+      if (last !== undefined) end(last, null);
+    })
+    .catch((error: Error) =>
+      end({ ...BLANK_END, reason: 'failed', message: error.message, status: statusOf(error) }, error),
+    );
+  return {
+    cancel() {
+      if (isOver) return;
+      isOver = true;
+      gone.abort(new Error('cancelled'));
+      onEnd(null, null);
+    },
+  };
+}
+
+/** A status for a failure before the answer. */
+function statusOf(error: Error): number {
+  if (error instanceof EngineFailure) return error.status;
+  return error instanceof InvalidOptions ? 422 : 500;
+}
+
+/** Where the events go. */
+interface Listener {
+  readonly hear: (heard: Heard) => boolean;
+  /** As in Sink: the engine waits for a client that reads slowly. */
+  readonly rest: () => Promise<void> | undefined;
+}
+
+async function converse(
+  http: EngineHttp,
+  dialogue: Dialogue,
+  { hear, rest }: Listener,
+  signal: AbortSignal,
+): Promise<void> {
+  const { path, body } = await dialogue.ask();
+  const answer = await http.post(path, HEADERS, Buffer.from(JSON.stringify(body)), signal);
+  if (answer.status !== 200) throw refusalOf(answer.status, await complaint(answer));
+  const type = answer.headers[answer.headers.indexOf('content-type') + 1] ?? '';
+  if (!type.toLowerCase().startsWith('text/event-stream')) {
+    throw new EngineFailure('the engine answered without a stream of events');
+  }
+  const splitter = new EventSplitter({ maxHeldBytes: MAX_EVENT_BYTES });
+  for await (const chunk of answer.body) {
+    const whole = splitter.push(chunk);
+    if (whole === undefined) continue;
+    for (const { data } of parseEvents(whole.toString())) {
+      if (data === '[DONE]') continue;
+      const event = parsed(data);
+      if (typeof event !== 'object' || event === null)
+        throw new EngineFailure('the engine sent an event that is no JSON');
+      if (!hear(dialogue.hear(objectOf(event)))) return;
+    }
+    await rest();
+  }
+}
+
+async function complaint({ body }: OpenAnswer): Promise<string> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    pieces.push(chunk);
+    bytes += chunk.byteLength;
+    if (bytes > MAX_ERROR_BYTES) break;
+  }
+  return Buffer.concat(pieces).toString();
+}

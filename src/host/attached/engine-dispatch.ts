@@ -1,0 +1,237 @@
+// One request to an attached engine and its answer as it comes: a connection of the pool, a deadline for each phase, and a
+// body that is read no faster than it is taken. Made by engine-http.ts. It ends once: the whole body, a failure, or cancelled.
+import {
+  type Connection,
+  type ConnectionPool,
+  type DispatchController,
+  type DispatchHandler,
+  type DispatchOptions,
+  DispatchError,
+} from '../../net/client.ts';
+import type { Deadline, DeadlineQueue, Expirable } from '../../net/deadline.ts';
+
+/** How long an engine may take, in milliseconds. */
+export interface EngineTimeouts {
+  /** Until the socket is open. */
+  readonly connectMs: number;
+  /**
+   * From the request sent to the head of the answer, and from there to the first piece of its body: an engine may keep
+   * a request waiting after either, and makes an answer that is not streamed in this time.
+   */
+  readonly firstMs: number;
+  /** Between two pieces of the body. */
+  readonly idleMs: number;
+}
+
+/** An answer whose body is still to come. Headers are flat: name in lower case, value. */
+export interface OpenAnswer {
+  readonly status: number;
+  readonly headers: readonly string[];
+  /** Read it once; leaving the loop early ends the request. */
+  readonly body: AsyncIterable<Buffer>;
+}
+
+export interface FailureDetails {
+  /** What the client is to be answered; default 502. */
+  readonly status?: number;
+  /** True when not even the head of an answer came, so that the engine itself is in doubt; default false. */
+  readonly isUnreachable?: boolean;
+  readonly cause?: unknown;
+}
+
+/** Why an engine gave no whole answer; `message` says so to people. */
+export class EngineFailure extends Error {
+  override readonly name = 'EngineFailure';
+  readonly status: number;
+  readonly isUnreachable: boolean;
+
+  constructor(message: string, { status = 502, isUnreachable = false, cause }: FailureDetails = {}) {
+    super(message, { cause });
+    this.status = status;
+    this.isUnreachable = isUnreachable;
+  }
+}
+
+export interface EngineExchangeDeps {
+  readonly pool: ConnectionPool;
+  readonly deadlines: DeadlineQueue;
+  readonly timeouts: EngineTimeouts;
+}
+
+/** Bytes of the body that may wait for their reader before the engine is paused. */
+const MOST_WAITING_BYTES = 256 * 1024;
+
+type Phase = 'connect' | 'headers' | 'body' | 'done';
+
+const SENTENCES: Readonly<Record<Phase, string>> = {
+  connect: 'the engine cannot be reached',
+  headers: 'the engine closed the connection without an answer',
+  body: 'the engine broke off in the middle of its answer',
+  done: '',
+};
+
+const LATE: Readonly<Record<Phase, string>> = {
+  connect: 'the engine cannot be reached in time',
+  headers: 'the engine did not answer in time',
+  body: 'the engine fell silent in the middle of its answer',
+  done: '',
+};
+
+export class EngineExchange implements DispatchHandler, Expirable {
+  readonly #deps: EngineExchangeDeps;
+  readonly #options: DispatchOptions;
+  readonly #signal: AbortSignal;
+  readonly #deadline: Deadline;
+  readonly #chunks: Buffer[] = [];
+  #waitingBytes = 0;
+  #connection: Connection | undefined;
+  #controller: DispatchController | undefined;
+  #phase: Phase = 'connect';
+  #isPaused = false;
+  #isReused = false;
+  #isRetried = false;
+  #failure: Error | undefined;
+  #wake: (() => void) | undefined;
+  #onHead: (answer: OpenAnswer) => void = () => undefined;
+  #onFailed: (error: Error) => void = () => undefined;
+
+  constructor(deps: EngineExchangeDeps, options: DispatchOptions, signal: AbortSignal) {
+    this.#deps = deps;
+    this.#options = options;
+    this.#signal = signal;
+    this.#deadline = deps.deadlines.deadline(this);
+  }
+
+  /** Sends the request. Rejects with EngineFailure, or with the reason of the signal. */
+  start(): Promise<OpenAnswer> {
+    return new Promise((resolve, reject) => {
+      this.#signal.throwIfAborted();
+      this.#onHead = resolve;
+      this.#onFailed = reject;
+      this.#signal.addEventListener('abort', this.#leave);
+      this.#dispatch(false);
+    });
+  }
+
+  /** @internal */
+  expire(): void {
+    const isUnreachable = this.#phase !== 'body';
+    this.#fail(new EngineFailure(LATE[this.#phase], { status: 504, isUnreachable }));
+  }
+
+  /** @internal */
+  onRequestStart(controller: DispatchController): void {
+    if (this.#phase === 'done') return controller.abort(new Error('no longer wanted'));
+    this.#controller = controller;
+    this.#phase = 'headers';
+    this.#isReused = (this.#connection?.served ?? 0) > 0;
+    this.#deadline.set(this.#deps.timeouts.firstMs);
+  }
+
+  /** @internal */
+  onResponseStart(_controller: DispatchController, status: number, headers: readonly string[]): void {
+    if (this.#phase === 'done') return;
+    this.#phase = 'body';
+    this.#deadline.set(this.#deps.timeouts.firstMs);
+    this.#onHead({ status, headers, body: this.#body() });
+  }
+
+  /** @internal */
+  onResponseData(controller: DispatchController, chunk: Buffer): void {
+    if (this.#phase === 'done') return;
+    this.#chunks.push(chunk);
+    this.#waitingBytes += chunk.byteLength;
+    if (this.#waitingBytes > MOST_WAITING_BYTES && !this.#isPaused) {
+      this.#isPaused = true;
+      // Its silence is our own doing now.
+      this.#deadline.clear();
+      controller.pause();
+    }
+    if (!this.#isPaused) this.#deadline.set(this.#deps.timeouts.idleMs);
+    this.#wake?.();
+  }
+
+  /** @internal */
+  onResponseEnd(): void {
+    if (this.#phase === 'done') return;
+    this.#finish(true);
+    this.#wake?.();
+  }
+
+  /** @internal */
+  onResponseError(_controller: DispatchController, error: Error): void {
+    if (this.#phase === 'done') return;
+    const isReset = !(error instanceof DispatchError) || error.fault === 'reset';
+    if (this.#phase !== 'headers' || !isReset || !this.#isReused || this.#isRetried) {
+      const isUnreachable = this.#phase !== 'body';
+      return this.#fail(new EngineFailure(SENTENCES[this.#phase], { isUnreachable, cause: error }));
+    }
+    // A kept connection died as the request met it: that says nothing about the engine.
+    this.#isRetried = true;
+    this.#drop(false);
+    this.#phase = 'connect';
+    this.#dispatch(true);
+  }
+
+  #dispatch(isFresh: boolean): void {
+    this.#connection = this.#deps.pool.take(isFresh);
+    if (this.#connection === undefined) {
+      return this.#fail(new EngineFailure('the engine has as many requests as it may have', { status: 503 }));
+    }
+    this.#deadline.set(this.#deps.timeouts.connectMs);
+    this.#connection.client.dispatch(this.#options, this);
+  }
+
+  async *#body(): AsyncGenerator<Buffer, void, void> {
+    try {
+      for (;;) {
+        const chunk = this.#chunks.shift();
+        if (chunk !== undefined) {
+          this.#waitingBytes -= chunk.byteLength;
+          yield chunk;
+        } else if (this.#failure !== undefined) throw this.#failure;
+        else if (this.#phase === 'done') return;
+        else await this.#more();
+      }
+    } finally {
+      this.#finish(false);
+    }
+  }
+
+  #more(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+      if (!this.#isPaused) return;
+      this.#isPaused = false;
+      this.#deadline.set(this.#deps.timeouts.idleMs);
+      this.#controller?.resume();
+    });
+  }
+
+  readonly #leave = (): void => this.#fail(this.#signal.reason as Error);
+
+  #fail(error: Error): void {
+    if (this.#phase === 'done') return;
+    this.#failure = error;
+    const isHeadless = this.#phase !== 'body';
+    this.#finish(false);
+    if (isHeadless) this.#onFailed(error);
+    this.#wake?.();
+  }
+
+  #finish(isReusable: boolean): void {
+    if (this.#phase === 'done') return;
+    this.#phase = 'done';
+    this.#deadline.clear();
+    this.#signal.removeEventListener('abort', this.#leave);
+    this.#drop(isReusable);
+  }
+
+  #drop(isReusable: boolean): void {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    if (connection === undefined) return;
+    if (isReusable) this.#deps.pool.give(connection);
+    else this.#deps.pool.discard(connection);
+  }
+}

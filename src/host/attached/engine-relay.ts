@@ -1,0 +1,130 @@
+// Requests of compatible dialects on their way through: bytes as they came, headers without what belongs to one
+// connection or to the client's account here. Called by attached-engine.ts. Failures before the head of an answer are
+// answers in the dialect of the path; after it the body fails, and the host cuts the connection.
+import { type Scan, scanBody } from '../../dialect/index.ts';
+import { requestHeaders } from '../../upstream/index.ts';
+import type { RawAnswer, RawRequest } from '../engine.ts';
+import type { DetectedEngine } from './detect.ts';
+import { type OpenAnswer, EngineFailure } from './engine-dispatch.ts';
+import { type EngineHttp, refusalOf } from './engine-http.ts';
+
+/** Credentials and cookies of the client, and words meant for the host. */
+const OURS = /^(authorization|x-api-key|api-key|x-payment|cookie|x-headrace-.*|x-forwarded-.*|forwarded)$/;
+
+/** What the host says itself, or what holds for one connection only. */
+const NOT_PASSED = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'date',
+  'x-request-id',
+  'request-id',
+  'x-host',
+]);
+
+/** Index of the value of `model` in the spans of a scanned body. */
+const MODEL_SPAN = 0;
+
+/** Who is asked, and who hears that the engine gave no answer. */
+export interface RelayDeps {
+  readonly http: EngineHttp;
+  readonly engine: DetectedEngine;
+  readonly onFailure: (failure: EngineFailure) => void;
+}
+
+/** Passes a request on; `modelId` is the engine's name for the model it asks for. */
+export async function relayToEngine(deps: RelayDeps, modelId: string, request: RawRequest): Promise<RawAnswer> {
+  const { http, engine, onFailure } = deps;
+  const { path, signal } = request;
+  if (!engine.dialects.has(path)) {
+    const served = [...engine.dialects].join(', ');
+    return problem(
+      path,
+      404,
+      `The engine behind this host (${engine.kind}) does not serve ${path}; it serves ${served}`,
+    );
+  }
+  const scan = scanBody(request.body, { requireModel: false });
+  const body = withModel(request.body, scan, modelId);
+  try {
+    const answer = await http.post(path, headersOf(request, scan), body, signal);
+    if (answer.status !== 401 && answer.status !== 403) return passed(answer);
+    // The key that was refused is the host's: not for the client to mend.
+    await drop(answer);
+    return failed(path, refusalOf(answer.status, ''));
+  } catch (error) {
+    if (!(error instanceof EngineFailure)) throw error;
+    onFailure(error);
+    return failed(path, error);
+  }
+}
+
+function headersOf({ headers }: RawRequest, scan: Scan): string[] {
+  const flat: string[] = [];
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined || OURS.test(name)) continue;
+    for (const one of [value].flat()) flat.push(name, one);
+  }
+  const requestId = headers['x-request-id'];
+  const sent = requestHeaders({
+    headers: flat,
+    requestId: typeof requestId === 'string' ? requestId : '',
+    bearer: undefined,
+    readable: scan.ok && scan.stream,
+  });
+  if (typeof requestId !== 'string') sent.splice(-2);
+  return sent;
+}
+
+/** The same bytes, but for the name of the model when the engine has another one. */
+function withModel(body: Buffer, scan: Scan, modelId: string): Buffer {
+  if (!scan.ok || scan.model === modelId) return body;
+  const [start = -1, end = -1] = scan.spans.slice(MODEL_SPAN, MODEL_SPAN + 2);
+  if (start < 0) return body;
+  return Buffer.concat([body.subarray(0, start), Buffer.from(JSON.stringify(modelId)), body.subarray(end)]);
+}
+
+function passed({ status, headers, body }: OpenAnswer): RawAnswer {
+  const named = new Set(valuesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/[\s,]+/)));
+  const kept: Record<string, string> = {};
+  for (let at = 0; at < headers.length; at += 2) {
+    const [name, value] = [headers[at]!, headers[at + 1]!];
+    if (NOT_PASSED.has(name) || named.has(name) || name.startsWith('access-control-')) continue;
+    kept[name] = Object.hasOwn(kept, name) ? `${kept[name]}, ${value}` : value;
+  }
+  return { status, headers: kept, body };
+}
+
+function valuesOf(headers: readonly string[], name: string): string[] {
+  return headers.filter((_, at) => at % 2 === 1 && headers[at - 1] === name);
+}
+
+async function drop({ body }: OpenAnswer): Promise<void> {
+  for await (const _ of body) return;
+}
+
+function failed(path: string, { status, message }: EngineFailure): RawAnswer {
+  return problem(path, status, `${message[0]!.toUpperCase()}${message.slice(1)}`);
+}
+
+/** An error body that clients of either family understand, beside the `detail` of the interface. */
+function problem(path: string, status: number, message: string): RawAnswer {
+  const type = status === 404 ? 'not_found_error' : 'api_error';
+  const error = path.startsWith('/v1/messages') ? { type, message } : { message, type, code: null, param: null };
+  const head = path.startsWith('/v1/messages') ? { type: 'error' } : {};
+  const bytes = Buffer.from(JSON.stringify({ detail: message, ...head, error }));
+  return {
+    status,
+    headers: { 'content-type': 'application/json', 'content-length': String(bytes.length) },
+    body: once(bytes),
+  };
+}
+
+async function* once(bytes: Buffer): AsyncGenerator<Buffer, void, void> {
+  yield bytes;
+}

@@ -1,0 +1,217 @@
+// The interface's completions in the words of today's llama-server, both ways: names that changed (slot_id, stopped_*),
+// defaults that changed (repeat_penalty, cache_prompt), shapes that changed (probabilities, images). Used by
+// attached-engine.ts. Every option is sent, so that no default of the engine or its operator shows through.
+import {
+  type CompletionOptions,
+  type ImageData,
+  type PromptPart,
+  invalidOption,
+  InvalidOptions,
+} from '../completion-options.ts';
+import { type CompletionEnd, type Likely, type StopReason, type Task, type TokenReport, BLANK_END } from '../engine.ts';
+import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
+import type { Dialogue, DialogueDeps, Heard, Request } from './engine-protocol.ts';
+
+/** The order of the samplers; penalties come first and temperature last, whatever the operator prefers. */
+const SAMPLERS = ['penalties', 'top_k', 'typ_p', 'top_p', 'min_p', 'temperature'];
+
+const IMAGE_MARK = /\[img-(\d+)\]/g;
+
+/** The options that both sides know, as the engine names them. */
+function llamaServerOptions(options: CompletionOptions): JsonObject {
+  return {
+    stream: true,
+    // Tells how much of the prompt was in the cache before the first token is there.
+    return_progress: true,
+    n_predict: options.n_predict,
+    n_keep: options.n_keep,
+    id_slot: options.slot_id,
+    cache_prompt: options.cache_prompt,
+    stop: options.stop,
+    seed: options.seed,
+    samplers: SAMPLERS,
+    temperature: options.temperature,
+    dynatemp_range: 0,
+    top_k: options.top_k,
+    top_p: options.top_p,
+    min_p: options.min_p,
+    typical_p: options.typical_p,
+    repeat_penalty: options.repeat_penalty,
+    repeat_last_n: options.repeat_last_n,
+    presence_penalty: options.presence_penalty,
+    frequency_penalty: options.frequency_penalty,
+    mirostat: options.mirostat,
+    mirostat_tau: options.mirostat_tau,
+    mirostat_eta: options.mirostat_eta,
+    grammar: options.grammar,
+    ignore_eos: options.ignore_eos,
+    logit_bias: options.logit_bias,
+    n_probs: options.n_probs,
+    ...(options.n_probs > 0 && { post_sampling_probs: true }),
+  };
+}
+
+/** One task. Throws InvalidOptions for an infill after a system prompt: the engine lays infills out itself. */
+export class LlamaServerDialogue implements Dialogue {
+  readonly #task: Task;
+  readonly #deps: DialogueDeps;
+  #promptTokens = 0;
+  #cachedTokens = 0;
+  #slotId = -1;
+  #isStarted = false;
+
+  constructor(task: Task, deps: DialogueDeps) {
+    this.#task = task;
+    this.#deps = deps;
+    const { prompt, options } = task;
+    if (prompt.kind === 'infill') {
+      if (!deps.engine.canInfill) throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
+      if (deps.system !== null)
+        throw invalidOption('system_prompt', 'the engine behind this host fills in without one');
+    }
+    if (prompt.kind === 'parts' && options.image_data.length > 0) checkImages(prompt.parts, options.image_data);
+  }
+
+  async ask(): Promise<Request> {
+    const { prompt, options } = this.#task;
+    const shared = { ...llamaServerOptions(options), model: this.#deps.model.id };
+    if (prompt.kind === 'infill') {
+      const body = { ...shared, input_prefix: prompt.prefix, input_suffix: prompt.suffix };
+      return { path: '/infill', body };
+    }
+    if (prompt.kind === 'chat') throw new Error('conversations are passed on, not completed');
+    const { image_data } = options;
+    const wire = image_data.length > 0 ? this.#withImages(prompt.parts, image_data) : await this.#parts(prompt.parts);
+    return { path: '/completion', body: { ...shared, prompt: wire } };
+  }
+
+  hear(event: JsonObject): Heard {
+    // Some servers send the member with every event, empty.
+    if (event['error'] !== undefined && event['error'] !== null)
+      return { failure: complaintOf(500, JSON.stringify(event)) };
+    const progress = objectOf(event['prompt_progress']);
+    const timings = objectOf(event['timings']);
+    this.#promptTokens = numberOf(event['tokens_evaluated']) ?? numberOf(progress['total']) ?? this.#promptTokens;
+    this.#cachedTokens = numberOf(progress['cache']) ?? cachedOf(timings, this.#promptTokens) ?? this.#cachedTokens;
+    this.#slotId = numberOf(event['id_slot']) ?? numberOf(event['slot_id']) ?? this.#slotId;
+    const heard: Heard = { ...this.#content(event), ...this.#start() };
+    return event['stop'] === true ? { ...heard, end: this.#end(event, timings) } : heard;
+  }
+
+  /** The engine always says when it stops. */
+  close(): undefined {
+    return undefined;
+  }
+
+  #start(): Heard {
+    if (this.#isStarted) return {};
+    this.#isStarted = true;
+    return { start: { promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens, slotId: this.#slotId } };
+  }
+
+  #content(event: JsonObject): Heard {
+    const { n_probs, n_predict } = this.#task.options;
+    // Asked for no token, the engine samples one all the same.
+    if (n_predict === 0 || typeof event['content'] !== 'string') return {};
+    const listed = event['completion_probabilities'];
+    const reports = n_probs > 0 && Array.isArray(listed) ? listed.map((entry) => reportOf(entry, n_probs)) : [];
+    return { text: event['content'], reports };
+  }
+
+  #end(event: JsonObject, timings: JsonObject): CompletionEnd {
+    const { n_predict } = this.#task.options;
+    const made = numberOf(event['tokens_predicted']) ?? 0;
+    const generatedTokens = n_predict === 0 ? 0 : made;
+    const isTruncated = event['truncated'] === true;
+    const stopped = stopReason(event);
+    // Today's engine says "limit" of a full context too.
+    const isFull = stopped === 'limit' && isTruncated && (n_predict < 0 || generatedTokens < n_predict);
+    const reason = n_predict === 0 ? 'limit' : isFull ? 'context' : stopped;
+    const word = event['stopping_word'];
+    return {
+      ...BLANK_END,
+      reason,
+      stoppingWord: reason === 'word' && typeof word === 'string' ? word : '',
+      slotId: this.#slotId,
+      promptTokens: this.#promptTokens,
+      cachedTokens: this.#cachedTokens,
+      generatedTokens,
+      isTruncated,
+      promptMs: numberOf(timings['prompt_ms']) ?? 0,
+      generationMs: generatedTokens === 0 ? 0 : (numberOf(timings['predicted_ms']) ?? 0),
+      seed: numberOf(objectOf(event['generation_settings'])['seed']) ?? this.#task.options.seed,
+    };
+  }
+
+  /** One prompt: a list of nothing but texts would be taken for several. */
+  async #parts(given: readonly PromptPart[]): Promise<string | PromptPart[]> {
+    const { system, tokenize } = this.#deps;
+    const parts = given.filter((part) => part !== '');
+    const text = system?.prompt ?? '';
+    if (text !== '') return [...(await tokenize(text, true)), ...parts];
+    const [first, second, ...rest] = parts;
+    if (second === undefined) return typeof first === 'string' ? first : first === undefined ? '' : [first];
+    if (parts.some((part) => typeof part === 'number')) return parts;
+    return [first!, ...(await tokenize(second as string, false)), ...rest];
+  }
+
+  #withImages(parts: readonly PromptPart[], images: readonly ImageData[]): JsonObject {
+    const { engine, system } = this.#deps;
+    const seen: string[] = [];
+    const text = parts.join('').replace(IMAGE_MARK, (_, id: string) => {
+      seen.push(images.find((image) => image.id === Number(id))!.data);
+      return engine.mediaMarker;
+    });
+    return { prompt_string: (system?.prompt ?? '') + text, multimodal_data: seen };
+  }
+}
+
+function checkImages(parts: readonly PromptPart[], images: readonly ImageData[]): void {
+  if (parts.some((part) => typeof part === 'number')) {
+    throw invalidOption('image_data', 'the engine behind this host takes images in texts only, not between tokens');
+  }
+  const entries = [...parts.join('').matchAll(IMAGE_MARK)]
+    .filter(([, id]) => !images.some((image) => image.id === Number(id)))
+    .map(([mark]) => {
+      const msg = `Value error, there is no image data for ${mark}`;
+      return { loc: ['body', 'image_data'], msg, type: 'value_error' };
+    });
+  if (entries.length > 0) throw new InvalidOptions(entries);
+}
+
+/** Prompt tokens that were in the cache; engines that do not count them say how many they evaluated. */
+function cachedOf(timings: JsonObject, promptTokens: number): number | undefined {
+  const evaluated = numberOf(timings['prompt_n']);
+  return numberOf(timings['cache_n']) ?? (evaluated === undefined ? undefined : Math.max(0, promptTokens - evaluated));
+}
+
+function stopReason(event: JsonObject): StopReason {
+  const type = event['stop_type'];
+  if (type === 'eos' || event['stopped_eos'] === true) return 'eos';
+  if (type === 'word' || event['stopped_word'] === true) return 'word';
+  return 'limit';
+}
+
+/** Today's form or that of the interface, likeliest first. */
+function reportOf(entry: unknown, count: number): TokenReport {
+  const report = objectOf(entry);
+  if (typeof report['content'] === 'string') return report as unknown as TokenReport;
+  const listed = report['top_probs'] ?? report['top_logprobs'];
+  const probs = Array.isArray(listed) ? listed.slice(0, count).map(likelyOf) : [];
+  return { content: pieceOf(report), probs };
+}
+
+function likelyOf(entry: unknown): Likely {
+  const token = objectOf(entry);
+  const prob = numberOf(token['prob']) ?? Math.exp(numberOf(token['logprob']) ?? -Infinity);
+  return { tok_str: pieceOf(token), prob };
+}
+
+/** Text of a token for people: a byte within a character is named, since it has no text of its own. */
+function pieceOf(token: JsonObject): string {
+  const { token: text, bytes } = token;
+  if (Array.isArray(bytes) && bytes.length === 1 && Number(bytes[0]) > 0x7f) {
+    return `byte: \\x${Number(bytes[0]).toString(16).padStart(2, '0')}`;
+  }
+  return typeof text === 'string' ? text : '';
+}

@@ -1,0 +1,354 @@
+// A request of a compatible dialect, answered by an engine: the dialect's request as a task for each choice, and what the
+// engine says as the dialect's answer or events. Called by routes.ts for hosts with an engine; the llama-style paths have
+// their own way (llama/endpoints.ts). Nothing is sent before the first token, so a failure before it is answered with a
+// status. The truth about a request is that of its first choice.
+import { type CompletionOptions, DEFAULT_OPTIONS, invalidOption, readSampling } from './completion-options.ts';
+import type { CompletionEnd, Engine, Run, Sink, Task, TokenLogProbs, TokenReport } from './engine.ts';
+import { schemaGrammar, toolCallGrammar } from './engine/grammar/schema.ts';
+import type { Pace } from './engine/paced-sequence.ts';
+import type { Want } from './formats/conversation.ts';
+import { Choice } from './formats/choice.ts';
+import type { Ask, Frames, Json, Wire } from './formats/format.ts';
+import type { Reply } from './reply.ts';
+
+/** What is known of a request before its answer begins. */
+export interface DialectRequest {
+  readonly wire: Wire;
+  readonly body: Json;
+  readonly model: string;
+  /** Id of the answer, unique within the host. */
+  readonly id: string;
+  /** Unix seconds. */
+  readonly created: number;
+  /** Tokens of an answer when the request names no maximum; -1: no bound. */
+  readonly maxTokens: number;
+  /** What a plan for this request changes in its options. */
+  readonly planned: Partial<CompletionOptions>;
+  readonly pace: Partial<Pace>;
+  readonly truthId: string | null;
+}
+
+/** Begins the answer. Throws what reading the request throws: InvalidOptions, PromptTooLong, or an Error of the dialect. */
+export function answerByEngine(engine: Engine, reply: Reply, request: DialectRequest): void {
+  const { wire, body, truthId } = request;
+  const ask = wire.read(body);
+  const want = engine.isPaced === true ? plainWant(ask) : wire.want(body);
+  if (ask.logProbs !== null && engine.givesLogProbs !== true) {
+    throw invalidOption('logprobs', `the engine of this host (${engine.kind}) gives no log probabilities`);
+  }
+  const options = engine.isPaced === true ? plainOptions(request, ask) : optionsOf(request, ask, want);
+  const parts = { ...request, ask, callsTools: want.tools.length > 0 };
+  const choices: Choice[] = [];
+  for (let at = 0; at < want.prompts.length * ask.choices; at++) choices.push(new Choice(parts, choices, at));
+  const deps = { choices, wire, reply, engine, truthId };
+  const answer = ask.stream ? new Streaming(deps) : new Whole(deps);
+  reply.onClose(() => answer.cancel());
+  try {
+    for (const choice of choices) answer.run(choice, taskOf(request, want, options, choice));
+  } catch (error) {
+    answer.cancel();
+    throw error;
+  }
+}
+
+/** A paced engine speaks words: tools and schemas are not looked at. Throws InvalidOptions for more than one choice. */
+function plainWant({ choices, prompt }: Ask): Want {
+  if (choices > 1) throw invalidOption('n', 'a host with a fixed pace gives one choice');
+  return { prompts: [{ kind: 'parts', parts: [prompt] }], tools: [], schema: undefined };
+}
+
+function plainOptions({ body, maxTokens, planned }: DialectRequest, ask: Ask): CompletionOptions {
+  const ignore_eos = body['ignore_eos'] === true;
+  return { ...DEFAULT_OPTIONS, stop: ask.stops, n_predict: ask.maxTokens ?? maxTokens, ignore_eos, ...planned };
+}
+
+function optionsOf({ body, maxTokens, planned }: DialectRequest, ask: Ask, want: Want): CompletionOptions {
+  return {
+    ...readSampling({ cache_prompt: true, ...body, stop: null, grammar: grammarOf(want) ?? body['grammar'] }),
+    stop: ask.stops,
+    n_predict: ask.maxTokens ?? maxTokens,
+    ...planned,
+  };
+}
+
+/** Choices of one prompt have seeds that follow each other, so that the first is what it would be alone. */
+function taskOf(
+  { model, pace, truthId }: DialectRequest,
+  want: Want,
+  options: CompletionOptions,
+  choice: Choice,
+): Task {
+  const { choices, logProbs } = choice.parts.ask;
+  const seed = options.seed < 0 ? options.seed : options.seed + (choice.index % choices);
+  return {
+    model,
+    prompt: want.prompts[Math.floor(choice.index / choices)]!,
+    options: { ...options, seed },
+    whenFull: 'stop',
+    truthId: choice.index === 0 ? truthId : null,
+    pace,
+    ...(logProbs !== null && { logProbs }),
+  };
+}
+
+function grammarOf({ tools, schema }: Want): string | undefined {
+  if (tools.length > 0) return toolCallGrammar(tools);
+  return schema === undefined ? undefined : schemaGrammar(schema);
+}
+
+interface AnswerDeps {
+  readonly choices: readonly Choice[];
+  readonly wire: Wire;
+  readonly reply: Reply;
+  readonly engine: Engine;
+  readonly truthId: string | null;
+}
+
+/** Takes what an engine says of all choices, until the last has ended or one has failed. */
+abstract class Answer {
+  protected readonly deps: AnswerDeps;
+  readonly #runs: Run[] = [];
+  #isOver = false;
+
+  constructor(deps: AnswerDeps) {
+    this.deps = deps;
+  }
+
+  /** Begins a choice. */
+  run(choice: Choice, task: Task): void {
+    if (this.#isOver) return;
+    const { ask } = choice.parts;
+    const sink: Sink = {
+      start(promptTokens, cachedTokens) {
+        choice.promptTokens = promptTokens;
+        choice.cachedTokens = cachedTokens;
+      },
+      text: (text, reports, waits = false) => {
+        if (!this.#isOver) this.text(choice, text, reports, waits);
+      },
+      leave: () => this.leave(),
+      mayWait: this.mayWait,
+      isWhole: !ask.stream,
+      end: (end) => {
+        if (!this.#isOver) this.#end(choice, end);
+      },
+      rest: () => this.rest(),
+    };
+    this.#runs.push(this.deps.engine.complete(task, sink));
+  }
+
+  cancel(): void {
+    this.#isOver = true;
+    for (const run of this.#runs) run.cancel();
+  }
+
+  protected abstract text(choice: Choice, text: string, reports: readonly TokenReport[], waits: boolean): void;
+  protected abstract fail(message: string, status: number): void;
+  protected abstract end(choice: Choice, end: CompletionEnd): void;
+
+  /** Whether text may wait for more; see `Sink`. */
+  protected readonly mayWait: boolean = false;
+
+  protected leave(): void {}
+
+  /** What the sink of every choice says when its engine asks whether the client takes more. */
+  protected rest(): Promise<void> | undefined {
+    return undefined;
+  }
+
+  protected refuse(message: string, status: number): void {
+    const problem = this.deps.wire.problem(status, message, 'server_error');
+    this.deps.reply.json(status, { detail: message, ...problem });
+  }
+
+  protected truth(): unknown {
+    const { engine, truthId } = this.deps;
+    return truthId === null ? undefined : engine.truth?.(truthId);
+  }
+
+  #end(choice: Choice, end: CompletionEnd): void {
+    if (end.reason !== 'failed') return this.end(choice, end);
+    this.cancel();
+    this.fail(end.message, end.status ?? 500);
+  }
+}
+
+/** Answers at the end, with one body. */
+class Whole extends Answer {
+  readonly #readers: readonly CallReader[];
+  #made = 0;
+
+  constructor(deps: AnswerDeps) {
+    super(deps);
+    this.#readers = deps.choices.map(
+      (choice) =>
+        new CallReader({
+          begin: (name) => void choice.beginCall(name),
+          more: (text) => void (choice.calls.at(-1)!.arguments += text),
+        }),
+    );
+  }
+
+  protected text(choice: Choice, text: string, reports: readonly TokenReport[]): void {
+    const { engine, reply } = this.deps;
+    // A body has no events to count: what would be one in a stream counts.
+    if (this.#made++ === reply.fault.oomAfter) return engine.exhaust?.();
+    if (choice.parts.callsTools) this.#readers[choice.index]!.push(text);
+    else choice.take(text, reports);
+  }
+
+  protected fail(message: string, status: number): void {
+    this.refuse(message, status);
+  }
+
+  protected end(choice: Choice, end: CompletionEnd): void {
+    const { choices, reply, wire } = this.deps;
+    if (choice.parts.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
+    choice.end(end);
+    if (!choices.every(({ hasEnded }) => hasEnded)) return;
+    if (reply.fault.errorAfter !== undefined) return this.refuse('the simulated engine failed', 500);
+    const truth = this.truth();
+    reply.json(200, wire.answer(choices[0]!), truth === undefined ? {} : { 'x-headrace-truth': JSON.stringify(truth) });
+  }
+}
+
+/** Answers with events, each as soon as its token is made or, where the engine lets it wait, with the next one. */
+class Streaming extends Answer {
+  /** Choices share a socket, and each would let the other's text go. */
+  protected override readonly mayWait: boolean = this.deps.choices.length === 1 && this.deps.reply.mayGather;
+  readonly #frames: readonly Frames[];
+  readonly #readers: readonly CallReader[];
+  #isOpen = false;
+
+  constructor(deps: AnswerDeps) {
+    super(deps);
+    this.#frames = deps.choices.map((choice) => deps.wire.frames(choice));
+    this.#readers = deps.choices.map(
+      (choice) =>
+        new CallReader({
+          begin: (name) => this.#send(choice, this.#of(choice).call(choice.beginCall(name), choice.calls.length - 1)),
+          more: (text) => {
+            choice.calls.at(-1)!.arguments += text;
+            this.#send(choice, [this.#of(choice).argument(text, choice.calls.length - 1)]);
+          },
+        }),
+    );
+  }
+
+  protected text(choice: Choice, text: string, reports: readonly TokenReport[], waits: boolean): void {
+    if (text === '') return void choice.take(text, reports);
+    const isFirst = !this.#isOpen;
+    this.#open(choice);
+    if (choice.parts.callsTools) this.#readers[choice.index]!.push(text);
+    else this.#token(choice, text, choice.take(text, reports), choice.pieces.length - 1);
+    if (!waits || isFirst) this.leave();
+  }
+
+  protected override leave(): void {
+    this.deps.reply.flush();
+  }
+
+  protected override rest(): Promise<void> | undefined {
+    return this.deps.reply.rest();
+  }
+
+  protected fail(message: string, status: number): void {
+    if (!this.#isOpen) return this.refuse(message, status);
+    this.deps.reply.fail(this.#frames[0]!.failure(message));
+  }
+
+  protected end(choice: Choice, end: CompletionEnd): void {
+    const { choices, reply } = this.deps;
+    const frames = this.#of(choice);
+    this.#open(choice);
+    if (choice.parts.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
+    const rest = choice.end(end);
+    if (rest.length > 0) this.#token(choice, '', rest, choice.pieces.length);
+    const closing = frames.closing();
+    if (!choices.every(({ hasEnded }) => hasEnded)) {
+      this.#send(choice, closing);
+      return reply.flush();
+    }
+    const last = closing.pop();
+    this.#send(choice, closing);
+    if (last !== undefined) reply.lastEvent(last, frames);
+    const truth = this.truth();
+    if (truth !== undefined) reply.comment(`truth ${JSON.stringify(truth)}`);
+    reply.end();
+  }
+
+  #of(choice: Choice): Frames {
+    return this.#frames[choice.index]!;
+  }
+
+  #open(choice: Choice): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.deps.reply.open();
+    this.#send(choice, this.#of(choice).opening());
+  }
+
+  #token(choice: Choice, text: string, logProbs: readonly TokenLogProbs[] | undefined, at: number): void {
+    const frames = this.#of(choice);
+    this.deps.reply.event(frames.token(text, at, logProbs), frames);
+  }
+
+  #send(choice: Choice, frames: readonly string[]): void {
+    for (const frame of frames) this.deps.reply.event(frame, this.#of(choice));
+  }
+}
+
+/** Takes what a reader finds. */
+export interface CallSink {
+  /** A call of this tool begins. */
+  begin(name: string): void;
+  /** Its arguments go on: JSON text. */
+  more(text: string): void;
+}
+
+const HEAD = /^\{"name":("(?:[^"\\]|\\.)*"),"arguments":/;
+
+export class CallReader {
+  readonly #sink: CallSink;
+  #held = '';
+  #inside = false;
+
+  constructor(sink: CallSink) {
+    this.#sink = sink;
+  }
+
+  push(text: string): void {
+    this.#held += text;
+    // Strings in JSON hold no line breaks, so one always separates two calls.
+    for (let end = this.#held.indexOf('\n'); end !== -1; end = this.#held.indexOf('\n')) {
+      const rest = this.#held.slice(end + 1);
+      this.#held = this.#held.slice(0, end);
+      this.end(true);
+      this.#held = rest;
+    }
+    this.#advance();
+  }
+
+  /** The text has ended; a call that was cut off keeps all of its arguments. */
+  end(isWhole: boolean): void {
+    this.#advance();
+    const last = isWhole ? this.#held.slice(0, -1) : this.#held;
+    if (this.#inside && last !== '') this.#sink.more(last);
+    this.#held = '';
+    this.#inside = false;
+  }
+
+  #advance(): void {
+    if (!this.#inside) {
+      const head = HEAD.exec(this.#held);
+      if (head === null) return;
+      this.#inside = true;
+      this.#held = this.#held.slice(head[0].length);
+      this.#sink.begin(JSON.parse(head[1]!) as string);
+    }
+    // The last character may be the brace that closes the call and not its arguments.
+    if (this.#held.length < 2) return;
+    this.#sink.more(this.#held.slice(0, -1));
+    this.#held = this.#held.slice(-1);
+  }
+}

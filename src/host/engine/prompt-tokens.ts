@@ -1,0 +1,111 @@
+// From what a request says to the tokens a sequence starts with: special tokens, system prompt, images. Called by
+// simulated.ts; the tokens of a conversation's first turns do not depend on what follows, so later turns find them cached.
+import { type ImageData, type PromptPart, InvalidOptions } from '../completion-options.ts';
+import type { Prompt, Turn } from '../engine.ts';
+import type { Tokenizer } from './model/tokenizer.ts';
+import { type Vocabulary, SPECIAL } from './model/vocabulary.ts';
+
+/** Tokens that an image is worth, whatever its size. */
+const IMAGE_TOKENS = 64;
+
+const IMAGE_MARK = /\[img-(\d+)\]/g;
+
+const ROLE_TOKENS: Readonly<Record<Turn['role'], number>> = {
+  system: SPECIAL.system,
+  user: SPECIAL.user,
+  assistant: SPECIAL.assistant,
+  tool: SPECIAL.tool,
+};
+
+/** What prompts are made with. */
+export interface PromptDeps {
+  readonly vocabulary: Vocabulary;
+  readonly tokenizer: Tokenizer;
+  /** Tokens of the system prompt set for all slots, their beginning-of-sequence included; empty for none. */
+  readonly systemTokens: Int32Array;
+}
+
+/**
+ * Tokens of a prompt, at least one. A system prompt stands before it and has the beginning of the sequence then.
+ * Throws InvalidOptions for numbers that are no tokens and for images that are not there.
+ */
+export function promptTokens(prompt: Prompt, images: readonly ImageData[], deps: PromptDeps): Int32Array {
+  const tokens: number[] = [...deps.systemTokens];
+  const begin = (): void => {
+    if (tokens.length === 0) tokens.push(SPECIAL.bos);
+  };
+  const text = (value: string): void => push(tokens, deps.tokenizer.tokenize(value));
+  if (prompt.kind === 'infill') {
+    begin();
+    tokens.push(SPECIAL.prefix);
+    text(prompt.prefix);
+    tokens.push(SPECIAL.suffix);
+    text(prompt.suffix.replace(/^ /, ''));
+    tokens.push(SPECIAL.middle);
+  } else if (prompt.kind === 'chat') {
+    begin();
+    for (const turn of prompt.turns) {
+      tokens.push(ROLE_TOKENS[turn.role]);
+      text(turn.text);
+      tokens.push(SPECIAL.endOfTurn);
+    }
+    tokens.push(prompt.speaks === 'data' ? SPECIAL.call : SPECIAL.assistant);
+  } else {
+    if (typeof prompt.parts[0] === 'string') begin();
+    addParts(tokens, prompt.parts, images, deps);
+    begin();
+  }
+  return Int32Array.from(tokens);
+}
+
+function addParts(
+  tokens: number[],
+  parts: readonly PromptPart[],
+  images: readonly ImageData[],
+  deps: PromptDeps,
+): void {
+  parts.forEach((part, at) => {
+    if (typeof part === 'string') addText(tokens, part, images, deps);
+    else if (part < deps.vocabulary.size) tokens.push(part);
+    else throw new InvalidOptions([tokenMistake(['body', 'prompt', at], deps.vocabulary.size)]);
+  });
+}
+
+/** The entry for a number that is no token of a vocabulary. */
+export function tokenMistake(
+  loc: (string | number)[],
+  size: number,
+): { loc: (string | number)[]; msg: string; type: string } {
+  return { loc, msg: `Input should be less than ${size}`, type: 'less_than' };
+}
+
+function addText(tokens: number[], text: string, images: readonly ImageData[], deps: PromptDeps): void {
+  if (images.length === 0) return push(tokens, deps.tokenizer.tokenize(text));
+  let from = 0;
+  for (const mark of text.matchAll(IMAGE_MARK)) {
+    const image = images.find(({ id }) => id === Number(mark[1]));
+    if (image === undefined) {
+      const msg = `Value error, there is no image data for ${mark[0]}`;
+      throw new InvalidOptions([{ loc: ['body', 'image_data'], msg, type: 'value_error' }]);
+    }
+    push(tokens, deps.tokenizer.tokenize(text.slice(from, mark.index)));
+    push(tokens, imageTokens(image, deps.vocabulary));
+    from = mark.index + mark[0].length;
+  }
+  push(tokens, deps.tokenizer.tokenize(text.slice(from)));
+}
+
+/** The simulated model sees an image as bytes that depend on all of its data. */
+function imageTokens({ data }: ImageData, { firstByte }: Vocabulary): Int32Array {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < data.length; at++) hash = Math.imul(hash ^ data.charCodeAt(at), 0x01000193);
+  return Int32Array.from({ length: IMAGE_TOKENS }, () => {
+    hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) + 1;
+    return firstByte + ((hash >>> 16) & 0xff);
+  });
+}
+
+/** Not by spreading: a long prompt has more tokens than a call may have arguments. */
+function push(tokens: number[], more: Int32Array): void {
+  for (const token of more) tokens.push(token);
+}

@@ -1,0 +1,119 @@
+// POST /v1/chat/completions. There is no role-only chunk: the role travels with the first words, so that the first
+// event a client sees is the first token.
+import type { Choice } from './choice.ts';
+import { invalidOption } from '../completion-options.ts';
+import type { TokenLogProbs } from '../engine.ts';
+import { type Want, chatWant, schemaOf, toolsOf, turnsOf } from './conversation.ts';
+import {
+  type Ask,
+  type Call,
+  type Frames,
+  type Json,
+  type Wire,
+  choicesOf,
+  closingFrames,
+  completionUsage,
+  dataFrame,
+  limitOf,
+  listedOf,
+  openaiProblem,
+  stopsOf,
+  textOf,
+  wantsUsage,
+} from './format.ts';
+
+/** The chat completions dialect of the OpenAI API. */
+export const chat: Wire = { read, want, answer, frames, problem: openaiProblem };
+
+function read(body: Json): Ask {
+  const { messages } = body;
+  if (!Array.isArray(messages)) throw new Error('messages must be an array');
+  return {
+    prompt: textOf(messages),
+    maxTokens: limitOf(body, 'max_completion_tokens', 'max_tokens'),
+    stops: stopsOf(body['stop']),
+    stream: body['stream'] === true,
+    includeUsage: wantsUsage(body),
+    choices: choicesOf(body),
+    logProbs: logProbsOf(body),
+  };
+}
+
+/** `logprobs` and `top_logprobs`; null when they are off. */
+function logProbsOf({ logprobs, top_logprobs: most }: Json): number | null {
+  const isOn = logprobs ?? false;
+  if (typeof isOn !== 'boolean') throw invalidOption('logprobs', 'it must be true or false');
+  if (most === undefined || most === null) return isOn ? 0 : null;
+  if (!isOn) throw invalidOption('top_logprobs', 'logprobs must be true');
+  return listedOf('top_logprobs', most);
+}
+
+function want(body: Json): Want {
+  const turns = turnsOf(body['messages'] as unknown[], 'messages');
+  const tools = toolsOf(body['tools'], 'function', 'parameters');
+  return chatWant(turns, tools, body['tool_choice'], schemaOf(body['response_format']));
+}
+
+function messageOf({ calls, parts, pieces }: Choice): Json {
+  if (!parts.callsTools) return { role: 'assistant', content: pieces.join(''), refusal: null };
+  return { role: 'assistant', content: null, refusal: null, tool_calls: calls.map((call) => listed(call)) };
+}
+
+function listed({ id, name, arguments: text }: Call): Json {
+  return { id, type: 'function', function: { name, arguments: text } };
+}
+
+function answer(choice: Choice): Json {
+  return {
+    id: `chatcmpl-${choice.parts.id}`,
+    object: 'chat.completion',
+    created: choice.parts.created,
+    model: choice.parts.model,
+    choices: choice.siblings.map((each) => ({
+      index: each.index,
+      message: messageOf(each),
+      logprobs: logprobs(each.logProbs),
+      finish_reason: each.finish,
+    })),
+    usage: completionUsage(choice),
+  };
+}
+
+function logprobs(content: readonly TokenLogProbs[] | null): Json | null {
+  return content === null ? null : { content, refusal: null };
+}
+
+function frames(choice: Choice): Frames {
+  const { index } = choice;
+  const head = {
+    id: `chatcmpl-${choice.parts.id}`,
+    object: 'chat.completion.chunk',
+    created: choice.parts.created,
+    model: choice.parts.model,
+  };
+  const { includeUsage } = choice.parts.ask;
+  const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"delta":{`;
+  const end = `,"finish_reason":null}]${includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const after = `},"logprobs":null${end}`;
+  return {
+    opening: () => [],
+    token(piece, at, listed) {
+      const delta = `${at === 0 ? '"role":"assistant",' : ''}"content":${JSON.stringify(piece)}`;
+      if (listed === undefined) return `${before}${delta}${after}`;
+      return `${before}${delta}},"logprobs":${JSON.stringify(logprobs(listed))}${end}`;
+    },
+    call(call, at) {
+      const begun = JSON.stringify({ index: at, ...listed({ ...call, arguments: '' }) });
+      return [`${before}${at === 0 ? '"role":"assistant","content":null,' : ''}"tool_calls":[${begun}]${after}`];
+    },
+    argument: (text, at) =>
+      `${before}"tool_calls":[{"index":${at},"function":{"arguments":${JSON.stringify(text)}}}]${after}`,
+    closing() {
+      const isEmpty = choice.pieces.length === 0 && choice.calls.length === 0;
+      const delta = isEmpty ? { role: 'assistant', content: '' } : {};
+      const last = { index, delta, logprobs: null, finish_reason: choice.finish };
+      return closingFrames(choice, head, last);
+    },
+    failure: (message) => dataFrame(openaiProblem(500, message, 'server_error')),
+  };
+}

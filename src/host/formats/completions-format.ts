@@ -1,0 +1,120 @@
+// POST /v1/completions: text in, text out, in the OpenAI shape. An array of texts, or of arrays of tokens, is so many
+// prompts; the choices of the first one come first. With `suffix` the text goes between the two.
+import type { Choice } from './choice.ts';
+import { invalidOption } from '../completion-options.ts';
+import type { Prompt, TokenLogProbs } from '../engine.ts';
+import { type Want, plainPrompt, schemaOf } from './conversation.ts';
+import {
+  type Ask,
+  type Frames,
+  type Json,
+  type Wire,
+  choicesOf,
+  closingFrames,
+  completionUsage,
+  dataFrame,
+  limitOf,
+  listedOf,
+  NO_CALLS,
+  openaiProblem,
+  stopsOf,
+  textOf,
+  wantsUsage,
+} from './format.ts';
+
+/** The completions dialect of the OpenAI API. */
+export const completions: Wire = { read, want, answer, frames, problem: openaiProblem };
+
+function read(body: Json): Ask {
+  const { best_of: best, echo, logprobs } = body;
+  const choices = choicesOf(body);
+  if ((best ?? choices) !== choices) throw invalidOption('best_of', 'this host does not choose among answers');
+  if ((echo ?? false) !== false) throw invalidOption('echo', 'this host does not repeat the prompt');
+  return {
+    prompt: textOf(body['prompt']),
+    maxTokens: limitOf(body, 'max_tokens'),
+    stops: stopsOf(body['stop']),
+    stream: body['stream'] === true,
+    includeUsage: wantsUsage(body),
+    choices,
+    logProbs: logprobs === undefined || logprobs === null ? null : listedOf('logprobs', logprobs),
+  };
+}
+
+function want(body: Json): Want {
+  const { prompt, response_format: format, suffix } = body;
+  const prompts = promptsOf(prompt).map((each) =>
+    typeof suffix === 'string' ? between(each, suffix) : plainPrompt(each),
+  );
+  return { prompts, tools: [], schema: schemaOf(format) };
+}
+
+/** Texts and tokens that are mixed are one prompt, as on the llama-style paths. */
+function promptsOf(prompt: unknown): readonly unknown[] {
+  if (!Array.isArray(prompt) || prompt.length === 0) return [prompt];
+  const isMany = prompt.every((part) => typeof part === 'string') || prompt.every((part) => Array.isArray(part));
+  return isMany ? prompt : [prompt];
+}
+
+function between(prefix: unknown, suffix: string): Prompt {
+  if (typeof prefix !== 'string') throw invalidOption('suffix', 'the prompt must be a text');
+  return { kind: 'infill', prefix, suffix };
+}
+
+function headOf(choice: Choice): Json {
+  const { id, created, model } = choice.parts;
+  return { id: `cmpl-${id}`, object: 'text_completion', created, model };
+}
+
+/** The shape of log probabilities in this dialect; `from` is the place of the first token, in characters. */
+function logprobsOf(listed: readonly TokenLogProbs[], from: number): Json {
+  let offset = from;
+  return {
+    tokens: listed.map(({ token }) => token),
+    token_logprobs: listed.map(({ logprob }) => logprob),
+    top_logprobs: listed.map((one) =>
+      Object.fromEntries([...one.top_logprobs, one].map(({ token, logprob }) => [token, logprob])),
+    ),
+    text_offset: listed.map((one) => {
+      const at = offset;
+      offset += charactersOf(one);
+      return at;
+    }),
+  };
+}
+
+/** Characters that begin within a token. */
+function charactersOf({ bytes }: TokenLogProbs): number {
+  return bytes.filter((byte) => (byte & 0xc0) !== 0x80).length;
+}
+
+function answer(choice: Choice): Json {
+  const choices = choice.siblings.map(({ finish, index, logProbs, pieces }) => ({
+    index,
+    text: pieces.join(''),
+    logprobs: logProbs === null ? null : logprobsOf(logProbs, 0),
+    finish_reason: finish,
+  }));
+  return { ...headOf(choice), choices, usage: completionUsage(choice) };
+}
+
+function frames(choice: Choice): Frames {
+  const head = headOf(choice);
+  const { index } = choice;
+  let offset = 0;
+  const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"text":`;
+  const end = `,"finish_reason":null}]${choice.parts.ask.includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const after = `,"logprobs":null${end}`;
+  return {
+    opening: () => [],
+    token(piece, _, listed) {
+      if (listed === undefined) return `${before}${JSON.stringify(piece)}${after}`;
+      const logprobs = JSON.stringify(logprobsOf(listed, offset));
+      for (const one of listed) offset += charactersOf(one);
+      return `${before}${JSON.stringify(piece)},"logprobs":${logprobs}${end}`;
+    },
+    ...NO_CALLS,
+    closing: () => closingFrames(choice, head, { index, text: '', logprobs: null, finish_reason: choice.finish }),
+    failure: (message) => dataFrame(openaiProblem(500, message, 'server_error')),
+  };
+}

@@ -1,0 +1,131 @@
+// Conversations, tools and answer formats of the compatible dialects in one form, for engines that are not words alone.
+// Called by the dialect files. What a simulated model cannot look at, such as an image, stands in the text as a short mark
+// that depends on it, so that other images give other answers.
+import { hash } from 'node:crypto';
+import type { PromptPart } from '../completion-options.ts';
+import type { Prompt, Turn } from '../engine.ts';
+import type { Tool } from '../engine/grammar/schema.ts';
+import type { Json } from './format.ts';
+
+/** What a request wants beyond text: how it goes on, and the form its answer must have. */
+export interface Want {
+  /** One or more; each has its own choices. */
+  readonly prompts: readonly Prompt[];
+  /** Tools of which the answer calls one; empty when it calls none. */
+  readonly tools: readonly Tool[];
+  /** JSON schema of the answer; undefined: any text. */
+  readonly schema: unknown;
+}
+
+const ROLES: Readonly<Record<string, Turn['role']>> = {
+  system: 'system',
+  developer: 'system',
+  user: 'user',
+  assistant: 'assistant',
+  tool: 'tool',
+  function: 'tool',
+};
+
+/** What `response_format: {type: 'json_object'}` asks for. */
+const ANY_OBJECT = { type: 'object' };
+
+/** The prompt of a plain completion: a text, tokens, or both mixed. */
+export function plainPrompt(prompt: unknown): Prompt {
+  const parts = Array.isArray(prompt) ? prompt : [prompt];
+  return { kind: 'parts', parts: parts.filter(isPart) };
+}
+
+function isPart(part: unknown): part is PromptPart {
+  return typeof part === 'string' || (Number.isInteger(part) && Number(part) >= 0);
+}
+
+/** The turns of `messages` or `input`: messages, calls and results of calls. Throws an Error for anything else. */
+export function turnsOf(items: readonly unknown[], name: string): Turn[] {
+  return items.flatMap((item, at) => {
+    if (typeof item !== 'object' || item === null) throw new Error(`${name}[${at}] must be an object`);
+    return turnOf(item as Json, `${name}[${at}]`);
+  });
+}
+
+function turnOf(item: Json, place: string): Turn[] {
+  if (item['type'] === 'function_call') return [{ role: 'assistant', text: callText(item) }];
+  if (item['type'] === 'function_call_output') return [{ role: 'tool', text: contentText(item['output']) }];
+  if (item['type'] === 'reasoning') return [];
+  const role = ROLES[String(item['role'])];
+  if (role === undefined) throw new Error(`${place}.role must be one of ${Object.keys(ROLES).join(', ')}`);
+  const { content, tool_calls: calls } = item;
+  const results = Array.isArray(content) ? content.filter((part) => isType(part, 'tool_result')) : [];
+  if (results.length > 0) return results.map((part: Json) => ({ role: 'tool', text: contentText(part['content']) }));
+  const called = Array.isArray(calls) ? calls.map((call: Json) => callText((call['function'] ?? {}) as Json)) : [];
+  return [{ role, text: [contentText(content), ...called].filter((text) => text !== '').join('\n') }];
+}
+
+/** A call as the model writes it, so that a conversation it made is found in the cache. */
+function callText({ name, arguments: given, input }: Json): string {
+  const text = typeof given === 'string' ? given : JSON.stringify(input ?? {});
+  return `{"name":${JSON.stringify(name)},"arguments":${text}}`;
+}
+
+/** Text of a content: a text, a part, or an array of parts. */
+export function contentText(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (Array.isArray(content)) return content.map(contentText).join('\n');
+  if (typeof content !== 'object' || content === null) return '';
+  const part = content as Json;
+  if (isType(part, 'tool_use')) return callText(part);
+  if (typeof part['text'] === 'string') return part['text'];
+  const image = part['image_url'] ?? part['source'];
+  if (image !== undefined) return `[image ${hash('sha256', JSON.stringify(image)).slice(0, 12)}]`;
+  return contentText(part['content']);
+}
+
+function isType(part: unknown, type: string): boolean {
+  return typeof part === 'object' && part !== null && (part as Json)['type'] === type;
+}
+
+/** Turns a conversation into what the model is to go on with. */
+export function chatWant(turns: readonly Turn[], tools: readonly Tool[], choice: unknown, schema: unknown): Want {
+  const called = chosenTools(tools, choice, turns.at(-1)?.role);
+  const speaks = called.length > 0 || schema !== undefined ? 'data' : 'prose';
+  const prompts = [{ kind: 'chat' as const, turns, speaks } as const];
+  return { prompts, tools: called, schema: called.length > 0 ? undefined : schema };
+}
+
+/**
+ * The tools of which one is called: the one that is named, all when one is required, and, left to the model, all unless
+ * the last turn is the result of one. Throws an Error for the name of no tool.
+ */
+function chosenTools(tools: readonly Tool[], choice: unknown, last: Turn['role'] | undefined): readonly Tool[] {
+  const kind = typeof choice === 'string' ? choice : (choice as Json | undefined | null)?.['type'];
+  if (tools.length === 0 || kind === 'none') return [];
+  if (kind === 'required' || kind === 'any') return tools;
+  if (kind === 'function' || kind === 'tool') {
+    const named = choice as Json;
+    const name = named['name'] ?? (named['function'] as Json | undefined)?.['name'];
+    const tool = tools.find((each) => each.name === name);
+    if (tool === undefined) throw new Error(`tool_choice names no tool: ${String(name)}`);
+    return [tool];
+  }
+  return last === 'tool' ? [] : tools;
+}
+
+/** Tools of a request, each `{name, parameters}` under `inside` or by itself; other kinds of tools are left out. */
+export function toolsOf(value: unknown, inside: string | null, parameters: string): Tool[] {
+  if (!Array.isArray(value)) return [];
+  return value.flatMap((tool: Json | null) => {
+    const described = inside === null ? tool : (tool?.[inside] as Json | undefined);
+    const name = described?.['name'];
+    if (typeof name !== 'string') return [];
+    const schema = described![parameters];
+    return [schema === undefined || schema === null ? { name } : { name, parameters: schema }];
+  });
+}
+
+/** The schema a format asks for: `response_format`, `text.format` and their kin. */
+export function schemaOf(format: unknown): unknown {
+  if (typeof format !== 'object' || format === null) return undefined;
+  const { type, schema, json_schema: named } = format as Json;
+  if (type === 'json_object') return schema ?? ANY_OBJECT;
+  if (type !== 'json_schema') return undefined;
+  return schema ?? (named as Json | undefined)?.['schema'] ?? ANY_OBJECT;
+}

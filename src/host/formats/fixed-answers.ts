@@ -1,0 +1,86 @@
+// POST /v1/embeddings: unit vectors that depend on the text alone, as numbers or as base64 of little-endian float32,
+// which is what the official client asks for by default.
+import { createSeededRandom } from '../../actor/index.ts';
+import { countTokens, seedOf } from '../engine/model/word-chain.ts';
+import { type Json, textOf } from './format.ts';
+
+/** Length of a vector when the request names no `dimensions`. */
+const DIMENSIONS = 64;
+const MAX_DIMENSIONS = 4096;
+
+/** The answer of the embeddings API. Throws an Error that says what is wrong with the request. */
+export function embed(body: Json, model: string): Json {
+  const inputs = inputsOf(body['input']);
+  const dimensions = body['dimensions'] ?? DIMENSIONS;
+  if (!(Number.isInteger(dimensions) && Number(dimensions) >= 1 && Number(dimensions) <= MAX_DIMENSIONS)) {
+    throw new Error(`dimensions must be a whole number from 1 to ${MAX_DIMENSIONS}`);
+  }
+  const tokens = inputs.reduce((sum, input) => sum + countTokens(input), 0);
+  return {
+    object: 'list',
+    data: inputs.map((input, index) => {
+      const vector = vectorOf(seedOf(0, model, input), Number(dimensions));
+      const embedding = body['encoding_format'] === 'base64' ? base64Of(vector) : Array.from(vector);
+      return { object: 'embedding', index, embedding };
+    }),
+    model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+  };
+}
+
+function inputsOf(input: unknown): string[] {
+  if (typeof input === 'string') return [input];
+  if (!Array.isArray(input) || input.length === 0) throw new Error('input must be a text or an array');
+  // An array of numbers is one text as tokens; any other array holds one input in each place.
+  return typeof input[0] === 'number' ? [textOf(input)] : input.map(textOf);
+}
+
+function vectorOf(seed: number, dimensions: number): Float32Array {
+  const random = createSeededRandom(seed);
+  const vector = Float32Array.from({ length: dimensions }, () => random() * 2 - 1);
+  const norm = Math.hypot(...vector);
+  return vector.map((value) => value / norm);
+}
+
+function base64Of(vector: Float32Array): string {
+  const bytes = Buffer.alloc(vector.length * 4);
+  vector.forEach((value, at) => bytes.writeFloatLE(value, at * 4));
+  return bytes.toString('base64');
+}
+
+/** One grey pixel, as PNG. */
+const PIXEL_PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg==';
+
+const SAMPLES_PER_SECOND = 8000;
+const WAV_HEAD_BYTES = 44;
+
+/** The answer of the image API: `n` (1 to 10) images as base64. Throws an Error for any other `n`. */
+export function drawImages(body: Json, created: number): Json {
+  const count = body['n'] ?? 1;
+  if (!(Number.isInteger(count) && Number(count) >= 1 && Number(count) <= 10)) {
+    throw new Error('n must be a whole number from 1 to 10');
+  }
+  return { created, data: Array.from({ length: Number(count) }, () => ({ b64_json: PIXEL_PNG })) };
+}
+
+/** A WAV file, 8 kHz mono 8 bit: ten milliseconds of a 400 Hz saw for each character of the input, at most a second. */
+export function speak(body: Json): Buffer {
+  const { input } = body;
+  if (typeof input !== 'string') throw new Error('input must be a text');
+  const samples = Math.min(SAMPLES_PER_SECOND, input.length * (SAMPLES_PER_SECOND / 100));
+  const wav = Buffer.alloc(WAV_HEAD_BYTES + samples);
+  wav.write('RIFF', 0, 'latin1');
+  wav.writeUInt32LE(wav.length - 8, 4);
+  wav.write('WAVEfmt ', 8, 'latin1');
+  wav.writeUInt32LE(16, 16);
+  wav.writeUInt16LE(1, 20);
+  wav.writeUInt16LE(1, 22);
+  wav.writeUInt32LE(SAMPLES_PER_SECOND, 24);
+  wav.writeUInt32LE(SAMPLES_PER_SECOND, 28);
+  wav.writeUInt16LE(1, 32);
+  wav.writeUInt16LE(8, 34);
+  wav.write('data', 36, 'latin1');
+  wav.writeUInt32LE(samples, 40);
+  for (let at = 0; at < samples; at++) wav[WAV_HEAD_BYTES + at] = 128 + (at % 20) * 4;
+  return wav;
+}

@@ -1,0 +1,115 @@
+// POST /v1/messages. Events are named, usage is always carried, and the opening events leave with the first token.
+import type { Choice } from './choice.ts';
+import { type Want, chatWant, contentText, schemaOf, toolsOf, turnsOf } from './conversation.ts';
+import {
+  type Ask,
+  type Call,
+  type Frames,
+  type Json,
+  type Wire,
+  limitOf,
+  messagesProblem,
+  namedFrame,
+  ONE_CHOICE,
+  stopsOf,
+  textOf,
+} from './format.ts';
+
+/** The messages dialect of the Anthropic API. */
+export const messages: Wire = { read, want, answer, frames, problem: messagesProblem };
+
+function read(body: Json): Ask {
+  if (!Array.isArray(body['messages'])) throw new Error('messages must be an array');
+  return {
+    prompt: [textOf(body['system']), textOf(body['messages'])].join('\n'),
+    maxTokens: limitOf(body, 'max_tokens'),
+    stops: stopsOf(body['stop_sequences']),
+    stream: body['stream'] === true,
+    includeUsage: true,
+    ...ONE_CHOICE,
+  };
+}
+
+function want(body: Json): Want {
+  const system = contentText(body['system']);
+  const turns = turnsOf(body['messages'] as unknown[], 'messages');
+  const format = (body['output_config'] as Json | undefined)?.['format'] ?? body['output_format'];
+  const tools = toolsOf(body['tools'], null, 'input_schema');
+  const all = system === '' ? turns : [{ role: 'system' as const, text: system }, ...turns];
+  return chatWant(all, tools, body['tool_choice'], schemaOf(format));
+}
+
+function usage(choice: Choice, outputTokens: number): Json {
+  return {
+    input_tokens: choice.promptTokens - choice.cachedTokens,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: choice.cachedTokens,
+    output_tokens: outputTokens,
+  };
+}
+
+function ending({ finish, stoppingWord }: Choice): Json {
+  if (stoppingWord !== '') return { stop_reason: 'stop_sequence', stop_sequence: stoppingWord };
+  if (finish === 'tool_calls') return { stop_reason: 'tool_use', stop_sequence: null };
+  return { stop_reason: finish === 'length' ? 'max_tokens' : 'end_turn', stop_sequence: null };
+}
+
+function head(choice: Choice): Json {
+  return { id: `msg_${choice.parts.id}`, type: 'message', role: 'assistant', model: choice.parts.model };
+}
+
+function block({ id, name }: Call, input: unknown): Json {
+  return { type: 'tool_use', id, name, input };
+}
+
+/** Arguments that a limit cut off cannot be an object: they travel as they are, under a name that says so. */
+function inputOf(call: Call): unknown {
+  try {
+    return JSON.parse(call.arguments);
+  } catch {
+    return { partial_json: call.arguments };
+  }
+}
+
+function answer(choice: Choice): Json {
+  const content = choice.parts.callsTools
+    ? choice.calls.map((call) => block(call, inputOf(call)))
+    : [{ type: 'text', text: choice.pieces.join('') }];
+  return { ...head(choice), content, ...ending(choice), usage: usage(choice, choice.outputTokens) };
+}
+
+function frames(choice: Choice): Frames {
+  const blocks = (): number => Math.max(1, choice.calls.length);
+  const textBlock = { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } };
+  return {
+    opening() {
+      const started = { content: [], stop_reason: null, stop_sequence: null, usage: usage(choice, 1) };
+      const start = namedFrame({ type: 'message_start', message: { ...head(choice), ...started } });
+      return choice.parts.callsTools ? [start] : [start, namedFrame(textBlock)];
+    },
+    call: (call, at) => [
+      ...(at > 0 ? [namedFrame({ type: 'content_block_stop', index: at - 1 })] : []),
+      namedFrame({ type: 'content_block_start', index: at, content_block: block(call, {}) }),
+    ],
+    argument: (text, at) =>
+      namedFrame({
+        type: 'content_block_delta',
+        index: at,
+        delta: { type: 'input_json_delta', partial_json: text },
+      }),
+    token: (piece) =>
+      'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":' +
+      `${JSON.stringify(piece)}}}\n\n`,
+    closing: () => [
+      ...(choice.parts.callsTools && choice.calls.length === 0 ? [namedFrame(textBlock)] : []),
+      namedFrame({ type: 'content_block_stop', index: blocks() - 1 }),
+      namedFrame({
+        type: 'message_delta',
+        delta: ending(choice),
+        usage: usage(choice, choice.outputTokens),
+      }),
+      namedFrame({ type: 'message_stop' }),
+    ],
+    failure: (message) => namedFrame({ type: 'error', error: { type: 'api_error', message } }),
+  };
+}

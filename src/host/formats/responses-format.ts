@@ -1,0 +1,200 @@
+// POST /v1/responses. Every event carries sequence_number, output_index, content_index and item ids, which strict
+// clients need; an answer cut by its limit ends as `response.incomplete`.
+import type { Choice } from './choice.ts';
+import type { TokenLogProbs } from '../engine.ts';
+import { type Want, chatWant, schemaOf, toolsOf, turnsOf } from './conversation.ts';
+import {
+  type Ask,
+  type Call,
+  type Frames,
+  type Json,
+  type Wire,
+  limitOf,
+  listedOf,
+  namedFrame,
+  ONE_CHOICE,
+  openaiProblem,
+  stopsOf,
+  textOf,
+} from './format.ts';
+
+/** The responses dialect of the OpenAI API. */
+export const responses: Wire = {
+  read,
+  want,
+  answer: (choice) => response(choice, 'ended'),
+  frames,
+  problem: openaiProblem,
+};
+
+function read(body: Json): Ask {
+  return {
+    prompt: [textOf(body['instructions']), textOf(body['input'])].join('\n'),
+    maxTokens: limitOf(body, 'max_output_tokens'),
+    stops: stopsOf(body['stop']),
+    stream: body['stream'] === true,
+    includeUsage: true,
+    ...ONE_CHOICE,
+    logProbs: logProbsOf(body),
+  };
+}
+
+/** Log probabilities are something to include, and `top_logprobs` says how many; null when they are off. */
+function logProbsOf({ include, top_logprobs: most }: Json): number | null {
+  const isOn = Array.isArray(include) && include.includes('message.output_text.logprobs');
+  if (most === undefined || most === null) return isOn ? 0 : null;
+  return listedOf('top_logprobs', most);
+}
+
+function want(body: Json): Want {
+  const { input, instructions } = body;
+  const items = turnsOf(Array.isArray(input) ? input : [{ role: 'user', content: input }], 'input');
+  const turns =
+    typeof instructions === 'string' && instructions !== ''
+      ? [{ role: 'system' as const, text: instructions }, ...items]
+      : items;
+  const tools = toolsOf(body['tools'], null, 'parameters');
+  return chatWant(turns, tools, body['tool_choice'], schemaOf((body['text'] as Json | undefined)?.['format']));
+}
+
+function usage({ promptTokens, cachedTokens, outputTokens }: Choice): Json {
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
+    output_tokens: outputTokens,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: promptTokens + outputTokens,
+  };
+}
+
+function textPart(text: string, logprobs: readonly TokenLogProbs[] | null): Json {
+  return { type: 'output_text', text, annotations: [], logprobs: logprobs ?? [] };
+}
+
+function message(choice: Choice, status: string, content: readonly Json[]): Json {
+  return { id: `msg_${choice.parts.id}`, type: 'message', status, role: 'assistant', content };
+}
+
+function endStatusOf({ finish }: Choice): 'incomplete' | 'completed' {
+  return finish === 'length' ? 'incomplete' : 'completed';
+}
+
+function callItem({ id, name, arguments: text }: Call, status: string): Json {
+  return { id: `fc_${id}`, type: 'function_call', status, call_id: id, name, arguments: text };
+}
+
+function outputOf(choice: Choice, status: string): Json[] {
+  if (choice.parts.callsTools) return choice.calls.map((call) => callItem(call, status));
+  return [message(choice, status, [textPart(choice.pieces.join(''), choice.logProbs)])];
+}
+
+function response(choice: Choice, stage: 'started' | 'ended' | 'failed', error: Json | null = null): Json {
+  const { finish, parts } = choice;
+  const { body } = parts;
+  const ended = stage === 'ended';
+  const endStatus = endStatusOf(choice);
+  return {
+    id: `resp_${choice.parts.id}`,
+    object: 'response',
+    created_at: choice.parts.created,
+    status: ended ? endStatus : stage === 'failed' ? 'failed' : 'in_progress',
+    error,
+    incomplete_details: ended && finish === 'length' ? { reason: 'max_output_tokens' } : null,
+    instructions: body['instructions'] ?? null,
+    max_output_tokens: body['max_output_tokens'] ?? null,
+    model: choice.parts.model,
+    output: ended ? outputOf(choice, endStatus) : [],
+    parallel_tool_calls: true,
+    previous_response_id: null,
+    reasoning: { effort: null, summary: null },
+    store: false,
+    temperature: body['temperature'] ?? 1,
+    text: body['text'] ?? { format: { type: 'text' } },
+    tool_choice: body['tool_choice'] ?? 'auto',
+    tools: body['tools'] ?? [],
+    top_p: body['top_p'] ?? 1,
+    truncation: 'disabled',
+    usage: ended ? usage(choice) : null,
+    metadata: {},
+  };
+}
+
+type Emit = (type: string, rest: Json) => string;
+
+/** Events around the text of an answer. */
+function textFrames(choice: Choice, event: Emit, place: Json): { opening(): string[]; closing(): string[] } {
+  return {
+    opening: () => [
+      event('response.output_item.added', { output_index: 0, item: message(choice, 'in_progress', []) }),
+      event('response.content_part.added', { ...place, part: textPart('', null) }),
+    ],
+    closing() {
+      const text = choice.pieces.join('');
+      const logprobs = choice.logProbs ?? [];
+      const part = textPart(text, logprobs);
+      const item = message(choice, endStatusOf(choice), [part]);
+      return [
+        event('response.output_text.done', { ...place, text, logprobs }),
+        event('response.content_part.done', { ...place, part }),
+        event('response.output_item.done', { output_index: 0, item }),
+      ];
+    },
+  };
+}
+
+/** Events at the end of a call, none when there is no such call. */
+function callClosing(call: Call | undefined, at: number, status: string, event: Emit): string[] {
+  if (call === undefined) return [];
+  const item = callItem(call, status);
+  return [
+    event('response.function_call_arguments.done', {
+      item_id: item['id'],
+      output_index: at,
+      name: call.name,
+      arguments: call.arguments,
+    }),
+    event('response.output_item.done', { output_index: at, item }),
+  ];
+}
+
+function frames(choice: Choice): Frames {
+  let sequence = 0;
+  const place = { item_id: `msg_${choice.parts.id}`, output_index: 0, content_index: 0 };
+  const event: Emit = (type, rest) => namedFrame({ type, sequence_number: sequence++, ...rest });
+  const delta = 'response.output_text.delta';
+  const beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":`;
+  const text = textFrames(choice, event, place);
+  const { calls } = choice;
+  const { callsTools } = choice.parts;
+  return {
+    opening: () => [
+      event('response.created', { response: response(choice, 'started') }),
+      event('response.in_progress', { response: response(choice, 'started') }),
+      ...(callsTools ? [] : text.opening()),
+    ],
+    token(piece, _, listed) {
+      const logprobs = listed === undefined ? '[]' : JSON.stringify(listed);
+      return `${beforeDelta}${logprobs},"sequence_number":${sequence++},"delta":${JSON.stringify(piece)}}\n\n`;
+    },
+    call: (call, at) => [
+      ...callClosing(calls[at - 1], at - 1, 'completed', event),
+      event('response.output_item.added', { output_index: at, item: callItem(call, 'in_progress') }),
+    ],
+    argument: (more, at) =>
+      event('response.function_call_arguments.delta', {
+        item_id: `fc_${calls[at]!.id}`,
+        output_index: at,
+        delta: more,
+      }),
+    closing() {
+      const status = endStatusOf(choice);
+      const last = calls.length - 1;
+      return [
+        ...(callsTools ? callClosing(calls[last], last, status, event) : text.closing()),
+        event(`response.${status}`, { response: response(choice, 'ended') }),
+      ];
+    },
+    failure: (why) =>
+      event('response.failed', { response: response(choice, 'failed', { code: 'server_error', message: why }) }),
+  };
+}

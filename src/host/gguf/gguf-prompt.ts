@@ -1,0 +1,88 @@
+// From what a request says to the tokens of a model in this process. Used by gguf-engine.ts.
+import { type PromptPart, invalidOption, InvalidOptions } from '../completion-options.ts';
+import type { Prompt, Turn } from '../engine.ts';
+import type { LlamaModule, Model, TemplateText, Token } from './binding.ts';
+
+export interface PromptDeps {
+  readonly module: LlamaModule;
+  readonly model: Model;
+  readonly vocabularySize: number;
+  /** The system prompt set for all slots; empty for none. */
+  readonly system: string;
+}
+
+/** A prompt ready to be evaluated. */
+export interface PromptTokens {
+  /** At least one. */
+  readonly tokens: Token[];
+  /** Leading tokens that belong to the system prompt. */
+  readonly systemTokens: number;
+  /** Texts with which the model ends its turn, for those that have no token for it. */
+  readonly turnEnds: readonly string[];
+}
+
+/** Throws InvalidOptions for numbers that are no tokens and infills by models that cannot. */
+export function promptOf(prompt: Prompt, deps: PromptDeps): PromptTokens {
+  const { model, system } = deps;
+  const begin = model.tokens.shouldPrependBosToken && model.tokens.bos !== null ? [model.tokens.bos] : [];
+  const systemTokens = system === '' ? [] : [...begin, ...model.tokenize(system, true)];
+  const first = systemTokens.length === 0 ? begin : [];
+  let turnEnds: readonly string[] = [];
+  let tokens: Token[];
+  if (prompt.kind === 'infill') tokens = [...first, ...infillTokens(prompt.prefix, prompt.suffix, model)];
+  else if (prompt.kind === 'chat') ({ tokens, turnEnds } = chatTokens(prompt.turns, deps));
+  else tokens = [...(typeof prompt.parts[0] === 'number' ? [] : first), ...partTokens(prompt.parts, deps)];
+  const all = [...systemTokens, ...tokens];
+  if (all.length === 0) throw invalidOption('prompt', 'the model behind this host needs a token to begin with');
+  return { tokens: all, systemTokens: systemTokens.length, turnEnds };
+}
+
+/** The entries for numbers that are no tokens. */
+export function tokenMistakes(tokens: readonly unknown[], size: number, member: string): InvalidOptions | null {
+  const entries = tokens.flatMap((token, at) =>
+    typeof token === 'number' && token >= size
+      ? [{ loc: ['body', member, at], msg: `Input should be less than ${size}`, type: 'less_than' }]
+      : [],
+  );
+  return entries.length === 0 ? null : new InvalidOptions(entries);
+}
+
+function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: PromptDeps): Token[] {
+  const mistakes = tokenMistakes(parts, vocabularySize, 'prompt');
+  if (mistakes !== null) throw mistakes;
+  const tokens: Token[] = [];
+  for (const [at, part] of parts.entries()) {
+    if (typeof part === 'number') tokens.push(part);
+    // Only the first text stands where the tokenizer expects a text to begin.
+    else for (const token of model.tokenize(part, true, at === 0 ? undefined : 'trimLeadingSpace')) tokens.push(token);
+  }
+  return tokens;
+}
+
+function infillTokens(before: string, after: string, model: Model): Token[] {
+  const { prefix, suffix, middle } = model.tokens.infill;
+  if (prefix === null || suffix === null || middle === null) {
+    throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
+  }
+  const tokens = (text: string): Token[] => model.tokenize(text, false, 'trimLeadingSpace');
+  return [prefix, ...tokens(before), suffix, ...tokens(after.replace(/^ /, '')), middle];
+}
+
+/** A conversation by the template of the model. */
+function chatTokens(turns: readonly Turn[], { module, model }: PromptDeps): { tokens: Token[]; turnEnds: string[] } {
+  const chatHistory = turns.map(({ role, text }) =>
+    role === 'assistant' ? { type: 'model', response: [text] } : { type: role === 'system' ? 'system' : 'user', text },
+  );
+  const state = module.resolveChatWrapper(model).generateContextState({
+    chatHistory: [...chatHistory, { type: 'model', response: [] }],
+  });
+  return {
+    tokens: state.contextText.tokenize(model.tokenizer),
+    turnEnds: state.stopGenerationTriggers.map(plainText).filter((text) => text !== ''),
+  };
+}
+
+/** Special tokens end a generation by themselves; what is left are triggers that are nothing but text. */
+function plainText({ values }: TemplateText): string {
+  return values.every((value) => typeof value === 'string') ? values.join('') : '';
+}

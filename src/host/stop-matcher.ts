@@ -1,0 +1,88 @@
+// Finds stop strings in text that arrives token by token, and holds back what may still become one. Pieces may end within
+// a character; such bytes wait for the rest. What is found does not depend on how the text was cut into pieces.
+// One matcher serves one generation.
+
+/** What may be sent after a piece. */
+export interface Emission {
+  /** Text that is no part of a stop string, whatever comes next. */
+  readonly text: string;
+  /** The stop string that was met, or null. After it nothing more is emitted. */
+  readonly stop: string | null;
+}
+
+const NOTHING: Emission = { text: '', stop: null };
+
+/**
+ * Watches one text. The stop string that is complete first wins; of two that end together, the longer one. The text before it
+ * is emitted, it and what follows are not. Empty stop strings are ignored.
+ */
+export class StopMatcher {
+  readonly #stops: readonly string[];
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  readonly #longest: number;
+  /** Whether the decoder may hold the first bytes of a character. */
+  #isPartial = false;
+  #held = '';
+  #isStopped = false;
+
+  constructor(stops: readonly string[]) {
+    this.#stops = stops.filter((stop) => stop !== '');
+    this.#longest = this.#stops.reduce((most, { length }) => Math.max(most, length), 0);
+  }
+
+  /** Takes the next piece: whole characters as a string, or any bytes. */
+  push(piece: string | Uint8Array): Emission {
+    if (this.#isStopped) return NOTHING;
+    const text = this.#decode(piece);
+    if (this.#longest === 0) return text === '' ? NOTHING : { text, stop: null };
+    return text === '' ? NOTHING : this.#search(this.#held + text);
+  }
+
+  /** The text has ended: returns what was held back. A character that never became whole is one U+FFFD. */
+  flush(): string {
+    if (this.#isStopped) return '';
+    const rest = this.#isPartial ? this.push('') : NOTHING;
+    const text = rest.text + this.#held;
+    this.#held = '';
+    return text;
+  }
+
+  #decode(piece: string | Uint8Array): string {
+    if (typeof piece !== 'string') {
+      this.#isPartial = true;
+      return this.#decoder.decode(piece, { stream: true });
+    }
+    if (!this.#isPartial) return piece;
+    this.#isPartial = false;
+    return this.#decoder.decode() + piece;
+  }
+
+  #search(text: string): Emission {
+    let start = -1;
+    let end = Infinity;
+    for (const stop of this.#stops) {
+      const at = text.indexOf(stop);
+      if (at < 0 || at + stop.length > end || (at + stop.length === end && at >= start)) continue;
+      start = at;
+      end = at + stop.length;
+    }
+    if (start >= 0) {
+      this.#isStopped = true;
+      this.#held = '';
+      return { text: text.slice(0, start), stop: text.slice(start, end) };
+    }
+    const safe = this.#safeLength(text);
+    this.#held = text.slice(safe);
+    return safe === 0 ? NOTHING : { text: text.slice(0, safe), stop: null };
+  }
+
+  /** Length of the text before the first place where a stop string may have begun. */
+  #safeLength(text: string): number {
+    for (let at = Math.max(0, text.length - this.#longest + 1); at < text.length; at++) {
+      for (const stop of this.#stops) {
+        if (stop.length > text.length - at && stop.startsWith(text.slice(at))) return at;
+      }
+    }
+    return text.length;
+  }
+}

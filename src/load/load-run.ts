@@ -1,0 +1,221 @@
+// Runs a plan: sends what the workload says when the arrivals say it, and hands on a sample for each answer. It knows
+// the clock and a `Sender`, nothing of sockets, so that tests can run hours of it on a manual clock. In an open loop the
+// time a request should have left is fixed before the run; nothing that the system under test does can move it.
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import { type Arrivals, timetable, userStartMs } from './arrivals.ts';
+import type { Answer, Sender } from './load-client.ts';
+import { type RequestSettings, loadRequest } from './load-request.ts';
+import { type Sample, sampleOf } from './sample.ts';
+import type { Message, Script, Workload } from './workload.ts';
+
+export interface RunSettings extends RequestSettings {
+  readonly arrivals: Arrivals;
+  /** Requests that should leave in this time from the start are not told of. */
+  readonly warmUpMs: number;
+  /** How long requests leave after the warm-up; Infinity for no end. */
+  readonly durationMs: number;
+  /** How many requests leave after the warm-up; Infinity for no end. */
+  readonly requests: number;
+  /** Between the end of an answer and the next turn of its conversation. */
+  readonly thinkMs: number;
+  /** A conversation of an open loop that would be one more than this is dropped. */
+  readonly maxInFlight: number;
+  /** How long requests under way may take to end after the last one has left. */
+  readonly graceMs: number;
+}
+
+export interface RunDeps {
+  readonly clock: Clock;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  readonly sender: Sender;
+  readonly workload: Workload;
+  /** Hears of each request after the warm-up, with the answer it is made from. */
+  readonly onSample: (sample: Sample, answer: Answer) => void;
+}
+
+/** A request that leaves this much after its time is counted as late, in milliseconds. */
+const LATE_MS = 5;
+
+/** A conversation under way. */
+interface Dialogue {
+  readonly number: number;
+  readonly script: Script;
+  readonly messages: Message[];
+  turn: number;
+}
+
+export class LoadRun {
+  sent = 0;
+  inFlight = 0;
+  /** Conversations of an open loop that found too many requests under way. */
+  dropped = 0;
+  late = 0;
+  /** Requests that had not ended when the run was. */
+  unfinished = 0;
+  /** When it began, on the clock. */
+  startMs = 0;
+  /** When the last request ended, or the run was stopped. */
+  endMs = 0;
+  readonly #settings: RunSettings;
+  readonly #deps: RunDeps;
+  readonly #timers = new Set<TimerHandle>();
+  readonly #ended = Promise.withResolvers<void>();
+  #measured = 0;
+  #conversations = 0;
+  /** Dialogues and users that will send more. */
+  #busy = 0;
+  #isSending = true;
+  #isOver = false;
+
+  constructor(settings: RunSettings, deps: RunDeps) {
+    this.#settings = settings;
+    this.#deps = deps;
+  }
+
+  /** Runs to the end of the plan, or until `stop`. */
+  async run(): Promise<void> {
+    const { arrivals, warmUpMs, durationMs } = this.#settings;
+    this.startMs = this.#deps.clock.now();
+    if (durationMs !== Infinity) this.#after(warmUpMs + durationMs, () => this.#sendNoMore());
+    if (arrivals.kind === 'closed') {
+      for (let user = 0; user < arrivals.users; user++) {
+        this.#busy++;
+        this.#after(userStartMs(arrivals, user), () => this.#nextScript());
+      }
+    } else {
+      this.#open(arrivals);
+    }
+    await this.#ended.promise;
+  }
+
+  /** Ends now; requests under way are cut and counted as unfinished. */
+  stop(): void {
+    if (this.#isOver) return;
+    this.#isSending = false;
+    this.unfinished = this.inFlight;
+    this.#end();
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.endMs = this.#deps.clock.now();
+    for (const timer of this.#timers) this.#deps.clock.clearTimeout(timer);
+    this.#timers.clear();
+    this.#deps.sender.close();
+    this.#ended.resolve();
+  }
+
+  #sendNoMore(): void {
+    if (!this.#isSending) return;
+    this.#isSending = false;
+    if (this.inFlight === 0) this.#end();
+    else this.#after(this.#settings.graceMs, () => this.stop());
+  }
+
+  #after(delayMs: number, run: () => void): void {
+    const { clock } = this.#deps;
+    const timer = clock.setTimeout(() => {
+      this.#timers.delete(timer);
+      run();
+    }, delayMs);
+    this.#timers.add(timer);
+  }
+
+  /** One user of a closed loop goes on to the next conversation, or home. */
+  #nextScript(): void {
+    const script = this.#isSending ? this.#deps.workload.next() : undefined;
+    if (script === undefined) this.#leave();
+    else this.#turn(this.#begin(script), this.#deps.clock.now(), () => this.#nextScript());
+  }
+
+  #leave(): void {
+    this.#busy--;
+    if (this.#busy === 0 && this.inFlight === 0 && !this.#isOver) this.#end();
+  }
+
+  #open(arrivals: Exclude<Arrivals, { kind: 'closed' }>): void {
+    const { clock, workload, random } = this.#deps;
+    const dueOf = timetable(arrivals, random);
+    this.#busy++;
+    let script = workload.next();
+    let dueMs = script === undefined ? Infinity : this.startMs + dueOf(script.atMs);
+    const arrive = (): void => {
+      while (script !== undefined && this.#isSending && dueMs <= clock.now()) {
+        this.#arrival(script, dueMs);
+        script = workload.next();
+        if (script !== undefined) dueMs = this.startMs + dueOf(script.atMs);
+      }
+      if (script === undefined || !this.#isSending) this.#leave();
+      else this.#after(dueMs - clock.now(), arrive);
+    };
+    arrive();
+  }
+
+  #arrival(script: Script, dueMs: number): void {
+    if (this.inFlight >= this.#settings.maxInFlight) {
+      if (this.#counts(dueMs)) {
+        this.dropped++;
+        this.#measure();
+      }
+      return;
+    }
+    this.#busy++;
+    this.#turn(this.#begin(script), dueMs, () => this.#leave());
+  }
+
+  #begin(script: Script): Dialogue {
+    const messages: Message[] = script.system === '' ? [] : [{ role: 'system', text: script.system }];
+    return { number: this.#conversations++, script, messages, turn: 0 };
+  }
+
+  /** Sends a turn that should leave at `intendedMs`, and after its answer the next one; `then` when all are through. */
+  #turn(dialogue: Dialogue, intendedMs: number, then: () => void): void {
+    const { script, messages, turn } = dialogue;
+    const said = script.turns[turn];
+    if (said === undefined || !this.#isSending) return then();
+    const { sender, clock } = this.#deps;
+    const isLast = turn === script.turns.length - 1;
+    messages.push({ role: 'user', text: said.text });
+    const request = loadRequest(this.#settings, messages, said.outputTokens);
+    const counts = this.#counts(intendedMs);
+    this.sent++;
+    this.inFlight++;
+    if (counts && clock.now() - intendedMs > LATE_MS) this.late++;
+    if (counts) this.#measure();
+    sender.send(request, !isLast, (answer) => {
+      if (this.#isOver) return;
+      this.inFlight--;
+      const place = { conversation: dialogue.number, turn, intendedMs, startMs: this.startMs };
+      if (counts) this.#deps.onSample(sampleOf(answer, place), answer);
+      if (!this.#isSending && this.inFlight === 0) return this.#end();
+      dialogue.turn++;
+      messages.push({ role: 'assistant', text: answer.text === '' ? NOTHING_SAID : answer.text });
+      // A conversation that broke goes no further: nobody knows what was said.
+      if (isLast || answer.outcome !== 'ok') return this.#afterTurn(answer, then);
+      const nextMs = clock.now() + this.#settings.thinkMs;
+      this.#after(this.#settings.thinkMs, () => this.#turn(dialogue, nextMs, then));
+    });
+  }
+
+  /** A user whose request could not even be sent would ask again without end in the same millisecond. */
+  #afterTurn(answer: Answer, then: () => void): void {
+    if (answer.status === 0) this.#after(RETRY_MS, then);
+    else then();
+  }
+
+  #counts(intendedMs: number): boolean {
+    return intendedMs - this.startMs >= this.#settings.warmUpMs;
+  }
+
+  /** One more of the requests that the plan has. */
+  #measure(): void {
+    if (++this.#measured >= this.#settings.requests) this.#sendNoMore();
+  }
+}
+
+/** Stands for an answer without text: some servers refuse empty messages. */
+const NOTHING_SAID = '(no answer)';
+
+/** Pause of a user after a failure of the connection, in milliseconds. */
+const RETRY_MS = 100;

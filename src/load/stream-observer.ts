@@ -1,0 +1,140 @@
+// Looks at an answer while it arrives: when the first event, the first text and each later text came, how it ended, how many
+// tokens the server counted. One instance for each request, held by the client. Events are searched and not parsed: the
+// marks below cannot stand inside of a JSON string, where every quotation mark has a backslash before it.
+import type { DialectName } from '../dialect/index.ts';
+import { EventSplitter } from '../net/sse.ts';
+
+/** Token counts as the server told them; undefined when it did not. */
+export interface Counted {
+  promptTokens: number | undefined;
+  cachedTokens: number | undefined;
+  outputTokens: number | undefined;
+}
+
+/** How a dialect shows that an event, or a whole answer, carries text: the member before a string that is not empty. */
+interface Marks {
+  /** Any output of the model: text, reasoning, arguments of a call. */
+  readonly output: RegExp;
+  /** Text to be said again in the next turn; group 1 is the JSON string. */
+  readonly said: RegExp;
+  /** The stream is complete. */
+  readonly end: RegExp;
+}
+
+const STRING = String.raw`\s*:\s*("(?:[^"\\]|\\.)+")`;
+const marks = (output: string, said: string, end: RegExp): Marks => ({
+  output: new RegExp(String.raw`"(?:${output})"\s*:\s*"(?!")`),
+  said: new RegExp(`"(?:${said})"${STRING}`, 'g'),
+  end,
+});
+
+const DONE = /^data: ?\[DONE\]/m;
+const MARKS: Readonly<Record<DialectName, Marks>> = {
+  'chat-completions': marks('content|reasoning_content|reasoning|arguments', 'content', DONE),
+  completions: marks('text', 'text', DONE),
+  responses: marks('delta', 'delta|text', /"type"\s*:\s*"response\.(?:completed|incomplete)"/),
+  messages: marks('text|thinking|partial_json', 'text', /"type"\s*:\s*"message_stop"/),
+  llama: marks('content', 'content', /"stop"\s*:\s*true/),
+};
+
+const FAILED = /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*[{"])|"type"\s*:\s*"(?:response\.failed|error)"/m;
+const TRUTH = /^: truth (.*)$/m;
+const BLANK = /\r?\n\r?\n/;
+
+const COUNTS: Readonly<Record<keyof Counted, RegExp>> = {
+  promptTokens: /"(?:prompt_tokens|input_tokens|tokens_evaluated)"\s*:\s*(\d+)/,
+  cachedTokens: /"(?:cached_tokens|cache_read_input_tokens|cache_n)"\s*:\s*(\d+)/,
+  outputTokens: /"(?:completion_tokens|output_tokens|tokens_predicted)"\s*:\s*(\d+)/,
+};
+const COUNTING = /"(?:usage|tokens_predicted)"/;
+
+/** Longest whole answer that is looked into. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+
+export class StreamWatch implements Counted {
+  /** When the first event with data came, on the clock of whoever calls; NaN before. */
+  firstEventMs: number = NaN;
+  /** When each event with output of the model came. */
+  readonly textMs: number[] = [];
+  promptTokens: number | undefined = undefined;
+  cachedTokens: number | undefined = undefined;
+  outputTokens: number | undefined = undefined;
+  /** The stream said that it is complete. */
+  complete = false;
+  /** The stream said that it failed. */
+  failed = false;
+  /** What the simulated host said about itself, as JSON. */
+  truth: string | undefined = undefined;
+  readonly #marks: Marks;
+  readonly #inputAddsCache: boolean;
+  readonly #keepsText: boolean;
+  readonly #splitter = new EventSplitter();
+  #said: string[] = [];
+  #whole: Buffer[] = [];
+  #wholeBytes = 0;
+
+  /** `keepsText`: what the model says is wanted in the end. */
+  constructor(dialect: DialectName, keepsText: boolean) {
+    this.#marks = MARKS[dialect];
+    this.#inputAddsCache = dialect === 'messages';
+    this.#keepsText = keepsText;
+  }
+
+  /** What the model said; empty when it was not kept. */
+  get text(): string {
+    return this.#said.join('');
+  }
+
+  /** Bytes of a stream of events that came at this time. */
+  push(chunk: Buffer, nowMs: number): void {
+    const events = this.#splitter.push(chunk);
+    if (events === undefined) return;
+    for (const event of events.toString(this.#keepsText ? 'utf8' : 'latin1').split(BLANK)) {
+      if (event !== '') this.#event(event, nowMs);
+    }
+  }
+
+  /** Bytes of an answer that is no stream. */
+  pushWhole(chunk: Buffer): void {
+    this.#wholeBytes += chunk.byteLength;
+    if (this.#wholeBytes <= MAX_ANSWER_BYTES) this.#whole.push(chunk);
+  }
+
+  /** The answer that is no stream has ended. */
+  endWhole(): void {
+    const text = Buffer.concat(this.#whole).toString('utf8');
+    this.complete = true;
+    this.#count(text);
+    if (this.#keepsText) this.#keep(text);
+  }
+
+  #event(event: string, nowMs: number): void {
+    if (event.startsWith(':')) {
+      this.truth = TRUTH.exec(event)?.[1] ?? this.truth;
+      return;
+    }
+    if (Number.isNaN(this.firstEventMs)) this.firstEventMs = nowMs;
+    const { output, end } = this.#marks;
+    if (output.test(event)) {
+      this.textMs.push(nowMs);
+      if (this.#keepsText) this.#keep(event);
+    }
+    if (COUNTING.test(event)) this.#count(event);
+    if (end.test(event)) this.complete = true;
+    if (FAILED.test(event)) this.failed = true;
+  }
+
+  #count(text: string): void {
+    for (const name of ['promptTokens', 'cachedTokens', 'outputTokens'] as const) {
+      const found = COUNTS[name].exec(text)?.[1];
+      if (found !== undefined) this[name] = Number(found);
+    }
+    // This dialect counts what came from the cache apart from the input.
+    const all = /"input_tokens"\s*:\s*(\d+)/.exec(text)?.[1];
+    if (this.#inputAddsCache && all !== undefined) this.promptTokens = Number(all) + (this.cachedTokens ?? 0);
+  }
+
+  #keep(text: string): void {
+    for (const [, string] of text.matchAll(this.#marks.said)) this.#said.push(JSON.parse(string as string) as string);
+  }
+}

@@ -1,0 +1,110 @@
+import type { DialectName } from '../../src/dialect/index.ts';
+import { StreamWatch } from '../../src/load/stream-observer.ts';
+
+import t from 'tap';
+
+/** Pushes the text in pieces of so many bytes, a millisecond apart. */
+function watched(dialect: DialectName, text: string, pieceBytes = 1e9): StreamWatch {
+  const watch = new StreamWatch(dialect, true);
+  const bytes = Buffer.from(text);
+  for (let at = 0, ms = 1; at < bytes.length; at += pieceBytes, ms++)
+    watch.push(bytes.subarray(at, at + pieceBytes), ms);
+  return watch;
+}
+
+const CHAT = [
+  ': welcome\n\n',
+  'data: {"choices":[{"delta":{"role":"assistant","content":""}}],"usage":null}\n\n',
+  'data: {"choices":[{"delta":{"content":"Grüße \\"content\\":\\"x\\""}}]}\n\n',
+  'data: {"choices":[{"delta":{"content": " 水"}}]}\r\n\r\n',
+  'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n',
+  'data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":8}}}\n\n',
+  'data: [DONE]\n\n',
+  ': truth {"arrivedUs":1}\n\n',
+].join('');
+
+t.test('sees the same in a chat stream however it is cut', (t) => {
+  for (const pieceBytes of [1, 7, 64, 1e9]) {
+    const watch = watched('chat-completions', CHAT, pieceBytes);
+    t.equal(watch.textMs.length, 2, 'an empty delta and quoted members are no output');
+    t.match(watch, { promptTokens: 12, cachedTokens: 8, outputTokens: 2, complete: true, failed: false });
+    t.equal(watch.text, 'Grüße "content":"x" 水');
+    t.equal(watch.truth, '{"arrivedUs":1}');
+    t.ok(watch.firstEventMs < watch.textMs[0]! || pieceBytes === 1e9);
+  }
+  t.end();
+});
+
+t.test('a comment is no first event', (t) => {
+  const watch = new StreamWatch('chat-completions', false);
+  watch.push(Buffer.from(': still waiting\n\n'), 5);
+  t.ok(Number.isNaN(watch.firstEventMs));
+  watch.push(Buffer.from('data: {"choices":[{"delta":{"content":"a"}}]}\n\n'), 9);
+  t.equal(watch.firstEventMs, 9);
+  t.strictSame(watch.textMs, [9]);
+  t.equal(watch.text, '', 'what is said is kept only when it is wanted');
+  t.end();
+});
+
+const OUTPUTS: readonly (readonly [DialectName, string])[] = [
+  ['chat-completions', '{"choices":[{"delta":{"reasoning_content":"hm"}}]}'],
+  ['chat-completions', '{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}'],
+  ['completions', '{"choices":[{"text":"a"}]}'],
+  ['responses', '{"type":"response.output_text.delta","delta":"a"}'],
+  ['messages', '{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}'],
+  ['messages', '{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"a"}}'],
+  ['llama', '{"content":"a","stop":false}'],
+];
+
+const NO_OUTPUTS: readonly (readonly [DialectName, string])[] = [
+  ['responses', '{"type":"response.output_text.done","text":"all"}'],
+  ['messages', '{"type":"content_block_start","content_block":{"type":"text","text":""}}'],
+  ['messages', '{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}'],
+  ['llama', '{"content":"","stop":true,"tokens_predicted":3}'],
+];
+
+t.test('knows the output of every dialect from what stands around it', (t) => {
+  for (const [dialect, data] of OUTPUTS) t.equal(watched(dialect, `data: ${data}\n\n`).textMs.length, 1, data);
+  for (const [dialect, data] of NO_OUTPUTS) t.equal(watched(dialect, `data: ${data}\n\n`).textMs.length, 0, data);
+  t.end();
+});
+
+t.test('knows a complete stream and a failed one', (t) => {
+  const ends: readonly (readonly [DialectName, string])[] = [
+    ['completions', '[DONE]'],
+    ['responses', '{"type":"response.completed"}'],
+    ['responses', '{"type":"response.incomplete"}'],
+    ['messages', '{"type":"message_stop"}'],
+    ['llama', '{"content":"","stop":true}'],
+  ];
+  for (const [dialect, data] of ends) {
+    t.match(watched(dialect, `data: ${data}\n\n`), { complete: true, failed: false }, data);
+  }
+  const failures: readonly (readonly [DialectName, string])[] = [
+    ['chat-completions', 'data: {"error":{"message":"x"}}'],
+    ['messages', 'event: error\ndata: {"type":"error","error":{}}'],
+    ['responses', 'event: response.failed\ndata: {"type":"response.failed","response":{}}'],
+    ['llama', 'error: {"message":"x"}'],
+  ];
+  for (const [dialect, event] of failures)
+    t.match(watched(dialect, `${event}\n\n`), { complete: false, failed: true }, event);
+  t.match(watched('responses', 'data: {"type":"response.created","response":{"error":null}}\n\n'), { failed: false });
+  t.end();
+});
+
+t.test('adds what the messages dialect counts apart', (t) => {
+  const usage = '"usage":{"input_tokens":10,"cache_read_input_tokens":90,"output_tokens":1}';
+  const later = 'data: {"type":"message_delta","usage":{"output_tokens":7}}\n\n';
+  const watch = watched('messages', `data: {"type":"message_start","message":{${usage}}}\n\n${later}`);
+  t.match(watch, { promptTokens: 100, cachedTokens: 90, outputTokens: 7 });
+  t.end();
+});
+
+t.test('reads counts and text out of a whole answer', (t) => {
+  const watch = new StreamWatch('chat-completions', true);
+  const body = '{"choices":[{"message":{"content":"Grüße"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}';
+  for (const byte of Buffer.from(body)) watch.pushWhole(Buffer.of(byte));
+  watch.endWhole();
+  t.match(watch, { promptTokens: 3, outputTokens: 2, complete: true, text: 'Grüße', textMs: [] });
+  t.end();
+});
