@@ -57,7 +57,7 @@ for (const [name, profile] of Object.entries(SHAPES)) {
   for (let round = 0; round < ROUNDS; round++) {
     const clock = createVirtualClock();
     const scheduler = start(profile, clock, createJobs(Infinity, !name.endsWith('off')));
-    while (scheduler.state().tallies.generatedTokens < STREAMS) clock.step();
+    while (scheduler.state().counts.generatedTokens < STREAMS) clock.step();
     const before = published;
     const startNs = process.hrtime.bigint();
     for (let step = 0; step < STEPS; step++) clock.step();
@@ -88,11 +88,11 @@ const cpu = process.cpuUsage();
 const scheduler = start(PROFILES.even, systemClock, jobs);
 setTimeout(() => {
   const { user, system } = process.cpuUsage(cpu);
-  const { tallies, mostBehindUs, lateSteps } = scheduler.state();
-  const tokensPerSecond = (tallies.generatedTokens * 1000) / REAL_MS;
+  const { counts, mostBehindUs, lateSteps } = scheduler.state();
+  const tokensPerSecond = (counts.generatedTokens * 1000) / REAL_MS;
   scheduler.close();
   console.log(
-    `real clock, ${STREAMS} streams, ${REAL_MS} ms | ${tokensPerSecond.toFixed(0)} tokens/s, ${tallies.steps} steps, ` +
+    `real clock, ${STREAMS} streams, ${REAL_MS} ms | ${tokensPerSecond.toFixed(0)} tokens/s, ${counts.steps} steps, ` +
       `${lateSteps} late, at most ${(mostBehindUs / 1000).toFixed(1)} ms behind, ` +
       `${(((user + system) / 1000 / REAL_MS) * 100).toFixed(1)} % of a core`,
   );

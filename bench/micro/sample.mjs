@@ -1,6 +1,6 @@
 // Times one sampled token of the simulated engine's model: default options, greedy, the whole distribution, Mirostat,
 // probabilities asked for, and under a grammar; and the tokenizer. Run after a build: node bench/micro/sample.mjs.
-import { schemaGrammar } from '../../dist/src/host/engine/grammar/schema.js';
+import { schemaGrammar } from '../../dist/src/host/engine/grammar/json-schema-grammar.js';
 import { createLanguageModel } from '../../dist/src/host/engine/model/language-model.js';
 import { createTokenGrammar } from '../../dist/src/host/engine/sampling/grammar-mask.js';
 import { DEFAULT_SAMPLING } from '../../dist/src/host/engine/sampling/sampling-options.js';

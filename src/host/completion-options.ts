@@ -1,6 +1,5 @@
-// Completion options of the llama-style API (docs/interface.md, section 12): reading, checking and
-// defaults. Called by the llama-style routes; engines get options that are complete and of the right types.
-// `null` means the default everywhere; unknown members are ignored; every mistake of a body is reported at once.
+// Completion options of the llama-style API (docs/interface.md, section 12): defaults, parsing and validation. `null` means
+// the default, unknown members are ignored, and all errors of a body are reported together.
 import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
 import type { ValidationEntry } from '../errors.ts';
 

@@ -1,19 +1,16 @@
-// A request of a compatible dialect, answered by an engine: the dialect's request as a task for each choice, and what the
-// engine says as the dialect's answer or events. Called by routes.ts for hosts with an engine; the llama-style paths have
-// their own way (llama/endpoints.ts). Nothing is sent before the first token, so a failure before it is answered with a
-// status. The truth about a request is that of its first choice.
+// Answers a request of a compatible dialect with an engine: one task per choice, and the generated text as one body or as
+// server-sent events. Nothing is sent before the first token, so an earlier failure still gets a status.
 import { type CompletionOptions, DEFAULT_OPTIONS, invalidOption, readSampling } from './completion-options.ts';
-import type { CompletionEnd, Engine, Run, Sink, Task, TokenLogProbs, TokenReport } from './engine.ts';
-import { schemaGrammar, toolCallGrammar } from './engine/grammar/schema.ts';
+import { schemaGrammar, toolCallGrammar } from './engine/grammar/json-schema-grammar.ts';
 import type { Pace } from './engine/paced-sequence.ts';
-import type { Want } from './formats/conversation.ts';
 import { Choice } from './formats/choice.ts';
-import type { Ask, Frames, Json, Wire } from './formats/format.ts';
+import type { PromptSpec } from './formats/conversation.ts';
+import type { ApiFormat, Frames, Json, RequestFields } from './formats/format.ts';
+import type { CompletionEnd, ModelEngine, Run, Sink, Task, TokenLogProbs, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
-
 /** What is known of a request before its answer begins. */
 export interface DialectRequest {
-  readonly wire: Wire;
+  readonly format: ApiFormat;
   readonly body: Json;
   readonly model: string;
   /** Id of the answer, unique within the host. */
@@ -25,83 +22,87 @@ export interface DialectRequest {
   /** What a plan for this request changes in its options. */
   readonly planned: Partial<CompletionOptions>;
   readonly pace: Partial<Pace>;
-  readonly truthId: string | null;
+  readonly timingsId: string | null;
 }
 
 /** Begins the answer. Throws what reading the request throws: InvalidOptions, PromptTooLong, or an Error of the dialect. */
-export function answerByEngine(engine: Engine, reply: Reply, request: DialectRequest): void {
-  const { wire, body, truthId } = request;
-  const ask = wire.read(body);
-  const want = engine.isPaced === true ? plainWant(ask) : wire.want(body);
-  if (ask.logProbs !== null && engine.givesLogProbs !== true) {
+export function answerByEngine(engine: ModelEngine, reply: Reply, request: DialectRequest): void {
+  const { format, body, timingsId } = request;
+  const fields = format.read(body);
+  const spec = engine.isPaced === true ? plainPromptSpec(fields) : format.readPrompts(body);
+  if (fields.logProbs !== null && engine.givesLogProbs !== true) {
     throw invalidOption('logprobs', `the engine of this host (${engine.kind}) gives no log probabilities`);
   }
-  const options = engine.isPaced === true ? plainOptions(request, ask) : optionsOf(request, ask, want);
-  const parts = { ...request, ask, callsTools: want.tools.length > 0 };
+  const options = engine.isPaced === true ? plainOptions(request, fields) : optionsOf(request, fields, spec);
+  const parts = { ...request, fields, callsTools: spec.tools.length > 0 };
   const choices: Choice[] = [];
-  for (let at = 0; at < want.prompts.length * ask.choices; at++) choices.push(new Choice(parts, choices, at));
-  const deps = { choices, wire, reply, engine, truthId };
-  const answer = ask.stream ? new Streaming(deps) : new Whole(deps);
+  for (let at = 0; at < spec.prompts.length * fields.choices; at++) choices.push(new Choice(parts, choices, at));
+  const deps = { choices, format, reply, engine, timingsId };
+  const answer = fields.stream ? new Streaming(deps) : new Whole(deps);
   reply.onClose(() => answer.cancel());
   try {
-    for (const choice of choices) answer.run(choice, taskOf(request, want, options, choice));
+    for (const choice of choices) answer.run(choice, taskOf(request, spec, options, choice));
   } catch (error) {
     answer.cancel();
     throw error;
   }
 }
 
-/** A paced engine speaks words: tools and schemas are not looked at. Throws InvalidOptions for more than one choice. */
-function plainWant({ choices, prompt }: Ask): Want {
+/** A paced engine generates words only: tools and schemas are ignored. Throws InvalidOptions for more than one choice. */
+function plainPromptSpec({ choices, prompt }: RequestFields): PromptSpec {
   if (choices > 1) throw invalidOption('n', 'a host with a fixed pace gives one choice');
   return { prompts: [{ kind: 'parts', parts: [prompt] }], tools: [], schema: undefined };
 }
 
-function plainOptions({ body, maxTokens, planned }: DialectRequest, ask: Ask): CompletionOptions {
+function plainOptions({ body, maxTokens, planned }: DialectRequest, fields: RequestFields): CompletionOptions {
   const ignore_eos = body['ignore_eos'] === true;
-  return { ...DEFAULT_OPTIONS, stop: ask.stops, n_predict: ask.maxTokens ?? maxTokens, ignore_eos, ...planned };
+  return { ...DEFAULT_OPTIONS, stop: fields.stops, n_predict: fields.maxTokens ?? maxTokens, ignore_eos, ...planned };
 }
 
-function optionsOf({ body, maxTokens, planned }: DialectRequest, ask: Ask, want: Want): CompletionOptions {
+function optionsOf(
+  { body, maxTokens, planned }: DialectRequest,
+  fields: RequestFields,
+  spec: PromptSpec,
+): CompletionOptions {
   return {
-    ...readSampling({ cache_prompt: true, ...body, stop: null, grammar: grammarOf(want) ?? body['grammar'] }),
-    stop: ask.stops,
-    n_predict: ask.maxTokens ?? maxTokens,
+    ...readSampling({ cache_prompt: true, ...body, stop: null, grammar: grammarOf(spec) ?? body['grammar'] }),
+    stop: fields.stops,
+    n_predict: fields.maxTokens ?? maxTokens,
     ...planned,
   };
 }
 
 /** Choices of one prompt have seeds that follow each other, so that the first is what it would be alone. */
 function taskOf(
-  { model, pace, truthId }: DialectRequest,
-  want: Want,
+  { model, pace, timingsId }: DialectRequest,
+  spec: PromptSpec,
   options: CompletionOptions,
   choice: Choice,
 ): Task {
-  const { choices, logProbs } = choice.parts.ask;
+  const { choices, logProbs } = choice.parts.fields;
   const seed = options.seed < 0 ? options.seed : options.seed + (choice.index % choices);
   return {
     model,
-    prompt: want.prompts[Math.floor(choice.index / choices)]!,
+    prompt: spec.prompts[Math.floor(choice.index / choices)]!,
     options: { ...options, seed },
     whenFull: 'stop',
-    truthId: choice.index === 0 ? truthId : null,
+    timingsId: choice.index === 0 ? timingsId : null,
     pace,
     ...(logProbs !== null && { logProbs }),
   };
 }
 
-function grammarOf({ tools, schema }: Want): string | undefined {
+function grammarOf({ tools, schema }: PromptSpec): string | undefined {
   if (tools.length > 0) return toolCallGrammar(tools);
   return schema === undefined ? undefined : schemaGrammar(schema);
 }
 
 interface AnswerDeps {
   readonly choices: readonly Choice[];
-  readonly wire: Wire;
+  readonly format: ApiFormat;
   readonly reply: Reply;
-  readonly engine: Engine;
-  readonly truthId: string | null;
+  readonly engine: ModelEngine;
+  readonly timingsId: string | null;
 }
 
 /** Takes what an engine says of all choices, until the last has ended or one has failed. */
@@ -117,7 +118,7 @@ abstract class Answer {
   /** Begins a choice. */
   run(choice: Choice, task: Task): void {
     if (this.#isOver) return;
-    const { ask } = choice.parts;
+    const { fields } = choice.parts;
     const sink: Sink = {
       start(promptTokens, cachedTokens) {
         choice.promptTokens = promptTokens;
@@ -128,7 +129,7 @@ abstract class Answer {
       },
       leave: () => this.leave(),
       mayWait: this.mayWait,
-      isWhole: !ask.stream,
+      isWhole: !fields.stream,
       end: (end) => {
         if (!this.#isOver) this.#end(choice, end);
       },
@@ -157,13 +158,13 @@ abstract class Answer {
   }
 
   protected refuse(message: string, status: number): void {
-    const problem = this.deps.wire.problem(status, message, 'server_error');
+    const problem = this.deps.format.problem(status, message, 'server_error');
     this.deps.reply.json(status, { detail: message, ...problem });
   }
 
-  protected truth(): unknown {
-    const { engine, truthId } = this.deps;
-    return truthId === null ? undefined : engine.truth?.(truthId);
+  protected timings(): unknown {
+    const { engine, timingsId } = this.deps;
+    return timingsId === null ? undefined : engine.timings?.(timingsId);
   }
 
   #end(choice: Choice, end: CompletionEnd): void {
@@ -202,13 +203,17 @@ class Whole extends Answer {
   }
 
   protected end(choice: Choice, end: CompletionEnd): void {
-    const { choices, reply, wire } = this.deps;
+    const { choices, reply, format } = this.deps;
     if (choice.parts.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
     choice.end(end);
     if (!choices.every(({ hasEnded }) => hasEnded)) return;
     if (reply.fault.errorAfter !== undefined) return this.refuse('the simulated engine failed', 500);
-    const truth = this.truth();
-    reply.json(200, wire.answer(choices[0]!), truth === undefined ? {} : { 'x-headrace-truth': JSON.stringify(truth) });
+    const timings = this.timings();
+    reply.json(
+      200,
+      format.answer(choices[0]!),
+      timings === undefined ? {} : { 'x-headrace-truth': JSON.stringify(timings) },
+    );
   }
 }
 
@@ -222,7 +227,7 @@ class Streaming extends Answer {
 
   constructor(deps: AnswerDeps) {
     super(deps);
-    this.#frames = deps.choices.map((choice) => deps.wire.frames(choice));
+    this.#frames = deps.choices.map((choice) => deps.format.frames(choice));
     this.#readers = deps.choices.map(
       (choice) =>
         new CallReader({
@@ -272,8 +277,8 @@ class Streaming extends Answer {
     const last = closing.pop();
     this.#send(choice, closing);
     if (last !== undefined) reply.lastEvent(last, frames);
-    const truth = this.truth();
-    if (truth !== undefined) reply.comment(`truth ${JSON.stringify(truth)}`);
+    const timings = this.timings();
+    if (timings !== undefined) reply.comment(`truth ${JSON.stringify(timings)}`);
     reply.end();
   }
 

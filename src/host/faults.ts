@@ -1,6 +1,5 @@
-// What can go wrong on purpose. A fault is data: a plain record, read from the request header `x-headrace-fault`,
-// from a plan given to `setFault`, or from `POST /sim/faults`. Chosen by host.ts, acted out by host.ts (before the
-// answer) and reply.ts (within it). Parts combine freely: `split,crlf,reset-after=3`.
+// Fault injection. A fault is a plain record, read from the request header `x-headrace-fault`, from a plan given to
+// `setFault`, or from `POST /sim/faults`. Parts combine: `split,crlf,reset-after=3`.
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 
 /**
@@ -12,7 +11,7 @@ export interface Fault {
   readonly refuse?: boolean;
   /** The request is read and never answered. */
   readonly hang?: boolean;
-  /** The answer waits this many milliseconds before its headers. */
+  /** Delay before the headers of the answer, in milliseconds. */
   readonly slowHeadersMs?: number;
   /** This status is answered, with `body` and `headers`, instead of the real answer. */
   readonly status?: number;
@@ -31,7 +30,7 @@ export interface Fault {
   readonly endAfter?: number;
   /** An error event of the dialect, then the body ends; not a stream: a 500. */
   readonly errorAfter?: number;
-  /** The next event carries broken JSON; the stream goes on after it. */
+  /** The next event contains broken JSON; the stream continues after it. */
   readonly malformedAfter?: number;
   /** With reset, truncate and stall: half of the next event goes out first. */
   readonly partial?: boolean;
@@ -48,13 +47,13 @@ export interface Fault {
    * hosts with an engine; an answer that is not a stream counts what would be its events, and is a 500.
    */
   readonly oomAfter?: number;
-  /** The host loads its model again for so many milliseconds, from this request on: it and all others are answered 503. */
+  /** The host loads its model again for this many milliseconds, from this request on: all requests are answered 503. */
   readonly loadingMs?: number;
   /** As an unconditional plan rule: the host listens for so long and then does not for as long, again and again. */
   readonly flapMs?: number;
 }
 
-/** Which requests a rule meets: all conditions hold. `nth` counts, from 1, the requests that meet the other ones. */
+/** Which requests a rule applies to: all conditions must hold. `nth` counts, from 1, the requests for which the others hold. */
 export interface FaultMatch {
   /** Path without query, compared whole. A rule without it meets POST requests alone, so probes do not spend it. */
   readonly path?: string;
@@ -190,15 +189,15 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A plan at work: it counts what its rules have met and spent. */
-export class FaultBook {
+/** An active fault plan; counts the requests its rules matched and the faults they produced. */
+export class FaultSchedule {
   readonly #rules: { rule: FaultRule; met: number; spent: number }[];
 
   constructor(plan: FaultPlan | null) {
     this.#rules = (plan ?? []).map((rule) => ({ rule, met: 0, spent: 0 }));
   }
 
-  /** True when every connection is to be refused: the first rule is `refuse` and has no condition. */
+  /** Whether all connections are refused: the first rule is `refuse` without condition. */
   get refusesConnections(): boolean {
     const first = this.#rules[0]?.rule;
     return first?.fault.refuse === true && first.match === undefined && first.times === undefined;

@@ -1,10 +1,8 @@
-// Many hosts in one process: a plan as data, read into the settings of each. Called by `headrace host --fleet` and by
-// tests that want a field of unlike machines. Every mistake of a plan is reported at once, by path.
+// A fleet of simulated hosts in one process, described by a plan. All errors of a plan are reported together, by path.
 import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
 import { type ProfileName, PROFILES } from './engine/profile.ts';
 import { type FaultPlan, parsePlan } from './faults.ts';
-import { type Host, type HostSettings, createHost } from './host.ts';
-
+import { type Host, type HostSettings, createHost } from './model-host.ts';
 /** One kind of host in a plan; `defaults` of the plan has the same members. */
 export interface FleetEntry {
   readonly models?: readonly string[];
@@ -108,7 +106,7 @@ function expand(
   }));
 }
 
-/** A misspelt member would otherwise be a default that nobody asked for. */
+/** Names unknown members: a misspelt one would otherwise be ignored. */
 function unknownMembers(input: unknown): string[] {
   const plan = (input ?? {}) as { readonly defaults?: unknown; readonly hosts?: unknown };
   const entries: [string, unknown][] = [['defaults', plan.defaults]];

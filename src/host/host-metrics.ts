@@ -1,7 +1,6 @@
-// `GET /metrics` of a host with an engine, in the Prometheus text format: our own names, and those that dashboards and
-// routers know from llama.cpp's server and from vLLM. Pure: figures in, text out.
-import type { EngineFigures } from './engine.ts';
-
+// `GET /metrics` of a host in the Prometheus text format: Headrace's names, and those of llama.cpp's server and vLLM that
+// dashboards know. Pure: figures in, text out.
+import type { EngineFigures } from './model-engine.ts';
 type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number];
 
 /**

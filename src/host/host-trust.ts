@@ -1,7 +1,5 @@
-// Which keys a host takes: those of its own settings, and those of the last good snapshot of its gateway. Made by the
-// host's composition; the server calls `check` for every request, `answer` for its key endpoint and `health` for its
-// health answer. A host that loses its gateway keeps its last snapshot and says so; one that never had a snapshot
-// knows no key and is not ready.
+// The keys a host accepts: those of its settings, and those of the last valid key snapshot from its gateway. A host that
+// loses its gateway keeps the last snapshot and reports it; a host without any snapshot is not ready.
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import {
@@ -21,7 +19,7 @@ import type { Log } from '../telemetry/log.ts';
 export interface TrustSettings {
   /** Keys of the gateway; at least one. */
   readonly trusted: readonly TrustedKey[];
-  /** Base URL of the gateway's admin listener; null: the host waits to be told. */
+  /** Base URL of the gateway's admin listener; null: the host only accepts pushed snapshots. */
   readonly gateway: string | null;
   /** Token for the admin listener. */
   readonly token: string | null;
@@ -60,7 +58,7 @@ export interface TrustHealth {
   readonly ageS: number | null;
   /** No snapshot for three intervals: revocations may be missing. */
   readonly stale: boolean;
-  /** `lost`: the last question failed and nothing has come since. `unknown`: nothing has been heard or asked yet. */
+  /** `lost`: the last request failed and nothing was received since. `unknown`: before the first request or push. */
   readonly gateway: 'reachable' | 'lost' | 'unknown';
 }
 
@@ -113,7 +111,7 @@ export class HostTrust {
     await this.#ask();
   }
 
-  /** True once there is a snapshot: until then the host cannot tell good keys from bad ones. */
+  /** True once there is a snapshot; before that, keys cannot be checked. */
   get ready(): boolean {
     return this.#snapshot !== null;
   }
@@ -129,7 +127,7 @@ export class HostTrust {
     return this.#ring.check(key);
   }
 
-  /** The key endpoint: GET tells whom the host trusts, POST takes a snapshot. `body` is at most `MAX_PUSH_BYTES`. */
+  /** The key endpoint: GET lists the trusted signing keys, POST accepts a snapshot. `body` is at most `MAX_PUSH_BYTES`. */
   answer(method: string, body: Uint8Array): TrustAnswer {
     const version = this.#snapshot?.version ?? null;
     if (method === 'GET') {
@@ -188,7 +186,7 @@ export class HostTrust {
     const nowMs = this.#deps.wallMs();
     const snapshot = verifySnapshot(body, { trusted, nowMs, held: this.#snapshot?.version ?? 0 });
     this.#hold(snapshot);
-    this.#heard();
+    this.#read();
     this.#save(body);
     return snapshot;
   }
@@ -218,7 +216,7 @@ export class HostTrust {
       });
   }
 
-  #heard(): void {
+  #read(): void {
     if (this.#gateway === 'lost') this.#deps.log.info({}, 'the gateway is back');
     this.#gateway = 'reachable';
     this.#failures = 0;
@@ -258,7 +256,7 @@ export class HostTrust {
       this.#take(body);
     } catch (error) {
       if (!(error instanceof SnapshotError) || error.problem !== 'replayed') throw error;
-      this.#heard();
+      this.#read();
     }
   }
 }

@@ -1,4 +1,4 @@
-// The door of the model host: `createHost`, its settings, its engines, and faults as data. Re-exports only.
+// Public API of the model host: `createHost`, its settings, engines and faults. Re-exports only.
 export { attachEngine } from './attached/attached-engine.ts';
 export { describeEngine } from './attached/detect.ts';
 export type { Fault, FaultMatch, FaultPlan, FaultRule } from './faults.ts';
@@ -10,10 +10,10 @@ export { PROFILE_NAMES } from './engine/simulated-engine.ts';
 export type { SimulatedSettings } from './engine/simulated-engine.ts';
 export { createSimulatedEngine } from './engine/simulated-engine.ts';
 export { describeGguf, loadGguf } from './gguf/gguf-engine.ts';
-export type { Host, HostSettings, KeyGuard } from './host.ts';
-export { createHost } from './host.ts';
+export type { Host, HostSettings, KeyGuard } from './model-host.ts';
+export { createHost } from './model-host.ts';
 export type { HostRequest } from './journal.ts';
-export type { Engine } from './engine.ts';
+export type { ModelEngine } from './model-engine.ts';
 export { Registration } from './registration.ts';
 export { snapshotFile } from './host-trust.ts';
 export { HostTrust, type TrustDeps } from './host-trust.ts';

@@ -1,5 +1,5 @@
-// What a host has been asked: a bounded list of requests, oldest dropped, and promises of what happens to them, so
-// that tests wait for events and not for time. Written by host.ts and reply.ts, read through `Host.requests`.
+// Journal of the requests to a host: a bounded list, and promises for what happens to each, so that tests wait for events
+// instead of time.
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 
@@ -79,19 +79,19 @@ export class Journal {
     this.#capacity = capacity;
   }
 
-  /** Notes a request whose head has come. */
+  /** Adds a request whose head was received. */
   add(entry: JournalEntry): void {
     append(this.entries, entry, this.#capacity);
   }
 
-  /** Notes that the request is read whole: whoever waits for it gets it, else it is kept for the next who asks. */
+  /** Marks the request as complete: resolves a waiting `next`, or keeps it for a later one. */
   arrive(entry: JournalEntry): void {
     const at = this.#waiting.findIndex(({ where }) => where(entry));
     if (at === -1) append(this.#arrived, entry, this.#capacity);
     else this.#waiting.splice(at, 1)[0]!.resolve(entry);
   }
 
-  /** The earliest arrival that was not handed out before and that `where` accepts; waits for one if there is none. */
+  /** The earliest complete request that was not returned before and that `where` accepts; waits for one if there is none. */
   next(where: (request: HostRequest) => boolean): Promise<HostRequest> {
     const at = this.#arrived.findIndex(where);
     if (at !== -1) return Promise.resolve(this.#arrived.splice(at, 1)[0]!);

@@ -1,6 +1,6 @@
-// The llama-style paths of a host with an engine: POST /completion, /completions, /infill, /tokenize, /detokenize and GET
-// /props, /slots. Called by routes.ts with the body read and the model known; what a request gets wrong is thrown as
-// InvalidOptions and answered there.
+// The llama-style API (docs/interface.md, section 12): POST /completion, /completions, /infill, /tokenize, /detokenize and
+// GET /props, /slots. Invalid requests throw InvalidOptions. A stream has `content` and `stop` alone until its final event,
+// which is the whole result without its text; it ends without `[DONE]`.
 import {
   type CompletionOptions,
   type InfillOptions,
@@ -9,21 +9,20 @@ import {
   readCompletion,
   readInfill,
 } from './completion-options.ts';
-import type { CompletionEnd, Engine, Prompt, Sink, TokenReport } from './engine.ts';
 import type { Pace } from './engine/paced-sequence.ts';
 import { type Frames, type Json, dataFrame, limitOf, stopsOf, textOf } from './formats/format.ts';
+import type { CompletionEnd, ModelEngine, Prompt, Sink, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
-
 /** One request to a llama-style path. */
 export interface LlamaRequest {
-  readonly engine: Engine;
+  readonly engine: ModelEngine;
   readonly reply: Reply;
   readonly body: Json;
   readonly model: string;
   /** What a plan for this request changes in its options. */
   readonly planned: Partial<CompletionOptions>;
   readonly pace: Partial<Pace>;
-  readonly truthId: string | null;
+  readonly timingsId: string | null;
 }
 
 type Endpoint = (request: LlamaRequest) => void | Promise<void>;
@@ -77,10 +76,10 @@ function infill(request: LlamaRequest): void {
 }
 
 function run(request: LlamaRequest, given: CompletionOptions, prompt: Prompt): void {
-  const { engine, reply, model, pace, truthId } = request;
+  const { engine, reply, model, pace, timingsId } = request;
   const options = { ...given, ...request.planned };
-  const sink = new CompletionReply({ options, model, truthId }, reply, engine);
-  const running = engine.complete({ model, prompt, options, whenFull: 'shift', pace, truthId }, sink);
+  const sink = new CompletionReply({ options, model, timingsId }, reply, engine);
+  const running = engine.complete({ model, prompt, options, whenFull: 'shift', pace, timingsId }, sink);
   reply.onClose(() => running.cancel());
 }
 
@@ -108,7 +107,7 @@ function refused(name: string, value: unknown, type: 'string' | 'list'): Invalid
   return new InvalidOptions([{ loc: ['body', name], msg, type: isMissing ? 'missing' : `${type}_type` }]);
 }
 
-function propsOf(engine: Engine, model: string): Json {
+function propsOf(engine: ModelEngine, model: string): Json {
   const { assistantName, antiPrompt, systemPrompt, slots, isMultimodal } = engine.props(model);
   const contextTokens = engine.contextTokens(model);
   return {
@@ -130,7 +129,7 @@ function propsOf(engine: Engine, model: string): Json {
 export interface ResultRequest {
   readonly options: CompletionOptions | InfillOptions;
   readonly model: string;
-  readonly truthId: string | null;
+  readonly timingsId: string | null;
 }
 
 /** The error body of the llama-style paths. */
@@ -150,7 +149,7 @@ const FRAMES: Pick<Frames, 'failure'> = { failure: (message) => dataFrame(llamaE
 const NOT_REPEATED = new Set(['prompt', 'image_data', 'system_prompt', 'input_prefix', 'input_suffix']);
 
 /** The options in use, `n_ctx` and the model. */
-export function generationSettings(options: CompletionOptions, model: string, contextTokens: number): Json {
+function generationSettings(options: CompletionOptions, model: string, contextTokens: number): Json {
   const given = Object.entries(options).filter(([name]) => !NOT_REPEATED.has(name));
   return { n_ctx: contextTokens, model, ...Object.fromEntries(given) };
 }
@@ -205,10 +204,10 @@ function resultOf(
 }
 
 /** Sends what an engine generates, as one body or as events. */
-export class CompletionReply implements Sink {
+class CompletionReply implements Sink {
   readonly #request: ResultRequest;
   readonly #reply: Reply;
-  readonly #engine: Engine;
+  readonly #engine: ModelEngine;
   readonly #reporting: boolean;
   readonly #streaming: boolean;
   readonly mayWait: boolean;
@@ -218,7 +217,7 @@ export class CompletionReply implements Sink {
   #made = 0;
   #isOpen = false;
 
-  constructor(request: ResultRequest, reply: Reply, engine: Engine) {
+  constructor(request: ResultRequest, reply: Reply, engine: ModelEngine) {
     this.#request = request;
     this.#reply = reply;
     this.#engine = engine;
@@ -250,7 +249,7 @@ export class CompletionReply implements Sink {
   }
 
   end(end: CompletionEnd): void {
-    const { truthId, model } = this.#request;
+    const { timingsId, model } = this.#request;
     const failed = end.reason === 'failed' ? end.message : undefined;
     const streamed = this.#streaming && (this.#isOpen || failed === undefined);
     const faulty = !streamed && this.#reply.fault.errorAfter !== undefined ? 'the simulated engine failed' : undefined;
@@ -260,14 +259,14 @@ export class CompletionReply implements Sink {
     if (message !== undefined) return this.#reply.json(status, llamaProblem(status, message));
     const reports = this.#reporting && !streamed ? this.#reports : null;
     const result = resultOf(this.#request, this.#engine.contextTokens(model), end, this.#content, reports);
-    const truth = truthId === null ? undefined : this.#engine.truth?.(truthId);
+    const timings = timingsId === null ? undefined : this.#engine.timings?.(timingsId);
     if (!streamed) {
-      const headers = truth === undefined ? undefined : { 'x-headrace-truth': JSON.stringify(truth) };
+      const headers = timings === undefined ? undefined : { 'x-headrace-truth': JSON.stringify(timings) };
       return this.#reply.json(200, result, headers);
     }
     this.#open();
     this.#reply.lastEvent(dataFrame(result), FRAMES);
-    if (truth !== undefined) this.#reply.comment(`truth ${JSON.stringify(truth)}`);
+    if (timings !== undefined) this.#reply.comment(`truth ${JSON.stringify(timings)}`);
     this.#reply.end();
   }
 

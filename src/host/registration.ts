@@ -1,6 +1,5 @@
-// A host's side of registration: announces the host to its gateway, again and again, and takes it out on drain. Made by
-// the host's composition. Losing the gateway costs nothing but retries: it hears of the host as soon as it is back.
-
+// Registers a host at its gateway, renews the registration, and removes it on drain. While the gateway is unreachable,
+// registration is retried with backoff.
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';

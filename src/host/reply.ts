@@ -1,6 +1,5 @@
-// One answer on its way out: whole bodies, event streams, backpressure, and the faults that act within an answer.
-// Called by host.ts, routes.ts and stream.ts. Events gather until `flush`, which writes them as one chunk; frames are
-// built with LF and are ASCII-framed UTF-8, so a fault may cut or rewrite them anywhere.
+// The HTTP answer to one request: whole bodies, event streams, backpressure, and faults within an answer. Events are buffered
+// until `flush`, which writes them as one chunk. Frames are built with LF, so that a fault can rewrite or cut them anywhere.
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Fault } from './faults.ts';
@@ -9,7 +8,7 @@ import type { JournalEntry } from './journal.ts';
 /** Gathered events are written once they exceed this many characters, so that fast streams stay within memory. */
 const GATHER_CHARACTERS = 16_384;
 
-/** Shared by all answers that nothing is to go wrong with: told from others at a glance, once for every token. */
+/** The fault of all answers without one, compared by identity once per token. */
 export const NO_FAULT: Fault = {};
 
 /** What breaks a connection: reset (RST), end (FIN) or nothing at all (the socket stays, silent). */
@@ -43,7 +42,7 @@ export class Reply {
     });
   }
 
-  /** True once nothing more may be written: ended, cut by a fault, or the client gone. */
+  /** True when nothing more may be written: ended, cut by a fault, or the client has left. */
   get done(): boolean {
     return this.#done;
   }
@@ -75,7 +74,7 @@ export class Reply {
     if (!this.#done) this.#gathered += `: ${text}\n\n`;
   }
 
-  /** Resolves once a full socket can take more or is gone, and once a held one is gone; undefined when it takes more now. */
+  /** Resolves when a full socket can take more, or the connection is closed; undefined when it can take more now. */
   rest(): Promise<void> | undefined {
     const socket = this.#res.socket ?? this.#res;
     if (!this.#held && (this.#done || !socket.writableNeedDrain)) return undefined;
@@ -112,7 +111,7 @@ export class Reply {
     this.#res.end(split === true ? undefined : sent);
   }
 
-  /** Starts a stream of server-sent events; its headers leave with the first flush. */
+  /** Starts a stream of server-sent events; its headers are sent with the first flush. */
   open(): void {
     this.#head(200, {
       'content-type': 'text/event-stream; charset=utf-8',
@@ -206,7 +205,7 @@ export class Reply {
     this.drop(resetNow);
   }
 
-  /** Closes the connection now, the way the system does for a process that is gone. */
+  /** Closes the connection now, as when the process has ended. */
   drop(close: (socket: Socket) => void = (socket) => socket.destroy()): void {
     this.#done = true;
     this.#cut = true;
@@ -248,7 +247,7 @@ export class Reply {
   #writeSplit(bytes: Buffer): void {
     for (const byte of bytes) {
       this.#res.write(Buffer.of(byte));
-      // The server corks its socket for the turn; each byte is to leave by itself.
+      // The server corks its socket for the turn; each byte must be sent by itself.
       this.#res.socket?.uncork();
     }
   }

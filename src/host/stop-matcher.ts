@@ -1,12 +1,10 @@
-// Finds stop strings in text that arrives token by token, and holds back what may still become one. Pieces may end within
-// a character; such bytes wait for the rest. What is found does not depend on how the text was cut into pieces.
-// One matcher serves one generation.
-
+// Finds stop strings in text that arrives token by token, and holds back what may still become one. Pieces may end within a
+// character. The result does not depend on how the text was cut into pieces.
 /** What may be sent after a piece. */
 export interface Emission {
   /** Text that is no part of a stop string, whatever comes next. */
   readonly text: string;
-  /** The stop string that was met, or null. After it nothing more is emitted. */
+  /** The stop string that matched, or null. After it nothing more is emitted. */
   readonly stop: string | null;
 }
 

@@ -1,35 +1,34 @@
-// What lies between the client and the engine, from the engine's own account of each request (`x-headrace-truth` of the
-// simulated host): added before the first token, added to each later token, and the two ways apart. The first two are
-// differences of durations and need no common clock; the ways do, and how far the clocks can be apart is stated. Held by
-// the recorder. What is added holds all that is between: gateway, network, the host's own HTTP server, and the reading here.
-import { type Distribution, Histogram } from './histogram.ts';
-import type { Answer } from './load-client.ts';
+// Latency added between client and engine, from the engine's own timings of each request (`x-headrace-truth`): before the
+// first token, between tokens, and each way. The first two are differences of durations and need no common clock; for the
+// ways, the possible offset of the clocks is reported.
+import { type HistogramSummary, Histogram } from './histogram.ts';
+import type { LoadResponse } from './load-client.ts';
 
 /** What is read of the engine's account, in microseconds of its clock. */
-interface Account {
+interface EngineTimings {
   readonly arrivedUs: number;
   readonly startedUs: number;
   readonly handedUs: readonly number[];
 }
 
 /** What the accounts come to; all in milliseconds. */
-export interface TruthReport {
+export interface AddedLatencyReport {
   /** Requests whose account came. */
   readonly requests: number;
   /** Requests of these whose tokens had not one text each, as those of a character in several tokens: their gaps are left out. */
   readonly unmatched: number;
   /** The engine's own: how long requests waited in it, and the time to the first token from their arrival. */
-  readonly engineQueue: Distribution;
-  readonly engineTtft: Distribution;
+  readonly engineQueue: HistogramSummary;
+  readonly engineTtft: HistogramSummary;
   /** Time to first text seen here, from sending, less that of the engine. */
-  readonly addedTtft: Distribution;
+  readonly addedTtft: HistogramSummary;
   /** Each gap between texts seen here, less that between the same tokens; around zero, as what is late once is early next. */
-  readonly addedGap: Distribution;
+  readonly addedGap: HistogramSummary;
   /** Each token: how much later than the fastest one of the run it came over. */
-  readonly tokenDelay: Distribution;
+  readonly tokenDelay: HistogramSummary;
   /** From sending to arrival at the engine, and from the first token to its text here, as the clocks say. */
-  readonly requestWay: Distribution;
-  readonly answerWay: Distribution;
+  readonly requestWay: HistogramSummary;
+  readonly answerWay: HistogramSummary;
   /** How much the engine's clock can be ahead of ours at least and at most; the ways are off by what it really is. */
   readonly clock: { readonly leastMs: number; readonly mostMs: number; readonly sped: number };
 }
@@ -37,7 +36,7 @@ export interface TruthReport {
 /** Clocks that differ by less than this share run at the same speed. */
 const SAME_SPEED = 1e-6;
 
-export class TruthTally {
+export class AddedLatency {
   #requests = 0;
   #unmatched = 0;
   #sped = 1;
@@ -51,24 +50,24 @@ export class TruthTally {
   readonly #answerWay = new Histogram();
 
   /** Takes the account of an answer; without one, or with one that cannot be read, nothing. */
-  add(answer: Answer): void {
-    const account = answer.truth === undefined ? undefined : readAccount(answer.truth);
+  add(answer: LoadResponse): void {
+    const timings = answer.truth === undefined ? undefined : readTimings(answer.truth);
     const [firstTextMs] = answer.textMs;
-    const handedUs = account?.handedUs[0];
-    if (account === undefined || firstTextMs === undefined || handedUs === undefined) return;
-    // A host may run faster than real: its clock starts at the same zero, so one reading tells how much.
-    const ratio = account.arrivedUs / 1000 / answer.sentMs;
+    const handedUs = timings?.handedUs[0];
+    if (timings === undefined || firstTextMs === undefined || handedUs === undefined) return;
+    // A host may run faster than real time: its clock starts at the same zero, so one reading gives the factor.
+    const ratio = timings.arrivedUs / 1000 / answer.sentMs;
     const sped = Math.abs(ratio - 1) < SAME_SPEED ? 1 : Math.round(ratio * 1e5) / 1e5;
     this.#sped = sped;
     const realMs = (us: number): number => us / 1000 / sped;
     this.#requests++;
-    const engineTtftMs = realMs(handedUs - account.arrivedUs);
-    this.#engineQueue.record(realMs(account.startedUs - account.arrivedUs));
+    const engineTtftMs = realMs(handedUs - timings.arrivedUs);
+    this.#engineQueue.record(realMs(timings.startedUs - timings.arrivedUs));
     this.#engineTtft.record(engineTtftMs);
     this.#addedTtft.record(firstTextMs - answer.sentMs - engineTtftMs);
-    this.#requestWay.record(realMs(account.arrivedUs) - answer.sentMs);
+    this.#requestWay.record(realMs(timings.arrivedUs) - answer.sentMs);
     this.#answerWay.record(firstTextMs - realMs(handedUs));
-    this.#addTokens(answer.textMs, account.handedUs.map(realMs));
+    this.#addTokens(answer.textMs, timings.handedUs.map(realMs));
   }
 
   #addTokens(textMs: readonly number[], handedMs: readonly number[]): void {
@@ -88,7 +87,7 @@ export class TruthTally {
   }
 
   /** Undefined when no account came. */
-  report(): TruthReport | undefined {
+  report(): AddedLatencyReport | undefined {
     if (this.#requests === 0) return undefined;
     const requestWay = this.#requestWay.distribution();
     const answerWay = this.#answerWay.distribution();
@@ -109,7 +108,7 @@ export class TruthTally {
 }
 
 /** Counted from the least. */
-function shifted(all: Distribution): Distribution {
+function shifted(all: HistogramSummary): HistogramSummary {
   const { count, min } = all;
   const less = (value: number): number => Math.max(value - min, 0);
   return {
@@ -121,14 +120,14 @@ function shifted(all: Distribution): Distribution {
   };
 }
 
-function readAccount(text: string): Account | undefined {
-  let account: Partial<Account>;
+function readTimings(text: string): EngineTimings | undefined {
+  let timings: Partial<EngineTimings>;
   try {
-    account = JSON.parse(text) as Partial<Account>;
+    timings = JSON.parse(text) as Partial<EngineTimings>;
   } catch {
     return undefined;
   }
-  const { arrivedUs, startedUs, handedUs } = account;
+  const { arrivedUs, startedUs, handedUs } = timings;
   const isWhole = Number.isFinite(arrivedUs) && Number.isFinite(startedUs) && Array.isArray(handedUs);
-  return isWhole ? (account as Account) : undefined;
+  return isWhole ? (timings as EngineTimings) : undefined;
 }

@@ -1,10 +1,8 @@
-// When requests leave: closed loop (users who wait for their answer) or open loop (arrivals that do not), with a ramp. Read
-// by the runner. Times are offsets from the start in milliseconds; those of an open loop depend on the seed alone,
-// never on how the system under test behaves.
-
+// When requests are sent: closed loop (users who wait for their answer) or open loop (arrivals at given times), with a ramp.
+// Times are offsets from the start in milliseconds; those of an open loop depend on the seed alone.
 /**
- * `closed`: so many users, each with one request at a time; the ramp starts them one after the other.
- * `constant`, `poisson`: so many arrivals a second, evenly or at random; the ramp raises the rate from zero to this.
+ * `closed`: a number of users, each with one request at a time; the ramp starts them one after the other.
+ * `constant`, `poisson`: arrivals per second, evenly or at random; the ramp raises the rate from zero to this.
  * `trace`: the times of the workload's own file, run `speed` times as fast.
  */
 export type Arrivals =
@@ -28,7 +26,7 @@ export function timetable(arrivals: Exclude<Arrivals, { kind: 'closed' }>, rando
   };
 }
 
-/** When so many arrivals are expected: the rate rises evenly to `perMs` in the ramp, and stays. */
+/** The time at which this many arrivals are expected: the rate rises linearly to `perMs` in the ramp, and stays. */
 function whenExpected(arrivals: number, perMs: number, rampMs: number): number {
   const inRamp = (perMs * rampMs) / 2;
   return arrivals < inRamp ? Math.sqrt((2 * arrivals * rampMs) / perMs) : rampMs + (arrivals - inRamp) / perMs;

@@ -1,14 +1,12 @@
-// A histogram of durations with buckets that grow with the value: 128 to each doubling, so that what it says is within
-// 0.8 % of what was recorded, whatever the range. Held by the recorder, one for each thing that is measured. Its size is
-// bounded by the range (about 4,000 buckets from a microsecond to an hour), not by how much is recorded.
-
+// A histogram of durations with 128 buckets per doubling: percentiles are within 0.8 % of the recorded values. Its size is
+// bounded by the range (about 4,000 buckets from a microsecond to an hour), not by the number of values.
 /** Buckets of one doubling; the middle of a bucket is at most 1/256 away from what lies in it. */
 const PARTS = 128;
 /** Below this nothing is told apart, in milliseconds. */
 const UNIT_MS = 0.001;
 
 /** What a histogram says, in the unit of what it was given. Zeros when nothing was recorded. */
-export interface Distribution {
+export interface HistogramSummary {
   readonly count: number;
   readonly mean: number;
   readonly min: number;
@@ -73,7 +71,7 @@ export class Histogram {
     });
   }
 
-  distribution(): Distribution {
+  distribution(): HistogramSummary {
     const count = this.#count;
     const at = (percent: number): number => this.percentile(percent);
     return {

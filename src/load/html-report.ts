@@ -1,8 +1,8 @@
-// The report as one HTML page that needs nothing else: style and drawings are in it, no script, and no address is asked. It
-// follows the reader's preference for light or dark.
-import type { Distribution } from './histogram.ts';
+// The load report as one HTML page without scripts and external resources, with line plots as SVG. Follows the reader's
+// preference for light or dark.
+import type { HistogramSummary } from './histogram.ts';
 import type { LoadReport } from './load-report.ts';
-import { grouped, MEASURES, shownArrivals, shownClock, shownMs, summary, truthRows } from './text-report.ts';
+import { grouped, MEASURES, shownArrivals, shownClock, shownMs, summary, addedLatencyRows } from './text-report.ts';
 
 const COLUMNS = ['count', 'mean', 'min', 'p50', 'p90', 'p95', 'p99', 'p999', 'max'] as const;
 
@@ -26,17 +26,17 @@ export function htmlOf(report: LoadReport): string {
   const title = `${run.model} at ${run.url}`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Load of ${escaped(title)}</title><style>${STYLE}</style></head><body>
-<h1>${escaped(title)}</h1>
-<p>${escaped(`${run.startedAt}; ${run.dialect}${run.stream ? ', streamed' : ''}; ${shownArrivals(run.arrivals)}`)}</p>
-<p>${escaped(`${run.workload}; seed ${run.seed}; ${(report.measuredMs / 1000).toFixed(1)} s measured after ${run.warmUpMs / 1000} s`)}</p>
-${failed.map((what) => `<p class="wrong">Not as wanted: ${escaped(what)}</p>`).join('')}
+<title>Load of ${escapeMarkup(title)}</title><style>${STYLE}</style></head><body>
+<h1>${escapeMarkup(title)}</h1>
+<p>${escapeMarkup(`${run.startedAt}; ${run.dialect}${run.stream ? ', streamed' : ''}; ${shownArrivals(run.arrivals)}`)}</p>
+<p>${escapeMarkup(`${run.workload}; seed ${run.seed}; ${(report.measuredMs / 1000).toFixed(1)} s measured after ${run.warmUpMs / 1000} s`)}</p>
+${failed.map((what) => `<p class="wrong">Not as wanted: ${escapeMarkup(what)}</p>`).join('')}
 <h2>Outcome</h2>
 <div class="words">${table([], summary(report))}</div>
 <h2>Milliseconds</h2>
 ${figures(MEASURES.map(([name, text]) => [text, report.latency[name]] as const))}
 <p>Response, head, first event and first text count from when a request should have left; service from when it did.</p>
-${truth === undefined ? '' : `<h2>Beside the engine, in milliseconds</h2>${figures(truthRows(truth))}<p>${escaped(shownClock(truth))}</p>`}
+${truth === undefined ? '' : `<h2>Beside the engine, in milliseconds</h2>${figures(addedLatencyRows(truth))}<p>${escapeMarkup(shownClock(truth))}</p>`}
 ${wrongOf(outcomes)}
 <h2>Course and distributions</h2>
 <div class="plots">${plots(report).join('')}</div>
@@ -49,7 +49,7 @@ function wrongOf(outcomes: LoadReport['outcomes']): string {
   return rows.length === 0 ? '' : `<h2>Failed with</h2>${table([], rows)}`;
 }
 
-function figures(rows: readonly (readonly [string, Distribution])[]): string {
+function figures(rows: readonly (readonly [string, HistogramSummary])[]): string {
   const head = ['', ...COLUMNS.map((column) => (column === 'p999' ? 'p99.9' : column))];
   const cells = rows
     .filter(([, { count }]) => count > 0)
@@ -62,7 +62,7 @@ function figures(rows: readonly (readonly [string, Distribution])[]): string {
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const row = (tag: string, cells: readonly string[]): string =>
-    `<tr>${cells.map((cell) => `<${tag}>${escaped(cell)}</${tag}>`).join('')}</tr>`;
+    `<tr>${cells.map((cell) => `<${tag}>${escapeMarkup(cell)}</${tag}>`).join('')}</tr>`;
   const heading = head.length === 0 ? '' : row('th', head);
   return `<div class="scroll"><table>${heading}${rows.map((cells) => row('td', cells)).join('')}</table></div>`;
 }
@@ -119,14 +119,14 @@ const LEFT = 56;
 const RIGHT = 16;
 const TOP = 34;
 const BOTTOM = 44;
-/** What is less than so many powers of ten below the largest value is drawn at the left edge. */
+/** Values this many powers of ten below the largest one are drawn at the left edge. */
 const MOST_DECADES = 4;
 const DECADE_STEPS = [1, 2, 5] as const;
 /** Colours of the page: `--c1` to `--c4`. */
 const COLOURS = 4;
 
 /** A figure with axes and a legend; a sentence instead when there is nothing to draw. */
-export function plot(settings: PlotSettings, curves: readonly Curve[]): string {
+function plot(settings: PlotSettings, curves: readonly Curve[]): string {
   const drawn = curves.filter(({ points }) => points.length > 1);
   if (drawn.length === 0) return '';
   const xs = drawn.flatMap(({ points }) => points.map(([x]) => x));
@@ -146,7 +146,7 @@ export function plot(settings: PlotSettings, curves: readonly Curve[]): string {
     text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, 'middle', settings.xLabel),
     text(LEFT, 14, 'start', `${settings.title} (${settings.yLabel})`, 'title'),
   ];
-  const label = escaped(settings.title);
+  const label = escapeMarkup(settings.title);
   return `<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${label}">${parts.join('')}</svg>`;
 }
 
@@ -211,10 +211,10 @@ function legend(name: string, at: number, fromRight: number): string {
 }
 
 function text(x: number, y: number, anchor: string, content: string, kind = 'label'): string {
-  return `<text class="${kind}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}">${escaped(content)}</text>`;
+  return `<text class="${kind}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}">${escapeMarkup(content)}</text>`;
 }
 
 /** Text for HTML and SVG. */
-export function escaped(content: string): string {
+function escapeMarkup(content: string): string {
   return content.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }

@@ -1,7 +1,7 @@
-// The door of the load client: plans, workloads, the run, and what it comes to. Re-exports only.
-export { type Answer, type ClientSettings, LoadClient, type Sender } from './load-client.ts';
+// Public API of the load client: arrivals, workloads, runs and reports. Re-exports only.
+export { type LoadResponse, type ClientSettings, LoadClient, type Sender } from './load-client.ts';
 export { CSV_HEAD, csvLine } from './sample.ts';
-export type { Distribution } from './histogram.ts';
+export type { HistogramSummary } from './histogram.ts';
 export { htmlOf } from './html-report.ts';
 export { type Condition, type Limits, readConditions, readLimits } from './load-limits.ts';
 export { LiveView } from './live-view.ts';

@@ -1,5 +1,4 @@
-// What is seen while a load runs: two lines that renew themselves on a terminal, a plain line every few seconds elsewhere.
-// Fed by a timer of the command line; draws on what it is given and knows no stream of the process.
+// Progress of a load run: two lines that are redrawn on a terminal, or one plain line per update elsewhere.
 import type { LoadRun } from './load-run.ts';
 import type { Recorder } from './recorder.ts';
 import { grouped, shownMs, shownRate } from './text-report.ts';

@@ -1,6 +1,5 @@
-// Sends the requests of a load and times their answers: the project's own HTTP/1.1 client under a handler that does as
-// little as it can, so that the load client is not what is measured. The runner calls `send`; every call ends once, with
-// an answer or with what went wrong. The key travels in the headers alone and is in no error and no report.
+// HTTP client of the load generator: sends requests and records the times of their responses with as little work as possible.
+// Every request ends once, with a response or an error. The API key is in the headers alone, in no error and no report.
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { DialectName } from '../dialect/index.ts';
 import {
@@ -11,10 +10,10 @@ import {
   DispatchError,
 } from '../net/client.ts';
 import type { LoadRequest } from './load-request.ts';
-import { type Counted, StreamWatch } from './stream-observer.ts';
+import { type Counted, StreamObserver } from './stream-observer.ts';
 
 /** What became of a request. Times are those of the clock; NaN for what did not happen. */
-export interface Answer extends Readonly<Counted> {
+export interface LoadResponse extends Readonly<Counted> {
   /** 0 when there was none. */
   readonly status: number;
   /** `ok`, or what went wrong in a word or two: `503 HR_ROUTE_ALL_FAILED`, `timeout`, `reset`, `truncated`. */
@@ -26,16 +25,16 @@ export interface Answer extends Readonly<Counted> {
   readonly textMs: readonly number[];
   readonly endedMs: number;
   readonly bytes: number;
-  /** What the model said, when it was asked for. */
+  /** Text of the answer, when it was requested. */
   readonly text: string;
-  /** What the simulated host said about itself, as JSON. */
+  /** Server timings of a simulated host, as JSON. */
   readonly truth: string | undefined;
 }
 
 /** Sends requests; the runner knows no more of the network than this. */
 export interface Sender {
-  send(request: LoadRequest, keepsText: boolean, done: (answer: Answer) => void): void;
-  /** Cuts what is under way (each `done` hears `stopped`) and lets the process end. */
+  send(request: LoadRequest, keepsText: boolean, done: (answer: LoadResponse) => void): void;
+  /** Aborts requests in progress (outcome `stopped`) and closes all connections. */
   close(): void;
 }
 
@@ -63,7 +62,7 @@ export class LoadClient implements Sender {
   /** @internal */ readonly headers: readonly string[];
   readonly #pool: ConnectionPool;
   readonly #prefix: string;
-  readonly #live = new Set<Sending>();
+  readonly #live = new Set<PendingRequest>();
 
   constructor(settings: ClientSettings, clock: Clock) {
     const { url, key, headers, stream, dialect, truth } = settings;
@@ -84,35 +83,35 @@ export class LoadClient implements Sender {
     this.headers = Object.entries(all).flat();
   }
 
-  send(request: LoadRequest, keepsText: boolean, done: (answer: Answer) => void): void {
+  send(request: LoadRequest, keepsText: boolean, done: (answer: LoadResponse) => void): void {
     const connection = this.#pool.take() as Connection;
-    const sending = new Sending(this, connection, keepsText, (answer, isReusable) => {
-      this.#live.delete(sending);
+    const pending = new PendingRequest(this, connection, keepsText, (answer, isReusable) => {
+      this.#live.delete(pending);
       if (isReusable) this.#pool.give(connection);
       else this.#pool.discard(connection);
       done(answer);
     });
-    this.#live.add(sending);
+    this.#live.add(pending);
     const { path, body } = request;
-    connection.client.dispatch({ method: 'POST', path: this.#prefix + path, headers: this.headers, body }, sending);
+    connection.client.dispatch({ method: 'POST', path: this.#prefix + path, headers: this.headers, body }, pending);
   }
 
   close(): void {
-    for (const sending of [...this.#live]) sending.cut('stopped');
+    for (const pending of [...this.#live]) pending.cut('stopped');
     this.#pool.close();
   }
 }
 
-type Done = (answer: Answer, isReusable: boolean) => void;
+type Done = (answer: LoadResponse, isReusable: boolean) => void;
 
 /** One request under way. */
-class Sending implements DispatchHandler {
+class PendingRequest implements DispatchHandler {
   readonly #clock: Clock;
-  readonly #watch: StreamWatch;
+  readonly #observer: StreamObserver;
   readonly #connection: Connection;
   readonly #done: Done;
   readonly #timer: TimerHandle;
-  /** When it was handed to the client: a new connection is part of what a user waits for. */
+  /** When the request was dispatched; opening a connection is included in its latency. */
   readonly #sentMs: number;
   #headMs = NaN;
   #status = 0;
@@ -125,7 +124,7 @@ class Sending implements DispatchHandler {
     this.#clock = clock;
     this.#connection = connection;
     this.#done = done;
-    this.#watch = new StreamWatch(settings.dialect, keepsText);
+    this.#observer = new StreamObserver(settings.dialect, keepsText);
     this.#timer = clock.setTimeout(() => this.cut('timeout'), settings.timeoutMs);
     this.#sentMs = clock.now();
   }
@@ -141,22 +140,22 @@ class Sending implements DispatchHandler {
       const value = headers[at + 1] as string;
       if (headers[at] === 'content-type') this.#isStream = value.startsWith('text/event-stream');
       else if (headers[at] === 'x-headrace-error') this.#code = ` ${value}`;
-      else if (headers[at] === 'x-headrace-truth') this.#watch.truth = value;
+      else if (headers[at] === 'x-headrace-truth') this.#observer.truth = value;
     }
   }
 
   onResponseData(_: DispatchController, chunk: Buffer): void {
     this.#bytes += chunk.byteLength;
-    if (this.#isStream) this.#watch.push(chunk, this.#clock.now());
-    else if (this.#status < 400) this.#watch.pushWhole(chunk);
+    if (this.#isStream) this.#observer.push(chunk, this.#clock.now());
+    else if (this.#status < 400) this.#observer.pushWhole(chunk);
   }
 
   onResponseEnd(): void {
-    const watch = this.#watch;
-    if (!this.#isStream && this.#status < 400) watch.endWhole();
+    const observer = this.#observer;
+    if (!this.#isStream && this.#status < 400) observer.endWhole();
     if (this.#status < 200 || this.#status >= 300) this.#end(`${this.#status}${this.#code}`, true);
-    else if (watch.failed) this.#end('error event', true);
-    else this.#end(watch.complete ? 'ok' : 'truncated', true);
+    else if (observer.failed) this.#end('error event', true);
+    else this.#end(observer.complete ? 'ok' : 'truncated', true);
   }
 
   onResponseError(_: DispatchController, error: Error): void {
@@ -173,9 +172,9 @@ class Sending implements DispatchHandler {
     if (this.#isDone) return;
     this.#isDone = true;
     this.#clock.clearTimeout(this.#timer);
-    const watch = this.#watch;
-    const { firstEventMs, textMs, promptTokens, cachedTokens, outputTokens, text, truth } = watch;
-    const answer: Answer = {
+    const observer = this.#observer;
+    const { firstEventMs, textMs, promptTokens, cachedTokens, outputTokens, text, truth } = observer;
+    const answer: LoadResponse = {
       status: this.#status,
       outcome,
       sentMs: this.#sentMs,

@@ -1,7 +1,6 @@
-// What people want of a request (`--slo`) and of a whole run (`--fail-on`), read from their own words. Limits are asked for
-// each sample by the recorder, conditions for the report by the command line.
+// Limits of a request (`--slo`) and failure conditions of a run (`--fail-on`): parsing and evaluation.
 import { parseDuration } from '../config/units.ts';
-import type { Distribution } from './histogram.ts';
+import type { HistogramSummary } from './histogram.ts';
 import type { Sample } from './sample.ts';
 import { LoadError } from './workload.ts';
 
@@ -42,17 +41,17 @@ export function meets(limits: Limits, sample: Sample): boolean {
 }
 
 /** What a condition may ask of a run. */
-export interface Judged {
+export interface RunFigures {
   readonly shares: Readonly<Record<'errors' | 'goodput', number>>;
   readonly numbers: Readonly<Record<'rps' | 'dropped' | 'late' | 'unfinished', number>>;
-  readonly latency: Readonly<Record<string, Distribution>>;
+  readonly latency: Readonly<Record<string, HistogramSummary>>;
 }
 
 /** A condition under which a run has failed. */
 export interface Condition {
   /** As it was written. */
   readonly text: string;
-  readonly figure: (judged: Judged) => number | undefined;
+  readonly figure: (figures: RunFigures) => number | undefined;
   readonly isMore: boolean;
   readonly bound: number;
 }
@@ -97,9 +96,9 @@ function boundOf(name: string, digits: string, unit: string): number | undefined
 }
 
 /** The conditions that came true, with the figure. A latency of which nothing was measured fails its condition. */
-export function failures(conditions: readonly Condition[], judged: Judged): string[] {
+export function failures(conditions: readonly Condition[], figures: RunFigures): string[] {
   return conditions.flatMap(({ text, figure, isMore, bound }) => {
-    const found = figure(judged);
+    const found = figure(figures);
     if (found === undefined) return `${text}: nothing was measured`;
     const came = isMore ? found > bound : found < bound;
     return came ? `${text}: it is ${Number(found.toFixed(4))}` : [];

@@ -1,14 +1,14 @@
-// What a run comes to, as one object: the JSON output, and the source of the table and of the HTML page. Made once, when a
-// run has ended or was stopped. Milliseconds and counts; no key, no prompt and no answer are in it.
-import type { TruthReport } from './added-latency.ts';
+// The report of a load run as one object: the JSON output, and the source of the text and HTML reports. Milliseconds and
+// counts; it contains no key, no prompt and no answer.
+import type { AddedLatencyReport } from './added-latency.ts';
 import type { Arrivals } from './arrivals.ts';
-import type { Distribution } from './histogram.ts';
-import { type Condition, type Judged, type Limits, failures } from './load-limits.ts';
+import type { HistogramSummary } from './histogram.ts';
+import { type Condition, type RunFigures, type Limits, failures } from './load-limits.ts';
 import type { LoadRun } from './load-run.ts';
 import type { Measure, Recorder } from './recorder.ts';
 import type { Confidence, Stretch } from './time-series.ts';
 
-/** How a run was made, for whoever reads or repeats it. */
+/** The parameters of a run, to read or repeat it. */
 export interface RunDescription {
   readonly url: string;
   readonly model: string;
@@ -23,7 +23,7 @@ export interface RunDescription {
   readonly startedAt: string;
 }
 
-export interface LoadReport extends Judged {
+export interface LoadReport extends RunFigures {
   readonly version: 1;
   readonly run: RunDescription;
   /** From the end of the warm-up to the last answer. */
@@ -47,10 +47,10 @@ export interface LoadReport extends Judged {
     readonly bytesPerSecond: number;
   };
   /** Requests that went well. */
-  readonly latency: Readonly<Record<Measure, Distribution>>;
-  readonly lateness: Distribution;
+  readonly latency: Readonly<Record<Measure, HistogramSummary>>;
+  readonly lateness: HistogramSummary;
   /** From sending to failure. */
-  readonly failing: Distribution;
+  readonly failing: HistogramSummary;
   readonly tokens: {
     readonly prompt: number;
     readonly cached: number;
@@ -62,7 +62,7 @@ export interface LoadReport extends Judged {
   readonly outcomes: Readonly<Record<string, number>>;
   /** Half widths of 95 % intervals; missing for a run that is too short for it. */
   readonly confidence?: Confidence;
-  readonly truth?: TruthReport;
+  readonly truth?: AddedLatencyReport;
   readonly series: { readonly widthMs: number; readonly stretches: readonly Stretch[] };
   /** Points [value, share] of cumulative distributions, at most 200 each. */
   readonly cumulative: Readonly<Record<'e2e' | 'service' | 'ttft' | 'itl', readonly (readonly [number, number])[]>>;
@@ -120,13 +120,13 @@ export function loadReport(
 }
 
 /** What conditions may ask of the engine's own account. */
-function besideEngine(truth: TruthReport | undefined): Judged['latency'] {
+function besideEngine(truth: AddedLatencyReport | undefined): RunFigures['latency'] {
   return truth === undefined ? {} : { added: truth.addedTtft, delay: truth.tokenDelay };
 }
 
-function latencies(measures: Recorder['measures']): Record<Measure, Distribution> {
+function latencies(measures: Recorder['measures']): Record<Measure, HistogramSummary> {
   const all = Object.entries(measures).map(([name, histogram]) => [name, histogram.distribution()] as const);
-  return Object.fromEntries(all) as Record<Measure, Distribution>;
+  return Object.fromEntries(all) as Record<Measure, HistogramSummary>;
 }
 
 function cumulatives({ e2e, service, ttft, itl }: Recorder['measures']): LoadReport['cumulative'] {

@@ -1,5 +1,4 @@
-// Conversations in the words of each dialect: path and body of a request. Wire names stay in here and in stream-watch.ts.
-// Called by the runner, once for each request that leaves.
+// Builds the HTTP request of a conversation in each dialect: path and body.
 import type { DialectName } from '../dialect/index.ts';
 import type { Message } from './workload.ts';
 
@@ -75,7 +74,7 @@ function wire({ role, text }: Message): object {
   return { role, content: text };
 }
 
-/** Dialects without messages get the text of all: what was said before, answers included, is a prefix of what is said next. */
+/** Dialects without messages get the text of all messages: each request's text is a prefix of the next one's. */
 function plain(messages: readonly Message[]): string {
   return messages.map(({ role, text }, at) => (at === 0 || role === 'assistant' ? text : `\n${text}`)).join('');
 }

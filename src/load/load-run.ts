@@ -1,9 +1,8 @@
-// Runs a plan: sends what the workload says when the arrivals say it, and hands on a sample for each answer. It knows
-// the clock and a `Sender`, nothing of sockets, so that tests can run hours of it on a manual clock. In an open loop the
-// time a request should have left is fixed before the run; nothing that the system under test does can move it.
+// Runs a load: sends the requests of the workload at the times of the arrivals, and reports a sample for each response. In an
+// open loop the intended send times are fixed before the run and do not depend on the system under test.
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type Arrivals, timetable, userStartMs } from './arrivals.ts';
-import type { Answer, Sender } from './load-client.ts';
+import type { LoadResponse, Sender } from './load-client.ts';
 import { type RequestSettings, loadRequest } from './load-request.ts';
 import { type Sample, sampleOf } from './sample.ts';
 import type { Message, Script, Workload } from './workload.ts';
@@ -30,15 +29,15 @@ export interface RunDeps {
   readonly random: () => number;
   readonly sender: Sender;
   readonly workload: Workload;
-  /** Hears of each request after the warm-up, with the answer it is made from. */
-  readonly onSample: (sample: Sample, answer: Answer) => void;
+  /** Called for each request after the warm-up, with its response. */
+  readonly onSample: (sample: Sample, answer: LoadResponse) => void;
 }
 
 /** A request that leaves this much after its time is counted as late, in milliseconds. */
 const LATE_MS = 5;
 
 /** A conversation under way. */
-interface Dialogue {
+interface Conversation {
   readonly number: number;
   readonly script: Script;
   readonly messages: Message[];
@@ -122,7 +121,7 @@ export class LoadRun {
     this.#timers.add(timer);
   }
 
-  /** One user of a closed loop goes on to the next conversation, or home. */
+  /** Continues a user of a closed loop with the next conversation, or ends it. */
   #nextScript(): void {
     const script = this.#isSending ? this.#deps.workload.next() : undefined;
     if (script === undefined) this.#leave();
@@ -164,14 +163,14 @@ export class LoadRun {
     this.#turn(this.#begin(script), dueMs, () => this.#leave());
   }
 
-  #begin(script: Script): Dialogue {
+  #begin(script: Script): Conversation {
     const messages: Message[] = script.system === '' ? [] : [{ role: 'system', text: script.system }];
     return { number: this.#conversations++, script, messages, turn: 0 };
   }
 
   /** Sends a turn that should leave at `intendedMs`, and after its answer the next one; `then` when all are through. */
-  #turn(dialogue: Dialogue, intendedMs: number, then: () => void): void {
-    const { script, messages, turn } = dialogue;
+  #turn(conversation: Conversation, intendedMs: number, then: () => void): void {
+    const { script, messages, turn } = conversation;
     const said = script.turns[turn];
     if (said === undefined || !this.#isSending) return then();
     const { sender, clock } = this.#deps;
@@ -186,20 +185,20 @@ export class LoadRun {
     sender.send(request, !isLast, (answer) => {
       if (this.#isOver) return;
       this.inFlight--;
-      const place = { conversation: dialogue.number, turn, intendedMs, startMs: this.startMs };
+      const place = { conversation: conversation.number, turn, intendedMs, startMs: this.startMs };
       if (counts) this.#deps.onSample(sampleOf(answer, place), answer);
       if (!this.#isSending && this.inFlight === 0) return this.#end();
-      dialogue.turn++;
+      conversation.turn++;
       messages.push({ role: 'assistant', text: answer.text === '' ? NOTHING_SAID : answer.text });
-      // A conversation that broke goes no further: nobody knows what was said.
+      // A failed conversation is not continued: its answer is unknown.
       if (isLast || answer.outcome !== 'ok') return this.#afterTurn(answer, then);
       const nextMs = clock.now() + this.#settings.thinkMs;
-      this.#after(this.#settings.thinkMs, () => this.#turn(dialogue, nextMs, then));
+      this.#after(this.#settings.thinkMs, () => this.#turn(conversation, nextMs, then));
     });
   }
 
   /** A user whose request could not even be sent would ask again without end in the same millisecond. */
-  #afterTurn(answer: Answer, then: () => void): void {
+  #afterTurn(answer: LoadResponse, then: () => void): void {
     if (answer.status === 0) this.#after(RETRY_MS, then);
     else then();
   }

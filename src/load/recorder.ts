@@ -1,8 +1,7 @@
-// Keeps what the samples of a run say, in memory that does not grow with it. Fed by the runner, read by the live view while
-// it grows and by report.ts in the end.
-import { TruthTally } from './added-latency.ts';
+// Aggregates the samples of a run in bounded memory.
+import { AddedLatency } from './added-latency.ts';
 import { Histogram } from './histogram.ts';
-import type { Answer } from './load-client.ts';
+import type { LoadResponse } from './load-client.ts';
 import { type Limits, meets } from './load-limits.ts';
 import type { Sample } from './sample.ts';
 import { Series } from './time-series.ts';
@@ -38,7 +37,7 @@ export class Recorder {
   /** From a request's sending to its failure. */
   readonly failing: Histogram = new Histogram();
   readonly series: Series = new Series();
-  readonly truth: TruthTally = new TruthTally();
+  readonly truth: AddedLatency = new AddedLatency();
   readonly #limits: Limits;
 
   constructor(limits: Limits) {
@@ -49,7 +48,7 @@ export class Recorder {
     return this.ok + this.errors;
   }
 
-  add(sample: Sample, answer: Answer): void {
+  add(sample: Sample, answer: LoadResponse): void {
     this.lateness.record(sample.lateMs);
     this.series.add(sample);
     this.bytes += sample.bytes;
@@ -68,7 +67,7 @@ export class Recorder {
     this.truth.add(answer);
   }
 
-  #addTokens(sample: Sample, answer: Answer): void {
+  #addTokens(sample: Sample, answer: LoadResponse): void {
     this.promptTokens += sample.promptTokens ?? 0;
     this.cachedTokens += sample.cachedTokens ?? 0;
     this.outputTokens += sample.outputTokens;

@@ -1,6 +1,5 @@
-// What is known of one request of a load, as numbers: made by the runner from an answer, read by the recorder, by limits and
-// by the list of requests. All times are milliseconds.
-import type { Answer } from './load-client.ts';
+// The measurements of one request, in milliseconds, and their CSV form (RFC 4180).
+import type { LoadResponse } from './load-client.ts';
 
 export interface Sample {
   /** Counted from 0 in the order in which conversations began. */
@@ -13,7 +12,7 @@ export interface Sample {
   readonly status: number;
   /** `ok`, or what went wrong. */
   readonly outcome: string;
-  /** From when it should have left to its end: what a user waits who does not care why. */
+  /** From its intended send time to its end: the time a user waits. */
   readonly e2eMs: number;
   /** From when it left to its end: what the system took. */
   readonly serviceMs: number;
@@ -33,7 +32,7 @@ export interface Sample {
 }
 
 /** Which request it was. */
-export interface Place {
+export interface RequestPosition {
   readonly conversation: number;
   readonly turn: number;
   /** On the clock of the answer. */
@@ -42,7 +41,7 @@ export interface Place {
 }
 
 /** Turns an answer into numbers. */
-export function sampleOf(answer: Answer, { conversation, turn, intendedMs, startMs }: Place): Sample {
+export function sampleOf(answer: LoadResponse, { conversation, turn, intendedMs, startMs }: RequestPosition): Sample {
   const { textMs, sentMs, endedMs } = answer;
   const first = textMs[0] ?? NaN;
   const outputTokens = answer.outputTokens ?? textMs.length;

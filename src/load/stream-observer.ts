@@ -1,6 +1,6 @@
-// Looks at an answer while it arrives: when the first event, the first text and each later text came, how it ended, how many
-// tokens the server counted. One instance for each request, held by the client. Events are searched and not parsed: the
-// marks below cannot stand inside of a JSON string, where every quotation mark has a backslash before it.
+// Observes a response while it arrives: when the first event, the first text and each later text came, how it ended, how many
+// tokens the server counted. Events are searched, not parsed: the patterns below cannot occur inside a JSON string, where
+// every quotation mark is escaped.
 import type { DialectName } from '../dialect/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 
@@ -15,7 +15,7 @@ export interface Counted {
 interface Marks {
   /** Any output of the model: text, reasoning, arguments of a call. */
   readonly output: RegExp;
-  /** Text to be said again in the next turn; group 1 is the JSON string. */
+  /** Text that is sent again in the next turn; group 1 is the JSON string. */
   readonly said: RegExp;
   /** The stream is complete. */
   readonly end: RegExp;
@@ -51,19 +51,19 @@ const COUNTING = /"(?:usage|tokens_predicted)"/;
 /** Longest whole answer that is looked into. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 
-export class StreamWatch implements Counted {
-  /** When the first event with data came, on the clock of whoever calls; NaN before. */
+export class StreamObserver implements Counted {
+  /** When the first event with data came, on the caller's clock; NaN before. */
   firstEventMs: number = NaN;
   /** When each event with output of the model came. */
   readonly textMs: number[] = [];
   promptTokens: number | undefined = undefined;
   cachedTokens: number | undefined = undefined;
   outputTokens: number | undefined = undefined;
-  /** The stream said that it is complete. */
+  /** Whether the stream was completed. */
   complete = false;
-  /** The stream said that it failed. */
+  /** Whether the stream reported an error. */
   failed = false;
-  /** What the simulated host said about itself, as JSON. */
+  /** Server timings of a simulated host, as JSON. */
   truth: string | undefined = undefined;
   readonly #marks: Marks;
   readonly #inputAddsCache: boolean;
@@ -80,7 +80,7 @@ export class StreamWatch implements Counted {
     this.#keepsText = keepsText;
   }
 
-  /** What the model said; empty when it was not kept. */
+  /** Text of the answer; empty when it was not kept. */
   get text(): string {
     return this.#said.join('');
   }

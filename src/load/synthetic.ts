@@ -1,8 +1,8 @@
-// Synthetic conversations: prompts and answers of chosen lengths, some prefixes that many of them share, several turns.
-// Made by the command line when no file is given; a seed and the same settings give the same requests.
+// Synthetic workloads: conversations with prompts and answers of given lengths, shared prefixes and several turns, also as
+// files in the formats of ShareGPT and Mooncake. The same seed and settings give the same requests.
 import { createSeededRandom } from '../actor/index.ts';
 import { timetable } from './arrivals.ts';
-import type { Script, Turn, Workload } from './workload.ts';
+import type { Script, UserTurn, Workload } from './workload.ts';
 
 /** A length in tokens, drawn evenly between the two. */
 export interface Length {
@@ -18,7 +18,7 @@ export interface SyntheticSettings {
   readonly outputTokens: Length;
   /** Turns of a conversation. */
   readonly turns: Length;
-  /** How many prefixes there are to share; 0 for none. */
+  /** Number of shared prefixes; 0 for none. */
   readonly prefixes: number;
   readonly prefixTokens: number;
 }
@@ -37,14 +37,16 @@ export function syntheticWorkload(settings: SyntheticSettings): Workload {
 }
 
 /** Makes one script after the other. */
-export function syntheticScripts(settings: SyntheticSettings): () => Script {
+function syntheticScripts(settings: SyntheticSettings): () => Script {
   const { seed, prefixes, prefixTokens, inputTokens, outputTokens, turns } = settings;
   const random = createSeededRandom(seed);
-  const shared = Array.from({ length: prefixes }, (_, at) => words(prefixTokens, createSeededRandom(seed + 1 + at)));
+  const shared = Array.from({ length: prefixes }, (_, at) =>
+    syntheticWords(prefixTokens, createSeededRandom(seed + 1 + at)),
+  );
   return () => {
     const system = shared[Math.floor(random() * shared.length)] ?? '';
-    const turn = (): Turn => ({
-      text: words(drawn(inputTokens, random), random),
+    const turn = (): UserTurn => ({
+      text: syntheticWords(drawn(inputTokens, random), random),
       outputTokens: drawn(outputTokens, random),
     });
     return { system, turns: Array.from({ length: drawn(turns, random) }, turn) };
@@ -52,14 +54,14 @@ export function syntheticScripts(settings: SyntheticSettings): () => Script {
 }
 
 /** A length out of the range, evenly. */
-export function drawn({ least, most }: Length, random: () => number): number {
+function drawn({ least, most }: Length, random: () => number): number {
   return least + Math.floor(random() * (most - least + 1));
 }
 
 /** Tokens of one block of a trace. */
 const BLOCK_TOKENS = 512;
 
-/** So many conversations in the shape of ShareGPT: a JSON array. */
+/** Conversations in the format of ShareGPT: a JSON array. */
 export function syntheticConversations(settings: SyntheticSettings, count: number): string {
   const next = syntheticScripts(settings);
   const random = createSeededRandom(settings.seed + 1);
@@ -67,7 +69,7 @@ export function syntheticConversations(settings: SyntheticSettings, count: numbe
     const { system, turns } = next();
     const said = turns.flatMap(({ text, outputTokens }) => [
       { from: 'human', value: text },
-      { from: 'gpt', value: words(outputTokens, random) },
+      { from: 'gpt', value: syntheticWords(outputTokens, random) },
     ]);
     const conversations = system === '' ? said : [{ from: 'system', value: system }, ...said];
     return JSON.stringify({ id: `synthetic-${at + 1}`, conversations });
@@ -76,8 +78,8 @@ export function syntheticConversations(settings: SyntheticSettings, count: numbe
 }
 
 /**
- * So many requests in the shape of Mooncake, a line each: Poisson arrivals of conversations at this rate, whose later turns
- * hold all that was said before. Blocks of what is shared have the same hashes.
+ * Requests in the format of Mooncake, one per line: Poisson arrivals of conversations at this rate, whose later turns
+ * contain all earlier messages. Shared blocks have the same hashes.
  */
 export function syntheticTrace(settings: SyntheticSettings, count: number, perSecond: number): string {
   const { seed, prefixes, prefixTokens, inputTokens, outputTokens, turns } = settings;
@@ -111,7 +113,7 @@ export function syntheticTrace(settings: SyntheticSettings, count: number, perSe
   return `${requests.map((request) => JSON.stringify(request)).join('\n')}\n`;
 }
 
-/** Between the turns of a conversation: somebody reads and writes, after so long for each token of the answer. */
+/** Think time between the turns of a conversation, plus a time per token of the answer. */
 const TURN_MS = 5000;
 const TOKEN_MS = 20;
 
@@ -124,8 +126,8 @@ hand head foot word name line side end part place time way world people child fa
     /\s+/,
   );
 
-/** So many words; the same numbers of `random` give the same text. */
-export function words(count: number, random: () => number): string {
+/** Text of this many words; the same numbers of `random` give the same text. */
+export function syntheticWords(count: number, random: () => number): string {
   let text = '';
   for (let at = 0; at < count; at++) text += `${at === 0 ? '' : ' '}${WORDS[Math.floor(random() * WORDS.length)]}`;
   return text;

@@ -1,7 +1,7 @@
-// Numbers and plans in words: what the table, the live view and the HTML page have in common.
+// The load report as text, and the formatting of figures that text, HTML and live view share.
 import { printDuration } from '../config/units.ts';
 import type { Arrivals } from './arrivals.ts';
-import type { Distribution } from './histogram.ts';
+import type { HistogramSummary } from './histogram.ts';
 import type { LoadReport } from './load-report.ts';
 
 /** Milliseconds with as many digits as matter. */
@@ -47,7 +47,7 @@ export const MEASURES: readonly (readonly [keyof LoadReport['latency'], string])
   ['tpot', 'per output token'],
 ];
 
-/** The sentences above the figures: name and what is to be said. */
+/** The summary lines above the figures: name and text. */
 export function summary({ counts, shares, rates, run, tokens, confidence }: LoadReport): [string, string][] {
   const { ok, errors, dropped, unfinished, late } = counts;
   const plusMinus = confidence === undefined ? '' : ` ± ${shownRate(confidence.requestsPerSecond)}`;
@@ -69,7 +69,7 @@ export function summary({ counts, shares, rates, run, tokens, confidence }: Load
 }
 
 /** The lines about the engine's own account: name and distribution. */
-export function truthRows(truth: NonNullable<LoadReport['truth']>): [string, LoadReport['lateness']][] {
+export function addedLatencyRows(truth: NonNullable<LoadReport['truth']>): [string, LoadReport['lateness']][] {
   return [
     ["engine's own queue", truth.engineQueue],
     ["engine's own first token", truth.engineTtft],
@@ -81,7 +81,7 @@ export function truthRows(truth: NonNullable<LoadReport['truth']>): [string, Loa
   ];
 }
 
-/** What is to be known of the clocks behind the two ways. */
+/** How far the two clocks behind the ways can be apart. */
 export function shownClock({ clock, unmatched }: NonNullable<LoadReport['truth']>): string {
   const { leastMs, mostMs, sped } = clock;
   const isOne = leastMs <= 0 && mostMs >= 0;
@@ -112,7 +112,7 @@ export function tableOf(report: LoadReport): string {
   ];
   if (confidence !== undefined) lines.push('', `  95 %: ${intervals(confidence)}`);
   if (truth !== undefined) {
-    lines.push('', heading('beside the engine'), ...truthRows(truth).map(([name, all]) => line(name, all)));
+    lines.push('', heading('beside the engine'), ...addedLatencyRows(truth).map(([name, all]) => line(name, all)));
     lines.push(`  ${shownClock(truth)}`);
   }
   const wrong = Object.entries(outcomes);
@@ -132,6 +132,6 @@ function heading(name: string): string {
   return `  ${name.padEnd(NAME_WIDTH)}${columns.join('')}`;
 }
 
-function line(name: string, all: Distribution): string {
+function line(name: string, all: HistogramSummary): string {
   return `  ${name.padEnd(NAME_WIDTH)}${COLUMNS.map((column) => shownMs(all[column]).padStart(10)).join('')}`;
 }

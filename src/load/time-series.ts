@@ -1,5 +1,5 @@
-// The course of a run: what happened in each second of it, or in each two, four, eight… of a long one, so that the size is
-// bounded. Held by the recorder, drawn in the HTML report, and the source of the confidence intervals.
+// Results over time: counts and sums per second, or per 2, 4, 8 … seconds of a long run, so that the size is bounded.
+// Confidence intervals are computed from it.
 import type { Sample } from './sample.ts';
 
 /** What ended in one stretch of the run. */

@@ -1,10 +1,10 @@
-// Workloads from files that others record: conversations in the shape of ShareGPT, traces in the shape of Mooncake. Read by
-// the command line before the first request leaves, so that a broken line costs no half-finished run. Shapes:
+// Workloads from recorded files: conversations in the format of ShareGPT, traces in the format of Mooncake. Files are read
+// completely before the first request is sent, so that a broken line does not interrupt a run. Formats:
 //   ShareGPT: [{ id?, conversations: [{ from: 'human' | 'gpt' | 'system', value }] }], as one JSON array or a line each
 //   Mooncake: { timestamp, input_length, output_length, hash_ids: [] } a line; timestamp in ms, 512 tokens to a hash
 import { createSeededRandom } from '../actor/index.ts';
-import { tokensOf, words } from './synthetic.ts';
-import { type Script, type Turn, type Workload, LoadError } from './workload.ts';
+import { tokensOf, syntheticWords } from './synthetic.ts';
+import { type Script, type UserTurn, type Workload, LoadError } from './workload.ts';
 type Json = Readonly<Record<string, unknown>>;
 
 /** Tokens of one block of a Mooncake trace. */
@@ -40,7 +40,7 @@ function shareGptWorkload(text: string, name: string, maxOutputTokens: number): 
 
 function conversation(said: readonly unknown[], place: string, maxOutputTokens: number): Script | undefined {
   let system = '';
-  const turns: Turn[] = [];
+  const turns: UserTurn[] = [];
   said.forEach((one, at) => {
     const { from, value } = (one ?? {}) as Json;
     if (typeof from !== 'string' || typeof value !== 'string') {
@@ -110,17 +110,18 @@ function promptOf({ inputTokens, hashIds, timestampMs }: TraceRequest, blocks: M
   let left = inputTokens;
   for (const id of hashIds) {
     if (left <= 0) break;
-    parts.push(left < BLOCK_TOKENS ? words(left, createSeededRandom(id)) : blockText(id, blocks));
+    parts.push(left < BLOCK_TOKENS ? syntheticWords(left, createSeededRandom(id)) : blockText(id, blocks));
     left -= BLOCK_TOKENS;
   }
-  if (left > 0) parts.push(words(left, createSeededRandom(Math.imul(timestampMs + 1, 0x9e3779b1) + inputTokens)));
+  if (left > 0)
+    parts.push(syntheticWords(left, createSeededRandom(Math.imul(timestampMs + 1, 0x9e3779b1) + inputTokens)));
   return parts.join(' ');
 }
 
 function blockText(id: number, blocks: Map<number, string>): string {
   let text = blocks.get(id);
   if (text !== undefined) return text;
-  text = words(BLOCK_TOKENS, createSeededRandom(id));
+  text = syntheticWords(BLOCK_TOKENS, createSeededRandom(id));
   blocks.set(id, text);
   if (blocks.size > KEPT_BLOCKS) blocks.delete(blocks.keys().next().value as number);
   return text;

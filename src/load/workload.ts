@@ -1,6 +1,4 @@
-// What is said to a model: a conversation as the client will hold it. Made by the workloads, held by the runner, put into
-// the words of a dialect by request.ts.
-
+// Conversations as the load client plays them, and the workloads that supply them.
 /** One message of a request. */
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant';
@@ -8,18 +6,18 @@ export interface Message {
 }
 
 /** What the user says next, and how long the answer may be. */
-export interface Turn {
+export interface UserTurn {
   readonly text: string;
   /** Most tokens of the answer. */
   readonly outputTokens: number;
 }
 
-/** One conversation: each turn is sent with all that was said before, the model's own answers included. */
+/** One conversation: each turn is sent with all earlier messages, the model's own answers included. */
 export interface Script {
   /** What all turns begin with; empty for none. Scripts that share it share a prefix. */
   readonly system: string;
   /** At least one. */
-  readonly turns: readonly Turn[];
+  readonly turns: readonly UserTurn[];
   /** When it began in the trace it comes from, in milliseconds from the first. */
   readonly atMs?: number;
 }

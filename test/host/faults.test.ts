@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type FaultRule, FaultBook, parseFault, parsePlan } from '../../src/host/faults.ts';
+import { type FaultRule, FaultSchedule, parseFault, parsePlan } from '../../src/host/faults.ts';
 
 t.test('the header grammar reads every part', async (t) => {
   t.same(parseFault('refuse'), { refuse: true });
@@ -58,23 +58,23 @@ t.test('a plan from JSON is refused with the rule and the reason', async (t) => 
 });
 
 t.test('the first rule that matches decides', async (t) => {
-  const book = new FaultBook([
+  const schedule = new FaultSchedule([
     { match: { path: '/v1/messages' }, fault: { status: 500 } },
     { match: { model: 'a' }, fault: { status: 501 } },
     { match: { path: '/health' }, fault: { status: 502 } },
     { fault: { status: 503 } },
   ]);
-  t.same(book.pick('POST', '/v1/messages', 'a'), { status: 500 });
-  t.same(book.pick('POST', '/v1/responses', 'a'), { status: 501 });
-  t.same(book.pick('POST', '/v1/responses', 'b'), { status: 503 });
-  t.same(book.pick('GET', '/health', undefined), { status: 502 });
+  t.same(schedule.pick('POST', '/v1/messages', 'a'), { status: 500 });
+  t.same(schedule.pick('POST', '/v1/responses', 'a'), { status: 501 });
+  t.same(schedule.pick('POST', '/v1/responses', 'b'), { status: 503 });
+  t.same(schedule.pick('GET', '/health', undefined), { status: 502 });
 });
 
 t.test('a rule without a path leaves probes alone', async (t) => {
-  const book = new FaultBook([{ times: 1, fault: { hang: true } }]);
-  t.equal(book.pick('GET', '/health', undefined), undefined);
-  t.same(book.pick('POST', '/completion', undefined), { hang: true });
-  t.equal(book.pick('POST', '/completion', undefined), undefined);
+  const schedule = new FaultSchedule([{ times: 1, fault: { hang: true } }]);
+  t.equal(schedule.pick('GET', '/health', undefined), undefined);
+  t.same(schedule.pick('POST', '/completion', undefined), { hang: true });
+  t.equal(schedule.pick('POST', '/completion', undefined), undefined);
 });
 
 t.test('nth counts the requests that meet the other conditions, times what was spent', async (t) => {
@@ -82,15 +82,15 @@ t.test('nth counts the requests that meet the other conditions, times what was s
     { match: { model: 'a', nth: 2 }, fault: { hang: true } },
     { times: 2, fault: { reset: true } },
   ];
-  const book = new FaultBook(rules);
-  const picked = ['a', 'b', 'a', 'a', 'b'].map((model) => book.pick('POST', '/completion', model));
+  const schedule = new FaultSchedule(rules);
+  const picked = ['a', 'b', 'a', 'a', 'b'].map((model) => schedule.pick('POST', '/completion', model));
   t.same(picked, [{ reset: true }, { reset: true }, { hang: true }, undefined, undefined]);
 });
 
 t.test('only an unconditional refusal in first place closes the door', async (t) => {
-  t.ok(new FaultBook([{ fault: { refuse: true } }]).refusesConnections);
-  t.notOk(new FaultBook([{ times: 1, fault: { refuse: true } }]).refusesConnections);
-  t.notOk(new FaultBook([{ match: { model: 'a' }, fault: { refuse: true } }]).refusesConnections);
-  t.notOk(new FaultBook([{ fault: { hang: true } }, { fault: { refuse: true } }]).refusesConnections);
-  t.notOk(new FaultBook(null).refusesConnections);
+  t.ok(new FaultSchedule([{ fault: { refuse: true } }]).refusesConnections);
+  t.notOk(new FaultSchedule([{ times: 1, fault: { refuse: true } }]).refusesConnections);
+  t.notOk(new FaultSchedule([{ match: { model: 'a' }, fault: { refuse: true } }]).refusesConnections);
+  t.notOk(new FaultSchedule([{ fault: { hang: true } }, { fault: { refuse: true } }]).refusesConnections);
+  t.notOk(new FaultSchedule(null).refusesConnections);
 });

@@ -1,5 +1,5 @@
-import { TruthTally } from '../../src/load/added-latency.ts';
-import type { Answer } from '../../src/load/load-client.ts';
+import { AddedLatency } from '../../src/load/added-latency.ts';
+import type { LoadResponse } from '../../src/load/load-client.ts';
 import { answerFor } from './samples.ts';
 
 import t from 'tap';
@@ -7,7 +7,7 @@ import t from 'tap';
 const EPOCH_MS = 1_800_000_000_000;
 
 /** An answer whose engine had it for 30 ms before the first token; ways of 2 and 3 ms, tokens 10 ms apart. */
-function answer(delaysMs: readonly number[], clockMs = 0, speed = 1): Answer {
+function answer(delaysMs: readonly number[], clockMs = 0, speed = 1): LoadResponse {
   const arrivedMs = EPOCH_MS + 2;
   const us = (ms: number): number => Math.round((ms + clockMs) * 1000 * speed);
   const handed = delaysMs.map((_, at) => arrivedMs + 30 + 10 * at);
@@ -32,7 +32,7 @@ for (const [name, clockMs, speed] of [
   ['an engine that runs ten times as fast', 0, 10],
 ] as const) {
   t.test(`tells what was added, with ${name}`, (t) => {
-    const tally = new TruthTally();
+    const tally = new AddedLatency();
     tally.add(answer([0, 0, 6, 0], clockMs, speed));
     const report = tally.report()!;
     t.match(report, { requests: 1, unmatched: 0, clock: { sped: speed } });
@@ -51,7 +51,7 @@ for (const [name, clockMs, speed] of [
 }
 
 t.test('the token that ends an answer needs no event; other differences cannot be matched', (t) => {
-  const tally = new TruthTally();
+  const tally = new AddedLatency();
   const four = answer([0, 0, 0, 0]);
   tally.add({ ...four, textMs: four.textMs.slice(0, 3) });
   t.match(tally.report(), { requests: 1, unmatched: 0, addedGap: { count: 2 } });
@@ -60,8 +60,8 @@ t.test('the token that ends an answer needs no event; other differences cannot b
   t.end();
 });
 
-t.test('answers without an account, or with one that is none, are left out', (t) => {
-  const tally = new TruthTally();
+t.test('answers without timings, or with one that is none, are left out', (t) => {
+  const tally = new AddedLatency();
   for (const truth of [
     undefined,
     'x',

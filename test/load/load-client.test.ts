@@ -1,7 +1,7 @@
 import { createManualClock, systemClock } from '../../src/actor/clock.ts';
 import { type Host, type HostSettings, createHost } from '../../src/host/index.ts';
-import { TruthTally } from '../../src/load/added-latency.ts';
-import { type Answer, type ClientSettings, LoadClient } from '../../src/load/load-client.ts';
+import { AddedLatency } from '../../src/load/added-latency.ts';
+import { type LoadResponse, type ClientSettings, LoadClient } from '../../src/load/load-client.ts';
 import { LOAD_DIALECTS, loadRequest } from '../../src/load/load-request.ts';
 import type { Message } from '../../src/load/workload.ts';
 import { site } from '../support/site.ts';
@@ -40,7 +40,7 @@ function clientOf(t: Test, url: string, own: Partial<ClientSettings> = {}): Load
   return client;
 }
 
-function ask(client: LoadClient, tokens = 5): Promise<Answer> {
+function ask(client: LoadClient, tokens = 5): Promise<LoadResponse> {
   const { dialect, stream } = client.settings;
   const request = loadRequest({ dialect, stream, model: 'm', ignoreEos: true, extra: {} }, MESSAGES, tokens);
   return new Promise((resolve) => client.send(request, true, resolve));
@@ -64,7 +64,7 @@ for (const [name, dialect] of Object.entries(LOAD_DIALECTS)) {
         'times in order',
       );
       if (engine === 'paced') return;
-      const tally = new TruthTally();
+      const tally = new AddedLatency();
       tally.add(answer);
       const truth = tally.report()!;
       t.ok(truth.addedTtft.mean > -1, `${truth.addedTtft.mean}`);

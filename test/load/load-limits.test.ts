@@ -1,5 +1,5 @@
 import { Histogram } from '../../src/load/histogram.ts';
-import { type Judged, failures, meets, readConditions, readLimits } from '../../src/load/load-limits.ts';
+import { type RunFigures, failures, meets, readConditions, readLimits } from '../../src/load/load-limits.ts';
 import { LoadError } from '../../src/load/workload.ts';
 import { sampleFor } from './samples.ts';
 
@@ -42,12 +42,12 @@ t.test('limits and conditions that make no sense are refused by name', (t) => {
 t.test('conditions that came true are told with the figure', (t) => {
   const histogram = new Histogram();
   for (let ms = 1; ms <= 100; ms++) histogram.record(ms);
-  const judged: Judged = {
+  const figures: RunFigures = {
     shares: { errors: 0.02, goodput: 0.9 },
     numbers: { rps: 12, dropped: 0, late: 3, unfinished: 0 },
     latency: { ttft: histogram.distribution(), itl: new Histogram().distribution(), added: histogram.distribution() },
   };
-  const failed = (text: string): string[] => failures(readConditions(text), judged);
+  const failed = (text: string): string[] => failures(readConditions(text), figures);
   t.strictSame(failed('errors>5%,goodput<80%,rps<10,dropped>0,ttft.max>100ms'), []);
   t.strictSame(failed('errors>1%,goodput<0.95,late>2'), [
     'errors>1%: it is 0.02',

@@ -1,6 +1,6 @@
 // Samples and answers for tests that are about a few of their members.
 
-import type { Answer } from '../../src/load/load-client.ts';
+import type { LoadResponse } from '../../src/load/load-client.ts';
 import type { Sample } from '../../src/load/sample.ts';
 export function sampleFor(own: Partial<Sample> = {}): Sample {
   return {
@@ -11,7 +11,7 @@ export function sampleFor(own: Partial<Sample> = {}): Sample {
   };
 }
 
-export function answerFor(own: Partial<Answer> = {}): Answer {
+export function answerFor(own: Partial<LoadResponse> = {}): LoadResponse {
   return {
     ...{ status: 200, outcome: 'ok', sentMs: 0, headMs: 10, firstEventMs: 10, textMs: [20], endedMs: 100, bytes: 10 },
     ...{ text: '', truth: undefined, promptTokens: 5, cachedTokens: 0, outputTokens: 1 },

@@ -2,7 +2,7 @@
 // nothing. No sockets. It notes when requests came.
 
 import type { ManualClock } from '../../src/actor/clock.ts';
-import type { Answer, Sender } from '../../src/load/load-client.ts';
+import type { LoadResponse, Sender } from '../../src/load/load-client.ts';
 import type { LoadRequest } from '../../src/load/load-request.ts';
 export interface ServerSettings {
   /** How long a request takes. */
@@ -28,7 +28,7 @@ export class SimulatedServer implements Sender {
     this.#freeMs = new Array<number>(settings.workers ?? 1).fill(0);
   }
 
-  send(request: LoadRequest, _: boolean, done: (answer: Answer) => void): void {
+  send(request: LoadRequest, _: boolean, done: (answer: LoadResponse) => void): void {
     const sentMs = this.#clock.now();
     const index = this.requests.push({ atMs: sentMs, body: JSON.parse(request.body.toString()) }) - 1;
     const { serviceMs, stall, outcome = () => 'ok' } = this.#settings;

@@ -1,15 +1,15 @@
 import type { DialectName } from '../../src/dialect/index.ts';
-import { StreamWatch } from '../../src/load/stream-observer.ts';
+import { StreamObserver } from '../../src/load/stream-observer.ts';
 
 import t from 'tap';
 
 /** Pushes the text in pieces of so many bytes, a millisecond apart. */
-function watched(dialect: DialectName, text: string, pieceBytes = 1e9): StreamWatch {
-  const watch = new StreamWatch(dialect, true);
+function watched(dialect: DialectName, text: string, pieceBytes = 1e9): StreamObserver {
+  const observer = new StreamObserver(dialect, true);
   const bytes = Buffer.from(text);
   for (let at = 0, ms = 1; at < bytes.length; at += pieceBytes, ms++)
-    watch.push(bytes.subarray(at, at + pieceBytes), ms);
-  return watch;
+    observer.push(bytes.subarray(at, at + pieceBytes), ms);
+  return observer;
 }
 
 const CHAT = [
@@ -25,24 +25,24 @@ const CHAT = [
 
 t.test('sees the same in a chat stream however it is cut', (t) => {
   for (const pieceBytes of [1, 7, 64, 1e9]) {
-    const watch = watched('chat-completions', CHAT, pieceBytes);
-    t.equal(watch.textMs.length, 2, 'an empty delta and quoted members are no output');
-    t.match(watch, { promptTokens: 12, cachedTokens: 8, outputTokens: 2, complete: true, failed: false });
-    t.equal(watch.text, 'Grüße "content":"x" 水');
-    t.equal(watch.truth, '{"arrivedUs":1}');
-    t.ok(watch.firstEventMs < watch.textMs[0]! || pieceBytes === 1e9);
+    const observer = watched('chat-completions', CHAT, pieceBytes);
+    t.equal(observer.textMs.length, 2, 'an empty delta and quoted members are no output');
+    t.match(observer, { promptTokens: 12, cachedTokens: 8, outputTokens: 2, complete: true, failed: false });
+    t.equal(observer.text, 'Grüße "content":"x" 水');
+    t.equal(observer.truth, '{"arrivedUs":1}');
+    t.ok(observer.firstEventMs < observer.textMs[0]! || pieceBytes === 1e9);
   }
   t.end();
 });
 
 t.test('a comment is no first event', (t) => {
-  const watch = new StreamWatch('chat-completions', false);
-  watch.push(Buffer.from(': still waiting\n\n'), 5);
-  t.ok(Number.isNaN(watch.firstEventMs));
-  watch.push(Buffer.from('data: {"choices":[{"delta":{"content":"a"}}]}\n\n'), 9);
-  t.equal(watch.firstEventMs, 9);
-  t.strictSame(watch.textMs, [9]);
-  t.equal(watch.text, '', 'what is said is kept only when it is wanted');
+  const observer = new StreamObserver('chat-completions', false);
+  observer.push(Buffer.from(': still waiting\n\n'), 5);
+  t.ok(Number.isNaN(observer.firstEventMs));
+  observer.push(Buffer.from('data: {"choices":[{"delta":{"content":"a"}}]}\n\n'), 9);
+  t.equal(observer.firstEventMs, 9);
+  t.strictSame(observer.textMs, [9]);
+  t.equal(observer.text, '', 'what is said is kept only when it is wanted');
   t.end();
 });
 
@@ -95,16 +95,16 @@ t.test('knows a complete stream and a failed one', (t) => {
 t.test('adds what the messages dialect counts apart', (t) => {
   const usage = '"usage":{"input_tokens":10,"cache_read_input_tokens":90,"output_tokens":1}';
   const later = 'data: {"type":"message_delta","usage":{"output_tokens":7}}\n\n';
-  const watch = watched('messages', `data: {"type":"message_start","message":{${usage}}}\n\n${later}`);
-  t.match(watch, { promptTokens: 100, cachedTokens: 90, outputTokens: 7 });
+  const observer = watched('messages', `data: {"type":"message_start","message":{${usage}}}\n\n${later}`);
+  t.match(observer, { promptTokens: 100, cachedTokens: 90, outputTokens: 7 });
   t.end();
 });
 
 t.test('reads counts and text out of a whole answer', (t) => {
-  const watch = new StreamWatch('chat-completions', true);
+  const observer = new StreamObserver('chat-completions', true);
   const body = '{"choices":[{"message":{"content":"Grüße"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}';
-  for (const byte of Buffer.from(body)) watch.pushWhole(Buffer.of(byte));
-  watch.endWhole();
-  t.match(watch, { promptTokens: 3, outputTokens: 2, complete: true, text: 'Grüße', textMs: [] });
+  for (const byte of Buffer.from(body)) observer.pushWhole(Buffer.of(byte));
+  observer.endWhole();
+  t.match(observer, { promptTokens: 3, outputTokens: 2, complete: true, text: 'Grüße', textMs: [] });
   t.end();
 });

@@ -3,8 +3,8 @@
 import type {
   EvaluateOptions,
   LlamaModule,
-  Model,
-  Sequence,
+  LlamaModel,
+  LlamaSequence,
   TemplateText,
   TokenBias,
 } from '../../src/host/gguf/binding.ts';
@@ -37,7 +37,7 @@ export interface FakeLlamaCpp {
   disposed: number;
 }
 
-class FakeSequence implements Sequence {
+class FakeSequence implements LlamaSequence {
   tokens: number[] = [];
   readonly #fake: FakeLlamaCpp;
   readonly #contextSize: number;
@@ -106,7 +106,7 @@ const plain = (text: string): TemplateText => ({ values: [text], tokenize: () =>
 /** Creates one; nothing is shared between two. */
 export function createFakeLlamaCpp(): FakeLlamaCpp {
   const bias: TokenBias = { set: (token, value) => void (fake.biases[token] = value) };
-  const model: Model = {
+  const model: LlamaModel = {
     tokenizer: {},
     tokens: {
       bos: 1,

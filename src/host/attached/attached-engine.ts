@@ -1,13 +1,12 @@
-// A host's engine that is another server: llama-server, vLLM or anything OpenAI-compatible. `attachEngine` finds out which
-// and is called when a host starts. Compatible dialects are passed through; llama-style requests are translated in both
-// directions, and what the engine cannot do is refused by name.
+// An engine that is another server: llama-server, vLLM or any OpenAI-compatible one. Requests of compatible dialects are
+// passed through; llama-style requests are translated both ways, and options the server does not support are refused by name.
 import { type Clock, systemClock } from '../../actor/index.ts';
 import { type SystemPrompt, InvalidOptions } from '../completion-options.ts';
 import {
   type CompletionEnd,
-  type Engine,
   type EngineFigures,
   type EngineProps,
+  type ModelEngine,
   type RawAnswer,
   type RawRequest,
   type Run,
@@ -15,16 +14,16 @@ import {
   type SlotState,
   type Task,
   NO_FIGURES,
-} from '../engine.ts';
+} from '../model-engine.ts';
 import { generate } from './attached-generation.ts';
 import { type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
-import { type EngineTimeouts, EngineFailure } from './engine-dispatch.ts';
-import { complaintOf, EngineHttp, objectOf, refusalOf } from './engine-http.ts';
-import { Watch } from './engine-monitor.ts';
+import { type EngineTimeouts, AttachedEngineError } from './engine-dispatch.ts';
+import { complaintOf, EngineHttp, failureOf, objectOf } from './engine-http.ts';
+import { EngineMonitor } from './engine-monitor.ts';
 import { relayToEngine } from './engine-relay.ts';
-import { LlamaServerDialogue } from './llama-server-protocol.ts';
-import { OpenAiDialogue } from './openai-protocol.ts';
-import { refuseMissing } from './unsupported-options.ts';
+import { LlamaServerProtocol } from './llama-server-protocol.ts';
+import { OpenAiProtocol } from './openai-protocol.ts';
+import { refuseUnsupportedOptions } from './unsupported-options.ts';
 /** Settings of an attached engine; only `url` is required. */
 export interface AttachedSettings {
   /** Base URL of the engine, http: or https:. */
@@ -32,7 +31,7 @@ export interface AttachedSettings {
   /** The engine's own key; default none. Keys of clients never reach the engine. */
   readonly apiKey?: string;
   /**
-   * Names the host gives to models. Each must be a model of the engine, in any case of letters; when the engine has
+   * Model names of the host. Each must be a model of the engine, in any case of letters; when the engine has
    * only one, any single name stands for it. Default: the engine's own names.
    */
   readonly models?: readonly string[];
@@ -52,15 +51,15 @@ export interface AttachedSettings {
   readonly maxConnections?: number;
   /** Default: the system's. */
   readonly clock?: Clock;
-  /** Hears why the start takes so long. */
+  /** Called with the reason while the engine is not ready. */
   readonly onWaiting?: (reason: string) => void;
-  /** Hears later, in a sentence, that the engine has gone or come back. */
+  /** Called with a sentence when the engine becomes unavailable or available. */
   readonly onNotice?: (sentence: string) => void;
 }
 
 const TIMEOUTS: EngineTimeouts = { connectMs: 10_000, firstMs: 3_600_000, idleMs: 300_000 };
 
-/** Finds the engine, waiting for it while it loads, and attaches to it. Rejects with a sentence for people. */
+/** Finds the engine, waiting while it loads, and attaches to it. Rejects with a message for operators. */
 export async function attachEngine(settings: AttachedSettings): Promise<AttachedEngine> {
   const { url, apiKey, clock = systemClock, timeouts, maxConnections = 1024, onWaiting = () => undefined } = settings;
   const { readyMs = 600_000, retryMs = 1000, questionMs = 10_000 } = settings;
@@ -74,7 +73,7 @@ export async function attachEngine(settings: AttachedSettings): Promise<Attached
   }
 }
 
-export class AttachedEngine implements Engine {
+export class AttachedEngine implements ModelEngine {
   readonly kind: string;
   readonly models: readonly string[];
   readonly detected: DetectedEngine;
@@ -83,7 +82,7 @@ export class AttachedEngine implements Engine {
   readonly #settings: AttachedSettings;
   readonly #clock: Clock;
   readonly #questionMs: number;
-  readonly #watch: Watch;
+  readonly #monitor: EngineMonitor;
   readonly #systems = new Map<string, SystemPrompt>();
   readonly #figures = { ...NO_FIGURES };
 
@@ -98,7 +97,7 @@ export class AttachedEngine implements Engine {
     this.kind = detected.kind;
     this.#names = namesOf(detected, models ?? detected.models.map(({ id }) => id));
     this.models = [...this.#names.keys()];
-    this.#watch = new Watch(http, detected, { clock, periodMs: watchMs, questionMs, onNotice });
+    this.#monitor = new EngineMonitor(http, detected, { clock, periodMs: watchMs, questionMs, onNotice });
   }
 
   contextTokens(model: string): number {
@@ -106,14 +105,14 @@ export class AttachedEngine implements Engine {
   }
 
   health(): 'loading' | 'ready' | 'failed' {
-    return this.#watch.health;
+    return this.#monitor.health;
   }
 
   complete(task: Task, sink: Sink): Run {
-    refuseMissing(this.detected, task.options);
+    refuseUnsupportedOptions(this.detected, task.options);
     const model = { ...this.#of(task.model), contextTokens: this.contextTokens(task.model) || null };
-    const Protocol = this.kind === 'llama-server' ? LlamaServerDialogue : OpenAiDialogue;
-    const dialogue = new Protocol(task, {
+    const Protocol = this.kind === 'llama-server' ? LlamaServerProtocol : OpenAiProtocol;
+    const protocol = new Protocol(task, {
       engine: this.detected,
       model,
       system: this.#systems.get(model.id) ?? null,
@@ -121,7 +120,7 @@ export class AttachedEngine implements Engine {
       now: () => this.#clock.now(),
     });
     this.#figures.running++;
-    return generate(this.#http, dialogue, sink, (end, cause) => this.#ended(end, cause));
+    return generate(this.#http, protocol, sink, (end, cause) => this.#ended(end, cause));
   }
 
   tokenize(model: string, content: string): Promise<number[]> {
@@ -135,7 +134,7 @@ export class AttachedEngine implements Engine {
     const { content, prompt } = objectOf(json);
     const words = content ?? prompt;
     if (status === 200 && typeof words === 'string') return words;
-    if (status >= 500 || status === 401 || status === 403) throw refusalOf(status, text);
+    if (status >= 500 || status === 401 || status === 403) throw failureOf(status, text);
     throw new InvalidOptions([
       { loc: ['body', 'tokens'], msg: `Value error, ${complaintOf(status, text)}`, type: 'value_error' },
     ]);
@@ -159,14 +158,14 @@ export class AttachedEngine implements Engine {
   }
 
   slots(): readonly SlotState[] {
-    return this.#watch.slots;
+    return this.#monitor.slots;
   }
 
   figures(): EngineFigures {
     return { ...this.#figures };
   }
 
-  /** What the engine itself tells scrapers; null when it tells nothing. */
+  /** The engine's own metrics; null when it has none. */
   async metrics(): Promise<string | null> {
     try {
       const { status, text } = await this.#http.ask('/metrics', undefined, this.#questionMs);
@@ -197,7 +196,7 @@ export class AttachedEngine implements Engine {
   };
 
   async close(): Promise<void> {
-    this.#watch.close();
+    this.#monitor.close();
     this.#http.close();
   }
 
@@ -215,7 +214,7 @@ export class AttachedEngine implements Engine {
         : { content: text, add_special: isFirst };
     const { status, json, text: said } = await this.#http.ask('/tokenize', body, this.#questionMs);
     const { tokens } = objectOf(json);
-    if (status !== 200 || !Array.isArray(tokens)) throw refusalOf(status, said);
+    if (status !== 200 || !Array.isArray(tokens)) throw failureOf(status, said);
     return tokens as number[];
   }
 
@@ -225,9 +224,9 @@ export class AttachedEngine implements Engine {
     throw new InvalidOptions([{ loc: ['body', member], msg, type: 'value_error' }]);
   }
 
-  /** The next look may be far away, and probes are to know at once. */
+  /** Marks the engine as failed at once: the next health check may be far away. */
   #doubt(cause: Error): void {
-    if (cause instanceof EngineFailure && cause.isUnreachable) this.#watch.doubt();
+    if (cause instanceof AttachedEngineError && cause.isUnreachable) this.#monitor.doubt();
   }
 
   #ended(end: CompletionEnd | null, cause: Error | null): void {
@@ -243,7 +242,7 @@ export class AttachedEngine implements Engine {
   }
 }
 
-/** The same body; tells when it has ended, whichever way. */
+/** The same body; calls back when it has ended, whichever way. */
 async function* followed(body: AsyncIterable<Uint8Array>, onEnd: () => void): AsyncGenerator<Uint8Array, void, void> {
   try {
     yield* body;

@@ -1,12 +1,11 @@
-// One generation by an attached engine: asks, reads the events of the answer and hands them to the task's sink, which
-// hears exactly one end unless the generation was cancelled. Called by attached-engine.ts.
+// One generation by an attached engine: sends the request, reads the events of the response and passes them to the sink,
+// which gets exactly one end unless the generation was cancelled.
 import { EventSplitter, parseEvents } from '../../net/sse.ts';
 import { InvalidOptions } from '../completion-options.ts';
-import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../engine.ts';
-import { type OpenAnswer, EngineFailure } from './engine-dispatch.ts';
-import { type EngineHttp, objectOf, parsed, refusalOf } from './engine-http.ts';
-import type { Dialogue, Heard } from './engine-protocol.ts';
-
+import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../model-engine.ts';
+import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
+import { type EngineHttp, failureOf, objectOf, parsed } from './engine-http.ts';
+import type { EngineProtocol, ProtocolEvent } from './engine-protocol.ts';
 const HEADERS = ['content-type', 'application/json', 'accept', 'text/event-stream', 'accept-encoding', 'identity'];
 
 /** The last event repeats the prompt, so an event may be as large as a request. */
@@ -18,7 +17,7 @@ const MAX_ERROR_BYTES = 64 * 1024;
 /** Begins at once. `onEnd` is called with the sink's end, or with null when the generation was cancelled before. */
 export function generate(
   http: EngineHttp,
-  dialogue: Dialogue,
+  protocol: EngineProtocol,
   sink: Sink,
   onEnd: (end: CompletionEnd | null, cause: Error | null) => void,
 ): Run {
@@ -31,19 +30,20 @@ export function generate(
     sink.end(how);
   };
   /** False when the rest of the answer is not wanted; otherwise it is read to its end, to keep the connection. */
-  const hear = (heard: Heard): boolean => {
+  const hear = (read: ProtocolEvent): boolean => {
     if (isOver) return true;
-    if (heard.start !== undefined) sink.start(heard.start.promptTokens, heard.start.cachedTokens, heard.start.slotId);
-    const { text = '', reports = [] } = heard;
+    if (read.start !== undefined) sink.start(read.start.promptTokens, read.start.cachedTokens, read.start.slotId);
+    const { text = '', reports = [] } = read;
     if (text !== '' || reports.length > 0) sink.text(text, reports);
-    if (heard.failure !== undefined) throw new EngineFailure(heard.failure);
-    if (heard.end !== undefined) end(heard.end, null);
-    return heard.isCut !== true;
+    if (read.failure !== undefined) throw new AttachedEngineError(read.failure);
+    if (read.end !== undefined) end(read.end, null);
+    return read.isCut !== true;
   };
-  converse(http, dialogue, { hear, rest: () => sink.rest?.() }, gone.signal)
+  runProtocol(http, protocol, { hear, rest: () => sink.rest?.() }, gone.signal)
     .then(() => {
-      const last = dialogue.close();
-      if (last === undefined && !isOver) throw new EngineFailure('the engine ended its answer before it was complete');
+      const last = protocol.close();
+      if (last === undefined && !isOver)
+        throw new AttachedEngineError('the engine ended its answer before it was complete');
       if (last !== undefined) end(last, null);
     })
     .catch((error: Error) =>
@@ -61,29 +61,29 @@ export function generate(
 
 /** A status for a failure before the answer. */
 function statusOf(error: Error): number {
-  if (error instanceof EngineFailure) return error.status;
+  if (error instanceof AttachedEngineError) return error.status;
   return error instanceof InvalidOptions ? 422 : 500;
 }
 
 /** Where the events go. */
 interface Listener {
-  readonly hear: (heard: Heard) => boolean;
-  /** As in Sink: the engine waits for a client that reads slowly. */
+  readonly hear: (read: ProtocolEvent) => boolean;
+  /** As in Sink: backpressure of the client. */
   readonly rest: () => Promise<void> | undefined;
 }
 
-async function converse(
+async function runProtocol(
   http: EngineHttp,
-  dialogue: Dialogue,
+  protocol: EngineProtocol,
   { hear, rest }: Listener,
   signal: AbortSignal,
 ): Promise<void> {
-  const { path, body } = await dialogue.ask();
+  const { path, body } = await protocol.ask();
   const answer = await http.post(path, HEADERS, Buffer.from(JSON.stringify(body)), signal);
-  if (answer.status !== 200) throw refusalOf(answer.status, await complaint(answer));
+  if (answer.status !== 200) throw failureOf(answer.status, await complaint(answer));
   const type = answer.headers[answer.headers.indexOf('content-type') + 1] ?? '';
   if (!type.toLowerCase().startsWith('text/event-stream')) {
-    throw new EngineFailure('the engine answered without a stream of events');
+    throw new AttachedEngineError('the engine answered without a stream of events');
   }
   const splitter = new EventSplitter({ maxHeldBytes: MAX_EVENT_BYTES });
   for await (const chunk of answer.body) {
@@ -93,8 +93,8 @@ async function converse(
       if (data === '[DONE]') continue;
       const event = parsed(data);
       if (typeof event !== 'object' || event === null)
-        throw new EngineFailure('the engine sent an event that is no JSON');
-      if (!hear(dialogue.hear(objectOf(event)))) return;
+        throw new AttachedEngineError('the engine sent an event that is no JSON');
+      if (!hear(protocol.hear(objectOf(event)))) return;
     }
     await rest();
   }

@@ -1,11 +1,17 @@
-// Who an attached engine is: asked once at the start, while it may still be loading its model. Called by
-// attached-engine.ts. llama-server is known by its /props, vLLM by its /version; anything else that lists models at
-// /v1/models counts as OpenAI-compatible. Which dialects it speaks is found out with empty requests, which none accepts.
+// Detects what an attached engine is, waiting while it loads. llama-server is recognised by /props, vLLM by /version; any
+// other server that lists models at /v1/models counts as OpenAI-compatible. Empty requests show which dialects it serves.
 import type { Clock } from '../../actor/index.ts';
-import { EngineFailure } from './engine-dispatch.ts';
-import { type EngineHttp, type JsonObject, type Reading, complaintOf, numberOf, objectOf } from './engine-http.ts';
+import { AttachedEngineError } from './engine-dispatch.ts';
+import {
+  type EngineHttp,
+  type JsonObject,
+  type AttachedResponse,
+  complaintOf,
+  numberOf,
+  objectOf,
+} from './engine-http.ts';
 import { missingOptions } from './unsupported-options.ts';
-export type EngineKind = 'llama-server' | 'vllm' | 'openai';
+export type AttachedEngineKind = 'llama-server' | 'vllm' | 'openai';
 
 export interface DetectedModel {
   /** As the engine calls it. */
@@ -14,10 +20,10 @@ export interface DetectedModel {
   readonly contextTokens: number | null;
 }
 
-/** What an engine said about itself. */
+/** What was detected about an engine. */
 export interface DetectedEngine {
   readonly url: string;
-  readonly kind: EngineKind;
+  readonly kind: AttachedEngineKind;
   /** As the engine writes it; null when it does not. */
   readonly version: string | null;
   /** At least one. */
@@ -33,7 +39,7 @@ export interface DetectedEngine {
   readonly dialects: ReadonlySet<string>;
 }
 
-export interface Patience {
+export interface DetectionSettings {
   readonly clock: Clock;
   /** All of the detection, waiting included; an engine may load for minutes. */
   readonly deadlineMs: number;
@@ -41,7 +47,7 @@ export interface Patience {
   readonly retryMs: number;
   /** One question. */
   readonly questionMs: number;
-  /** Hears why it waits, once for each new reason. */
+  /** Called with the reason for waiting, once per new reason. */
   readonly onWaiting: (reason: string) => void;
 }
 
@@ -60,19 +66,19 @@ const DEFAULT_MARKER = '<__media__>';
 class NotYet extends Error {}
 
 /**
- * Asks until the engine has answered. Rejects with a sentence for people: when the time is over, when the engine wants
+ * Retries until the engine is ready. Rejects with a message for operators: when the time is over, when the engine requires
  * another key, or when what answers is no engine.
  */
-export async function detectEngine(http: EngineHttp, patience: Patience): Promise<DetectedEngine> {
-  const { clock, deadlineMs, retryMs, onWaiting } = patience;
+export async function detectEngine(http: EngineHttp, settings: DetectionSettings): Promise<DetectedEngine> {
+  const { clock, deadlineMs, retryMs, onWaiting } = settings;
   const endMs = clock.now() + deadlineMs;
   let said = '';
   for (;;) {
     try {
-      return await identify(http, patience);
+      return await identify(http, settings);
     } catch (error) {
       const reason = (error as Error).message;
-      if (!(error instanceof NotYet || error instanceof EngineFailure)) throw error;
+      if (!(error instanceof NotYet || error instanceof AttachedEngineError)) throw error;
       if (clock.now() + retryMs > endMs) {
         throw new Error(`no engine is ready at ${http.url} after ${deadlineMs / 1000} s: ${reason}`, { cause: error });
       }
@@ -107,8 +113,8 @@ export function describeEngine(engine: DetectedEngine): string {
   return `${head}: ${abilities.join(', ')}; without ${lacks.join(', ')}.`;
 }
 
-async function identify(http: EngineHttp, { questionMs }: Patience): Promise<DetectedEngine> {
-  const get = async (path: string): Promise<Reading> =>
+async function identify(http: EngineHttp, { questionMs }: DetectionSettings): Promise<DetectedEngine> {
+  const get = async (path: string): Promise<AttachedResponse> =>
     refuseUnready(http.url, await http.ask(path, undefined, questionMs));
   const [health, props, version, list] = await Promise.all(['/health', '/props', '/version', '/v1/models'].map(get));
   const models = modelsOf(list!);
@@ -135,20 +141,20 @@ async function identify(http: EngineHttp, { questionMs }: Patience): Promise<Det
   return { ...known, ...rest, kind: isVllm ? 'vllm' : 'openai', version: isVllm ? number : null };
 }
 
-function refuseUnready(url: string, answer: Reading): Reading {
+function refuseUnready(url: string, answer: AttachedResponse): AttachedResponse {
   const { status, text } = answer;
   if (status === 503) throw new NotYet(`it is not ready: ${complaintOf(status, text)}`);
   return refuseKeyless(url, answer);
 }
 
-function refuseKeyless(url: string, answer: Reading): Reading {
+function refuseKeyless(url: string, answer: AttachedResponse): AttachedResponse {
   const { status } = answer;
   if (status === 401 || status === 403) throw new Error(`the engine at ${url} refuses the key of the host (${status})`);
   return answer;
 }
 
 /** What a list of models names; empty when the answer is no list. */
-export function modelsOf({ status, json }: Reading): DetectedModel[] {
+export function modelsOf({ status, json }: AttachedResponse): DetectedModel[] {
   const { data } = objectOf(json);
   if (status !== 200 || !Array.isArray(data)) return [];
   return data.flatMap((entry: unknown) => {

@@ -1,5 +1,5 @@
-// One request to an attached engine and its answer as it comes: a connection of the pool, a deadline for each phase, and a
-// body that is read no faster than it is taken. Made by engine-http.ts. It ends once: the whole body, a failure, or cancelled.
+// One request to an attached engine: a pooled connection, a deadline for each phase, and a body that is read no faster than
+// it is consumed. It ends once: with the whole body, a failure, or cancellation.
 import {
   type Connection,
   type ConnectionPool,
@@ -32,7 +32,7 @@ export interface OpenAnswer {
 }
 
 export interface FailureDetails {
-  /** What the client is to be answered; default 502. */
+  /** Status for the client; default 502. */
   readonly status?: number;
   /** True when not even the head of an answer came, so that the engine itself is in doubt; default false. */
   readonly isUnreachable?: boolean;
@@ -40,8 +40,8 @@ export interface FailureDetails {
 }
 
 /** Why an engine gave no whole answer; `message` says so to people. */
-export class EngineFailure extends Error {
-  override readonly name = 'EngineFailure';
+export class AttachedEngineError extends Error {
+  override readonly name = 'AttachedEngineError';
   readonly status: number;
   readonly isUnreachable: boolean;
 
@@ -52,7 +52,7 @@ export class EngineFailure extends Error {
   }
 }
 
-export interface EngineExchangeDeps {
+export interface EngineDispatchDeps {
   readonly pool: ConnectionPool;
   readonly deadlines: DeadlineQueue;
   readonly timeouts: EngineTimeouts;
@@ -77,8 +77,8 @@ const LATE: Readonly<Record<Phase, string>> = {
   done: '',
 };
 
-export class EngineExchange implements DispatchHandler, Expirable {
-  readonly #deps: EngineExchangeDeps;
+export class EngineDispatch implements DispatchHandler, Expirable {
+  readonly #deps: EngineDispatchDeps;
   readonly #options: DispatchOptions;
   readonly #signal: AbortSignal;
   readonly #deadline: Deadline;
@@ -95,7 +95,7 @@ export class EngineExchange implements DispatchHandler, Expirable {
   #onHead: (answer: OpenAnswer) => void = () => undefined;
   #onFailed: (error: Error) => void = () => undefined;
 
-  constructor(deps: EngineExchangeDeps, options: DispatchOptions, signal: AbortSignal) {
+  constructor(deps: EngineDispatchDeps, options: DispatchOptions, signal: AbortSignal) {
     this.#deps = deps;
     this.#options = options;
     this.#signal = signal;
@@ -116,7 +116,7 @@ export class EngineExchange implements DispatchHandler, Expirable {
   /** @internal */
   expire(): void {
     const isUnreachable = this.#phase !== 'body';
-    this.#fail(new EngineFailure(LATE[this.#phase], { status: 504, isUnreachable }));
+    this.#fail(new AttachedEngineError(LATE[this.#phase], { status: 504, isUnreachable }));
   }
 
   /** @internal */
@@ -164,9 +164,9 @@ export class EngineExchange implements DispatchHandler, Expirable {
     const isReset = !(error instanceof DispatchError) || error.fault === 'reset';
     if (this.#phase !== 'headers' || !isReset || !this.#isReused || this.#isRetried) {
       const isUnreachable = this.#phase !== 'body';
-      return this.#fail(new EngineFailure(SENTENCES[this.#phase], { isUnreachable, cause: error }));
+      return this.#fail(new AttachedEngineError(SENTENCES[this.#phase], { isUnreachable, cause: error }));
     }
-    // A kept connection died as the request met it: that says nothing about the engine.
+    // A kept connection was closed while the request was sent: this does not count against the engine.
     this.#isRetried = true;
     this.#drop(false);
     this.#phase = 'connect';
@@ -176,7 +176,7 @@ export class EngineExchange implements DispatchHandler, Expirable {
   #dispatch(isFresh: boolean): void {
     this.#connection = this.#deps.pool.take(isFresh);
     if (this.#connection === undefined) {
-      return this.#fail(new EngineFailure('the engine has as many requests as it may have', { status: 503 }));
+      return this.#fail(new AttachedEngineError('the engine has as many requests as it may have', { status: 503 }));
     }
     this.#deadline.set(this.#deps.timeouts.connectMs);
     this.#connection.client.dispatch(this.#options, this);

@@ -1,10 +1,10 @@
-// The way to an attached engine: its base URL, its own key, its connections. Short questions are asked whole, generations
-// and passed-on requests are opened and read as they come. Used by everything in this folder; no client's key gets here.
+// HTTP access to an attached engine: base URL, API key, connections. Short requests are buffered, generations and relayed
+// requests are streamed. API keys of clients are never sent to the engine.
 import type { Clock } from '../../actor/index.ts';
 import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
 import { ConnectionPool } from '../../net/client.ts';
 import { DeadlineQueue } from '../../net/deadline.ts';
-import { type EngineTimeouts, type OpenAnswer, EngineExchange, EngineFailure } from './engine-dispatch.ts';
+import { type EngineTimeouts, type OpenAnswer, EngineDispatch, AttachedEngineError } from './engine-dispatch.ts';
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface EngineHttpSettings {
@@ -19,7 +19,7 @@ export interface EngineHttpSettings {
 }
 
 /** An answer read whole; `json` is undefined when the body is no JSON. */
-export interface Reading {
+export interface AttachedResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly json: unknown;
@@ -58,7 +58,7 @@ export class EngineHttp {
   }
 
   /** GETs, or POSTs `body`. Rejects with EngineFailure when there is no whole answer within `timeoutMs`. */
-  async ask(path: string, body: JsonObject | undefined, timeoutMs: number): Promise<Reading> {
+  async ask(path: string, body: JsonObject | undefined, timeoutMs: number): Promise<AttachedResponse> {
     const { clock } = this.#settings;
     const late = new AbortController();
     const timer = clock.setTimeout(() => late.abort(), timeoutMs);
@@ -77,7 +77,7 @@ export class EngineHttp {
     } catch (error) {
       const isLate = late.signal.aborted;
       const message = isLate ? 'the engine did not answer in time' : 'the engine cannot be reached';
-      throw new EngineFailure(message, { status: isLate ? 504 : 502, isUnreachable: true, cause: error });
+      throw new AttachedEngineError(message, { status: isLate ? 504 : 502, isUnreachable: true, cause: error });
     } finally {
       clock.clearTimeout(timer);
     }
@@ -92,7 +92,7 @@ export class EngineHttp {
       headers: [...headers, ...Object.entries(this.#credential()).flat()],
       body,
     } as const;
-    return new EngineExchange({ pool: this.#pool, deadlines: this.#deadlines, timeouts }, options, signal).start();
+    return new EngineDispatch({ pool: this.#pool, deadlines: this.#deadlines, timeouts }, options, signal).start();
   }
 
   close(): void {
@@ -107,7 +107,7 @@ export class EngineHttp {
   }
 }
 
-function reading({ status, headers, body }: BufferedResponse): Reading {
+function reading({ status, headers, body }: BufferedResponse): AttachedResponse {
   const text = body.toString();
   return { status, headers, json: parsed(text), text };
 }
@@ -135,12 +135,12 @@ export function numberOf(value: unknown): number | undefined {
  * Why an engine answered with this status in place of what was asked for. What is the client's to mend keeps its status;
  * a refused key is the host's, and anything else the engine's.
  */
-export function refusalOf(status: number, text: string): EngineFailure {
+export function failureOf(status: number, text: string): AttachedEngineError {
   if (status === 401 || status === 403) {
-    return new EngineFailure('the engine behind this host refused the credentials of the host');
+    return new AttachedEngineError('the engine behind this host refused the credentials of the host');
   }
   const isPassedOn = (status >= 400 && status < 500) || status === 503;
-  return new EngineFailure(complaintOf(status, text), { status: isPassedOn ? status : 502 });
+  return new AttachedEngineError(complaintOf(status, text), { status: isPassedOn ? status : 502 });
 }
 
 /** What an engine says in an error body, whatever its shape. */

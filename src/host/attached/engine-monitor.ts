@@ -1,33 +1,31 @@
-// What a host knows of its attached engine from minute to minute: its health and its slots, asked periodically because the
-// host must answer for them at once. Made by attached-engine.ts.
+// Periodic health check of an attached engine. Keeps its health and its slots, so that the host can report them at once.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import type { SlotState } from '../engine.ts';
+import type { SlotState } from '../model-engine.ts';
 import { type DetectedEngine, modelsOf } from './detect.ts';
 import { type EngineHttp, numberOf, objectOf } from './engine-http.ts';
-
 export type Health = 'loading' | 'ready' | 'failed';
 
-export interface WatchSettings {
+export interface MonitorSettings {
   readonly clock: Clock;
   /** Between two questions. */
   readonly periodMs: number;
   /** For one question. */
   readonly questionMs: number;
-  /** Hears, in a sentence, that the engine has gone or come back. */
+  /** Called with a sentence when the engine becomes unavailable or available. */
   readonly onNotice: (sentence: string) => void;
 }
 
-export class Watch {
+export class EngineMonitor {
   slots: readonly SlotState[];
   readonly #http: EngineHttp;
   readonly #engine: DetectedEngine;
-  readonly #settings: WatchSettings;
+  readonly #settings: MonitorSettings;
   #health: Health = 'ready';
   #hasOtherModels = false;
   #timer: TimerHandle | null = null;
   #isClosed = false;
 
-  constructor(http: EngineHttp, engine: DetectedEngine, settings: WatchSettings) {
+  constructor(http: EngineHttp, engine: DetectedEngine, settings: MonitorSettings) {
     this.#http = http;
     this.#engine = engine;
     this.#settings = settings;
@@ -40,7 +38,7 @@ export class Watch {
     return this.#health;
   }
 
-  /** The engine gave no answer: it counts as gone until the next look finds it. */
+  /** Marks the engine as failed until the next check succeeds. */
   doubt(): void {
     this.#become('failed');
   }

@@ -1,12 +1,11 @@
-// The seam between a generation on its way (generation.ts) and the two languages that engines speak (llama-server.ts,
-// openai-completions.ts): what to ask, and what an event of the answer means.
+// The interface between a streamed generation and the two protocols of attached engines: how to request it, and what an event
+// of the response means.
 import type { SystemPrompt } from '../completion-options.ts';
-import type { CompletionEnd, TokenReport } from '../engine.ts';
+import type { CompletionEnd, TokenReport } from '../model-engine.ts';
 import type { DetectedEngine, DetectedModel } from './detect.ts';
 import type { JsonObject } from './engine-http.ts';
-
 /** What a translation knows besides the task. */
-export interface DialogueDeps {
+export interface ProtocolDeps {
   readonly engine: DetectedEngine;
   readonly model: DetectedModel;
   /** The initial prompt of all slots; null when none is set. */
@@ -17,7 +16,7 @@ export interface DialogueDeps {
 }
 
 /** One event of an answer, understood. All parts are optional. */
-export interface Heard {
+export interface ProtocolEvent {
   /** The prompt is known: tokens in all, tokens found in the cache, slot. */
   readonly start?: { readonly promptTokens: number; readonly cachedTokens: number; readonly slotId: number };
   readonly text?: string;
@@ -29,16 +28,16 @@ export interface Heard {
   readonly failure?: string;
 }
 
-export interface Request {
+export interface EngineRequest {
   readonly path: string;
   readonly body: JsonObject;
 }
 
-/** One generation in an engine's language. Made for one task; hears the events in order. */
-export interface Dialogue {
+/** One generation in the protocol of an engine. Made for one task; reads the events in order. */
+export interface EngineProtocol {
   /** Throws InvalidOptions for what can only be seen with the engine's help. */
-  ask(): Promise<Request>;
-  hear(event: JsonObject): Heard;
-  /** After the last event: the end, when it follows from what was said; undefined when the answer is not complete. */
+  ask(): Promise<EngineRequest>;
+  hear(event: JsonObject): ProtocolEvent;
+  /** After the last event: the end, when it follows from the events; undefined when the response is incomplete. */
   close(): CompletionEnd | undefined;
 }

@@ -1,13 +1,12 @@
-// Requests of compatible dialects on their way through: bytes as they came, headers without what belongs to one
-// connection or to the client's account here. Called by attached-engine.ts. Failures before the head of an answer are
-// answers in the dialect of the path; after it the body fails, and the host cuts the connection.
+// Relays requests of compatible dialects to an attached engine: the body unchanged, headers without credentials and
+// hop-by-hop fields (RFC 9110, section 7.6.1). A failure before the response head is an error body in the dialect of the
+// path; after it the body fails.
 import { type Scan, scanBody } from '../../dialect/index.ts';
 import { requestHeaders } from '../../upstream/index.ts';
-import type { RawAnswer, RawRequest } from '../engine.ts';
+import type { RawAnswer, RawRequest } from '../model-engine.ts';
 import type { DetectedEngine } from './detect.ts';
-import { type OpenAnswer, EngineFailure } from './engine-dispatch.ts';
-import { type EngineHttp, refusalOf } from './engine-http.ts';
-
+import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
+import { type EngineHttp, failureOf } from './engine-http.ts';
 /** Credentials and cookies of the client, and words meant for the host. */
 const OURS = /^(authorization|x-api-key|api-key|x-payment|cookie|x-headrace-.*|x-forwarded-.*|forwarded)$/;
 
@@ -34,7 +33,7 @@ const MODEL_SPAN = 0;
 export interface RelayDeps {
   readonly http: EngineHttp;
   readonly engine: DetectedEngine;
-  readonly onFailure: (failure: EngineFailure) => void;
+  readonly onFailure: (failure: AttachedEngineError) => void;
 }
 
 /** Passes a request on; `modelId` is the engine's name for the model it asks for. */
@@ -56,9 +55,9 @@ export async function relayToEngine(deps: RelayDeps, modelId: string, request: R
     if (answer.status !== 401 && answer.status !== 403) return passed(answer);
     // The key that was refused is the host's: not for the client to mend.
     await drop(answer);
-    return failed(path, refusalOf(answer.status, ''));
+    return failed(path, failureOf(answer.status, ''));
   } catch (error) {
-    if (!(error instanceof EngineFailure)) throw error;
+    if (!(error instanceof AttachedEngineError)) throw error;
     onFailure(error);
     return failed(path, error);
   }
@@ -108,7 +107,7 @@ async function drop({ body }: OpenAnswer): Promise<void> {
   for await (const _ of body) return;
 }
 
-function failed(path: string, { status, message }: EngineFailure): RawAnswer {
+function failed(path: string, { status, message }: AttachedEngineError): RawAnswer {
   return problem(path, status, `${message[0]!.toUpperCase()}${message.slice(1)}`);
 }
 

@@ -1,6 +1,6 @@
-// The interface's completions in the words of today's llama-server, both ways: names that changed (slot_id, stopped_*),
-// defaults that changed (repeat_penalty, cache_prompt), shapes that changed (probabilities, images). Used by
-// attached-engine.ts. Every option is sent, so that no default of the engine or its operator shows through.
+// Llama-style completions in the protocol of current llama-server versions: renamed members (slot_id, stopped_*), changed
+// defaults (repeat_penalty, cache_prompt), changed shapes (probabilities, images). Every option is sent, so that no default
+// of the server applies.
 import {
   type CompletionOptions,
   type ImageData,
@@ -8,10 +8,16 @@ import {
   invalidOption,
   InvalidOptions,
 } from '../completion-options.ts';
-import { type CompletionEnd, type Likely, type StopReason, type Task, type TokenReport, BLANK_END } from '../engine.ts';
+import {
+  type CompletionEnd,
+  type Likely,
+  type StopReason,
+  type Task,
+  type TokenReport,
+  BLANK_END,
+} from '../model-engine.ts';
 import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
-import type { Dialogue, DialogueDeps, Heard, Request } from './engine-protocol.ts';
-
+import type { EngineProtocol, EngineRequest, ProtocolDeps, ProtocolEvent } from './engine-protocol.ts';
 /** The order of the samplers; penalties come first and temperature last, whatever the operator prefers. */
 const SAMPLERS = ['penalties', 'top_k', 'typ_p', 'top_p', 'min_p', 'temperature'];
 
@@ -52,15 +58,15 @@ function llamaServerOptions(options: CompletionOptions): JsonObject {
 }
 
 /** One task. Throws InvalidOptions for an infill after a system prompt: the engine lays infills out itself. */
-export class LlamaServerDialogue implements Dialogue {
+export class LlamaServerProtocol implements EngineProtocol {
   readonly #task: Task;
-  readonly #deps: DialogueDeps;
+  readonly #deps: ProtocolDeps;
   #promptTokens = 0;
   #cachedTokens = 0;
   #slotId = -1;
   #isStarted = false;
 
-  constructor(task: Task, deps: DialogueDeps) {
+  constructor(task: Task, deps: ProtocolDeps) {
     this.#task = task;
     this.#deps = deps;
     const { prompt, options } = task;
@@ -72,7 +78,7 @@ export class LlamaServerDialogue implements Dialogue {
     if (prompt.kind === 'parts' && options.image_data.length > 0) checkImages(prompt.parts, options.image_data);
   }
 
-  async ask(): Promise<Request> {
+  async ask(): Promise<EngineRequest> {
     const { prompt, options } = this.#task;
     const shared = { ...llamaServerOptions(options), model: this.#deps.model.id };
     if (prompt.kind === 'infill') {
@@ -85,7 +91,7 @@ export class LlamaServerDialogue implements Dialogue {
     return { path: '/completion', body: { ...shared, prompt: wire } };
   }
 
-  hear(event: JsonObject): Heard {
+  hear(event: JsonObject): ProtocolEvent {
     // Some servers send the member with every event, empty.
     if (event['error'] !== undefined && event['error'] !== null)
       return { failure: complaintOf(500, JSON.stringify(event)) };
@@ -94,8 +100,8 @@ export class LlamaServerDialogue implements Dialogue {
     this.#promptTokens = numberOf(event['tokens_evaluated']) ?? numberOf(progress['total']) ?? this.#promptTokens;
     this.#cachedTokens = numberOf(progress['cache']) ?? cachedOf(timings, this.#promptTokens) ?? this.#cachedTokens;
     this.#slotId = numberOf(event['id_slot']) ?? numberOf(event['slot_id']) ?? this.#slotId;
-    const heard: Heard = { ...this.#content(event), ...this.#start() };
-    return event['stop'] === true ? { ...heard, end: this.#end(event, timings) } : heard;
+    const read: ProtocolEvent = { ...this.#content(event), ...this.#start() };
+    return event['stop'] === true ? { ...read, end: this.#end(event, timings) } : read;
   }
 
   /** The engine always says when it stops. */
@@ -103,13 +109,13 @@ export class LlamaServerDialogue implements Dialogue {
     return undefined;
   }
 
-  #start(): Heard {
+  #start(): ProtocolEvent {
     if (this.#isStarted) return {};
     this.#isStarted = true;
     return { start: { promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens, slotId: this.#slotId } };
   }
 
-  #content(event: JsonObject): Heard {
+  #content(event: JsonObject): ProtocolEvent {
     const { n_probs, n_predict } = this.#task.options;
     // Asked for no token, the engine samples one all the same.
     if (n_predict === 0 || typeof event['content'] !== 'string') return {};
@@ -207,7 +213,7 @@ function likelyOf(entry: unknown): Likely {
   return { tok_str: pieceOf(token), prob };
 }
 
-/** Text of a token for people: a byte within a character is named, since it has no text of its own. */
+/** Text of a token in reports: a byte within a character is named, since it has no text of its own. */
 function pieceOf(token: JsonObject): string {
   const { token: text, bytes } = token;
   if (Array.isArray(bytes) && bytes.length === 1 && Number(bytes[0]) > 0x7f) {

@@ -1,12 +1,10 @@
-// The interface's completions in the words of /v1/completions: all that vLLM can do, or the little that every
-// OpenAI-compatible server can. Used by attached-engine.ts. Stop strings are searched here where an engine does not say
-// which one it met.
+// Llama-style completions in the protocol of /v1/completions, with the extensions of vLLM where the engine is vLLM. Stop
+// strings are matched here for engines that do not report which one was met.
 import { type CompletionOptions, type PromptPart, invalidOption, InvalidOptions } from '../completion-options.ts';
-import { type CompletionEnd, type StopReason, type Task, type TokenReport, BLANK_END } from '../engine.ts';
+import { type CompletionEnd, type StopReason, type Task, type TokenReport, BLANK_END } from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
-import type { Dialogue, DialogueDeps, Heard, Request } from './engine-protocol.ts';
-
+import type { EngineProtocol, EngineRequest, ProtocolDeps, ProtocolEvent } from './engine-protocol.ts';
 /** The bias of a forbidden token, which is also the most negative one these engines take. */
 const FORBIDDEN_BIAS = -100;
 
@@ -35,9 +33,9 @@ function openaiOptions(options: CompletionOptions, isVllm: boolean): JsonObject 
 }
 
 /** One task. Throws InvalidOptions for infills, mixed prompts without a tokenizer, and biases by text. */
-export class OpenAiDialogue implements Dialogue {
+export class OpenAiProtocol implements EngineProtocol {
   readonly #task: Task;
-  readonly #deps: DialogueDeps;
+  readonly #deps: ProtocolDeps;
   readonly #options: JsonObject;
   /** Searches what the engine does not search for us. */
   readonly #matcher: StopMatcher | null;
@@ -51,7 +49,7 @@ export class OpenAiDialogue implements Dialogue {
   #reason: StopReason | undefined;
   #stoppingWord = '';
 
-  constructor(task: Task, deps: DialogueDeps) {
+  constructor(task: Task, deps: ProtocolDeps) {
     const { prompt, options } = task;
     const isVllm = deps.engine.kind === 'vllm';
     this.#task = task;
@@ -66,7 +64,7 @@ export class OpenAiDialogue implements Dialogue {
     if (prompt.kind === 'parts' && !deps.engine.canTokenize) refuseMixed(this.#withSystem(prompt.parts));
   }
 
-  async ask(): Promise<Request> {
+  async ask(): Promise<EngineRequest> {
     const { prompt } = this.#task;
     if (prompt.kind !== 'parts') throw new Error('conversations are passed on, not completed');
     const { model } = this.#deps;
@@ -76,7 +74,7 @@ export class OpenAiDialogue implements Dialogue {
     return { path: '/v1/completions', body: { ...this.#options, max_tokens, model: model.id, prompt: wire } };
   }
 
-  hear(event: JsonObject): Heard {
+  hear(event: JsonObject): ProtocolEvent {
     // Some servers send the member with every event, empty.
     if (event['error'] !== undefined && event['error'] !== null)
       return { failure: complaintOf(500, JSON.stringify(event)) };
@@ -140,7 +138,7 @@ export class OpenAiDialogue implements Dialogue {
     if (this.#reason === 'word') this.#stoppingWord = stopReason as string;
   }
 
-  #emit(text: string, reports: readonly TokenReport[]): Heard {
+  #emit(text: string, reports: readonly TokenReport[]): ProtocolEvent {
     const start = this.#isStarted
       ? {}
       : { start: { promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens, slotId: -1 } };

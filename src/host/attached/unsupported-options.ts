@@ -1,9 +1,9 @@
-// What each kind of attached engine cannot do, by the names of the options. Called before anything is sent, so that
-// nothing is dropped silently: an option that has no counterpart may keep the value with which it does nothing, or the
-// default of docs/interface.md, section 12, and is refused with status 422 otherwise.
+// The completion options that each kind of attached engine does not support. Such an option may keep its default
+// (docs/interface.md, section 12) or a value that turns it off; anything else is refused with status 422 before the request
+// is sent.
 import type { ValidationEntry } from '../../errors.ts';
 import { type CompletionOptions, DEFAULT_OPTIONS, InvalidOptions } from '../completion-options.ts';
-import type { DetectedEngine, EngineKind } from './detect.ts';
+import type { DetectedEngine, AttachedEngineKind } from './detect.ts';
 
 type OptionName = keyof CompletionOptions;
 
@@ -18,7 +18,7 @@ const NOT_OF_OPENAI_STYLE: readonly OptionName[] = [
   'slot_id',
 ];
 
-const MISSING: Readonly<Record<EngineKind, readonly OptionName[]>> = {
+const MISSING: Readonly<Record<AttachedEngineKind, readonly OptionName[]>> = {
   'llama-server': ['tfs_z', 'penalize_nl'],
   // Its penalties look at the whole sequence: a window of another length is refused, no window at all can be had.
   vllm: [...NOT_OF_OPENAI_STYLE, 'repeat_last_n'],
@@ -42,7 +42,7 @@ export function missingOptions({ kind, isMultimodal }: DetectedEngine): readonly
 }
 
 /** Throws InvalidOptions with every option of the request that this engine has no counterpart for. */
-export function refuseMissing(engine: DetectedEngine, options: CompletionOptions): void {
+export function refuseUnsupportedOptions(engine: DetectedEngine, options: CompletionOptions): void {
   const entries: ValidationEntry[] = missingOptions(engine)
     .filter((name) => !isAccepted(name, options[name]))
     .map((name) => entryOf(engine, name));

@@ -1,6 +1,6 @@
-// What is in a step. Every running sequence decodes one token; the rest of the token budget goes to prompts, in the order
-// of their arrival, in chunks. When memory is exhausted the newest sequence is pushed out and waits to be computed again.
-// Driven by scheduler.ts, once a step; nothing here is allocated for a token.
+// The contents of a scheduler step. Every running sequence decodes one token; the rest of the token budget goes to prefill,
+// in order of arrival, in chunks. When memory is exhausted, the newest sequence is preempted and queued again. Nothing is
+// allocated per token.
 import type { PrefixCache } from './prefix-cache.ts';
 import type { Profile } from './profile.ts';
 import type { EndReason, Sequence } from './sequence.ts';
@@ -10,20 +10,20 @@ export class Batch {
   readonly decoding: Sequence[] = [];
   readonly prefilling: Sequence[] = [];
   /** Sequences that end with the step and take no part in it. */
-  readonly doomed: Sequence[] = [];
+  readonly ending: Sequence[] = [];
   /** Of the packed step: tokens its decoding sequences look back on, prompt tokens it evaluates. */
   memoryTokens = 0;
   prefillTokens = 0;
   readonly #profile: Profile;
   readonly #cache: PrefixCache;
-  readonly #waiting: WaitingLine;
-  readonly #tallies: Tallies;
+  readonly #waiting: WaitingQueue;
+  readonly #counts: SchedulerCounts;
 
-  constructor(profile: Profile, cache: PrefixCache, waiting: WaitingLine, tallies: Tallies) {
+  constructor(profile: Profile, cache: PrefixCache, waiting: WaitingQueue, counts: SchedulerCounts) {
     this.#profile = profile;
     this.#cache = cache;
     this.#waiting = waiting;
-    this.#tallies = tallies;
+    this.#counts = counts;
   }
 
   get running(): number {
@@ -32,14 +32,14 @@ export class Batch {
 
   /** Decides what the step that begins now contains. False when there is nothing to do. */
   pack(startUs: number): boolean {
-    const { preemptions } = this.#tallies;
+    const { preemptions } = this.#counts;
     this.prefillTokens = 0;
     this.#packDecoding();
     const budget = this.#profile.maxBatchTokens - this.decoding.length;
     for (const sequence of this.prefilling) this.#addChunk(sequence, budget);
-    // Whom memory pressure has just pushed out must not come back into the room of the others at once.
-    if (preemptions === this.#tallies.preemptions) this.#admit(startUs, budget);
-    return this.running > 0 || this.doomed.length > 0;
+    // A sequence that was just preempted must not be admitted again in the same step.
+    if (preemptions === this.#counts.preemptions) this.#admit(startUs, budget);
+    return this.running > 0 || this.ending.length > 0;
   }
 
   /** Asks every sequence that completes its evaluation in this step for its next token. */
@@ -53,7 +53,7 @@ export class Batch {
     for (let at = 0; at < this.decoding.length; at++) {
       const sequence = this.decoding[at]!;
       if (sequence.length >= this.#profile.contextTokens) this.#shift(sequence);
-      if (sequence.length > sequence.lease!.roomTokens && !this.#makeRoom(sequence)) break;
+      if (sequence.length > sequence.allocation!.roomTokens && !this.#makeRoom(sequence)) break;
       memoryTokens += sequence.computed;
       sequence.chunk = 1;
     }
@@ -62,20 +62,20 @@ export class Batch {
 
   #shift(sequence: Sequence): void {
     const kept = sequence.shift();
-    this.#tallies.shifts++;
-    if (sequence.lease !== null) this.#cache.shift(sequence.lease, kept);
+    this.#counts.shifts++;
+    if (sequence.allocation !== null) this.#cache.shift(sequence.allocation, kept);
   }
 
   /** Grows what the sequence holds at the cost of newer ones. False when it was itself the newest and had to go. */
   #makeRoom(sequence: Sequence): boolean {
-    const lease = sequence.lease!;
-    while (sequence.length > lease.roomTokens) {
-      if (this.#cache.grow(lease)) continue;
+    const allocation = sequence.allocation!;
+    while (sequence.length > allocation.roomTokens) {
+      if (this.#cache.grow(allocation)) continue;
       const isAlone = this.running === 1;
       const newest = (this.prefilling.pop() ?? this.decoding.pop())!;
       this.#evict(newest);
-      if (isAlone) this.#doom(newest, 'out-of-memory');
-      else if (newest.isCancelled) this.#doom(newest, 'cancelled');
+      if (isAlone) this.#endReason(newest, 'out-of-memory');
+      else if (newest.isCancelled) this.#endReason(newest, 'cancelled');
       else this.#requeue(newest);
       if (newest === sequence) return false;
     }
@@ -83,22 +83,22 @@ export class Batch {
   }
 
   #evict(sequence: Sequence): void {
-    this.#cache.release(sequence.lease!, sequence.tokens, sequence.computed);
-    sequence.handOver();
-    sequence.lease = null;
+    this.#cache.release(sequence.allocation!, sequence.tokens, sequence.computed);
+    sequence.releaseHeld();
+    sequence.allocation = null;
     sequence.computed = 0;
     sequence.chunk = 0;
   }
 
   #requeue(sequence: Sequence): void {
     sequence.preemptions++;
-    this.#tallies.preemptions++;
+    this.#counts.preemptions++;
     this.#waiting.pushFront(sequence);
   }
 
-  #doom(sequence: Sequence, reason: EndReason): void {
-    sequence.doom ??= reason;
-    this.doomed.push(sequence);
+  #endReason(sequence: Sequence, reason: EndReason): void {
+    sequence.endReason ??= reason;
+    this.ending.push(sequence);
   }
 
   #addChunk(sequence: Sequence, budget: number): void {
@@ -110,59 +110,59 @@ export class Batch {
     const { maxSequences, contextTokens } = this.#profile;
     while (this.prefillTokens < budget && this.running < maxSequences) {
       const sequence = this.#waiting.first;
-      // A step made good later begins before now: who came after its beginning is not in it.
+      // A late step begins in the past: sequences that arrived after its beginning are not part of it.
       if (sequence === undefined || sequence.arrivedUs > startUs) return;
-      if (sequence.length >= contextTokens && sequence.doom === null) this.#shift(sequence);
-      if (sequence.doom !== null || !this.#cache.fits(sequence.length)) {
+      if (sequence.length >= contextTokens && sequence.endReason === null) this.#shift(sequence);
+      if (sequence.endReason !== null || !this.#cache.fits(sequence.length)) {
         this.#waiting.shift();
-        this.#doom(sequence, 'out-of-memory');
+        this.#endReason(sequence, 'out-of-memory');
         continue;
       }
       const { tokens, length, job } = sequence;
-      const lease = this.#cache.admit(tokens, length, job.cachePrompt, job.slotId);
-      if (lease === null) return;
+      const allocation = this.#cache.admit(tokens, length, job.cachePrompt, job.slotId);
+      if (allocation === null) return;
       this.#waiting.shift();
       this.prefilling.push(sequence);
       if (sequence.startedUs < 0) {
-        this.#tallies.promptTokens += length;
-        this.#tallies.cachedTokens += lease.cachedTokens;
+        this.#counts.promptTokens += length;
+        this.#counts.cachedTokens += allocation.cachedTokens;
       }
-      sequence.start(lease, startUs);
+      sequence.start(allocation, startUs);
       this.#addChunk(sequence, budget);
     }
   }
 }
 
-/** Passed entries are dropped once there are so many and they are half of the line. */
+/** Consumed entries are dropped when there are this many and they are half of the queue. */
 const COMPACT_AT = 1024;
 
-export class WaitingLine {
-  #line: (Sequence | undefined)[] = [];
+export class WaitingQueue {
+  #queue: (Sequence | undefined)[] = [];
   #head = 0;
   #cancelled = 0;
 
   get size(): number {
-    return this.#line.length - this.#head - this.#cancelled;
+    return this.#queue.length - this.#head - this.#cancelled;
   }
 
   /** The next in line that was not cancelled. */
   get first(): Sequence | undefined {
-    while (this.#line[this.#head]?.isWaiting === false) {
+    while (this.#queue[this.#head]?.isWaiting === false) {
       this.#cancelled--;
       this.#pass();
     }
-    return this.#line[this.#head];
+    return this.#queue[this.#head];
   }
 
   push(sequence: Sequence): void {
     sequence.isWaiting = true;
-    this.#line.push(sequence);
+    this.#queue.push(sequence);
   }
 
   pushFront(sequence: Sequence): void {
     sequence.isWaiting = true;
-    if (this.#head === 0) this.#line.unshift(sequence);
-    else this.#line[--this.#head] = sequence;
+    if (this.#head === 0) this.#queue.unshift(sequence);
+    else this.#queue[--this.#head] = sequence;
   }
 
   shift(): Sequence | undefined {
@@ -181,15 +181,15 @@ export class WaitingLine {
   }
 
   #pass(): void {
-    this.#line[this.#head++] = undefined;
-    if (this.#head < COMPACT_AT || this.#head * 2 < this.#line.length) return;
-    this.#line = this.#line.slice(this.#head);
+    this.#queue[this.#head++] = undefined;
+    if (this.#head < COMPACT_AT || this.#head * 2 < this.#queue.length) return;
+    this.#queue = this.#queue.slice(this.#head);
     this.#head = 0;
   }
 }
 
 /** Sums since the scheduler was made, all zero. */
-const NO_TALLIES = {
+const NO_COUNTS = {
   steps: 0,
   /** Time spent in steps. */
   stepUs: 0,
@@ -206,10 +206,10 @@ const NO_TALLIES = {
   ended: { stopped: 0, length: 0, context: 0, cancelled: 0, 'out-of-memory': 0 },
 };
 
-export type Tallies = typeof NO_TALLIES;
+export type SchedulerCounts = typeof NO_COUNTS;
 
-export function createTallies(): Tallies {
-  return structuredClone(NO_TALLIES);
+export function createCounts(): SchedulerCounts {
+  return structuredClone(NO_COUNTS);
 }
 
 export interface SchedulerState {
@@ -223,5 +223,5 @@ export interface SchedulerState {
   readonly mostBehindUs: number;
   /** Steps published later than one step's duration. */
   readonly lateSteps: number;
-  readonly tallies: Readonly<Tallies>;
+  readonly counts: Readonly<SchedulerCounts>;
 }

@@ -1,8 +1,7 @@
-// A prefix cache of shared blocks, as vLLM has it: memory is cut into blocks of a few tokens; a full block is known by the
-// hash of everything up to its end, and sequences with the same beginning hold the same blocks. Blocks nobody holds stay
-// findable until they are needed, the least recently used going first and the ends of sequences before their beginnings.
-// Used by the scheduler through prefix-cache.ts. A block is either held (count above 0) or in the free list, never both.
-import type { Lease, PrefixCache } from './prefix-cache.ts';
+// Prefix cache of shared KV blocks, as in vLLM. A full block is identified by the hash of all tokens up to its end; sequences
+// with the same prefix share blocks. A block is either held (count above 0) or in the free list, never both; free blocks are
+// evicted least recently used first.
+import type { CacheAllocation, PrefixCache } from './prefix-cache.ts';
 
 export interface BlockSettings {
   readonly blocks: number;
@@ -16,7 +15,7 @@ const UNNAMED = -1;
 
 const LEAST_TABLE_BLOCKS = 16;
 
-class ModelTable implements Lease {
+class BlockTable implements CacheAllocation {
   readonly slotId: number;
   cachedTokens = 0;
   roomTokens = 0;
@@ -42,7 +41,7 @@ class ModelTable implements Lease {
   }
 }
 
-export class Blocks implements PrefixCache {
+export class BlockCache implements PrefixCache {
   readonly capacityTokens: number;
   readonly #blockTokens: number;
   readonly #holders: Int32Array;
@@ -72,11 +71,11 @@ export class Blocks implements PrefixCache {
     return tokens <= this.capacityTokens;
   }
 
-  admit(tokens: Int32Array, length: number, isCached: boolean, _slotId: number): Lease | null {
+  admit(tokens: Int32Array, length: number, isCached: boolean, _slotId: number): CacheAllocation | null {
     const needed = Math.ceil(length / this.#blockTokens);
     const slot = this.#slots.at(-1);
     if (slot === undefined) return null;
-    const table = new ModelTable(slot, needed);
+    const table = new BlockTable(slot, needed);
     const idle = isCached ? this.#find(table, tokens, length) : 0;
     if (needed - table.count > this.#free.size - idle) return null;
     this.#slots.pop();
@@ -88,15 +87,15 @@ export class Blocks implements PrefixCache {
     return table;
   }
 
-  grow(lease: Lease): boolean {
+  grow(allocation: CacheAllocation): boolean {
     if (this.#free.size === 0) return false;
-    (lease as ModelTable).push(this.#take());
-    lease.roomTokens += this.#blockTokens;
+    (allocation as BlockTable).push(this.#take());
+    allocation.roomTokens += this.#blockTokens;
     return true;
   }
 
-  commit(lease: Lease, tokens: Int32Array, computed: number): void {
-    const table = lease as ModelTable;
+  commit(allocation: CacheAllocation, tokens: Int32Array, computed: number): void {
+    const table = allocation as BlockTable;
     for (; table.commitAt <= computed; table.named++, table.commitAt += this.#blockTokens) {
       table.name = nameOf(table.name, tokens, table.named * this.#blockTokens, table.commitAt);
       // Of two sequences that computed the same, the first keeps the name; the other's block stays its own.
@@ -107,16 +106,16 @@ export class Blocks implements PrefixCache {
     }
   }
 
-  shift(lease: Lease, kept: number): void {
-    const table = lease as ModelTable;
+  shift(allocation: CacheAllocation, kept: number): void {
+    const table = allocation as BlockTable;
     this.#drop(table, Math.floor(kept / this.#blockTokens));
-    // What follows was computed at other positions: nobody else may find it under the name of its tokens.
+    // What follows was computed at other positions and must not be found by the hash of its tokens.
     table.commitAt = Infinity;
     table.roomTokens = table.count * this.#blockTokens;
   }
 
-  release(lease: Lease, tokens: Int32Array, computed: number): void {
-    const table = lease as ModelTable;
+  release(allocation: CacheAllocation, tokens: Int32Array, computed: number): void {
+    const table = allocation as BlockTable;
     this.commit(table, tokens, computed);
     this.#drop(table, 0);
     this.#slots.push(table.slotId);
@@ -131,8 +130,8 @@ export class Blocks implements PrefixCache {
     this.#free.forget();
   }
 
-  /** Puts the known blocks of the beginning into the table without holding them yet; how many of them nobody holds. */
-  #find(table: ModelTable, tokens: Int32Array, length: number): number {
+  /** Adds the cached blocks of the prefix to the table without holding them; returns how many of them are free. */
+  #find(table: BlockTable, tokens: Int32Array, length: number): number {
     let idle = 0;
     for (let end = this.#blockTokens; end < length; end += this.#blockTokens) {
       const name = nameOf(table.name, tokens, end - this.#blockTokens, end);
@@ -162,7 +161,7 @@ export class Blocks implements PrefixCache {
   }
 
   /** Lets go of the blocks behind the first `count`, the last one first, so that it is also the first to be taken. */
-  #drop(table: ModelTable, count: number): void {
+  #drop(table: BlockTable, count: number): void {
     while (table.count > count) {
       const block = table.blocks[--table.count]!;
       if (--this.#holders[block]! > 0) continue;
@@ -171,7 +170,7 @@ export class Blocks implements PrefixCache {
   }
 }
 
-/** Blocks that nobody holds in the order in which they are taken: nameless ones, then the named by age. */
+/** Free blocks in the order of eviction: blocks without hash first, then by last use. */
 class FreeList {
   size: number;
   named = 0;

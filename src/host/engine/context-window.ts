@@ -1,6 +1,4 @@
-// What becomes of tokens that do not fit the context: the arithmetic of llama.cpp's server, for prompts and for running
-// sequences. Pure functions, used by sequence.ts and by whoever wants to show a truncated prompt.
-
+// Truncation of prompts and shifting of full contexts, with the arithmetic of llama.cpp's server. Pure functions.
 /** Tokens that have to stay free after the kept ones. */
 const LEAST_FREE_TOKENS = 4;
 

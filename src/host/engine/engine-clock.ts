@@ -1,6 +1,5 @@
-// The clocks an engine can run on: a real one made faster or slower, and a virtual one that jumps from timer to timer, so
-// that hours of simulated time pass as fast as the work in them. Both are a `Clock`; the scheduler knows no other source
-// of time.
+// Clocks for the simulated engine: one that runs at a multiple of real time, and a virtual one that jumps from timer to
+// timer, so that simulated time costs only the work done in it.
 import { type Clock, type ManualClock, createManualClock } from '../../actor/index.ts';
 
 /** A clock that runs `factor` times as fast as the one it is made from, from the same zero point. */

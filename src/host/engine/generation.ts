@@ -1,34 +1,33 @@
-// One generation of the simulated engine: the sampler and the stop strings of a task as a `Job` of the scheduler, and what
-// the scheduler says as calls of the task's sink. Made by simulated.ts.
-// A token is chosen and searched for stop strings when a step begins, so that publishing it at the end costs little.
-import type { CompletionEnd, LogProb, Sink, StopReason, Task, TokenLogProbs, TokenReport } from '../engine.ts';
+// One generation of the simulated engine: sampler and stop strings of a task as a `SequenceJob`, and the scheduler's
+// callbacks as calls of the task's sink. Tokens are sampled and matched when a step begins, so that publishing at its end is
+// cheap.
+import type { CompletionEnd, LogProb, Sink, StopReason, Task, TokenLogProbs, TokenReport } from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import type { Vocabulary } from './model/vocabulary.ts';
 import type { LogProbabilities } from './sampling/log-probabilities.ts';
 import { LookAhead } from './sampling/look-ahead.ts';
 import type { Sampler } from './sampling/sampler.ts';
-import type { Job, JobEnd } from './sequence.ts';
-
+import type { SequenceEnd, SequenceJob } from './sequence.ts';
 const NO_REPORTS: readonly TokenReport[] = [];
 
 /** What a session is made of. */
-export interface SessionParts {
+export interface GenerationDeps {
   readonly task: Task;
   readonly prompt: Int32Array;
-  /** Leading tokens of the prompt that a full context never gives up, besides those of `n_keep`. */
+  /** Leading tokens of the prompt that a full context always keeps, in addition to `n_keep`. */
   readonly systemTokens: number;
   readonly sampler: Pick<Sampler, 'next' | 'probabilities' | 'logProbabilities'>;
   readonly vocabulary: Pick<Vocabulary, 'eos' | 'text' | 'bytes'>;
   readonly seed: number;
   readonly sink: Sink;
   /** Called before the sink's `end`, also for sessions that were cancelled. */
-  readonly onEnd: (end: JobEnd) => void;
+  readonly onEnd: (end: SequenceEnd) => void;
   readonly onStart: (slotId: number, promptTokens: number, cachedTokens: number) => void;
 }
 
-export class Session {
-  readonly job: Job;
-  readonly #parts: SessionParts;
+export class Generation {
+  readonly job: SequenceJob;
+  readonly #parts: GenerationDeps;
   readonly #matcher: StopMatcher;
   readonly #reporting: boolean;
   readonly #ahead: LookAhead;
@@ -39,7 +38,7 @@ export class Session {
   #readyReports: TokenReport[] = [];
   #cancelled = false;
 
-  constructor(parts: SessionParts) {
+  constructor(parts: GenerationDeps) {
     const { logProbs, options, whenFull } = parts.task;
     this.#parts = parts;
     this.#matcher = new StopMatcher(options.stop);
@@ -102,7 +101,7 @@ export class Session {
     sink.text(text, reports, waits);
   }
 
-  #end(end: JobEnd): void {
+  #end(end: SequenceEnd): void {
     this.#parts.onEnd(end);
     if (this.#cancelled) return;
     this.#ready += this.#matcher.flush();
@@ -111,7 +110,7 @@ export class Session {
     sink.end(this.#summary(end));
   }
 
-  #summary(end: JobEnd): CompletionEnd {
+  #summary(end: SequenceEnd): CompletionEnd {
     const failed = end.reason === 'out-of-memory';
     const reason: StopReason =
       end.reason === 'stopped'
@@ -137,7 +136,7 @@ export class Session {
     };
   }
 
-  #report(token: number, { logProbabilities, probabilities }: SessionParts['sampler']): TokenReport {
+  #report(token: number, { logProbabilities, probabilities }: GenerationDeps['sampler']): TokenReport {
     const { vocabulary } = this.#parts;
     return {
       content: pieceOf(token, vocabulary),
@@ -147,7 +146,7 @@ export class Session {
   }
 }
 
-function logProbsOf(token: number, all: LogProbabilities, vocabulary: SessionParts['vocabulary']): TokenLogProbs {
+function logProbsOf(token: number, all: LogProbabilities, vocabulary: GenerationDeps['vocabulary']): TokenLogProbs {
   const one = (id: number, logprob: number): LogProb => {
     return { token: pieceOf(id, vocabulary), logprob, bytes: Array.from(vocabulary.bytes(id)) };
   };
@@ -155,8 +154,8 @@ function logProbsOf(token: number, all: LogProbabilities, vocabulary: SessionPar
   return { ...one(token, all.of(token)), top_logprobs: listed };
 }
 
-/** Text of a token for people: a byte within a character is named, since it has no text of its own. */
-function pieceOf(token: number, vocabulary: SessionParts['vocabulary']): string {
+/** Text of a token in reports: a byte within a character is named, since it has no text of its own. */
+function pieceOf(token: number, vocabulary: GenerationDeps['vocabulary']): string {
   const text = vocabulary.text(token);
   if (text !== null) return text;
   const bytes = vocabulary.bytes(token);

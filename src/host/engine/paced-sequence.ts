@@ -1,9 +1,8 @@
-// The `paced` profile of the simulated engine: a job's tokens leave at a fixed pace, whatever else runs. Nothing is batched
-// and nothing is cached, so it costs little; a request may choose its own pace. A stream rests while its client's socket is full.
-import type { Sink } from '../engine.ts';
+// The `paced` profile of the simulated engine: tokens leave at a fixed pace, whatever else runs, without batching and
+// caching. A request may set its own pace. A stream pauses while the client's socket is full.
+import type { Sink } from '../model-engine.ts';
 import type { Pacer, Step } from './pacer.ts';
-import type { EndReason, Job } from './sequence.ts';
-
+import type { EndReason, SequenceJob } from './sequence.ts';
 /** Pace of an answer, in milliseconds; `tokens`, when given, is its exact length. */
 export interface Pace {
   readonly timeToFirstTokenMs: number;
@@ -54,11 +53,11 @@ export function pacedLength(
 }
 
 export interface PacedSequenceDeps {
-  readonly job: Job;
+  readonly job: SequenceJob;
   readonly sink: Sink;
   readonly pace: Pick<Pace, 'timeToFirstTokenMs' | 'interTokenMs'>;
   readonly promptTokens: number;
-  /** Tokens the job's source gives before its end of sequence. */
+  /** Tokens of the job before its end of sequence. */
   readonly tokens: number;
   /** Whether the end comes from the limit of the request and not from the model. */
   readonly isCut: boolean;
@@ -129,7 +128,7 @@ export class PacedSequence implements Step {
     if (this.cancelled) return;
     const { pace, pacer } = this.#deps;
     // From the due time and not from now: a late timer must not slow the stream. Never in the past: a stream that fell
-    // behind goes on at its pace instead of catching up in a burst.
+    // behind continues at its pace instead of catching up in a burst.
     this.dueMs = Math.max(this.dueMs + pace.interTokenMs, pacer.now());
     pacer.schedule(this);
   }

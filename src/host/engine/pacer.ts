@@ -1,5 +1,5 @@
-// Runs steps at their due times with one timer for thousands of them. Due times follow from due times, not from when the
-// timer happened to fire, so a stream does not drift.
+// Runs steps at their due times with one timer for thousands of them. Due times are computed from due times, not from when
+// the timer fired, so a stream does not drift.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 
 /** Something to run at a point in time of the pacer's clock. `cancelled` steps are dropped unrun. */

@@ -1,8 +1,8 @@
-// Hardware as data: how long a step takes, how much fits into it and into memory. Read by scheduler.ts; the built-in
-// profiles are starting points whose fields the operator may override one by one.
-import { Blocks } from './block-cache.ts';
+// Hardware profiles: how long a step takes, how much fits into it and into memory. Operators may override single fields of a
+// built-in profile.
+import { BlockCache } from './block-cache.ts';
 import type { PrefixCache } from './prefix-cache.ts';
-import { Slots } from './slot-cache.ts';
+import { SlotCache } from './slot-cache.ts';
 /** Memory of keys and values: slots as in llama.cpp's server, or shared blocks as in vLLM. */
 export type Memory =
   | { readonly kind: 'slots'; readonly capacityTokens: number; readonly choice: 'similarity' | 'least-recent' }
@@ -29,7 +29,7 @@ export interface Profile {
 export type ProfileName = '8b-h100' | '70b-8xh100' | 'small-box' | 'even';
 
 /**
- * Decode times meet published ones: 10-15 ms between tokens for 8B on an H100, 18-28 ms for 70B on eight, about two and
+ * Decode times match published ones: 10-15 ms between tokens for 8B on an H100, 18-28 ms for 70B on eight, about two and
  * three times that with 256 sequences. The rest is arithmetic in 16 bits: two floating-point operations per parameter and
  * prompt token at half of the peak (0.99 PFLOPS a card), keys and values read at 3.35 TB/s (128 KiB a token for 8B,
  * 320 KiB for 70B), and nine tenths of 80 GB a card less weights and working space for them. The small box has four slots
@@ -104,8 +104,8 @@ export function checkProfile(profile: Profile): void {
 
 /** The memory the profile describes, empty. */
 export function createCache({ memory, maxSequences, contextTokens }: Profile): PrefixCache {
-  if (memory.kind === 'slots') return new Slots({ ...memory, slots: maxSequences, contextTokens });
-  return new Blocks({ ...memory, sequences: maxSequences });
+  if (memory.kind === 'slots') return new SlotCache({ ...memory, slots: maxSequences, contextTokens });
+  return new BlockCache({ ...memory, sequences: maxSequences });
 }
 
 /** Duration of a step with these contents, whole microseconds, at least one. */

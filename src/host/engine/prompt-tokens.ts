@@ -1,10 +1,9 @@
-// From what a request says to the tokens a sequence starts with: special tokens, system prompt, images. Called by
-// simulated.ts; the tokens of a conversation's first turns do not depend on what follows, so later turns find them cached.
+// Builds the prompt tokens of a request: special tokens, system prompt, images. The tokens of the first turns of a
+// conversation do not depend on later ones, so that they are found in the prefix cache.
 import { type ImageData, type PromptPart, InvalidOptions } from '../completion-options.ts';
-import type { Prompt, Turn } from '../engine.ts';
+import type { Prompt, Turn } from '../model-engine.ts';
 import type { Tokenizer } from './model/tokenizer.ts';
 import { type Vocabulary, SPECIAL } from './model/vocabulary.ts';
-
 /** Tokens that an image is worth, whatever its size. */
 const IMAGE_TOKENS = 64;
 

@@ -1,12 +1,12 @@
-// The step engine of a simulated host: one scheduler for one model. Steps follow each other on an absolute schedule with
-// one timer; when the process is late the next step begins at once, at the time it should have begun, so that the pace is
-// kept on average. All tokens of a step are published at its end; when there are very many, half of the slots hand theirs
-// over with those of the next step, the other half at the step after, so that two tokens leave in one write. Every job that was taken ends exactly once.
+// Continuous batching for one model: steps follow each other on an absolute schedule with one timer. A late step begins at
+// once, at the time it should have begun, so that the average pace is kept. All tokens of a step are published at its end;
+// above `pairAbove` sequences, half of the slots hold theirs for one step, so that two tokens leave in one write. Every
+// accepted job ends exactly once.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import { type SchedulerState, Batch, createTallies, WaitingLine } from './batch.ts';
+import { type SchedulerState, Batch, createCounts, WaitingQueue } from './batch.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { type Profile, checkProfile, createCache, stepDurationUs } from './profile.ts';
-import { type EndReason, type Holding, type Job, NO_TOKEN, Sequence } from './sequence.ts';
+import { type EndReason, type Holding, type SequenceJob, NO_TOKEN, Sequence } from './sequence.ts';
 export interface SchedulerSettings {
   readonly profile: Profile;
   /** The engine's clock; see engine-clock.ts for faster and virtual ones. */
@@ -14,7 +14,7 @@ export interface SchedulerSettings {
   /** Steps made in one go when late, before other work of the process gets its turn; default 4. */
   readonly catchUpSteps?: number;
   /** Sequences in a step above which tokens leave in pairs, for jobs that allow it; default 512. */
-  readonly crowd?: number;
+  readonly pairAbove?: number;
   /** Engine milliseconds behind which the schedule is given up and begins anew; default 1000. */
   readonly mostBehindMs?: number;
 }
@@ -24,12 +24,12 @@ export class Scheduler {
   readonly #clock: Clock;
   readonly #catchUpSteps: number;
   readonly #mostBehindUs: number;
-  readonly #crowd: number;
+  readonly #pairAbove: number;
   readonly #cache: PrefixCache;
-  readonly #waiting = new WaitingLine();
+  readonly #waiting = new WaitingQueue();
   readonly #batch: Batch;
-  readonly #tallies = createTallies();
-  readonly #sequences = new Map<Job, Sequence>();
+  readonly #counts = createCounts();
+  readonly #sequences = new Map<SequenceJob, Sequence>();
   #timer: TimerHandle | undefined;
   #isInStep = false;
   /** Callbacks are running: what they ask for takes effect when they are done. */
@@ -45,22 +45,22 @@ export class Scheduler {
   #lateSteps = 0;
 
   /** Throws a RangeError for a profile that makes no sense. */
-  constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000, crowd = 512 }: SchedulerSettings) {
+  constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 }: SchedulerSettings) {
     checkProfile(profile);
     this.profile = profile;
     this.#clock = clock;
     this.#catchUpSteps = catchUpSteps;
     this.#mostBehindUs = mostBehindMs * 1000;
-    this.#crowd = crowd;
+    this.#pairAbove = pairAbove;
     this.#cache = createCache(profile);
-    this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#tallies);
+    this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#counts);
   }
 
   /**
    * Takes a job; it may start before this returns and never ends before. False when closed: it is not taken then
    * and none of its callbacks is called. Throws a RangeError for an empty prompt or a job that is in already.
    */
-  submit(job: Job): boolean {
+  submit(job: SequenceJob): boolean {
     if (this.#isClosed) return false;
     if (job.prompt.length === 0) throw new RangeError('a prompt needs at least one token');
     if (this.#sequences.has(job)) throw new RangeError('the job has been submitted already');
@@ -75,7 +75,7 @@ export class Scheduler {
    * Ends a job: at once when it waits, else at the end of the step under way, whose token it does not get. False when it
    * has ended or was never taken.
    */
-  cancel(job: Job): boolean {
+  cancel(job: SequenceJob): boolean {
     const sequence = this.#sequences.get(job);
     if (sequence === undefined || sequence.isCancelled) return false;
     if (sequence.isWaiting) {
@@ -114,7 +114,7 @@ export class Scheduler {
       capacityTokens: this.#cache.capacityTokens,
       mostBehindUs: this.#latestUs,
       lateSteps: this.#lateSteps,
-      tallies: structuredClone(this.#tallies),
+      counts: structuredClone(this.#counts),
     };
   }
 
@@ -163,7 +163,7 @@ export class Scheduler {
 
   #begin(startUs: number): void {
     if (this.#isClosed) return;
-    if (this.#hasCancelled) this.#reap(startUs);
+    if (this.#hasCancelled) this.#endCancelled(startUs);
     if (this.#isExhausted) this.#exhaust(startUs);
     const isIdle = this.#batch.running === 0;
     const beginUs = isIdle ? Math.max(startUs, this.#waiting.first?.arrivedUs ?? 0) : startUs;
@@ -177,12 +177,12 @@ export class Scheduler {
   }
 
   #finish(): void {
-    const { decoding, prefilling, doomed } = this.#batch;
+    const { decoding, prefilling, ending } = this.#batch;
     this.#isInStep = false;
-    this.#tallies.steps++;
-    this.#holding = decoding.length > this.#crowd ? ((this.#tallies.steps & 1) as Holding) : null;
-    this.#tallies.stepUs += this.#stepUs;
-    this.#tallies.prefillTokens += this.#batch.prefillTokens;
+    this.#counts.steps++;
+    this.#holding = decoding.length > this.#pairAbove ? ((this.#counts.steps & 1) as Holding) : null;
+    this.#counts.stepUs += this.#stepUs;
+    this.#counts.prefillTokens += this.#batch.prefillTokens;
     let stay = 0;
     for (const sequence of decoding) if (this.#advance(sequence)) decoding[stay++] = sequence;
     decoding.length = stay;
@@ -194,7 +194,7 @@ export class Scheduler {
       else prefilling[unfinished++] = sequence;
     }
     prefilling.length = unfinished;
-    for (const sequence of doomed.splice(0)) this.#end(sequence, sequence.doom!, this.#endUs);
+    for (const sequence of ending.splice(0)) this.#end(sequence, sequence.endReason!, this.#endUs);
   }
 
   /** Books what the step did for one sequence and publishes its token. False when it ended. */
@@ -202,15 +202,15 @@ export class Scheduler {
     if (sequence.isCancelled) return this.#end(sequence, 'cancelled', this.#endUs);
     const { job } = sequence;
     sequence.computed += sequence.chunk;
-    if (sequence.computed >= sequence.lease!.commitAt) {
-      this.#cache.commit(sequence.lease!, sequence.tokens, sequence.computed);
+    if (sequence.computed >= sequence.allocation!.commitAt) {
+      this.#cache.commit(sequence.allocation!, sequence.tokens, sequence.computed);
     }
     if (sequence.computed < sequence.length) return true;
     if (sequence.generated >= job.maxTokens) return this.#end(sequence, 'length', this.#endUs);
     const token = sequence.sampled;
     if (token === NO_TOKEN) return this.#end(sequence, 'stopped', this.#endUs);
     sequence.append(token);
-    this.#tallies.generatedTokens++;
+    this.#counts.generatedTokens++;
     if (sequence.firstTokenUs < 0) sequence.firstTokenUs = this.#endUs;
     sequence.publish(token, this.#endUs, this.#holding);
     if (sequence.generated >= job.maxTokens) return this.#end(sequence, 'length', this.#endUs);
@@ -220,16 +220,16 @@ export class Scheduler {
 
   /** Always false, for `#advance`. */
   #end(sequence: Sequence, reason: EndReason, atUs: number): false {
-    if (sequence.lease !== null) this.#cache.release(sequence.lease, sequence.tokens, sequence.computed);
-    sequence.lease = null;
+    if (sequence.allocation !== null) this.#cache.release(sequence.allocation, sequence.tokens, sequence.computed);
+    sequence.allocation = null;
     this.#sequences.delete(sequence.job);
-    this.#tallies.ended[reason]++;
+    this.#counts.ended[reason]++;
     sequence.job.onEnd(sequence.end(reason, atUs));
     return false;
   }
 
   /** Ends the running sequences that were cancelled. */
-  #reap(atUs: number): void {
+  #endCancelled(atUs: number): void {
     while (this.#hasCancelled) {
       this.#hasCancelled = false;
       for (const list of [this.#batch.decoding, this.#batch.prefilling]) {
@@ -250,8 +250,8 @@ export class Scheduler {
   }
 
   #endAll(reason: EndReason, atUs: number): void {
-    const { decoding, prefilling, doomed } = this.#batch;
-    decoding.length = prefilling.length = doomed.length = 0;
+    const { decoding, prefilling, ending } = this.#batch;
+    decoding.length = prefilling.length = ending.length = 0;
     for (const sequence of [...this.#sequences.values()]) {
       if (!this.#sequences.has(sequence.job)) continue;
       if (sequence.isWaiting) this.#waiting.cancel(sequence);

@@ -1,10 +1,9 @@
-// One job inside the scheduler: its tokens, how many of them are in memory, what it holds and when what happened. Made by
-// scheduler.ts, moved through steps by batch.ts. `computed < length` between steps: the last token is always still to be
-// evaluated, except for a prompt that asks for no tokens.
+// One sequence in the scheduler, and the job it runs. The scheduler knows steps, memory and time; tokens come from the job.
+// `computed < length` between steps: the last token is still to be evaluated, except for a prompt that asks for no tokens.
 import { keptTokens, shiftedTokens, truncatePrompt } from './context-window.ts';
-import type { Lease } from './prefix-cache.ts';
+import type { CacheAllocation } from './prefix-cache.ts';
 
-/** What `sampled` holds when `next` said null. */
+/** Value of `sampled` when `next` returned null. */
 export const NO_TOKEN = -1;
 
 /** Slots whose tokens wait for the next step: the even ones (0), the odd ones (1), or none. */
@@ -14,7 +13,7 @@ export type Holding = 0 | 1 | null;
 const FIRST_ROOM_TOKENS = 64;
 
 export class Sequence {
-  readonly job: Job;
+  readonly job: SequenceJob;
   /** The first `length` are its tokens: prompt and generated. */
   tokens: Int32Array;
   length: number;
@@ -22,17 +21,17 @@ export class Sequence {
   computed = 0;
   readonly promptTokens: number;
   generated = 0;
-  lease: Lease | null = null;
+  allocation: CacheAllocation | null = null;
   /** Tokens it evaluates in the step under way, and the token sampled for its end. */
   chunk = 0;
   sampled: number = NO_TOKEN;
   isCancelled = false;
   /** Whether it stands in the line; kept by it. */
   isWaiting = false;
-  /** Whether its last token waits for the next one. */
+  /** Whether its last token is held until the next one. */
   #holds = false;
   /** Set when it ends with the next step without taking part in it. */
-  doom: EndReason | null = null;
+  endReason: EndReason | null = null;
   preemptions = 0;
   readonly arrivedUs: number;
   startedUs = -1;
@@ -42,7 +41,7 @@ export class Sequence {
   #isTruncated: boolean;
   readonly #keptTokens: number;
 
-  constructor(job: Job, contextTokens: number, arrivedUs: number) {
+  constructor(job: SequenceJob, contextTokens: number, arrivedUs: number) {
     const prompt = job.whenFull === 'shift' ? truncatePrompt(job.prompt, contextTokens, job.keepTokens) : job.prompt;
     this.job = job;
     this.arrivedUs = arrivedUs;
@@ -52,18 +51,18 @@ export class Sequence {
     this.tokens.set(prompt);
     this.#isTruncated = prompt !== job.prompt;
     this.#keptTokens = keptTokens(job.keepTokens, prompt.length, contextTokens);
-    if (prompt.length >= contextTokens) this.doom = 'context';
+    if (prompt.length >= contextTokens) this.endReason = 'context';
   }
 
-  /** Takes its place; tells the job when it is the first time. */
-  start(lease: Lease, atUs: number): void {
-    this.lease = lease;
-    this.computed = lease.cachedTokens;
-    this.#slotId = lease.slotId;
+  /** Starts or restarts it in memory; calls `onStart` the first time. */
+  start(allocation: CacheAllocation, atUs: number): void {
+    this.allocation = allocation;
+    this.computed = allocation.cachedTokens;
+    this.#slotId = allocation.slotId;
     if (this.startedUs >= 0) return;
     this.startedUs = atUs;
-    this.#cachedTokens = lease.cachedTokens;
-    this.job.onStart(lease.slotId, lease.cachedTokens, this.promptTokens);
+    this.#cachedTokens = allocation.cachedTokens;
+    this.job.onStart(allocation.slotId, allocation.cachedTokens, this.promptTokens);
   }
 
   /** Whether the step under way evaluates its last token, so that another follows. */
@@ -85,14 +84,14 @@ export class Sequence {
     this.generated++;
   }
 
-  /** Tells the job of its new token, which waits for the next one when it is the turn of the slots that hold theirs. */
+  /** Publishes its new token, which is held until the next one when its slot is among those that hold. */
   publish(token: number, atUs: number, holding: Holding): void {
     this.#holds = this.job.mayWait && this.generated > 1 && (this.#slotId & 1) === holding;
     this.job.onToken(token, atUs, this.#holds);
   }
 
-  /** Lets a token go that waits for one which is not going to come with the next step. */
-  handOver(): void {
+  /** Publishes a held token when the next one does not come with the next step. */
+  releaseHeld(): void {
     if (!this.#holds) return;
     this.#holds = false;
     this.job.onDue();
@@ -109,7 +108,7 @@ export class Sequence {
     return kept;
   }
 
-  end(reason: EndReason, atUs: number): JobEnd {
+  end(reason: EndReason, atUs: number): SequenceEnd {
     const endedUs = Math.max(atUs, this.arrivedUs);
     const startedUs = this.startedUs < 0 ? endedUs : this.startedUs;
     return {
@@ -129,7 +128,7 @@ export class Sequence {
 }
 
 /** One sequence on its way through the scheduler. */
-export interface Job {
+export interface SequenceJob {
   /** Prompt tokens, beginning-of-sequence included; at least one. */
   readonly prompt: Int32Array;
   /** Most tokens to generate; Infinity until the context is full. 0 only evaluates the prompt into the cache. */
@@ -141,7 +140,7 @@ export interface Job {
   /** First prompt tokens that truncation and shifting leave alone (`n_keep`); negative: the whole prompt. */
   readonly keepTokens: number;
   /**
-   * What a full context does: `shift` cuts long prompts in the middle, and gives up half of what follows the kept tokens
+   * What happens when the context is full: `shift` cuts long prompts in the middle, and drops half of what follows the kept tokens
    * whenever generation arrives at the end; `stop` ends the sequence with reason `context`, a prompt that does not fit
    * before its first token.
    */
@@ -162,19 +161,19 @@ export interface Job {
    * May be called, as may `next`, before `submit` returns.
    */
   readonly onStart: (slotId: number, cachedTokens: number, promptTokens: number) => void;
-  /** A token became final at the end of a step. When it `waits` it leaves with the next one, or when `onDue` says so. */
+  /** A token became final at the end of a step. With `waits` it is sent with the next one, or when `onDue` is called. */
   readonly onToken: (token: number, atUs: number, waits: boolean) => void;
-  /** The token that waits is to leave now: the next step is not to come, or comes without this sequence. */
+  /** Sends the held token now: no next step follows, or one without this sequence. */
   readonly onDue: () => void;
   /** Called exactly once, after every other callback and never before `submit` returns. */
-  readonly onEnd: (end: JobEnd) => void;
+  readonly onEnd: (end: SequenceEnd) => void;
 }
 
-/** `stopped`: `next` said so; `length`: `maxTokens` reached; `context`: context full and `whenFull` is `stop`. */
+/** `stopped`: `next` returned null; `length`: `maxTokens` reached; `context`: context full and `whenFull` is `stop`. */
 export type EndReason = 'stopped' | 'length' | 'context' | 'cancelled' | 'out-of-memory';
 
 /** Why and when a sequence ended. */
-export interface JobEnd {
+export interface SequenceEnd {
   readonly reason: EndReason;
   readonly arrivedUs: number;
   /** Beginning of the step that took it in; `endedUs` when none did. */
@@ -191,6 +190,6 @@ export interface JobEnd {
   readonly generatedTokens: number;
   /** Whether the prompt was cut or the context moved. */
   readonly isTruncated: boolean;
-  /** Times it was pushed out by memory pressure and begun again. */
+  /** Times it was preempted for lack of memory and started again. */
   readonly preemptions: number;
 }

@@ -1,44 +1,44 @@
-// What really happened to a request, to the microsecond, kept by the engine itself: what a gateway adds is the difference
-// to what its client saw. Used by whoever submits jobs, for requests that ask for it; others pay nothing.
+// Timestamps of a request inside the engine, in microseconds: what a gateway adds is the difference to what its client saw.
+// Recorded only for requests that ask for it.
 import type { Clock } from '../../actor/index.ts';
-import type { Job, JobEnd } from './sequence.ts';
+import type { SequenceJob, SequenceEnd } from './sequence.ts';
 
 /** All times are microseconds of the engine's clock. */
-export interface Truth {
+export interface ServerTimings {
   readonly arrivedUs: number;
   readonly startedUs: number;
   readonly firstTokenUs: number;
   /** Undefined while it runs. */
-  readonly end?: JobEnd;
+  readonly end?: SequenceEnd;
   readonly queueUs: number;
   /** When each token was due: ends of steps. */
   readonly tokensUs: readonly number[];
   /**
    * When each was really handed over; later than due by as much as the process was behind, and by a step when it waited
-   * for the next one. What waits is not in it yet.
+   * for the next one. Held tokens are not included.
    */
   readonly handedUs: readonly number[];
 }
 
-/** The same job with a witness: `truth()` tells at any time what has happened to it so far. */
-export interface Witnessed {
-  readonly job: Job;
-  readonly truth: () => Truth;
+/** The same job with its timings recorded; `timings()` returns what is known so far. */
+export interface TimedJob {
+  readonly job: SequenceJob;
+  readonly timings: () => ServerTimings;
 }
 
 /** Watches a job from now on; `clock` is the engine's, and now is taken as its arrival until it has ended. */
-export function witness(job: Job, clock: Clock): Witnessed {
+export function timeJob(job: SequenceJob, clock: Clock): TimedJob {
   const nowUs = (): number => Math.round(clock.now() * 1000);
   const arrivedUs = nowUs();
   const tokensUs: number[] = [];
   const handedUs: number[] = [];
   let startedUs = arrivedUs;
-  let end: JobEnd | undefined;
-  const handOver = (): void => {
+  let end: SequenceEnd | undefined;
+  const releaseHeld = (): void => {
     const handed = nowUs();
     while (handedUs.length < tokensUs.length) handedUs.push(handed);
   };
-  const watched: Job = {
+  const watched: SequenceJob = {
     ...job,
     onStart(slotId, cachedTokens, promptTokens) {
       startedUs = nowUs();
@@ -46,20 +46,20 @@ export function witness(job: Job, clock: Clock): Witnessed {
     },
     onToken(token, atUs, waits) {
       tokensUs.push(atUs);
-      if (!waits) handOver();
+      if (!waits) releaseHeld();
       job.onToken(token, atUs, waits);
     },
     onDue() {
-      handOver();
+      releaseHeld();
       job.onDue();
     },
     onEnd(ended) {
       end = ended;
-      handOver();
+      releaseHeld();
       job.onEnd(ended);
     },
   };
-  const truth = (): Truth => {
+  const timings = (): ServerTimings => {
     const times = end ?? { arrivedUs, startedUs, firstTokenUs: tokensUs[0] ?? startedUs };
     return {
       arrivedUs: times.arrivedUs,
@@ -71,30 +71,30 @@ export function witness(job: Job, clock: Clock): Witnessed {
       ...(end !== undefined && { end }),
     };
   };
-  return { job: watched, truth };
+  return { job: watched, timings };
 }
 
-/** The truths of the last requests by their id; the oldest is forgotten when there are more than `capacity`. */
-export class TruthLog {
+/** Server timings of the last requests by id; the oldest are dropped when there are more than `capacity`. */
+export class TimingsLog {
   readonly #capacity: number;
-  readonly #truths = new Map<string, () => Truth>();
+  readonly #timings = new Map<string, () => ServerTimings>();
 
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
 
   /** Takes the place of an earlier one with the same id. */
-  add(id: string, truth: () => Truth): void {
-    this.#truths.delete(id);
-    this.#truths.set(id, truth);
-    if (this.#truths.size <= this.#capacity) return;
-    for (const oldest of this.#truths.keys()) {
-      this.#truths.delete(oldest);
+  add(id: string, timings: () => ServerTimings): void {
+    this.#timings.delete(id);
+    this.#timings.set(id, timings);
+    if (this.#timings.size <= this.#capacity) return;
+    for (const oldest of this.#timings.keys()) {
+      this.#timings.delete(oldest);
       return;
     }
   }
 
-  get(id: string): Truth | undefined {
-    return this.#truths.get(id)?.();
+  get(id: string): ServerTimings | undefined {
+    return this.#timings.get(id)?.();
   }
 }

@@ -1,11 +1,11 @@
-// The simulated engine: a language model and a step scheduler for each of its models, behind the `Engine` seam. Made by
-// host.ts, or by whoever wants an engine without HTTP. Models of one engine share nothing but its settings.
+// The simulated engine: a language model and a scheduler for each model, or the `paced` profile with words at a fixed pace.
+// Models of one engine share nothing but its settings.
 import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
 import { type CompletionOptions, type SystemPrompt, invalidOption, InvalidOptions } from '../completion-options.ts';
 import {
-  type Engine,
   type EngineFigures,
   type EngineProps,
+  type ModelEngine,
   type Prompt,
   type Run,
   type Sink,
@@ -13,9 +13,9 @@ import {
   type Task,
   NO_FIGURES,
   PromptTooLong,
-} from '../engine.ts';
+} from '../model-engine.ts';
 import { createSpedClock, createVirtualClock } from './engine-clock.ts';
-import { Session } from './generation.ts';
+import { Generation } from './generation.ts';
 import { type LanguageModel, createLanguageModel } from './model/language-model.ts';
 import { SPECIAL } from './model/vocabulary.ts';
 import { countTokens, seedOf, WORD_VOCABULARY, WordChain } from './model/word-chain.ts';
@@ -29,14 +29,13 @@ import { type Random, chooseSeed, createRandom } from './sampling/random.ts';
 import { type Sampling, createSampling } from './sampling/sampler.ts';
 import { type SamplingOptions, DEFAULT_SAMPLING } from './sampling/sampling-options.ts';
 import { Scheduler } from './scheduler.ts';
-import type { JobEnd } from './sequence.ts';
-import { TruthLog, witness } from './server-timings.ts';
-
+import type { SequenceEnd } from './sequence.ts';
+import { timeJob, TimingsLog } from './server-timings.ts';
 /** How a simulated engine behaves; the defaults are `8b-h100` with 32 slots in real time. */
 export interface SimulatedSettings {
   /** A known machine, fields that differ from `8b-h100`, or `paced`: words at a fixed pace, cheap, without steps. */
   readonly profile?: ProfileName | 'paced' | Partial<Profile> | undefined;
-  /** Gives it so many slots of its own memory, as llama.cpp's server has, in place of what the profile says. */
+  /** Number of slots with memory of their own, as in llama.cpp's server, in place of the profile's memory. */
   readonly slots?: number | undefined;
   /** In place of the profile's. */
   readonly contextTokens?: number | undefined;
@@ -47,7 +46,7 @@ export interface SimulatedSettings {
 /** What the host adds to the settings. */
 export interface SimulatedDeps extends SimulatedSettings {
   readonly models: readonly string[];
-  /** Seed of the language models; hosts with the same seed speak alike. Default 1. */
+  /** Seed of the language models; hosts with the same seed generate the same texts. Default 1. */
   readonly seed?: number | undefined;
   /** Of the profile `paced`. */
   readonly pace?: Partial<PacedSettings> | undefined;
@@ -61,7 +60,7 @@ export const PROFILE_NAMES: readonly ProfileName[] = Object.keys(PROFILES) as Pr
 
 const DEFAULT_SLOTS = 32;
 const GRAMMARS = 64;
-const TRUTHS = 4096;
+const KEPT_TIMINGS = 4096;
 
 /** What a paced engine says of itself; it holds nothing in memory and has no slots of its own. */
 const PACED: Profile = {
@@ -73,7 +72,7 @@ const PACED: Profile = {
 const DEFAULT_PACE: PacedSettings = { timeToFirstTokenMs: 30, interTokenMs: 10, maxTokens: 16, naturalTokens: 256 };
 
 /** Creates an engine. Throws a RangeError for a profile that makes no sense. */
-export function createSimulatedEngine(deps: SimulatedDeps): Engine {
+export function createSimulatedEngine(deps: SimulatedDeps): ModelEngine {
   return new SimulatedEngine(deps);
 }
 
@@ -149,7 +148,7 @@ class Loaded {
   }
 }
 
-class SimulatedEngine implements Engine {
+class SimulatedEngine implements ModelEngine {
   readonly kind = 'simulated';
   readonly givesLogProbs: boolean;
   readonly isPaced: boolean;
@@ -163,7 +162,7 @@ class SimulatedEngine implements Engine {
   readonly #pace: PacedSettings;
   readonly #pacer: Pacer;
   readonly #random: Random;
-  readonly #truths = new TruthLog(TRUTHS);
+  readonly #timings = new TimingsLog(KEPT_TIMINGS);
   readonly #figures = { ...NO_FIGURES };
 
   constructor(deps: SimulatedDeps) {
@@ -240,7 +239,7 @@ class SimulatedEngine implements Engine {
       grammar,
     });
     let slotId = -1;
-    const session = new Session({
+    const session = new Generation({
       task,
       prompt,
       systemTokens: systemTokens.length,
@@ -254,7 +253,7 @@ class SimulatedEngine implements Engine {
       },
       onEnd: (end) => this.#ended(loaded, session.job.cachePrompt, slotId, end),
     });
-    return this.#submit(loaded, session, task.truthId);
+    return this.#submit(loaded, session, task.timingsId);
   }
 
   props(model: string): EngineProps {
@@ -284,8 +283,8 @@ class SimulatedEngine implements Engine {
     let lateSteps = 0;
     let mostBehindMs = 0;
     for (const { scheduler } of this.#loaded.values()) {
-      const { tallies, usedTokens, capacityTokens, ...state } = scheduler.state();
-      steps += tallies.steps;
+      const { counts, usedTokens, capacityTokens, ...state } = scheduler.state();
+      steps += counts.steps;
       used += usedTokens / capacityTokens;
       lateSteps += state.lateSteps;
       mostBehindMs = Math.max(mostBehindMs, state.mostBehindUs / 1000);
@@ -293,8 +292,8 @@ class SimulatedEngine implements Engine {
     return { ...this.#figures, steps, lateSteps, mostBehindMs, memoryUse: used / this.#loaded.size };
   }
 
-  truth(id: string): unknown {
-    return this.#truths.get(id);
+  timings(id: string): unknown {
+    return this.#timings.get(id);
   }
 
   async close(): Promise<void> {
@@ -315,7 +314,7 @@ class SimulatedEngine implements Engine {
     const pace = { ...this.#pace, ...task.pace };
     const { tokens, isCut } = pacedLength(pace, pace.tokens ?? n_predict, pace.tokens !== undefined || ignore_eos);
     const seed = seedOf(this.#seed, task.model, text);
-    const session = new Session({
+    const session = new Generation({
       task,
       prompt: NO_TOKENS,
       systemTokens: 0,
@@ -339,12 +338,12 @@ class SimulatedEngine implements Engine {
     };
   }
 
-  #submit({ scheduler }: Loaded, session: Session, truthId: string | null): Run {
+  #submit({ scheduler }: Loaded, session: Generation, timingsId: string | null): Run {
     let { job } = session;
-    if (truthId !== null) {
-      const witnessed = witness(job, this.#clock);
-      this.#truths.add(truthId, witnessed.truth);
-      job = witnessed.job;
+    if (timingsId !== null) {
+      const timed = timeJob(job, this.#clock);
+      this.#timings.add(timingsId, timed.timings);
+      job = timed.job;
     }
     this.#figures.waiting++;
     scheduler.submit(job);
@@ -365,7 +364,7 @@ class SimulatedEngine implements Engine {
     slot.tokens = tokens;
   }
 
-  #ended({ slots }: Loaded, isCached: boolean, slotId: number, end: JobEnd): void {
+  #ended({ slots }: Loaded, isCached: boolean, slotId: number, end: SequenceEnd): void {
     const figures = this.#figures;
     if (slotId < 0) figures.waiting--;
     else figures.running--;

@@ -1,7 +1,6 @@
-// A prefix cache of slots, as llama.cpp's server has it: each slot holds the tokens of its last sequence, and a new one
-// reuses the longest common prefix with the slot it gets. Cells are shared: what idle slots keep is given up, the least
-// recently used first, when a running sequence needs the room. Used by the scheduler through prefix-cache.ts.
-import type { Lease, PrefixCache } from './prefix-cache.ts';
+// Prefix cache of slots, as in llama.cpp's server: a slot keeps the tokens of its last sequence, and a new sequence reuses
+// the longest common prefix. Cells are shared by the slots; idle slots are evicted least recently used first.
+import type { CacheAllocation, PrefixCache } from './prefix-cache.ts';
 
 /** Cells are handed out in such portions, so that growing is rare. */
 const PORTION_TOKENS = 32;
@@ -21,7 +20,7 @@ export interface SlotSettings {
   readonly choice: 'similarity' | 'least-recent';
 }
 
-class Slot implements Lease {
+class Slot implements CacheAllocation {
   readonly slotId: number;
   cachedTokens = 0;
   roomTokens = 0;
@@ -37,7 +36,7 @@ class Slot implements Lease {
   }
 }
 
-export class Slots implements PrefixCache {
+export class SlotCache implements PrefixCache {
   readonly capacityTokens: number;
   usedTokens = 0;
   idleTokens = 0;
@@ -55,7 +54,7 @@ export class Slots implements PrefixCache {
     return this.#portioned(tokens) <= this.capacityTokens;
   }
 
-  admit(tokens: Int32Array, length: number, isCached: boolean, slotId: number): Lease | null {
+  admit(tokens: Int32Array, length: number, isCached: boolean, slotId: number): CacheAllocation | null {
     const roomTokens = this.#portioned(length);
     if (this.usedTokens + roomTokens > this.capacityTokens) return null;
     const slot = this.#choose(tokens, length, isCached, slotId);
@@ -71,12 +70,12 @@ export class Slots implements PrefixCache {
     return slot;
   }
 
-  grow(lease: Lease): boolean {
-    const added = this.#portioned(lease.roomTokens + 1) - lease.roomTokens;
+  grow(allocation: CacheAllocation): boolean {
+    const added = this.#portioned(allocation.roomTokens + 1) - allocation.roomTokens;
     if (added <= 0 || this.usedTokens + added > this.capacityTokens) return false;
     this.#purge(added);
     this.usedTokens += added;
-    lease.roomTokens += added;
+    allocation.roomTokens += added;
     return true;
   }
 
@@ -84,8 +83,8 @@ export class Slots implements PrefixCache {
 
   shift(): void {}
 
-  release(lease: Lease, tokens: Int32Array, computed: number): void {
-    const slot = lease as Slot;
+  release(allocation: CacheAllocation, tokens: Int32Array, computed: number): void {
+    const slot = allocation as Slot;
     this.usedTokens -= slot.roomTokens;
     slot.roomTokens = 0;
     slot.isBusy = false;
@@ -126,7 +125,7 @@ export class Slots implements PrefixCache {
     slot.held = NO_TOKENS;
   }
 
-  /** Makes so many cells free at the cost of what idle slots hold. */
+  /** Frees this many cells by evicting idle slots. */
   #purge(tokens: number): void {
     while (this.usedTokens + this.idleTokens + tokens > this.capacityTokens) {
       let oldest: Slot | undefined;

@@ -1,15 +1,15 @@
-// POST /v1/chat/completions. There is no role-only chunk: the role travels with the first words, so that the first
-// event a client sees is the first token.
-import type { Choice } from './choice.ts';
+// POST /v1/chat/completions. There is no chunk with the role alone: the role is in the chunk of the first token, so that the
+// first event a client receives is the first token.
 import { invalidOption } from '../completion-options.ts';
-import type { TokenLogProbs } from '../engine.ts';
-import { type Want, chatWant, schemaOf, toolsOf, turnsOf } from './conversation.ts';
+import type { TokenLogProbs } from '../model-engine.ts';
+import type { Choice } from './choice.ts';
+import { type PromptSpec, chatPrompt, schemaOf, toolsOf, turnsOf } from './conversation.ts';
 import {
-  type Ask,
-  type Call,
+  type ApiFormat,
   type Frames,
   type Json,
-  type Wire,
+  type RequestFields,
+  type ToolCall,
   choicesOf,
   closingFrames,
   completionUsage,
@@ -21,11 +21,10 @@ import {
   textOf,
   wantsUsage,
 } from './format.ts';
-
 /** The chat completions dialect of the OpenAI API. */
-export const chat: Wire = { read, want, answer, frames, problem: openaiProblem };
+export const chatFormat: ApiFormat = { read, readPrompts, answer, frames, problem: openaiProblem };
 
-function read(body: Json): Ask {
+function read(body: Json): RequestFields {
   const { messages } = body;
   if (!Array.isArray(messages)) throw new Error('messages must be an array');
   return {
@@ -48,10 +47,10 @@ function logProbsOf({ logprobs, top_logprobs: most }: Json): number | null {
   return listedOf('top_logprobs', most);
 }
 
-function want(body: Json): Want {
+function readPrompts(body: Json): PromptSpec {
   const turns = turnsOf(body['messages'] as unknown[], 'messages');
   const tools = toolsOf(body['tools'], 'function', 'parameters');
-  return chatWant(turns, tools, body['tool_choice'], schemaOf(body['response_format']));
+  return chatPrompt(turns, tools, body['tool_choice'], schemaOf(body['response_format']));
 }
 
 function messageOf({ calls, parts, pieces }: Choice): Json {
@@ -59,7 +58,7 @@ function messageOf({ calls, parts, pieces }: Choice): Json {
   return { role: 'assistant', content: null, refusal: null, tool_calls: calls.map((call) => listed(call)) };
 }
 
-function listed({ id, name, arguments: text }: Call): Json {
+function listed({ id, name, arguments: text }: ToolCall): Json {
   return { id, type: 'function', function: { name, arguments: text } };
 }
 
@@ -91,7 +90,7 @@ function frames(choice: Choice): Frames {
     created: choice.parts.created,
     model: choice.parts.model,
   };
-  const { includeUsage } = choice.parts.ask;
+  const { includeUsage } = choice.parts.fields;
   const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"delta":{`;
   const end = `,"finish_reason":null}]${includeUsage ? ',"usage":null' : ''}}\n\n`;
   const after = `},"logprobs":null${end}`;

@@ -1,8 +1,7 @@
-// One choice of an answer while it grows: its text or its tool calls, and the log probabilities of what has left. What is said
-// about its end holds once it has ended.
-import type { CompletionEnd, TokenLogProbs, TokenReport } from '../engine.ts';
-import type { Ask, Call, Json } from './format.ts';
-
+// One choice of an answer while it is generated: its text or its tool calls, and the log probabilities of the tokens sent.
+// Members about its end are valid once it has ended.
+import type { CompletionEnd, TokenLogProbs, TokenReport } from '../model-engine.ts';
+import type { Json, RequestFields, ToolCall } from './format.ts';
 /** What all choices of an answer have in common. */
 export interface ChoiceParts {
   /** Unique within the host; formats put their own prefix before it. */
@@ -11,7 +10,7 @@ export interface ChoiceParts {
   /** Unix seconds. */
   readonly created: number;
   readonly body: Json;
-  readonly ask: Ask;
+  readonly fields: RequestFields;
   /** Whether the answer is tool calls in place of text. */
   readonly callsTools: boolean;
 }
@@ -25,10 +24,10 @@ export class Choice {
   readonly pieces: string[] = [];
   /** One for each token that has left; null when the request asks for none or the answer is calls. */
   readonly logProbs: TokenLogProbs[] | null;
-  readonly calls: (Call & { arguments: string })[] = [];
+  readonly calls: (ToolCall & { arguments: string })[] = [];
   hasEnded = false;
   finish: 'stop' | 'length' | 'tool_calls' = 'stop';
-  /** The stop string met, or an empty string. */
+  /** The stop string matched, or an empty string. */
   stoppingWord = '';
   promptTokens = 0;
   /** Prompt tokens that were found in a cache. */
@@ -44,10 +43,10 @@ export class Choice {
     this.parts = parts;
     this.index = index;
     this.siblings = siblings;
-    this.logProbs = parts.ask.logProbs === null || parts.callsTools ? null : [];
+    this.logProbs = parts.fields.logProbs === null || parts.callsTools ? null : [];
   }
 
-  /** Adds text, and gives the log probabilities of the tokens that have begun in it; undefined when none are wanted. */
+  /** Adds text and returns the log probabilities of the tokens that began in it; undefined when none were requested. */
   take(text: string, reports: readonly TokenReport[]): readonly TokenLogProbs[] | undefined {
     if (text !== '') this.pieces.push(text);
     if (this.logProbs === null) return undefined;
@@ -63,7 +62,7 @@ export class Choice {
     return out;
   }
 
-  beginCall(name: string): Call {
+  beginCall(name: string): ToolCall {
     const call = {
       id: `call_${this.parts.id}_${this.index === 0 ? '' : `${this.index}_`}${this.calls.length}`,
       name,
@@ -73,7 +72,7 @@ export class Choice {
     return call;
   }
 
-  /** It has come to its end; gives the log probabilities that are left, of tokens without text. */
+  /** Ends the choice and returns the remaining log probabilities, of tokens without text. */
   end({ reason, stoppingWord, generatedTokens }: CompletionEnd): readonly TokenLogProbs[] {
     const isCut = reason === 'limit' || reason === 'context';
     this.hasEnded = true;

@@ -1,14 +1,14 @@
-// POST /v1/completions: text in, text out, in the OpenAI shape. An array of texts, or of arrays of tokens, is so many
-// prompts; the choices of the first one come first. With `suffix` the text goes between the two.
-import type { Choice } from './choice.ts';
+// POST /v1/completions. An array of texts, or of arrays of tokens, is several prompts; choices are ordered by prompt. With
+// `suffix` the text is generated between prompt and suffix.
 import { invalidOption } from '../completion-options.ts';
-import type { Prompt, TokenLogProbs } from '../engine.ts';
-import { type Want, plainPrompt, schemaOf } from './conversation.ts';
+import type { Prompt, TokenLogProbs } from '../model-engine.ts';
+import type { Choice } from './choice.ts';
+import { type PromptSpec, plainPrompt, schemaOf } from './conversation.ts';
 import {
-  type Ask,
+  type ApiFormat,
   type Frames,
   type Json,
-  type Wire,
+  type RequestFields,
   choicesOf,
   closingFrames,
   completionUsage,
@@ -21,11 +21,10 @@ import {
   textOf,
   wantsUsage,
 } from './format.ts';
-
 /** The completions dialect of the OpenAI API. */
-export const completions: Wire = { read, want, answer, frames, problem: openaiProblem };
+export const completionsFormat: ApiFormat = { read, readPrompts, answer, frames, problem: openaiProblem };
 
-function read(body: Json): Ask {
+function read(body: Json): RequestFields {
   const { best_of: best, echo, logprobs } = body;
   const choices = choicesOf(body);
   if ((best ?? choices) !== choices) throw invalidOption('best_of', 'this host does not choose among answers');
@@ -41,7 +40,7 @@ function read(body: Json): Ask {
   };
 }
 
-function want(body: Json): Want {
+function readPrompts(body: Json): PromptSpec {
   const { prompt, response_format: format, suffix } = body;
   const prompts = promptsOf(prompt).map((each) =>
     typeof suffix === 'string' ? between(each, suffix) : plainPrompt(each),
@@ -103,7 +102,7 @@ function frames(choice: Choice): Frames {
   const { index } = choice;
   let offset = 0;
   const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"text":`;
-  const end = `,"finish_reason":null}]${choice.parts.ask.includeUsage ? ',"usage":null' : ''}}\n\n`;
+  const end = `,"finish_reason":null}]${choice.parts.fields.includeUsage ? ',"usage":null' : ''}}\n\n`;
   const after = `,"logprobs":null${end}`;
   return {
     opening: () => [],

@@ -1,14 +1,12 @@
-// Conversations, tools and answer formats of the compatible dialects in one form, for engines that are not words alone.
-// Called by the dialect files. What a simulated model cannot look at, such as an image, stands in the text as a short mark
-// that depends on it, so that other images give other answers.
+// Conversations, tools and response formats of the compatible dialects in one form. Content that a simulated model cannot
+// read, such as an image, becomes a short mark that depends on it, so that different images give different answers.
 import { hash } from 'node:crypto';
 import type { PromptPart } from '../completion-options.ts';
-import type { Prompt, Turn } from '../engine.ts';
-import type { Tool } from '../engine/grammar/schema.ts';
+import type { Tool } from '../engine/grammar/json-schema-grammar.ts';
+import type { Prompt, Turn } from '../model-engine.ts';
 import type { Json } from './format.ts';
-
-/** What a request wants beyond text: how it goes on, and the form its answer must have. */
-export interface Want {
+/** What a request specifies for the engine: prompts, tools and the form of the answer. */
+export interface PromptSpec {
   /** One or more; each has its own choices. */
   readonly prompts: readonly Prompt[];
   /** Tools of which the answer calls one; empty when it calls none. */
@@ -83,8 +81,13 @@ function isType(part: unknown, type: string): boolean {
   return typeof part === 'object' && part !== null && (part as Json)['type'] === type;
 }
 
-/** Turns a conversation into what the model is to go on with. */
-export function chatWant(turns: readonly Turn[], tools: readonly Tool[], choice: unknown, schema: unknown): Want {
+/** The prompt of a conversation, with the tools or the schema that constrain its answer. */
+export function chatPrompt(
+  turns: readonly Turn[],
+  tools: readonly Tool[],
+  choice: unknown,
+  schema: unknown,
+): PromptSpec {
   const called = chosenTools(tools, choice, turns.at(-1)?.role);
   const speaks = called.length > 0 || schema !== undefined ? 'data' : 'prose';
   const prompts = [{ kind: 'chat' as const, turns, speaks } as const];

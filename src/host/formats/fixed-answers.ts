@@ -1,5 +1,5 @@
-// POST /v1/embeddings: unit vectors that depend on the text alone, as numbers or as base64 of little-endian float32,
-// which is what the official client asks for by default.
+// Answers that need no generation: embeddings (unit vectors that depend on the text alone, as numbers or base64 of
+// little-endian float32), images and speech (the smallest valid files).
 import { createSeededRandom } from '../../actor/index.ts';
 import { countTokens, seedOf } from '../engine/model/word-chain.ts';
 import { type Json, textOf } from './format.ts';

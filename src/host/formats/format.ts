@@ -1,16 +1,13 @@
-// What the dialects have in common: how a request asks, what a generation is, and the shape every dialect gives it.
-// The dialect files beside this one implement Wire; routes.ts maps paths to them, stream.ts and answering.ts send their
-// frames.
+// What the compatible dialects have in common: fields of a request, server-sent events, errors, usage.
 import { invalidOption } from '../completion-options.ts';
-import type { TokenLogProbs } from '../engine.ts';
+import type { TokenLogProbs } from '../model-engine.ts';
 import type { Choice } from './choice.ts';
-import type { Want } from './conversation.ts';
-
+import type { PromptSpec } from './conversation.ts';
 /** A parsed JSON object. */
 export type Json = Readonly<Record<string, unknown>>;
 
 /** What a request wants, whatever its dialect. */
-export interface Ask {
+export interface RequestFields {
   readonly prompt: string;
   /** Undefined when the request names none (or asks for no bound). */
   readonly maxTokens: number | undefined;
@@ -25,10 +22,10 @@ export interface Ask {
 }
 
 /** What dialects say that have one choice and no log probabilities. */
-export const ONE_CHOICE: Pick<Ask, 'choices' | 'logProbs'> = { choices: 1, logProbs: null };
+export const ONE_CHOICE: Pick<RequestFields, 'choices' | 'logProbs'> = { choices: 1, logProbs: null };
 
 /** A tool call of an answer. */
-export interface Call {
+export interface ToolCall {
   readonly id: string;
   readonly name: string;
   /** JSON text. */
@@ -42,7 +39,7 @@ export interface Frames {
   /** `logProbs` are those of the tokens that end with this piece. */
   token(piece: string, at: number, logProbs?: readonly TokenLogProbs[]): string;
   /** The last of the generation's calls begins. */
-  call(call: Call, at: number): string[];
+  call(call: ToolCall, at: number): string[];
   /** More of the arguments of the last call, which has them already. */
   argument(text: string, at: number): string;
   /**
@@ -55,11 +52,11 @@ export interface Frames {
 }
 
 /** One dialect. */
-export interface Wire {
+export interface ApiFormat {
   /** Reads the request. Throws an Error that says what is wrong with it. */
-  read(body: Json): Ask;
+  read(body: Json): RequestFields;
   /** Reads what engines need beyond that. Throws as `read` does. */
-  want(body: Json): Want;
+  readPrompts(body: Json): PromptSpec;
   /** The whole answer of a request that is not streamed, from its first choice. */
   answer(choice: Choice): Json;
   frames(choice: Choice): Frames;
@@ -115,7 +112,7 @@ const DONE_FRAME: string = 'data: [DONE]\n\n';
  * usage and the closing word.
  */
 export function closingFrames(choice: Choice, head: Json, last: Json): string[] {
-  const { includeUsage } = choice.parts.ask;
+  const { includeUsage } = choice.parts.fields;
   const finish = dataFrame({ ...head, choices: [last], ...(includeUsage && { usage: null }) });
   if (!choice.siblings.every(({ hasEnded }) => hasEnded)) return [finish];
   const usage = includeUsage ? [dataFrame({ ...head, choices: [], usage: completionUsage(choice) })] : [];
@@ -148,7 +145,7 @@ export function stopsOf(value: unknown): string[] {
   return list.filter((stop): stop is string => typeof stop === 'string' && stop !== '');
 }
 
-/** True when a stream of an OpenAI dialect is to end with a usage chunk. */
+/** Whether a stream of an OpenAI dialect ends with a usage chunk. */
 export function wantsUsage(body: Json): boolean {
   const options = body['stream_options'];
   return typeof options === 'object' && options !== null && (options as Json)['include_usage'] === true;
@@ -176,7 +173,7 @@ function wholeNumber(name: string, value: unknown, least: number, most: number):
 /** Usage of the two OpenAI completion dialects: the tokens of all choices, and those of each prompt once. */
 export function completionUsage(choice: Choice): Json {
   const all = choice.siblings;
-  const firsts = all.filter(({ index }) => index % choice.parts.ask.choices === 0);
+  const firsts = all.filter(({ index }) => index % choice.parts.fields.choices === 0);
   const sum = (of: readonly Choice[], name: 'promptTokens' | 'cachedTokens' | 'outputTokens'): number =>
     of.reduce((total, each) => total + each[name], 0);
   const promptTokens = sum(firsts, 'promptTokens');

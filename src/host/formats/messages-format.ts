@@ -1,12 +1,12 @@
-// POST /v1/messages. Events are named, usage is always carried, and the opening events leave with the first token.
+// POST /v1/messages. Events are named and usage is always reported; the opening events are sent with the first token.
 import type { Choice } from './choice.ts';
-import { type Want, chatWant, contentText, schemaOf, toolsOf, turnsOf } from './conversation.ts';
+import { type PromptSpec, chatPrompt, contentText, schemaOf, toolsOf, turnsOf } from './conversation.ts';
 import {
-  type Ask,
-  type Call,
+  type RequestFields,
+  type ToolCall,
   type Frames,
   type Json,
-  type Wire,
+  type ApiFormat,
   limitOf,
   messagesProblem,
   namedFrame,
@@ -16,9 +16,9 @@ import {
 } from './format.ts';
 
 /** The messages dialect of the Anthropic API. */
-export const messages: Wire = { read, want, answer, frames, problem: messagesProblem };
+export const messagesFormat: ApiFormat = { read, readPrompts, answer, frames, problem: messagesProblem };
 
-function read(body: Json): Ask {
+function read(body: Json): RequestFields {
   if (!Array.isArray(body['messages'])) throw new Error('messages must be an array');
   return {
     prompt: [textOf(body['system']), textOf(body['messages'])].join('\n'),
@@ -30,13 +30,13 @@ function read(body: Json): Ask {
   };
 }
 
-function want(body: Json): Want {
+function readPrompts(body: Json): PromptSpec {
   const system = contentText(body['system']);
   const turns = turnsOf(body['messages'] as unknown[], 'messages');
   const format = (body['output_config'] as Json | undefined)?.['format'] ?? body['output_format'];
   const tools = toolsOf(body['tools'], null, 'input_schema');
   const all = system === '' ? turns : [{ role: 'system' as const, text: system }, ...turns];
-  return chatWant(all, tools, body['tool_choice'], schemaOf(format));
+  return chatPrompt(all, tools, body['tool_choice'], schemaOf(format));
 }
 
 function usage(choice: Choice, outputTokens: number): Json {
@@ -58,12 +58,12 @@ function head(choice: Choice): Json {
   return { id: `msg_${choice.parts.id}`, type: 'message', role: 'assistant', model: choice.parts.model };
 }
 
-function block({ id, name }: Call, input: unknown): Json {
+function block({ id, name }: ToolCall, input: unknown): Json {
   return { type: 'tool_use', id, name, input };
 }
 
 /** Arguments that a limit cut off cannot be an object: they travel as they are, under a name that says so. */
-function inputOf(call: Call): unknown {
+function inputOf(call: ToolCall): unknown {
   try {
     return JSON.parse(call.arguments);
   } catch {

@@ -1,14 +1,14 @@
-// POST /v1/responses. Every event carries sequence_number, output_index, content_index and item ids, which strict
-// clients need; an answer cut by its limit ends as `response.incomplete`.
+// POST /v1/responses. Every event has sequence_number, output_index, content_index and item ids, which strict clients
+// require; an answer cut by its limit ends with `response.incomplete`.
+import type { TokenLogProbs } from '../model-engine.ts';
 import type { Choice } from './choice.ts';
-import type { TokenLogProbs } from '../engine.ts';
-import { type Want, chatWant, schemaOf, toolsOf, turnsOf } from './conversation.ts';
+import { type PromptSpec, chatPrompt, schemaOf, toolsOf, turnsOf } from './conversation.ts';
 import {
-  type Ask,
-  type Call,
+  type ApiFormat,
   type Frames,
   type Json,
-  type Wire,
+  type RequestFields,
+  type ToolCall,
   limitOf,
   listedOf,
   namedFrame,
@@ -17,17 +17,16 @@ import {
   stopsOf,
   textOf,
 } from './format.ts';
-
 /** The responses dialect of the OpenAI API. */
-export const responses: Wire = {
+export const responsesFormat: ApiFormat = {
   read,
-  want,
+  readPrompts,
   answer: (choice) => response(choice, 'ended'),
   frames,
   problem: openaiProblem,
 };
 
-function read(body: Json): Ask {
+function read(body: Json): RequestFields {
   return {
     prompt: [textOf(body['instructions']), textOf(body['input'])].join('\n'),
     maxTokens: limitOf(body, 'max_output_tokens'),
@@ -46,7 +45,7 @@ function logProbsOf({ include, top_logprobs: most }: Json): number | null {
   return listedOf('top_logprobs', most);
 }
 
-function want(body: Json): Want {
+function readPrompts(body: Json): PromptSpec {
   const { input, instructions } = body;
   const items = turnsOf(Array.isArray(input) ? input : [{ role: 'user', content: input }], 'input');
   const turns =
@@ -54,7 +53,7 @@ function want(body: Json): Want {
       ? [{ role: 'system' as const, text: instructions }, ...items]
       : items;
   const tools = toolsOf(body['tools'], null, 'parameters');
-  return chatWant(turns, tools, body['tool_choice'], schemaOf((body['text'] as Json | undefined)?.['format']));
+  return chatPrompt(turns, tools, body['tool_choice'], schemaOf((body['text'] as Json | undefined)?.['format']));
 }
 
 function usage({ promptTokens, cachedTokens, outputTokens }: Choice): Json {
@@ -79,7 +78,7 @@ function endStatusOf({ finish }: Choice): 'incomplete' | 'completed' {
   return finish === 'length' ? 'incomplete' : 'completed';
 }
 
-function callItem({ id, name, arguments: text }: Call, status: string): Json {
+function callItem({ id, name, arguments: text }: ToolCall, status: string): Json {
   return { id: `fc_${id}`, type: 'function_call', status, call_id: id, name, arguments: text };
 }
 
@@ -143,7 +142,7 @@ function textFrames(choice: Choice, event: Emit, place: Json): { opening(): stri
 }
 
 /** Events at the end of a call, none when there is no such call. */
-function callClosing(call: Call | undefined, at: number, status: string, event: Emit): string[] {
+function callClosing(call: ToolCall | undefined, at: number, status: string, event: Emit): string[] {
   if (call === undefined) return [];
   const item = callItem(call, status);
   return [

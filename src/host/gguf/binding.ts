@@ -1,6 +1,5 @@
-// The optional package that runs models in this process, `node-llama-cpp`: the part of its API that is used here, and its
-// loading. It is imported only when a model file is to be served, so that nobody else needs it. Used in this folder only.
-
+// Type declarations and loading of the optional package `node-llama-cpp`, which runs models in this process. It is imported
+// only when a model file is to be served.
 /** A token of the model; a plain number at run time. */
 export type Token = number;
 
@@ -10,7 +9,7 @@ export interface TemplateText {
   tokenize(tokenizer: unknown): Token[];
 }
 
-export interface Sequence {
+export interface LlamaSequence {
   /** Tokens in it, and so the place of the next one. */
   readonly nextTokenIndex: number;
   compareContextTokens(tokens: Token[]): { firstDifferentIndex: number };
@@ -41,7 +40,7 @@ export interface EvaluateOptions {
     readonly presencePenalty: number;
   };
   readonly contextShift: {
-    readonly strategy: (shift: { sequence: Sequence; size: number }) => { start: number; end: number }[];
+    readonly strategy: (shift: { sequence: LlamaSequence; size: number }) => { start: number; end: number }[];
   };
 }
 
@@ -49,14 +48,14 @@ export interface TokenBias {
   set(token: Token, bias: 'never' | { logit: number }): unknown;
 }
 
-export interface Context {
+export interface LlamaContext {
   /** Tokens of one sequence. */
   readonly contextSize: number;
-  getSequence(): Sequence;
+  getSequence(): LlamaSequence;
   dispose(): Promise<void>;
 }
 
-export interface Model {
+export interface LlamaModel {
   readonly tokenizer: unknown;
   readonly tokens: {
     readonly bos: Token | null;
@@ -67,12 +66,12 @@ export interface Model {
   tokenize(text: string, specialTokens: boolean, options?: 'trimLeadingSpace'): Token[];
   detokenize(tokens: readonly Token[], specialTokens: boolean, lastTokens?: readonly Token[]): string;
   isEogToken(token: Token): boolean;
-  createContext(options: object): Promise<Context>;
+  createContext(options: object): Promise<LlamaContext>;
   dispose(): Promise<void>;
 }
 
 export interface Llama {
-  loadModel(options: object): Promise<Model>;
+  loadModel(options: object): Promise<LlamaModel>;
   createGrammar(options: { grammar: string }): Promise<object>;
   dispose(): Promise<void>;
 }
@@ -80,9 +79,9 @@ export interface Llama {
 /** The module itself. */
 export interface LlamaModule {
   getLlama(options: object): Promise<Llama>;
-  readonly TokenBias: { for(model: Model): TokenBias };
-  readonly LlamaGrammarEvaluationState: new (options: { model: Model; grammar: object }) => object;
-  resolveChatWrapper(model: Model): {
+  readonly TokenBias: { for(model: LlamaModel): TokenBias };
+  readonly LlamaGrammarEvaluationState: new (options: { model: LlamaModel; grammar: object }) => object;
+  resolveChatWrapper(model: LlamaModel): {
     generateContextState(state: { chatHistory: object[] }): {
       contextText: TemplateText;
       stopGenerationTriggers: readonly TemplateText[];

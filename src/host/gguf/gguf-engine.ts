@@ -1,12 +1,12 @@
-// A host's engine that runs a GGUF file in this process. `loadGguf` is called when a host starts with a model file: it
-// checks the file, loads the optional package, then the model. The host translates every dialect into `complete`.
+// An engine that runs a GGUF file in this process: checks the file, loads the optional package, then the model.
 import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
 import { type SystemPrompt, invalidOption } from '../completion-options.ts';
+import { chooseSeed } from '../engine/sampling/random.ts';
 import {
   type CompletionEnd,
-  type Engine,
   type EngineFigures,
   type EngineProps,
+  type ModelEngine,
   type Run,
   type Sink,
   type SlotState,
@@ -14,14 +14,20 @@ import {
   BLANK_END,
   NO_FIGURES,
   PromptTooLong,
-} from '../engine.ts';
-import { chooseSeed } from '../engine/sampling/random.ts';
-import { type Context, type Llama, type LlamaModule, type Model, type Token, loadLlamaModule } from './binding.ts';
+} from '../model-engine.ts';
+import {
+  type Llama,
+  type LlamaContext,
+  type LlamaModel,
+  type LlamaModule,
+  type Token,
+  loadLlamaModule,
+} from './binding.ts';
 import { type GgufHeader, readGgufHeader } from './gguf-header.ts';
 import { type PromptTokens, promptOf, tokenMistakes } from './gguf-prompt.ts';
 import { GgufRun } from './gguf-run.ts';
-import { biasOf, MISSING_OPTIONS, refuseMissing } from './gguf-sampling.ts';
-import { Slots } from './sequence-pool.ts';
+import { biasOf, MISSING_OPTIONS, refuseUnsupported } from './gguf-sampling.ts';
+import { SequencePool } from './sequence-pool.ts';
 /** Settings of a model in this process; only `path` is required. */
 export interface GgufSettings {
   readonly path: string;
@@ -73,17 +79,17 @@ export async function loadGguf(settings: GgufSettings): Promise<GgufEngine> {
 interface Loaded {
   readonly module: LlamaModule;
   readonly llama: Llama;
-  readonly model: Model;
-  readonly context: Context;
+  readonly model: LlamaModel;
+  readonly context: LlamaContext;
   readonly header: GgufHeader;
 }
 
-export class GgufEngine implements Engine {
+export class GgufEngine implements ModelEngine {
   readonly kind = 'gguf';
   readonly models: readonly string[];
   readonly header: GgufHeader;
   readonly #loaded: Loaded;
-  readonly #slots: Slots;
+  readonly #pool: SequencePool;
   readonly #clock: Clock;
   readonly #random: () => number;
   #isClosed = false;
@@ -98,7 +104,7 @@ export class GgufEngine implements Engine {
     this.#random = random;
     this.header = loaded.header;
     this.models = [model ?? path.replace(/^.*[/\\]/, '').replace(/\.gguf$/i, '')];
-    this.#slots = new Slots(Array.from({ length: slots }, () => loaded.context.getSequence()));
+    this.#pool = new SequencePool(Array.from({ length: slots }, () => loaded.context.getSequence()));
   }
 
   contextTokens(): number {
@@ -113,7 +119,7 @@ export class GgufEngine implements Engine {
     const { model, module, header } = this.#loaded;
     const { options } = task;
     const { vocabularySize } = header;
-    refuseMissing(options);
+    refuseUnsupported(options);
     this.#refuseSlot(options.slot_id);
     const prompt = promptOf(task.prompt, { module, model, vocabularySize, system: this.#system.prompt });
     const contextTokens = this.contextTokens();
@@ -125,7 +131,7 @@ export class GgufEngine implements Engine {
     const seed = chooseSeed(options.seed, this.#random) >>> 0;
     const arrivedMs = this.#clock.now();
     const generate = async (): Promise<void> => {
-      const slot = await this.#slots.take(options.slot_id, options.cache_prompt ? prompt.tokens : null);
+      const slot = await this.#pool.take(options.slot_id, options.cache_prompt ? prompt.tokens : null);
       let end: CompletionEnd;
       this.#figures.running++;
       try {
@@ -138,7 +144,7 @@ export class GgufEngine implements Engine {
         end = failed(error as Error, slot.id, prompt, seed);
       } finally {
         this.#figures.running--;
-        this.#slots.give(slot);
+        this.#pool.give(slot);
       }
       this.#count(end);
       if (!isCancelled && !this.#isClosed) sink.end(end);
@@ -174,26 +180,26 @@ export class GgufEngine implements Engine {
 
   slots(): readonly SlotState[] {
     const n_ctx = this.contextTokens();
-    return this.#slots.list().map(({ id, isBusy, tokens }) => ({ id, n_ctx, is_processing: isBusy, n_tokens: tokens }));
+    return this.#pool.list().map(({ id, isBusy, tokens }) => ({ id, n_ctx, is_processing: isBusy, n_tokens: tokens }));
   }
 
   figures(): EngineFigures {
     const slots = this.slots();
     const used = slots.reduce((sum, { n_tokens, n_ctx }) => sum + n_tokens / n_ctx, 0);
-    return { ...this.#figures, waiting: this.#slots.waiting, memoryUse: used / slots.length };
+    return { ...this.#figures, waiting: this.#pool.waiting, memoryUse: used / slots.length };
   }
 
   async close(): Promise<void> {
     const { context, model, llama } = this.#loaded;
     this.#isClosed = true;
-    await this.#slots.idle();
+    await this.#pool.idle();
     await context.dispose();
     await model.dispose();
     await llama.dispose();
   }
 
   #refuseSlot(slotId: number): void {
-    const { length } = this.#slots.list();
+    const { length } = this.#pool.list();
     if (slotId >= length)
       throw invalidOption('slot_id', `there is no slot ${slotId}; slots are numbered 0 to ${length - 1}`);
   }

@@ -1,6 +1,5 @@
-// The head of a GGUF file: enough of it to say what the file holds and to refuse a wrong one with a sentence, before
-// anything is loaded. Read by gguf-engine.ts. Layout: magic, version, counts, metadata, tensor descriptions, data; all
-// numbers little-endian (format document of GGUF, versions 2 and 3).
+// Reads the header of a GGUF file (versions 2 and 3, little-endian): enough to describe the model and to refuse a wrong file
+// before anything is loaded. Layout: magic, version, counts, metadata, tensor descriptions, data.
 import { type FileHandle, open } from 'node:fs/promises';
 
 /** What a model file says of itself. */

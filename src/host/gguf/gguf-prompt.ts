@@ -1,11 +1,10 @@
-// From what a request says to the tokens of a model in this process. Used by gguf-engine.ts.
+// Builds the prompt tokens of a request for a model in this process, with its chat template and infill tokens.
 import { type PromptPart, invalidOption, InvalidOptions } from '../completion-options.ts';
-import type { Prompt, Turn } from '../engine.ts';
-import type { LlamaModule, Model, TemplateText, Token } from './binding.ts';
-
-export interface PromptDeps {
+import type { Prompt, Turn } from '../model-engine.ts';
+import type { LlamaModel, LlamaModule, TemplateText, Token } from './binding.ts';
+export interface GgufPromptDeps {
   readonly module: LlamaModule;
-  readonly model: Model;
+  readonly model: LlamaModel;
   readonly vocabularySize: number;
   /** The system prompt set for all slots; empty for none. */
   readonly system: string;
@@ -22,7 +21,7 @@ export interface PromptTokens {
 }
 
 /** Throws InvalidOptions for numbers that are no tokens and infills by models that cannot. */
-export function promptOf(prompt: Prompt, deps: PromptDeps): PromptTokens {
+export function promptOf(prompt: Prompt, deps: GgufPromptDeps): PromptTokens {
   const { model, system } = deps;
   const begin = model.tokens.shouldPrependBosToken && model.tokens.bos !== null ? [model.tokens.bos] : [];
   const systemTokens = system === '' ? [] : [...begin, ...model.tokenize(system, true)];
@@ -47,7 +46,7 @@ export function tokenMistakes(tokens: readonly unknown[], size: number, member: 
   return entries.length === 0 ? null : new InvalidOptions(entries);
 }
 
-function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: PromptDeps): Token[] {
+function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: GgufPromptDeps): Token[] {
   const mistakes = tokenMistakes(parts, vocabularySize, 'prompt');
   if (mistakes !== null) throw mistakes;
   const tokens: Token[] = [];
@@ -59,7 +58,7 @@ function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: Pro
   return tokens;
 }
 
-function infillTokens(before: string, after: string, model: Model): Token[] {
+function infillTokens(before: string, after: string, model: LlamaModel): Token[] {
   const { prefix, suffix, middle } = model.tokens.infill;
   if (prefix === null || suffix === null || middle === null) {
     throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
@@ -69,7 +68,10 @@ function infillTokens(before: string, after: string, model: Model): Token[] {
 }
 
 /** A conversation by the template of the model. */
-function chatTokens(turns: readonly Turn[], { module, model }: PromptDeps): { tokens: Token[]; turnEnds: string[] } {
+function chatTokens(
+  turns: readonly Turn[],
+  { module, model }: GgufPromptDeps,
+): { tokens: Token[]; turnEnds: string[] } {
   const chatHistory = turns.map(({ role, text }) =>
     role === 'assistant' ? { type: 'model', response: [text] } : { type: role === 'system' ? 'system' : 'user', text },
   );

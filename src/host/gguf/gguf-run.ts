@@ -1,17 +1,17 @@
-// One generation on one sequence of a model in this process: what of the prompt is in the cache already, the tokens, the
-// stop strings, the end. Called by gguf-engine.ts, which gives it a slot that nobody else uses meanwhile.
+// One generation on one sequence of a model in this process: prefix reuse, prefill, decoding, stop strings, end. The sequence
+// is used by nothing else meanwhile.
 import type { Clock } from '../../actor/index.ts';
-import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../engine.ts';
 import { keptTokens, shiftedTokens, truncatePrompt } from '../engine/context-window.ts';
+import type { CompletionEnd, Sink, StopReason, Task, TokenReport } from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
-import type { EvaluateOptions, Model, Sequence, Token } from './binding.ts';
+import type { EvaluateOptions, LlamaModel, LlamaSequence, Token } from './binding.ts';
 import type { PromptTokens } from './gguf-prompt.ts';
 import { samplingOf } from './gguf-sampling.ts';
 /** What a run is made of. */
-export interface RunParts {
+export interface GgufRunDeps {
   readonly task: Task;
   readonly prompt: PromptTokens;
-  readonly model: Model;
+  readonly model: LlamaModel;
   readonly contextTokens: number;
   readonly seed: number;
   readonly clock: Clock;
@@ -33,9 +33,9 @@ const LOOKBACK = 16;
 const MOST_AT_ONCE = 512;
 
 export class GgufRun {
-  readonly #parts: RunParts;
+  readonly #parts: GgufRunDeps;
   readonly #slotId: number;
-  readonly #sequence: Sequence;
+  readonly #sequence: LlamaSequence;
   readonly #matcher: StopMatcher;
   /** All tokens, of the prompt and made. */
   readonly #history: Token[];
@@ -50,7 +50,7 @@ export class GgufRun {
   #pending: Token[] = [];
   #reports: TokenReport[] = [];
 
-  constructor(parts: RunParts, slotId: number, sequence: Sequence) {
+  constructor(parts: GgufRunDeps, slotId: number, sequence: LlamaSequence) {
     const { task, prompt, contextTokens } = parts;
     const whole = Int32Array.from(prompt.tokens);
     const fitting = truncatePrompt(whole, contextTokens, keptOf(parts));
@@ -161,7 +161,7 @@ export class GgufRun {
     this.#parts.sink.text(text, reports);
   }
 
-  /** Text of a token for people. */
+  /** Text of a token in reports. */
   #piece(token: Token): string {
     const text = this.#parts.model.detokenize([token], true);
     return text === '\ufffd' ? `byte: token ${token}` : text;
@@ -182,7 +182,7 @@ export class GgufRun {
     return this.#cachedTokens;
   }
 
-  #shift(sequence: Sequence, size: number): { start: number; end: number }[] {
+  #shift(sequence: LlamaSequence, size: number): { start: number; end: number }[] {
     this.#isTruncated = true;
     const length = sequence.nextTokenIndex;
     const start = Math.min(
@@ -212,8 +212,8 @@ export class GgufRun {
   }
 }
 
-/** Tokens that a full context never gives up; negative: the whole prompt. */
-function keptOf({ task, prompt }: RunParts): number {
+/** Tokens that a full context always keeps; negative: the whole prompt. */
+function keptOf({ task, prompt }: GgufRunDeps): number {
   const { n_keep } = task.options;
   return n_keep < 0 ? -1 : n_keep + prompt.systemTokens;
 }

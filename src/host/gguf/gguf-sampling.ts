@@ -1,9 +1,8 @@
-// The interface's sampling options for a model in this process: what its sampler has, under its names, and a refusal by
-// name of what it has not. Used by gguf-engine.ts and gguf-run.ts.
+// Completion options as options of `node-llama-cpp`; options it does not support are refused by name.
 import type { ValidationEntry } from '../../errors.ts';
 import { type CompletionOptions, invalidOption, InvalidOptions } from '../completion-options.ts';
 import { parseGrammar } from '../engine/grammar/gbnf.ts';
-import type { EvaluateOptions, LlamaModule, Model, Token, TokenBias } from './binding.ts';
+import type { EvaluateOptions, LlamaModule, LlamaModel, Token, TokenBias } from './binding.ts';
 
 /** Options that the sampler has no counterpart for. */
 export const MISSING_OPTIONS = ['tfs_z', 'typical_p', 'mirostat', 'ignore_eos', 'image_data'] as const;
@@ -17,7 +16,7 @@ const IS_ASKED: Readonly<Record<(typeof MISSING_OPTIONS)[number], (options: Comp
 };
 
 /** Throws InvalidOptions with every option that the sampler has no counterpart for, and for what is no grammar. */
-export function refuseMissing(options: CompletionOptions): void {
+export function refuseUnsupported(options: CompletionOptions): void {
   const entries: ValidationEntry[] = MISSING_OPTIONS.filter((name) => IS_ASKED[name](options)).map((name) => {
     const msg = `Value error, the engine behind this host (gguf) has no ${name}`;
     return { loc: ['body', name], msg, type: 'value_error' };
@@ -35,7 +34,7 @@ export function refuseMissing(options: CompletionOptions): void {
 export function samplingOf(
   options: CompletionOptions,
   seed: number,
-  model: Model,
+  model: LlamaModel,
   contextTokens: number,
   history: readonly Token[],
 ): Pick<EvaluateOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'repeatPenalty'> {
@@ -64,7 +63,7 @@ export function samplingOf(
 export function biasOf(
   given: unknown,
   module: LlamaModule,
-  model: Model,
+  model: LlamaModel,
   vocabularySize: number,
 ): TokenBias | undefined {
   const pairs = Array.isArray(given) ? (given as [unknown, unknown][]) : Object.entries(given as object);

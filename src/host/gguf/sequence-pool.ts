@@ -1,13 +1,13 @@
-// Which generation gets which sequence of a context: the one it names, else the idle one that shares most with its prompt,
-// the least recently used of equals; who finds none waits in line. Used by gguf-engine.ts.
-import type { Sequence, Token } from './binding.ts';
+// Assigns sequences of a context to generations: the one that is named, else the idle one that shares the longest prefix with
+// the prompt, the least recently used of equals. Generations without one are queued.
+import type { LlamaSequence, Token } from './binding.ts';
 
-export interface Slot {
+export interface PooledSequence {
   readonly id: number;
-  readonly sequence: Sequence;
+  readonly sequence: LlamaSequence;
 }
 
-interface Place extends Slot {
+interface Place extends PooledSequence {
   isBusy: boolean;
   /** Rank of its last use. */
   used: number;
@@ -18,7 +18,7 @@ interface Waiting {
   readonly slotId: number;
   /** Null when nothing may be reused. */
   readonly prompt: Token[] | null;
-  readonly take: (slot: Slot) => void;
+  readonly take: (slot: PooledSequence) => void;
 }
 
 /**
@@ -30,18 +30,18 @@ const LEAST_SHARE = 0.1;
 /** The beginning-of-sequence token alone is no prefix. */
 const LEAST_SHARED_TOKENS = 2;
 
-export class Slots {
+export class SequencePool {
   readonly #places: readonly Place[];
-  readonly #line: Waiting[] = [];
+  readonly #queue: Waiting[] = [];
   #uses = 0;
   #onIdle: (() => void) | undefined;
 
-  constructor(sequences: readonly Sequence[]) {
+  constructor(sequences: readonly LlamaSequence[]) {
     this.#places = sequences.map((sequence, id) => ({ id, sequence, isBusy: false, used: 0 }));
   }
 
   get waiting(): number {
-    return this.#line.length;
+    return this.#queue.length;
   }
 
   /** Id, state and tokens of each. */
@@ -49,7 +49,7 @@ export class Slots {
     return this.#places.map(({ id, isBusy, sequence }) => ({ id, isBusy, tokens: sequence.nextTokenIndex }));
   }
 
-  /** Resolves when nobody has a slot or waits for one. */
+  /** Resolves when no sequence is in use and no generation is queued. */
   idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#onIdle = resolve;
@@ -57,15 +57,15 @@ export class Slots {
     });
   }
 
-  /** Resolves with a slot that is the caller's until it gives it back. */
-  take(slotId: number, prompt: Token[] | null): Promise<Slot> {
+  /** Resolves with a sequence for exclusive use until `give`. */
+  take(slotId: number, prompt: Token[] | null): Promise<PooledSequence> {
     return new Promise((take) => {
-      this.#line.push({ slotId, prompt, take });
+      this.#queue.push({ slotId, prompt, take });
       this.#serve();
     });
   }
 
-  give(slot: Slot): void {
+  give(slot: PooledSequence): void {
     const place = this.#places[slot.id]!;
     place.isBusy = false;
     place.used = ++this.#uses;
@@ -74,16 +74,16 @@ export class Slots {
   }
 
   #tellIdle(): void {
-    if (this.#line.length === 0 && this.#places.every(({ isBusy }) => !isBusy)) this.#onIdle?.();
+    if (this.#queue.length === 0 && this.#places.every(({ isBusy }) => !isBusy)) this.#onIdle?.();
   }
 
   #serve(): void {
-    for (let at = 0; at < this.#line.length;) {
-      const waiting = this.#line[at]!;
+    for (let at = 0; at < this.#queue.length;) {
+      const waiting = this.#queue[at]!;
       const place = this.#pick(waiting);
       if (place === undefined) at++;
       else {
-        this.#line.splice(at, 1);
+        this.#queue.splice(at, 1);
         place.isBusy = true;
         waiting.take(place);
       }

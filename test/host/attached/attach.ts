@@ -7,7 +7,7 @@ import {
   attachEngine,
 } from '../../../src/host/attached/attached-engine.ts';
 import { type CompletionOptions, DEFAULT_OPTIONS, InvalidOptions } from '../../../src/host/completion-options.ts';
-import type { CompletionEnd, Prompt, Run, Sink, TokenReport } from '../../../src/host/engine.ts';
+import type { CompletionEnd, Prompt, Run, Sink, TokenReport } from '../../../src/host/model-engine.ts';
 import type { FakeEngine } from '../../support/fake-engine.ts';
 /** Attaches to a scripted engine; both end with the test. What the detection asked is forgotten. */
 export async function attach(
@@ -24,7 +24,7 @@ export async function attach(
 }
 
 /** What a sink heard. */
-export interface Heard {
+export interface ProtocolEvent {
   readonly starts: [number, number, number][];
   readonly texts: string[];
   readonly reports: TokenReport[];
@@ -35,7 +35,7 @@ export interface Running {
   readonly run: Run;
   /** Resolves with the first text. */
   readonly spoke: Promise<string>;
-  readonly ended: Promise<Heard>;
+  readonly ended: Promise<ProtocolEvent>;
 }
 
 export const HI: Prompt = { kind: 'parts', parts: ['Hi'] };
@@ -48,16 +48,16 @@ export function begin(
   rest: () => Promise<void> | undefined = () => undefined,
 ): Running {
   const spoke = Promise.withResolvers<string>();
-  const ended = Promise.withResolvers<Heard>();
-  const heard = { starts: [] as [number, number, number][], texts: [] as string[], reports: [] as TokenReport[] };
+  const ended = Promise.withResolvers<ProtocolEvent>();
+  const read = { starts: [] as [number, number, number][], texts: [] as string[], reports: [] as TokenReport[] };
   const sink: Sink = {
-    start: (...counts) => void heard.starts.push(counts),
+    start: (...counts) => void read.starts.push(counts),
     text(text, reports) {
-      heard.texts.push(text);
-      heard.reports.push(...reports);
+      read.texts.push(text);
+      read.reports.push(...reports);
       spoke.resolve(text);
     },
-    end: (end) => ended.resolve({ ...heard, end }),
+    end: (end) => ended.resolve({ ...read, end }),
     rest,
   };
   const task = {
@@ -65,7 +65,7 @@ export function begin(
     prompt,
     options: { ...DEFAULT_OPTIONS, ...options },
     whenFull: 'shift',
-    truthId: null,
+    timingsId: null,
   } as const;
   return { run: engine.complete(task, sink), spoke: spoke.promise, ended: ended.promise };
 }
@@ -75,7 +75,7 @@ export function complete(
   engine: AttachedEngine,
   options: Partial<CompletionOptions> = {},
   prompt: Prompt = HI,
-): Promise<Heard> {
+): Promise<ProtocolEvent> {
   return begin(engine, options, prompt).ended;
 }
 

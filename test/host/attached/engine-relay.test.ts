@@ -1,11 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { AttachedEngine } from '../../../src/host/attached/attached-engine.ts';
-import type { RawAnswer, RawRequest } from '../../../src/host/engine.ts';
+import type { RawAnswer, RawRequest } from '../../../src/host/model-engine.ts';
 import { events, json } from '../../support/fake-engine.ts';
 import { LLAMA_MODEL, startFakeLlamaServer } from '../../support/fake-llama-server.ts';
 import { startFakeVllm, VLLM_MODEL } from '../../support/fake-vllm.ts';
 import { attach } from './attach.ts';
-
 import t from 'tap';
 
 const CHAT = '/v1/chat/completions';

@@ -1,20 +1,20 @@
 // Jobs for the tests of the engine: tokens without words, and everything that was called, kept.
 
 import { type Profile, PROFILES } from '../../../src/host/engine/profile.ts';
-import type { Job, JobEnd } from '../../../src/host/engine/sequence.ts';
+import type { SequenceJob, SequenceEnd } from '../../../src/host/engine/sequence.ts';
 export interface Watched {
-  readonly job: Job;
+  readonly job: SequenceJob;
   readonly tokens: number[];
   readonly atUs: number[];
   readonly starts: [slotId: number, cached: number, prompt: number][];
-  readonly ends: JobEnd[];
+  readonly ends: SequenceEnd[];
 }
 
 /** A job that counts up from 1000, for ever unless told otherwise; a number as prompt stands for so many tokens from 1. */
-export function createJob(prompt: number | readonly number[], options: Partial<Job> = {}): Watched {
+export function createJob(prompt: number | readonly number[], options: Partial<SequenceJob> = {}): Watched {
   let next = 1000;
   const watched: Omit<Watched, 'job'> = { tokens: [], atUs: [], starts: [], ends: [] };
-  const job: Job = {
+  const job: SequenceJob = {
     prompt: Int32Array.from(typeof prompt === 'number' ? Array.from({ length: prompt }, (_, at) => at + 1) : prompt),
     maxTokens: Infinity,
     cachePrompt: true,

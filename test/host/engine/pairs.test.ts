@@ -1,13 +1,13 @@
 // When a step has very many sequences, tokens leave in pairs: who waits, for how long, and what never does.
 import { createManualClock } from '../../../src/actor/clock.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
-import type { Job } from '../../../src/host/engine/sequence.ts';
-import { witness } from '../../../src/host/engine/server-timings.ts';
+import type { SequenceJob } from '../../../src/host/engine/sequence.ts';
+import { timeJob } from '../../../src/host/engine/server-timings.ts';
 import { createJob, profile } from './jobs.ts';
 import t from 'tap';
 
 interface Line {
-  readonly job: Job;
+  readonly job: SequenceJob;
   /** One entry for each write: the tokens in it, and when it left. */
   readonly writes: { tokens: number[]; atMs: number }[];
   /** When each token became final. */
@@ -15,9 +15,9 @@ interface Line {
 }
 
 /** A scheduler with a crowd of more than two and steps of 10 ms, and what leaves for each of its clients. */
-function crowded(streams: number, options: Partial<Job> = {}, changes: Parameters<typeof profile>[0] = {}) {
+function crowded(streams: number, options: Partial<SequenceJob> = {}, changes: Parameters<typeof profile>[0] = {}) {
   const clock = createManualClock();
-  const scheduler = new Scheduler({ profile: profile({ prefillTokenUs: 0, ...changes }), clock, crowd: 2 });
+  const scheduler = new Scheduler({ profile: profile({ prefillTokenUs: 0, ...changes }), clock, pairAbove: 2 });
   const line = (): Line => {
     const writes: Line['writes'] = [];
     const dueMs: number[] = [];
@@ -47,7 +47,7 @@ function crowded(streams: number, options: Partial<Job> = {}, changes: Parameter
 
 const sent = ({ writes }: Line): number[] => writes.flatMap(({ tokens }) => tokens);
 
-t.test('in a crowd a token is at most one step late and never overtaken, and two leave in one write', (t) => {
+t.test('in a large batch a token is at most one step late and never overtaken, and two leave in one write', (t) => {
   const { clock, lines } = crowded(6);
   clock.advance(200);
   for (const line of lines) {
@@ -65,7 +65,7 @@ t.test('in a crowd a token is at most one step late and never overtaken, and two
   t.end();
 });
 
-t.test('the first token of a stream that joins a crowd leaves at once', (t) => {
+t.test('the first token of a stream that joins a large batch leaves at once', (t) => {
   const { clock, scheduler, line } = crowded(4);
   clock.advance(45);
   const late = [line(), line()];
@@ -123,18 +123,18 @@ t.test('what waits leaves when memory pressure pushes its sequence out', (t) => 
       t.ok(waitingMs.every((ms) => ms < 10));
     }
   }
-  t.ok(scheduler.state().tallies.preemptions > 0);
+  t.ok(scheduler.state().counts.preemptions > 0);
   t.end();
 });
 
 t.test('the truth tells when a token that waited has left', (t) => {
   const clock = createManualClock();
-  const scheduler = new Scheduler({ profile: profile({ prefillTokenUs: 0 }), clock, crowd: 0 });
+  const scheduler = new Scheduler({ profile: profile({ prefillTokenUs: 0 }), clock, pairAbove: 0 });
   const { job } = createJob(1, { mayWait: true, maxTokens: 4 });
-  const witnessed = witness(job, clock);
-  scheduler.submit(witnessed.job);
+  const timed = timeJob(job, clock);
+  scheduler.submit(timed.job);
   clock.advance(100);
-  const { tokensUs, handedUs } = witnessed.truth();
+  const { tokensUs, handedUs } = timed.timings();
   t.same(tokensUs, [10_000, 20_000, 30_000, 40_000]);
   t.equal(handedUs.length, 4);
   t.ok(handedUs.some((us, at) => us === tokensUs[at]! + 10_000));

@@ -1,7 +1,7 @@
 // The two prefix caches against references that are slow and plain: whole prefixes as text, lists sorted by age.
-import { Blocks } from '../../../src/host/engine/block-cache.ts';
-import type { Lease, PrefixCache } from '../../../src/host/engine/prefix-cache.ts';
-import { Slots } from '../../../src/host/engine/slot-cache.ts';
+import { BlockCache } from '../../../src/host/engine/block-cache.ts';
+import type { CacheAllocation, PrefixCache } from '../../../src/host/engine/prefix-cache.ts';
+import { SlotCache } from '../../../src/host/engine/slot-cache.ts';
 import { createDice } from './jobs.ts';
 import t from 'tap';
 
@@ -71,29 +71,35 @@ function randomPrompt(dice: (below: number) => number): Int32Array {
 t.test('shared blocks find, hold and forget what a plain list would', (t) => {
   for (let seed = 1; seed <= 20; seed++) {
     const dice = createDice(seed);
-    const blocks = new Blocks({ blocks: 30, blockTokens: BLOCK, sequences: 100 });
+    const blocks = new BlockCache({ blocks: 30, blockTokens: BLOCK, sequences: 100 });
     const plain = new PlainBlocks(30);
-    type Held = { lease: Lease; own: { held: string[]; own: number }; tokens: Int32Array; isCached: boolean };
+    type Held = {
+      allocation: CacheAllocation;
+      own: { held: string[]; own: number };
+      tokens: Int32Array;
+      isCached: boolean;
+    };
     const running: Held[] = [];
     for (let event = 0; event < 300; event++) {
       if (running.length > 0 && dice(2) === 0) {
         const [ended] = running.splice(dice(running.length), 1);
-        blocks.release(ended!.lease, ended!.tokens, ended!.tokens.length);
+        blocks.release(ended!.allocation, ended!.tokens, ended!.tokens.length);
         plain.release(ended!.tokens, ended!.isCached, ended!.own);
       } else {
         const tokens = randomPrompt(dice);
         const isCached = dice(5) > 0;
-        const lease = blocks.admit(tokens, tokens.length, isCached, -1);
+        const allocation = blocks.admit(tokens, tokens.length, isCached, -1);
         const own = plain.admit(tokens, isCached);
-        if ((lease === null) !== (own === null)) return t.fail(`seed ${seed}, event ${event}: admitted by one only`);
-        if (lease === null || own === null) continue;
-        if (lease.cachedTokens !== own.held.length * BLOCK)
+        if ((allocation === null) !== (own === null))
+          return t.fail(`seed ${seed}, event ${event}: admitted by one only`);
+        if (allocation === null || own === null) continue;
+        if (allocation.cachedTokens !== own.held.length * BLOCK)
           return t.fail(`seed ${seed}, event ${event}: cached tokens`);
-        running.push({ lease, own, tokens, isCached });
+        running.push({ allocation, own, tokens, isCached });
       }
       if (blocks.idleTokens !== plain.idle.length * BLOCK) return t.fail(`seed ${seed}, event ${event}: idle tokens`);
     }
-    for (const { lease, tokens } of running) blocks.release(lease, tokens, tokens.length);
+    for (const { allocation, tokens } of running) blocks.release(allocation, tokens, tokens.length);
     t.equal(blocks.usedTokens, 0);
     blocks.clear();
     t.equal(blocks.idleTokens, 0);
@@ -102,7 +108,7 @@ t.test('shared blocks find, hold and forget what a plain list would', (t) => {
 });
 
 t.test('a block is shared while another sequence still holds it', (t) => {
-  const blocks = new Blocks({ blocks: 4, blockTokens: 4, sequences: 4 });
+  const blocks = new BlockCache({ blocks: 4, blockTokens: 4, sequences: 4 });
   const tokens = Int32Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9);
   const first = blocks.admit(tokens, 9, true, -1)!;
   t.equal(blocks.usedTokens, 12);
@@ -120,15 +126,15 @@ t.test('a block is shared while another sequence still holds it', (t) => {
 });
 
 t.test('tokens after a shift are found by nobody', (t) => {
-  const blocks = new Blocks({ blocks: 8, blockTokens: 4, sequences: 4 });
+  const blocks = new BlockCache({ blocks: 8, blockTokens: 4, sequences: 4 });
   const tokens = Int32Array.from({ length: 16 }, (_, at) => at);
-  const lease = blocks.admit(tokens, 16, true, -1)!;
-  blocks.commit(lease, tokens, 8);
-  blocks.shift(lease, 4);
-  t.equal(lease.roomTokens, 4);
-  t.ok(blocks.grow(lease));
+  const allocation = blocks.admit(tokens, 16, true, -1)!;
+  blocks.commit(allocation, tokens, 8);
+  blocks.shift(allocation, 4);
+  t.equal(allocation.roomTokens, 4);
+  t.ok(blocks.grow(allocation));
   const shifted = Int32Array.of(0, 1, 2, 3, 10, 11, 12, 13, 14);
-  blocks.release(lease, shifted, 8);
+  blocks.release(allocation, shifted, 8);
   t.equal(blocks.admit(shifted, 9, true, -1)?.cachedTokens, 4);
   t.end();
 });
@@ -136,18 +142,18 @@ t.test('tokens after a shift are found by nobody', (t) => {
 t.test('slots reuse what a plain comparison with each of them says', (t) => {
   for (const choice of ['similarity', 'least-recent'] as const) {
     const dice = createDice(5);
-    const slots: PrefixCache = new Slots({ slots: 4, contextTokens: 64, capacityTokens: 256, choice });
+    const slots: PrefixCache = new SlotCache({ slots: 4, contextTokens: 64, capacityTokens: 256, choice });
     const held: number[][] = [[], [], [], []];
     const used = [0, 0, 0, 0];
-    const running = new Map<number, { lease: Lease; tokens: Int32Array; isCached: boolean }>();
+    const running = new Map<number, { allocation: CacheAllocation; tokens: Int32Array; isCached: boolean }>();
     for (let event = 1; event < 2000; event++) {
       const tokens = randomPrompt(dice);
       const isCached = dice(5) > 0;
       const wanted = dice(8) - 4;
-      const lease = slots.admit(tokens, tokens.length, isCached, wanted);
+      const allocation = slots.admit(tokens, tokens.length, isCached, wanted);
       const idle = [0, 1, 2, 3].filter((slotId) => !running.has(slotId));
-      if ((lease === null) !== (idle.length === 0)) return t.fail('a slot is free or not');
-      if (lease !== null) {
+      if ((allocation === null) !== (idle.length === 0)) return t.fail('a slot is free or not');
+      if (allocation !== null) {
         const commonWith = (slotId: number): number => {
           const differs = held[slotId]!.findIndex((token, at) => token !== tokens[at]);
           return differs === -1 ? held[slotId]!.length : differs;
@@ -156,21 +162,22 @@ t.test('slots reuse what a plain comparison with each of them says', (t) => {
         const [closest] = idle.toSorted((a, b) => commonWith(b) - commonWith(a) || a - b);
         const isClose = isCached && choice === 'similarity' && commonWith(closest!) > tokens.length / 10;
         const expected = idle.includes(wanted) ? wanted : isClose ? closest : byAge[0];
-        if (lease.slotId !== expected) return t.fail(`event ${event}: slot ${lease.slotId}, not ${expected}`);
+        if (allocation.slotId !== expected) return t.fail(`event ${event}: slot ${allocation.slotId}, not ${expected}`);
         const cached = isCached ? Math.min(commonWith(expected), tokens.length - 1) : 0;
-        if (lease.cachedTokens !== cached) return t.fail(`event ${event}: ${lease.cachedTokens} cached, not ${cached}`);
-        used[lease.slotId] = event;
-        running.set(lease.slotId, { lease, tokens, isCached });
+        if (allocation.cachedTokens !== cached)
+          return t.fail(`event ${event}: ${allocation.cachedTokens} cached, not ${cached}`);
+        used[allocation.slotId] = event;
+        running.set(allocation.slotId, { allocation, tokens, isCached });
       }
       const [ended] = [...running.keys()].filter(() => dice(3) === 0);
       if (ended === undefined) continue;
-      const { lease: done, tokens: kept, isCached: keeps } = running.get(ended)!;
+      const { allocation: done, tokens: kept, isCached: keeps } = running.get(ended)!;
       slots.release(done, kept, kept.length);
       running.delete(ended);
       used[ended] = event + 0.5;
       held[ended] = keeps ? [...kept] : [];
     }
-    for (const { lease, tokens } of running.values()) slots.release(lease, tokens, tokens.length);
+    for (const { allocation, tokens } of running.values()) slots.release(allocation, tokens, tokens.length);
     t.equal(slots.usedTokens, 0);
     slots.clear();
     t.equal(slots.idleTokens, 0);
@@ -179,16 +186,16 @@ t.test('slots reuse what a plain comparison with each of them says', (t) => {
 });
 
 t.test('idle slots give up what they hold, the oldest first, when a running one needs the room', (t) => {
-  const slots = new Slots({ slots: 3, contextTokens: 96, capacityTokens: 128, choice: 'similarity' });
+  const slots = new SlotCache({ slots: 3, contextTokens: 96, capacityTokens: 128, choice: 'similarity' });
   const prompt = (first: number): Int32Array => Int32Array.from({ length: 32 }, (_, at) => first + at);
   for (const first of [100, 200]) slots.release(slots.admit(prompt(first), 32, true, -1)!, prompt(first), 32);
-  const lease = slots.admit(prompt(300), 32, true, -1)!;
+  const allocation = slots.admit(prompt(300), 32, true, -1)!;
   t.same([slots.usedTokens, slots.idleTokens], [32, 64]);
-  t.ok(slots.grow(lease));
+  t.ok(slots.grow(allocation));
   t.same([slots.usedTokens, slots.idleTokens], [64, 64]);
-  t.ok(slots.grow(lease));
+  t.ok(slots.grow(allocation));
   t.same([slots.usedTokens, slots.idleTokens], [96, 32]);
-  t.notOk(slots.grow(lease), 'the context of a slot is its limit');
+  t.notOk(slots.grow(allocation), 'the context of a slot is its limit');
   t.equal(slots.admit(prompt(200), 32, true, -1)?.cachedTokens, 31);
   t.end();
 });

@@ -49,7 +49,7 @@ t.test('prompts share what is left of the budget, the older first', (t) => {
   // 10 tokens of the older; its last 2 and all 6 of the newer.
   t.same([older.atUs, newer.atUs], [[49_000], [49_000]]);
   t.equal(newer.ends[0]?.startedUs, 31_000);
-  t.equal(scheduler.state().tallies.prefillTokens, 19);
+  t.equal(scheduler.state().counts.prefillTokens, 19);
   t.end();
 });
 
@@ -132,7 +132,7 @@ t.test('memory pressure pushes out the newest, which is computed again and loses
   clock.run();
   t.equal(old.ends[0]?.preemptions, 0);
   t.ok(young.ends[0]!.preemptions > 0);
-  t.equal(scheduler.state().tallies.preemptions, young.ends[0]?.preemptions);
+  t.equal(scheduler.state().counts.preemptions, young.ends[0]?.preemptions);
   for (const { tokens, starts, ends } of [old, young]) {
     t.same(
       tokens,
@@ -237,7 +237,7 @@ t.test('the state tells what the scheduler has done', (t) => {
   const one = createJob(8, { maxTokens: 200 });
   scheduler.submit(one.job);
   for (let steps = 0; steps < 121; steps++) clock.step();
-  t.match(scheduler.state().tallies, { steps: 121, promptTokens: 8, prefillTokens: 8, generatedTokens: 121 });
+  t.match(scheduler.state().counts, { steps: 121, promptTokens: 8, prefillTokens: 8, generatedTokens: 121 });
   t.end();
 });
 

@@ -1,7 +1,7 @@
 // A witness sees what a job sees, with the times at which it was due and handed over.
 import { createManualClock } from '../../../src/actor/clock.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
-import { TruthLog, witness } from '../../../src/host/engine/server-timings.ts';
+import { TimingsLog, timeJob } from '../../../src/host/engine/server-timings.ts';
 import { createJob, profile } from './jobs.ts';
 
 import t from 'tap';
@@ -13,15 +13,15 @@ t.test('the truth of a request is its queue, its first token and each token in m
   const scheduler = new Scheduler({ profile: profile({ maxSequences: 1 }), clock });
   const other = createJob(1, { maxTokens: 1 });
   const one = createJob(4, { maxTokens: 2, cachePrompt: false });
-  const witnessed = witness(one.job, clock);
+  const timed = timeJob(one.job, clock);
   scheduler.submit(other.job);
-  scheduler.submit(witnessed.job);
-  t.match(witnessed.truth(), { arrivedUs: 0, tokensUs: [] });
+  scheduler.submit(timed.job);
+  t.match(timed.timings(), { arrivedUs: 0, tokensUs: [] });
   manual.advance(11);
   lateMs = 2;
   manual.advance(14);
   manual.advance(10);
-  t.match(witnessed.truth(), {
+  t.match(timed.timings(), {
     arrivedUs: 0,
     startedUs: 11_000,
     firstTokenUs: 25_000,
@@ -36,9 +36,9 @@ t.test('the truth of a request is its queue, its first token and each token in m
 });
 
 t.test('the log forgets the oldest', (t) => {
-  const log = new TruthLog(2);
-  const { truth } = witness(createJob(1).job, createManualClock(5));
-  for (const id of ['a', 'b', 'a', 'c']) log.add(id, truth);
+  const log = new TimingsLog(2);
+  const { timings } = timeJob(createJob(1).job, createManualClock(5));
+  for (const id of ['a', 'b', 'a', 'c']) log.add(id, timings);
   for (const id of ['a', 'c']) t.equal(log.get(id)?.arrivedUs, 5000);
   t.equal(log.get('b'), undefined);
   t.end();

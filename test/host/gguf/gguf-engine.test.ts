@@ -1,7 +1,7 @@
 import type { CompletionOptions } from '../../../src/host/completion-options.ts';
-import { PromptTooLong } from '../../../src/host/engine.ts';
 import { loadLlamaModule } from '../../../src/host/gguf/binding.ts';
 import { loadGguf } from '../../../src/host/gguf/gguf-engine.ts';
+import { PromptTooLong } from '../../../src/host/model-engine.ts';
 import { BYTE, createFakeLlamaCpp, EOS, tokensOf } from '../../support/fake-llama-cpp.ts';
 import { refusedPlaces } from '../attached/attach.ts';
 import { begin, complete, loadFake, writeTiny } from './load.ts';

@@ -4,8 +4,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type CompletionOptions, DEFAULT_OPTIONS } from '../../../src/host/completion-options.ts';
-import type { CompletionEnd, Prompt, Run, Task, TokenReport } from '../../../src/host/engine.ts';
 import { type GgufEngine, type GgufSettings, loadGguf } from '../../../src/host/gguf/gguf-engine.ts';
+import type { CompletionEnd, Prompt, Run, Task, TokenReport } from '../../../src/host/model-engine.ts';
 import { type FakeLlamaCpp, createFakeLlamaCpp } from '../../support/fake-llama-cpp.ts';
 import { ggufBytes, tinyModel } from '../../support/gguf.ts';
 /** Writes the tiny model; the file goes with the test. */
@@ -57,7 +57,7 @@ export function begin(
     prompt: typeof prompt === 'string' ? { kind: 'parts', parts: [prompt] } : prompt,
     options: { ...DEFAULT_OPTIONS, ...options },
     whenFull,
-    truthId: null,
+    timingsId: null,
   };
   const run = engine.complete(task, {
     start: (...counts) => void starts.push(counts),

@@ -1,6 +1,6 @@
 // Text that an engine lets wait, on its way out: it leaves with the next, when told to, or with the end.
-import type { CompletionEnd, Sink } from '../../../src/host/engine.ts';
-import { type Engine, createSimulatedEngine } from '../../../src/host/index.ts';
+import { type ModelEngine, createSimulatedEngine } from '../../../src/host/index.ts';
+import type { CompletionEnd, Sink } from '../../../src/host/model-engine.ts';
 import { send, startHost } from './ask.ts';
 import t from 'tap';
 
@@ -20,7 +20,7 @@ const END: CompletionEnd = {
 };
 
 /** An engine that hands out its sinks and says nothing by itself. */
-function silentEngine(): { engine: Engine; sinks: Sink[] } {
+function silentEngine(): { engine: ModelEngine; sinks: Sink[] } {
   const sinks: Sink[] = [];
   const engine = createSimulatedEngine({ models: ['m'], speed: 'virtual' });
   engine.complete = (_task, sink) => {

@@ -1,14 +1,14 @@
 // The seam for other engines: what a host does with one that speaks the dialects itself, and with one that is not ready.
 import t from 'tap';
-import { type Engine, createSimulatedEngine } from '../../../src/host/index.ts';
+import { type ModelEngine, createSimulatedEngine } from '../../../src/host/index.ts';
 import { ask, send, startHost } from './ask.ts';
 
 /** A simulated engine with other members in place. */
-function engineWith(own: Partial<Engine>): Engine {
+function engineWith(own: Partial<ModelEngine>): ModelEngine {
   const engine = createSimulatedEngine({ models: ['m'], speed: 'virtual' });
   return new Proxy(engine, {
     get(target, name) {
-      if (name in own) return own[name as keyof Engine];
+      if (name in own) return own[name as keyof ModelEngine];
       const value: unknown = Reflect.get(target, name, target);
       return typeof value === 'function' ? (value.bind(target) as unknown) : value;
     },
@@ -37,7 +37,7 @@ t.test('an engine that speaks the dialects gets their requests as they came', as
 });
 
 t.test('an engine that fails before its answer is a 502, within it the connection is cut', async (t) => {
-  let answer: NonNullable<Engine['relay']> = () => Promise.reject(new Error('nobody there'));
+  let answer: NonNullable<ModelEngine['relay']> = () => Promise.reject(new Error('nobody there'));
   const host = await startHost(t, { engine: engineWith({ relay: (request) => answer(request) }) });
   const failed = await send(host, '/v1/chat/completions', { model: 'm' });
   t.equal(failed.status, 502);

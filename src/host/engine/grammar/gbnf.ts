@@ -1,6 +1,6 @@
-// Parses GBNF, the grammar notation of llama.cpp: `name ::= alternatives`, "literals", [ranges], [^negated], rule names,
-// ( groups ), `|`, postfix * + ? and {m,n}, `.` for any character, # comments. Newlines may stand inside of groups and
-// after `::=` and `|`. Groups and repetitions become rules of their own, so the result knows sequences and choices only.
+// Parser for GBNF, the grammar notation of llama.cpp: `name ::= alternatives`, "literals", [ranges], [^negated], rule names,
+// ( groups ), `|`, postfix * + ? and {m,n}, `.`, # comments. Groups and repetitions become rules of their own, so the result
+// has only sequences and alternatives.
 import { GrammarError } from './grammar-rules.ts';
 /** Code points from `from` to `to`, both included. */
 export interface CodeRange {

@@ -1,6 +1,5 @@
-// The GBNF text that schema compilation writes: rules with made-up names, equal ones written once, within a size limit.
-// The parts of the schema compiler add to one book; its text is what gbnf.ts parses.
-
+// GBNF text under construction: rules with generated names, equal ones written once, within a size limit. Also the errors for
+// unusable grammars and schemas.
 /** Most characters of all rules together; a schema that unrolls further is refused. */
 const MAX_TEXT = 500_000;
 

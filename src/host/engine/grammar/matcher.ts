@@ -1,6 +1,5 @@
-// Runs a compiled grammar over bytes. A state is the set of stacks a text can have led to; states and their transitions
-// are made when they are first met and kept, so that a grammar in use soon works like a finite automaton.
-// Stacks share their lower frames: every frame exists once, as long as the tables hold.
+// Runs a compiled grammar over bytes. A state is the set of stacks that a text can have led to; states and transitions are
+// created on first use and cached, so that a grammar in use behaves like a finite automaton. Stacks share their lower frames.
 import type { Grammar } from './gbnf.ts';
 import { type Program, compileGrammar } from './program.ts';
 
@@ -13,7 +12,7 @@ export interface GrammarState {
 /** A grammar that can be run; shared by all sequences under it. */
 export interface Matcher {
   readonly start: GrammarState;
-  /** The state after one more byte, or null when no text of the grammar goes on so. */
+  /** The state after one more byte, or null when the grammar does not allow it. */
   step(state: GrammarState, byte: number): GrammarState | null;
 }
 
@@ -26,7 +25,7 @@ interface Frame {
 
 interface State extends GrammarState {
   readonly frames: readonly Frame[];
-  /** By class of byte; undefined until met. */
+  /** By class of byte; undefined until computed. */
   readonly next: (State | null | undefined)[];
 }
 
@@ -113,7 +112,7 @@ class Tables {
   }
 }
 
-/** Follows calls and returns until every stack waits for a byte. */
+/** Follows calls and returns until every stack expects a byte. */
 class Closing {
   readonly #program: Program;
   readonly #frameOf: (position: number, below: Frame | null) => Frame;

@@ -1,5 +1,5 @@
-// Compiles a parsed grammar into one flat list of instructions over bytes, which matcher.ts runs.
-// A position is an index into the list; a sequence is a run of positions that closes with an `end`.
+// Compiles a parsed grammar into a flat list of instructions over UTF-8 bytes, and refuses left-recursive rules. A position
+// is an index into the list; a sequence is a run of positions that ends with `end`.
 import type { CodeRange, Element, Grammar } from './gbnf.ts';
 import { GrammarError } from './grammar-rules.ts';
 
@@ -92,7 +92,7 @@ function classesOf(code: readonly Instruction[]): { classOf: Uint8Array; classCo
 }
 
 /** Throws a GrammarError that names a left-recursive rule, when there is one. */
-export function refuseLeftRecursion(grammar: Grammar): void {
+function refuseLeftRecursion(grammar: Grammar): void {
   const edges = leftEdges(grammar);
   for (const [from, targets] of edges.entries()) {
     for (const { rule, last } of targets) {
@@ -166,7 +166,7 @@ const BORDERS = [0x7f, 0x7ff, 0xd7ff, 0xdfff, 0xffff, 0x10ffff];
 const isSurrogate = (code: number): boolean => code >= 0xd800 && code <= 0xdfff;
 
 /** Byte sequences that encode exactly the characters of a range. */
-export function encodeRange({ from, to }: CodeRange): ByteRange[][] {
+function encodeRange({ from, to }: CodeRange): ByteRange[][] {
   const sequences: ByteRange[][] = [];
   let start = from;
   for (const border of BORDERS) {

@@ -1,5 +1,5 @@
-// Puts two JSON schemas together into one that demands both, for `allOf`, for keywords beside `$ref`, and for the branches
-// of `anyOf` and `oneOf`. schema.ts calls it before it writes rules.
+// Merges two JSON schemas into one that requires both, for `allOf`, for keywords beside `$ref`, and for the branches of
+// `anyOf` and `oneOf`.
 import { SchemaError } from './grammar-rules.ts';
 /** A schema that is an object. */
 export type SchemaObject = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
-// Numbers of a JSON schema as GBNF: integers and decimals within bounds, by their digits. schema.ts calls it.
-// Numbers are bounded even where the schema is not: a range of ten thousand from the bound that is given, or from 0.
+// Numbers of a JSON schema as GBNF: integers and decimals within bounds, by their digits. Where a bound is missing, the range
+// is ten thousand wide.
 import { literal, oneOf, SchemaError } from './grammar-rules.ts';
-/** Bounds of a number as a schema gives them. */
+/** Bounds of a number in a schema. */
 export interface NumberBounds {
   readonly minimum?: number | undefined;
   readonly maximum?: number | undefined;

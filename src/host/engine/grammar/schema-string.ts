@@ -1,5 +1,5 @@
-// Strings of a JSON schema as GBNF: any text between two lengths, and the common formats. schema.ts calls it.
-// Text is words and simple punctuation, so that it needs no escapes and reads well, and bounded, so that a string ends.
+// Strings of a JSON schema as GBNF: text of bounded length, common formats, and regular expressions without look-around,
+// back-references and word boundaries. Only printable ASCII is generated, unless an expression contains other characters.
 import { literal, oneOf, SchemaError } from './grammar-rules.ts';
 
 /** What a schema says about a string. */
@@ -82,7 +82,7 @@ const CONTROLS: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', 
  * GBNF of the texts that match the whole expression, as the inside of a JSON string, with lengths in the bounds. Throws a
  * SchemaError when the expression is not supported or no bound on its repetitions keeps the lengths.
  */
-export function patternRule(pattern: string, minLength: number, maxLength: number, where: string): string {
+function patternRule(pattern: string, minLength: number, maxLength: number, where: string): string {
   if (pattern.length > MAX_PATTERN) throw new SchemaError(`schema, ${where}: the pattern is too long`);
   for (const reach of REACHES) {
     const { body, least, most } = new PatternParser(pattern, reach, where).parse();

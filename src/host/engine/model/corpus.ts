@@ -1,7 +1,5 @@
-// The words of the simulated model: prose, code and JSON written for it, and a list of frequent words that only widen the
-// vocabulary. vocabulary.ts cuts pieces out of it and language-model.ts counts what follows what; nothing else reads it.
-// Changing a line changes every generated text, so texts of one release compare only with texts of the same release.
-
+// The training text of the simulated model: prose, code and JSON written for it, and a list of frequent words that only widen
+// the vocabulary. Changing a line changes every generated text, so texts are only comparable within one release.
 /** Paragraphs of prose; each is read by the model as one answer. */
 export const PROSE: readonly string[] = [
   `The headrace leads the water from the river to the wheel, and the wheel turns the mill. When the water is high, the miller opens the second gate, so that no wheel carries more than its share. A gate that sticks is closed and looked at before the water may pass again. Every bucket of the wheel takes what it can hold and gives it back to the tailrace.`,

@@ -1,7 +1,7 @@
-// The language model of the simulated engine: an interpolated trigram model over the corpus, with an end whose probability
-// grows with the answer, and seeded noise from the prompt and the last tokens, so that prompts and seeds give different
-// texts. The same seed and context always give the same logits, on every host. The sampler calls it once per token.
-import type { Candidates } from '../sampling/candidates.ts';
+// The language model of the simulated engine: an interpolated trigram model over the corpus. The probability of the end grows
+// with the length of the answer; seeded noise from the prompt and the last tokens makes texts differ. The same seed and
+// context always give the same logits.
+import type { TokenCandidates } from '../sampling/candidates.ts';
 import { type NgramCounts, countCode, countData, countProse } from './ngrams.ts';
 import type { TokenContext } from './token-context.ts';
 import { type Tokenizer, createTokenizer } from './tokenizer.ts';
@@ -11,7 +11,7 @@ export interface LanguageModel {
   readonly vocabulary: Vocabulary;
   readonly tokenizer: Tokenizer;
   /** Fills in the logits of the token after the context: at most 64 tokens listed, all others at the floor. */
-  logits(context: TokenContext, out: Candidates): void;
+  logits(context: TokenContext, out: TokenCandidates): void;
 }
 
 /** Tokens a context can list, the end of sequence not counted. */
@@ -29,7 +29,7 @@ const NOISE = 0.5;
 const NOISE_WINDOW = 4;
 /** After n tokens a sentence is the last one with probability n / (n + this). */
 const HALF_LIFE_TOKENS = 256;
-/** Past this the text may also end within a sentence, so that no text goes on for ever. */
+/** Beyond this the text may also end within a sentence, so that every text ends. */
 const LONG_TOKENS = 768;
 
 /** What is listed after some last tokens. */
@@ -53,14 +53,14 @@ export function createLanguageModel(seed: number): LanguageModel {
     return starter === SPECIAL.middle ? code : starter === SPECIAL.call ? data : prose;
   }
 
-  function logits(context: TokenContext, out: Candidates): void {
+  function logits(context: TokenContext, out: TokenCandidates): void {
     const { length } = context;
     const kind = kindOf(context);
     const last = length > 0 ? context.at(length - 1) : SPECIAL.bos;
     const { ids, logits } = kind.after(length > 1 ? context.at(length - 2) : SPECIAL.unknown, last);
-    const mood = moodOf(context, seed);
+    const noiseSeed = noiseSeedOf(context, seed);
     out.clear(0);
-    for (let at = 0; at < ids.length; at++) out.add(ids[at]!, logits[at]! + noise(mood, ids[at]!));
+    for (let at = 0; at < ids.length; at++) out.add(ids[at]!, logits[at]! + noise(noiseSeed, ids[at]!));
     const odds = endOdds(length - context.promptLength, kind.counts.enders.has(last));
     if (odds > 0) out.add(eos, LOG_TOTAL + Math.log(odds));
   }
@@ -119,7 +119,7 @@ function endOdds(generated: number, afterSentence: boolean): number {
   return Math.max(0, generated - LONG_TOKENS) / (8 * LONG_TOKENS);
 }
 
-function moodOf(context: TokenContext, seed: number): number {
+function noiseSeedOf(context: TokenContext, seed: number): number {
   let hash = Math.imul(context.promptHash ^ seed, 0x9e3779b1);
   for (let at = Math.max(0, context.length - NOISE_WINDOW); at < context.length; at++) {
     hash = Math.imul(hash ^ context.at(at), 0x85ebca6b);
@@ -129,8 +129,8 @@ function moodOf(context: TokenContext, seed: number): number {
 }
 
 /** Noise of a token in [-NOISE, NOISE]. */
-function noise(mood: number, id: number): number {
-  let hash = Math.imul(mood ^ Math.imul(id, 0xc2b2ae35), 0x27d4eb2f);
+function noise(noiseSeed: number, id: number): number {
+  let hash = Math.imul(noiseSeed ^ Math.imul(id, 0xc2b2ae35), 0x27d4eb2f);
   hash ^= hash >>> 15;
   return ((Math.imul(hash, 0x165667b1) >>> 0) / 4_294_967_295 - 0.5) * 2 * NOISE;
 }

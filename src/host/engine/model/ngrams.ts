@@ -1,5 +1,5 @@
-// Counts of what follows what in the corpus, one set for each kind of text. A text begins after each token that a prompt of
-// its kind ends with, so that an answer starts like a text. language-model.ts mixes the counts into probabilities.
+// N-gram counts of the corpus, one set for each kind of text. A text begins after each token that ends a prompt of its kind,
+// so that an answer starts like a text.
 import { CODE, DATA, PROSE } from './corpus.ts';
 import type { Tokenizer } from './tokenizer.ts';
 import { SPECIAL } from './vocabulary.ts';

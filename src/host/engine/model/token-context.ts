@@ -1,5 +1,4 @@
 // The tokens that the model has read: the prompt, shared and never copied, and the tokens generated after it.
-
 /** Room for generated tokens at first; more is added by doubling. */
 const FIRST_ROOM_TOKENS = 64;
 

@@ -1,12 +1,12 @@
-// Text to tokens and back. The longest piece wins at every place; where no piece fits, the byte is the token. Lossless:
-// detokenize(tokenize(text)) is text for every well-formed string (a lone surrogate becomes U+FFFD, as in all UTF-8).
-// No beginning-of-sequence token and no leading space are added, and text never becomes a special token.
+// Converts text to tokens and back. The longest piece wins at every position; where no piece matches, the byte is the token.
+// Lossless for every well-formed string (a lone surrogate becomes U+FFFD). Adds no beginning-of-sequence token; text never
+// becomes a special token.
 import type { Vocabulary } from './vocabulary.ts';
 
 /** Converts between text and the tokens of one vocabulary. */
 export interface Tokenizer {
   readonly tokenize: (text: string) => Int32Array;
-  /** Special tokens give no text; bytes that form no character give U+FFFD. Throws a RangeError for unknown tokens. */
+  /** Special tokens have no text; bytes that form no character become U+FFFD. Throws a RangeError for unknown tokens. */
   readonly detokenize: (tokens: ArrayLike<number>) => string;
   /** The bytes behind the tokens. */
   readonly bytesOf: (tokens: ArrayLike<number>) => Uint8Array;

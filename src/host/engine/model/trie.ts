@@ -1,7 +1,5 @@
-// A trie over the bytes of the pieces, in flat arrays. The tokenizer looks for the longest piece in it, and the grammar
-// walks it to find every token that its state allows. Node 0 is the root; a node without a token is only a prefix.
-// Single bytes are not in it: each has a token by its value, and without them few byte values occur, so rows stay short.
-
+// A trie over the bytes of the vocabulary's pieces, in flat arrays: longest-match tokenization and grammar masks walk it.
+// Node 0 is the root. Single bytes are not in it; each has a token by its value.
 /** Trie over byte strings. Nodes are indexes into the arrays. */
 export interface PieceTrie {
   /** Token that ends at this node, or -1. */

@@ -1,6 +1,5 @@
-// The tokens of the simulated model: special tokens, one token per byte, and pieces cut out of the corpus. The same on
-// every host and for every seed, so that token ids mean the same everywhere.
-// A special token stands for no text; every other token stands for its bytes, which need not be whole characters.
+// The tokens of the simulated model: special tokens, one token per byte, and pieces cut from the corpus. The same on every
+// host and for every seed. A special token has no text; the bytes of any other token need not be whole characters.
 import { CODE, DATA, LETTERS, PROSE, WORDS } from './corpus.ts';
 import { type PieceTrie, createTrie } from './trie.ts';
 

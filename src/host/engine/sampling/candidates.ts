@@ -1,12 +1,10 @@
-// The distribution that the samplers work on: some tokens listed with their logits, all others at one common logit, the
-// floor. A language model lists few tokens, so a token costs little; ranking lists the floor only where it can matter.
-// After rank() the list is sorted, logits falling and ids rising among equals, and every sampler keeps it so.
-
+// The distribution that samplers work on: some tokens listed with their logits, all others at one common logit, the floor.
+// After rank() the list is sorted by falling logit, then rising id, and every sampler keeps that order.
 /** Lists up to this long are sorted by insertion: they come almost sorted. */
 const INSERTION_MOST = 192;
 
 /** One distribution; made once per vocabulary and filled anew for every token. */
-export class Candidates {
+export class TokenCandidates {
   readonly vocabularySize: number;
   /** Tokens listed, in the first `size` places. */
   readonly ids: Int32Array;
@@ -71,7 +69,7 @@ export class Candidates {
     let last = highest;
     let weight = 1;
     for (let at = 0; at < size; at++) {
-      // Long runs share the floor, and the exponential is the dear part.
+      // Long runs share the floor, and the exponential is the expensive part.
       if (logits[at] !== last) {
         last = logits[at]!;
         weight = exponential(last - highest);
@@ -103,7 +101,7 @@ export class Candidates {
 
   /**
    * Ranks the first `need` places alone and drops the others, which is right where all that stays is above the floor. False
-   * when the list is to be sorted whole; it may be in another order then.
+   * when the whole list must be sorted; its order may have changed then.
    */
   #rankFew(need: number): boolean {
     const { ids, logits, size, floor } = this;
@@ -115,7 +113,7 @@ export class Candidates {
       if (at >= need) {
         to = need - 1;
         if (logit < logits[to]! || (logit === logits[to] && id > ids[to]!)) continue;
-        // Who is pushed out takes the place, so that nothing is lost should the whole list be wanted.
+        // The displaced candidate takes the place, so that nothing is lost if the whole list is needed.
         ids[at] = ids[to]!;
         logits[at] = logits[to]!;
         to--;
@@ -189,7 +187,7 @@ export class Candidates {
 }
 
 const PARTS = 64;
-/** Below this e^x is taken as 0: no draw can tell. */
+/** Below this e^x is taken as 0: no draw can distinguish it. */
 const LEAST = -700;
 const PER_LOG2 = PARTS / Math.LN2;
 const LOG2_PART = Math.LN2 / PARTS;

@@ -1,7 +1,6 @@
-// The order in which the samplers of one sequence work on a distribution whose logits are biased and penalised already:
-// top-k, tail-free, typical, top-p, min-p, temperature, draw; or Mirostat after the temperature; or the most likely token.
-// sampler.ts calls it once per token, and once more when a grammar refuses the first choice.
-import type { Candidates } from './candidates.ts';
+// The order of the samplers: top-k, tail-free, typical, top-p, min-p, temperature, draw; or Mirostat after the temperature;
+// or the most likely token at temperature 0. Works on logits that are biased and penalised already.
+import type { TokenCandidates } from './candidates.ts';
 import { createMirostat } from './mirostat.ts';
 import type { Random } from './random.ts';
 import type { SamplingOptions } from './sampling-options.ts';
@@ -14,20 +13,20 @@ export interface TokenProbability {
 }
 
 /** The chain of one sequence. */
-export interface Chain {
+export interface SamplerChain {
   /** Chooses a token; null when none can be chosen. Changes the candidates. */
-  choose(candidates: Candidates): number | null;
+  choose(candidates: TokenCandidates): number | null;
   /** To be called when the last choice stands: Mirostat learns from it. */
-  confirm(candidates: Candidates): void;
+  confirm(candidates: TokenCandidates): void;
   /**
    * The `nProbs` most likely tokens of the last choice: those the chain kept, then those it cut. Empty unless asked for,
    * and valid until the candidates are used again.
    */
-  probabilities(candidates: Candidates): TokenProbability[];
+  probabilities(candidates: TokenCandidates): TokenProbability[];
 }
 
 /** Creates the chain of a sequence. All its draws come from `random`. */
-export function createChain(options: SamplingOptions, random: Random): Chain {
+export function createChain(options: SamplingOptions, random: Random): SamplerChain {
   const { temperature, nProbs } = options;
   const mirostat = temperature > 0 ? createMirostat(options) : null;
   const minKeep = Math.max(1, options.minKeep);
@@ -35,7 +34,7 @@ export function createChain(options: SamplingOptions, random: Random): Chain {
   let ranked: Int32Array = new Int32Array(0);
   let place = 0;
 
-  function pick(candidates: Candidates): number {
+  function pick(candidates: TokenCandidates): number {
     if (temperature <= 0) {
       if (nProbs > 0) candidates.softmax();
       return 0;
@@ -67,7 +66,7 @@ export function createChain(options: SamplingOptions, random: Random): Chain {
   };
 }
 
-/** Places of the ranked list that the options can tell apart from a cut one. */
+/** Places of the ranked list that can affect the result under these options. */
 function neededPlaces(options: SamplingOptions, minKeep: number): number {
   const { temperature, topK, mirostat, nProbs } = options;
   if (temperature <= 0) return nProbs > 0 ? Infinity : 1;
@@ -75,7 +74,7 @@ function neededPlaces(options: SamplingOptions, minKeep: number): number {
   return Math.max(topK, minKeep, nProbs);
 }
 
-function report({ ids, p, size }: Candidates, ranked: Int32Array, nProbs: number): TokenProbability[] {
+function report({ ids, p, size }: TokenCandidates, ranked: Int32Array, nProbs: number): TokenProbability[] {
   const kept = ids.slice(0, size);
   const listed: TokenProbability[] = [];
   for (const [at, token] of kept.subarray(0, nProbs).entries()) listed.push({ token, probability: p[at]! });
@@ -87,7 +86,7 @@ function report({ ids, p, size }: Candidates, ranked: Int32Array, nProbs: number
 }
 
 /** Divides the logits by a temperature above 0. */
-export function applyTemperature(candidates: Candidates, temperature: number): void {
+export function applyTemperature(candidates: TokenCandidates, temperature: number): void {
   if (temperature === 1) return;
   const { logits, size } = candidates;
   for (let at = 0; at < size; at++) logits[at]! /= temperature;

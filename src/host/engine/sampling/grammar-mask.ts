@@ -1,6 +1,5 @@
-// The grammar of one sequence as the sampler sees it: whether a token may come next, and which tokens may. The answer is
-// found by walking the bytes of tokens through the grammar's states, so a token may end within a character.
-// Masks are kept with the states, so sequences under one grammar share them.
+// A grammar applied to tokens: whether a token may come next, and which tokens may. The bytes of tokens are run through the
+// grammar, so a token may end within a character. Masks are cached by state and shared by sequences.
 import { type GrammarState, createMatcher } from '../grammar/matcher.ts';
 import { parseGrammar } from '../grammar/gbnf.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';

@@ -1,6 +1,5 @@
-// Log probabilities of the language model alone: what it holds of each token before bias, penalties, chain and grammar.
-// sampler.ts shows it every distribution as the model filled it in, session.ts asks for the figures of the chosen token.
-import type { Candidates } from './candidates.ts';
+// Log probabilities of the language model alone, before bias, penalties, samplers and grammar.
+import type { TokenCandidates } from './candidates.ts';
 
 /** A token with the natural logarithm of its probability. */
 export interface TokenLogProbability {
@@ -24,7 +23,7 @@ export class LogProbabilities {
   }
 
   /** Takes a distribution that nothing has changed yet. */
-  observe({ ids, logits, size, floor, vocabularySize }: Candidates): void {
+  observe({ ids, logits, size, floor, vocabularySize }: TokenCandidates): void {
     this.#ids = ids.slice(0, size);
     this.#logits = logits.slice(0, size);
     this.#floor = floor;

@@ -1,6 +1,6 @@
-// Logit bias: a number that is added to the raw logit of a token, before anything else, or a ban. Requests write it as
-// pairs or as an object, with tokens as ids or as text; the host reads them here.
-import type { Candidates } from './candidates.ts';
+// Logit bias: a number added to the raw logit of a token before any sampler, or a ban. Requests write it as pairs or as an
+// object, with tokens as ids or as text.
+import type { TokenCandidates } from './candidates.ts';
 
 /** Bias by token; -Infinity forbids it. */
 export type LogitBias = ReadonlyMap<number, number>;
@@ -39,10 +39,10 @@ function isToken(id: unknown, vocabularySize: number): id is number {
 const FEW_BIASES = 8;
 
 /** Adds the biases to the logits; biased tokens at the floor become listed. */
-export function applyLogitBias(candidates: Candidates, biases: LogitBias): void {
+export function applyLogitBias(candidates: TokenCandidates, biases: LogitBias): void {
   if (biases.size === 0) return;
   const { ids, logits, floor, size } = candidates;
-  // Few biases, such as that of `ignore_eos`, are quicker to find than every listed token is to look up.
+  // Few biases, such as that of `ignore_eos`, are faster to find in the list than a lookup per listed token.
   const places = biases.size <= FEW_BIASES ? null : placesOf(ids, size);
   for (const [id, bias] of biases) {
     const at = places === null ? placeOf(ids, size, id) : (places.get(id) ?? -1);

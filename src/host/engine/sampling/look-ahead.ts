@@ -1,6 +1,5 @@
-// Tokens of one sequence, sampled some at a time. With thousands of sequences a sampler that runs once a step finds its
-// context and its penalties cold in the processor's caches every time; eight tokens in a row pay for that once. What is
-// sampled is the same: a sampler depends on its own past alone. Called by session.ts.
+// Samples the tokens of one sequence eight at a time. With thousands of sequences, a sampler that runs once per step finds
+// its data cold in the processor's caches every time. The tokens are the same: a sampler depends on its own past alone.
 import type { Sampler } from './sampler.ts';
 
 /** Tokens sampled at a time. */
@@ -25,12 +24,12 @@ export class LookAhead {
     this.#left = maxTokens;
   }
 
-  /** Sequences that begin together are to sample in different steps: those of neighbouring slots do. */
+  /** Offsets the second portion by slot, so that sequences that start together sample in different steps. */
   shift(slotId: number): void {
     this.#second = 1 + (Math.abs(slotId) % TOKENS);
   }
 
-  /** The next token, as the sampler gives it. */
+  /** The next token of the sampler. */
   next(): number {
     if (this.#at === this.#size) this.#fill();
     return this.#tokens[this.#at++]!;

@@ -1,7 +1,7 @@
-// Mirostat 1 and 2 (Basu et al., "Mirostat: a neural text decoding algorithm that directly controls perplexity"): they cut
-// the distribution so that the surprise of the chosen tokens stays near a target, and learn from every choice.
-// The state is mu, the bound on surprise in bits; it starts at twice the target, as in the paper.
-import type { Candidates } from './candidates.ts';
+// Mirostat 1 and 2 (Basu et al., "Mirostat: a neural text decoding algorithm that directly controls perplexity"): truncates
+// the distribution so that the surprise of the chosen tokens approaches a target. The state mu, in bits, starts at twice the
+// target.
+import type { TokenCandidates } from './candidates.ts';
 import type { Random } from './random.ts';
 import type { SamplingOptions } from './sampling-options.ts';
 /** Tokens that the estimate of the exponent of version 1 looks at. */
@@ -10,9 +10,9 @@ const ESTIMATE_OVER = 100;
 /** One sequence under Mirostat. */
 export interface Mirostat {
   /** Cuts a ranked list, to which the temperature was applied, and draws a place in it. */
-  choose(candidates: Candidates, random: Random): number;
+  choose(candidates: TokenCandidates, random: Random): number;
   /** Learns from the place that was chosen last. */
-  learn(candidates: Candidates, place: number): void;
+  learn(candidates: TokenCandidates, place: number): void;
   /** Bound on surprise in bits. */
   readonly mu: number;
 }
@@ -39,7 +39,7 @@ export function createMirostat(options: SamplingOptions): Mirostat | null {
 }
 
 /** Version 1: assumes a Zipf law, estimates its exponent from the top tokens, and solves for the number to keep. */
-function keptByRank({ p, size, vocabularySize }: Candidates, mu: number): number {
+function keptByRank({ p, size, vocabularySize }: TokenCandidates, mu: number): number {
   if (size === 1) return 1;
   let products = 0;
   let squares = 0;
@@ -57,7 +57,7 @@ function keptByRank({ p, size, vocabularySize }: Candidates, mu: number): number
 }
 
 /** Version 2: drops every token with more surprise than mu, but never the first. */
-function keptBySurprise({ p, size }: Candidates, mu: number): number {
+function keptBySurprise({ p, size }: TokenCandidates, mu: number): number {
   let kept = 1;
   while (kept < size && -Math.log2(p[kept]!) <= mu) kept++;
   return kept;

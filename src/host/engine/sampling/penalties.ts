@@ -1,10 +1,10 @@
-// Penalties for tokens that were seen lately: repeat, frequency and presence, over the last N tokens of the context.
-// They come after the bias and before everything else. Prompt and answer count alike.
+// Repeat, frequency and presence penalties over the last N tokens of the context, prompt included. Applied after the bias and
+// before all samplers.
 import type { TokenContext } from '../model/token-context.ts';
-import type { Candidates } from './candidates.ts';
+import type { TokenCandidates } from './candidates.ts';
 import type { SamplingOptions } from './sampling-options.ts';
 /** Applies the penalties of one sequence to the logits of its next token. */
-export type Penalties = (candidates: Candidates) => void;
+export type Penalties = (candidates: TokenCandidates) => void;
 
 /**
  * Creates the penalties of a sequence, or null when the options switch them off. `newline` is the token that
@@ -39,7 +39,7 @@ export function createPenalties(options: SamplingOptions, context: TokenContext,
       const logit = penalized(floor, times);
       if (logit !== floor) candidates.add(token, logit);
     };
-    // What is not listed is seldom changed, and the counts are to be zero again: most calls only need that.
+    // Unlisted tokens are seldom changed; then the counts only have to be reset.
     const isFlat = floor === -Infinity || penalized(floor, 1) === floor;
     if (isFlat && frequencyPenalty === 0) {
       for (let at = from; at < context.length; at++) counts[context.at(at)] = 0;

@@ -1,10 +1,9 @@
-// The generator behind every draw: sfc32, small and fast, 2^32 different streams by seed. One per sequence, so that a
-// sequence depends on its own seed alone and never on what runs beside it.
-
+// The random generator of sampling: sfc32, with 2^32 streams by seed. One per sequence, so that a sequence does not depend on
+// what runs beside it.
 /** Next number in [0, 1). */
 export type Random = () => number;
 
-/** Rounds that are thrown away so that near seeds give unrelated streams. */
+/** Rounds discarded at the start, so that near seeds give unrelated streams. */
 const WARM_UP = 15;
 
 /** Creates the generator of a seed; only its low 32 bits count. */

@@ -1,9 +1,9 @@
-// The sampler of one sequence: asks the language model for the logits, applies bias, penalties, chain and grammar, and
-// appends the chosen token to the context. The engine calls next() once per decode step of the sequence.
-// Samplers of one `Sampling` share its working space: calls of next() must not overlap, which nothing synchronous can.
+// The sampler of one sequence: takes the logits of the language model, applies bias, penalties, sampler chain and grammar,
+// and appends the chosen token to the context. Samplers of one `Sampling` share working memory, so calls of next() must not
+// overlap.
 import type { LanguageModel } from '../model/language-model.ts';
 import { TokenContext } from '../model/token-context.ts';
-import { Candidates } from './candidates.ts';
+import { TokenCandidates } from './candidates.ts';
 import { type TokenProbability, createChain } from './chain.ts';
 import type { TokenGrammar } from './grammar-mask.ts';
 import { LogProbabilities } from './log-probabilities.ts';
@@ -42,11 +42,11 @@ export interface Sampling {
 
 /** Creates the samplers of a model, with the working space they share. */
 export function createSampling(model: LanguageModel): Sampling {
-  const candidates = new Candidates(model.vocabulary.size);
+  const candidates = new TokenCandidates(model.vocabulary.size);
   return { start: (start) => createSampler(model, candidates, start) };
 }
 
-function createSampler(model: LanguageModel, candidates: Candidates, start: Start): Sampler {
+function createSampler(model: LanguageModel, candidates: TokenCandidates, start: Start): Sampler {
   const { options, grammar } = start;
   const { eos, newline } = model.vocabulary;
   const context = new TokenContext(start.prompt);

@@ -1,5 +1,4 @@
-// The sampling options of the llama-style API after reading, with the defaults of
-// docs/interface.md, section 12. The host reads requests into this; every dialect shares the defaults.
+// Sampling options of a generation and their defaults (docs/interface.md, section 12).
 import type { LogitBias } from './logit-bias.ts';
 
 /** How tokens are chosen when a request says nothing. Wire names are the same in snake_case. */

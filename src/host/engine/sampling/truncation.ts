@@ -1,10 +1,9 @@
-// The samplers that cut a distribution: top-k, tail-free, locally typical, top-p and min-p. Each takes a ranked list, cuts
-// it, and leaves it ranked; each works on the probabilities of what the one before it left, renormalised. chain.ts sets
-// the order. `minKeep` is at least 1: no sampler leaves nothing.
-import type { Candidates } from './candidates.ts';
+// The samplers that truncate a distribution: top-k, tail-free, locally typical, top-p and min-p. Each takes a ranked list and
+// leaves it ranked, with the probabilities of what the one before it kept, renormalised. `minKeep` is at least 1.
+import type { TokenCandidates } from './candidates.ts';
 
 /** Keeps the `k` most likely; k <= 0 keeps all. */
-export function topK(candidates: Candidates, k: number, minKeep: number): void {
+export function topK(candidates: TokenCandidates, k: number, minKeep: number): void {
   if (k <= 0) return;
   candidates.keep(0, Math.min(Math.max(k, minKeep), candidates.size));
 }
@@ -13,7 +12,7 @@ export function topK(candidates: Candidates, k: number, minKeep: number): void {
  * Tail-free sampling: the tail begins where the second differences of the sorted probabilities, normalised, have added
  * up to more than `z`. Off at z >= 1 and for two candidates or fewer.
  */
-export function tailFree(candidates: Candidates, z: number, minKeep: number): void {
+export function tailFree(candidates: TokenCandidates, z: number, minKeep: number): void {
   const { size, p } = candidates;
   if (z >= 1 || size <= 2) return;
   candidates.softmax();
@@ -35,7 +34,7 @@ export function tailFree(candidates: Candidates, z: number, minKeep: number): vo
  * Locally typical sampling: keeps the tokens whose surprise is nearest to the entropy, the fewest that hold more than the
  * mass `p`. In a ranked list they are neighbours, so the kept part grows from the entropy outwards. Off at p >= 1.
  */
-export function typical(candidates: Candidates, mass: number, minKeep: number): void {
+export function typical(candidates: TokenCandidates, mass: number, minKeep: number): void {
   if (mass >= 1) return;
   candidates.softmax();
   const { size, p } = candidates;
@@ -55,7 +54,7 @@ export function typical(candidates: Candidates, mass: number, minKeep: number): 
 }
 
 /** Nucleus sampling: keeps the fewest most likely tokens that hold at least the mass `p`. Off at p >= 1. */
-export function topP(candidates: Candidates, mass: number, minKeep: number): void {
+export function topP(candidates: TokenCandidates, mass: number, minKeep: number): void {
   if (mass >= 1) return;
   candidates.softmax();
   const { size, p } = candidates;
@@ -69,7 +68,7 @@ export function topP(candidates: Candidates, mass: number, minKeep: number): voi
 }
 
 /** Keeps the tokens at least `least` times as likely as the most likely one. Off at 0 and below. */
-export function minP(candidates: Candidates, least: number, minKeep: number): void {
+export function minP(candidates: TokenCandidates, least: number, minKeep: number): void {
   if (least <= 0) return;
   candidates.softmax();
   const { size, p } = candidates;

@@ -1,7 +1,7 @@
 import { createLanguageModel } from '../../../../src/host/engine/model/language-model.ts';
 import { TokenContext } from '../../../../src/host/engine/model/token-context.ts';
 import { SPECIAL } from '../../../../src/host/engine/model/vocabulary.ts';
-import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
+import { TokenCandidates } from '../../../../src/host/engine/sampling/candidates.ts';
 import { createRandom } from '../../../../src/host/engine/sampling/random.ts';
 import { type Sampling, createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
 import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
@@ -27,7 +27,7 @@ function write(sampling: Sampling, prompt: readonly number[], seed: number, most
 }
 
 function listed(seed: number, prompt: string): { ids: number[]; logits: number[] } {
-  const out = new Candidates(model.vocabulary.size);
+  const out = new TokenCandidates(model.vocabulary.size);
   createLanguageModel(seed).logits(new TokenContext(tokenize(prompt)), out);
   return { ids: [...out.ids.subarray(0, out.size)], logits: [...out.logits.subarray(0, out.size)] };
 }

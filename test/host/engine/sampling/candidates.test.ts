@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
+import { TokenCandidates } from '../../../../src/host/engine/sampling/candidates.ts';
 
 const SIZE = 300;
 
@@ -22,7 +22,7 @@ const floor = fc.constantFrom(0, 1, -Infinity);
 const mask = fc.option(fc.array(fc.integer({ min: 0, max: 1 }), { minLength: SIZE, maxLength: SIZE }));
 
 t.test('ranking gives the first places of the whole distribution, whatever is listed', async () => {
-  const candidates = new Candidates(SIZE);
+  const candidates = new TokenCandidates(SIZE);
   fc.assert(
     fc.property(listed, floor, mask, fc.constantFrom(1, 5, 40, Infinity), (listed, floor, mask, need) => {
       const logits = new Map(listed);
@@ -42,7 +42,7 @@ t.test('ranking gives the first places of the whole distribution, whatever is li
 });
 
 t.test('probabilities add up to one, equal logits have equal ones, and a draw follows them', async (t) => {
-  const candidates = new Candidates(8);
+  const candidates = new TokenCandidates(8);
   candidates.clear(0);
   candidates.add(3, Math.log(6));
   candidates.add(5, Math.log(3));

@@ -1,10 +1,10 @@
 import t from 'tap';
-import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
+import { TokenCandidates } from '../../../../src/host/engine/sampling/candidates.ts';
 import { LogProbabilities } from '../../../../src/host/engine/sampling/log-probabilities.ts';
 
 /** Ten tokens: the given logits, the floor for the others. */
-function distribution(logits: Readonly<Record<number, number>>, floor: number): Candidates {
-  const candidates = new Candidates(10);
+function distribution(logits: Readonly<Record<number, number>>, floor: number): TokenCandidates {
+  const candidates = new TokenCandidates(10);
   candidates.clear(floor);
   for (const [id, logit] of Object.entries(logits)) candidates.add(Number(id), logit);
   return candidates;

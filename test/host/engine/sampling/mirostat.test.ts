@@ -1,11 +1,11 @@
-import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
+import { TokenCandidates } from '../../../../src/host/engine/sampling/candidates.ts';
 import { createMirostat } from '../../../../src/host/engine/sampling/mirostat.ts';
 import { createRandom } from '../../../../src/host/engine/sampling/random.ts';
 import { DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
 import t from 'tap';
 
-function distribution(size: number, probabilities: readonly number[]): Candidates {
-  const candidates = new Candidates(size);
+function distribution(size: number, probabilities: readonly number[]): TokenCandidates {
+  const candidates = new TokenCandidates(size);
   candidates.clear(-Infinity);
   for (const [id, p] of probabilities.entries()) candidates.add(id, Math.log(p));
   candidates.rank(Infinity);

@@ -1,18 +1,18 @@
-import { Candidates } from '../../../../src/host/engine/sampling/candidates.ts';
+import { TokenCandidates } from '../../../../src/host/engine/sampling/candidates.ts';
 import { applyTemperature } from '../../../../src/host/engine/sampling/chain.ts';
 import { minP, tailFree, topK, topP, typical } from '../../../../src/host/engine/sampling/truncation.ts';
 import t from 'tap';
 
 /** Candidates 0, 1, 2 … with these probabilities, most likely first. */
-function distribution(...probabilities: number[]): Candidates {
-  const candidates = new Candidates(16);
+function distribution(...probabilities: number[]): TokenCandidates {
+  const candidates = new TokenCandidates(16);
   candidates.clear(-Infinity);
   for (const [id, p] of probabilities.entries()) candidates.add(id, Math.log(p));
   candidates.rank(Infinity);
   return candidates;
 }
-const kept = ({ ids, size }: Candidates): number[] => [...ids.subarray(0, size)];
-function after(cut: (candidates: Candidates) => void, ...probabilities: number[]): number[] {
+const kept = ({ ids, size }: TokenCandidates): number[] => [...ids.subarray(0, size)];
+function after(cut: (candidates: TokenCandidates) => void, ...probabilities: number[]): number[] {
   const candidates = distribution(...probabilities);
   cut(candidates);
   return kept(candidates);
@@ -145,7 +145,7 @@ t.test('typical keeps what is nearest to the entropy, even without the most like
 
 t.test('each sampler works on what is left, renormalised', async (t) => {
   // After top-k 2 the probabilities are .625 and .375, so a mass of .6 is reached by the first.
-  const cut = (c: Candidates): void => {
+  const cut = (c: TokenCandidates): void => {
     topK(c, 2, 1);
     topP(c, 0.6, 1);
   };

@@ -1,7 +1,6 @@
-// What answers completions behind a host: the seam between HTTP and an engine. The simulated engine implements it over its
-// step scheduler; an attached engine implements it over the wire of a server, or over a model in this process.
-// The host has checked keys, paths and types before it calls; an engine refuses what it cannot do by throwing
-// InvalidOptions, by the option's name, and drops nothing silently.
+// The interface between a model host and the engine that generates: simulated, attached, or a GGUF file in this process.
+// Keys, paths and types are checked before; an engine refuses unsupported options by name with InvalidOptions and ignores
+// none.
 import type { CompletionOptions, PromptPart } from './completion-options.ts';
 import type { Pace } from './engine/paced-sequence.ts';
 
@@ -16,7 +15,7 @@ export type Prompt =
   /** Text and tokens; a beginning-of-sequence token comes in front when the first part is text. */
   | { readonly kind: 'parts'; readonly parts: readonly PromptPart[] }
   | { readonly kind: 'infill'; readonly prefix: string; readonly suffix: string }
-  /** `speaks` is what the answer is to be: prose, or data such as a tool call. */
+  /** Whether the answer is prose, or data such as a tool call: `speaks`. */
   | { readonly kind: 'chat'; readonly turns: readonly Turn[]; readonly speaks: 'prose' | 'data' };
 
 /** One generation that is wanted. */
@@ -26,15 +25,15 @@ export interface Task {
   readonly prompt: Prompt;
   /** `prompt` and `stream` of the options are not read. */
   readonly options: CompletionOptions;
-  /** `shift` drops tokens from a full context and goes on, `stop` ends there and refuses prompts that do not fit. */
+  /** `shift` drops tokens from a full context and continues; `stop` ends there and refuses prompts that do not fit. */
   readonly whenFull: 'shift' | 'stop';
   /**
-   * With each token the log probabilities that the model alone gives it and this many most likely ones; absent: none.
+   * With each token its log probability in the language model alone and this many most likely tokens; absent: none.
    * Only for engines with `givesLogProbs`.
    */
   readonly logProbs?: number;
-  /** Whether the truth about it is to be kept under this id; null: no. */
-  readonly truthId: string | null;
+  /** Id under which its server timings are kept; null: they are not recorded. */
+  readonly timingsId: string | null;
   /** For engines that are `paced`; what is absent is the engine's default. */
   readonly pace?: Partial<Pace>;
 }
@@ -71,22 +70,22 @@ export interface Sink {
   start(promptTokens: number, cachedTokens: number, slotId: number): void;
   /**
    * Text that will not be taken back: whole characters, no part of a stop string. Reports only when asked for. What
-   * `waits` may leave together with the next text, or when `leave` is called.
+   * marked `waits` may be sent together with the next text, or when `leave` is called.
    */
   text(text: string, reports: readonly TokenReport[], waits?: boolean): void;
-  /** Text that waits leaves now. */
+  /** Sends text that was marked `waits`. */
   leave?(): void;
   /** Whether the engine may let text wait, by no more than one step, when it has very many streams. Default false. */
   readonly mayWait?: boolean;
   end(end: CompletionEnd): void;
   /** Whether text is only wanted at the end; then the engine may hand it over in one piece. Default false. */
   readonly isWhole?: boolean;
-  /** Resolves when the client takes more, or is gone; undefined when it takes more now. Engines that can wait ask. */
+  /** Resolves when the client can take more, or has left; undefined when it can take more now. */
   rest?(): Promise<void> | undefined;
 }
 
 /**
- * `eos` the model ended, `word` a stop string was met, `limit` the tokens asked for are made, `context` it is full,
+ * `eos` the model ended, `word` a stop string matched, `limit` all requested tokens are generated, `context` it is full,
  * `failed` the engine could not go on.
  */
 export type StopReason = 'eos' | 'word' | 'limit' | 'context' | 'failed' | 'cancelled';
@@ -94,7 +93,7 @@ export type StopReason = 'eos' | 'word' | 'limit' | 'context' | 'failed' | 'canc
 /** How a generation ended. Times are milliseconds; counts are tokens. */
 export interface CompletionEnd {
   readonly reason: StopReason;
-  /** The stop string met, or an empty string. */
+  /** The stop string matched, or an empty string. */
   readonly stoppingWord: string;
   /** Why it failed; empty otherwise. */
   readonly message: string;
@@ -197,8 +196,8 @@ export class PromptTooLong extends Error {
 }
 
 /** An engine with its models. */
-export interface Engine {
-  /** `simulated`, `llama-server`, …: what answers, for people. */
+export interface ModelEngine {
+  /** Kind of the engine for messages: `simulated`, `llama-server`, … */
   readonly kind: string;
   readonly models: readonly string[];
   /** Whether it answers `logProbs` of a task; hosts refuse `logprobs` for others. */
@@ -227,16 +226,16 @@ export interface Engine {
   props(model: string): EngineProps;
   slots(model: string): readonly SlotState[];
   figures(): EngineFigures;
-  /** What the engine tells scrapers itself, in the Prometheus text format, in place of names made from the figures. */
+  /** The engine's own metrics in the Prometheus text format, in place of those made from the figures. */
   metrics?(): Promise<string | null>;
   /**
-   * Answers a request of a compatible dialect whole. Engines that speak the dialects themselves have it; for others the
+   * Answers a whole request of a compatible dialect. Engines that serve the dialects themselves have it; for others the
    * host translates every dialect into `complete`.
    */
   readonly relay?: (request: RawRequest) => Promise<RawAnswer>;
-  /** What really happened to a generation with this `truthId`, if it was kept. */
-  truth?(id: string): unknown;
-  /** Ends everything it runs, as running out of memory does, and goes on with new requests. */
+  /** Server timings of the generation with this `timingsId`, if they were recorded. */
+  timings?(id: string): unknown;
+  /** Ends all generations, as running out of memory does, and continues with new requests. */
   exhaust?(): void;
   close(): Promise<void>;
 }

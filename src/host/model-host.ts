@@ -1,19 +1,19 @@
-// The model host: a real HTTP server in front of an engine, or with models that speak from a word chain at a fixed pace,
-// and faults on demand. Used by the demo, by `headrace host` and by the tests. Order of a request: refusal by header, key, body, journal,
-// faults before the answer, answer. Every request ends in exactly one way: finished, aborted by its client, or cut.
+// The model host: an HTTP server in front of an engine, with faults on demand. Order of a request: refusal by header, key,
+// body, journal, faults before the answer, answer. Every request ends in exactly one way: finished, aborted by its client, or
+// cut.
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock } from '../actor/index.ts';
 import type { Credential } from '../billing/index.ts';
-import type { Engine } from './engine.ts';
 import { type Step, Pacer } from './engine/pacer.ts';
 import type { ProfileName } from './engine/profile.ts';
 import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated-engine.ts';
-import { type Fault, type FaultPlan, FaultBook, parseFault, parsePlan } from './faults.ts';
+import { type Fault, type FaultPlan, FaultSchedule, parseFault, parsePlan } from './faults.ts';
 import type { Json } from './formats/format.ts';
 import { type HostRequest, Journal, JournalEntry } from './journal.ts';
+import type { ModelEngine } from './model-engine.ts';
+import { type RouteDeps, answerGet, answerPost, headerOf, problemOf, refuse } from './model-routes.ts';
 import { NO_FAULT, Reply } from './reply.ts';
-import { type RouteDeps, answerGet, answerPost, headerOf, problemOf, refuse } from './routes.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
 export interface KeyGuard {
@@ -38,7 +38,7 @@ export interface HostSettings {
    * machine or settings: the simulated engine. Or any other engine, whose models must hold those of the host.
    * Default `paced`.
    */
-  readonly engine?: 'paced' | 'steps' | ProfileName | SimulatedSettings | Engine;
+  readonly engine?: 'paced' | 'steps' | ProfileName | SimulatedSettings | ModelEngine;
   /** Ids of models that could be loaded but are not: `/health/{model}` says 202. Default none. */
   readonly loadable?: readonly string[];
   /** `HOST:PORT`, port 0 for any; default `127.0.0.1:0`. */
@@ -56,7 +56,7 @@ export interface HostSettings {
   /** Seed of all texts; default 1. Hosts with the same seed answer alike. */
   readonly seed?: number;
   /**
-   * When given, a POST, and a GET that tells of requests, needs one of these as `Authorization: Bearer` or `x-api-key`.
+   * When given, a POST, and a GET that reveals requests, needs one of these as `Authorization: Bearer` or `x-api-key`.
    */
   readonly keys?: readonly string[];
   /** Takes the place of `keys`. */
@@ -92,13 +92,13 @@ export interface Host {
    */
   setFault(plan: FaultPlan | null): Promise<void>;
   /**
-   * The earliest request, read whole, that no call got before and that `where` accepts (default: any POST); waits
+   * The earliest complete request that no earlier call returned and that `where` accepts (default: any POST); waits
    * for one if there is none.
    */
   nextRequest(where?: (request: HostRequest) => boolean): Promise<HostRequest>;
   /** Starts listening, on the same port as before when it listened before; resolves with the URL. */
   listen(): Promise<string>;
-  /** Stops listening and waits for the requests in progress; those a fault holds are cut. */
+  /** Stops listening and waits for the requests in progress; requests held by a fault are cut. */
   close(): Promise<void>;
   /** Closes every socket at once. */
   kill(): Promise<void>;
@@ -122,7 +122,7 @@ export function createHost(settings: HostSettings): Host {
 }
 
 /** The engine of the settings. */
-function engineOf(settings: HostSettings): Engine {
+function engineOf(settings: HostSettings): ModelEngine {
   const { engine = 'paced', models, seed, clock, random } = settings;
   if (typeof engine === 'object' && 'complete' in engine) return engine;
   const own = engine === 'steps' ? {} : typeof engine === 'string' ? { profile: engine } : engine;
@@ -138,7 +138,7 @@ class SimulatedHost implements Host {
   readonly #hostname: string;
   readonly #live = new Set<Reply>();
   #port: number;
-  #book = new FaultBook(null);
+  #faults = new FaultSchedule(null);
   #requests = 0;
   #started = false;
   #loadedAtMs = 0;
@@ -187,7 +187,7 @@ class SimulatedHost implements Host {
     return !isEngineReady || this.#settings.guard?.ready === false || this.#pacer.now() < this.#loadedAtMs;
   }
 
-  /** Faults on demand are for simulated answers: nobody is to break a real engine by a header. */
+  /** Faults apply to simulated answers only: a header must not break a real engine. */
   get #isSimulated(): boolean {
     return this.#deps.engine.kind === 'simulated';
   }
@@ -213,22 +213,22 @@ class SimulatedHost implements Host {
     this.#started = true;
     this.#loadedAtMs = this.#pacer.now() + (this.#settings.loadingMs ?? 0);
     await this.#bind();
-    if (this.#book.refusesConnections) this.#server.close();
+    if (this.#faults.refusesConnections) this.#server.close();
     return this.url;
   }
 
   async setFault(plan: FaultPlan | null): Promise<void> {
-    this.#book = new FaultBook(plan);
+    this.#faults = new FaultSchedule(plan);
     if (this.#flapping !== undefined) this.#flapping.cancelled = true;
     if (!this.#started) return;
     this.#flap(true);
-    if (this.#book.refusesConnections) this.#server.close();
+    if (this.#faults.refusesConnections) this.#server.close();
     else if (!this.#server.listening) await this.#bind();
   }
 
   /** Comes and goes while the plan says so. */
   #flap(isUp: boolean): void {
-    const { flapMs } = this.#book;
+    const { flapMs } = this.#faults;
     if (flapMs === undefined) return;
     this.#flapping = this.#pacer.after(flapMs, () => {
       if (!this.#started) return;
@@ -341,7 +341,7 @@ class SimulatedHost implements Host {
     if (entry.path === '/sim/faults' && entry.method === 'POST' && this.#settings.control === true) {
       return this.#control(reply, parsed);
     }
-    reply.fault = headerFault ?? this.#book.pick(entry.method, entry.path, entry.model) ?? NO_FAULT;
+    reply.fault = headerFault ?? this.#faults.pick(entry.method, entry.path, entry.model) ?? NO_FAULT;
     const { refuse: refused, reset, hang, slowHeadersMs, loadingMs } = reply.fault;
     if (loadingMs !== undefined) this.#loadedAtMs = this.#pacer.now() + loadingMs;
     if (refused === true || reset === true) return reply.reset();
@@ -386,11 +386,7 @@ function readFaultHeader(request: IncomingMessage): { fault?: Fault; mistake?: s
 }
 
 /** Calls back once with the whole body, or with undefined as soon as it is too large; never when the client leaves. */
-export function readBody(
-  request: IncomingMessage,
-  maxBytes: number,
-  callback: (body: Buffer | undefined) => void,
-): void {
+function readBody(request: IncomingMessage, maxBytes: number, callback: (body: Buffer | undefined) => void): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
   request.on('data', (chunk: Buffer) => {
@@ -406,7 +402,7 @@ export function readBody(
 }
 
 /** The parsed body, or undefined when it is no JSON. */
-export function parseJson(bytes: Buffer): unknown {
+function parseJson(bytes: Buffer): unknown {
   try {
     return JSON.parse(bytes.toString());
   } catch {
@@ -414,6 +410,6 @@ export function parseJson(bytes: Buffer): unknown {
   }
 }
 
-export function isObject(value: unknown): value is Json {
+function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

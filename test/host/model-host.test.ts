@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { connect } from 'node:net';
-import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
 import { type Host, type HostSettings, createHost } from '../../src/host/index.ts';
+
+import t from 'tap';
 
 type Json = Record<string, unknown>;
 

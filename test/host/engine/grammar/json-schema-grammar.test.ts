@@ -1,5 +1,5 @@
 import { CallReader } from '../../../../src/host/dialect-answer.ts';
-import { schemaGrammar, toolCallGrammar } from '../../../../src/host/engine/grammar/schema.ts';
+import { schemaGrammar, toolCallGrammar } from '../../../../src/host/engine/grammar/json-schema-grammar.ts';
 import { createLanguageModel } from '../../../../src/host/engine/model/language-model.ts';
 import { SPECIAL } from '../../../../src/host/engine/model/vocabulary.ts';
 import { createTokenGrammar } from '../../../../src/host/engine/sampling/grammar-mask.ts';
@@ -7,6 +7,7 @@ import { createRandom } from '../../../../src/host/engine/sampling/random.ts';
 import { createSampling } from '../../../../src/host/engine/sampling/sampler.ts';
 import { type SamplingOptions, DEFAULT_SAMPLING } from '../../../../src/host/engine/sampling/sampling-options.ts';
 import { isValid } from './validate.ts';
+
 import t from 'tap';
 
 /** The calls in a text, as hosts read them. */

@@ -1,29 +1,28 @@
-// Which path answers what:
-//   POST /v1/chat/completions /v1/completions /v1/responses /v1/messages /completion /completions   generations
-//   POST /v1/messages/count_tokens                                                                  tokens of a prompt
-//   POST /v1/embeddings /v1/images/generations /v1/audio/speech                                     instant answers
-//   GET  /v1/models /v1/models/{model} /health /health/{model}                                      lists and probes
-//   POST /infill /tokenize /detokenize, GET /props /slots /metrics /sim/truth/{request id}          with an engine only
-// Called by host.ts once a request is read and no fault stands before its answer.
+// The HTTP endpoints of a host:
+//   POST /v1/chat/completions /v1/completions /v1/responses /v1/messages    compatible dialects
+//   POST /completion /completions /infill /tokenize /detokenize, GET /props /slots    llama-style API
+//   POST /v1/messages/count_tokens /v1/embeddings /v1/images/generations /v1/audio/speech    no generation
+//   GET /v1/models /v1/models/{model} /health /health/{model} /metrics /sim/truth/{request id}    lists and probes
 import { type CompletionOptions, InvalidOptions } from './completion-options.ts';
 import { answerByEngine } from './dialect-answer.ts';
-import { type Engine, PromptTooLong } from './engine.ts';
 import { type Pace, parsePace } from './engine/paced-sequence.ts';
-import { chat } from './formats/chat-format.ts';
-import { completions } from './formats/completions-format.ts';
+import { chatFormat } from './formats/chat-format.ts';
+import { completionsFormat } from './formats/completions-format.ts';
 import { drawImages, embed, speak } from './formats/fixed-answers.ts';
-import { type Json, type Wire, openaiProblem } from './formats/format.ts';
-import { messages } from './formats/messages-format.ts';
-import { responses } from './formats/responses-format.ts';
+import { type ApiFormat, type Json, openaiProblem } from './formats/format.ts';
+import { messagesFormat } from './formats/messages-format.ts';
+import { responsesFormat } from './formats/responses-format.ts';
 import { metricsText } from './host-metrics.ts';
 import { LLAMA_GETS, LLAMA_POSTS, llamaProblem } from './llama-api.ts';
+import { type ModelEngine, PromptTooLong } from './model-engine.ts';
 import type { Reply } from './reply.ts';
+
 /** What the routes need to know of their host. */
 export interface RouteDeps {
   readonly name: string;
   readonly models: readonly string[];
   readonly loadable: readonly string[];
-  readonly engine: Engine;
+  readonly engine: ModelEngine;
   /** Tokens of a compatible answer when its request names no maximum; -1: for the engine to say. */
   readonly maxTokens: number;
   loading(): boolean;
@@ -38,11 +37,11 @@ const CREATED_SECONDS = 1_767_225_600;
 
 const COUNT_PATH = '/v1/messages/count_tokens';
 
-const WIRES: ReadonlyMap<string, Wire> = new Map([
-  ['/v1/chat/completions', chat],
-  ['/v1/completions', completions],
-  ['/v1/responses', responses],
-  ['/v1/messages', messages],
+const FORMATS: ReadonlyMap<string, ApiFormat> = new Map([
+  ['/v1/chat/completions', chatFormat],
+  ['/v1/completions', completionsFormat],
+  ['/v1/responses', responsesFormat],
+  ['/v1/messages', messagesFormat],
 ]);
 
 const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => void> = new Map([
@@ -56,9 +55,9 @@ const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => 
 
 /** An error body in the dialect of the path. */
 export function problemOf(path: string, status: number, message: string, code: string): Json {
-  const wire = path === COUNT_PATH ? messages : WIRES.get(path);
+  const format = path === COUNT_PATH ? messagesFormat : FORMATS.get(path);
   if (LLAMA_POSTS.has(path)) return llamaProblem(status, message);
-  return { detail: message, ...(wire?.problem(status, message, code) ?? openaiProblem(status, message, code)) };
+  return { detail: message, ...(format?.problem(status, message, code) ?? openaiProblem(status, message, code)) };
 }
 
 /** Answers an error in the dialect of the path. */
@@ -86,8 +85,8 @@ export function answerGet(deps: RouteDeps, reply: Reply): void {
   refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
 }
 
-/** Why a host that is loading, or whose engine is gone, does not answer. */
-function unready(engine: Engine): { readonly code: string; readonly message: string } {
+/** Error of a host that is loading, or whose engine has failed. */
+function unready(engine: ModelEngine): { readonly code: string; readonly message: string } {
   if (engine.health() !== 'failed') return { code: 'loading', message: 'Loading model' };
   return { code: 'engine away', message: `The engine behind this host (${engine.kind}) is away` };
 }
@@ -123,21 +122,21 @@ function answerEngineGet(deps: RouteDeps, reply: Reply): boolean {
   if (endpoint !== undefined) {
     const model = new URLSearchParams(query).get('model') ?? deps.models[0]!;
     if (!deps.models.includes(model)) refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
-    else void endpoint({ engine, reply, body: {}, model, planned: {}, pace: {}, truthId: null });
+    else void endpoint({ engine, reply, body: {}, model, planned: {}, pace: {}, timingsId: null });
     return true;
   }
   if (path === '/metrics') {
     void answerMetrics(deps, reply);
     return true;
   }
-  if (!path.startsWith(TRUTH_PATH)) return false;
-  const truth = engine.truth?.(decode(path.slice(TRUTH_PATH.length)));
-  if (truth === undefined) refuse(reply, 404, 'nothing is known of that request', 'not_found');
-  else reply.json(200, truth);
+  if (!path.startsWith(TIMINGS_PATH)) return false;
+  const timings = engine.timings?.(decode(path.slice(TIMINGS_PATH.length)));
+  if (timings === undefined) refuse(reply, 404, 'nothing is known of that request', 'not_found');
+  else reply.json(200, timings);
   return true;
 }
 
-const TRUTH_PATH = '/sim/truth/';
+const TIMINGS_PATH = '/sim/truth/';
 const MODEL_PATH = '/v1/models/';
 
 async function answerMetrics(deps: RouteDeps, reply: Reply): Promise<void> {
@@ -166,10 +165,10 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
   const { path } = reply.entry;
   const isLenient = engine.isPaced === true;
   const endpoint = LLAMA_POSTS.get(path);
-  const wire = WIRES.get(path);
+  const format = FORMATS.get(path);
   const instant = INSTANT.get(path);
   const isCount = path === COUNT_PATH;
-  if (wire === undefined && instant === undefined && endpoint === undefined && !isCount) {
+  if (format === undefined && instant === undefined && endpoint === undefined && !isCount) {
     return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
   }
   if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
@@ -186,7 +185,7 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
   if (model === undefined) return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   if (engine.relay !== undefined && endpoint === undefined) return relay(engine.relay, reply, model, bytes);
   if (isCount) return countPrompt(engine, reply, model, body);
-  const truthId = reply.entry.headers['x-headrace-truth'] === undefined ? null : reply.id;
+  const timingsId = reply.entry.headers['x-headrace-truth'] === undefined ? null : reply.id;
   reply.onExhaust(() => engine.exhaust?.());
   try {
     if (instant !== undefined) {
@@ -194,13 +193,13 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
       return refuse(reply, 404, `The engine behind this host (${engine.kind}) does not serve ${path}`, 'not_found');
     }
     const { planned, pace } = planOf(engine, reply);
-    if (wire === undefined) {
-      const answered = endpoint!({ engine, reply, body, model, planned, pace, truthId });
+    if (format === undefined) {
+      const answered = endpoint!({ engine, reply, body, model, planned, pace, timingsId });
       return void answered?.catch((error: Error) => refuseError(reply, error));
     }
     const { name, maxTokens } = deps;
     const id = `${name}-${reply.entry.id}`;
-    const request = { wire, body, model, id, created: CREATED_SECONDS, maxTokens, planned, pace, truthId };
+    const request = { format, body, model, id, created: CREATED_SECONDS, maxTokens, planned, pace, timingsId };
     answerByEngine(engine, reply, request);
   } catch (error) {
     refuseError(reply, error as Error);
@@ -212,7 +211,7 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
  * are not to be steered by it. Throws an Error for what it does not understand.
  */
 function planOf(
-  { isPaced, kind }: Engine,
+  { isPaced, kind }: ModelEngine,
   reply: Reply,
 ): { readonly planned: Partial<CompletionOptions>; readonly pace: Partial<Pace> } {
   if (kind !== 'simulated') return { planned: {}, pace: {} };
@@ -226,22 +225,24 @@ function planOf(
   return { planned: tokens === undefined ? {} : { n_predict: tokens, ignore_eos: true }, pace: {} };
 }
 
-function countPrompt(engine: Engine, reply: Reply, model: string, body: Json): void {
+function countPrompt(engine: ModelEngine, reply: Reply, model: string, body: Json): void {
   if (engine.countPrompt === undefined) {
     return refuse(reply, 501, `the engine of this host (${engine.kind}) does not count tokens`, 'not_supported');
   }
   const count = async (): Promise<void> => {
-    const { prompt } = messages.read(body);
+    const { prompt } = messagesFormat.read(body);
     const whole =
-      engine.isPaced === true ? ({ kind: 'parts', parts: [prompt] } as const) : messages.want(body).prompts[0]!;
+      engine.isPaced === true
+        ? ({ kind: 'parts', parts: [prompt] } as const)
+        : messagesFormat.readPrompts(body).prompts[0]!;
     const input_tokens = await engine.countPrompt!(model, whole);
     reply.json(200, { input_tokens });
   };
   count().catch((error: Error) => refuseError(reply, error));
 }
 
-/** For engines that speak the dialects themselves. */
-function relay(send: NonNullable<Engine['relay']>, reply: Reply, model: string, body: Buffer): void {
+/** For engines that serve the dialects themselves. */
+function relay(send: NonNullable<ModelEngine['relay']>, reply: Reply, model: string, body: Buffer): void {
   const gone = new AbortController();
   const { path, headers } = reply.entry;
   reply.onClose(() => gone.abort());

@@ -1,7 +1,6 @@
-// JSON schema to GBNF: texts of the grammar are compact JSON that the schema accepts, and every one of them ends. Used for
-// `response_format` with a schema and, through tool-calls.ts, for the arguments of tool calls.
-// The grammar may allow less than the schema (lengths, counts and depth are bounded), never more, with one exception:
-// branches of `oneOf` that overlap. A keyword that cannot be obeyed is refused by name, never dropped.
+// Compiles JSON Schema to GBNF, for `response_format` and for tool calls. Generated texts are compact JSON that the schema
+// accepts, and every text ends. The grammar may allow less than the schema (lengths, counts and depth are bounded), never
+// more, except for overlapping branches of `oneOf`. Unsupported keywords are refused by name.
 import { literal, oneOf, RuleBook, SchemaError } from './grammar-rules.ts';
 import { type SchemaObject, ANNOTATIONS, isSchemaObject, mergeSchemas, refuseMalformed } from './schema-merge.ts';
 import { integerRule, numberRule } from './schema-number.ts';
@@ -23,7 +22,7 @@ const OBEYED: ReadonlySet<string> = new Set(
 );
 
 /** Where a schema stands in its document, and which references led there. */
-export interface Place {
+export interface SchemaLocation {
   /** Path for messages, such as `#/properties/city`. */
   readonly path: string;
   readonly depth: number;
@@ -37,7 +36,7 @@ export function schemaGrammar(schema: unknown): string {
 }
 
 /** GBNF of a schema, its rules added to the book. Throws a SchemaError. */
-export function compileSchema(schema: unknown, rules: RuleBook): string {
+function compileSchema(schema: unknown, rules: RuleBook): string {
   const body = new SchemaCompiler(schema, rules).compile(schema, { path: '#', depth: 0, references: [] });
   if (body === null) throw new SchemaError('schema: nothing satisfies it');
   return body;
@@ -53,11 +52,11 @@ class SchemaCompiler {
     this.rules = rules;
   }
 
-  inside(place: Place, step: string): Place {
+  inside(place: SchemaLocation, step: string): SchemaLocation {
     return { path: `${place.path}/${step}`, depth: place.depth + 1, references: place.references };
   }
 
-  compile(schema: unknown, place: Place): string | null {
+  compile(schema: unknown, place: SchemaLocation): string | null {
     if (++this.#visits > MAX_VISITS) throw new SchemaError('schema: too large for a grammar');
     if (place.depth > MAX_DEPTH) throw new SchemaError(`schema, ${place.path}: nested too deeply`);
     if (schema === false) return null;
@@ -73,7 +72,7 @@ class SchemaCompiler {
     return body === null ? null : this.rules.add(body);
   }
 
-  #compileObject(schema: SchemaObject, place: Place): string | null {
+  #compileObject(schema: SchemaObject, place: SchemaLocation): string | null {
     const { $ref: reference, allOf, anyOf, oneOf: exclusive, ...rest } = schema;
     if (typeof reference === 'string') return this.#reference(reference, { ...schema, $ref: undefined }, place);
     if (Array.isArray(allOf)) return this.#all(allOf, { ...schema, allOf: undefined }, place);
@@ -84,7 +83,7 @@ class SchemaCompiler {
     return this.#types(rest, place);
   }
 
-  #reference(reference: string, rest: SchemaObject, place: Place): string | null {
+  #reference(reference: string, rest: SchemaObject, place: SchemaLocation): string | null {
     const within = place.references.filter((other) => other === reference).length;
     if (within > MAX_RECURSION) return null;
     const target = this.#resolve(reference, place);
@@ -93,7 +92,7 @@ class SchemaCompiler {
     return this.compile(mergeSchemas(target, withoutUndefined(rest), place.path), there);
   }
 
-  #resolve(reference: string, place: Place): unknown {
+  #resolve(reference: string, place: SchemaLocation): unknown {
     if (!reference.startsWith('#')) throw new SchemaError(`schema, ${place.path}: only local references are supported`);
     let target = this.#root;
     for (const step of reference.slice(1).split('/').slice(1)) {
@@ -105,7 +104,7 @@ class SchemaCompiler {
     return target;
   }
 
-  #all(parts: readonly unknown[], rest: SchemaObject, place: Place): string | null {
+  #all(parts: readonly unknown[], rest: SchemaObject, place: SchemaLocation): string | null {
     let merged = withoutUndefined(rest);
     let there = place;
     for (const part of parts) {
@@ -125,7 +124,7 @@ class SchemaCompiler {
     return this.compile(merged, { ...there, depth: there.depth + 1 });
   }
 
-  #any(branches: readonly unknown[], rest: SchemaObject, place: Place, keyword: string): string | null {
+  #any(branches: readonly unknown[], rest: SchemaObject, place: SchemaLocation, keyword: string): string | null {
     const base = withoutUndefined(rest);
     const bodies: string[] = [];
     for (const [at, branch] of branches.entries()) {
@@ -147,14 +146,14 @@ class SchemaCompiler {
     return fitting.length === 0 ? null : oneOf(fitting.map((value) => literal(JSON.stringify(value))));
   }
 
-  #types(schema: SchemaObject, place: Place): string | null {
+  #types(schema: SchemaObject, place: SchemaLocation): string | null {
     const types = typesOf(schema['type']) ?? impliedTypes(schema);
     if (types === null) return this.#anything();
     const bodies = types.map((type) => this.#type(type, schema, place)).filter((body) => body !== null);
     return bodies.length === 0 ? null : oneOf(bodies);
   }
 
-  #type(type: string, schema: SchemaObject, place: Place): string | null {
+  #type(type: string, schema: SchemaObject, place: SchemaLocation): string | null {
     if (type === 'null') return '"null"';
     if (type === 'boolean') return '("true" | "false")';
     if (type === 'string') return stringRule(schema, place.path);
@@ -211,7 +210,7 @@ interface Property {
 }
 
 /** GBNF of an object, or null when a required property cannot be had at this depth. Throws a SchemaError. */
-export function objectRule(compiler: SchemaCompiler, schema: SchemaObject, place: Place): string | null {
+function objectRule(compiler: SchemaCompiler, schema: SchemaObject, place: SchemaLocation): string | null {
   const named = namedProperties(compiler, schema, place);
   if (named === null) return null;
   const properties = withFree(compiler, schema, place, named);
@@ -232,7 +231,7 @@ function freeSchema(schema: SchemaObject): unknown {
   return schema['additionalProperties'] ?? schema['unevaluatedProperties'];
 }
 
-function namedProperties(compiler: SchemaCompiler, schema: SchemaObject, place: Place): Property[] | null {
+function namedProperties(compiler: SchemaCompiler, schema: SchemaObject, place: SchemaLocation): Property[] | null {
   const declared = propertiesOf(schema);
   const required = new Set(requiredOf(schema));
   const names = new Set([...Object.keys(declared), ...required]);
@@ -266,7 +265,7 @@ function fitCount(schema: SchemaObject, properties: readonly Property[]): Proper
 function withFree(
   compiler: SchemaCompiler,
   schema: SchemaObject,
-  place: Place,
+  place: SchemaLocation,
   named: readonly Property[],
 ): readonly Property[] | null {
   const least = ((schema['minProperties'] as number | undefined) ?? 0) - named.length;
@@ -283,7 +282,7 @@ function withFree(
 }
 
 /** Names for free properties: those that `propertyNames` lists, else made-up ones; never a declared one. */
-function freeNames(schema: SchemaObject, place: Place, count: number): string[] {
+function freeNames(schema: SchemaObject, place: SchemaLocation, count: number): string[] {
   const rule = schema['propertyNames'];
   const taken = new Set([...Object.keys(propertiesOf(schema)), ...requiredOf(schema)]);
   const names: string[] = [];
@@ -323,7 +322,7 @@ const MORE_ITEMS = 3;
 const MAX_ITEMS = 500;
 
 /** GBNF of an array, or null when its least number of items cannot be had at this depth. Throws a SchemaError. */
-export function arrayRule(compiler: SchemaCompiler, schema: SchemaObject, place: Place): string | null {
+function arrayRule(compiler: SchemaCompiler, schema: SchemaObject, place: SchemaLocation): string | null {
   const least = (schema['minItems'] as number | undefined) ?? 0;
   let most = Math.min((schema['maxItems'] as number | undefined) ?? Infinity, MAX_ITEMS);
   if (schema['uniqueItems'] === true) {
