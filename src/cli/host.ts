@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import type { Settings } from '../config/settings.ts';
 import { loadConfigFile, parseConfigText } from '../config/load.ts';
-import type { Engine, HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
+import type { ModelEngine, HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
 import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -162,7 +162,7 @@ async function serveFleet(options: HostOptions, file: string, io: CliIo): Promis
 }
 
 /** A real engine, once it is ready; null when it cannot be had: the reason has been printed. */
-async function openRealEngine(options: HostOptions, io: CliIo): Promise<Engine | null> {
+async function openRealEngine(options: HostOptions, io: CliIo): Promise<ModelEngine | null> {
   const notice = (sentence: string): void => void io.stderr.write(`headrace: ${sentence}\n`);
   try {
     const { engine, sentence } = await startRealEngine(options, io.env, notice);

@@ -1,7 +1,7 @@
 // The real engines of `headrace host`: a server that the host stands in front of (`--engine http://…`), or a model file that
 // it runs itself (`--gguf FILE`).
 
-import type { Engine } from '../host/index.ts';
+import type { ModelEngine } from '../host/index.ts';
 import { attachEngine, describeEngine, describeGguf, loadGguf } from '../host/index.ts';
 import { UsageError } from './io.ts';
 
@@ -18,7 +18,7 @@ export interface RealEngineOptions {
 }
 
 export interface RealEngine {
-  readonly engine: Engine;
+  readonly engine: ModelEngine;
   /** What was found, for people. */
   readonly sentence: string;
 }

@@ -52,7 +52,8 @@ for (const [name, dialect] of Object.entries(LOAD_DIALECTS)) {
   for (const engine of ['paced', FAST] as const) {
     const what = engine === 'paced' ? 'a paced host' : 'the step engine';
     t.test(`${name}: a stream of ${what} is seen whole, token by token`, async (t) => {
-      const host = await startHost(t, { engine });
+      // Texts of other seeds may have characters of several tokens, and fewer texts then.
+      const host = await startHost(t, { engine, random: () => 0.5 });
       const answer = await ask(clientOf(t, host.url, { dialect, truth: true }), 12);
       t.match(answer, { status: 200, outcome: 'ok', outputTokens: 12 });
       t.ok(answer.promptTokens! > 5);
