@@ -54,7 +54,8 @@ export async function searchFor(deps: ApiDeps, input: unknown, signal: AbortSign
 }
 
 function start({ search }: ApiDeps, query: SearchQuery, account: string, done: WholeDone<SearchAnswer>): Pending {
-  return search.search(query, account, (answer, cached) => {
+  return search.search(query, account, (answer, source) => {
+    const cached = source === 'cache';
     if (answer.meta.engines_used.length > 0) done(null, answer, cached);
     else done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached);
   });

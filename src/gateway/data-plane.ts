@@ -36,7 +36,7 @@ import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
 
 export interface DataPlaneOptions {
-  /** The actor system of this thread, for search. */
+  /** The actor system of this thread. */
   readonly system: System;
   readonly memory: BoardMemory;
   /** Where threads share what they know of search engines. */

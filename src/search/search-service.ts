@@ -2,7 +2,7 @@
 // searches of one account share one coordinator.
 
 import type { Clock } from '../actor/index.ts';
-import { AnswerCache, type Flight, type Pending } from '../net/answer-cache.ts';
+import { AnswerCache, type AnswerCallback, type Flight, type Pending } from '../net/answer-cache.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { Coordinator } from './coordinator.ts';
 import { EngineBoard } from './engine-board.ts';
@@ -60,13 +60,9 @@ export class SearchService {
   }
 
   /** Searches for an account. `done` is called once, later than this call returns, unless the search is aborted. */
-  search(query: SearchQuery, account: string, done: (answer: SearchAnswer, cached: boolean) => void): Pending {
+  search(query: SearchQuery, account: string, done: AnswerCallback<SearchAnswer>): Pending {
     const key = JSON.stringify([account, query.type, query.maxResults, query.engines, query.query]);
-    return this.#cache.request(
-      key,
-      (answer, source) => done(answer, source === 'cache'),
-      (flight) => this.#start(query, flight),
-    );
+    return this.#cache.request(key, done, (flight) => this.#start(query, flight));
   }
 
   /** Answers the searches under way with what there is and closes all connections. */

@@ -40,9 +40,9 @@ function setUp(answer: Answer, settings: Partial<SearchServiceSettings> = {}): S
     configure: (changes) => service.configure({ ...base, ...settings, ...changes }),
     search(fields = {}, account = 'me') {
       const heard = { answers: [] as SearchAnswer[], cached: [] as boolean[] };
-      const pending = service.search(queryOf(['a', 'b'], fields), account, (given, cached) => {
+      const pending = service.search(queryOf(['a', 'b'], fields), account, (given, source) => {
         heard.answers.push(given);
-        heard.cached.push(cached);
+        heard.cached.push(source === 'cache');
       });
       return { ...heard, pending };
     },
