@@ -120,11 +120,17 @@ export function createNodeListener(
     } catch (error) {
       respondError(exchange, error);
     }
-    if (body !== null) collect(req, body, exchange, options);
+    if (body !== null) collect(req, res, body, exchange, options);
   };
 }
 
-function collect(req: IncomingMessage, body: Body, exchange: Exchange, options: ServerOptions): void {
+function collect(
+  req: IncomingMessage,
+  res: ServerResponse,
+  body: Body,
+  exchange: Exchange,
+  options: ServerOptions,
+): void {
   const parsed: unknown = (req as { body?: unknown }).body;
   // A body parser that was mounted before has read the stream: no more data will come, so the body is rebuilt.
   if (req.readableEnded || (parsed !== undefined && req.complete && req.readableLength === 0)) {
@@ -145,6 +151,8 @@ function collect(req: IncomingMessage, body: Body, exchange: Exchange, options: 
     body.append(new Uint8Array(0), true, options.clock.now());
   });
   req.on('close', stop);
+  // A request that was answered before its body came is detached from its socket and never closes.
+  res.on('close', stop);
 }
 
 function bytesOf(parsed: unknown): Uint8Array {

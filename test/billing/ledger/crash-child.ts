@@ -1,4 +1,4 @@
-// A process that buys, holds and spends until it is killed; started by `crash.test.ts`. Started again it does the same
+// A process that buys, holds and spends until it is killed; started by `crash.slow.test.ts`. Started again it does the same
 // from the beginning with the same ids, as clients do that got no answer. Each line it prints is a promise it had kept.
 // Arguments: store URL, step to die at, how often that step passes before.
 

@@ -1,4 +1,4 @@
-// What the processes of `crash.test.ts` set out to do, so that the test knows what has to come of it.
+// What the processes of `crash.slow.test.ts` set out to do, so that the test knows what has to come of it.
 
 /** Customers that buy and spend at the same time, so that commits carry several of them. */
 export const LANES = 4;

@@ -1,4 +1,4 @@
-// A process that sells credits and requests until it is killed; started by `crash.test.ts`, which is its facilitator.
+// A process that sells credits and requests until it is killed; started by `crash.slow.test.ts`, which is its facilitator.
 // Started again it does the same from the beginning with the same signatures, as clients do that got no answer. Each
 // line it prints is a promise it had kept. Arguments: store URL, facilitator URL, step to die at, how often that passes.
 

@@ -1,0 +1,36 @@
+// Runs the fast tests: one process for all files of an area instead of one for each file, which saves most of their time.
+// What starts programs or takes long stays out: the folders below and files named `*.slow.test.ts`, each a process of its
+// own in `npm test`.
+
+import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+
+/** Folders whose tests run whole programs, or wait on real sockets. */
+const WHOLE_PROGRAMS = ['contract', 'docs', 'system'];
+
+/** How long an area may take, in milliseconds: far more than it does. */
+const TIMEOUT_MS = 300_000;
+
+const root = import.meta.dirname;
+const [area] = process.argv.slice(2);
+
+if (area === undefined) {
+  const files = globSync('*/**/*.test.js', { cwd: root });
+  const areas = new Set(files.filter(isFast).map((file) => file.split('/')[0] as string));
+  for (const name of [...areas].filter((each) => !WHOLE_PROGRAMS.includes(each)).sort()) {
+    const argv = ['--enable-source-maps', import.meta.filename, name];
+    void t.spawn(process.execPath, argv, { buffered: true, timeout: TIMEOUT_MS }, name);
+  }
+} else {
+  for (const file of globSync('**/*.test.js', { cwd: join(root, area) })
+    .filter(isFast)
+    .sort()) {
+    t.comment(`test/${area}/${file.replace(/\.js$/, '.ts')}`);
+    await import(join(root, area, file));
+  }
+}
+
+function isFast(file: string): boolean {
+  return !file.endsWith('.slow.test.js');
+}
