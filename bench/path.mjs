@@ -22,6 +22,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE, PROXY_CORE } from './lib/cores.mjs';
 import { flagLines, parseFlags } from './lib/flags.mjs';
+import { useOwnNode } from './lib/own-node.mjs';
 import { runChild, runCommand, startChild, stopChild, temporaryFolder } from './lib/process.mjs';
 import { percent, printTable, progress } from './lib/report.mjs';
 import { spread } from './lib/statistics.mjs';
@@ -161,6 +162,7 @@ async function main() {
     process.stdout.write(help);
     return;
   }
+  useOwnNode(ROOT);
   const { list, lists, json, ...flags } = given.values.path;
   const counts = await countAll(flags, (dist) => progress(`path, ${dist}`));
   const { title, columns, rows } = tableOf(counts, flags);

@@ -1,13 +1,13 @@
-// `npm run bench`: runs the named benchmarks, prints their tables, and writes bench/results/DATE.json with every single run
-// in it and report.html beside it. Installs what bench/ needs on first use and builds the gateway when it is not built.
+// Command of the benchmarks (`npm run bench`): runs the named parts, prints their tables, and writes bench/results/DATE.json
+// with every single run, and report.html beside it. On first use it installs the peers and builds the gateway.
 
-import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { flagLines, parseFlags } from './lib/flags.mjs';
-import { pageOf } from './lib/page.mjs';
+import { pageOf } from './lib/report-page.mjs';
+import { useOwnNode } from './lib/own-node.mjs';
 import { PEERS } from './lib/peers.mjs';
 import { isInstalled, runCommand, temporaryFolder } from './lib/process.mjs';
 import { printProfiles } from './lib/profile.mjs';
@@ -28,26 +28,24 @@ import { part as path } from './path.mjs';
 const PARTS = Object.fromEntries(
   [proxy, stream, search, fetchPages, overhead, memory, accounts, micro, path, upload].map((part) => [part.name, part]),
 );
-/** What runs when nothing is named: all but uploads, which need minutes to say something. */
+/** Parts that run when none is named: all but uploads, which need minutes for a usable figure. */
 const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name);
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 
-const NODE_MAJOR = 22;
-
 const GENERAL = {
-  quick: { type: 'boolean', default: false, help: 'a smoke run of a minute or two: its figures say nothing' },
+  quick: { type: 'boolean', default: false, help: 'a smoke run of a minute or two: its figures mean nothing' },
   out: { type: 'word', default: join(HERE, 'results'), help: 'folder of the results' },
   render: { type: 'word', default: '', help: 'only write report.html anew, from this DATE.json' },
 };
-/** What `--quick` makes of flags whose rows say nothing else. */
+/** Values of `--quick` for flags without a `quick` value of their own. */
 const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
 
 const HELP = `npm run bench [-- PART ... FLAGS]
 
-Measures the gateway beside other gateways, which run in the same rounds on the same core, and says what it costs:
-CPU time of the process per request, latency, rate, memory. Without a part, all but upload run: about ten minutes.
+Measures the gateway and other gateways in the same rounds on the same core: CPU time per request, latency, rate
+and memory. Without a part, all but upload run: about ten minutes.
 
   proxy      JSON requests; nginx, HAProxy, fastify, Portkey beside it; one thread and two
   stream     streams of 64 events beside the same peers
@@ -56,13 +54,13 @@ CPU time of the process per request, latency, rate, memory. Without a part, all 
   overhead   what is added to a request and to each event of a stream at 25, 50 and 75 % of capacity
   memory     resident memory with 10,000 idle connections and with 2,000 live streams
   accounts   the gateway open, with keys, and with keys and metering
-  micro      time of one call of the hot parts
+  micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)
 
 Each prints tables; all of a run are written to bench/results/DATE.json, with plots to bench/results/report.html.
 Needs Linux, two cores and taskset. nginx and HAProxy take part when they are installed (Debian: apt-get install
-nginx-light haproxy). Quiet machines only: "foreign" in a table is what others had of the core.
+nginx-light haproxy). Use a quiet machine: "foreign" in a table is the share of core 0 that other processes used.
 
 Flags of every part
 ${flagLines(GENERAL)}
@@ -75,7 +73,7 @@ that runs already, at the address of --base-url. Let it serve model ${MODEL} fro
 Flags of one part
 ${Object.values(PARTS).map(ownFlags).join('\n')}
 
-Two versions of the hot parts side by side: node bench/micro/compare.mjs BASE BRANCH
+Compare the hot functions of two versions: node bench/micro/compare.mjs BASE BRANCH
 `;
 
 /** Flags that several parts have, with the help of the first. */
@@ -99,9 +97,9 @@ function readArguments(argv) {
   if (unknown !== undefined)
     throw new Error(`there is no part "${unknown}"; there are ${Object.keys(PARTS).join(', ')}`);
   const parts = (named.positionals.length === 0 ? DEFAULT : [...new Set(named.positionals)]).map((name) => PARTS[name]);
-  const stranger = (named.values.proxy.peers ?? []).find((name) => !PEERS.includes(name.split('*')[0]));
-  if (stranger !== undefined) throw new Error(`there is no peer "${stranger}"; there are ${PEERS.join(', ')}`);
-  // A flag that none of the parts has would be passed over without a word.
+  const unknownPeer = (named.values.proxy.peers ?? []).find((name) => !PEERS.includes(name.split('*')[0]));
+  if (unknownPeer !== undefined) throw new Error(`there is no peer "${unknownPeer}"; there are ${PEERS.join(', ')}`);
+  // Parsed again with the flags of the chosen parts only, so that a flag which none of them has is an error.
   const { values } = parseFlags({ GENERAL, ...tablesOf(parts, quick) }, argv, quick);
   return { parts, values, general: values.GENERAL };
 }
@@ -117,14 +115,14 @@ function tablesOf(parts, quick) {
   return Object.fromEntries(parts.map((part) => [part.name, table(part)]));
 }
 
-/** What a part can run of the peers that were asked for: `--peers` counts for all parts, and not all have every peer. */
+/** Keeps the peers that a part has: `--peers` applies to all parts, and not all parts have every peer. */
 function narrowed({ peers, flags }, values) {
   if (!Object.hasOwn(flags, 'peers') || values.peers === flags.peers.default) return values;
   const known = values.peers.filter((name) => peers.includes(name.split('*')[0]));
   return { ...values, peers: known.length > 0 ? known : flags.peers.default };
 }
 
-/** Installs, builds; answers what could not be had. */
+/** Installs what is missing and builds; returns notes about what could not be installed. */
 function prepare(parts) {
   const notes = [];
   const say = (text) => process.stderr.write(`${text}\n`);
@@ -133,7 +131,7 @@ function prepare(parts) {
   if (!isInstalled('taskset')) throw new Error('taskset is needed (Debian: apt-get install util-linux)');
   const peersNeeded = parts.some(({ flags }) => flags.peers?.default.includes('fastify'));
   if (peersNeeded && !existsSync(join(HERE, 'node_modules', 'fastify'))) {
-    say('installing what the benchmarks compare with, in bench/ (once)');
+    say('installing the peers in bench/ (once)');
     try {
       runCommand('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: HERE });
     } catch (error) {
@@ -144,19 +142,11 @@ function prepare(parts) {
     say('installing the gateway (once)');
     runCommand('npm', ['ci', '--no-audit', '--no-fund'], { cwd: ROOT });
   }
-  if (!existsSync(join(ROOT, 'dist', 'src', 'cli.js'))) {
+  if (!existsSync(join(ROOT, 'dist', 'src', 'cli', 'main.js'))) {
     say('building the gateway');
     runCommand('npm', ['run', 'build'], { cwd: ROOT });
   }
   return notes;
-}
-
-/** Goes on in the repository's Node.js when this one is too old for the gateway, as on a first run. */
-function useOwnNode() {
-  if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) return;
-  const own = join(ROOT, 'node_modules', '.bin', 'node');
-  if (!existsSync(own)) throw new Error(`Node.js ${NODE_MAJOR} or newer is needed`);
-  process.exit(spawnSync(own, process.argv.slice(1), { stdio: 'inherit' }).status ?? 1);
 }
 
 async function runPart(part, settings, bar, notes) {
@@ -199,8 +189,8 @@ async function main({ parts, values, general }) {
   }
   const startedAt = new Date();
   const notes = prepare(parts);
-  useOwnNode();
-  if (general.quick) notes.push('A quick run: it shows that everything works, and its figures say nothing.');
+  useOwnNode(ROOT);
+  if (general.quick) notes.push('A quick run: it checks that everything works, and its figures mean nothing.');
   const settings = parts.map((part) => narrowed(part, values[part.name]));
   const totals = parts.map((part, at) => part.steps(settings[at]));
   const bar = new Progress(totals.reduce((sum, steps) => sum + steps, 0));
@@ -230,7 +220,7 @@ async function main({ parts, values, general }) {
     parts: done,
   };
   process.stdout.write(`\n${write(general.out, run).join('\n')}\n`);
-  // Children are stopped; what may still hang are sockets of those that were not ours.
+  // All children are stopped; open sockets to peers of --base-url must not keep the process alive.
   process.exit(failed ? 1 : 0);
 }
 

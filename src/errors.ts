@@ -1,6 +1,6 @@
-// The one table of errors: stable code, HTTP status, whose fault it is, whether the same request may succeed
-// when sent again, and the sentence a client reads. `ingress/respond.ts` is the only file that turns an entry into
-// an answer; docs/errors.md is generated from here.
+// The table of errors that the gateway itself answers with: stable code, HTTP status, source of the error, whether the same
+// request may succeed when sent again, and the sentence for the client. `ingress/respond.ts` alone turns an entry into a
+// response; docs/errors.md is generated from this table.
 
 /** Where an error comes from: the caller, a model server, or the gateway itself. */
 export type ErrorSource = 'client' | 'upstream' | 'internal';
@@ -161,7 +161,7 @@ export interface ValidationEntry {
   readonly type: string;
 }
 
-/** What may accompany an error on its way to `ingress/respond.ts`. */
+/** Details of one error, for its response. */
 export interface ErrorOptions {
   /** Replaces `{}` in the sentence of the table. */
   subject?: string;
@@ -173,7 +173,7 @@ export interface ErrorOptions {
 }
 
 /**
- * An error of the table on its way to the client.
+ * An error of the table, thrown to become a response.
  * `code` is stable and meant to be matched on; the sentence may change between versions.
  */
 export class HeadraceError extends Error {

@@ -1,4 +1,5 @@
-// The library door: re-exports only.
+// Public API of the package `headrace`: the gateway, the model host, types of search engines and pages, and the error table.
+// Re-exports only.
 export type { Settings, SettingsInput } from './config/settings.ts';
 export type { Mistake } from './config/load.ts';
 export { type ErrorCode, type ErrorEntry, ERRORS, type ErrorSource, HeadraceError } from './errors.ts';

@@ -1,4 +1,5 @@
-// The test door: what we test with, for people who test services built on Headrace. Re-exports only.
+// Public API of `headrace/testkit`, for tests of services built on Headrace: test actor systems with a manual clock, and model
+// hosts with faults. Re-exports only.
 export * from './actor/testkit.ts';
 export {
   createHost,

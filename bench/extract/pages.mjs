@@ -1,5 +1,5 @@
 // Reads folders of pages in the layout of the development data: FOLDER/SET/PAGE/ with `source.html.gz` or
-// `source.bytes.gz`, and `expected.txt` with `meta.json`, or `segments.json`. Used by run.mjs and by the micro benchmark.
+// `source.bytes.gz`, and `expected.txt` with `meta.json`, or `segments.json`.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';

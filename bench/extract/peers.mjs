@@ -1,5 +1,5 @@
-// The extractors that are compared: `name: async () => (page) => text`. Loaded only when they are asked for, from the
-// packages of bench/package.json.
+// The extractors that are compared, from the packages of bench/package.json: `name: async () => (page) => text`. An extractor is
+// imported when it is asked for.
 
 export const PEERS = {
   async headrace() {

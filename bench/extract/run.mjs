@@ -1,6 +1,6 @@
-// Quality of the cleaner and of its peers on pages whose content people marked. Run after a build:
+// Compares the quality of the cleaner and of other extractors on pages whose main content people marked. Run after a build:
 // node bench/extract/run.mjs FOLDER [--peers headrace,defuddle,readability,all-text] [--set wcxb|trafilatura|mozilla]
-// [--half even|odd] [--json]. The folder is laid out as pages.mjs says; scores are those of scores.mjs.
+// [--half even|odd] [--json]. pages.mjs describes the layout of FOLDER, scores.mjs the scores.
 import { parseArgs } from 'node:util';
 import { SETS, readPages } from './pages.mjs';
 import { PEERS } from './peers.mjs';
@@ -32,7 +32,7 @@ const { values, positionals } = parseArgs({
   },
 });
 const [folder] = positionals;
-if (folder === undefined) throw new Error('which folder?');
+if (folder === undefined) throw new Error('FOLDER is missing: node bench/extract/run.mjs FOLDER');
 
 const every = readPages(folder, values.set === undefined ? Object.keys(SETS) : [values.set]);
 const pages = values.half === undefined ? every : every.filter((_, at) => at % 2 === Number(values.half === 'odd'));

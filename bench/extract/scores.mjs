@@ -1,4 +1,5 @@
-// The three scores of the development data, as its README defines them. Used by run.mjs.
+// Scores of extracted text against marked content: words in common, 4-grams in common, and segments that must and must not be
+// in the output. They are defined as in the README of the pages that they are applied to.
 
 /** Word score, per page: multisets of lower-cased tokens. Both empty is 1, one of them empty is 0. */
 export function wordScore(output, expected) {
@@ -7,15 +8,15 @@ export function wordScore(output, expected) {
 
 /** 4-gram score of one page as counts; see `shingleMeans`. */
 export function shingleCounts(output, expected) {
-  const [found, truth] = [output, expected].map((text) => countOf(shingles(tokens(text))));
-  const shared = overlap(found, truth);
-  return { shared, found: found.size === 0 ? 0 : total(found), truth: truth.size === 0 ? 0 : total(truth) };
+  const [found, wanted] = [output, expected].map((text) => countOf(shingles(tokens(text))));
+  const shared = overlap(found, wanted);
+  return { shared, found: found.size === 0 ? 0 : total(found), expected: wanted.size === 0 ? 0 : total(wanted) };
 }
 
-/** Precision is the mean over pages with output, recall that over pages with truth, F1 is of these two. */
+/** Precision is the mean over pages with output, recall that over pages with expected text, F1 is of these two. */
 export function shingleMeans(counts) {
   const precision = mean(counts.filter(({ found }) => found > 0).map(({ shared, found }) => shared / found));
-  const recall = mean(counts.filter(({ truth }) => truth > 0).map(({ shared, truth }) => shared / truth));
+  const recall = mean(counts.filter(({ expected }) => expected > 0).map(({ shared, expected }) => shared / expected));
   return { precision, recall, f1: harmonic(precision, recall) };
 }
 
@@ -43,13 +44,13 @@ export function mean(values) {
   return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function f1Of(found, truth) {
-  if (truth.size === 0 || found.size === 0) {
-    const score = Number(truth.size === found.size);
+function f1Of(found, expected) {
+  if (expected.size === 0 || found.size === 0) {
+    const score = Number(expected.size === found.size);
     return { precision: score, recall: score, f1: score };
   }
-  const shared = overlap(found, truth);
-  const [precision, recall] = [shared / total(found), shared / total(truth)];
+  const shared = overlap(found, expected);
+  const [precision, recall] = [shared / total(found), shared / total(expected)];
   return { precision, recall, f1: harmonic(precision, recall) };
 }
 

@@ -1,11 +1,11 @@
-// The load client, a process of its own so that every peer gets identical bytes at an identical price. Run as
-// `node client.mjs JSON` (fields: see `Load` below); prints one line of JSON with what it counted between warm-up and
-// end, and with the CPU time that the watched processes used in exactly that window.
+// Load client of the chat benchmarks. It runs as a process of its own, so that every peer gets the same bytes and the peer's
+// CPU time does not include the client's. `node client.mjs JSON` prints one line of JSON: what was counted between warm-up
+// and end, and the CPU time that the watched processes used in that window.
 //
-// Load: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes,
+// JSON: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes,
 // watch: { NAME: PID } }
-// Without ratePerS the loop is closed: a connection sends again as soon as its answer is complete. With it, requests
-// are due at fixed times and wait for a free connection; their latency counts from when they were due.
+// Without ratePerS the loop is closed: a connection sends again as soon as its response is complete. With it the loop is open:
+// requests are due at fixed times and wait for a free connection, and latency counts from when a request was due.
 
 import { connect } from 'node:net';
 import { Histogram } from './histogram.mjs';
@@ -122,7 +122,7 @@ function recordError(why) {
   count.lastError = why;
 }
 
-/** Sends what is due by now; ticks are shorter than a millisecond apart on average. */
+/** Sends the requests that are due, about once per millisecond. */
 function pace() {
   const intervalUs = 1e6 / load.ratePerS;
   let nextUs = nowUs();

@@ -1,5 +1,5 @@
-// A proxy as one writes it with fastify and @fastify/reply-from. Run as `node fastify-proxy.mjs PORT PORT`; prints
-// `ready PORT` and passes requests to the two servers by turns until it is told to end.
+// A proxy of fastify and @fastify/reply-from, one of the peers. `node fastify-proxy.mjs PORT PORT` prints `ready PORT` and
+// forwards requests to the two servers in turn until SIGTERM.
 
 import replyFrom from '@fastify/reply-from';
 import Fastify from 'fastify';
@@ -11,7 +11,7 @@ const app = Fastify({ bodyLimit: 100 * 2 ** 20, keepAliveTimeout: 120_000 });
 await app.register(replyFrom, {
   undici: { connections: 256, pipelining: 1, keepAliveTimeout: 60_000, headersTimeout: 600_000, bodyTimeout: 600_000 },
 });
-// Bodies pass as they come: what a proxy does that need not look into them.
+// Bodies are streamed through unparsed: this proxy does not look into them.
 app.removeAllContentTypeParsers();
 app.addContentTypeParser('*', (_request, body, done) => done(null, body));
 app.all('/*', (request, reply) => {

@@ -1,8 +1,8 @@
-// Asks the gateway for pages, a process of its own. Run as `node fetch-client.mjs JSON`; prints one line of JSON with what it
-// counted between warm-up and end.
+// Load client of the fetch benchmark: asks the gateway for pages (POST /search/fetch). It runs as a process of its own.
+// `node fetch-client.mjs JSON` prints one line of JSON: what was counted between warm-up and end.
 //
-// Load: { port, sitePort, pages, connections, warmupMs, durationMs, ratePerS, watch: { NAME: PID } }
-// Without ratePerS every connection asks again when it has its answer. With it, pages are due at fixed times, and their
+// JSON: { port, sitePort, pages, connections, warmupMs, durationMs, ratePerS, watch: { NAME: PID } }
+// Without ratePerS every connection asks again when it has its response. With it, requests are due at fixed times, and
 // latency counts from then.
 
 import { Agent, request } from 'undici';
@@ -23,7 +23,7 @@ let next = 0;
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function fetchOne(sinceUs) {
-  // The number makes every address new: nothing is answered from memory, nothing shared.
+  // The number makes every URL unique: no response comes from the cache, no two requests share a download.
   const n = next++;
   const body = JSON.stringify({ url: `http://127.0.0.1:${load.sitePort}/${n % load.pages}?n=${n}` });
   try {

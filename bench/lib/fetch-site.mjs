@@ -1,17 +1,16 @@
-// A site of pages on loopback, for the fetch benchmark: those below a folder (every `source.html.gz`, as they are), or, without
-// a folder, articles made up here. Run as `node fetch-site.mjs [FOLDER]`; prints `ready PORT PAGES` and serves page
-// `n` as `/n` until it is told to end.
+// Web site on loopback for the fetch benchmark. `node fetch-site.mjs [FOLDER]` serves every `source.html.gz` below FOLDER, or
+// generated articles without one, as `/0`, `/1` and so on. Prints `ready PORT PAGES` and serves until SIGTERM.
 
 import { globSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { article } from './articles.mjs';
+import { article } from './article.mjs';
 
 const folder = process.argv[2] ?? '';
-const PAGES_MADE = 100;
+const GENERATED_PAGES = 100;
 
-const pages = folder === '' ? Array.from({ length: PAGES_MADE }, (_, index) => article(index)) : readPages();
+const pages = folder === '' ? Array.from({ length: GENERATED_PAGES }, (_, index) => article(index)) : readPages();
 
 function readPages() {
   const files = globSync(join(folder, '**/source.{html,bytes}.gz')).sort();

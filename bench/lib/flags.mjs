@@ -1,6 +1,6 @@
-// The command line of a benchmark: one table of flags gives the parser and the help text. Flags are spelled
-// `--like-this` and are `likeThis` in the tables. `run.mjs` reads the flags of several parts at once: every part takes
-// what was given or its own default.
+// Command-line flags of the benchmarks: one table of flags gives the parser and the help text. A flag is spelled `--like-this`
+// on the command line and `likeThis` in the tables. Several parts are parsed at once: each takes the given value or its
+// own default.
 
 import { parseArgs } from 'node:util';
 
@@ -27,14 +27,17 @@ export function parseFlags(tables, argv, quick = false) {
   const options = { help: { type: 'boolean' } };
   for (const table of Object.values(tables)) {
     for (const [flag, row] of Object.entries(table)) {
-      options[spelled(flag)] = { type: row.type === 'boolean' ? 'boolean' : 'string', multiple: row.multiple ?? false };
+      options[flagName(flag)] = {
+        type: row.type === 'boolean' ? 'boolean' : 'string',
+        multiple: row.multiple ?? false,
+      };
     }
   }
   const { values, positionals } = parseArgs({ args: argv, options, strict: true, allowPositionals: true });
   const read = (table) =>
     Object.fromEntries(
       Object.entries(table).map(([flag, row]) => {
-        const given = values[spelled(flag)];
+        const given = values[flagName(flag)];
         if (given !== undefined) return [flag, valueOf(flag, row, given)];
         return [flag, quick && 'quick' in row ? row.quick : row.default];
       }),
@@ -61,7 +64,7 @@ export function readFlags(name, sentence, table, argv = process.argv.slice(2)) {
 export function flagLines(table) {
   const rows = Object.entries(table).map(([flag, { type, default: value, help }]) => {
     const given = Array.isArray(value) ? value.join(',') : value;
-    const name = `--${spelled(flag)}`;
+    const name = `--${flagName(flag)}`;
     return `  ${name.padEnd(19)}${help}${type === 'boolean' || given === '' ? '' : ` (${given})`}`;
   });
   return rows.join('\n');
@@ -78,7 +81,7 @@ export function readBaseUrl(text) {
   return { name, host: url.hostname, port: Number(url.port || 80), path };
 }
 
-function spelled(flag) {
+function flagName(flag) {
   return flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 
@@ -88,7 +91,7 @@ function valueOf(flag, { type, multiple }, given) {
   if (type === 'words') return words;
   const numbers = words.map(Number);
   if (numbers.length === 0 || numbers.some((number) => !(number >= 0))) {
-    throw new Error(`--${spelled(flag)} takes ${type === 'number' ? 'a number' : 'numbers'}, not "${given}"`);
+    throw new Error(`--${flagName(flag)} takes ${type === 'number' ? 'a number' : 'numbers'}, not "${given}"`);
   }
   return type === 'numbers' ? numbers : numbers[0];
 }

@@ -1,4 +1,4 @@
-// Starts the gateway as users start it: `headrace serve` with a file of settings, ready when it says so.
+// Starts the gateway as users start it, `headrace serve` with a configuration file, and waits until it listens.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,12 +9,12 @@ import { KEY, MODEL } from './traffic.mjs';
 
 const CLI = fileURLToPath(new URL('../../bin/headrace.js', import.meta.url));
 
-/** Settings that every gateway of a benchmark has; nothing of theirs is left behind. */
+/** Settings of every benchmarked gateway: free ports, and no ledger, so that a run leaves no file behind. */
 const BASE = { listen: '127.0.0.1:0', admin: '127.0.0.1:0', store: null, log: { level: 'warn' } };
 const KEYS = { required: true, static: [{ key: KEY, account: 'bench' }] };
 
 /**
- * Runs a gateway with `settings` over the common ones. `cores` is where; `nodeFlags` go to Node.js; `profileDir` runs it
+ * Runs a gateway with `settings` over the common ones. `cores` are the CPU cores it runs on; `nodeFlags` are flags of Node.js; `profileDir` runs it
  * under the CPU profiler. Answers `{ port, child }`.
  */
 export async function startGateway(settings, { threads = 1, cores, nodeFlags = [], profileDir } = {}) {
@@ -32,8 +32,8 @@ export async function startGateway(settings, { threads = 1, cores, nodeFlags = [
 }
 
 /**
- * Settings of a gateway over the model servers on `ports`. `headrace` has what production has on: keys, routing with
- * affinity, probes, metrics. `open` asks for no keys; `metered` also counts tokens and charges an account for them.
+ * Settings of a gateway over the model servers on `ports`. `headrace` checks keys, routes with affinity,
+ * probes and keeps metrics, as in production. `open` checks no keys; `metered` also counts tokens and charges an account.
  */
 export function gatewaySettings(variant, ports) {
   const servers = ports.map((port) => `http://127.0.0.1:${port}`);

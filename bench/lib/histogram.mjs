@@ -1,5 +1,5 @@
-// Latencies in logarithmic buckets: 64 per power of two, so a percentile is at most 1.6 % off, at the cost of one
-// increment per sample. Values are microseconds.
+// Latency histogram with logarithmic buckets, 64 per power of two: a percentile is at most 1.6 % off, and a sample costs one
+// increment. Values are microseconds.
 
 import { SHARES } from './statistics.mjs';
 

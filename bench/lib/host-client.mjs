@@ -1,11 +1,12 @@
-// A client of one model host, in a process of its own: opens streams over a while, counts their tokens in a window, and
-// reads afterwards what really happened to some of them. Started by host.mjs; prints one line of JSON at its end.
+// Load client of the model host benchmark: opens streams over a ramp and counts their tokens in a window. Afterwards it reads
+// the server timings of some streams (GET /sim/truth/ID), which say when each token was due and when it was written.
+// Prints one line of JSON.
 
 import { connect } from 'node:net';
 import { Histogram } from './histogram.mjs';
 import { cpuUs } from './process.mjs';
 
-const { pid, url, streams, tokens, rampMs, warmupMs, windowMs, witnesses } = JSON.parse(process.argv[2]);
+const { pid, url, streams, tokens, rampMs, warmupMs, windowMs, sampledStreams } = JSON.parse(process.argv[2]);
 const { hostname, port } = new URL(url);
 const gaps = new Histogram();
 let counting = false;
@@ -13,10 +14,10 @@ let arrived = 0;
 let ended = 0;
 let failed = 0;
 
-/** One buffer for all sockets: nothing of a token is kept. */
+/** Read buffer shared by all sockets: responses are counted, not kept. */
 const buffer = Buffer.allocUnsafe(65_536);
 
-/** Events that end within the first `bytes` of the buffer: a line feed follows a line feed. */
+/** Events that end within the first `bytes` of the buffer: each ends with two line feeds. */
 function countEvents(bytes) {
   let events = 0;
   for (let at = 1; at < bytes; at++) if (buffer[at] === 10 && buffer[at - 1] === 10) events++;
@@ -31,8 +32,8 @@ function open(index) {
     stream: true,
     seed: index,
   });
-  const truth =
-    index % Math.ceil(streams / witnesses) === 0 ? `x-headrace-truth: 1\r\nx-request-id: w${index}\r\n` : '';
+  const timingsHeader =
+    index % Math.ceil(streams / sampledStreams) === 0 ? `x-headrace-truth: 1\r\nx-request-id: w${index}\r\n` : '';
   let lastMs = 0;
   const socket = connect({
     host: hostname,
@@ -54,7 +55,7 @@ function open(index) {
   socket.on('error', () => failed++);
   socket.on('close', () => ended++);
   socket.write(
-    `POST /completion HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\n${truth}` +
+    `POST /completion HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\n${timingsHeader}` +
       `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
   return socket;
@@ -89,14 +90,14 @@ const cpu = cpuUs(pid) - cpuBefore;
 const own = process.cpuUsage(ownBefore);
 const tookMs = performance.now() - fromMs;
 const [steps, late, mostBehind] = await metrics(...FIGURES, 'headrace_host_most_behind_seconds');
-const truths = [];
-for (let index = 0; index < streams; index += Math.ceil(streams / witnesses)) {
-  const truth = JSON.parse(await get(`/sim/truth/w${index}`));
-  if (truth.tokensUs === undefined) throw new Error(`stream ${index}: ${truth.detail}, ${failed} failed`);
-  truths.push(truth);
+const timings = [];
+for (let index = 0; index < streams; index += Math.ceil(streams / sampledStreams)) {
+  const timing = JSON.parse(await get(`/sim/truth/w${index}`));
+  if (timing.tokensUs === undefined) throw new Error(`stream ${index}: ${timing.detail}, ${failed} failed`);
+  timings.push(timing);
 }
 const behind = new Histogram();
-for (const { tokensUs, handedUs } of truths) {
+for (const { tokensUs, handedUs } of timings) {
   tokensUs.forEach((dueUs, at) => {
     if (dueUs < fromUs || dueUs > fromUs + tookMs * 1000) return;
     behind.add(handedUs[at] - dueUs);

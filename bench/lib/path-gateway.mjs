@@ -1,5 +1,5 @@
-// A gateway under V8's precise coverage, for ../path.mjs. Run as `node path-gateway.mjs SPEC`, SPEC being JSON; prints one
-// line of JSON: for every path, the calls of every function in each counted request.
+// Runs the gateway under V8's precise coverage and sends it the requests of ../path.mjs. `node path-gateway.mjs SPEC`, SPEC being
+// JSON, prints one line of JSON: for every path, the calls of every function in each counted request.
 
 import { readFileSync, realpathSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';

@@ -1,12 +1,12 @@
-// What stands behind the gateway in ../path.mjs beside the model host: a search worker with three hits for every engine,
-// and a site whose every page is one short article. Prints `ready PORT` and serves until it is told to end.
+// Upstreams of ../path.mjs besides the model host: a search worker that returns three hits for every engine, and a web site
+// whose every page is one short article. Prints `ready PORT` and serves until SIGTERM.
 
 import { createServer } from 'node:http';
 
 const SENTENCE = 'The headrace brings water from the weir to the turbine, and its fall should be slight and even. ';
 const PAGE = `<!doctype html><html lang="en"><head><title>Headraces</title></head><body><article><h1>Headraces</h1>${`<p>${SENTENCE.repeat(3)}</p>`.repeat(5)}</article></body></html>`;
 
-/** One page that both engines know, two that only this one does. */
+/** One page that both engines return, and two of this engine alone. */
 function hits({ engine, query }) {
   const urls = ['https://site.example/both/page', ...[1, 2].map((n) => `https://site.example/${engine}/${n}`)];
   return urls.map((url) => ({ title: `About ${query}`, url, snippet: SENTENCE }));

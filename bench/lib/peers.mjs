@@ -1,5 +1,5 @@
-// What a load benchmark compares: the gateway in its variants, other gateways, and the upstream itself for reference. Every
-// peer runs on core 0 and the upstream on core 1, beside the load client.
+// Starts and stops the peers of a load benchmark: the gateway in its variants, other gateways, and the upstream itself as
+// `direct`. Every peer runs on core 0; the upstream and the load client run on core 1.
 
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE } from './cores.mjs';
@@ -16,7 +16,7 @@ const GATEWAYS = ['headrace', 'open', 'metered'];
 /** Names that `--peers` takes, beside those of `--base-url`. */
 export const PEERS = ['nginx', 'haproxy', ...GATEWAYS, 'fastify', 'portkey', 'direct'];
 
-/** What most parts compare. */
+/** Default peers of the parts that compare gateways. */
 export const COMPARED = ['nginx', 'haproxy', 'headrace', 'fastify', 'portkey', 'direct'];
 
 /** Flags of a part that runs these peers. */
@@ -31,9 +31,9 @@ export const PEER_FLAGS = {
 };
 
 /**
- * Starts the named peers and their upstream, calls `use(peers)`, stops everything. `stream` sets nginx up for streams and
- * is what the peers are tried with; `gapMs` is the time between two events; `note(text)` hears what had to be left out.
- * A gateway with its number of threads is `headrace*2`.
+ * Starts the named peers and their upstream, calls `use(peers)`, stops everything. `stream` sets nginx up for streams
+ * and selects the kind of probe; `gapMs` is the time between two events; `note(text)` gets what had to be left out.
+ * `headrace*2` is the gateway with two ingress threads.
  */
 export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, baseUrl = [], note, ...settings }, use) {
   const children = [];
@@ -57,7 +57,7 @@ export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, ba
       const isOther = Object.hasOwn(PROXIES, name);
       const why = isOther ? PROXIES[name].missing() : '';
       if (why === '') {
-        // What the gateway is compared with may fail; the gateway may not.
+        // A peer that does not start is left out; the gateway must start.
         const peer = await start(name).catch((error) => {
           if (!isOther) throw error;
           note(`${error.message}; the run goes on without it.`);
@@ -86,7 +86,7 @@ async function startUpstream(gapMs, port) {
   return { child, ports: [Number(match[1]), Number(match[2])] };
 }
 
-/** Waits until a peer gives the upstream's answer, and adds its length: some peers write JSON anew. */
+/** Waits until a peer gives the upstream's response, and adds its length: some peers serialize JSON again. */
 async function ready(peer, stream) {
   const lastMs = performance.now() + HEALTH_TIMEOUT_MS;
   for (;;) {

@@ -1,5 +1,5 @@
-// Plots of the report as SVG text: bars with their spread, and curves. Small enough for a phone (420 units wide, text of 11
-// to 13), coloured by variables of the page, so that one drawing is right in the light and in the dark.
+// Draws the plots of the report as SVG text: bars with their spread, and curves. 420 units wide with text of 11 to 13, so that
+// they can be read on a phone. Colours are CSS variables of the page, so that one drawing serves light and dark themes.
 
 const WIDTH = 420;
 const NAME_WIDTH = 92;
@@ -12,8 +12,8 @@ const HEIGHT = 260;
 const BOTTOM = 38;
 const COLOURS = 8;
 
-/** Text for HTML and SVG. */
-export function escaped(content) {
+/** Escapes text for HTML and SVG. */
+export function escapeHtml(content) {
   return String(content).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
@@ -21,22 +21,22 @@ export function escaped(content) {
  * Draws `{ kind: 'bars', title, unit, bars: [{ name, median, min, max }] }` or `{ kind: 'curves', title, xLabel, yLabel,
  * isLog, curves: [{ name, points: [[x, y]] }] }`. `colourOf(name)` numbers the colours of the page.
  */
-export function drawn(plot, colourOf = (_, at) => at) {
+export function drawPlot(plot, colourOf = (_, at) => at) {
   return plot.kind === 'bars' ? bars(plot, colourOf) : curves(plot, colourOf);
 }
 
 const colour = (number) => `var(--c${number % COLOURS})`;
 
 function svg(height, label, parts) {
-  return `<svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(label)}">${parts.join('')}</svg>`;
+  return `<svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escapeHtml(label)}">${parts.join('')}</svg>`;
 }
 
 function text(x, y, anchor, content, kind = 'label') {
-  return `<text class="${kind}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}">${escaped(content)}</text>`;
+  return `<text class="${kind}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}">${escapeHtml(content)}</text>`;
 }
 
 /** Three significant digits, without an exponent. */
-export function shown(value) {
+export function formatNumber(value) {
   if (value === 0) return '0';
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
   return value.toLocaleString('en-US', { maximumFractionDigits: Math.min(digits, 6) });
@@ -55,7 +55,7 @@ function bars({ title, unit, bars: rows }, colourOf) {
       text(NAME_WIDTH - 6, middle + 4, 'end', name, 'name'),
       `<rect x="${NAME_WIDTH}" y="${y}" width="${(x(median) - NAME_WIDTH).toFixed(1)}" height="${BAR - 6}" rx="2" style="fill:${colour(colourOf(name, at))}"/>`,
       `<path class="spread" d="${spread}"/>`,
-      text(WIDTH, middle + 4, 'end', shown(median), 'value'),
+      text(WIDTH, middle + 4, 'end', formatNumber(median), 'value'),
     ].join('');
   });
   return svg(rows.length * BAR + 6, `${title}, ${unit}`, parts);
@@ -78,9 +78,9 @@ function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf)
   const foot = HEIGHT - BOTTOM;
   const parts = [
     ...scaleX.ticks.map((tick) => `<path class="grid" d="M${x(tick).toFixed(1)} ${TOP}V${foot}"/>`),
-    ...scaleX.ticks.map((tick) => text(x(tick), foot + 14, 'middle', shown(tick))),
+    ...scaleX.ticks.map((tick) => text(x(tick), foot + 14, 'middle', formatNumber(tick))),
     ...scaleY.ticks.map((tick) => `<path class="grid" d="M${LEFT} ${y(tick).toFixed(1)}H${WIDTH - RIGHT}"/>`),
-    ...scaleY.ticks.map((tick) => text(LEFT - 5, y(tick) + 4, 'end', shown(tick))),
+    ...scaleY.ticks.map((tick) => text(LEFT - 5, y(tick) + 4, 'end', formatNumber(tick))),
     ...lines.map((line, at) => {
       const path = line.points.map(([px, py]) => `${x(px).toFixed(1)},${y(py).toFixed(1)}`).join(' ');
       return `<polyline class="curve" style="stroke:${colour(colourOf(line.name, at))}" points="${path}"/>`;
@@ -88,7 +88,7 @@ function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf)
     text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, 'middle', xLabel),
   ];
   const legend = lines.map(
-    ({ name }, at) => `<span><i style="background:${colour(colourOf(name, at))}"></i>${escaped(name)}</span>`,
+    ({ name }, at) => `<span><i style="background:${colour(colourOf(name, at))}"></i>${escapeHtml(name)}</span>`,
   );
   return `${svg(HEIGHT, `${title}, ${yLabel}`, parts)}<p class="legend">${legend.join(' ')}</p>`;
 }

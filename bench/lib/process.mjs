@@ -1,5 +1,5 @@
-// Child processes of a benchmark: started on one core, watched through /proc, stopped by their own id. Every load
-// benchmark starts its peers here; whatever happens, nothing started or written here outlives it. Linux only.
+// Child processes of a benchmark: started on one core, watched through /proc, stopped by their process id. No process and no
+// temporary folder outlives the benchmark, however it ends. Linux only.
 
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
@@ -23,7 +23,7 @@ const LISTEN = '0A';
 const running = new Set();
 const folders = [];
 
-/** The benchmark's own end: orderly ends have stopped their children already, the others are killed. */
+/** Kills what still runs when the benchmark ends; an orderly end has stopped its children before. */
 process.on('exit', () => {
   for (const child of running) for (const pid of tree(child.pid)) kill(pid, 'SIGKILL');
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });

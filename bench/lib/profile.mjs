@@ -1,4 +1,5 @@
-// Reads what `node --cpu-prof` wrote: self time by function, one list per thread.
+// Prints where the gateway spent its CPU time, from the files that `node --cpu-prof` wrote: self time by module and by
+// function, one list per thread.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -41,7 +42,7 @@ function functionOf({ functionName, url, lineNumber }) {
   return url === '' ? name : `${name}  ${shortUrl(url)}:${lineNumber + 1}`;
 }
 
-/** A room of the gateway, a package, Node.js itself, or the engine; a native call counts for the code that V8 charges. */
+/** Module of the gateway, package, Node.js itself or V8. V8 charges a native call to the function that made it. */
 function partOf({ functionName, url }) {
   if (url === '') return functionName.startsWith('(') ? functionName : 'native functions';
   const [first, second, third] = shortUrl(url).split('/');

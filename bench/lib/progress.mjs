@@ -1,5 +1,5 @@
-// One progress bar over a whole run of benchmarks, on standard error; where that is no terminal, a line for each part and
-// now and then one between.
+// Progress bar over a whole run of benchmarks, on standard error. Where that is no terminal, it prints a line per part and one
+// every 15 seconds between.
 
 const WIDTH = 24;
 const QUIET_MS = 15_000;
@@ -36,7 +36,7 @@ export class Progress {
     this.#startMs = nowMs();
   }
 
-  /** One more step begins: what came before is done. */
+  /** Begins the next step; the step before is done. */
   step(part, text) {
     const nowMs = this.#nowMs();
     const line = barText(this.done, this.#total, nowMs - this.#startMs, `${part}: ${text}`);
@@ -49,7 +49,7 @@ export class Progress {
     this.#part = part;
   }
 
-  /** Makes room for other output; also moves on to `done` steps when a part took fewer than it had said. */
+  /** Clears the line for other output. `done` corrects the steps so far, for a part that took fewer than announced. */
   clear(done = this.done) {
     this.done = done;
     if (this.#stream.isTTY) this.#stream.write('\r\x1b[K');

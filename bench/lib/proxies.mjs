@@ -1,5 +1,6 @@
-// The other gateways of a benchmark, each with one worker on core 0 and settings that do what ours does: kept connections
-// to two servers, bodies in memory, no access log. None of them checks keys, keeps affinity, probes or counts.
+// Starts the proxies that the gateway is compared with: nginx, HAProxy, fastify and Portkey. Each has one worker on core 0 and
+// settings that match the gateway's: keep-alive connections to two servers, bodies in memory, no access log. None of them
+// checks keys, keeps affinity, probes or counts.
 
 import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -13,8 +14,8 @@ const PORTKEY = path('../node_modules/@portkey-ai/gateway/build/start-server.js'
 const REPLY_FROM = path('../node_modules/@fastify/reply-from/package.json');
 
 /**
- * What is there besides the gateway: `missing()` says why a peer cannot run, or nothing; `start(ports, stream)` answers
- * `{ port, child }`, with `headers` where a request needs more of them.
+ * Peers by name. `missing()` returns why a peer cannot run, or ''; `start(ports, stream)` resolves with `{ port, child }`,
+ * and with `headers` where requests need more of them.
  */
 export const PROXIES = {
   nginx: {

@@ -1,4 +1,4 @@
-// What a load benchmark prints and leaves behind: a progress line, tables as text, and JSON files under bench/results.
+// Output of the benchmarks as text and JSON: progress line, tables, and result files under bench/results.
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ export function printTable(title, columns, rows) {
   process.stdout.write(`\n${title}\n\n${tableText(columns, rows)}\n`);
 }
 
-/** `median (min-max)` with as many digits as the number deserves; of nothing, `-`. */
+/** `median (min-max)` with `digits` decimals; `-` for null. */
 export function show(spread, digits = 1) {
   if (spread === null) return '-';
   const { median, min, max } = spread;
@@ -56,7 +56,7 @@ export function showErrors({ errors, lastError }) {
   return `${errors} ${lastError}`.trim();
 }
 
-/** What the figures depend on: machine, versions, commit. */
+/** Machine, versions and commit, for the report. */
 export function surroundings() {
   return {
     cpu: cpus()[0].model,
@@ -71,7 +71,7 @@ export function surroundings() {
   };
 }
 
-/** First number with dots in what a command says about itself; null without the command. */
+/** First version number in the output of a command; null if the command is missing. */
 function versionOf(command) {
   const { stdout } = spawnSync('sh', ['-c', `${command} 2>&1`], { encoding: 'utf8' });
   return /\d+\.\d+[\w.+~-]*/.exec(stdout)?.[0] ?? null;

@@ -1,5 +1,5 @@
-// Reads the answers of one connection: HTTP/1.1 heads, bodies of known length and chunked bodies, event by event. It is
-// the client's hot path and as strict as a measurement needs: anything but the expected answer is an error.
+// HTTP/1.1 response parser of the load clients: heads, bodies of known length and chunked bodies, event by event. It is the
+// client's hot path and strict: anything but the expected response is an error.
 
 import { STAMP_DIGITS, STAMP_PREFIX } from './traffic.mjs';
 
@@ -12,7 +12,7 @@ const FIRST_BYTE_OF_EVENT = STAMP_PREFIX.charCodeAt(0);
 const LENGTH = /\r\ncontent-length: *(\d+)/i;
 const CHUNKED = /\r\ntransfer-encoding: *chunked/i;
 
-/** What a reader is told by the bytes it reads. */
+/** Parser states: what the next bytes are. */
 const HEAD = 0;
 const BODY = 1;
 const CHUNK_SIZE = 2;
@@ -38,7 +38,7 @@ export class ResponseReader {
     this.#onEvent = onEvent;
   }
 
-  /** Takes bytes; true when they complete an answer. Throws on bytes that are no HTTP or that follow the answer. */
+  /** Parses bytes; true when they complete a response. Throws on bytes that are not HTTP or that follow the response. */
   push(bytes) {
     let at = 0;
     if (this.#kept !== null) {

@@ -1,5 +1,5 @@
-// Interleaved rounds: every peer runs once per round, in rotating order, so that a change of the machine hits all of
-// them alike; ratios are taken within a round.
+// Runs peers in interleaved rounds: every peer runs once per round, in rotating order, so that a change of the machine affects
+// all of them alike. Ratios are taken within a round.
 
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE } from './cores.mjs';
@@ -7,7 +7,7 @@ import { rssBytes, runChild, threadCpuUs } from './process.mjs';
 
 const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
 
-/** One run of our own client against `peer`. */
+/** Runs the chat load client once against `peer`. */
 export function runClient(peer, load) {
   const { port, path, headers, answerBytes } = peer;
   const watch = { peer: peer.pid, upstream: peer.upstreamPid };
@@ -19,15 +19,15 @@ export function runClient(peer, load) {
   });
 }
 
-/** How often each peer runs for `rounds` rounds: one more is thrown away, but in a smoke run of a single one. */
+/** Runs of each peer for `rounds` rounds: a warm-up round is added, except for a single round. */
 export function turnsOf(rounds) {
   return rounds === 1 ? 1 : rounds + 1;
 }
 
 /**
- * Runs `rounds` rounds of `run(peer)` after one that is thrown away (unless `isWarm`, or for a single round); calls `step(text)` before each
- * run. Answers the runs of each peer, in round order, each with the peer's memory after it and the CPU time of its
- * threads.
+ * Runs `rounds` rounds of `run(peer)` after a warm-up round (none if `isWarm`, or for a single round); calls `step(text)`
+ * before each run. Resolves with the runs of each peer, in round order, each with the peer's memory after it and the CPU
+ * time of its threads.
  */
 export async function interleave(peers, rounds, run, step, isWarm = false) {
   const runs = Object.fromEntries(peers.map(({ name }) => [name, []]));

@@ -1,10 +1,9 @@
-// The load client of the search benchmark, a process of its own. Run as `node search-client.mjs JSON` (fields: see `Load`);
-// prints one line of JSON with what it counted between warm-up and end, and the CPU time of the watched processes and of
-// itself in exactly that window.
+// Load client of the search benchmark. It runs as a process of its own. `node search-client.mjs JSON` prints one line of JSON:
+// what was counted between warm-up and end, and the CPU time of the watched processes and of itself in that window.
 //
-// Load: { port, logPort, direct, connections, warmupMs, durationMs, ratePerS, watch: { NAME: PID } }
+// JSON: { port, logPort, direct, connections, warmupMs, durationMs, ratePerS, watch: { NAME: PID } }
 // Without ratePerS the loop is closed and latency counts from sending. With it searches are due at fixed times, latency
-// counts from then whenever they are sent, and every search that was due in the window counts, however late it is.
+// counts from then however late they are sent, and every search that was due in the window counts.
 
 import { connect } from 'node:net';
 import { Histogram } from './histogram.mjs';

@@ -1,5 +1,5 @@
-// What the search benchmark compares: the gateway in front of five workers, and a worker by itself for reference. The
-// gateway runs on core 0, the workers and the load client on core 1.
+// Starts and stops the peers of the search benchmark: the gateway in front of five search workers, and one worker by itself as
+// `direct`. The gateway runs on core 0, the workers and the load client on core 1.
 
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE } from './cores.mjs';

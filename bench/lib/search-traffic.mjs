@@ -1,6 +1,6 @@
-// What crosses the wire in the search benchmark: the searches of the client and the hits of the five workers. Every search
-// has a number of its own, in its query and in every hit: no two are equal, so nothing is answered from memory and no
-// two share a fan-out. The rest is the same for all searches, peers and rounds.
+// Requests and responses of the search benchmark: the searches of the client and the hits of the five workers. Every search has
+// a number, in its query and in every hit, so no search is answered from a cache or shares the engine calls of another.
+// Everything else is the same for all searches, peers and rounds.
 
 import { KEY } from './traffic.mjs';
 

@@ -1,7 +1,7 @@
-// Five search workers in one process on uWebSockets.js, that do next to nothing: each answers ten hits 50 ms after a
-// request came. Run as `node search-upstream.mjs SERVICE_MS`; prints `ready PORT PORT PORT PORT PORT`, one port for each
-// engine, and serves until it is told to end. How long each search really took here is kept for `GET /log`, because a
-// timer of 50 ms fires a millisecond late at times and that is not the gateway's doing.
+// Five search workers in one process on uWebSockets.js: each answers ten hits 50 ms after a request.
+// `node search-upstream.mjs SERVICE_MS` prints `ready PORT PORT PORT PORT PORT`, one port per engine, and serves until SIGTERM.
+// `GET /log` returns how long each search took here: a 50 ms timer may fire a millisecond late, which is not to be counted
+// as latency of the gateway.
 
 import * as uWS from 'uWebSockets.js';
 import { ENGINES, numberOf, workerAnswer } from './search-traffic.mjs';
@@ -9,7 +9,7 @@ import { nowUs } from './traffic.mjs';
 
 const SERVICE_MS = Number(process.argv[2] ?? 50);
 
-/** By number of the search: the longest service among its engines in microseconds, and how many engines answered. */
+/** By number of the search: the slowest engine in microseconds, and how many engines answered. */
 let searches = new Map();
 
 function record(number, tookUs) {

@@ -1,4 +1,5 @@
-// Turns a list of runs into medians with their spread, and runs of peers into what the tables and plots show.
+// Statistics of the benchmarks: medians with their spread, ratios within rounds, and the summary of a peer's runs for tables
+// and plots.
 
 /** Shares at which a distribution of latencies is kept. */
 export const SHARES = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
@@ -51,7 +52,7 @@ export function summarise(runs, unitsOf, reference = 'nginx') {
   });
 }
 
-/** Share of the peer's core that neither the peer nor idleness had: other processes, interrupts, the hypervisor. */
+/** Share of the peer's core that others used: other processes, interrupts, the hypervisor. */
 function foreignUse({ cores, cpuUs, seconds }, name) {
   const own = name === 'direct' ? 0 : cpuUs.peer / 1e6 / seconds;
   return Math.max(0, cores[0].busy - own) + cores[0].stolen;
@@ -78,8 +79,8 @@ export function ratioOf({ samples }, base, branch) {
   return spread(after.slice(0, before.length).map((ns, round) => ns / before[round]));
 }
 
-/** Nanoseconds as a person reads them; `-` for none. */
-export function shownNs(ns) {
+/** Nanoseconds as text with a unit; `-` for NaN. */
+export function formatNs(ns) {
   if (Number.isNaN(ns)) return '-';
   const [value, unit] = ns < 10_000 ? [ns, 'ns'] : ns < 1e7 ? [ns / 1e3, 'us'] : [ns / 1e6, 'ms'];
   return `${value < 100 ? value.toFixed(1) : value.toFixed(0)} ${unit}`;

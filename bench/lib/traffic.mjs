@@ -1,15 +1,15 @@
-// What crosses the wire: the requests of the load client and the answers of the upstream, in one place so that both
-// sides agree on every byte. Nothing here is random: all peers see the same conversations in the same order.
+// Requests of the load client and responses of the upstream, in one place so that both sides agree on every byte. Nothing is
+// random: all peers get the same conversations in the same order.
 
 export const MODEL = 'atlas-27b';
 export const KEY = 'sk-bench-0123456789abcdef0123456789abcdef';
 export const EVENTS = 64;
 
-/** Conversations a client cycles through: enough that affinity spreads them and no two neighbours are alike. */
+/** Conversations that a client cycles through: enough for affinity to spread them over the CRNs. */
 const CONVERSATIONS = 512;
 
 const SYSTEM = [
-  'You are a careful assistant of a hardware shop. Answer briefly and name the article number when there is one.',
+  'You are a careful assistant of a hardware store. Answer briefly and name the article number when there is one.',
   'You translate support mails from German to English and keep the tone of the writer.',
   'You review pull requests. Point out mistakes first, style last, and quote the line you mean.',
   'You are a tutor for school mathematics. Never give the result before the pupil has tried.',
@@ -67,7 +67,7 @@ export function requests(load) {
   return Array.from({ length: count }, (_, index) => requestBytes(load, chatBody(index, load.stream, load.bodyBytes)));
 }
 
-/** The one answer to a request that does not stream: about 600 bytes. */
+/** The response to every request without streaming: about 600 bytes. */
 export const ANSWER = JSON.stringify({
   id: 'chatcmpl-7d3a9b1c5e2f4a6080c2d4e6f8a0b2c4',
   object: 'chat.completion',

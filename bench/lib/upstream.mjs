@@ -1,16 +1,15 @@
-// A model server that does next to nothing, on uWebSockets.js: so that a benchmark spends its cores on the gateway. Run as
-// `node upstream.mjs GAP_MS [PORT]`; prints `ready PORT PORT` for the two ports that stand for two CRNs and serves until it
-// is told to end. A POST is answered at once with one JSON body, or with 64 events when it asks for a stream: the first
-// at once, the others one per tick of the one timer that serves all streams.
+// Model server for load benchmarks on uWebSockets.js, as cheap as possible. `node upstream.mjs GAP_MS [PORT]` prints
+// `ready PORT PORT` for the two ports that stand for two CRNs, and serves until SIGTERM. A POST is answered at once with one
+// JSON body, or with 64 events if it asks for a stream: the first at once, the others on the ticks of one timer for all streams.
 
 import * as uWS from 'uWebSockets.js';
 import { ANSWER, EVENTS, eventText, nowUs } from './traffic.mjs';
 
 const GAP_MS = Number(process.argv[2] ?? 5);
-/** The first of two neighbours; 0: any two. */
+/** First of two consecutive ports; 0: any free ports. */
 const PORT = Number(process.argv[3] ?? 0);
 const STREAM_MARK = '"stream":true';
-/** Chat bodies of a benchmark are shorter, wherever a peer that writes them anew puts the mark; uploads have none. */
+/** The mark is searched in the first bytes only: chat bodies are shorter, and uploads have no mark. */
 const MARK_WITHIN_BYTES = 2048;
 
 const streams = new Set();

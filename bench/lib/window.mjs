@@ -1,9 +1,9 @@
-// The measured window: CPU time of the watched processes and the state of both cores between its two ends.
+// Measurement window: CPU time of the watched processes and use of both cores between its two ends.
 
 import { coreUs, cpuUs } from './process.mjs';
 import { nowUs } from './traffic.mjs';
 
-/** Begins a window over the processes `watch` (`{ name: pid }`); the returned function ends it and tells. */
+/** Opens a window over the processes `watch` (`{ name: pid }`); the returned function closes it and returns the figures. */
 export function openWindow(watch) {
   const before = sample(watch);
   return () => {

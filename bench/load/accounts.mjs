@@ -1,5 +1,5 @@
-// Load benchmark: what accounts cost. The same requests through the gateway open to everyone, with keys, and with keys,
-// prices and a ledger; the goal is a growth of less than 15 % from the first to the last. Run by ../run.mjs.
+// Load benchmark of accounting: the same requests through the gateway without keys, with keys, and with keys, prices and a
+// ledger. Goal: less than 15 % more CPU time from the first to the last. A part of ../run.mjs.
 
 import { COMMON } from '../lib/flags.mjs';
 import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';

@@ -1,6 +1,6 @@
-// Load benchmark: pages from a local site, fetched and cleaned with one cleaner thread and with two; and what a storm of
-// fetches does to chats that pass through the same gateway. The gateway may use both cores; site, model server and
-// clients run on core 1 beside it. Run by ../run.mjs.
+// Load benchmark of page fetching: pages from a local site, fetched and cleaned by one cleaner thread and by two, and the
+// effect of these fetches on the latency of chats through the same gateway. The gateway may use both cores; site, model server
+// and clients run on core 1 beside it. A part of ../run.mjs.
 
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE, PROXY_CORE } from '../lib/cores.mjs';
@@ -26,8 +26,8 @@ export const part = {
     pages: { type: 'word', default: '', help: 'folder with source.html.gz files; without one, pages are made up' },
     cleaners: { type: 'numbers', default: [1, 2], quick: [1], help: 'cleaner threads, one gateway each' },
     connections: { type: 'number', default: 16, help: 'pages asked for at once' },
-    chatsPerS: { type: 'number', default: 200, help: 'chats per second beside the storm' },
-    share: { type: 'number', default: 0.5, help: 'rate of the storm, as a share of what the gateway can fetch' },
+    chatsPerS: { type: 'number', default: 200, help: 'chats per second beside the fetches' },
+    share: { type: 'number', default: 0.5, help: 'rate of the fetches, as a share of what the gateway can fetch' },
   },
   steps: ({ cleaners, rounds }) => 2 * cleaners.length * turnsOf(rounds),
   measure,
@@ -79,18 +79,18 @@ async function measure(flags, rig) {
   const full = { connections: flags.connections, warmupMs: flags.warmUp * 1000, durationMs: flags.seconds * 1000 };
   const small = { stream: false, connections: 32, bodyBytes: 1000, answerBytes: ANSWER.length };
   const chats = { ...full, ...small, ratePerS: flags.chatsPerS };
-  const storm = async (peer, ratePerS) => {
+  const runBeside = async (peer, ratePerS) => {
     const alone = await runClient(peer, chats);
     const [beside, fetched] = await Promise.all([runClient(peer, chats), runFetch(peer, { ...full, ratePerS })]);
-    return { ...beside, alone, storm: fetched };
+    return { ...beside, alone, fetches: fetched };
   };
   await withGateways(flags, async (peers) => {
     const step = (what) => (text) => rig.step(`${what}, ${text}`);
     const capacity = await interleave(peers, flags.rounds, (peer) => runFetch(peer, full), step('closed loop'));
     rig.result({ ...capacityResult(flags, capacity), data: { runs: capacity } });
     const rate = ({ name }) => Math.max(1, flags.share * spread(capacity[name].map((run) => run.perSecond)).median);
-    const runs = await interleave(peers, flags.rounds, (peer) => storm(peer, rate(peer)), step('beside chats'));
-    rig.result({ ...stormResult(flags, runs), data: { goalMoreMs: GOAL_MORE_MS, runs } });
+    const runs = await interleave(peers, flags.rounds, (peer) => runBeside(peer, rate(peer)), step('beside chats'));
+    rig.result({ ...besideResult(flags, runs), data: { goalMoreMs: GOAL_MORE_MS, runs } });
   });
 }
 
@@ -132,8 +132,8 @@ function capacityResult(flags, capacity) {
   };
 }
 
-function stormResult({ chatsPerS, share }, storms) {
-  const all = Object.entries(storms).map(([name, runs]) => ({
+function besideResult({ chatsPerS, share }, besideRuns) {
+  const all = Object.entries(besideRuns).map(([name, runs]) => ({
     name,
     runs,
     alone: runs.map((run) => run.alone),
@@ -149,10 +149,10 @@ function stormResult({ chatsPerS, share }, storms) {
       show(spreadOf(alone, 'latencyMs').p99, 2),
       show(spreadOf(runs, 'latencyMs').p99, 2),
       show(more, 2),
-      show(spread(runs.map(({ storm }) => storm.perSecond)), 0),
+      show(spread(runs.map(({ fetches }) => fetches.perSecond)), 0),
       busy(runs, 0),
       busy(runs, 1),
-      errorsOf(runs.flatMap((run) => [run, run.alone, run.storm])),
+      errorsOf(runs.flatMap((run) => [run, run.alone, run.fetches])),
     ]),
     remarks: all.map(judged),
     plots: [

@@ -1,5 +1,6 @@
-// Load benchmark: many streams at 50 tokens a second each on one model host with the engine in steps of 20 ms. The figure
-// that counts is how late the tokens of a step are handed over; the goal is at most one step. Method: bench/README.md.
+// Load benchmark of the model host: many concurrent streams at 50 tokens per second each from the simulated engine, which
+// makes a token per stream in steps of 20 ms. Measured is how late the tokens of a step are written; the goal is at most one
+// step. Method: bench/README.md.
 
 import { readFlags } from '../lib/flags.mjs';
 import { runChild, startChild, stopChild } from '../lib/process.mjs';
@@ -9,7 +10,7 @@ const STEP_MS = 20;
 const CLI = new URL('../../bin/headrace.js', import.meta.url).pathname;
 const CLIENT = new URL('../lib/host-client.mjs', import.meta.url).pathname;
 
-const flags = readFlags('host', 'Streams at 50 tokens a second on one host: how late its steps are.', {
+const flags = readFlags('host', 'Streams at 50 tokens per second on one host: how late its steps are.', {
   rounds: { type: 'number', default: 3, help: 'rounds; every number of streams runs once per round' },
   seconds: { type: 'number', default: 6, help: 'measured seconds per run, after the warm-up' },
   streams: { type: 'numbers', default: [500, 1000, 2000], help: 'streams at a time' },
@@ -35,7 +36,7 @@ async function measure(streams) {
   });
   const load = { rampMs: 5000, warmupMs: 2000, windowMs: flags.seconds * 1000 };
   const tokens = Math.ceil(((load.rampMs + load.warmupMs + load.windowMs) / STEP_MS) * 2);
-  const spec = JSON.stringify({ pid: child.pid, url: match[1], streams, tokens, witnesses: 20, ...load });
+  const spec = JSON.stringify({ pid: child.pid, url: match[1], streams, tokens, sampledStreams: 20, ...load });
   const result = await runChild({ name: 'client', command: process.execPath, args: [CLIENT, spec], core: 1 });
   await stopChild(child);
   return result;

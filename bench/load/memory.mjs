@@ -1,5 +1,5 @@
-// Load benchmark: resident memory of every peer as started, with idle kept connections, and with live streams. Each peer
-// is started anew for each round, so that one state says nothing about the next. Run by ../run.mjs.
+// Load benchmark of memory: resident memory of every peer as started, with idle connections, and with live streams. Each peer
+// is started anew for each figure, so that no figure depends on the one before. A part of ../run.mjs.
 
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE } from '../lib/cores.mjs';
@@ -10,7 +10,7 @@ import { roundsText, show, showErrors } from '../lib/report.mjs';
 import { spread } from '../lib/statistics.mjs';
 import { bars } from './proxy.mjs';
 
-const CROWD = fileURLToPath(new URL('../lib/crowd.mjs', import.meta.url));
+const CLIENT = fileURLToPath(new URL('../lib/memory-client.mjs', import.meta.url));
 /** Events are so far apart that all streams are open at once, with some in motion at any time. */
 const GAP_MS = 250;
 /** Files of a process beside its connections; a stream through a proxy has two. */
@@ -42,17 +42,17 @@ async function measure(flags, rig) {
     rig.note(`memory: only ${files} open files are allowed (ulimit -n ${wanted} allows all connections).`);
   const idle = Math.min(flags.idle, files - OTHER_FILES);
   const streams = Math.min(flags.streams, Math.floor((files - OTHER_FILES) / 2));
-  const crowds = [
+  const loads = [
     { name: 'idle', stream: false, connections: idle },
     { name: 'streams', stream: true, connections: streams },
   ];
   const runs = {};
   for (let round = 1; round <= flags.rounds; round++) {
     for (const name of flags.peers) {
-      for (const crowd of crowds) {
-        rig.step(`${crowd.connections} ${crowd.stream ? 'streams' : 'idle connections'}, round ${round} ${name}`);
-        const run = await measureOne(name, crowd, flags, rig);
-        if (run !== undefined) (runs[name] ??= { idle: [], streams: [] })[crowd.name].push(run);
+      for (const kind of loads) {
+        rig.step(`${kind.connections} ${kind.stream ? 'streams' : 'idle connections'}, round ${round} ${name}`);
+        const run = await measureOne(name, kind, flags, rig);
+        if (run !== undefined) (runs[name] ??= { idle: [], streams: [] })[kind.name].push(run);
       }
     }
   }
@@ -65,8 +65,8 @@ async function measureOne(name, { stream, connections }, flags, rig) {
     if (peer === undefined) return undefined;
     const { port, path, headers, pid } = peer;
     const load = { port, path, headers, pid, stream, connections, bodyBytes: 1000 };
-    const args = [CROWD, JSON.stringify(load)];
-    return runChild({ name: `crowd at ${name}`, command: process.execPath, args, core: LOAD_CORE });
+    const args = [CLIENT, JSON.stringify(load)];
+    return runChild({ name: `memory client of ${name}`, command: process.execPath, args, core: LOAD_CORE });
   });
 }
 

@@ -1,17 +1,16 @@
-// The micro benchmarks of the hot parts on the built tree, as a part of the whole run: nanoseconds of one call. To compare
-// two versions use ../micro/compare.mjs. Run by ../run.mjs.
+// Runs the micro benchmarks of the hot functions on the built tree as a part of ../run.mjs: nanoseconds of one call. To compare
+// two versions use ../micro/compare.mjs.
 
 import { fileURLToPath } from 'node:url';
 import { roundsText } from '../lib/report.mjs';
-import { shownNs, spread } from '../lib/statistics.mjs';
+import { formatNs, spread } from '../lib/statistics.mjs';
 import { CASES, measureSuite } from '../micro/suite.mjs';
 
 const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
 
 export const part = {
   name: 'micro',
-  sentence:
-    'The hot parts by themselves: time of one call. Key check, scan of a body, pick, mailbox, events, merge, clean.',
+  sentence: 'Time of one call of the hot functions: key check, scan of a body, pick, mailbox, events, merge, clean.',
   peers: [],
   flags: {
     rounds: { type: 'number', default: 5, quick: 1, help: 'rounds, each in a new process' },
@@ -34,7 +33,7 @@ async function measure({ rounds, cases, batchMs }, rig) {
   rig.result({
     title: `Time of one call, ${roundsText({ rounds })}: median (min-max)`,
     columns: ['part', 'call', 'median', 'least', 'most'],
-    rows: all.map(({ file, name, ns }) => [file, name, shownNs(ns.median), shownNs(ns.min), shownNs(ns.max)]),
+    rows: all.map(({ file, name, ns }) => [file, name, formatNs(ns.median), formatNs(ns.min), formatNs(ns.max)]),
     remarks: [],
     plots: [],
     data: { rows },

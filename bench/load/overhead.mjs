@@ -1,6 +1,6 @@
-// Load benchmark: what the gateway adds, to a request and to every event of a stream, when it is a quarter, half and three
-// quarters full. Requests come at fixed times whatever the peer does (an open loop), the same for all peers, and count
-// from when they were due. What is added is the peer's figure less that of `direct` in the same round. Run by ../run.mjs.
+// Load benchmark of added latency: what the gateway adds to a request, and to every event of a stream, at 25, 50 and 75 % of its
+// capacity. Requests are due at fixed times (an open loop), the same for all peers, and latency counts from then. Added latency
+// is the figure of the peer minus that of `direct` in the same round. A part of ../run.mjs.
 
 import { COMMON } from '../lib/flags.mjs';
 import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
@@ -12,7 +12,7 @@ import { streamsOf, streamWarmupMs } from './stream.mjs';
 
 const GATEWAY = 'headrace';
 const BASE = 'direct';
-/** Use of core 1 above which client and upstream wait for it. */
+/** Use of core 1 above which client and upstream are the limit. */
 const RIG_FULL = 0.9;
 
 export const part = {
@@ -86,7 +86,7 @@ function added(runs, name, figure) {
   return spread(runs[name].map((run, round) => figure(run) - figure(runs[BASE][round])));
 }
 
-/** Says of which loads the figures are the rig's own. */
+/** Warns of loads at which client and upstream were the limit. */
 function warnings(points) {
   const full = points.filter(({ summary }) => summary.some(({ loadCoreUse }) => loadCoreUse.median > RIG_FULL));
   if (full.length === 0) return [];

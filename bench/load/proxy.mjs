@@ -1,5 +1,6 @@
-// Load benchmark: a 1 KB chat request with a 600 byte answer through every peer, then through the gateway with one and with
-// more threads. The figure that counts is CPU time per request over nginx's in the same round. Run by ../run.mjs.
+// Load benchmark of JSON requests: a 1 KB chat request with a 600 byte response through every peer, then through the gateway
+// with one ingress thread and with more. The main figure is CPU time per request as a multiple of nginx's in the same round.
+// A part of ../run.mjs.
 
 import { COMMON } from '../lib/flags.mjs';
 import { COMPARED, PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';

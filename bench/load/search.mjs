@@ -1,6 +1,6 @@
-// Load benchmark: searches over five workers that answer ten results after 50 ms. First as many as the gateway can do, then
-// at a fixed share of that; the figures that count are CPU time per search and the latency that the gateway adds to its
-// slowest engine. Run by ../run.mjs.
+// Load benchmark of searches over five engines with workers that take 50 ms: first a closed loop finds the capacity of the
+// gateway, then searches come at a fixed share of it. The main figures are CPU time per search and the latency added to the
+// slowest engine. A part of ../run.mjs.
 
 import { COMMON } from '../lib/flags.mjs';
 import { percent, roundsText, show, showErrors, showThreads } from '../lib/report.mjs';

@@ -1,5 +1,5 @@
-// Load benchmark: streams of 64 events through every peer. Figures: CPU time per stream over nginx's in the same round,
-// delay of an event on its way, time to the first one. Run by ../run.mjs.
+// Load benchmark of streams: 64 events through every peer. Figures: CPU time per stream as a multiple of nginx's in the same
+// round, delay of an event on its way, time to the first event. A part of ../run.mjs.
 
 import { COMMON } from '../lib/flags.mjs';
 import { COMPARED, PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';

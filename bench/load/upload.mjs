@@ -1,5 +1,5 @@
-// Load benchmark: how much small requests suffer when 10 MB uploads pass beside them, through nginx and the gateway. Small
-// requests come at a fixed rate, so that a stall of the peer is felt by every request that was due in it. Run by ../run.mjs.
+// Load benchmark of uploads: how much small requests suffer while 10 MB uploads pass, through nginx and the gateway. Small
+// requests come at a fixed rate, so a stall delays every request that is due in it. A part of ../run.mjs.
 
 import { COMMON } from '../lib/flags.mjs';
 import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';

@@ -1,5 +1,5 @@
-// Cost of the actor kernel inside one thread and over a link: nanoseconds per message, median of rounds.
-// Run after a build: `node bench/micro/actor.mjs [rounds]`. Figures depend on the machine; compare on the same one.
+// Micro benchmark of the actor kernel within one thread and over a link: nanoseconds per message, median of rounds.
+// Run after a build: `node bench/micro/actor.mjs [rounds]`. Compare figures of one machine only.
 
 import { MessageChannel } from 'node:worker_threads';
 import { ask, createSystem, link } from '../../dist/src/actor/index.js';
@@ -9,7 +9,7 @@ const system = createSystem({ name: 'bench' });
 const mailbox = { capacity: 1 << 20, overflow: 'drop-new' };
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** A sink that says when it has seen `expected` messages. */
+/** An actor that counts messages; `arrivalOf(count)` resolves after so many. */
 function createSink() {
   let seen = 0;
   let expected = 0;

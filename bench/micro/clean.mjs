@@ -1,6 +1,6 @@
-// CPU of the cleaner for one page, and its throughput against Readability on linkedom: same pages, same run, by turns. Run
-// after a build: node bench/micro/clean.mjs FOLDER [--pages 300] [--passes 3]. The folder is laid out as
-// bench/extract/pages.mjs says.
+// Micro benchmark of page cleaning: CPU time per page and throughput beside Readability on linkedom, alternating over the same
+// pages in one run. Run after a build: node bench/micro/clean.mjs FOLDER [--pages 300] [--passes 3]. The layout of FOLDER is
+// described in bench/extract/pages.mjs.
 import { parseArgs } from 'node:util';
 import { readPages } from '../extract/pages.mjs';
 import { PEERS } from '../extract/peers.mjs';
@@ -10,7 +10,7 @@ const { values, positionals } = parseArgs({
   options: { pages: { type: 'string', default: '300' }, passes: { type: 'string', default: '3' } },
 });
 const [folder] = positionals;
-if (folder === undefined) throw new Error('which folder?');
+if (folder === undefined) throw new Error('FOLDER is missing: node bench/micro/clean.mjs FOLDER');
 
 const every = readPages(folder);
 const step = Math.max(1, Math.floor(every.length / Number(values.pages)));
@@ -37,7 +37,7 @@ async function passOver(extract) {
     try {
       await extract(page);
     } catch {
-      // Some pages are beyond a peer.
+      // A peer may fail on a page; its time counts all the same.
     }
   }
   const { user, system } = process.cpuUsage(start);

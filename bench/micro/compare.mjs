@@ -1,15 +1,16 @@
-// Compares the hot parts of two versions: `node bench/micro/compare.mjs BASE BRANCH [--cases scan,pick] [--rounds 7]`. A
-// version is a git ref, built in a temporary worktree, or a folder with a built gateway (`.` is this one as it is built).
-// Both run the cases of this tree by turns; a row is the median of the rounds, and the ratio is taken within rounds.
+// Compares the hot functions of two versions: `node bench/micro/compare.mjs BASE BRANCH [--cases scan,pick] [--rounds 7]`.
+// A version is a git ref, which is built in a temporary worktree, or a folder with a built gateway (`.` is this one). Both run
+// the cases of this tree in alternation; a row is the median of the rounds, and ratios are taken within rounds.
 
 import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseFlags, flagLines } from '../lib/flags.mjs';
+import { useOwnNode } from '../lib/own-node.mjs';
 import { runCommand, temporaryFolder } from '../lib/process.mjs';
 import { Progress } from '../lib/progress.mjs';
 import { printTable, show } from '../lib/report.mjs';
-import { ratioOf, shownNs, spread } from '../lib/statistics.mjs';
+import { ratioOf, formatNs, spread } from '../lib/statistics.mjs';
 import { CASES, measureSuite } from './suite.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -20,17 +21,17 @@ const FLAGS = {
 };
 const HELP = `node bench/micro/compare.mjs BASE BRANCH [flags]
 
-Compares the hot parts of two versions: git refs, or folders with a built gateway (. is this one as it is built).
+Compares the hot functions of two versions: git refs, or folders with a built gateway (. is this one as it is built).
 
 ${flagLines(FLAGS)}
 `;
 
-/** Differences below this share are not named, however steady. */
-const LEAST = 0.03;
+/** Smaller differences are not reported, however steady. */
+const LEAST_DIFFERENCE = 0.03;
 
 const trees = [];
 
-/** The built files of a version. */
+/** Returns the `dist` folder of a version; builds it if it is a git ref. */
 function built(version) {
   const folder = resolve(version);
   for (const dist of [join(folder, 'dist'), folder]) if (existsSync(join(dist, 'src', 'index.js'))) return dist;
@@ -39,14 +40,14 @@ function built(version) {
   runCommand('git', ['worktree', 'add', '--detach', tree, version], { cwd: ROOT });
   trees.push(tree);
   const lock = (root) => readFileSync(join(root, 'package-lock.json'), 'utf8');
-  // The same packages need not be fetched again.
+  // With the same lock file the installed packages serve both trees.
   if (lock(tree) === lock(ROOT)) symlinkSync(join(ROOT, 'node_modules'), join(tree, 'node_modules'));
   else runCommand('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: tree });
   const dist = join(tree, 'dist');
   try {
     runCommand('npm', ['run', 'build'], { cwd: tree });
   } catch (error) {
-    // The compiler writes files in spite of wrong types.
+    // The compiler writes its output in spite of type errors.
     if (!existsSync(join(dist, 'src', 'index.js'))) throw error;
     const first = error.message.split('\n').find((line) => line.includes('error'));
     process.stderr.write(`${version} is built in spite of errors: ${first}\n`);
@@ -55,10 +56,10 @@ function built(version) {
 }
 
 function print(rows, [base, branch], rounds) {
-  const figure = (samples) => (samples === undefined ? '-' : shownNs(spread(samples).median));
+  const figure = (samples) => (samples === undefined ? '-' : formatNs(spread(samples).median));
   const judged = (ratio) => {
     if (ratio === null) return '';
-    if (Math.abs(ratio.median - 1) < LEAST) return '';
+    if (Math.abs(ratio.median - 1) < LEAST_DIFFERENCE) return '';
     if (ratio.min > 1) return 'slower';
     return ratio.max < 1 ? 'faster' : '';
   };
@@ -71,15 +72,14 @@ function print(rows, [base, branch], rounds) {
       return [row.file, row.name, ...cells];
     }),
   );
-  process.stdout.write(
-    '\nA row is called faster or slower when it was so in every round and by 3 % or more; anything else is noise.\n',
-  );
+  process.stdout.write('\nA row is called faster or slower if it was so in every round and by 3 % or more.\n');
 }
 
 async function main() {
   const { values, positionals, help } = parseFlags({ compare: FLAGS }, process.argv.slice(2));
   if (help) return process.stdout.write(HELP);
-  if (positionals.length !== 2) throw new Error(`two versions are wanted\n\n${HELP}`);
+  if (positionals.length !== 2) throw new Error(`expected two versions, got ${positionals.length}\n\n${HELP}`);
+  useOwnNode(ROOT);
   const { cases, rounds, batchMs } = values.compare;
   try {
     const builds = { base: built(positionals[0]), branch: built(positionals[1]) };

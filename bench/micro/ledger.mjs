@@ -1,6 +1,6 @@
-// Counts settlements a second on both stores: charges against leases, many callers at a time, each waiting for its own
-// durable commit. Run after a build: node bench/micro/ledger.mjs [callers] [settlements]. PostgreSQL runs in a cluster
-// of its own on this machine, or where HEADRACE_TEST_POSTGRES says.
+// Micro benchmark of the ledger on SQLite and PostgreSQL: settlements per second of charges against leases, with many concurrent
+// callers that each wait for their own durable commit. Run after a build: node bench/micro/ledger.mjs [callers] [settlements].
+// PostgreSQL is a temporary cluster on this machine, or the server that HEADRACE_TEST_POSTGRES names.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,8 +12,8 @@ const CALLERS = Number(process.argv[2] ?? 1000);
 const SETTLEMENTS = Number(process.argv[3] ?? 50_000);
 const ACCOUNTS = 100;
 
-const house = mkdtempSync(join(tmpdir(), 'headrace-bench-'));
-const STORES = { sqlite: `sqlite:${join(house, 'ledger.db')}`, postgres: await postgresDatabase() };
+const folder = mkdtempSync(join(tmpdir(), 'headrace-bench-'));
+const STORES = { sqlite: `sqlite:${join(folder, 'ledger.db')}`, postgres: await postgresDatabase() };
 const usage = { key: 'k', model: 'm', inputTokens: 900, cachedTokens: 100, outputTokens: 300, measured: true };
 
 const percentile = (sorted, share) => sorted[Math.floor((sorted.length - 1) * share)].toFixed(1);
@@ -63,4 +63,4 @@ for (const [name, url] of Object.entries(STORES)) {
   console.log(`${name}, ${CALLERS} callers | ${figures.join(' | ')}`);
   await ledger.close();
 }
-rmSync(house, { recursive: true });
+rmSync(folder, { recursive: true });

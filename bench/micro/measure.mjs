@@ -1,10 +1,10 @@
-// Measures the cases of one file below `cases` on one build, in a process of its own so that builds do not share compiled
-// code: `node measure.mjs DIST FILE BATCH_MS BATCHES`. Prints one line of JSON, `{ CASE: NANOSECONDS | null }`; null is a
-// case that this build cannot run, as one that is older than the function.
+// Measures one case file of `cases` on one build, in a process of its own so that builds do not share compiled code:
+// `node measure.mjs DIST FILE BATCH_MS BATCHES`. Prints one line of JSON, `{ figures: { CASE: NANOSECONDS | null }, why }`: null
+// is a case that failed on this build, `why` the error of a file that this build cannot run at all.
 //
-// A file exports `cases(load)`, where `load(...paths)` imports the first of these modules that the build has: a module that
-// was moved is listed with its older paths. It returns functions by name, which do one call of what is measured, or
-// `{ run, calls }` for promises of several calls at once.
+// A file exports `cases(load)`. `load(...paths)` imports the first of these modules that the build has: a module that was moved is
+// listed with its older paths. `cases` returns functions by name, each one call of what is measured, or `{ run, calls }` for a
+// promise of several calls at once.
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -1,5 +1,5 @@
-// The one stopwatch of the micro benchmarks: batches long enough for the clock, and their median. What is measured runs for
-// a while before, so that it is compiled.
+// Timing of the micro benchmarks: median nanoseconds of one call, over batches that are long against the clock's resolution. The
+// function runs for a while before, so that V8 has compiled it.
 
 const WARM_MS = 40;
 
@@ -19,7 +19,7 @@ export function medianNs(run, batchMs = 20, batches = 25) {
   return middle(samples);
 }
 
-/** The same of a `run` that ends later; one call does the work of `calls`. */
+/** The same for a `run` that returns a promise; one run does the work of `calls` calls. */
 export async function medianNsLater(run, calls, batchMs = 20, batches = 25) {
   const batch = async (repeats) => {
     const start = process.hrtime.bigint();

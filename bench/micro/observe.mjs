@@ -1,5 +1,5 @@
-// Times what logs, traces and the times of streams add to a request: the observer of a data plane at a request's two ends,
-// and a piece of a stream noted. Run after a build: node bench/micro/observe.mjs. Lines of the log go nowhere.
+// Micro benchmark of observability: what request logs, traces and gap metrics add to a request. Times the observer of a data
+// plane at both ends of a request, and one gap between pieces of a stream. Run after a build: node bench/micro/observe.mjs.
 import { systemClock } from '../../dist/src/actor/index.js';
 import { resolveSettings } from '../../dist/src/config/load.js';
 import { Observer } from '../../dist/src/gateway/observer.js';
@@ -26,7 +26,7 @@ const exchange = {
   header: () => undefined,
 };
 
-// Nobody listens there: spans wait until the queue is full, and are dropped then.
+// No collector listens there: spans queue until the queue is full, then they are dropped.
 const endpoint = 'http://127.0.0.1:9/v1/traces';
 const CASES = {
   'all off': {},

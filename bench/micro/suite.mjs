@@ -1,5 +1,4 @@
-// Runs the micro benchmarks of the hot parts on one build or on several by turns, each in a process of its own on core 0.
-// `../run.mjs` and `compare.mjs` call it.
+// Runs the case files of the micro benchmarks on one build, or on several in alternation, each in a process of its own on core 0.
 
 import { fileURLToPath } from 'node:url';
 import { PROXY_CORE } from '../lib/cores.mjs';
@@ -7,12 +6,12 @@ import { runChild } from '../lib/process.mjs';
 
 const MEASURE = fileURLToPath(new URL('measure.mjs', import.meta.url));
 
-/** Files below `cases`, in the order of a request's way. */
+/** Files of `cases`, in the order in which a request passes their code. */
 export const CASES = ['keys', 'scan', 'pick', 'mailbox', 'sse', 'merge', 'clean'];
 
 /**
- * Measures `files` on every build (`{ NAME: DIST }`) `rounds` times, the builds by turns in an order that rotates. Answers
- * a row for each case: `{ file, name, samples: { BUILD: [ns, …] } }`. `warn(text)` hears of files that a build cannot run.
+ * Measures `files` on every build (`{ NAME: DIST }`) `rounds` times, the builds alternating in an order that rotates. Resolves
+ * with a row for each case: `{ file, name, samples: { BUILD: [ns, …] } }`. `warn(text)` gets the files that a build cannot run.
  */
 export async function measureSuite(builds, files, { rounds, batchMs, batches, step, warn }) {
   const rows = new Map();

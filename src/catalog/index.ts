@@ -1,3 +1,3 @@
-// The door of the catalog room.
+// Public API of the model catalog: records of models, and the lists that the gateway publishes of them. Re-exports only.
 export { aggregatorList, anthropicList, discoveryMap, openAiEntry, openAiList } from './listings.ts';
 export type { CatalogModel } from './models.ts';

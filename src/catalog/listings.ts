@@ -1,10 +1,10 @@
-// The lists the gateway publishes: discovery map, OpenAI list, Anthropic list and aggregator list
-// (docs/interface.md, section 8). The discovery endpoints call these functions with the current models. Wire names live
-// here and nowhere else in the catalog. Models keep the given order; what is unknown is left out, never null or zero.
+// Builds the model lists that the gateway publishes: discovery map, OpenAI list, Anthropic list and aggregator list
+// (docs/interface.md, section 8). Models keep the given order, and unknown fields are left out, never null or zero. The field
+// names of these formats appear in no other file of the catalog.
 import type { CatalogModel, CatalogPricing } from './models.ts';
 import { isChat, perToken } from './models.ts';
 
-/** What the lists say about models that do not say it themselves. */
+/** Values for models that do not set their own. */
 export interface ListingDefaults {
   /** Unix time in seconds of models without their own; one value per process, so that lists stay equal. */
   readonly created: number;
@@ -57,7 +57,7 @@ export interface AggregatorPrice {
   cost_usd: string;
 }
 
-/** How a request parameter may be set, in the words of the aggregator's schema. */
+/** Type and range of a request parameter, in the aggregator's schema. */
 export type AggregatorParameter =
   | { type: 'range'; min: number; max: number }
   | { type: 'integer'; min: number; max: number; unit?: 'token' }
@@ -97,7 +97,7 @@ export interface AggregatorModelList {
   data: AggregatorModel[];
 }
 
-/** Every model and all its servers, as base URLs without trailing slash and without repeats. */
+/** Every model with its servers, as base URLs without trailing slash and without duplicates. */
 export function discoveryMap(models: readonly CatalogModel[]): DiscoveryMap {
   // fromEntries defines own properties, so an id such as `__proto__` stays a plain key.
   return Object.fromEntries(
@@ -153,7 +153,7 @@ export function aggregatorList(models: readonly CatalogModel[], defaults: Listin
   };
 }
 
-/** The formats the aggregator knows; another word would make it refuse the whole document. */
+/** Quantization formats of the aggregator's schema; it rejects a document with any other. */
 const QUANTIZATIONS: ReadonlySet<string> = new Set('int4 int8 fp4 mxfp4 nvfp4 fp6 fp8 mxfp8 fp16 bf16 fp32'.split(' '));
 
 function aggregatorEntry(model: CatalogModel, pricing: CatalogPricing, defaults: ListingDefaults): AggregatorModel {
@@ -218,7 +218,7 @@ function tokens(value: number): TokenLimit {
   return { value, unit: 'token' };
 }
 
-/** A price as a list of one, or of none when it is zero: the schema wants no price for what is not billed. */
+/** A price as a list of one, or an empty list for zero: the schema has no price for what is not billed. */
 function price(type: AggregatorPrice['type'], perMillion: string): AggregatorPrice[] {
   const cost = perToken(perMillion);
   return cost === '0' ? [] : [{ type, unit: 'token', cost_usd: cost }];

@@ -1,6 +1,5 @@
-// What the catalog knows about a model, and how its prices change unit. The configuration and the price feed fill
-// these records; `listings.ts` turns them into the lists of the interface. Prices stay decimal strings on the whole
-// way: no step goes through a float.
+// The catalog's record of a model, and the conversion of its prices from USD per million tokens to USD per token. Prices are
+// decimal strings throughout: no step goes through a float.
 
 /** USD per million tokens, as plain decimal strings: `'0.25'`, never `'2.5e-1'`. */
 export interface CatalogPricing {
@@ -12,7 +11,7 @@ export interface CatalogPricing {
 
 /** One model as the lists show it. */
 export interface CatalogModel {
-  /** The configured spelling; it is what every answer shows. */
+  /** The id as configured; responses show this spelling. */
   readonly id: string;
   /** Base URLs of the servers behind the model, healthy or not. */
   readonly servers: readonly string[];
@@ -21,9 +20,9 @@ export interface CatalogModel {
   readonly huggingFaceId?: string;
   /** Whether the model runs in a trusted execution environment. */
   readonly tee?: boolean;
-  /** Name for people. Default: the id. */
+  /** Display name. Default: the id. */
   readonly name?: string;
-  /** Words of the setting `capabilities`. Absent or empty: not declared. */
+  /** Values of the setting `capabilities`. Absent or empty: not declared. */
   readonly capabilities?: readonly string[];
   readonly pricing?: CatalogPricing;
   /** Longest answer in tokens. Default: the context length. */

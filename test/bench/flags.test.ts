@@ -1,4 +1,4 @@
-// The command line of the benchmarks.
+// Command-line flags of the benchmarks: types, defaults, quick values and errors.
 import t from 'tap';
 import { benchModule } from './modules.ts';
 
@@ -38,14 +38,14 @@ const TABLES: Readonly<Record<string, FlagTable>> = {
   search: { connections: { type: 'number', default: 128, help: 'connections' } },
 };
 
-t.test('a part takes its own default where nothing is given', async (t) => {
+t.test('a part takes its own default for a flag that is not given', async (t) => {
   const { values, positionals, help } = parseFlags(TABLES, ['proxy']);
   t.match(values, { proxy: { rounds: 5, connections: [64], profile: false }, search: { connections: 128 } });
   t.strictSame(positionals, ['proxy']);
   t.equal(help, false);
 });
 
-t.test('one flag counts for every part, read as each part reads it', async (t) => {
+t.test('one flag applies to every part, with the type of each part', async (t) => {
   const { values } = parseFlags(TABLES, ['--connections', '16,32']);
   t.strictSame(values['proxy']?.['connections'], [16, 32]);
   t.equal(values['search']?.['connections'], 16);
@@ -62,13 +62,13 @@ t.test('a quick run changes what has a quick value and was not given', async (t)
   t.match(parseFlags(TABLES, ['--rounds', '3'], true).values, { proxy: { rounds: 3 } });
 });
 
-t.test('what is no number, and a flag that does not exist, are refused by name', async (t) => {
+t.test('an invalid number and an unknown flag are named in the error', async (t) => {
   t.throws(() => parseFlags(TABLES, ['--rounds', 'many']), /--rounds takes a number, not "many"/);
   t.throws(() => parseFlags(TABLES, ['--connections', '-1']));
   t.throws(() => parseFlags(TABLES, ['--round', '3']), /--round/);
 });
 
-t.test('more peers may be named again and again', async (t) => {
+t.test('--base-url may be given several times', async (t) => {
   const { values } = parseFlags(TABLES, ['--base-url', 'a=http://h/v1', '--base-url', 'b=http://h/v1']);
   t.strictSame(values['proxy']?.['baseUrl'], ['a=http://h/v1', 'b=http://h/v1']);
 });

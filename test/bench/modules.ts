@@ -1,4 +1,4 @@
-// The benchmarks are plain JavaScript beside the repository's sources and are not built: tests load them from there.
+// Loads modules of `bench/` for tests. The benchmarks are plain JavaScript and are not built.
 
 /** A module of `bench/`; `Module` is what the test expects of it. */
 export async function benchModule<Module>(path: string): Promise<Module> {

@@ -39,10 +39,10 @@ interface Statistics {
     base: string,
     branch: string,
   ) => Spread | null;
-  readonly shownNs: (ns: number) => string;
+  readonly formatNs: (ns: number) => string;
 }
 
-const { ratioOf, SHARES, shownNs, spread, summarise } = await benchModule<Statistics>('lib/statistics.mjs');
+const { ratioOf, SHARES, formatNs, spread, summarise } = await benchModule<Statistics>('lib/statistics.mjs');
 
 /** A run of one second that used `cpuUs` for `requests`, with every latency at `ms`. */
 function run(cpuUs: number, requests: number, ms = 1, errors = 0): Run {
@@ -62,14 +62,14 @@ function run(cpuUs: number, requests: number, ms = 1, errors = 0): Run {
   };
 }
 
-t.test('a median is the value in the middle, or halfway between the two there', async (t) => {
+t.test('a median is the middle value, or the mean of the two middle values', async (t) => {
   t.strictSame(spread([3, 1, 2]), { median: 2, min: 1, max: 3 });
   t.strictSame(spread([4, 1, 2, 100]), { median: 3, min: 1, max: 100 });
   t.strictSame(spread([7]), { median: 7, min: 7, max: 7 });
   t.strictSame(spread([]), { median: 0, min: 0, max: 0 });
 });
 
-t.test('a median does not reorder what it is given', async (t) => {
+t.test('a median does not reorder its input', async (t) => {
   const values = [3, 1, 2];
   spread(values);
   t.strictSame(values, [3, 1, 2]);
@@ -104,7 +104,7 @@ t.test('errors are summed up and the last one is kept', async (t) => {
   t.match(headrace, { errors: 3, lastError: 'status 500' });
 });
 
-t.test('what others had of the core is what neither the peer nor idleness had', async (t) => {
+t.test('foreign use is the busy share of the core minus the share of the peer', async (t) => {
   const [headrace] = summarise({ headrace: [run(300_000, 10)] }, ({ requests }) => requests);
   t.equal(headrace?.foreignUse.median.toFixed(2), '0.21');
 });
@@ -124,8 +124,8 @@ t.test('two versions are compared round by round, and only where both have figur
   t.equal(ratioOf({ samples: { base: [1] } }, 'base', 'branch'), null);
 });
 
-t.test('times are shown in the unit that fits', async (t) => {
-  t.strictSame([12.34, 1234, 123_456, 12_345_678, Number.NaN].map(shownNs), [
+t.test('times are formatted in ns, us or ms by size', async (t) => {
+  t.strictSame([12.34, 1234, 123_456, 12_345_678, Number.NaN].map(formatNs), [
     '12.3 ns',
     '1234 ns',
     '123 us',

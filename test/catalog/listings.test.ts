@@ -1,4 +1,4 @@
-// The lists as clients read them, whole entries at a time.
+// The published model lists, compared entry by entry.
 import t from 'tap';
 import {
   aggregatorList,
@@ -33,7 +33,7 @@ t.test('the discovery map shows every server without trailing slash and only onc
   t.end();
 });
 
-t.test('the OpenAI list enriches what is known and leaves the rest out', (t) => {
+t.test('the OpenAI list adds known fields and leaves unknown ones out', (t) => {
   const listing = { created, ownedBy: 'headrace' };
   t.strictSame(openAiList([atlas, bare], listing), {
     object: 'list',

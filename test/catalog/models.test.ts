@@ -1,4 +1,4 @@
-// Unit change of prices, held against integer arithmetic, and which models count as chat models.
+// Conversion of prices, checked against integer arithmetic, and which models count as chat models.
 import fc from 'fast-check';
 import t from 'tap';
 import { isChat, perToken } from '../../src/catalog/models.ts';
@@ -21,7 +21,7 @@ t.test('a price per million tokens becomes a price per token', (t) => {
   t.end();
 });
 
-t.test('a text that is no plain decimal is refused', (t) => {
+t.test('a text that is not a plain decimal is refused', (t) => {
   for (const text of ['', '.', '.5', '5.', '-1', '+1', '1e3', '1,5', ' 1', '1 ', '0x1', 'NaN', '1.2.3', '1\n']) {
     t.throws(() => perToken(text), RangeError, JSON.stringify(text));
   }

@@ -1,5 +1,5 @@
-// The dashboard and the alert rules that come with the package: every metric and label in them is one that the gateway
-// declares, and every file parses.
+// The Grafana dashboard and the Prometheus alert rules in `ops/` parse, and use only metrics and labels that the gateway declares.
+// Every metric has a panel.
 
 import { readFileSync } from 'node:fs';
 import t from 'tap';
@@ -25,8 +25,8 @@ const SERIES: ReadonlyMap<string, readonly string[]> = new Map(
   }),
 );
 
-/** Values of labels that have few of them. */
-const WORDS: Readonly<Record<string, readonly string[]>> = {
+/** All values of the labels that have few. */
+const LABEL_VALUES: Readonly<Record<string, readonly string[]>> = {
   standing: Object.keys(STANDING),
   quantile: ['0.5', '0.99', '1'],
   state: ['threads', 'running', 'queued'],
@@ -34,7 +34,7 @@ const WORDS: Readonly<Record<string, readonly string[]>> = {
 
 const OPERATORS = new Set(['and', 'or', 'unless', 'bool', 'offset', 'group_left', 'group_right', 'inf', 'nan']);
 
-/** What is wrong with the names in an expression; empty when nothing is. Knows as much PromQL as is used here. */
+/** Unknown metrics, labels and label values in an expression. Parses the subset of PromQL that `ops/` uses. */
 function mistakesIn(expression: string): string[] {
   const mistakes: string[] = [];
   const used = new Set<string>();
@@ -49,11 +49,11 @@ function mistakesIn(expression: string): string[] {
       if (!labels.includes(label)) mistakes.push(`${metric} has no label ${label}`);
       const words = operator.includes('~') ? value.split('|') : [value];
       for (const word of words) {
-        if (WORDS[label]?.includes(word) === false) mistakes.push(`${label} is never ${word}`);
+        if (LABEL_VALUES[label]?.includes(word) === false) mistakes.push(`${label} is never ${word}`);
       }
     }
   };
-  // Metrics with matchers, then groupings, then what is left: metrics on their own, functions, operators.
+  // First metrics with matchers, then groupings, then the rest: metrics without matchers, functions, operators.
   const plain = expression.replace(/([a-zA-Z_]\w*)\s*\{([^}]*)\}/g, (_, metric: string, matchers: string) => {
     check(metric, matchers);
     return ' 0 ';
@@ -68,18 +68,19 @@ function mistakesIn(expression: string): string[] {
   for (const [, word = '', call] of rest.matchAll(/\b([a-zA-Z_]\w*)\b\s*(\()?/g)) {
     if (call === undefined && !OPERATORS.has(word) && !AGGREGATIONS.has(word)) check(word, '');
   }
-  for (const label of groupings) if (!used.has(label)) mistakes.push(`nothing there to group by ${label}`);
+  for (const label of groupings)
+    if (!used.has(label)) mistakes.push(`no metric of the expression has the label ${label}`);
   return mistakes;
 }
 
 /** Aggregations may stand before their grouping, without a parenthesis. */
 const AGGREGATIONS = new Set(['sum', 'max', 'min', 'avg', 'count']);
 
-t.test('the check finds what is wrong', async (t) => {
+t.test('the check finds unknown metrics, labels and label values', async (t) => {
   for (const [expression, mistake] of [
     ['headrace_request_total', 'no metric headrace_request_total'],
     ['rate(headrace_requests_total{modell="a"}[5m]) > 1', 'headrace_requests_total has no label modell'],
-    ['sum by (crn) (rate(headrace_requests_total[5m]))', 'nothing there to group by crn'],
+    ['sum by (crn) (rate(headrace_requests_total[5m]))', 'no metric of the expression has the label crn'],
     ['headrace_request_duration_seconds > 1', 'no metric headrace_request_duration_seconds'],
     ['headrace_crn_standing{standing="dwon"} == 1', 'standing is never dwon'],
   ] as const) {
@@ -98,7 +99,7 @@ interface Rules {
   }[];
 }
 
-t.test('every alert speaks of metrics that exist', async (t) => {
+t.test('every alert uses metrics that exist', async (t) => {
   const { groups } = parse(readFileSync(new URL('ops/prometheus/alerts.yml', root), 'utf8')) as Rules;
   const rules = groups.flatMap((group) => group.rules);
   t.ok(rules.length >= 10);
@@ -122,7 +123,7 @@ interface Dashboard {
   }[];
 }
 
-t.test('every panel speaks of metrics that exist, and every metric has its panel', async (t) => {
+t.test('every panel uses metrics that exist, and every metric has a panel', async (t) => {
   const { panels } = JSON.parse(readFileSync(new URL('ops/grafana/headrace.json', root), 'utf8')) as Dashboard;
   const shown = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
   for (const { title, expr, legendFormat } of shown) {

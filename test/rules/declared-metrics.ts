@@ -1,4 +1,4 @@
-// Every metric there is, from its declaration: for docs/metrics.md and the check of dashboards and alerts.
+// All metrics that the gateway declares, for docs/metrics.md and the check of dashboards and alerts.
 
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
@@ -7,8 +7,8 @@ import { ProcessMetrics } from '../../src/telemetry/process-metrics.ts';
 import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
 import { ThreadMetrics } from '../../src/telemetry/thread-metrics.ts';
 
-/** No actors. */
-const NOBODY = {
+/** An actor system without actors. */
+const NO_ACTORS = {
   stats: () => ({ actors: 0, deadLetters: 0, restarts: 0, deepestMailbox: 0, runnable: 0 }),
   mailboxes: () => new Map<string, number>(),
 };
@@ -19,7 +19,7 @@ export function declaredMetrics(): MetricsSnapshot {
     ...new CrnMetrics().snapshot(),
     ...new PageMetrics().snapshot(),
     ...new LedgerMetrics().snapshot(),
-    ...new ThreadMetrics(0, NOBODY).declared(),
+    ...new ThreadMetrics(0, NO_ACTORS).declared(),
     ...new ProcessMetrics().declared(),
     ...new SpanMetrics().snapshot(),
   ];

@@ -1,3 +1,6 @@
+// Structure of the source tree: which modules may import which (by running the linter on probe files), which dependencies have a
+// single importing file, and a coding rule of the request path that the linter cannot express.
+
 import { spawnSync } from 'node:child_process';
 import {
   copyFileSync,
@@ -30,14 +33,14 @@ function importersOf(pattern: RegExp): string[] {
   );
 }
 
-t.test('what is dangerous or heavy has one importing file', async (t) => {
+t.test('native, heavy and environment access are confined to named files', async (t) => {
   t.same(importersOf(/from 'uWebSockets\.js'|import\('uWebSockets\.js'\)/), ['src/ingress/uws.ts']);
   t.same(importersOf(/from 'undici'/), ['src/fetch/guarded-client.ts', 'src/net/client.ts']);
   t.same(importersOf(/from 'piscina'/), ['src/fetch/cleaning-pool.ts']);
   t.same(importersOf(/\bprocess\.env\b(?!`)/), ['src/config/env.ts']);
 });
 
-/** Lints one import as if it stood in `file`: the text of the complaint, empty when there is none. */
+/** Runs the linter on a file at `file` that imports `specifier`; returns its output. */
 function lint(t: Tap, file: string, specifier: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'headrace-lint-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
@@ -79,9 +82,9 @@ t.test('lint allows imports of lower layers through their index', async (t) => {
   t.notMatch(lint(t, 'src/upstream/probe.ts', '../net/client.ts'), 'module-order');
 });
 
-// V8 puts a function literal that is assigned to a property straight into the old generation, and from there it keeps all it
-// refers to until the next full collection. In code that runs for every request it is given a name first.
-t.test('no function literal is assigned to a property where requests pass', async (t) => {
+// V8 allocates a function literal that is assigned to a property in the old generation, where it keeps everything it refers to
+// until the next full collection. Code that runs for every request gives the function a name first and assigns that.
+t.test('request-path modules assign no function literal to a property', async (t) => {
   const literal = /[\w\])]\s*(\?\?)?= *(async )?(\([^()]*\)(: [^=]+)? =>|\w+ =>|function\b)/;
   const assigned = /^\s*[\w.#?!()[\]]+(\.#?\w+|\]) (\?\?)?= /;
   const modules = [

@@ -1,5 +1,5 @@
-// What is shipped for running the gateway agrees with the gateway: settings are settings, ports and probes are served, and
-// whoever ends it waits as long as it takes.
+// The deployment files in `ops/` agree with the gateway: their settings are valid, their ports and probes are served, and their stop
+// timeouts exceed the time that the gateway takes to drain.
 
 import { readFileSync } from 'node:fs';
 import t from 'tap';
@@ -34,7 +34,7 @@ interface Manifest {
   };
 }
 
-t.test('the Kubernetes manifest starts a gateway that drains within its grace period', async (t) => {
+t.test('the grace period of the Kubernetes manifest exceeds the drain time of its gateway', async (t) => {
   const manifests = parseAllDocuments(read('kubernetes/headrace.yaml')).map((document) => {
     t.same(document.errors, []);
     return document.toJS() as Manifest;
@@ -56,7 +56,7 @@ t.test('the Kubernetes manifest starts a gateway that drains within its grace pe
   }
 });
 
-t.test('systemd waits longer than a gateway with its defaults takes to drain', async (t) => {
+t.test('the stop timeout of the systemd units exceeds the default drain time', async (t) => {
   const { timeouts } = settingsOf(resolveSettings({}));
   for (const unit of ['headrace.service', 'headrace@.service']) {
     const text = read(`systemd/${unit}`);
@@ -67,7 +67,7 @@ t.test('systemd waits longer than a gateway with its defaults takes to drain', a
   }
 });
 
-t.test('the image speaks to the ports and the probe that are served', async (t) => {
+t.test('the container image exposes and probes the ports that are served', async (t) => {
   const text = read('docker/Dockerfile');
   const { listen } = settingsOf(resolveSettings({}));
   t.match(text, `EXPOSE ${listen.port} 9090`);

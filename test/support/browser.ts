@@ -1,26 +1,26 @@
-// A real browser for the tests of pages: Chromium as the system has it, driven by playwright-core. Where it is found
-// elsewhere, `HEADRACE_TEST_CHROMIUM` says so. Whatever a page complains of fails its test.
+// Chromium for the tests of HTML pages, driven by playwright-core: the system's, or the one that `HEADRACE_TEST_CHROMIUM` names.
+// A test fails if its page logs an error or a warning.
 
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 
 let running: Promise<Browser> | null = null;
 
-/** The browser of this test file; closed with the test that is given first. */
+/** Starts the browser of this test file; it is closed with the test `t`. */
 export function startBrowser(t: Test): void {
   const executablePath = process.env['HEADRACE_TEST_CHROMIUM'] ?? '/usr/bin/chromium';
   running = chromium.launch({ executablePath, chromiumSandbox: false });
   t.teardown(async () => (await running)?.close());
 }
 
-/** A page in a profile of its own. Checks at the end that it has complained of nothing but what is expected. */
+/** Opens a page in a browser context of its own. Fails the test if the page logs errors or warnings other than `expected`. */
 export async function openPage(
   t: Test,
   url: string,
   options: BrowserContextOptions = {},
   expected: RegExp = /^$/,
 ): Promise<Page> {
-  if (running === null) throw new Error('startBrowser comes first');
+  if (running === null) throw new Error('call startBrowser before openPage');
   const context = await (await running).newContext(options);
   const page = await context.newPage();
   const complaints: string[] = [];
@@ -31,7 +31,7 @@ export async function openPage(
   t.teardown(async () => {
     await context.close();
     const unexpected = complaints.filter((complaint) => !expected.test(complaint));
-    if (unexpected.length > 0) throw new Error(`the browser complains: ${unexpected.join('; ')}`);
+    if (unexpected.length > 0) throw new Error(`the page logged ${unexpected.join('; ')}`);
   });
   await page.goto(url);
   return page;
@@ -48,7 +48,7 @@ export async function tabTo(page: Page, name: string): Promise<string[]> {
   throw new Error(`no Tab leads to ${name}, only to ${stops.join(', ')}`);
 }
 
-/** What has the focus: its label, or its text. */
+/** Label or text of the element that has the focus. */
 export function focusedName(page: Page): Promise<string> {
   return page.evaluate(
     "document.activeElement.getAttribute('aria-label') || document.activeElement.textContent.trim().slice(0, 60)",

@@ -1,5 +1,4 @@
-// A certificate for `secure.test`, its subdomains and 127.0.0.1, signed by itself, with its key. For tests alone; it guards
-// nothing.
+// Self-signed certificate and private key for `secure.test`, its subdomains and 127.0.0.1. For tests only: the key is public.
 
 export const CERTIFICATE: string = `-----BEGIN CERTIFICATE-----
 MIIBeTCCAR+gAwIBAgIBATAKBggqhkjOPQQDAjAWMRQwEgYDVQQDDAtzZWN1cmUu

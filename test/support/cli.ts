@@ -1,5 +1,5 @@
-// The command line in the process of the test: `main` with streams, environment and signals of its own. Anything that is
-// still running at the end of a test is stopped.
+// Runs `headrace` commands inside the test process: `main` with streams, environment and signals of its own. A command that still
+// runs at the end of a test is stopped.
 
 import { EventEmitter } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -27,12 +27,12 @@ export abstract class Cli {
 
   abstract signal(name: NodeJS.Signals): void;
 
-  /** Waits until standard output shows it; throws with both outputs when the command ends before. */
+  /** Waits until standard output matches; throws with both outputs if the command ends before. */
   async shows(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#awaits(pattern, () => this.stdout);
   }
 
-  /** Waits until standard error shows it. */
+  /** Waits until standard error matches. */
   async complains(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#awaits(pattern, () => this.stderr);
   }
@@ -74,14 +74,14 @@ export abstract class Cli {
 
 export interface MainOptions {
   readonly env?: Readonly<Record<string, string>>;
-  /** Size of the terminal that standard output is. Default: it is none. */
+  /** Makes standard output a terminal of this size. Default: not a terminal. */
   readonly terminal?: { readonly columns: number; readonly rows: number };
 }
 
 class MainCli extends Cli {
   readonly exited: Promise<Exit>;
   readonly #events = new EventEmitter();
-  /** Keys that are pressed. */
+  /** Key presses. */
   readonly stdin: PassThrough = new PassThrough();
   running = true;
 
@@ -115,7 +115,7 @@ class MainCli extends Cli {
     this.#events.emit(name);
   }
 
-  /** Handlers that the command has left behind. */
+  /** Number of signal handlers that are installed. */
   get handlers(): number {
     return this.#events.eventNames().length;
   }
@@ -150,7 +150,7 @@ export interface Served<C extends Cli = Cli> {
   readonly adminUrl: string;
   /** Path of its configuration file. */
   readonly file: string;
-  /** Writes the configuration file anew. */
+  /** Replaces the configuration file. */
   readonly rewrite: (settings: SettingsInput | string) => void;
 }
 

@@ -1,4 +1,4 @@
-// A name server on loopback that answers as the test says, and the look-up that asks it: real packets, real resolver.
+// A DNS server on loopback whose answers a test scripts, and a lookup function that asks it through the resolver of Node.js.
 
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
@@ -12,11 +12,11 @@ interface Scope {
 
 export interface NameServer {
   readonly lookup: Lookup;
-  /** Names asked, with type, in order. */
+  /** Queries in order, as `TYPE NAME`. */
   readonly asked: string[];
 }
 
-/** `answer` gives the addresses of a name at the count-th look-up of it, from 1; null for no answer at all. */
+/** `answer(name, count)` returns the addresses for the count-th query of a name and type, from 1; null sends no answer. */
 export async function nameServer(
   t: Scope,
   answer: (name: string, count: number) => readonly string[] | null,

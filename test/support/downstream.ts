@@ -1,5 +1,5 @@
-// A client side for tests of the relay: takes what it is given, reads or refuses to read on command, and leaves on
-// command. It keeps the rules of an exchange: nothing counts after the end, and the end takes the callbacks back.
+// A client for the tests of failover and relay: it records what is written to it, and stops reading or disconnects when the test
+// says so. As in an exchange, nothing counts after the end, and the end clears the callbacks.
 
 import type { Downstream } from '../../src/upstream/index.ts';
 

@@ -1,5 +1,5 @@
-// A small x402 facilitator with a token of its own: balances, and nonces that are used once. It checks real signatures
-// over real HTTP, and can be told to fail on either side of moving the money.
+// An x402 facilitator for tests, with a token of its own: it keeps balances, checks real signatures over HTTP and accepts a nonce
+// once. A test can make it fail before or after the money has moved.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

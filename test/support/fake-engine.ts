@@ -1,5 +1,5 @@
-// What the scripted engines of the tests have in common: a real HTTP server that notes every request, and answers that a
-// test can replace path by path.
+// HTTP server behind the fake inference engines of the tests: it records every request, and a test can replace its answer to any
+// path.
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -68,8 +68,8 @@ export async function startFakeEngine(
     });
     void read(request).then((seen) => {
       requests.push(seen);
-      const isStranger = fake.key !== null && seen.headers.authorization !== `Bearer ${fake.key}`;
-      const answer = isStranger ? json({ error: 'Unauthorized' }, 401) : (answers.get(seen.path) ?? missing);
+      const isRefused = fake.key !== null && seen.headers.authorization !== `Bearer ${fake.key}`;
+      const answer = isRefused ? json({ error: 'Unauthorized' }, 401) : (answers.get(seen.path) ?? missing);
       answer(seen, response);
     });
   });

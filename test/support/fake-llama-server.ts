@@ -1,5 +1,5 @@
-// A scripted llama-server of today: its documents, its frames, its errors. Tokens are the UTF-8 bytes of a text, after a 1
-// where a sequence begins.
+// A fake llama-server (llama.cpp) for tests: properties, slots, streams and errors as the real one sends them. Tokens are the UTF-8
+// bytes of a text, after a 1 where a sequence begins.
 import type { Answer, FakeEngine, SeenRequest } from './fake-engine.ts';
 import { events, json, startFakeEngine } from './fake-engine.ts';
 

@@ -1,5 +1,5 @@
-// A scripted vLLM, and the same server without what only vLLM has: its documents, its frames, its errors. Tokens are the
-// UTF-8 bytes of a text, after a 1 where special tokens are added.
+// A fake vLLM server for tests, or a plain OpenAI-compatible server without the endpoints of vLLM: model list, streams and errors as
+// the real one sends them. Tokens are the UTF-8 bytes of a text, after a 1 where special tokens are added.
 import type { Answer, FakeEngine } from './fake-engine.ts';
 import { events, json, startFakeEngine } from './fake-engine.ts';
 

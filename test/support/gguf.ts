@@ -1,5 +1,5 @@
-// Writes GGUF files (version 3) for tests: any metadata and tensors, and a whole tiny language model of random weights whose
-// vocabulary is bytes and a few words, small enough to be made anew by every test.
+// Writes GGUF files (version 3) for tests: any metadata and tensors, and a complete language model of one layer with random weights,
+// small enough that every test writes its own.
 
 export type GgufValue =
   | { readonly type: 'uint32' | 'int32' | 'float32'; readonly value: number }

@@ -1,5 +1,5 @@
-// A gateway with a ledger in a file, for the tests of accounts: priced models on simulated hosts, an account with a key,
-// and the same ledger opened a second time to look into it.
+// A gateway with a SQLite ledger for the tests of accounts: priced models on simulated hosts, an account with a key, and a second
+// connection to the same ledger for the assertions.
 
 import { join } from 'node:path';
 import type { Test } from 'tap';
@@ -24,7 +24,7 @@ export interface LedgerFixture extends System {
   readonly store: string;
 }
 
-/** What the prices make of these counts, in pico-USD. */
+/** The price of these token counts, in pico-USD. */
 export function priceOf(prompt: number, cached: number, completion: number): bigint {
   return BigInt((prompt - cached) * PROMPT + cached * CACHED + completion * COMPLETION);
 }
@@ -36,7 +36,7 @@ export function openTestLedger(t: Pick<Test, 'teardown'>, store: string): Promis
   return opened;
 }
 
-/** Makes account and key, and grants credit. */
+/** Creates an account with a key and grants it credit. */
 export async function endow(ledger: Ledger, usd: bigint, limits: KeyLimits = {}, account = 'acme'): Promise<void> {
   await ledger.createAccount({ id: account });
   const hash = hashKey(account === 'acme' ? SECRET : `hr_${account}`);
@@ -44,7 +44,7 @@ export async function endow(ledger: Ledger, usd: bigint, limits: KeyLimits = {},
   if (usd > 0n) await ledger.grant({ id: `grant-${account}`, account, amount: usd });
 }
 
-/** Starts everything. The gateway flushes fast, so that tests need not wait for it. */
+/** Starts the fixture. Spending is flushed every 5 ms, so that tests see charges soon. */
 export async function startLedgerFixture(
   t: Test,
   more: {
@@ -71,7 +71,7 @@ export async function startLedgerFixture(
   return { ...system, hosts, host: hosts[0] as System['host'], ledger, store };
 }
 
-/** The totals of an account, once they show so many requests. */
+/** Totals of an account; waits until they include this number of requests. */
 export async function usageOf(ledger: Ledger, requests: number, account = 'acme'): Promise<UsageRow> {
   let row: UsageRow | undefined;
   await until(`${requests} requests in the ledger`, async () => {

@@ -1,5 +1,5 @@
-// A payer for tests: a key that signs EIP-3009 authorizations, and headers made of them. Its EIP-712 is written for any
-// type from the standard's text, apart from the gateway's own, so that each checks the other.
+// A client that pays, for tests: a private key that signs EIP-3009 authorizations, and the x402 headers made of them. Its EIP-712
+// encoding is written independently of the gateway's, so that each checks the other.
 
 import { secp256k1 } from '@noble/curves/secp256k1.js';
 import { keccak_256 } from '@noble/hashes/sha3.js';

@@ -1,4 +1,4 @@
-// Writes small PDF files by hand, with the classic cross-reference table, for tests of the PDF reader.
+// Builds small PDF files for the tests of the PDF reader, with the classic cross-reference table.
 
 import { deflateSync } from 'node:zlib';
 
@@ -51,7 +51,7 @@ export function buildPdf(
   return assembled(objects, encrypted);
 }
 
-/** `bytes` of spaces, as a stream of a page that takes little room. */
+/** A deflated content stream of `bytes` spaces: small in the file, large when inflated. */
 export function deflatedSpaces(bytes: number): Uint8Array {
   return deflateSync(Buffer.alloc(bytes, 0x20), { level: 9 });
 }

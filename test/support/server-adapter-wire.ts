@@ -16,7 +16,7 @@ export interface Answer {
 /** How the server's side of a connection ended. */
 export type End = 'fin' | 'reset';
 
-/** What ends what was started: a test, or a script of its own. */
+/** Cleans up what was started: a test, or a script. */
 export interface Scope {
   teardown(run: () => unknown): void;
 }
@@ -67,7 +67,7 @@ export class Wire {
     await new Promise<void>((resolve) => this.socket.write(data, () => resolve()));
   }
 
-  /** Closes the connection, for good and at once. */
+  /** Destroys the connection. */
   leave(): void {
     this.socket.destroy();
   }

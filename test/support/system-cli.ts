@@ -1,5 +1,5 @@
-// The command line as a child process: for what only shows there (the start file, exit codes, signals, an abort of the
-// process, the log of the gateway). Everything else is tested with `cli.ts`, which starts no process.
+// Runs `headrace` commands as child processes, for what only shows there: the start file, exit codes, signals, an abort of the
+// process, the log of the gateway. `cli.ts` runs commands without a process.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -58,7 +58,7 @@ export function startCli(t: Test, args: readonly string[], options: CliOptions =
   const { env, execArgv = [], script = BIN } = options;
   const child = spawn(process.execPath, [...execArgv, script, ...args], {
     env: { PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
-    // With a channel the command would not start anew in its place, as it does for users.
+    // With an IPC channel the command would not re-execute itself, as it does for users.
     stdio: script === BIN ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   const cli = new SpawnedCli(child);

@@ -1,5 +1,5 @@
-// Whole systems for the tests of test/system and test/cli: simulated hosts, a gateway on a real port in front of them,
-// and the means to wait for what happens instead of for time. Everything started here ends with its test.
+// Complete systems for tests: simulated hosts and a gateway on a real port, requests to it, and helpers that wait for a condition
+// instead of for a time. Everything started here ends with its test.
 
 import type { Test } from 'tap';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
@@ -9,7 +9,7 @@ import { createHost, type Host, type HostSettings } from '../../src/host/index.t
 export const KEY = 'hr_system';
 export const MODEL = 'atlas-27b';
 
-/** Both carriers: what a client sees must not depend on which of them serves. */
+/** Both server adapters: a client must see the same from each. */
 export const SERVERS = ['uws', 'node'] as const;
 
 /** How long a test waits for something that is going to happen, in milliseconds. */
@@ -52,7 +52,7 @@ export function settingsFor(hosts: readonly Host[], extra: SettingsInput = {}): 
   };
 }
 
-/** Starts hosts and a gateway that has judged them. */
+/** Starts hosts and a gateway, and waits until the gateway is ready. */
 export async function startSystem(t: Test, options: SystemOptions = {}): Promise<System> {
   const hosts = await startHosts(t, options.hosts);
   const gateway = createGateway(settingsFor(hosts, options.settings));
@@ -62,20 +62,20 @@ export async function startSystem(t: Test, options: SystemOptions = {}): Promise
   return { url, gateway, hosts, host: hosts[0] as Host };
 }
 
-/** Asks again and again until the answer is true; throws when it does not become true in time. */
+/** Polls a condition until it holds; throws if it does not within 30 s. */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
   const deadlineMs = performance.now() + DEADLINE_MS;
   while (!(await holds())) {
-    if (performance.now() > deadlineMs) throw new Error(`waited in vain: ${what}`);
+    if (performance.now() > deadlineMs) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
-/** Resolves like `promise`; rejects when that takes too long. */
+/** Resolves like `promise`; rejects if that takes longer than `ms`. */
 export async function within<T>(what: string, promise: Promise<T>, ms: number = DEADLINE_MS): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`took too long: ${what}`)), ms);
+    timer = setTimeout(() => reject(new Error(`timed out: ${what}`)), ms);
   });
   try {
     return await Promise.race([promise, late]);
@@ -104,7 +104,7 @@ export function chat(url: string, ask: Ask = {}): Promise<Response> {
   });
 }
 
-/** A streamed chat that is read to its end, however it ends. */
+/** A streamed chat, read to its end. */
 export interface StreamRead {
   readonly status: number;
   /** Ended with `[DONE]`. */

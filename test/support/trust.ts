@@ -1,4 +1,4 @@
-// A gateway that signs keys for its hosts, and what those hosts need to trust it, as the command line reads both.
+// Settings for the tests of host trust: a gateway that signs keys for its hosts, and hosts that accept keys signed by it.
 
 import { createSigningKey } from '../../src/billing/index.ts';
 

@@ -1,5 +1,5 @@
-// Everything around a `Failover` for tests: a board, deadlines on a manual clock, real connections to real servers on
-// this machine, and a `TestDownstream` as the client. Candidates come in the order the CRNs are given.
+// A test fixture around `Failover`: a board, deadlines on a manual clock, connections to real servers on loopback, and a
+// `TestDownstream` as the client. Candidates come in the order in which the CRNs are given.
 
 import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
 import { dialectOf } from '../../src/dialect/index.ts';
@@ -22,7 +22,7 @@ import {
 } from '../../src/upstream/index.ts';
 import { TestDownstream } from './downstream.ts';
 
-/** What these aids need of a test. */
+/** The part of a tap test that this fixture needs. */
 export interface Test {
   teardown(run: () => unknown): unknown;
 }
@@ -45,11 +45,11 @@ export interface Ask {
   readonly body?: Buffer | object;
   readonly stream?: boolean;
   readonly approval?: Approval;
-  /** Default: a client of the test's. */
+  /** Default: a `TestDownstream`. */
   readonly client?: Downstream;
 }
 
-/** One request under way. */
+/** One request, and what has been recorded of it. */
 export interface Run {
   readonly downstream: TestDownstream;
   /** Verdict and failure of every attempt, with the index of its CRN. */
@@ -59,11 +59,11 @@ export interface Run {
   readonly gaps: number[];
   /** The gateway's own error, when that was the answer. */
   error: HeadraceError | null;
-  /** Resolves once attempts so many have ended. */
+  /** Resolves once this many attempts have ended. */
   attempted(count: number): Promise<void>;
 }
 
-/** Long enough ago that nothing starts slowly. */
+/** Start of the manual clock, beyond every slow start. */
 const START_MS = 1_000_000;
 
 export class Bench {
@@ -97,7 +97,7 @@ export class Bench {
     });
   }
 
-  /** Requests the board counts as being served. */
+  /** Requests in flight on all CRNs, as the board counts them. */
   get inFlight(): number {
     return this.members.reduce((sum, { server }) => sum + this.board.inFlight(server), 0);
   }
@@ -160,7 +160,7 @@ export class Bench {
   #candidates(): Candidates {
     const left = [...this.members];
     const { board } = this;
-    // The picker has tests of its own; here the order is the test's.
+    // In the order of the test instead of the picker's.
     class InOrder extends Candidates {
       override next(): Member | undefined {
         const member = left.shift();

@@ -1,5 +1,5 @@
-// A CRN that writes bytes as a script says: for answers that a well-behaved HTTP server would not give. It reads a
-// whole request, hands it to the script, and is ready for the next one on the same socket.
+// A CRN on a raw socket that writes the bytes a test scripts, for responses that no well-behaved HTTP server would send. It reads
+// whole requests, one after the other on the same connection.
 
 import { createServer, type Socket } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -9,7 +9,7 @@ import type { Test } from './upstream-bench.ts';
 export interface RawRequest {
   readonly head: string;
   readonly body: Buffer;
-  /** Requests that this socket carried before. */
+  /** Requests that came on this socket before. */
   readonly earlier: number;
   readonly socket: Socket;
 }
@@ -23,7 +23,7 @@ export interface RawCrn {
   arrived(count: number): Promise<void>;
 }
 
-/** Starts a CRN that answers with `script`; ends with the test. */
+/** Starts a CRN that runs `script` for every request; it is closed with the test. */
 export async function rawCrn(t: Test, script: (request: RawRequest) => void): Promise<RawCrn> {
   const requests: RawRequest[] = [];
   const sockets = new Set<Socket>();
@@ -67,14 +67,14 @@ function cut(bytes: Buffer, earlier: number, socket: Socket): RawRequest | undef
   return body.byteLength < length ? undefined : { head, body, earlier, socket };
 }
 
-/** A whole answer with a length. */
+/** A complete response with a content-length. */
 export function answer(status: string, body: string | Buffer, ...headers: string[]): Buffer {
   const bytes = Buffer.from(body);
   const lines = [`HTTP/1.1 ${status}`, `content-length: ${bytes.byteLength}`, ...headers, '', ''];
   return Buffer.concat([Buffer.from(lines.join('\r\n'), 'latin1'), bytes]);
 }
 
-/** The head of a chunked answer. */
+/** The head of a chunked response. */
 export function chunkedHead(...headers: string[]): string {
   return ['HTTP/1.1 200 OK', 'transfer-encoding: chunked', ...headers, '', ''].join('\r\n');
 }

@@ -1,5 +1,5 @@
-// Preloaded into every test process (`.taprc`). tap registers a module loader, for mocks and coverage, which runs in a thread
-// of its own and takes half of the start-up time of every process and worker of a test. The tests use neither.
+// Preloaded into every test process (`.taprc`) to switch off the module loader that tap registers for mocks and coverage. The tests use
+// neither, and the loader runs in a thread of its own and takes half of the start-up time of every process and worker.
 
 import Module from 'node:module';
 

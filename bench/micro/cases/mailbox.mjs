@@ -1,5 +1,5 @@
-// Messages between actors of one thread: a burst of them, one with a wake-up each, and questions with answers. What the
-// kernel costs over links and at spawning is in `../actor.mjs`.
+// Cases of messages between actors of one thread: bursts, one message per wake-up, and `ask` with its reply. `../actor.mjs` has
+// the costs of links and of spawning.
 
 const CAPACITY = 1 << 17;
 

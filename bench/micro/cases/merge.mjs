@@ -1,5 +1,5 @@
-// Hits of several engines merged into one list: five engines of 10 and of 100 hits, half of the pages shared; and the key
-// by which addresses are compared, for plain and disguised ones.
+// Cases of merging search hits: five engines of 10 and of 100 hits, half of the pages shared; and the key by which URLs are
+// compared, for plain, tracked and wrapped ones.
 
 const ENGINES = 5;
 const SPELLINGS = ['https://', 'https://www.', 'http://', 'https://m.', 'https://'];

@@ -1,5 +1,5 @@
-// The choice of a server for one request, among 2, 8 and 64 of them: by load, by the hash of a conversation, and by the
-// affinity cookie. Each request ends at once.
+// Cases of picking a CRN for a request, among 2, 8 and 64: by load, by the hash of a conversation, and by the affinity cookie.
+// Each request ends at once.
 
 const NOW_MS = 1_000_000;
 // Older builds call `url` `favourite`.

@@ -1,5 +1,5 @@
-// Streams cut into events: EventSplitter per chunk with whole events, events cut by the network, CRLF, one large event in
-// many reads; and what is read from a stream's end.
+// Cases of splitting a stream into events: EventSplitter with whole events, events cut by the network, CRLF and one large event
+// in many reads; and reading the usage from the end of a stream.
 
 const EVENT_BYTES = 225;
 const READ_BYTES = 65_536;

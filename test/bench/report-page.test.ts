@@ -1,4 +1,4 @@
-// The report of a benchmark run: one page that needs nothing else and takes nobody's word for markup.
+// The HTML report of a benchmark run: self-contained, and free of markup from the figures that it shows.
 import t from 'tap';
 import { benchModule } from './modules.ts';
 
@@ -7,8 +7,8 @@ interface Page {
 }
 
 interface Plot {
-  readonly drawn: (plot: unknown) => string;
-  readonly shown: (value: number) => string;
+  readonly drawPlot: (plot: unknown) => string;
+  readonly formatNumber: (value: number) => string;
 }
 
 interface ProgressModule {
@@ -20,8 +20,8 @@ interface ProgressModule {
   ) => { step: (part: string, text: string) => void };
 }
 
-const { pageOf } = await benchModule<Page>('lib/page.mjs');
-const { drawn, shown } = await benchModule<Plot>('lib/plot.mjs');
+const { pageOf } = await benchModule<Page>('lib/report-page.mjs');
+const { drawPlot, formatNumber } = await benchModule<Plot>('lib/plot.mjs');
 const { barText, Progress } = await benchModule<ProgressModule>('lib/progress.mjs');
 
 const HOSTILE = '<script src="//x">&"\'';
@@ -71,7 +71,7 @@ const RUN = {
   ],
 };
 
-t.test('the page needs nothing from elsewhere', async (t) => {
+t.test('the page loads no external resource', async (t) => {
   const page = pageOf(RUN);
   t.notMatch(page, /<script|<link|<img|<iframe|@import|url\(|https?:/);
   t.notMatch(page, /<[^>]*\s(src|on[a-z]+)=/);
@@ -79,13 +79,13 @@ t.test('the page needs nothing from elsewhere', async (t) => {
   t.equal(page.match(/<svg/g)?.length, 2);
 });
 
-t.test('whatever a name says, it stays text', async (t) => {
+t.test('names are escaped', async (t) => {
   const page = pageOf(RUN);
   t.notMatch(page, HOSTILE);
   t.ok(page.split('&#60;script src=&#34;//x&#34;&#62;&#38;&#34;&#39;').length > 8);
 });
 
-t.test('the page tells machine, versions, commit, date, settings and command', async (t) => {
+t.test('the page shows machine, versions, commit, date, settings and command', async (t) => {
   const page = pageOf(RUN);
   for (const text of [
     'A CPU',
@@ -101,7 +101,7 @@ t.test('the page tells machine, versions, commit, date, settings and command', a
   t.notMatch(page, '<dt>nginx</dt>', 'what is not installed is not listed');
 });
 
-t.test('the page fits a phone, and light and dark', async (t) => {
+t.test('the page adapts to narrow screens and to light and dark themes', async (t) => {
   const page = pageOf(RUN);
   t.match(page, 'width=device-width');
   t.match(page, 'prefers-color-scheme:dark');
@@ -112,35 +112,35 @@ t.test('tables stand beside plots as text', async (t) => {
   t.match(pageOf(RUN), /<td>1\.0<\/td><\/tr><\/table><\/div>.*<figure>/s);
 });
 
-t.test('bars are as long as their medians', async (t) => {
-  const widths = [...drawn(BARS).matchAll(/<rect [^>]*width="([\d.]+)"/g)].map(([, width]) => Number(width));
+t.test('the length of a bar is proportional to its median', async (t) => {
+  const widths = [...drawPlot(BARS).matchAll(/<rect [^>]*width="([\d.]+)"/g)].map(([, width]) => Number(width));
   t.equal(widths.length, 2);
   t.equal(widths[0], 2 * (widths[1] ?? 0));
 });
 
-t.test('curves stay inside their drawing, also where a logarithm has no value', async (t) => {
-  const points = /points="([^"]+)"/.exec(drawn(CURVES))?.[1]?.split(/[ ,]/).map(Number) ?? [];
+t.test('curves stay inside the plot, also at zero on a logarithmic axis', async (t) => {
+  const points = /points="([^"]+)"/.exec(drawPlot(CURVES))?.[1]?.split(/[ ,]/).map(Number) ?? [];
   t.equal(points.length, 6);
   t.ok(points.every((value) => value >= 0 && value <= 420));
 });
 
-t.test('nothing to draw is drawn as nothing', async (t) => {
-  t.equal(drawn({ ...BARS, bars: [] }), '');
-  t.equal(drawn({ ...CURVES, curves: [{ name: 'one point', points: [[1, 1]] }] }), '');
-  t.notMatch(drawn({ ...BARS, bars: [{ name: 'zero', median: 0, min: 0, max: 0 }] }), 'NaN');
+t.test('a plot without data is empty', async (t) => {
+  t.equal(drawPlot({ ...BARS, bars: [] }), '');
+  t.equal(drawPlot({ ...CURVES, curves: [{ name: 'one point', points: [[1, 1]] }] }), '');
+  t.notMatch(drawPlot({ ...BARS, bars: [{ name: 'zero', median: 0, min: 0, max: 0 }] }), 'NaN');
 });
 
-t.test('figures on a plot have three digits', async (t) => {
-  t.strictSame([0, 0.01234, 1.234, 123.4, 12_345].map(shown), ['0', '0.0123', '1.23', '123', '12,345']);
+t.test('figures on a plot have three significant digits', async (t) => {
+  t.strictSame([0, 0.01234, 1.234, 123.4, 12_345].map(formatNumber), ['0', '0.0123', '1.23', '123', '12,345']);
 });
 
-t.test('the bar shows the share done, and what is left when it can know', async (t) => {
+t.test('the progress bar shows the share done and an estimate of the time left', async (t) => {
   t.match(barText(0, 10, 0, 'proxy'), /^\[-+\] +0 % {2}proxy$/);
   t.match(barText(5, 10, 60_000, 'proxy'), /^\[#+-+\] +50 % {2}proxy {2}about 60 s left$/);
   t.match(barText(5, 10, 300_000, 'proxy'), /about 5 min left$/);
 });
 
-t.test('without a terminal there is a line for each part, and one now and then', async (t) => {
+t.test('without a terminal progress is a line per part and one every 15 seconds', async (t) => {
   const lines: string[] = [];
   let nowMs = 0;
   const progress = new Progress(4, { isTTY: false, write: (text) => lines.push(text) }, () => nowMs);

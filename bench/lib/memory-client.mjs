@@ -1,14 +1,15 @@
-// Many connections at once, a process of its own: opens them by turns, sends one request on each, and when all have their
-// answer (or, for streams, the first of it) reads the memory of the peer. Run as `node crowd.mjs JSON` (fields: port, path,
-// headers, pid, stream, connections, bodyBytes); prints one line of JSON.
+// Load client of the memory benchmark. It opens many connections, 128 at a time, and sends one request on each. When every
+// connection has its response (or, for streams, the first bytes of it), it reads the resident memory of the peer.
+// `node memory-client.mjs JSON` (fields: port, path, headers, pid, stream, connections, bodyBytes) prints one line of JSON.
 
 import { connect } from 'node:net';
 import { rssBytes } from './process.mjs';
 import { requests } from './traffic.mjs';
 
-/** Connections that are being opened at a time: fewer than a listener's queue holds. */
-const AT_ONCE = 128;
-const CALM_MS = 1000;
+/** Connections opened concurrently: fewer than the accept backlog of a listener. */
+const CONCURRENCY = 128;
+/** Wait between the last response and the first sample. Idle connections wait twice as long, for timers to settle. */
+const SETTLE_MS = 1000;
 const SAMPLES = 5;
 const ANSWER_TIMEOUT_MS = 20_000;
 
@@ -21,8 +22,8 @@ let failed = 0;
 let lost = 0;
 let lastError = '';
 
-/** One connection with its request; settles when the answer has begun. */
-function enter(index) {
+/** Opens one connection and sends its request. Resolves when the response has begun. */
+function openConnection(index) {
   return new Promise((resolve) => {
     let answered = false;
     const fail = (why) => {
@@ -62,11 +63,11 @@ function enter(index) {
 const beforeBytes = rssBytes(load.pid);
 let next = 0;
 const opener = async () => {
-  while (next < load.connections) await enter(next++);
+  while (next < load.connections) await openConnection(next++);
 };
-await Promise.all(Array.from({ length: AT_ONCE }, opener));
-// Streams go on meanwhile, and end only later.
-await wait(load.stream ? CALM_MS : 2 * CALM_MS);
+await Promise.all(Array.from({ length: CONCURRENCY }, opener));
+// The streams are still open: they end after the samples.
+await wait(load.stream ? SETTLE_MS : 2 * SETTLE_MS);
 const samples = [];
 for (let sample = 0; sample < SAMPLES; sample++) {
   samples.push(rssBytes(load.pid));

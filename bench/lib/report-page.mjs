@@ -1,7 +1,7 @@
-// The report of a run as one HTML page that needs nothing else: style and drawings are in it, there is no script, and no
-// address is asked. It follows the reader's preference for light or dark. `run.mjs` gives it what it wrote as JSON.
+// Renders the report of a run as one self-contained HTML page: style and plots are inline, there is no script and no external
+// resource. It follows the reader's preference for a light or dark theme.
 
-import { drawn, escaped } from './plot.mjs';
+import { drawPlot, escapeHtml } from './plot.mjs';
 
 const STYLE = `:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1c2430;--dim:#5d6775;--line:#dde0e4;--c0:#1767b5;--c1:#c4501b;
 --c2:#2d8a4e;--c3:#8a4bb0;--c4:#a97b00;--c5:#00838f;--c6:#b5336f;--c7:#66707c}
@@ -27,12 +27,12 @@ export function pageOf(run) {
   const date = `${run.startedAt.slice(0, 16).replace('T', ' ')} UTC`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Headrace benchmarks, ${escaped(date)}</title><style>${STYLE}</style></head><body>
+<title>Headrace benchmarks, ${escapeHtml(date)}</title><style>${STYLE}</style></head><body>
 <h1>Headrace benchmarks</h1>
-<p>${escaped(date)}, ${escaped(durationText(run.seconds))}. Figures are medians with their least and greatest; peers ran by turns in
+<p>${escapeHtml(date)}, ${escapeHtml(durationText(run.seconds))}. Figures are medians with their least and greatest; peers ran by turns in
 the same rounds. Bars are medians, the thin line is the spread. Ratios count more than rates, which depend on what else a machine does.</p>
-<nav>${run.parts.map(({ name }) => `<a href="#${escaped(name)}">${escaped(name)}</a>`).join('')}</nav>
-${run.notes.length === 0 ? '' : `<h3>Notes</h3><ul>${run.notes.map((note) => `<li>${escaped(note)}</li>`).join('')}</ul>`}
+<nav>${run.parts.map(({ name }) => `<a href="#${escapeHtml(name)}">${escapeHtml(name)}</a>`).join('')}</nav>
+${run.notes.length === 0 ? '' : `<h3>Notes</h3><ul>${run.notes.map((note) => `<li>${escapeHtml(note)}</li>`).join('')}</ul>`}
 <h3>Where and how</h3>
 ${definitions({ command: run.command, ...run.surroundings })}
 ${run.parts.map((part) => partOf(part, colourOf)).join('\n')}
@@ -41,26 +41,26 @@ ${run.parts.map((part) => partOf(part, colourOf)).join('\n')}
 }
 
 function partOf({ name, sentence, settings, results }, colourOf) {
-  return `<section id="${escaped(name)}"><h2>${escaped(name)}</h2><p>${escaped(sentence)}</p>
+  return `<section id="${escapeHtml(name)}"><h2>${escapeHtml(name)}</h2><p>${escapeHtml(sentence)}</p>
 ${results.map((result) => resultOf(result, colourOf)).join('\n')}
 <h3>Settings of this part</h3>${definitions(settings)}</section>`;
 }
 
 function resultOf({ title, columns, rows, remarks, plots }, colourOf) {
-  const row = (tag, cells) => `<tr>${cells.map((cell) => `<${tag}>${escaped(cell)}</${tag}>`).join('')}</tr>`;
+  const row = (tag, cells) => `<tr>${cells.map((cell) => `<${tag}>${escapeHtml(cell)}</${tag}>`).join('')}</tr>`;
   const figures = plots.map(
     (plot) =>
-      `<figure><figcaption>${escaped(plot.title)} (${escaped(plot.unit ?? plot.yLabel)})</figcaption>${drawn(plot, colourOf)}</figure>`,
+      `<figure><figcaption>${escapeHtml(plot.title)} (${escapeHtml(plot.unit ?? plot.yLabel)})</figcaption>${drawPlot(plot, colourOf)}</figure>`,
   );
-  return `<h3>${escaped(title)}</h3>
+  return `<h3>${escapeHtml(title)}</h3>
 <div class="scroll"><table>${row('th', columns)}${rows.map((cells) => row('td', cells)).join('')}</table></div>
-${remarks.map((remark) => `<p>${escaped(remark)}</p>`).join('')}<div class="plots">${figures.join('')}</div>`;
+${remarks.map((remark) => `<p>${escapeHtml(remark)}</p>`).join('')}<div class="plots">${figures.join('')}</div>`;
 }
 
 function definitions(fields) {
-  const shown = (value) => (Array.isArray(value) ? value.join(', ') : String(value));
-  const rows = Object.entries(fields).filter(([, value]) => value !== null && shown(value) !== '');
-  return `<dl>${rows.map(([name, value]) => `<dt>${escaped(name)}</dt><dd>${escaped(shown(value))}</dd>`).join('')}</dl>`;
+  const textOf = (value) => (Array.isArray(value) ? value.join(', ') : String(value));
+  const rows = Object.entries(fields).filter(([, value]) => value !== null && textOf(value) !== '');
+  return `<dl>${rows.map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${escapeHtml(textOf(value))}</dd>`).join('')}</dl>`;
 }
 
 function durationText(seconds) {

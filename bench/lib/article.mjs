@@ -1,6 +1,6 @@
-// Made-up pages for the benchmarks of fetching and cleaning.
+// Generates the HTML pages that the fetch and cleaning benchmarks use when no folder of real pages is given.
 
-/** An article of 20 to 120 kB between the furniture of a news site. */
+/** Page number `index`: an article of 20 to 120 kB with the navigation, sidebar and footer of a news site. */
 export function article(index) {
   const links = (from) =>
     Array.from(
