@@ -1,3 +1,4 @@
+// Public names of the search module: engines, the coordinator that asks several at once, and the merged response. Re-exports only.
 export { type Configured, configureEngines, isPlugIn } from './configure.ts';
 export { Coordinator } from './coordinator.ts';
 export {

@@ -114,7 +114,7 @@ t.test('a context stops its own children only', async (t) => {
     contexts.push(context);
     return () => {};
   });
-  const stranger = system.spawn<string>(() => () => {});
+  const unrelated = system.spawn<string>(() => () => {});
   await settle();
   const context = contexts[0] as Context<string>;
   t.equal(context.self, parent);
@@ -125,7 +125,7 @@ t.test('a context stops its own children only', async (t) => {
   t.equal(system.stats().actors, 3);
   context.stop(child);
   t.equal(system.stats().actors, 2);
-  t.throws(() => context.stop(stranger), /not a child/);
+  t.throws(() => context.stop(unrelated), /not a child/);
 });
 
 t.test('the context of an ended incarnation starts, stops and watches nothing', async (t) => {

@@ -34,10 +34,10 @@ interface Scene {
   readonly advance: (ms: number) => Promise<void>;
 }
 
-const TAKER = [200, { trusted: [SIGNING.id], version: null }] as const;
+const SUBSCRIBED = [200, { trusted: [SIGNING.id], version: null }] as const;
 
 function takesAll({ method }: BufferedRequest): readonly [number, object] {
-  return method === 'GET' ? TAKER : [200, {}];
+  return method === 'GET' ? SUBSCRIBED : [200, {}];
 }
 
 function setUp(t: { teardown: (end: () => void) => void }, intervalMs = 30_000): Scene {
@@ -155,8 +155,8 @@ t.test('only a list of trusted ids makes a host supported', async (t) => {
   for (const answer of [
     [200, {}],
     [200, { trusted: SIGNING.id }],
-    [401, TAKER[1]],
-    [302, TAKER[1]],
+    [401, SUBSCRIBED[1]],
+    [302, SUBSCRIBED[1]],
   ] as const) {
     const scene = setUp(t);
     scene.respond = () => answer;
@@ -212,7 +212,7 @@ t.test('hosts that hang do not delay others', async (t) => {
 t.test('a change during a push is pushed after it', async (t) => {
   const scene = setUp(t);
   const gate = Promise.withResolvers<never>();
-  scene.respond = (request) => (request.method === 'GET' ? TAKER : gate.promise);
+  scene.respond = (request) => (request.method === 'GET' ? SUBSCRIBED : gate.promise);
   scene.distribution.configure([A, B], ['http://one']);
   await scene.turn();
   scene.distribution.configure([A], ['http://one']);
@@ -227,7 +227,7 @@ t.test('a host that holds a later version gets a still later one', async (t) => 
   const scene = setUp(t);
   let held = START + 20_000;
   scene.respond = ({ method, body }) => {
-    if (method === 'GET') return TAKER;
+    if (method === 'GET') return SUBSCRIBED;
     const { version } = verifySnapshot(body as Buffer, { trusted: TRUSTED, nowMs: START, held: 0 });
     if (version <= held) return [409, { version: held }];
     held = version;
@@ -241,7 +241,7 @@ t.test('a host that holds a later version gets a still later one', async (t) => 
 
 t.test('a version too far in the future is ignored', async (t) => {
   const scene = setUp(t);
-  scene.respond = ({ method }) => (method === 'GET' ? TAKER : [409, { version: Number.MAX_SAFE_INTEGER }]);
+  scene.respond = ({ method }) => (method === 'GET' ? SUBSCRIBED : [409, { version: Number.MAX_SAFE_INTEGER }]);
   scene.distribution.configure([A], ['http://liar']);
   await scene.advance(1000);
   scene.respond = takesAll;

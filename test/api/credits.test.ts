@@ -82,7 +82,7 @@ t.test('mistakes have their status', async (t) => {
   t.notMatch(broken.text(), /secret/);
 });
 
-t.test('a refusal of the cashier is an error of the table', async (t) => {
+t.test('a refusal of the payment processor is an error of the table', async (t) => {
   const exchange = new StubExchange('POST');
   respondUnpaid(exchange, { kind: 'refused', code: 'HR_PAYMENT_MALFORMED', subject: 'not JSON' });
   t.equal(exchange.status, 400);

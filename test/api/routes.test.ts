@@ -4,7 +4,7 @@ import type { ApiDeps } from '../../src/api/deps.ts';
 import { Cors } from '../../src/ingress/cors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
 
-const WORLD = { settings: { errorBodies: 'contract' } } as unknown as ApiDeps;
+const DEPS = { settings: { errorBodies: 'contract' } } as unknown as ApiDeps;
 
 /** An exchange that only notes which route it was given to. */
 function routed(
@@ -14,7 +14,7 @@ function routed(
 ): string {
   const exchange = new StubExchange(method);
   Object.defineProperty(exchange, 'path', { value: path });
-  new Router(prefixes).serve(exchange, WORLD, new Cors(['*']));
+  new Router(prefixes).serve(exchange, DEPS, new Cors(['*']));
   return exchange.endpoint;
 }
 
@@ -47,7 +47,7 @@ t.test('paths that nobody serves are counted under one name', async (t) => {
 t.test('a route that throws what is no error of the table is 500', async (t) => {
   const exchange = new StubExchange('GET');
   Object.defineProperty(exchange, 'path', { value: '/svc/models' });
-  new Router({ servicePrefix: 'svc', listingPrefix: 'aggregator' }).serve(exchange, WORLD, new Cors([]));
+  new Router({ servicePrefix: 'svc', listingPrefix: 'aggregator' }).serve(exchange, DEPS, new Cors([]));
   t.equal(exchange.status, 500);
   t.equal(exchange.body, '{"detail":"Internal error"}');
 });

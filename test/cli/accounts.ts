@@ -1,4 +1,5 @@
-// What the tests of the commands on accounts share: a store in a file, and an office behind an admin listener.
+// Fixtures for the tests of the account commands (keys, credits, usage, audit): a store in a file, and an admin service behind an
+// admin listener.
 
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';

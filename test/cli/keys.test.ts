@@ -100,6 +100,6 @@ t.test('the same over a running gateway', async (t) => {
   t.equal(wrong.stderr, 'headrace: account must be 1 to 128 characters without blanks\n');
   const unknown = await runCli(t, ['keys', 'disable', 'a/b', ...where], { env });
   t.match(unknown.stderr, /^headrace: http:\S+ answers 404: No key 'a\/b'\n$/);
-  const stranger = await runCli(t, ['keys', 'list', ...where, '--token', 'wrong'], { env });
-  t.match(stranger, { exit: { code: 1 }, stderr: /answers 401: the admin token is required/ });
+  const refused = await runCli(t, ['keys', 'list', ...where, '--token', 'wrong'], { env });
+  t.match(refused, { exit: { code: 1 }, stderr: /answers 401: the admin token is required/ });
 });

@@ -92,8 +92,8 @@ t.test('a failure with a status of its own reads as that status', async (t) => {
     [503, '{"detail":"the secret is s3cret"}'],
     [504, 'gateway time-out'],
   ] as const) {
-    const stranger = await startService(t, (_, response) => response.writeHead(status).end(body));
-    t.equal(reason(await search(gatewayOf(t, { urls: [stranger.url] }))), `worker returned HTTP ${status}`);
+    const service = await startService(t, (_, response) => response.writeHead(status).end(body));
+    t.equal(reason(await search(gatewayOf(t, { urls: [service.url] }))), `worker returned HTTP ${status}`);
   }
 });
 

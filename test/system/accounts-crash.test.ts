@@ -1,4 +1,4 @@
-// A gateway that is killed in the middle of charging, again and again: what was bought is there, nothing is charged twice.
+// Kills a gateway with SIGKILL while it charges, repeatedly: no credit that was granted is lost, and no request is charged twice.
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// Credit on the way of a request: held before, settled after, whatever happens in between. Real sockets, a real ledger.
+// Credit over the whole path of a request, with real sockets and a real ledger: held before the work, settled after it, released
+// on failure.
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -43,29 +44,36 @@ async function openAccount(
 }
 
 for (const threads of [0, 2]) {
-  t.test(`${threads} threads: no credit, no work; credit is charged by what the CRN counted`, async (t) => {
-    const overview = await openAccount(t, 0n, { settings: { threads } });
-    const refused = await chat(overview.url, KEYED);
-    t.equal(refused.status, 402);
-    t.equal(refused.headers.get('x-headrace-error'), 'HR_CREDIT_SHORT');
-    t.match(await refused.json(), { detail: /^Not enough credit: this may cost 0\.0000\d+ USD, 0 USD are left$/ });
-    t.equal(overview.host.requests.filter(({ path }) => path.includes('chat')).length, 0, 'nothing was asked');
+  t.test(
+    `${threads} threads: a request without credit is refused; a charge follows the token counts of the CRN`,
+    async (t) => {
+      const overview = await openAccount(t, 0n, { settings: { threads } });
+      const refused = await chat(overview.url, KEYED);
+      t.equal(refused.status, 402);
+      t.equal(refused.headers.get('x-headrace-error'), 'HR_CREDIT_SHORT');
+      t.match(await refused.json(), { detail: /^Not enough credit: this may cost 0\.0000\d+ USD, 0 USD are left$/ });
+      t.equal(overview.host.requests.filter(({ path }) => path.includes('chat')).length, 0, 'nothing was asked');
 
-    await overview.ledger.grant({ id: 'first', account: 'acme', amount: USD });
-    const answered = await chat(overview.url, KEYED);
-    t.equal(answered.status, 200);
-    const { usage } = (await answered.json()) as { usage: ChatUsage };
-    const row = await usageOf(overview.ledger, 1);
-    const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-    t.equal(row.amount, priceOf(usage.prompt_tokens, cached, usage.completion_tokens));
-    t.match(row, { inputTokens: BigInt(usage.prompt_tokens), outputTokens: 8n, estimated: 0n });
-    await overview.gateway.close();
-    t.match(await overview.ledger.account('acme'), { balance: USD - row.amount, held: 0n }, 'the lease is given back');
-    t.match(await overview.ledger.audit(), { sound: true });
-  });
+      await overview.ledger.grant({ id: 'first', account: 'acme', amount: USD });
+      const answered = await chat(overview.url, KEYED);
+      t.equal(answered.status, 200);
+      const { usage } = (await answered.json()) as { usage: ChatUsage };
+      const row = await usageOf(overview.ledger, 1);
+      const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+      t.equal(row.amount, priceOf(usage.prompt_tokens, cached, usage.completion_tokens));
+      t.match(row, { inputTokens: BigInt(usage.prompt_tokens), outputTokens: 8n, estimated: 0n });
+      await overview.gateway.close();
+      t.match(
+        await overview.ledger.account('acme'),
+        { balance: USD - row.amount, held: 0n },
+        'the lease is given back',
+      );
+      t.match(await overview.ledger.audit(), { sound: true });
+    },
+  );
 }
 
-t.test('what is held reaches for every answer that is asked for, whatever the prompt seems to leave', async (t) => {
+t.test('the hold covers every requested choice, whatever the estimate of the prompt leaves', async (t) => {
   const credit = { assumedTokens: 1000 };
   const overview = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
   const asking = async (body: object): Promise<string> => {
@@ -85,7 +93,7 @@ t.test('what is held reaches for every answer that is asked for, whatever the pr
   t.match(await asking({ prompt: 'x'.repeat(4000), max_tokens: 1000 }), 'may cost 0.000875 USD');
 });
 
-t.test('a stream that did not ask for its usage is charged by it and looks as if nobody had asked', async (t) => {
+t.test('a stream is charged by its usage event, which is removed if the client did not ask for it', async (t) => {
   const overview = await openAccount(t, USD);
   const streamed = await chat(overview.url, { ...KEYED, stream: true, tokens: 12 });
   const text = await streamed.text();
@@ -104,7 +112,7 @@ t.test('a stream that did not ask for its usage is charged by it and looks as if
   t.match(await usageOf(overview.ledger, 2), { outputTokens: 15n });
 });
 
-t.test('a client that leaves pays for what it got, and the ledger says that it is an estimate', async (t) => {
+t.test('a client that disconnects is charged an estimate of what it received, marked as estimated', async (t) => {
   const overview = await openAccount(t, USD);
   const leaving = new AbortController();
   const response = await chat(overview.url, {
@@ -121,7 +129,7 @@ t.test('a client that leaves pays for what it got, and the ledger says that it i
   t.equal(row.amount, priceOf(Number(row.inputTokens), 0, 5));
 });
 
-t.test('a stream that breaks is charged for what was delivered; total failure and refusals cost nothing', async (t) => {
+t.test('a broken stream is charged for what was delivered; failed and refused requests cost nothing', async (t) => {
   const overview = await openAccount(t, USD);
   const fault = (words: string, stream: boolean): Promise<string> =>
     chat(overview.url, { stream, tokens: 50, headers: { ...bearer(), 'x-headrace-fault': words } }).then((r) =>
@@ -172,7 +180,7 @@ t.test('every dialect is charged, in JSON and in streams', async (t) => {
 });
 
 for (const kind of ['sqlite', 'postgres'] as const) {
-  t.test(`${kind}: a key revoked in the store stops within two seconds, and a new one works as soon`, async (t) => {
+  t.test(`${kind}: a key revoked or created in the store takes effect within two seconds`, async (t) => {
     const overview = await openAccount(t, USD, {
       settings: { threads: 2 },
       ...(kind === 'postgres' && { store: await postgresDatabase() }),
@@ -187,7 +195,7 @@ for (const kind of ['sqlite', 'postgres'] as const) {
   });
 }
 
-t.test('limits of a key answer 429 with the wait, and 402 when the month is spent', async (t) => {
+t.test('key limits answer 429 with retry-after, and 402 when the monthly limit is reached', async (t) => {
   const overview = await startLedgerFixture(t);
   await endow(overview.ledger, USD, { requestsPerMinute: 2 });
   await endow(overview.ledger, USD, { monthlySpend: '1' }, 'thrifty');
@@ -214,7 +222,7 @@ t.test('limits of a key answer 429 with the wait, and 402 when the month is spen
   }
 });
 
-t.test('searches cost the engines that succeeded, pages what they cost', async (t) => {
+t.test('a search is charged per engine that succeeded, a page by its price', async (t) => {
   const engine = (search: () => Promise<unknown>): object => ({
     kind: 'mine',
     documentation: 'https://x.org/',
@@ -263,7 +271,7 @@ t.test('searches cost the engines that succeeded, pages what they cost', async (
   t.equal((await overview.ledger.usage({ by: [] }))[0]?.amount, 6_000_000_000n, 'failures cost nothing');
 });
 
-t.test('keys of the configuration pay later, unless they are prepaid', async (t) => {
+t.test('keys of the configuration are postpaid unless marked prepaid', async (t) => {
   const keys = {
     static: [
       { key: 'hr_own', account: 'house' },
@@ -278,7 +286,7 @@ t.test('keys of the configuration pay later, unless they are prepaid', async (t)
   t.equal((await chat(overview.url, { headers: bearer('hr_strict') })).status, 402);
 });
 
-t.test('what the list says is what the ledger charges', async (t) => {
+t.test('the prices in the model list are those that the ledger charges', async (t) => {
   const overview = await openAccount(t, USD);
   const list = (await (await fetch(`${overview.url}/v1/models`)).json()) as {
     data: { id: string; pricing: { prompt: string; completion: string } }[];
@@ -292,7 +300,7 @@ t.test('what the list says is what the ledger charges', async (t) => {
   t.equal(Number(row.amount), listed);
 });
 
-t.test('two gateways on one store never spend more than there is', async (t) => {
+t.test('two gateways on one store never spend more than the balance', async (t) => {
   const overview = await openAccount(t, USD / 1000n, { hosts: [{}, {}] });
   const second = await startLedgerFixture(t, { store: overview.store });
   await known(second);

@@ -1,4 +1,5 @@
-// The gateway inside other people's programs: every way that docs/embedding.md shows.
+// The gateway embedded in other programs, in every way that docs/embedding.md shows: its own port, inject, http.createServer,
+// Express and Fastify.
 
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -68,7 +69,7 @@ t.test('is the listener of http.createServer', async (t) => {
   await exercise(t, urlOf(t, server));
 });
 
-t.test('close waits for what came through the listener', async (t) => {
+t.test('close waits for requests that came through the listener', async (t) => {
   const hosts = await startHosts(t, [{ interTokenMs: 10 }]);
   const gateway = createGateway(settingsFor(hosts));
   const server = createServer(gateway.nodeListener);
@@ -126,7 +127,7 @@ t.test('is mounted in Fastify', async (t) => {
   t.same(await own.json(), { its: 'own' }, 'bodies of the application are parsed as before');
 });
 
-t.test('wrong settings are named all at once', (t) => {
+t.test('all mistakes in settings are reported at once', (t) => {
   const wrong = {
     listen: 'nowhere',
     timeouts: { connect: 'soon' },
@@ -151,7 +152,7 @@ t.test('a reload with wrong settings throws and keeps the old ones', async (t) =
   t.match((await gateway.inject({ path: '/v1/models' })).json(), { data: [{ id: MODEL }] });
 });
 
-t.test('two gateways in one process do not know of each other', async (t) => {
+t.test('two gateways in one process are independent', async (t) => {
   const [first, second] = await Promise.all([startGateway(t), startGateway(t, { keys: { required: false } })]);
   const [one, two] = await Promise.all([first.listen(), second.listen()]);
   t.not(one.url, two.url);
@@ -160,7 +161,7 @@ t.test('two gateways in one process do not know of each other', async (t) => {
   await exercise(t, two.url);
 });
 
-t.test('a port that is taken is said so, also when the other one is a gateway', async (t) => {
+t.test('a port in use is an error that names it, also when another gateway uses it', async (t) => {
   const first = await startGateway(t);
   const { port } = new URL((await first.listen()).url);
   const second = await startGateway(t, { listen: `127.0.0.1:${port}` });

@@ -1,4 +1,4 @@
-// CRNs die and come back under bounded load: what failover can hide, no client sees.
+// Failover with CRNs that die and come back under bounded load: clients see none of the failures that failover can hide.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -84,7 +84,7 @@ for (const server of SERVERS) {
     },
   );
 
-  t.test(`${server}: with every CRN gone clients hear 503 in time, and are served once one is back`, async (t) => {
+  t.test(`${server}: with every CRN gone requests get 503 in time, and succeed once a CRN is back`, async (t) => {
     const connectMs = 1000;
     const { url, hosts, gateway } = await startSystem(t, {
       hosts: [{}, {}],
@@ -107,7 +107,7 @@ for (const server of SERVERS) {
   });
 }
 
-t.test('a CRN that takes no connection delays an answer by the connect timeout and no more', async (t) => {
+t.test('a CRN that accepts no connection delays a response by the connect timeout at most', async (t) => {
   const port = await startDeaf(t);
   const started = performance.now();
   const { url } = await startSystem(t, {

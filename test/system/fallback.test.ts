@@ -1,4 +1,5 @@
-// A machine for which uWebSockets.js has no binary: `auto` serves with node:http and says so, `uws` refuses to start.
+// A machine for which uWebSockets.js has no binary: with the server `auto` the gateway uses node:http and warns, with `uws` it
+// refuses to start.
 
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
@@ -19,7 +20,7 @@ for (const threads of [0, 1, 2]) {
     t.strictSame(await cli.ends(), { code: 0, signal: null });
   });
 
-  t.test(`refuses to start where uws is asked for, with ${threads} threads`, async (t) => {
+  t.test(`refuses to start with server: uws and ${threads} threads`, async (t) => {
     const file = t.testdir({ 'headrace.json': '{"listen":"127.0.0.1:0","admin":null,"server":"uws","models":{}}' });
     const cli = await runCli(t, ['serve', '--config', `${file}/headrace.json`, '--threads', String(threads)], WITHOUT);
     t.strictSame(cli.exit, { code: 1, signal: null });

@@ -1,5 +1,5 @@
-// Pages as the command line serves them: ingress threads ask the one actor that fetches, cleaners are threads of their own.
-// What is shared is shared between threads, and what ends in one place is heard of in the other.
+// Page fetching with several ingress threads: requests on different threads share one download and one cleaning, and a client that
+// disconnects on one thread ends the download on another.
 
 import t, { type Test } from 'tap';
 import { type Pages, site } from '../support/site.ts';
@@ -64,7 +64,7 @@ t.test('requests on several threads share one download and one cleaning', async 
   t.equal(await metric('fetched'), 1);
 });
 
-t.test('the last client that leaves ends the download, whichever thread it came to', async (t) => {
+t.test('the download is aborted when its last client disconnects, on whichever thread', async (t) => {
   const { asked, left, origin, url } = await open(t);
   const leave = new AbortController();
   const answers = Array.from({ length: 8 }, () => fetchPage(url, `${origin}/held`, leave.signal).catch(() => null));
@@ -75,7 +75,7 @@ t.test('the last client that leaves ends the download, whichever thread it came 
   t.equal((await fetchPage(url, `${origin}/page`)).status, 200, 'and others are served');
 });
 
-t.test('an orderly end waits for a page that is on its way', async (t) => {
+t.test('a shutdown waits for a page that is being fetched', async (t) => {
   const { asked, cli, origin, release, url } = await open(t);
   const answer = fetchPage(url, `${origin}/held`);
   await until('the site is asked', () => asked.length > 0);

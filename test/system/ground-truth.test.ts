@@ -1,5 +1,5 @@
-// Many mixed requests at once, and then the ledger against what the hosts say each of them took, to the pico-USD. 100,000
-// requests with HEADRACE_LEDGER_REQUESTS=100000; fewer by default, so that the suite stays short.
+// Sends many mixed requests at once and compares the ledger with what the hosts counted for each, to the pico-USD. The number of
+// requests is small by default; HEADRACE_LEDGER_REQUESTS=100000 raises it.
 
 import t from 'tap';
 import { bearer, endow, priceOf, startLedgerFixture, USD, usageOf } from '../support/ledger-fixture.ts';

@@ -1,5 +1,5 @@
-// Two gateways on one port: the new one starts beside the old one, which then stops accepting and drains. Under load of
-// new connections no client may notice.
+// Two gateways on one port (`sharePort`): a new one starts, the old one stops accepting and drains. Under a load of new connections
+// no request is refused or broken.
 
 import t, { type Test } from 'tap';
 import { chat, readStream, settingsFor, startHosts, until } from '../support/system.ts';

@@ -1,5 +1,5 @@
-// Same keys on gateway and hosts, and hosts that come and go by themselves: a gateway in front of small hosts made of the
-// host's parts, on real sockets.
+// Distribution of keys to hosts and registration of hosts, on real sockets: the same keys work on the gateway and its hosts, and hosts
+// join and leave by themselves. The hosts are small servers made of the parts of the model host.
 import { type IncomingMessage, type Server, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { systemClock } from '../../src/actor/index.ts';
@@ -139,7 +139,7 @@ function push(host: SmallHost, body: Uint8Array<ArrayBuffer>): Promise<Response>
   return fetch(`${host.url}/svc/keys`, { method: 'POST', body });
 }
 
-t.test('the same key works on gateway and hosts, and a revoked one stops on every host in time', async (t) => {
+t.test('a key works on the gateway and its hosts, and stops on every host once revoked', async (t) => {
   const hosts = await Promise.all([startHost(t), startHost(t)]);
   const { gateway, url } = await startGateway(t, settings(hosts, [KEY, SECOND]));
   await gateway.ready();
@@ -157,24 +157,27 @@ t.test('the same key works on gateway and hosts, and a revoked one stops on ever
   t.ok(tookMs < REVOKED_MS, `took ${Math.round(tookMs)} ms`);
 });
 
-t.test('the command: a key taken out of the file stops on the hosts in time, dead hosts beside them', async (t) => {
-  const hosts = await Promise.all([startHost(t), startHost(t)]);
-  const dead = await startHost(t);
-  await dead.stop();
-  const all = [dead, ...hosts];
-  const served = await startServe(t, [], { ...settings(all, [KEY, SECOND]), threads: 1, log: { level: 'info' } });
-  for (const { url } of hosts) await until('keys are there', async () => (await ask(url, SECOND)) === 200);
-  const sinceMs = performance.now();
-  served.rewrite({ ...settings(all, [KEY]), threads: 1, log: { level: 'info' } });
-  served.cli.signal('SIGHUP');
-  for (const { url } of hosts) await until('revoked', async () => (await ask(url, SECOND)) === 401);
-  const tookMs = performance.now() - sinceMs;
-  t.ok(tookMs < REVOKED_MS, `took ${Math.round(tookMs)} ms`);
-  t.comment(`revoked on every host ${Math.round(tookMs)} ms after the file was written`);
-  t.notMatch(served.cli.stderr, SEED, 'the signing key is not logged');
-});
+t.test(
+  'headrace serve: a key removed from the file stops on the hosts in time, also with unreachable hosts',
+  async (t) => {
+    const hosts = await Promise.all([startHost(t), startHost(t)]);
+    const dead = await startHost(t);
+    await dead.stop();
+    const all = [dead, ...hosts];
+    const served = await startServe(t, [], { ...settings(all, [KEY, SECOND]), threads: 1, log: { level: 'info' } });
+    for (const { url } of hosts) await until('keys are there', async () => (await ask(url, SECOND)) === 200);
+    const sinceMs = performance.now();
+    served.rewrite({ ...settings(all, [KEY]), threads: 1, log: { level: 'info' } });
+    served.cli.signal('SIGHUP');
+    for (const { url } of hosts) await until('revoked', async () => (await ask(url, SECOND)) === 401);
+    const tookMs = performance.now() - sinceMs;
+    t.ok(tookMs < REVOKED_MS, `took ${Math.round(tookMs)} ms`);
+    t.comment(`revoked on every host ${Math.round(tookMs)} ms after the file was written`);
+    t.notMatch(served.cli.stderr, SEED, 'the signing key is not logged');
+  },
+);
 
-t.test('a host that starts first asks until the gateway is there', async (t) => {
+t.test('a host that starts before its gateway retries until the gateway answers', async (t) => {
   const { gateway: early, adminUrl } = await startGateway(t, settings([], [KEY]));
   await early.close();
   const host = await startHost(t, { gateway: adminUrl });
@@ -187,7 +190,7 @@ t.test('a host that starts first asks until the gateway is there', async (t) => 
   t.match(await healthOf(host), { gateway: 'reachable', stale: false });
 });
 
-t.test('a host that lost its gateway serves on and says so; a new gateway takes over', async (t) => {
+t.test('a host without its gateway keeps serving and reports it; a new gateway takes over', async (t) => {
   const host = await startHost(t);
   const first = await startGateway(t, settings([host], [KEY]));
   await until('keys are there', async () => (await ask(host.url, KEY)) === 200);
@@ -206,7 +209,7 @@ t.test('a host that lost its gateway serves on and says so; a new gateway takes 
   t.ok((await healthOf(host)).version > version, 'versions grow over a restart');
 });
 
-t.test('a host that was away during a revocation hears of it when it is back', async (t) => {
+t.test('a host that was unreachable during a revocation learns of it when it is back', async (t) => {
   const host = await startHost(t);
   const { gateway } = await startGateway(t, settings([host], [KEY, SECOND]));
   await until('keys are there', async () => (await ask(host.url, SECOND)) === 200);
@@ -248,42 +251,45 @@ t.test('forged, replayed, truncated, older and oversize snapshots change nothing
   t.equal(await ask(host.url, SECOND), 401);
 });
 
-t.test('a host appears after its first good probe, serves, and leaves on drain or when it falls silent', async (t) => {
-  const { url, adminUrl } = await startGateway(
-    t,
-    settings([], [KEY], { models: {}, trust: { signingKey: SEED, token: TOKEN, ttl: '300ms' } }),
-  );
-  const listed = async (): Promise<string[]> => {
-    const map = (await (await fetch(`${url}/svc/models`)).json()) as Record<string, { servers: string[] }>;
-    return map[MODEL]?.servers ?? [];
-  };
-  const host = await startHost(t, { gateway: adminUrl });
-  host.registration.start();
-  await until('announced', () => host.registration.registered);
-  t.same(await listed(), [], 'without keys its health is bad');
-  await host.trust.start();
-  await until('listed', async () => (await listed()).length === 1);
-  t.same(await listed(), [host.url]);
-  await until('served', async () => (await ask(url, KEY)) === 200);
-  const other = await startHost(t, { gateway: adminUrl, name: 'other' });
-  await other.trust.start();
-  other.registration.start();
-  await until('both listed', async () => (await listed()).length === 2);
-  await host.registration.leave();
-  t.same(await listed(), [other.url], 'it leaves at once');
-  await other.registration.leave();
-  t.equal(await ask(url, KEY), 404, 'the model goes with its last host');
-  const announcement = { name: 'silent', url: host.url, models: [MODEL] };
-  await fetch(`${adminUrl}/hosts`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${TOKEN}` },
-    body: JSON.stringify(announcement),
-  });
-  await until('listed again', async () => (await listed()).length === 1);
-  await until('fallen silent', async () => (await listed()).length === 0);
-});
+t.test(
+  'a registered host serves after its first good probe, and is removed on drain or when it stops renewing',
+  async (t) => {
+    const { url, adminUrl } = await startGateway(
+      t,
+      settings([], [KEY], { models: {}, trust: { signingKey: SEED, token: TOKEN, ttl: '300ms' } }),
+    );
+    const listed = async (): Promise<string[]> => {
+      const map = (await (await fetch(`${url}/svc/models`)).json()) as Record<string, { servers: string[] }>;
+      return map[MODEL]?.servers ?? [];
+    };
+    const host = await startHost(t, { gateway: adminUrl });
+    host.registration.start();
+    await until('announced', () => host.registration.registered);
+    t.same(await listed(), [], 'without keys its health is bad');
+    await host.trust.start();
+    await until('listed', async () => (await listed()).length === 1);
+    t.same(await listed(), [host.url]);
+    await until('served', async () => (await ask(url, KEY)) === 200);
+    const other = await startHost(t, { gateway: adminUrl, name: 'other' });
+    await other.trust.start();
+    other.registration.start();
+    await until('both listed', async () => (await listed()).length === 2);
+    await host.registration.leave();
+    t.same(await listed(), [other.url], 'it leaves at once');
+    await other.registration.leave();
+    t.equal(await ask(url, KEY), 404, 'the model goes with its last host');
+    const announcement = { name: 'silent', url: host.url, models: [MODEL] };
+    await fetch(`${adminUrl}/hosts`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${TOKEN}` },
+      body: JSON.stringify(announcement),
+    });
+    await until('listed again', async () => (await listed()).length === 1);
+    await until('fallen silent', async () => (await listed()).length === 0);
+  },
+);
 
-t.test('hosts that are not ours are never told of accounts', async (t) => {
+t.test('hosts that do not trust the gateway receive no accounts', async (t) => {
   const seen: string[] = [];
   const server = createServer((req, res) => {
     seen.push(`${req.method} ${req.url}`);

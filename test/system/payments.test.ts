@@ -1,5 +1,5 @@
-// Requests without a key, paid by x402 at a whole gateway: the official client, real signatures, a facilitator with a token
-// of its own, real sockets. What fails costs nothing; what is repeated is not paid twice.
+// Requests without a key, paid by x402 at a complete gateway: the official client, real signatures, and a facilitator with its own
+// token, on real sockets. Failed requests cost nothing, and a repeated payment is not charged twice.
 
 import { ExactEvmScheme } from '@x402/evm';
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch';
@@ -57,23 +57,28 @@ const chatting = (more: object = {}, headers: Record<string, string> = {}): Requ
   body: JSON.stringify({ model: MODEL, max_tokens: 8, messages: [{ role: 'user', content: 'where to' }], ...more }),
 });
 
-t.test('without key and payment there is an offer, as version 1 in the body and version 2 in a header', async (t) => {
-  const fixture = await openPaymentFixture(t);
-  const offered = await fetch(`${fixture.url}/v1/chat/completions`, chatting());
-  t.equal(offered.status, 402);
-  t.equal(offered.headers.get('x-headrace-error'), 'HR_PAYMENT_REQUIRED');
-  const body = (await offered.json()) as { detail: string; x402Version: number; accepts: { payTo: string }[] };
-  t.match(body, { detail: /^Payment required/, x402Version: 1, accepts: [{ scheme: 'exact', payTo: PAY_TO }] });
-  const header = JSON.parse(Buffer.from(offered.headers.get('payment-required') ?? '', 'base64').toString()) as object;
-  t.match(header, { x402Version: 2, accepts: [{ scheme: 'exact', network: 'eip155:84532', amount: '100' }] });
-  t.equal(
-    (await fetch(`${fixture.url}/v1/chat/completions`, chatting({ model: 'none' }))).status,
-    404,
-    'first the model',
-  );
-  t.equal((await fetch(`${fixture.url}/v1/chat/completions`, chatting({}, bearer('hr_bad')))).status, 401);
-  t.equal(fixture.host.requests.filter(({ path }) => path.includes('chat')).length, 0);
-});
+t.test(
+  'a request without key and payment gets an offer, version 1 in the body and version 2 in a header',
+  async (t) => {
+    const fixture = await openPaymentFixture(t);
+    const offered = await fetch(`${fixture.url}/v1/chat/completions`, chatting());
+    t.equal(offered.status, 402);
+    t.equal(offered.headers.get('x-headrace-error'), 'HR_PAYMENT_REQUIRED');
+    const body = (await offered.json()) as { detail: string; x402Version: number; accepts: { payTo: string }[] };
+    t.match(body, { detail: /^Payment required/, x402Version: 1, accepts: [{ scheme: 'exact', payTo: PAY_TO }] });
+    const header = JSON.parse(
+      Buffer.from(offered.headers.get('payment-required') ?? '', 'base64').toString(),
+    ) as object;
+    t.match(header, { x402Version: 2, accepts: [{ scheme: 'exact', network: 'eip155:84532', amount: '100' }] });
+    t.equal(
+      (await fetch(`${fixture.url}/v1/chat/completions`, chatting({ model: 'none' }))).status,
+      404,
+      'first the model',
+    );
+    t.equal((await fetch(`${fixture.url}/v1/chat/completions`, chatting({}, bearer('hr_bad')))).status, 401);
+    t.equal(fixture.host.requests.filter(({ path }) => path.includes('chat')).length, 0);
+  },
+);
 
 for (const threads of [0, 2]) {
   t.test(`${threads} threads: the official client pays for answers and streams, and buys credits`, async (t) => {
@@ -127,7 +132,7 @@ t.test(
   },
 );
 
-t.test('a payment serves one request: its repeat is not paid again and does no work', async (t) => {
+t.test('a payment serves one request: repeating it neither pays nor runs again', async (t) => {
   const fixture = await openPaymentFixture(t);
   let header = '';
   const recording: typeof fetch = async (input, init) => {
@@ -153,7 +158,7 @@ t.test('a payment serves one request: its repeat is not paid again and does no w
   t.equal(fixture.facilitator.transfers.length, 1);
 });
 
-t.test('searches are paid when an engine succeeded', async (t) => {
+t.test('a search is settled if an engine succeeded', async (t) => {
   const fixture = await openPaymentFixture(t, 0);
   const ask = (engines: string[]): Promise<Response> =>
     pay(`${fixture.url}/search`, {

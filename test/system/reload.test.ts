@@ -1,5 +1,4 @@
-// A running gateway takes over a new configuration and comes to its end, in both cases without a stream that breaks.
-// Through the command line, with ingress threads, because that is where files, signals and exit codes are.
+// Reload and shutdown of `headrace serve` with ingress threads, by file changes and signals: no stream breaks.
 
 import { Agent, get } from 'node:http';
 import t, { type Test } from 'tap';
@@ -79,7 +78,7 @@ for (const how of ['a changed file', 'SIGHUP'] as const) {
   });
 }
 
-t.test('a broken file keeps the running configuration and says why', async (t) => {
+t.test('an invalid file is logged and keeps the running configuration', async (t) => {
   const hosts = await startHosts(t);
   const served = await startServe(t, hosts, { threads: 1 });
   served.rewrite('{ "models": { "atlas-27b": { "servers": ["not a url"] } }, "thread": 2 }');
@@ -106,7 +105,7 @@ t.test('the log level follows a reload', async (t) => {
   await served.cli.complains(/CRN judged/);
 });
 
-t.test('a setting that needs a restart is named and not taken over', async (t) => {
+t.test('a changed setting that needs a restart is logged and not applied', async (t) => {
   const hosts = await startHosts(t);
   const served = await startServe(t, hosts, { threads: 1 });
   served.rewrite(

@@ -36,7 +36,7 @@ for (const server of SERVERS) {
   const start = (t: Parameters<typeof startSystem>[0], settings: SettingsInput = {}): Promise<System> =>
     startSystem(t, { settings: { server, ...settings } });
 
-  t.test(`${server}: messages, whole and streamed, with either kind of key`, async (t) => {
+  t.test(`${server}: messages, buffered and streamed, with either kind of key`, async (t) => {
     const system = await start(t);
     for (const keys of [
       { apiKey: KEY, authToken: null },
@@ -73,7 +73,7 @@ for (const server of SERVERS) {
     }
   });
 
-  t.test(`${server}: with every CRN gone it throws at once and does not try again`, async (t) => {
+  t.test(`${server}: with every CRN gone it throws at once and does not retry`, async (t) => {
     const system = await start(t, { errorBodies: 'dialect' });
     await system.host.kill();
     await until('all CRNs are down', () => system.gateway.crns().every(({ standing }) => standing === 'down'));

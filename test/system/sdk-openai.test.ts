@@ -1,5 +1,5 @@
-// The official `openai` client, unmodified, through the gateway: what works with the API it was made for works here, and
-// what fails here throws there. On both carriers.
+// The official `openai` client, unmodified, through the gateway on both server adapters: successful calls return what the API returns,
+// and failures throw the client's own errors.
 
 import OpenAI, { type APIError, AuthenticationError, InternalServerError, NotFoundError } from 'openai';
 import t from 'tap';
@@ -42,7 +42,7 @@ for (const server of SERVERS) {
   const start = (t: Parameters<typeof startSystem>[0], settings: SettingsInput = {}): Promise<System> =>
     startSystem(t, { settings: { server, ...settings } });
 
-  t.test(`${server}: chats, whole and streamed`, async (t) => {
+  t.test(`${server}: chats, buffered and streamed`, async (t) => {
     const system = await start(t);
     const openai = client(system);
     const whole = await openai.chat.completions.create(ask);
@@ -55,7 +55,7 @@ for (const server of SERVERS) {
     t.equal(await helped.finalContent(), text);
   });
 
-  t.test(`${server}: responses, whole and streamed`, async (t) => {
+  t.test(`${server}: responses, buffered and streamed`, async (t) => {
     const openai = client(await start(t));
     const request = { model: MODEL, input: 'Where does the water go?', max_output_tokens: 6 };
     const whole = await openai.responses.create(request);
@@ -69,7 +69,7 @@ for (const server of SERVERS) {
     t.equal(text, whole.output_text);
   });
 
-  t.test(`${server}: completions, whole and streamed`, async (t) => {
+  t.test(`${server}: completions, buffered and streamed`, async (t) => {
     const openai = client(await start(t));
     const request = { model: MODEL, prompt: 'Where does', max_tokens: 5 };
     const whole = (await openai.completions.create(request)).choices[0]?.text;
@@ -146,7 +146,7 @@ for (const server of SERVERS) {
     });
   });
 
-  t.test(`${server}: with every CRN gone it throws at once and does not try again`, async (t) => {
+  t.test(`${server}: with every CRN gone it throws at once and does not retry`, async (t) => {
     const system = await start(t, { errorBodies: 'dialect' });
     await system.host.kill();
     const openai = client(system, { maxRetries: 5 });
@@ -186,7 +186,7 @@ for (const server of SERVERS) {
     });
   }
 
-  t.test(`${server}: a whole answer that is cut throws`, async (t) => {
+  t.test(`${server}: a truncated response throws`, async (t) => {
     const system = await start(t);
     const openai = client(system);
     for (const fault of [{ resetAfter: 0 }, { truncateAfter: 0 }]) {

@@ -19,14 +19,14 @@ function claiming(node: string): string[] {
   return ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
 }
 
-t.test('an older Node is told so in one sentence', async (t) => {
+t.test('an older Node.js gets a message of one sentence', async (t) => {
   const cli = await runCli(t, ['demo'], { execArgv: claiming('20.20.0') });
   t.strictSame(cli.exit, { code: 1, signal: null });
   t.equal(cli.stderr, 'headrace needs Node.js 22 or newer; this is 20.20.0.\n');
   t.equal(cli.stdout, '');
 });
 
-t.test('a newer Node is fine', async (t) => {
+t.test('a newer Node.js starts', async (t) => {
   const cli = await runCli(t, ['--version'], { execArgv: claiming('26.0.0') });
   t.strictSame(cli.exit, ENDED);
   t.match(cli.stdout, /^headrace \d+\.\d+\.\d+\n$/);
@@ -103,7 +103,7 @@ t.test('demo prints commands that run as printed', async (t) => {
   t.equal(cli.stderr, '', 'nothing to warn of');
 });
 
-t.test('check, host, search-worker, bench and fetch do what they are for', async (t) => {
+t.test('check, host, search-worker, bench and fetch work as processes', async (t) => {
   const folder = t.testdir({ 'headrace.yaml': 'models: {}\n', 'weir.md': '# The weir\n' });
   const check = await runCli(t, ['check', '--config', join(folder, 'headrace.yaml')]);
   t.strictSame(check.exit, ENDED);

@@ -1,6 +1,6 @@
-// Ingress threads as the command line runs them: one that throws is replaced while the port stays served, too many that
-// throw end the process, and an orderly end waits for the requests in flight. In a child process, because a mistake
-// with an open uWebSockets.js app aborts it.
+// Failures and shutdown of ingress threads: one that throws is replaced while the port stays served, too many failures end the
+// process, and a shutdown waits for requests in flight. In a child process, because a mistake with an open uWebSockets.js app
+// aborts it.
 
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
@@ -22,7 +22,7 @@ async function inFlight(served: Served): Promise<number> {
   return (await statusOf(served)).crns.reduce((sum, crn) => sum + crn.inFlight, 0);
 }
 
-t.test('a thread that throws is replaced; the port stays served and its counts are taken back', async (t) => {
+t.test('a thread that throws is replaced; the port stays served and its in-flight counts are removed', async (t) => {
   const hosts = await startHosts(t);
   const served = await startServe(t, hosts, { threads: 2, timeouts: { drain: '2s' } }, { script: CRASHING });
   const { cli, url } = served;
@@ -77,7 +77,7 @@ t.test('an error in the main thread ends the process with code 1 and says why', 
 });
 
 for (const threads of [1, 2]) {
-  t.test(`an orderly end of ${threads} waits for live streams`, async (t) => {
+  t.test(`a shutdown of ${threads} waits for live streams`, async (t) => {
     const hosts = await startHosts(t, [{ interTokenMs: 5 }]);
     const { cli, url } = await startServe(t, hosts, { threads });
     const streams = Array.from({ length: 20 }, async () => readStream(await chat(url, { stream: true, tokens: 60 })));
@@ -88,7 +88,7 @@ for (const threads of [1, 2]) {
   });
 }
 
-t.test('a second signal ends it at once, without an abort', async (t) => {
+t.test('a second signal ends the process at once, without an abort', async (t) => {
   const hosts = await startHosts(t);
   const { cli, url } = await startServe(t, hosts, { threads: 2 });
   const broken = chat(url, { headers: { 'x-headrace-fault': 'hang' } }).then(
