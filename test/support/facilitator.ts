@@ -3,7 +3,7 @@
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Order, SEPOLIA_USDC, signerOf } from './payer.ts';
+import { type Authorization, SEPOLIA_USDC, signerOf } from './payer.ts';
 
 /**
  * What goes wrong with one request: `lost`, broken off before anything happened; the others after the money moved:
@@ -22,17 +22,17 @@ export interface Transfer {
 export interface FacilitatorOptions {
   /** Seconds since 1970. */
   readonly nowS: () => number;
-  /** Whether a repeat of a settled order is told of its success or refused as a used nonce. Default `answered`. */
+  /** Whether a repeat of a settled authorization is told of its success or refused as a used nonce. Default `answered`. */
   readonly repeats?: 'answered' | 'refused';
-  /** Called before the money of an order moves, and before the answer leaves. */
-  readonly onSettle?: (moment: 'before' | 'after', order: Order) => void;
+  /** Called before the money of an authorization moves, and before the answer leaves. */
+  readonly onSettle?: (moment: 'before' | 'after', authorization: Authorization) => void;
 }
 
 interface Request {
   readonly paymentPayload: {
     readonly network?: string;
     readonly accepted?: { readonly network: string };
-    readonly payload: { readonly signature: string; readonly authorization: Order };
+    readonly payload: { readonly signature: string; readonly authorization: Authorization };
   };
   readonly paymentRequirements: {
     readonly payTo: string;
@@ -99,13 +99,13 @@ export class TestFacilitator {
   }
 
   #answer(path: string, request: Request): object {
-    const { authorization: order } = request.paymentPayload.payload;
-    const base = { network: request.paymentRequirements.network, payer: order.from };
+    const { authorization } = request.paymentPayload.payload;
+    const base = { network: request.paymentRequirements.network, payer: authorization.from };
     if (path === '/verify') {
-      const reason = this.#against(request) ?? (this.#transferOf(order) && 'invalid_transaction_state');
+      const reason = this.#against(request) ?? (this.#transferOf(authorization) && 'invalid_transaction_state');
       return reason === undefined ? { isValid: true, ...base } : { isValid: false, invalidReason: reason, ...base };
     }
-    const known = this.#transferOf(order);
+    const known = this.#transferOf(authorization);
     if (known !== undefined) {
       return this.#options.repeats === 'refused'
         ? { success: false, errorReason: 'invalid_transaction_state', transaction: '', ...base }
@@ -113,15 +113,15 @@ export class TestFacilitator {
     }
     const reason = this.#against(request);
     if (reason !== undefined) return { success: false, errorReason: reason, transaction: '', ...base };
-    this.#options.onSettle?.('before', order);
-    const transaction = this.#move(order);
-    this.#options.onSettle?.('after', order);
+    this.#options.onSettle?.('before', authorization);
+    const transaction = this.#move(authorization);
+    this.#options.onSettle?.('after', authorization);
     return { success: true, transaction, ...base };
   }
 
   #against({ paymentPayload, paymentRequirements }: Request): string | undefined {
     const { payTo, network } = paymentRequirements;
-    const { authorization: order, signature } = paymentPayload.payload;
+    const { authorization, signature } = paymentPayload.payload;
     const required = BigInt(paymentRequirements.amount ?? paymentRequirements.maxAmountRequired ?? -1);
     if (!NETWORKS.includes(network) || (paymentPayload.accepted ?? paymentPayload).network !== network) {
       return 'invalid_network';
@@ -129,29 +129,33 @@ export class TestFacilitator {
     if (paymentRequirements.asset.toLowerCase() !== SEPOLIA_USDC.address.toLowerCase()) {
       return 'invalid_payment_requirements';
     }
-    if (signerOf(SEPOLIA_USDC, order, signature) !== order.from.toLowerCase()) {
+    if (signerOf(SEPOLIA_USDC, authorization, signature) !== authorization.from.toLowerCase()) {
       return 'invalid_exact_evm_payload_signature';
     }
-    if (order.to.toLowerCase() !== payTo.toLowerCase()) return 'invalid_exact_evm_payload_recipient_mismatch';
+    if (authorization.to.toLowerCase() !== payTo.toLowerCase()) return 'invalid_exact_evm_payload_recipient_mismatch';
     const nowS = this.#options.nowS();
-    if (Number(order.validBefore) < nowS + 6) return 'invalid_exact_evm_payload_authorization_valid_before';
-    if (Number(order.validAfter) > nowS) return 'invalid_exact_evm_payload_authorization_valid_after';
-    if (BigInt(order.value) < required) return 'invalid_exact_evm_payload_authorization_value';
-    return this.balance(order.from) < BigInt(order.value) ? 'insufficient_funds' : undefined;
+    if (Number(authorization.validBefore) < nowS + 6) return 'invalid_exact_evm_payload_authorization_valid_before';
+    if (Number(authorization.validAfter) > nowS) return 'invalid_exact_evm_payload_authorization_valid_after';
+    if (BigInt(authorization.value) < required) return 'invalid_exact_evm_payload_authorization_value';
+    return this.balance(authorization.from) < BigInt(authorization.value) ? 'insufficient_funds' : undefined;
   }
 
-  #transferOf(order: Order): Transfer | undefined {
+  #transferOf(authorization: Authorization): Transfer | undefined {
     return this.transfers.find(
-      ({ from, nonce }) => from === order.from.toLowerCase() && nonce === order.nonce.toLowerCase(),
+      ({ from, nonce }) => from === authorization.from.toLowerCase() && nonce === authorization.nonce.toLowerCase(),
     );
   }
 
-  #move(order: Order): string {
-    const [from, to, value] = [order.from.toLowerCase(), order.to.toLowerCase(), BigInt(order.value)];
+  #move(authorization: Authorization): string {
+    const [from, to, value] = [
+      authorization.from.toLowerCase(),
+      authorization.to.toLowerCase(),
+      BigInt(authorization.value),
+    ];
     const transaction = `0x${(this.transfers.length + 1).toString(16).padStart(64, '0')}`;
     this.fund(from, -value);
     this.fund(to, value);
-    this.transfers.push({ from, to, value, nonce: order.nonce.toLowerCase(), transaction });
+    this.transfers.push({ from, to, value, nonce: authorization.nonce.toLowerCase(), transaction });
     return transaction;
   }
 }

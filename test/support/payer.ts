@@ -18,7 +18,7 @@ export const SEPOLIA_USDC: Token = {
   version: '2',
 };
 
-export interface Order {
+export interface Authorization {
   readonly from: string;
   readonly to: string;
   readonly value: string;
@@ -62,7 +62,7 @@ function hashStruct(name: string, fields: readonly Field[], values: Readonly<Rec
   return hash(hash(Buffer.from(type)), ...fields.map(([kind, field]) => encoded(kind, values[field] ?? '')));
 }
 
-function orderDigest(token: Token, order: Order): Buffer {
+function digestOf(token: Token, authorization: Authorization): Buffer {
   const { address, chainId, name, version } = token;
   const domain = hashStruct('EIP712Domain', DOMAIN, {
     name,
@@ -70,7 +70,7 @@ function orderDigest(token: Token, order: Order): Buffer {
     chainId: chainId.toString(),
     verifyingContract: address,
   });
-  const message = hashStruct('TransferWithAuthorization', TRANSFER, { ...order });
+  const message = hashStruct('TransferWithAuthorization', TRANSFER, { ...authorization });
   return hash(Buffer.from([0x19, 0x01]), domain, message);
 }
 
@@ -78,15 +78,15 @@ function addressOf(publicKey: Uint8Array): string {
   return `0x${hash(publicKey.subarray(1)).toString('hex').slice(-40)}`;
 }
 
-/** Who signed an order, or undefined. */
-export function signerOf(token: Token, order: Order, signature: string): string | undefined {
+/** Address of the signer, or undefined. */
+export function signerOf(token: Token, authorization: Authorization, signature: string): string | undefined {
   try {
     const bytes = Buffer.from(signature.slice(2), 'hex');
     if (bytes.length !== 65) return undefined;
     const parsed = secp256k1.Signature.fromBytes(bytes.subarray(0, 64), 'compact').addRecoveryBit(
       (bytes[64] as number) - 27,
     );
-    return addressOf(parsed.recoverPublicKey(orderDigest(token, order)).toBytes(false));
+    return addressOf(parsed.recoverPublicKey(digestOf(token, authorization)).toBytes(false));
   } catch {
     return undefined;
   }
@@ -102,8 +102,8 @@ export class Payer {
     this.address = addressOf(secp256k1.getPublicKey(this.#key, false));
   }
 
-  sign(token: Token, order: Order): string {
-    const bytes = secp256k1.sign(orderDigest(token, order), this.#key, { prehash: false, format: 'recovered' });
+  sign(token: Token, authorization: Authorization): string {
+    const bytes = secp256k1.sign(digestOf(token, authorization), this.#key, { prehash: false, format: 'recovered' });
     return `0x${Buffer.from(bytes.subarray(1)).toString('hex')}${((bytes[0] as number) + 27).toString(16)}`;
   }
 }
@@ -119,11 +119,15 @@ export interface Wish {
   readonly nonce: number;
   readonly nowS: number;
   readonly validS?: number;
-  /** Changes the order before it is signed. */
-  readonly order?: Partial<Order>;
+  /** Changes the authorization before it is signed. */
+  readonly authorization?: Partial<Authorization>;
 }
 
-export function signedOrder(payer: Payer, wanted: Wanted, wish: Wish): { authorization: Order; signature: string } {
+export function signedPayload(
+  payer: Payer,
+  wanted: Wanted,
+  wish: Wish,
+): { authorization: Authorization; signature: string } {
   const authorization = {
     from: payer.address,
     to: wanted.payTo,
@@ -131,7 +135,7 @@ export function signedOrder(payer: Payer, wanted: Wanted, wish: Wish): { authori
     validAfter: `${wish.nowS - 600}`,
     validBefore: `${wish.nowS + (wish.validS ?? 300)}`,
     nonce: `0x${wish.nonce.toString(16).padStart(64, '0')}`,
-    ...wish.order,
+    ...wish.authorization,
   };
   return { authorization, signature: payer.sign(SEPOLIA_USDC, authorization) };
 }
@@ -142,6 +146,6 @@ export function encodeHeader(document: object): string {
 
 /** The header of version 1. */
 export function headerV1(payer: Payer, wanted: Wanted, wish: Wish): string {
-  const payload = signedOrder(payer, wanted, wish);
+  const payload = signedPayload(payer, wanted, wish);
   return encodeHeader({ x402Version: 1, scheme: 'exact', network: wanted.network, payload });
 }

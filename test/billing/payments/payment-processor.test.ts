@@ -1,6 +1,6 @@
 import t from 'tap';
 import { type PurchaseAnswer, type PurchaseRequest } from '../../../src/billing/payments/payment-processor.ts';
-import { headerV1, encodeHeader, SEPOLIA_USDC, signedOrder } from '../../support/payer.ts';
+import { headerV1, encodeHeader, SEPOLIA_USDC, signedPayload } from '../../support/payer.ts';
 import {
   ACCOUNT,
   balances,
@@ -89,7 +89,7 @@ t.test('a paid purchase is credit, and its repeats get the same answer', async (
 
 t.test('a payment of version 2 buys as well, and one above the price buys more', async (t) => {
   const fixture = await openPaymentFixture(t);
-  const payload = signedOrder(fixture.payer, wanted(5_000_000), { nonce: 77, nowS: START_S });
+  const payload = signedPayload(fixture.payer, wanted(5_000_000), { nonce: 77, nowS: START_S });
   const accepted = {
     scheme: 'exact',
     network: 'eip155:84532',
@@ -132,7 +132,7 @@ t.test('an invalid payment is refused with a reason and costs nothing', async (t
     'invalid_exact_evm_payload_authorization_valid_before',
   );
   t.equal(
-    await tried(fixture.header(5_000_000, { order: { to: BUYER } })),
+    await tried(fixture.header(5_000_000, { authorization: { to: BUYER } })),
     'invalid_exact_evm_payload_recipient_mismatch',
   );
   fixture.facilitator.fund(fixture.payer.address, -FUNDS);
@@ -372,14 +372,14 @@ t.test('a request presented concurrently is served once', async (t) => {
 
 t.test('the facilitator checks contract wallets, and a copied payment is refused', async (t) => {
   const fixture = await openPaymentFixture(t);
-  const { authorization, signature } = signedOrder(fixture.payer, wanted(CALL_UNITS), { nonce: 5, nowS: START_S });
+  const { authorization, signature } = signedPayload(fixture.payer, wanted(CALL_UNITS), { nonce: 5, nowS: START_S });
   const v1 = { x402Version: 1, scheme: 'exact', network: 'base-sepolia' };
   const forged = encodeHeader({ ...v1, payload: { authorization, signature: `${signature}00` } });
   t.equal(word(await fixture.paymentProcessor.begin(call(forged))), 'invalid_exact_evm_payload_signature');
   const header = headerV1(fixture.payer, wanted(5_000_000), { nonce: 6, nowS: START_S });
   const sold: PurchaseAnswer = await fixture.paymentProcessor.purchase(buying(header));
   t.equal(word(sold), 'sold');
-  const order = signedOrder(fixture.payer, wanted(5_000_000), { nonce: 6, nowS: START_S });
+  const order = signedPayload(fixture.payer, wanted(5_000_000), { nonce: 6, nowS: START_S });
   const copied = encodeHeader({ ...v1, payload: { ...order, signature: `${order.signature}00` } });
   t.equal(word(await fixture.paymentProcessor.purchase(buying(copied))), 'duplicate_settlement');
 });

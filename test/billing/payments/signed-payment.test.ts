@@ -7,12 +7,12 @@ import {
   PaymentFormatError,
   type SignedPayment,
 } from '../../../src/billing/payments/signed-payment.ts';
-import { encodeHeader, headerV1, Payer, SEPOLIA_USDC, signedOrder, type Wish } from '../../support/payer.ts';
+import { encodeHeader, headerV1, Payer, SEPOLIA_USDC, signedPayload, type Wish } from '../../support/payer.ts';
 import { PAY_TO, START_S, MERCHANT, wanted } from './payment-fixture.ts';
 
 const payer = new Payer(7n);
 const WISH: Wish = { nonce: 1, nowS: START_S };
-const payload = signedOrder(payer, wanted(100), WISH);
+const payload = signedPayload(payer, wanted(100), WISH);
 const V1 = { x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload };
 const ACCEPTED = {
   scheme: 'exact',
@@ -151,7 +151,10 @@ t.test('a payment is checked against merchant, price and date', async (t) => {
   t.equal(checkOrigin(foreign, MERCHANT), 'invalid_payment_requirements');
   const stolen = { ...payload, authorization: { ...payload.authorization, from: other } };
   t.equal(checkOrigin(decode({ ...V1, payload: stolen }), MERCHANT), 'invalid_exact_evm_payload_signature');
-  t.equal(checkOrigin(made({ order: { to: other } }), MERCHANT), 'invalid_exact_evm_payload_recipient_mismatch');
+  t.equal(
+    checkOrigin(made({ authorization: { to: other } }), MERCHANT),
+    'invalid_exact_evm_payload_recipient_mismatch',
+  );
   const long = decode({ ...V1, payload: { ...payload, signature: `0x${'ab'.repeat(66)}` } });
   t.equal(checkOrigin(long, MERCHANT), undefined, 'contract wallets are for the facilitator');
 
@@ -161,11 +164,14 @@ t.test('a payment is checked against merchant, price and date', async (t) => {
   t.equal(terms({ validS: 5 }), before);
   t.equal(terms({ validS: 6 }), undefined);
   t.equal(terms({}, 100n, at + 295_000), before);
-  t.equal(terms({ order: { validAfter: `${START_S + 1}` } }), 'invalid_exact_evm_payload_authorization_valid_after');
-  t.equal(terms({ order: { validAfter: `${START_S}` } }), undefined);
+  t.equal(
+    terms({ authorization: { validAfter: `${START_S + 1}` } }),
+    'invalid_exact_evm_payload_authorization_valid_after',
+  );
+  t.equal(terms({ authorization: { validAfter: `${START_S}` } }), undefined);
   t.equal(terms({}, 101n), 'invalid_exact_evm_payload_authorization_value');
   t.equal(terms({}, 99n), undefined, 'version 1 may pay more');
-  t.equal(terms({ order: { value: (2n ** 60n).toString() } }), 'invalid_exact_evm_payload_authorization_value');
+  t.equal(terms({ authorization: { value: (2n ** 60n).toString() } }), 'invalid_exact_evm_payload_authorization_value');
   t.equal(
     checkTerms(decode(V2), MERCHANT, 99n, at),
     'invalid_exact_evm_payload_authorization_value_mismatch',
