@@ -75,7 +75,7 @@ export function planFleet(input: unknown, hostname: string, common: Partial<Host
   const names = planned.map(({ settings }) => settings.name);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   // Hosts are told apart by their names: by the gateway they register at, and in `x-host`.
-  if (twice !== undefined) throw new FleetError(`hosts: two of them have the name '${twice}'`);
+  if (twice !== undefined) throw new FleetError(`hosts: the name '${twice}' is used twice`);
   return planned;
 }
 
@@ -116,7 +116,7 @@ function unknownMembers(input: unknown): string[] {
     if (typeof entry !== 'object' || entry === null) continue;
     found.push(...Object.keys(entry).flatMap((key) => (Object.hasOwn(ENTRY.fields, key) ? [] : [`${path}.${key}`])));
   }
-  return found.map((path) => `${path}: there is no such member`);
+  return found.map((path) => `${path}: unknown member`);
 }
 
 /** Starts the hosts of a plan, all or none; rejects with the first failure. */

@@ -174,9 +174,9 @@ export class HostTrust {
       if (body === null) return;
       const { trusted } = this.#settings;
       this.#hold(verifySnapshot(body, { trusted, nowMs: wallMs(), held: this.#snapshot?.version ?? 0, fresh: false }));
-      log.info({ version: this.#snapshot?.version }, 'keys of the last run are in force');
+      log.info({ version: this.#snapshot?.version }, 'the stored key snapshot is in force');
     } catch (error) {
-      log.warn({ problem: String(error) }, 'the kept key snapshot cannot be used');
+      log.warn({ problem: String(error) }, 'the stored key snapshot cannot be used');
     }
   }
 
@@ -212,12 +212,12 @@ export class HostTrust {
     this.#saving = this.#saving
       .then(() => store.save(body))
       .catch((error: unknown) => {
-        log.warn({ problem: String(error) }, 'the key snapshot is not kept on disk');
+        log.warn({ problem: String(error) }, 'the key snapshot could not be written to disk');
       });
   }
 
   #read(): void {
-    if (this.#gateway === 'lost') this.#deps.log.info({}, 'the gateway is back');
+    if (this.#gateway === 'lost') this.#deps.log.info({}, 'the gateway is reachable again');
     this.#gateway = 'reachable';
     this.#failures = 0;
     this.#askIn(1.5 * this.#settings.intervalMs);
@@ -243,7 +243,7 @@ export class HostTrust {
       if (this.#closed) return;
       if (this.#gateway !== 'lost') {
         const problem = error instanceof Error ? error.message : String(error);
-        this.#deps.log.warn({ gateway, problem }, 'the gateway gives no keys: the last snapshot stays in force');
+        this.#deps.log.warn({ gateway, problem }, 'the gateway sends no keys: the last snapshot stays in force');
       }
       this.#gateway = 'lost';
       this.#askIn(Math.min(FIRST_RETRY_MS * 2 ** this.#failures++, intervalMs));

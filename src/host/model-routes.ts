@@ -131,7 +131,7 @@ function answerEngineGet(deps: RouteDeps, reply: Reply): boolean {
   }
   if (!path.startsWith(TIMINGS_PATH)) return false;
   const timings = engine.timings?.(decode(path.slice(TIMINGS_PATH.length)));
-  if (timings === undefined) refuse(reply, 404, 'nothing is known of that request', 'not_found');
+  if (timings === undefined) refuse(reply, 404, 'no timings are kept for this request', 'not_found');
   else reply.json(200, timings);
   return true;
 }

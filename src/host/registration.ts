@@ -75,7 +75,7 @@ export class Registration {
     try {
       await this.#send('DELETE', `/hosts/${name}?url=${encodeURIComponent(url)}`);
     } catch (error) {
-      this.#deps.log.warn({ problem: sentenceOf(error) }, 'the gateway could not be told that this host leaves');
+      this.#deps.log.warn({ problem: sentenceOf(error) }, 'this host could not be deregistered at the gateway');
     }
   }
 

@@ -73,7 +73,7 @@ t.test('serves a fleet of one process', async (t) => {
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
   for (const [file, message] of [
-    ['wrong.yaml', /hosts\.0\.profil: there is no such member/],
+    ['wrong.yaml', /hosts\.0\.profil: unknown member/],
     ['none.yaml', /cannot be read \(ENOENT\)/],
   ] as const) {
     const wrong = await runCli(t, ['host', '--fleet', `${folder}/${file}`]);

@@ -54,7 +54,7 @@ t.test('tells in a sentence why an engine cannot be had', async (t) => {
   await t.rejects(start({ gguf: '/nowhere.gguf' }), { message: 'there is no file /nowhere.gguf' });
   const file = join(t.testdir(), 'page.gguf');
   await writeFile(file, '<html></html>');
-  await t.rejects(start({ gguf: file }), { message: /page\.gguf is no model that can be loaded: it does not begin/ });
+  await t.rejects(start({ gguf: file }), { message: /page\.gguf cannot be loaded as a model: it does not begin/ });
 });
 
 t.test('takes the key of the engine from a flag, else from the environment', async (t) => {

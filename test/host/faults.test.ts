@@ -87,7 +87,7 @@ t.test('nth counts the requests that meet the other conditions, times what was s
   t.same(picked, [{ reset: true }, { reset: true }, { hang: true }, undefined, undefined]);
 });
 
-t.test('only an unconditional refusal in first place closes the door', async (t) => {
+t.test('only an unconditional refusal in the first rule refuses connections', async (t) => {
   t.ok(new FaultSchedule([{ fault: { refuse: true } }]).refusesConnections);
   t.notOk(new FaultSchedule([{ times: 1, fault: { refuse: true } }]).refusesConnections);
   t.notOk(new FaultSchedule([{ match: { model: 'a' }, fault: { refuse: true } }]).refusesConnections);

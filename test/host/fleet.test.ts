@@ -37,7 +37,7 @@ t.test('every mistake of a plan is named by its path', (t) => {
     [{}, /^hosts: Field required$/],
     [{ hosts: [] }, /hosts: List should have at least 1 item/],
     [{ hosts: [{}] }, /^hosts\.0\.models: Field required$/],
-    [{ hosts: [{ models: ['a'], profil: 'even' }], x: 1 }, /^x: .*hosts\.0\.profil: there is no such member$/],
+    [{ hosts: [{ models: ['a'], profil: 'even' }], x: 1 }, /^x: .*hosts\.0\.profil: unknown member$/],
     [{ hosts: [{ models: ['a'], profile: 'big', count: 0 }] }, /hosts\.0\.count: .*hosts\.0\.profile: /],
     [
       {
@@ -46,7 +46,7 @@ t.test('every mistake of a plan is named by its path', (t) => {
           { models: ['b'], name: 'x' },
         ],
       },
-      /^hosts: two of them have the name 'x'$/,
+      /^hosts: the name 'x' is used twice$/,
     ],
     [{ hosts: [{ models: ['a'], faults: [{ fault: 'nothing' }] }] }, /^hosts\.0\.faults: rule 0: unknown fault/],
   ];

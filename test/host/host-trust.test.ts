@@ -215,7 +215,7 @@ t.test('without the address of a gateway it waits to be told', async (t) => {
   t.match(scene.trust.health(), { gateway: 'unknown' });
 });
 
-t.test('a restart without the gateway goes on with the snapshot on disk, however old', async (t) => {
+t.test('a restart without the gateway uses the snapshot on disk, however old', async (t) => {
   const path = join(t.testdir(), 'keys');
   const first = setUp(t, {}, snapshotFile(path));
   await first.trust.start();
@@ -238,7 +238,7 @@ t.test('a file that was changed, or cannot be read or written, is said and not u
   const scene = setUp(t, {}, snapshotFile(path));
   await scene.trust.start();
   t.equal(scene.trust.ready, false);
-  t.match(scene.problems, [/kept key snapshot cannot be used/, /gateway gives no keys/]);
+  t.match(scene.problems, [/stored key snapshot cannot be used/, /gateway sends no keys/]);
   writeFileSync(path, '');
   chmodSync(path, 0o600);
   const odd = setUp(t, {}, snapshotFile(join(path, 'below-a-file')));
@@ -246,7 +246,7 @@ t.test('a file that was changed, or cannot be read or written, is said and not u
   odd.trust.answer('POST', snapshot(START, ['one']));
   await odd.trust.close();
   t.equal(odd.trust.check('one').kind, 'good');
-  t.match(odd.problems.at(-1), /not kept on disk/);
+  t.match(odd.problems.at(-1), /could not be written to disk/);
 });
 
 t.test('nothing is asked after the end', async (t) => {

@@ -13,7 +13,7 @@ t.test('the oldest requests are dropped', async (t) => {
   );
 });
 
-t.test('an arrival goes to who waits for it, else to the next who asks', async (t) => {
+t.test('a request resolves a waiting call, or is kept for the next one', async (t) => {
   const journal = new Journal(10);
   const waiting = journal.next((request) => request.path === '/b');
   journal.arrive(entry(1, '/a'));
@@ -25,7 +25,7 @@ t.test('an arrival goes to who waits for it, else to the next who asks', async (
   t.equal((await journal.next(any)).id, 1);
 });
 
-t.test('an entry closes once, in one way, and tells who waits', async (t) => {
+t.test('an entry closes once, in one way, and resolves waiting calls', async (t) => {
   const aborted = entry(1);
   const told = Promise.all([aborted.whenAborted(), aborted.whenClosed()]);
   aborted.close('aborted');

@@ -99,7 +99,7 @@ t.test('a gateway that is away is tried again, less and less, and says so once',
   t.equal(scene.registration.registered, true, 'the waiting starts anew after a success');
 });
 
-t.test('a refusal is told in the words of the gateway', async (t) => {
+t.test('a refusal is logged with the message of the gateway', async (t) => {
   const scene = setUp(t);
   scene.answer = [409, { detail: 'the name belongs to another host' }];
   scene.registration.start();

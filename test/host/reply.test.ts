@@ -150,7 +150,7 @@ t.test('error-after sends the error event of the dialect and ends without [DONE]
   t.equal(events(text).length, 3);
 });
 
-t.test('malformed-after breaks the JSON of one event and goes on', async (t) => {
+t.test('malformed-after breaks the JSON of one event and continues', async (t) => {
   const { text } = dechunk((await exchange('malformed-after=1', streamed)).wire);
   const list = events(text);
   t.equal(list.length, 6);

@@ -31,7 +31,7 @@ for (const [name, clockMs, speed] of [
   ['an engine whose clock is an hour ahead', 3_600_000 / 4, 1],
   ['an engine that runs ten times as fast', 0, 10],
 ] as const) {
-  t.test(`tells what was added, with ${name}`, (t) => {
+  t.test(`reports the added latency, with ${name}`, (t) => {
     const tally = new AddedLatency();
     tally.add(answer([0, 0, 6, 0], clockMs, speed));
     const report = tally.report()!;

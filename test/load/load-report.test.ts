@@ -98,7 +98,7 @@ t.test('the page needs nothing else: no address, no script, every text escaped, 
   t.end();
 });
 
-t.test('a request is one line of values, empty for what did not happen', (t) => {
+t.test('a request is one CSV line, with empty cells for missing values', (t) => {
   const cells = (line: string): string[] => line.trimEnd().split(',');
   const line = csvLine(
     sampleFor({ ttftMs: NaN, ttfeMs: NaN, promptTokens: undefined, outcome: 'a "b", c', e2eMs: 1.23456 }),

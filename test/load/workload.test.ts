@@ -94,7 +94,7 @@ t.test('reads a Mooncake trace in the order of its times, equal hashes as equal 
   t.end();
 });
 
-t.test('a broken file is refused with its name and the line', (t) => {
+t.test('a broken file is refused with its name and line', (t) => {
   const refused: [string, RegExp][] = [
     [`${line(1, 5, [])}\n${line(2, 5, []).slice(0, -3)}`, /^f, line 2: no JSON \(/],
     [`${line(1, 5, [])}\n\n{"timestamp":"soon"}`, /^f, line 3: "timestamp" is not a number|^f, line 3: "hash_ids"/],

@@ -93,7 +93,7 @@ async function runProtocol(
       if (data === '[DONE]') continue;
       const event = parsed(data);
       if (typeof event !== 'object' || event === null)
-        throw new AttachedEngineError('the engine sent an event that is no JSON');
+        throw new AttachedEngineError('the engine sent an event that is not JSON');
       if (!hear(protocol.hear(objectOf(event)))) return;
     }
     await rest();

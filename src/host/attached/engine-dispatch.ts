@@ -176,7 +176,9 @@ export class EngineDispatch implements DispatchHandler, Expirable {
   #dispatch(isFresh: boolean): void {
     this.#connection = this.#deps.pool.take(isFresh);
     if (this.#connection === undefined) {
-      return this.#fail(new AttachedEngineError('the engine has as many requests as it may have', { status: 503 }));
+      return this.#fail(
+        new AttachedEngineError('the engine has reached its limit of concurrent requests', { status: 503 }),
+      );
     }
     this.#deadline.set(this.#deps.timeouts.connectMs);
     this.#connection.client.dispatch(this.#options, this);

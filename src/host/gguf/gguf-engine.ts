@@ -57,7 +57,7 @@ const DIALECTS = ['/v1/completions', '/v1/chat/completions', '/v1/responses', '/
 export async function loadGguf(settings: GgufSettings): Promise<GgufEngine> {
   const { path, slots = 4, contextTokens, gpu = 'auto', threads } = settings;
   const header = await readGgufHeader(path);
-  if (header.tokenizer === null) throw new Error(`${path} is no model that can be loaded: it has no tokenizer`);
+  if (header.tokenizer === null) throw new Error(`${path} cannot be loaded as a model: it has no tokenizer`);
   const module = settings.module ?? (await loadLlamaModule());
   // Never built here: a host that starts is no place for a compiler.
   const llama = await module.getLlama({ build: 'never', gpu, logLevel: 'error', progressLogs: false });

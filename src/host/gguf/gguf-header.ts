@@ -68,7 +68,7 @@ export async function readGgufHeader(path: string): Promise<GgufHeader> {
       }
     }
   } catch (error) {
-    throw new Error(`${path} is no model that can be loaded: ${(error as Error).message}`, { cause: error });
+    throw new Error(`${path} cannot be loaded as a model: ${(error as Error).message}`, { cause: error });
   } finally {
     await file.close();
   }
@@ -80,7 +80,7 @@ function parseGgufHeader(bytes: Buffer, fileBytes: number): GgufHeader {
   cursor.skip(4);
   const version = cursor.uint32();
   if (version < 2 || version > 3) {
-    throw new Error(version > 0xffff ? 'it was made for a big-endian machine' : `its GGUF version is ${version}`);
+    throw new Error(version > 0xffff ? 'it is big-endian, which is not supported' : `its GGUF version is ${version}`);
   }
   const tensors = cursor.uint64();
   const count = cursor.uint64();
@@ -159,7 +159,7 @@ class Cursor {
   uint64(): number {
     this.skip(8);
     const value = Number(this.#bytes.readBigUInt64LE(this.at - 8));
-    if (!Number.isSafeInteger(value)) throw new Error('a number in its header makes no sense');
+    if (!Number.isSafeInteger(value)) throw new Error('a number in its header is out of range');
     return value;
   }
 

@@ -83,7 +83,7 @@ t.test('waits while the engine loads and says why', async (t) => {
 });
 
 t.test('gives up with a sentence', async (t) => {
-  t.test('when nobody is there in time', async (t) => {
+  t.test('when no engine answers in time', async (t) => {
     const fake = await startFakeLlamaServer();
     await fake.close();
     await t.rejects(attachEngine({ url: fake.url, readyMs: 500 }), {

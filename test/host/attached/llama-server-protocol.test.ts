@@ -236,8 +236,8 @@ t.test('reports failures as what they are', async (t) => {
     ['loading', json(failureBody(503, 'Loading model', 'unavailable_error'), 503), 'Loading model'],
     ['a failure that is no JSON', (_, r) => r.writeHead(500).end('oops'), 'the engine answered 500: oops'],
     ['an error event', events([partialFrame('a'), failureBody(500, 'out of memory')]), 'out of memory'],
-    ['wrong JSON', events([partialFrame('a'), 'data: {"content":\n\n']), 'the engine sent an event that is no JSON'],
-    ['no JSON object', events(['data: 5\n\n']), 'the engine sent an event that is no JSON'],
+    ['wrong JSON', events([partialFrame('a'), 'data: {"content":\n\n']), 'the engine sent an event that is not JSON'],
+    ['no JSON object', events(['data: 5\n\n']), 'the engine sent an event that is not JSON'],
     ['an early end', events([partialFrame('a')]), 'the engine ended its answer before it was complete'],
     [
       'the old error field',
@@ -372,7 +372,7 @@ t.test('lets the engine wait while the client does not read', async (t) => {
   t.equal((await ended).texts.length, frames, 'and none is lost');
 });
 
-t.test('answers failures with the status that tells whose they are', async (t) => {
+t.test('answers failures with the status of the client, the engine or the host', async (t) => {
   const { engine, fake } = await attach(t, startFakeLlamaServer());
   const cases: readonly [Parameters<typeof fake.answers.set>[1], number][] = [
     [json(failureBody(400, 'too long'), 400), 400],

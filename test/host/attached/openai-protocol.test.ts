@@ -158,7 +158,7 @@ t.test('makes one prompt of every shape', async (t) => {
   t.same(await sent(['a']), [1, ...Buffer.from(SYSTEM.prompt), 97]);
 });
 
-t.test('asks for a number of tokens where the engine has an early end of its own and tells no context', async (t) => {
+t.test('requires n_predict where the engine stops early and reports no context size', async (t) => {
   const { engine, fake } = await attach(t, startFakeOpenAi());
   t.same(
     refusedPlaces(() => begin(engine)),
@@ -198,7 +198,7 @@ t.test('tokenizes and detokenizes as vLLM does', async (t) => {
   t.same(fake.last('/detokenize').body, { model: VLLM_MODEL, tokens: [97, 98] });
 });
 
-t.test('gives back every field that the engine tells', async (t) => {
+t.test('returns every field that the engine reports', async (t) => {
   const clock = createManualClock(1000);
   const { engine, fake } = await attach(t, startFakeVllm(), { clock, watchMs: 1_000_000 });
   const begun = Promise.withResolvers<(text: string) => void>();

@@ -127,7 +127,7 @@ t.test('what waits leaves when memory pressure pushes its sequence out', (t) => 
   t.end();
 });
 
-t.test('the truth tells when a token that waited has left', (t) => {
+t.test('server timings show when a held token was sent', (t) => {
   const clock = createManualClock();
   const scheduler = new Scheduler({ profile: profile({ prefillTokenUs: 0 }), clock, pairAbove: 0 });
   const { job } = createJob(1, { mayWait: true, maxTokens: 4 });

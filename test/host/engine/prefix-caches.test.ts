@@ -125,7 +125,7 @@ t.test('a block is shared while another sequence still holds it', (t) => {
   t.end();
 });
 
-t.test('tokens after a shift are found by nobody', (t) => {
+t.test('tokens after a shift are not found in the cache', (t) => {
   const blocks = new BlockCache({ blocks: 8, blockTokens: 4, sequences: 4 });
   const tokens = Int32Array.from({ length: 16 }, (_, at) => at);
   const allocation = blocks.admit(tokens, 16, true, -1)!;

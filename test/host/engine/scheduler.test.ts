@@ -1,4 +1,4 @@
-// The step engine on a virtual clock: what is in a step, how long it takes, who waits, who is pushed out, how it all ends.
+// The scheduler on a virtual clock: contents and duration of steps, queueing, preemption, ends.
 
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/clock.ts';
@@ -66,7 +66,7 @@ t.test('two long prompts never exceed the budget of a step', (t) => {
   t.end();
 });
 
-t.test('who finds no place waits for one, first come first served', (t) => {
+t.test('sequences without a slot are queued first come first served', (t) => {
   const { clock, scheduler } = setUp({ maxSequences: 1 });
   const jobs = [1, 2, 3].map(() => createJob(5, { maxTokens: 2, cachePrompt: false }));
   for (const { job } of jobs) scheduler.submit(job);
@@ -180,7 +180,7 @@ for (const memory of [
   });
 }
 
-t.test('out of memory at will ends all, empties the cache and goes on', (t) => {
+t.test('out of memory on demand ends all sequences, empties the cache and continues', (t) => {
   const { clock, scheduler } = setUp({ maxSequences: 1 });
   const runs = createJob(9);
   const waits = createJob(9);
@@ -232,7 +232,7 @@ t.test('a late process keeps the schedule, and gives it up only when hopelessly 
   t.end();
 });
 
-t.test('the state tells what the scheduler has done', (t) => {
+t.test('the state counts what the scheduler has done', (t) => {
   const { clock, scheduler } = setUp({ maxSequences: 2 });
   const one = createJob(8, { maxTokens: 200 });
   scheduler.submit(one.job);

@@ -1,4 +1,4 @@
-// A witness sees what a job sees, with the times at which it was due and handed over.
+// Server timings: when each token was due and when it was handed over.
 import { createManualClock } from '../../../src/actor/clock.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
 import { TimingsLog, timeJob } from '../../../src/host/engine/server-timings.ts';
@@ -6,7 +6,7 @@ import { createJob, profile } from './jobs.ts';
 
 import t from 'tap';
 
-t.test('the truth of a request is its queue, its first token and each token in microseconds', (t) => {
+t.test('timings are the queue, the first token and each token in microseconds', (t) => {
   let lateMs = 0;
   const manual = createManualClock();
   const clock = { ...manual, now: () => manual.now() + lateMs };

@@ -30,7 +30,7 @@ t.test('loads a file without ever building anything', async (t) => {
   t.equal(named.engine.contextTokens(), 64);
 });
 
-t.test('tells what is wrong with a file or a model', async (t) => {
+t.test('reports what is wrong with a file or a model', async (t) => {
   await t.rejects(loadGguf({ path: '/nowhere.gguf' }), { message: 'there is no file /nowhere.gguf' });
   const fake = createFakeLlamaCpp();
   const module = {
@@ -143,7 +143,7 @@ t.test('makes a prompt of every shape', async (t) => {
   t.match(engine.props(), { systemPrompt: 'S', antiPrompt: 'U:', assistantName: 'A' });
 });
 
-t.test('speaks in conversations by the template of the model', async (t) => {
+t.test('builds conversations with the template of the model', async (t) => {
   const { engine, fake } = await loadFake(t);
   fake.says = 'Hi<end>more';
   const turns = [
@@ -212,7 +212,7 @@ t.test('finds what a slot has seen, and only when asked to', async (t) => {
   t.equal(
     (await complete(engine, { cache_prompt: true }, 'xyz')).end.slotId,
     1,
-    'a stranger gets the slot used longest ago',
+    'an unrelated prompt gets the least recently used slot',
   );
   t.equal((await complete(engine, { cache_prompt: true }, 'abcd')).end.slotId, 0, 'a friend the one that knows it');
 });
@@ -268,11 +268,11 @@ t.test('looks within a long prompt whether the client is still there', async (t)
   );
 });
 
-t.test('gives a few common words no slot that holds a conversation', async (t) => {
+t.test('a few common words do not take the slot of a conversation', async (t) => {
   const { engine } = await loadFake(t, { slots: 2, contextTokens: 4096 });
   await complete(engine, { cache_prompt: true }, `the ${'a'.repeat(100)}`);
-  const stranger = await complete(engine, { cache_prompt: true }, `the ${'b'.repeat(100)}`);
-  t.equal(stranger.end.slotId, 1);
+  const unrelated = await complete(engine, { cache_prompt: true }, `the ${'b'.repeat(100)}`);
+  t.equal(unrelated.end.slotId, 1);
 });
 
 t.test('waits for a client that reads slowly', async (t) => {

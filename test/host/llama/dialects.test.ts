@@ -47,7 +47,7 @@ const DIALECTS: readonly {
 ];
 
 for (const { path, body, usage, text, delta } of DIALECTS) {
-  t.test(`${path} speaks by the language model with true usage`, async (t) => {
+  t.test(`${path} answers with text of the language model and its usage`, async (t) => {
     const host = await startHost(t);
     const request = { model: 'm', seed: 5, ...body };
     const first = await ask(host, path, request);
@@ -64,7 +64,7 @@ for (const { path, body, usage, text, delta } of DIALECTS) {
     t.equal((last.response ?? last).usage.output_tokens ?? last.usage.completion_tokens, 9);
   });
 
-  t.test(`${path} says in its own words what it refuses`, async (t) => {
+  t.test(`${path} refuses requests with the error body of its dialect`, async (t) => {
     const host = await startHost(t, { engine: { speed: 'virtual', slots: 1, contextTokens: 16 } });
     const refused: [object, number, RegExp][] = [
       [{ ...body, model: undefined }, 422, /"loc":\["body","model"\]/],
@@ -135,7 +135,7 @@ t.test('chat completions call tools by their schema, whole and streamed', async 
   t.equal((await send(host, '/v1/chat/completions', wrong)).status, 400);
 });
 
-t.test('after the result of a tool the model speaks, unless it must call', async (t) => {
+t.test('after the result of a tool the model answers with text, unless a call is required', async (t) => {
   const host = await startHost(t);
   const tools = [{ type: 'function', function: { name: 'weather', parameters: SCHEMA } }];
   const call = { id: 'c', type: 'function', function: { name: 'weather', arguments: '{"city":"Oslo"}' } };
@@ -251,7 +251,7 @@ t.test('embeddings are unit vectors that depend on the text alone', async (t) =>
   t.ok(Math.abs(Math.hypot(...a!) - 1) < 1e-5);
 });
 
-t.test('an engine that runs out of memory tells every dialect in its own words', async (t) => {
+t.test('running out of memory is reported with the error event of each dialect', async (t) => {
   const host = await startHost(t);
   const failures: [string, object, RegExp][] = [
     ['/completion', { prompt: 'x' }, /^data: \{"error":\{"code":500,"message":"the engine ran out of memory"/m],

@@ -145,7 +145,7 @@ t.test('a guard decides about keys, and the host is loading until it is ready', 
   t.equal((await send(host, '/tokenize', { content: '' }, { 'x-api-key': 'k' })).status, 200);
 });
 
-t.test('the truth about a request comes with its answer and can be asked for', async (t) => {
+t.test('server timings are sent with the answer and can be requested later', async (t) => {
   const host = await startHost(t);
   const body = { prompt: 'x', n_predict: 4, ignore_eos: true };
   const headers = { 'x-headrace-truth': '1', 'x-request-id': 'one' };

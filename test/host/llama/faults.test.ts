@@ -63,7 +63,7 @@ t.test('out of memory ends all generations, and new ones go on', async (t) => {
   t.match(await ask(host, '/completion', { prompt: 'x', n_predict: 2, seed: 1 }), { tokens_predicted: 2 });
 });
 
-t.test('out of memory strikes answers that are not streams too', async (t) => {
+t.test('out of memory fails answers that are not streamed too', async (t) => {
   const host = await startHost(t);
   const other = await startHost(t, { engine: 'paced' });
   const shapes: [string, object][] = [

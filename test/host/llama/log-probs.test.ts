@@ -113,7 +113,7 @@ t.test('streamed completions count on with their offsets', async (t) => {
   }
 });
 
-t.test('tokens of a stop string, which nobody sees, are not listed', async (t) => {
+t.test('tokens of a stop string are not listed', async (t) => {
   const host = await startHost(t);
   const grammar = 'root ::= "one two END three"';
   const body = { model: 'm', messages: MESSAGES, seed: 1, logprobs: true, grammar, stop: 'END' };

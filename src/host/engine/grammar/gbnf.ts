@@ -142,7 +142,7 @@ class Parser {
       const isRange = this.#peek() === '-' && this.#text[this.#at + 1] !== ']';
       if (isRange) this.#at++;
       const to = isRange ? this.#character() : from;
-      if (to < from) this.#fail('a range runs backwards');
+      if (to < from) this.#fail('the end of a range is below its start');
       ranges.push({ from, to });
     }
     return { kind: 'characters', ranges: negated ? complement(ranges) : ranges };
@@ -151,7 +151,7 @@ class Parser {
   /** Code point of one character, escaped or not. */
   #character(): number {
     const code = this.#text.codePointAt(this.#at);
-    if (code === undefined) this.#fail('a literal or range has no end');
+    if (code === undefined) this.#fail('unterminated literal or range');
     if (code !== 0x5c) {
       this.#at += code > 0xffff ? 2 : 1;
       return code;
@@ -176,7 +176,7 @@ class Parser {
     if (match === null) this.#fail('expected {m}, {m,} or {m,n}');
     const least = Number(match[1]);
     const most = match[2] === '' ? least : match[3] === '' ? Infinity : Number(match[3]);
-    if (most < least) this.#fail('a repetition runs backwards');
+    if (most < least) this.#fail('the upper bound of a repetition is below the lower');
     if (Math.max(least, most === Infinity ? 0 : most) > MAX_REPETITIONS) {
       this.#fail(`a repetition of more than ${MAX_REPETITIONS}`);
     }

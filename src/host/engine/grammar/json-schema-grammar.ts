@@ -38,7 +38,7 @@ export function schemaGrammar(schema: unknown): string {
 /** GBNF of a schema, its rules added to the book. Throws a SchemaError. */
 function compileSchema(schema: unknown, rules: RuleBook): string {
   const body = new SchemaCompiler(schema, rules).compile(schema, { path: '#', depth: 0, references: [] });
-  if (body === null) throw new SchemaError('schema: nothing satisfies it');
+  if (body === null) throw new SchemaError('schema: no value satisfies it');
   return body;
 }
 
@@ -98,7 +98,7 @@ class SchemaCompiler {
     for (const step of reference.slice(1).split('/').slice(1)) {
       const name = step.replaceAll('%25', '%').replaceAll('~1', '/').replaceAll('~0', '~');
       const isInside = typeof target === 'object' && target !== null && Object.hasOwn(target, name);
-      if (!isInside) throw new SchemaError(`schema, ${place.path}: ${reference} leads nowhere`);
+      if (!isInside) throw new SchemaError(`schema, ${place.path}: ${reference} is not defined`);
       target = (target as Record<string, unknown>)[name];
     }
     return target;

@@ -159,7 +159,7 @@ class PatternParser {
     if (this.#take('(')) {
       if (this.#take('?') && !this.#take(':')) this.#group();
       const part = this.#choice();
-      if (!this.#take(')')) this.#fail('a group without end');
+      if (!this.#take(')')) this.#fail('an unterminated group');
       return { ...part, body: `(${part.body})` };
     }
     if (this.#take('[')) return this.#oneCharacter(this.#class());
@@ -172,7 +172,7 @@ class PatternParser {
   /** The name of a named group; every other kind of special group is refused. */
   #group(): void {
     const match = /^<([A-Za-z]\w*)>/.exec(this.#text.slice(this.#at).join(''));
-    if (match === null) this.#fail('looking around');
+    if (match === null) this.#fail('look-around');
     this.#at += match[0].length;
   }
 
@@ -180,7 +180,7 @@ class PatternParser {
     const negated = this.#take('^');
     const found = new Set<string>();
     while (!this.#take(']')) {
-      if (this.#at >= this.#text.length) this.#fail('a class without end');
+      if (this.#at >= this.#text.length) this.#fail('an unterminated class');
       const from = this.#character();
       const isRange = this.#text[this.#at] === '-' && this.#text[this.#at + 1] !== ']' && from.length === 1;
       if (!isRange) for (const character of from) found.add(character);
@@ -195,7 +195,7 @@ class PatternParser {
   /** The characters of a range; of a long one beyond ASCII, its first ones. */
   #between(from: string, to: string): string[] {
     const [first, last] = [from.codePointAt(0)!, to.codePointAt(0)!];
-    if (last < first) this.#fail('a range that runs backwards');
+    if (last < first) this.#fail('a range whose end is below its start');
     const characters: string[] = [];
     for (let code = first; code <= Math.min(last, first + 255); code++) characters.push(String.fromCodePoint(code));
     return characters;

@@ -127,7 +127,7 @@ t.test('generated tokens are penalised too, and a penalty prompt stands for the 
   t.ok(near(logitOf3({ presencePenalty: 1, penaltyPrompt: Int32Array.of(3, 5), repeatLastN: 1 }, []), 2));
 });
 
-t.test('the newline can be spared', async (t) => {
+t.test('penalize_nl: false spares the newline', async (t) => {
   const prompt = '\n\t\n\t\n';
   const count = (penalizeNl: boolean): number => {
     const options = { temperature: 0, frequencyPenalty: 3, penalizeNl, logitBias: new Map([[newline, 20]]) };

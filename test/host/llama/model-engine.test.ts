@@ -1,4 +1,4 @@
-// The seam for other engines: what a host does with one that speaks the dialects itself, and with one that is not ready.
+// The interface for other engines: what a host does with one that speaks the dialects itself, and with one that is not ready.
 import t from 'tap';
 import { type ModelEngine, createSimulatedEngine } from '../../../src/host/index.ts';
 import { ask, send, startHost } from './ask.ts';
@@ -15,7 +15,7 @@ function engineWith(own: Partial<ModelEngine>): ModelEngine {
   });
 }
 
-t.test('an engine that speaks the dialects gets their requests as they came', async (t) => {
+t.test('an engine that serves the dialects gets their requests unchanged', async (t) => {
   const seen: string[] = [];
   const engine = engineWith({
     kind: 'other',
