@@ -1,6 +1,5 @@
-// Bytes of a page to text. Called by read-page.ts for everything but PDF. The order is that of the Encoding and HTML
-// standards of the WHATWG (mark, header, declaration, guess) with one step before the declaration: bytes that are UTF-8
-// are read as UTF-8. Any bytes whatever must give well-formed text.
+// Decodes the bytes of a page. Determines the encoding in the order of the WHATWG Encoding and HTML standards (byte order
+// mark, header, declaration, detection), but valid UTF-8 goes before the declaration. Any bytes give well-formed text.
 
 import { isAscii, isUtf8 } from 'node:buffer';
 
@@ -10,21 +9,21 @@ import { isAscii, isUtf8 } from 'node:buffer';
  */
 const DECLARATION_BYTES = 16_384;
 
-/** Enough text to tell one encoding from another. */
+/** Enough text to detect an encoding. */
 const SAMPLE_BYTES = 65_536;
 
-/** An encoding that pages use without saying so, and what its text looks like when it is the right one. */
+/** An encoding that pages use without declaring it, and typical text in it. */
 interface Candidate {
   readonly encoding: string;
   readonly usual: RegExp;
-  /** Least part of the letters above U+007F that `usual` has to cover. */
+  /** Least share of the letters above U+007F that `usual` must cover. */
   readonly share: number;
 }
 
 const CYRILLIC = /[А-ЯЁ]?[а-яё]{2,}/gu;
 const KANA = /[ぁ-んァ-ヶー]/gu;
 
-/** The most frequent characters of Chinese are a tenth of most texts, and rare where bytes are read wrongly. */
+/** The most frequent Chinese characters are a tenth of most texts, and rare in wrongly decoded text. */
 const CANDIDATES: readonly Candidate[] = [
   { encoding: 'shift_jis', usual: KANA, share: 0.15 },
   { encoding: 'euc-jp', usual: KANA, share: 0.15 },
@@ -36,7 +35,7 @@ const CANDIDATES: readonly Candidate[] = [
 ];
 
 /**
- * The text of `bytes`, always well-formed; what cannot be read is U+FFFD. `headerCharset` is the parameter of
+ * The text of `bytes`, always well-formed; invalid bytes become U+FFFD. `headerCharset` is the parameter of
  * `Content-Type`, null without one. A page that claims UTF-8 in header or declaration and is mostly something else is
  * read as what else it declares or looks like.
  */
@@ -52,15 +51,15 @@ export function encodingOf(bytes: Uint8Array, headerCharset: string | null): str
   if (declared !== null && (declared !== 'utf-8' || isUtf8(bytes))) return declared;
   const wide = byZeros(bytes);
   if (wide !== null) return wide;
-  // ISO-2022-JP is ASCII to the eye, but for its escapes.
+  // ISO-2022-JP is ASCII with escape sequences.
   if (isAscii(bytes) && !bytes.includes(0x1b)) return 'utf-8';
   if (!isAscii(bytes) && isUtf8(bytes)) return 'utf-8';
-  const said = byDeclaration(bytes);
-  if (said !== null && said !== 'utf-8' && declared !== 'utf-8') return said;
+  const inPage = byDeclaration(bytes);
+  if (inPage !== null && inPage !== 'utf-8' && declared !== 'utf-8') return inPage;
   const first = bytes.findIndex((byte) => byte > 0x7f);
   const sample = bytes.subarray(first, first + SAMPLE_BYTES);
   if (isMostlyUtf8(sample)) return 'utf-8';
-  return said === null || said === 'utf-8' ? byLook(sample) : said;
+  return inPage === null || inPage === 'utf-8' ? detected(sample) : inPage;
 }
 
 function byMark(bytes: Uint8Array): string | null {
@@ -71,7 +70,7 @@ function byMark(bytes: Uint8Array): string | null {
   return null;
 }
 
-/** Null for a label that nobody knows, and for those of encodings that are unsafe to read. */
+/** Null for an unknown label and for encodings that the standard replaces as unsafe. */
 function byLabel(label: string): string | null {
   const name = label.trim().toLowerCase();
   if (name === 'x-user-defined') return 'windows-1252';
@@ -95,13 +94,13 @@ function byZeros(bytes: Uint8Array): string | null {
   return even > pairs / 2 && odd < pairs / 20 ? 'utf-16be' : null;
 }
 
-/** What the page says of itself, in an XML declaration or a `meta` element; null without a usable word. */
+/** The encoding that the page declares in an XML declaration or a `meta` element; null without a usable one. */
 function byDeclaration(bytes: Uint8Array): string | null {
   const head = new TextDecoder('windows-1252').decode(bytes.subarray(0, DECLARATION_BYTES));
   const xml = /^<\?xml\s[^>]*?encoding\s*=\s*["']([^"']+)["']/.exec(head)?.[1];
   const label = metaLabel(head) ?? xml;
   const encoding = label === undefined ? null : byLabel(label);
-  // Whoever can read the declaration as ASCII is not reading UTF-16.
+  // A declaration that is readable as ASCII is not in UTF-16.
   return encoding?.startsWith('utf-16') ? 'utf-8' : encoding;
 }
 
@@ -147,15 +146,15 @@ function labelOfMeta(attributes: ReadonlyMap<string, string>): string | undefine
   return double ?? single ?? bare;
 }
 
-/** Some bytes are broken, but more characters are whole. */
+/** Whether more characters are valid UTF-8 than invalid. */
 function isMostlyUtf8(sample: Uint8Array): boolean {
   const text = new TextDecoder().decode(sample);
   const broken = count(text, /\ufffd/g);
   return broken < count(text, /[^\0-\x7f]/gu) - broken;
 }
 
-/** The encoding whose usual text the sample looks like; Windows-1252 when there is none, as in browsers. */
-function byLook(sample: Uint8Array): string {
+/** The first candidate with typical text in the sample; Windows-1252 when there is none, as in browsers. */
+function detected(sample: Uint8Array): string {
   for (const { encoding, usual, share } of CANDIDATES) {
     const text = new TextDecoder(encoding).decode(sample);
     const letters = count(text, /[^\P{L}a-zA-Z]/gu);

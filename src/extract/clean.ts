@@ -1,72 +1,68 @@
-// HTML to clean text. Called by the cleaning threads through read-page.ts, and by those who have the HTML already through
-// `headrace/clean`. Takes any text and never throws; time is linear in the page.
+// Extracts clean text from HTML: the published function of `headrace/clean`. Accepts any text and never throws; time is linear
+// in the size of the page.
 
 import { decodeHTML } from 'entities';
-import type { CleanOptions, CleanPage, PageFormat } from './page.ts';
-import { pageOf, tidy } from './text.ts';
-import { kindOf, type PageKind } from './kind.ts';
-import { AddressBook, lineOf, linksOf } from './links.ts';
-import { MarkdownWriter } from './markdown-writer.ts';
-import { escaped } from './markdown-escape.ts';
+import { lineOf, linksOf, UrlResolver } from './links.ts';
+import { escaped, MarkdownWriter } from './markdown-writer.ts';
 import { type Measures, measure } from './measure.ts';
-import { descriptionOf, metadataOf, titleOf } from './metadata.ts';
+import { descriptionOf, kindOf, metadataOf, type PageKind, titleOf } from './metadata.ts';
+import { type CleanOptions, type CleanPage, type PageFormat, pageOf, tidy } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
-import { type Dropped, type Reach, select } from './select.ts';
+import { type Reach, select } from './select.ts';
 import { type LinkedData, readLinkedData, readState } from './structured.ts';
 import { TAG } from './tags.ts';
 import { TextWriter } from './text-writer.ts';
-import type { Tree } from './tree.ts';
-import { walk } from './walk.ts';
+import { type Dropped, type Tree, walk } from './tree.ts';
 
-/** Content with fewer characters is too little when something else offers more. */
-const TOO_LITTLE = 300;
-/** How much more of it something else must offer. */
+/** Shorter content is replaced when another source has much more. */
+const MIN_CONTENT = 300;
+/** The factor by which the other source must be longer. */
 const MUCH_MORE = 2;
 
-/** Shorter descriptions of products are names. */
+/** Shorter product descriptions are names. */
 const MIN_DESCRIPTION = 100;
 
 const MAX_HEADING_CHARACTERS = 300;
 
-/** What was found, and which nodes were left out of it. */
+/** Content and the nodes that were left out of it. */
 interface Finding {
   readonly content: string;
   readonly dropped: Dropped;
 }
 
-/** Clean text of the page `html`. */
+/** Extracts the content of the page `html`. */
 export function clean(html: string, options: CleanOptions = {}): CleanPage {
   const { url = '', format = 'text', include = [] } = options;
   const page = parse(html);
-  const addresses = new AddressBook(url, page.head.base);
+  const urls = new UrlResolver(url, page.head.base);
   const data = readLinkedData(page.head.linkedData);
-  const { content, dropped } = new Search(page, data, addresses, format, kindOf(page.head, url)).find();
+  const { content, dropped } = new ContentSearch(page, data, urls, format, kindOf(page.head, url)).find();
   const title = titleOf(page.head, data, headingOf(page.tree));
-  const metadata = include.includes('metadata') ? metadataOf(page.head, data, addresses) : undefined;
+  const metadata = include.includes('metadata') ? metadataOf(page.head, data, urls) : undefined;
   const answer = pageOf(
     content,
     [title, content.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? ''],
     url,
     metadata,
   );
-  return include.includes('links') ? { ...answer, links: linksOf(page.tree, dropped, addresses) } : answer;
+  return include.includes('links') ? { ...answer, links: linksOf(page.tree, dropped, urls) } : answer;
 }
 
-/** Looks for content in the places where pages have it, until there is enough. */
-class Search {
+/** Tries the sources of content in order until one has enough. */
+class ContentSearch {
   readonly #tree: Tree;
   readonly #head: Head;
   readonly #data: LinkedData;
-  readonly #addresses: AddressBook;
+  readonly #urls: UrlResolver;
   readonly #format: PageFormat;
   readonly #kind: PageKind;
   readonly #measures: Measures;
 
-  constructor({ tree, head }: Page, data: LinkedData, addresses: AddressBook, format: PageFormat, kind: PageKind) {
+  constructor({ tree, head }: Page, data: LinkedData, urls: UrlResolver, format: PageFormat, kind: PageKind) {
     this.#tree = tree;
     this.#head = head;
     this.#data = data;
-    this.#addresses = addresses;
+    this.#urls = urls;
     this.#format = format;
     this.#kind = kind;
     this.#measures = measure(tree);
@@ -85,14 +81,14 @@ class Search {
     ];
     if (this.#kind === 'product') best = this.#withDescription(best);
     for (const other of others) {
-      if (best.content.length >= TOO_LITTLE) return best;
+      if (best.content.length >= MIN_CONTENT) return best;
       const found = other();
       if (found.content.length > MUCH_MORE * best.content.length) best = found;
     }
     return best;
   }
 
-  /** The description of a product, where the page itself shows another or none. */
+  /** Adds the description of a product from linked data unless the page shows it. */
   #withDescription(found: Finding): Finding {
     const described = this.#ofTexts([this.#data.product ?? ''], found.dropped);
     const isShown = lettersOf(found.content).includes(lettersOf(described.content).slice(0, 40));
@@ -106,13 +102,13 @@ class Search {
     return { content: this.#write(this.#tree, dropped), dropped };
   }
 
-  /** The whole body, but for what cannot be read. */
+  /** The whole body. */
   #everything(): Finding {
     const dropped = new Uint8Array(this.#tree.count);
     return { content: this.#write(this.#tree, dropped), dropped };
   }
 
-  /** Texts from scripts; some are HTML themselves. */
+  /** Texts from scripts, which may be HTML. */
   #ofTexts(texts: readonly string[], dropped: Dropped): Finding {
     const plain = texts.map((text) => {
       if (/<\/?[a-z]/i.test(text)) {
@@ -126,14 +122,13 @@ class Search {
   }
 
   #write(tree: Tree, dropped: Dropped): string {
-    const writer =
-      this.#format === 'markdown' ? new MarkdownWriter(tree, dropped, this.#addresses) : new TextWriter(tree);
+    const writer = this.#format === 'markdown' ? new MarkdownWriter(tree, dropped, this.#urls) : new TextWriter(tree);
     walk(tree, dropped, 0, writer);
     return tidy(writer.result());
   }
 }
 
-/** The first heading of the first rank, if it says something. */
+/** The first `h1` that is not empty. */
 function headingOf(tree: Tree): string {
   for (let node = 0; node < tree.count; node++) {
     if (tree.tag[node] !== TAG.h1) continue;
@@ -143,7 +138,7 @@ function headingOf(tree: Tree): string {
   return '';
 }
 
-/** Letters alone, for telling whether two texts are one. */
+/** Letters only, to compare texts. */
 function lettersOf(text: string): string {
   return text.replaceAll(/[^\p{L}]+/gu, '').toLowerCase();
 }

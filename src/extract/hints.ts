@@ -1,6 +1,5 @@
-// What the class, id and role of an element say of its part in a page. Asked by parse.ts for every element. Names are cut
-// into words and the words looked up, so that the work is linear in the names; the answers for a page are remembered,
-// since pages repeat their classes.
+// Hints about the role of an element in its page, as bit flags, from class, id, ARIA role and schema.org microdata. Names are
+// split into words that are looked up, which is linear, and results are cached per page, since pages repeat their classes.
 
 /** Menus, breadcrumbs, pagers, tables of contents. */
 export const NAVIGATION: number = 1 << 0;
@@ -10,30 +9,30 @@ export const CONSENT: number = 1 << 2;
 /** Dialogs, sign-in walls. */
 export const OVERLAY: number = 1 << 3;
 export const SHARE: number = 1 << 4;
-/** Other pages of the site, recommended. */
+/** Recommended pages. */
 export const RELATED: number = 1 << 5;
 export const COMMENTS: number = 1 << 6;
 export const NEWSLETTER: number = 1 << 7;
 export const FOOTER: number = 1 << 8;
 export const SIDEBAR: number = 1 << 9;
-/** Dates, tags, by-lines, counts. */
+/** Dates, tags, bylines, counts. */
 export const META: number = 1 << 10;
-/** Cannot be seen. */
+/** Not displayed. */
 export const HIDDEN: number = 1 << 11;
-/** Read aloud only, or print only. */
+/** For screen readers or print only. */
 export const UNSEEN: number = 1 << 12;
-/** Likely holds what the page is about. */
+/** Likely to hold the content. */
 export const CONTENT: number = 1 << 13;
-/** Says that it is the body of an article, by microdata or a name used for nothing else. */
+/** The body of an article, by microdata or an unambiguous name. */
 export const BODY: number = 1 << 14;
 export const MAIN: number = 1 << 15;
 /** Buttons, tools, forms. */
 export const CONTROL: number = 1 << 16;
-/** Who wrote it. */
+/** About the author. */
 export const AUTHOR: number = 1 << 17;
-/** What customers say of a product. */
+/** Customer reviews. */
 export const REVIEWS: number = 1 << 18;
-/** What opens an article. */
+/** The lead of an article. */
 export const LEAD: number = 1 << 19;
 
 const WORDS: ReadonlyMap<string, number> = new Map(
@@ -60,7 +59,7 @@ const WORDS: ReadonlyMap<string, number> = new Map(
   ).flatMap(([hint, words]) => words.split(' ').map((word) => [word, hint] as const)),
 ); // prettier-ignore
 
-/** Names that the words alone do not tell. Compared whole, in lower case, without separators. */
+/** Names that single words do not identify. Compared whole, in lower case, without separators. */
 const NAMES: ReadonlyMap<string, number> = new Map(
   (
     [
@@ -72,23 +71,8 @@ const NAMES: ReadonlyMap<string, number> = new Map(
   ).flatMap(([hint, names]) => names.split(' ').map((name) => [name, hint] as const)),
 ); // prettier-ignore
 
-/** First words that make a name speak of the whole page rather than of its element. */
-const MODIFIERS: ReadonlySet<string> = new Set([
-  'has',
-  'no',
-  'with',
-  'without',
-  'is',
-  'js',
-  'not',
-  'show',
-  'hide',
-  'lg',
-  'md',
-  'sm',
-  'xs',
-  'xl',
-]);
+/** First words of names that describe a state or layout rather than the element. */
+const MODIFIERS: ReadonlySet<string> = new Set('has no with without is js not show hide lg md sm xs xl'.split(' '));
 
 const ROLES: ReadonlyMap<string, number> = new Map([
   ['navigation', NAVIGATION],
@@ -107,18 +91,39 @@ const ROLES: ReadonlyMap<string, number> = new Map([
   ['button', CONTROL],
 ]);
 
-const MAX_NAMES = 512;
+const MICRODATA_PROPERTIES: ReadonlyMap<string, number> = new Map([
+  ['articlebody', BODY],
+  ['text', CONTENT],
+  ['description', CONTENT],
+  ['maincontentofpage', CONTENT],
+  ['breadcrumb', NAVIGATION],
+  ['comment', COMMENTS],
+]);
 
-/** What the words of one page's names say. */
+const MICRODATA_TYPES: ReadonlyMap<string, number> = new Map([
+  ['article', CONTENT],
+  ['newsarticle', CONTENT],
+  ['blogposting', CONTENT],
+  ['techarticle', CONTENT],
+  ['recipe', CONTENT],
+  ['comment', COMMENTS],
+  ['breadcrumblist', NAVIGATION],
+  ['sitenavigationelement', NAVIGATION],
+]);
+
+/** Longer attributes are cut here. */
+const MAX_NAME_CHARACTERS = 512;
+
+/** Hints by name, for one page. */
 export class HintTable {
   readonly #known = new Map<string, number>();
 
-  /** Hints of a `class` or `id` as written. */
+  /** Hints of a `class` or `id` attribute. */
   ofNames(names: string): number {
     const known = this.#known.get(names);
     if (known !== undefined) return known;
     let hints = 0;
-    for (const name of names.slice(0, MAX_NAMES).split(/\s+/)) hints |= hintsOfName(name);
+    for (const name of names.slice(0, MAX_NAME_CHARACTERS).split(/\s+/)) hints |= hintsOfName(name);
     this.#known.set(names, hints);
     return hints;
   }
@@ -128,8 +133,21 @@ export function hintsOfRole(role: string): number {
   return ROLES.get(role.trim().toLowerCase()) ?? 0;
 }
 
+export function hintsOfItemprop(names: string): number {
+  let hints = 0;
+  for (const name of names.toLowerCase().split(/\s+/, 8)) hints |= MICRODATA_PROPERTIES.get(name) ?? 0;
+  return hints;
+}
+
+export function hintsOfItemtype(types: string): number {
+  let hints = 0;
+  for (const type of types.toLowerCase().split(/\s+/, 8))
+    hints |= MICRODATA_TYPES.get(type.slice(type.lastIndexOf('/') + 1)) ?? 0;
+  return hints;
+}
+
 function hintsOfName(name: string): number {
-  // "widthAuto", "post-body" and "HTMLBlock" in words.
+  // Splits "widthAuto", "post-body" and "HTMLBlock" into words.
   const words = name
     .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
     .toLowerCase()

@@ -1,4 +1,4 @@
-// What is published as `headrace/clean`.
+// Public surface of extraction, published as `headrace/clean`.
 
 export { clean } from './clean.ts';
 export type { CleanJob, CleanOptions, CleanPage, PageExtra, PageFormat, PageLink, PageMetadata } from './page.ts';

@@ -1,27 +1,26 @@
-// Addresses in a page, and its links. Used by clean.ts and the Markdown writer. Only http and https leave the cleaner.
+// Absolute URLs, and the links of the content. Only http and https URLs are returned.
 
 import type { PageLink } from './page.ts';
-import type { Dropped } from './select.ts';
 import { TAG } from './tags.ts';
 import { onLine } from './text-writer.ts';
-import type { Tree } from './tree.ts';
+import type { Dropped, Tree } from './tree.ts';
 
-/** Links of an answer. */
+/** Links of a result. */
 const MAX_LINKS = 1000;
-/** Longer addresses hold data, not places. */
+/** Longer URLs carry data. */
 const MAX_URL_CHARACTERS = 4096;
 const MAX_TEXT_CHARACTERS = 500;
 
-/** Absolute addresses out of relative ones. */
-export class AddressBook {
+/** Resolves references against the base of a page. */
+export class UrlResolver {
   readonly #base: string | undefined;
 
-  /** `base` as the page gives it, `url` where the page was found; either may be empty. */
+  /** `base` from the page, `url` where the page was found; either may be empty. */
   constructor(url: string, base: string) {
     this.#base = URL.parse(base, url === '' ? undefined : url)?.href ?? URL.parse(url)?.href;
   }
 
-  /** Null for what is no http address, or cannot be told without knowing where the page was. */
+  /** Null unless the reference resolves to an http or https URL. */
   absolute(reference: string | undefined): string | null {
     if (reference === undefined || reference.length > MAX_URL_CHARACTERS) return null;
     const parsed = URL.parse(reference.trim(), this.#base);
@@ -30,14 +29,14 @@ export class AddressBook {
   }
 }
 
-/** Links of the content in order, each address once. */
-export function linksOf(tree: Tree, dropped: Dropped, addresses: AddressBook): PageLink[] {
+/** Links of the content in order, each URL once. */
+export function linksOf(tree: Tree, dropped: Dropped, urls: UrlResolver): PageLink[] {
   const links = new Map<string, PageLink>();
   for (let node = 0; node < tree.count && links.size < MAX_LINKS; node++) {
     if (dropped[node] === 1) {
       node = (tree.end[node] as number) - 1;
     } else if (tree.tag[node] === TAG.a) {
-      const url = addresses.absolute(tree.attributes.get(node)?.href);
+      const url = urls.absolute(tree.attributes.get(node)?.href);
       const text = url === null ? '' : lineOf(tree, node, MAX_TEXT_CHARACTERS);
       if (url !== null && text !== '' && !links.has(url)) links.set(url, { text, url });
     }
@@ -45,7 +44,7 @@ export function linksOf(tree: Tree, dropped: Dropped, addresses: AddressBook): P
   return [...links.values()];
 }
 
-/** The text of a subtree on one line, cut when it has reached `maxCharacters`. */
+/** The text of a subtree on one line, at most `maxCharacters` long. */
 export function lineOf(tree: Tree, node: number, maxCharacters: number): string {
   let line = '';
   const end = tree.end[node] as number;

@@ -1,27 +1,42 @@
-// Writes the content of a page as CommonMark with GitHub's tables. Called by clean.ts. Marks are written when the first
-// text inside them is, so that nothing empty is ever marked, and closed at the end of a block whatever the page does.
+// Writes the content of a page as CommonMark with GitHub tables. A mark is written together with the first text inside it, so
+// that no mark is empty, and closed at the end of its block, whatever the nesting of the page.
 
-import type { AddressBook } from './links.ts';
-import { fenced, inlineCode, sourceOf } from './markdown-code.ts';
-import { escaped, escapedStart } from './markdown-escape.ts';
-import { isDataTable, writeTable } from './markdown-table.ts';
-import type { Dropped } from './select.ts';
+import type { UrlResolver } from './links.ts';
 import { BLOCK, HEADING, TAG, traits } from './tags.ts';
 import { isApart, onLine } from './text-writer.ts';
-import { SPACE_BEFORE, type Tree } from './tree.ts';
-import type { Visitor } from './walk.ts';
+import { type Dropped, SPACE_BEFORE, type Tree, type Visitor, walk } from './tree.ts';
 
-/** Lists and quotes that are indented; deeper ones stay at this depth, so that lines stay short. */
+/** Lists and quotes nested deeper are not indented further, so that lines stay short. */
 const MAX_INDENTED = 8;
 
-// What stands between two texts, the stronger the greater.
+/** Wider tables are cut. */
+const MAX_COLUMNS = 50;
+
+/** Blocks that a Markdown cell cannot hold. */
+const NOT_IN_CELLS: ReadonlySet<number> = new Set([
+  TAG.table,
+  TAG.ul,
+  TAG.ol,
+  TAG.pre,
+  TAG.blockquote,
+  TAG.h1,
+  TAG.h2,
+  TAG.h3,
+  TAG.article,
+  TAG.section,
+]);
+
+/** How class names state the language of code. */
+const LANGUAGE = /(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s?)([a-z0-9+#_.-]{1,30})/i;
+
+// Separators between two texts. The greater one wins.
 const SPACE = 1;
 /** A line end within a paragraph. */
 const BREAK = 2;
 const LINE = 3;
 const PARAGRAPH = 4;
 
-/** A mark around text of one line. */
+/** An inline mark. */
 interface Mark {
   readonly node: number;
   readonly open: string;
@@ -29,7 +44,7 @@ interface Mark {
   isWritten: boolean;
 }
 
-/** A list item or a quote: how its lines begin. */
+/** A list item or a quote. `indent` begins each of its lines. */
 interface Container {
   readonly node: number;
   readonly indent: string;
@@ -38,21 +53,21 @@ interface Container {
 export class MarkdownWriter implements Visitor {
   readonly #tree: Tree;
   readonly #dropped: Dropped;
-  readonly #addresses: AddressBook;
+  readonly #urls: UrlResolver;
   readonly #parts: string[] = [];
   readonly #marks: Mark[] = [];
   readonly #containers: Container[] = [];
-  /** Number of the last item of each open list; 0 and below for lists without numbers. */
+  /** Next number of each open list; 0 for unordered lists. */
   readonly #counters: number[] = [];
   #gap = 0;
-  /** Stands before the next text of a block: the sign of an item or a heading. */
+  /** Written before the next text: the markers of list items, quotes and headings. */
   #marker = '';
   #isHeading = false;
 
-  constructor(tree: Tree, dropped: Dropped, addresses: AddressBook) {
+  constructor(tree: Tree, dropped: Dropped, urls: UrlResolver) {
     this.#tree = tree;
     this.#dropped = dropped;
-    this.#addresses = addresses;
+    this.#urls = urls;
   }
 
   result(): string {
@@ -74,7 +89,7 @@ export class MarkdownWriter implements Visitor {
     if ((traits(tag) & BLOCK) !== 0) return this.#openBlock(node, tag);
     switch (tag) {
       case TAG.a: {
-        const url = this.#addresses.absolute(this.#tree.attributes.get(node)?.href);
+        const url = this.#urls.absolute(this.#tree.attributes.get(node)?.href);
         if (url !== null && !this.#marks.some(({ open }) => open === '[')) this.#mark(node, '[', `](${inTarget(url)})`);
         return false;
       }
@@ -166,34 +181,124 @@ export class MarkdownWriter implements Visitor {
   }
 
   #writeCode(node: number): void {
-    const code = inlineCode(onLine(sourceOf(this.#tree, this.#dropped, node)).trim());
+    const code = inlineCode(onLine(this.#sourceOf(node)).trim());
     if (code !== '') this.#write(code, false);
   }
 
+  /** Writes a fenced block unless it would be empty. */
   #writeSource(node: number): void {
-    const block = fenced(this.#tree, this.#dropped, node);
-    if (block !== null) this.#writeLines(block);
+    const source = this.#sourceOf(node)
+      .replace(/^\r?\n/, '')
+      .trimEnd();
+    if (source.trim() !== '') {
+      const fence = '`'.repeat(Math.max(3, longestRun(source) + 1));
+      this.#writeLines([fence + this.#languageOf(node), ...source.split(/\r\n?|\n/), fence]);
+    }
     this.#divide(PARAGRAPH);
+  }
+
+  /** The characters of a subtree unchanged, with a line end for each break and block. */
+  #sourceOf(node: number): string {
+    const tree = this.#tree;
+    const parts: string[] = [];
+    const end = tree.end[node] as number;
+    for (let inner = node + 1; inner < end; inner++) {
+      const tag = tree.tag[inner] as number;
+      if (this.#dropped[inner] === 1) inner = (tree.end[inner] as number) - 1;
+      else if (tag === TAG['#text']) parts.push(tree.textOf(inner));
+      else if ((traits(tag) & BLOCK) !== 0 && !(parts.at(-1)?.endsWith('\n') ?? true)) parts.push('\n');
+    }
+    return parts.join('');
+  }
+
+  #languageOf(node: number): string {
+    const { attributes, tag } = this.#tree;
+    const child = node + 1;
+    const names = [
+      attributes.get(node)?.className,
+      tag[child] === TAG.code ? attributes.get(child)?.className : undefined,
+    ];
+    for (const name of names) {
+      const language = LANGUAGE.exec(name ?? '')?.[1];
+      if (language !== undefined) return language.toLowerCase();
+    }
+    return '';
   }
 
   #writeImage(node: number): void {
     const { src, alt = '' } = this.#tree.attributes.get(node) ?? {};
     const text = onLine(alt).trim();
-    const url = text === '' ? null : this.#addresses.absolute(src);
+    const url = text === '' ? null : this.#urls.absolute(src);
     if (url !== null) this.#write(`![${escaped(text)}](${inTarget(url)})`, false);
   }
 
   #writeTable(node: number): boolean {
-    if (!isDataTable(this.#tree, this.#dropped, node)) return false;
-    const lines = writeTable(
-      this.#tree,
-      this.#dropped,
-      node,
-      () => new MarkdownWriter(this.#tree, this.#dropped, this.#addresses),
-    );
+    if (!this.#isDataTable(node)) return false;
+    const lines = this.#tableLines(node);
     if (lines.length > 0) this.#writeLines(lines);
     this.#divide(PARAGRAPH);
     return true;
+  }
+
+  /** Whether a table has rows and columns of short content. Layout tables are not written as tables. */
+  #isDataTable(table: number): boolean {
+    const tree = this.#tree;
+    let rows = 0;
+    let cells = 0;
+    const end = tree.end[table] as number;
+    for (let node = table + 1; node < end; node++) {
+      const tag = tree.tag[node] as number;
+      if (this.#dropped[node] === 1) node = (tree.end[node] as number) - 1;
+      else if (NOT_IN_CELLS.has(tag)) return false;
+      else if (tag === TAG.tr) rows++;
+      else if (tag === TAG.td || tag === TAG.th) cells++;
+    }
+    return rows > 1 && cells >= 2 * rows;
+  }
+
+  /** Lines of a table, with its caption as a paragraph before it. The first row is the header. */
+  #tableLines(table: number): string[] {
+    const tree = this.#tree;
+    const lines: string[] = [];
+    let row: string[] = [];
+    let columns = 0;
+    const endRow = (): void => {
+      if (row.some((cell) => cell !== '')) {
+        const isFirst = columns === 0;
+        columns = isFirst ? Math.max(row.length, 2) : columns;
+        const missing = Array.from({ length: Math.max(0, columns - row.length) }, () => '');
+        lines.push(`| ${row.slice(0, columns).concat(missing).join(' | ')} |`);
+        if (isFirst) lines.push(`|${' --- |'.repeat(columns)}`);
+      }
+      row = [];
+    };
+    const end = tree.end[table] as number;
+    for (let node = table + 1; node < end; node++) {
+      const tag = tree.tag[node] as number;
+      if (tag === TAG.tr && this.#dropped[node] !== 1) {
+        endRow();
+        continue;
+      }
+      const isCaption = tag === TAG.caption;
+      const isCell = tag === TAG.td || tag === TAG.th;
+      if (this.#dropped[node] !== 1) {
+        if (isCaption) lines.push(this.#cellText(node), '');
+        else if (!isCell) continue;
+        else if (row.length < MAX_COLUMNS) row.push(this.#cellText(node));
+      }
+      node = (tree.end[node] as number) - 1;
+    }
+    endRow();
+    return lines;
+  }
+
+  /** The Markdown of a cell on one line. */
+  #cellText(cell: number): string {
+    const tree = this.#tree;
+    const writer = new MarkdownWriter(tree, this.#dropped, this.#urls);
+    const end = tree.end[cell] as number;
+    for (let child = cell + 1; child < end; child = tree.end[child] as number) walk(tree, this.#dropped, child, writer);
+    return writer.result().replaceAll(/\s+/g, ' ').replaceAll('|', '\\|').trim();
   }
 
   #writeLines(lines: readonly string[]): void {
@@ -212,12 +317,12 @@ export class MarkdownWriter implements Visitor {
   #divideAt(tag: number): void {
     this.#closeMarks();
     if (tag === TAG.dd) this.#divide(BREAK);
-    // A list within an item follows the item's own line.
+    // A nested list follows the line of its item.
     else if (tag === TAG.li || (isList(tag) && this.#counters.length > 0)) this.#divide(LINE);
     else this.#divide(PARAGRAPH);
   }
 
-  /** Marks do not reach over the end of a line of text; what follows inside of them stays unmarked. */
+  /** Marks end with their line; the rest of their text stays unmarked. */
   #closeMarks(): void {
     for (const mark of this.#marks.toReversed()) if (mark.isWritten) this.#parts.push(mark.close);
     this.#marks.length = 0;
@@ -245,7 +350,7 @@ export class MarkdownWriter implements Visitor {
     if (this.#gap === SPACE) this.#parts.push(' ');
     if (this.#gap < BREAK) return;
     if (this.#gap === BREAK) this.#parts.push('\\');
-    // A container whose sign is still to be written begins on this line.
+    // A container whose marker is pending begins on this line and is not indented.
     let indent = '';
     let pending = this.#marker.replace(/#+ $/, '');
     for (const container of this.#containers.toReversed()) {
@@ -269,4 +374,31 @@ function inTarget(url: string): string {
 function firstNumber(start: string | undefined): number {
   const number = Number.parseInt(start ?? '1', 10);
   return number > 0 && number < 1_000_000_000 ? number : 1;
+}
+
+function inlineCode(code: string): string {
+  if (code === '') return '';
+  const ticks = '`'.repeat(longestRun(code) + 1);
+  const padding = code.startsWith('`') || code.endsWith('`') ? ' ' : '';
+  return ticks + padding + code + padding + ticks;
+}
+
+function longestRun(text: string): number {
+  let longest = 0;
+  for (const [run] of text.matchAll(/`+/g)) longest = Math.max(longest, run.length);
+  return longest;
+}
+
+/** Escapes text within a line. Underscores inside words have no meaning in Markdown and stay. */
+export function escaped(text: string): string {
+  if (!/[\\`*_[\]<&|~]/.test(text)) return text;
+  return text
+    .replaceAll(/[\\`*[\]]|<(?=[a-z/!?])|&(?=#?\w{1,31};)|~(?=~)/gi, '\\$&')
+    .replaceAll(/(?<![\p{L}\p{N}])_|_(?![\p{L}\p{N}])/gu, '\\_');
+}
+
+/** Escapes the start of a line whose text is escaped already. */
+function escapedStart(text: string): string {
+  if (/^(?:#{1,6}|[-+])(?:\s|$)|^>|^(?:-{3,}|={3,})$/.test(text)) return `\\${text}`;
+  return text.replace(/^(\d{1,9})([.)])(?=\s|$)/, '$1\\$2');
 }

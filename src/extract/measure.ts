@@ -1,29 +1,28 @@
-// How much text each element of a page holds, and how much of it reads like prose. Called by clean.ts before anything is
-// judged, and by select.ts whenever something was left out. One pass forwards reads the lines of the page, one backwards
-// sums up.
+// Measures the text, links and prose of each block. One forward pass measures the lines of the page, one backward pass sums
+// over subtrees.
 
 import { BLOCK, TAG, traits } from './tags.ts';
 import type { Tree } from './tree.ts';
 
-/** A line of at least this weight is prose without further signs of it. */
+/** A line of at least this weight is prose. */
 const PROSE_WEIGHT = 80;
-/** A line of at least this weight is prose when it is punctuated like a sentence. */
+/** A line of at least this weight is prose if it has sentence punctuation. */
 const SENTENCE_WEIGHT = 25;
-/** What labels, names and numbers count for beside prose. */
+/** The share by which other text counts as prose. */
 const LABEL_SHARE = 0.2;
 
-/** By node. Weights are characters, those of scripts without spaces counted threefold. */
+/** By node. Weights are characters; those of scripts without spaces count three times. */
 export interface Measures {
   readonly weight: Float32Array;
-  /** Within links and buttons. */
+  /** Weight of text in links and buttons. */
   readonly linked: Float32Array;
-  /** Weight of what reads like prose; labels count a little. */
+  /** Weight of prose, plus `LABEL_SHARE` of other text. */
   readonly prose: Float32Array;
-  /** How many links there are. */
+  /** Number of links. */
   readonly links: Int32Array;
 }
 
-/** What each node holds by itself. */
+/** Measures of each node without its descendants. */
 export function measure(tree: Tree): Measures {
   const own: Measures = {
     weight: new Float32Array(tree.count),
@@ -35,7 +34,7 @@ export function measure(tree: Tree): Measures {
   return own;
 }
 
-/** Sums over subtrees of what `own` holds, without those of the nodes that are marked in `dropped`. */
+/** Sums of `own` over subtrees, without those of dropped nodes. */
 export function sums(tree: Tree, own: Measures, dropped: Uint8Array): Measures {
   const weight = own.weight.slice();
   const linked = own.linked.slice();
@@ -55,7 +54,7 @@ export function sums(tree: Tree, own: Measures, dropped: Uint8Array): Measures {
 class LineReader {
   readonly #tree: Tree;
   readonly #measures: Measures;
-  /** Nearest block around each node, or the node itself. */
+  /** Nearest block of each node, itself included. */
   readonly #blockOf: Int32Array;
   /** 1 within links and buttons. */
   readonly #inLink: Uint8Array;
@@ -129,14 +128,14 @@ class LineReader {
   }
 }
 
-/** How much of a line reads like prose. */
+/** The weight of prose in a line. */
 function proseOf(weight: number, linked: number, marks: number): number {
   const isProse = weight >= PROSE_WEIGHT || (weight >= SENTENCE_WEIGHT && marks > 0);
   if (linked > weight / 2 || !isProse) return (weight - linked) * LABEL_SHARE;
   return weight - linked / 2;
 }
 
-/** Marks that sentences end with or are divided by. */
+/** Sentence punctuation. */
 function isMark(code: number): boolean {
   switch (code) {
     case 0x21: // !

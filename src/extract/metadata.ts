@@ -1,12 +1,11 @@
-// Title and metadata of a page from its head, its linked data and its first heading. Called by clean.ts.
+// Title, metadata and kind of a page, from its head, linked data, URL and first heading.
 
-import type { PageMetadata } from './page.ts';
-import { oneLine } from './text.ts';
-import type { AddressBook } from './links.ts';
+import { oneLine, type PageMetadata } from './page.ts';
+import type { UrlResolver } from './links.ts';
 import type { Head } from './parse.ts';
 import type { LinkedData } from './structured.ts';
 
-/** What divides the name of a page from that of its site. */
+/** Separators between the title of a page and the name of its site. */
 const SEPARATOR = /\s+(?:[|\-–—\\/>»«·•~]|::)\s+|\s*[|»｜]\s*/u;
 const MAX_CHARACTERS = 2000;
 const MAX_TITLE_CHARACTERS = 300;
@@ -24,7 +23,7 @@ export function titleOf(head: Head, data: LinkedData, heading: string): string {
   return heading;
 }
 
-/** The title without the name of its site, where that can be told. */
+/** The title without the site name, where one is recognised. */
 function withoutSite(title: string, site: string, heading: string): string {
   const parts = title.split(SEPARATOR).filter((part) => part !== '');
   if (parts.length < 2) return title;
@@ -35,7 +34,7 @@ function withoutSite(title: string, site: string, heading: string): string {
   if (site !== '' && isSite(parts[0] ?? '')) return cut(title, (parts[0] ?? '').length, title.length);
   if (heading !== '' && title.toLowerCase().startsWith(heading.toLowerCase()) && heading.length > 3) return heading;
   if (site !== '') return title;
-  // The last part names the site when the rest is a title by its length.
+  // The last part is taken for the site name when the rest is long enough for a title.
   const rest = cut(title, 0, title.lastIndexOf(parts.at(-1) ?? ''));
   return rest.split(' ').length >= 4 && (parts.at(-1) ?? '').split(' ').length <= 4 ? rest : title;
 }
@@ -44,7 +43,7 @@ function cut(title: string, from: number, to: number): string {
   return title.slice(from, to).replaceAll(/^[\s|\-–—\\/>»«·•~:｜]+|[\s|\-–—\\/>»«·•~:｜]+$/gu, '');
 }
 
-export function metadataOf(head: Head, data: LinkedData, addresses: AddressBook): PageMetadata {
+export function metadataOf(head: Head, data: LinkedData, urls: UrlResolver): PageMetadata {
   const first = (...values: readonly (string | undefined)[]): string =>
     values.map((value) => clip(value ?? '')).find((value) => value !== '') ?? '';
   const meta = (...names: readonly string[]): string => first(...names.map((name) => metaOf(head, name)));
@@ -69,13 +68,13 @@ export function metadataOf(head: Head, data: LinkedData, addresses: AddressBook)
     ),
     modified: dateOf(meta('article:modified_time', 'og:updated_time', 'datemodified', 'last-modified'), data.modified),
     language: LANGUAGE.test(head.language.trim()) ? head.language.trim() : '',
-    image: addresses.absolute(meta('og:image', 'og:image:url', 'twitter:image') || data.image) ?? '',
-    canonical: addresses.absolute(head.canonical || meta('og:url') || undefined) ?? '',
+    image: urls.absolute(meta('og:image', 'og:image:url', 'twitter:image') || data.image) ?? '',
+    canonical: urls.absolute(head.canonical || meta('og:url') || undefined) ?? '',
   };
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
 }
 
-/** What the page says it is about, at its longest. */
+/** The longest description of the page. */
 export function descriptionOf(head: Head): string {
   const descriptions = [metaOf(head, 'description'), metaOf(head, 'og:description')];
   return descriptions.reduce((longest, each) => (each.length > longest.length ? each : longest), '');
@@ -89,7 +88,7 @@ function metaOf(head: Head, name: string): string {
   return head.meta.find(([key, value]) => key === name && value.trim() !== '')?.[1] ?? '';
 }
 
-/** The first that is a date of ISO 8601. */
+/** The first ISO 8601 date. */
 function dateOf(...dates: readonly (string | undefined)[]): string {
   return (
     dates
@@ -102,4 +101,36 @@ function dateOf(...dates: readonly (string | undefined)[]): string {
 function clip(text: string): string {
   const line = oneLine(text.slice(0, MAX_CHARACTERS));
   return (line.length > MAX_TITLE_CHARACTERS ? line.slice(0, MAX_CHARACTERS) : line).toWellFormed();
+}
+
+/**
+ * Kinds of pages whose parts have different roles: replies are the content of a discussion, not of an article; reviews are
+ * not the description of a product. `other` is everything else: listings, services, documentation.
+ */
+export type PageKind = 'article' | 'discussion' | 'other' | 'product';
+
+const SOFTWARE =
+  /\b(?:discourse|phpbb|vbulletin|xenforo|mybb|flarum|invision|simple machines|vanilla|nodebb|lemmy|woltlab|fluxbb|punbb)\b/i;
+const HOST = /^(?:forums?|community|communities|discuss|discussions?|boards?|answers|ask|talk)[.\d]/;
+const PATH =
+  /\/(?:forums?|threads?|topics?|t|discussions?|questions?|viewtopic\.php|showthread\.php|thread-\d+|comments|community|board|answers|r|s|post)(?:\/|$|\.|-)/;
+
+const POSTS = /"(?:DiscussionForumPosting|QAPage|Question)"/;
+const ARTICLES = /"(?:NewsArticle|Article|BlogPosting)"/;
+const PRODUCTS = /"@type"\s*:\s*"Product(?:Group)?"/;
+
+/** The kind of the page at `url`, by its software, its URL and its metadata. */
+export function kindOf(head: Head, url: string): PageKind {
+  if (isDiscussion(head, url)) return 'discussion';
+  const type = head.meta.find(([name]) => name === 'og:type')?.[1] ?? '';
+  const says = (types: RegExp): boolean => head.linkedData.some((text) => types.test(text));
+  if (/^article/i.test(type) || says(ARTICLES)) return 'article';
+  return /product/i.test(type) || says(PRODUCTS) ? 'product' : 'other';
+}
+
+function isDiscussion(head: Head, url: string): boolean {
+  for (const [name, content] of head.meta) if (name === 'generator' && SOFTWARE.test(content)) return true;
+  if (head.linkedData.some((text) => POSTS.test(text))) return true;
+  const parsed = URL.parse(url);
+  return parsed !== null && (HOST.test(parsed.hostname) || PATH.test(parsed.pathname));
 }

@@ -1,10 +1,10 @@
-// The stack of open elements. Used by parse.ts alone. Every operation is constant in the depth, but for closing, which
-// pays once for each element that was opened; the depth itself is bounded as in browsers.
+// The parser's stack of open elements (HTML standard, section 13.2.4.2) with bounded depth. Operations take constant time,
+// except closing, which is constant per element that was opened.
 
 import type { Tree } from './tree.ts';
 import { BLOCK, ENDS_PARAGRAPH, FORMATTING, LIST, OPAQUE, SCOPE, TAG, traits } from './tags.ts';
 
-/** As in Blink and WebKit: what nests deeper becomes siblings. */
+/** As in Blink and WebKit: deeper elements become siblings. */
 const MAX_DEPTH = 512;
 
 export class OpenElements {
@@ -12,16 +12,16 @@ export class OpenElements {
   /** Node and element at each depth; depth 0 is the body. */
   readonly #nodes = new Int32Array(MAX_DEPTH);
   readonly #tags = new Uint16Array(MAX_DEPTH);
-  /** For each depth, the depth of the next element of the same kind further out, -1 for none. */
+  /** For each depth, the depth of the next outer element of the same kind; -1 for none. */
   readonly #outer = new Int32Array(MAX_DEPTH);
-  /** For each depth, the innermost scope, list and block at or outside of it. */
+  /** For each depth, the depth of the innermost scope, list and block at or outside it. */
   readonly #scope = new Int32Array(MAX_DEPTH);
   readonly #list = new Int32Array(MAX_DEPTH);
   readonly #block = new Int32Array(MAX_DEPTH);
   /** Depth of the innermost open element of each kind. */
   readonly #innermost = new Map<number, number>();
   #depth = 0;
-  /** Elements that are open beyond the greatest depth. */
+  /** Open elements beyond the greatest depth. */
   #beyond = 0;
   #opaque = 0;
   #preformatted = 0;
@@ -32,12 +32,12 @@ export class OpenElements {
     this.#tags[0] = TAG.body;
   }
 
-  /** The node that a new one becomes a child of. */
+  /** The parent of the next node. */
   get current(): number {
     return this.#nodes[this.#depth] as number;
   }
 
-  /** Whether text here is nothing to read. */
+  /** Whether text here is not text of the page. */
   get isOpaque(): boolean {
     return this.#opaque > 0;
   }
@@ -69,7 +69,7 @@ export class OpenElements {
     if (tag === TAG.pre || tag === TAG.listing) this.#preformatted++;
   }
 
-  /** Ends what a start tag of this kind ends without saying so. */
+  /** Closes elements whose end tag a start tag of this kind implies. */
   endImplied(tag: number): void {
     if ((traits(tag) & ENDS_PARAGRAPH) !== 0 && this.has(TAG.p)) this.#closeTo(this.#depthOf(TAG.p));
     switch (tag) {
@@ -103,7 +103,7 @@ export class OpenElements {
     }
   }
 
-  /** An end tag. One that fits nothing in its scope is passed over. */
+  /** Handles an end tag. Ignored when no matching element is open in its scope. */
   close(tag: number): void {
     if (this.#beyond > 0) {
       this.#beyond--;
@@ -118,7 +118,7 @@ export class OpenElements {
     else this.#closeTo(depth);
   }
 
-  /** Where blocks were opened inside, they stay open, and the element ceases to mark anything. */
+  /** Closes a formatting element. With blocks open inside it, it becomes a `span` and they stay open. */
   #closeFormatting(depth: number): void {
     if ((this.#block[this.#depth] as number) < depth) this.#closeTo(depth);
     else this.#tree.tag[this.#nodes[depth] as number] = TAG.span;
@@ -143,7 +143,7 @@ export class OpenElements {
     for (const tag of tags) if (table !== -1 && this.#depthOf(tag) > table) this.#closeTo(this.#depthOf(tag));
   }
 
-  /** Closes everything from `depth` inwards. */
+  /** Closes all elements from `depth` inwards. */
   #closeTo(depth: number): void {
     const end = this.#tree.count;
     this.#beyond = 0;

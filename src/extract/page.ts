@@ -1,9 +1,12 @@
-// The clean text of a page, and what extraction is asked for. Types only.
+// The result of extraction and its options, and what all readers share to build a result: tidy text, a title, the word
+// count.
+
+import { countWords } from './word-count.ts';
 
 /** How `content` is written: paragraphs of plain text, or Markdown (CommonMark with tables). */
 export type PageFormat = 'text' | 'markdown';
 
-/** Fields that an answer carries only when they are asked for. */
+/** Optional fields of a result. */
 export type PageExtra = 'links' | 'metadata';
 
 /** A link of the main content. */
@@ -13,15 +16,15 @@ export interface PageLink {
   readonly url: string;
 }
 
-/** What a page says of itself; absent fields were not found. */
+/** Metadata of a page. Fields that were not found are absent. */
 export interface PageMetadata {
   readonly description?: string;
   readonly author?: string;
   readonly site_name?: string;
-  /** ISO 8601, as exact as the page is. */
+  /** ISO 8601, as exact as the page states it. */
   readonly published?: string;
   readonly modified?: string;
-  /** BCP 47, as the page says. */
+  /** BCP 47, as the page declares it. */
   readonly language?: string;
   /** Absolute. */
   readonly image?: string;
@@ -39,19 +42,62 @@ export interface CleanPage {
   readonly metadata?: PageMetadata;
 }
 
-/** What the cleaners are asked. */
+/** Options of extraction. */
 export interface CleanOptions {
-  /** Base for relative links. */
+  /** Base of relative links. Default: none, and relative links are left out. */
   readonly url?: string;
-  /** Default `text`. */
+  /** Default: `text`. */
   readonly format?: PageFormat;
-  /** Default none. */
+  /** Default: none. */
   readonly include?: readonly PageExtra[];
 }
 
-/** A download and what is wanted of it. `bytes` is transferred: it is empty for the caller afterwards. */
+/** A downloaded page with its options. `bytes` is transferred to a thread: it is empty for the caller afterwards. */
 export interface CleanJob extends CleanOptions {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly mediaType: string;
   readonly charset: string | null;
+}
+
+/** Longer lines are text, not titles. */
+const MAX_TITLE_CHARACTERS = 200;
+
+/**
+ * Normalises line ends to `\n`, removes control characters, trailing white space, and blank lines at both ends, and keeps at
+ * most one blank line in a row. Indents stay. Linear.
+ */
+export function tidy(text: string): string {
+  return text
+    .replaceAll(/\r\n?|[\f\v\u0085\u2028\u2029]/g, '\n')
+    .replaceAll(/[^\P{Cc}\t\n]|\ufeff/gu, '')
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n')
+    .replaceAll(/\n{3,}/g, '\n\n')
+    .replace(/^\n+/, '')
+    .trimEnd();
+}
+
+/** The text on one line, with single spaces. */
+export function oneLine(text: string): string {
+  return tidy(text).split(/\s+/).join(' ').trim();
+}
+
+/** Builds a result. The title is the first usable one of `titles`, else the last part of the URL. */
+export function pageOf(content: string, titles: readonly string[], url: string, metadata?: PageMetadata): CleanPage {
+  const title = titles.map(oneLine).find((line) => line !== '' && line.length <= MAX_TITLE_CHARACTERS);
+  const page = { title: (title ?? titleOfUrl(url)).toWellFormed(), content: content.toWellFormed() };
+  const wordCount = countWords(page.content);
+  return metadata === undefined ? { ...page, wordCount } : { ...page, wordCount, metadata };
+}
+
+/** The last part of the path, or the host. */
+function titleOfUrl(url: string): string {
+  const { pathname = '', hostname = url } = URL.parse(url) ?? {};
+  const name = pathname.split('/').findLast((part) => part !== '') ?? hostname;
+  try {
+    return oneLine(decodeURIComponent(name));
+  } catch {
+    return name;
+  }
 }

@@ -1,23 +1,22 @@
-// HTML to a tree, in time linear in the page whatever the page is. Called by clean.ts. The tokenizer is htmlparser2's; the
-// stack of open elements is kept here, because that library's own is quadratic in depth. Follows the tree construction of
-// the HTML standard where text depends on it: implied end tags, elements without children, scopes, raw text.
+// Parses HTML to a tree in linear time, whatever the page. The tokenizer is htmlparser2's; the stack of open elements is our
+// own, because that of the library is quadratic in depth. Follows the tree construction of the HTML standard where text
+// depends on it: implied end tags, void elements, scopes, raw text.
 
 import { decodeHTML } from 'entities';
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
-import { HIDDEN, HintTable, hintsOfRole } from './hints.ts';
-import { hintsOfItemprop, hintsOfItemtype } from './microdata.ts';
+import { HIDDEN, HintTable, hintsOfItemprop, hintsOfItemtype, hintsOfRole } from './hints.ts';
 import { OpenElements } from './open-elements.ts';
 import type { Attributes } from './tree.ts';
 import { PREFORMATTED, REFERENCES, SPACE_BEFORE, Tree } from './tree.ts';
 import { ENDS_PARAGRAPH, TAG, TagTable, VOID, traits } from './tags.ts';
 
-/** Nodes of a page that are read; a hundred times what large pages have. */
+/** Most nodes of a page; a hundred times what large pages have. */
 const MAX_NODES = 1_000_000;
 
-/** Texts of scripts that are kept, and elements of the head. */
+/** Most scripts, and most `meta` elements. */
 const MAX_KEPT = 1000;
 
-/** What the head of a page, and its scripts, say. */
+/** Data from the head of a page and from its scripts. */
 export interface Head {
   /** The first `title`. */
   title: string;
@@ -30,7 +29,7 @@ export interface Head {
   readonly meta: (readonly [string, string])[];
   /** Texts of `application/ld+json`. */
   readonly linkedData: string[];
-  /** Texts of scripts that hold the data of script-made pages. */
+  /** Texts of scripts with the state of client-rendered pages. */
   readonly state: string[];
 }
 
@@ -40,7 +39,7 @@ export interface Page {
 }
 
 export function parse(page: string): Page {
-  // In HTML this opens a comment that ends with the tag; the tokenizer would look for the end of XML's section.
+  // In HTML this opens a bogus comment that ends at the next `>`; the tokenizer would read an XML CDATA section.
   const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
   const builder = new Builder(html);
   const tokenizer = new Tokenizer({ decodeEntities: false }, builder);
@@ -54,7 +53,7 @@ export function parse(page: string): Page {
 const SPACE = 32;
 const AMPERSAND = 38;
 
-/** Attributes the cleaner reads. */
+/** Attributes that are read. */
 const ATTRIBUTES: ReadonlySet<string> = new Set(
   'alt aria-hidden class content hidden href id itemprop itemtype lang name property rel role shadowrootmode src start style type'.split(
     ' ',
@@ -74,10 +73,10 @@ class Builder implements TokenizerCallbacks {
   readonly #attributes = new Map<string, string>();
   #attribute: string | null = null;
   #spaceBefore = 0;
-  /** The element that hides all it holds (svg, template), and how often it is open; 0 for none. */
+  /** The element whose content is skipped (svg, template), and its nesting depth; 0 for none. */
   #hiding = 0;
   #hidingDepth = 0;
-  /** Who gets the next raw text. */
+  /** Receives the next raw text. */
   #take: ((text: string) => void) | null = null;
 
   constructor(html: string) {
@@ -165,7 +164,7 @@ class Builder implements TokenizerCallbacks {
       this.#hidingDepth = 1;
       return;
     }
-    if (this.#isHeadMatter(tag)) return;
+    if (this.#readMetadata(tag)) return;
     this.#open.endImplied(tag);
     this.#addElement(tag);
   }
@@ -217,8 +216,8 @@ class Builder implements TokenizerCallbacks {
     return style !== undefined && /display\s*:\s*none|visibility\s*:\s*hidden/i.test(style);
   }
 
-  /** Whether the element says something of the page rather than being part of its text; takes what it says. */
-  #isHeadMatter(tag: number): boolean {
+  /** Whether the element is metadata rather than part of the text; stores it in `head`. */
+  #readMetadata(tag: number): boolean {
     const { head } = this;
     const attributes = this.#attributes;
     switch (tag) {
@@ -261,7 +260,7 @@ class Builder implements TokenizerCallbacks {
     return () => undefined;
   }
 
-  /** Elements of HTML end a drawing that was left open. */
+  /** HTML elements end an `svg` that was left open. */
   #leavesHiding(tag: number): boolean {
     if (this.#hiding === TAG.template) return false;
     const leaves = (traits(tag) & ENDS_PARAGRAPH) !== 0 && tag !== TAG.p && tag !== TAG.div;

@@ -1,23 +1,21 @@
-// Text of a PDF, page by page, in paragraphs. Called by read-page.ts, which loads this file with the first PDF only. The
-// library runs in the calling thread; what a hostile file may cost is bounded here by pages and characters, and by the
-// limits of the thread.
+// Extracts the text of a PDF in paragraphs. The PDF library runs in the calling thread: the cost of a hostile file is bounded
+// by pages and characters here, and by the limits of the thread.
 
 import { getDocumentProxy } from 'unpdf';
 import { HeadraceError } from '../errors.ts';
-import type { CleanPage, PageExtra, PageMetadata } from './page.ts';
-import { oneLine, pageOf, tidy } from './text.ts';
+import { type CleanPage, oneLine, type PageExtra, type PageMetadata, pageOf, tidy } from './page.ts';
 
-/** What is read of a book, rather than nothing for want of time. */
+/** Longer documents are cut, so that they end within the time limit. */
 const MAX_PAGES = 500;
 const MAX_CHARACTERS = 4_000_000;
 
-/** Some damaged files leave the library waiting for ever; no step of a sound one (opening, a page) waits so long. */
+/** Some damaged files block the library for ever; no step of a valid one (opening, a page) takes so long. */
 const STALL_MS = 4000;
 
-/** Fonts, images and scripts play no part in text, and nothing is printed. */
+/** Text needs no fonts, images or forms; the library logs nothing. */
 const OPTIONS = { disableFontFace: true, useSystemFonts: false, enableXfa: false, maxImageSize: 0, verbosity: 0 };
 
-/** Word processors write file names where a title belongs. */
+/** Word processors often store a file name as title. */
 const FILE_NAME = /^(?:untitled.*|[^ ]*\.(?:docx?|dvi|indd|odt|pdf|pptx?|qxd|rtf|tex|xlsx?))$/i;
 
 type PdfDocument = Awaited<ReturnType<typeof getDocumentProxy>>;
@@ -34,7 +32,7 @@ interface Line {
   readonly height: number;
 }
 
-/** Fails with `HR_FETCH_UNREADABLE` when there is no text to be had: scanned, encrypted or broken files. */
+/** Fails with `HR_FETCH_UNREADABLE` for files without text: scanned, encrypted or damaged. */
 export async function readPdf(bytes: Uint8Array, url: string, include: readonly PageExtra[]): Promise<CleanPage> {
   const document = await open(bytes);
   try {
@@ -50,8 +48,8 @@ export async function readPdf(bytes: Uint8Array, url: string, include: readonly 
   }
 }
 
-// On damaged files the library rejects promises of its own that nobody awaits, at times after its answer; left alone, that
-// would end the thread and the page that it reads next. What is not the library's stays a defect of ours.
+// On damaged files the library leaves rejected promises without a handler, some after its result. They would end the thread
+// with its next page. Other unhandled rejections are defects and are thrown.
 process.on('unhandledRejection', (reason: unknown) => {
   if (!isOfLibrary(reason)) throw reason;
 });
@@ -139,7 +137,7 @@ function paragraphsOf(lines: readonly Line[]): string[] {
   return paragraphs;
 }
 
-/** Whether a paragraph ends between two lines: by room, by another size of letters, by an indent after a full stop. */
+/** Whether a paragraph ends between two lines: by the gap, the font size, or an indent after the end of a sentence. */
 function isBreak(above: Line, below: Line, usualGap: number): boolean {
   const gap = above.y - below.y;
   const size = Math.max(above.height, below.height);
@@ -151,7 +149,7 @@ function isBreak(above: Line, below: Line, usualGap: number): boolean {
   return ended && below.x - above.x > 0.8 * size;
 }
 
-/** A word broken at the end of a line becomes whole; lines of scripts without spaces join without one. */
+/** Joins lines: hyphenated words without the hyphen, scripts without spaces without one. */
 function joined(above: string, below: string): string {
   if (/\p{Ll}[-\u00ad\u2010]$/u.test(above) && /^\p{Ll}/u.test(below)) return above.slice(0, -1) + below;
   const isDense = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。、，]$/u.test(above);
@@ -189,7 +187,7 @@ function metadataOf(entries: Readonly<Record<string, unknown>>): PageMetadata {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
 }
 
-/** A date of ISO 32000, section 7.9.4: `D:YYYYMMDDHHmmSSOHH'mm'`, with the time of day only where the zone is known. */
+/** An ISO 8601 date from ISO 32000, section 7.9.4: `D:YYYYMMDDHHmmSSOHH'mm'`. */
 function isoOf(date: string): string {
   const found = /^D:(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)(?:Z|([+-]\d\d)'?(\d\d)?))?/.exec(date);
   if (found === null) return /^D:(\d{4})/.exec(date)?.[1] ?? '';

@@ -1,7 +1,7 @@
-// Words by which pages announce what is not their content, in the languages that most pages are written in. Asked by
-// select.ts for headings and for short lines. Matching is against whole normalised lines, or their beginnings.
+// Headings that announce boilerplate (related articles, comments, newsletters), in the languages of most pages. Matches whole
+// normalised lines or their beginnings.
 
-/** What headings of boilerplate begin with. */
+/** Beginnings of boilerplate headings. */
 const SECTIONS = [
   // English
   'related', 'you may also', 'you might also', 'you may like', 'you might like', 'more from', 'more stories', 'more news', 'more in', 'more on', 'more to read', 'more like this',
@@ -26,7 +26,7 @@ const SECTIONS = [
   'مقالات ذات صلة', 'اقرأ أيضا', 'اقرأ أيضًا', 'مواضيع ذات', 'التعليقات', 'مطالب مرتبط', 'σχετικά άρθρα', 'διαβάστε επίσης', 'διαβάστε ακόμα', 'bài viết liên quan', 'tin liên quan', 'có thể bạn', 'baca juga', 'artikel terkait', 'berita terkait',
 ]; // prettier-ignore
 
-/** Headings that count only when nothing else is on the line. */
+/** Boilerplate headings that must be the whole line. */
 const WHOLE_SECTIONS: ReadonlySet<string> = new Set([
   'comments', 'comment', 'reviews', 'share', 'tags', 'topics', 'categories', 'author', 'authors', 'see also', 'read more', 'more', 'links', 'follow', 'subscribe', 'popular', 'latest', 'recent', 'kommentare', 'kommentar', 'autor', 'tags', 'kategorien', 'mehr', 'links', 'schlagworte', 'commentaires', 'comentarios', 'comentários', 'commenti', 'reacties', 'kommentarer', 'komentarze', 'diskussion', 'drucken', 'print',
 ]); // prettier-ignore
@@ -34,7 +34,7 @@ const WHOLE_SECTIONS: ReadonlySet<string> = new Set([
 const START = 3;
 const BY_START = byStart(SECTIONS);
 
-/** Whether a heading says that what it heads is not content. `line` as it stands on the page. */
+/** Whether a heading announces boilerplate. `line` is the text of the page, not normalised. */
 export function announcesBoilerplate(line: string): boolean {
   const text = line
     .trim()
@@ -48,7 +48,7 @@ export function announcesBoilerplate(line: string): boolean {
   );
 }
 
-/** Phrases by their first characters, so that few are compared. */
+/** Groups phrases by their first characters, so that few are compared. */
 function byStart(phrases: readonly string[]): ReadonlyMap<string, readonly string[]> {
   return Map.groupBy(phrases, (phrase) => phrase.slice(0, START));
 }

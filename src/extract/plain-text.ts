@@ -1,27 +1,26 @@
-// Readers for pages that are text already: plain text and Markdown, JSON, XML with its feeds. Called by read-page.ts with
-// decoded text. Nothing here may take more than linear time or grow a page by more than a small factor.
+// Readers for plain text, Markdown, JSON and XML with feeds. They take linear time and must not grow a page by more than a
+// small factor.
 
 import { decodeHTML } from 'entities';
-import type { CleanPage } from './page.ts';
-import { pageOf, tidy } from './text.ts';
+import { type CleanPage, pageOf, tidy } from './page.ts';
 
-/** Compact JSON is indented to this depth and no further: real documents are flat, hostile ones are all brackets. */
+/** Deeper JSON is not indented further: hostile documents nest without end. */
 const MAX_INDENT = 8;
 
-/** The text as it is, for both formats. Titled by its first Markdown heading, or its first line. */
+/** The text unchanged, in both formats. The title is the first Markdown heading, else the first line. */
 export function readText(text: string, url: string): CleanPage {
   const content = tidy(text);
   const heading = /^#{1,6}[ \t](.*)$/m.exec(content)?.[1] ?? '';
   return pageOf(content, [heading, content.slice(0, 1000).split('\n', 1)[0] ?? ''], url);
 }
 
-/** The document as it is written, indented when it is all on one line; values are never touched, broken ones neither. */
+/** The document as written, indented when it is on one line. Values stay unchanged, invalid ones too. */
 export function readJson(text: string, url: string): CleanPage {
   const content = tidy(text);
   return pageOf(/^[[{][^\n]*$/.test(content) ? indented(content) : content, [], url);
 }
 
-/** The text of the elements, a line each, with a blank line after every group; titled by the first `title`. */
+/** The text of the elements, one line each, with a blank line after each group. The title is the first `title`. */
 export function readXml(text: string, url: string): CleanPage {
   const lines: string[] = [];
   let title = '';
@@ -42,7 +41,7 @@ export function readXml(text: string, url: string): CleanPage {
   return pageOf(tidy(lines.join('\n')), [title], url);
 }
 
-/** Text with the references read, and without markup where it holds markup: descriptions of feeds do. */
+/** Decoded text without markup; descriptions in feeds contain markup. */
 function plain(piece: string): string {
   const text = decodeHTML(piece);
   if (!/<[a-z/!]/i.test(text)) return text.replaceAll(/\s+/g, ' ').trim();
@@ -50,7 +49,7 @@ function plain(piece: string): string {
   return parts.join(' ').replaceAll(/\s+/g, ' ').trim();
 }
 
-/** Splits markup into stretches of text, each with the inside of the tag after it; null where there is none. */
+/** Splits markup into runs of text, each with the inside of the tag that follows; null where none does. */
 function* pieces(markup: string): Generator<{ text: string; tag: string | null }> {
   let at = 0;
   while (at < markup.length) {
@@ -69,7 +68,7 @@ function* pieces(markup: string): Generator<{ text: string; tag: string | null }
   if (at < markup.length) yield { text: markup.slice(at), tag: null };
 }
 
-/** What opens at `open`, where its inside ends and what comes after begins. Markup that never ends takes all the rest. */
+/** The kind of markup at `open`, the end of its inside, and the start of what follows. Unclosed markup takes the rest. */
 function tagEnd(markup: string, open: number): ['data' | 'other' | 'tag', number, number] {
   const until = (mark: string): [number, number] => {
     const end = markup.indexOf(mark, open + 1);
@@ -106,7 +105,7 @@ function indented(json: string): string {
   return output.join('');
 }
 
-/** Behind the quote that closes the string at `start`. */
+/** One past the closing quote of the string at `start`. */
 function stringEnd(json: string, start: number): number {
   let end = start;
   for (;;) {

@@ -1,4 +1,4 @@
-// Chooses the reader for a downloaded page by its media type. Called by the entry of the cleaning threads.
+// Reads a downloaded page with the reader for its media type: HTML, XML, JSON, plain text or PDF.
 
 import { HeadraceError } from '../errors.ts';
 import type { CleanPage, CleanJob } from './page.ts';
@@ -12,18 +12,18 @@ const JSON_TYPES = /^(?:(?:application|text)\/json|application\/(?:[\w.-]+\+json
 const XML_TYPES = /^(?:(?:application|text)\/xml|application\/[\w.-]+\+xml)$/;
 const TEXT = /^(?:text\/.+|application\/(?:x-)?(?:javascript|markdown|yaml))$/;
 
-/** XHTML that calls itself XML. */
+/** XHTML that is declared as XML. */
 const HTML_ROOT = /<html[\s>]/i;
 const ROOT_WITHIN = 2048;
 
 /**
  * Clean text of a page. Fails with `HR_FETCH_TYPE` for a type that is not text, and `HR_FETCH_UNREADABLE` for a PDF
- * without text. Lines of text, JSON and XML come as they are in either format.
+ * without text. Text, JSON and XML are the same in both formats.
  */
 export async function readPage({ bytes, mediaType, charset, ...options }: CleanJob): Promise<CleanPage> {
   const { url = '', include = [] } = options;
   if (PDF.test(mediaType)) {
-    // Its library takes time and memory that threads without PDF pages need not spend.
+    // Loaded with the first PDF: the library costs time and memory.
     const { readPdf } = await import('./pdf.ts');
     return readPdf(bytes, url, include);
   }

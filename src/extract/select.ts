@@ -1,26 +1,23 @@
-// Decides what of a page is its content. Called by clean.ts with the measured tree; marks what goes, and leaves the rest
-// for the writers. Rules speak of shares of the page's text, never of single sites.
+// Separates content from boilerplate: marks the nodes of a measured tree that are dropped. Rules compare shares of the text
+// of the page and its link density; none is made for a single site.
 
 import * as hint from './hints.ts';
-import type { PageKind } from './kind.ts';
-import { announcesBoilerplate } from './phrases.ts';
 import { type Measures, sums } from './measure.ts';
+import type { PageKind } from './metadata.ts';
+import { announcesBoilerplate } from './phrases.ts';
 import { HEADING, OPAQUE, TAG, traits } from './tags.ts';
-import type { Tree } from './tree.ts';
+import type { Dropped, Tree } from './tree.ts';
 
-/** Which nodes are written: 1 for those that are not. What is inside of a dropped node has no mark of its own. */
-export type Dropped = Uint8Array;
-
-/** How hard to look. */
+/** What selection may use. */
 export interface Reach {
   readonly kind: PageKind;
-  /** Texts for readers without scripts are read as well. */
+  /** Content of `noscript` is included. */
   readonly noscript: boolean;
-  /** Class names decide. */
+  /** Class names and ids count as signs of boilerplate. */
   readonly byNames: boolean;
 }
 
-/** Kinds of boilerplate, by hint; what holds more of a page's prose than its limit is none on that page. */
+/** Kinds of boilerplate by hint. A kind with a larger share of the prose than its limit is not boilerplate on that page. */
 const KINDS: readonly (readonly [hints: number, limit: number])[] = [
   [hint.CONSENT, 0.9],
   [hint.HIDDEN | hint.UNSEEN, 0.7],
@@ -39,17 +36,17 @@ const KINDS: readonly (readonly [hints: number, limit: number])[] = [
   [hint.REVIEWS, 0.7],
 ];
 
-/** Elements that say they are the content, and the share of the prose that bears them out. */
+/** Elements that are marked as content, and the share of the prose that confirms it. */
 const ANCHORS: readonly (readonly [test: (tag: number, hints: number) => boolean, least: number])[] = [
   [(_tag, hints) => (hints & hint.BODY) !== 0, 0.5],
   [(tag) => tag === TAG.article, 0.5],
   [(tag, hints) => tag === TAG.main || (hints & hint.MAIN) !== 0, 0.4],
 ];
 
-/** A child with this much of its parent's prose is where the content is. */
+/** A child with this share of the prose of its parent holds the content. */
 const DOMINANT = 0.8;
 
-/** Elements that content may be looked for in; text does not stand beside these, it is within them. */
+/** Elements that may contain the content. */
 const CONTAINERS: ReadonlySet<number> = new Set([
   TAG.div,
   TAG.section,
@@ -69,13 +66,13 @@ const CONTAINERS: ReadonlySet<number> = new Set([
   TAG.li,
 ]);
 
-/** Headings are no longer than this. */
+/** Longer lines are no headings. */
 const MAX_HEADING = 60;
 
-/** Nodes around a heading, and characters of it, that are looked at, so that headings cost the same on every page. */
-const MAX_LOOKED_AT = 256;
+/** Nodes and characters that are examined per heading, so that the cost of a heading is bounded. */
+const MAX_EXAMINED = 256;
 
-/** Leaves out what is no content. `own` is what each node holds by itself. */
+/** The nodes to drop. `own` holds the measures of each node without its descendants. */
 export function select(tree: Tree, own: Measures, reach: Reach): Dropped {
   const selector = new Selector(tree, own, reach);
   selector.prune();
@@ -89,10 +86,10 @@ class Selector {
   readonly dropped: Dropped;
   readonly #tree: Tree;
   readonly #own: Measures;
-  /** Sums of what is not dropped; brought up to date after each step that needs it. */
+  /** Sums over subtrees without dropped nodes; recomputed after each step that drops nodes. */
   #measures: Measures;
   readonly #reach: Reach;
-  /** Where the content is. */
+  /** The node that holds the content. */
   #root = 0;
 
   constructor(tree: Tree, own: Measures, reach: Reach) {
@@ -103,11 +100,12 @@ class Selector {
     this.#measures = own;
   }
 
+  /** Link density: the share of linked text. */
   #density(node: number): number {
     return (this.#measures.linked[node] as number) / ((this.#measures.weight[node] as number) || 1);
   }
 
-  /** Drops what says by its element, role or names that it is no content. */
+  /** Drops boilerplate by element, role, class and id. */
   prune(): void {
     this.#dropWhere((tag) => {
       if (tag === TAG.noscript) return !this.#reach.noscript;
@@ -151,7 +149,7 @@ class Selector {
 
   #isBoilerplate(node: number, unwanted: number): boolean {
     const tag = this.#tree.tag[node] as number;
-    // A table of facts may be called anything.
+    // Fact tables are often called infobox; they are content.
     const hints = (this.#tree.hints[node] as number) & (tag === TAG.table ? ~hint.RELATED : ~0);
     if ((hints & unwanted & ~hint.SIDEBAR) !== 0) return true;
     const share = (this.#measures.prose[node] as number) / ((this.#measures.prose[0] as number) || 1);
@@ -173,7 +171,7 @@ class Selector {
     return (hints & unwanted & hint.SIDEBAR) !== 0 && (hints & (hint.CONTENT | hint.MAIN)) === 0;
   }
 
-  /** Goes down to where the prose is and drops what stands beside the way. */
+  /** Descends to the node with most of the prose and drops the siblings on the way. */
   narrow(): void {
     let node = this.#anchor();
     this.#keepOnly(node);
@@ -204,13 +202,13 @@ class Selector {
         else others += prose[node] as number;
         node = (tree.end[node] as number) - 1;
       }
-      // One of several is not the whole.
+      // One of several such elements is not the whole content.
       if (found !== 0 && others < 0.1 * (prose[found] as number)) return found;
     }
     return 0;
   }
 
-  /** Drops everything around a node but the headings that lead to it. */
+  /** Drops everything around a node except headings and leads before it. */
   #keepOnly(node: number): void {
     const tree = this.#tree;
     for (let inner = node; inner > 0; inner = tree.parent[inner] as number) {
@@ -221,7 +219,7 @@ class Selector {
     }
   }
 
-  /** Whether something before the body of an article opens it. */
+  /** Whether a node before the body of an article is its heading or lead. */
   #leads(node: number): boolean {
     const tag = this.#tree.tag[node] as number;
     if (tag === TAG.h1 || tag === TAG.h2) return true;
@@ -244,7 +242,7 @@ class Selector {
     return -1;
   }
 
-  /** Whether what stands beside the way to the content is part of it. */
+  /** Whether a sibling on the way to the content is part of it. */
   #belongs(child: number, best: number): boolean {
     const tag = this.#tree.tag[child] as number;
     if (tag === TAG['#text'] || tag === TAG.br || (traits(tag) & HEADING) !== 0) return true;
@@ -255,7 +253,7 @@ class Selector {
     );
   }
 
-  /** Drops what headings announce as other than content. */
+  /** Drops sections whose headings announce boilerplate. */
   dropSections(): void {
     const tree = this.#tree;
     const { weight } = this.#measures;
@@ -275,21 +273,21 @@ class Selector {
 
   #lineOf(node: number): string {
     let line = '';
-    const end = Math.min(this.#tree.end[node] as number, node + MAX_LOOKED_AT);
+    const end = Math.min(this.#tree.end[node] as number, node + MAX_EXAMINED);
     for (let inner = node; inner < end && line.length < MAX_HEADING; inner++) {
       if (this.#tree.tag[inner] === TAG['#text'])
-        line += `${this.#tree.textOf(inner, MAX_LOOKED_AT).replaceAll(/\s+/g, ' ')} `;
+        line += `${this.#tree.textOf(inner, MAX_EXAMINED).replaceAll(/\s+/g, ' ')} `;
     }
     return line;
   }
 
-  /** Drops the heading at `node` with all that stands under it, up to a heading of its own rank. */
+  /** Drops the heading at `node` and what follows it, up to a heading of the same rank. */
   #dropSection(node: number, tag: number): void {
     const tree = this.#tree;
     const { prose } = this.#measures;
     const limit = 0.3 * (prose[this.#root] as number);
     let top = node;
-    // A box that opens with the heading is the section.
+    // An element that begins with the heading is the section.
     for (let climbed = 0; climbed < 6; climbed++) {
       const outer = tree.parent[top] as number;
       if (outer <= this.#root || !this.#opensWith(outer, top) || (prose[outer] as number) > limit) break;
@@ -306,9 +304,9 @@ class Selector {
     }
   }
 
-  /** Whether nothing to read stands before a child. */
+  /** Whether no text precedes a child. */
   #opensWith(outer: number, child: number): boolean {
-    if (child - outer > MAX_LOOKED_AT) return false;
+    if (child - outer > MAX_EXAMINED) return false;
     for (let node = outer + 1; node < child; node = this.#tree.end[node] as number) {
       const isText = this.#tree.tag[node] === TAG['#text'];
       if (this.dropped[node] === 0 && (isText || (this.#measures.weight[node] as number) > 0)) return false;
@@ -316,7 +314,7 @@ class Selector {
     return true;
   }
 
-  /** Drops lists of links and the like inside the content. */
+  /** Drops blocks of high link density inside the content. */
   tidy(): void {
     const tree = this.#tree;
     const { weight, links, prose, linked } = this.#measures;

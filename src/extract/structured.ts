@@ -1,9 +1,9 @@
-// What a page says of itself in JSON: linked data of schema.org, and the state of pages made by scripts. Called by clean.ts
-// for titles and metadata, and for text where the page itself has too little. Broken JSON says nothing.
+// Structured data in scripts: schema.org linked data, and the state of client-rendered pages. Source of titles and metadata,
+// and of text where the page has too little. Invalid JSON is ignored.
 
 const MAX_JSON_CHARACTERS = 5_000_000;
 const MAX_VALUES = 20_000;
-/** Shorter strings of a page's state are labels and settings. */
+/** Shorter strings in the state are labels and settings. */
 const MIN_PROSE_CHARACTERS = 80;
 
 const ARTICLE = /article|blogposting|report|review|recipe|webpage$/i;
@@ -14,9 +14,9 @@ export interface LinkedData {
   readonly headline?: string;
   readonly body?: string;
   readonly description?: string;
-  /** Of the one thing for sale. */
+  /** Description of the product. */
   readonly product?: string;
-  /** Texts of posts, of a discussion or of questions and answers. */
+  /** Texts of posts, questions and answers. */
   readonly posts?: string;
   readonly author?: string;
   readonly siteName?: string;
@@ -25,22 +25,22 @@ export interface LinkedData {
   readonly image?: string;
 }
 
-/** Marks of comments and sections around a script, as parse.ts leaves them. */
+/** Comment and CDATA marks around a script; CDATA as the parser rewrites it. */
 const OPENING = /^(?:<!--|(?:\/\/|\/\*)?[ \t]*<!-CDATA\[(?:[ \t]*\*\/)?)/;
 const CLOSING = /(?:-->|(?:\/\/|\/\*)?[ \t]{0,9}\]\]>(?:[ \t]{0,9}\*\/)?|;)$/;
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** The main thing of a page's linked data: the first with a text of its own, or else with a headline. */
+/** Linked data of the main item: the first article with a body, else the first with a headline. */
 export function readLinkedData(scripts: readonly string[]): LinkedData {
-  const things = scripts.flatMap((script) => thingsIn(script));
-  const articles = things.filter((thing) => ARTICLE.test(typeOf(thing)));
+  const items = scripts.flatMap((script) => itemsIn(script));
+  const articles = items.filter((item) => ARTICLE.test(typeOf(item)));
   const main =
-    articles.find((thing) => stringOf(thing['articleBody']) !== '') ??
-    articles.find((thing) => stringOf(thing['headline']) !== '') ??
+    articles.find((item) => stringOf(item['articleBody']) !== '') ??
+    articles.find((item) => stringOf(item['headline']) !== '') ??
     {};
-  const product = things.find((thing) => /product/i.test(typeOf(thing))) ?? {};
-  const site = things.find((thing) => /^website$/i.test(typeOf(thing))) ?? {};
+  const product = items.find((item) => /product/i.test(typeOf(item))) ?? {};
+  const site = items.find((item) => /^website$/i.test(typeOf(item))) ?? {};
   return withoutEmpty({
     headline: stringOf(main['headline']),
     body: stringOf(main['articleBody']),
@@ -48,9 +48,9 @@ export function readLinkedData(scripts: readonly string[]): LinkedData {
     product: stringOf(product['description']),
     posts: [
       ...new Set(
-        things
-          .filter((thing) => POST.test(typeOf(thing)))
-          .map((thing) => stringOf(thing['articleBody']) || stringOf(thing['text'])),
+        items
+          .filter((item) => POST.test(typeOf(item)))
+          .map((item) => stringOf(item['articleBody']) || stringOf(item['text'])),
       ),
     ]
       .join('\n\n')
@@ -63,7 +63,7 @@ export function readLinkedData(scripts: readonly string[]): LinkedData {
   });
 }
 
-/** Texts in the state of a page made by scripts, in order, each once. */
+/** Texts in the state of a client-rendered page, in order, each once. */
 export function readState(scripts: readonly string[]): string[] {
   const texts = new Set<string>();
   for (const script of scripts) {
@@ -83,15 +83,15 @@ function isProse(text: string): boolean {
   );
 }
 
-function thingsIn(script: string): Json[] {
-  const things: Json[] = [];
+function itemsIn(script: string): Json[] {
+  const items: Json[] = [];
   visit(parsed(script), (value) => {
-    if (typeof value === 'object' && value !== null && '@type' in value) things.push(value as Json);
+    if (typeof value === 'object' && value !== null && '@type' in value) items.push(value as Json);
   });
-  return things;
+  return items;
 }
 
-/** Line ends within strings and comment marks around the whole are common, and no JSON. */
+/** Tolerates line ends in strings and comment marks around the document, which are common. */
 function parsed(script: string): unknown {
   if (script.length > MAX_JSON_CHARACTERS) return null;
   const text = script.trim().replace(OPENING, '').replace(CLOSING, '');
@@ -106,7 +106,7 @@ function parsed(script: string): unknown {
   }
 }
 
-/** Calls `see` for a value and all within, outer ones first. */
+/** Calls `see` for a value and all values inside it, outer ones first. */
 function visit(root: unknown, see: (value: unknown) => void): void {
   const waiting: unknown[] = [root];
   for (let seen = 0; waiting.length > 0 && seen < MAX_VALUES; seen++) {
@@ -117,8 +117,8 @@ function visit(root: unknown, see: (value: unknown) => void): void {
   }
 }
 
-function typeOf(thing: Json): string {
-  const type = thing['@type'];
+function typeOf(item: Json): string {
+  const type = item['@type'];
   return Array.isArray(type) ? type.filter((each) => typeof each === 'string').join(' ') : stringOf(type);
 }
 

@@ -1,5 +1,4 @@
-// The elements the cleaner knows and what it must know of them. Used by every file of this folder. Elements are small
-// numbers, so that a tree is arrays of numbers and a question about an element is one look into a table.
+// HTML elements as small numbers, and their traits for parsing and layout. A trait is one table lookup.
 
 const NAMES = [
   '#text', 'a', 'abbr', 'address', 'article', 'aside', 'audio', 'b', 'base', 'big', 'blockquote', 'body', 'br', 'button',
@@ -21,24 +20,24 @@ export type TagName = (typeof NAMES)[number];
 /** Number of each known element. */
 export const TAG = Object.fromEntries(NAMES.map((name, id) => [name, id])) as Readonly<Record<TagName, number>>;
 
-/** Numbers from here on are elements that HTML does not know, as they come. */
+/** Unknown elements get numbers from here on, in order of appearance. */
 export const FIRST_UNKNOWN: number = NAMES.length;
 
 const LAST_ID = 0xffff;
 
-/** No children, whatever follows. */
+/** Has no children. */
 export const VOID = 1;
 /** Begins and ends a line. */
 export const BLOCK = 2;
 /** Its start ends an open paragraph. */
 export const ENDS_PARAGRAPH = 4;
-/** End tags inside do not reach out of it. */
+/** End tags inside do not close elements outside. */
 export const SCOPE = 8;
-/** List items inside do not end those outside. */
+/** List items inside do not end items outside. */
 export const LIST = 16;
-/** May be closed only as long as no block was opened inside. */
+/** Can be closed only while no block is open inside. */
 export const FORMATTING = 32;
-/** Nothing of it is text of the page. */
+/** Its content is not text of the page. */
 export const OPAQUE = 64;
 export const HEADING = 128;
 
@@ -81,17 +80,17 @@ mark(
 mark(OPAQUE, 'select style textarea title video annotation annotation-xml mphantom');
 mark(HEADING, 'h1 h2 h3 h4 h5 h6');
 
-/** What holds for an element: the constants above, or'ed. Unknown elements are inline and hold anything. */
+/** The traits of an element, combined. Unknown elements are inline without traits. */
 export function traits(tag: number): number {
   return TRAITS[tag] as number;
 }
 
-/** The numbers of one page's elements. */
+/** Numbers of the elements of one page. */
 export class TagTable {
   readonly #ids = new Map<string, number>(NAMES.map((name, id) => [name, id]));
   #next: number = FIRST_UNKNOWN;
 
-  /** The number for a name in any case. Beyond a bound all new names share one. */
+  /** The number of a name in any case. Beyond a limit, all new names share one. */
   idOf(name: string): number {
     const known = this.#ids.get(name);
     if (known !== undefined) return known;

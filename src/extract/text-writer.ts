@@ -1,11 +1,10 @@
-// Writes the content of a page as plain text. Called by clean.ts. Blank lines divide blocks, line ends divide items and
-// rows, tabs divide cells; words of different blocks never touch.
+// Writes the content of a page as plain text: blank lines between blocks, line ends between list items and rows, tabs between
+// cells. Words of different blocks are always separated.
 
 import { BLOCK, FIRST_UNKNOWN, TAG, traits } from './tags.ts';
-import { PREFORMATTED, SPACE_BEFORE, type Tree } from './tree.ts';
-import type { Visitor } from './walk.ts';
+import { PREFORMATTED, SPACE_BEFORE, type Tree, type Visitor } from './tree.ts';
 
-// What stands between two texts, the stronger the greater.
+// Separators between two texts. The greater one wins.
 const SPACE = 1;
 const CELL = 2;
 const LINE = 3;
@@ -16,11 +15,11 @@ export class TextWriter implements Visitor {
   readonly #tree: Tree;
   readonly #parts: string[] = [];
   #gap = 0;
-  /** Stands before the first text of a list item. */
+  /** Written before the first text of a list item. */
   #marker = '';
-  /** The last thing was the end of a link. */
+  /** The previous node was a link. */
   #afterLink = false;
-  /** Lists that are open. */
+  /** Number of open lists. */
   #lists = 0;
 
   constructor(tree: Tree) {
@@ -85,7 +84,7 @@ export class TextWriter implements Visitor {
   }
 }
 
-/** Whether words inside and outside are different words, as buttons and elements of the page's own are laid out. */
+/** Whether the element separates words, as buttons and custom elements do. */
 export function isApart(tag: number): boolean {
   return tag === TAG.button || tag >= FIRST_UNKNOWN;
 }
@@ -94,7 +93,7 @@ function isList(tag: number): boolean {
   return tag === TAG.ul || tag === TAG.ol;
 }
 
-/** Text with its white space run together, as a browser shows it, and without what only tells where words may break. */
+/** Text with white space collapsed, as displayed, without soft hyphens and zero-width characters. */
 export function onLine(text: string): string {
   const shown = /[\u00ad\u200b\u2060\ufeff]/.test(text) ? text.replaceAll(/[\u00ad\u200b\u2060\ufeff]/g, '') : text;
   return shown.replaceAll(/\s+/g, ' ');

@@ -1,10 +1,9 @@
-// Counts words. Called by every reader of a page for `word_count`, and by the HTML cleaner. The count is that of
-// `Intl.Segmenter` to the last word, for any text; a scan of one's own does the work wherever text has no characters
-// but those whose rules (Unicode Standard Annex 29, section 4) are known here, since the segmenter is many times slower.
+// Counts words exactly as `Intl.Segmenter` does, for any text. A scan handles characters whose rules (Unicode Standard Annex
+// 29, section 4) are known here, since the segmenter is many times slower; it counts the rest.
 
 const SEGMENTER = new Intl.Segmenter('en', { granularity: 'word' });
 
-// Classes of characters by what they do to words.
+// Character classes.
 const BREAK = 0;
 const SPACE = 1;
 const LETTER = 2;
@@ -21,15 +20,15 @@ const UNKNOWN = 8;
 
 const CLASSES: Uint8Array = buildClasses();
 
-/** Known characters that the segmenter rather counts along than is called once more for. */
-const PATIENCE = 32;
+/** Known characters that are left to the segmenter rather than calling it again. */
+const MAX_KNOWN_RUN = 32;
 
 /** Words of `text` as `Intl.Segmenter` counts them (`isWordLike`). Linear; any text. */
 export function countWords(text: string): number {
   const length = text.length;
   let words = 0;
   let at = 0;
-  /** Where the segmenter would begin: at the last white space, which no word reaches across. */
+  /** Where the segmenter would begin: the last white space, which no word spans. */
   let stretch = 0;
   let wordsBefore = 0;
   while (at < length) {
@@ -76,13 +75,13 @@ function joins(kind: number, sides: number): boolean {
   return sides === DIGIT && (kind === MID_NUMBER || kind === MID_BOTH);
 }
 
-/** The end of what the segmenter gets: a space with nothing unknown before it for a while, since each call is dear. */
+/** The end of the text for the segmenter: a space after a run of known characters, since calls are expensive. */
 function stretchEnd(text: string, start: number): number {
   let unknown = start;
   for (let at = start + 1; at < text.length; at++) {
     const kind = CLASSES[text.charCodeAt(at)];
     if (kind === UNKNOWN) unknown = at;
-    else if (kind === SPACE && at - unknown > PATIENCE) return at;
+    else if (kind === SPACE && at - unknown > MAX_KNOWN_RUN) return at;
   }
   return text.length;
 }
@@ -106,7 +105,7 @@ function buildClasses(): Uint8Array {
   set(MID_NUMBER, ',;');
   set(MID_BOTH, ".'\u2018\u2019");
   for (let code = 0; code < 0x530; code++) {
-    // Of the alphabets of Europe; marks that combine stay unknown.
+    // European alphabets; combining marks stay unknown.
     if (/\p{L}/u.test(String.fromCharCode(code)) && code !== 0x37e) classes[code] = LETTER;
   }
   set(

@@ -1,5 +1,5 @@
-// Bytes to text: the order of marks, header, declaration and guess, and that no bytes break it. Legacy bytes are written
-// by turning the platform's own decoders round.
+// Decoding: the order of byte order mark, header, declaration and detection, and arbitrary bytes. Legacy bytes are encoded
+// with inverted tables of the platform's decoders.
 import fc from 'fast-check';
 import t from 'tap';
 import { decode, encodingOf } from '../../src/extract/charset.ts';
@@ -30,14 +30,14 @@ function encode(text: string, encoding: string): Uint8Array {
 const bytesOf = (text: string): Uint8Array => Buffer.from(text);
 const latin = (text: string): Uint8Array => Buffer.from(text, 'latin1');
 
-t.test('a mark comes before everything, and is no part of the text', (t) => {
+t.test('a byte order mark has precedence, and is not part of the text', (t) => {
   t.equal(decode(latin('\xef\xbb\xbf<meta charset=koi8-r>\xc3\xa9'), 'windows-1251'), '<meta charset=koi8-r>é');
   t.equal(decode(latin('\xff\xfea\0\xe9\0'), 'utf-8'), 'aé');
   t.equal(decode(latin('\xfe\xff\0a\0\xe9'), null), 'aé');
   t.end();
 });
 
-t.test('the header comes next, by any label of the standard', (t) => {
+t.test('the header is next, with any label of the standard', (t) => {
   t.equal(encodingOf(latin('<meta charset=koi8-r>\xe9'), 'ISO-8859-1'), 'windows-1252');
   t.equal(encodingOf(latin('\xe9'), ' cp1251 '), 'windows-1251');
   t.equal(encodingOf(latin('\xe9'), 'gb2312'), 'gbk');
@@ -47,12 +47,12 @@ t.test('the header comes next, by any label of the standard', (t) => {
   t.end();
 });
 
-t.test('UTF-8 that says it is something else in its markup is UTF-8', (t) => {
+t.test('valid UTF-8 is UTF-8 whatever the markup declares', (t) => {
   t.equal(decode(bytesOf('<meta charset="windows-1252">é'), null), '<meta charset="windows-1252">é');
   t.end();
 });
 
-t.test('reads what the markup declares', (t) => {
+t.test('uses the encoding that the markup declares', (t) => {
   for (const [markup, encoding] of [
     ['<meta charset="koi8-r">', 'koi8-r'],
     ['<META CHARSET=koi8-r>', 'koi8-r'],
@@ -76,24 +76,24 @@ t.test('reads what the markup declares', (t) => {
   t.end();
 });
 
-t.test('a declaration of UTF-16 that can be read as ASCII means UTF-8', (t) => {
+t.test('a declaration of UTF-16 that is readable as ASCII means UTF-8', (t) => {
   t.equal(encodingOf(latin(`<meta charset="utf-16le">${'\xc3\xa9'.repeat(9)}\xe9`), null), 'utf-8');
   t.end();
 });
 
-t.test('UTF-16 without mark and word shows by its zeros', (t) => {
+t.test('UTF-16 without a mark or a declaration is detected by its zeros', (t) => {
   const html = '<!doctype html><p>Прivet</p>';
   t.equal(decode(Buffer.from(html, 'utf16le'), null), html);
   t.equal(decode(Buffer.from(html, 'utf16le').swap16(), null), html);
   t.end();
 });
 
-t.test('ISO-2022-JP is found although it is ASCII', (t) => {
+t.test('ISO-2022-JP is detected although it is ASCII', (t) => {
   t.equal(decode(latin('<meta charset=iso-2022-jp>\x1b$B$3$s\x1b(B'), null), '<meta charset=iso-2022-jp>こん');
   t.end();
 });
 
-t.test('a page that claims UTF-8 keeps it with some broken bytes', (t) => {
+t.test('a page declared as UTF-8 is read as UTF-8 with some invalid bytes', (t) => {
   const bytes = Buffer.concat([bytesOf(`<meta charset=utf-8>${RUSSIAN}`), latin('\xe9')]);
   for (const header of ['utf-8', null]) {
     const text = decode(bytes, header);
@@ -103,14 +103,14 @@ t.test('a page that claims UTF-8 keeps it with some broken bytes', (t) => {
   t.end();
 });
 
-t.test('a page that claims UTF-8 and is mostly something else is read as that', (t) => {
+t.test('a page declared as UTF-8 that is mostly in another encoding is read in that', (t) => {
   t.equal(decode(encode(RUSSIAN, 'windows-1251'), 'utf-8'), RUSSIAN);
   t.equal(decode(encode(`<meta charset=utf-8>${FRENCH}`, 'windows-1252'), null), `<meta charset=utf-8>${FRENCH}`);
   t.equal(encodingOf(latin('<meta charset=iso-8859-2>\xe9 \xe9'), 'utf-8'), 'iso-8859-2');
   t.end();
 });
 
-t.test('guesses what has no word, behind any length of plain markup', (t) => {
+t.test('detects undeclared encodings, after any length of ASCII markup', (t) => {
   for (const [text, encoding] of [
     [FRENCH, 'windows-1252'],
     [RUSSIAN, 'windows-1251'],

@@ -1,4 +1,4 @@
-// What the cleaner keeps of a page and what it leaves out, on small pages of every kind.
+// What extraction keeps and drops, on small pages of every kind.
 import t from 'tap';
 import { clean } from '../../src/extract/index.ts';
 
@@ -9,7 +9,7 @@ const article = (extra = ''): string =>
   `<article><h1>The flood</h1><p>${PROSE.repeat(3)}</p><p>${PROSE.repeat(3)}</p>${extra}</article>`;
 const contentOf = (html: string, url = 'https://news.example/a'): string => clean(html, { url }).content;
 
-t.test('what surrounds an article is left out', async (t) => {
+t.test('boilerplate around an article is dropped', async (t) => {
   const around = {
     navigation: '<nav><a href=/>MARK</a></nav>',
     'navigation by class': '<div class="main-menu"><a href=/>MARK</a> <a href=/b>b</a></div>',
@@ -39,7 +39,7 @@ t.test('what surrounds an article is left out', async (t) => {
   }
 });
 
-t.test('what belongs to an article is kept', async (t) => {
+t.test('the parts of an article are kept', async (t) => {
   const within = {
     'a list': '<ul><li>MARK</li><li>two</li></ul>',
     'a table': '<table><tr><th>MARK</th><td>1</td></tr></table>',
@@ -53,7 +53,7 @@ t.test('what belongs to an article is kept', async (t) => {
   for (const [name, html] of Object.entries(within)) t.match(contentOf(page(article(html))), 'MARK', name);
 });
 
-t.test('an article in several sections is read whole', async (t) => {
+t.test('an article in several sections is complete', async (t) => {
   const sections = Array.from(
     { length: 4 },
     (_, at) => `<div class="part"><p>Part ${at}. ${PROSE.repeat(2)}</p></div>`,
@@ -62,12 +62,12 @@ t.test('an article in several sections is read whole', async (t) => {
   for (const at of [0, 1, 2, 3]) t.match(content, `Part ${at}.`);
 });
 
-t.test('a name that holds most of the page is no reason to leave it out', async (t) => {
+t.test('an element with most of the text is kept whatever its class', async (t) => {
   t.match(contentOf(page(`<div class="related-wrapper modal">${article()}</div>`)), PROSE.trim());
   t.match(contentOf(page(`<form id="aspnetForm">${article()}</form>`)), PROSE.trim());
 });
 
-t.test('replies are content on a forum, and comments elsewhere', async (t) => {
+t.test('replies are content in a discussion and boilerplate elsewhere', async (t) => {
   const replies = Array.from({ length: 3 }, (_, at) => `<div class="comment"><p>Reply ${at}: ${PROSE}</p></div>`).join(
     '',
   );
@@ -76,7 +76,7 @@ t.test('replies are content on a forum, and comments elsewhere', async (t) => {
   t.notMatch(contentOf(page(article(`<div class="comments">${replies}</div>`))), 'Reply 2');
 });
 
-t.test('a page of links is a list of them', async (t) => {
+t.test('a page of links is kept as a list', async (t) => {
   const items = Array.from(
     { length: 20 },
     (_, at) => `<li><h3><a href="/${at}">Headline number ${at} of the day</a></h3></li>`,
@@ -87,7 +87,7 @@ t.test('a page of links is a list of them', async (t) => {
   );
 });
 
-t.test('words are never glued, and blocks stay apart', async (t) => {
+t.test('words are never joined, and blocks are separated', async (t) => {
   const content = contentOf(
     page(`<article><h1>One</h1><p>two <b>three</b>four<br>five</p><div>six</div><div>seven</div>
     <table><tr><td>eight</td><td>nine</td></tr><tr><td>ten</td></tr></table><ul><li>eleven<li>twelve</ul>
@@ -103,7 +103,7 @@ t.test('white space of code is kept', async (t) => {
   t.match(contentOf(page(article('<pre>if x:\n    y = 1\n\n    z</pre>'))), 'if x:\n    y = 1\n\n    z');
 });
 
-t.test('a page without text of its own gives what its scripts say', async (t) => {
+t.test('a page without text gives the text of its scripts', async (t) => {
   const body = PROSE.repeat(5).trim();
   const data = JSON.stringify({ '@graph': [{ '@type': ['NewsArticle'], headline: 'The flood', articleBody: body }] });
   const linked = `<script type="application/ld+json">${data}</script>`;
@@ -131,6 +131,6 @@ t.test('every script is read', async (t) => {
   }
 });
 
-t.test('an empty page is an empty answer', async (t) => {
+t.test('an empty page gives empty content', async (t) => {
   t.same(clean(''), { title: '', content: '', wordCount: 0 });
 });

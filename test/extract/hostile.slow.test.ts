@@ -1,4 +1,4 @@
-// Pages made to be expensive, and pages of noise: time grows with the page alone, and every answer is well-formed text.
+// Pages that are expensive to parse, and random input: time is linear in the size, and every result is well-formed text.
 import fc from 'fast-check';
 import t from 'tap';
 import { decode } from '../../src/extract/charset.ts';
@@ -75,14 +75,14 @@ t.test('time grows no faster than the page', async (t) => {
   }
 });
 
-t.test('any bytes give an answer of well-formed text', async () => {
+t.test('any bytes give well-formed text', async () => {
   const bytes = fc.uint8Array({ maxLength: 2000 });
   fc.assert(
     fc.property(bytes, fc.constantFrom('text', 'markdown'), (input, format) => isValid(decode(input, null), format)),
   );
 });
 
-t.test('any text with pieces of markup gives an answer', async () => {
+t.test('any text with pieces of markup gives well-formed text', async () => {
   const piece = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 8 }),
     fc.constantFrom(

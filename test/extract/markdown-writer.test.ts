@@ -1,4 +1,4 @@
-// The Markdown of each kind of element, and text that looks like Markdown.
+// The Markdown of each kind of element, and escaping.
 import t from 'tap';
 import { clean } from '../../src/extract/index.ts';
 
@@ -12,7 +12,7 @@ function markdownOf(html: string): string {
   return content.slice(prose.length, -prose.length).trim();
 }
 
-t.test('each kind of block has its form', async (t) => {
+t.test('each kind of block is written in its Markdown form', async (t) => {
   const cases = [
     ['<h2>A <b>b</b><br>c</h2>', '## A b c'],
     ['<p>a <strong> b </strong>c <em>d</em></p>', 'a **b** c *d*'],
@@ -33,7 +33,7 @@ t.test('each kind of block has its form', async (t) => {
   for (const [html, expected] of cases) t.equal(markdownOf(html), expected, html);
 });
 
-t.test('text is never read as marks', async (t) => {
+t.test('text with Markdown characters is escaped', async (t) => {
   const cases = [
     ['1. a', '1\\. a'],
     ['# a', '\\# a'],

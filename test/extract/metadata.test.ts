@@ -6,7 +6,7 @@ const URL_OF_PAGE = 'https://news.example/2026/flood';
 const titleOf = (head: string, body = ''): string =>
   clean(`<head>${head}</head><body>${body}<p>Text.</p>`, { url: URL_OF_PAGE }).title;
 
-t.test('a title comes without the name of its site', async (t) => {
+t.test('a title has no site name', async (t) => {
   const cases = [
     [
       '<title>The flood of the century | News</title><meta property="og:site_name" content="News">',
@@ -31,7 +31,7 @@ t.test('a title comes without the name of its site', async (t) => {
   for (const [head, body, title] of cases) t.equal(titleOf(head, body), title, head + body);
 });
 
-t.test('metadata and links come when they are asked for', async (t) => {
+t.test('metadata and links are included on request', async (t) => {
   const data = {
     '@type': 'NewsArticle',
     headline: 'Flood',

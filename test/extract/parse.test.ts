@@ -1,4 +1,4 @@
-// The tree that parse.ts makes of markup: elements that end unsaid, markup that nests wrongly, what is kept apart.
+// The tree of parsed markup: implied end tags, wrong nesting, skipped content, metadata.
 import t from 'tap';
 import { parse } from '../../src/extract/parse.ts';
 import { TAG, type TagName } from '../../src/extract/tags.ts';
@@ -25,7 +25,7 @@ function depthOf(html: string): number {
   return Math.max(...depths);
 }
 
-t.test('elements end where HTML says so', async (t) => {
+t.test('elements end where the HTML standard ends them', async (t) => {
   const cases = [
     ['<p>a<p>b', 'body(p(a) p(b))'],
     ['<p>a<div>b</div>c', 'body(p(a) div(b) c)'],
@@ -44,7 +44,7 @@ t.test('elements end where HTML says so', async (t) => {
   for (const [html, expected] of cases) t.equal(outline(html), expected, html);
 });
 
-t.test('what is no text of the page is not read', async (t) => {
+t.test('content that is not text of the page is skipped', async (t) => {
   t.equal(outline('<script>a</script><style>b</style><textarea>c</textarea>d'), 'body(style() textarea() d)');
   t.equal(outline('a<svg><title>x</title><text>b</text></svg>c<template><p>f</p></template>g'), 'body(a c g)');
   t.equal(outline('a<svg><path>b<section>c</section>'), 'body(a section(c))', 'a drawing that was left open ends');
@@ -54,7 +54,7 @@ t.test('what is no text of the page is not read', async (t) => {
   t.equal(outline('<!-- a --><!doctype html><?b?>c'), 'body(c)');
 });
 
-t.test('the head and scripts with data are kept apart', async (t) => {
+t.test('metadata and data scripts are kept apart from the tree', async (t) => {
   const { head } =
     parse(`<html lang="de"><head><title> A &amp; B </title><base href="/x/"><link rel=canonical href="/y">
     <meta property="og:title" content="C &lt;"><script type="application/ld+json">{"a":1}</script>
@@ -63,12 +63,12 @@ t.test('the head and scripts with data are kept apart', async (t) => {
   t.same([head.linkedData, head.state], [['{"a":1}'], ['{"b":2}']]);
 });
 
-t.test('the first of two attributes counts, and its references are read', async (t) => {
+t.test('the first of two equal attributes counts, and its references are decoded', async (t) => {
   const { tree } = parse('<a href="/?a=1&amp;b=2" HREF="no" class=k>x</a>');
   t.same(tree.attributes.get(1), { href: '/?a=1&b=2', className: 'k' });
 });
 
-t.test('a tree is no deeper than in browsers', async (t) => {
+t.test('the depth of the tree is bounded as in browsers', async (t) => {
   t.equal(depthOf('<div>'.repeat(2000)), 512);
   t.equal(
     outline(`${'<div>'.repeat(600)}${'</div>'.repeat(600)}<p>a`).endsWith('p(a))'),

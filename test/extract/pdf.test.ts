@@ -1,11 +1,11 @@
-// PDF files that the test writes itself: paragraphs, titles, dates, and files without text.
+// Generated PDF files: paragraphs, titles, dates, and files without text.
 import t from 'tap';
 import { readPdf } from '../../src/extract/pdf.ts';
 import { buildPdf, linesFrom } from '../support/pdf.ts';
 
 const URL_1 = 'http://site.test/papers/mills.pdf';
 
-t.test('joins lines to paragraphs, mends broken words and reads page after page', async (t) => {
+t.test('joins lines to paragraphs and hyphenated words, page after page', async (t) => {
   const first = [
     { text: 'On mills', x: 72, y: 740, size: 24 },
     ...linesFrom(['A race leads water to the wheel of a', 'mill; the wheel turns the mill-', 'stones without rest.']),
@@ -20,7 +20,7 @@ t.test('joins lines to paragraphs, mends broken words and reads page after page'
   });
 });
 
-t.test('lines with double spacing are still one paragraph, an indent begins another', async (t) => {
+t.test('double-spaced lines are one paragraph, and an indent begins another', async (t) => {
   const lines = linesFrom(['One line', 'and the next.', 'Then more', 'of it.'], 700, 28);
   const indented = lines.map((line, index) => (index === 2 ? { ...line, x: 90 } : line));
   const { content } = await readPdf(buildPdf([indented]), URL_1, []);
@@ -50,7 +50,7 @@ t.test('a file name is no title', async (t) => {
   t.equal((await readPdf(buildPdf([linesFrom(long)], { info }), URL_1, [])).title, 'mills.pdf');
 });
 
-t.test('says so when there is no text to be had', async (t) => {
+t.test('fails for files without text', async (t) => {
   const none = { code: 'HR_FETCH_UNREADABLE', subject: 'no text in the PDF' };
   await t.rejects(readPdf(buildPdf([[]]), URL_1, []), none);
   await t.rejects(readPdf(buildPdf([linesFrom(['Secret'])], { encrypted: true }), URL_1, []), none);
@@ -59,7 +59,7 @@ t.test('says so when there is no text to be had', async (t) => {
   await t.rejects(readPdf(Buffer.from('%PDF-1.7 and no more'), URL_1, []), broken);
 });
 
-t.test('reads a file whose cross-reference table is wrong', async (t) => {
+t.test('reads a file with a wrong cross-reference table', async (t) => {
   const text = Buffer.from(buildPdf([linesFrom(['Still there'])])).toString('latin1');
   const bytes = Buffer.from(text.replace(/startxref\n\d+/, 'startxref\n7'), 'latin1');
   t.equal((await readPdf(new Uint8Array(bytes), URL_1, [])).content, 'Still there');

@@ -4,18 +4,18 @@ import { readJson, readText, readXml } from '../../src/extract/plain-text.ts';
 
 const URL_1 = 'http://site.test/notes/water%20mill.txt?x=1';
 
-t.test('text keeps its lines, without control characters and heaps of blank lines', (t) => {
+t.test('text keeps its lines, without control characters and repeated blank lines', (t) => {
   const page = readText('\ufeff\r\n  A title\r\n\r\n\r\n\r\none\x00\x07 two  \rthree\f\tfour\n\n', URL_1);
   t.same(page, { title: 'A title', content: '  A title\n\none two\nthree\n\tfour', wordCount: 6 });
   t.end();
 });
 
-t.test('Markdown is titled by its first heading', (t) => {
+t.test('the title of Markdown is its first heading', (t) => {
   t.equal(readText('Some words first\n\n## On *mills*\n\n# Later', URL_1).title, 'On *mills*');
   t.end();
 });
 
-t.test('text without a short first line is titled by its address', (t) => {
+t.test('the title of text without a short first line is from its URL', (t) => {
   t.equal(readText('word '.repeat(100), URL_1).title, 'water mill.txt');
   t.equal(readText('', 'http://site.test/').title, 'site.test');
   t.equal(readText('', 'http://site.test/%ff').title, '%ff');
@@ -23,7 +23,7 @@ t.test('text without a short first line is titled by its address', (t) => {
   t.end();
 });
 
-t.test('compact JSON is indented and its values stay as they are written', (t) => {
+t.test('compact JSON is indented, and its values are unchanged', (t) => {
   const json = String.raw`{"a":[1.0,12345678901234567890,"x\"{,}\\"],"b":{},"c":[],"d":{"e":null}}`;
   const { content, title } = readJson(json, URL_1);
   t.equal(
@@ -46,7 +46,7 @@ t.test('compact JSON is indented and its values stay as they are written', (t) =
   t.end();
 });
 
-t.test('JSON on several lines stays as it is, and broken JSON is text', (t) => {
+t.test('JSON on several lines is unchanged, and invalid JSON is text', (t) => {
   t.equal(readJson('{"a":1}\n{"a":2}\n', URL_1).content, '{"a":1}\n{"a":2}');
   t.equal(readJson('{"a', URL_1).content, '{\n  "a');
   t.equal(readJson(']] no JSON', URL_1).content, ']] no JSON');

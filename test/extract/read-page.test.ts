@@ -1,4 +1,4 @@
-// The choice of the reader, and every reader under random bytes.
+// The choice of the reader by media type, and every reader with random bytes.
 import fc from 'fast-check';
 import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
@@ -27,7 +27,7 @@ t.test('chooses the reader by the media type', async (t) => {
   t.equal((await read(Buffer.from('caf\xe9', 'latin1'), 'text/plain', 'iso-8859-1')).content, 'café');
 });
 
-t.test('refuses what is not text', async (t) => {
+t.test('refuses types that are not text', async (t) => {
   for (const type of ['image/png', 'application/zip', 'application/octet-stream', 'image/svg+xml', ''])
     await t.rejects(read('x', type), { code: 'HR_FETCH_TYPE', subject: type });
 });

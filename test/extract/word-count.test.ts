@@ -1,4 +1,4 @@
-// The count of words against the segmenter it stands for.
+// The word count compared with Intl.Segmenter.
 import fc from 'fast-check';
 import t from 'tap';
 import { countWords } from '../../src/extract/word-count.ts';
@@ -9,7 +9,7 @@ function reference(text: string): number {
   return Array.from(SEGMENTER.segment(text)).filter(({ isWordLike }) => isWordLike).length;
 }
 
-t.test('counts words as people do', (t) => {
+t.test('counts words', (t) => {
   for (const [text, words] of [
     ['', 0],
     ["The miller's wheel turns 1,234.5 times, e.g. today.", 8],
@@ -22,7 +22,7 @@ t.test('counts words as people do', (t) => {
   t.end();
 });
 
-t.test('treats every character up to the kana as the segmenter does, wherever it stands', (t) => {
+t.test('counts every character up to the kana as the segmenter does, in any position', (t) => {
   const frames = [
     (c: string) => c,
     (c: string) => `a${c}b`,
