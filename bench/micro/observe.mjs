@@ -55,7 +55,7 @@ for (const [name, settings] of Object.entries(CASES)) {
   observer.close();
 }
 
-const gaps = new Metrics().gaps('atlas-27b');
+const gaps = new Metrics().of('/v1/chat/completions', 'atlas-27b').gaps;
 let lastMs = systemClock.now();
 const ns = medianNs(() => {
   const nowMs = systemClock.now();
