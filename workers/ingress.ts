@@ -1,5 +1,5 @@
-// Entry of an ingress thread: a data plane of its own behind the shared port. Started by gateway/ingress-thread.ts.
-// A thread that exits with an open uWebSockets.js app aborts the whole process, so every way out closes it first.
+// Entry of an ingress thread: a data plane of its own behind the shared port. A thread that exits with an open
+// uWebSockets.js app aborts the whole process, so every way out closes it first.
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemRandom } from '../src/actor/index.ts';
@@ -7,10 +7,10 @@ import type { LeaseManagerCommand, PaymentCommand } from '../src/billing/index.t
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
-import { describeEvent } from '../src/gateway/events.ts';
 import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
 import type { Server } from '../src/ingress/server.ts';
 import type { CrnRegistryCommand } from '../src/routing/index.ts';
+import { describeEvent } from '../src/telemetry/log.ts';
 
 const data = workerData as ThreadData;
 const parent = parentPort as MessagePort;
@@ -19,7 +19,7 @@ const system = createSystem({
   onEvent: (event) => post({ type: 'Event', text: describeEvent(event) }),
 });
 const control = link(system, data.port);
-const keeper = control.ref<CrnRegistryCommand>('crns');
+const registry = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
 
 const { limitMemory, paid } = data;
@@ -34,7 +34,7 @@ const plane = new DataPlane({
   planes: data.planes,
   clock: systemClock,
   random: systemRandom,
-  tellOutcome: (outcome) => keeper.tell({ type: 'Outcome', outcome }),
+  tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
   pages,
   accounts: limitMemory === null ? null : { leaseManager, limitMemory, payments },
   snapshot: data.snapshot,

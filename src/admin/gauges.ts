@@ -4,7 +4,7 @@ import { type Board, type CrnEvent, STANDING, type ModelTableData } from '../rou
 import { EngineBoard } from '../search/index.ts';
 import { CrnMetrics } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { ProcessMetrics } from '../telemetry/process-metrics.ts';
+import { ProcessMetrics } from '../telemetry/runtime-metrics.ts';
 import type { EngineCells } from '../search/index.ts';
 
 /** A CRN and a model on it, as the status shows them. */

@@ -1,5 +1,5 @@
-// The spans of one traced request's tries: one a CRN, with the attributes of OpenTelemetry's semantic conventions for
-// generative AI. The CRN is given the context of its span. Made by inference.ts for sampled requests only.
+// Spans of a traced request's attempts, one per CRN, with the attributes of OpenTelemetry's semantic conventions for generative
+// AI. The CRN is sent the context of its span. Exists for sampled requests only.
 
 import type { Dialect, UsageWatch } from '../dialect/index.ts';
 import { SPAN_KIND, type Span } from '../telemetry/span.ts';
@@ -8,7 +8,7 @@ import { withoutTraceContext, writeTraceParent } from '../telemetry/trace-contex
 /** `gen_ai.operation.name` where it is not `chat`. */
 const TEXT_DIALECTS: ReadonlySet<string> = new Set(['completions', 'llama']);
 
-/** CRNs are known by address, not by make. */
+/** The software of a CRN is not known. */
 const PROVIDER = 'headrace';
 
 function operationOf(dialect: Dialect | undefined, endpoint: string): string {
@@ -30,7 +30,7 @@ export class AttemptTrace {
     this.#describe(request);
   }
 
-  /** A CRN is tried: the headers for it. */
+  /** An attempt begins: returns its headers. */
   begin(url: string): readonly string[] {
     const { hostname, port, protocol } = new URL(url);
     this.#attempt = this.#request.child(`${this.#operation} ${this.#model}`, SPAN_KIND.client);
@@ -41,7 +41,7 @@ export class AttemptTrace {
     return ['traceparent', writeTraceParent(this.#attempt)];
   }
 
-  /** The try has come to its end; `failure` is null when all went well. Estimates of tokens are not shown. */
+  /** The attempt has ended; `failure` is null when it succeeded. Estimated tokens are not recorded. */
   end(failure: string | null, usage: UsageWatch | null): void {
     const attempt = this.#attempt;
     if (attempt === null) return;
@@ -53,7 +53,7 @@ export class AttemptTrace {
     this.#attempt = null;
   }
 
-  /** The client's headers without the place in its trace that the spans of the gateway take. */
+  /** The client's headers without its trace context, which the gateway's spans continue. */
   cleaned(headers: readonly string[]): string[] {
     return withoutTraceContext(headers, this.#request.parentId === '');
   }

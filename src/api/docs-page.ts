@@ -1,6 +1,5 @@
-// The page at `GET /docs`: one HTML text without outside assets that reads the OpenAPI document and lets people try
-// each endpoint. Script and style are constants, so the content security policy names them by hash and allows nothing
-// else. `routes` serves the page with `docsPolicy` as its `content-security-policy`.
+// The page at `GET /docs`: one HTML text without external assets that renders the OpenAPI document and has a form for each
+// endpoint. Script and style are constants, so that the content security policy allows them by hash and nothing else.
 import { pagePolicy } from './page-policy.ts';
 import { docsScript } from './docs-script.ts';
 import { docsStyle } from './docs-style.ts';

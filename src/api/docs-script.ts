@@ -1,6 +1,5 @@
-// The script of the documentation page; `docs-page.ts` puts it into the page and its hash into the policy. It fetches
-// the OpenAPI document and builds the page from it. Whatever comes from the document or from an answer becomes a text
-// node: no markup is ever parsed. The API key stays in its field and is shown in no command line.
+// The script of the documentation page: fetches the OpenAPI document and builds the page from it. Everything from the document
+// or from an answer becomes a text node; no markup is parsed. The API key stays in its field and is in no command line.
 
 /** JavaScript of the page, run by browsers as it stands. */
 export const docsScript: string = String.raw`'use strict';

@@ -1,6 +1,5 @@
-// The style sheet of the documentation page; `docs-page.ts` puts it into the page and its hash into the policy.
-// Colours are variables so that light and dark differ in one place; every pair of text and ground keeps a contrast of
-// at least 4.5 to 1.
+// The style sheet of the documentation page. Colours are variables, so that light and dark themes differ in one place; text has
+// a contrast of at least 4.5 to 1 to its background.
 
 /** Colours, light and dark, and the fonts; also those of the dashboard. */
 export const palette: string = `

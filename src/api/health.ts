@@ -1,5 +1,5 @@
-// `GET /health` and `GET /svc/auth/check`. Health is a latch: 503 until every CRN has been judged once, then 200 whatever
-// the CRNs do, 503 again while draining.
+// `GET /health` and `GET /svc/auth/check`. Health is a latch: 503 until every CRN has been probed once, then 200 whatever the
+// CRNs do, and 503 again while draining.
 
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';

@@ -1,6 +1,5 @@
-// Finds where a JSON text goes wrong. `schema.ts` calls it after `JSON.parse` has refused a request body, because the
-// 422 entry of a broken body carries that place. Positions are those of Python's `json` module, counted in code points,
-// as clients of this interface know them. Nesting is kept in a list, so no input can exhaust the stack.
+// Finds the position of a syntax error in JSON text, for the 422 entry of a broken body. Positions are those of Python's `json`
+// module, in code points. Nesting is kept in a list, so that no input can exhaust the stack.
 
 const SCALAR = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
 const FOUR_HEX_DIGITS = /[\da-fA-F]{4}/y;

@@ -1,4 +1,4 @@
-// The three lists of models and one model by id. Answers are made once per snapshot and kept as bytes.
+// The three lists of models, and one model by id. Answers are serialized once per snapshot.
 
 import { aggregatorList, anthropicList, discoveryMap, openAiEntry, openAiList } from '../catalog/index.ts';
 import { HeadraceError } from '../errors.ts';
@@ -7,7 +7,7 @@ import type { ApiDeps } from './deps.ts';
 
 const JSON_HEADERS = ['content-type', 'application/json'];
 
-/** Answers of one snapshot, by list; snapshots that are gone take theirs along. */
+/** Serialized answers by list, held as long as their snapshot. */
 const rendered = new WeakMap<ApiDeps, Map<string, Buffer>>();
 
 function respondList(exchange: Exchange, deps: ApiDeps, list: string, make: () => unknown): void {
@@ -49,7 +49,7 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
   exchange.respond(200, JSON_HEADERS, Buffer.from(JSON.stringify(entry)));
 }
 
-/** `GET /aggregator/models`: an empty list would be taken for the truth, so before prices are known it is 503. */
+/** `GET /aggregator/models`: 503 before prices are known, since aggregators would believe an empty list. */
 export function aggregator(exchange: Exchange, deps: ApiDeps): void {
   if (deps.stage === 'starting') throw new HeadraceError('HR_LIST_NOT_READY', { headers: ['retry-after', '30'] });
   respondList(exchange, deps, 'aggregator', () => aggregatorList(deps.catalog, { created: deps.createdS }));

@@ -1,5 +1,5 @@
-// Writes the OpenAPI 3.1 document that `GET /openapi.json` answers with. It is made from the descriptors of the routes,
-// from the schemas that check their bodies and from the error table, so it cannot promise what the gateway does not do.
+// The OpenAPI 3.1 document of `GET /openapi.json`, generated from the route table, from the schemas that check bodies and from
+// the error table.
 import { ERRORS } from '../errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { JsonSchema, ObjectSchema, Schema } from './schema.ts';
@@ -67,7 +67,7 @@ const errorBody: ObjectSchema<{ detail: string }> = {
   fields: { detail: { type: 'string', required: true, description: 'What went wrong, in one sentence.' } },
 };
 
-/** Statuses that follow from a property of the route rather than from what it does. */
+/** Statuses of every route with a body. */
 const BODY_STATUSES = [400, 408, 413, 422];
 const STATUSES_WITH_RETRY_AFTER = new Set([429, 503]);
 
@@ -106,7 +106,7 @@ function withPrefixes(path: string, { servicePrefix, listingPrefix }: PathPrefix
     .replace(/^\/aggregator(?=\/|$)/, () => `/${listingPrefix}`);
 }
 
-/** `get_v1_models`; a number is appended when two paths differ only in signs that an identifier cannot hold. */
+/** For example `get_v1_models`. A number is appended when two paths differ only in characters that an identifier cannot have. */
 function operationId(method: string, path: string, taken: Set<string>): string {
   const base = `${method.toLowerCase()}_${path.replace(/[^a-zA-Z\d]+/g, '_').replace(/^_|_$/g, '')}`;
   let id = base;

@@ -1,6 +1,5 @@
-// The content security policy of a page without outside assets: its own script and style by hash, requests to its own
-// origin, nothing else. Hashes rather than `'unsafe-inline'` or a nonce: a page stays a constant that caches may keep, and
-// injected markup cannot run. For the pages of the public port and of the admin listener.
+// The content security policy of a page without external assets: its own script and style by hash, requests to its own origin,
+// nothing else. Hashes instead of `'unsafe-inline'` or a nonce keep the page a constant, and injected markup cannot run.
 
 import { createHash } from 'node:crypto';
 

@@ -1,5 +1,5 @@
-// The one table of public endpoints: it serves, it is what `/openapi.json` is made from, and the API
-// reference in docs/ is generated from it. Below it, the dispatcher that every exchange of a data plane enters.
+// The table of public endpoints, from which requests are routed and `/openapi.json` and the API reference in docs/ are
+// generated; and the router of a data plane.
 
 import { HeadraceError } from '../errors.ts';
 import type { Cors } from '../ingress/cors.ts';
@@ -216,7 +216,7 @@ function docs(exchange: Exchange): void {
   exchange.respond(200, headers, Buffer.from(docsPage('openapi.json')));
 }
 
-/** Finds the endpoint of an exchange and keeps its errors from the carrier. One per data plane and prefix setting. */
+/** Finds the endpoint of an exchange and answers what it throws. One per data plane and prefix setting. */
 export class Router {
   readonly #gets = new Map<string, Route>();
   readonly #posts = new Map<string, Route>();

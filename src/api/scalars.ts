@@ -1,8 +1,7 @@
-// The single values a body is made of: their descriptions, and how a value sent is converted or refused. `schema.ts`
-// builds objects and lists from them. Conversion is as lenient, and every sentence worded, as in pydantic's lax mode:
-// clients read these sentences, so they change only when the interface does.
+// Schemas of single values, and how a value in a body is converted or refused: as leniently, and with the same messages, as
+// pydantic's lax mode. Clients read these messages; they are part of the interface.
 
-/** What every description may carry. */
+/** Members of every schema. */
 export interface Annotations {
   readonly description?: string;
   readonly example?: unknown;
@@ -47,12 +46,12 @@ export interface EnumSchema extends Annotations {
 
 export type ScalarSchema = StringSchema | UrlSchema | NumberSchema | BooleanSchema | EnumSchema;
 
-/** Called once with what is wrong with a value. */
+/** Called once with the mistake in a value. */
 export type Refuse = (type: string, msg: string) => void;
 
 type Mistake = Parameters<Refuse>;
 
-/** The converted value; after a call of `refuse` what it returns means nothing. */
+/** Returns the converted value; the result is undefined after a call of `refuse`. */
 export function checkScalar(schema: ScalarSchema, value: unknown, refuse: Refuse): unknown {
   switch (schema.type) {
     case 'string':
@@ -93,7 +92,7 @@ function stringMistake({ minLength = 0, maxLength = Infinity, pattern }: StringS
   }
 }
 
-/** In code points; the limit browsers once had, kept by pydantic and so by its clients. */
+/** In code points; pydantic's limit. */
 export const MAX_URL_LENGTH = 2083;
 
 function checkUrl(value: unknown, refuse: Refuse): unknown {
@@ -112,7 +111,7 @@ function checkUrl(value: unknown, refuse: Refuse): unknown {
   }
 }
 
-/** Why the URL parser refused a text; it does not say so itself. */
+/** Why the URL parser refused a text; the parser does not report it. */
 function urlMistake(text: string): string {
   if (text === '') return 'input is empty';
   const parts = /^\s*[a-z][a-z\d+.-]*:[/\\]*([^/\\?#]*)/i.exec(text);

@@ -1,6 +1,5 @@
-// Descriptions of request and response bodies: `validate` checks a body against one, `toJsonSchema` writes the same
-// object into the OpenAPI document, so the two cannot differ. The endpoints call `readBody`. Values are converted as
-// leniently, and mistakes are worded exactly, as clients of the "Validation error body" know them from pydantic.
+// Schemas of request and response bodies. `validate` checks a body against a schema and `toJsonSchema` writes the same schema
+// into the OpenAPI document, so that the two cannot differ. Conversions and error messages are those of pydantic.
 import { HeadraceError } from '../errors.ts';
 import type { ValidationEntry } from '../errors.ts';
 import { jsonMistakeOffset } from './json-syntax.ts';
@@ -43,7 +42,7 @@ export type Checked<T> = { readonly value: T } | { readonly errors: ValidationEn
 
 type Loc = readonly (string | number)[];
 
-/** Checks `value`, which sits at `loc` of the request, such as `['body']`. */
+/** Checks `value`; `loc` is its place in the request, such as `['body']`. */
 export function validate<T>(schema: ObjectSchema<T>, value: unknown, loc: Loc): Checked<T>;
 export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unknown>;
 export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unknown> {
@@ -52,7 +51,7 @@ export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unkn
   return errors.length === 0 ? { value: converted } : { errors };
 }
 
-/** Notes one mistake; the value of what failed is then never read. */
+/** Records one mistake; the value that failed is not used. */
 type Report = (loc: Loc, type: string, msg: string) => void;
 
 const NOT_AN_OBJECT = 'Input should be a valid dictionary or object to extract fields from';
@@ -90,7 +89,7 @@ function checkArray(schema: ArraySchema, value: unknown, loc: Loc, report: Repor
   if (!Array.isArray(value)) return report(loc, 'list_type', 'Input should be a valid list');
   const { minItems = 0, maxItems = Infinity } = schema;
   const found = `after validation, not ${value.length}`;
-  // Before the items: a list far too long must not cost an entry per item.
+  // Checked before the items: an oversized list must not produce an entry for each item.
   if (value.length > maxItems) {
     return report(loc, 'too_long', `List should have at most ${counted(maxItems, 'item')} ${found}`);
   }
@@ -171,7 +170,7 @@ export function toJsonSchema(schema: Schema, components?: Record<string, JsonSch
 }
 
 function keywords(schema: Schema, components?: Record<string, JsonSchema>): JsonSchema {
-  // The annotations are taken off; what is left of a scalar or a list has the names JSON Schema gives it.
+  // Without the annotations, the members of a scalar or a list have the names of JSON Schema.
   const { description: _d, example: _e, required: _r, default: _f, ...own } = schema;
   switch (own.type) {
     case 'any':
@@ -202,7 +201,7 @@ function objectKeywords(schema: ObjectSchema, components?: Record<string, JsonSc
   };
 }
 
-/** Body of the credit purchase. Which addresses and amounts are for sale is decided by the purchase itself. */
+/** Body of the credit purchase. The payment processor decides which addresses and amounts are accepted. */
 export interface CreditPurchase {
   readonly address: string;
   /** USD. */
@@ -284,7 +283,7 @@ export const fetchRequest: ObjectSchema<FetchRequest> = {
   },
 };
 
-/** What every proxied request carries. Its other fields belong to the dialect and reach the server untouched. */
+/** The members that every proxied request has. All others belong to the dialect and reach the server unchanged. */
 export interface ProxyRequest {
   readonly model: string;
 }

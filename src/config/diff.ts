@@ -1,5 +1,5 @@
-// Differences between two configurations, and whether each can take effect without a restart. Holds paths only, never
-// values.
+// Differences between two configurations, as paths without values, and what of a new configuration takes effect without a
+// restart.
 
 import { isDeepStrictEqual } from 'node:util';
 import { entryPath } from './mistake.ts';
@@ -40,4 +40,18 @@ function changedEntries(path: string, before: unknown, after: unknown): string[]
   return [...names]
     .filter((name) => !isDeepStrictEqual(old?.[name], current?.[name]))
     .map((name) => entryPath(path, name));
+}
+
+/** `wanted`, but with the values of `running` for every setting that takes effect only at the next start. */
+export function settingsInForce(running: Settings, wanted: Settings): Settings {
+  const settings = structuredClone(wanted);
+  for (const row of SETTINGS) {
+    if (row.setting.reload !== false) continue;
+    const names = [...row.resolvedPath];
+    const last = names.pop() ?? '';
+    let section = settings as unknown as Record<string, unknown>;
+    for (const name of names) section = section[name] as Record<string, unknown>;
+    section[last] = valueOf(running, row);
+  }
+  return settings;
 }

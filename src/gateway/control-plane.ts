@@ -1,6 +1,5 @@
-// The control plane: one per gateway, in the thread that made it. Owns settings, discovery, the CRN actors and the keepers
-// of the ingress threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path
-// waits for it.
+// The control plane: one per gateway, in the thread that made it. Owns settings, discovery, the CRN registry and the ingress
+// threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path waits for it.
 
 import { ask, type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
 import { type Ledger, BillingService } from '../billing/index.ts';
@@ -12,19 +11,19 @@ import {
   Board,
   type BoardMemory,
   createBoardMemory,
+  type CrnEvent,
   type CrnOrder,
   crnRegistry,
   type CrnRegistryCommand,
   type OrderResult,
   type ModelTableData,
+  STANDING,
 } from '../routing/index.ts';
-import type { Log } from '../telemetry/log.ts';
-import { logCrn } from './crn-log.ts';
+import { describeEvent, type Log } from '../telemetry/log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { EngineCells } from '../search/index.ts';
-import { describeEvent, warnFallback } from './events.ts';
-import { Gauges, HostRoutes } from '../admin/index.ts';
+import { Gauges, HostRoutes, STANDING_WORDS } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from '../fetch/index.ts';
@@ -68,16 +67,16 @@ export class ControlPlane {
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
   readonly #client = new BufferedClient(4);
-  readonly #keeper: Ref<CrnRegistryCommand>;
+  readonly #registry: Ref<CrnRegistryCommand>;
   readonly #pages: PageService;
-  readonly #accounts: BillingService | null;
+  readonly #billing: BillingService | null;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
-  /** Ingress threads that run: the process must not end before they have. */
+  /** Ingress threads that run: the process must not end before them. */
   readonly #running = new Set<number>();
   #ended: PromiseWithResolvers<void> | null = null;
-  /** Threads whose first start is awaited, with what hears of it. */
+  /** Called with the messages of each thread while `listen` waits for its first start. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   #settings: Settings;
   #discovered: ServersByModel = new Map();
@@ -106,7 +105,7 @@ export class ControlPlane {
       onFailure: onFatal,
     });
     this.#pages = new PageService(this.#system, settings.fetch, log);
-    this.#accounts = this.#openAccounts(settings);
+    this.#billing = this.#openBilling(settings);
     this.local = new DataPlane({
       system: this.#system,
       memory: this.#memory,
@@ -115,9 +114,9 @@ export class ControlPlane {
       planes: Math.max(threads, 1),
       clock,
       random,
-      tellOutcome: (outcome) => this.#keeper.tell({ type: 'Outcome', outcome }),
+      tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
       pages: this.#pages.ref,
-      accounts: this.#accounts,
+      accounts: this.#billing,
       snapshot: this.#snapshot(),
     });
     this.readings = new Readings({
@@ -125,15 +124,15 @@ export class ControlPlane {
       board: this.#board,
       gauges: this.#gauges,
       pages: this.#pages,
-      accounts: this.#accounts,
+      accounts: this.#billing,
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
-    this.#keeper = this.#spawnKeeper();
+    this.#registry = this.#spawnRegistry();
     this.#startDiscovery();
     this.#configureCrns();
   }
 
-  #spawnKeeper(): Ref<CrnRegistryCommand> {
+  #spawnRegistry(): Ref<CrnRegistryCommand> {
     return this.#system.spawn(
       crnRegistry({
         board: this.#board,
@@ -175,7 +174,7 @@ export class ControlPlane {
   async listen(): Promise<Address> {
     const { threads, clock, log } = this.#options;
     const { listen, sharePort } = this.#settings;
-    // A single server finds itself a free port, and nobody can take it in between.
+    // A single server binds port 0 itself, so that nothing can take the port in between.
     this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
     if (threads === 0) {
       this.#server = await createServer(this.local, clock, this.#settings.server, (reason) =>
@@ -189,7 +188,7 @@ export class ControlPlane {
     return this.#address;
   }
 
-  /** Takes over new settings; data planes hear of them within a turn. */
+  /** Takes over new settings; the data planes get them within a turn of the event loop. */
   apply(settings: Settings): void {
     const before = this.#settings;
     this.#settings = settings;
@@ -197,28 +196,28 @@ export class ControlPlane {
       this.#startDiscovery();
     }
     this.#pages.configure(settings.fetch);
-    this.#accounts?.configure(settings);
+    this.#billing?.configure(settings);
     this.#configureCrns();
   }
 
   /** Passes an operator's order on to a CRN; rejects when its actor does not answer. */
   order(url: string, order: CrnOrder): Promise<OrderResult> {
     const message = (replyTo: Ref<OrderResult>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
-    return ask(this.#keeper, message, { timeoutMs: ORDER_TIMEOUT_MS });
+    return ask(this.#registry, message, { timeoutMs: ORDER_TIMEOUT_MS });
   }
 
   /** The ledger; null without one, and before it is open. */
   get ledger(): Ledger | null {
-    return this.#accounts?.ledger ?? null;
+    return this.#billing?.ledger ?? null;
   }
 
-  /** Answers 503 to probes; everything else goes on. */
+  /** `/health` answers 503 from now on; everything else goes on. */
   unready(): void {
     this.#stage = 'draining';
     this.#publish();
   }
 
-  /** Refuses new connections, waits for requests in flight, then takes everything down. Resolves with those cut off. */
+  /** Refuses new connections, waits for requests in flight, then ends everything. Resolves with how many were cut off. */
   async close(): Promise<number> {
     this.unready();
     const { drainMs } = this.#settings.timeouts;
@@ -228,14 +227,14 @@ export class ControlPlane {
       ...threads.map((ref) => askDrain(ref, passOn, drainMs)),
     ]);
     await this.abort();
-    await this.#accounts?.close();
+    await this.#billing?.close();
     this.hosts.close();
     await this.#system.terminate();
     this.#client.close();
     return cut.reduce((sum, count) => sum + count, 0);
   }
 
-  /** Takes down what serves requests, whatever is in flight. The process may end once it resolves. */
+  /** Ends what serves requests, whatever is in flight. The process may end once it resolves. */
   async abort(): Promise<void> {
     this.#server?.close();
     this.local.close();
@@ -245,7 +244,7 @@ export class ControlPlane {
     await this.#ended.promise;
   }
 
-  /** Makes an ingress thread throw; for tests of the supervisor. `thread` from 1. */
+  /** Makes an ingress thread throw, for tests of the supervisor. Threads count from 1. */
   crash(thread: number): void {
     this.#threads[thread - 1]?.tell({ type: 'Pass', command: { type: 'Crash' } });
   }
@@ -273,7 +272,7 @@ export class ControlPlane {
     for (const ref of this.#threads) ref.tell(passOn({ type: 'Configure', snapshot }));
   }
 
-  #openAccounts(settings: Settings): BillingService | null {
+  #openBilling(settings: Settings): BillingService | null {
     if (settings.store === null) return null;
     const { clock, log } = this.#options;
     return new BillingService({
@@ -282,9 +281,9 @@ export class ControlPlane {
       clock,
       epochMs: () => performance.timeOrigin + performance.now(),
       log,
-      tell: (news) => {
-        this.local.learn(news);
-        for (const ref of this.#threads) ref.tell(passOn({ type: 'Accounts', news }));
+      tell: (update) => {
+        this.local.updateBilling(update);
+        for (const ref of this.#threads) ref.tell(passOn({ type: 'Billing', update }));
       },
       onKeys: () => {
         this.#configureCrns();
@@ -296,10 +295,10 @@ export class ControlPlane {
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
     const { specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
-    const keys = [...keyRecords(this.#settings), ...(this.#accounts?.keys() ?? [])];
+    const keys = [...keyRecords(this.#settings), ...(this.#billing?.keys() ?? [])];
     this.hosts.configure(this.#settings, keys, new Set(specs.flatMap((spec) => spec.servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
-    this.#keeper.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
+    this.#registry.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
   }
 
   #startDiscovery(): void {
@@ -332,7 +331,7 @@ export class ControlPlane {
 
   #checkReady(): void {
     if (!this.#crnsJudged || !this.#discoveryPolled || this.#stage !== 'starting') return;
-    if (this.#accounts?.loaded === false) return;
+    if (this.#billing?.loaded === false) return;
     this.#stage = 'ready';
     this.#publish();
     this.#judged.resolve();
@@ -348,14 +347,14 @@ export class ControlPlane {
       const behavior = ingressThread({
         system: this.#system,
         board: this.#board,
-        keeper: this.#keeper,
+        registry: this.#registry,
         pages: this.#pages.ref,
-        accounts: this.#accounts,
+        accounts: this.#billing,
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engines.memory,
-          limitMemory: this.#accounts?.limitMemory ?? null,
-          paid: this.#accounts?.payments != null,
+          limitMemory: this.#billing?.limitMemory ?? null,
+          paid: this.#billing?.payments != null,
           thread,
           planes,
           snapshot: this.#snapshot(),
@@ -375,8 +374,8 @@ export class ControlPlane {
       log.info({ thread, server: message.server }, 'ingress thread serves');
       // What changed while the thread was starting.
       this.#publish();
-      const keeper = this.#threads[thread - 1];
-      for (const news of this.#accounts?.updates() ?? []) keeper?.tell(passOn({ type: 'Accounts', news }));
+      const ref = this.#threads[thread - 1];
+      for (const update of this.#billing?.updates() ?? []) ref?.tell(passOn({ type: 'Billing', update }));
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
     if (message.type === 'Fallback' && thread === 1) warnFallback(log, message.reason);
@@ -388,8 +387,28 @@ export class ControlPlane {
     if (running) this.#running.add(thread);
     else {
       this.#running.delete(thread);
-      this.#accounts?.threadGone(`thread-${thread}`);
+      this.#billing?.threadGone(`thread-${thread}`);
     }
     if (this.#running.size === 0) this.#ended?.resolve();
   }
+}
+
+function logCrn(log: Log, event: CrnEvent): void {
+  if (event.type === 'standing') {
+    const { model, standing, url } = event;
+    const level = standing === STANDING.down ? 'warn' : 'info';
+    log[level]({ crn: url, model, standing: STANDING_WORDS.get(standing) }, 'CRN standing changed');
+  } else if (event.type === 'ejected') {
+    log.warn({ crn: event.url, forMs: Math.round(event.forMs), failure: event.failure }, 'CRN ejected');
+  } else if (event.type === 'left out') {
+    log.error({ crn: event.url, model: event.model }, 'CRN left out: there are more CRNs than the board has cells');
+  } else if (event.type === 'drained') {
+    log.warn({ crn: event.url }, 'CRN drained');
+  } else if (event.type === 'returned') {
+    log.info({ crn: event.url }, 'CRN returned');
+  }
+}
+
+function warnFallback(log: Log, reason: string): void {
+  log.warn({ reason }, 'uWebSockets.js does not load here: node:http serves instead, at a higher cost per request');
 }

@@ -1,5 +1,5 @@
-// One data plane: everything a thread needs to serve requests. Runs in ingress threads, and in the calling thread when
-// `threads` is 0 and for `inject` and `nodeListener`. Wires the rooms of a request's path in reading order.
+// One data plane: everything a thread needs to serve requests, made from its own memory, shared memory and the present
+// snapshot. One runs in each ingress thread, and one in the calling thread for `threads: 0`, `inject` and `nodeListener`.
 
 import type { Clock, Ref, System } from '../actor/index.ts';
 import {
@@ -29,7 +29,7 @@ import { Board, type BoardMemory, type Member, type Outcome, Reporter, ModelTabl
 import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
-import { ThreadMetrics } from '../telemetry/thread-metrics.ts';
+import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import { RetryBudget } from '../upstream/index.ts';
 import type { PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
@@ -39,7 +39,7 @@ export interface DataPlaneOptions {
   /** The actor system of this thread. */
   readonly system: System;
   readonly memory: BoardMemory;
-  /** Where threads share what they know of search engines. */
+  /** Memory of the board of search engines. */
   readonly engineMemory: SharedArrayBuffer;
   /** This thread's row on the board. */
   readonly thread: number;
@@ -50,24 +50,24 @@ export interface DataPlaneOptions {
   readonly tellOutcome: (outcome: Outcome) => void;
   /** The actor that fetches pages, in whichever thread it lives. */
   readonly pages: Ref<PagesCommand>;
-  /** Where credit comes from; null without a ledger. */
+  /** Null without a ledger. */
   readonly accounts: PlaneAccounts | null;
   readonly snapshot: Snapshot;
 }
 
-/** What a data plane is given of accounts. */
+/** The parts of billing that a data plane uses. */
 export interface PlaneAccounts {
   readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly limitMemory: SharedArrayBuffer;
-  /** Where wallets pay; null where payments are off. */
+  /** Null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
 }
 
-/** Milliseconds since 1970, by the clock that does not jump. */
+/** Milliseconds since 1970, by the monotonic clock. */
 const epochMs = (): number => performance.timeOrigin + performance.now();
 
 export class DataPlane {
-  /** Memory for bodies and limits on one; both follow the settings, carriers read them at every request. */
+  /** Memory for bodies and limits of one body. They follow the settings; HTTP servers read them at every request. */
   readonly budget: BodyBudget = new BodyBudget(0);
   readonly limits: { maxBodyBytes: number; bodyIdleMs: number; headerBytes: number };
   readonly #options: DataPlaneOptions;
@@ -75,9 +75,9 @@ export class DataPlane {
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
-  readonly #vitals: ThreadMetrics;
-  /** The same for the house: each reading begins the next interval, so that every reader needs one of its own. */
-  readonly #watch: ThreadMetrics;
+  readonly #threadMetrics: ThreadMetrics;
+  /** The same for the overview: each reading begins the next interval, so that every reader needs its own. */
+  readonly #overviewMetrics: ThreadMetrics;
   readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
   readonly #router: Router;
@@ -88,7 +88,7 @@ export class DataPlane {
   readonly #limits: KeyLimiter | null;
   readonly #paymentProcessor: Payments | null;
   #searchKey = '';
-  /** Without a complete answer. */
+  /** Requests without a complete answer. */
   readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
   readonly #pools = new Map<string, ConnectionPool>();
   #budgets = new Map<string, RetryBudget>();
@@ -101,8 +101,8 @@ export class DataPlane {
     this.#options = options;
     this.#board = new Board(memory, thread);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
-    this.#vitals = new ThreadMetrics(thread, options.system);
-    this.#watch = new ThreadMetrics(thread, options.system);
+    this.#threadMetrics = new ThreadMetrics(thread, options.system);
+    this.#overviewMetrics = new ThreadMetrics(thread, options.system);
     this.#observer = new Observer({ clock, random: options.random, thread, epochMs });
     this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);
@@ -139,10 +139,10 @@ export class DataPlane {
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
-    this.#deps = this.#makeWorld(snapshot);
+    this.#deps = this.#makeDeps(snapshot);
   }
 
-  /** The entry of every request; never throws. */
+  /** Takes every request; never throws. */
   readonly handler: ExchangeHandler = (exchange) => {
     this.#exchanges.add(exchange);
     exchange.onClose = this.#closed;
@@ -150,15 +150,15 @@ export class DataPlane {
     this.#router.serve(exchange, this.#deps, this.#cors);
   };
 
-  /** What endpoints are given at this moment. */
+  /** What endpoints are given at present. */
   get deps(): ApiDeps {
     return this.#deps;
   }
 
-  /** Takes over a new snapshot. Requests that have begun go on with the old one. */
+  /** Takes over a new snapshot. Requests that have begun keep the old one. */
   configure(snapshot: Snapshot): void {
     this.#keys.configure(snapshot.keys);
-    this.#deps = this.#makeWorld(snapshot);
+    this.#deps = this.#makeDeps(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#bound(snapshot);
     this.#configureSearch(snapshot);
@@ -172,15 +172,15 @@ export class DataPlane {
     }
   }
 
-  /** Hears what happens to keys and credit. */
-  learn(news: BillingUpdate): void {
-    if (news.type === 'Keys') this.#keys.update(news.change);
-    else if (news.type === 'Trust') this.#leases?.trust(news.untilMs);
-    else this.#leases?.recall(news.account);
+  /** Takes over a change of keys or credit. */
+  updateBilling(update: BillingUpdate): void {
+    if (update.type === 'Keys') this.#keys.update(update.change);
+    else if (update.type === 'Trust') this.#leases?.trust(update.untilMs);
+    else this.#leases?.recall(update.account);
   }
 
-  /** Tells the bank what was spent and gives all credit back. */
-  closeAccounts(): void {
+  /** Reports what was spent to the lease manager and gives all credit back. */
+  closeLeases(): void {
     this.#leases?.close();
   }
 
@@ -189,7 +189,7 @@ export class DataPlane {
     return this.#exchanges.size;
   }
 
-  /** Ends what is in flight, each with an error its client understands. */
+  /** Ends all requests in flight, each with an error in the form its client expects. */
   cutOff(): void {
     for (const exchange of this.#exchanges.list()) {
       if (exchange.onCut !== null) exchange.onCut();
@@ -197,7 +197,7 @@ export class DataPlane {
     }
   }
 
-  /** Resolves when no request is in flight and what was noted of them has left. */
+  /** Resolves when no request is in flight and their log lines and spans have been written. */
   async idle(): Promise<void> {
     if (this.inFlight > 0) {
       await new Promise<void>((resolve) => {
@@ -210,25 +210,25 @@ export class DataPlane {
   metrics(): MetricsSnapshot {
     this.#metrics.inFlight(this.inFlight);
     this.#metrics.retryBudgets(this.#budgets);
-    return [...this.#metrics.snapshot(), ...this.#vitals.snapshot(), ...this.#observer.metrics()];
+    return [...this.#metrics.snapshot(), ...this.#threadMetrics.snapshot(), ...this.#observer.metrics()];
   }
 
-  /** What the house shows of this thread. */
+  /** This thread's part of the overview. */
   report(): PlaneReport {
     this.#metrics.inFlight(this.inFlight);
-    const metrics = [...this.#metrics.snapshot(), ...this.#watch.snapshot()];
+    const metrics = [...this.#metrics.snapshot(), ...this.#overviewMetrics.snapshot()];
     return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
   }
 
   close(): void {
-    this.closeAccounts();
+    this.closeLeases();
     this.#search.close();
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
     this.#deadlines.close();
-    this.#vitals.close();
-    this.#watch.close();
+    this.#threadMetrics.close();
+    this.#overviewMetrics.close();
     this.#observer.close();
   }
 
@@ -249,7 +249,7 @@ export class DataPlane {
     this.#whenIdle = null;
   };
 
-  #makeWorld(snapshot: Snapshot): ApiDeps {
+  #makeDeps(snapshot: Snapshot): ApiDeps {
     const { clock, random } = this.#options;
     const { settings } = snapshot;
     const { timeouts, limits, routing } = settings;
@@ -311,7 +311,7 @@ export class DataPlane {
   }
 
   #configureSearch({ settings, engineCells }: Snapshot): void {
-    // Making engines may be work (the local one reads its folder), and most snapshots change nothing about them.
+    // Making engines may be expensive (the local one reads its folder), and most snapshots change nothing about them.
     const key = JSON.stringify(settings.search);
     if (key === this.#searchKey) return;
     this.#searchKey = key;

@@ -1,5 +1,5 @@
-// Polls the discovery URL, which answers the interface's discovery map, and tells what it found. A failed poll keeps the
-// last answer: losing the directory must not lose the servers.
+// Polls the discovery URL for the map of models to servers (`GET /svc/models` of another gateway has this form). A failed
+// poll keeps the last answer: an unreachable directory must not cost the servers.
 
 import type { Behavior } from '../actor/index.ts';
 import type { ServersByModel } from '../routing/index.ts';
@@ -48,9 +48,10 @@ export function discovery(settings: DiscoverySettings, deps: DiscoveryDeps): Beh
   };
 }
 
-/** Reads a discovery map; throws on anything that is none. Entries without a usable URL are left out. */
+/** Reads a discovery map. Throws when the value is not one. Entries without a usable URL are left out. */
 export function readDiscoveryMap(value: unknown): ServersByModel {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('is no discovery map');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new Error('is not a discovery map: an object of model ids is expected');
   const models = new Map<string, readonly string[]>();
   for (const [id, entry] of Object.entries(value)) {
     const { servers } = (entry ?? {}) as { servers?: unknown };

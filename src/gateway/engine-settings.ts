@@ -1,5 +1,5 @@
-// The last step of reading a configuration: what only the rooms can judge, engines and the keys of hosts. Used wherever
-// settings are resolved, so that these mistakes are reported with all others, before anything starts.
+// Checks of settings that need other modules: search engines and the keys for hosts. Their mistakes are reported together
+// with all others, before anything starts.
 
 import type { Resolution } from '../config/load.ts';
 import { configureEngines, isPlugIn } from '../search/index.ts';

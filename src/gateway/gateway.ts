@@ -1,5 +1,5 @@
-// The gateway as a value: what the command line runs and what other services embed. Composes the control plane, the
-// data plane and the listeners; knows every room and does nothing itself.
+// The gateway as the library's object: `createGateway` for embedding, `serveGateway` for the command line. Composes the control
+// plane, the local data plane and the listeners.
 
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
@@ -17,13 +17,12 @@ import {
 } from '../admin/index.ts';
 import type { Ledger } from '../billing/index.ts';
 import { searchFor } from '../api/search.ts';
-import { diffSettings } from '../config/diff.ts';
+import { diffSettings, settingsInForce } from '../config/diff.ts';
 import { packageVersion, setHeaderLimit } from '../config/env.ts';
 import { type Mistake, resolveSettings } from '../config/load.ts';
 import type { Settings, SettingsInput } from '../config/settings.ts';
 import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
-import { settingsInForce } from './in-force.ts';
 import { withEnginesChecked } from './engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
 import { createNodeListener } from '../ingress/node.ts';
@@ -31,7 +30,7 @@ import { type Address, addressUrl } from '../ingress/server.ts';
 import type { SearchAnswer, SearchType } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 
-/** Settings that are wrong, all of them at once. */
+/** Wrong settings, with every mistake. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly mistakes: readonly Mistake[];
@@ -50,7 +49,7 @@ export interface Listening {
   readonly adminUrl: string | null;
 }
 
-/** What a reload came to: paths of settings that changed. */
+/** Result of a reload: paths of settings that changed. */
 export interface Reloaded {
   /** In force now. */
   readonly applied: readonly string[];
@@ -107,7 +106,7 @@ export interface FetchPageOptions {
   readonly signal?: AbortSignal;
 }
 
-/** What does not belong into a settings file. */
+/** Options that cannot stand in a settings file. */
 export interface GatewayOptions {
   /** Called when the gateway cannot go on. Default: throws, which ends the process. */
   readonly onFatal?: (error: unknown) => void;
@@ -123,16 +122,16 @@ export function createGateway(input: SettingsInput, options: GatewayOptions = {}
   return new RunningGateway(resolve(input), options, resolve);
 }
 
-/** A gateway that is reloaded with settings resolved elsewhere: what the command line runs. */
+/** A gateway that is reloaded with resolved settings. */
 export interface ServedGateway extends Gateway {
   reloadSettings(settings: Settings): Reloaded;
-  /** Cuts everything off. To be awaited before an early end of the process: with threads that serve, it would abort. */
+  /** Ends everything at once. Await it before an early exit: a process that exits while threads serve aborts. */
   abort(): Promise<void>;
 }
 
 /** What the command line adds. */
 export interface ServeOptions extends GatewayOptions {
-  /** Reads the configuration again and takes it over, when an operator orders it. Default: there is none to read. */
+  /** Reads the configuration again and applies it, for `POST /reload` of the admin API. Default: not available. */
   readonly reload?: () => Promise<ReloadAnswer>;
 }
 
@@ -141,10 +140,10 @@ export function serveGateway(settings: Settings, options: ServeOptions = {}): Se
   return new RunningGateway(settings, options, resolved);
 }
 
-/** Between two tries to get an admin port that another gateway holds. */
+/** Interval of attempts to bind an admin port that another gateway holds. */
 const ADMIN_RETRY_MS = 250;
 
-/** What is different in somebody else's process. */
+/** Defaults of an embedded gateway where they differ from those of the command line. */
 const EMBEDDED: SettingsInput = { threads: 0, admin: null, store: null, log: { level: 'warn' } };
 
 function resolved(input: SettingsInput): Settings {
@@ -206,7 +205,7 @@ class RunningGateway implements ServedGateway {
     return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
   }
 
-  /** The gateway whose port is shared has the admin port until it drains: then it is waited for. */
+  /** With a shared port, the gateway that is replaced holds the admin port until it drains: binding is tried again. */
   async #openAdmin(address: Address): Promise<void> {
     try {
       const { hosts, readings } = this.#control;
@@ -217,11 +216,11 @@ class RunningGateway implements ServedGateway {
       this.#admin = await openAdmin(address, deps, hosts, this.#accounts, this.#overview);
     } catch (error) {
       if (!this.#settings.sharePort || this.#closing !== null) throw error;
-      this.#log.info({ problem: String(error) }, 'the admin port is waited for');
+      this.#log.info({ problem: String(error) }, 'waiting for the admin port');
       this.#waiting = setTimeout(() => {
         this.#openAdmin(address).then(
-          () => this.#log.info({ admin: addressUrl(address) }, 'the admin port is served'),
-          (late: unknown) => this.#log.error({ err: late }, 'the admin port cannot be served'),
+          () => this.#log.info({ admin: addressUrl(address) }, 'admin listener started'),
+          (late: unknown) => this.#log.error({ err: late }, 'admin listener could not start'),
         );
       }, ADMIN_RETRY_MS);
     }
@@ -281,7 +280,7 @@ class RunningGateway implements ServedGateway {
   async #close(): Promise<void> {
     const { sharePort, timeouts } = this.#settings;
     clearTimeout(this.#waiting);
-    // Whoever takes over wants the admin port too.
+    // The gateway that takes over needs the admin port too.
     if (sharePort) this.#admin?.close();
     this.#control.unready();
     if (timeouts.unreadyMs > 0) await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));

@@ -1,7 +1,6 @@
-// Keeper of one ingress thread: starts the worker, passes commands on to the ingress actor inside, and fails when the
-// thread ends on its own, so that its supervisor starts another. Meanwhile the other threads serve the port. When the
-// keeper stops, the thread is asked to close, never terminated: ending it from outside with an open uWebSockets.js app
-// aborts the process.
+// The actor of one ingress thread: starts the worker, passes commands on to the ingress actor inside, and fails when the
+// thread ends on its own, so that its supervisor starts another. When it stops, the thread is asked to close and never
+// terminated: a thread that ends with an open uWebSockets.js app aborts the process.
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
@@ -13,18 +12,18 @@ import type { PlaneAccounts } from './data-plane.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /**
- * Room for young objects. A search lives for 50 ms and more: with 16 MiB much of it was taken for old and kept until a full
+ * Size of the young generation. A search lives for 50 ms and more: with 16 MiB much of it was promoted and kept until a full
  * collection. More than this makes single pauses longer.
  */
 const YOUNG_MB = 48;
 
-/** What a thread is born with. */
+/** What a thread is started with. */
 export interface ThreadData {
   readonly memory: BoardMemory;
   readonly engineMemory: SharedArrayBuffer;
   /** Null without a ledger. */
   readonly limitMemory: SharedArrayBuffer | null;
-  /** Wallets can pay. */
+  /** Whether x402 payments are taken. */
   readonly paid: boolean;
   readonly thread: number;
   readonly planes: number;
@@ -35,7 +34,7 @@ export interface ThreadData {
   readonly port: MessagePort;
 }
 
-/** What passes beside the link: the thread's own life. */
+/** Messages outside of the actor link: about the thread itself. */
 export type ThreadMessage =
   | { readonly type: 'Listening'; readonly address: Address; readonly server: string }
   | { readonly type: 'Failed'; readonly message: string }
@@ -53,22 +52,21 @@ export function passOn(command: IngressCommand): ThreadCommand {
   return { type: 'Pass', command };
 }
 
-/** What the keeper needs from outside. */
 export interface ThreadDeps {
   readonly system: System;
   readonly board: Board;
-  readonly keeper: Ref<CrnRegistryCommand>;
+  readonly registry: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
   /** Null without a ledger. */
   readonly accounts: Pick<PlaneAccounts, 'leaseManager' | 'payments'> | null;
-  /** Birth data with the snapshot and address of the moment. */
+  /** Start data with the present snapshot and address. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
-  /** A thread has been started, or has ended for whatever reason. */
+  /** A thread has been started, or has ended for any reason. */
   readonly onRunning: (thread: number, running: boolean) => void;
 }
 
-/** Makes the behaviour of a thread's keeper. */
+/** Makes the behaviour of the actor. */
 export function ingressThread(deps: ThreadDeps): Behavior<ThreadCommand> {
   return (context) => {
     const thread = new Thread(deps, context);
@@ -95,7 +93,7 @@ class Thread {
     this.#deps = deps;
     this.#index = data.thread;
     this.#link = link(deps.system, port1);
-    this.#link.expose('crns', deps.keeper);
+    this.#link.expose('crns', deps.registry);
     this.#link.expose('pages', deps.pages);
     if (deps.accounts !== null) this.#link.expose('leaseManager', deps.accounts.leaseManager);
     if (data.paid && deps.accounts?.payments) this.#link.expose('payments', deps.accounts.payments);
@@ -135,7 +133,7 @@ class Thread {
     }
   }
 
-  /** Asks the thread to end; one that has ended does not hear it. */
+  /** Asks the thread to end; does nothing when it has ended. */
   close(): void {
     this.#worker.postMessage({ type: 'Close' } satisfies ThreadMessage);
   }

@@ -1,5 +1,5 @@
-// The ingress actor: a data plane and the public port in front of it. The same actor runs in the calling thread and in
-// ingress threads; the control plane tells it new snapshots and asks it to drain.
+// The ingress actor: a data plane and the public port in front of it, in the calling thread and in each ingress thread. It
+// takes new snapshots and drains.
 
 import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
 import { createNodeServer } from '../ingress/node.ts';
@@ -10,18 +10,18 @@ import type { DataPlane } from './data-plane.ts';
 import type { PlaneReport } from '../admin/index.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** What a drain's answer may take on its way between threads. */
+/** Time that the answer to a drain may take between threads, beyond the drain itself. */
 const DRAIN_MARGIN_MS = 1000;
 
-/** Connections that were accepted last may not have sent their request yet. */
+/** The last accepted connections may not have sent their request yet. */
 const LINGER_MS = 200;
 
-/** Which carrier serves: `auto` takes uWebSockets.js where its binary loads. */
+/** Which HTTP server listens: `auto` takes uWebSockets.js where its binary loads. */
 export type ServerChoice = 'auto' | 'uws' | 'node';
 
 export type IngressCommand =
   | { readonly type: 'Configure'; readonly snapshot: Snapshot }
-  | { readonly type: 'Accounts'; readonly news: BillingUpdate }
+  | { readonly type: 'Billing'; readonly update: BillingUpdate }
   /** Answers once no request is in flight, or after `withinMs`. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
   | { readonly type: 'Lingered' }
@@ -50,7 +50,7 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
       context.timers.cancel('drain');
       const cut = plane.inFlight;
       plane.cutOff();
-      plane.closeAccounts();
+      plane.closeLeases();
       for (const replyTo of draining) replyTo.tell({ cut });
       draining = [];
     };
@@ -59,8 +59,8 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
         case 'Configure':
           plane.configure(command.snapshot);
           break;
-        case 'Accounts':
-          plane.learn(command.news);
+        case 'Billing':
+          plane.updateBilling(command.update);
           break;
         case 'Drain':
           server?.drain();
@@ -94,7 +94,7 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
   };
 }
 
-/** Makes the carrier for a data plane. `onFallback` hears why node:http serves although `auto` was asked for. */
+/** Makes the HTTP server of a data plane. `onFallback` gets the reason when `auto` falls back to node:http. */
 export async function createServer(
   plane: DataPlane,
   clock: Clock,
@@ -113,7 +113,7 @@ export async function createServer(
   }
 }
 
-/** Asks an ingress for its numbers; one that does not answer in time counts as nothing. `wrap` addresses it. */
+/** Asks an ingress for its metrics; none from one that does not answer in time. `wrap` addresses it. */
 export function askMetrics<M>(
   ref: Ref<M>,
   wrap: (command: IngressCommand) => M,
@@ -123,7 +123,7 @@ export function askMetrics<M>(
   return answer.catch(() => []);
 }
 
-/** Asks an ingress for what the house shows of it; null when it does not answer in time. */
+/** Asks an ingress for its part of the overview; null when it does not answer in time. */
 export function askReport<M>(
   ref: Ref<M>,
   wrap: (command: IngressCommand) => M,

@@ -11,7 +11,7 @@ import { SpanExporter, SpanMetrics } from '../telemetry/span-exporter.ts';
 
 /** Longest wait for a collector's answer, in milliseconds. */
 const EXPORT_TIMEOUT_MS = 5000;
-/** How much of that answer is read. */
+/** Most bytes of that answer that are read. */
 const EXPORT_ANSWER_BYTES = 64 * 1024;
 
 export interface ObserverOptions {
@@ -40,7 +40,7 @@ export class Observer {
     this.#options = options;
   }
 
-  /** Takes over settings. Spans of requests that have begun go the old way. */
+  /** Takes over settings. Spans of requests that have begun go to the exporter they began with. */
   configure({ log, telemetry: { otlp } }: Pick<Settings, 'log' | 'telemetry'>): void {
     const key = JSON.stringify([log, otlp]);
     if (key === this.#key) return;
@@ -54,13 +54,13 @@ export class Observer {
     this.active = this.#log !== null || this.#tracer !== null;
   }
 
-  /** A request has come. */
+  /** A request has arrived: begins its span when it is sampled. */
   begin(exchange: Exchange): void {
     if (this.#tracer === null) return;
     exchange.span = this.#tracer.begin(exchange.header('traceparent'), exchange.receivedMs);
   }
 
-  /** A request has come to its end; `status` is 499 where the client left first. */
+  /** A request has ended; `status` is 499 where the client left first. */
   closed(exchange: Exchange, status: number, elapsedMs: number): void {
     this.#log?.finished(exchange, status, elapsedMs);
     if (exchange.span !== null) endSpan(exchange, exchange.span, status);
@@ -70,7 +70,7 @@ export class Observer {
     return this.#spans.snapshot();
   }
 
-  /** Sends what waits: spans, and lines of the log. */
+  /** Writes buffered log lines and sends waiting spans. */
   async flush(): Promise<void> {
     this.#log?.flush();
     await this.#exporter?.flush();
@@ -100,7 +100,7 @@ export class Observer {
   }
 }
 
-/** HTTP semantic conventions: the client's mistakes are no errors of the server. A broken stream has status 200. */
+/** HTTP semantic conventions: a status of 4xx is not an error of the server. A stream that broke has status 200 and a code. */
 function endSpan(exchange: Exchange, span: Span, status: number): void {
   const { method, endpoint, errorCode, requestId } = exchange;
   span.name = `${method} ${endpoint}`;

@@ -1,5 +1,4 @@
-// What the gateway knows of this moment, for whoever reads: /metrics, /status and the house. Asks the threads and changes
-// nothing. Made by the control plane.
+// The present state of the gateway for `/metrics`, `/status` and `/overview`, gathered from all threads. Read-only.
 
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
@@ -13,7 +12,7 @@ import { passOn, type ThreadCommand } from './ingress-thread.ts';
 
 const TIMEOUT_MS = 2000;
 
-interface Counted {
+interface MetricsSource {
   metrics(): MetricsSnapshot;
 }
 
@@ -21,10 +20,10 @@ export interface Sources {
   readonly local: DataPlane;
   readonly board: Board;
   readonly gauges: Gauges;
-  readonly pages: Counted;
+  readonly pages: MetricsSource;
   /** Null without a ledger. */
-  readonly accounts: Counted | null;
-  /** What changes. */
+  readonly accounts: MetricsSource | null;
+  /** What changes while the gateway runs. */
   readonly now: () => {
     readonly stage: Stage;
     readonly table: ModelTableData;
@@ -46,18 +45,18 @@ export class Readings {
     return statusOf(now().table, board);
   }
 
-  /** Numbers of every thread. */
+  /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
     const { local, pages, accounts, gauges, now } = this.#sources;
     const { settings, threads } = now();
-    // First: the questions to the threads would show as waiting messages.
+    // Read before the threads are asked: the questions would show as waiting messages.
     const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? []];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines));
     return [...own, ofControl, ...(await Promise.all(asked))];
   }
 
-  /** What the house is built from; a thread that does not answer in time is left out. */
+  /** The parts of the overview; a thread that does not answer in time is left out. */
   async overview(): Promise<OverviewParts> {
     const { local, pages, accounts, gauges, now } = this.#sources;
     const { settings, stage, threads } = now();

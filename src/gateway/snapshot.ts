@@ -1,5 +1,5 @@
-// What the control plane knows and the data planes need, as one value: handed over whole at every change, also across
-// threads, so it holds plain data only and no secret but the credentials for CRNs.
+// What data planes get from the control plane: one immutable value, sent whole at every change, also across threads. It holds
+// plain data only, and no secret but the credentials for CRNs.
 
 import { hashKey, type KeyRecord } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
@@ -14,7 +14,7 @@ export interface Snapshot {
   readonly catalog: readonly CatalogModel[];
   readonly keys: readonly KeyRecord[];
   readonly stage: Stage;
-  /** Places of search engines on their board, by engine id. */
+  /** Cells of search engines on their board, by engine id. */
   readonly engineCells: Readonly<Record<string, number>>;
   /** Unix time of the process start in seconds. */
   readonly createdS: number;
@@ -24,7 +24,7 @@ export function sameModels(a: ServersByModel, b: ServersByModel): boolean {
   return JSON.stringify([...a]) === JSON.stringify([...b]);
 }
 
-/** Configured models with found ones merged in; ids match in any case, the configured spelling wins, then the first. */
+/** Configured models merged with found ones. Ids match in any case; the configured spelling wins, then the first found. */
 export function mergeModels(
   settings: Settings,
   ...found: readonly ServersByModel[]

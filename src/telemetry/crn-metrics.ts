@@ -1,10 +1,10 @@
-// Gauges of the control plane, set anew at every reading from what it knows: CRNs on the board and search engines that
-// are suspended. Ejections are counted as they happen. Made by gateway/gauges.ts; labels are configured CRNs and models.
+// Metrics of CRNs and search engines in the control plane. Gauges are set anew at every reading; ejections are counted as they
+// happen. Labels are configured CRNs and models.
 
 import type { MetricsSnapshot } from './metrics.ts';
 import { Counters } from './series.ts';
 
-/** Words of `headrace_crn_standing`; one of them is 1. */
+/** Label values of `headrace_crn_standing`; the series of one of them is 1. */
 const STANDINGS = ['drained', 'down', 'probing', 'capable', 'up'] as const;
 
 /** One model on one CRN. */
@@ -47,7 +47,7 @@ export class CrnMetrics {
     this.#ejections.at(crn, failure).value++;
   }
 
-  /** Every CRN and engine there is now; those named before are forgotten. */
+  /** Replaces the gauges by those of the present CRNs and engines. */
   set(crns: readonly CrnNumbers[], suspended: ReadonlyMap<string, boolean>): void {
     for (const family of [this.#standing, this.#inFlight, this.#firstByte, this.#suspended]) family.clear();
     for (const { crn, model, standing, inFlight, firstByteMs } of crns) {

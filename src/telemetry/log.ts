@@ -1,16 +1,35 @@
-// The log: pino on standard error, one JSON object a line. Standard output is for the ready line and what people asked
-// to see. Nothing that a client sent is logged here but request ids; keys never. Lines about requests: request-log.ts.
+// The log: pino on standard error, one JSON object per line; standard output is for the ready line and for command output.
+// It holds nothing that a client sent but request ids, and never a key. Lines about requests: request-log.ts.
 
 import { destination, type DestinationStream, type Logger, pino } from 'pino';
+import type { SystemEvent } from '../actor/index.ts';
 
 export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'level'>;
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
 
-/** Where a log is written, a line a call. */
+/** Where a log is written, one line per call. */
 export type LogOutput = DestinationStream;
 
-/** Makes a log. Writing to standard error, the default, is synchronous: the last line before an exit is the one that matters. */
+/** Makes a log. Writing to standard error, the default, is synchronous, so that the last line before an exit is not lost. */
 export function createLog(level: LogLevel, output: LogOutput = destination({ fd: 2, sync: true })): Log {
   return pino({ level, base: { name: 'headrace' } }, output);
+}
+
+/** One line about an event of the actor kernel. Messages inside events are left out: they may hold requests. */
+export function describeEvent(event: SystemEvent): string {
+  switch (event.type) {
+    case 'failure':
+      return `actor ${event.path} failed (${event.decision}): ${text(event.error)}`;
+    case 'signal-failure':
+      return `actor ${event.path} failed while stopping: ${text(event.error)}`;
+    case 'dead-letter':
+      return `message to ${event.path} was not delivered: ${event.reason}`;
+    case 'link-failure':
+      return `a link between threads failed: ${text(event.error)}`;
+  }
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

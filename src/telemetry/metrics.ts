@@ -10,7 +10,7 @@ const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 /** Upper bounds in seconds between two pieces of a stream: hundreds of tokens a second, down to one in a few seconds. */
 const GAP_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5, 10, 30];
 
-/** The numbers of one thread, ready to be posted to another. */
+/** Metrics of one thread; can be posted to another. */
 export type MetricsSnapshot = readonly FamilyJson[];
 
 /** For series that are looked up before it is known whether they are needed. */
@@ -189,7 +189,7 @@ export class Metrics {
     this.#failovers.at(model, cause).value++;
   }
 
-  /** The budgets of the thread as they stand, by model. */
+  /** Sets the budgets of the thread, by model. */
   retryBudgets(budgets: ReadonlyMap<string, { readonly balance: number }>): void {
     this.#retries.clear();
     for (const [model, { balance }] of budgets) {
@@ -203,7 +203,7 @@ export class Metrics {
     this.#retriesRefused.at(model).value++;
   }
 
-  /** A search engine has reported. `outcome`: `ok`, or the reason as clients read it. */
+  /** A search engine has reported. `outcome`: `ok`, or the reason in the words of the API. */
   engine(engine: string, outcome: string, elapsedMs: number): void {
     this.#engines.at(engine, outcome).observe(elapsedMs / 1000);
   }
@@ -232,7 +232,7 @@ export class Metrics {
   }
 }
 
-/** Numbers of the cleaning pool, as they stand. */
+/** Present state of the cleaning pool. */
 export interface CleanerNumbers {
   readonly threads: number;
   readonly running: number;
@@ -241,7 +241,7 @@ export interface CleanerNumbers {
   readonly replaced: number;
 }
 
-/** Counters of the one actor that fetches pages. */
+/** Metrics of the actor that fetches pages. */
 export class PageMetrics {
   readonly #pages = new Histograms(
     'headrace_fetch_page_duration_seconds',
@@ -277,7 +277,7 @@ export class PageMetrics {
   }
 }
 
-/** Merges the numbers of threads into one Prometheus text. */
+/** Merges the metrics of threads into one Prometheus text. */
 export function mergeMetrics(snapshots: readonly MetricsSnapshot[]): Promise<string> {
   return AggregatorRegistry.aggregate(snapshots.map((snapshot) => [...snapshot])).metrics();
 }

@@ -27,14 +27,14 @@ export interface RecentError {
 /** Why an engine failed last. */
 export interface EngineTrouble {
   readonly engine: string;
-  /** As clients read it, for example `rate limited`. */
+  /** In the words of the API, for example `rate limited`. */
   readonly reason: string;
   readonly dateMs: number;
 }
 
-/** What one thread remembers. */
+/** Recent failures of one thread. */
 export interface RecentReport {
-  /** The newest last. */
+  /** Newest last. */
   readonly errors: readonly RecentError[];
   readonly troubles: readonly EngineTrouble[];
   /** Failovers by the CRN they left. */
@@ -47,7 +47,7 @@ type Finished = Pick<RecentError, 'requestId' | 'endpoint' | 'model' | 'crn'> & 
 export class Recent {
   readonly #epochMs: () => number;
   readonly #errors: RecentError[] = [];
-  /** Where the next error goes once the list is full: the place of the oldest. */
+  /** Index of the next error in the ring: the oldest one once it is full. */
   #oldest = 0;
   readonly #troubles = new Map<string, EngineTrouble>();
   readonly #failovers = new Map<string, number>();
@@ -57,7 +57,7 @@ export class Recent {
     this.#epochMs = epochMs;
   }
 
-  /** A request has ended. Remembers errors of the gateway, and of CRNs those above 499. */
+  /** A request has ended. Keeps errors of the gateway, and answers of CRNs from 500 on. */
   closed({ requestId, endpoint, model, errorCode, crn }: Finished, status: number): void {
     if (errorCode === '' && status < 500) return;
     const error = { requestId, dateMs: this.#epochMs(), endpoint, model, code: errorCode, status, crn };
@@ -65,7 +65,7 @@ export class Recent {
     this.#oldest = (this.#oldest + 1) % MOST_ERRORS;
   }
 
-  /** An engine has reported. `outcome`: `ok`, or why not; one that was not asked at all says nothing new. */
+  /** An engine has reported. `outcome`: `ok`, or the reason. An engine that was not asked changes nothing. */
   engine(engine: string, outcome: string): void {
     if (outcome !== 'ok' && outcome !== UNASKED)
       this.#troubles.set(engine, { engine, reason: outcome, dateMs: this.#epochMs() });

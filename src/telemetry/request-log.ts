@@ -1,10 +1,10 @@
-// The request log: a line a finished request, at level info, beside the log of what the gateway itself does. Every thread
-// has its own. Lines hold names, numbers and configured words: no key, no header, no query, nothing of a body.
+// The request log: one line per finished request, at level info. Each thread has its own. Lines hold names, numbers and
+// configured words; never a key, a header, a query or a part of a body.
 
 import { destination, pino } from 'pino';
 import type { Log, LogLevel } from './log.ts';
 
-/** What a line is made from: an exchange that is over. Times in milliseconds, empty strings and zeros are left out. */
+/** An exchange that is over. Times in milliseconds; empty strings and zeros are left out of its line. */
 export interface FinishedRequest {
   readonly requestId: string;
   readonly endpoint: string;
@@ -34,13 +34,13 @@ export interface RequestLogOptions {
   readonly write?: ((line: string) => void) | undefined;
 }
 
-/** A path is the client's own word; more of it than any endpoint needs is cut. */
+/** Paths are chosen by clients; longer ones than any endpoint has are cut. */
 const PATH_LENGTH = 200;
 
 /** Pipes take lines of several threads whole up to this size (POSIX, PIPE_BUF). */
 const WRITE_BYTES = 4096;
 
-/** Lines that wait for a reader of standard error; past this they are dropped. */
+/** Bytes of lines that wait for standard error; beyond this, lines are dropped. */
 const WAITING_BYTES = 4 * 1024 * 1024;
 
 interface Sink {
@@ -60,7 +60,7 @@ export class RequestLog {
     this.#log = pino({ level, base: { name: 'headrace' } }, this.#sink);
   }
 
-  /** Writes the line of a request, if it is one of those that are logged. `status` is 499 where the client left first. */
+  /** Writes the line of a request, if it is to be logged. `status` is 499 where the client left first. */
   finished(request: FinishedRequest, status: number, elapsedMs: number): void {
     const { requests, sample, random } = this.#options;
     const failed = status >= 400 || request.errorCode !== '' || request.aborted;
@@ -77,7 +77,7 @@ export class RequestLog {
   }
 }
 
-/** Written behind the request's back, unlike the gateway's own log: an answer waits for no reader of a log. */
+/** Asynchronous, unlike the gateway's own log: no answer waits for a reader of standard error. */
 function standardError(): Sink {
   const stream = destination({ fd: 2, sync: false, maxWrite: WRITE_BYTES, maxLength: WAITING_BYTES });
   return {

@@ -1,18 +1,29 @@
-// The way of spans out of a thread: a bounded queue, batches, one post at a time. A collector that is slow or gone costs
-// spans, which are counted, and never a request. Owned by gateway/observer.ts.
+// Sends spans to an OpenTelemetry collector as OTLP/HTTP JSON: a bounded queue, batches, one request at a time. A slow or
+// unreachable collector costs spans, which are counted, and never delays a request.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { MetricsSnapshot } from './metrics.ts';
-import { encodeSpans, type Resource } from './otlp.ts';
 import { Counters } from './series.ts';
-import type { Span } from './span.ts';
+import type { AttributeValue, Span } from './span.ts';
 
 /** Spans that may wait; more are dropped. */
 const MOST_WAITING = 4096;
 /** Spans of one post. */
 const BATCH = 512;
-/** Time until a span that waits alone is sent, in milliseconds. */
+/** Longest time that a span waits for a batch, in milliseconds. */
 const INTERVAL_MS = 2000;
+
+/** Status code of a span that failed. */
+const STATUS_ERROR = 2;
+
+/** Where the spans come from. */
+interface Resource {
+  readonly serviceName: string;
+  /** Number of the thread. */
+  readonly thread: number;
+  /** What the clock of the spans shows plus this is milliseconds since 1970. */
+  readonly epochOffsetMs: number;
+}
 
 export interface SpanExporterOptions {
   readonly clock: Clock;
@@ -61,7 +72,7 @@ export class SpanExporter {
     else this.#timer ??= this.#options.clock.setTimeout(() => this.#send(), INTERVAL_MS);
   }
 
-  /** Sends what waits; resolves when all of it has been taken or given up. */
+  /** Sends all waiting spans; resolves when each has been exported or has failed. */
   async flush(): Promise<void> {
     this.#send();
     await this.#sending;
@@ -86,8 +97,48 @@ export class SpanExporter {
       const status = await this.#options.post(encodeSpans(batch, this.#options.resource));
       return status >= 200 && status < 300;
     } catch {
-      // Counted as failed: a log line for each would repeat what the metric says.
+      // Counted as failed; a log line for each would repeat the metric.
       return false;
     }
   }
+}
+
+/**
+ * The body of an OTLP/HTTP export request (opentelemetry-proto, `ExportTraceServiceRequest`): ids in hex, 64-bit numbers as
+ * decimal strings.
+ */
+function encodeSpans(spans: readonly Span[], { serviceName, thread, epochOffsetMs }: Resource): string {
+  const resource = { attributes: [pair('service.name', serviceName), pair('headrace.thread', thread)] };
+  const encoded = spans.map((span) => encodeSpan(span, epochOffsetMs));
+  return JSON.stringify({
+    resourceSpans: [{ resource, scopeSpans: [{ scope: { name: 'headrace' }, spans: encoded }] }],
+  });
+}
+
+function encodeSpan(span: Span, offsetMs: number): object {
+  const { traceId, spanId, parentId, name, kind, startMs, endMs, attributes, errorType } = span;
+  return {
+    traceId,
+    spanId,
+    ...(parentId === '' ? {} : { parentSpanId: parentId }),
+    name,
+    kind,
+    startTimeUnixNano: nanos(startMs + offsetMs),
+    endTimeUnixNano: nanos(endMs + offsetMs),
+    attributes: [...attributes].map(([key, value]) => pair(key, value)),
+    ...(errorType === '' ? {} : { status: { code: STATUS_ERROR, message: errorType } }),
+  };
+}
+
+function pair(key: string, value: AttributeValue): object {
+  if (typeof value === 'string') return { key, value: { stringValue: value } };
+  if (typeof value === 'boolean') return { key, value: { boolValue: value } };
+  return { key, value: Number.isSafeInteger(value) ? { intValue: String(value) } : { doubleValue: value } };
+}
+
+/** A double holds milliseconds since 1970 to a quarter of a microsecond, so the digits below are dropped. */
+function nanos(ms: number): string {
+  const whole = Math.floor(ms);
+  const micros = Math.floor((ms - whole) * 1000);
+  return `${whole}${String(micros).padStart(3, '0')}000`;
 }

@@ -1,6 +1,5 @@
-// Spans of one thread: a span a request and one an attempt below it, with the attributes of OpenTelemetry's semantic
-// conventions for HTTP and generative AI. Nothing is made for a request that is not sampled. Ended spans go to a sink
-// (span-exporter.ts); nothing here waits.
+// Spans of one thread: one per request, and below it one per attempt, with the attributes of OpenTelemetry's semantic
+// conventions for HTTP and generative AI. Nothing is allocated for a request that is not sampled.
 
 import { randomId, readTraceParent, type TraceContext } from './trace-context.ts';
 
@@ -17,7 +16,7 @@ export interface TracerOptions {
   readonly random: () => number;
   /** Share of the requests without a valid `traceparent` that are traced, 0 to 1. */
   readonly sample: number;
-  /** Hears of every span once, at its end. */
+  /** Gets every span once, at its end. */
   readonly sink: (span: Span) => void;
 }
 
@@ -33,7 +32,7 @@ export class Span implements TraceContext {
   /** Milliseconds of the tracer's clock; `endMs` is 0 until the end. */
   readonly startMs: number;
   endMs = 0;
-  /** Type of the error, in a word of few; empty when there was none. */
+  /** Type of the error, of a small set; empty without an error. */
   errorType = '';
   readonly #options: TracerOptions;
 
@@ -69,7 +68,7 @@ export class Span implements TraceContext {
     this.set('gen_ai.usage.input_tokens', promptTokens).set('gen_ai.usage.output_tokens', completionTokens);
   }
 
-  /** Ends the span, once. `errorType` is empty when all went well. */
+  /** Ends the span, once. `errorType` is empty without an error. */
   end(errorType = ''): void {
     if (this.endMs !== 0) return;
     this.endMs = this.#options.now();
@@ -86,7 +85,7 @@ export class Tracer {
     this.#options = options;
   }
 
-  /** Begins the span of a request; null when the request is not traced: its client decides, else the share. */
+  /** Begins the span of a request; null when it is not sampled. A valid `traceparent` decides, otherwise the share. */
   begin(traceparent: string | undefined, startMs: number): Span | null {
     const { random, sample } = this.#options;
     const parent = readTraceParent(traceparent);

@@ -1,7 +1,6 @@
-// W3C Trace Context, level 1: the header `traceparent`. Read from clients and written for CRNs, by telemetry/span.ts and
-// the api. `tracestate` belongs to others and is passed on as it came.
+// W3C Trace Context, level 1: reads and writes the header `traceparent`. `tracestate` is passed on unchanged.
 
-/** Where a request stands in its trace. Ids in lower-case hex. */
+/** Position of a request in its trace. Ids in lower-case hex. */
 export interface TraceContext {
   /** 32 digits. */
   readonly traceId: string;
@@ -28,7 +27,7 @@ export function writeTraceParent({ traceId, spanId, sampled }: TraceContext): st
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
 }
 
-/** So many random bytes as hex, never all zero. */
+/** Random bytes as hex, never all zero. */
 export function randomId(bytes: number, random: () => number): string {
   let id = '';
   for (let byte = 0; byte < bytes; byte++)

@@ -1,5 +1,5 @@
-// Which headers cross the gateway. Hop-by-hop fields end here in both directions (RFC 9110 §7.6.1), and so do the few
-// that the gateway writes itself. Lists are flat: name, value, name, value, names in lower case.
+// Headers of requests and answers across the gateway. Hop-by-hop fields are removed in both directions (RFC 9110 §7.6.1), and
+// so are those that the gateway writes itself. Lists are flat: name, value, name, value; names in lower case.
 
 const HOP_BY_HOP = [
   'connection',
@@ -23,7 +23,7 @@ const REQUEST_DROPPED: ReadonlySet<string> = new Set([
   'request-id',
 ]);
 
-/** Framing, the carrier's own, and the CRN's idea of who may read across origins. */
+/** Framing, headers that the gateway writes itself, and the CRN's CORS policy. */
 const RESPONSE_DROPPED: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   'content-length',
@@ -42,11 +42,11 @@ export interface RequestHeaderInput {
   readonly requestId: string;
   /** The client's key, when it came in `x-api-key`: CRNs read it as a bearer token. */
   readonly bearer: string | undefined;
-  /** The answer will be looked into (cut at event boundaries, counted), so it must not be compressed. */
+  /** The answer will be parsed (cut at event boundaries, metered), so it must not be compressed. */
   readonly readable: boolean;
 }
 
-/** The headers of a request as the CRN gets them, without those of `credentials`. */
+/** The headers of a request for a CRN; see `withCredential` for a CRN with a credential of its own. */
 export function requestHeaders(input: RequestHeaderInput): string[] {
   const { headers, readable } = input;
   const named = connectionNames(headers);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { diffSettings, valueOf } from '../../src/config/diff.ts';
+import { diffSettings, settingsInForce, valueOf } from '../../src/config/diff.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { SETTINGS, type Settings, type SettingsInput } from '../../src/config/settings.ts';
 
@@ -46,4 +46,25 @@ t.test('keys are named as a whole and never shown', async (t) => {
 t.test('every setting has a value', async (t) => {
   const settings = settingsOf({});
   for (const row of SETTINGS) t.not(valueOf(settings, row), undefined, row.path);
+});
+
+t.test('settings in force: those that take effect at once are taken over, the others stay', (t) => {
+  const running = settingsOf({});
+  const wanted = settingsOf({
+    listen: '127.0.0.1:1',
+    admin: null,
+    servicePrefix: 'other',
+    timeouts: { connect: '9s', idle: '9s' },
+    models: { m: { servers: ['http://one'] } },
+  });
+  const inForce = settingsInForce(running, wanted);
+  t.same(inForce.listen, running.listen);
+  t.same(inForce.admin, running.admin);
+  t.equal(inForce.servicePrefix, 'svc');
+  t.equal(inForce.timeouts.connectMs, 3000);
+  t.equal(inForce.timeouts.idleMs, 9000);
+  t.same(inForce.models, wanted.models);
+  t.same(diffSettings(running, inForce).restart, []);
+  t.same(diffSettings(inForce, wanted).reloadable, []);
+  t.end();
 });

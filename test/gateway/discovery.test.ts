@@ -15,7 +15,7 @@ t.test('reads the discovery map of the interface', (t) => {
 });
 
 t.test('refuses what is no map', (t) => {
-  for (const value of [null, [], 'x', 7]) t.throws(() => readDiscoveryMap(value), /no discovery map/);
+  for (const value of [null, [], 'x', 7]) t.throws(() => readDiscoveryMap(value), /not a discovery map/);
   for (const value of [{ a: null }, { a: [] }, { a: { servers: 'http://one' } }]) {
     t.throws(() => readDiscoveryMap(value), /no list of servers for model a/);
   }

@@ -3,9 +3,8 @@
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
-import { ProcessMetrics } from '../../src/telemetry/process-metrics.ts';
+import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
 import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
-import { ThreadMetrics } from '../../src/telemetry/thread-metrics.ts';
 
 /** An actor system without actors. */
 const NO_ACTORS = {

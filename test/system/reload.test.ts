@@ -102,7 +102,7 @@ t.test('the log level follows a reload', async (t) => {
   served.rewrite(settingsFor(hosts, { admin: '127.0.0.1:0', threads: 1, log: { level: 'info' } }));
   await served.cli.complains(/"reloaded"/);
   await hosts[0]?.kill();
-  await served.cli.complains(/CRN judged/);
+  await served.cli.complains(/CRN standing changed/);
 });
 
 t.test('a changed setting that needs a restart is logged and not applied', async (t) => {

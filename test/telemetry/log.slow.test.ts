@@ -27,7 +27,7 @@ for (const level of ['debug', 'warn', 'error'] as const) {
     await served.cli.ends();
     for (const line of served.cli.log) t.ok((line['level'] as number) >= LEVELS[level], JSON.stringify(line));
     t.equal(
-      served.cli.log.some(({ msg }) => msg === 'CRN judged'),
+      served.cli.log.some(({ msg }) => msg === 'CRN standing changed'),
       level !== 'error',
     );
   });

@@ -1,12 +1,12 @@
-// How one thread is: delay and use of its event loop, memory, and its actors. Every data plane has one; thread 0 is the
-// control thread. The event loop is watched from the first reading on: a gateway that nobody asks pays nothing.
+// Metrics of the runtime: event loop, heap and actors of one thread, CPU and memory of the process. The event loop is
+// monitored from the first reading on, so that a gateway without a scraper pays nothing.
 
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import type { System } from '../actor/index.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { Counters } from './series.ts';
 
-/** Time between two looks at the event loop, in milliseconds; a delay shorter than a quarter of it is not seen. */
+/** Sampling interval of the event loop in milliseconds; a delay shorter than a quarter of it is not seen. */
 const RESOLUTION_MS = 10;
 
 const QUANTILES: readonly (readonly [word: string, percentile: number])[] = [
@@ -15,6 +15,7 @@ const QUANTILES: readonly (readonly [word: string, percentile: number])[] = [
   ['1', 100],
 ];
 
+/** One thread; thread 0 is the control thread. */
 export class ThreadMetrics {
   readonly #delays = new Counters(
     'headrace_event_loop_delay_seconds',
@@ -55,7 +56,7 @@ export class ThreadMetrics {
     this.#system = system;
   }
 
-  /** The numbers of now; begins the next interval of delays. */
+  /** The present values. Begins the next interval of delays. */
   snapshot(): MetricsSnapshot {
     const thread = this.#thread;
     this.#readDelays();
@@ -86,10 +87,35 @@ export class ThreadMetrics {
     }
     const monitor = this.#monitor;
     for (const [word, percentile] of QUANTILES) {
-      // The time between two looks is measured, so the planned one comes off. Without a look there is no number.
+      // The monitor measures the whole time between two samples: the interval is taken off.
       const lateMs = monitor.count === 0 ? 0 : Math.max(monitor.percentile(percentile) / 1e6 - RESOLUTION_MS, 0);
       this.#delays.at(this.#thread, word).value = lateMs / 1000;
     }
     monitor.reset();
+  }
+}
+
+/** The whole process, under the names that Prometheus client libraries use. Read once per process: threads share the values. */
+export class ProcessMetrics {
+  readonly #cpu = new Counters('process_cpu_seconds_total', 'CPU time of the process, user and system', []);
+  readonly #memory = new Counters('process_resident_memory_bytes', 'Resident memory of the process', [], 'gauge');
+  readonly #start = new Counters(
+    'process_start_time_seconds',
+    'Start of the process in seconds since 1970',
+    [],
+    'gauge',
+  );
+
+  snapshot(): MetricsSnapshot {
+    const { user, system } = process.cpuUsage();
+    this.#cpu.at().value = (user + system) / 1e6;
+    this.#memory.at().value = process.memoryUsage.rss();
+    this.#start.at().value = performance.timeOrigin / 1000;
+    return this.declared();
+  }
+
+  /** The families as they stand. */
+  declared(): MetricsSnapshot {
+    return [this.#cpu.json(), this.#memory.json(), this.#start.json()];
   }
 }

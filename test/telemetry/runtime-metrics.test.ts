@@ -4,8 +4,7 @@ import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
 import { createSystem } from '../../src/actor/index.ts';
 import { mergeMetrics } from '../../src/telemetry/metrics.ts';
-import { ProcessMetrics } from '../../src/telemetry/process-metrics.ts';
-import { ThreadMetrics } from '../../src/telemetry/thread-metrics.ts';
+import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
 
 async function read(metrics: { snapshot(): ReturnType<ThreadMetrics['snapshot']> }): Promise<Map<string, number>> {
   const lines = (await mergeMetrics([metrics.snapshot()])).split('\n').filter((line) => /^\w/.test(line));
