@@ -77,33 +77,6 @@ export interface HostSettings {
   readonly journalEntries?: number;
 }
 
-/** A running simulated host. */
-export interface Host {
-  /** Base URL without trailing slash; port 0 before `listen`. */
-  readonly url: string;
-  readonly port: number;
-  /** The last requests, oldest first. */
-  readonly requests: readonly HostRequest[];
-  /** Requests in progress. */
-  readonly live: number;
-  /**
-   * Replaces the fault plan; null for none. A plan whose first rule refuses without condition closes the listening
-   * socket until the next plan; the promise resolves once the socket is as the plan wants it.
-   */
-  setFault(plan: FaultPlan | null): Promise<void>;
-  /**
-   * The earliest complete request that no earlier call returned and that `where` accepts (default: any POST); waits
-   * for one if there is none.
-   */
-  nextRequest(where?: (request: HostRequest) => boolean): Promise<HostRequest>;
-  /** Starts listening, on the same port as before when it listened before; resolves with the URL. */
-  listen(): Promise<string>;
-  /** Stops listening and waits for the requests in progress; requests held by a fault are cut. */
-  close(): Promise<void>;
-  /** Closes every socket at once. */
-  kill(): Promise<void>;
-}
-
 /** Room for the largest body a gateway lets through. */
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
 
@@ -118,7 +91,7 @@ const OPEN_GETS = /^\/(health(\/.*)?|metrics|v1\/models(\/.*)?)$/;
 
 /** Creates a host; it serves once `listen` is called. Throws when `models` is empty or the engine makes no sense. */
 export function createHost(settings: HostSettings): Host {
-  return new SimulatedHost(settings);
+  return new Host(settings);
 }
 
 /** The engine of the settings. */
@@ -129,7 +102,8 @@ function engineOf(settings: HostSettings): ModelEngine {
   return createSimulatedEngine({ ...own, models, seed, clock, random, pace: settings });
 }
 
-class SimulatedHost implements Host {
+/** A running host. */
+export class Host {
   readonly #settings: HostSettings;
   readonly #pacer: Pacer;
   readonly #journal: Journal;
@@ -144,6 +118,7 @@ class SimulatedHost implements Host {
   #loadedAtMs = 0;
   #flapping: Step | undefined;
 
+  /** @internal */
   constructor(settings: HostSettings) {
     if (settings.models.length === 0) throw new Error('a host needs a model');
     const listen = settings.listen ?? '127.0.0.1:0';
@@ -169,6 +144,7 @@ class SimulatedHost implements Host {
     this.#server.requestTimeout = 0;
   }
 
+  /** Base URL without trailing slash; port 0 before `listen`. */
   get url(): string {
     const anywhere = this.#hostname === '0.0.0.0' || this.#hostname === '';
     return `http://${anywhere ? '127.0.0.1' : this.#hostname}:${this.#port}`;
@@ -178,6 +154,7 @@ class SimulatedHost implements Host {
     return this.#port;
   }
 
+  /** The last requests, oldest first. */
   get requests(): readonly HostRequest[] {
     return this.#journal.entries;
   }
@@ -201,14 +178,20 @@ class SimulatedHost implements Host {
     };
   }
 
+  /** Requests in progress. */
   get live(): number {
     return this.#live.size;
   }
 
+  /**
+   * The earliest complete request that no earlier call returned and that `where` accepts (default: any POST); waits
+   * for one if there is none.
+   */
   nextRequest(where: (request: HostRequest) => boolean = (request) => request.method === 'POST'): Promise<HostRequest> {
     return this.#journal.next(where);
   }
 
+  /** Starts listening, on the same port as before when it listened before; resolves with the URL. */
   async listen(): Promise<string> {
     this.#started = true;
     this.#loadedAtMs = this.#pacer.now() + (this.#settings.loadingMs ?? 0);
@@ -217,6 +200,10 @@ class SimulatedHost implements Host {
     return this.url;
   }
 
+  /**
+   * Replaces the fault plan; null for none. A plan whose first rule refuses without condition closes the listening
+   * socket until the next plan; the promise resolves once the socket is as the plan wants it.
+   */
   async setFault(plan: FaultPlan | null): Promise<void> {
     this.#faults = new FaultSchedule(plan);
     if (this.#flapping !== undefined) this.#flapping.cancelled = true;
@@ -240,6 +227,7 @@ class SimulatedHost implements Host {
     });
   }
 
+  /** Stops listening and waits for the requests in progress; requests held by a fault are cut. */
   async close(): Promise<void> {
     this.#started = false;
     this.#server.close();
@@ -248,6 +236,7 @@ class SimulatedHost implements Host {
     await this.#stop();
   }
 
+  /** Closes every socket at once. */
   async kill(): Promise<void> {
     this.#started = false;
     this.#server.close();
