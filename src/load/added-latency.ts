@@ -51,7 +51,7 @@ export class AddedLatency {
 
   /** Takes the account of an answer; without one, or with one that cannot be read, nothing. */
   add(answer: LoadResponse): void {
-    const timings = answer.truth === undefined ? undefined : readTimings(answer.truth);
+    const timings = answer.serverTimings === undefined ? undefined : readTimings(answer.serverTimings);
     const [firstTextMs] = answer.textMs;
     const handedUs = timings?.handedUs[0];
     if (timings === undefined || firstTextMs === undefined || handedUs === undefined) return;

@@ -28,7 +28,7 @@ export interface LoadResponse extends Readonly<Counted> {
   /** Text of the answer, when it was requested. */
   readonly text: string;
   /** Server timings of a simulated host, as JSON. */
-  readonly truth: string | undefined;
+  readonly serverTimings: string | undefined;
 }
 
 /** Sends requests; the runner knows no more of the network than this. */
@@ -140,7 +140,7 @@ class PendingRequest implements DispatchHandler {
       const value = headers[at + 1] as string;
       if (headers[at] === 'content-type') this.#isStream = value.startsWith('text/event-stream');
       else if (headers[at] === 'x-headrace-error') this.#code = ` ${value}`;
-      else if (headers[at] === 'x-headrace-truth') this.#observer.truth = value;
+      else if (headers[at] === 'x-headrace-truth') this.#observer.serverTimings = value;
     }
   }
 
@@ -173,7 +173,7 @@ class PendingRequest implements DispatchHandler {
     this.#isDone = true;
     this.#clock.clearTimeout(this.#timer);
     const observer = this.#observer;
-    const { firstEventMs, textMs, promptTokens, cachedTokens, outputTokens, text, truth } = observer;
+    const { firstEventMs, textMs, promptTokens, cachedTokens, outputTokens, text, serverTimings } = observer;
     const answer: LoadResponse = {
       status: this.#status,
       outcome,
@@ -183,7 +183,7 @@ class PendingRequest implements DispatchHandler {
       textMs,
       endedMs: this.#clock.now(),
       bytes: this.#bytes,
-      ...{ promptTokens, cachedTokens, outputTokens, text, truth },
+      ...{ promptTokens, cachedTokens, outputTokens, text, serverTimings },
     };
     this.#done(answer, isReusable && !this.#connection.client.destroyed);
   }

@@ -38,7 +38,7 @@ const MARKS: Readonly<Record<DialectName, Marks>> = {
 };
 
 const FAILED = /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*[{"])|"type"\s*:\s*"(?:response\.failed|error)"/m;
-const TRUTH = /^: truth (.*)$/m;
+const SERVER_TIMINGS = /^: truth (.*)$/m;
 const BLANK = /\r?\n\r?\n/;
 
 const COUNTS: Readonly<Record<keyof Counted, RegExp>> = {
@@ -64,7 +64,7 @@ export class StreamObserver implements Counted {
   /** Whether the stream reported an error. */
   failed = false;
   /** Server timings of a simulated host, as JSON. */
-  truth: string | undefined = undefined;
+  serverTimings: string | undefined = undefined;
   readonly #marks: Marks;
   readonly #inputAddsCache: boolean;
   readonly #keepsText: boolean;
@@ -110,7 +110,7 @@ export class StreamObserver implements Counted {
 
   #event(event: string, nowMs: number): void {
     if (event.startsWith(':')) {
-      this.truth = TRUTH.exec(event)?.[1] ?? this.truth;
+      this.serverTimings = SERVER_TIMINGS.exec(event)?.[1] ?? this.serverTimings;
       return;
     }
     if (Number.isNaN(this.firstEventMs)) this.firstEventMs = nowMs;

@@ -69,15 +69,15 @@ export function summary({ counts, shares, rates, run, tokens, confidence }: Load
 }
 
 /** The lines about the engine's own account: name and distribution. */
-export function addedLatencyRows(truth: NonNullable<LoadReport['truth']>): [string, LoadReport['lateness']][] {
+export function addedLatencyRows(added: NonNullable<LoadReport['truth']>): [string, LoadReport['lateness']][] {
   return [
-    ["engine's own queue", truth.engineQueue],
-    ["engine's own first token", truth.engineTtft],
-    ['added to first text', truth.addedTtft],
-    ['added to each gap', truth.addedGap],
-    ['token over the fastest', truth.tokenDelay],
-    ['way to the engine', truth.requestWay],
-    ['way back, first token', truth.answerWay],
+    ["engine's own queue", added.engineQueue],
+    ["engine's own first token", added.engineTtft],
+    ['added to first text', added.addedTtft],
+    ['added to each gap', added.addedGap],
+    ['token over the fastest', added.tokenDelay],
+    ['way to the engine', added.requestWay],
+    ['way back, first token', added.answerWay],
   ];
 }
 

@@ -35,7 +35,12 @@ function filled(): Recorder {
     });
     recorder.add(
       sample,
-      answerFor({ sentMs: 1000, textMs: [1020, 1030, 1042], truth, outputTokens: at === 0 ? undefined : 3 }),
+      answerFor({
+        sentMs: 1000,
+        textMs: [1020, 1030, 1042],
+        serverTimings: truth,
+        outputTokens: at === 0 ? undefined : 3,
+      }),
     );
   }
   for (const outcome of ['reset', '503 HR_ROUTE_ALL_FAILED', 'reset'])

@@ -14,7 +14,7 @@ export function sampleFor(own: Partial<Sample> = {}): Sample {
 export function answerFor(own: Partial<LoadResponse> = {}): LoadResponse {
   return {
     ...{ status: 200, outcome: 'ok', sentMs: 0, headMs: 10, firstEventMs: 10, textMs: [20], endedMs: 100, bytes: 10 },
-    ...{ text: '', truth: undefined, promptTokens: 5, cachedTokens: 0, outputTokens: 1 },
+    ...{ text: '', serverTimings: undefined, promptTokens: 5, cachedTokens: 0, outputTokens: 1 },
     ...own,
   };
 }

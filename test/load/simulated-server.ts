@@ -51,7 +51,14 @@ export class SimulatedServer implements Sender {
           textMs: [endMs],
           endedMs: endMs,
         },
-        ...{ bytes: 10, text: `answer ${index}`, truth: undefined, promptTokens: 4, cachedTokens: 0, outputTokens: 1 },
+        ...{
+          bytes: 10,
+          text: `answer ${index}`,
+          serverTimings: undefined,
+          promptTokens: 4,
+          cachedTokens: 0,
+          outputTokens: 1,
+        },
       });
     }, endMs - sentMs);
   }

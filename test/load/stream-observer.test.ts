@@ -29,7 +29,7 @@ t.test('sees the same in a chat stream however it is cut', (t) => {
     t.equal(observer.textMs.length, 2, 'an empty delta and quoted members are no output');
     t.match(observer, { promptTokens: 12, cachedTokens: 8, outputTokens: 2, complete: true, failed: false });
     t.equal(observer.text, 'Grüße "content":"x" 水');
-    t.equal(observer.truth, '{"arrivedUs":1}');
+    t.equal(observer.serverTimings, '{"arrivedUs":1}');
     t.ok(observer.firstEventMs < observer.textMs[0]! || pieceBytes === 1e9);
   }
   t.end();
