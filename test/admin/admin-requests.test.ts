@@ -1,3 +1,4 @@
+// Request schemas of the admin API: keys, expiry, amounts, rotation, usage and history.
 import t from 'tap';
 import * as requests from '../../src/admin/admin-requests.ts';
 import { HeadraceError } from '../../src/errors.ts';
@@ -16,7 +17,7 @@ function refusals(read: () => unknown): Record<string, string> {
   return {};
 }
 
-t.test('a key request: what is left out has no limit', async (t) => {
+t.test('a key request: a limit that is left out is unlimited', async (t) => {
   t.strictSame(requests.readKeyRequest({ account: 'a', label: null }, NOW_MS), {
     account: 'a',
     label: '',
@@ -37,7 +38,7 @@ t.test('a key request: what is left out has no limit', async (t) => {
   );
 });
 
-t.test('an expiry is a time with its unit or a date to come', async (t) => {
+t.test('an expiry is a duration with its unit or a future date', async (t) => {
   const until = (expires: unknown): number | null =>
     requests.readKeyRequest({ account: 'a', expires }, NOW_MS).expiresMs;
   t.equal(until('2030-01-31'), Date.UTC(2030, 0, 31));
@@ -79,7 +80,7 @@ t.test('all mistakes of a request are reported at once, and no value is repeated
   );
 });
 
-t.test('amounts are above zero, within what a movement carries, and never numbers of JSON', async (t) => {
+t.test('amounts are positive, within the range of a movement, and strings, not JSON numbers', async (t) => {
   t.equal(requests.readGrantRequest({ amount: '0.000000000001' }).amount, 1n);
   t.equal(requests.readGrantRequest({ amount: '1152921.504606846976' }).amount, 1n << 60n);
   for (const amount of ['0', '0.00', '-1', '1152921.504606846977', '0.0000000000001', '1e3', 25, true, {}]) {
@@ -102,7 +103,7 @@ t.test('a rotation gives a day of grace by default', async (t) => {
   }
 });
 
-t.test('a usage query: days that exist, in order, and known dimensions', async (t) => {
+t.test('a usage query has existing days in order and known dimensions', async (t) => {
   t.strictSame(requests.readUsageQuery({}), { by: ['account', 'key', 'model', 'day'] });
   t.strictSame(requests.readUsageQuery({ by: '' }), { by: [] });
   t.strictSame(requests.readUsageQuery({ by: 'day,model', from: '2028-02-29', to: '2028-02-29', key: 'k' }), {

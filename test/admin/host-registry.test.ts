@@ -1,3 +1,4 @@
+// The registry of announced hosts on a manual clock: probes, renewal, removal, limits and merged models.
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { type Announcement, readAnnouncement, HostRegistry } from '../../src/admin/host-registry.ts';
@@ -73,7 +74,7 @@ t.test('the probe asks for the first model where the path wants one', async (t) 
   t.same(scene.probes, ['http://one/health/acme%2FAtlas%2027B']);
 });
 
-t.test('a host stays while it announces itself, and leaves when it stops', async (t) => {
+t.test('a host stays while it renews its registration, and is removed when it stops', async (t) => {
   const scene = setUp();
   scene.registry.announce(host('one'));
   await scene.turn();
@@ -151,7 +152,7 @@ t.test('models of many hosts are merged whatever their case, and a changed list 
   );
 });
 
-t.test('after the end no timer is left', async (t) => {
+t.test('no timer is left after close', async (t) => {
   const scene = setUp();
   scene.status = 500;
   scene.registry.announce(host('one'));

@@ -1,3 +1,4 @@
+// Distribution of key snapshots to hosts on a manual clock: first request, pushes, retries, versions and hosts without support.
 import t from 'tap';
 import {
   createSigningKey,
@@ -260,7 +261,7 @@ t.test('a host that is replaced by one without support is asked again', async (t
   t.match(scene.distribution.status(), [{ state: 'unsupported' }]);
 });
 
-t.test('a host that asks gets a fresh snapshot, and hosts without support are asked again', async (t) => {
+t.test('a host that requests a snapshot gets the current one, and hosts without support are asked again', async (t) => {
   const scene = setUp(t);
   scene.respond = () => 404;
   scene.distribution.configure([A], ['http://one']);
@@ -273,7 +274,7 @@ t.test('a host that asks gets a fresh snapshot, and hosts without support are as
   t.same(scene.accounts('http://one'), ['a']);
 });
 
-t.test('more keys than fit are not sent, and what hosts have stays', async (t) => {
+t.test('a snapshot above the size limit is not sent, and hosts keep the previous one', async (t) => {
   const scene = setUp(t);
   scene.distribution.configure([A], ['http://one']);
   await scene.turn();

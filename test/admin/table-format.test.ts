@@ -1,3 +1,4 @@
+// Tables and CSV of the admin API.
 import fc from 'fast-check';
 import t from 'tap';
 import { type Column, printCsv, printTable } from '../../src/admin/table-format.ts';
@@ -26,7 +27,7 @@ function readCsv(text: string): string[][] {
   return records.slice(0, -1);
 }
 
-t.test('CSV reads back as what was written, whatever the fields hold', (t) => {
+t.test('CSV round-trips any field', (t) => {
   const cell = fc.oneof(fc.string(), fc.stringMatching(/^[",\r\n a]{0,6}$/));
   const rows = fc.array(fc.array(cell, { minLength: 3, maxLength: 3 }), { maxLength: 5 });
   fc.assert(
@@ -39,7 +40,7 @@ t.test('CSV reads back as what was written, whatever the fields hold', (t) => {
   t.end();
 });
 
-t.test('a table aligns texts to the left and numbers at the point', (t) => {
+t.test('a table aligns text to the left and numbers at the decimal point', (t) => {
   const rows = [
     ['acme', '25.00'],
     ['a long name', '-0.0000375'],
@@ -60,7 +61,7 @@ t.test('a table aligns texts to the left and numbers at the point', (t) => {
   t.end();
 });
 
-t.test('a table replaces control characters and leaves out columns for CSV', (t) => {
+t.test('a table replaces control characters and leaves out columns that are for CSV only', (t) => {
   const [first, second] = columns(2) as [Column<Row>, Column<Row>];
   const text = printTable([first, { ...second, csvOnly: true }], [['\u001b[2Jred\n\u2028', 'more']]);
   t.equal(text, 'c0\n?[2Jred??\n');

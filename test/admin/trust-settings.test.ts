@@ -1,3 +1,4 @@
+// Validation of the section `trust`: where signing keys come from, and mistakes in them.
 import { join } from 'node:path';
 import t from 'tap';
 import { createSigningKey, printSigningKey } from '../../src/billing/index.ts';
@@ -13,7 +14,7 @@ function mistakesOf(trust: NonNullable<SettingsInput['trust']>): readonly { path
   return 'mistakes' in resolution ? resolution.mistakes : [];
 }
 
-t.test('a signing key stands in the setting or in a file', async (t) => {
+t.test('a signing key is given in the setting or in a file', async (t) => {
   const pem = printSigningKey(KEY);
   const path = join(t.testdir({ 'signing.pem': pem }), 'signing.pem');
   t.equal(readConfiguredKey(pem).id, KEY.id);

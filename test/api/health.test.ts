@@ -1,8 +1,9 @@
+// `GET /health` through start, service and drain, and the key check `GET /svc/auth/check`.
 import t from 'tap';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/server-adapter.ts';
 
-t.test('health is starting until every host is judged, then ok, then draining', async (t) => {
+t.test('health is starting until every CRN has been probed, then ok, then draining', async (t) => {
   const host = await startHost(t);
   await host.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
   const gateway = createGateway(settingsFor(host, { health: { timeout: '100ms', interval: '1h', fall: 1 } }));
@@ -23,7 +24,7 @@ t.test('health is starting until every host is judged, then ok, then draining', 
   await closed;
 });
 
-t.test('a gateway without models is ready, and says what it has', async (t) => {
+t.test('a gateway without models is ready and reports zero models', async (t) => {
   const host = await startHost(t);
   const { ask } = await open(t, 'inject', { models: {}, keys: { required: false } }, host);
   t.same((await ask({ path: '/health' })).json(), {
@@ -34,7 +35,7 @@ t.test('a gateway without models is ready, and says what it has', async (t) => {
   });
 });
 
-t.test('health counts models with a host that may be asked, and knows of prices', async (t) => {
+t.test('health counts the models that have a usable CRN, and reports whether prices are loaded', async (t) => {
   const host = await startHost(t);
   const pricing = { prompt: '1', completion: '2' };
   const models = { [MODEL]: { servers: [host.url], pricing }, other: { servers: ['http://127.0.0.1:1'] } };
@@ -42,14 +43,14 @@ t.test('health counts models with a host that may be asked, and knows of prices'
   t.match((await ask({ path: '/health' })).json(), { healthy_models: 1, prices_loaded: true });
 });
 
-t.test('the key check reads x-api-key too and costs nothing', async (t) => {
+t.test('the key check accepts x-api-key and is free of charge', async (t) => {
   const { ask, host } = await open(t, 'inject');
   t.equal((await ask({ path: '/svc/auth/check', headers: { 'x-api-key': 'hr_contract' } })).status, 200);
   t.equal((await ask({ path: '/svc/auth/check', headers: { 'x-api-key': 'no' } })).status, 401);
   t.equal(host.requests.filter(({ path }) => path !== '/health').length, 0);
 });
 
-t.test('requests are served before every host is judged', async (t) => {
+t.test('requests are served before every CRN has been probed', async (t) => {
   const host = await startHost(t);
   await host.setFault([{ match: { path: '/health' }, fault: { hang: true } }]);
   const gateway = createGateway(settingsFor(host));

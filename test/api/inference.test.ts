@@ -1,3 +1,5 @@
+// Proxied requests at their endpoint: affinity cookie and session headers, the key that a CRN gets, timing headers, and error bodies
+// for SDKs.
 import t from 'tap';
 import { refuse } from '../../src/api/pipeline.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
@@ -7,7 +9,7 @@ import { CHAT, GOOD, MODEL, open, startHost } from '../support/server-adapter.ts
 
 const PATH = '/v1/chat/completions';
 
-t.test('the cookie of the serving host is set once and kept to', async (t) => {
+t.test('the affinity cookie is set once, and later requests go to its CRN', async (t) => {
   const host = await startHost(t);
   const { ask } = await open(t, 'inject', {}, host);
   const first = await ask({ path: PATH, headers: GOOD, body: CHAT });
@@ -22,14 +24,14 @@ t.test('the cookie of the serving host is set once and kept to', async (t) => {
   t.match((await ask({ path: PATH, headers, body: CHAT })).headers, { 'set-cookie': value, 'x-host': 'host' });
 });
 
-t.test('the cookie is Secure when clients come by https, and is not set without affinity', async (t) => {
+t.test('the cookie is Secure when clients connect by https, and is not set without affinity', async (t) => {
   const secure = await open(t, 'inject', { publicScheme: 'https' });
   t.match((await secure.ask({ path: PATH, headers: GOOD, body: CHAT })).headers['set-cookie'], /; Secure$/);
   const without = await open(t, 'inject', { routing: { affinity: false } });
   t.notOk('set-cookie' in (await without.ask({ path: PATH, headers: GOOD, body: CHAT })).headers);
 });
 
-t.test('requests of one session go to one host, however the session is named', async (t) => {
+t.test('requests of one session go to one CRN, whichever header or field names the session', async (t) => {
   const hosts = await Promise.all([1, 2, 3, 4].map((index) => startHost(t, { name: `host-${index}` })));
   const models = { [MODEL]: { servers: hosts.map((host) => host.url) } };
   const { ask } = await open(t, 'inject', { models }, hosts[0]);
@@ -50,7 +52,7 @@ t.test('requests of one session go to one host, however the session is named', a
   }
 });
 
-t.test("a key from x-api-key reaches the host as a bearer token, the model's own key replaces both", async (t) => {
+t.test('a key from x-api-key reaches the CRN as a bearer token; an API key of the model replaces it', async (t) => {
   const { ask, host } = await open(t, 'inject');
   await ask({ path: PATH, headers: { 'x-api-key': 'hr_contract' }, body: CHAT });
   t.match((await host.nextRequest()).headers, { authorization: 'Bearer hr_contract', 'x-api-key': 'hr_contract' });
@@ -61,7 +63,7 @@ t.test("a key from x-api-key reaches the host as a bearer token, the model's own
   t.equal((await own.nextRequest()).headers.authorization, 'Bearer host-key');
 });
 
-t.test('timings are shown when asked for', async (t) => {
+t.test('timing headers are sent on request', async (t) => {
   const { ask } = await open(t, 'inject', { serverTiming: true });
   const { headers } = await ask({ path: PATH, headers: GOOD, body: CHAT });
   t.match(headers['server-timing'], /^gateway;dur=[\d.]+, upstream;dur=[\d.]+, attempts;desc="1"$/);
@@ -69,7 +71,7 @@ t.test('timings are shown when asked for', async (t) => {
   t.notOk('server-timing' in (await plain.ask({ path: PATH, headers: GOOD, body: CHAT })).headers);
 });
 
-t.test('the member for SDKs names every mistake of a 422', async (t) => {
+t.test('the error member for SDKs lists every mistake of a 422', async (t) => {
   const validation = [
     { loc: ['body', 'model'], msg: 'Field required', type: 'missing' },
     { loc: ['body', 'n', 0], msg: 'bad', type: 'x' },

@@ -1,3 +1,4 @@
+// The model lists as endpoints: discovery map, OpenAI list, single models and aggregator list.
 import t from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
@@ -37,7 +38,7 @@ const ATLAS = {
   pricing: { prompt: '0.00000015', completion: '0.0000015' },
 };
 
-t.test('the OpenAI list shows what is known and leaves out the rest', async (t) => {
+t.test('the OpenAI list has the known fields and leaves out unknown ones', async (t) => {
   const { ask } = await open(t, 'inject', SETTINGS);
   const list = (await ask({ path: '/v1/models' })).json<{ data: object[] }>();
   t.same(list.data[0], ATLAS);
@@ -72,7 +73,7 @@ t.test('before the first cycle the aggregator list is 503 with Retry-After, the 
   for (const path of ['/svc/models', '/v1/models']) t.equal((await gateway.inject({ path })).status, 200, path);
 });
 
-t.test('a reload shows in every list', async (t) => {
+t.test('every list follows a reload', async (t) => {
   const host = await startHost(t);
   const { gateway, ask } = await open(t, 'inject', {}, host);
   await ask({ path: '/v1/models' });

@@ -1,3 +1,4 @@
+// The route table and its dispatcher: prefixes, metric labels of unknown paths, and handlers that throw.
 import t from 'tap';
 import { ROUTES, Router } from '../../src/api/routes.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
@@ -18,7 +19,7 @@ function routed(
   return exchange.endpoint;
 }
 
-t.test('every route of the table is where the table says', async (t) => {
+t.test('every route of the table answers at its path', async (t) => {
   for (const { method, path } of ROUTES) {
     const concrete = path.replace('{full_path}', 'any/path').replace('{model}', 'm');
     t.equal(routed(method, concrete), path);
@@ -26,14 +27,14 @@ t.test('every route of the table is where the table says', async (t) => {
   }
 });
 
-t.test('prefixes move the routes that stand for them', async (t) => {
+t.test('prefix settings move their routes', async (t) => {
   const prefixes = { servicePrefix: 'gw', listingPrefix: 'market' };
   t.equal(routed('GET', '/gw/auth/check', prefixes), '/svc/auth/check');
   t.equal(routed('GET', '/market/models', prefixes), '/aggregator/models');
   t.equal(routed('GET', '/svc/auth/check', prefixes), 'other');
 });
 
-t.test('paths that nobody serves are counted under one name', async (t) => {
+t.test('unknown paths and methods share one metric label', async (t) => {
   for (const [method, path] of [
     ['GET', '/nope'],
     ['POST', 'nope'],
@@ -44,7 +45,7 @@ t.test('paths that nobody serves are counted under one name', async (t) => {
   }
 });
 
-t.test('a route that throws what is no error of the table is 500', async (t) => {
+t.test('an exception that is not an error of the table is a 500', async (t) => {
   const exchange = new StubExchange('GET');
   Object.defineProperty(exchange, 'path', { value: '/svc/models' });
   new Router({ servicePrefix: 'svc', listingPrefix: 'aggregator' }).serve(exchange, DEPS, new Cors([]));

@@ -1,10 +1,12 @@
+// The generated parts of the documentation are up to date, the changelog has an entry for the package version, and error codes are
+// well-formed.
 import t from 'tap';
 import { ERRORS } from '../../src/errors.ts';
 import { GENERATED_PAGES, NOTICE, renew } from './generate.ts';
 import { readDocument } from './markdown.ts';
 
 for (const page of GENERATED_PAGES) {
-  t.test(`${page} is what the code says`, async (t) => {
+  t.test(`the generated parts of ${page} are up to date`, async (t) => {
     const text = readDocument(page);
     t.equal(text.split('\n', 1)[0], NOTICE, 'the page says that parts of it are generated');
     t.equal(text, await renew(page, text), 'run "npm run docs"');

@@ -1,3 +1,4 @@
+// The snapshot that data planes get: merging of configured and discovered models, and hashes in the place of keys.
 import t from 'tap';
 import { hashKey } from '../../src/billing/index.ts';
 import { resolveSettings } from '../../src/config/load.ts';
@@ -10,7 +11,7 @@ function settingsOf(input: SettingsInput): Settings {
   return resolution.settings;
 }
 
-t.test('discovered servers join the configured ones; ids meet in any case, the configured spelling wins', (t) => {
+t.test('discovered servers are added to configured ones; ids match in any case, with the configured spelling', (t) => {
   const settings = settingsOf({ models: { 'Atlas-27B': { servers: ['http://one'], apiKey: 'secret', tee: true } } });
   const discovered = new Map([
     ['atlas-27b', ['http://one', 'http://two']],
@@ -28,7 +29,7 @@ t.test('discovered servers join the configured ones; ids meet in any case, the c
   t.end();
 });
 
-t.test('servers of several finds join; among them the first spelling wins', (t) => {
+t.test('servers of several discoveries are merged under the first spelling', (t) => {
   const discovered = new Map([['Finch-3B', ['http://one']]]);
   const registered = new Map([
     ['finch-3b', ['http://one', 'http://two']],
@@ -41,7 +42,7 @@ t.test('servers of several finds join; among them the first spelling wins', (t) 
   t.end();
 });
 
-t.test('data planes get hashes of keys and no key', (t) => {
+t.test('data planes get hashes of keys, never keys', (t) => {
   const settings = settingsOf({
     keys: { static: [{ key: 'hr_secret', account: 'demo' }] },
     trust: { signingKey: 'hr_secret', token: 'hr_secret' },

@@ -1,3 +1,4 @@
+// IntrusiveSet compared with a Set, and removal during iteration.
 import fc from 'fast-check';
 import t from 'tap';
 import { IntrusiveSet } from '../../src/net/intrusive-set.ts';
@@ -18,14 +19,14 @@ t.test('members can be removed, added again, and removed twice', async (t) => {
   t.equal(members.size, 3);
 });
 
-t.test('all members may be removed while the list is walked', async (t) => {
+t.test('members may be removed during iteration', async (t) => {
   const members = new IntrusiveSet<'slot', Member>('slot');
   for (let at = 0; at < 10; at++) members.add(new Member());
   for (const member of members.list()) members.delete(member);
   t.equal(members.size, 0);
 });
 
-t.test('holds what a Set would hold', async () => {
+t.test('behaves like a Set under random operations', async () => {
   const steps = fc.array(fc.tuple(fc.boolean(), fc.nat(9)), { maxLength: 200 });
   fc.assert(
     fc.property(steps, (script) => {

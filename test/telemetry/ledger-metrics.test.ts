@@ -1,10 +1,10 @@
-// Numbers of the ledger, as they come out as text.
+// Metrics of the ledger, as Prometheus text.
 
 import t from 'tap';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { mergeMetrics } from '../../src/telemetry/metrics.ts';
 
-t.test('counts commits, what waits, leases, charges and what was spent', async (t) => {
+t.test('counts commits, waiting charges, leases, charges and the amount spent', async (t) => {
   const ledger = new LedgerMetrics();
   ledger.committed(true, 3);
   ledger.committed(false, 400);

@@ -1,4 +1,4 @@
-// The log of a running gateway: its level, and what never stands in it.
+// The log of a running gateway: its level, and that it never contains what clients send.
 
 import t from 'tap';
 import { createLog } from '../../src/telemetry/log.ts';
@@ -33,7 +33,7 @@ for (const level of ['debug', 'warn', 'error'] as const) {
   });
 }
 
-t.test('what clients send is not logged, at any level', async (t) => {
+t.test('nothing that clients send is logged, at any level', async (t) => {
   const hosts = await startHosts(t);
   const { cli, url } = await startServe(t, hosts, { threads: 1, log: { level: 'trace' } });
   await chat(url, { text: 'a private question', headers: { 'x-api-key': 'hr_secret_guess' } });

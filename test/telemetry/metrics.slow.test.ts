@@ -71,7 +71,7 @@ t.test('a series appears when it is first counted, and one lookup serves a model
   t.same([...series], [['headrace_requests_total{endpoint="/search",model="",status="200",code=""}', 2]]);
 });
 
-t.test('a budget shows that it was never spent, and goes with its model', async (t) => {
+t.test('the counter of an exhausted retry budget starts at 0 and is removed with its model', async (t) => {
   const metrics = new Metrics();
   metrics.retryBudgets(new Map([['gone', { balance: 1 }]]));
   metrics.retryBudgets(new Map([['here', { balance: 3 }]]));
@@ -81,7 +81,7 @@ t.test('a budget shows that it was never spent, and goes with its model', async 
   t.notOk(series.has('headrace_retry_budget{model="gone"}'));
 });
 
-t.test('snapshots survive the way between threads, and an empty one counts as nothing', async (t) => {
+t.test('snapshots survive a structured clone, and an empty one adds nothing', async (t) => {
   const metrics = new Metrics();
   metrics.pick('none');
   const sent = structuredClone(await metrics.snapshot());
@@ -89,7 +89,7 @@ t.test('snapshots survive the way between threads, and an empty one counts as no
   t.equal(series.get('headrace_routing_picks_total{affinity="none"}'), 1);
 });
 
-t.test('the admin listener counts over all threads', async (t) => {
+t.test('the admin listener merges the metrics of all threads', async (t) => {
   const hosts = await startHosts(t);
   const { url, adminUrl } = await startServe(t, hosts, { threads: 2 });
   for (let round = 0; round < 24; round++) {
@@ -106,7 +106,7 @@ t.test('the admin listener counts over all threads', async (t) => {
   t.equal(series.get('headrace_requests_in_flight'), 0);
 });
 
-t.test('what clients send makes no series: models, paths, methods, keys, sessions', async (t) => {
+t.test('client input creates no series: models, paths, methods, keys, sessions', async (t) => {
   const hosts = await startHosts(t);
   const { url, adminUrl } = await startServe(t, hosts, { threads: 1 });
   const series = async (): Promise<string[]> => [...seriesOf(await (await fetch(`${adminUrl}/metrics`)).text()).keys()];
@@ -133,7 +133,7 @@ t.test('what clients send makes no series: models, paths, methods, keys, session
   for (const name of after) t.notMatch(name, /word|first"/);
 });
 
-t.test('a client that leaves is counted once, and nothing stays in flight', async (t) => {
+t.test('a client that disconnects is counted once, and nothing stays in flight', async (t) => {
   const hosts = await startHosts(t);
   const { url, adminUrl } = await startServe(t, hosts, { threads: 1 });
   const leave = new AbortController();

@@ -1,4 +1,4 @@
-// The request log: which requests have a line, what stands in it, and what never does.
+// The request log: which requests are logged, with which fields, and what is never logged.
 
 import t from 'tap';
 import { type FinishedRequest, RequestLog, type RequestLogOptions } from '../../src/telemetry/request-log.ts';
@@ -31,7 +31,7 @@ function logging(options: Partial<RequestLogOptions> = {}): {
   return { log, lines: () => written.map((line) => JSON.parse(line) as Record<string, unknown>) };
 }
 
-t.test('a line says what happened, in one JSON object', async (t) => {
+t.test('a request is one JSON object per line', async (t) => {
   const { log, lines } = logging();
   log.finished(REQUEST, 200, 812.349);
   t.same(lines(), [
@@ -60,7 +60,7 @@ t.test('a line says what happened, in one JSON object', async (t) => {
   t.type(lines()[0]?.['time'], 'number');
 });
 
-t.test('what there was not is left out', async (t) => {
+t.test('fields without a value are left out', async (t) => {
   const { log, lines } = logging();
   const bare = { model: '', account: '', crn: '', attempts: 0, firstPieceMs: 0, bytesIn: 0, bytesOut: 0 };
   log.finished({ ...REQUEST, ...bare, errorCode: 'HR_AUTH_INVALID', span: { traceId: 'abc' } }, 401, 1);
@@ -70,7 +70,7 @@ t.test('what there was not is left out', async (t) => {
     t.notOk(name in line);
 });
 
-t.test('a long path is cut', async (t) => {
+t.test('a long path is truncated', async (t) => {
   const { log, lines } = logging();
   log.finished({ ...REQUEST, path: `/${'x'.repeat(9000)}` }, 404, 1);
   t.equal(String(lines()[0]?.['path']).length, 200);
@@ -98,7 +98,7 @@ t.test('the sample is the share of requests without an error', async (t) => {
   t.equal(lines().length, 2);
 });
 
-t.test('lines are of level info: a log that begins above has none', async (t) => {
+t.test('lines have level info: a log with a higher level has none', async (t) => {
   const { log, lines } = logging({ level: 'warn' });
   log.finished(REQUEST, 500, 1);
   t.same(lines(), []);

@@ -1,5 +1,4 @@
-// Spans from their beginning to the collector: who is traced, what is sent, and what a collector that does not take them
-// costs.
+// Spans from the request to the collector: sampling, the OTLP JSON that is sent, and the effect of a slow or missing collector.
 
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
@@ -118,7 +117,7 @@ t.test('a span and its child are sent as OTLP JSON after two seconds', async (t)
   t.same(await outcomes(), { exported: 2 });
 });
 
-t.test('the client decides for its own trace, the share for the others', async (t) => {
+t.test('the sampled flag of the client decides for its trace, the sample share for all others', async (t) => {
   const rare = collector(0.25).tracer;
   t.equal(rare.begin(undefined, 0), null);
   t.not(rare.begin(`00-${TRACE}-${PARENT}-01`, 0), null);
@@ -128,7 +127,7 @@ t.test('the client decides for its own trace, the share for the others', async (
   t.equal(often.begin(`00-${TRACE}-${PARENT}-00`, 0), null);
 });
 
-t.test('one post at a time, in batches; what comes too fast is dropped and counted', async (t) => {
+t.test('spans are posted in batches, one post at a time; spans beyond the queue are dropped and counted', async (t) => {
   const { bodies, tracer, answer, outcomes, exporter } = collector();
   for (let count = 0; count < 5000; count++) tracer.begin(undefined, 0)?.end();
   t.equal(bodies.length, 1, 'the collector has not answered');
@@ -143,7 +142,7 @@ t.test('one post at a time, in batches; what comes too fast is dropped and count
   t.same(await outcomes(), { dropped: 392, failed: 1024, exported: 3584 });
 });
 
-t.test('a flush of nothing posts nothing', async (t) => {
+t.test('an empty flush posts nothing', async (t) => {
   const { bodies, exporter } = collector();
   await exporter.flush();
   t.equal(bodies.length, 0);

@@ -1,4 +1,4 @@
-// W3C Trace Context: what is read, what is written, and what is refused.
+// W3C Trace Context: parsing, writing and rejecting `traceparent`.
 
 import t from 'tap';
 import { randomId, readTraceParent, withoutTraceContext, writeTraceParent } from '../../src/telemetry/trace-context.ts';
@@ -14,13 +14,13 @@ t.test('reads what it writes', async (t) => {
   t.equal(writeTraceParent({ traceId: TRACE, spanId: SPAN, sampled: true }), `00-${TRACE}-${SPAN}-01`);
 });
 
-t.test('reads flags bit by bit, and later versions as far as they are known', async (t) => {
+t.test('reads flags as bits, and the known part of later versions', async (t) => {
   t.equal(readTraceParent(`00-${TRACE}-${SPAN}-03`)?.sampled, true);
   t.equal(readTraceParent(`00-${TRACE}-${SPAN}-02`)?.sampled, false);
   t.match(readTraceParent(`cc-${TRACE}-${SPAN}-01-what-may-come`), { traceId: TRACE, spanId: SPAN, sampled: true });
 });
 
-t.test('refuses what is not valid', async (t) => {
+t.test('rejects invalid headers', async (t) => {
   for (const header of [
     undefined,
     '',
@@ -39,7 +39,7 @@ t.test('refuses what is not valid', async (t) => {
   }
 });
 
-t.test('ids are hex of their length and never zero', async (t) => {
+t.test('ids have their length in hex and are never zero', async (t) => {
   t.equal(
     randomId(8, () => 0),
     '0000000000000001',
@@ -50,7 +50,7 @@ t.test('ids are hex of their length and never zero', async (t) => {
   );
 });
 
-t.test('takes the context out of headers, with the state or without', async (t) => {
+t.test('reads the context from headers, with and without tracestate', async (t) => {
   const headers = ['accept', '*/*', 'traceparent', 'a', 'tracestate', 'b', 'traceparent', 'c'];
   t.same(withoutTraceContext(headers, true), ['accept', '*/*']);
   t.same(withoutTraceContext(headers, false), ['accept', '*/*', 'tracestate', 'b']);
