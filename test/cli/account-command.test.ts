@@ -1,4 +1,4 @@
-// What the commands on accounts share: where the accounts are, and command lines that make no sense.
+// What the commands on accounts share: where the accounts are, and wrong command lines.
 
 import { readdirSync } from 'node:fs';
 import t from 'tap';
@@ -6,7 +6,7 @@ import { postgresDatabase } from '../support/postgres.ts';
 import { runCli } from '../support/cli.ts';
 import { run, storeFor } from './accounts.ts';
 
-t.test('command lines that make no sense are refused before a store is opened', async (t) => {
+t.test('wrong command lines are refused before a store is opened', async (t) => {
   const store = ['--store', 'sqlite::memory:'];
   for (const [args, message] of [
     [[], /^Usage: headrace keys [^]* create [^]* list [^]* disable [^]* rotate /],

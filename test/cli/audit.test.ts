@@ -3,7 +3,7 @@ import t from 'tap';
 import { runCli } from '../support/cli.ts';
 import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
-t.test('says that sound books are sound, and proves by how many entries', async (t) => {
+t.test('a sound ledger is reported with its counts', async (t) => {
   const { where, url } = storeFor(t);
   const ledger = await ledgerOf(t, url);
   await ledger.createAccount({ id: 'acme' });

@@ -34,7 +34,7 @@ t.test('runs a load and leaves a table, JSON, CSV and a page', async (t) => {
   for (const text of [cli.stdout, cli.stderr, JSON.stringify(report), ...lines]) t.notMatch(text, 'hr_one');
 });
 
-t.test('a condition that comes true, and a system that answers nothing, end with 1', async (t) => {
+t.test('a true condition and a system that answers nothing exit with 1', async (t) => {
   const host = await startHost(t);
   const few = ['--model', 'm', '--requests', '4'];
   const slow = await runCli(t, ['bench', host.url, ...few, '--fail-on', 'ttft.p50>0ms', '--json', '-']);
@@ -47,7 +47,7 @@ t.test('a condition that comes true, and a system that answers nothing, end with
   t.equal(none.stderr, '');
 });
 
-t.test('an interrupt ends it with what there is', async (t) => {
+t.test('an interrupt ends the run and reports what there is', async (t) => {
   const host = await startHost(t);
   const cli = startCli(t, ['bench', host.url, '--model', 'm', '--users', '1', '--duration', '1h']);
   // The third request comes when two were answered.
@@ -76,7 +76,7 @@ t.test('writes a trace and runs it; refuses a broken one by its line', async (t)
   t.match((await runCli(t, ['bench', host.url, ...flags, `${folder}/none`])).stderr, /cannot be read \(ENOENT\)/);
 });
 
-t.test('refuses flags that make no sense', async (t) => {
+t.test('refuses wrong options', async (t) => {
   const url = 'http://127.0.0.1:9';
   const model = ['--model', 'm'];
   const refused: [string[], RegExp][] = [

@@ -1,4 +1,4 @@
-// `headrace host` in front of real engines, as processes: scripted servers behind it, official clients before it.
+// `headrace host` in front of real engines: scripted servers as upstreams, official clients downstream.
 
 import Anthropic, { NotFoundError } from '@anthropic-ai/sdk';
 import { writeFile } from 'node:fs/promises';
@@ -58,7 +58,7 @@ async function said(client: OpenAI, model: string): Promise<string> {
   return text;
 }
 
-t.test('says at its start what it stands in front of', async (t) => {
+t.test('prints at start what engine it found', async (t) => {
   const llama = await started(t, startFakeLlamaServer());
   const vllm = await started(t, startFakeVllm());
   const other = await started(t, startFakeOpenAi());
@@ -180,7 +180,7 @@ t.test('serves official clients in the dialects of the engine, directly and thro
   t.equal(fake.last('/v1/completions').headers.authorization, 'Bearer engine-key');
 });
 
-t.test('says that its engine is away, and goes on when it is back', async (t) => {
+t.test('reports that its engine is away, and serves again when it is back', async (t) => {
   const fake = await startFakeLlamaServer();
   const { cli, url } = await hostOf(t, fake);
   await fake.close();

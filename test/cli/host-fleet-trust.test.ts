@@ -1,5 +1,5 @@
-// `headrace host --fleet` with a section `trust`, beside `headrace serve`, as processes: every host of the fleet registers
-// under its own port, takes the keys of the gateway, loses them with it, and leaves when the fleet ends.
+// `headrace host --fleet` with a section `trust`, beside `headrace serve`: every host of the fleet registers under its own
+// port, takes over added and revoked keys of the gateway, and unregisters when the fleet ends.
 
 import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';

@@ -1,5 +1,5 @@
-// `headrace host` beside `headrace serve`, as processes: a host that announces itself gets its requests and the keys of its
-// gateway, loses a key when the gateway does, and goes on with what it has when the gateway is gone.
+// `headrace host` beside `headrace serve`: a host that registers gets requests and the keys of its gateway, a revoked key is
+// revoked on the host, and the host keeps its last keys when the gateway is gone.
 
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
@@ -22,7 +22,7 @@ t.test('a host takes the keys of its gateway, and goes when it is told to', asyn
     'host.json': JSON.stringify({ trust, log: { level: 'error' } }),
   });
 
-  // The host first: it has no key yet, and says so.
+  // The host starts first: without keys it is not healthy.
   const flags = ['--model', MODEL, '--port', String(hostPort), '--name', 'late', '--config', `${folder}/host.json`];
   const host = startCli(t, ['host', ...flags]);
   await host.shows(/listening on/);

@@ -42,7 +42,7 @@ t.test('asks for the keys of a configuration, and takes faults when told to', as
   t.equal((await ask({ 'x-api-key': 'hr_one' })).status, 503);
 });
 
-t.test('answers by the step engine unless a pace is given, on the machine of its flags', async (t) => {
+t.test('uses the step engine of the given profile unless a pace is given', async (t) => {
   const flags = ['--profile', 'small-box', '--slots', '2', '--context', '256', '--speed', '1000', '--seed', '3'];
   const cli = startCli(t, ['host', '--model', 'a', '--port', '0', ...flags]);
   const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
@@ -82,7 +82,7 @@ t.test('serves a fleet of one process', async (t) => {
   }
 });
 
-t.test('refuses flags that make no sense', async (t) => {
+t.test('refuses wrong options', async (t) => {
   const refused: [string[], RegExp][] = [
     [['--profile', 'huge'], /--profile <name>' argument 'huge' is invalid\. Allowed choices are 8b-h100, /],
     [['--slots', '0'], /--slots <n>' argument '0' is invalid\. It must be a whole number of 1 or more/],

@@ -119,7 +119,7 @@ t.test('ends at once at a second signal', async (t) => {
   t.strictSame(await cli.ends(), { code: 130, signal: null });
 });
 
-t.test('a folder that is not there is no health and a line in the log', async (t) => {
+t.test('a missing folder makes it unhealthy and is logged', async (t) => {
   const folder = files(t, { 'engine.yaml': 'path: ./nowhere\n' });
   const cli = startCli(t, ['search-worker', '--engine', 'local', '--port', '0', '--config', `${folder}/engine.yaml`]);
   const [, url = ''] = await cli.shows(READY);
@@ -139,7 +139,7 @@ t.test('a port that is taken is a sentence and exit code 1', async (t) => {
   t.match(cli.stderr, /^headrace cannot start: .*EADDRINUSE/);
 });
 
-t.test('says what is wrong with its flags and files, without the values in them', async (t) => {
+t.test('reports mistakes of options and files without their values', async (t) => {
   const folder = files(t, {
     'wrong.yaml': 'apiKey: "se cret"\n',
     'unset.yaml': 'apiKey: ${HEADRACE_NO_SUCH_KEY}\n',
@@ -179,7 +179,7 @@ t.test('says what is wrong with its flags and files, without the values in them'
   }
 });
 
-t.test('what is wrong with its flags is a sentence and exit code 1', async (t) => {
+t.test('a wrong option is a sentence and exit code 1', async (t) => {
   const cli = await runCli(t, ['search-worker', '--engine', 'brave', '--port', '0']);
   t.strictSame(cli.exit, { code: 1, signal: null });
   t.match(

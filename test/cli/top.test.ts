@@ -64,7 +64,7 @@ t.test('a screen has everything of the overview, with rates once there are two',
   }
 });
 
-t.test('nothing that others have named moves the cursor', async (t) => {
+t.test('names from outside cannot move the cursor', async (t) => {
   for (const line of screenLines(OVERVIEW, null)) t.notMatch(line, /[\p{Cc}]/u);
 });
 

@@ -41,7 +41,7 @@ t.test('sums by account, key, model and day, as table, CSV and JSON', async (t) 
   t.strictSame(JSON.parse(later.stdout), []);
 });
 
-t.test('refuses days and dimensions that there are none of', async (t) => {
+t.test('refuses unknown days and dimensions', async (t) => {
   const { where } = storeFor(t);
   for (const [args, sentence] of [
     [['--by', 'hour'], /^headrace: by must be each at most once of account, key, model, day/],

@@ -43,7 +43,7 @@ t.test('a thread that throws is replaced; the port stays served and its in-fligh
   }
   await until('the thread is back', () => count(cli.stderr, 'ingress thread serves') === 3);
   t.ok(alive > 0 && alive < held, `${alive} of ${held} were on the other thread`);
-  t.equal(await inFlight(served), alive, 'what the dead thread had in flight is off the board');
+  t.equal(await inFlight(served), alive, 'requests in flight of the failed thread are off the board');
   const metrics = await (await fetch(`${served.adminUrl}/metrics`)).text();
   t.match(metrics, new RegExp(`^headrace_requests_in_flight ${alive}$`, 'm'));
   leave.abort();
