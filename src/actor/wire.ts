@@ -1,5 +1,5 @@
-// The frames of a link: several entries, or one that is large or holds bytes, are packed as one msgpackr batch; one small
-// entry is cheaper as a structured clone. Refs inside messages are translated by the link's `RefCodec`.
+// Encodes and decodes the frames of a link between threads. Several entries, or one that is large or holds bytes, are packed as one
+// msgpackr batch; one small entry is cheaper as a structured clone. Refs inside messages are translated by the link's `RefCodec`.
 
 import { addExtension, Packr } from 'msgpackr';
 import { ActorRef } from './ref.ts';

@@ -1,7 +1,6 @@
-// Model hosts that announce themselves. Each one stays for as long as it repeats its announcement, and leaves when it
-// deregisters or stops announcing. It is probed before it is shown to anybody: its servers join the configured and the
-// discovered ones after the first good answer. State of this process only, since every live
-// host announces itself again within a third of `ttlMs`.
+// Registry of model hosts that announce themselves. A host stays for as long as it repeats its announcement, and is removed when it
+// deregisters or stops announcing. Its servers join the configured and the discovered ones after its first good probe. The state
+// belongs to this process: every live host announces itself again within a third of `ttlMs`.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -163,7 +162,7 @@ export class HostRegistry {
     if (entry.probe !== null) this.#deps.clock.clearTimeout(entry.probe);
   }
 
-  /** Probes until the first good answer; from then on the keeper of CRNs does. */
+  /** Probes until the first good answer; from then on the CRN registry does. */
   #probe(entry: Entry): void {
     const { probePath, probeTimeoutMs, probeIntervalMs } = this.#settings;
     const { url, name, models } = entry.announced;

@@ -6,7 +6,7 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
-import type { CrnOrder, OrderResult } from '../routing/index.ts';
+import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
@@ -36,7 +36,7 @@ export interface OverviewRoutesOptions {
   /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
   readonly spentOn: (day: string) => Promise<string | null>;
   /** Carries out an action; rejects when its actor does not answer. */
-  readonly order: (url: string, order: CrnOrder) => Promise<OrderResult>;
+  readonly override: (url: string, override: CrnOverride) => Promise<OverrideResult>;
   /** Reads the configuration again; null where there is none to read. */
   readonly reload: (() => Promise<ReloadAnswer>) | null;
   readonly log: Log;
@@ -152,7 +152,7 @@ export class OverviewRoutes {
     const { log } = this.#options;
     try {
       if (path === '/reload') await this.#reload(res);
-      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOrder['action']);
+      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOverride['action']);
     } catch (error) {
       log.error({ err: error, action: path }, 'an admin action failed');
       respondJson(res, 503, { detail: 'the action was not carried out in time' });
@@ -175,7 +175,7 @@ export class OverviewRoutes {
     }
   }
 
-  async #steer(req: IncomingMessage, res: ServerResponse, action: CrnOrder['action']): Promise<void> {
+  async #steer(req: IncomingMessage, res: ServerResponse, action: CrnOverride['action']): Promise<void> {
     const body = await readJson(req, MAX_ACTION_BYTES);
     if (body === 'gone') return;
     if (body === 'too long') {
@@ -188,7 +188,7 @@ export class OverviewRoutes {
       return;
     }
     const { url, ...wanted } = read;
-    const result = await this.#options.order(url, wanted);
+    const result = await this.#options.override(url, wanted);
     if (result === 'done') respondJson(res, 200, { crn: url, action });
     else respondJson(res, 404, { detail: `there is no CRN ${url}` });
   }
@@ -202,7 +202,7 @@ const PAGE_HEADERS: OutgoingHttpHeaders = {
 };
 
 /** Parses the body of an action: the action, or a message about what is wrong with it. */
-function readAction(action: CrnOrder['action'], value: unknown): (CrnOrder & { readonly url: string }) | string {
+function readAction(action: CrnOverride['action'], value: unknown): (CrnOverride & { readonly url: string }) | string {
   const { url, for: duration, ...rest } = (value ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof url !== 'string' || url === '') return 'url: the base URL of a CRN is missing';
   const unknown = Object.keys(rest)[0];

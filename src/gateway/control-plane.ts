@@ -12,10 +12,10 @@ import {
   type BoardMemory,
   createBoardMemory,
   type CrnEvent,
-  type CrnOrder,
+  type CrnOverride,
   crnRegistry,
   type CrnRegistryCommand,
-  type OrderResult,
+  type OverrideResult,
   type ModelTableData,
   STANDING,
 } from '../routing/index.ts';
@@ -38,7 +38,7 @@ const MEMBER_CELLS = 4096;
 /** How long a probe's answer may be, in bytes. */
 const PROBE_BYTES = 64 * 1024;
 
-const ORDER_TIMEOUT_MS = 2000;
+const OVERRIDE_TIMEOUT_MS = 2000;
 
 /** Restarts of one ingress thread within a minute before the gateway gives up. */
 const THREAD_RESTARTS = { maxRestarts: 5, withinMs: 60_000, backoff: { minMs: 100, maxMs: 5000 } };
@@ -200,10 +200,15 @@ export class ControlPlane {
     this.#configureCrns();
   }
 
-  /** Passes an operator's order on to a CRN; rejects when its actor does not answer. */
-  order(url: string, order: CrnOrder): Promise<OrderResult> {
-    const message = (replyTo: Ref<OrderResult>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
-    return ask(this.#registry, message, { timeoutMs: ORDER_TIMEOUT_MS });
+  /** Passes an operator's override on to a CRN; rejects when its actor does not answer. */
+  override(url: string, override: CrnOverride): Promise<OverrideResult> {
+    const message = (replyTo: Ref<OverrideResult>): CrnRegistryCommand => ({
+      type: 'Override',
+      url,
+      override,
+      replyTo,
+    });
+    return ask(this.#registry, message, { timeoutMs: OVERRIDE_TIMEOUT_MS });
   }
 
   /** The ledger; null without one, and before it is open. */

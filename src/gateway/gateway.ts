@@ -302,7 +302,7 @@ function openOverview(
     startedMs: performance.timeOrigin,
     parts: () => control.readings.overview(),
     spentOn: (day) => spentOn(control.ledger, day),
-    order: (url, order) => control.order(url, order),
+    override: (url, override) => control.override(url, override),
     reload,
     log,
   });

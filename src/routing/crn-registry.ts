@@ -9,10 +9,10 @@ import {
   crn,
   type CrnCommand,
   type CrnEvent,
-  type CrnOrder,
+  type CrnOverride,
   type CrnDeps,
   type HealthSettings,
-  type OrderResult,
+  type OverrideResult,
 } from './crn.ts';
 import { hashText, type Member, type Model, type ModelTableData } from './model-table.ts';
 
@@ -33,8 +33,13 @@ export interface CrnRegistrySettings {
 export type CrnRegistryCommand =
   | { readonly type: 'Configure'; readonly models: readonly ModelSpec[]; readonly settings: CrnRegistrySettings }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
-  /** An operator's order to one CRN; the reply comes once the board shows it. */
-  | { readonly type: 'Order'; readonly url: string; readonly order: CrnOrder; readonly replyTo: Ref<OrderResult> }
+  /** An operator's override of one CRN; the reply comes once the board shows it. */
+  | {
+      readonly type: 'Override';
+      readonly url: string;
+      readonly override: CrnOverride;
+      readonly replyTo: Ref<OverrideResult>;
+    }
   | { readonly type: 'Event'; readonly event: CrnEvent };
 
 export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
@@ -87,8 +92,8 @@ export function crnRegistry(deps: CrnRegistryDeps): Behavior<CrnRegistryCommand>
         case 'Outcome':
           registry.outcome(command.outcome);
           break;
-        case 'Order':
-          registry.order(command.url, command.order, command.replyTo);
+        case 'Override':
+          registry.override(command.url, command.override, command.replyTo);
           break;
         case 'Event':
           registry.event(command.event);
@@ -155,16 +160,16 @@ class CrnRegistry {
     this.#byMember.get(outcome.member)?.ref.tell({ type: 'Outcome', outcome });
   }
 
-  order(url: string, order: CrnOrder, replyTo: Ref<OrderResult>): void {
+  override(url: string, override: CrnOverride, replyTo: Ref<OverrideResult>): void {
     const server = this.#servers.get(url);
     if (server === undefined) {
       replyTo.tell('no such CRN');
       return;
     }
-    if (order.action === 'drain') this.#drained.add(url);
-    if (order.action === 'return') this.#drained.delete(url);
-    if (order.action === 'eject') server.ejected = true;
-    server.ref.tell({ type: 'Order', order, replyTo });
+    if (override.action === 'drain') this.#drained.add(url);
+    if (override.action === 'return') this.#drained.delete(url);
+    if (override.action === 'eject') server.ejected = true;
+    server.ref.tell({ type: 'Override', override, replyTo });
   }
 
   event(event: CrnEvent): void {

@@ -39,15 +39,15 @@ export interface CrnDeps {
 }
 
 /**
- * An operator's order to a CRN. `drain`: no new requests; those in flight finish. `eject`: as after failures, but without the
+ * An operator's override of the standing of a CRN. `drain`: no new requests; those in flight finish. `eject`: as after failures, but without the
  * panic threshold, for `forMs` milliseconds or, with null, as long as the next ejection would last. `return`: ends both.
  */
-export type CrnOrder =
+export type CrnOverride =
   | { readonly action: 'drain' }
   | { readonly action: 'eject'; readonly forMs: number | null }
   | { readonly action: 'return' };
 
-export type OrderResult = 'done' | 'no such CRN';
+export type OverrideResult = 'done' | 'no such CRN';
 
 /** A change of a CRN, for logs and metrics. `probed`: its first probes are complete. */
 export type CrnEvent =
@@ -63,7 +63,7 @@ export type CrnCommand =
   | { readonly type: 'Probe' }
   | { readonly type: 'Probed'; readonly model: string | null; readonly status: number }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
-  | { readonly type: 'Order'; readonly order: CrnOrder; readonly replyTo: Ref<OrderResult> }
+  | { readonly type: 'Override'; readonly override: CrnOverride; readonly replyTo: Ref<OverrideResult> }
   | { readonly type: 'Release' }
   | { readonly type: 'Offer' };
 
@@ -101,8 +101,8 @@ export function crn(settings: CrnSettings, deps: CrnDeps): Behavior<CrnCommand> 
         case 'Outcome':
           state.outcome(command.outcome);
           break;
-        case 'Order':
-          state.order(command.order);
+        case 'Override':
+          state.override(command.override);
           command.replyTo.tell('done');
           break;
         case 'Release':
@@ -196,19 +196,19 @@ class Crn {
   }
 
   /** `isDrained` has changed before a drain or a return arrives here. */
-  order(order: CrnOrder): void {
+  override(override: CrnOverride): void {
     const { url } = this.#settings;
-    if (order.action === 'eject') {
-      this.#eject('operator', order.forMs);
+    if (override.action === 'eject') {
+      this.#eject('operator', override.forMs);
       return;
     }
-    if (order.action === 'return') {
+    if (override.action === 'return') {
       this.#ejection = 'none';
       this.#context.timers.cancel('release');
       this.#context.timers.cancel('offer');
     }
     this.#publishAll();
-    this.#deps.onEvent({ type: order.action === 'drain' ? 'drained' : 'returned', url });
+    this.#deps.onEvent({ type: override.action === 'drain' ? 'drained' : 'returned', url });
   }
 
   #endTrial({ verdict, failure }: Outcome): void {

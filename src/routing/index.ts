@@ -1,6 +1,6 @@
 // Public names of the routing module. Re-exports only.
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
-export type { CrnEvent, CrnOrder, HealthSettings, OrderResult } from './crn.ts';
+export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult } from './crn.ts';
 export {
   type CrnRegistryCommand,
   crnRegistry,

@@ -3,7 +3,7 @@ import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
-import type { CrnEvent, CrnOrder, OrderResult } from '../../src/routing/crn.ts';
+import type { CrnEvent, CrnOverride, OverrideResult } from '../../src/routing/crn.ts';
 import {
   crnRegistry,
   type CrnRegistryCommand,
@@ -69,8 +69,13 @@ class Fixture {
     for (let i = 0; i < 4; i++) await this.test.settle();
   }
 
-  async order(url: string, order: CrnOrder): Promise<OrderResult> {
-    const message = (replyTo: Ref<OrderResult>): CrnRegistryCommand => ({ type: 'Order', url, order, replyTo });
+  async override(url: string, override: CrnOverride): Promise<OverrideResult> {
+    const message = (replyTo: Ref<OverrideResult>): CrnRegistryCommand => ({
+      type: 'Override',
+      url,
+      override,
+      replyTo,
+    });
     const result = ask(this.ref, message, { timeoutMs: 1000 });
     await this.settle();
     return result;
@@ -290,7 +295,7 @@ t.test('leaves out CRNs that the board has no cells for', async (t) => {
 t.test('a CRN stays drained through restarts and configurations until it is returned', async (t) => {
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'] });
-  t.equal(await fixture.order('http://x', { action: 'drain' }), 'done');
+  t.equal(await fixture.override('http://x', { action: 'drain' }), 'done');
   t.equal(fixture.standing('m', 'http://x'), STANDING.drained);
   t.equal(fixture.standing('m', 'http://y'), STANDING.up);
   await fixture.configure({ m: ['http://x', 'http://y'], n: ['http://x'] });
@@ -307,18 +312,18 @@ t.test('a CRN stays drained through restarts and configurations until it is retu
   fixture.ref.tell({ type: 'Outcome', outcome: crash as never });
   await fixture.settle();
   t.equal(fixture.standing('m', 'http://x'), STANDING.drained);
-  t.equal(await fixture.order('http://x', { action: 'return' }), 'done');
+  t.equal(await fixture.override('http://x', { action: 'return' }), 'done');
   t.equal(fixture.standing('m', 'http://x'), STANDING.up);
-  t.equal(await fixture.order('http://nowhere', { action: 'drain' }), 'no such CRN');
+  t.equal(await fixture.override('http://nowhere', { action: 'drain' }), 'no such CRN');
 });
 
-t.test('orders of an operator count for the panic threshold but are not limited by it', async (t) => {
+t.test('overrides by an operator count for the panic threshold but are not limited by it', async (t) => {
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'] });
-  await fixture.order('http://x', { action: 'drain' });
+  await fixture.override('http://x', { action: 'drain' });
   fixture.fail('m', 'http://y', 10);
   await fixture.settle();
   t.equal(fixture.standing('m', 'http://y'), STANDING.up, 'it is the last one');
-  await fixture.order('http://y', { action: 'eject', forMs: 1000 });
+  await fixture.override('http://y', { action: 'eject', forMs: 1000 });
   t.equal(fixture.standing('m', 'http://y'), STANDING.down, 'an order is an order');
 });

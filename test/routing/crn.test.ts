@@ -1,4 +1,4 @@
-// The health actor of one CRN on a manual clock: how probes, outcomes and orders change its standing on the board.
+// The health actor of one CRN on a manual clock: how probes, outcomes and overrides change its standing on the board.
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
@@ -8,10 +8,10 @@ import {
   crn,
   type CrnCommand,
   type CrnEvent,
-  type CrnOrder,
+  type CrnOverride,
   type CrnSettings,
   type HealthSettings,
-  type OrderResult,
+  type OverrideResult,
 } from '../../src/routing/crn.ts';
 
 const URL = 'http://crn';
@@ -97,8 +97,12 @@ class Fixture {
     await this.test.settle();
   }
 
-  async order(order: CrnOrder): Promise<OrderResult> {
-    const result = ask<CrnCommand, OrderResult>(this.ref, (replyTo) => ({ type: 'Order', order, replyTo }), ANSWER);
+  async override(override: CrnOverride): Promise<OverrideResult> {
+    const result = ask<CrnCommand, OverrideResult>(
+      this.ref,
+      (replyTo) => ({ type: 'Override', override, replyTo }),
+      ANSWER,
+    );
     await this.settle();
     return result;
   }
@@ -365,7 +369,7 @@ t.test(
     const fixture = new Fixture();
     await fixture.settle();
     fixture.drained = true;
-    t.equal(await fixture.order({ action: 'drain' }), 'done');
+    t.equal(await fixture.override({ action: 'drain' }), 'done');
     t.equal(fixture.standing, STANDING.drained);
     await fixture.nextProbe();
     t.equal(fixture.standing, STANDING.drained);
@@ -373,7 +377,7 @@ t.test(
     await fixture.pass(10_000);
     t.equal(fixture.standing, STANDING.drained, 'nor does an ejection show, or its trial');
     fixture.drained = false;
-    await fixture.order({ action: 'return' });
+    await fixture.override({ action: 'return' });
     t.equal(fixture.standing, up, 'the ejection is over too');
     t.same(fixture.kinds().slice(-2), ['standing', 'returned']);
   },
@@ -382,7 +386,7 @@ t.test(
 t.test('an ejection by an operator lasts for the given time and ends with a trial', async (t) => {
   const fixture = new Fixture();
   await fixture.settle();
-  await fixture.order({ action: 'eject', forMs: 60_000 });
+  await fixture.override({ action: 'eject', forMs: 60_000 });
   t.equal(fixture.standing, down);
   t.match(fixture.events.at(-1), { type: 'ejected', forMs: 60_000, failure: 'operator' });
   await fixture.test.advance(59_000);
@@ -394,10 +398,10 @@ t.test('an ejection by an operator lasts for the given time and ends with a tria
 t.test('without a time it lasts as long as the next ejection; return ends it at once', async (t) => {
   const fixture = new Fixture();
   await fixture.settle();
-  await fixture.order({ action: 'eject', forMs: null });
+  await fixture.override({ action: 'eject', forMs: null });
   const last = fixture.events.at(-1);
   t.ok(last?.type === 'ejected' && last.forMs >= 9000 && last.forMs <= 11_000);
-  await fixture.order({ action: 'return' });
+  await fixture.override({ action: 'return' });
   t.equal(fixture.standing, up);
   await fixture.pass(10_000);
   t.equal(fixture.standing, up, 'no release is left over');

@@ -1,5 +1,5 @@
 // The dashboard: one HTML text without outside assets that reads `GET /overview` once a second. Script and style are
-// constants, so the content security policy names them by hash and allows nothing else. Served by `overview-routes.ts`.
+// constants, so the content security policy names them by hash and allows nothing else.
 
 import { pagePolicy } from '../../api/page-policy.ts';
 import { dashboardScript } from './dashboard-script.ts';
@@ -40,36 +40,36 @@ export const dashboardPage: string = `<!doctype html>
 <style>${dashboardStyle}</style>
 </head>
 <body>
-<a class="skip" href="#overview">Skip to the numbers</a>
+<a class="skip" href="#overview">Skip to main content</a>
 <header><div class="bar">
 <h1>Headrace<small id="about"></small></h1>
-<span id="status" role="status">Reading the overview…</span>
+<span id="status" role="status">Loading the overview…</span>
 <button id="pause" type="button" aria-pressed="false">Pause</button>
 <button id="reload" type="button" aria-describedby="why" disabled>Reload configuration</button>
 </div></header>
 <main id="overview" tabindex="-1">
-<noscript><p class="note">This page needs scripts; the same facts are in <a href="/overview">the document it reads</a>.</p></noscript>
+<noscript><p class="note">This page needs JavaScript; the same figures are in <a href="/overview">/overview</a>.</p></noscript>
 <h2 class="hidden-label">Now</h2>
 <dl class="figures">${FIGURES.map(([id, name]) => `<div><dt>${name}</dt><dd id="${id}">–</dd></div>`).join('')}</dl>
 <div class="plots">${PLOTS.map(plot).join('')}</div>
 <h2>CRNs</h2>
 <p class="note" id="why" hidden></p>
-${table('crns', 'Compute resource nodes. First byte is the average by which a CRN is picked.')}
+${table('crns', 'Compute resource nodes. First byte is the moving average by which CRNs are picked.')}
 <h2>Models</h2>
 ${table('models', 'Rates and times since the last reading; counts since the start.')}
 <div class="columns">
-<section><h2>Search engines</h2>${table('engines', 'Which engines may be asked, and why not.')}</section>
+<section><h2>Search engines</h2>${table('engines', 'Whether each engine is in use or suspended, and why.')}</section>
 <section><h2>Threads</h2>${table('threads', 'Thread 0 is the control thread. Delays of the event loop since the last reading.')}
 <h2>Fetch pool</h2>${table('fetch', 'Threads that turn pages into text, and their queue.')}</section>
 </div>
 <h2 id="errors-title">Last errors</h2>
-${table('errors', 'The last hundred, the newest first, with the request id that the client was given.', ERRORS_BOX)}
+${table('errors', 'The last 100, newest first, with the request id that was sent to the client.', ERRORS_BOX)}
 </main>
 <dialog id="confirm" aria-labelledby="confirm-title" aria-describedby="confirm-text">
 <form id="confirm-form">
 <h2 id="confirm-title"></h2>
 <p id="confirm-text"></p>
-<label id="duration-label" hidden>For how long, such as 5m; empty is as long as the next ejection would last
+<label id="duration-label" hidden>Duration, such as 5m; empty is the duration of the next automatic ejection
 <input id="duration" autocomplete="off" spellcheck="false"></label>
 <label id="token-label">Admin token; kept in this tab only
 <input id="token" type="password" autocomplete="off" spellcheck="false"></label>

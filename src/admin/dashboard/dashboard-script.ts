@@ -109,15 +109,15 @@ function drawSpark(cell, url, rate) {
 const ACTIONS = String.raw`
 const TOKEN = 'headrace-admin-token';
 const TEXTS = {
-  drain: ['Drain this CRN?', (url) => url + ' gets no new request until it is returned, restarts of the gateway aside. Requests in flight finish; conversations move to other CRNs.'],
-  eject: ['Eject this CRN?', (url) => url + ' is taken out for a while and comes back through one trial request.'],
+  drain: ['Drain this CRN?', (url) => url + ' gets no new requests until it is returned or the gateway restarts. Requests in flight finish; conversations move to other CRNs.'],
+  eject: ['Eject this CRN?', (url) => url + ' gets no requests for a while and comes back through one trial request.'],
   return: ['Return this CRN?', (url) => url + ' gets requests again as soon as its probes are good.'],
-  reload: ['Reload the configuration?', () => 'The file is read again. Wrong settings change nothing.'],
+  reload: ['Reload the configuration?', () => 'The file is read again. A file with mistakes changes nothing.'],
 };
 let wanted = null;
 
 /** Asks for confirmation; the action is sent with the form. */
-function confirmOrder(action, url) {
+function confirmAction(action, url) {
   const [title, text] = TEXTS[action];
   wanted = { action, url };
   say($('confirm-title'), title);
@@ -132,7 +132,7 @@ function confirmOrder(action, url) {
   ($('token-label').hidden ? $('do-it') : $('token')).focus();
 }
 
-async function sendOrder() {
+async function sendAction() {
   const { action, url } = wanted;
   const token = $('token-label').hidden ? sessionStorage.getItem(TOKEN) : $('token').value.trim();
   const body = action === 'reload' ? {} : { url };
@@ -170,10 +170,10 @@ function doneText(action, url, answer) {
 
 $('confirm-form').addEventListener('submit', (event) => {
   event.preventDefault();
-  sendOrder();
+  sendAction();
 });
 $('cancel').addEventListener('click', () => $('confirm').close());
-$('reload').addEventListener('click', () => confirmOrder('reload'));
+$('reload').addEventListener('click', () => confirmAction('reload'));
 `;
 
 const VIEW = String.raw`
@@ -206,7 +206,7 @@ function showActions(crn, cell) {
   if (!cell.firstChild) {
     const button = (action, text) => {
       const node = el('button', { type: 'button', 'aria-label': text + ' ' + crn.url, 'aria-describedby': 'why' }, text);
-      node.addEventListener('click', () => confirmOrder(action, crn.url));
+      node.addEventListener('click', () => confirmAction(action, crn.url));
       return node;
     };
     cell.append(el('span', { class: 'actions' }, button('drain', 'Drain'), button('eject', 'Eject'), button('return', 'Return')));
@@ -244,7 +244,7 @@ const fillThreads = makeTable('threads', [
   ['Heap', (one) => numberText(one.heapBytes / 1048576) + ' MiB'],
 ]);
 const fillFetch = makeTable('fetch', [
-  ['Threads', (one) => one.threads], ['Reading', (one) => one.running], ['Waiting', (one) => one.queued],
+  ['Threads', (one) => one.threads], ['Running', (one) => one.running], ['Queued', (one) => one.queued],
   ['Replaced', (one) => one.replaced], ['Pages', (one) => one.pages],
 ]);
 const fillErrors = makeTable('errors', [

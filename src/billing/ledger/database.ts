@@ -1,5 +1,5 @@
-// What the ledger needs of a database: statements that both SQLite and PostgreSQL understand, with `$1` for parameters, and
-// bulk reads and writes whose SQL text is made once (`tables.ts`). Integers are bigint in both directions.
+// Database interface of the ledger: statements that both SQLite and PostgreSQL understand, with `$1` for parameters, and bulk reads
+// and writes whose SQL text is made once (`tables.ts`). Integers are bigint in both directions.
 
 export type Cell = bigint | string | null;
 export type Row = Readonly<Record<string, Cell>>;

@@ -1,5 +1,5 @@
-// Group commit: whatever waits goes into one commit; while that runs, and until `lingerMs` have passed since it began, the
-// next one gathers. A submission is answered after the commits of all its commands are durable.
+// Group commit of the ledger: all waiting commands go into one commit; while it runs, and until `lingerMs` have passed since it
+// began, the next one gathers. A submission resolves after the commits of all its commands are durable.
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Blame } from './database.ts';

@@ -130,7 +130,7 @@ t.test('drains and returns a CRN by keyboard alone, with token and confirmation'
   const url = hosts[1]?.url ?? '';
   const standing = (): string | undefined => gateway.crns().find((crn) => crn.url === url)?.standing;
   const stops = await tabTo(page, `Drain ${url}`);
-  t.equal(stops[0], 'Skip to the numbers');
+  t.equal(stops[0], 'Skip to main content');
   t.ok(stops.includes('Pause'));
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog', { name: 'Drain this CRN?' });
@@ -169,10 +169,10 @@ t.test('ejects for the given time, and shows what is wrong with it', async (t) =
   await shows(page, '#status', /^Live$/);
   await page.getByRole('button', { name: `Eject ${url}` }).click();
   await page.getByLabel('Admin token').fill(TOKEN);
-  await page.getByLabel('For how long').fill('a while');
+  await page.getByLabel('Duration').fill('a while');
   await page.getByRole('button', { name: 'Eject', exact: true }).last().click();
   await shows(page, '#refused', /422: for: a duration/);
-  await page.getByLabel('For how long').fill('10m');
+  await page.getByLabel('Duration').fill('10m');
   await page.keyboard.press('Enter');
   await until('shown', async () => /ejected, \d+ min left/.test((await row(page, 'crns', url).textContent()) ?? ''));
   t.equal(gateway.crns().find((crn) => crn.url === url)?.standing, 'down');
