@@ -14,9 +14,9 @@ import type { Log } from '../telemetry/log.ts';
 import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
 
 /** Fits a request with the longest texts allowed. */
-const MAX_ORDER_BYTES = 16 * 1024;
+const MAX_REQUEST_BYTES = 16 * 1024;
 
-/** Answers with keys, money and accounts are nobody else's. */
+/** Responses with keys, balances and accounts must not be stored by caches. */
 const PRIVATE: OutgoingHttpHeaders = { 'cache-control': 'no-store' };
 
 /** What a call answers. `status` default 200; `note` is what the log keeps of a change. */
@@ -69,7 +69,7 @@ function route(method: Route['method'], path: string, call: Route['call']): Rout
   return { method, path: new RegExp(`^${path.replace('ID', '([^/]+)')}$`), call };
 }
 
-/** All paths below these ask for the token, so that without it nobody sees which exist. */
+/** Every path below these requires the token, so that a client without it does not learn which paths exist. */
 const OWN = /^\/(?:accounts|keys|usage|audit)(?:\/|$)/;
 
 const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
@@ -203,9 +203,9 @@ function queryFields(query: URLSearchParams): Fields {
 async function bodyFields(req: IncomingMessage): Promise<Fields | undefined> {
   const length = req.headers['content-length'];
   if ((length === undefined || length === '0') && req.headers['transfer-encoding'] === undefined) return {};
-  const body = await readJson(req, MAX_ORDER_BYTES);
+  const body = await readJson(req, MAX_REQUEST_BYTES);
   if (body === 'gone') return undefined;
-  if (body === 'too long') throw new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(MAX_ORDER_BYTES) });
+  if (body === 'too long') throw new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(MAX_REQUEST_BYTES) });
   const value = body === 'not JSON' ? undefined : body.value;
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
   throw invalid(entry('body', 'the body must be a JSON object'));

@@ -130,7 +130,7 @@ export class KeyDistribution {
 
   /** A snapshot for a host that asks; null when there are more keys than one holds. */
   snapshot(): Buffer | null {
-    // Whoever asks has just started, maybe where a host without interest was before.
+    // The host has just started, maybe at the address of a host without support: all are asked again.
     for (const host of this.#hosts.values()) host.askedAtMs = -Infinity;
     if (this.#signed === null || this.#deps.wallMs() - this.#signed.atMs >= REUSE_MS) this.#sign();
     return this.#signed?.body ?? null;

@@ -34,7 +34,7 @@ export interface PaidRequest<Input> {
   readonly input: Input;
 }
 
-/** The money of one request: a hold of either kind, or none where nobody is charged. */
+/** Settlement of one request: a hold on an account or on a payment; null when the request is free. */
 export type RequestSettlement = AccountSettlement | PaymentSettlement | null;
 
 /** What differs between the endpoints that cost money. */
@@ -85,7 +85,7 @@ export function refuse(exchange: Exchange, { settings }: ApiDeps, thrown: unknow
   respondError(exchange, thrown, settings.errorBodies === 'dialect' ? decorate : undefined);
 }
 
-/** Holds what the request may cost, with whoever pays for it, and runs it. */
+/** Holds what the request may cost, on the account or the payment, and runs it. */
 function hold<Input>(endpoint: PaidEndpoint<Input>, request: PaidRequest<Input>): void {
   const { exchange, deps, access, body } = request;
   const { billing, paymentProcessor, settings } = deps;

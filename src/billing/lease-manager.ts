@@ -109,7 +109,7 @@ class LeaseManager {
   /** Lease ids by account, by thread. */
   readonly #leases = new Map<string, Map<string, string>>();
   readonly #waiting = new Set<WaitingCharge>();
-  /** Leases that the ledger may have and nobody spends from: they are given back once it answers again. */
+  /** Leases that may exist in the ledger but are not used: they are released once the ledger answers again. */
   readonly #lost = new Set<string>();
   readonly #posting = new Set<Promise<void>>();
   #settings: LeaseManagerSettings;

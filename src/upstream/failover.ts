@@ -30,7 +30,7 @@ export interface UpstreamRequest extends RelayedRequest {
   readonly usage: UsageWatch | null;
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
-  /** Must be given before the first byte of a good answer leaves; null: nobody is asked. */
+  /** Approval that is required before the first byte of a good answer leaves; null: none. */
   readonly approval: Approval | null;
   readonly listener: UpstreamListener;
 }

@@ -53,7 +53,7 @@ export interface RelayDeps {
 /** What a relay needs to know of its request. */
 export interface RelayedRequest {
   readonly dialect: Dialect | undefined;
-  /** Meters the answer while it passes; null when nobody counts. */
+  /** Counts tokens of the answer while it passes; null when they are not needed. */
   readonly usage: UsageWatch | null;
   /** Takes the times between two pieces of a stream, in seconds. */
   readonly gaps: { observe(seconds: number): void };

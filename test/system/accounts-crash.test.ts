@@ -49,10 +49,10 @@ for (const kind of ['sqlite', 'postgres'] as const) {
       await Promise.all(clients);
     }
     t.match(await ledger.audit(), { sound: true });
-    // Whoever serves next gives back what the dead had borrowed.
+    // The next gateway on the store releases the leases of the killed ones.
     const cli = startCli(t, ['serve', '--config', file], { env: { HEADRACE_STORE: store } });
     await cli.shows(/^headrace listening on/m);
-    await until('leases of the dead have ended', async () => (await ledger.account('acme'))?.held === 0n);
+    await until('leases of the killed gateways have ended', async () => (await ledger.account('acme'))?.held === 0n);
     const [total] = await ledger.usage({ account: 'acme', by: [] });
     const account = await ledger.account('acme');
     t.equal((account?.balance ?? 0n) + (total?.amount ?? 0n), CREDIT, 'every pico-USD is spent or there');

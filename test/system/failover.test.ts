@@ -124,7 +124,7 @@ t.test('a CRN that accepts no connection delays a response by the connect timeou
   t.ok(tookMs > 200 && tookMs < 3000, `took ${Math.round(tookMs)} ms`);
 });
 
-/** A port whose process is stopped and whose queue is full: the system drops whoever knocks. */
+/** A port whose process is stopped and whose backlog is full: the kernel drops new connections. */
 async function startDeaf(t: Test): Promise<number> {
   const script = `require('net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, function () {
     console.log(this.address().port); })`;

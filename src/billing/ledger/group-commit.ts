@@ -16,7 +16,7 @@ export interface GroupCommitOptions<Command> {
   readonly maxBatch: number;
   /** When so many commands wait, submissions are refused. */
   readonly maxWaiting: number;
-  /** Commits the commands together, or rejects when nothing was committed or nobody knows. Safe to repeat. */
+  /** Commits the commands together, or rejects when nothing was committed or the outcome is unknown. Safe to repeat. */
   commit(commands: readonly Command[]): Promise<readonly Outcome[]>;
   blame(error: unknown): Blame;
 }

@@ -1,7 +1,7 @@
-// A payment's way from signature to posted money: look for an earlier use, verify, reserve, submit, settle, post; and the
-// recovery of payments that stopped on it. The ledger knows of each step before the next is taken, so that after a crash
-// nothing can be paid twice or forgotten. A submitted payment is asked about until the facilitator says that it has
-// settled; its money then becomes credit, because nobody waits for the work any more.
+// Settlement of a payment in steps, from signature to posted money: look for an earlier use, verify, reserve, submit, settle, post;
+// and the recovery of payments that stopped at any of them. The ledger records each step before the next begins, so a crash can
+// neither repeat nor lose a payment. A submitted payment is polled until the facilitator reports it settled; its money then
+// becomes credit, because its request is over.
 
 import pLimit from 'p-limit';
 import { paymentId } from '../ledger/commands.ts';
@@ -22,7 +22,7 @@ export interface SettlementDeps {
 
 /** What the ledger keeps of a submitted payment. */
 export interface Submission {
-  /** Who gets the money as credit when nobody waits for the outcome any more. */
+  /** Account that is credited if the request is over before the outcome is known. */
   readonly account: string;
   /** A repeat must bring the same one: nonces are public, and contract wallets cannot be checked here. */
   readonly signature: string;
