@@ -12,10 +12,14 @@ const WHOLE_PROGRAMS = ['contract', 'docs', 'system'];
 /** How long an area may take, in milliseconds: far more than it does. */
 const TIMEOUT_MS = 300_000;
 
+/** Areas at once. More than the two cores that the suite is meant for, since many tests wait. */
+const AREAS_AT_ONCE = 3;
+
 const root = import.meta.dirname;
 const [area] = process.argv.slice(2);
 
 if (area === undefined) {
+  t.jobs = AREAS_AT_ONCE;
   const files = globSync('*/**/*.test.js', { cwd: root });
   const areas = new Set(files.filter(isFast).map((file) => file.split('/')[0] as string));
   for (const name of [...areas].filter((each) => !WHOLE_PROGRAMS.includes(each)).sort()) {
