@@ -257,6 +257,10 @@ class LeaseManager {
         onProblem(new Error(`${reported.amount} pico-USD of account '${account}'`), 'a charge is lost: too many wait');
         continue;
       }
+      if (!Number.isSafeInteger(reported.amount)) {
+        onProblem(new Error(`${reported.amount} pico-USD of account '${account}'`), 'a charge is lost: not an amount');
+        continue;
+      }
       const id = `${instance}/${++this.#count}`;
       const amount = BigInt(reported.amount);
       const lease = prepaid ? leases?.get(account) : undefined;

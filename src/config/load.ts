@@ -96,6 +96,12 @@ function overridesOf(row: SettingRow, env: Environment, flags: Flags): Override[
     if (text === undefined) return [];
     const raw = readText(text, row);
     if (raw === undefined) return [{ row, raw, mistakes: [{ path: label, message: 'must be JSON' }] }];
+    // In a file, null is a section whose entries are commented out; here it is a mistake, such as a shell variable that is
+    // not set, and would remove what the file says.
+    if (raw === null && row.setting.nullable !== true) {
+      const message = row.setting.kind === 'list' ? 'must be a list' : 'must be a mapping of names to values';
+      return [{ row, raw, mistakes: [{ path: label, message }] }];
+    }
     const checked = check(row.setting, raw, label, new Map());
     return [{ row, raw, mistakes: 'mistakes' in checked ? checked.mistakes : [] }];
   });

@@ -89,3 +89,19 @@ t.test('flags of every section are accepted', async (t) => {
     settings: { store: 'sqlite::memory:', payments: { assumedTokens: 7 } },
   });
 });
+
+t.test('an empty flag or variable does not remove what the file says', async (t) => {
+  const file = { models: { m: { servers: ['http://127.0.0.1:1'] } }, keys: { static: [{ key: 'k', account: 'a' }] } };
+  const mapping = 'must be a mapping of names to values';
+  t.same(resolveSettings(file, {}, { models: '' }), { mistakes: [{ path: '--models', message: mapping }] });
+  t.same(resolveSettings(file, {}, { 'search.pricing': 'null' }), {
+    mistakes: [{ path: '--search.pricing', message: mapping }],
+  });
+  t.same(resolveSettings(file, { HEADRACE_KEYS_STATIC: 'null' }, {}), {
+    mistakes: [{ path: 'HEADRACE_KEYS_STATIC', message: 'must be a list' }],
+  });
+  t.ok(
+    'settings' in resolveSettings({ ...file, search: { pricing: null } }, {}, {}),
+    'in a file it is an empty section',
+  );
+});
