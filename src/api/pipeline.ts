@@ -228,6 +228,7 @@ export function respondWhole<Answer>(
 ): void {
   const pending = start((error, answer, cached) => {
     exchange.onAbort = null;
+    exchange.onCut = null;
     if (answer === null) {
       refuse(exchange, deps, error);
       return;
@@ -241,7 +242,12 @@ export function respondWhole<Answer>(
     }
   });
   const abort = (): void => pending.abort();
+  const cut = (): void => {
+    pending.abort();
+    refuse(exchange, deps, new HeadraceError('HR_DRAINING'));
+  };
   exchange.onAbort = abort;
+  exchange.onCut = cut;
 }
 
 /** The same for the library: resolves with a copy of the answer. Rejects with the reason of `signal` when it fires. */

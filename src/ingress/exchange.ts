@@ -248,8 +248,11 @@ export abstract class Exchange implements RequestHead {
     const { onClose } = this;
     this.onClose = null;
     this.requestBody?.release();
-    this.settlement?.close();
-    onClose?.(this);
+    try {
+      this.settlement?.close();
+    } finally {
+      onClose?.(this);
+    }
   }
 }
 

@@ -401,9 +401,10 @@ function transportError(cause: unknown): CallError {
 function checked(hits: unknown): readonly EngineHit[] {
   if (!Array.isArray(hits)) throw new EngineError('invalid');
   for (const hit of hits as readonly unknown[]) {
-    const { title, url, snippet } = (hit ?? {}) as Readonly<Record<string, unknown>>;
+    const { title, url, snippet, imageUrl } = (hit ?? {}) as Readonly<Record<string, unknown>>;
     const hasTexts = typeof title === 'string' && typeof url === 'string' && typeof snippet === 'string';
-    if (!hasTexts || !/^https?:/i.test(url)) throw new EngineError('invalid');
+    const hasImage = imageUrl === undefined || typeof imageUrl === 'string';
+    if (!hasTexts || !hasImage || !/^https?:/i.test(url)) throw new EngineError('invalid');
   }
   return hits as readonly EngineHit[];
 }

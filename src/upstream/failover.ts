@@ -251,7 +251,8 @@ export class Failover implements AttemptOwner, RelayOwner {
     // A refusal says nothing about how fast or how fit for this conversation the CRN is.
     if (this.#status >= 400) return receipts;
     const { approval, listener } = this.#request;
-    if (approval !== null) approval.delivered = true;
+    // A redirect is passed on without approval: nothing was taken for it.
+    if (approval !== null && this.#receipts !== null) approval.delivered = true;
     const { member, sentMs, firstByteMs } = this.#attempt as Attempt;
     const headers: string[] = [];
     listener.onEvent({

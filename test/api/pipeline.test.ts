@@ -290,6 +290,25 @@ t.test('a client that leaves during the work ends it, one that has its answer do
   t.equal(served.exchange.status, 200);
 });
 
+t.test('work that is under way when the gateway ends is cancelled, and its hold released', async (t) => {
+  for (const [headers, steps] of [
+    [GOOD, [body]],
+    [[], [body, ticket]],
+  ] as const) {
+    const work = new Work(headers);
+    work.begin();
+    for (const step of steps) {
+      step(work);
+      await work.turn();
+    }
+    work.exchange.onCut?.();
+    await work.turn();
+    t.equal(work.aborted, 1);
+    t.equal(work.exchange.errorCode, 'HR_DRAINING');
+    t.same(work.money.calls, ['hold', 'release']);
+  }
+});
+
 t.test('a paid answer carries its receipts, a free one from the cache says where it comes from', async (t) => {
   for (const [step, header] of [
     [answer, 'payment-response'],

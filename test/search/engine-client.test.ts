@@ -270,6 +270,13 @@ t.test('reports failures of an engine in this process in stable words', async (t
   );
   t.same(
     await reasons(
+      of(() => Promise.resolve([{ title: 'a', url: 'https://a.example', snippet: '', imageUrl: 7 }])),
+      1,
+    ),
+    ['invalid response'],
+  );
+  t.same(
+    await reasons(
       of(() => Promise.reject(null)),
       1,
     ),

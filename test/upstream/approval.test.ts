@@ -84,13 +84,18 @@ for (const [name, script, body] of [
 }
 
 t.test('no approval is asked for an answer that costs nothing, and nothing counts as delivered', async (t) => {
-  const refusal: Script = ({ socket }) => void socket.write(answer('422 Unprocessable', '{"detail":"no"}'));
-  const { bench, approval } = await open(t, refusal);
-  const run = bench.ask({ approval });
-  await run.downstream.done();
-  t.same([run.downstream.status, run.downstream.text], [422, '{"detail":"no"}']);
-  t.equal(approval.asked, 0);
-  t.equal(approval.delivered, false);
+  for (const [line, status] of [
+    ['422 Unprocessable', 422],
+    ['307 Temporary Redirect', 307],
+  ] as const) {
+    const refusal: Script = ({ socket }) => void socket.write(answer(line, '{"detail":"no"}'));
+    const { bench, approval } = await open(t, refusal);
+    const run = bench.ask({ approval });
+    await run.downstream.done();
+    t.same([run.downstream.status, run.downstream.text], [status, '{"detail":"no"}']);
+    t.equal(approval.asked, 0);
+    t.equal(approval.delivered, false);
+  }
 });
 
 t.test('when every CRN fails nothing was asked and nothing counts as delivered', async (t) => {
