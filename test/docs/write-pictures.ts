@@ -27,7 +27,13 @@ const LOAD_MS = 75_000;
 /** Turns the buttons of the dashboard on. */
 const TOKEN = 'sesame';
 
-const env = { ...process.env, npm_config_userconfig: '/dev/null', npm_config_update_notifier: 'false' };
+// Nothing of the caller's npm shows: what is recorded is what a new user sees.
+const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name));
+const env = {
+  ...Object.fromEntries(inherited),
+  npm_config_userconfig: '/dev/null',
+  npm_config_update_notifier: 'false',
+};
 
 class Recording {
   readonly outputs: Output[] = [];
