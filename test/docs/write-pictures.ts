@@ -57,7 +57,7 @@ function start(command: string, onOutput: (text: string) => void): ChildProcess 
 
 const ended = (child: ChildProcess): Promise<void> => new Promise((resolve) => child.once('close', () => resolve()));
 
-async function steer(action: string, body: object): Promise<void> {
+async function adminAction(action: string, body: object): Promise<void> {
   const headers = { authorization: `Bearer ${TOKEN}` };
   await fetch(`http://127.0.0.1:9090/crns/${action}`, { method: 'POST', headers, body: JSON.stringify(body) });
 }
@@ -94,8 +94,8 @@ const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
 await page.goto('http://127.0.0.1:9090/');
 await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2));
 const status = (await (await fetch('http://127.0.0.1:9090/status')).json()) as { crns: { url: string }[] };
-await steer('eject', { url: status.crns[1]?.url, for: '2m' });
-await steer('drain', { url: status.crns[3]?.url });
+await adminAction('eject', { url: status.crns[1]?.url, for: '2m' });
+await adminAction('drain', { url: status.crns[3]?.url });
 await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2 - 5000));
 await page.screenshot({ path: `${ROOT}docs/dashboard.png`, fullPage: true });
 await browser.close();

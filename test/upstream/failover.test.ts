@@ -135,7 +135,7 @@ t.test('a context-length refusal of every CRN reaches the client byte for byte, 
 });
 
 for (const status of [400, 401, 403, 404, 413, 422]) {
-  t.test(`a CRN's own ${status} is passed on byte for byte and blames nobody`, async (t) => {
+  t.test(`a CRN's own ${status} is passed on byte for byte and is neutral for its health`, async (t) => {
     const servers = await hosts(t, { status, body: '{ "mine": "é" }\r\n', headers: { 'x-more': '1' } }, null);
     const b = bench(t, servers);
     const run = b.ask();
@@ -222,7 +222,7 @@ t.test('every CRN is tried once, then the client gets 503', async (t) => {
   t.equal(b.inFlight, 0);
 });
 
-t.test('when nobody was fit the client is told not to come back soon', async (t) => {
+t.test('when no CRN was available the client is told when to retry', async (t) => {
   const run = bench(t, await hosts(t, { status: 500 }), { standing: 'down' }).ask();
   await served(run);
   t.same(run.error?.headers, ['retry-after', '2', 'x-should-retry', 'false']);

@@ -1,4 +1,4 @@
-// POST /v1/chat/completions. There is no chunk with the role alone: the role is in the chunk of the first token, so that the
+// OpenAI chat completions as the model host reads and writes them (POST /v1/chat/completions). There is no chunk with the role alone: the role is in the chunk of the first token, so that the
 // first event a client receives is the first token.
 import { invalidOption } from '../completion-options.ts';
 import type { TokenLogProbs } from '../model-engine.ts';

@@ -14,8 +14,12 @@ interface Line {
   readonly dueMs: number[];
 }
 
-/** A scheduler with a crowd of more than two and steps of 10 ms, and what leaves for each of its clients. */
-function crowded(streams: number, options: Partial<SequenceJob> = {}, changes: Parameters<typeof profile>[0] = {}) {
+/** A scheduler with more streams than it writes one by one and steps of 10 ms, and what each client receives. */
+function loadedScheduler(
+  streams: number,
+  options: Partial<SequenceJob> = {},
+  changes: Parameters<typeof profile>[0] = {},
+) {
   const clock = createManualClock();
   const scheduler = new Scheduler({ profile: profile({ prefillTokenUs: 0, ...changes }), clock, pairAbove: 2 });
   const line = (): Line => {
@@ -48,7 +52,7 @@ function crowded(streams: number, options: Partial<SequenceJob> = {}, changes: P
 const sent = ({ writes }: Line): number[] => writes.flatMap(({ tokens }) => tokens);
 
 t.test('in a large batch a token is at most one step late and never overtaken, and two leave in one write', (t) => {
-  const { clock, lines } = crowded(6);
+  const { clock, lines } = loadedScheduler(6);
   clock.advance(200);
   for (const line of lines) {
     t.same(
@@ -66,7 +70,7 @@ t.test('in a large batch a token is at most one step late and never overtaken, a
 });
 
 t.test('the first token of a stream that joins a large batch leaves at once', (t) => {
-  const { clock, scheduler, line } = crowded(4);
+  const { clock, scheduler, line } = loadedScheduler(4);
   clock.advance(45);
   const late = [line(), line()];
   for (const { job } of late) scheduler.submit(job);
@@ -76,7 +80,7 @@ t.test('the first token of a stream that joins a large batch leaves at once', (t
 });
 
 t.test('one half of the streams is written at every step', (t) => {
-  const { clock, lines } = crowded(6);
+  const { clock, lines } = loadedScheduler(6);
   clock.advance(50);
   const writers = (): number[] => lines.flatMap(({ writes }, at) => (writes.at(-1)!.atMs === clock.now() ? [at] : []));
   const first = writers();
@@ -91,7 +95,7 @@ t.test('one half of the streams is written at every step', (t) => {
 });
 
 t.test('nothing waits in a step of few, nor of a job that does not let it', (t) => {
-  for (const { clock, lines } of [crowded(2), crowded(6, { mayWait: false })]) {
+  for (const { clock, lines } of [loadedScheduler(2), loadedScheduler(6, { mayWait: false })]) {
     clock.advance(100);
     for (const { writes, dueMs } of lines) {
       t.same(
@@ -104,7 +108,7 @@ t.test('nothing waits in a step of few, nor of a job that does not let it', (t) 
 });
 
 t.test('the last token leaves with the end', (t) => {
-  const { clock, lines } = crowded(6, { maxTokens: 5 });
+  const { clock, lines } = loadedScheduler(6, { maxTokens: 5 });
   clock.advance(60);
   for (const line of lines) {
     t.same(sent(line), [1000, 1001, 1002, 1003, 1004]);
@@ -115,7 +119,7 @@ t.test('the last token leaves with the end', (t) => {
 
 t.test('what waits leaves when memory pressure pushes its sequence out', (t) => {
   const memory = { kind: 'blocks', blocks: 6, blockTokens: 4 } as const;
-  const { clock, scheduler, lines } = crowded(4, {}, { memory });
+  const { clock, scheduler, lines } = loadedScheduler(4, {}, { memory });
   for (let step = 0; step < 12; step++) {
     clock.advance(10);
     for (const line of lines) {
