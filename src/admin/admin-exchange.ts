@@ -1,7 +1,7 @@
 // Helpers of the admin endpoints: JSON answers, small bodies, and the check of a token in constant time.
 
-import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import { bearerCheck } from '../net/bearer-token.ts';
 
 /** Answers with a JSON value. */
 export function respondJson(
@@ -53,16 +53,7 @@ function parsed(body: Buffer): { readonly value: unknown } | 'not JSON' {
   }
 }
 
-/** Whether `Authorization` carries this token; null when there is none to carry. */
-export function bearerGuard(token: string | null): ((authorization: string | undefined) => boolean) | null {
-  if (token === null) return null;
-  const wanted = digest(token);
-  return (authorization) => {
-    const [, given] = /^bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
-    return given !== undefined && timingSafeEqual(digest(given), wanted);
-  };
-}
-
-function digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
+/** The check of an operator's or a host's token; null when none is set. */
+export function bearerGuard(token: string | null): ReturnType<typeof bearerCheck> | null {
+  return token === null ? null : bearerCheck(token);
 }

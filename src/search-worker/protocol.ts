@@ -1,7 +1,6 @@
 // The worker's side of the search worker protocol: reads and authorizes requests, writes hits and failures. The gateway's
 // side is `search/engines/worker.ts`, which must read every failure back as the same reason.
 
-import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { Packr, Unpackr } from 'msgpackr';
 import { type EngineHit, type EngineQuery, SEARCH_TYPES, type SearchType } from '../search/index.ts';
@@ -56,21 +55,6 @@ export function formatOf(contentType: string | undefined): Format {
   if (format === undefined)
     throw new Refusal(415, `the body must be application/json or ${MSGPACK}`, 'invalid request');
   return format;
-}
-
-/** Makes the check of the field `Authorization` for a shared secret; without one every request passes. */
-export function bearerCheck(secret: string | undefined): (authorization: string | undefined) => boolean {
-  if (secret === undefined) return () => true;
-  const wanted = digest(secret);
-  return (authorization) => {
-    const [, given] = /^bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
-    return given !== undefined && timingSafeEqual(digest(given), wanted);
-  };
-}
-
-/** Digests have one length, so that the time of a comparison does not depend on the secret. */
-function digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
 }
 
 /** Resolves with the body, with `too long` as soon as it is, or with null when the client left before its end. */

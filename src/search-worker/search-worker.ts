@@ -9,7 +9,8 @@ import { type Clock, systemClock, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
 import { configureEngines, type EngineReport, type EngineSpec } from '../search/index.ts';
 import { METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
-import { bearerCheck, formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
+import { bearerCheck } from '../net/bearer-token.ts';
+import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
 import { CELL, ServedEngine } from './served-engine.ts';
 import { WorkerMetrics } from './worker-metrics.ts';
 
@@ -84,7 +85,7 @@ class ServingWorker implements SearchWorker {
     this.#clock = clock;
     this.#timeoutMs = timeoutMs;
     this.#maxInFlight = settings.maxInFlight ?? WAITING * spec.concurrency;
-    this.#isAuthorized = bearerCheck(settings.secret);
+    this.#isAuthorized = settings.secret === undefined ? () => true : bearerCheck(settings.secret);
     this.#engine = new ServedEngine({
       spec,
       timeoutMs,

@@ -1,7 +1,7 @@
 import { pack, unpack } from 'msgpackr';
 import fc from 'fast-check';
 import t from 'tap';
-import { bearerCheck, formatOf, readQuery, Refusal, refusalOf, writeHits } from '../../src/search-worker/protocol.ts';
+import { formatOf, readQuery, Refusal, refusalOf, writeHits } from '../../src/search-worker/protocol.ts';
 
 function refused(run: () => unknown): readonly [number, string] {
   try {
@@ -138,19 +138,5 @@ t.test('answers every reason of an engine with a status of its own kind', (t) =>
     t.strictSame([refusal.status, refusal.message, refusal.headers['retry-after']], [status, reason, retryAfter]);
   }
   t.equal(refusalOf('suspended', 0).headers['retry-after'], '1', 'never at once');
-  t.end();
-});
-
-t.test('accepts the right bearer token and nothing else', (t) => {
-  const isAuthorized = bearerCheck('s3cret');
-  for (const right of ['Bearer s3cret', 'bearer s3cret', 'Bearer  s3cret ']) t.equal(isAuthorized(right), true, right);
-  const wrong = ['', 'Bearer', 'Bearer ', 'Bearer s3cre', 'Bearer s3cretx', 'Bearer S3CRET', 'Basic s3cret', 's3cret'];
-  for (const field of [undefined, ...wrong, 'Bearer s3cret s3cret'])
-    t.equal(isAuthorized(field), false, field ?? 'none');
-  t.end();
-});
-
-t.test('without a secret every request passes', (t) => {
-  t.equal(bearerCheck(undefined)(undefined), true);
   t.end();
 });
