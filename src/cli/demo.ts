@@ -124,15 +124,20 @@ async function demo(publicPort: number, adminPort: number, overrides: Rest['sett
       await closeHosts();
     },
   });
-  try {
-    const { url, adminUrl } = await gateway.listen();
-    await gateway.ready();
-    io.stdout.write(banner(url, adminUrl));
-  } catch (error) {
-    io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
-    io.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
-    await gateway.close();
-    serving.fail();
-  }
+  const start = async (): Promise<void> => {
+    try {
+      const { url, adminUrl } = await gateway.listen();
+      await gateway.ready();
+      if (!serving.isEnding) io.stdout.write(banner(url, adminUrl));
+    } catch (error) {
+      if (serving.isEnding) return;
+      io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+      io.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
+      await gateway.close();
+      serving.fail();
+    }
+  };
+  // Not awaited: a gateway that closes before every CRN has been judged leaves `ready` pending.
+  void start();
   await serving.ended;
 }

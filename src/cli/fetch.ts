@@ -48,7 +48,8 @@ async function fetchPage({ format, include, json }: FetchOptions, args: readonly
   const gateway = serveGateway(resolution.settings);
   const stop = new AbortController();
   const onInterrupt = (): void => stop.abort(new Error('interrupted'));
-  io.events.on('SIGINT', onInterrupt);
+  // Once: a second SIGINT ends the process.
+  io.events.once('SIGINT', onInterrupt);
   try {
     const answer = await gateway.fetchPage(url, {
       signal: stop.signal,

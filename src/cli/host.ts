@@ -60,7 +60,7 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('--port <n>', `default ${DEFAULT_PORT}; 0 picks a free one`, port)
     .option('--listen <host:port>', 'instead of --port, to serve other interfaces than loopback')
     .option('--name <name>', 'value of the header x-host of every answer')
-    .option('--config <file>', 'asks for the keys of the section `keys` of this file; reads its section `trust`')
+    .option('-c, --config <file>', 'asks for the keys of the section `keys` of this file; reads its section `trust`')
     .option('--slots <n>', 'sequences at once; default 32 of 8b-h100, 4 with --gguf', wholeNumber(1))
     .option('--context <n>', 'most tokens of a sequence', wholeNumber(1))
     .option('--tokens <n>', 'most tokens of an answer when the request names no maximum', numberFromZero)

@@ -11,7 +11,7 @@ export interface CliIo {
   readonly stderr: Terminal;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Emits SIGINT, SIGTERM, SIGHUP and `uncaughtException` as `process` does. */
-  readonly events: Pick<EventEmitter, 'on' | 'off'>;
+  readonly events: Pick<EventEmitter, 'on' | 'once' | 'off'>;
   /** Where log lines go. Default: standard error of the process, written synchronously. */
   readonly log?: LogOutput;
   /** Exit code of the command. 0 until a command sets it. */

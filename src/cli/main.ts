@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../config/env.ts';
 import { type CliIo, processIo, UsageError } from './io.ts';
+import { nameOf, orderArguments } from './options.ts';
 
 /** Adds options and the action to a command. */
 type Configure = (command: Command, io: CliIo) => void;
@@ -87,7 +88,7 @@ const HELP_WIDTH = 118;
 export async function main(argv: readonly string[], io: CliIo = processIo()): Promise<number> {
   try {
     const program = await programFor(argv, io);
-    await program.parseAsync(argv.length === 0 ? ['--help'] : argv, { from: 'user' });
+    await program.parseAsync(argv.length === 0 ? ['--help'] : orderArguments(argv, program), { from: 'user' });
     return io.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
@@ -126,6 +127,8 @@ function report(error: unknown, argv: readonly string[]): string {
   // The help of a command that needs a subcommand has been printed.
   if (error instanceof CommanderError && error.code === 'commander.help') return '';
   const name = argv.find((word) => Object.hasOwn(COMMANDS, word));
-  const sentence = error.message.replace(/^error: /, '').replaceAll('\n', ' ');
+  const message = error.message.replace(/^error: /, '').replaceAll('\n', ' ');
+  const isUnknownOption = error instanceof CommanderError && error.code === 'commander.unknownOption';
+  const sentence = isUnknownOption ? message.replace(/(?<=^unknown option ').*(?=')/, nameOf) : message;
   return `headrace: ${sentence}\nRun "headrace ${name === undefined ? '' : `${name} `}--help" for usage.\n`;
 }

@@ -1,7 +1,7 @@
 // Values of options, and the open-ended settings (`--timeouts.connect 5s`) that some commands take beside their options.
 // A message never repeats a value that may be a secret.
 
-import { InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, type Option } from 'commander';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
 import { UsageError } from './io.ts';
@@ -13,6 +13,58 @@ export interface Rest {
   readonly settings: Readonly<Record<string, string>>;
 }
 
+/**
+ * A command line in the order that commander needs: words first, so that options may stand before the command, then options
+ * with their values. A value that begins with a dash is joined to its option, or commander would read it as another option.
+ * Every `--name` takes a value unless `program` or one of its commands declares it without one.
+ */
+export function orderArguments(argv: readonly string[], program: Command): string[] {
+  const flags = new Set(['--help']);
+  const shortNames = new Set<string>();
+  for (const { short, long, required } of declaredOptions(program)) {
+    if (!required && long !== undefined) flags.add(long);
+    if (required && short !== undefined) shortNames.add(short);
+  }
+  const words: string[] = [];
+  const options: string[] = [];
+  for (let i = 0; i < argv.length; i++) {
+    const word = argv[i] as string;
+    if (word === '--') {
+      options.push(...argv.slice(i));
+      break;
+    }
+    if (!word.startsWith('-') || word === '-') {
+      words.push(word);
+      continue;
+    }
+    const name = nameOf(word);
+    if (flags.has(name)) {
+      const value = word.slice(name.length);
+      if (!['', '=true', '=false'].includes(value)) throw new UsageError(`option '${name}' takes only true or false`);
+      if (value !== '=false') options.push(name);
+      continue;
+    }
+    const value = argv[i + 1];
+    if ((word.startsWith('--') ? word !== name : !shortNames.has(word)) || value === undefined) {
+      options.push(word);
+      continue;
+    }
+    i++;
+    if (!/^-[^-]/.test(value)) options.push(word, value);
+    else options.push(word.startsWith('--') ? `${word}=${value}` : word + value);
+  }
+  return [...words, ...options];
+}
+
+function declaredOptions({ commands, options }: Command): Option[] {
+  return [...options, ...commands.flatMap(declaredOptions)];
+}
+
+/** The name of an option without its value: `--name` of `--name=value`, `-n` of `-nvalue`. */
+export function nameOf(option: string): string {
+  return option.startsWith('--') ? option.replace(/=.*$/s, '') : option.slice(0, 2);
+}
+
 /** Sorts what commander leaves of a command with unknown options: `--name value`, `--name=value` and words. */
 export function readRest(args: readonly string[], maxWords: number): Rest {
   const words: string[] = [];
@@ -20,7 +72,8 @@ export function readRest(args: readonly string[], maxWords: number): Rest {
   for (let i = 0; i < args.length; i++) {
     const word = args[i] as string;
     if (!word.startsWith('--')) {
-      if (words.push(word) > maxWords) throw new UsageError(`too many arguments: ${word}`);
+      if (words.push(word) > maxWords)
+        throw new UsageError(`too many arguments: ${word.startsWith('-') ? nameOf(word) : word}`);
       continue;
     }
     const equals = word.indexOf('=');

@@ -40,7 +40,10 @@ export function configureSearchWorker(command: Command, io: CliIo): void {
     .option('--engine <kind>', 'kind of the engine, as in the section search.engines of a configuration')
     .option('--port <n>', '0 picks a free one', port, DEFAULT_PORT)
     .option('--listen <host:port>', 'instead of --port, to serve other interfaces than loopback', listenAddress)
-    .option('--config <file>', 'settings of the engine, YAML or JSON: an entry of search.engines; may hold kind, too')
+    .option(
+      '-c, --config <file>',
+      'settings of the engine, YAML or JSON: an entry of search.engines; may hold kind, too',
+    )
     .option('--timeout <time>', 'longest time of a search, less than the gateway waits; default 9s', timeoutMs)
     .option('--concurrency <n>', 'searches the engine runs at once; further ones wait', wholeNumber(1))
     .option('--secret-file <file>', `the secret that gateways must send; default: the variable ${SECRET_VARIABLE}`)

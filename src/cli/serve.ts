@@ -56,23 +56,32 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
   };
   const onHangup = (): void => void reload();
   io.events.on('uncaughtException', onException);
-  try {
-    const { url, adminUrl } = await gateway.listen();
-    io.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
-  } catch (error) {
-    io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
-    await gateway.close();
-    serving.fail();
+  const start = async (): Promise<void> => {
+    try {
+      const { url, adminUrl } = await gateway.listen();
+      if (serving.isEnding) return;
+      io.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
+    } catch (error) {
+      if (serving.isEnding) return;
+      io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+      await gateway.close();
+      serving.fail();
+    }
+  };
+  // A gateway that is closed before its threads serve leaves `listen` pending.
+  await Promise.race([start(), serving.ended]);
+  if (!serving.isEnding) {
+    const watch = watchConfig(file, {
+      onChange: (text) => void apply(loadConfigText(text, file, io.env, overrides), file, gateway, log),
+      onError: (error) => log.error({ file, problem: error.message }, 'the configuration cannot be read'),
+    });
+    // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
+    io.events.on('SIGHUP', onHangup);
+    await serving.ended;
+    watch.close();
+    io.events.off('SIGHUP', onHangup);
   }
-  const watch = watchConfig(file, {
-    onChange: (text) => void apply(loadConfigText(text, file, io.env, overrides), file, gateway, log),
-    onError: (error) => log.error({ file, problem: error.message }, 'the configuration cannot be read'),
-  });
-  // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
-  io.events.on('SIGHUP', onHangup);
   await serving.ended;
-  watch.close();
-  io.events.off('SIGHUP', onHangup);
   io.events.off('uncaughtException', onException);
 }
 

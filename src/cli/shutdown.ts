@@ -14,6 +14,8 @@ export interface Closing {
 export interface Serving {
   /** Resolves when everything is closed: `exitCode` is set, and no signal is listened for any more. */
   readonly ended: Promise<void>;
+  /** Whether a signal or a failure has come: what still starts must not report any more. */
+  readonly isEnding: boolean;
   /** Ends at once with exit code 1. */
   fail(): void;
 }
@@ -61,5 +63,11 @@ export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
     );
   };
   for (const signal of ['SIGTERM', 'SIGINT']) io.events.on(signal, onSignal);
-  return { ended, fail: () => endNow(1) };
+  return {
+    ended,
+    get isEnding() {
+      return signals > 0;
+    },
+    fail: () => endNow(1),
+  };
 }

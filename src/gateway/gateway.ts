@@ -162,6 +162,7 @@ class RunningGateway implements ServedGateway {
   readonly #overview: OverviewRoutes;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
+  #couldNotListen = false;
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
 
   constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => Settings) {
@@ -199,10 +200,15 @@ class RunningGateway implements ServedGateway {
   }
 
   async listen(): Promise<Listening> {
-    const address = await this.#control.listen();
-    const { admin } = this.#settings;
-    if (admin !== null) await this.#openAdmin(admin);
-    return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+    try {
+      const address = await this.#control.listen();
+      const { admin } = this.#settings;
+      if (admin !== null) await this.#openAdmin(admin);
+      return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+    } catch (error) {
+      this.#couldNotListen = true;
+      throw error;
+    }
   }
 
   /** With a shared port, the gateway that is replaced holds the admin port until it drains: binding is tried again. */
@@ -283,7 +289,9 @@ class RunningGateway implements ServedGateway {
     // The gateway that takes over needs the admin port too.
     if (sharePort) this.#admin?.close();
     this.#control.unready();
-    if (timeouts.unreadyMs > 0) await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));
+    // No load balancer has to be told of a gateway that could not start.
+    if (timeouts.unreadyMs > 0 && !this.#couldNotListen)
+      await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));
     await this.#control.close();
     this.#admin?.close();
   }

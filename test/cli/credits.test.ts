@@ -95,3 +95,11 @@ t.test('the same over a running gateway', async (t) => {
   const history = await runCli(t, ['credits', 'history', 'acme/1', '--limit', '5', ...where], { env });
   t.match(history.stdout, /grant:g/);
 });
+
+t.test('a memo may begin with a dash and a letter of an option', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  await ledger.createAccount({ id: 'acme' });
+  await run(t, ...where, 'credits', 'grant', 'acme', '25', '--memo', '-v2 invoice');
+  t.match((await run(t, 'credits', 'history', 'acme', ...where)).stdout, '-v2 invoice');
+});

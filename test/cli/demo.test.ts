@@ -2,6 +2,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { runCli, startCli } from '../support/cli.ts';
+import { until } from '../support/system.ts';
 
 t.test('its search shows partial failure within three calls, and papers for academic searches', async (t) => {
   const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
@@ -41,4 +42,12 @@ t.test('a port that is taken: a sentence, what to do about it, and exit 1', asyn
     );
     t.equal(cli.stdout, '');
   }
+});
+
+t.test('a signal before it is ready ends it with exit code 0', async (t) => {
+  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  await until('handlers', () => cli.handlers > 0);
+  cli.signal('SIGINT');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.equal(cli.stdout + cli.stderr, '');
 });

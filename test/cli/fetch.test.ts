@@ -1,6 +1,6 @@
 import t from 'tap';
 import { site } from '../support/site.ts';
-import { runCli } from '../support/cli.ts';
+import { runCli, startCli } from '../support/cli.ts';
 
 const PAGE = `<!doctype html><title>On weirs</title><main><h1>On weirs</h1>${'<p>A weir holds the <b>river</b> back in a dry month, and spills it in a wet one.</p>'.repeat(6)}</main>`;
 
@@ -36,4 +36,14 @@ t.test('says in a sentence why there is no text, and exits 1', async (t) => {
     t.match(stderr, sentence);
     t.equal(stdout, '');
   }
+});
+
+t.test('the first SIGINT cancels the fetch; a second one is left to the process', async (t) => {
+  const asked = Promise.withResolvers<void>();
+  const { origin, port } = await site(t, { '/': () => asked.resolve() });
+  const cli = startCli(t, ['fetch', `${origin}/`, '--fetch.allow', '127.0.0.1', '--fetch.ports', String(port)]);
+  await asked.promise;
+  cli.signal('SIGINT');
+  t.equal(cli.handlers, 0);
+  t.equal((await cli.ends()).code, 1);
 });

@@ -98,3 +98,9 @@ t.test('refuses wrong options', async (t) => {
     }),
   );
 });
+
+t.test('-c names the configuration', async (t) => {
+  const cli = await runCli(t, ['host', '--model', 'm', '--port', '0', '-c', '/none.yaml']);
+  t.equal(cli.exit.code, 1);
+  t.match(cli.stderr, '/none.yaml is wrong');
+});

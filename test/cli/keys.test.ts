@@ -103,3 +103,9 @@ t.test('the same over a running gateway', async (t) => {
   const refused = await runCli(t, ['keys', 'list', ...where, '--token', 'wrong'], { env });
   t.match(refused, { exit: { code: 1 }, stderr: /answers 401: the admin token is required/ });
 });
+
+t.test('--quiet=true is --quiet, --quiet=false is the default', async (t) => {
+  const { where } = storeFor(t);
+  t.match((await run(t, 'keys', 'create', '--account', 'acme', '--quiet=true', ...where)).stdout, /^hr_[\w-]{43}\n$/);
+  t.match((await run(t, 'keys', 'create', '--account', 'acme', '--quiet=false', ...where)).stdout, /^hr_[\w-]{43}\n./);
+});

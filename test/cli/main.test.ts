@@ -37,3 +37,23 @@ for (const [args, sentence] of MISTAKES) {
     t.equal(cli.stdout, '');
   });
 }
+
+/** Command lines with a secret that a usage error must not repeat. */
+const SECRETS: readonly (readonly [string[], string])[] = [
+  [['keys', 'create', '--tokn=S3cret'], "unknown option '--tokn'"],
+  [['keys', 'create', '--tokn=-S3cret\nS3cret'], "unknown option '--tokn'"],
+  [['keys', 'create', '--tokn', 'S3cret'], "unknown option '--tokn' (Did you mean --token?)"],
+  [['keys', 'create', '-tS3cret'], "unknown option '-t'"],
+  [['keys', 'create', '--quiet=S3cret'], "option '--quiet' takes only true or false"],
+  [['serve', '-c', 'f', '-tS3cret'], 'too many arguments: -t'],
+  [['--tokn=S3cret'], "unknown option '--tokn'"],
+];
+
+for (const [args, sentence] of SECRETS) {
+  t.test(`${sentence}: the value is not repeated`, async (t) => {
+    const cli = await runCli(t, args);
+    t.strictSame(cli.exit, { code: 1, signal: null });
+    t.equal(cli.stderr.split('\n')[0], `headrace: ${sentence}`);
+    t.notMatch(cli.stdout + cli.stderr, /S3cret/);
+  });
+}

@@ -46,3 +46,30 @@ t.test('the last of two equal options wins', async (t) => {
   const file = `${t.testdir({ 'headrace.yaml': CONFIG })}/headrace.yaml`;
   t.equal((await runCli(t, ['check', '--config', '/none.yaml', '-c', file])).exit.code, 0);
 });
+
+t.test('options may stand before the command', async (t) => {
+  const file = `${t.testdir({ 'headrace.yaml': CONFIG })}/headrace.yaml`;
+  for (const args of [
+    ['--config', file, 'check', '--threads', '3'],
+    ['-c', file, '--threads', '3', 'check'],
+    [`--config=${file}`, 'check', '--threads=3'],
+  ]) {
+    const cli = await runCli(t, args);
+    t.equal(cli.exit.code, 0, cli.stderr);
+    t.match(cli.stdout, /threads\s+3, /);
+  }
+});
+
+t.test('a value that looks like an option with one dash is a value', async (t) => {
+  const file = `${t.testdir({ 'headrace.yaml': CONFIG })}/headrace.yaml`;
+  for (const value of ['-v', '-cAbc', '-h']) {
+    const cli = await runCli(t, ['check', '--config', file, '--adminToken', value]);
+    t.equal(cli.exit.code, 0, cli.stderr);
+    t.match(cli.stdout, /^.*headrace\.yaml/);
+  }
+});
+
+t.test('words after -- are left as they are', async (t) => {
+  const cli = await runCli(t, ['credits', 'balance', '--', '--memo', '-v']);
+  t.match(cli.stderr, /too many arguments/);
+});

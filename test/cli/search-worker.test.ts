@@ -187,3 +187,9 @@ t.test('a wrong option is a sentence and exit code 1', async (t) => {
     /^headrace: engine brave: brave needs apiKey\nRun "headrace search-worker --help" for usage\.\n$/,
   );
 });
+
+t.test('-c names the settings of the engine', async (t) => {
+  const cli = await runCli(t, ['search-worker', '-c', '/none.yaml']);
+  t.equal(cli.exit.code, 1);
+  t.match(cli.stderr, '/none.yaml cannot be read');
+});

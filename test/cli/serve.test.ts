@@ -70,3 +70,23 @@ t.test('answers /health with 503 until every CRN has been judged', async (t) => 
   await hosts[0]?.kill();
   await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
 });
+
+t.test('a signal before it is ready ends it with exit code 0', async (t) => {
+  const settings = settingsFor(await startHosts(t), { admin: null, threads: 1 });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`]);
+  await until('handlers', () => cli.handlers > 0);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.equal(cli.stdout + cli.stderr, '');
+});
+
+t.test('a start that fails does not wait for timeouts.unready', async (t) => {
+  const holder = createServer();
+  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => holder.close());
+  const listen = `127.0.0.1:${(holder.address() as AddressInfo).port}`;
+  const settings = settingsFor(await startHosts(t), { listen, admin: null, threads: 1, timeouts: { unready: '10m' } });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  t.strictSame((await runCli(t, ['serve', '-c', `${folder}/headrace.json`])).exit, { code: 1, signal: null });
+});

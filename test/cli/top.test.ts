@@ -71,7 +71,7 @@ t.test('names from outside cannot move the cursor', async (t) => {
 t.test('once: measures for a second, prints one plain screen and ends', async (t) => {
   const { url, adminUrl } = await startServe(t, await startHosts(t), { threads: 1 });
   await (await chat(url)).text();
-  const cli = await runCli(t, ['top', '--admin', adminUrl, '--once']);
+  const cli = await runCli(t, ['top', '--admin', adminUrl, '--once=true']);
   t.strictSame(cli.exit, { code: 0, signal: null });
   t.equal(cli.stderr, '');
   t.match(cli.stdout, /^headrace \d\S+, ready, up \d+ s\nrequests \d\S*\/s/);
