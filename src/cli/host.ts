@@ -147,15 +147,17 @@ async function serveFleet(options: HostOptions, file: string, io: CliIo): Promis
       (host, at) =>
         `${planned[at]!.settings.name} of ${planned[at]!.settings.models.join(',')} listening on ${host.url}\n`,
     );
-    io.stdout.write(lines.join(''));
     lifecycle.listening(hosts);
-    await closeOnSignal(io, {
+    // Signals are handled before a line says that the hosts are there.
+    const { ended } = closeOnSignal(io, {
       close: async () => {
         await lifecycle.leave();
         await Promise.all(hosts.map((host) => host.close()));
       },
       abort: async () => void (await Promise.all(hosts.map((host) => host.kill()))),
-    }).ended;
+    });
+    io.stdout.write(lines.join(''));
+    await ended;
   } catch (error) {
     throw error instanceof FleetError ? new UsageError(`${file} is wrong: ${error.message}`) : error;
   }
@@ -201,13 +203,15 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
     ...(interTokenMs !== undefined && { interTokenMs }),
   });
   await lifecycle?.start();
-  io.stdout.write(`host of ${models.join(',')} listening on ${await running.listen()}\n`);
+  const url = await running.listen();
   lifecycle?.listening({ name: name ?? 'host', load: () => running.live });
-  await closeOnSignal(io, {
+  const { ended } = closeOnSignal(io, {
     close: async () => {
       await lifecycle?.leave();
       await running.close();
     },
     abort: () => running.kill(),
-  }).ended;
+  });
+  io.stdout.write(`host of ${models.join(',')} listening on ${url}\n`);
+  await ended;
 }

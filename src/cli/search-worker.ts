@@ -63,15 +63,19 @@ async function serveSearchWorker(options: SearchWorkerOptions, io: CliIo): Promi
     ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
     onNotice: (sentence) => log.warn(sentence),
   });
+  let url: string;
   try {
-    io.stdout.write(`search worker listening on ${await worker.listen()}\n`);
+    url = await worker.listen();
   } catch (error) {
     io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
     await worker.abort();
     io.exitCode = 1;
     return;
   }
-  await closeOnSignal(io, { close: () => worker.close(), abort: () => worker.abort() }).ended;
+  const { ended } = closeOnSignal(io, { close: () => worker.close(), abort: () => worker.abort() });
+  // Signals are handled before a line says that the worker is there.
+  io.stdout.write(`search worker listening on ${url}\n`);
+  await ended;
 }
 
 /** Wrong settings of an engine are a mistake of the command line. */
