@@ -27,8 +27,8 @@ interface ChatUsage {
 const KEYED = { headers: bearer() };
 
 /** Asks until the key is known. */
-async function known(overview: LedgerFixture, key?: string): Promise<void> {
-  const check = (): Promise<Response> => fetch(`${overview.url}/svc/auth/check`, { headers: bearer(key) });
+async function known(fixture: LedgerFixture, key?: string): Promise<void> {
+  const check = (): Promise<Response> => fetch(`${fixture.url}/svc/auth/check`, { headers: bearer(key) });
   await until('the key is known', async () => (await check()).status === 200);
 }
 
@@ -37,47 +37,43 @@ async function openAccount(
   usd: bigint,
   more = {},
 ): Promise<LedgerFixture> {
-  const overview = await startLedgerFixture(t, more);
-  await endow(overview.ledger, usd);
-  await known(overview);
-  return overview;
+  const fixture = await startLedgerFixture(t, more);
+  await endow(fixture.ledger, usd);
+  await known(fixture);
+  return fixture;
 }
 
 for (const threads of [0, 2]) {
   t.test(
     `${threads} threads: a request without credit is refused; a charge follows the token counts of the CRN`,
     async (t) => {
-      const overview = await openAccount(t, 0n, { settings: { threads } });
-      const refused = await chat(overview.url, KEYED);
+      const fixture = await openAccount(t, 0n, { settings: { threads } });
+      const refused = await chat(fixture.url, KEYED);
       t.equal(refused.status, 402);
       t.equal(refused.headers.get('x-headrace-error'), 'HR_CREDIT_SHORT');
       t.match(await refused.json(), { detail: /^Not enough credit: this may cost 0\.0000\d+ USD, 0 USD are left$/ });
-      t.equal(overview.host.requests.filter(({ path }) => path.includes('chat')).length, 0, 'nothing was asked');
+      t.equal(fixture.host.requests.filter(({ path }) => path.includes('chat')).length, 0, 'nothing was asked');
 
-      await overview.ledger.grant({ id: 'first', account: 'acme', amount: USD });
-      const answered = await chat(overview.url, KEYED);
+      await fixture.ledger.grant({ id: 'first', account: 'acme', amount: USD });
+      const answered = await chat(fixture.url, KEYED);
       t.equal(answered.status, 200);
       const { usage } = (await answered.json()) as { usage: ChatUsage };
-      const row = await usageOf(overview.ledger, 1);
+      const row = await usageOf(fixture.ledger, 1);
       const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
       t.equal(row.amount, priceOf(usage.prompt_tokens, cached, usage.completion_tokens));
       t.match(row, { inputTokens: BigInt(usage.prompt_tokens), outputTokens: 8n, estimated: 0n });
-      await overview.gateway.close();
-      t.match(
-        await overview.ledger.account('acme'),
-        { balance: USD - row.amount, held: 0n },
-        'the lease is given back',
-      );
-      t.match(await overview.ledger.audit(), { sound: true });
+      await fixture.gateway.close();
+      t.match(await fixture.ledger.account('acme'), { balance: USD - row.amount, held: 0n }, 'the lease is given back');
+      t.match(await fixture.ledger.audit(), { sound: true });
     },
   );
 }
 
 t.test('the hold covers every requested choice, whatever the estimate of the prompt leaves', async (t) => {
   const credit = { assumedTokens: 1000 };
-  const overview = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
+  const fixture = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
   const asking = async (body: object): Promise<string> => {
-    const response = await fetch(`${overview.url}/v1/completions`, {
+    const response = await fetch(`${fixture.url}/v1/completions`, {
       method: 'POST',
       headers: { ...bearer(), 'content-type': 'application/json' },
       body: JSON.stringify({ model: MODEL, ...body }),
@@ -94,13 +90,13 @@ t.test('the hold covers every requested choice, whatever the estimate of the pro
 });
 
 t.test('a stream is charged by its usage event, which is removed if the client did not ask for it', async (t) => {
-  const overview = await openAccount(t, USD);
-  const streamed = await chat(overview.url, { ...KEYED, stream: true, tokens: 12 });
+  const fixture = await openAccount(t, USD);
+  const streamed = await chat(fixture.url, { ...KEYED, stream: true, tokens: 12 });
   const text = await streamed.text();
   t.notMatch(text, '"choices":[]');
   t.match(text, /data: \[DONE\]\n\n$/);
-  t.match(await usageOf(overview.ledger, 1), { outputTokens: 12n, estimated: 0n });
-  const asked = await fetch(`${overview.url}/v1/chat/completions`, {
+  t.match(await usageOf(fixture.ledger, 1), { outputTokens: 12n, estimated: 0n });
+  const asked = await fetch(`${fixture.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { ...bearer(), 'content-type': 'application/json' },
     body: JSON.stringify({
@@ -109,13 +105,13 @@ t.test('a stream is charged by its usage event, which is removed if the client d
     }),
   });
   t.match(await asked.text(), '"choices":[],"usage":{', 'who asks gets it');
-  t.match(await usageOf(overview.ledger, 2), { outputTokens: 15n });
+  t.match(await usageOf(fixture.ledger, 2), { outputTokens: 15n });
 });
 
 t.test('a client that disconnects is charged an estimate of what it received, marked as estimated', async (t) => {
-  const overview = await openAccount(t, USD);
+  const fixture = await openAccount(t, USD);
   const leaving = new AbortController();
-  const response = await chat(overview.url, {
+  const response = await chat(fixture.url, {
     ...{ stream: true, tokens: 100, text: 'x'.repeat(40), signal: leaving.signal },
     headers: { ...bearer(), 'x-headrace-fault': 'stall-after=5' },
   });
@@ -124,34 +120,34 @@ t.test('a client that disconnects is charged an estimate of what it received, ma
   while (seen.split('\n\n').length <= 5) seen += Buffer.from((await reader.read()).value ?? []).toString();
   leaving.abort();
   const messages = Buffer.byteLength(JSON.stringify([{ role: 'user', content: 'x'.repeat(40) }]));
-  const row = await usageOf(overview.ledger, 1);
+  const row = await usageOf(fixture.ledger, 1);
   t.match(row, { outputTokens: 5n, estimated: 1n, inputTokens: BigInt(Math.ceil(messages / 4)) });
   t.equal(row.amount, priceOf(Number(row.inputTokens), 0, 5));
 });
 
 t.test('a broken stream is charged for what was delivered; failed and refused requests cost nothing', async (t) => {
-  const overview = await openAccount(t, USD);
+  const fixture = await openAccount(t, USD);
   const fault = (words: string, stream: boolean): Promise<string> =>
-    chat(overview.url, { stream, tokens: 50, headers: { ...bearer(), 'x-headrace-fault': words } }).then((r) =>
+    chat(fixture.url, { stream, tokens: 50, headers: { ...bearer(), 'x-headrace-fault': words } }).then((r) =>
       r.text(),
     );
   t.match(await fault('truncate-after=4', true), 'HR_STREAM_');
-  t.match(await usageOf(overview.ledger, 1), { outputTokens: 4n, estimated: 1n });
+  t.match(await usageOf(fixture.ledger, 1), { outputTokens: 4n, estimated: 1n });
   await fault('status=500', false);
   await fault('status=400', false);
   await fault('end-after=0', true);
   await fault('reset', true);
-  await chat(overview.url, KEYED).then((response) => response.text());
-  const row = await usageOf(overview.ledger, 2);
+  await chat(fixture.url, KEYED).then((response) => response.text());
+  const row = await usageOf(fixture.ledger, 2);
   t.equal(row.outputTokens, 12n, 'only the last request was added');
-  await overview.gateway.close();
-  t.match(await overview.ledger.account('acme'), { held: 0n });
+  await fixture.gateway.close();
+  t.match(await fixture.ledger.account('acme'), { held: 0n });
 });
 
 t.test('every dialect is charged, in JSON and in streams', async (t) => {
-  const overview = await openAccount(t, USD);
+  const fixture = await openAccount(t, USD);
   const ask = (path: string, body: object): Promise<Response> =>
-    fetch(overview.url + path, {
+    fetch(fixture.url + path, {
       method: 'POST',
       headers: { ...bearer(), 'content-type': 'application/json' },
       body: JSON.stringify({ model: MODEL, ...body }),
@@ -166,46 +162,46 @@ t.test('every dialect is charged, in JSON and in streams', async (t) => {
       ['/v1/responses', { input: 'where to', max_output_tokens: 5 }],
       ['/completions', { prompt: 'where to', n_predict: 5 }],
     ] as const) {
-      const before = requests === 0 ? 0n : (await usageOf(overview.ledger, requests)).outputTokens;
+      const before = requests === 0 ? 0n : (await usageOf(fixture.ledger, requests)).outputTokens;
       const answered = await ask(path, { ...body, stream });
       t.equal(answered.status, 200, path);
       await answered.text();
-      const row = await usageOf(overview.ledger, ++requests);
+      const row = await usageOf(fixture.ledger, ++requests);
       t.equal(row.outputTokens - before, 5n, `${path} ${stream ? 'stream' : 'JSON'}`);
       t.equal(row.estimated, 0n, path);
     }
   }
   await ask('/v1/embeddings', { input: 'three words here' }).then((response) => response.text());
-  t.match(await usageOf(overview.ledger, requests + 1), { estimated: 0n });
+  t.match(await usageOf(fixture.ledger, requests + 1), { estimated: 0n });
 });
 
 for (const kind of ['sqlite', 'postgres'] as const) {
   t.test(`${kind}: a key revoked or created in the store takes effect within two seconds`, async (t) => {
-    const overview = await openAccount(t, USD, {
+    const fixture = await openAccount(t, USD, {
       settings: { threads: 2 },
       ...(kind === 'postgres' && { store: await postgresDatabase() }),
     });
-    t.equal((await chat(overview.url, KEYED)).status, 200);
+    t.equal((await chat(fixture.url, KEYED)).status, 200);
     const started = performance.now();
-    await overview.ledger.disableKey('key-of-acme');
-    await until('the key has stopped', async () => (await chat(overview.url, KEYED)).status === 401);
+    await fixture.ledger.disableKey('key-of-acme');
+    await until('the key has stopped', async () => (await chat(fixture.url, KEYED)).status === 401);
     t.ok(performance.now() - started < 2000);
-    await endow(overview.ledger, USD, {}, 'other');
-    await known(overview, 'hr_other');
+    await endow(fixture.ledger, USD, {}, 'other');
+    await known(fixture, 'hr_other');
   });
 }
 
 t.test('key limits answer 429 with retry-after, and 402 when the monthly limit is reached', async (t) => {
-  const overview = await startLedgerFixture(t);
-  await endow(overview.ledger, USD, { requestsPerMinute: 2 });
-  await endow(overview.ledger, USD, { monthlySpend: '1' }, 'thrifty');
-  await endow(overview.ledger, USD, { tokensPerMinute: 5 }, 'terse');
-  await known(overview, 'hr_terse');
+  const fixture = await startLedgerFixture(t);
+  await endow(fixture.ledger, USD, { requestsPerMinute: 2 });
+  await endow(fixture.ledger, USD, { monthlySpend: '1' }, 'thrifty');
+  await endow(fixture.ledger, USD, { tokensPerMinute: 5 }, 'terse');
+  await known(fixture, 'hr_terse');
   const statuses = [];
-  for (let request = 0; request < 3; request++) statuses.push((await chat(overview.url, KEYED)).status);
+  for (let request = 0; request < 3; request++) statuses.push((await chat(fixture.url, KEYED)).status);
   // The three may lie on both sides of a minute's end.
-  if (statuses[2] === 200) t.equal((await chat(overview.url, KEYED)).status, 200);
-  const limited = await chat(overview.url, KEYED);
+  if (statuses[2] === 200) t.equal((await chat(fixture.url, KEYED)).status, 200);
+  const limited = await chat(fixture.url, KEYED);
   t.equal(limited.status, 429);
   t.equal(limited.headers.get('x-headrace-error'), 'HR_KEY_RATE');
   t.match(Number(limited.headers.get('retry-after')), Number);
@@ -214,9 +210,9 @@ t.test('key limits answer 429 with retry-after, and 402 when the monthly limit i
     ['hr_terse', 429, 'HR_KEY_RATE'],
   ] as const) {
     const headers = bearer(key);
-    t.equal((await chat(overview.url, { headers })).status, 200, `${key} has not used anything yet`);
+    t.equal((await chat(fixture.url, { headers })).status, 200, `${key} has not used anything yet`);
     await until(`${key} is limited`, async () => {
-      const response = await chat(overview.url, { headers });
+      const response = await chat(fixture.url, { headers });
       return response.status === status && response.headers.get('x-headrace-error') === code;
     });
   }
@@ -234,7 +230,7 @@ t.test('a search is charged per engine that succeeded, a page by its price', asy
   await once(site.listen(0, '127.0.0.1'), 'listening');
   t.teardown(() => site.close());
   const { port } = site.address() as AddressInfo;
-  const overview = await openAccount(t, USD, {
+  const fixture = await openAccount(t, USD, {
     settings: {
       search: {
         engines: {
@@ -248,14 +244,14 @@ t.test('a search is charged per engine that succeeded, a page by its price', asy
     },
   });
   const ask = (path: string, body: object): Promise<Response> =>
-    fetch(overview.url + path, {
+    fetch(fixture.url + path, {
       method: 'POST',
       headers: { ...bearer(), 'content-type': 'application/json' },
       body: JSON.stringify(body),
     });
   t.equal((await ask('/search', { query: 'q', engines: ['engine_a', 'engine_b', 'engine_c'] })).status, 200);
-  t.equal((await usageOf(overview.ledger, 2)).amount, 5_000_000_000n);
-  const rows = await overview.ledger.usage({ by: ['model'] });
+  t.equal((await usageOf(fixture.ledger, 2)).amount, 5_000_000_000n);
+  const rows = await fixture.ledger.usage({ by: ['model'] });
   t.same(
     rows.map(({ amount, model }) => [model, amount]),
     [
@@ -265,10 +261,10 @@ t.test('a search is charged per engine that succeeded, a page by its price', asy
   );
   t.not((await ask('/search/fetch', { url: 'http://127.0.0.1:1/' })).status, 200);
   t.equal((await ask('/search/fetch', { url: `http://127.0.0.1:${port}/` })).status, 200);
-  t.equal((await usageOf(overview.ledger, 3)).amount, 6_000_000_000n);
+  t.equal((await usageOf(fixture.ledger, 3)).amount, 6_000_000_000n);
   t.equal((await ask('/search', { query: 'q', engines: ['engine_b'] })).status, 503);
-  await overview.gateway.close();
-  t.equal((await overview.ledger.usage({ by: [] }))[0]?.amount, 6_000_000_000n, 'failures cost nothing');
+  await fixture.gateway.close();
+  t.equal((await fixture.ledger.usage({ by: [] }))[0]?.amount, 6_000_000_000n, 'failures cost nothing');
 });
 
 t.test('keys of the configuration are postpaid unless marked prepaid', async (t) => {
@@ -278,31 +274,31 @@ t.test('keys of the configuration are postpaid unless marked prepaid', async (t)
       { key: 'hr_strict', account: 'strict', prepaid: true },
     ],
   };
-  const overview = await startLedgerFixture(t, { settings: { keys } });
-  t.equal((await chat(overview.url, { headers: bearer('hr_own') })).status, 200);
-  const row = await usageOf(overview.ledger, 1, 'house');
-  t.match(await overview.ledger.account('house'), { balance: -row.amount });
-  t.match(await overview.ledger.usage({ by: ['key'] }), [{ key: /^static:[0-9a-f]{8}$/ }]);
-  t.equal((await chat(overview.url, { headers: bearer('hr_strict') })).status, 402);
+  const fixture = await startLedgerFixture(t, { settings: { keys } });
+  t.equal((await chat(fixture.url, { headers: bearer('hr_own') })).status, 200);
+  const row = await usageOf(fixture.ledger, 1, 'house');
+  t.match(await fixture.ledger.account('house'), { balance: -row.amount });
+  t.match(await fixture.ledger.usage({ by: ['key'] }), [{ key: /^static:[0-9a-f]{8}$/ }]);
+  t.equal((await chat(fixture.url, { headers: bearer('hr_strict') })).status, 402);
 });
 
 t.test('the prices in the model list are those that the ledger charges', async (t) => {
-  const overview = await openAccount(t, USD);
-  const list = (await (await fetch(`${overview.url}/v1/models`)).json()) as {
+  const fixture = await openAccount(t, USD);
+  const list = (await (await fetch(`${fixture.url}/v1/models`)).json()) as {
     data: { id: string; pricing: { prompt: string; completion: string } }[];
   };
   const { pricing } = list.data.find(({ id }) => id === MODEL) ?? { pricing: { prompt: '', completion: '' } };
   const pico = (usd: string): number => Math.round(Number(usd) * 1e12);
-  await chat(overview.url, KEYED).then((response) => response.text());
-  const row = await usageOf(overview.ledger, 1);
+  await chat(fixture.url, KEYED).then((response) => response.text());
+  const row = await usageOf(fixture.ledger, 1);
   const listed = Number(row.inputTokens) * pico(pricing.prompt) + Number(row.outputTokens) * pico(pricing.completion);
   t.equal(row.cachedTokens, 0n);
   t.equal(Number(row.amount), listed);
 });
 
 t.test('two gateways on one store never spend more than the balance', async (t) => {
-  const overview = await openAccount(t, USD / 1000n, { hosts: [{}, {}] });
-  const second = await startLedgerFixture(t, { store: overview.store });
+  const fixture = await openAccount(t, USD / 1000n, { hosts: [{}, {}] });
+  const second = await startLedgerFixture(t, { store: fixture.store });
   await known(second);
   let spent = 0n;
   const client = async (url: string): Promise<void> => {
@@ -318,9 +314,9 @@ t.test('two gateways on one store never spend more than the balance', async (t) 
       spent += priceOf(prompt, more?.cached_tokens ?? 0, completion);
     }
   };
-  await Promise.all([overview.url, second.url, overview.url, second.url].map(client));
-  await Promise.all([overview.gateway.close(), second.gateway.close()]);
-  const ledger = await openTestLedger(t, overview.store);
+  await Promise.all([fixture.url, second.url, fixture.url, second.url].map(client));
+  await Promise.all([fixture.gateway.close(), second.gateway.close()]);
+  const ledger = await openTestLedger(t, fixture.store);
   t.match(await ledger.account('acme'), { balance: USD / 1000n - spent, held: 0n });
   t.ok(spent <= USD / 1000n);
   t.ok(spent > USD / 2000n, 'most of it could be spent');

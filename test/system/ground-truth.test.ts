@@ -54,7 +54,7 @@ function countsOf(answer: Counted): { prompt: number; completion: number } {
 }
 
 t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counted`, { timeout: 900_000 }, async (t) => {
-  const overview = await startLedgerFixture(t, {
+  const fixture = await startLedgerFixture(t, {
     hosts: [{ interTokenMs: 0 }, { interTokenMs: 0 }],
     settings: {
       threads: 1,
@@ -67,7 +67,7 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
       },
     },
   });
-  await endow(overview.ledger, 1000n * USD);
+  await endow(fixture.ledger, 1000n * USD);
   const post = (url: string, path: string, body: object, more: object = {}, signal?: AbortSignal): Promise<Response> =>
     fetch(url + path, {
       method: 'POST',
@@ -76,7 +76,7 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
       ...(signal !== undefined && { signal }),
     });
   await until('the key is known', async () => {
-    return (await fetch(`${overview.url}/svc/auth/check`, { headers: bearer() })).status === 200;
+    return (await fetch(`${fixture.url}/svc/auth/check`, { headers: bearer() })).status === 200;
   });
 
   const truths = new Map<string, bigint>();
@@ -84,7 +84,7 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
     for (const text of TEXTS) {
       for (const length of LENGTHS) {
         const direct = path === '/completions' ? '/completion' : path;
-        const answer = await post(overview.host.url, direct, bodyOf(path, text, length, false));
+        const answer = await post(fixture.host.url, direct, bodyOf(path, text, length, false));
         const { completion, prompt } = countsOf((await answer.json()) as Counted);
         truths.set(`${path} ${text} ${length}`, priceOf(prompt, 0, completion));
       }
@@ -104,13 +104,13 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
     const length = LENGTHS[Math.floor(index / 3) % LENGTHS.length] as number;
     if (kind === 'search') {
       const body = { query: `weir ${index}`, engines: ['engine_a', 'engine_b'] };
-      const response = await post(overview.url, '/search', body);
+      const response = await post(fixture.url, '/search', body);
       await response.text();
       if (response.status === 200) count(5_000_000_000n);
       return;
     }
     if (kind === 'fail') {
-      const response = await post(overview.url, path, bodyOf(path, text, length, false), {
+      const response = await post(fixture.url, path, bodyOf(path, text, length, false), {
         'x-headrace-fault': 'status=500',
       });
       await response.text();
@@ -118,7 +118,7 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
       return;
     }
     if (kind === 'json' || kind === 'stream') {
-      const response = await post(overview.url, path, bodyOf(path, text, length, kind === 'stream'));
+      const response = await post(fixture.url, path, bodyOf(path, text, length, kind === 'stream'));
       await response.text();
       if (response.status !== 200) t.fail(`${path} ${response.status}`);
       count(truths.get(`${path} ${text} ${length}`) as bigint);
@@ -129,7 +129,7 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
     const estimate = priceOf(Math.ceil(conversationBytes('/v1/completions', body) / 4), 0, CUT);
     const words = kind === 'leave' ? `stall-after=${CUT}` : `truncate-after=${CUT}`;
     const leaving = new AbortController();
-    const response = await post(overview.url, '/v1/completions', body, { 'x-headrace-fault': words }, leaving.signal);
+    const response = await post(fixture.url, '/v1/completions', body, { 'x-headrace-fault': words }, leaving.signal);
     const reader = (response.body as ReadableStream<Uint8Array>).getReader();
     let seen = '';
     while (seen.split('\n\n').length <= CUT) seen += Buffer.from((await reader.read()).value ?? []).toString();
@@ -143,10 +143,10 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
     while (next < REQUESTS) await run(next++);
   };
   await Promise.all(Array.from({ length: CLIENTS }, client));
-  const row = await usageOf(overview.ledger, expected.requests);
+  const row = await usageOf(fixture.ledger, expected.requests);
   t.equal(row.amount, expected.amount);
   t.equal(row.estimated, BigInt(expected.estimated));
-  await overview.gateway.close();
-  t.match(await overview.ledger.account('acme'), { balance: 1000n * USD - expected.amount, held: 0n });
-  t.match(await overview.ledger.audit(), { sound: true, sum: 0n });
+  await fixture.gateway.close();
+  t.match(await fixture.ledger.account('acme'), { balance: 1000n * USD - expected.amount, held: 0n });
+  t.match(await fixture.ledger.audit(), { sound: true, sum: 0n });
 });

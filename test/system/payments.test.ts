@@ -38,7 +38,7 @@ async function openPaymentFixture(t: Test, threads = 1): Promise<PaymentFixture>
     search: () => Promise.resolve(found),
   };
   const down = { ...engine, search: () => Promise.reject(new Error('down')) };
-  const overview = await startLedgerFixture(t, {
+  const fixture = await startLedgerFixture(t, {
     settings: {
       threads: threads,
       payments: { facilitator: facilitator.url, payTo: PAY_TO, network: 'base-sepolia' },
@@ -48,7 +48,7 @@ async function openPaymentFixture(t: Test, threads = 1): Promise<PaymentFixture>
       }),
     },
   });
-  return { ...overview, facilitator, spent: () => FUNDS - facilitator.balance(wallet.address) };
+  return { ...fixture, facilitator, spent: () => FUNDS - facilitator.balance(wallet.address) };
 }
 
 const chatting = (more: object = {}, headers: Record<string, string> = {}): RequestInit => ({
