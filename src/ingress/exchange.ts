@@ -15,6 +15,8 @@ export interface RequestHead {
   /** Query without the question mark; empty when there is none. */
   readonly query: string;
   readonly headers: readonly string[];
+  /** IP address of the peer as text, as its socket says it; '' when it is unknown. */
+  readonly remoteAddress: string;
 }
 
 /** Request ids appear in headers and logs: only characters that are safe in both are accepted. */
@@ -40,6 +42,7 @@ export abstract class Exchange implements RequestHead {
   readonly path: string;
   readonly query: string;
   readonly headers: readonly string[];
+  readonly remoteAddress: string;
   /** `x-request-id`, else `x-client-request-id`, when it is safe; else a new UUID. */
   readonly requestId: string;
   /** The first header of each name. */
@@ -164,6 +167,7 @@ export abstract class Exchange implements RequestHead {
     this.path = head.path;
     this.query = head.query;
     this.headers = headers;
+    this.remoteAddress = head.remoteAddress;
     this.requestId = id || clientId || randomUUID();
     this.authorization = authorization;
     this.apiKey = apiKey;

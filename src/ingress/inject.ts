@@ -20,6 +20,8 @@ export interface InjectRequest {
   readonly headers?: Readonly<Record<string, string>>;
   /** Text and bytes are sent as they are, any other value as JSON with its content type. */
   readonly body?: unknown;
+  /** IP address of the client; '' by default. Read with `trustedProxies`. */
+  readonly remoteAddress?: string;
   /** Aborting it closes the client's connection. */
   readonly signal?: AbortSignal;
 }
@@ -119,6 +121,7 @@ export function inject(options: InjectOptions, request: InjectRequest): Promise<
       path: cut < 0 ? request.path : request.path.slice(0, cut),
       query: cut < 0 ? '' : request.path.slice(cut + 1),
       headers,
+      remoteAddress: request.remoteAddress ?? '',
     };
     const body = new Body(options.budget, options.limits, bytes.byteLength, now);
     const { signal } = request;

@@ -108,6 +108,7 @@ export function createNodeListener(
       path: cut < 0 ? url : url.slice(0, cut),
       query: cut < 0 ? '' : url.slice(cut + 1),
       headers,
+      remoteAddress: req.socket.remoteAddress ?? '',
     };
     const exchange = new NodeExchange(req, res, head, options.clock, draining);
     if (exchange.framingError !== null) {

@@ -248,7 +248,14 @@ class UwsServer implements Server {
       headers.push(name, NON_ASCII.test(value) ? byteText(value) : value);
     });
     const method = req.getCaseSensitiveMethod();
-    const head = { method, path: byteText(req.getUrl()), query: byteText(req.getQuery() ?? ''), headers };
+    const remoteAddress = Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
+    const head = {
+      method,
+      path: byteText(req.getUrl()),
+      query: byteText(req.getQuery() ?? ''),
+      headers,
+      remoteAddress,
+    };
     const exchange = new UwsExchange(this, res, head, this.#options.clock.now());
     const { framingError } = exchange;
     if (framingError !== null) {

@@ -89,6 +89,16 @@ onBoth('a body is refused after bodyIdleMs without a piece, not before', echo, a
 });
 
 onBoth(
+  'the handler is told the address of the peer',
+  (exchange) => exchange.respond(200, [], Buffer.from(exchange.remoteAddress)),
+  async (t, { dial }) => {
+    const wire = dial();
+    await wire.send(head('GET', '/', { host: 'x' }));
+    t.equal((await wire.answer()).text(), '127.0.0.1');
+  },
+);
+
+onBoth(
   'a handler that throws becomes a 500, and the server goes on',
   () => {
     throw new Error('secret');

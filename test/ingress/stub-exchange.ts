@@ -10,7 +10,7 @@ export class StubExchange extends Exchange {
   /** `requestId`: sent as the last header; '' for none. */
   constructor(method: string, headers: readonly string[] = [], requestId = 'id') {
     const all = requestId === '' ? headers : [...headers, 'x-request-id', requestId];
-    super({ method, path: '/', query: '', headers: all }, 0);
+    super({ method, path: '/', query: '', headers: all, remoteAddress: '' }, 0);
   }
 
   override readBody(done: BodyCallback): void {
