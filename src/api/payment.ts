@@ -45,7 +45,7 @@ export function holdPayment(
         return;
       }
       const settlement = new PaymentSettlement(exchange, paymentProcessor, answer.ticket);
-      if (exchange.finished) {
+      if (exchange.handedOver) {
         settlement.close();
         return;
       }
@@ -100,7 +100,7 @@ export class PaymentSettlement implements Settlement, Approval {
   deliver(respond: (receipts: readonly string[]) => void): void {
     this.approve()
       .then((receipts) => {
-        if (receipts === null || this.#exchange.finished) return;
+        if (receipts === null || this.#exchange.handedOver) return;
         this.delivered = true;
         respond(receipts);
       })

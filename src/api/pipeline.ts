@@ -13,7 +13,7 @@ import {
 } from '../billing/index.ts';
 import { dialectOf } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import { type ErrorDecorator, respondError, respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
@@ -125,7 +125,7 @@ function holdCredit<Input>(
   billing.leases.fund(payer, amount, (reserved) => {
     if (reserved.kind !== 'reserved') {
       refuse(exchange, deps, creditError(reserved, amount));
-    } else if (exchange.finished) {
+    } else if (exchange.handedOver) {
       settlement.close();
     } else {
       exchange.settlement = settlement;
@@ -226,9 +226,10 @@ export function respondWhole<Answer>(
   spendingsOf: (answer: Answer, cached: boolean) => readonly Spending[],
   start: (done: WholeDone<Answer>) => Pending,
 ): void {
+  const listener = new PendingListener(exchange, deps);
+  exchange.listener = listener;
   const pending = start((error, answer, cached) => {
-    exchange.onAbort = null;
-    exchange.onCut = null;
+    listener.pending = null;
     if (answer === null) {
       refuse(exchange, deps, error);
       return;
@@ -241,13 +242,35 @@ export function respondWhole<Answer>(
       respondJson(exchange, 200, answer, cached ? CACHE_HIT : NO_HEADERS);
     }
   });
-  const abort = (): void => pending.abort();
-  const cut = (): void => {
-    pending.abort();
-    refuse(exchange, deps, new HeadraceError('HR_DRAINING'));
-  };
-  exchange.onAbort = abort;
-  exchange.onCut = cut;
+  listener.pending = pending;
+}
+
+/** Aborts pending work when its client goes or the gateway shuts down. */
+class PendingListener implements ExchangeListener {
+  /** Null before the work has begun, and when it has ended. */
+  pending: Pending | null = null;
+  readonly #exchange: Exchange;
+  readonly #deps: ApiDeps;
+
+  constructor(exchange: Exchange, deps: ApiDeps) {
+    this.#exchange = exchange;
+    this.#deps = deps;
+  }
+
+  onWritable(): void {
+    // The whole answer has been handed over.
+  }
+
+  onCut(): void {
+    this.pending?.abort();
+    this.pending = null;
+    refuse(this.#exchange, this.#deps, new HeadraceError('HR_DRAINING'));
+  }
+
+  onEnded(): void {
+    this.pending?.abort();
+    this.pending = null;
+  }
 }
 
 /** The same for the library: resolves with a copy of the answer. Rejects with the reason of `signal` when it fires. */

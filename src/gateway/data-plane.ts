@@ -192,7 +192,8 @@ export class DataPlane {
   /** Ends all requests in flight, each with an error in the form its client expects. */
   cutOff(): void {
     for (const exchange of this.#exchanges.list()) {
-      if (exchange.onCut !== null) exchange.onCut();
+      if (exchange.handedOver) continue;
+      if (exchange.listener !== null) exchange.listener.onCut();
       else respondError(exchange, new HeadraceError('HR_DRAINING'));
     }
   }

@@ -1,11 +1,28 @@
 // One HTTP request with its body and its response, whichever server adapter carries it. The head of the response is kept until the
-// first byte of its body, so that both leave in one write. After the response, or after the client has gone, every call is a no-op.
+// first byte of its body, so that both leave in one write. Three facts become true in this order and stay true: committed (the head
+// has left), handed over (the endpoint has given the last byte), ended (the client has everything, or is gone).
 
 import { randomUUID } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
 import type { Span } from '../telemetry/span.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
+
+/**
+ * How an exchange ended. `delivered`: the kernel has all bytes of the response. `gone`: the client closed the connection or did not
+ * read in time. `broken`: the gateway broke the connection, so that the client sees an incomplete response.
+ */
+export type EndCause = 'delivered' | 'gone' | 'broken';
+
+/** Hears what happens to the response of one exchange. */
+export interface ExchangeListener {
+  /** The client can take more after a `write` returned false. */
+  onWritable(): void;
+  /** The gateway shuts down before the response has been handed over: it must be ended with an error. */
+  onCut(): void;
+  /** The exchange is over. Called once for every exchange, also after the response was handed over. */
+  onEnded(cause: EndCause): void;
+}
 
 /** Header names are lower case; the list is flat: name, value, name, value. */
 export interface RequestHead {
@@ -62,19 +79,15 @@ export abstract class Exchange implements RequestHead {
   /** Headers of every response of this exchange (request ids, CORS); a flat list. */
   readonly commonHeaders: string[];
 
-  /** The client has gone before the response was complete. */
-  aborted = false;
   /** The head of the response has been handed to the socket: the status cannot change any more. */
   committed = false;
-  /** The response is complete or broken off. */
-  finished = false;
-  /** Called once when the client goes before the response is complete. */
-  onAbort: (() => void) | null = null;
-  /** Called when the client can take more after a `write` returned false. */
-  onWritable: (() => void) | null = null;
-  /** Called when the gateway shuts down before the response is complete: it must end it with an error. */
-  onCut: (() => void) | null = null;
-  /** Called once when the exchange is over, however it ended. */
+  /** The last byte has been given, the response was broken off, or the client has gone: later calls do nothing. */
+  handedOver = false;
+  /** How the exchange ended; null while the client may still get bytes. */
+  endCause: EndCause | null = null;
+  /** Set by the endpoint that answers. */
+  listener: ExchangeListener | null = null;
+  /** Called once when the exchange is over, after the listener. */
   onClose: ((exchange: Exchange) => void) | null = null;
 
   /** The money held for the request, if any; closed when the exchange is over, before `onClose`. */
@@ -181,6 +194,11 @@ export abstract class Exchange implements RequestHead {
     this.commonHeaders = ['x-request-id', this.requestId, 'request-id', this.requestId];
   }
 
+  /** The client has gone before it had the whole response. */
+  get aborted(): boolean {
+    return this.endCause === 'gone';
+  }
+
   /** First value of a header by its lower-case name. */
   header(name: string): string | undefined {
     const { headers } = this;
@@ -201,7 +219,7 @@ export abstract class Exchange implements RequestHead {
 
   /** Sets the head of the response. `contentLength` is -1 when unknown: the body is then chunked. */
   start(status: number, headers: readonly string[], contentLength: number): void {
-    if (this.committed || this.finished) return;
+    if (this.committed || this.handedOver) return;
     this.status = status;
     if (contentLength > 0) this.bytesOut = contentLength;
     this.responseHeaders = headers;
@@ -223,39 +241,20 @@ export abstract class Exchange implements RequestHead {
     this.end(body);
   }
 
-  /** For the server adapter: the client has gone before the response was complete. */
-  protected abort(): void {
-    if (this.finished) return;
-    this.aborted = true;
-    const { onAbort } = this;
-    this.#detach();
-    onAbort?.();
-    this.close();
-  }
-
-  /** For the server adapter: the response is complete or broken off. */
-  protected finish(): void {
-    if (this.finished) return;
-    this.#detach();
-    this.close();
-  }
-
-  #detach(): void {
-    this.finished = true;
-    this.onAbort = null;
-    this.onWritable = null;
-    this.onCut = null;
-  }
-
-  /** Runs once, after `finish` or `abort`. */
-  protected close(): void {
-    const { onClose } = this;
-    this.onClose = null;
+  /** For the server adapter: the exchange is over. The first call counts. */
+  protected ended(cause: EndCause): void {
+    if (this.endCause !== null) return;
+    this.handedOver = true;
+    this.endCause = cause;
     this.requestBody?.release();
     try {
-      this.settlement?.close();
+      this.listener?.onEnded(cause);
     } finally {
-      onClose?.(this);
+      try {
+        this.settlement?.close();
+      } finally {
+        this.onClose?.(this);
+      }
     }
   }
 }

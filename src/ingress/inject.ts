@@ -57,7 +57,7 @@ class InjectExchange extends Exchange {
   }
 
   override write(chunk: Uint8Array): boolean {
-    if (this.finished) return true;
+    if (this.handedOver) return true;
     this.committed = true;
     // The caller may reuse the memory of the piece.
     if (chunk.byteLength > 0) this.#pieces.push(Buffer.from(chunk));
@@ -65,26 +65,26 @@ class InjectExchange extends Exchange {
   }
 
   override end(chunk?: Uint8Array): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     this.write(chunk ?? new Uint8Array(0));
     const body = this.method === 'HEAD' ? Buffer.alloc(0) : Buffer.concat(this.#pieces);
     const headers = [...this.commonHeaders, ...this.responseHeaders];
     if (this.contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.contentLength));
     this.#settle(new Response(this.status, collectHeaders(headers), body));
-    this.finish();
+    this.ended('delivered');
   }
 
   override destroy(): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     this.#settle(new Error('the connection was closed before the response was complete'));
-    this.finish();
+    this.ended('broken');
   }
 
   /** The caller's signal fired. */
   leave(reason: unknown): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     this.#settle(reason instanceof Error ? reason : new Error('aborted', { cause: reason }));
-    this.abort();
+    this.ended('gone');
   }
 }
 

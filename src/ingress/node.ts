@@ -33,10 +33,11 @@ class NodeExchange extends Exchange {
     this.#clock = clock;
     this.#draining = draining;
     res.on('close', () => {
-      if (!res.writableFinished) this.abort();
+      if (!res.writableFinished) this.ended('gone');
     });
-    res.on('error', () => this.abort());
-    res.on('drain', () => this.onWritable?.());
+    res.on('error', () => this.ended('gone'));
+    res.on('drain', () => this.listener?.onWritable());
+    res.on('finish', () => this.ended('delivered'));
   }
 
   /** The body that pieces are added to. */
@@ -46,25 +47,25 @@ class NodeExchange extends Exchange {
   }
 
   override write(chunk: Uint8Array): boolean {
-    if (this.finished) return true;
+    if (this.handedOver) return true;
     this.#writeHead();
     return this.#res.write(chunk);
   }
 
   override end(chunk?: Uint8Array): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     const lingers = this.requestBody?.abandoned === true;
     this.#writeHead();
     const bodiless = this.method === 'HEAD' || this.status === 204 || this.status === 304;
     const last = bodiless ? undefined : chunk;
     if (lingers) this.#endAfterRequest(last);
     else this.#res.end(last);
-    this.finish();
+    this.handedOver = true;
   }
 
   override destroy(): void {
-    if (this.finished) return;
-    this.finish();
+    if (this.handedOver) return;
+    this.ended('broken');
     this.#res.destroy();
   }
 
@@ -143,7 +144,7 @@ function collect(
   const stop = (): void => options.clock.clearTimeout(timer);
   req.on('data', (piece: Buffer) => {
     stop();
-    if (exchange.finished || body.settled) return;
+    if (exchange.handedOver || body.settled) return;
     body.append(piece, false, options.clock.now());
     if (!body.settled) timer = options.clock.setTimeout(idle, options.limits.bodyIdleMs);
   });

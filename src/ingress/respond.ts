@@ -12,7 +12,7 @@ export type ErrorDecorator = (exchange: Exchange, error: HeadraceError) => objec
 
 /** Responds with an error. Breaks the connection when a response has begun. */
 export function respondError(exchange: Exchange, thrown: unknown, decorate?: ErrorDecorator): void {
-  if (exchange.finished) return;
+  if (exchange.handedOver) return;
   const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
   exchange.errorCode = error.code;
   if (exchange.committed) {

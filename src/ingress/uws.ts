@@ -8,7 +8,7 @@ import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import type { TimerHandle } from '../actor/index.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
-import { Body, Exchange, type RequestHead } from './exchange.ts';
+import { Body, type EndCause, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
 import type { Address, Server, ServerOptions } from './server.ts';
 
@@ -38,7 +38,7 @@ class UwsExchange extends Exchange {
     super(head, nowMs);
     this.#server = server;
     this.#res = res;
-    res.onAborted(() => this.abort());
+    res.onAborted(() => this.ended('gone'));
   }
 
   /** Collects the body within the limits. */
@@ -53,7 +53,7 @@ class UwsExchange extends Exchange {
   }
 
   override write(chunk: Uint8Array): boolean {
-    if (this.finished) return true;
+    if (this.handedOver) return true;
     if (this.#rest !== null) {
       this.#rest = Buffer.concat([this.#rest, chunk]);
       return false;
@@ -63,13 +63,13 @@ class UwsExchange extends Exchange {
       if (!this.committed) this.#writeHead();
       taken = this.contentLength >= 0 ? this.#send(chunk, false) : this.#res.write(chunk);
     });
-    if (this.#complete) this.finish();
+    if (this.#complete) this.ended('delivered');
     else if (!taken) this.#awaitWritable();
     return taken;
   }
 
   override end(chunk?: Uint8Array): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     if (this.#rest !== null) {
       if (chunk !== undefined) this.#rest = Buffer.concat([this.#rest, chunk]);
       this.#restIsLast = true;
@@ -82,24 +82,24 @@ class UwsExchange extends Exchange {
       else if (first || this.contentLength < 0) this.#res.end(chunk, first && this.#last);
       else if (chunk !== undefined && chunk.byteLength > 0) this.#send(chunk, true);
     });
-    if (this.#rest === null) this.finish();
+    if (this.#rest === null) this.ended('delivered');
     else this.#awaitWritable();
   }
 
   override destroy(): void {
-    if (this.finished) return;
-    this.finish();
+    if (this.handedOver) return;
+    this.ended('broken');
     this.#res.close();
   }
 
-  protected override close(): void {
+  protected override ended(cause: EndCause): void {
     if (this.watchSlot >= 0) this.#server.unwatch(this);
-    super.close();
+    super.ended(cause);
   }
 
   /** Keeps a slow upload or a slow reader alive in spite of the addon's idle timer; ends an upload by our own limit. */
   sweep(nowMs: number, bodyIdleMs: number): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     const body = this.requestBody?.complete === false ? this.requestBody : null;
     if (body === null && !this.#waiting) return;
     if (body !== null && nowMs - body.lastPieceMs >= bodyIdleMs) {
@@ -152,10 +152,10 @@ class UwsExchange extends Exchange {
     this.#waiting = true;
     this.#server.watch(this);
     this.#res.onWritable((offset) => {
-      if (this.finished) return true;
+      if (this.handedOver) return true;
       if (this.#rest !== null && !this.#sendRest(offset)) return false;
       this.#waiting = false;
-      if (!this.finished) this.onWritable?.();
+      if (!this.handedOver) this.listener?.onWritable();
       return true;
     });
   }
@@ -168,7 +168,7 @@ class UwsExchange extends Exchange {
     if (!ok && !done) return false;
     this.#sentBytes += rest.byteLength;
     this.#rest = null;
-    if (this.#restIsLast || done) this.finish();
+    if (this.#restIsLast || done) this.ended('delivered');
     return true;
   }
 }

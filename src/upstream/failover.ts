@@ -15,7 +15,14 @@ import {
 } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner } from './attempt.ts';
 import { responseHead, type ResponseHead, withCredential } from './headers.ts';
-import { type Downstream, Relay, type RelayDeps, type RelayedRequest, type RelayOwner } from './relay.ts';
+import {
+  type Downstream,
+  type DownstreamListener,
+  Relay,
+  type RelayDeps,
+  type RelayedRequest,
+  type RelayOwner,
+} from './relay.ts';
 
 export type FailoverDeps = AttemptDeps & RelayDeps;
 
@@ -141,7 +148,7 @@ interface HeldAnswer {
   failure: Failure | null;
 }
 
-export class Failover implements AttemptOwner, RelayOwner {
+export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
   readonly #deps: FailoverDeps;
   readonly #request: UpstreamRequest;
   readonly #downstream: Downstream;
@@ -169,12 +176,26 @@ export class Failover implements AttemptOwner, RelayOwner {
   }
 
   start(): void {
-    const clientGone = (): void => this.abandon();
-    const cut = (): void => this.#cut();
-    this.#downstream.onAbort = clientGone;
-    this.#downstream.onCut = cut;
+    this.#downstream.listener = this;
     this.#request.budget.deposit();
     this.#next();
+  }
+
+  onWritable(): void {
+    this.#relay?.onWritable();
+  }
+
+  /** The gateway can wait no longer: an error event where a stream has begun, an error where nothing has. */
+  onCut(): void {
+    const relay = this.#relay;
+    const committed = relay?.committed === true;
+    if (committed) relay.broken('HR_DRAINING');
+    this.abandon();
+    if (!committed) this.#fail(new HeadraceError('HR_DRAINING'));
+  }
+
+  onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
+    if (cause === 'gone') this.abandon();
   }
 
   onHead(attempt: Attempt, status: number, headers: readonly string[]): void {
@@ -328,7 +349,7 @@ export class Failover implements AttemptOwner, RelayOwner {
     this.#relay?.close();
     this.#relay = null;
     this.#attempt = null;
-    if (this.#downstream.finished) return;
+    if (this.#downstream.handedOver) return;
     if (free || this.#request.budget.withdraw()) this.#next();
     else this.#giveUp();
   }
@@ -432,7 +453,7 @@ export class Failover implements AttemptOwner, RelayOwner {
   }
 
   #giveUp(): void {
-    if (this.#downstream.finished) return;
+    if (this.#downstream.handedOver) return;
     if (this.#refusal !== null) {
       this.#passOn(this.#refusal);
       return;
@@ -463,21 +484,11 @@ export class Failover implements AttemptOwner, RelayOwner {
     this.#close();
   }
 
-  /** The gateway can wait no longer: an error event where a stream has begun, an error where nothing has. */
-  #cut(): void {
-    const relay = this.#relay;
-    const committed = relay?.committed === true;
-    if (committed) relay.broken('HR_DRAINING');
-    this.abandon();
-    if (!committed) this.#fail(new HeadraceError('HR_DRAINING'));
-  }
-
   #close(): void {
     this.#relay?.close();
     this.#relay = null;
     this.#attempt = null;
     this.#held = null;
-    this.#downstream.onAbort = null;
   }
 }
 

@@ -10,4 +10,4 @@ export {
   type UpstreamRequest,
 } from './failover.ts';
 export { requestHeaders } from './headers.ts';
-export type { Downstream, RelaySettings } from './relay.ts';
+export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';

@@ -10,25 +10,30 @@ import { EventSplitter } from '../net/sse.ts';
 import type { Attempt, BodyConsumer } from './attempt.ts';
 import type { ResponseHead } from './headers.ts';
 
+/** Hears what happens to an answer. An `ExchangeListener` has this shape. */
+export interface DownstreamListener {
+  /** The client can take more after a `write` returned false. */
+  onWritable(): void;
+  /** The gateway shuts down before the answer has been handed over. */
+  onCut(): void;
+  /** The client has the whole answer, or is gone, or the connection was broken: called exactly once. */
+  onEnded(cause: 'delivered' | 'gone' | 'broken'): void;
+}
+
 /** The client side of a request. An `Exchange` has this shape. */
 export interface Downstream {
-  /** The answer is complete, broken off, or the client has gone. */
-  readonly finished: boolean;
+  listener: DownstreamListener | null;
+  /** The last byte has been given, the answer was broken off, or the client has gone: later calls do nothing. */
+  readonly handedOver: boolean;
   /** The head of the answer has left: too late for another status. */
   readonly committed: boolean;
   /** Code of the error table when the answer ends as an error of the gateway; empty otherwise. */
   errorCode: string;
   /** Bytes of a stream that have been handed to the client. */
   bytesOut: number;
-  /** Called once when the client leaves before the end. */
-  onAbort: (() => void) | null;
-  /** Called when the gateway ends before the answer does. */
-  onCut: (() => void) | null;
-  /** Called when the client can take more after a `write` returned false. */
-  onWritable: (() => void) | null;
   /** Sets the head; it leaves with the first byte. `contentLength` -1: unknown. */
   start(status: number, headers: readonly string[], contentLength: number): void;
-  /** False asks to wait for `onWritable`. */
+  /** False asks to wait for the listener's `onWritable`. */
   write(chunk: Uint8Array): boolean;
   end(chunk?: Uint8Array): void;
   /** Breaks the connection so that the client sees an incomplete answer. */
@@ -144,7 +149,7 @@ export class Relay implements BodyConsumer, Expirable {
     this.#write(passed, nowMs);
     this.#downstream.bytesOut += passed.byteLength;
     if (this.#lastPieceMs > 0) this.#request.gaps.observe((nowMs - this.#lastPieceMs) / 1000);
-    else if (this.#downstream.finished) return;
+    else if (this.#downstream.handedOver) return;
     else this.#owner.onStream(nowMs);
     this.#lastPieceMs = nowMs;
   }
@@ -189,12 +194,11 @@ export class Relay implements BodyConsumer, Expirable {
   /** Nothing more will come. */
   close(): void {
     this.#deadline.clear();
-    this.#downstream.onWritable = null;
   }
 
   /** @internal Silence of the CRN, or of a client that does not read. */
   expire(): void {
-    if (this.#downstream.finished) return;
+    if (this.#downstream.handedOver) return;
     if (this.#waiting) {
       this.#owner.abandon();
       this.#downstream.destroy();
@@ -215,15 +219,14 @@ export class Relay implements BodyConsumer, Expirable {
   #write(bytes: Uint8Array, nowMs: number): void {
     if (!this.#started) this.#commit(-1);
     this.#lastWriteMs = nowMs;
-    if (this.#downstream.write(bytes) || this.#waiting || this.#downstream.finished) return;
+    if (this.#downstream.write(bytes) || this.#waiting || this.#downstream.handedOver) return;
     this.#waiting = true;
     this.#deadline.set(this.#settings.clientIdleMs);
     this.#attempt.pause();
-    const writable = (): void => this.#writable();
-    this.#downstream.onWritable = writable;
   }
 
-  #writable(): void {
+  /** The client can take more. */
+  onWritable(): void {
     if (!this.#waiting) return;
     this.#waiting = false;
     this.#deadline.clear();

@@ -160,8 +160,7 @@ t.test('a ledger that breaks under settlement is an error without its words', as
 t.test('a client that leaves while money moves gets it back as credit', async (t) => {
   const gate = Promise.withResolvers<void>();
   const { send, fixture } = await open(t, (settlement, exchange) => {
-    const left = (): void => gate.resolve();
-    exchange.onAbort = left;
+    exchange.listener = { onWritable: () => undefined, onCut: () => undefined, onEnded: () => gate.resolve() };
     whole(settlement, exchange);
     client.leave();
   });

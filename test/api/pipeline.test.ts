@@ -266,7 +266,7 @@ for (const [name, headers, before, steps, calls] of HOLDS) {
       await work.turn();
     }
     t.same(work.money.calls, calls);
-    t.equal(work.exchange.finished, true);
+    t.equal(work.exchange.handedOver, true);
     const left = steps.at(-1) === leave || steps.includes(leave);
     t.equal(work.exchange.aborted, left && !work.exchange.committed);
     work.exchange.settlement?.close();
@@ -301,7 +301,7 @@ t.test('work that is under way when the gateway ends is cancelled, and its hold 
       step(work);
       await work.turn();
     }
-    work.exchange.onCut?.();
+    work.exchange.listener?.onCut();
     await work.turn();
     t.equal(work.aborted, 1);
     t.equal(work.exchange.errorCode, 'HR_DRAINING');

@@ -116,7 +116,7 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
       keys: new KeyTable([]),
     };
     forward(exchange, deps as unknown as ApiDeps);
-    t.ok(exchange.finished);
+    t.ok(exchange.handedOver);
     return answer;
   },
   HR_INTERNAL: () => {

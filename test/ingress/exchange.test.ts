@@ -26,18 +26,22 @@ t.test('a second head is ignored once the first has been sent', async (t) => {
   t.equal(exchange.status, 200);
 });
 
-t.test('an exchange closes once: complete, broken off or aborted', async (t) => {
+t.test('an exchange ends once: delivered, broken off or left by its client', async (t) => {
   for (const end of ['end', 'destroy', 'leave'] as const) {
     const exchange = new StubExchange('GET');
     const seen: string[] = [];
-    exchange.onAbort = () => seen.push('abort');
+    exchange.listener = {
+      onWritable: () => undefined,
+      onCut: () => undefined,
+      onEnded: (cause) => seen.push(cause),
+    };
     exchange.onClose = () => seen.push('close');
     exchange[end]();
     exchange[end]();
     exchange.leave();
-    t.same(seen, end === 'leave' ? ['abort', 'close'] : ['close'], end);
+    const cause = { end: 'delivered', destroy: 'broken', leave: 'gone' }[end];
+    t.same(seen, [cause, 'close'], end);
     t.equal(exchange.aborted, end === 'leave');
-    t.equal(exchange.onWritable, null);
   }
 });
 

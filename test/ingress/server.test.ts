@@ -148,7 +148,7 @@ onBoth(
       }
       exchange.end();
     };
-    exchange.onWritable = pump;
+    exchange.listener = { onWritable: pump, onCut: () => undefined, onEnded: () => undefined };
     exchange.start(200, [], exchange.path === '/known' ? 12 * piece.byteLength : -1);
     pump();
   },

@@ -29,16 +29,16 @@ export class StubExchange extends Exchange {
 
   override end(chunk?: Uint8Array): void {
     this.write(chunk ?? new Uint8Array(0));
-    this.finish();
+    this.ended('delivered');
   }
 
   override destroy(): void {
     this.destroyed = true;
-    this.finish();
+    this.ended('broken');
   }
 
   /** The client closes the connection. */
   leave(): void {
-    this.abort();
+    this.ended('gone');
   }
 }

@@ -1,16 +1,14 @@
 // A client for the tests of failover and relay: it records what is written to it, and stops reading or disconnects when the test
-// says so. As in an exchange, nothing counts after the end, and the end clears the callbacks.
+// says so. As in an exchange, nothing counts after it was handed over, and the listener hears the end once.
 
-import type { Downstream } from '../../src/upstream/index.ts';
+import type { Downstream, DownstreamListener } from '../../src/upstream/index.ts';
 
 export class TestDownstream implements Downstream {
-  finished = false;
+  handedOver = false;
   committed = false;
   errorCode = '';
   bytesOut = 0;
-  onAbort: (() => void) | null = null;
-  onCut: (() => void) | null = null;
-  onWritable: (() => void) | null = null;
+  listener: DownstreamListener | null = null;
   status = 0;
   headers: readonly string[] = [];
   contentLength = -2;
@@ -36,14 +34,14 @@ export class TestDownstream implements Downstream {
   }
 
   start(status: number, headers: readonly string[], contentLength: number): void {
-    if (this.committed || this.finished) return;
+    if (this.committed || this.handedOver) return;
     this.status = status;
     this.headers = headers;
     this.contentLength = contentLength;
   }
 
   write(chunk: Uint8Array): boolean {
-    if (this.finished) return true;
+    if (this.handedOver) return true;
     this.committed = true;
     this.pieces.push(Buffer.from(chunk));
     this.bytes += chunk.byteLength;
@@ -52,26 +50,24 @@ export class TestDownstream implements Downstream {
   }
 
   end(chunk?: Uint8Array): void {
-    if (this.finished) return;
+    if (this.handedOver) return;
     this.write(chunk ?? new Uint8Array(0));
     this.#finish('complete');
   }
 
   destroy(): void {
-    if (!this.finished) this.#finish('destroyed');
+    if (!this.handedOver) this.#finish('destroyed');
   }
 
   /** The client goes away. */
   leave(): void {
-    const { onAbort } = this;
-    this.#finish('aborted');
-    onAbort?.();
+    if (!this.handedOver) this.#finish('aborted');
   }
 
   /** The client reads on. */
   read(): void {
     this.full = false;
-    this.onWritable?.();
+    this.listener?.onWritable();
   }
 
   /** Resolves once the condition holds; it is looked at whenever something is written or ends. */
@@ -82,14 +78,13 @@ export class TestDownstream implements Downstream {
 
   /** Resolves once the answer has ended, whichever way. */
   done(): Promise<void> {
-    return this.until(() => this.finished);
+    return this.until(() => this.handedOver);
   }
 
   #finish(ending: TestDownstream['ending']): void {
-    this.finished = true;
+    this.handedOver = true;
     this.ending = ending;
-    this.onAbort = null;
-    this.onWritable = null;
+    this.listener?.onEnded(ending === 'complete' ? 'delivered' : ending === 'aborted' ? 'gone' : 'broken');
     this.#changed();
   }
 

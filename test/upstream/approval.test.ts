@@ -159,7 +159,7 @@ t.test('a gateway that closes meanwhile says so', async (t) => {
   const { bench, approval } = await open(t, good);
   const run = bench.ask({ approval });
   await approval.question;
-  run.downstream.onCut?.();
+  run.downstream.listener?.onCut();
   t.equal(run.error?.code, 'HR_DRAINING');
   t.equal(approval.delivered, false);
   approval.give(RECEIPTS);

@@ -88,7 +88,7 @@ for (const [path, body, close] of DIALECTS) {
         await downstream.until(() => (downstream.text.match(/\n\n/g) ?? []).length >= 3);
         t.same(run.attempts, [], 'no verdict before the end');
         // The half event that is held back may still be on its way, and begins the wait anew.
-        while (!downstream.finished) {
+        while (!downstream.handedOver) {
           await new Promise(setImmediate);
           b.clock.advance(3001);
         }

@@ -45,14 +45,14 @@ t.test('whatever happens, nothing is left behind', async (t) => {
     runs.push(run);
     if (random() < 0.2) run.downstream.full = true;
     const leaver = pick(runs);
-    if (random() < 0.1 && !leaver.downstream.finished) leaver.downstream.leave();
+    if (random() < 0.1 && !leaver.downstream.handedOver) leaver.downstream.leave();
     const reader = pick(runs);
     if (random() < 0.3 && reader.downstream.full) reader.downstream.read();
     if (random() < 0.5) await new Promise(setImmediate);
     b.clock.advance(random() * 40);
   }
   await Promise.all(hosts.map((host) => host.setFault(null)));
-  while (runs.some(({ downstream }) => !downstream.finished)) {
+  while (runs.some(({ downstream }) => !downstream.handedOver)) {
     await new Promise(setImmediate);
     b.clock.advance(50);
   }
