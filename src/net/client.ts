@@ -3,7 +3,7 @@
 
 import { connect, type Socket } from 'node:net';
 import { Client, type Dispatcher } from 'undici';
-import { ResponseParser } from './http1-parser.ts';
+import { ResponseParser } from './http1-response-parser.ts';
 
 /** A request to send. */
 export interface DispatchOptions {

@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { Duplex } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
-import { ResponseParser } from '../../src/net/http1-parser.ts';
+import { ResponseParser } from '../../src/net/http1-response-parser.ts';
 
 interface Read {
   readonly state: string;
@@ -308,7 +308,7 @@ t.test('the data of several chunks in one piece is moved together', async (t) =>
   const bytes = text(...CHUNKED, '1', 'a', '2', 'bc', '3', 'def', '100', 'g');
   parser.parse(bytes, bytes.byteLength);
   t.equal(bytes.toString('latin1', parser.bodyStart, parser.bodyEnd), 'abcdefg');
-  t.equal(parser.state, 'chunk');
+  t.equal(parser.state, 'chunked');
 });
 
 t.test(
