@@ -12,6 +12,7 @@ import { authCheck, health } from './health.ts';
 import { forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
+import { pathFault } from '../upstream/index.ts';
 import { refuse } from './pipeline.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import { search } from './search.ts';
@@ -261,6 +262,8 @@ export class Router {
     const route = this.#posts.get(path);
     if (route !== undefined) return route;
     if (this.#gets.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'GET, HEAD, OPTIONS'] });
+    const fault = pathFault(path);
+    if (fault !== null) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault });
     return this.#catchAll;
   }
 

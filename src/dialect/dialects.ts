@@ -17,14 +17,26 @@ const BY_PATH: ReadonlyMap<string, Dialect> = new Map(
   Object.values(DIALECTS).flatMap((dialect) => dialect.paths.map((path) => [path, dialect] as const)),
 );
 
+const ASCII_ESCAPE = /%[2-7][\da-f]/gi;
+
+/**
+ * The usual spelling of a path: servers answer others too, with escapes or with a slash at the end, and the same must be read
+ * from those answers.
+ */
+function usualPath(path: string): string {
+  if (!path.endsWith('/') && !path.includes('%')) return path;
+  const plain = path.replace(ASCII_ESCAPE, (escape) => String.fromCharCode(Number.parseInt(escape.slice(1), 16)));
+  return plain.endsWith('/') ? plain.slice(0, -1) : plain;
+}
+
 /** The dialect of `path` (without base URL and query); undefined on paths whose bytes are only passed on. */
 export function dialectOf(path: string): Dialect | undefined {
-  return BY_PATH.get(path);
+  return BY_PATH.get(path) ?? BY_PATH.get(usualPath(path));
 }
 
 /** The path on a CRN for `path` on the gateway: `/completion` for `/completions`, otherwise the same. */
 export function upstreamPath(path: string): string {
-  return path === '/completions' ? '/completion' : path;
+  return usualPath(path) === '/completions' ? '/completion' : path;
 }
 
 /** The error event of `dialect`; without one, an event on which both families of SDKs throw. */

@@ -10,4 +10,5 @@ export {
   type UpstreamRequest,
 } from './failover.ts';
 export { requestHeaders } from './headers.ts';
+export { pathFault } from './path-fault.ts';
 export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';

@@ -18,6 +18,10 @@ t.test('dialectOf knows the dialect of a path', (t) => {
     ['/completions', 'llama'],
     ['/completion', 'llama'],
     ['/infill', 'llama'],
+    ['/v1/chat/completions/', 'chat-completions'],
+    ['/v1/chat/completion%73', 'chat-completions'],
+    ['/v1%2Fchat%2fcompletions/', 'chat-completions'],
+    ['/%763/messages', undefined],
     ['/v1/embeddings', undefined],
     ['/v1/messages/count_tokens', undefined],
     ['/', undefined],
@@ -25,7 +29,9 @@ t.test('dialectOf knows the dialect of a path', (t) => {
   for (const [path, name] of rows) t.equal(dialectOf(path)?.name, name, path);
   for (const [name, dialect] of Object.entries(DIALECTS)) t.equal(dialect.name, name);
   t.equal(upstreamPath('/completions'), '/completion');
+  t.equal(upstreamPath('/%63ompletions/'), '/completion');
   t.equal(upstreamPath('/v1/completions'), '/v1/completions');
+  t.equal(upstreamPath('/v1/completions/'), '/v1/completions/', 'other paths are passed on as they are');
   t.end();
 });
 
