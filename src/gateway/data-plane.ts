@@ -339,7 +339,11 @@ export class DataPlane {
   #poolOf(member: Member, maxConnections: number, keepAliveMs: number): ConnectionPool {
     let pool = this.#pools.get(member.url);
     if (pool === undefined) {
-      pool = new ConnectionPool(new URL(member.url).origin, { maxConnections, keepAliveMs });
+      pool = new ConnectionPool(new URL(member.url).origin, {
+        maxConnections,
+        keepAliveMs,
+        clock: this.#options.clock,
+      });
       this.#pools.set(member.url, pool);
     }
     return pool;

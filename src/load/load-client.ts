@@ -2,13 +2,7 @@
 // Every request ends once, with a response or an error. The API key is in the headers alone, in no error and no report.
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { DialectName } from '../dialect/index.ts';
-import {
-  type Connection,
-  type DispatchController,
-  type DispatchHandler,
-  ConnectionPool,
-  DispatchError,
-} from '../net/client.ts';
+import { type Connection, type DispatchError, type DispatchHandler, ConnectionPool } from '../net/client.ts';
 import type { LoadRequest } from './load-request.ts';
 import { type Counted, StreamObserver } from './stream-observer.ts';
 
@@ -84,16 +78,14 @@ export class LoadClient implements Sender {
   }
 
   send(request: LoadRequest, keepsText: boolean, done: (answer: LoadResponse) => void): void {
-    const connection = this.#pool.take() as Connection;
-    const pending = new PendingRequest(this, connection, keepsText, (answer, isReusable) => {
+    const pending = new PendingRequest(this, keepsText, (answer) => {
       this.#live.delete(pending);
-      if (isReusable) this.#pool.give(connection);
-      else this.#pool.discard(connection);
       done(answer);
     });
     this.#live.add(pending);
     const { path, body } = request;
-    connection.client.dispatch({ method: 'POST', path: this.#prefix + path, headers: this.headers, body }, pending);
+    const options = { method: 'POST', path: this.#prefix + path, headers: this.headers, body } as const;
+    pending.connection = this.#pool.dispatch(options, pending);
   }
 
   close(): void {
@@ -102,13 +94,13 @@ export class LoadClient implements Sender {
   }
 }
 
-type Done = (answer: LoadResponse, isReusable: boolean) => void;
+type Done = (answer: LoadResponse) => void;
 
 /** One request under way. */
 class PendingRequest implements DispatchHandler {
+  connection: Connection | null = null;
   readonly #clock: Clock;
   readonly #observer: StreamObserver;
-  readonly #connection: Connection;
   readonly #done: Done;
   readonly #timer: TimerHandle;
   /** When the request was dispatched; opening a connection is included in its latency. */
@@ -120,20 +112,19 @@ class PendingRequest implements DispatchHandler {
   #code = '';
   #isDone = false;
 
-  constructor({ clock, settings }: LoadClient, connection: Connection, keepsText: boolean, done: Done) {
+  constructor({ clock, settings }: LoadClient, keepsText: boolean, done: Done) {
     this.#clock = clock;
-    this.#connection = connection;
     this.#done = done;
     this.#observer = new StreamObserver(settings.dialect, keepsText);
     this.#timer = clock.setTimeout(() => this.cut('timeout'), settings.timeoutMs);
     this.#sentMs = clock.now();
   }
 
-  onRequestStart(): void {
+  onRequestSent(): void {
     // Nothing is measured from here: opening the connection counts.
   }
 
-  onResponseStart(_: DispatchController, status: number, headers: readonly string[]): void {
+  onResponseStart(status: number, headers: readonly string[]): void {
     this.#headMs = this.#clock.now();
     this.#status = status;
     for (let at = 0; at < headers.length; at += 2) {
@@ -144,7 +135,7 @@ class PendingRequest implements DispatchHandler {
     }
   }
 
-  onResponseData(_: DispatchController, chunk: Buffer): void {
+  onResponseData(chunk: Buffer): void {
     this.#bytes += chunk.byteLength;
     if (this.#isStream) this.#observer.push(chunk, this.#clock.now());
     else if (this.#status < 400) this.#observer.pushWhole(chunk);
@@ -153,22 +144,22 @@ class PendingRequest implements DispatchHandler {
   onResponseEnd(): void {
     const observer = this.#observer;
     if (!this.#isStream && this.#status < 400) observer.endWhole();
-    if (this.#status < 200 || this.#status >= 300) this.#end(`${this.#status}${this.#code}`, true);
-    else if (observer.failed) this.#end('error event', true);
-    else this.#end(observer.complete ? 'ok' : 'truncated', true);
+    if (this.#status < 200 || this.#status >= 300) this.#end(`${this.#status}${this.#code}`);
+    else if (observer.failed) this.#end('error event');
+    else this.#end(observer.complete ? 'ok' : 'truncated');
   }
 
-  onResponseError(_: DispatchController, error: Error): void {
-    const code = (error as NodeJS.ErrnoException).code;
-    this.#end(error instanceof DispatchError ? error.fault : (code ?? error.name), false);
+  onResponseError({ cause, fault }: DispatchError): void {
+    this.#end((cause as NodeJS.ErrnoException | undefined)?.code ?? fault);
   }
 
   /** Ends it before its answer has. */
   cut(outcome: string): void {
-    this.#end(outcome, false);
+    this.connection?.abort(this);
+    this.#end(outcome);
   }
 
-  #end(outcome: string, isReusable: boolean): void {
+  #end(outcome: string): void {
     if (this.#isDone) return;
     this.#isDone = true;
     this.#clock.clearTimeout(this.#timer);
@@ -185,6 +176,6 @@ class PendingRequest implements DispatchHandler {
       bytes: this.#bytes,
       ...{ promptTokens, cachedTokens, outputTokens, text, serverTimings },
     };
-    this.#done(answer, isReusable && !this.#connection.client.destroyed);
+    this.#done(answer);
   }
 }

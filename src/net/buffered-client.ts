@@ -5,7 +5,6 @@ import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import {
   type Connection,
   ConnectionPool,
-  type DispatchController,
   DispatchError,
   type DispatchHandler,
   type DispatchOptions,
@@ -112,7 +111,7 @@ class Origin {
     this.pool = pool;
   }
 
-  /** Starts waiting calls in the next turn, which is when a connection given back in this one becomes free. */
+  /** Starts waiting calls in the next turn, which is when a connection whose response ended in this one is free. */
   wake(): void {
     if (this.#waking) return;
     this.#waking = true;
@@ -122,10 +121,9 @@ class Origin {
   readonly #next = (): void => {
     this.#waking = false;
     for (const call of this.waiting) {
-      const connection = this.pool.take();
-      if (connection === undefined) return;
+      if (!this.pool.available) return;
       this.waiting.delete(call);
-      call.start(connection);
+      call.start(false);
     }
   };
 }
@@ -148,9 +146,7 @@ class Call implements DispatchHandler {
   #bytes = 0;
   #status = 0;
   #headers: Record<string, string> = {};
-  #connection: Connection | undefined;
-  /** The connection had carried requests before this one. */
-  #reused = false;
+  #connection: Connection | null = null;
   #retried = false;
   #done = false;
 
@@ -160,30 +156,29 @@ class Call implements DispatchHandler {
     call.signal.addEventListener('abort', this.#leave);
   }
 
-  begin(fresh = false): void {
+  begin(): void {
     const { pool, waiting } = this.#call.origin;
-    const connection = waiting.size > 0 && !fresh ? undefined : pool.take(fresh);
-    if (connection === undefined) waiting.add(this);
-    else this.start(connection);
+    if (waiting.size > 0 || !pool.available) waiting.add(this);
+    else this.start(false);
   }
 
-  start(connection: Connection): void {
-    this.#connection = connection;
-    connection.client.dispatch(this.#call.options, this);
+  start(fresh: boolean): void {
+    const { options, origin } = this.#call;
+    const connection = origin.pool.dispatch(options, this, fresh);
+    // A request that failed at once may have been sent again by then.
+    if (connection !== null) this.#connection = connection;
   }
 
-  onRequestStart(controller: DispatchController): void {
-    if (this.#done) controller.abort(new Error('request cancelled'));
-    // Not earlier: `dispatch` may have replaced a socket that died while it was idle.
-    this.#reused = (this.#connection?.served ?? 0) > 0;
+  onRequestSent(): void {
+    // Nothing to note: the caller's signal limits the time.
   }
 
-  onResponseStart(_controller: DispatchController, status: number, headers: readonly string[]): void {
+  onResponseStart(status: number, headers: readonly string[]): void {
     this.#status = status;
     this.#headers = joined(headers);
   }
 
-  onResponseData(_controller: DispatchController, chunk: Buffer): void {
+  onResponseData(chunk: Buffer): void {
     if (this.#done) return;
     const { maxBytes } = this.#call;
     this.#bytes += chunk.byteLength;
@@ -197,47 +192,42 @@ class Call implements DispatchHandler {
     const body = this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces);
     try {
       const decodedBody = decoded(body, this.#headers['content-encoding'], maxBytes);
-      this.#end(true);
+      this.#end();
       resolve({ status: this.#status, headers: this.#headers, body: decodedBody });
     } catch (error) {
       this.fail(error as Error);
     }
   }
 
-  onResponseError(_controller: DispatchController, error: Error): void {
+  onResponseError(error: DispatchError): void {
     if (this.#done) return;
-    const isReset = !(error instanceof DispatchError) || error.fault === 'reset';
-    if (!isReset || !this.#reused || this.#retried || this.#status !== 0) {
+    this.#connection = null;
+    if (error.fault !== 'stale' || this.#retried) {
       this.fail(error);
       return;
     }
     // The server closed an idle connection as the request was sent: this says nothing about the server.
     this.#retried = true;
-    if (this.#connection !== undefined) this.#call.origin.pool.discard(this.#connection);
-    this.#connection = undefined;
-    this.begin(true);
+    this.start(true);
   }
 
   readonly #leave = (): void => this.fail(this.#call.signal.reason as Error);
 
   fail(error: Error): void {
     if (this.#done) return;
-    this.#end(false);
+    this.#end();
     this.#call.reject(error);
   }
 
-  #end(reusable: boolean): void {
+  #end(): void {
     const { origin, signal } = this.#call;
     this.#done = true;
     signal.removeEventListener('abort', this.#leave);
     origin.calls.delete(this);
     if (origin.waiting.size > 0) origin.waiting.delete(this);
-    const connection = this.#connection;
-    this.#connection = undefined;
-    if (connection === undefined) return;
-    if (reusable) origin.pool.give(connection);
-    else origin.pool.discard(connection);
-    origin.wake();
+    this.#connection?.abort(this);
+    this.#connection = null;
+    if (origin.waiting.size > 0) origin.wake();
   }
 }
 

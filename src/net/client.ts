@@ -1,8 +1,9 @@
-// HTTP/1.1 connections to one upstream server and their pool: our own client for http:, undici's for https:. A connection
-// carries one request at a time, and every request ends in exactly one of `onResponseEnd` and `onResponseError`.
+// HTTP/1.1 connections to one server, http: or https:, and their pool. A connection carries one request at a time and belongs to
+// its pool from the first byte to the last: it returns there by itself when a response is complete, and leaves it when it closes.
 
-import { connect, type Socket } from 'node:net';
-import { Client, type Dispatcher } from 'undici';
+import { connect, isIP, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
 
 /** A request to send. */
@@ -12,62 +13,51 @@ export interface DispatchOptions {
   readonly path: string;
   /** Flat: name in lower case, value. Host, Content-Length and Connection are added by the client. */
   readonly headers: readonly string[];
+  /** Must not change until the response has ended. */
   readonly body: Buffer;
 }
 
-/** Controls a request while it lasts. */
-export interface DispatchController {
-  /** Stops reading: nothing is delivered until `resume`. */
-  pause(): void;
-  resume(): void;
-  /** Ends the request and closes its socket; the handler's `onResponseError` receives `reason`. */
-  abort(reason: Error): void;
-}
-
-/** Callbacks of one request. */
+/**
+ * Callbacks of one request. `onResponseEnd` or `onResponseError` is called exactly once, and nothing after it, unless the request
+ * is aborted: then nothing is called any more. The connection is no longer the handler's when the last callback runs.
+ */
 export interface DispatchHandler {
-  /** The socket is open and the request is about to be written; nothing has been sent before. */
-  onRequestStart(controller: DispatchController): void;
-  /** The head of the response. `headers` is flat: name in lower case, value; the handler may keep it. */
-  onResponseStart(controller: DispatchController, status: number, headers: readonly string[]): void;
-  /** A piece of the body, without framing; the handler may keep it. */
-  onResponseData(controller: DispatchController, chunk: Buffer): void;
-  onResponseEnd(controller: DispatchController): void;
-  /** The only call when the request is not sent at all. An error that is no `DispatchError` is the socket's. */
-  onResponseError(controller: DispatchController, error: Error): void;
+  /** The connection is open and the request has been given to it, with no byte of the answer read yet. */
+  onRequestSent(connection: Connection): void;
+  /** The final head of the response. `headers` is flat: name in lower case, value; the handler may keep it. */
+  onResponseStart(status: number, headers: readonly string[]): void;
+  /** A piece of the body, without framing; it is a copy, which the handler may keep. */
+  onResponseData(chunk: Buffer): void;
+  onResponseEnd(): void;
+  /** The connection is closed, or there was none. */
+  onResponseError(error: DispatchError): void;
 }
 
 /**
- * `unsendable`: the request may not be sent to any server. `malformed`: the response breaks RFC 9112.
- * `reset`: the connection closed before the head of the response was complete. `truncated`: after it, before the end.
+ * Before the request is sent:
+ * - `unsendable`: it may not be sent to any server; no connection was taken.
+ * - `no connection free`: as many requests are in progress as the pool may have connections.
+ * - `connect`: no connection could be opened: name, address, port or certificate.
+ *
+ * After it was sent:
+ * - `stale`: a kept connection closed before any byte of the answer, less than 500 ms after the request was sent: most likely
+ *   the server closed the idle connection at that moment.
+ * - `reset`: the connection closed before the head of the response was complete, in any other case.
+ * - `malformed`: the response breaks RFC 9112.
+ * - `truncated`: the connection closed after the head of the response, before its end.
+ * - `internal`: a callback of the handler threw; `cause` is what it threw. It says nothing about the server.
  */
-export type DispatchFault = 'unsendable' | 'malformed' | 'reset' | 'truncated';
+export type DispatchFault =
+  'unsendable' | 'no connection free' | 'connect' | 'stale' | 'reset' | 'malformed' | 'truncated' | 'internal';
 
 export class DispatchError extends Error {
   override readonly name = 'DispatchError';
   readonly fault: DispatchFault;
 
-  constructor(fault: DispatchFault, cause?: Error) {
-    super(fault, { cause });
+  constructor(fault: DispatchFault, cause?: unknown) {
+    super(cause instanceof Error ? `${fault}: ${cause.message}` : fault, { cause });
     this.fault = fault;
   }
-}
-
-/** Socket events of a client. */
-export interface SocketEvents {
-  /** A socket was opened. */
-  onConnect(): void;
-  /** The socket is closed, and the request that it carried has ended. */
-  onDisconnect(): void;
-}
-
-/** A client with one connection. */
-export interface DispatchClient {
-  readonly destroyed: boolean;
-  /** Sends a request; connects first when there is no socket. May call the handler before it returns. */
-  dispatch(options: DispatchOptions, handler: DispatchHandler): void;
-  /** Closes the socket at once; a request in progress fails. */
-  destroy(): void;
 }
 
 /** A body below this is copied behind its head: one buffer, one write. */
@@ -75,11 +65,12 @@ const SMALL_BODY_BYTES = 64 * 1024;
 /** The socket is closed this long before the server's announced timeout, so that no request crosses the close. */
 const KEEP_ALIVE_MARGIN_MS = 1000;
 const TCP_PROBE_MS = 60_000;
+/** A kept connection that closes so soon after a request was sent had most likely been closed before the request arrived. */
+const STALE_MS = 500;
 
 /** All sockets of a thread read into this buffer, one after the other; handlers get copies. */
 const READ_BUFFER = Buffer.allocUnsafeSlow(256 * 1024);
 
-const NO_BYTES = Buffer.alloc(0);
 const TIMEOUT = /(?:^|[,\s])timeout\s*=\s*"?(\d+)/i;
 
 /** Field names in lower case (RFC 9110 §5.6.2), characters that no value may have, and request targets. */
@@ -112,113 +103,104 @@ function requestHead(host: string, { method, path, headers, body }: DispatchOpti
   return method === 'POST' || byteLength > 0 ? `${head}content-length: ${byteLength}\r\n\r\n` : `${head}\r\n`;
 }
 
-/** A client for one http: origin. It has no timeout but that of an idle socket. */
-export class Http1Client implements DispatchClient, DispatchController {
-  destroyed = false;
-  readonly #url: URL;
-  readonly #keepAliveMs: number;
-  readonly #events: SocketEvents;
+/** A request whose connection is being opened. */
+interface UnsentRequest {
+  readonly head: string;
+  readonly body: Buffer;
+}
+
+/** One connection. `pause`, `resume` and `abort` have no effect unless the request of that handler is in progress on it. */
+export class Connection {
+  /** Responses before the present one. */
+  served = 0;
+  /** When the present request was sent, by the clock of the pool, in milliseconds. */
+  sentMs = 0;
+  /** @internal When the last response ended, in milliseconds. */
+  idleSinceMs = 0;
+  /** @internal Idle time after which it is closed. */
+  idleMs: number;
+  readonly #pool: ConnectionPool;
   readonly #parser = new ResponseParser();
   #socket: Socket | null = null;
-  #open = false;
-  #handler: DispatchHandler | null = null;
-  #method = '';
-  #head = '';
-  #body: Buffer = NO_BYTES;
+  #handler: DispatchHandler | null;
+  #unsent: UnsentRequest | null = null;
+  #toHead = false;
+  /** A byte has come since the request was sent. */
+  #heard = false;
   #paused = false;
   /** Body bytes that arrived after `pause` was called; delivered by `resume`. */
   #held: Buffer | null = null;
   /** The server has closed its side of the connection. */
   #ended = false;
-  /** The Keep-Alive field that `#idleMs` was made from. */
+  /** The server may have sent more than has been read in this turn of the event loop. */
+  #mayHoldMore = false;
+  /** The Keep-Alive field that `idleMs` was made from. */
   #hint = '';
-  #idleMs: number;
 
-  /** `keepAliveMs`: idle time after which the socket is closed; a Keep-Alive field of the server may shorten it. */
-  constructor(origin: string, keepAliveMs: number, events: SocketEvents) {
-    this.#url = new URL(origin);
-    this.#keepAliveMs = keepAliveMs;
-    this.#idleMs = keepAliveMs;
-    this.#events = events;
-  }
-
-  dispatch(options: DispatchOptions, handler: DispatchHandler): void {
-    const head = requestHead(this.#url.host, options);
-    if (head === null || this.destroyed || this.#handler !== null) {
-      handler.onResponseError(this, new DispatchError(head === null ? 'unsendable' : 'reset'));
-      return;
-    }
+  /** @internal */
+  constructor(pool: ConnectionPool, handler: DispatchHandler) {
+    this.#pool = pool;
     this.#handler = handler;
-    this.#method = options.method;
-    this.#head = head;
-    this.#body = options.body;
-    if (this.#open) this.#send();
-    else this.#connect();
+    this.idleMs = pool.settings.keepAliveMs;
   }
 
-  destroy(): void {
-    this.destroyed = true;
-    this.abort(new DispatchError('reset'));
-  }
-
-  abort(reason: Error): void {
-    const handler = this.#handler;
-    this.#handler = null;
-    this.#close();
-    handler?.onResponseError(this, reason);
-    this.#tellClosed();
-  }
-
-  pause(): void {
-    if (this.#paused || this.#handler === null) return;
+  /** Stops reading: nothing is delivered until `resume`. */
+  pause(handler: DispatchHandler): void {
+    if (this.#handler !== handler || this.#paused) return;
     this.#paused = true;
     this.#socket?.pause();
   }
 
-  resume(): void {
-    if (!this.#paused || this.#handler === null) return;
+  resume(handler: DispatchHandler): void {
+    if (this.#handler !== handler || !this.#paused) return;
     this.#paused = false;
+    this.#mayHoldMore = true;
     this.#socket?.resume();
     const piece = this.#held;
     this.#held = null;
-    if (piece !== null) this.#handler.onResponseData(this, piece);
+    if (piece !== null) handler.onResponseData(piece);
     this.#settle();
   }
 
-  #connect(): void {
-    const { hostname, port } = this.#url;
-    const socket = connect({
-      host: hostname.startsWith('[') ? hostname.slice(1, -1) : hostname,
-      port: port === '' ? 80 : Number(port),
+  /** Ends the request and closes the connection, which may still be opening. The handler is not called any more. */
+  abort(handler: DispatchHandler): void {
+    if (this.#handler !== handler) return;
+    this.#handler = null;
+    this.close();
+  }
+
+  /** @internal Opens the connection and sends the request. */
+  open(options: DispatchOptions, head: string): void {
+    const { isSecure, url } = this.#pool;
+    const { hostname, port } = url;
+    const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+    this.#toHead = options.method === 'HEAD';
+    this.#unsent = { head, body: options.body };
+    const settings = {
+      host,
+      port: port === '' ? (isSecure ? 443 : 80) : Number(port),
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: TCP_PROBE_MS,
       onread: {
         buffer: READ_BUFFER,
-        callback: (length) => {
+        callback: (length: number): boolean => {
           if (socket === this.#socket) this.#receive(length);
           return true;
         },
       },
-    });
+    };
+    const socket = isSecure
+      ? connectTls({ ...settings, ALPNProtocols: ['http/1.1'], ...(isIP(host) === 0 && { servername: host }) })
+      : connect(settings);
     this.#socket = socket;
-    this.#ended = false;
-    this.#hint = '';
-    this.#idleMs = this.#keepAliveMs;
-    // A socket that was closed may emit events still; the client has another one by then, or none.
+    // A socket that was closed may emit events still.
     const ours = (run: () => void) => (): void => {
       if (socket === this.#socket) run();
     };
     socket.on(
-      'connect',
-      ours(() => this.#connected(socket)),
-    );
-    socket.on(
-      'timeout',
-      // While a request is in progress, its handler limits the time.
-      ours(() => {
-        if (this.#handler === null) this.#drop();
-      }),
+      isSecure ? 'secureConnect' : 'connect',
+      ours(() => this.#connected()),
     );
     socket.on(
       'end',
@@ -229,38 +211,51 @@ export class Http1Client implements DispatchClient, DispatchController {
     });
     socket.on(
       'close',
-      ours(() => this.#lost(new DispatchError('reset'))),
+      ours(() => this.#lost()),
     );
   }
 
-  #connected(socket: Socket): void {
-    this.#open = true;
-    socket.setTimeout(this.#idleMs);
-    this.#events.onConnect();
-    if (this.#handler !== null) this.#send();
+  /** @internal Sends a request on the open connection. */
+  send(options: DispatchOptions, handler: DispatchHandler, head: string): void {
+    this.#handler = handler;
+    this.#toHead = options.method === 'HEAD';
+    this.#write(head, options.body);
   }
 
-  #send(): void {
-    const handler = this.#handler as DispatchHandler;
-    const [head, body] = [this.#head, this.#body];
-    this.#head = '';
-    this.#body = NO_BYTES;
-    this.#paused = false;
-    this.#parser.begin(this.#method === 'HEAD');
-    handler.onRequestStart(this);
+  /** @internal Closes the socket at once, without a callback. */
+  close(): void {
     const socket = this.#socket;
-    if (this.#handler !== handler || socket === null) return;
+    this.#socket = null;
+    this.#held = null;
+    this.#unsent = null;
+    socket?.destroy();
+    this.#pool.remove(this);
+  }
+
+  #connected(): void {
+    const { head, body } = this.#unsent as UnsentRequest;
+    this.#unsent = null;
+    this.#write(head, body);
+  }
+
+  #write(head: string, body: Buffer): void {
+    const socket = this.#socket as Socket;
+    this.#paused = false;
+    this.#heard = false;
+    this.#parser.begin(this.#toHead);
     if (body.byteLength < SMALL_BODY_BYTES) {
       const message = Buffer.allocUnsafe(head.length + body.byteLength);
       message.write(head, 'latin1');
       body.copy(message, head.length);
       socket.write(message);
-      return;
+    } else {
+      socket.cork();
+      socket.write(head, 'latin1');
+      socket.write(body);
+      socket.uncork();
     }
-    socket.cork();
-    socket.write(head, 'latin1');
-    socket.write(body);
-    socket.uncork();
+    this.sentMs = this.#pool.settings.clock.now();
+    this.#handler?.onRequestSent(this);
   }
 
   /** Delivers the first `length` bytes of the read buffer. */
@@ -268,9 +263,12 @@ export class Http1Client implements DispatchClient, DispatchController {
     const handler = this.#handler;
     if (handler === null) {
       // Unrequested bytes would be taken for the response to the next request.
-      this.#drop();
+      this.close();
       return;
     }
+    this.#heard = true;
+    // A full buffer is filled again at once, and TLS gives its records one by one.
+    this.#mayHoldMore = length === READ_BUFFER.byteLength || this.#pool.isSecure;
     const parser = this.#parser;
     try {
       parser.parse(READ_BUFFER, length);
@@ -281,18 +279,18 @@ export class Http1Client implements DispatchClient, DispatchController {
         READ_BUFFER.copy(piece, 0, bodyStart, bodyEnd);
       }
       if (parser.headCame) {
-        handler.onResponseStart(this, parser.status, parser.fields);
+        handler.onResponseStart(parser.status, parser.fields);
         if (this.#handler !== handler) return;
       }
       if (piece !== null) {
         if (this.#paused) this.#held = this.#held === null ? piece : Buffer.concat([this.#held, piece]);
-        else handler.onResponseData(this, piece);
+        else handler.onResponseData(piece);
       }
       if (this.#handler === handler && (parser.state === 'done' || parser.state === 'malformed')) this.#settle();
     } catch (error) {
       // An error thrown by a handler fails its own request. Without a request it must surface.
-      if (this.#handler === null) throw error;
-      this.abort(error as Error);
+      if (this.#handler !== handler) throw error;
+      this.#fail('internal', error);
     }
   }
 
@@ -301,187 +299,59 @@ export class Http1Client implements DispatchClient, DispatchController {
     if (this.#handler === null || this.#paused) return;
     const { state } = this.#parser;
     if (state === 'done') this.#complete(this.#handler);
-    else if (state === 'malformed') this.abort(new DispatchError('malformed'));
-    else if (this.#ended) this.abort(new DispatchError(state === 'head' ? 'reset' : 'truncated'));
+    else if (state === 'malformed') this.#fail('malformed');
+    else if (this.#ended) this.#fail(this.#closedFault());
   }
 
   #complete(handler: DispatchHandler): void {
     this.#handler = null;
-    const socket = this.#socket as Socket;
-    if (this.#parser.keepAlive !== this.#hint) this.#applyHint(socket);
+    this.served++;
+    if (this.#parser.keepAlive !== this.#hint) this.#applyHint();
     // A response may overtake its request: the unsent rest would precede the next request.
-    const reusable = this.#parser.reusable && !this.#ended && socket.writableLength === 0 && this.#idleMs > 0;
-    if (!reusable) this.#close();
-    handler.onResponseEnd(this);
-    if (!reusable) this.#tellClosed();
+    const isReusable = this.#parser.reusable && !this.#ended && this.#socket?.writableLength === 0 && this.idleMs > 0;
+    if (isReusable) this.#pool.keep(this, this.#mayHoldMore);
+    else this.close();
+    handler.onResponseEnd();
+  }
+
+  #fail(fault: DispatchFault, cause?: unknown): void {
+    const handler = this.#handler;
+    this.#handler = null;
+    this.close();
+    handler?.onResponseError(new DispatchError(fault, cause));
   }
 
   /** Shortens the idle time to the server's Keep-Alive timeout; to 0 or less when it is about to close. */
-  #applyHint(socket: Socket): void {
+  #applyHint(): void {
     this.#hint = this.#parser.keepAlive;
     const seconds = TIMEOUT.exec(this.#hint)?.[1];
     const hintMs = seconds === undefined ? Infinity : Number(seconds) * 1000 - KEEP_ALIVE_MARGIN_MS;
-    const idleMs = Math.min(this.#keepAliveMs, hintMs);
-    if (idleMs > 0 && idleMs !== this.#idleMs) socket.setTimeout(idleMs);
-    this.#idleMs = idleMs;
+    this.idleMs = Math.min(this.#pool.settings.keepAliveMs, hintMs);
   }
 
   #end(): void {
     this.#ended = true;
     if (this.#handler === null) {
-      this.#drop();
+      this.close();
       return;
     }
-    this.#parser.end();
+    if (this.#unsent === null) this.#parser.end();
     this.#settle();
   }
 
-  #lost(error: Error): void {
+  #lost(cause?: Error): void {
     // A response that was read completely is delivered after the pause, although the socket is gone.
     const complete = this.#ended || this.#parser.state === 'done';
     if (this.#handler !== null && this.#paused && complete) this.#ended = true;
-    else this.abort(error);
+    else this.#fail(this.#closedFault(), cause);
   }
 
-  #drop(): void {
-    this.#close();
-    this.#tellClosed();
-  }
-
-  #close(): void {
-    const socket = this.#socket;
-    this.#socket = null;
-    this.#open = false;
-    this.#held = null;
-    socket?.destroy();
-  }
-
-  #tellClosed(): void {
-    if (this.#socket === null) this.#events.onDisconnect();
-  }
-}
-
-/** Longest time that undici may spend connecting a socket, in milliseconds. */
-const CONNECT_MS = 60_000;
-
-/** undici's client behind our interface. */
-class SecureClient implements DispatchClient {
-  readonly #client: Client;
-
-  constructor(origin: string, keepAliveMs: number, events: SocketEvents) {
-    this.#client = new Client(origin, {
-      pipelining: 1,
-      keepAliveTimeout: keepAliveMs,
-      keepAliveMaxTimeout: keepAliveMs,
-      // Handlers have deadlines of their own (deadline.ts): exact, and one timer for all.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      // `destroy` does not close a socket that is still connecting; this does.
-      connectTimeout: CONNECT_MS,
-      allowH2: false,
-    });
-    this.#client.on('connect', () => events.onConnect());
-    this.#client.on('disconnect', () => events.onDisconnect());
-  }
-
-  get destroyed(): boolean {
-    return this.#client.destroyed;
-  }
-
-  dispatch(options: DispatchOptions, handler: DispatchHandler): void {
-    this.#client.dispatch({ ...options, headers: [...options.headers] }, new SecureHandler(handler));
-  }
-
-  destroy(): void {
-    // The promise only says when undici has finished; the requests have failed before.
-    this.#client.destroy().catch(() => undefined);
-  }
-}
-
-class SecureHandler implements Dispatcher.DispatchHandler {
-  readonly #handler: DispatchHandler;
-
-  constructor(handler: DispatchHandler) {
-    this.#handler = handler;
-  }
-
-  onRequestStart(controller: DispatchController): void {
-    this.#handler.onRequestStart(controller);
-  }
-
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    headers: Record<string, string | string[] | undefined>,
-  ): void {
-    if (status < 200) return;
-    this.#handler.onResponseStart(controller, status, flatHeaders(controller.rawHeaders, headers));
-  }
-
-  onResponseData(controller: DispatchController, chunk: Buffer): void {
-    this.#handler.onResponseData(controller, chunk);
-  }
-
-  onResponseEnd(controller: DispatchController): void {
-    this.#handler.onResponseEnd(controller);
-  }
-
-  onResponseError(controller: DispatchController, error: Error): void {
-    const fault = faultOf(error);
-    this.#handler.onResponseError(controller, fault === undefined ? error : new DispatchError(fault, error));
-  }
-}
-
-function flatHeaders(raw: unknown, headers: Record<string, string | string[] | undefined>): string[] {
-  if (Array.isArray(raw) && Buffer.isBuffer(raw[0])) {
-    return (raw as Buffer[]).map((word, at) => {
-      const text = word.toString('latin1');
-      return at % 2 === 0 ? text.toLowerCase() : text;
-    });
-  }
-  return Object.entries(headers).flatMap(([name, value]) =>
-    [value ?? []].flat().flatMap((one) => [name.toLowerCase(), one]),
-  );
-}
-
-function faultOf(error: Error): DispatchFault | undefined {
-  if (error.name === 'HTTPParserError') return 'malformed';
-  switch ((error as NodeJS.ErrnoException).code) {
-    case 'UND_ERR_HEADERS_OVERFLOW':
-      return 'malformed';
-    case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH':
-      return 'truncated';
-    case 'UND_ERR_INVALID_ARG':
-    case 'UND_ERR_NOT_SUPPORTED':
-      return 'unsendable';
-    default:
-      return undefined;
-  }
-}
-
-/** One connection of a pool; at most one request at a time. */
-export class Connection implements SocketEvents {
-  readonly client: DispatchClient;
-  /** Responses since the socket was opened. A request on a used socket may meet a server that has just closed it. */
-  served = 0;
-  /** @internal */ idle = false;
-  readonly #pool: ConnectionPool;
-
-  /** @internal */
-  constructor(pool: ConnectionPool, origin: string, keepAliveMs: number) {
-    this.#pool = pool;
-    const ClientClass = origin.startsWith('http:') ? Http1Client : SecureClient;
-    this.client = new ClientClass(origin, keepAliveMs, this);
-  }
-
-  /** @internal */
-  onConnect(): void {
-    this.served = 0;
-  }
-
-  /** @internal */
-  onDisconnect(): void {
-    if (this.idle) this.#pool.discard(this);
+  /** What the close of the connection means for the request in progress. */
+  #closedFault(): DispatchFault {
+    if (this.#unsent !== null) return 'connect';
+    if (this.#parser.state !== 'head') return 'truncated';
+    const isStale = this.served > 0 && !this.#heard && this.#pool.settings.clock.now() - this.sentMs < STALE_MS;
+    return isStale ? 'stale' : 'reset';
   }
 }
 
@@ -490,72 +360,110 @@ export interface PoolSettings {
   readonly maxConnections: number;
   /** Idle time after which a connection is closed, in milliseconds. A server's Keep-Alive field may shorten it. */
   readonly keepAliveMs: number;
+  /** Default: the clock of the process. */
+  readonly clock?: Clock;
 }
 
 /** Connections to one server. The idle ones form a stack, which keeps the number in use small. */
 export class ConnectionPool {
-  readonly #origin: string;
-  readonly #settings: PoolSettings;
+  /** @internal */ readonly url: URL;
+  /** @internal */ readonly isSecure: boolean;
+  /** @internal */ readonly settings: Required<PoolSettings>;
   readonly #idle: Connection[] = [];
-  /** Given back in this turn of the event loop; bytes that a faulty server sent too much are read before it ends. */
-  readonly #cooling: Connection[] = [];
-  #open = 0;
+  /** Idle connections that may hold unread bytes: not reused before those have been read. */
+  readonly #unsettled = new Set<Connection>();
+  readonly #open = new Set<Connection>();
+  #sweep: TimerHandle | null = null;
   #closed = false;
 
+  /** `origin`: scheme, host and port of a URL. */
   constructor(origin: string, settings: PoolSettings) {
-    this.#origin = origin;
-    this.#settings = settings;
+    this.url = new URL(origin);
+    this.isSecure = this.url.protocol === 'https:';
+    this.settings = { clock: systemClock, ...settings };
   }
 
-  /** The idle connection that was used last, else a new one; undefined when `maxConnections` are open. */
-  take(fresh = false): Connection | undefined {
-    const used = fresh ? undefined : this.#idle.pop();
-    if (used !== undefined) {
-      used.idle = false;
-      return used;
+  /**
+   * Sends a request on the idle connection that was used last, else on a new one; on a new one in any case when `fresh`. Returns
+   * the connection, or null when the request has ended already. May call `onRequestSent` or `onResponseError` before it returns.
+   */
+  dispatch(options: DispatchOptions, handler: DispatchHandler, fresh = false): Connection | null {
+    const head = requestHead(this.url.host, options);
+    if (head === null || (this.#open.size >= this.settings.maxConnections && (fresh || this.#idle.length === 0))) {
+      handler.onResponseError(new DispatchError(head === null ? 'unsendable' : 'no connection free'));
+      return null;
     }
-    if (this.#open >= this.#settings.maxConnections) return undefined;
-    this.#open++;
-    return new Connection(this, this.#origin, this.#settings.keepAliveMs);
-  }
-
-  /** Gives a connection back after a complete response. */
-  give(connection: Connection): void {
-    if (this.#closed) {
-      this.discard(connection);
-      return;
+    let connection = fresh ? undefined : this.#idle.pop();
+    if (connection === undefined) {
+      connection = new Connection(this, handler);
+      this.#open.add(connection);
+      connection.open(options, head);
+    } else {
+      connection.send(options, handler, head);
     }
-    connection.served++;
-    connection.idle = true;
-    // Reused in the next turn at the earliest: stray bytes must not become the response to another request.
-    if (this.#cooling.push(connection) === 1) setImmediate(this.#cool);
+    return this.#open.has(connection) ? connection : null;
   }
 
-  /** Closes a connection at once. */
-  discard(connection: Connection): void {
-    if (connection.idle) {
-      for (const list of [this.#idle, this.#cooling]) {
-        const at = list.lastIndexOf(connection);
-        if (at >= 0) list.splice(at, 1);
-      }
-      connection.idle = false;
-    }
-    this.#open--;
-    connection.client.destroy();
+  /** Whether a request would find a connection now. */
+  get available(): boolean {
+    return this.#idle.length > 0 || this.#open.size < this.settings.maxConnections;
   }
 
-  /** Closes idle connections now and the others as they are given back. */
+  /** Closes idle connections now and the others when their requests end. */
   close(): void {
     this.#closed = true;
-    for (const connection of [...this.#idle, ...this.#cooling]) this.discard(connection);
+    for (const connection of [...this.#idle, ...this.#unsettled]) connection.close();
   }
 
   get openConnections(): number {
-    return this.#open;
+    return this.#open.size;
   }
 
-  readonly #cool = (): void => {
-    this.#idle.push(...this.#cooling);
-    this.#cooling.length = 0;
+  /**
+   * @internal Takes a connection back after a complete response. Bytes that a faulty server sent behind the response must not become
+   * the response to another request: one that `mayHoldMore` is reused when the event loop has read from all sockets once more.
+   */
+  keep(connection: Connection, mayHoldMore: boolean): void {
+    if (this.#closed) {
+      connection.close();
+      return;
+    }
+    connection.idleSinceMs = this.settings.clock.now();
+    if (mayHoldMore) this.#settle(connection);
+    else this.#idle.push(connection);
+    this.#sweep ??= this.settings.clock.setTimeout(this.#closeIdle, connection.idleMs);
+  }
+
+  /** @internal Forgets a connection that is closed. */
+  remove(connection: Connection): void {
+    if (!this.#open.delete(connection)) return;
+    const at = this.#idle.lastIndexOf(connection);
+    if (at >= 0) this.#idle.splice(at, 1);
+    this.#unsettled.delete(connection);
+    if (this.#sweep === null || this.#idle.length + this.#unsettled.size > 0) return;
+    this.settings.clock.clearTimeout(this.#sweep);
+    this.#sweep = null;
+  }
+
+  #settle(connection: Connection): void {
+    this.#unsettled.add(connection);
+    const settled = (): void => {
+      if (this.#unsettled.delete(connection)) this.#idle.push(connection);
+    };
+    const read = (): void => void setImmediate(settled);
+    // The present turn may be past its reads; the next one is not.
+    setImmediate(read);
+  }
+
+  readonly #closeIdle = (): void => {
+    this.#sweep = null;
+    const nowMs = this.settings.clock.now();
+    let nextMs = Infinity;
+    for (const connection of [...this.#idle, ...this.#unsettled]) {
+      const restMs = connection.idleSinceMs + connection.idleMs - nowMs;
+      if (restMs <= 0) connection.close();
+      else nextMs = Math.min(nextMs, restMs);
+    }
+    if (nextMs < Infinity) this.#sweep = this.settings.clock.setTimeout(this.#closeIdle, nextMs);
   };
 }

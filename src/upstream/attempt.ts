@@ -6,8 +6,8 @@ import type { Clock } from '../actor/index.ts';
 import {
   type Connection,
   type ConnectionPool,
-  type DispatchController,
-  DispatchError,
+  type DispatchError,
+  type DispatchFault,
   type DispatchHandler,
   type DispatchOptions,
 } from '../net/client.ts';
@@ -64,12 +64,9 @@ export class Attempt implements DispatchHandler, Expirable {
   readonly #owner: AttemptOwner;
   readonly #options: DispatchOptions;
   readonly #deadline: Deadline;
-  #pool: ConnectionPool | null = null;
   #connection: Connection | null = null;
-  #controller: DispatchController | null = null;
   #phase: Phase = 'connect';
   #lastDataMs = 0;
-  #reused = false;
   #retriedStale = false;
   #paused = false;
   #left = false;
@@ -86,13 +83,12 @@ export class Attempt implements DispatchHandler, Expirable {
 
   /** Starts; may fail before it returns. `connectMs` bounds the connect phase. */
   start(connectMs: number): void {
-    this.#pool = this.#deps.pool(this.member);
     this.#dispatch(false, connectMs);
   }
 
   /** The client has gone or the answer is no longer wanted: frees everything at once, tells nobody. */
   cancel(): void {
-    this.#finish(false);
+    this.#finish();
   }
 
   /** The rest of the answer is not wanted: a short one is read to its end, only to keep the connection. */
@@ -108,14 +104,14 @@ export class Attempt implements DispatchHandler, Expirable {
     if (this.#paused || this.#phase === 'done') return;
     this.#paused = true;
     this.#deadline.clear();
-    this.#controller?.pause();
+    this.#connection?.pause(this);
   }
 
   resume(): void {
     if (!this.#paused || this.#phase === 'done') return;
     this.#paused = false;
     this.#deadline.set(this.#deps.timeouts.idleMs);
-    this.#controller?.resume();
+    this.#connection?.resume(this);
   }
 
   /** @internal The phase took too long. */
@@ -137,22 +133,15 @@ export class Attempt implements DispatchHandler, Expirable {
   }
 
   /** @internal */
-  onRequestStart(controller: DispatchController): void {
-    if (this.#phase === 'done') {
-      controller.abort(new Error('no longer wanted'));
-      return;
-    }
-    this.#controller = controller;
+  onRequestSent({ sentMs }: Connection): void {
     this.#phase = 'headers';
-    this.sentMs = this.#deps.clock.now();
-    // Only now: the client may have replaced a socket that died while it was idle.
-    this.#reused = (this.#connection?.served ?? 0) > 0;
+    this.sentMs = sentMs;
     const { headersMs, firstByteMs } = this.#deps.timeouts;
     this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs));
   }
 
   /** @internal */
-  onResponseStart(_controller: DispatchController, status: number, headers: readonly string[]): void {
+  onResponseStart(status: number, headers: readonly string[]): void {
     if (this.#phase === 'done') return;
     this.#phase = 'first byte';
     // Some CRNs send the head at once and compute then: the wait for the first byte is the same wait.
@@ -165,7 +154,7 @@ export class Attempt implements DispatchHandler, Expirable {
   }
 
   /** @internal */
-  onResponseData(_controller: DispatchController, chunk: Buffer): void {
+  onResponseData(chunk: Buffer): void {
     if (this.#phase === 'done') return;
     if (this.consumer === null) {
       this.#phase = 'body';
@@ -187,42 +176,35 @@ export class Attempt implements DispatchHandler, Expirable {
   /** @internal */
   onResponseEnd(): void {
     if (this.#phase === 'done') return;
-    this.#finish(true);
+    this.#finish();
     if (this.consumer !== null) this.#owner.onEnd(this);
   }
 
   /** @internal */
-  onResponseError(_controller: DispatchController, error: Error): void {
+  onResponseError({ fault }: DispatchError): void {
     if (this.#phase === 'done') return;
-    const failure = failureOf(error, this.#phase);
-    if (failure === 'reset' && this.#reused && !this.#retriedStale) this.#retryStale();
-    else this.#fail(failure);
+    if (fault === 'stale' && !this.#retriedStale) this.#retryStale();
+    else this.#fail(failureOf(fault, this.#phase));
   }
 
   /** A kept-alive socket died as the request met it: that says nothing about the CRN, so it is asked once more. */
   #retryStale(): void {
     this.#retriedStale = true;
-    if (this.#connection !== null) this.#pool?.discard(this.#connection);
     this.#connection = null;
-    this.#controller = null;
     this.#phase = 'connect';
     this.#dispatch(true, this.#deps.timeouts.connectMs);
   }
 
   #dispatch(fresh: boolean, connectMs: number): void {
-    const connection = this.#pool?.take(fresh);
-    if (connection === undefined) {
-      this.#fail('no connection free');
-      return;
-    }
-    this.#connection = connection;
     this.#deadline.set(connectMs);
-    connection.client.dispatch(this.#options, this);
+    const connection = this.#deps.pool(this.member).dispatch(this.#options, this, fresh);
+    // A request that failed at once may have been sent again by then.
+    if (connection !== null) this.#connection = connection;
   }
 
   #fail(failure: Failure): void {
     if (this.#phase === 'done') return;
-    this.#finish(false);
+    this.#finish();
     if (this.consumer !== null) this.#owner.onFailed(this, failure);
   }
 
@@ -232,21 +214,17 @@ export class Attempt implements DispatchHandler, Expirable {
     this.#deps.board.leave(this.member.server);
   }
 
-  #finish(reusable: boolean): void {
+  #finish(): void {
     if (this.#phase === 'done') return;
     this.#phase = 'done';
     this.#deadline.clear();
     this.#leave();
-    if (this.#connection === null) return;
-    if (reusable) this.#pool?.give(this.#connection);
-    else this.#pool?.discard(this.#connection);
+    this.#connection?.abort(this);
     this.#connection = null;
   }
 }
 
-function failureOf(error: Error, phase: Phase): Failure {
-  const fault = error instanceof DispatchError ? error.fault : undefined;
-  if (phase === 'connect') return fault === 'unsendable' ? fault : 'connect';
-  if (fault === 'malformed' || fault === 'truncated') return fault;
-  return phase === 'headers' ? 'reset' : 'truncated';
+function failureOf(fault: DispatchFault, phase: Phase): Failure {
+  if (fault === 'stale') return 'reset';
+  return fault === 'internal' ? (phase === 'headers' ? 'reset' : 'truncated') : fault;
 }

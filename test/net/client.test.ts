@@ -1,193 +1,613 @@
-// ConnectionPool on real sockets: reuse, limits, and closing.
+// Connections and their pool against scripted servers on real sockets, and compared with undici.
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import fc from 'fast-check';
 import t from 'tap';
-import { type Connection, ConnectionPool } from '../../src/net/client.ts';
+import { Client } from 'undici';
+import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
+import {
+  type Connection,
+  ConnectionPool,
+  type DispatchError,
+  type DispatchHandler,
+  type DispatchOptions,
+  type PoolSettings,
+} from '../../src/net/client.ts';
+import { answer, chunk, chunkedHead, rawCrn } from '../support/upstream-crn.ts';
 
-interface Running {
-  readonly origin: string;
-  readonly server: Server;
-  connections: number;
+/** Records the calls of a handler, in order. */
+class Recorder implements DispatchHandler {
+  readonly calls: string[] = [];
+  readonly pieces: Buffer[] = [];
+  connection: Connection | null = null;
+  status = 0;
+  headers: readonly string[] = [];
+  error: DispatchError | null = null;
+  onData: (() => void) | null = null;
+  readonly #over = Promise.withResolvers<void>();
+  #waiting: { readonly holds: () => boolean; readonly resolve: () => void } | null = null;
+
+  get over(): Promise<void> {
+    return this.#over.promise;
+  }
+
+  get text(): string {
+    return Buffer.concat(this.pieces).toString('latin1');
+  }
+
+  until(holds: () => boolean): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting = { holds, resolve };
+      this.#changed('');
+    });
+  }
+
+  onRequestSent(connection: Connection): void {
+    this.connection = connection;
+    this.#changed('sent');
+  }
+
+  onResponseStart(status: number, headers: readonly string[]): void {
+    this.status = status;
+    this.headers = headers;
+    this.#changed('head');
+  }
+
+  onResponseData(piece: Buffer): void {
+    this.pieces.push(piece);
+    this.#changed('data');
+    this.onData?.();
+  }
+
+  onResponseEnd(): void {
+    this.#changed('end');
+    this.#over.resolve();
+  }
+
+  onResponseError(error: DispatchError): void {
+    this.error = error;
+    this.#changed('error');
+    this.#over.resolve();
+  }
+
+  #changed(event: string): void {
+    if (event !== '' && this.calls.at(-1) !== event) this.calls.push(event);
+    if (this.#waiting?.holds() === true) this.#waiting.resolve();
+  }
 }
 
-async function server(
-  t: { teardown(run: () => unknown): unknown },
-  listener: Parameters<typeof createServer>[1] = (_request, response) => response.end('ok'),
-): Promise<Running> {
-  const http = createServer({ keepAliveTimeout: 60_000 }, listener);
-  const running: Running = { origin: '', server: http, connections: 0 };
-  http.on('connection', () => running.connections++);
-  http.listen(0, '127.0.0.1');
-  await once(http, 'listening');
-  t.teardown(() => {
-    http.closeAllConnections();
-    http.close();
+const POST: DispatchOptions = { method: 'POST', path: '/a?b', headers: [], body: Buffer.from('hello') };
+
+class Bench {
+  readonly pool: ConnectionPool;
+  readonly clock: ManualClock = createManualClock(1_000_000);
+
+  constructor(t: { teardown(run: () => unknown): unknown }, url: string, settings: Partial<PoolSettings> = {}) {
+    this.pool = new ConnectionPool(url, { maxConnections: 3, keepAliveMs: 60_000, clock: this.clock, ...settings });
+    t.teardown(() => this.pool.close());
+  }
+
+  ask(options: Partial<DispatchOptions> = {}, fresh = false): Recorder {
+    const recorder = new Recorder();
+    this.send(recorder, options, fresh);
+    return recorder;
+  }
+
+  send(recorder: Recorder, options: Partial<DispatchOptions> = {}, fresh = false): void {
+    recorder.connection = this.pool.dispatch({ ...POST, ...options }, recorder, fresh);
+  }
+
+  async get(options: Partial<DispatchOptions> = {}): Promise<Recorder> {
+    const recorder = this.ask(options);
+    await recorder.over;
+    return recorder;
+  }
+
+  /** Resolves when this many connections are open. */
+  async open(count: number): Promise<void> {
+    while (this.pool.openConnections !== count) await turn();
+  }
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+const faultOf = ({ error }: Recorder): string | undefined => error?.fault;
+
+t.test('sends heads and bodies as given, on one connection', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'hi', 'X-A: caf\xe9')));
+  const b = new Bench(t, crn.url);
+  for (let i = 0; i < 3; i++) {
+    const { calls, status, headers, text } = await b.get({ headers: ['x-b', 'caf\xe9', 'x-c', ''] });
+    t.same(calls, ['sent', 'head', 'data', 'end']);
+    t.same([status, headers, text], [200, ['content-length', '2', 'x-a', 'caf\xe9'], 'hi']);
+    t.equal(crn.requests[i]?.body.toString(), 'hello');
+  }
+  const host = new URL(crn.url).host;
+  const lines = ['POST /a?b HTTP/1.1', `host: ${host}`, 'connection: keep-alive', 'x-b: caf\xe9', 'x-c: '];
+  t.equal(crn.requests[0]?.head, [...lines, 'content-length: 5'].join('\r\n'));
+  t.same([b.pool.openConnections, crn.sockets.size], [1, 1]);
+});
+
+t.test('a GET without a body has no Content-Length', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
+  await new Bench(t, crn.url).get({ method: 'GET', body: Buffer.alloc(0) });
+  t.notMatch(crn.requests[0]?.head, /content-length/);
+});
+
+t.test('a large body arrives byte for byte', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
+  const b = new Bench(t, crn.url);
+  for (const bytes of [65_535, 65_536, 5_000_000]) {
+    const body = Buffer.alloc(bytes, 'abcdefg');
+    await b.get({ body });
+    t.ok(crn.requests.at(-1)?.body.equals(body));
+  }
+  t.equal(crn.sockets.size, 1);
+});
+
+const UNSENDABLE: Record<string, Partial<DispatchOptions>> = {
+  'a path without a slash': { path: 'a' },
+  'a path with a space': { path: '/a b' },
+  'a path with a line end': { path: '/a\r\nb: c' },
+  'a path beyond latin1': { path: '/\u0100' },
+  'a name that is empty': { headers: ['', 'a'] },
+  'a name with a space': { headers: ['a b', 'a'] },
+  'a name with a colon': { headers: ['a:b', 'a'] },
+  'a name in upper case': { headers: ['A', 'a'] },
+  'a name that is not ASCII': { headers: ['caf\xe9', 'a'] },
+  'a value with CR': { headers: ['a', 'b\rc'] },
+  'a value with LF': { headers: ['a', 'b\nc'] },
+  'a value with NUL': { headers: ['a', 'b\0'] },
+  'a value with DEL': { headers: ['a', 'b\x7f'] },
+  'a value beyond latin1': { headers: ['a', '\u2028'] },
+  'a length of its own': { headers: ['content-length', '1'] },
+  'a coding of its own': { headers: ['transfer-encoding', 'chunked'] },
+  'a host of its own': { headers: ['host', 'a'] },
+};
+
+for (const [name, options] of Object.entries(UNSENDABLE)) {
+  t.test(`${name} is not sent`, async (t) => {
+    const b = new Bench(t, 'http://127.0.0.1:1');
+    const recorder = b.ask(options);
+    t.same([recorder.calls, faultOf(recorder), b.pool.openConnections], [['error'], 'unsendable', 0]);
+    t.equal(recorder.connection, null);
   });
-  return Object.assign(running, { origin: `http://127.0.0.1:${(http.address() as AddressInfo).port}` });
 }
 
-/** One request on a connection; resolves at its end. */
-function use(connection: Connection): Promise<void> {
-  return new Promise((resolve, reject) => {
-    connection.client.dispatch(
-      { method: 'POST', path: '/', headers: [], body: Buffer.from('x') },
+t.test('no path, name or value changes the structure of a request', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
+  const b = new Bench(t, crn.url);
+  const word = fc.string({ unit: 'binary', maxLength: 8 });
+  await fc.assert(
+    fc.asyncProperty(word, word, word, async (path, name, value) => {
+      const recorder = await b.get({ path: `/${path}`, headers: [name, value] });
+      if (faultOf(recorder) === 'unsendable') return true;
+      const lines = crn.requests.at(-1)?.head.split('\r\n');
+      return lines?.length === 5 && lines[0] === `POST /${path} HTTP/1.1` && lines[3] === `${name}: ${value}`;
+    }),
+    { numRuns: 300 },
+  );
+  t.pass();
+});
+
+t.test('a refused connection fails before the request starts', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await once(server.close(), 'close');
+  const recorder = await new Bench(t, `http://127.0.0.1:${port}`).get();
+  t.same(recorder.calls, ['error']);
+  t.match(recorder.error, { fault: 'connect', cause: { code: 'ECONNREFUSED' } });
+});
+
+const FAULTS: [name: string, bytes: string | Buffer, fault: string, calls: string[]][] = [
+  ['no answer', '', 'reset', ['sent', 'error']],
+  ['half a head', 'HTTP/1.1 200 OK\r\na:', 'reset', ['sent', 'error']],
+  ['only an early head', 'HTTP/1.1 100 Continue\r\n\r\n', 'reset', ['sent', 'error']],
+  ['half a body', 'HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab', 'truncated', ['sent', 'head', 'data', 'error']],
+  [
+    'no last chunk',
+    Buffer.concat([Buffer.from(chunkedHead()), chunk('ab')]),
+    'truncated',
+    ['sent', 'head', 'data', 'error'],
+  ],
+  ['a bad head', 'HTTP/1.1 200 OK\r\na b\r\n\r\n', 'malformed', ['sent', 'error']],
+  ['a bad chunk', `${chunkedHead()}2\r\nab\r\nx`, 'malformed', ['sent', 'head', 'data', 'error']],
+];
+
+for (const [name, bytes, fault, calls] of FAULTS) {
+  t.test(`${name} is ${fault}`, async (t) => {
+    const crn = await rawCrn(t, ({ socket }) => socket.end(bytes));
+    const b = new Bench(t, crn.url);
+    const recorder = await b.get();
+    t.same([recorder.calls, faultOf(recorder)], [calls, fault]);
+    t.equal(b.pool.openConnections, 0);
+  });
+}
+
+t.test('a response without a length ends with the close of the connection, not with a reset', async (t) => {
+  const crn = await rawCrn(t, ({ socket, earlier }) => {
+    void earlier;
+    socket.write('HTTP/1.1 200 OK\r\n\r\nab');
+    if (crn.requests.length === 1) socket.end('c');
+  });
+  const b = new Bench(t, crn.url);
+  const whole = await b.get();
+  t.same([whole.calls.at(-1), whole.text], ['end', 'abc']);
+  const broken = b.ask();
+  await broken.until(() => broken.text === 'ab');
+  for (const socket of crn.sockets) socket.resetAndDestroy();
+  await broken.over;
+  t.match(broken.error, { fault: 'truncated', cause: { code: 'ECONNRESET' } });
+});
+
+t.test('a connection that cannot be used again is replaced', async (t) => {
+  const answers = [
+    answer('200 OK', 'a', 'connection: close'),
+    Buffer.from('HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\na'),
+    Buffer.concat([answer('200 OK', 'a'), answer('200 OK', 'b')]),
+    Buffer.from(`${chunkedHead('content-length: 9')}1\r\na\r\n0\r\n\r\n`),
+    answer('200 OK', 'a', 'keep-alive: timeout=1'),
+    answer('200 OK', 'a', 'keep-alive: max=5, timeout=0'),
+    answer('200 OK', 'a'),
+  ];
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answers[crn.requests.length - 1] as Buffer));
+  const b = new Bench(t, crn.url);
+  for (let i = 1; i <= answers.length; i++) {
+    const { calls, text } = await b.get();
+    t.same([calls.at(-1), text, crn.sockets.size], ['end', 'a', i]);
+  }
+  t.equal(b.pool.openConnections, 1);
+});
+
+t.test('unrequested bytes close an idle connection', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
+  const b = new Bench(t, crn.url);
+  await b.get();
+  for (const socket of crn.sockets) socket.write(answer('200 OK', 'poison'));
+  await b.open(0);
+  t.equal((await b.get()).text, 'a');
+  t.equal(crn.sockets.size, 2);
+});
+
+t.test('an idle connection that the server closes is replaced', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
+  const b = new Bench(t, crn.url);
+  await b.get();
+  for (const socket of crn.sockets) socket.end();
+  await b.open(0);
+  t.equal((await b.get()).text, 'a');
+  t.equal(crn.sockets.size, 2);
+});
+
+t.test('a connection is closed after its idle time, and not while a request is in progress', async (t) => {
+  const crn = await rawCrn(t, ({ socket, earlier }) => {
+    if (earlier === 1) socket.write(answer('200 OK', 'a').subarray(0, -1));
+    else socket.write(answer('200 OK', 'a'));
+  });
+  const b = new Bench(t, crn.url, { keepAliveMs: 40 });
+  await b.get();
+  await turn();
+  b.clock.advance(39);
+  const second = b.ask();
+  await second.until(() => second.status === 200);
+  b.clock.advance(1000);
+  crn.requests[1]?.socket.write('a');
+  await second.over;
+  t.same([second.text, crn.sockets.size, b.pool.openConnections], ['a', 1, 1]);
+  b.clock.advance(39);
+  t.equal(b.pool.openConnections, 1);
+  b.clock.advance(1);
+  t.equal(b.pool.openConnections, 0);
+});
+
+t.test('a response that overtakes its request is delivered, and the connection closed', async (t) => {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => socket.pause().write(answer('413 Too Large', 'no')));
+    t.teardown(() => socket.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const b = new Bench(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  for (let i = 1; i <= 3; i++) {
+    const { calls, status, text } = await b.get({ body: Buffer.alloc(30_000_000) });
+    t.same([calls.at(-1), status, text, b.pool.openConnections], ['end', 413, 'no', 0], `request ${i}`);
+  }
+});
+
+t.test('nothing is delivered during a pause, and everything after it, in order', async (t) => {
+  const all = Buffer.alloc(3_000_000, '0123456789');
+  for (const framing of ['length', 'chunked', 'close']) {
+    const crn = await rawCrn(t, ({ socket }) => {
+      if (framing === 'length') socket.write(answer('200 OK', all));
+      else if (framing === 'close') socket.end(Buffer.concat([Buffer.from('HTTP/1.1 200 OK\r\n\r\n'), all]));
+      else {
+        socket.write(chunkedHead());
+        for (let at = 0; at < all.byteLength; at += 1000) socket.write(chunk(all.subarray(at, at + 1000)));
+        socket.write(chunk(''));
+      }
+    });
+    const b = new Bench(t, crn.url);
+    const recorder = b.ask();
+    recorder.onData = () => {
+      recorder.connection?.pause(recorder);
+      const count = recorder.pieces.length;
+      setImmediate(() =>
+        setImmediate(() => {
+          if (recorder.pieces.length !== count || recorder.calls.at(-1) !== 'data') t.fail('delivered during a pause');
+          recorder.connection?.resume(recorder);
+        }),
+      );
+    };
+    await recorder.over;
+    t.same(recorder.calls, ['sent', 'head', 'data', 'end']);
+    t.ok(Buffer.concat(recorder.pieces).equals(all));
+    recorder.onData = null;
+    // A connection that was paused is read once more before it is reused.
+    for (let i = 0; i < 3; i++) await turn();
+    await b.get();
+    t.equal(crn.sockets.size, framing === 'close' ? 2 : 1);
+  }
+});
+
+t.test('a pause at the head holds back the body, its end and the end of the connection', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.end(answer('200 OK', 'a', 'connection: close')));
+  const b = new Bench(t, crn.url);
+  const recorder = new (class extends Recorder {
+    override onResponseStart(...args: Parameters<Recorder['onResponseStart']>): void {
+      this.connection?.pause(this);
+      super.onResponseStart(...args);
+    }
+  })();
+  b.send(recorder);
+  await recorder.until(() => recorder.status === 200);
+  const [socket] = crn.sockets;
+  if (socket?.writableFinished === false) await once(socket, 'finish');
+  for (let i = 0; i < 5; i++) await new Promise(setImmediate);
+  t.same(recorder.calls, ['sent', 'head']);
+  recorder.connection?.resume(recorder);
+  await recorder.over;
+  t.same([recorder.calls, recorder.text], [['sent', 'head', 'data', 'end'], 'a']);
+});
+
+t.test('an aborted request calls nobody any more, in every phase, and its connection is closed', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'abc').subarray(0, -1)));
+  const b = new Bench(t, crn.url);
+  for (const phase of ['connect', 'sent', 'head', 'data']) {
+    const aborted = Promise.withResolvers<void>();
+    const stop = (recorder: Recorder): void => {
+      recorder.connection?.abort(recorder);
+      aborted.resolve();
+    };
+    const recorder = new (class extends Recorder {
+      override onRequestSent(connection: Connection): void {
+        super.onRequestSent(connection);
+        if (phase === 'sent') stop(this);
+      }
+      override onResponseStart(...args: Parameters<Recorder['onResponseStart']>): void {
+        super.onResponseStart(...args);
+        if (phase === 'head') stop(this);
+      }
+      override onResponseData(...args: Parameters<Recorder['onResponseData']>): void {
+        super.onResponseData(...args);
+        if (phase === 'data') stop(this);
+      }
+    })();
+    b.send(recorder);
+    if (phase === 'connect') stop(recorder);
+    await aborted.promise;
+    t.equal(b.pool.openConnections, 0);
+    for (let i = 0; i < 5; i++) await turn();
+    const phases = ['connect', 'sent', 'head', 'data'];
+    t.same(recorder.calls, phases.slice(1, phases.indexOf(phase) + 1));
+    recorder.connection?.abort(recorder);
+  }
+});
+
+t.test('a handler whose request has ended cannot stop the next request of the connection', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
+  const b = new Bench(t, crn.url);
+  const first = await b.get();
+  await turn();
+  const second = b.ask();
+  t.equal(second.connection, first.connection);
+  first.connection?.pause(first);
+  first.connection?.abort(first);
+  await second.over;
+  t.same([second.text, crn.sockets.size], ['a', 1]);
+});
+
+t.test('an error thrown by a handler fails its own request only', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'abc')));
+  const b = new Bench(t, crn.url);
+  const recorder = b.ask();
+  recorder.onData = () => {
+    throw new Error('mistaken');
+  };
+  await recorder.over;
+  t.match(recorder.error, { fault: 'internal', cause: { message: 'mistaken' } });
+  t.equal((await b.get()).text, 'abc');
+});
+
+t.test('connects to an IPv6 server', async (t) => {
+  const server = createServer((socket) => {
+    socket.on('data', () => socket.write(answer('200 OK', 'six')));
+    t.teardown(() => socket.destroy());
+  });
+  const listening = await new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false)).listen(0, '::1', () => resolve(true));
+  });
+  if (!listening) return;
+  t.teardown(() => server.close());
+  const b = new Bench(t, `http://[::1]:${(server.address() as AddressInfo).port}`);
+  t.equal((await b.get()).text, 'six');
+});
+
+t.test(
+  'a kept connection that closes at once is stale; one that has said anything, or has worked, is reset',
+  async (t) => {
+    let script: (socket: Socket, b: Bench) => void = () => undefined;
+    const crn = await rawCrn(t, ({ socket, earlier }) => {
+      if (earlier === 0) socket.write(answer('200 OK', 'a'));
+      else script(socket, b);
+    });
+    const b = new Bench(t, crn.url);
+    const scripts: [name: string, fault: string, run: typeof script][] = [
+      ['reset at once', 'stale', (socket) => socket.resetAndDestroy()],
+      ['closed at once', 'stale', (socket) => socket.end()],
+      ['closed after 499 ms', 'stale', (socket) => (b.clock.advance(499), socket.end())],
+      ['closed after 500 ms', 'reset', (socket) => (b.clock.advance(500), socket.end())],
+      ['closed after 13 bytes', 'reset', (socket) => socket.end('HTTP/1.1 200 ')],
+      ['closed after an early head', 'reset', (socket) => socket.end('HTTP/1.1 103 Early\r\n\r\n')],
+    ];
+    for (const [name, fault, run] of scripts) {
+      script = run;
+      t.equal((await b.get()).text, 'a');
+      await turn();
+      const { calls, ...recorder } = await b.get();
+      t.same([calls, recorder.error?.fault], [['sent', 'error'], fault], name);
+      t.equal(b.pool.openConnections, 0);
+    }
+    t.equal(crn.requests.length, 2 * scripts.length, 'nothing was sent twice');
+  },
+);
+
+t.test('a new connection that closes at once is reset', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.resetAndDestroy());
+  t.equal(faultOf(await new Bench(t, crn.url).get()), 'reset');
+});
+
+t.test(
+  'the idle connection that was used last is taken first, a new one when none is idle or a fresh one is asked for',
+  async (t) => {
+    const open: Socket[] = [];
+    const crn = await rawCrn(t, ({ socket }) => open.push(socket));
+    const b = new Bench(t, crn.url);
+    const next = async (count: number): Promise<void> => {
+      while (open.length < count) await turn();
+    };
+    const [one, two] = [b.ask(), b.ask()];
+    await next(2);
+    t.not(one.connection, two.connection);
+    t.equal(b.pool.openConnections, 2);
+    open.splice(0).forEach((socket) => socket.write(answer('200 OK', 'a')));
+    await Promise.all([one.over, two.over]);
+    await turn();
+    const last = b.ask();
+    const fresh = b.ask({}, true);
+    const first = b.ask();
+    t.same(new Set([last.connection, first.connection]), new Set([one.connection, two.connection]));
+    t.same(
+      [last, first, fresh].map(({ connection }) => connection?.served),
+      [1, 1, 0],
+    );
+    t.equal(b.pool.openConnections, 3);
+    const refused = b.ask();
+    t.same([refused.calls, faultOf(refused), refused.connection], [['error'], 'no connection free', null]);
+    t.equal(b.pool.available, false);
+    fresh.connection?.abort(fresh);
+    t.equal(b.pool.available, true);
+    const fourth = b.ask();
+    t.same([fourth.error, b.pool.openConnections], [null, 3]);
+  },
+);
+
+t.test('an unsendable request takes no connection, not even a kept one', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
+  const b = new Bench(t, crn.url);
+  await b.get();
+  await turn();
+  for (let i = 0; i < 10; i++) t.equal(faultOf(b.ask({ headers: ['a', 'b\nc'] })), 'unsendable');
+  t.equal((await b.get()).text, 'a');
+  t.equal(crn.sockets.size, 1);
+});
+
+t.test('close closes idle connections at once and the others when their requests end', async (t) => {
+  const crn = await rawCrn(t, ({ socket, earlier }) => {
+    if (earlier === 0) socket.write(answer('200 OK', 'a'));
+  });
+  const b = new Bench(t, crn.url);
+  const [one, two] = [b.ask(), b.ask()];
+  await Promise.all([one.over, two.over]);
+  await turn();
+  const busy = b.ask();
+  await crn.arrived(3);
+  b.pool.close();
+  t.equal(b.pool.openConnections, 1);
+  crn.requests[2]?.socket.write(answer('200 OK', 'b'));
+  await busy.over;
+  t.same([busy.text, b.pool.openConnections], ['b', 0]);
+});
+
+t.test('a connection whose read buffer was filled to the end is not reused before it was read once more', async (t) => {
+  // Head and body fill the read buffer; what follows would be read as the response to the next request.
+  const full = 256 * 1024;
+  const head = answer('200 OK', Buffer.alloc(200_000)).byteLength - 200_000;
+  const first = answer('200 OK', Buffer.alloc(full - head, 'a'));
+  const crn = await rawCrn(t, ({ socket }) => {
+    if (crn.requests.length === 1) socket.write(Buffer.concat([first, answer('200 OK', 'poison')]));
+    else socket.write(answer('200 OK', 'b'));
+  });
+  const b = new Bench(t, crn.url);
+  for (let i = 0; i < 20; i++) t.not((await b.get()).text, 'poison');
+});
+
+/** The response that undici makes of the same bytes. */
+async function byUndici(url: string): Promise<object> {
+  const client = new Client(url);
+  const calls = { status: 0, headers: [] as string[], body: '', ok: true };
+  await new Promise<void>((resolve) => {
+    client.dispatch(
+      { method: 'POST', path: '/', headers: [], body: 'hello' },
       {
         onRequestStart: () => undefined,
-        onResponseStart: () => undefined,
-        onResponseData: () => undefined,
+        onResponseStart: (controller, status) => {
+          calls.status = status;
+          const raw = controller.rawHeaders as Buffer[];
+          calls.headers = raw.map((word, at) =>
+            at % 2 ? word.toString('latin1') : word.toString('latin1').toLowerCase(),
+          );
+        },
+        onResponseData: (_, piece) => {
+          calls.body += piece.toString('latin1');
+        },
         onResponseEnd: () => resolve(),
-        onResponseError: (_, error) => reject(error),
+        onResponseError: () => {
+          calls.ok = false;
+          resolve();
+        },
       },
     );
   });
+  await client.destroy();
+  return calls;
 }
 
-/** Resolves when the socket of a connection is closed. */
-function disconnected(connection: Connection): Promise<void> {
-  return new Promise((resolve) => {
-    const original = connection.onDisconnect.bind(connection);
-    connection.onDisconnect = () => {
-      original();
-      resolve();
-    };
+const RESPONSES: Record<string, string> = {
+  'a length': 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nA: b\r\n\r\nabc',
+  'no length': 'HTTP/1.1 200 OK\r\nA:\tb\r\n\r\nabc',
+  'HTTP/1.0': 'HTTP/1.0 200 OK\r\nserver: old\r\n\r\nabc',
+  chunks: `${chunkedHead('a: b')}3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n`,
+  trailers: `${chunkedHead()}1\r\na\r\n0\r\nx-sum: 1\r\n\r\n`,
+  'no body': 'HTTP/1.1 204 No Content\r\na: b\r\n\r\n',
+  'not modified': 'HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n',
+  'an early head': 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na',
+  'repeated fields': 'HTTP/1.1 200 OK\r\nset-cookie: a=1\r\nSet-Cookie: b=2\r\ncontent-length: 0\r\n\r\n',
+  'obs-text': 'HTTP/1.1 200 caf\xe9\r\na: caf\xe9\r\ncontent-length: 0\r\n\r\n',
+  'an error': 'HTTP/1.1 503 No\r\ncontent-length: 2\r\n\r\nno',
+  'too little body': 'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nabc',
+  'too few chunks': `${chunkedHead()}3\r\nabc\r\n`,
+  'lengths that differ': 'HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab',
+  'a folded line': 'HTTP/1.1 200 OK\r\na: b\r\n c\r\ncontent-length: 0\r\n\r\n',
+  'a space before the colon': 'HTTP/1.1 200 OK\r\na : b\r\ncontent-length: 0\r\n\r\n',
+  'no HTTP': 'hello\r\n\r\n',
+};
+
+for (const [name, bytes] of Object.entries(RESPONSES)) {
+  t.test(`${name}: parses as undici parses it`, async (t) => {
+    const crn = await rawCrn(t, ({ socket }) => socket.end(bytes, 'latin1'));
+    const { status, headers, text, error } = await new Bench(t, crn.url).get();
+    t.same({ status, headers, body: text, ok: error === null }, await byUndici(crn.url));
   });
 }
-
-const SETTINGS = { maxConnections: 3, keepAliveMs: 60_000 };
-
-/** The turn of the event loop after which a pool reuses a connection. */
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
-t.test('take returns the connection that was used last, and a new one when none is idle', async (t) => {
-  const { origin } = await server(t);
-  const pool = new ConnectionPool(origin, SETTINGS);
-  t.teardown(() => pool.close());
-  const [one, two] = [pool.take() as Connection, pool.take() as Connection];
-  t.not(one, two);
-  t.equal(pool.openConnections, 2);
-  pool.give(one);
-  pool.give(two);
-  await turn();
-  t.equal(pool.take(), two);
-  t.equal(pool.take(), one);
-  t.equal(pool.openConnections, 2);
-});
-
-t.test('take(true) returns a new connection', async (t) => {
-  const { origin } = await server(t);
-  const pool = new ConnectionPool(origin, SETTINGS);
-  t.teardown(() => pool.close());
-  const used = pool.take() as Connection;
-  pool.give(used);
-  await turn();
-  const fresh = pool.take(true) as Connection;
-  t.not(fresh, used);
-  t.same([used.served, fresh.served], [1, 0]);
-});
-
-t.test('take returns undefined at the limit until a connection is given back or discarded', async (t) => {
-  const { origin } = await server(t);
-  const pool = new ConnectionPool(origin, SETTINGS);
-  t.teardown(() => pool.close());
-  const taken = [pool.take(), pool.take(), pool.take()] as Connection[];
-  t.equal(pool.take(), undefined);
-  pool.give(taken[0] as Connection);
-  await turn();
-  t.equal(pool.take(), taken[0]);
-  pool.discard(taken[1] as Connection);
-  t.ok(pool.take());
-  t.equal(pool.take(), undefined);
-  t.equal(pool.openConnections, 3);
-});
-
-t.test('a socket is kept between requests, and its requests are counted', async (t) => {
-  const running = await server(t);
-  const pool = new ConnectionPool(running.origin, SETTINGS);
-  t.teardown(() => pool.close());
-  for (let i = 0; i < 5; i++) {
-    const connection = pool.take() as Connection;
-    await use(connection);
-    t.equal(connection.served, i);
-    pool.give(connection);
-    await turn();
-  }
-  t.equal(running.connections, 1);
-});
-
-t.test('an idle connection that the server closes leaves the pool', async (t) => {
-  const { origin, server: http } = await server(t);
-  const pool = new ConnectionPool(origin, SETTINGS);
-  t.teardown(() => pool.close());
-  const connection = pool.take() as Connection;
-  await use(connection);
-  pool.give(connection);
-  await turn();
-  const closed = disconnected(connection);
-  http.closeAllConnections();
-  await closed;
-  t.equal(pool.openConnections, 0);
-  t.not(pool.take(), connection);
-});
-
-t.test('a connection that is reopened while in use counts from 0', async (t) => {
-  const running = await server(t);
-  const pool = new ConnectionPool(running.origin, SETTINGS);
-  t.teardown(() => pool.close());
-  const connection = pool.take() as Connection;
-  await use(connection);
-  pool.give(connection);
-  await turn();
-  t.equal(pool.take(), connection);
-  const closed = disconnected(connection);
-  running.server.closeAllConnections();
-  await closed;
-  t.equal(pool.openConnections, 1, 'in use: not discarded');
-  await use(connection);
-  t.equal(connection.served, 0);
-  t.equal(running.connections, 2);
-});
-
-t.test('close closes idle connections at once and the others when they are given back', async (t) => {
-  const { origin } = await server(t);
-  const pool = new ConnectionPool(origin, SETTINGS);
-  const [idle, busy] = [pool.take() as Connection, pool.take() as Connection];
-  pool.give(idle);
-  await turn();
-  pool.close();
-  t.equal(pool.openConnections, 1);
-  t.equal(idle.client.destroyed, true);
-  await use(busy);
-  pool.give(busy);
-  await turn();
-  t.equal(pool.openConnections, 0);
-  t.equal(busy.client.destroyed, true);
-});
-
-t.test('discard closes the socket at once', async (t) => {
-  let closed: Promise<unknown> = Promise.resolve();
-  const arrived = Promise.withResolvers<void>();
-  const { origin } = await server(t, (request) => {
-    closed = once(request.socket, 'close');
-    arrived.resolve();
-  });
-  const pool = new ConnectionPool(origin, SETTINGS);
-  const connection = pool.take() as Connection;
-  const ended = use(connection);
-  await arrived.promise;
-  pool.discard(connection);
-  await t.rejects(ended);
-  await closed;
-  t.equal(pool.openConnections, 0);
-});
-
-t.test('a connection given back is not reused in the same turn', async (t) => {
-  const pool = new ConnectionPool('http://127.0.0.1:1', { maxConnections: 2, keepAliveMs: 1000 });
-  t.teardown(() => pool.close());
-  const first = pool.take() as Connection;
-  pool.give(first);
-  t.not(pool.take(), first);
-  t.equal(pool.take(), undefined, 'nor when there is no other');
-  await turn();
-  t.equal(pool.take(), first);
-});

@@ -35,7 +35,7 @@ function importersOf(pattern: RegExp): string[] {
 
 t.test('native, heavy and environment access are confined to named files', async (t) => {
   t.same(importersOf(/from 'uWebSockets\.js'|import\('uWebSockets\.js'\)/), ['src/ingress/uws.ts']);
-  t.same(importersOf(/from 'undici'/), ['src/fetch/guarded-client.ts', 'src/net/client.ts']);
+  t.same(importersOf(/from 'undici'/), ['src/fetch/guarded-client.ts']);
   t.same(importersOf(/from 'piscina'/), ['src/fetch/cleaning-pool.ts']);
   t.same(importersOf(/\bprocess\.env\b(?!`)/), ['src/config/env.ts']);
 });

@@ -83,7 +83,10 @@ export class Bench {
     this.members = urls.map((url, at) => ({ url, server: at, member: at, hash: hashText(url), apiKey }));
     for (const { member } of this.members) this.board.setStanding(member, STANDING[standing], 0);
     for (const url of urls)
-      this.pools.set(url, new ConnectionPool(new URL(url).origin, { maxConnections, keepAliveMs: 60_000 }));
+      this.pools.set(
+        url,
+        new ConnectionPool(new URL(url).origin, { maxConnections, keepAliveMs: 60_000, clock: this.clock }),
+      );
     this.#deps = {
       board: this.board,
       deadlines: new DeadlineQueue(this.clock, 1),

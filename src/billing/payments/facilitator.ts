@@ -4,6 +4,7 @@
 
 import type { Clock } from '../../actor/index.ts';
 import { BufferedClient, type BufferedResponse } from '../../net/buffered-client.ts';
+import { DispatchError, type DispatchFault } from '../../net/client.ts';
 
 export interface FacilitatorSettings {
   /** Base URL; `/verify` and `/settle` are added. */
@@ -37,11 +38,8 @@ const MAX_ANSWER_BYTES = 64 * 1024;
 const MAX_REASON_LENGTH = 100;
 const CONNECTIONS = 32;
 
-/** Errors of a socket that was never connected. */
-const UNSENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN']);
-
-/** Errors that an open connection can have too: unsent only when connecting failed with them. */
-const UNSENT_AT_CONNECT = new Set(['EHOSTUNREACH', 'ENETUNREACH']);
+/** Faults of a request that was not sent. */
+const UNSENT: ReadonlySet<string> = new Set<DispatchFault>(['unsendable', 'no connection free', 'connect']);
 
 /** Of a transaction's name: more is cut off, since it goes on into headers. */
 const MAX_TRANSACTION_LENGTH = 256;
@@ -128,7 +126,7 @@ export class Facilitator {
     try {
       return parse(await client.send(request, abort.signal, MAX_ANSWER_BYTES));
     } catch (error) {
-      throw new NoAnswer(isSent(error as NodeJS.ErrnoException), error);
+      throw new NoAnswer(isSent(error), error);
     } finally {
       this.#clock.clearTimeout(timer);
     }
@@ -139,8 +137,8 @@ export class Facilitator {
   }
 }
 
-function isSent({ code = '', syscall }: NodeJS.ErrnoException): boolean {
-  return !(UNSENT.has(code) || (syscall === 'connect' && UNSENT_AT_CONNECT.has(code)));
+function isSent(error: unknown): boolean {
+  return !(error instanceof DispatchError && UNSENT.has(error.fault));
 }
 
 function parse({ body, status }: BufferedResponse): Answer {

@@ -3,10 +3,9 @@
 import {
   type Connection,
   type ConnectionPool,
-  type DispatchController,
+  type DispatchError,
   type DispatchHandler,
   type DispatchOptions,
-  DispatchError,
 } from '../../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../../net/deadline.ts';
 
@@ -84,11 +83,9 @@ export class EngineDispatch implements DispatchHandler, Expirable {
   readonly #deadline: Deadline;
   readonly #chunks: Buffer[] = [];
   #waitingBytes = 0;
-  #connection: Connection | undefined;
-  #controller: DispatchController | undefined;
+  #connection: Connection | null = null;
   #phase: Phase = 'connect';
   #isPaused = false;
-  #isReused = false;
   #isRetried = false;
   #failure: Error | undefined;
   #wake: (() => void) | undefined;
@@ -120,16 +117,13 @@ export class EngineDispatch implements DispatchHandler, Expirable {
   }
 
   /** @internal */
-  onRequestStart(controller: DispatchController): void {
-    if (this.#phase === 'done') return controller.abort(new Error('no longer wanted'));
-    this.#controller = controller;
+  onRequestSent(): void {
     this.#phase = 'headers';
-    this.#isReused = (this.#connection?.served ?? 0) > 0;
     this.#deadline.set(this.#deps.timeouts.firstMs);
   }
 
   /** @internal */
-  onResponseStart(_controller: DispatchController, status: number, headers: readonly string[]): void {
+  onResponseStart(status: number, headers: readonly string[]): void {
     if (this.#phase === 'done') return;
     this.#phase = 'body';
     this.#deadline.set(this.#deps.timeouts.firstMs);
@@ -137,7 +131,7 @@ export class EngineDispatch implements DispatchHandler, Expirable {
   }
 
   /** @internal */
-  onResponseData(controller: DispatchController, chunk: Buffer): void {
+  onResponseData(chunk: Buffer): void {
     if (this.#phase === 'done') return;
     this.#chunks.push(chunk);
     this.#waitingBytes += chunk.byteLength;
@@ -145,7 +139,7 @@ export class EngineDispatch implements DispatchHandler, Expirable {
       this.#isPaused = true;
       // Its silence is our own doing now.
       this.#deadline.clear();
-      controller.pause();
+      this.#connection?.pause(this);
     }
     if (!this.#isPaused) this.#deadline.set(this.#deps.timeouts.idleMs);
     this.#wake?.();
@@ -154,34 +148,34 @@ export class EngineDispatch implements DispatchHandler, Expirable {
   /** @internal */
   onResponseEnd(): void {
     if (this.#phase === 'done') return;
-    this.#finish(true);
+    this.#finish();
     this.#wake?.();
   }
 
   /** @internal */
-  onResponseError(_controller: DispatchController, error: Error): void {
+  onResponseError(error: DispatchError): void {
     if (this.#phase === 'done') return;
-    const isReset = !(error instanceof DispatchError) || error.fault === 'reset';
-    if (this.#phase !== 'headers' || !isReset || !this.#isReused || this.#isRetried) {
+    if (error.fault === 'no connection free') {
+      return this.#fail(
+        new AttachedEngineError('the engine has reached its limit of concurrent requests', { status: 503 }),
+      );
+    }
+    if (error.fault !== 'stale' || this.#isRetried) {
       const isUnreachable = this.#phase !== 'body';
       return this.#fail(new AttachedEngineError(SENTENCES[this.#phase], { isUnreachable, cause: error }));
     }
     // A kept connection was closed while the request was sent: this does not count against the engine.
     this.#isRetried = true;
-    this.#drop(false);
+    this.#connection = null;
     this.#phase = 'connect';
     this.#dispatch(true);
   }
 
   #dispatch(isFresh: boolean): void {
-    this.#connection = this.#deps.pool.take(isFresh);
-    if (this.#connection === undefined) {
-      return this.#fail(
-        new AttachedEngineError('the engine has reached its limit of concurrent requests', { status: 503 }),
-      );
-    }
     this.#deadline.set(this.#deps.timeouts.connectMs);
-    this.#connection.client.dispatch(this.#options, this);
+    const connection = this.#deps.pool.dispatch(this.#options, this, isFresh);
+    // A request that failed at once may have been sent again by then.
+    if (connection !== null) this.#connection = connection;
   }
 
   async *#body(): AsyncGenerator<Buffer, void, void> {
@@ -196,7 +190,7 @@ export class EngineDispatch implements DispatchHandler, Expirable {
         else await this.#more();
       }
     } finally {
-      this.#finish(false);
+      this.#finish();
     }
   }
 
@@ -206,7 +200,7 @@ export class EngineDispatch implements DispatchHandler, Expirable {
       if (!this.#isPaused) return;
       this.#isPaused = false;
       this.#deadline.set(this.#deps.timeouts.idleMs);
-      this.#controller?.resume();
+      this.#connection?.resume(this);
     });
   }
 
@@ -216,24 +210,17 @@ export class EngineDispatch implements DispatchHandler, Expirable {
     if (this.#phase === 'done') return;
     this.#failure = error;
     const isHeadless = this.#phase !== 'body';
-    this.#finish(false);
+    this.#finish();
     if (isHeadless) this.#onFailed(error);
     this.#wake?.();
   }
 
-  #finish(isReusable: boolean): void {
+  #finish(): void {
     if (this.#phase === 'done') return;
     this.#phase = 'done';
     this.#deadline.clear();
     this.#signal.removeEventListener('abort', this.#leave);
-    this.#drop(isReusable);
-  }
-
-  #drop(isReusable: boolean): void {
-    const connection = this.#connection;
-    this.#connection = undefined;
-    if (connection === undefined) return;
-    if (isReusable) this.#deps.pool.give(connection);
-    else this.#deps.pool.discard(connection);
+    this.#connection?.abort(this);
+    this.#connection = null;
   }
 }

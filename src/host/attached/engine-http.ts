@@ -53,7 +53,7 @@ export class EngineHttp {
     this.#prefix = parsed.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.url = this.#origin + this.#prefix;
     this.#settings = settings;
-    this.#pool = new ConnectionPool(this.#origin, { maxConnections, keepAliveMs: KEEP_ALIVE_MS });
+    this.#pool = new ConnectionPool(this.#origin, { maxConnections, keepAliveMs: KEEP_ALIVE_MS, clock });
     this.#deadlines = new DeadlineQueue(clock);
   }
 
