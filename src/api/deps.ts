@@ -7,11 +7,11 @@ import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import type { Board, ModelTable, PickerSettings, Reporter } from '../routing/index.ts';
+import type { Board, Model, ModelTable, PickerSettings, Reporter, RetryBudget } from '../routing/index.ts';
 import type { SearchService } from '../search/index.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
-import type { FailoverDeps, RetryBudget } from '../upstream/index.ts';
+import type { FailoverDeps } from '../upstream/index.ts';
 
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
 export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
@@ -68,6 +68,6 @@ export interface ApiDeps {
   readonly recent: Recent;
   readonly clock: Clock;
   readonly random: () => number;
-  /** The retry budget of a model, by its configured id. */
-  readonly budget: (model: string) => RetryBudget;
+  /** The retry budget of a model. */
+  readonly budget: (model: Model) => RetryBudget;
 }

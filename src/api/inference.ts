@@ -159,7 +159,7 @@ class Forwarding implements UpstreamListener, Meter {
       body: asking ?? body,
       dialect,
       candidates: new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random),
-      budget: deps.budget(model.id),
+      budget: deps.budget(model),
       approval: paid ? settlement : null,
       // A trace shows what the CRN counted, also where nobody is charged.
       usage: charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null,
@@ -186,11 +186,11 @@ class Forwarding implements UpstreamListener, Meter {
         break;
       }
       case 'outcome': {
-        const { failure, member, verdict } = event;
+        const { choice, failure, verdict } = event;
         this.#cause = failure ?? verdict;
         this.#trace?.end(failure, this.upstream.usage);
-        metrics.attempt(member.url, verdict, failure ?? '');
-        reporter.report(member.member, verdict, failure);
+        metrics.attempt(choice.member.url, verdict, failure ?? '');
+        reporter.report(choice, verdict, failure);
         break;
       }
       case 'answer':
@@ -214,8 +214,10 @@ class Forwarding implements UpstreamListener, Meter {
     return { ...metered, model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
   }
 
-  #answer({ attempts, firstByteMs, headers, member, sentMs }: Extract<UpstreamEvent, { type: 'answer' }>): void {
-    const { board, settings, table } = this.#deps;
+  #answer({ attempts, choice, firstByteMs, headers, sentMs }: Extract<UpstreamEvent, { type: 'answer' }>): void {
+    const { board, reporter, settings, table } = this.#deps;
+    const { member } = choice;
+    reporter.begun(choice);
     const waitedMs = firstByteMs - sentMs;
     // The first byte of a stream shows how busy a CRN is; of a whole answer it shows how long the answer was.
     if (this.#stream || this.upstream.dialect === undefined) {
@@ -228,7 +230,8 @@ class Forwarding implements UpstreamListener, Meter {
       const timing = `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${attempts}"`;
       headers.push('server-timing', timing);
     }
-    if (!settings.routing.affinity) return;
+    // A CRN that is merely busy gets its conversations back.
+    if (!settings.routing.affinity || this.upstream.candidates.preferredFit) return;
     const updated = writeAffinity(this.#preferred, table, this.upstream.model, member.url);
     if (updated === undefined) return;
     const secure = settings.publicScheme === 'https';

@@ -25,12 +25,21 @@ import { respondError } from '../ingress/respond.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
-import { Board, type BoardMemory, type Member, type Outcome, Reporter, ModelTable } from '../routing/index.ts';
+import {
+  Board,
+  type BoardMemory,
+  type Member,
+  type Model,
+  ModelTable,
+  type Outcome,
+  Reporter,
+  RetryBudget,
+  type RetryBudgetSettings,
+} from '../routing/index.ts';
 import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
-import { RetryBudget } from '../upstream/index.ts';
 import type { PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -279,7 +288,7 @@ export class DataPlane {
         boundedLoad: routing.boundedLoad,
         slowStartMs: settings.ejection.slowStartMs,
       },
-      budget: (model) => this.#budgetOf(model, routing.retryBudget, routing.retryBurst),
+      budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       failover: {
         board: this.#board,
         deadlines: this.#deadlines,
@@ -327,11 +336,11 @@ export class DataPlane {
     this.limits.bodyIdleMs = timeouts.bodyMs;
   }
 
-  #budgetOf(model: string, ratio: number, burst: number): RetryBudget {
-    let budget = this.#budgets.get(model);
+  #budgetOf({ id, budget: cell }: Model, settings: RetryBudgetSettings): RetryBudget {
+    let budget = this.#budgets.get(id);
     if (budget === undefined) {
-      budget = new RetryBudget(ratio, burst, () => this.#metrics.retryRefused(model));
-      this.#budgets.set(model, budget);
+      budget = new RetryBudget(this.#options.memory, cell, settings, () => this.#metrics.retryRefused(id));
+      this.#budgets.set(id, budget);
     }
     return budget;
   }

@@ -1,18 +1,47 @@
-// Shared memory of CRN state, read by all threads without locks. CRN actors write standings; every thread writes its requests in
-// flight and times to first byte. In-flight counts exist in total and per thread, so that those of a dead thread can be removed.
+// Shared memory of CRN state, read by all threads without locks. A *server* cell is one CRN: its requests in flight, its trial and
+// whether it can be reached. A *member* cell is one model on one CRN: standing, epoch, and how long its answers take to begin.
 //
-// A *server* cell is one CRN: its requests in flight, whatever the model. A *member* cell is one model on one CRN: its standing
-// and its time to first byte, since a CRN may have one model loaded and not another.
+// | words                     | written by                                              |
+// |---------------------------|---------------------------------------------------------|
+// | in flight, server × thread| that thread alone; the control plane after its death    |
+// | trial per server          | the CRN's actor offers, any thread takes (CAS)          |
+// | unreachable since         | the CRN's actor; generation: every CRN actor            |
+// | standing, epoch           | the CRN's actor                                         |
+// | model unknown             | any thread sets, the CRN's actor clears                 |
+// | waits and penalties       | any thread; racing threads lose one sample              |
+// | retries spent             | any thread (CAS); the CRN registry clears               |
+//
+// A thread may die at any instruction. Requests in flight are the sum over the threads' words, each of one writer and changed by one
+// store, so that clearing the words of a dead thread makes the sum right. A trial names the thread that took it, so that it is
+// offered again. Everything else is one word per fact; no reader combines two words that must agree.
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
-/** Decay of the peak-EWMA of the time to first byte, in milliseconds (linkerd's default). */
+/** Decay of measured waits and of penalties, in milliseconds (linkerd's default for its peak-EWMA). */
 const DECAY_MS = 10_000;
 
-/** Time to first byte of a member without a measurement, in milliseconds: low, so that it is tried. */
+/** A wait that was measured longer ago than this, in milliseconds, says nothing about its CRN any more. */
+const RECENT_MS = 6 * DECAY_MS;
+
+/** Expected wait in milliseconds while no CRN of the model has a measurement. All have the same then; only penalties differ. */
 const UNMEASURED_MS = 1;
+
+/** A failure doubles the expected wait. */
+const PENALTY = Math.LN2;
+
+/** Most that failures raise the expected wait: 1024 times. */
+const MAX_PENALTY = 10 * PENALTY;
+
+/** Values of a trial word; above these: the thread that has taken the trial, plus `TAKEN`. */
+const NO_TRIAL = 0;
+const OFFERED = 1;
+const TAKEN = 2;
+
+/** Rows of `times` per member. */
+const ROWS = { wait: 0, measured: 1, penalty: 2, failed: 3, up: 4 } as const;
+const ROW_COUNT = 5;
 
 /** The memory of a board; can be posted to another thread. */
 export interface BoardMemory {
@@ -21,125 +50,244 @@ export interface BoardMemory {
   readonly threads: number;
   readonly words: SharedArrayBuffer;
   readonly times: SharedArrayBuffer;
+  /** Retries spent per model: see `RetryBudget`. The last cell is for models without CRNs. */
+  readonly retries: SharedArrayBuffer;
 }
 
 /** Creates the memory of a board. Its sizes are fixed for the life of the process. */
 export function createBoardMemory(servers: number, members: number, threads: number): BoardMemory {
-  // Words: in flight per server, in flight per thread and server, standing and trial per member.
-  const words = servers * (1 + threads) + members * 2;
   return {
     servers,
     members,
     threads,
-    words: new SharedArrayBuffer(words * 4),
-    // Times per member: peak-EWMA, when it was measured, when the member came up.
-    times: new SharedArrayBuffer(members * 3 * 8),
+    // In flight per server and thread, trial per server; standing, epoch and unknown model per member; the generation.
+    words: new SharedArrayBuffer((servers * (threads + 1) + members * 3 + 1) * 4),
+    times: new SharedArrayBuffer((members * ROW_COUNT + servers) * 8),
+    retries: new SharedArrayBuffer((members + 1) * 4),
   };
 }
 
+/** The part of a member that the board needs to judge it among the members of its model. */
+export interface MemberCells {
+  readonly server: number;
+  readonly member: number;
+}
+
 export class Board {
-  readonly #memory: BoardMemory;
   readonly #words: Int32Array;
   readonly #times: Float64Array;
-  /** Offsets of this thread's counts, the standings and the trials in `#words`. */
-  readonly #ownAt: number;
-  readonly #standingAt: number;
+  readonly #servers: number;
+  readonly #members: number;
+  readonly #threads: number;
+  readonly #thread: number;
+  /** Offsets in `#words`. */
   readonly #trialAt: number;
+  readonly #standingAt: number;
+  readonly #epochAt: number;
+  readonly #unknownAt: number;
+  readonly #generationAt: number;
+  /** Offset in `#times` of when a server was last heard of. */
+  readonly #unreachableAt: number;
 
-  /** `thread`: this thread's row of in-flight counts, from 0. */
+  /** `thread`: this thread's in-flight counts, from 0. */
   constructor(memory: BoardMemory, thread: number) {
-    this.#memory = memory;
+    const { servers, members, threads } = memory;
     this.#words = new Int32Array(memory.words);
     this.#times = new Float64Array(memory.times);
-    this.#ownAt = memory.servers * (1 + thread);
-    this.#standingAt = memory.servers * (1 + memory.threads);
-    this.#trialAt = this.#standingAt + memory.members;
+    this.#servers = servers;
+    this.#members = members;
+    this.#threads = threads;
+    this.#thread = thread;
+    this.#trialAt = servers * threads;
+    this.#standingAt = this.#trialAt + servers;
+    this.#epochAt = this.#standingAt + members;
+    this.#unknownAt = this.#epochAt + members;
+    this.#generationAt = this.#unknownAt + members;
+    this.#unreachableAt = members * ROW_COUNT;
   }
 
   standing(member: number): Standing {
     return this.#words[this.#standingAt + member] as Standing;
   }
 
-  /** For the CRN's actor only. `probing` offers one trial; `up` starts the slow start. */
+  /** For the CRN's actor only. `up` starts the slow start. */
   setStanding(member: number, standing: Standing, nowMs: number): void {
     if (standing === this.standing(member)) return;
-    if (standing === STANDING.up) this.#times[this.#memory.members * 2 + member] = nowMs;
-    Atomics.store(this.#words, this.#trialAt + member, standing === STANDING.probing ? 1 : 0);
+    if (standing === STANDING.up) this.#times[this.#members * ROWS.up + member] = nowMs;
     Atomics.store(this.#words, this.#standingAt + member, standing);
   }
 
-  /** Offers the trial of a probing member again. */
-  offerTrial(member: number): void {
-    if (this.standing(member) === STANDING.probing) Atomics.store(this.#words, this.#trialAt + member, 1);
+  /** Counts the ejections, trials and returns of a member: outcomes of an earlier epoch say nothing about the present one. */
+  epoch(member: number): number {
+    return this.#words[this.#epochAt + member] as number;
   }
 
-  /** Takes the trial of a probing member; true for one caller. */
-  takeTrial(member: number): boolean {
-    return Atomics.compareExchange(this.#words, this.#trialAt + member, 1, 0) === 1;
+  /** For the CRN's actor only: begins a new epoch. Must come before the standing of that epoch is set. */
+  raiseEpoch(member: number): void {
+    Atomics.add(this.#words, this.#epochAt + member, 1);
+  }
+
+  /** For the CRN's actor only: offers one trial to whichever request comes first. */
+  offerTrial(server: number): void {
+    Atomics.store(this.#words, this.#trialAt + server, OFFERED);
+  }
+
+  /** For the CRN's actor only: ends the trial, taken or not. */
+  endTrial(server: number): void {
+    Atomics.store(this.#words, this.#trialAt + server, NO_TRIAL);
+  }
+
+  /** Takes the trial of a CRN; true for one caller. */
+  takeTrial(server: number): boolean {
+    const at = this.#trialAt + server;
+    return Atomics.compareExchange(this.#words, at, OFFERED, TAKEN + this.#thread) === OFFERED;
+  }
+
+  /** Passes a CRN over for this model until its next good probe: it has said that it does not know the model. */
+  noteModelUnknown(member: number): void {
+    Atomics.store(this.#words, this.#unknownAt + member, 1);
+  }
+
+  /** For the CRN's actor only: a good probe. */
+  clearModelUnknown(member: number): void {
+    if (this.modelUnknown(member)) Atomics.store(this.#words, this.#unknownAt + member, 0);
+  }
+
+  modelUnknown(member: number): boolean {
+    return this.#words[this.#unknownAt + member] !== 0;
+  }
+
+  /**
+   * For the CRN's actor only: no probe since `sinceMs` has had any response. To be repeated at every further probe without one, with
+   * a later `sinceMs`; `null` at the next response of any status.
+   */
+  setUnreachable(server: number, sinceMs: number | null): void {
+    const at = this.#unreachableAt + server;
+    if (sinceMs === null && this.#times[at] === 0) return;
+    this.#times[at] = sinceMs ?? 0;
+    if (sinceMs !== null) Atomics.add(this.#words, this.#generationAt, 1);
+  }
+
+  /** Changes whenever `unreachableSinceMs` of any server may say more than before: cheap to compare at every turn. */
+  get unreachableGeneration(): number {
+    return this.#words[this.#generationAt] as number;
+  }
+
+  /** Since when a CRN has answered no probe at all, in milliseconds; 0 while it can be reached. What was heard of it later than this is newer. */
+  unreachableSinceMs(server: number): number {
+    return this.#times[this.#unreachableAt + server] as number;
+  }
+
+  /** Whether no probe of the CRN has a response at present, whatever its status. */
+  unreachable(server: number): boolean {
+    return this.#times[this.#unreachableAt + server] !== 0;
   }
 
   /** Clears a member's cell, before it is used for another member. */
   resetMember(member: number): void {
+    this.raiseEpoch(member);
     this.setStanding(member, STANDING.down, 0);
-    for (let row = 0; row < 3; row++) this.#times[this.#memory.members * row + member] = 0;
+    this.clearModelUnknown(member);
+    for (let row = 0; row < ROW_COUNT; row++) this.#times[this.#members * row + member] = 0;
+  }
+
+  /** Clears a server's cell, before it is used for another CRN. Requests in flight stay: they leave by themselves. */
+  resetServer(server: number): void {
+    this.endTrial(server);
+    this.setUnreachable(server, null);
   }
 
   /** Requests in flight at a server, over all threads. */
   inFlight(server: number): number {
-    return this.#words[server] as number;
+    const from = server * this.#threads;
+    let total = 0;
+    for (let at = from; at < from + this.#threads; at++) total += this.#words[at] as number;
+    return total;
   }
 
   /** Counts a request of this thread in. */
   enter(server: number): void {
-    Atomics.add(this.#words, server, 1);
-    this.#words[this.#ownAt + server]!++;
+    this.#words[server * this.#threads + this.#thread]!++;
   }
 
   /** Counts a request of this thread out. */
   leave(server: number): void {
-    Atomics.sub(this.#words, server, 1);
-    this.#words[this.#ownAt + server]!--;
+    this.#words[server * this.#threads + this.#thread]!--;
   }
 
-  /** Removes the counts of a dead thread. Must not run while that thread lives. */
+  /** Removes the counts of a dead thread and offers its trials again. Must not run while that thread lives. */
   clearThread(thread: number): void {
-    const row = this.#memory.servers * (1 + thread);
-    for (let server = 0; server < this.#memory.servers; server++) {
-      const lost = Atomics.exchange(this.#words, row + server, 0);
-      if (lost !== 0) Atomics.sub(this.#words, server, lost);
+    for (let server = 0; server < this.#servers; server++) {
+      Atomics.store(this.#words, server * this.#threads + thread, 0);
+      Atomics.compareExchange(this.#words, this.#trialAt + server, TAKEN + thread, OFFERED);
     }
   }
 
-  /**
-   * Adds a time to first byte. Peak-EWMA (Finagle, linkerd): a worse value counts at once, a better one gradually.
-   * Threads may race; a lost update costs one sample.
-   */
+  /** Adds a time to first byte. Peak-EWMA (Finagle, linkerd): a worse value counts at once, a better one gradually. */
   noteFirstByte(member: number, elapsedMs: number, nowMs: number): void {
-    const keep = this.#keep(member, nowMs);
-    const before = (this.#times[member] as number) * keep;
-    this.#times[member] = Math.max(elapsedMs, before + elapsedMs * (1 - keep));
-    this.#times[this.#memory.members + member] = nowMs;
+    const waitAt = this.#members * ROWS.wait + member;
+    const measuredAt = this.#members * ROWS.measured + member;
+    const keep = decay(nowMs - (this.#times[measuredAt] as number));
+    const before = (this.#times[waitAt] as number) * keep;
+    this.#times[waitAt] = Math.max(elapsedMs, before + elapsedMs * (1 - keep), UNMEASURED_MS);
+    this.#times[measuredAt] = nowMs;
   }
 
-  /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement. */
+  /** Adds a failed or refused answer: the expected wait doubles, and the surplus decays. */
+  noteFailure(member: number, nowMs: number): void {
+    const raised = this.#penalty(member, nowMs) + PENALTY;
+    this.#times[this.#members * ROWS.penalty + member] = Math.min(raised, MAX_PENALTY);
+    this.#times[this.#members * ROWS.failed + member] = nowMs;
+  }
+
+  /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement; without one the least. */
   firstByteMs(member: number): number {
     return (this.#times[member] as number) || UNMEASURED_MS;
   }
 
-  /** The same as of now: a bad time decays while nothing is measured, or the member would never be tried again. */
-  expectedMs(member: number, nowMs: number): number {
-    return Math.max((this.#times[member] as number) * this.#keep(member, nowMs), UNMEASURED_MS);
+  /**
+   * The wait in milliseconds to expect of a member, as the first `count` of `members` are a choice. What was measured decays towards
+   * the geometric mean of its measured peers, which is also what stands for a member without a recent measurement: a CRN that
+   * answers nothing is expected to be like its peers. Failures raise it.
+   */
+  expectedMs(member: number, members: readonly MemberCells[], count: number, nowMs: number): number {
+    let peers = 0;
+    let sum = 0;
+    for (let i = 0; i < count; i++) {
+      const peer = (members[i] as MemberCells).member;
+      if (peer === member || !this.#measured(peer, nowMs)) continue;
+      peers++;
+      sum += Math.log(this.#times[peer] as number);
+    }
+    const penalty = this.#penalty(member, nowMs);
+    if (!this.#measured(member, nowMs))
+      return peers === 0 ? UNMEASURED_MS * Math.exp(penalty) : Math.exp(sum / peers + penalty);
+    const own = Math.log(this.#times[member] as number);
+    if (peers === 0) return Math.exp(own + penalty);
+    const keep = decay(nowMs - (this.#times[this.#members * ROWS.measured + member] as number));
+    return Math.exp(own * keep + (sum / peers) * (1 - keep) + penalty);
   }
 
-  /** The share of the last value that is left. */
-  #keep(member: number, nowMs: number): number {
-    const ageMs = nowMs - (this.#times[this.#memory.members + member] as number);
-    return Math.exp(-Math.max(ageMs, 0) / DECAY_MS);
+  #measured(member: number, nowMs: number): boolean {
+    const atMs = this.#times[this.#members * ROWS.measured + member] as number;
+    return this.#times[member] !== 0 && nowMs - atMs < RECENT_MS;
+  }
+
+  /** Logarithm of the factor by which failures raise the expected wait. */
+  #penalty(member: number, nowMs: number): number {
+    const penalty = this.#times[this.#members * ROWS.penalty + member] as number;
+    if (penalty === 0) return 0;
+    return penalty * decay(nowMs - (this.#times[this.#members * ROWS.failed + member] as number));
   }
 
   /** Slow start of a member that came up: rises from 0.1 to 1 in `slowStartMs`. */
   warmth(member: number, nowMs: number, slowStartMs: number): number {
-    const upMs = nowMs - (this.#times[this.#memory.members * 2 + member] as number);
+    const upMs = nowMs - (this.#times[this.#members * ROWS.up + member] as number);
     return upMs >= slowStartMs ? 1 : Math.max(upMs / slowStartMs, 0.1);
   }
+}
+
+/** The share of a value that is left after `ageMs`. */
+function decay(ageMs: number): number {
+  return Math.exp(-Math.max(ageMs, 0) / DECAY_MS);
 }

@@ -110,6 +110,9 @@ class CrnRegistry {
   readonly #memberCells: Cells;
   readonly #servers = new Map<string, Server>();
   readonly #byMember = new Map<number, Server>();
+  /** Cells of retry budgets by model id. */
+  readonly #budgets = new Map<string, number>();
+  readonly #budgetCells: Cells;
   /** Base URLs. A CRN stays drained through changes of the configuration, until it is returned. */
   readonly #drained = new Set<string>();
   #models: readonly Model[] = [];
@@ -121,6 +124,7 @@ class CrnRegistry {
     this.#context = context;
     this.#serverCells = new Cells(deps.memory.servers);
     this.#memberCells = new Cells(deps.memory.members);
+    this.#budgetCells = new Cells(deps.memory.members);
   }
 
   configure(given: readonly ModelSpec[], settings: CrnRegistrySettings): void {
@@ -129,9 +133,12 @@ class CrnRegistry {
     const wanted = modelsByUrl(specs);
     for (const url of [...this.#servers.keys()]) if (!wanted.has(url)) this.#retire(url);
     for (const [url, models] of wanted) this.#ensure(url, models, settings);
+    const ids = new Set(specs.flatMap(({ id, servers }) => (servers.length > 0 ? [id] : [])));
+    for (const [id, cell] of this.#budgets) if (!ids.has(id)) this.#freeBudget(id, cell);
     this.#models = specs.map((spec) => ({
       id: spec.id,
       members: spec.servers.map((url) => this.#member(url, spec)),
+      budget: this.#budgetOf(spec),
     }));
     this.#deps.onTable({ version: ++this.#version, models: this.#models });
     this.#checkProbed();
@@ -197,6 +204,24 @@ class CrnRegistry {
     return { url, server: server.cell, member, hash: hashText(url), apiKey: spec.apiKey };
   }
 
+  /** Each model with a CRN has a cell: there are as many as members. The others share the last one, since they never try anything. */
+  #budgetOf({ id, servers }: ModelSpec): number {
+    let cell = this.#budgets.get(id);
+    if (cell === undefined && servers.length === 0) return this.#deps.memory.members;
+    if (cell === undefined) {
+      cell = this.#budgetCells.take(id);
+      this.#budgets.set(id, cell);
+    }
+    return cell;
+  }
+
+  /** Clears the cell: its next model begins with a full budget. */
+  #freeBudget(id: string, cell: number): void {
+    this.#budgets.delete(id);
+    Atomics.store(new Int32Array(this.#deps.memory.retries), cell, 0);
+    this.#budgetCells.give(cell);
+  }
+
   #ensure(url: string, models: readonly string[], settings: CrnRegistrySettings): void {
     const fingerprint = JSON.stringify([models, settings]);
     const known = this.#servers.get(url);
@@ -204,7 +229,7 @@ class CrnRegistry {
     const cell = known?.cell ?? this.#serverCells.take(url);
     const members = this.#cellsFor(url, models, known);
     if (known !== undefined) this.#context.stop(known.ref);
-    const ref = this.#spawn(url, members, settings);
+    const ref = this.#spawn(url, cell, members, settings);
     const server: Server = { url, cell, fingerprint, members, ref, ejected: false, probed: known?.probed ?? false };
     this.#servers.set(url, server);
     for (const member of members.values()) this.#byMember.set(member, server);
@@ -223,12 +248,18 @@ class CrnRegistry {
     return members;
   }
 
-  #spawn(url: string, members: ReadonlyMap<string, number>, settings: CrnRegistrySettings): Ref<CrnCommand> {
+  #spawn(
+    url: string,
+    server: number,
+    members: ReadonlyMap<string, number>,
+    settings: CrnRegistrySettings,
+  ): Ref<CrnCommand> {
     const { board, probe } = this.#deps;
     return this.#context.spawn(
       crn(
         {
           url,
+          server,
           members: [...members].map(([model, member]) => ({ model, member })),
           health: settings.health,
           ejection: settings.ejection,
@@ -249,6 +280,7 @@ class CrnRegistry {
     this.#servers.delete(url);
     this.#context.stop(server.ref);
     for (const member of server.members.values()) this.#free(member);
+    this.#deps.board.resetServer(server.cell);
     this.#serverCells.give(server.cell);
   }
 

@@ -5,7 +5,7 @@
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { Breaker, type BreakerSettings } from './breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
-import type { Outcome } from './outcome.ts';
+import type { Failure, Outcome, Verdict } from './outcome.ts';
 
 export interface HealthSettings {
   /** Time between two probes in milliseconds, spread by ±10 % so that CRNs are not probed in step. */
@@ -21,6 +21,8 @@ export interface HealthSettings {
 
 export interface CrnSettings {
   readonly url: string;
+  /** Server cell on the board. */
+  readonly server: number;
   /** The models of this CRN and their member cells. */
   readonly members: readonly { readonly model: string; readonly member: number }[];
   readonly health: HealthSettings;
@@ -134,6 +136,9 @@ class Crn {
     this.#breaker = new Breaker(settings.ejection);
     this.#members = settings.members.map(({ model, member }) => ({ model, member, probed: null, streak: 0 }));
     this.#perModel = settings.health.path.includes('{model}');
+    // Outcomes of requests that began before are none of this actor's.
+    for (const { member } of this.#members) deps.board.raiseEpoch(member);
+    deps.board.endTrial(settings.server);
     // Without this it would be down, and thus a last resort, until its first probe.
     if (deps.isDrained(settings.url)) this.#publishAll();
   }
@@ -167,31 +172,33 @@ class Crn {
     this.#context.timers.once('probe', delayMs, { type: 'Probe' });
   }
 
-  outcome(outcome: Outcome): void {
+  outcome({ count, epoch, failure, member, trial, verdict }: Outcome): void {
+    // Requests that began before the last ejection, trial or return say nothing about the time after it.
+    if (epoch !== this.#deps.board.epoch(member)) return;
     if (this.#ejection === 'trial') {
-      this.#endTrial(outcome);
+      if (trial) this.#endTrial(verdict, failure);
       return;
     }
+    if (this.#ejection !== 'none') return;
     const now = this.#context.clock.now();
-    if (outcome.verdict === 'ok') this.#breaker.ok(now, outcome.count);
-    if (outcome.verdict !== 'failed' || this.#ejection !== 'none') return;
+    if (verdict === 'ok') this.#breaker.ok(now, count);
+    if (verdict !== 'failed') return;
     const due = this.#breaker.failed(now);
     // A failed request is a reason to probe at once.
     this.probe();
-    if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(outcome.failure ?? 'failed');
+    if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed');
   }
 
   /** The ejection is over: offers a trial. */
   release(): void {
-    this.#ejection = 'trial';
-    this.#publishAll();
+    this.#turn('trial');
     this.offer();
   }
 
-  /** Offers the trial, again and again: the request that took it may last long, or its thread may have died. */
+  /** Offers the trial, again and again: the request that took it may last long. The first outcome decides. */
   offer(): void {
     if (this.#ejection !== 'trial') return;
-    for (const { member } of this.#members) this.#deps.board.offerTrial(member);
+    this.#deps.board.offerTrial(this.#settings.server);
     this.#context.timers.once('offer', this.#settings.ejection.backoffMaxMs, { type: 'Offer' });
   }
 
@@ -203,22 +210,21 @@ class Crn {
       return;
     }
     if (override.action === 'return') {
-      this.#ejection = 'none';
       this.#context.timers.cancel('release');
-      this.#context.timers.cancel('offer');
+      this.#turn('none');
+    } else {
+      this.#publishAll();
     }
-    this.#publishAll();
     this.#deps.onEvent({ type: override.action === 'drain' ? 'drained' : 'returned', url });
   }
 
-  #endTrial({ verdict, failure }: Outcome): void {
+  #endTrial(verdict: Verdict, failure: Failure | null): void {
     if (verdict === 'failed') {
       this.#eject(failure ?? 'failed');
     } else if (verdict === 'neutral') {
       this.offer();
     } else {
-      this.#ejection = 'none';
-      this.#publishAll();
+      this.#turn('none');
       this.#deps.onEvent({ type: 'returned', url: this.#settings.url });
     }
   }
@@ -226,10 +232,19 @@ class Crn {
   #eject(failure: string, wantedMs: number | null = null): void {
     const nextMs = this.#breaker.eject(this.#context.clock.now(), this.#context.random());
     const forMs = wantedMs ?? nextMs;
-    this.#ejection = 'ejected';
     this.#context.timers.once('release', forMs, { type: 'Release' });
-    this.#publishAll();
+    this.#turn('ejected');
     this.#deps.onEvent({ type: 'ejected', url: this.#settings.url, forMs, failure });
+  }
+
+  /** Begins a new epoch. Threads that see its standing must see its number, and no trial before both. */
+  #turn(ejection: 'none' | 'ejected' | 'trial'): void {
+    const { board } = this.#deps;
+    this.#ejection = ejection;
+    this.#context.timers.cancel('offer');
+    board.endTrial(this.#settings.server);
+    for (const { member } of this.#members) board.raiseEpoch(member);
+    this.#publishAll();
   }
 
   #note(state: MemberState, status: number): void {
@@ -243,6 +258,7 @@ class Crn {
       state.probed = seen;
       state.streak = 0;
     }
+    if (good) this.#deps.board.clearModelUnknown(state.member);
     this.#publish(state);
   }
 

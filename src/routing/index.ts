@@ -17,9 +17,12 @@ export {
   type ServersByModel,
 } from './model-table.ts';
 export {
+  type Choice,
+  classifyBody,
+  classifyStatus,
   type Failure,
-  failsOver,
-  namesContextLength,
+  failureOf,
+  type Handling,
   type Outcome,
   Reporter,
   type Verdict,
@@ -34,3 +37,4 @@ export {
   readAffinity,
   writeAffinity,
 } from './picker.ts';
+export { RetryBudget, type RetryBudgetSettings } from './retry-budget.ts';

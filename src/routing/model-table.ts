@@ -19,6 +19,8 @@ export interface Model {
   /** As configured. */
   readonly id: string;
   readonly members: readonly Member[];
+  /** Cell of its retry budget; kept while the model stays. */
+  readonly budget: number;
 }
 
 /** A table as it is posted to other threads. */

@@ -1,52 +1,126 @@
-// Outcomes of attempts: which statuses fail over, what they say about the health of a CRN, and the reporter that sends them from
-// a request thread to the CRN actors. Successes are batched; failures are sent at once.
+// Outcomes of attempts: what the status of an answer means for failover and for the health of a CRN, and the reporter that sends
+// outcomes from a request thread to the CRN actors. Successes are batched; failures are sent at once.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
-import { type Board, STANDING } from './board.ts';
+import type { Board } from './board.ts';
+import type { Member } from './model-table.ts';
 
 /**
  * Verdict on a CRN after one request.
- * `ok`: served well. `failed`: the CRN's fault. `neutral`: says nothing about it (client gone, client's mistake, CRN busy).
+ * `ok`: served well. `failed`: the CRN's fault. `neutral`: says nothing about its health (client gone, client's mistake, CRN busy).
  */
 export type Verdict = 'ok' | 'failed' | 'neutral';
 
 /** What went wrong with one attempt, as logs, metrics and the list of last errors show it. */
 export type Failure =
+  // No connection, or no request on it.
   | 'connect'
   | 'connect timeout'
+  | 'no connection free'
+  | 'unsendable'
+  // A kept connection closed before any byte of the answer.
+  | 'stale'
+  // The answer came late, broke off, or could not be read.
   | 'headers timeout'
   | 'first byte timeout'
   | 'idle timeout'
   | 'reset'
   | 'truncated'
   | 'malformed'
+  // The CRN answers no probe any more.
+  | 'unreachable'
+  // The CRN refused.
+  | `status ${number}`
+  | 'redirect'
   | 'credentials'
   | 'busy'
   | 'context length'
-  | 'no connection free'
-  | 'unsendable'
-  | `status ${number}`
+  | 'model unknown'
+  // The status said success, the body did not.
+  | 'empty answer'
+  | 'not an answer'
+  | 'error answer'
+  | 'error event'
+  | 'only done'
+  | 'not begun'
+  // The gateway or the client ended the attempt.
+  | 'hedged'
   | 'client gone';
+
+/** A member as a request was sent to it. */
+export interface Choice {
+  readonly member: Member;
+  /** Epoch of the member when it was chosen. */
+  readonly epoch: number;
+  /** Whether this request is the trial of an ejected CRN: it alone decides about the return. */
+  readonly trial: boolean;
+}
 
 /** Outcome of one or several requests to a member. */
 export interface Outcome {
-  /** Index of the member on the board. */
+  /** Member cell on the board. */
   readonly member: number;
+  readonly epoch: number;
+  readonly trial: boolean;
   readonly verdict: Verdict;
   readonly failure: Failure | null;
   /** Requests with this outcome; more than 1 only for successes. */
   readonly count: number;
 }
 
-/** Whether another CRN may serve a request better that had this status: every 5xx, and 429. */
-export function failsOver(status: number): boolean {
-  return status >= 500 || status === 429;
+/**
+ * What failover does with an answer. `pass`: it goes to the client. `next-neutral`, `next-failed`: another CRN is asked, with this
+ * verdict. `read`: its body decides, by `classifyBody`.
+ */
+export type Handling = 'pass' | 'next-neutral' | 'next-failed' | 'read';
+
+/**
+ * Classifies an answer by its final status. `ownCredential`: whether the request carried the gateway's credential for this CRN, so that
+ * 401 and 403 are not the client's fault.
+ */
+export function classifyStatus(status: number, ownCredential: boolean): Handling {
+  if (status >= 200 && status < 300) return 'pass';
+  switch (status) {
+    case 400:
+    case 404:
+      return 'read';
+    case 408:
+    case 425:
+    case 429:
+      return 'next-neutral';
+    case 401:
+    case 403:
+      return ownCredential ? 'next-failed' : 'pass';
+    case 501:
+      return 'pass';
+    default:
+      return status >= 400 && status < 500 ? 'pass' : 'next-failed';
+  }
 }
 
-/** The verdict on a status. 429 means a busy CRN, not a broken one. */
+/** Classifies an answer of which `classifyStatus` said `read`. */
+export function classifyBody(status: number, body: Buffer): 'pass' | 'next-neutral' {
+  return bodyFailure(status, body) === null ? 'pass' : 'next-neutral';
+}
+
+/** Why another CRN may do better than one that answered with this status; the body matters only for 400 and 404. */
+export function failureOf(status: number, body: Buffer | null = null): Failure {
+  if (status === 429) return 'busy';
+  if (status === 401 || status === 403) return 'credentials';
+  if (status >= 300 && status < 400) return 'redirect';
+  return (body === null ? null : bodyFailure(status, body)) ?? `status ${status}`;
+}
+
+/** The verdict on a CRN that has served a complete answer with this status. */
 export function verdictOf(status: number): Verdict {
-  if (status >= 500) return 'failed';
-  return status >= 400 ? 'neutral' : 'ok';
+  if (status >= 200 && status < 300) return 'ok';
+  return (status >= 400 && status < 500) || status === 501 ? 'neutral' : 'failed';
+}
+
+function bodyFailure(status: number, body: Buffer): Failure | null {
+  if (status === 400) return namesContextLength(body) ? 'context length' : null;
+  if (status === 404) return modelUnknown(body) ? 'model unknown' : null;
+  return null;
 }
 
 /** Phrases of llama.cpp, vLLM, OpenAI and TGI for a prompt that is too long. */
@@ -65,15 +139,33 @@ export function namesContextLength(body: Buffer): boolean {
   return CONTEXT_PHRASES.some((phrase) => text.includes(phrase));
 }
 
+/**
+ * Codes and phrases for a model that a CRN does not have. vLLM, SGLang and OpenAI: "The model `m` does not exist"; Ollama: "model 'm'
+ * not found"; llama.cpp's router: "model not found"; OpenAI and LM Studio: `model_not_found`; Anthropic: `not_found_error` with "model: m".
+ */
+const MODEL_PHRASES =
+  /model_not_found|model_not_supported|unknown[_ ]model|no such model|"model: |\bmodel\b.{0,300}?\b(?:not found|does(?: not|n't) exist|not (?:available|loaded|served|supported))/is;
+
+/** Whether the body of a 404 says that the model is unknown, rather than the path; another CRN may have it. */
+export function modelUnknown(body: Buffer): boolean {
+  return MODEL_PHRASES.test(body.toString('latin1'));
+}
+
 /** Longest time that successes wait in a batch, in milliseconds; far below the window of error rates. */
 const FLUSH_MS = 250;
+
+/** Successes of a member that have not been sent. */
+interface Batch {
+  epoch: number;
+  count: number;
+}
 
 /** Reports the outcomes of one thread. */
 export class Reporter {
   readonly #board: Board;
   readonly #clock: Clock;
   readonly #send: (outcome: Outcome) => void;
-  readonly #successes = new Map<number, number>();
+  readonly #successes = new Map<number, Batch>();
   #timer: TimerHandle | null = null;
 
   constructor(board: Board, clock: Clock, send: (outcome: Outcome) => void) {
@@ -82,28 +174,57 @@ export class Reporter {
     this.#send = send;
   }
 
-  /** Reports one outcome. A member on trial is reported at once, whatever the verdict. */
-  report(member: number, verdict: Verdict, failure: Failure | null): void {
-    const urgent = this.#board.standing(member) === STANDING.probing;
-    if (verdict === 'ok' && !urgent) {
-      this.#successes.set(member, (this.#successes.get(member) ?? 0) + 1);
-      this.#timer ??= this.#clock.setTimeout(() => this.flush(), FLUSH_MS);
-    } else if (verdict !== 'neutral' || urgent) {
+  /**
+   * Reports the outcome of an attempt, once for each. That of a trial is sent whatever its verdict. Keeps the board: a failed or
+   * busy CRN is expected to answer later, and one that does not know a model is passed over for it.
+   */
+  report({ member: { member }, epoch, trial }: Choice, verdict: Verdict, failure: Failure | null): void {
+    if (verdict === 'failed' || failure === 'busy') this.#board.noteFailure(member, this.#clock.now());
+    if (failure === 'model unknown' && epoch === this.#board.epoch(member)) this.#board.noteModelUnknown(member);
+    if (verdict === 'ok' && !trial) {
+      this.#succeeded(member, epoch);
+    } else if (verdict !== 'neutral' || trial) {
       this.#flushOne(member);
-      this.#send({ member, verdict, failure, count: 1 });
+      this.#send({ member, epoch, trial, verdict, failure, count: 1 });
     }
+  }
+
+  /**
+   * Reports that an answer has begun. A trial has succeeded then: the answer may last for minutes, and the CRN is needed. Its
+   * outcome is to be reported all the same.
+   */
+  begun({ member: { member }, epoch, trial }: Choice): void {
+    if (trial) this.#send({ member, epoch, trial, verdict: 'ok', failure: null, count: 1 });
   }
 
   /** Sends the batched successes. */
   flush(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
     this.#timer = null;
     for (const member of this.#successes.keys()) this.#flushOne(member);
   }
 
+  #succeeded(member: number, epoch: number): void {
+    let batch = this.#successes.get(member);
+    if (batch === undefined) {
+      batch = { epoch, count: 0 };
+      this.#successes.set(member, batch);
+    }
+    if (batch.epoch !== epoch) {
+      this.#flushOne(member);
+      batch.epoch = epoch;
+    }
+    batch.count++;
+    this.#timer ??= this.#clock.setTimeout(this.#flush, FLUSH_MS);
+  }
+
+  readonly #flush = (): void => this.flush();
+
   #flushOne(member: number): void {
-    const count = this.#successes.get(member);
-    if (count === undefined) return;
-    this.#successes.delete(member);
-    this.#send({ member, verdict: 'ok', failure: null, count });
+    const batch = this.#successes.get(member);
+    if (batch === undefined || batch.count === 0) return;
+    const { epoch, count } = batch;
+    batch.count = 0;
+    this.#send({ member, epoch, trial: false, verdict: 'ok', failure: null, count });
   }
 }

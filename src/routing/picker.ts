@@ -1,11 +1,12 @@
 // Picks CRNs for one request in the order of failover: 1. the CRN of the affinity cookie, 2. by session or prompt prefix, with
 // rendezvous hashing and bounded load (Mirrokni et al., "Consistent Hashing with Bounded Loads"), 3. power of two choices on
-// requests in flight × peak-EWMA of time to first byte. CRNs that are down come last, drained ones never. It only reads memory.
+// requests in flight × expected wait. CRNs that do not know the model come after those that do, then those that are down; drained
+// ones never come. Choosing allocates nothing.
 
 import { type Board, STANDING } from './board.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
 
-/** How the first CRN was chosen; `moved`: affinity gave way to the load bound. */
+/** How the first CRN was chosen; `moved`: the CRN of the cookie or of the hash was passed over for its load. */
 export type Affinity = 'cookie' | 'hash' | 'moved' | 'none';
 
 export interface PickerSettings {
@@ -25,6 +26,15 @@ export interface AffinityHint {
   readonly key: number;
 }
 
+/** The bound of affinity is never below this many requests in flight, or one running request would move the next. */
+const MIN_BOUND = 4;
+
+/** Ranks of members in the order of preference; a request goes to the highest that is left. */
+const RANK = { none: 0, down: 1, unknown: 2, capable: 3, up: 4 } as const;
+
+/** Members that are a choice of the request that is choosing: only used within one call, so that no choice allocates. */
+const eligible: Member[] = [];
+
 /** The candidates of one request: a cursor over the members of a model. */
 export class Candidates {
   affinity: Affinity = 'none';
@@ -32,6 +42,9 @@ export class Candidates {
   lastResort = false;
   /** Whether `next` has returned a member that is not down. */
   admitted = false;
+  /** Of the member that `next` returned last, as `Choice` says; an attempt must remember both. */
+  epoch = 0;
+  trial = false;
   readonly #model: Model;
   readonly #board: Board;
   readonly #settings: PickerSettings;
@@ -60,109 +73,142 @@ export class Candidates {
 
   /** The next CRN to try, undefined after each has been returned once. Counts the request on the board: see `Board.leave`. */
   next(): Member | undefined {
+    this.trial = false;
     const member = this.#choose();
     if (member === undefined) return undefined;
+    this.epoch = this.#board.epoch(member.member);
     if (this.#first === null) this.#first = member;
     else (this.#others ??= new Set()).add(member);
     this.#board.enter(member.server);
     return member;
   }
 
+  /**
+   * Whether the CRN of the affinity cookie is fit at present: in the pool, up, and not without the model. Then the cookie stays,
+   * also when another CRN has served the request.
+   */
+  get preferredFit(): boolean {
+    const { url } = this.#hint;
+    if (url === undefined) return false;
+    for (const member of this.#model.members) {
+      if (member.url === url) return this.#rankOf(member) === RANK.up;
+    }
+    return false;
+  }
+
   #choose(): Member | undefined {
-    const up: Member[] = [];
-    const capable: Member[] = [];
-    const down: Member[] = [];
+    let best: number = RANK.none;
+    let count = 0;
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
       const standing = this.#board.standing(member.member);
-      if (standing === STANDING.up) {
-        up.push(member);
-      } else if (standing === STANDING.capable) {
-        capable.push(member);
-      } else if (standing === STANDING.probing && this.#board.takeTrial(member.member)) {
+      if (standing === STANDING.probing && this.#board.takeTrial(member.server)) {
         // A CRN on trial gets exactly one request, whichever comes first.
         this.admitted = true;
+        this.trial = true;
         return member;
-      } else if (standing !== STANDING.drained) {
-        down.push(member);
       }
+      const rank = this.#rankOf(member);
+      if (rank === RANK.none || rank < best) continue;
+      if (rank > best) count = 0;
+      best = rank;
+      eligible[count++] = member;
     }
-    const best = up.length > 0 ? up : capable;
-    if (best.length > 0) {
+    if (best > RANK.down) {
       this.admitted = true;
-      return this.#best(best);
+      return this.#best(count);
     }
     // Health checks may be wrong: with no other CRN left, those that are down are tried rather than refusing the request.
     this.lastResort = true;
-    return this.#byLoad(down);
+    return this.#byLoad(count);
   }
 
-  /** The best of at least one member. */
-  #best(members: readonly Member[]): Member | undefined {
+  #rankOf({ member }: Member): number {
+    const standing = this.#board.standing(member);
+    if (standing === STANDING.drained) return RANK.none;
+    if (standing !== STANDING.up && standing !== STANDING.capable) return RANK.down;
+    if (this.#board.modelUnknown(member)) return RANK.unknown;
+    return standing === STANDING.up ? RANK.up : RANK.capable;
+  }
+
+  /** The best of the first `count` eligible members, at least one. */
+  #best(count: number): Member | undefined {
     const { url, key } = this.#hint;
-    if (members.length === 1) {
-      const [only] = members;
-      if (only?.url === url) this.affinity = 'cookie';
-      else if (key !== 0) this.affinity = 'hash';
+    const isFirst = this.#first === null;
+    if (count === 1) {
+      const only = eligible[0] as Member;
+      if (isFirst && only.url === url) this.affinity = 'cookie';
+      else if (isFirst && key !== 0) this.affinity = 'hash';
       return only;
     }
-    if (!this.#settings.affinity) return this.#byLoad(members);
-    if (url !== undefined && this.#first === null) {
-      const preferred = members.find((candidate) => candidate.url === url);
-      if (preferred !== undefined && this.#fits(preferred, this.#bound(members))) {
+    if (!this.#settings.affinity) return this.#byLoad(count);
+    let moved = false;
+    if (url !== undefined && isFirst) {
+      const preferred = this.#eligibleAt(url, count);
+      if (preferred !== undefined && this.#fits(preferred, count)) {
         this.affinity = 'cookie';
         return preferred;
       }
+      moved = preferred !== undefined;
     }
-    return key === 0 ? this.#byLoad(members) : this.#byHash(members, key);
+    const member = key === 0 ? this.#byLoad(count) : this.#byHash(key, count, isFirst);
+    if (moved) this.affinity = 'moved';
+    return member;
   }
 
-  /** Most requests that a CRN chosen by affinity may have, this one included. */
-  #bound(members: readonly Member[]): number {
+  #eligibleAt(url: string, count: number): Member | undefined {
+    for (let i = 0; i < count; i++) if ((eligible[i] as Member).url === url) return eligible[i];
+    return undefined;
+  }
+
+  /** Whether a CRN chosen by affinity may have this request too: it has at most `boundedLoad` times the mean then. */
+  #fits({ member, server }: Member, count: number): boolean {
+    const load = this.#board.inFlight(server) + 1;
+    if (load <= MIN_BOUND) return true;
     let total = 1;
-    for (const member of members) total += this.#board.inFlight(member.server);
-    return Math.ceil((total / members.length) * this.#settings.boundedLoad);
+    for (let i = 0; i < count; i++) total += this.#board.inFlight((eligible[i] as Member).server);
+    const bound = Math.ceil((total / count) * this.#settings.boundedLoad);
+    return load <= bound * this.#board.warmth(member, this.#nowMs, this.#settings.slowStartMs);
   }
 
-  #fits(member: Member, bound: number): boolean {
-    const limit = bound * this.#board.warmth(member.member, this.#nowMs, this.#settings.slowStartMs);
-    return this.#board.inFlight(member.server) + 1 <= Math.max(limit, 1);
-  }
-
-  /** The highest rendezvous score among the members below the bound. Each key has its own order of members. */
-  #byHash(members: readonly Member[], key: number): Member | undefined {
-    const bound = this.#bound(members);
-    let best: Member | undefined;
-    let bestScore = -1;
-    let topScore = -1;
-    for (const member of members) {
-      const score = mix(member.hash ^ key);
-      if (score > topScore) topScore = score;
-      if (score > bestScore && this.#fits(member, bound)) {
-        best = member;
+  /** The highest rendezvous score among the members that fit. Each key has its own order of members. */
+  #byHash(key: number, count: number, isFirst: boolean): Member | undefined {
+    let below = Infinity;
+    for (let tried = 0; tried < count; tried++) {
+      let best: Member | undefined;
+      let bestScore = -1;
+      for (let i = 0; i < count; i++) {
+        const score = mix((eligible[i] as Member).hash ^ key);
+        if (score <= bestScore || score >= below) continue;
+        best = eligible[i] as Member;
         bestScore = score;
       }
+      if (best === undefined) break;
+      if (this.#fits(best, count)) {
+        if (isFirst) this.affinity = tried === 0 ? 'hash' : 'moved';
+        return best;
+      }
+      below = bestScore;
     }
-    if (best === undefined) return this.#byLoad(members);
-    this.affinity = bestScore === topScore ? 'hash' : 'moved';
-    return best;
+    if (isFirst) this.affinity = 'moved';
+    return this.#byLoad(count);
   }
 
   /** Power of two choices (Mitzenmacher): of two random members the one with the lower cost; undefined of none. */
-  #byLoad(members: readonly Member[]): Member | undefined {
-    const count = members.length;
-    if (count <= 1) return members[0];
+  #byLoad(count: number): Member | undefined {
+    if (count === 0) return undefined;
+    if (count === 1) return eligible[0];
     const first = Math.floor(this.#random() * count);
     const second = (first + 1 + Math.floor(this.#random() * (count - 1))) % count;
-    const a = members[first] as Member;
-    const b = members[second] as Member;
-    return this.#cost(a) <= this.#cost(b) ? a : b;
+    const a = eligible[first] as Member;
+    const b = eligible[second] as Member;
+    return this.#cost(a, count) <= this.#cost(b, count) ? a : b;
   }
 
-  #cost(member: Member): number {
-    const warmth = this.#board.warmth(member.member, this.#nowMs, this.#settings.slowStartMs);
-    const expectedMs = this.#board.expectedMs(member.member, this.#nowMs);
-    return ((this.#board.inFlight(member.server) + 1) * expectedMs) / warmth;
+  #cost({ member, server }: Member, count: number): number {
+    const warmth = this.#board.warmth(member, this.#nowMs, this.#settings.slowStartMs);
+    const expectedMs = this.#board.expectedMs(member, eligible, count, this.#nowMs);
+    return ((this.#board.inFlight(server) + 1) * expectedMs) / warmth;
   }
 }
 

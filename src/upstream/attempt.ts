@@ -12,7 +12,7 @@ import {
   type DispatchOptions,
 } from '../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
-import type { Board, Failure, Member } from '../routing/index.ts';
+import type { Board, Choice, Failure, Member } from '../routing/index.ts';
 
 export interface AttemptTimeouts {
   /** Until the socket is open. */
@@ -54,6 +54,7 @@ export interface AttemptDeps {
 }
 
 export class Attempt implements DispatchHandler, Expirable {
+  readonly choice: Choice;
   readonly member: Member;
   /** When the request left for the CRN, and when the first byte of the body came, in milliseconds; 0 before. */
   sentMs = 0;
@@ -72,11 +73,12 @@ export class Attempt implements DispatchHandler, Expirable {
   #left = false;
   #discardedBytes = 0;
 
-  constructor(deps: AttemptDeps, owner: AttemptOwner, member: Member, options: DispatchOptions) {
+  constructor(deps: AttemptDeps, owner: AttemptOwner, choice: Choice, options: DispatchOptions) {
     this.#deps = deps;
     this.#owner = owner;
     this.consumer = owner;
-    this.member = member;
+    this.choice = choice;
+    this.member = choice.member;
     this.#options = options;
     this.#deadline = deps.deadlines.deadline(this);
   }

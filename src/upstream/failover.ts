@@ -6,10 +6,13 @@ import type { Dialect, UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import {
   type Candidates,
-  failsOver,
+  type Choice,
+  classifyBody,
+  classifyStatus,
   type Failure,
+  failureOf,
   type Member,
-  namesContextLength,
+  type RetryBudget,
   type Verdict,
   verdictOf,
 } from '../routing/index.ts';
@@ -47,11 +50,16 @@ export type UpstreamEvent =
   /** A CRN is about to be asked; attempts count from 1. The headers are sent with this attempt alone. */
   | { readonly type: 'attempt'; readonly member: Member; readonly attempt: number; readonly headers: string[] }
   /** An attempt has ended: once for each `attempt`. */
-  | { readonly type: 'outcome'; readonly member: Member; readonly verdict: Verdict; readonly failure: Failure | null }
+  | {
+      readonly type: 'outcome';
+      readonly choice: Choice;
+      readonly verdict: Verdict;
+      readonly failure: Failure | null;
+    }
   /** The head of a good answer leaves, with these headers beside the CRN's own. */
   | {
       readonly type: 'answer';
-      readonly member: Member;
+      readonly choice: Choice;
       readonly attempts: number;
       /** When the request left for the CRN, and when its first byte came, in milliseconds. */
       readonly sentMs: number;
@@ -78,44 +86,6 @@ export interface Approval {
   approve(): Promise<readonly string[] | null>;
   /** Set when the head of a good answer leaves; until then nothing has been delivered. */
   delivered: boolean;
-}
-
-/**
- * Bounds the load that failover adds to a model whose CRNs fail (Finagle's retry budget): every request deposits a share
- * of a retry, every retry withdraws one, and a reserve covers the moment in which a CRN dies with requests in flight. An
- * attempt that fails to connect is free: it put no load on any CRN.
- */
-export class RetryBudget {
-  readonly #ratio: number;
-  readonly #most: number;
-  readonly #onRefused: () => void;
-  #balance: number;
-
-  /** `ratio`: retries earned by a request. `burst`: retries in the reserve, full at start. */
-  constructor(ratio: number, burst: number, onRefused: () => void = () => undefined) {
-    this.#ratio = ratio;
-    this.#most = burst;
-    this.#onRefused = onRefused;
-    this.#balance = burst;
-  }
-
-  deposit(): void {
-    this.#balance = Math.min(this.#balance + this.#ratio, this.#most);
-  }
-
-  /** Takes one retry; false when the budget is spent. */
-  withdraw(): boolean {
-    if (this.#balance < 1) {
-      this.#onRefused();
-      return false;
-    }
-    this.#balance -= 1;
-    return true;
-  }
-
-  get balance(): number {
-    return this.#balance;
-  }
 }
 
 /** Most bytes of a refusal that are kept to decide about it, or to pass it on in the end. */
@@ -200,12 +170,13 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
 
   onHead(attempt: Attempt, status: number, headers: readonly string[]): void {
     const head = responseHead(status, headers);
-    if (failsOver(status) && status !== 429) {
-      this.#reject(attempt, `status ${status}`, verdictOf(status));
-    } else if ((status === 401 || status === 403) && attempt.member.apiKey !== undefined) {
-      this.#reject(attempt, 'credentials', 'neutral');
-    } else if (status === 429 || (status === 400 && head.contentLength <= PEEK_BYTES)) {
+    const handling = classifyStatus(status, attempt.member.apiKey !== undefined);
+    if (handling === 'next-failed') {
+      this.#reject(attempt, failureOf(status), 'failed');
+    } else if (status === 429 || (handling === 'read' && head.contentLength <= PEEK_BYTES)) {
       this.#peeking = { head, body: [], bytes: 0 };
+    } else if (handling === 'next-neutral') {
+      this.#reject(attempt, failureOf(status), 'neutral');
     } else {
       this.#accept(attempt, head);
     }
@@ -274,11 +245,11 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     const { approval, listener } = this.#request;
     // A redirect is passed on without approval: nothing was taken for it.
     if (approval !== null && this.#receipts !== null) approval.delivered = true;
-    const { member, sentMs, firstByteMs } = this.#attempt as Attempt;
+    const { choice, sentMs, firstByteMs } = this.#attempt as Attempt;
     const headers: string[] = [];
     listener.onEvent({
       type: 'answer',
-      member,
+      choice,
       attempts: this.#attempts,
       sentMs,
       // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
@@ -335,7 +306,8 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     listener.onEvent({ type: 'attempt', member, attempt: ++this.#attempts, headers: own });
     const { body, headers: common, path } = this.#request;
     const headers = own.length === 0 ? common : [...common, ...own];
-    this.#attempt = new Attempt(this.#deps, this, member, {
+    const choice = { member, epoch: candidates.epoch, trial: candidates.trial };
+    this.#attempt = new Attempt(this.#deps, this, choice, {
       method: 'POST',
       path: pathOf(member.url) + path,
       headers: member.apiKey === undefined ? headers : withCredential(headers, member.apiKey),
@@ -354,8 +326,8 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     else this.#giveUp();
   }
 
-  #outcome({ member }: Attempt, verdict: Verdict, failure: Failure | null): void {
-    this.#request.listener.onEvent({ type: 'outcome', member, verdict, failure });
+  #outcome({ choice }: Attempt, verdict: Verdict, failure: Failure | null): void {
+    this.#request.listener.onEvent({ type: 'outcome', choice, verdict, failure });
   }
 
   #accept(attempt: Attempt, head: ResponseHead): void {
@@ -437,12 +409,13 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     for (const kept of refusal.body) relay.onData(kept, nowMs);
   }
 
-  /** A 429, or a 400 that was read to its end. */
+  /** A 429, or a 400 or 404 that was read to its end. */
   #decide(attempt: Attempt, refusal: Refusal): void {
     this.#peeking = null;
-    const busy = refusal.head.status === 429;
-    if (busy || namesContextLength(Buffer.concat(refusal.body))) {
-      this.#outcome(attempt, 'neutral', busy ? 'busy' : 'context length');
+    const { status } = refusal.head;
+    const body = Buffer.concat(refusal.body);
+    if (status === 429 || classifyBody(status, body) === 'next-neutral') {
+      this.#outcome(attempt, 'neutral', failureOf(status, body));
       this.#onlyCredentials = false;
       this.#refusal = refusal;
       this.#again();

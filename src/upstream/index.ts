@@ -4,7 +4,6 @@ export {
   type Approval,
   Failover,
   type FailoverDeps,
-  RetryBudget,
   type UpstreamEvent,
   type UpstreamListener,
   type UpstreamRequest,

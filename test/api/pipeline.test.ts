@@ -53,7 +53,7 @@ class Money {
     return {
       settings: resolved.settings,
       keys: KEYS,
-      table: new ModelTable({ version: 1, models: [{ id: 'm', members: [] }] }),
+      table: new ModelTable({ version: 1, models: [{ id: 'm', members: [], budget: 0 }] }),
       contextLengths: new Map(),
       billing: {
         leases: {

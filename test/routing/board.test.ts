@@ -41,7 +41,7 @@ import(workerData.board).then(({ Board }) => {
 t.test('counts of two concurrent threads are exact, and those of a dead one can be removed', async (t) => {
   const memory = createBoardMemory(3, 1, 3);
   const board = new Board(memory, 0);
-  board.setStanding(0, STANDING.probing, 0);
+  board.offerTrial(0);
   const gate = new SharedArrayBuffer(4);
   const url = new URL('../../src/routing/board.js', import.meta.url).href;
   const workers = [1, 2].map((thread) => {
@@ -73,17 +73,16 @@ t.test('counts of two concurrent threads are exact, and those of a dead one can 
   );
 });
 
-t.test('a probing member has one trial, which can be offered again', async (t) => {
-  const board = new Board(createBoardMemory(1, 2, 1), 0);
+t.test('a CRN has one trial, which can be offered again', async (t) => {
+  const board = new Board(createBoardMemory(2, 2, 1), 0);
   t.equal(board.takeTrial(0), false);
-  board.setStanding(0, STANDING.probing, 0);
+  board.offerTrial(0);
   t.same([board.takeTrial(0), board.takeTrial(0), board.takeTrial(1)], [true, false, false]);
   board.offerTrial(0);
-  board.offerTrial(1);
-  t.same([board.takeTrial(0), board.takeTrial(1)], [true, false]);
+  t.equal(board.takeTrial(0), true);
   board.offerTrial(0);
-  board.setStanding(0, STANDING.up, 0);
-  t.equal(board.takeTrial(0), false, 'a trial ends with the standing');
+  board.endTrial(0);
+  t.equal(board.takeTrial(0), false);
 });
 
 t.test('a worse time counts at once, a better one gradually', async (t) => {
@@ -97,17 +96,6 @@ t.test('a worse time counts at once, a better one gradually', async (t) => {
   t.ok(Math.abs(board.firstByteMs(0) - (400 * keep + 100 * (1 - keep))) < 0.001);
   board.noteFirstByte(0, 200, 5000);
   t.ok(Number.isFinite(board.firstByteMs(0)), 'a date from the past does no harm');
-});
-
-t.test('a bad time decays while nothing is measured', async (t) => {
-  const board = new Board(createBoardMemory(1, 1, 1), 0);
-  t.equal(board.expectedMs(0, 5), 1);
-  board.noteFirstByte(0, 60_000, 0);
-  t.equal(board.expectedMs(0, 0), 60_000);
-  t.ok(Math.abs(board.expectedMs(0, 10_000) - 60_000 * Math.exp(-1)) < 0.001);
-  t.equal(board.expectedMs(0, 200_000), 1);
-  board.noteFirstByte(0, 50, 200_000);
-  t.ok(Math.abs(board.firstByteMs(0) - 50) < 0.001, 'what was forgotten does not come back');
 });
 
 t.test('a member that comes up starts slowly', async (t) => {

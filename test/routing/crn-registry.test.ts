@@ -83,9 +83,14 @@ class Fixture {
 
   fail(model: string, url: string, times: number): void {
     const { member } = this.member(model, url);
-    for (let i = 0; i < times; i++) {
-      this.ref.tell({ type: 'Outcome', outcome: { member, verdict: 'failed', failure: 'reset', count: 1 } });
-    }
+    for (let i = 0; i < times; i++) this.outcome(member, 'failed');
+  }
+
+  /** Tells the outcome of a request of the present epoch. */
+  outcome(member: number, verdict: 'ok' | 'failed', trial = false): void {
+    const failure = verdict === 'failed' ? 'reset' : null;
+    const outcome = { member, epoch: this.board.epoch(member), trial, verdict, failure, count: 1 } as const;
+    this.ref.tell({ type: 'Outcome', outcome });
   }
 
   actors(): readonly string[] {
@@ -198,7 +203,7 @@ t.test('an outcome reaches the CRN of its cell; one of an unknown cell is droppe
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'] });
   fixture.fail('m', 'http://y', 2);
-  fixture.ref.tell({ type: 'Outcome', outcome: { member: 7, verdict: 'failed', failure: 'reset', count: 1 } });
+  fixture.outcome(7, 'failed');
   await fixture.settle();
   t.same([fixture.standing('m', 'http://x'), fixture.standing('m', 'http://y')], [STANDING.up, STANDING.down]);
 });
@@ -243,19 +248,16 @@ t.test('a CRN that came back, or whose actor was restarted, does not count as ej
   await fixture.settle();
   t.equal(fixture.standing('m', 'http://y'), STANDING.up);
   await fixture.test.advance(6000);
-  const { member } = fixture.member('m', 'http://x');
-  t.equal(fixture.board.takeTrial(member), true);
-  fixture.ref.tell({ type: 'Outcome', outcome: { member, verdict: 'ok', failure: null, count: 1 } });
+  const { member, server } = fixture.member('m', 'http://x');
+  t.equal(fixture.board.takeTrial(server), true);
+  fixture.outcome(member, 'ok', true);
   await fixture.settle();
   fixture.fail('m', 'http://y', 2);
   await fixture.settle();
   t.equal(fixture.standing('m', 'http://y'), STANDING.down, 'now it may');
 
   // The actor of y crashes: the new one knows of no ejection.
-  fixture.ref.tell({
-    type: 'Outcome',
-    outcome: { member: fixture.member('m', 'http://y').member, verdict: 'failed', failure: 'reset', count: 1 },
-  });
+  fixture.fail('m', 'http://y', 1);
   const crash = {
     member: fixture.member('m', 'http://y').member,
     get verdict(): never {

@@ -55,6 +55,7 @@ class Fixture {
     this.board = new Board(createBoardMemory(1, models.length, 1), 0);
     const settings: CrnSettings = {
       url: URL,
+      server: 0,
       members: models.map((model, member) => ({ model, member })),
       health: { ...HEALTH, ...health },
       ejection: EJECTION,
@@ -76,18 +77,21 @@ class Fixture {
     return status;
   }
 
-  standings(): Standing[] {
-    return [0, 1].slice(0, this.board.standing(1) === undefined ? 1 : 2).map((member) => this.board.standing(member));
+  /** Takes the trial as a request does: only a CRN that is on trial by its standing is asked. */
+  takeTrial(): boolean {
+    return this.standing === probing && this.board.takeTrial(0);
   }
 
   get standing(): Standing {
     return this.board.standing(0);
   }
 
+  /** Outcomes of requests of the present epoch; of a CRN on trial: of the trial. */
   async outcome(verdict: Verdict, times = 1, member = 0): Promise<void> {
+    const choice = { epoch: this.board.epoch(member), trial: this.board.standing(member) === probing };
     for (let i = 0; i < times; i++) {
       const failure = verdict === 'failed' ? 'reset' : null;
-      this.ref.tell({ type: 'Outcome', outcome: { member, verdict, failure, count: 1 } });
+      this.ref.tell({ type: 'Outcome', outcome: { member, ...choice, verdict, failure, count: 1 } });
     }
     await this.test.settle();
   }
@@ -213,6 +217,7 @@ t.test('failed requests do not start concurrent probes', async (t) => {
   const fixture = new Fixture();
   const gate = Promise.withResolvers<number>();
   fixture.answer = () => gate.promise;
+  await fixture.settle();
   await fixture.outcome('failed', 100);
   t.equal(fixture.probes.length, 1);
   gate.resolve(200);
@@ -246,7 +251,7 @@ t.test('consecutive failures eject, one good trial ends the ejection', async (t)
   t.equal(fixture.standing, down, 'good probes do not end an ejection');
   await fixture.pass(10_000);
   t.equal(fixture.standing, probing);
-  t.same([fixture.board.takeTrial(0), fixture.board.takeTrial(0)], [true, false]);
+  t.same([fixture.takeTrial(), fixture.takeTrial()], [true, false]);
   await fixture.outcome('ok');
   t.equal(fixture.standing, up);
   t.equal(fixture.events.at(-1)?.type, 'returned');
@@ -264,7 +269,7 @@ t.test('a failed trial doubles the ejection', async (t) => {
     t.equal(fixture.standing, down);
     await fixture.pass(expected * 0.21);
     t.equal(fixture.standing, probing);
-    fixture.board.takeTrial(0);
+    fixture.takeTrial();
     await fixture.outcome('failed');
     t.equal(fixture.standing, down);
   }
@@ -279,12 +284,12 @@ t.test('a trial with a neutral outcome or without one is offered again', async (
   await fixture.settle();
   await fixture.outcome('failed', 3);
   await fixture.pass(10_000);
-  t.equal(fixture.board.takeTrial(0), true);
+  t.equal(fixture.takeTrial(), true);
   await fixture.outcome('neutral');
   t.equal(fixture.standing, probing);
-  t.equal(fixture.board.takeTrial(0), true);
+  t.equal(fixture.takeTrial(), true);
   await fixture.test.advance(80_000);
-  t.equal(fixture.board.takeTrial(0), true);
+  t.equal(fixture.takeTrial(), true);
 });
 
 t.test('a CRN whose probes are bad gets no trial until they are good', async (t) => {
@@ -294,12 +299,12 @@ t.test('a CRN whose probes are bad gets no trial until they are good', async (t)
   await fixture.outcome('failed', 3);
   await fixture.pass(10_000);
   t.equal(fixture.standing, down);
-  t.equal(fixture.board.takeTrial(0), false);
+  t.equal(fixture.takeTrial(), false);
   fixture.answer = () => 200;
   await fixture.nextProbe();
   await fixture.nextProbe();
   t.equal(fixture.standing, probing);
-  t.equal(fixture.board.takeTrial(0), true);
+  t.equal(fixture.takeTrial(), true);
 });
 
 t.test('without permission a CRN is not ejected, and asks again at the next failure', async (t) => {

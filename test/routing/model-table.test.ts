@@ -4,7 +4,7 @@ import t from 'tap';
 import { hashText, mix, ModelTable } from '../../src/routing/model-table.ts';
 
 t.test('finds a model in any case and keeps the configured spelling', async (t) => {
-  const table = new ModelTable({ version: 3, models: [{ id: 'Org/Big-Model', members: [] }] });
+  const table = new ModelTable({ version: 3, models: [{ id: 'Org/Big-Model', members: [], budget: 0 }] });
   for (const id of ['Org/Big-Model', 'org/big-model', 'ORG/BIG-MODEL']) t.equal(table.find(id)?.id, 'Org/Big-Model');
   for (const id of ['', 'org', 'constructor', '__proto__']) t.equal(table.find(id), undefined);
   t.equal(table.version, 3);

@@ -10,13 +10,13 @@ import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { Failure, Verdict } from '../../src/routing/outcome.ts';
 import { Candidates } from '../../src/routing/picker.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
+import { RetryBudget } from '../../src/routing/retry-budget.ts';
 import {
   type Approval,
   type Downstream,
   Failover,
   type FailoverDeps,
   requestHeaders,
-  RetryBudget,
   type UpstreamEvent,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
@@ -78,8 +78,9 @@ export class Bench {
   constructor(t: Test, options: BenchOptions) {
     const { urls, apiKey, maxConnections = 100, standing = 'up' } = options;
     this.#options = options;
-    this.board = new Board(createBoardMemory(urls.length, urls.length, 1), 0);
-    this.budget = new RetryBudget(0, options.burst ?? 100);
+    const memory = createBoardMemory(urls.length, urls.length, 1);
+    this.board = new Board(memory, 0);
+    this.budget = new RetryBudget(memory, 0, { ratio: 0, burst: options.burst ?? 100 });
     this.members = urls.map((url, at) => ({ url, server: at, member: at, hash: hashText(url), apiKey }));
     for (const { member } of this.members) this.board.setStanding(member, STANDING[standing], 0);
     for (const url of urls)
@@ -125,13 +126,13 @@ export class Bench {
         case 'attempt':
           break;
         case 'outcome':
-          run.attempts.push([this.members.indexOf(event.member), event.verdict, event.failure]);
+          run.attempts.push([this.members.indexOf(event.choice.member), event.verdict, event.failure]);
           for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
           break;
         case 'answer': {
-          const { attempts, firstByteMs, headers, member, sentMs } = event;
+          const { attempts, choice, firstByteMs, headers, sentMs } = event;
           const waitedMs = sentMs === 0 || firstByteMs === 0 ? Number.NaN : firstByteMs - sentMs;
-          headers.push('x-served-by', member.url, 'x-attempts', String(attempts), 'x-waited', String(waitedMs));
+          headers.push('x-served-by', choice.member.url, 'x-attempts', String(attempts), 'x-waited', String(waitedMs));
           break;
         }
         case 'stream':
@@ -174,7 +175,7 @@ export class Bench {
     }
     const picker = { affinity: false, boundedLoad: 1.25, slowStartMs: 0 };
     const candidates = new InOrder(
-      { id: 'm', members: this.members },
+      { id: 'm', members: this.members, budget: 0 },
       board,
       picker,
       { url: undefined, key: 0 },

@@ -86,7 +86,7 @@ for (const [name, script, body] of [
 t.test('no approval is asked for an answer that costs nothing, and nothing counts as delivered', async (t) => {
   for (const [line, status] of [
     ['422 Unprocessable', 422],
-    ['307 Temporary Redirect', 307],
+    ['501 Not Implemented', 501],
   ] as const) {
     const refusal: Script = ({ socket }) => void socket.write(answer(line, '{"detail":"no"}'));
     const { bench, approval } = await open(t, refusal);

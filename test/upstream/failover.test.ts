@@ -160,8 +160,8 @@ for (const status of [401, 403]) {
     t.equal(servers[0]?.requests[0]?.headers.authorization, 'Bearer own');
     t.equal(servers[0]?.requests[0]?.headers['x-api-key'], undefined);
     t.same(run.attempts, [
-      [0, 'neutral', 'credentials'],
-      [1, 'neutral', 'credentials'],
+      [0, 'failed', 'credentials'],
+      [1, 'failed', 'credentials'],
     ]);
   });
 }
