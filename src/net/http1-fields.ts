@@ -11,30 +11,29 @@ const COLON = 0x3a;
 export const TOKEN: Uint8Array = tableOf(/[!#$%&'*+\-.^_`|~\w]/);
 /** 1 at the codes of a field value: HTAB, SP, visible characters and obs-text (RFC 9110 §5.5). */
 export const TEXT: Uint8Array = tableOf(/[\t\x20-\x7e\x80-\xff]/);
+/** The lower-case code of a character of a token, 0 at every other byte. */
+const LOWER = TOKEN.map((valid, code) => valid * String.fromCharCode(code).toLowerCase().charCodeAt(0));
 
 function tableOf(codes: RegExp): Uint8Array {
   return Uint8Array.from({ length: 256 }, (_, code) => Number(codes.test(String.fromCharCode(code))));
 }
 
 /** A byte that no head may hold: a control character, or CR and LF that are not together (RFC 9112 §2.2). */
-export const FORBIDDEN: RegExp = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/;
+const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/;
 
 /** First allocation for a head that arrives in pieces. */
 const FIRST_BYTES = 4096;
 
-/** Most names and longest name in the table of field names, so that peers cannot fill the memory with it. */
-const MAX_NAMES = 1024;
-const MAX_NAME_LENGTH = 64;
-
-/** Lower-case field names by the spelling in which they were received. */
-const NAMES = new Map<string, string>();
+const NO_BYTES: Buffer = Buffer.alloc(0);
 
 /** The bytes of a head that has not ended yet. */
 export class PartialHead {
-  bytes: Buffer = Buffer.alloc(0);
+  bytes: Buffer = NO_BYTES;
   length = 0;
+  /** Where the bytes begin that `addedForbidden` has not seen. */
+  #checked = 0;
 
-  /** Adds bytes; never more than the caller's limit for heads. */
+  /** Adds bytes. The caller has the limit. */
   add(bytes: Buffer, start: number, end: number): void {
     const needed = this.length + end - start;
     if (needed > this.bytes.byteLength) {
@@ -46,14 +45,59 @@ export class PartialHead {
     this.length = needed;
   }
 
-  text(): string {
-    return this.bytes.toString('latin1', 0, this.length);
+  /** Whether a byte that no head may hold has been added since the last call. A CR at the end is left for the next call. */
+  addedForbidden(): boolean {
+    const from = this.#checked;
+    this.#checked = this.bytes[this.length - 1] === CR ? this.length - 1 : this.length;
+    return hasForbidden(this.bytes, from, this.#checked);
   }
 
   clear(): void {
-    this.bytes = Buffer.alloc(0);
+    this.bytes = NO_BYTES;
     this.length = 0;
+    this.#checked = 0;
   }
+}
+
+/** Longest head that is kept, so that a connection takes little memory. */
+const KEPT_BYTES = 1024;
+/** Heads in a row that differ from the one before, after which a connection keeps none. */
+const MAX_MISSES = 4;
+
+/** The last head of a connection. Peers often send the same one again, and comparing it costs a tenth of parsing it. */
+export class KeptHead {
+  /** Length of the kept head; 0 when there is none. */
+  length = 0;
+  #bytes: Buffer = NO_BYTES;
+  #misses = 0;
+
+  /** Whether the bytes from `start` begin with the kept head. */
+  begins(bytes: Buffer, start: number, end: number): boolean {
+    const { length } = this;
+    if (length === 0 || end - start < length) return false;
+    if (bytes.compare(this.#bytes, 0, length, start, start + length) !== 0) {
+      this.#misses++;
+      return false;
+    }
+    this.#misses = 0;
+    return true;
+  }
+
+  /** Keeps a head that `begins` did not know, if that may be of use. */
+  keep(bytes: Buffer, start: number, end: number): void {
+    this.length = 0;
+    if (end - start > KEPT_BYTES || this.#misses > MAX_MISSES) {
+      this.#bytes = NO_BYTES;
+      return;
+    }
+    if (this.#bytes.byteLength === 0) this.#bytes = Buffer.allocUnsafe(KEPT_BYTES);
+    this.length = bytes.copy(this.#bytes, 0, start, end);
+  }
+}
+
+/** Whether a byte between `start` and `end` is one that no head may hold. */
+export function hasForbidden(bytes: Buffer, start: number, end: number): boolean {
+  return FORBIDDEN.test(bytes.toString('latin1', start, end));
 }
 
 /** Where the blank line after a head ends; -1 when it is not there yet. */
@@ -70,6 +114,54 @@ export function headEnd(bytes: Buffer, start: number, end: number): number {
     }
   }
   return -1;
+}
+
+/** The fields that frame a message or concern its connection. */
+type Kind = 'other' | 'length' | 'coding' | 'connection' | 'keep-alive' | 'expect' | 'host';
+
+const KINDS: ReadonlyMap<string, Kind> = new Map([
+  ['content-length', 'length'],
+  ['transfer-encoding', 'coding'],
+  ['connection', 'connection'],
+  ['keep-alive', 'keep-alive'],
+  ['expect', 'expect'],
+  ['host', 'host'],
+]);
+
+class FieldName {
+  /** In lower case, and as V8 keeps property names: comparing it with a literal is comparing two pointers. */
+  readonly name: string;
+  readonly kind: Kind;
+  readonly codes: Uint8Array;
+
+  constructor(name: string) {
+    [this.name = ''] = Object.keys({ [name]: null });
+    this.kind = KINDS.get(name) ?? 'other';
+    this.codes = Buffer.from(name, 'latin1');
+  }
+
+  /** Whether the bytes from `at` are this name in any case; there are enough of them. */
+  matches(bytes: Buffer, at: number): boolean {
+    const { codes } = this;
+    for (let i = 0; i < codes.length; i++) if (LOWER[bytes[at + i] as number] !== codes[i]) return false;
+    return true;
+  }
+}
+
+/** Number of kept field names, a power of two, and the longest one: peers cannot fill the memory with names. */
+const MAX_NAMES = 1024;
+const MAX_NAME_LENGTH = 64;
+
+/** Field names by a hash of their lower-case codes. A name takes the place of another one with the same hash. */
+const NAMES: (FieldName | null)[] = new Array<FieldName | null>(MAX_NAMES).fill(null);
+
+function nameAt(bytes: Buffer, start: number, end: number, hash: number): FieldName {
+  const slot = (hash ^ (hash >>> 10)) & (MAX_NAMES - 1);
+  const kept = NAMES[slot] as FieldName | null;
+  if (kept !== null && kept.codes.length === end - start && kept.matches(bytes, start)) return kept;
+  const name = new FieldName(bytes.toString('latin1', start, end).toLowerCase());
+  if (end - start <= MAX_NAME_LENGTH) NAMES[slot] = name;
+  return name;
 }
 
 /** What made a field section invalid. */
@@ -95,8 +187,11 @@ export class FieldSection {
   hosts = 0;
   hostAt = -1;
 
-  /** Parses the lines from `start` to the blank line at the end of `text`. False when they are invalid: see `fault`. */
-  parse(text: string, start: number, maxFields: number): boolean {
+  /**
+   * Parses the lines from `start` to the blank line that ends at `end`. `text` is what lies between `textStart` and `end`, one
+   * character per byte. False when the lines are invalid: see `fault`.
+   */
+  parse(bytes: Buffer, start: number, end: number, text: string, textStart: number, maxFields: number): boolean {
     const fields: string[] = [];
     this.fields = fields;
     this.fault = '';
@@ -109,38 +204,40 @@ export class FieldSection {
     this.hosts = 0;
     this.hostAt = -1;
     let at = start;
-    while (text.charCodeAt(at) !== CR) {
+    while (bytes[at] !== CR) {
       const nameStart = at;
-      while (TOKEN[text.charCodeAt(at)] === 1) at++;
-      // This refuses a space before the colon and folded lines too (RFC 9112 §5.1 and §5.2).
-      if (at === nameStart || text.charCodeAt(at) !== COLON) return this.#fail('field line');
-      if (fields.length >= 2 * maxFields) return this.#fail('too many fields');
-      const name = fieldName(text.slice(nameStart, at));
-      let code = text.charCodeAt(++at);
-      while (code === SPACE || code === TAB) code = text.charCodeAt(++at);
-      const valueStart = at;
-      let valueEnd = at;
-      while (TEXT[code] === 1) {
-        at++;
-        if (code !== SPACE && code !== TAB) valueEnd = at;
-        code = text.charCodeAt(at);
+      let hash = 0;
+      let code = LOWER[bytes[at] as number] as number;
+      while (code !== 0) {
+        hash = (Math.imul(hash, 31) + code) | 0;
+        code = LOWER[bytes[++at] as number] as number;
       }
-      if (code !== CR || text.charCodeAt(at + 1) !== LF) return this.#fail('field line');
+      // This refuses a space before the colon and folded lines too (RFC 9112 §5.1 and §5.2).
+      if (at === nameStart || bytes[at] !== COLON) return this.#fail('field line');
+      if (fields.length >= 2 * maxFields) return this.#fail('too many fields');
+      const { name, kind } = nameAt(bytes, nameStart, at, hash);
+      let byte = bytes[++at] as number;
+      while (byte === SPACE || byte === TAB) byte = bytes[++at] as number;
+      const valueStart = at;
+      while (TEXT[byte] === 1) byte = bytes[++at] as number;
+      if (byte !== CR || bytes[at + 1] !== LF) return this.#fail('field line');
+      let valueEnd = at;
+      while (valueEnd > valueStart && (bytes[valueEnd - 1] === SPACE || bytes[valueEnd - 1] === TAB)) valueEnd--;
       at += 2;
-      const value = text.slice(valueStart, valueEnd);
+      const value = text.slice(valueStart - textStart, valueEnd - textStart);
       fields.push(name, value);
-      this.#note(name, value);
+      if (kind !== 'other') this.#note(kind, value);
     }
-    return (text.charCodeAt(at + 1) === LF && at + 2 === text.length) || this.#fail('field line');
+    return at + 2 === end || this.#fail('field line');
   }
 
-  #note(name: string, value: string): void {
-    switch (name) {
-      case 'content-length':
+  #note(kind: Kind, value: string): void {
+    switch (kind) {
+      case 'length':
         this.lengths++;
         this.length = this.length === null ? value : `${this.length},${value}`;
         break;
-      case 'transfer-encoding':
+      case 'coding':
         this.coding = this.coding === null ? value : `${this.coding},${value}`;
         break;
       case 'connection':
@@ -164,21 +261,6 @@ export class FieldSection {
     this.fault = fault;
     return false;
   }
-}
-
-function fieldName(spelled: string): string {
-  return NAMES.get(spelled) ?? keepName(spelled);
-}
-
-function keepName(spelled: string): string {
-  const name = spelled.toLowerCase();
-  // A slice would keep the whole head alive: the table gets copies.
-  if (NAMES.size < MAX_NAMES && spelled.length <= MAX_NAME_LENGTH) NAMES.set(copyOf(spelled), copyOf(name));
-  return name;
-}
-
-function copyOf(text: string): string {
-  return Buffer.from(text, 'latin1').toString('latin1');
 }
 
 /** Whether the connection outlives the message (RFC 9112 §9.3). `connection`: its Connection lines, joined by commas. */

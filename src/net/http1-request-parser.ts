@@ -2,14 +2,23 @@
 // differently is refused. It never throws, bounds everything that it keeps, and gives the same result wherever the input is cut.
 
 import { ChunkedDecoder } from './http1-chunks.ts';
-import { CR, FieldSection, FORBIDDEN, headEnd, LF, PartialHead, persists, SPACE, TOKEN } from './http1-fields.ts';
+import {
+  CR,
+  FieldSection,
+  hasForbidden,
+  headEnd,
+  KeptHead,
+  LF,
+  PartialHead,
+  persists,
+  SPACE,
+  TOKEN,
+} from './http1-fields.ts';
 
 /** Empty lines that may come before a request (RFC 9112 §2.2). */
 const MAX_EMPTY_LINES = 4;
 
-const DOT = 0x2e;
 const SLASH = 0x2f;
-const ZERO = 0x30;
 const DELETE = 0x7f;
 
 /** Why a request is refused, with the status of the answer. The connection serves no further request. */
@@ -64,6 +73,7 @@ const FAILURES = {
 const HOST = /^(?:[\w\-.~!$&'()*+,;=%]*|\[[\da-fv:.]+\])(?::\d*)?$/i;
 /** Scheme, authority, and path with query of a target in absolute form (RFC 9112 §3.2.2). */
 const ABSOLUTE = /^https?:\/\/([^/?]+)(.*)$/i;
+const VERSION = /^HTTP\/(\d)\.(\d)\r\n$/;
 const DIGITS = /^\d+$/;
 
 const NO_HEADERS: readonly string[] = [];
@@ -114,6 +124,9 @@ export class RequestParser {
   readonly #maxFields: number;
   readonly #section = new FieldSection();
   readonly #partial = new PartialHead();
+  readonly #kept = new KeptHead();
+  /** This is not the first request. A connection that has sent one alone keeps nothing while it is idle. */
+  #again = false;
   #chunks: ChunkedDecoder | null = null;
   /** Bytes left of a body of declared length. */
   #left = 0;
@@ -130,8 +143,12 @@ export class RequestParser {
   begin(): void {
     this.state = 'head';
     this.started = false;
-    this.headers = NO_HEADERS;
+    this.#again = true;
     this.#emptyLines = 0;
+    if (this.#kept.length > 0) return;
+    this.path = '';
+    this.query = '';
+    this.headers = NO_HEADERS;
   }
 
   /**
@@ -158,9 +175,13 @@ export class RequestParser {
     const partial = this.#partial;
     if (!this.started) {
       this.started = true;
+      if (this.#kept.begins(bytes, at, end)) {
+        this.#expectBody();
+        return at + this.#kept.length;
+      }
       const stop = headEnd(bytes, at, Math.min(end, at + this.#headerBytes));
       if (stop >= 0) {
-        this.#takeHead(bytes.toString('latin1', at, stop));
+        this.#takeHead(bytes, at, stop);
         return stop;
       }
     }
@@ -168,24 +189,19 @@ export class RequestParser {
     partial.add(bytes, at, Math.min(end, at + this.#headerBytes - used));
     const stop = headEnd(partial.bytes, Math.max(used - 3, 0), partial.length);
     if (stop >= 0) {
-      partial.length = stop;
-      this.#takeHead(partial.text());
+      this.#takeHead(partial.bytes, 0, stop);
       partial.clear();
       return at + stop - used;
     }
-    // A CR at the end of the bytes before was not judged yet.
-    this.#checkPartial(used > 0 && partial.bytes[used - 1] === CR ? used - 1 : used, at + partial.length - used < end);
+    // A head that has not ended is refused as soon as nothing that may follow makes it valid.
+    if (partial.addedForbidden()) this.#fail(FAILURES.byte);
+    else if (at + partial.length - used < end) this.#failLong();
     return end;
   }
 
-  /** Refuses a head that has not ended as soon as nothing that may follow makes it valid. */
-  #checkPartial(from: number, tooLong: boolean): void {
-    const partial = this.#partial;
-    // A CR at the end may be followed by LF.
-    const length = partial.bytes[partial.length - 1] === CR ? partial.length - 1 : partial.length;
-    if (FORBIDDEN.test(partial.bytes.toString('latin1', from, length))) this.#fail(FAILURES.byte);
-    else if (tooLong) this.#fail(partial.text().includes('\n') ? FAILURES['long head'] : FAILURES['long line']);
-    if (this.state === 'failed') partial.clear();
+  #failLong(): void {
+    const { bytes, length } = this.#partial;
+    this.#fail(bytes.subarray(0, length).includes(LF) ? FAILURES['long head'] : FAILURES['long line']);
   }
 
   #skipEmptyLines(bytes: Buffer, start: number, end: number): number {
@@ -207,39 +223,42 @@ export class RequestParser {
   }
 
   /** Parses a head that is complete, its blank line included. */
-  #takeHead(text: string): void {
-    const failure = this.#parseHead(text);
-    // The same bytes are refused with the same reason when they come in pieces.
-    if (failure !== null) this.#fail(FORBIDDEN.test(text) ? FAILURES.byte : failure);
-    else this.state = this.declaredBytes === 0 ? 'done' : 'body';
+  #takeHead(bytes: Buffer, start: number, end: number): void {
+    const failure = this.#parseHead(bytes, start, end);
+    if (failure !== null) {
+      // The same bytes are refused with the same reason when they come in pieces.
+      this.#fail(hasForbidden(bytes, start, end) ? FAILURES.byte : failure);
+      return;
+    }
+    if (this.#again) this.#kept.keep(bytes, start, end);
+    this.#expectBody();
   }
 
-  #parseHead(text: string): RequestFailure | null {
-    const lineEnd = text.indexOf('\r');
-    let at = 0;
-    while (TOKEN[text.charCodeAt(at)] === 1) at++;
+  #parseHead(bytes: Buffer, start: number, end: number): RequestFailure | null {
+    let at = start;
+    while (TOKEN[bytes[at] as number] === 1) at++;
     const targetStart = at + 1;
-    // The version has a fixed length: what lies between it and the method is the target.
-    const targetEnd = lineEnd - 9;
-    if (at === 0 || text.charCodeAt(at) !== SPACE || targetEnd <= targetStart) return FAILURES.line;
-    if (text.charCodeAt(lineEnd + 1) !== LF) return FAILURES.line;
-    for (at = targetStart; at < targetEnd; at++) {
-      const code = text.charCodeAt(at);
-      if (code <= SPACE || code === DELETE) return FAILURES.line;
-    }
-    if (text.charCodeAt(targetEnd) !== SPACE || !text.startsWith('HTTP/', targetEnd + 1)) return FAILURES.line;
-    const major = text.charCodeAt(targetEnd + 6) - ZERO;
-    const minor = text.charCodeAt(targetEnd + 8) - ZERO;
-    if (!(major >= 0 && major <= 9 && minor >= 0 && minor <= 9) || text.charCodeAt(targetEnd + 7) !== DOT) {
-      return FAILURES.line;
-    }
-    if (major !== 1) return FAILURES.version;
-    this.method = text.slice(0, targetStart - 1);
-    this.minor = Math.min(minor, 1);
+    if (at === start || bytes[at] !== SPACE) return FAILURES.line;
+    let byte = bytes[++at] as number;
+    while (byte > SPACE && byte !== DELETE) byte = bytes[++at] as number;
+    const targetEnd = at;
+    if (byte !== SPACE || targetEnd === targetStart) return FAILURES.line;
+    const text = bytes.toString('latin1', start, end);
+    const version = text.slice(targetEnd + 1 - start, targetEnd + 11 - start);
+    if (version !== 'HTTP/1.1\r\n') {
+      const [, major, minor] = VERSION.exec(version) ?? [];
+      if (major === undefined) return FAILURES.line;
+      if (major !== '1') return FAILURES.version;
+      this.minor = minor === '0' ? 0 : 1;
+    } else this.minor = 1;
+    this.method = text.slice(0, targetStart - 1 - start);
     const section = this.#section;
-    if (!section.parse(text, lineEnd + 2, this.#maxFields)) return FAILURES[section.fault || 'field line'];
+    if (!section.parse(bytes, targetEnd + 11, end, text, start, this.#maxFields)) {
+      return FAILURES[section.fault || 'field line'];
+    }
     this.keepAlive = persists(this.minor, section.connection);
-    return this.#checkHost() ?? this.#takeTarget(text.slice(targetStart, targetEnd)) ?? this.#takeFraming();
+    const target = text.slice(targetStart - start, targetEnd - start);
+    return this.#checkHost() ?? this.#takeTarget(target) ?? this.#takeFraming();
   }
 
   /** Splits the target (RFC 9112 §3.2). */
@@ -284,8 +303,6 @@ export class RequestParser {
       // HTTP/1.0 has no transfer codings.
       if (this.minor === 0 || coding.toLowerCase() !== 'chunked') return FAILURES.coding;
       this.declaredBytes = -1;
-      this.#chunks ??= new ChunkedDecoder();
-      this.#chunks.begin();
     } else if (length === null) {
       this.declaredBytes = 0;
     } else {
@@ -293,11 +310,19 @@ export class RequestParser {
       if (!DIGITS.test(length)) return FAILURES.length;
       this.declaredBytes = Number(length);
       if (this.declaredBytes > Number.MAX_SAFE_INTEGER) return FAILURES['long body'];
-      this.#left = this.declaredBytes;
     }
     this.expectContinue =
       expect !== '' && this.declaredBytes !== 0 && this.minor > 0 && expect.toLowerCase() === '100-continue';
     return null;
+  }
+
+  #expectBody(): void {
+    if (this.declaredBytes < 0) {
+      this.#chunks ??= new ChunkedDecoder();
+      this.#chunks.begin();
+    }
+    this.#left = this.declaredBytes;
+    this.state = this.declaredBytes === 0 ? 'done' : 'body';
   }
 
   #readChunks(bytes: Buffer, start: number, end: number): number {

@@ -2,7 +2,7 @@
 // is malformed. It never throws, bounds everything that it keeps, and gives the same result wherever the input is cut.
 
 import { ChunkedDecoder } from './http1-chunks.ts';
-import { CR, FieldSection, FORBIDDEN, headEnd, LF, PartialHead, persists, TEXT } from './http1-fields.ts';
+import { CR, FieldSection, headEnd, KeptHead, LF, PartialHead, persists, TEXT } from './http1-fields.ts';
 
 /** Limit of all heads of one response, informational ones included. */
 const HEAD_BYTES = 64 * 1024;
@@ -14,6 +14,26 @@ export type ResponseState = 'head' | 'length' | 'until close' | 'chunked' | 'don
 const STATUS_LINE = ['H', 'T', 'T', 'P', '/', '1', '.', '01', ' ', '12345', '0123456789', '0123456789', ' \r'];
 
 const NO_FIELDS: readonly string[] = [];
+
+interface Head {
+  readonly status: number;
+  readonly fields: readonly string[];
+  readonly chunked: boolean;
+  /** -1 when there is none. */
+  readonly contentLength: number;
+  /** Whether the head lets the connection outlive the response. */
+  readonly persists: boolean;
+  readonly keepAlive: string;
+}
+
+const NO_HEAD: Head = {
+  status: 0,
+  fields: NO_FIELDS,
+  chunked: false,
+  contentLength: -1,
+  persists: false,
+  keepAlive: '',
+};
 
 /** Parses one response at a time: `begin`, then `parse` piece by piece until `state` is `done` or `malformed`. */
 export class ResponseParser {
@@ -32,6 +52,9 @@ export class ResponseParser {
   keepAlive = '';
   readonly #section = new FieldSection();
   readonly #partial = new PartialHead();
+  readonly #kept = new KeptHead();
+  /** The last head that was not informational. */
+  #head: Head = NO_HEAD;
   #chunks: ChunkedDecoder | null = null;
   #toHead = false;
   #headBytes = 0;
@@ -95,10 +118,16 @@ export class ResponseParser {
       const limit = Math.min(length, at + HEAD_BYTES - this.#headBytes);
       const used = partial.length;
       if (used === 0) {
+        if (this.#kept.begins(bytes, at, limit)) {
+          this.#headBytes += this.#kept.length;
+          at += this.#kept.length;
+          this.#deliver();
+          continue;
+        }
         const end = headEnd(bytes, at, limit);
         if (end >= 0) {
           this.#headBytes += end - at;
-          this.#takeHead(bytes.toString('latin1', at, end));
+          this.#takeHead(bytes, at, end);
           at = end;
           continue;
         }
@@ -110,39 +139,55 @@ export class ResponseParser {
         if (limit < length || !beginsWell(partial, used)) this.state = 'malformed';
         return length;
       }
-      partial.length = end;
       this.#headBytes += end - used;
-      this.#takeHead(partial.text());
+      this.#takeHead(partial.bytes, 0, end);
       partial.clear();
       at += end - used;
     }
     return at;
   }
 
-  /** Parses a head that is complete, and chooses how the body ends (RFC 9112 §6.3). */
-  #takeHead(text: string): void {
-    const status = parseStatus(text);
-    const lineEnd = text.indexOf('\r');
+  #takeHead(bytes: Buffer, start: number, end: number): void {
+    const status = this.#parseHead(bytes, start, end);
     // No request asks to switch protocols.
-    if (status < 0 || status === 101 || !this.#section.parse(text, lineEnd + 2, MAX_FIELDS)) {
-      this.state = 'malformed';
-      return;
-    }
+    if (status < 0 || status === 101) this.state = 'malformed';
+    else if (status >= 200) this.#deliver();
+  }
+
+  /** Parses a head that is complete, and keeps it if it is not informational. Returns its status, -1 when it is malformed. */
+  #parseHead(bytes: Buffer, start: number, end: number): number {
+    const text = bytes.toString('latin1', start, end);
+    const status = parseStatus(text);
+    const lines = start + text.indexOf('\n') + 1;
+    if (status < 0 || !this.#section.parse(bytes, lines, end, text, start, MAX_FIELDS)) return -1;
     const minor = text.charCodeAt(7) - 0x30;
     const { fields, length, lengths, coding, connection, keepAlive } = this.#section;
     // HTTP/1.0 has no transfer codings, and `chunked` is the only one that was offered.
     const chunked = coding !== null;
+    if (chunked && (coding.toLowerCase() !== 'chunked' || minor === 0)) return -1;
     const contentLength = length === null ? -1 : lengthOf(length);
-    if ((chunked && (coding.toLowerCase() !== 'chunked' || minor === 0)) || (length !== null && contentLength < 0)) {
-      this.state = 'malformed';
-      return;
-    }
-    if (status < 200) return;
+    if (length !== null && contentLength < 0) return -1;
+    if (status < 200) return status;
     const normal = length === null || (!chunked && lengths === 1 && !length.includes(','));
+    this.#kept.keep(bytes, start, end);
+    this.#head = {
+      status,
+      fields: normal ? fields : withLength(fields, chunked ? -1 : contentLength),
+      chunked,
+      contentLength,
+      // RFC 9112 §6.3: chunked wins over a length, and the connection of a server that sends both is not used again.
+      persists: persists(minor, connection) && !(chunked && length !== null),
+      keepAlive,
+    };
+    return status;
+  }
+
+  /** Delivers the parsed head, and chooses how the body ends (RFC 9112 §6.3). */
+  #deliver(): void {
+    const { status, fields, chunked, contentLength, persists, keepAlive } = this.#head;
     this.status = status;
-    this.fields = normal ? fields : withLength(fields, chunked ? -1 : contentLength);
-    // RFC 9112 §6.3: chunked wins over a length, and the connection of a server that sends both is not used again.
-    this.reusable = persists(minor, connection) && !(chunked && length !== null);
+    this.fields = fields;
+    this.reusable = persists;
     this.keepAlive = keepAlive;
     this.headCame = true;
     if (this.#toHead || status === 204 || status === 304) {
@@ -172,13 +217,11 @@ export class ResponseParser {
 }
 
 /** Whether an incomplete head may still become a valid one. Its first `used` bytes were asked about before. */
-function beginsWell({ bytes, length }: PartialHead, used: number): boolean {
-  for (let at = used; at < length && at < STATUS_LINE.length; at++) {
-    if (!(STATUS_LINE[at] as string).includes(String.fromCharCode(bytes[at] as number))) return false;
+function beginsWell(partial: PartialHead, used: number): boolean {
+  for (let at = used; at < partial.length && at < STATUS_LINE.length; at++) {
+    if (!(STATUS_LINE[at] as string).includes(String.fromCharCode(partial.bytes[at] as number))) return false;
   }
-  // A CR at the end may be followed by LF.
-  const from = used > 0 && bytes[used - 1] === CR ? used - 1 : used;
-  return !FORBIDDEN.test(bytes.toString('latin1', from, bytes[length - 1] === CR ? length - 1 : length));
+  return !partial.addedForbidden();
 }
 
 /** The status of a head; -1 when its first line is invalid. */
