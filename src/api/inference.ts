@@ -4,6 +4,7 @@
 import {
   type Dialect,
   askingForUsage,
+  choicesOf,
   dialectOf,
   estimateTokens,
   prefixHash,
@@ -158,6 +159,7 @@ class Forwarding implements UpstreamListener, Meter {
       }),
       body: asking ?? body,
       dialect,
+      choices: choicesOf(body, scan),
       candidates: new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random),
       budget: deps.budget(model),
       approval: paid ? settlement : null,

@@ -35,16 +35,17 @@ export interface Dialect {
   errorEvent(failure: Failure): string;
   /** Members beside `detail` in an error body, from which SDKs read the message (`errorBodies: dialect`). */
   errorMember(failure: Failure): Record<string, unknown>;
+  /** Whether a stream ends with the end of its last choice; in others `[DONE]` or an event of its own follows. */
+  readonly endsWithChoices: boolean;
+  /** Whether the last event of a stream repeats the prompt or the whole response, and no other event is long. */
+  readonly hasLongEnd: boolean;
   /**
-   * Whether a stream is complete: its last event says so, or the CRN reported an error of its own.
-   * @param tail the last bytes relayed, which end with a whole event; 4 KiB are enough
+   * Says what a data event means.
+   * @param event its name; '' when it has none
+   * @param data its parsed data
+   * @param into all false and empty before
    */
-  endsWell(tail: Buffer): boolean;
-  /**
-   * Events at the beginning of a stream that carry no token; for estimates of streams without counts.
-   * @param first the first piece relayed
-   */
-  openingEvents(first: Buffer): number;
+  readEvent(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void;
   /** Members of a response that hold token counts. */
   readonly usageMembers: readonly string[];
   /** The token counts in the parsed values of those members, as far as they are there. */
@@ -69,38 +70,30 @@ export function tokenCount(value: unknown, ...path: readonly string[]): number |
   return typeof at === 'number' && Number.isSafeInteger(at) && at >= 0 && at <= MAX_TOKENS ? at : undefined;
 }
 
-// Ends of streams. Patterns run over one character per byte. Quotes inside JSON strings are escaped, so generated text can
-// look neither like a member name nor like a line of its own.
-
-/** An error event of the CRN: the client has been told, nothing may follow. */
-const REPORTED_ERROR = /^event:[ \t]*error[ \t]*$|^data:[ \t]*\{\s*(?:"type"\s*:\s*"error"|"error"\s*:\s*[{"])/m;
-
-/** The tail begins where an event begins, so no event is cut. */
-const STARTS_AT_FIELD = /^(?:event|data|id|retry)?:/;
-const BLANK_LINE = /\n\r?\n|\r\r/;
-const LINE_END = /[\r\n]$/;
-
-/**
- * Whether `tail` contains a match of `complete` or an error event.
- * @param complete pattern of a complete stream; it must allow white space between JSON tokens
- */
-export function showsEnd(tail: Buffer, complete: RegExp): boolean {
-  const text = tail.toString('latin1');
-  return complete.test(text) || REPORTED_ERROR.test(text);
+/** Meaning of one event of a stream. */
+export interface EventReading {
+  /** The event is worth a commitment to the client, though it holds no output, such as progress that the client asked for. */
+  begins: boolean;
+  /** It holds output or is a proper end. */
+  useful: boolean;
+  /** The CRN reports an error. */
+  error: boolean;
+  /** Nothing follows it. */
+  last: boolean;
+  /** Indexes of the choices that it ends. */
+  readonly ended: number[];
 }
 
-/** Whether the first event of a stream is an error. Comments before it do not count. */
-export function beginsInError(first: Buffer): boolean {
-  const text = first.toString('latin1');
-  const at = text.search(REPORTED_ERROR);
-  return at >= 0 && !/^data:/m.test(text.slice(0, at));
+/** Whether a value holds output: text or an array or an object that is not empty, a number, or true. */
+export function isFilled(value: unknown): boolean {
+  if (typeof value === 'string') return value !== '';
+  if (typeof value !== 'object') return value === true || typeof value === 'number';
+  if (value === null) return false;
+  return Array.isArray(value) ? value.length > 0 : Object.keys(value).length > 0;
 }
 
-/**
- * Whether the last event is longer than `tail`, so that its type cannot be seen. In dialects whose last event repeats the
- * prompt or the whole response, and whose other events are small, this is the last event.
- */
-export function endsInLongEvent(tail: Buffer): boolean {
-  const text = tail.toString('latin1');
-  return LINE_END.test(text) && !STARTS_AT_FIELD.test(text) && !BLANK_LINE.test(text.trimEnd());
+/** Whether a member of `value` beside `names` is filled. */
+export function isFilledBeside(value: unknown, ...names: readonly string[]): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.entries(value).some(([name, member]) => !names.includes(name) && isFilled(member));
 }

@@ -43,8 +43,3 @@ export function upstreamPath(path: string): string {
 export function errorEvent(dialect: Dialect | undefined, failure: Failure): string {
   return dialect?.errorEvent(failure) ?? sseEvent('error', { type: 'error', error: openaiError(failure) });
 }
-
-/** Whether a stream is complete; always true without a dialect. */
-export function endsWell(dialect: Dialect | undefined, tail: Buffer): boolean {
-  return dialect?.endsWell(tail) ?? true;
-}

@@ -1,6 +1,7 @@
 // Public names of the dialect module. Re-exports only.
+export { AnswerJudge, choicesOf } from './answer.ts';
 export type { Dialect, DialectName, Failure, Usage } from './dialect.ts';
-export { dialectOf, endsWell, errorEvent, upstreamPath } from './dialects.ts';
+export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
 export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
 export { prefixHash } from './prefix.ts';
 export { askingForUsage, estimateTokens, type Metered, type TokenEstimate, UsageWatch } from './usage.ts';

@@ -341,6 +341,7 @@ export const SPAN = {
   stream_options: 26,
   n: 28,
   best_of: 30,
+  n_cmpl: 32,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);

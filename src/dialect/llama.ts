@@ -1,9 +1,15 @@
 // The llama-style dialect: POST /completions on the gateway, /completion and /infill on a host. A stream has `data:` lines
 // without event names and without `[DONE]`; the last frame has `stop: true` and repeats the prompt.
 
-import { type Dialect, endsInLongEvent, type Failure, showsEnd, sseEvent, tokenCount, type Usage } from './dialect.ts';
-
-const COMPLETE = /"stop"\s*:\s*true/;
+import {
+  type Dialect,
+  type EventReading,
+  type Failure,
+  isFilled,
+  sseEvent,
+  tokenCount,
+  type Usage,
+} from './dialect.ts';
 
 const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
@@ -19,11 +25,20 @@ export const llama: Dialect = {
   conversation: 'prompt',
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),
   errorMember,
-  endsWell: (tail) => showsEnd(tail, COMPLETE) || endsInLongEvent(tail),
-  openingEvents: () => 0,
+  endsWithChoices: true,
+  hasLongEnd: true,
+  readEvent: readFrame,
   usageMembers: ['timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'],
   usage: usageOf,
 };
+
+function readFrame(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
+  const { content, error, index, prompt_progress: progress, stop, tokens } = data;
+  into.error = isFilled(error) || event === 'error';
+  into.useful = isFilled(content) || isFilled(tokens) || stop === true;
+  into.begins = isFilled(progress);
+  if (stop === true) into.ended.push(typeof index === 'number' ? index : 0);
+}
 
 /** In this dialect `code` is the HTTP status, a number. */
 function errorMember({ status, message }: Failure): Record<string, unknown> {

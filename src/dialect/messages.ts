@@ -1,9 +1,16 @@
 // The messages dialect: POST /v1/messages. Every event has a name, since SDKs skip events without one; a stream ends with
 // message_stop.
 
-import { type Dialect, type Failure, showsEnd, sseEvent, tokenCount, type Usage } from './dialect.ts';
-
-const COMPLETE = /(?:"type"\s*:\s*"|^event:[ \t]*)message_stop\b/m;
+import {
+  type Dialect,
+  type EventReading,
+  type Failure,
+  isFilled,
+  isFilledBeside,
+  sseEvent,
+  tokenCount,
+  type Usage,
+} from './dialect.ts';
 
 const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
@@ -23,12 +30,49 @@ export const messages: Dialect = {
   conversation: 'messages',
   errorEvent: (failure) => sseEvent('error', errorMember(failure)),
   errorMember,
-  endsWell: (tail) => showsEnd(tail, COMPLETE),
-  // message_start and content_block_start.
-  openingEvents: () => 2,
+  endsWithChoices: false,
+  hasLongEnd: false,
+  readEvent,
   usageMembers: ['usage'],
   usage: usageOf,
 };
+
+function readEvent(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
+  const {
+    content_block: block,
+    delta,
+    message,
+  } = data as Readonly<Record<string, Record<string, unknown> | undefined>>;
+  const type = typeof data['type'] === 'string' ? data['type'] : event;
+  switch (type) {
+    case 'ping':
+    case 'content_block_stop':
+      return;
+    case 'error':
+      into.error = true;
+      return;
+    case 'message_start':
+      into.useful = isFilled(message?.['content']);
+      return;
+    case 'content_block_start':
+      // A call of a tool has a name; text and thinking begin empty.
+      into.useful = isFilledBeside(block, 'type');
+      return;
+    case 'content_block_delta':
+      into.useful = isFilledBeside(delta, 'type');
+      return;
+    case 'message_delta':
+      into.useful = isFilled(delta?.['stop_reason']);
+      return;
+    case 'message_stop':
+      into.useful = true;
+      into.last = true;
+      return;
+    default:
+      // Kinds of events to come must not be held for ever.
+      into.useful = true;
+  }
+}
 
 function errorMember({ status, message }: Failure): Record<string, unknown> {
   const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');

@@ -1,10 +1,16 @@
 // The OpenAI dialects: POST /v1/chat/completions, /v1/completions and /v1/responses. They share the error object, whose members
 // the official SDKs copy to their error classes.
 
-import { type Dialect, endsInLongEvent, type Failure, showsEnd, sseEvent, tokenCount, type Usage } from './dialect.ts';
-
-/** `[DONE]` is enough, and so is a finish reason: some engines leave `[DONE]` out and SDKs accept it. */
-const CHAT_COMPLETE = /^data:[ \t]*\[DONE\]|"finish_reason"\s*:\s*"/m;
+import {
+  type Dialect,
+  type EventReading,
+  type Failure,
+  isFilled,
+  isFilledBeside,
+  sseEvent,
+  tokenCount,
+  type Usage,
+} from './dialect.ts';
 
 /** A stream has `data:` lines without event names and ends with a finish reason and `[DONE]`. */
 export const chatCompletions: Dialect = {
@@ -14,9 +20,9 @@ export const chatCompletions: Dialect = {
   // No `[DONE]` behind it: the stream is not complete, and SDKs throw without one.
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),
   errorMember,
-  endsWell: (tail) => showsEnd(tail, CHAT_COMPLETE),
-  // Some engines open with a chunk that holds the role and no text.
-  openingEvents: (first) => (first.includes('"content":""') ? 1 : 0),
+  endsWithChoices: false,
+  hasLongEnd: false,
+  readEvent: readChunk,
   usageMembers: ['usage'],
   usage: ({ usage }) => counts(usage, 'prompt_tokens', 'completion_tokens'),
 };
@@ -27,10 +33,26 @@ export const completions: Dialect = {
   name: 'completions',
   paths: ['/v1/completions'],
   conversation: 'prompt',
-  openingEvents: () => 0,
 };
 
-const RESPONSE_COMPLETE = /(?:"type"\s*:\s*"|^event:[ \t]*)response\.(?:completed|failed|incomplete)\b/m;
+/** Some engines leave `[DONE]` out and SDKs accept it: finish reasons are enough. */
+function readChunk(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
+  const { choices, error } = data;
+  if (!Array.isArray(choices) || choices.length === 0) {
+    into.error = isFilled(error) || data['object'] === 'error' || data['type'] === 'error' || event === 'error';
+    into.begins = isFilled(data['prompt_progress']);
+    return;
+  }
+  for (const choice of choices as readonly (Readonly<Record<string, unknown>> | null)[]) {
+    if (typeof choice !== 'object' || choice === null) continue;
+    const { delta, finish_reason: reason, index, message, text, token_ids: tokens } = choice;
+    const ends = typeof reason === 'string' && reason !== '';
+    into.useful ||= ends || isFilled(text) || isFilled(tokens);
+    into.useful ||= isFilledBeside(delta, 'role') || isFilledBeside(message, 'role');
+    if (ends) into.ended.push(typeof index === 'number' ? index : 0);
+  }
+  into.begins = into.useful || isFilled(data['prompt_progress']);
+}
 
 /** Events have names and numbers. The last one holds the whole response, so it may be longer than the tail. */
 export const responses: Dialect = {
@@ -39,12 +61,50 @@ export const responses: Dialect = {
   conversation: 'input',
   errorEvent: responsesErrorEvent,
   errorMember,
-  endsWell: (tail) => showsEnd(tail, RESPONSE_COMPLETE) || endsInLongEvent(tail),
-  // created, in_progress, output_item.added, content_part.added.
-  openingEvents: () => 4,
+  endsWithChoices: false,
+  hasLongEnd: true,
+  readEvent: readResponseEvent,
   usageMembers: ['usage'],
   usage: ({ usage }) => counts(usage, 'input_tokens', 'output_tokens'),
 };
+
+const RESPONSE_OPENING: ReadonlySet<string> = new Set([
+  'response.created',
+  'response.queued',
+  'response.in_progress',
+  'keepalive',
+  'ping',
+]);
+
+const RESPONSE_ENDS: ReadonlySet<string> = new Set(['response.completed', 'response.failed', 'response.incomplete']);
+
+/** Items and parts that begin empty; their text comes in deltas. */
+const EMPTY_PARTS: ReadonlySet<unknown> = new Set([
+  'message',
+  'reasoning',
+  'output_text',
+  'refusal',
+  'reasoning_text',
+  'summary_text',
+]);
+
+function readResponseEvent(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
+  const { delta, item, part } = data;
+  const type = typeof data['type'] === 'string' ? data['type'] : event;
+  if (RESPONSE_OPENING.has(type)) return;
+  if (type === 'error' || (type === '' && isFilled(data['error']))) into.error = true;
+  else if (RESPONSE_ENDS.has(type)) into.last = into.useful = true;
+  else if (type.endsWith('.delta')) into.useful = isFilled(delta);
+  else if (type.endsWith('.added')) into.useful = isFilledPart(item ?? part);
+  // Kinds of events to come must not be held for ever.
+  else into.useful = true;
+}
+
+function isFilledPart(part: unknown): boolean {
+  if (typeof part !== 'object' || part === null) return false;
+  const { content, refusal, summary, text, type } = part as Readonly<Record<string, unknown>>;
+  return !EMPTY_PARTS.has(type) || isFilled(text) || isFilled(refusal) || isFilled(content) || isFilled(summary);
+}
 
 interface OpenaiError {
   readonly message: string;

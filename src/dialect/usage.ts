@@ -1,18 +1,10 @@
-// Token counts of a request: estimated from its body, asked for in streams of the OpenAI dialects, read from JSON responses and
-// from both ends of streams. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
+// Token counts of a request: estimated from its body, asked for in streams of the OpenAI dialects, and read from what passes to
+// the client. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
 
-import { beginsInError, type Dialect, type Usage } from './dialect.ts';
+import type { AnswerJudge } from './answer.ts';
+import type { Dialect, Usage } from './dialect.ts';
 import { chatCompletions } from './openai.ts';
-import {
-  found,
-  memberTable,
-  promptsIn,
-  scanMembers,
-  type ScannedBody,
-  skipSpace,
-  skipValue,
-  SPAN,
-} from './json-scan.ts';
+import { promptsIn, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 
 /** Bytes of text that are one token on average; images and other attachments are counted like text. */
 const BYTES_PER_TOKEN = 4;
@@ -92,9 +84,6 @@ function withUsage(options: unknown): string | undefined {
   return JSON.stringify({ ...options, include_usage: true });
 }
 
-const RESPONSE_MEMBERS = ['usage', 'timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'];
-const RESPONSE = memberTable(RESPONSE_MEMBERS);
-const RESPONSE_MAX_DEPTH = 256;
 /** Usage objects are flat but for one level of details. */
 const USAGE_MAX_DEPTH = 8;
 
@@ -103,39 +92,17 @@ const COLON = 0x3a;
 const OPEN_OBJECT = 0x7b;
 const USAGE = Buffer.from('"usage"');
 
-/** Usage in a whole JSON response; undefined when it has none or is no JSON object. */
-export function usageOfResponse(dialect: Dialect, response: Buffer): Usage | undefined {
-  const start = skipSpace(response, 0, response.length);
-  if (response[start] !== OPEN_OBJECT) return undefined;
-  const scan = found(RESPONSE);
-  if (scanMembers(response, start, response.length, RESPONSE, scan, RESPONSE_MAX_DEPTH) < 0) return undefined;
-  const members: Record<string, unknown> = {};
-  for (const name of dialect.usageMembers) {
-    const at = 2 * RESPONSE_MEMBERS.indexOf(name);
-    const from = scan.spans[at] as number;
-    if (from >= 0) members[name] = parsed(response, from, scan.spans[at + 1] as number);
+/** Usage in a part of an answer. Counts in several events are running totals: the largest of each is the answer's. */
+export function usageIn(dialect: Dialect, bytes: Buffer): Usage | undefined {
+  if (dialect.name === 'llama') {
+    const members: Record<string, unknown> = {};
+    for (const name of dialect.usageMembers) members[name] = lastValue(bytes, name);
+    return dialect.usage(members);
   }
-  return dialect.usage(members);
-}
-
-/**
- * Usage in a stream. Counts in several events are running totals: the largest of each is the response's.
- * @param tail the last bytes relayed; they may begin inside an event. 4 KiB are enough
- * @param head the first bytes relayed: the messages dialect gives the prompt count in its first event
- */
-export function usageOfStream(dialect: Dialect, tail: Buffer, head?: Buffer): Usage | undefined {
   let total: Usage | undefined;
-  for (const bytes of head === undefined ? [tail] : [tail, head]) {
-    if (dialect.name === 'llama') {
-      const members: Record<string, unknown> = {};
-      for (const name of dialect.usageMembers) members[name] = lastValue(bytes, name);
-      total = larger(total, dialect.usage(members));
-      continue;
-    }
-    for (let at = nextUsage(bytes, 0); at >= 0; at = nextUsage(bytes, at + 1)) {
-      const end = skipValue(bytes, at, bytes.length, 0, USAGE_MAX_DEPTH);
-      if (end > 0) total = larger(total, dialect.usage({ usage: parsed(bytes, at, end) }));
-    }
+  for (let at = nextUsage(bytes, 0); at >= 0; at = nextUsage(bytes, at + 1)) {
+    const end = skipValue(bytes, at, bytes.length, 0, USAGE_MAX_DEPTH);
+    if (end > 0) total = larger(total, dialect.usage({ usage: parsed(bytes, at, end) }));
   }
   return total;
 }
@@ -186,12 +153,10 @@ function larger(one: Usage | undefined, other: Usage | undefined): Usage | undef
   };
 }
 
-/** A JSON response up to this size is kept whole, to be read at its end; of a longer one the last bytes. */
-const KEPT_BYTES = 1024 * 1024;
-const LAST_BYTES = 64 * 1024;
+/** Bytes around a cut inside an answer that are read once more: no usage object is longer. */
+const CUT_BYTES = 4096;
 
-/** The first event of the messages dialect has the prompt's count. */
-const HEAD_BYTES = 4096;
+const NOTHING: Buffer = Buffer.alloc(0);
 
 const DATA = Buffer.from('data:');
 const NEXT_DATA = Buffer.from('\ndata:');
@@ -201,26 +166,20 @@ export interface Metered extends Usage {
   readonly measured: boolean;
 }
 
-/** Watches one response as it passes: `begin`, then `data` or `events` for each piece; `result` has its tokens. */
+/** Counts the tokens of what passes to the client: `begin`, then `data` or `events` for each piece; `result` has the sum. */
 export class UsageWatch {
   readonly #dialect: Dialect;
   readonly #strip: boolean;
-  #streams = false;
-  #delivered = false;
-  /** The stream began with an error event: it is no response. */
-  #failed = false;
+  #judge: AnswerJudge | null = null;
+  #passed = false;
   #events = 0;
-  #opening = 0;
-  #head: Buffer | undefined;
-  /** The last pieces of a stream; the relay's list. */
-  #tail: readonly Buffer[] = [];
-  /** Pieces of a JSON response, not copied. */
-  #kept: Buffer[] = [];
   #bytes = 0;
-  #keptBytes = 0;
+  #usage: Usage | undefined;
+  /** Last bytes of an answer that was cut by the network where a usage object may be. */
+  #beforeCut: Buffer = NOTHING;
 
   /**
-   * @param dialect of the request; without one the response is read like one of chat completions
+   * @param dialect of the request; without one the answer is read like one of chat completions
    * @param strip removes events that hold usage only: the gateway asked for them, the client did not
    */
   constructor(dialect: Dialect | undefined, strip: boolean) {
@@ -228,59 +187,55 @@ export class UsageWatch {
     this.#strip = strip;
   }
 
-  /** Whether a part of a good response has passed. Comments and an error event alone do not count. */
+  /** Whether output has passed. An answer without any is not charged. */
   get delivered(): boolean {
-    return this.#delivered;
+    return this.#passed && this.#judge?.useful === true;
   }
 
-  /** A good response begins; an earlier one is forgotten. `tail` will hold the last pieces of a stream; null for JSON. */
-  begin(tail: readonly Buffer[] | null): void {
-    this.#streams = tail !== null;
-    this.#tail = tail ?? [];
-    this.#delivered = false;
-    this.#failed = false;
+  /** An answer begins to pass; an earlier one is forgotten. Each piece is given to its judge first. */
+  begin(judge: AnswerJudge): void {
+    this.#judge = judge;
+    this.#passed = false;
     this.#events = 0;
     this.#bytes = 0;
-    this.#keptBytes = 0;
-    this.#kept = [];
-    this.#head = undefined;
+    this.#usage = undefined;
+    this.#beforeCut = NOTHING;
   }
 
-  /** A piece of a JSON response. */
-  data(chunk: Buffer): void {
-    this.#delivered = true;
-    this.#bytes += chunk.byteLength;
-    this.#keptBytes += chunk.byteLength;
-    this.#kept.push(chunk);
-    if (this.#bytes <= KEPT_BYTES) return;
-    while (this.#kept.length > 1 && this.#keptBytes - (this.#kept[0] as Buffer).byteLength >= LAST_BYTES) {
-      this.#keptBytes -= (this.#kept.shift() as Buffer).byteLength;
-    }
+  /** A piece of a whole answer. */
+  data(piece: Buffer): void {
+    this.#passed = true;
+    const isFirst = this.#bytes === 0;
+    this.#bytes += piece.byteLength;
+    // The judge has read the counts of an answer that was held to its end.
+    if (this.#judge?.isWhole !== true) this.#read(piece, isFirst, true);
   }
 
-  /** Whole events of a stream. Returns the bytes for the client: the same or fewer; undefined when none are left. */
-  events(piece: Buffer): Buffer | undefined {
-    if (this.#events === 0) this.#failed = beginsInError(piece);
+  /**
+   * Whole events of a stream.
+   * @param midEvent whether the piece ends inside an event that is too long to be held
+   * @returns the bytes for the client: the same or fewer; undefined when none are left
+   */
+  events(piece: Buffer, midEvent = false): Buffer | undefined {
+    const isFirst = this.#beforeCut.byteLength === 0;
     if (piece.compare(DATA, 0, DATA.length, 0, Math.min(DATA.length, piece.length)) === 0) this.#events++;
     for (let at = piece.indexOf(NEXT_DATA); at >= 0; at = piece.indexOf(NEXT_DATA, at + NEXT_DATA.length))
       this.#events++;
+    this.#read(piece, isFirst, midEvent);
     const passed = this.#strip ? withoutUsageEvent(piece) : piece;
-    if (!this.#delivered && !this.#failed && this.#events > 0 && passed !== undefined) {
-      this.#delivered = true;
-      this.#opening = this.#dialect.openingEvents(piece);
-      if (this.#dialect.name === 'messages') this.#head = Buffer.from(piece.subarray(0, HEAD_BYTES));
-    }
+    if (passed !== undefined) this.#passed = true;
     return passed;
   }
 
   /** The tokens of what has passed. `promptTokens` is the estimate for a prompt that was not counted. */
   result(promptTokens: number): Metered {
-    const usage = this.#streams
-      ? usageOfStream(this.#dialect, Buffer.concat(this.#tail), this.#head)
-      : this.#usageOfKept();
-    if (usage !== undefined && (!this.#streams || this.#isFinal(usage))) return { ...usage, measured: true };
-    const events = Math.max(this.#events - this.#opening, 0);
-    const completion = this.#streams ? events : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
+    const judge = this.#judge;
+    const usage = judge?.usage ?? this.#usage;
+    if (usage !== undefined && this.#isFinal(usage)) return { ...usage, measured: true };
+    const streams = judge?.streams === true;
+    const completion = streams
+      ? Math.max(this.#events - judge.openingEvents, 0)
+      : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
     return {
       promptTokens: usage?.promptTokens || promptTokens,
       completionTokens: Math.max(completion, usage?.completionTokens ?? 0),
@@ -289,18 +244,22 @@ export class UsageWatch {
     };
   }
 
-  #usageOfKept(): Usage | undefined {
-    const bytes = this.#kept.length === 1 ? (this.#kept[0] as Buffer) : Buffer.concat(this.#kept);
-    return this.#bytes === this.#keptBytes
-      ? usageOfResponse(this.#dialect, bytes)
-      : usageOfStream(this.#dialect, bytes);
+  #read(piece: Buffer, isFirst: boolean, cut: boolean): void {
+    this.#add(piece);
+    const joined = isFirst ? piece : Buffer.concat([this.#beforeCut, piece.subarray(0, CUT_BYTES)]);
+    if (!isFirst) this.#add(joined);
+    const last = piece.byteLength < CUT_BYTES ? joined : piece;
+    this.#beforeCut = cut ? Buffer.from(last.subarray(Math.max(last.byteLength - CUT_BYTES, 0))) : NOTHING;
   }
 
-  /** The messages dialect counts the prompt in its first event: only a later event has the count of the response. */
+  #add(bytes: Buffer): void {
+    const usage = usageIn(this.#dialect, bytes);
+    if (usage !== undefined) this.#usage = larger(this.#usage, usage);
+  }
+
+  /** The messages dialect counts the prompt in its first event: only a later event has the count of the answer. */
   #isFinal({ completionTokens }: Usage): boolean {
-    return (
-      this.#dialect.name !== 'messages' || this.#dialect.endsWell(Buffer.concat(this.#tail)) || completionTokens > 1
-    );
+    return this.#dialect.name !== 'messages' || this.#judge?.finished === true || completionTokens > 1;
   }
 }
 

@@ -3,7 +3,7 @@
 // committed, and another CRN may still be tried.
 
 import type { Clock } from '../actor/index.ts';
-import { type Dialect, endsWell, errorEvent, type UsageWatch } from '../dialect/index.ts';
+import { AnswerJudge, type Dialect, errorEvent, type UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter } from '../net/sse.ts';
@@ -58,6 +58,8 @@ export interface RelayDeps {
 /** What a relay needs to know of its request. */
 export interface RelayedRequest {
   readonly dialect: Dialect | undefined;
+  /** Answers that it asks for: prompts times `n`. */
+  readonly choices: number;
   /** Counts tokens of the answer while it passes; null when they are not needed. */
   readonly usage: UsageWatch | null;
   /** Takes the times between two pieces of a stream, in seconds. */
@@ -73,12 +75,7 @@ export interface RelayOwner {
   abandon(): void;
 }
 
-/** Pieces kept of a stream's end, to see whether it ended well. A usage chunk may follow the one that says so. */
-const TAIL_PIECES = 4;
-const TAIL_BYTES = 4096;
-
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
-const SEQUENCE = /"sequence_number"\s*:\s*(\d+)/g;
 
 export class Relay implements BodyConsumer, Expirable {
   readonly #clock: Clock;
@@ -89,7 +86,7 @@ export class Relay implements BodyConsumer, Expirable {
   readonly #head: ResponseHead;
   readonly #downstream: Downstream;
   readonly #splitter: EventSplitter | null;
-  readonly #tail: Buffer[] = [];
+  readonly #judge: AnswerJudge;
   readonly #usage: UsageWatch | null;
   readonly #deadline: Deadline;
   /** The client has to read before more can be sent. */
@@ -115,10 +112,13 @@ export class Relay implements BodyConsumer, Expirable {
     this.#attempt = attempt;
     this.#head = head;
     this.#downstream = downstream;
-    const events = head.contentType.startsWith('text/event-stream') && !head.encoded;
-    this.#splitter = events ? new EventSplitter({ maxHeldBytes: relay.heldEventBytes }) : null;
+    this.#judge = new AnswerJudge(request.dialect, request.choices);
+    // A whole answer leaves as it comes, so it is not judged.
+    const events = head.contentType.startsWith('text/event-stream');
+    this.#judge.begin(events ? head : { ...head, encoded: true });
+    this.#splitter = this.#judge.streams ? new EventSplitter({ maxHeldBytes: relay.heldEventBytes }) : null;
     this.#usage = head.status < 300 ? request.usage : null;
-    this.#usage?.begin(events ? this.#tail : null);
+    this.#usage?.begin(this.#judge);
     this.#deadline = deadlines.deadline(this);
     this.#armKeepAlive();
   }
@@ -135,6 +135,7 @@ export class Relay implements BodyConsumer, Expirable {
 
   onData(chunk: Buffer, nowMs: number): void {
     if (this.#splitter === null) {
+      this.#judge.data(chunk);
       this.#usage?.data(chunk);
       if (!this.#started && chunk.byteLength === this.#head.contentLength) this.#finish(chunk);
       else this.#write(chunk, nowMs);
@@ -142,9 +143,9 @@ export class Relay implements BodyConsumer, Expirable {
     }
     const whole = this.#splitter.push(chunk);
     if (whole === undefined) return;
-    if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
-    this.#tail.push(whole);
-    const passed = this.#usage === null ? whole : this.#usage.events(whole);
+    const { midEvent } = this.#splitter;
+    this.#judge.events(whole, midEvent);
+    const passed = this.#usage === null ? whole : this.#usage.events(whole, midEvent);
     if (passed === undefined) return;
     this.#write(passed, nowMs);
     this.#downstream.bytesOut += passed.byteLength;
@@ -162,15 +163,13 @@ export class Relay implements BodyConsumer, Expirable {
     }
     const rest = this.#splitter.take();
     const success = this.#head.status < 300;
-    if (success && !endsWell(this.#request.dialect, Buffer.concat([this.#lastBytes(), rest]))) {
+    if (success && this.#judge.end(rest, false) !== null) {
       if (this.#started) this.broken('HR_STREAM_TRUNCATED');
       return 'HR_STREAM_TRUNCATED';
     }
     if (rest.byteLength === 0) {
       this.#finish();
     } else {
-      if (this.#tail.length === TAIL_PIECES) this.#tail.shift();
-      this.#tail.push(rest);
       this.#finish(this.#usage === null ? rest : this.#usage.events(rest));
     }
     return null;
@@ -186,7 +185,7 @@ export class Relay implements BodyConsumer, Expirable {
       return;
     }
     const { message, status } = new HeadraceError(code);
-    const event = errorEvent(this.#request.dialect, { code, message, status, sequence: this.#nextSequence() });
+    const event = errorEvent(this.#request.dialect, { code, message, status, sequence: this.#judge.nextSequence });
     this.#downstream.write(Buffer.from(event));
     this.#downstream.end();
   }
@@ -251,16 +250,5 @@ export class Relay implements BodyConsumer, Expirable {
   #armKeepAlive(): void {
     const { keepAliveMs } = this.#settings;
     if (keepAliveMs !== null && this.#splitter !== null) this.#deadline.set(keepAliveMs);
-  }
-
-  #lastBytes(): Buffer {
-    const tail = Buffer.concat(this.#tail);
-    return tail.subarray(Math.max(tail.byteLength - TAIL_BYTES, 0));
-  }
-
-  #nextSequence(): number {
-    let last = -1;
-    for (const match of this.#lastBytes().toString('latin1').matchAll(SEQUENCE)) last = Number(match[1]);
-    return last + 1;
   }
 }

@@ -2,7 +2,7 @@
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import t from 'tap';
-import { DIALECTS, dialectOf, endsWell, errorEvent, upstreamPath } from '../../src/dialect/dialects.ts';
+import { DIALECTS, dialectOf, errorEvent, upstreamPath } from '../../src/dialect/dialects.ts';
 import type { DialectName, Failure } from '../../src/dialect/dialect.ts';
 import { parseEvents } from '../../src/net/sse.ts';
 
@@ -72,7 +72,6 @@ t.test('an error event is one line of data and a blank line', (t) => {
       name ?? 'no dialect',
     );
     t.ok(text.endsWith('\n\n'));
-    t.ok(endsWell(name && DIALECTS[name], Buffer.from(text)), 'the error event counts as an end');
   }
   t.end();
 });
@@ -143,47 +142,4 @@ t.test('the official SDKs throw after the events that came before', async (t) =>
     1,
     'without the error event they do not throw',
   );
-});
-
-t.test('endsWell tells complete from truncated streams', (t) => {
-  const delta =
-    'data: {"choices":[{"delta":{"content":"[DONE] \\"finish_reason\\":\\"stop\\""},"finish_reason":null}]}\n\n';
-  const named = (name: string, more = ''): string => `event: ${name}\ndata: {"type":"${name}"${more}}\n\n`;
-  const long = 'x'.repeat(6000);
-  const rows: [DialectName, string, boolean][] = [
-    ['chat-completions', '', false],
-    ['chat-completions', delta, false],
-    ['chat-completions', `${delta}data: [DONE]\n\n`, true],
-    ['chat-completions', `${delta}data:[DONE]\r\n\r\n`, true],
-    ['chat-completions', 'data: {"choices":[{"delta":{},"finish_reason" :\t"stop"}]}\n\n', true],
-    ['chat-completions', `${delta}data: { "error" : {"message":"no"}}\n\n`, true],
-    ['chat-completions', 'data: {"error":null,"choices":[]}\n\n', false],
-    ['completions', 'data: {"choices":[{"text":"a","finish_reason":"length"}]}\n\n', true],
-    ['completions', 'data: {"choices":[{"text":"a","finish_reason":null}]}\n\n', false],
-    ['responses', named('response.output_text.delta', ',"delta":"response.completed"'), false],
-    ['responses', named('response.in_progress', ',"response":{"status":"in_progress"}'), false],
-    ['responses', named('response.completed', ',"response":{}'), true],
-    ['responses', 'data: {"response":{}, "type" : "response.incomplete"}\n\n', true],
-    ['responses', named('response.failed'), true],
-    ['responses', named('error', ',"message":"no"'), true],
-    ['responses', 'data: {"type": "error","message":"no"}\n\n', true],
-    ['responses', named('response.completed', `,"response":{"a":"${long}"}`).slice(-4096), true],
-    ['responses', named('response.output_text.delta', `,"delta":"${long}"`).slice(0, 4096), false],
-    ['responses', `xxx"}\n\n${named('response.output_text.delta')}`, false],
-    ['messages', named('content_block_delta', ',"delta":{"text":"\\"type\\":\\"message_stop\\""}'), false],
-    ['messages', named('message_delta'), false],
-    ['messages', named('message_stop'), true],
-    ['messages', 'event: message_stop\ndata: {"type":\n', true],
-    ['messages', named('error'), true],
-    ['llama', 'data: {"content":"a","stop":false,"generation_settings":{"stop":[]}}\n\n', false],
-    ['llama', 'data: {"content":"","stop" : true}\n\n', true],
-    ['llama', 'data: {"error":{"code":500}}\n\n', true],
-    ['llama', `data: {"content":"","stop":true,"prompt":"${long}"}\n\n`.slice(-4096), true],
-    ['llama', '', false],
-  ];
-  for (const [name, tail, expected] of rows) {
-    t.equal(endsWell(DIALECTS[name], Buffer.from(tail)), expected, `${name}: ${tail.slice(0, 80)}`);
-  }
-  t.equal(endsWell(undefined, Buffer.from('anything')), true);
-  t.end();
 });

@@ -2,16 +2,38 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
-import type { DialectName, Usage } from '../../src/dialect/dialect.ts';
+import { type AnswerHead, AnswerJudge } from '../../src/dialect/answer.ts';
+import type { Dialect, DialectName, Usage } from '../../src/dialect/dialect.ts';
 import { dialectOf, DIALECTS } from '../../src/dialect/dialects.ts';
 import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
-import { askingForUsage, estimateTokens, usageOfResponse, usageOfStream, UsageWatch } from '../../src/dialect/usage.ts';
+import { askingForUsage, estimateTokens, usageIn, UsageWatch } from '../../src/dialect/usage.ts';
 
 const tokens = (promptTokens: number, completionTokens: number, cachedTokens = 0): Usage => ({
   promptTokens,
   completionTokens,
   cachedTokens,
 });
+const WHOLE: AnswerHead = { status: 200, contentType: 'application/json', encoded: false, contentLength: -1 };
+const STREAM: AnswerHead = { ...WHOLE, contentType: 'text/event-stream' };
+
+function judgeOf(dialect: Dialect | undefined, head: AnswerHead): AnswerJudge {
+  const judge = new AnswerJudge(dialect, 1);
+  judge.begin(head);
+  return judge;
+}
+
+/** A whole answer in pieces of `size`, judged and then passed as a relay does. */
+function pass(watch: UsageWatch, dialect: Dialect | undefined, whole: Buffer, size: number): void {
+  const judge = judgeOf(dialect, WHOLE);
+  watch.begin(judge);
+  const held: Buffer[] = [];
+  for (let at = 0; at < whole.length; at += size) {
+    held.push(whole.subarray(at, at + size));
+    if (judge.data(held.at(-1)!) === 'begun') for (const piece of held.splice(0)) watch.data(piece);
+  }
+  if (judge.end(Buffer.concat(held), false) === null) for (const piece of held) watch.data(piece);
+}
+
 const openai = { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 3 } };
 const numbered = { input_tokens: 10, output_tokens: 4, input_tokens_details: { cached_tokens: 3 } };
 const timings = { cache_n: 6, prompt_n: 4, predicted_n: 9 };
@@ -53,14 +75,17 @@ t.test('reads the counts of every dialect from a JSON response', (t) => {
   ];
   for (const [name, value, expected] of rows) {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
-    t.strictSame(usageOfResponse(DIALECTS[name], Buffer.from(text)), expected, `${name}: ${text}`);
+    const judge = judgeOf(DIALECTS[name], WHOLE);
+    judge.data(Buffer.from(text));
+    judge.end(Buffer.from(text), false);
+    t.strictSame(judge.usage, expected, `${name}: ${text}`);
   }
   t.end();
 });
 
 const sse = (...events: object[]): string => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
 
-t.test('reads the counts of every dialect from the ends of a stream', (t) => {
+t.test('reads the counts of every dialect from a part of a stream', (t) => {
   const start = {
     type: 'message_start',
     message: { usage: { input_tokens: 5, cache_read_input_tokens: 3, output_tokens: 1 } },
@@ -79,19 +104,17 @@ t.test('reads the counts of every dialect from the ends of a stream', (t) => {
     tokens_cached: 6,
     timings,
   };
-  const rows: [string, DialectName, string, string | undefined, Usage | undefined][] = [
+  const rows: [string, DialectName, string, Usage | undefined][] = [
     [
       'the usage chunk',
       'chat-completions',
       `${sse({ choices: [1], usage: null }, { choices: [], usage: openai })}data: [DONE]\n\n`,
-      undefined,
       tokens(10, 4, 3),
     ],
     [
       'running totals',
       'chat-completions',
       sse({ usage: { ...openai, completion_tokens: 2 } }, { usage: openai }),
-      undefined,
       tokens(10, 4, 3),
     ],
     [
@@ -99,20 +122,16 @@ t.test('reads the counts of every dialect from the ends of a stream', (t) => {
       'chat-completions',
       sse({ choices: [{ delta: { content: '"usage":{"prompt_tokens":9}' } }] }),
       undefined,
-      undefined,
     ],
-    ['an event cut in front', 'responses', sse(completed).slice(-4096), undefined, tokens(10, 4, 3)],
-    ['head and tail', 'messages', sse(stop, { type: 'message_stop' }), sse(start), tokens(8, 4, 3)],
-    ['all in the tail', 'messages', sse(start, stop), undefined, tokens(8, 4, 3)],
-    ['a head cut inside', 'messages', sse(stop), sse(start).slice(0, 70), tokens(0, 4)],
-    ['the last frame', 'llama', sse({ content: 'a', stop: false }, frame).slice(-4096), undefined, tokens(10, 9, 6)],
-    ['nothing', 'llama', sse({ content: 'a', stop: false }), undefined, undefined],
-    ['no bytes', 'messages', '', '', undefined],
+    ['an event cut in front', 'responses', sse(completed).slice(-4096), tokens(10, 4, 3)],
+    ['first and last events', 'messages', sse(start, stop), tokens(8, 4, 3)],
+    ['an event cut inside', 'messages', sse(stop) + sse(start).slice(0, 70), tokens(0, 4)],
+    ['the last frame', 'llama', sse({ content: 'a', stop: false }, frame).slice(-4096), tokens(10, 9, 6)],
+    ['nothing', 'llama', sse({ content: 'a', stop: false }), undefined],
+    ['no bytes', 'messages', '', undefined],
   ];
-  for (const [title, name, tail, head, expected] of rows) {
-    const usage = usageOfStream(DIALECTS[name], Buffer.from(tail), head === undefined ? undefined : Buffer.from(head));
-    t.strictSame(usage, expected, title);
-  }
+  for (const [title, name, text, expected] of rows)
+    t.strictSame(usageIn(DIALECTS[name], Buffer.from(text)), expected, title);
   t.end();
 });
 
@@ -222,12 +241,12 @@ const USAGE = { prompt_tokens: 9, completion_tokens: 3, prompt_tokens_details: {
 const LAST = chat({ choices: [], usage: USAGE });
 
 /** The bytes that the client gets of a stream in these pieces. */
-function passed(watch: UsageWatch, pieces: readonly string[]): string {
-  const tail: Buffer[] = [];
-  watch.begin(tail);
+function passed(watch: UsageWatch, pieces: readonly string[], dialect = CHAT): string {
+  const judge = judgeOf(dialect, STREAM);
+  watch.begin(judge);
   return pieces
     .map((piece) => {
-      tail.push(Buffer.from(piece));
+      judge.events(Buffer.from(piece));
       return watch.events(Buffer.from(piece))?.toString() ?? '';
     })
     .join('');
@@ -283,11 +302,11 @@ t.test('of a truncated messages stream the prompt is counted and the response es
   const start = event('message_start', { message: { usage } }) + event('content_block_start', {});
   const delta = event('content_block_delta', { delta: { text: 'a' } });
   const cut = new UsageWatch(dialectOf('/v1/messages'), false);
-  passed(cut, [start, delta, delta, delta, delta, delta, delta]);
+  passed(cut, [start, delta, delta, delta, delta, delta, delta], DIALECTS.messages);
   t.same(cut.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: false });
   const whole = new UsageWatch(dialectOf('/v1/messages'), false);
   const end = event('message_delta', { usage: { output_tokens: 6 } }) + event('message_stop', {});
-  passed(whole, [start, delta, delta, delta, end]);
+  passed(whole, [start, delta, delta, delta, end], DIALECTS.messages);
   t.same(whole.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: true });
 });
 
@@ -295,8 +314,7 @@ t.test('reads a JSON response in one piece, in many, and at its end when it is l
   const answer = Buffer.from(JSON.stringify({ choices: [{ text: 'x'.repeat(200) }], usage: USAGE }));
   const read = (size: number, whole: Buffer): object => {
     const watch = new UsageWatch(undefined, false);
-    watch.begin(null);
-    for (let at = 0; at < whole.length; at += size) watch.data(whole.subarray(at, at + size));
+    pass(watch, undefined, whole, size);
     return watch.result(1);
   };
   const counted = { promptTokens: 9, completionTokens: 3, cachedTokens: 4, measured: true };
@@ -310,10 +328,9 @@ t.test('reads a JSON response in one piece, in many, and at its end when it is l
 
 t.test('begin forgets the response before', async (t) => {
   const watch = new UsageWatch(undefined, false);
-  watch.begin(null);
-  watch.data(Buffer.from(JSON.stringify({ usage: USAGE })));
+  pass(watch, undefined, Buffer.from(JSON.stringify({ usage: USAGE })), 1e9);
   t.equal(watch.delivered, true);
-  watch.begin([]);
+  watch.begin(judgeOf(undefined, STREAM));
   t.equal(watch.delivered, false);
   t.match(watch.result(2), { promptTokens: 2, completionTokens: 0, measured: false });
 });
@@ -321,8 +338,7 @@ t.test('begin forgets the response before', async (t) => {
 t.test('ignores counts above the possible', async (t) => {
   const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false);
   const usage = { prompt_tokens: 1e15, completion_tokens: 1e15 };
-  watch.begin(null);
-  watch.data(Buffer.from(JSON.stringify({ choices: [], usage })));
+  pass(watch, CHAT, Buffer.from(JSON.stringify({ choices: [], usage })), 1e9);
   t.match(watch.result(7), { promptTokens: 7, measured: false });
   passed(watch, [word('a'), chat({ choices: [], usage })]);
   t.match(watch.result(7), { promptTokens: 7, measured: false });
@@ -336,7 +352,7 @@ t.test('comments, usage events and errors alone deliver nothing', async (t) => {
     ['/v1/messages', ['event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n']],
   ] as const) {
     const watch = new UsageWatch(dialectOf(path), true);
-    passed(watch, pieces);
+    passed(watch, pieces, dialectOf(path));
     t.equal(watch.delivered, false, pieces[0]);
   }
   const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
@@ -356,9 +372,9 @@ t.test('null and nested usage members, white space and cut values do not hide th
     `data: {"usage":${usage}}\n\ndata: {"usage"`,
     `data: {"usage":${usage}}\n\ndata: {"usage": `,
   ]) {
-    t.same(usageOfStream(DIALECTS['chat-completions'], Buffer.from(text)), counted, text);
+    t.same(usageIn(DIALECTS['chat-completions'], Buffer.from(text)), counted, text);
   }
   const frame =
     'data: {"timings":{"prompt_n":1},"tokens_predicted":2}\n\ndata: {"tokens_predicted":5,"timings":{"prompt_n":4';
-  t.same(usageOfStream(DIALECTS.llama, Buffer.from(frame)), { promptTokens: 1, completionTokens: 5, cachedTokens: 0 });
+  t.same(usageIn(DIALECTS.llama, Buffer.from(frame)), { promptTokens: 1, completionTokens: 5, cachedTokens: 0 });
 });

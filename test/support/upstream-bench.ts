@@ -152,6 +152,7 @@ export class Bench {
       headers: requestHeaders({ headers: ask.headers ?? [], requestId: 'id-1', bearer: undefined, readable: stream }),
       body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)),
       dialect: dialectOf(path),
+      choices: 1,
       candidates: this.#candidates(),
       budget: this.budget,
       gaps: { observe: (seconds) => run.gaps.push(seconds) },
