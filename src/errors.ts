@@ -24,6 +24,7 @@ export type ErrorCode =
   | 'HR_ROUTE_METHOD'
   | 'HR_ROUTE_UNKNOWN_MODEL'
   | 'HR_ROUTE_ALL_FAILED'
+  | 'HR_ROUTE_LOOP'
   | 'HR_UPSTREAM_CREDENTIALS'
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
@@ -71,6 +72,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: true,
     detail: 'All servers unavailable for model {}',
+  },
+  HR_ROUTE_LOOP: {
+    status: 508,
+    source: 'internal',
+    retryable: false,
+    detail: 'The request has passed this gateway before: a server of the model leads back to it',
   },
   HR_UPSTREAM_CREDENTIALS: {
     status: 502,

@@ -11,7 +11,7 @@ import type { Board, Model, ModelTable, PickerSettings, Reporter, RetryBudget } 
 import type { SearchService } from '../search/index.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
-import type { FailoverDeps } from '../upstream/index.ts';
+import type { FailoverDeps, RequestHeaderRules } from '../upstream/index.ts';
 
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
 export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
@@ -58,6 +58,7 @@ export interface ApiDeps {
   readonly reporter: Reporter;
   readonly picker: PickerSettings;
   readonly failover: FailoverDeps;
+  readonly headerRules: RequestHeaderRules;
   /** Null without a ledger: nothing is limited or charged. */
   readonly billing: Billing | null;
   /** Takes x402 payments; null where payments are off. */

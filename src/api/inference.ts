@@ -27,15 +27,16 @@ import {
 } from '../routing/index.ts';
 import type { RequestCells } from '../telemetry/metrics.ts';
 import {
+  credentialLines,
   Failover,
-  requestHeaders,
+  requestLines,
   type UpstreamEvent,
   type UpstreamListener,
   type UpstreamRequest,
 } from '../upstream/index.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
-import { tokenPrice, withoutPayment } from './payment.ts';
+import { tokenPrice } from './payment.ts';
 import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
@@ -125,7 +126,7 @@ class Forwarding implements UpstreamListener, Meter {
 
   constructor({ exchange, deps, access, body, input }: InferenceRequest, settlement: RequestSettlement) {
     const { scan, model } = input;
-    const { query, span } = exchange;
+    const { apiKey, authorization, query, span } = exchange;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);
     const charged = settlement?.kind === 'account';
@@ -142,7 +143,6 @@ class Forwarding implements UpstreamListener, Meter {
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
-    const headers = paid ? withoutPayment(exchange.headers) : exchange.headers;
     const hint = {
       url: this.#preferred.get(model.id.toLowerCase()),
       key: affinityKey(exchange, body, scan, dialect),
@@ -150,10 +150,12 @@ class Forwarding implements UpstreamListener, Meter {
     this.upstream = {
       model: model.id,
       path: query === '' ? path : `${path}?${query}`,
-      headers: requestHeaders({
-        headers: this.#trace?.cleaned(headers) ?? headers,
+      lines: requestLines(deps.headerRules, {
+        headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
+        remoteAddress: exchange.remoteAddress,
         requestId: exchange.requestId,
-        bearer: access.bearer,
+        credential:
+          access.credential.kind === 'none' ? '' : credentialLines({ authorization, apiKey, bearer: access.bearer }),
         // What is counted must be readable.
         readable: scan.stream || charged,
       }),

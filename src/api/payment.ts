@@ -169,16 +169,6 @@ export function unmeteredUsage(model: string): Quote['usage'] {
   return { key: null, model, inputTokens: 0, cachedTokens: 0, outputTokens: 0, measured: true };
 }
 
-/** Headers for the CRN of a paid request: without the payment. */
-export function withoutPayment(headers: readonly string[]): string[] {
-  const out: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (name !== 'x-payment' && name !== 'payment-signature') out.push(name, headers[i + 1] as string);
-  }
-  return out;
-}
-
 /** Identifies a request: a payment serves one request and its repeats only. */
 export function requestDigest({ method, path, query }: Exchange, body: Uint8Array): string {
   return createHash('sha256').update(`${method} ${path}?${query}\n`).update(body).digest('hex');

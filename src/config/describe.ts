@@ -155,6 +155,7 @@ const KINDS: Readonly<Record<Kind, { readonly name: string; readonly placeholder
   bytes: { name: 'size', placeholder: 'SIZE' },
   decimal: { name: 'decimal string', placeholder: 'DECIMAL' },
   address: { name: 'HOST:PORT', placeholder: 'HOST:PORT' },
+  block: { name: 'CIDR blocks', placeholder: 'BLOCK' },
   url: { name: 'URL', placeholder: 'URL' },
   enum: { name: 'word', placeholder: 'WORD' },
   list: { name: 'list', placeholder: 'JSON' },

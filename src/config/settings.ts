@@ -3,6 +3,7 @@
 
 import {
   address,
+  addressBlock,
   boolean,
   bytes,
   choice,
@@ -126,6 +127,11 @@ export const SCHEMA = section('General', {
     choice(['http', 'https']),
     'http',
     'Scheme that clients use to reach the gateway; with https, cookies are Secure.',
+  ),
+  trustedProxies: setting(
+    list(addressBlock()),
+    [],
+    'Addresses and CIDR blocks of the proxies whose X-Forwarded-* headers are passed on to servers.',
   ),
   errorBodies: setting(
     choice(['contract', 'dialect']),

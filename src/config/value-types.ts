@@ -2,6 +2,7 @@
 // of them: a type with a default, a description and traits. The message of an issue completes a sentence that begins
 // with the path of the setting. It never repeats the value, which may be a secret.
 
+import { isIP } from 'node:net';
 import * as z from 'zod/mini';
 import { MAX_DURATION_MS, parseAddress, parseBytes, parseDuration, printBytes, printDuration } from './units.ts';
 import type { Address } from './units.ts';
@@ -16,6 +17,7 @@ export type Kind =
   | 'bytes'
   | 'decimal'
   | 'address'
+  | 'block'
   | 'url'
   | 'enum'
   | 'list'
@@ -176,6 +178,19 @@ export function address(defaultHost: string): ValueType<Address, Quantity> {
   );
   JSON_SCHEMA.add(schema, { type: ['string', 'integer'], pattern: String.raw`\d$|${VARIABLE}` });
   return { kind: 'address', schema, suffix: '' };
+}
+
+/** An IP address or a CIDR block. */
+export function addressBlock(): ValueType<string> {
+  const problem = 'must be an IP address or a CIDR block, such as "10.0.0.0/8" or "fd00::/8"';
+  const schema = parsed<string, string>((raw) => {
+    const [address = '', bits = '0', ...more] = typeof raw === 'string' ? raw.split('/') : [];
+    const version = address.includes('%') ? 0 : isIP(address);
+    const isBlock = /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128);
+    return version === 0 || !isBlock || more.length > 0 ? { problem } : (raw as string);
+  });
+  JSON_SCHEMA.add(schema, { type: 'string', pattern: String.raw`^[\da-fA-F:.]+(/\d{1,3})?$|${VARIABLE}` });
+  return { kind: 'block', schema, suffix: '' };
 }
 
 /** An HTTP URL, without the trailing slash, so that a path can follow it. `base`: without a query. */

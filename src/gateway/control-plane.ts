@@ -29,6 +29,7 @@ import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from '.
 import { PageService } from '../fetch/index.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { Readings } from './readings.ts';
+import { viaName } from '../upstream/index.ts';
 import { keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
@@ -78,6 +79,7 @@ export class ControlPlane {
   #ended: PromiseWithResolvers<void> | null = null;
   /** Called with the messages of each thread while `listen` waits for its first start. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
+  readonly #via = viaName();
   #settings: Settings;
   #discovered: ServersByModel = new Map();
   #discovery: Ref<DiscoveryCommand> | null = null;
@@ -268,6 +270,7 @@ export class ControlPlane {
       stage: this.#stage,
       engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
+      via: this.#via,
     };
   }
 

@@ -40,6 +40,7 @@ import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
+import { Peers } from '../upstream/index.ts';
 import type { PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -289,6 +290,11 @@ export class DataPlane {
         slowStartMs: settings.ejection.slowStartMs,
       },
       budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
+      headerRules: {
+        peers: new Peers(settings.trustedProxies),
+        scheme: settings.publicScheme,
+        via: snapshot.via,
+      },
       failover: {
         board: this.#board,
         deadlines: this.#deadlines,

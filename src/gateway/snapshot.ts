@@ -18,6 +18,8 @@ export interface Snapshot {
   readonly engineCells: Readonly<Record<string, number>>;
   /** Unix time of the process start in seconds. */
   readonly createdS: number;
+  /** Name of the gateway in `Via`, the same in all threads. */
+  readonly via: string;
 }
 
 export function sameModels(a: ServersByModel, b: ServersByModel): boolean {

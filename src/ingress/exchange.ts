@@ -36,6 +36,26 @@ export interface RequestHead {
   readonly remoteAddress: string;
 }
 
+const FIELD_NAME = /^[!#$%&'*+\-.^_`|~\da-z]+$/;
+const NO_FIELD_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const NO_TARGET = /[^\x21-\x7e\x80-\xff]/;
+
+/**
+ * 400 for a head with a character that could end its line where it is forwarded (RFC 9110 §5.1 and §5.5, RFC 9112 §3.2). For heads
+ * that no parser has checked: handlers rely on it.
+ */
+export function checkHead({ headers, path, query }: RequestHead): HeadraceError | null {
+  let part = NO_TARGET.test(path) ? 'path' : NO_TARGET.test(query) ? 'query' : '';
+  for (let i = 0; i < headers.length; i += 2) {
+    if (!FIELD_NAME.test(headers[i] as string)) part ||= 'name of a header';
+    if (NO_FIELD_VALUE.test(headers[i + 1] as string)) part ||= `header ${headers[i]}`;
+  }
+  if (part === '') return null;
+  return new HeadraceError('HR_REQUEST_MALFORMED', {
+    subject: `the ${part} has a character that is not allowed there`,
+  });
+}
+
 /** Request ids appear in headers and logs: only characters that are safe in both are accepted. */
 const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
 /** Fifteen digits are below 2^53. */

@@ -5,6 +5,7 @@ import {
   Body,
   type BodyBudget,
   type BodyLimits,
+  checkHead,
   Exchange,
   type ExchangeHandler,
   type RequestHead,
@@ -136,6 +137,8 @@ export function inject(options: InjectOptions, request: InjectRequest): Promise<
     if (signal?.aborted === true) leave();
     else {
       try {
+        const fault = checkHead(head);
+        if (fault !== null) throw fault;
         options.handler(exchange);
       } catch (error) {
         respondError(exchange, error);

@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../actor/index.ts';
-import { Body, Exchange, type RequestHead } from './exchange.ts';
+import { Body, checkHead, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
 import type { Address, Server, ServerOptions } from './server.ts';
 
@@ -112,8 +112,10 @@ export function createNodeListener(
       remoteAddress: req.socket.remoteAddress ?? '',
     };
     const exchange = new NodeExchange(req, res, head, options.clock, draining);
-    if (exchange.framingError !== null) {
-      respondError(exchange, exchange.framingError);
+    // What is mounted before this listener may have changed the head.
+    const fault = exchange.framingError ?? checkHead(head);
+    if (fault !== null) {
+      respondError(exchange, fault);
       return;
     }
     const body = head.method === 'GET' || head.method === 'HEAD' ? null : exchange.expectBody(options);

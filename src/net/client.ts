@@ -13,6 +13,8 @@ export interface DispatchOptions {
   readonly path: string;
   /** Flat: name in lower case, value. Host, Content-Length and Connection are added by the client. */
   readonly headers: readonly string[];
+  /** Further header lines as they are written, each with its line end. They are not checked. */
+  readonly lines?: string;
   /** Must not change until the response has ended. */
   readonly body: Buffer;
 }
@@ -90,9 +92,9 @@ const OWN_FIELDS: ReadonlySet<string> = new Set([
 ]);
 
 /** The head of a request as latin1 text; null when a part of it could be read as a line end or as another field. */
-function requestHead(host: string, { method, path, headers, body }: DispatchOptions): string | null {
+function requestHead(host: string, { method, path, headers, lines = '', body }: DispatchOptions): string | null {
   if (!TARGET.test(path)) return null;
-  let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n`;
+  let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n${lines}`;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;

@@ -17,7 +17,7 @@ import {
   verdictOf,
 } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner } from './attempt.ts';
-import { responseHead, type ResponseHead, withCredential } from './headers.ts';
+import { linesFor, type RequestLines, responseHead, type ResponseHead } from './headers.ts';
 import {
   type Downstream,
   type DownstreamListener,
@@ -34,7 +34,7 @@ export interface UpstreamRequest extends RelayedRequest {
   readonly model: string;
   /** Path and query below the CRN's base URL. */
   readonly path: string;
-  readonly headers: readonly string[];
+  readonly lines: RequestLines;
   readonly body: Buffer;
   readonly dialect: Dialect | undefined;
   readonly usage: UsageWatch | null;
@@ -304,13 +304,13 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     }
     const own: string[] = [];
     listener.onEvent({ type: 'attempt', member, attempt: ++this.#attempts, headers: own });
-    const { body, headers: common, path } = this.#request;
-    const headers = own.length === 0 ? common : [...common, ...own];
+    const { body, lines, path } = this.#request;
     const choice = { member, epoch: candidates.epoch, trial: candidates.trial };
     this.#attempt = new Attempt(this.#deps, this, choice, {
       method: 'POST',
       path: pathOf(member.url) + path,
-      headers: member.apiKey === undefined ? headers : withCredential(headers, member.apiKey),
+      lines: linesFor(lines, member.apiKey),
+      headers: own,
       body,
     });
     this.#attempt.start(connectMs);

@@ -1,6 +1,11 @@
 // Headers of requests and answers across the gateway. Hop-by-hop fields are removed in both directions (RFC 9110 §7.6.1), and
 // so are those that the gateway writes itself. Lists are flat: name, value, name, value; names in lower case.
 
+import { randomBytes } from 'node:crypto';
+import { HeadraceError } from '../errors.ts';
+import { AFFINITY_COOKIE } from '../routing/index.ts';
+import type { Peers } from './peers.ts';
+
 const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -14,18 +19,193 @@ const HOP_BY_HOP = [
 ];
 
 /** Framing, and what is set anew for every request. */
-const REQUEST_DROPPED: ReadonlySet<string> = new Set([
-  ...HOP_BY_HOP,
-  'host',
-  'content-length',
-  'expect',
-  'x-request-id',
-  'request-id',
+const REQUEST_FRAMING = [...HOP_BY_HOP, 'host', 'content-length', 'expect', 'x-request-id', 'request-id'];
+
+/** What is meant for the gateway alone: cookies, credentials and payments. The credential that was checked is added again. */
+const FOR_GATEWAY = [
+  'authorization',
+  'cookie',
+  'payment-required',
+  'payment-response',
+  'payment-signature',
+  'x-api-key',
+  'x-payment',
+  'x-payment-response',
+];
+
+/** What proxies say about the client or about the request it sent, beside `x-forwarded-*`. */
+const FROM_PROXIES = [
+  'cf-connecting-ip',
+  'fastly-client-ip',
+  'true-client-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-original-forwarded-for',
+  'x-original-host',
+  'x-original-uri',
+  'x-original-url',
+  'x-real-ip',
+  'x-rewrite-url',
+];
+
+/** What happens to a header of a request; `proxy`: it passes when it comes from a trusted proxy. */
+type RequestRule = 'drop' | 'host' | 'proxy' | 'for' | 'forwarded' | 'via' | 'encoding';
+
+const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, RequestRule>([
+  ...[...REQUEST_FRAMING, ...FOR_GATEWAY].map((name) => [name, 'drop'] as const),
+  ...FROM_PROXIES.map((name) => [name, 'proxy'] as const),
+  ['host', 'host'],
+  ['x-forwarded-for', 'for'],
+  ['forwarded', 'forwarded'],
+  ['via', 'via'],
+  ['accept-encoding', 'encoding'],
 ]);
 
-/** Framing, headers that the gateway writes itself, and the CRN's CORS policy. */
+const FORWARDED_PREFIX = 'x-forwarded-';
+
+/** What is the same for the headers of all requests. */
+export interface RequestHeaderRules {
+  readonly peers: Peers;
+  /** Scheme by which clients reach the gateway. */
+  readonly scheme: string;
+  /** Name of this gateway in `Via`, from `viaName`. */
+  readonly via: string;
+}
+
+/** What the headers of one request are made from. */
+export interface RequestHeaderInput {
+  /** Headers of the client: valid by RFC 9110 §5. */
+  readonly headers: readonly string[];
+  readonly remoteAddress: string;
+  readonly requestId: string;
+  /** Header lines with the credential that was checked, from `credentialLines`. */
+  readonly credential: string;
+  /** The answer will be parsed (cut at event boundaries, metered), so it must not be compressed. */
+  readonly readable: boolean;
+}
+
+/** Headers of a request as lines of its head. */
+export interface RequestLines {
+  /** All but the credential. */
+  readonly common: string;
+  /** The client's credential; empty without one. */
+  readonly credential: string;
+}
+
+/** A random name by which a gateway finds itself in `Via`. */
+export function viaName(): string {
+  return `headrace-${randomBytes(8).toString('hex')}`;
+}
+
+/** Entries of gateways in `Via`. Those of other proxies are nobody's business; these end loops over several gateways. */
+const GATEWAY_ENTRY = /1\.[01] headrace-[\da-f]{16}(?![^,\s])/g;
+
+/**
+ * The headers of a request for a CRN. Throws 508 when the request has passed this gateway before (RFC 5842 §7.2): a gateway
+ * that is among its own CRNs would send it round for ever.
+ */
+export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInput): RequestLines {
+  const { headers, readable } = input;
+  const peer = rules.peers.of(input.remoteAddress);
+  const { isTrusted } = peer;
+  const named = connectionNames(headers);
+  let common = '';
+  let host = '';
+  let via = '';
+  let forwardedFor = '';
+  let forwarded = '';
+  let hasHost = false;
+  let hasProto = false;
+  let hasEncoding = false;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    const value = headers[i + 1] as string;
+    const rule = REQUEST_RULES.get(name);
+    if (rule === undefined) {
+      if (named?.includes(name) === true) continue;
+      if (name.startsWith(FORWARDED_PREFIX)) {
+        if (!isTrusted) continue;
+        if (name === 'x-forwarded-host') hasHost = true;
+        if (name === 'x-forwarded-proto') hasProto = true;
+      }
+      common += `${name}: ${value}\r\n`;
+      continue;
+    }
+    switch (rule) {
+      case 'host':
+        host = value;
+        break;
+      case 'encoding':
+        if (readable || named?.includes(name) === true) break;
+        hasEncoding = true;
+        common += `accept-encoding: ${value}\r\n`;
+        break;
+      case 'proxy':
+        if (isTrusted) common += `${name}: ${value}\r\n`;
+        break;
+      case 'for':
+        if (isTrusted) forwardedFor += `${value}, `;
+        break;
+      case 'forwarded':
+        if (isTrusted) forwarded += `${value}, `;
+        break;
+      case 'via':
+        if (value.includes(rules.via)) throw new HeadraceError('HR_ROUTE_LOOP');
+        for (const entry of isTrusted ? [value] : (value.match(GATEWAY_ENTRY) ?? [])) via += `${entry}, `;
+        break;
+      default:
+    }
+  }
+  if (!hasEncoding) common += 'accept-encoding: identity\r\n';
+  if (peer.address !== '') common += `x-forwarded-for: ${forwardedFor}${peer.address}\r\n`;
+  if (!hasHost && host !== '') common += `x-forwarded-host: ${host}\r\n`;
+  if (!hasProto) common += `x-forwarded-proto: ${rules.scheme}\r\n`;
+  if (forwarded !== '') common += `forwarded: ${forwarded}for=${forwardedNode(peer.address)}\r\n`;
+  common += `via: ${via}1.1 ${rules.via}\r\nx-request-id: ${input.requestId}\r\n`;
+  return { common, credential: input.credential };
+}
+
+/** RFC 7239 §6: addresses of IPv6 are in brackets and in quotes. */
+function forwardedNode(address: string): string {
+  return address.includes(':') ? `"[${address}]"` : address;
+}
+
+/** What a client presented as its credential. */
+export interface PresentedCredential {
+  readonly authorization: string | undefined;
+  readonly apiKey: string | undefined;
+  /** The client's key, when it came in `x-api-key` alone: CRNs read it as a bearer token. */
+  readonly bearer: string | undefined;
+}
+
+/** The header lines of the one credential that was checked. Others of the same request are not passed on. */
+export function credentialLines({ authorization = '', apiKey, bearer }: PresentedCredential): string {
+  if (bearer !== undefined) return `x-api-key: ${apiKey}\r\nauthorization: Bearer ${bearer}\r\n`;
+  return authorization === '' ? '' : `authorization: ${authorization}\r\n`;
+}
+
+/** All lines of a request for one CRN: with the gateway's own credential in place of the client's where it has one. */
+export function linesFor({ common, credential }: RequestLines, apiKey: string | undefined): string {
+  return common + (apiKey === undefined ? credential : `authorization: Bearer ${apiKey}\r\n`);
+}
+
+/** The headers of a request without framing and what is for one connection only. */
+export function endToEndHeaders(headers: readonly string[]): string[] {
+  const named = connectionNames(headers);
+  const out: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (!FRAMING.has(name) && named?.includes(name) !== true) out.push(name, headers[i + 1] as string);
+  }
+  return out;
+}
+
+const FRAMING: ReadonlySet<string> = new Set(REQUEST_FRAMING);
+
+/** Framing, headers that the gateway writes itself, the CRN's CORS policy, and what tells of the CRN or leads to it. */
 const RESPONSE_DROPPED: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
+  'alt-svc',
   'content-length',
   'date',
   'x-request-id',
@@ -33,50 +213,12 @@ const RESPONSE_DROPPED: ReadonlySet<string> = new Set([
   'access-control-allow-origin',
   'access-control-allow-credentials',
   'access-control-expose-headers',
+  'server',
+  'via',
 ]);
 
-/** What the request headers are made from. */
-export interface RequestHeaderInput {
-  /** Headers of the client. */
-  readonly headers: readonly string[];
-  readonly requestId: string;
-  /** The client's key, when it came in `x-api-key`: CRNs read it as a bearer token. */
-  readonly bearer: string | undefined;
-  /** The answer will be parsed (cut at event boundaries, metered), so it must not be compressed. */
-  readonly readable: boolean;
-}
-
-/** The headers of a request for a CRN; see `withCredential` for a CRN with a credential of its own. */
-export function requestHeaders(input: RequestHeaderInput): string[] {
-  const { headers, readable } = input;
-  const named = connectionNames(headers);
-  const out: string[] = [];
-  let encoding = false;
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (REQUEST_DROPPED.has(name) || named?.includes(name) === true) continue;
-    if (name === 'accept-encoding') {
-      if (readable) continue;
-      encoding = true;
-    }
-    out.push(name, headers[i + 1] as string);
-  }
-  if (!encoding) out.push('accept-encoding', 'identity');
-  if (input.bearer !== undefined) out.push('authorization', `Bearer ${input.bearer}`);
-  out.push('x-request-id', input.requestId);
-  return out;
-}
-
-/** The same headers with the gateway's own credential in place of the client's. */
-export function withCredential(headers: readonly string[], apiKey: string): string[] {
-  const out: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (name !== 'authorization' && name !== 'x-api-key') out.push(name, headers[i + 1] as string);
-  }
-  out.push('authorization', `Bearer ${apiKey}`);
-  return out;
-}
+/** The affinity cookie is the gateway's own: a CRN must not choose for its clients. */
+const OWN_COOKIE = new RegExp(`^\\s*${AFFINITY_COOKIE}\\s*=`);
 
 /** The head of an answer, read once. */
 export interface ResponseHead {
@@ -103,7 +245,8 @@ export function responseHead(status: number, fields: readonly string[]): Respons
     else if (name === 'content-type') contentType = value.toLowerCase();
     else if (name === 'content-encoding') encoded = value.toLowerCase() !== 'identity';
     else if (name === 'connection') connection = connection === undefined ? value : `${connection},${value}`;
-    if (!RESPONSE_DROPPED.has(name)) headers.push(name, value);
+    if (RESPONSE_DROPPED.has(name) || (name === 'set-cookie' && OWN_COOKIE.test(value))) continue;
+    headers.push(name, value);
   }
   const kept = connection === undefined || PLAIN_CONNECTION.test(connection) ? headers : without(headers, connection);
   return { status, headers: kept, contentLength, contentType, encoded };

@@ -8,6 +8,14 @@ export {
   type UpstreamListener,
   type UpstreamRequest,
 } from './failover.ts';
-export { requestHeaders } from './headers.ts';
+export {
+  credentialLines,
+  endToEndHeaders,
+  type RequestHeaderRules,
+  requestLines,
+  type RequestLines,
+  viaName,
+} from './headers.ts';
+export { Peers } from './peers.ts';
 export { pathFault } from './path-fault.ts';
 export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';

@@ -26,6 +26,7 @@ function written({ kind, items, fields = {}, words = [], nullable }: AnyType, se
     bytes: () => fc.integer({ min: 2, max: 9 }).map((value) => `${value}MiB`),
     decimal: () => fc.tuple(fc.nat(), fc.nat()).map(([whole, part]) => `${whole}.${part}`),
     address: () => fc.integer({ min: 1, max: 65_535 }).map((port) => `127.0.0.1:${port}`),
+    block: () => fc.constantFrom('127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8'),
     url: () => fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`),
     enum: () => fc.constantFrom(...words),
     list: () => fc.uniqueArray(item(), { maxLength: 3, selector: (entry) => JSON.stringify(entry) }),

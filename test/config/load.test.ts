@@ -115,6 +115,30 @@ t.test('all mistakes are reported at once, by path', async (t) => {
   );
 });
 
+t.test('an address block is an address or a CIDR block of either family', async (t) => {
+  const good = ['127.0.0.1', '10.0.0.0/8', '0.0.0.0/0', '::1', 'fd00::/8', '::ffff:10.0.0.0/104', '2001:db8::/128'];
+  t.match(resolveSettings({ trustedProxies: good }), { settings: { trustedProxies: good } });
+  const bad = [
+    '10.0.0.0/33',
+    '::/129',
+    '10.0.0/8',
+    '300.0.0.1',
+    'proxy.example',
+    '',
+    '/8',
+    '10.0.0.0/',
+    '::1/8/8',
+    'fe80::1%eth0',
+    1,
+  ];
+  const mistakes = mistakesOf({ trustedProxies: bad });
+  t.same(
+    mistakes.map(({ path }) => path),
+    bad.map((_, index) => `trustedProxies[${index}]`),
+  );
+  t.equal(mistakes[0]?.message, 'must be an IP address or a CIDR block, such as "10.0.0.0/8" or "fd00::/8"');
+});
+
 t.test('values of the wrong kind are mistakes at every level', async (t) => {
   t.same(mistakesOf([1]), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
   t.same(mistakesOf('listen'), [{ path: '(root)', message: 'must be a mapping of names to values' }]);

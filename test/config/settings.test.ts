@@ -14,6 +14,7 @@ const DEFAULTS: Settings = {
   servicePrefix: 'svc',
   listingPrefix: 'aggregator',
   publicScheme: 'http',
+  trustedProxies: [],
   errorBodies: 'contract',
   ownedBy: 'headrace',
   serverTiming: false,

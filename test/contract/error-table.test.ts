@@ -23,6 +23,7 @@ type Producer = (t: Tap) => Promise<Answer>;
 
 /** Codes of a gateway that shuts down (test/system/reload) and of x402 payments (test/api/credits). */
 const ELSEWHERE: readonly ErrorCode[] = [
+  'HR_ROUTE_LOOP',
   'HR_DRAINING',
   'HR_PAYMENT_REQUIRED',
   'HR_PAYMENT_MALFORMED',

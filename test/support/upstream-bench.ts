@@ -16,11 +16,14 @@ import {
   type Downstream,
   Failover,
   type FailoverDeps,
-  requestHeaders,
+  Peers,
+  requestLines,
   type UpstreamEvent,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
 import { TestDownstream } from './downstream.ts';
+
+const RULES = { peers: new Peers([]), scheme: 'http', via: 'headrace-0' };
 
 /** The part of a tap test that this fixture needs. */
 export interface Test {
@@ -149,7 +152,13 @@ export class Bench {
       approval: ask.approval ?? null,
       model: 'm',
       path: path + (ask.query ?? ''),
-      headers: requestHeaders({ headers: ask.headers ?? [], requestId: 'id-1', bearer: undefined, readable: stream }),
+      lines: requestLines(RULES, {
+        headers: ask.headers ?? [],
+        remoteAddress: '',
+        requestId: 'id-1',
+        credential: '',
+        readable: stream,
+      }),
       body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)),
       dialect: dialectOf(path),
       choices: 1,

@@ -1,35 +1,127 @@
 // Which headers cross the gateway, in both directions.
 import t from 'tap';
-import { requestHeaders, responseHead, withCredential } from '../../src/upstream/headers.ts';
+import { HeadraceError } from '../../src/errors.ts';
+import {
+  credentialLines,
+  endToEndHeaders,
+  linesFor,
+  requestLines,
+  responseHead,
+  viaName,
+} from '../../src/upstream/headers.ts';
+import { Peers } from '../../src/upstream/peers.ts';
 
-const input = { requestId: 'id', bearer: undefined, readable: false };
+const rules = { peers: new Peers(['10.0.0.0/8', 'fd00::/8']), scheme: 'https', via: viaName() };
+const STRANGER = '192.0.2.7';
+const PROXY = '10.1.2.3';
+
+/** What a CRN gets of these headers, as a list. */
+function sent(headers: readonly string[], extra: { remoteAddress?: string; readable?: boolean } = {}): string[] {
+  const input = { headers, remoteAddress: STRANGER, requestId: 'id', credential: '', readable: false, ...extra };
+  const { common } = requestLines(rules, input);
+  t.match(common, /^(?:[\w-]+: [^\r\n]*\r\n)*$/);
+  return common
+    .split('\r\n')
+    .slice(0, -1)
+    .flatMap((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]);
+}
+
+/** The headers that every request of a stranger has in the end. */
+const always = [
+  ...['x-forwarded-for', STRANGER, 'x-forwarded-proto', 'https', 'via', `1.1 ${rules.via}`, 'x-request-id', 'id'],
+];
+const identity = ['accept-encoding', 'identity'];
 
 t.test('requests lose hop-by-hop and framing headers and those named by Connection', async (t) => {
   const headers = [
-    ...['host', 'a', 'connection', 'keep-alive, X-Mine', 'connection', 'close', 'connection', 'x-more'],
+    ...['connection', 'keep-alive, X-Mine', 'connection', 'close', 'connection', 'x-more, accept-encoding'],
     ...['x-mine', '1', 'x-more', '2', 'x-kept', '3', 'keep-alive', '5', 'te', 'trailers', 'trailer', 'x'],
     ...['transfer-encoding', 'chunked', 'upgrade', 'h2c', 'proxy-authorization', 'p', 'proxy-connection', 'q'],
     ...['content-length', '7', 'expect', '100-continue', 'x-request-id', 'theirs', 'request-id', 'theirs'],
-    ...['content-type', 'application/json', 'cookie', 'a=1', 'cookie', 'b=2', 'authorization', 'Bearer k'],
+    ...['content-type', 'application/json', 'accept-encoding', 'gzip', 'x-kept', 'caf\xe9'],
   ];
-  t.same(requestHeaders({ ...input, headers }), [
-    ...['x-kept', '3', 'content-type', 'application/json', 'cookie', 'a=1', 'cookie', 'b=2'],
-    ...['authorization', 'Bearer k', 'accept-encoding', 'identity', 'x-request-id', 'id'],
+  const kept = ['x-kept', '3', 'content-type', 'application/json', 'x-kept', 'caf\xe9'];
+  t.same(sent(headers), [...kept, ...identity, ...always]);
+  t.same(endToEndHeaders(headers), kept);
+});
+
+t.test('what is for the gateway alone is not passed on', async (t) => {
+  const headers = [
+    ...['cookie', 'preferred_instances={}; a=1', 'cookie', 'b=2', 'authorization', 'Bearer k', 'x-api-key', 'k'],
+    ...['x-payment', 'p', 'payment-signature', 'p', 'payment-required', 'p', 'x-payment-response', 'p'],
+    ...['payment-response', 'p'],
+  ];
+  t.same(sent(headers), [...identity, ...always]);
+  t.same(sent(headers, { remoteAddress: PROXY }).length, sent(headers).length, 'from a trusted proxy too');
+});
+
+t.test('what strangers say about the client is replaced, what trusted proxies say is continued', async (t) => {
+  const headers = [
+    ...['host', 'api.example:8443', 'x-forwarded-for', '203.0.113.9', 'x-forwarded-for', '10.9.9.9'],
+    ...['x-forwarded-proto', 'http', 'x-forwarded-host', 'public.example', 'x-forwarded-port', '80'],
+    ...['forwarded', 'for=203.0.113.9', 'via', '1.1 cdn', 'x-real-ip', '203.0.113.9', 'true-client-ip', '203.0.113.9'],
+    ...['x-original-url', '/admin', 'x-kept', '1'],
+  ];
+  t.same(sent(headers), [
+    ...['x-kept', '1', ...identity, 'x-forwarded-for', STRANGER, 'x-forwarded-host', 'api.example:8443'],
+    ...['x-forwarded-proto', 'https', 'via', `1.1 ${rules.via}`, 'x-request-id', 'id'],
   ]);
+  t.same(sent(headers, { remoteAddress: `::ffff:${PROXY}` }), [
+    ...['x-forwarded-proto', 'http', 'x-forwarded-host', 'public.example', 'x-forwarded-port', '80'],
+    ...['x-real-ip', '203.0.113.9', 'true-client-ip', '203.0.113.9', 'x-original-url', '/admin', 'x-kept', '1'],
+    ...[...identity, 'x-forwarded-for', `203.0.113.9, 10.9.9.9, ${PROXY}`],
+    ...['forwarded', `for=203.0.113.9, for=${PROXY}`, 'via', `1.1 cdn, 1.1 ${rules.via}`, 'x-request-id', 'id'],
+  ]);
+  t.same(sent(['host', 'api.example', 'forwarded', 'for=a'], { remoteAddress: 'fd00::1' }), [
+    ...[...identity, 'x-forwarded-for', 'fd00::1', 'x-forwarded-host', 'api.example', 'x-forwarded-proto', 'https'],
+    ...['forwarded', 'for=a, for="[fd00::1]"', 'via', `1.1 ${rules.via}`, 'x-request-id', 'id'],
+  ]);
+  t.notOk(sent(headers, { remoteAddress: '' }).includes('x-forwarded-for'), 'an unknown peer is not written');
+  t.same(
+    sent(['connection', 'x-forwarded-host', 'host', 'h', 'x-forwarded-host', 'p'], { remoteAddress: PROXY }).slice(
+      4,
+      6,
+    ),
+    ['x-forwarded-host', 'h'],
+    'a header for one connection is not passed on, and so it does not replace ours',
+  );
+});
+
+t.test('a request that has passed this gateway is 508, whoever sends it', async (t) => {
+  const other = viaName();
+  t.not(other, rules.via);
+  const loops = [`1.1 ${rules.via}`, `1.0 nginx, 1.1 ${other},1.1 ${rules.via}, 1.1 cdn`];
+  for (const remoteAddress of [STRANGER, PROXY, '']) {
+    for (const via of loops) {
+      t.throws(() => sent(['via', '1.1 x', 'via', via], { remoteAddress }), { code: 'HR_ROUTE_LOOP', status: 508 });
+    }
+  }
+  const value = (via: string): string | undefined => {
+    const list = sent(['via', via]);
+    return list[list.indexOf('via') + 1];
+  };
+  // A loop over several gateways needs the names of all of them.
+  t.equal(value(`1.1 cdn (x), 1.1 ${other}, 1.0 headrace-1`), `1.1 ${other}, 1.1 ${rules.via}`);
+  t.equal(value('1.1 cdn'), `1.1 ${rules.via}`);
+  t.ok(new HeadraceError('HR_ROUTE_LOOP').message.includes('passed this gateway before'));
 });
 
 t.test('whole answers may be compressed, streams may not', async (t) => {
   const headers = ['accept-encoding', 'gzip, br'];
-  t.same(requestHeaders({ ...input, headers }), ['accept-encoding', 'gzip, br', 'x-request-id', 'id']);
-  t.same(requestHeaders({ ...input, headers, readable: true }), ['accept-encoding', 'identity', 'x-request-id', 'id']);
+  t.same(sent(headers), ['accept-encoding', 'gzip, br', ...always]);
+  t.same(sent(headers, { readable: true }), ['accept-encoding', 'identity', ...always]);
 });
 
-t.test("the client's key travels as a bearer token, the gateway's own replaces it", async (t) => {
-  const sent = requestHeaders({ ...input, headers: ['x-api-key', 'k'], bearer: 'k' });
-  t.same(sent, ['x-api-key', 'k', 'accept-encoding', 'identity', 'authorization', 'Bearer k', 'x-request-id', 'id']);
-  t.same(withCredential(sent, 'own'), [
-    ...['accept-encoding', 'identity', 'x-request-id', 'id', 'authorization', 'Bearer own'],
-  ]);
+t.test('the credential that was checked is passed on, and none beside it', async (t) => {
+  const bearer = { authorization: undefined, apiKey: 'k', bearer: 'k' };
+  t.equal(credentialLines(bearer), 'x-api-key: k\r\nauthorization: Bearer k\r\n');
+  t.equal(credentialLines({ ...bearer, authorization: '' }), 'x-api-key: k\r\nauthorization: Bearer k\r\n');
+  const authorized = { authorization: 'bearer a', apiKey: 'k', bearer: undefined };
+  t.equal(credentialLines(authorized), 'authorization: bearer a\r\n');
+  t.equal(credentialLines({ authorization: undefined, apiKey: undefined, bearer: undefined }), '');
+  const lines = { common: 'a: b\r\n', credential: credentialLines(authorized) };
+  t.equal(linesFor(lines, undefined), 'a: b\r\nauthorization: bearer a\r\n');
+  t.equal(linesFor(lines, 'own'), 'a: b\r\nauthorization: Bearer own\r\n', "the gateway's own replaces it");
 });
 
 t.test('answers keep repeated fields and lose hop-by-hop ones', async (t) => {
@@ -44,6 +136,30 @@ t.test('answers keep repeated fields and lose hop-by-hop ones', async (t) => {
     ...['x-kept', 'caf\xe9'],
   ]);
   t.match(head, { status: 200, contentLength: -1, contentType: 'text/event-stream; charset=utf-8', encoded: false });
+});
+
+t.test('answers lose what tells of the CRN, what leads to it, and an affinity cookie of its own', async (t) => {
+  const { headers } = responseHead(200, [
+    ...[
+      'server',
+      'uvicorn',
+      'via',
+      '1.1 inner',
+      'alt-svc',
+      'h3=":443"',
+      'set-cookie',
+      'preferred_instances={}; Path=/',
+    ],
+    ...[
+      'set-cookie',
+      ' preferred_instances =x',
+      'set-cookie',
+      'preferred_instances2=x',
+      'set-cookie',
+      'a=preferred_instances=1',
+    ],
+  ]);
+  t.same(headers, ['set-cookie', 'preferred_instances2=x', 'set-cookie', 'a=preferred_instances=1']);
 });
 
 t.test('the length is kept apart, and so is whether the body is encoded', async (t) => {

@@ -2,7 +2,7 @@
 // hop-by-hop fields (RFC 9110, section 7.6.1). A failure before the response head is an error body in the dialect of the
 // path; after it the body fails.
 import { type Scan, scanBody } from '../../dialect/index.ts';
-import { requestHeaders } from '../../upstream/index.ts';
+import { endToEndHeaders } from '../../upstream/index.ts';
 import type { RawAnswer, RawRequest } from '../model-engine.ts';
 import type { DetectedEngine } from './detect.ts';
 import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
@@ -69,14 +69,15 @@ function headersOf({ headers }: RawRequest, scan: Scan): string[] {
     if (value === undefined || OURS.test(name)) continue;
     for (const one of [value].flat()) flat.push(name, one);
   }
+  const sent: string[] = [];
+  const kept = endToEndHeaders(flat);
+  const isReadable = scan.ok && scan.stream;
+  for (let at = 0; at < kept.length; at += 2) {
+    if (!isReadable || kept[at] !== 'accept-encoding') sent.push(kept[at]!, kept[at + 1]!);
+  }
+  if (!sent.includes('accept-encoding')) sent.push('accept-encoding', 'identity');
   const requestId = headers['x-request-id'];
-  const sent = requestHeaders({
-    headers: flat,
-    requestId: typeof requestId === 'string' ? requestId : '',
-    bearer: undefined,
-    readable: scan.ok && scan.stream,
-  });
-  if (typeof requestId !== 'string') sent.splice(-2);
+  if (typeof requestId === 'string') sent.push('x-request-id', requestId);
   return sent;
 }
 
