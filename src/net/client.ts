@@ -1,10 +1,11 @@
 // HTTP/1.1 connections to one server, http: or https:, and their pool. A connection carries one request at a time and belongs to
 // its pool from the first byte to the last: it returns there by itself when a response is complete, and leaves it when it closes.
 
-import { connect, isIP, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
+import { type NameCache, type NameWaiter, type ServerName, systemNames } from './name-cache.ts';
 
 /** A request to send. */
 export interface DispatchOptions {
@@ -67,6 +68,12 @@ const SMALL_BODY_BYTES = 64 * 1024;
 /** The socket is closed this long before the server's announced timeout, so that no request crosses the close. */
 const KEEP_ALIVE_MARGIN_MS = 1000;
 const TCP_PROBE_MS = 60_000;
+/** A server that has not answered a connection attempt for so long is tried last by the next ones. */
+const SILENT_MS = 500;
+/** Time for which an address that could not be connected to is tried last. */
+const UNREACHABLE_MS = 10_000;
+/** Age at which a connection is replaced when the name has several addresses, so that all of them get traffic. */
+const SHARED_MAX_AGE_MS = 60_000;
 /** A kept connection that closes so soon after a request was sent had most likely been closed before the request arrived. */
 const STALE_MS = 500;
 
@@ -105,6 +112,24 @@ function requestHead(host: string, { method, path, headers, lines = '', body }: 
   return method === 'POST' || byteLength > 0 ? `${head}content-length: ${byteLength}\r\n\r\n` : `${head}\r\n`;
 }
 
+/**
+ * `destroy` of a socket that is read out when a write fails: a server may answer and close before it has read the request, and what
+ * it sent has arrived by then.
+ */
+function destroyReadOut(this: Socket, error?: NodeJS.ErrnoException): Socket {
+  const isClosedByPeer = error?.code === 'EPIPE' || error?.code === 'ECONNRESET';
+  if (!isClosedByPeer || error.syscall !== 'write') return Socket.prototype.destroy.call(this, error);
+  afterReads(() => Socket.prototype.destroy.call(this, error));
+  return this;
+}
+
+/** Runs `then` when the event loop has read from all sockets once more. */
+function afterReads(then: () => void): void {
+  const read = (): void => void setImmediate(then);
+  // The present turn may be past its reads; the next one is not.
+  setImmediate(read);
+}
+
 /** A request whose connection is being opened. */
 interface UnsentRequest {
   readonly head: string;
@@ -112,11 +137,14 @@ interface UnsentRequest {
 }
 
 /** One connection. `pause`, `resume` and `abort` have no effect unless the request of that handler is in progress on it. */
-export class Connection {
+export class Connection implements NameWaiter {
   /** Responses before the present one. */
   served = 0;
   /** When the present request was sent, by the clock of the pool, in milliseconds. */
   sentMs = 0;
+  /** @internal The address that it is connected to, and since when, in milliseconds. */
+  address = '';
+  /** @internal */ openedMs = 0;
   /** @internal When the last response ended, in milliseconds. */
   idleSinceMs = 0;
   /** @internal Idle time after which it is closed. */
@@ -148,7 +176,7 @@ export class Connection {
 
   /** Stops reading: nothing is delivered until `resume`. */
   pause(handler: DispatchHandler): void {
-    if (this.#handler !== handler || this.#paused) return;
+    if (this.#handler !== handler || this.#paused || this.#unsent !== null) return;
     this.#paused = true;
     this.#socket?.pause();
   }
@@ -172,56 +200,57 @@ export class Connection {
   }
 
   /** @internal Opens the connection and sends the request. */
-  open(options: DispatchOptions, head: string): void {
-    const { isSecure, url } = this.#pool;
-    const { hostname, port } = url;
-    const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  open(options: DispatchOptions, head: string, nowMs: number): void {
     this.#toHead = options.method === 'HEAD';
     this.#unsent = { head, body: options.body };
-    const settings = {
-      host,
-      port: port === '' ? (isSecure ? 443 : 80) : Number(port),
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: TCP_PROBE_MS,
-      onread: {
-        buffer: READ_BUFFER,
-        callback: (length: number): boolean => {
-          if (socket === this.#socket) this.#receive(length);
-          return true;
-        },
-      },
-    };
-    const socket = isSecure
-      ? connectTls({ ...settings, ALPNProtocols: ['http/1.1'], ...(isIP(host) === 0 && { servername: host }) })
-      : connect(settings);
-    this.#socket = socket;
-    // A socket that was closed may emit events still.
-    const ours = (run: () => void) => (): void => {
-      if (socket === this.#socket) run();
-    };
-    socket.on(
-      isSecure ? 'secureConnect' : 'connect',
-      ours(() => this.#connected()),
-    );
-    socket.on(
-      'end',
-      ours(() => this.#end()),
-    );
-    socket.on('error', (error) => {
-      if (socket === this.#socket) this.#lost(error);
+    this.#pool.name.resolve(this, nowMs);
+  }
+
+  /** @internal */
+  onResolved(error: Error | null): void {
+    if (error === null) this.#connect(this.#pool.addressesInTurn());
+    else this.#fail('connect', error);
+  }
+
+  /** Connects to the first address; to the others, one after the other, when that is refused. */
+  #connect([address = '', ...others]: readonly string[]): void {
+    const pool = this.#pool;
+    const startedMs = pool.settings.clock.now();
+    const socket = pool.connect(address, (length) => {
+      if (socket === this.#socket) this.#receive(length);
+      return true;
     });
-    socket.on(
-      'close',
-      ours(() => this.#lost()),
-    );
+    this.address = address;
+    this.#socket = socket;
+    let isOpen = false;
+    socket.on(pool.isSecure ? 'secureConnect' : 'connect', () => {
+      if (socket !== this.#socket) return;
+      isOpen = true;
+      this.openedMs = pool.settings.clock.now();
+      pool.reachable(address);
+      const { head, body } = this.#unsent as UnsentRequest;
+      this.#unsent = null;
+      this.#write(head, body, this.openedMs);
+    });
+    // A socket that was closed may emit events still.
+    const ended = (): void => {
+      if (isOpen && socket === this.#socket) this.#end();
+    };
+    const closed = (error?: unknown): void => {
+      const isOurs = socket === this.#socket;
+      if (!isOpen && (isOurs || pool.settings.clock.now() - startedMs > SILENT_MS)) pool.unreachable(address);
+      if (!isOurs) return;
+      if (isOpen || others.length === 0) this.#lost(error instanceof Error ? error : undefined);
+      else this.#connect(others);
+    };
+    socket.on('end', ended).on('error', closed).on('close', closed);
   }
 
   /** @internal Sends a request on the open connection. */
-  send(options: DispatchOptions, handler: DispatchHandler, head: string): void {
+  send(options: DispatchOptions, handler: DispatchHandler, head: string, nowMs: number): void {
     this.#handler = handler;
     this.#toHead = options.method === 'HEAD';
-    this.#write(head, options.body);
+    this.#write(head, options.body, nowMs);
   }
 
   /** @internal Closes the socket at once, without a callback. */
@@ -229,18 +258,13 @@ export class Connection {
     const socket = this.#socket;
     this.#socket = null;
     this.#held = null;
+    if (this.#unsent !== null) this.#pool.name.leave(this);
     this.#unsent = null;
     socket?.destroy();
     this.#pool.remove(this);
   }
 
-  #connected(): void {
-    const { head, body } = this.#unsent as UnsentRequest;
-    this.#unsent = null;
-    this.#write(head, body);
-  }
-
-  #write(head: string, body: Buffer): void {
+  #write(head: string, body: Buffer, nowMs: number): void {
     const socket = this.#socket as Socket;
     this.#paused = false;
     this.#heard = false;
@@ -256,7 +280,7 @@ export class Connection {
       socket.write(body);
       socket.uncork();
     }
-    this.sentMs = this.#pool.settings.clock.now();
+    this.sentMs = nowMs;
     this.#handler?.onRequestSent(this);
   }
 
@@ -309,11 +333,16 @@ export class Connection {
     this.#handler = null;
     this.served++;
     if (this.#parser.keepAlive !== this.#hint) this.#applyHint();
-    // A response may overtake its request: the unsent rest would precede the next request.
-    const isReusable = this.#parser.reusable && !this.#ended && this.#socket?.writableLength === 0 && this.idleMs > 0;
+    const isReusable = this.#parser.reusable && !this.#ended && this.#isSent() && this.idleMs > 0;
     if (isReusable) this.#pool.keep(this, this.#mayHoldMore);
     else this.close();
     handler.onResponseEnd();
+  }
+
+  /** A response may overtake its request: the unsent rest would precede the next request. */
+  #isSent(): boolean {
+    const socket = this.#socket as Socket;
+    return socket.writableLength === 0 && socket.errored === null;
   }
 
   #fail(fault: DispatchFault, cause?: unknown): void {
@@ -342,6 +371,11 @@ export class Connection {
   }
 
   #lost(cause?: Error): void {
+    // Without a length the end of an answer that refuses the rest of its request cannot be told from a reset.
+    if (this.#parser.state === 'until close' && this.#parser.status >= 400 && !this.#isSent()) {
+      this.#end();
+      return;
+    }
     // A response that was read completely is delivered after the pause, although the socket is gone.
     const complete = this.#ended || this.#parser.state === 'done';
     if (this.#handler !== null && this.#paused && complete) this.#ended = true;
@@ -364,18 +398,32 @@ export interface PoolSettings {
   readonly keepAliveMs: number;
   /** Default: the clock of the process. */
   readonly clock?: Clock;
+  /** Default: the cache of the thread. */
+  readonly names?: NameCache;
+  /** Certificate authorities to trust in place of those of Node.js, PEM. */
+  readonly ca?: string;
 }
 
 /** Connections to one server. The idle ones form a stack, which keeps the number in use small. */
 export class ConnectionPool {
   /** @internal */ readonly url: URL;
   /** @internal */ readonly isSecure: boolean;
-  /** @internal */ readonly settings: Required<PoolSettings>;
+  /** @internal */ readonly settings: PoolSettings & { readonly clock: Clock };
+  /** @internal */ readonly name: ServerName;
+  readonly #port: number;
+  /** Made for https: alone. */
+  readonly #tls: ConnectionOptions;
+  /** The last TLS session of a server whose certificate was good. */
+  #session: Buffer | undefined;
+  #turn = 0;
+  /** Until when an address is tried last, in milliseconds. */
+  readonly #unreachable = new Map<string, number>();
   readonly #idle: Connection[] = [];
   /** Idle connections that may hold unread bytes: not reused before those have been read. */
   readonly #unsettled = new Set<Connection>();
   readonly #open = new Set<Connection>();
   #sweep: TimerHandle | null = null;
+  #sweepAtMs = Infinity;
   #closed = false;
 
   /** `origin`: scheme, host and port of a URL. */
@@ -383,6 +431,16 @@ export class ConnectionPool {
     this.url = new URL(origin);
     this.isSecure = this.url.protocol === 'https:';
     this.settings = { clock: systemClock, ...settings };
+    const { hostname, port } = this.url;
+    const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+    this.name = (settings.names ?? systemNames).name(host);
+    this.#port = port === '' ? (this.isSecure ? 443 : 80) : Number(port);
+    this.#tls = {
+      ALPNProtocols: ['http/1.1'],
+      // SNI takes names only; the certificate is checked for names and addresses.
+      ...(isIP(host) === 0 && { servername: host }),
+      ...(settings.ca !== undefined && { ca: settings.ca }),
+    };
   }
 
   /**
@@ -395,13 +453,19 @@ export class ConnectionPool {
       handler.onResponseError(new DispatchError(head === null ? 'unsendable' : 'no connection free'));
       return null;
     }
+    const nowMs = this.settings.clock.now();
+    this.name.refresh(nowMs);
     let connection = fresh ? undefined : this.#idle.pop();
+    while (connection !== undefined && this.#isOutdated(connection, nowMs)) {
+      connection.close();
+      connection = this.#idle.pop();
+    }
     if (connection === undefined) {
       connection = new Connection(this, handler);
       this.#open.add(connection);
-      connection.open(options, head);
+      connection.open(options, head, nowMs);
     } else {
-      connection.send(options, handler, head);
+      connection.send(options, handler, head, nowMs);
     }
     return this.#open.has(connection) ? connection : null;
   }
@@ -415,6 +479,7 @@ export class ConnectionPool {
   close(): void {
     this.#closed = true;
     for (const connection of [...this.#idle, ...this.#unsettled]) connection.close();
+    this.#stopSweep();
   }
 
   get openConnections(): number {
@@ -426,14 +491,15 @@ export class ConnectionPool {
    * the response to another request: one that `mayHoldMore` is reused when the event loop has read from all sockets once more.
    */
   keep(connection: Connection, mayHoldMore: boolean): void {
-    if (this.#closed) {
+    const nowMs = this.settings.clock.now();
+    if (this.#closed || this.#isOutdated(connection, nowMs)) {
       connection.close();
       return;
     }
-    connection.idleSinceMs = this.settings.clock.now();
+    connection.idleSinceMs = nowMs;
     if (mayHoldMore) this.#settle(connection);
     else this.#idle.push(connection);
-    this.#sweep ??= this.settings.clock.setTimeout(this.#closeIdle, connection.idleMs);
+    if (nowMs + connection.idleMs < this.#sweepAtMs) this.#sweepAt(nowMs + connection.idleMs, connection.idleMs);
   }
 
   /** @internal Forgets a connection that is closed. */
@@ -442,9 +508,74 @@ export class ConnectionPool {
     const at = this.#idle.lastIndexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
     this.#unsettled.delete(connection);
-    if (this.#sweep === null || this.#idle.length + this.#unsettled.size > 0) return;
-    this.settings.clock.clearTimeout(this.#sweep);
-    this.#sweep = null;
+    if (this.#idle.length + this.#unsettled.size === 0) this.#stopSweep();
+  }
+
+  /** @internal Begins to connect; `onRead` is called when so many bytes are in the read buffer. */
+  connect(address: string, onRead: (length: number) => boolean): Socket {
+    const settings = {
+      host: address,
+      port: this.#port,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: TCP_PROBE_MS,
+      onread: { buffer: READ_BUFFER, callback: onRead },
+    };
+    const socket = this.isSecure ? this.#connectSecurely(settings) : connect(settings);
+    socket.destroy = destroyReadOut;
+    return socket;
+  }
+
+  /** @internal The addresses of the server, beginning with the next one in turn; those that failed lately come last. */
+  addressesInTurn(): readonly string[] {
+    const { addresses } = this.name;
+    if (addresses.length < 2) return addresses;
+    const first = this.#turn++ % addresses.length;
+    const inTurn = [...addresses.slice(first), ...addresses.slice(0, first)];
+    const nowMs = this.settings.clock.now();
+    for (const [address, untilMs] of this.#unreachable) if (untilMs <= nowMs) this.#unreachable.delete(address);
+    return inTurn.sort((a, b) => Number(this.#unreachable.has(a)) - Number(this.#unreachable.has(b)));
+  }
+
+  /** @internal An address could be connected to. */
+  reachable(address: string): void {
+    this.#unreachable.delete(address);
+  }
+
+  /** @internal An address could not be connected to. */
+  unreachable(address: string): void {
+    this.#unreachable.set(address, this.settings.clock.now() + UNREACHABLE_MS);
+  }
+
+  #connectSecurely(settings: NetConnectOpts): Socket {
+    const socket = connectTls({
+      ...settings,
+      ...this.#tls,
+      ...(this.#session !== undefined && { session: this.#session }),
+    });
+    let isTrusted = false;
+    let session: Buffer | undefined;
+    const trusted = (): void => {
+      isTrusted = true;
+      if (session !== undefined) this.#session = session;
+      socket.setNoDelay(true).setKeepAlive(true, TCP_PROBE_MS);
+    };
+    // A resumed session is not checked for the name again: only one whose certificate was good may be resumed.
+    const keep = (ticket: Buffer): void => {
+      session = ticket;
+      if (isTrusted) this.#session = ticket;
+    };
+    const forget = (): void => {
+      if (!isTrusted) this.#session = undefined;
+    };
+    return socket.on('secureConnect', trusted).on('session', keep).on('error', forget);
+  }
+
+  /** Whether a connection leads to an address that the name no longer has, or has been open for its share of the time. */
+  #isOutdated({ address, openedMs }: Connection, nowMs: number): boolean {
+    const { addresses } = this.name;
+    if (addresses.length === 1) return addresses[0] !== address;
+    return nowMs - openedMs >= SHARED_MAX_AGE_MS || !addresses.includes(address);
   }
 
   #settle(connection: Connection): void {
@@ -452,13 +583,23 @@ export class ConnectionPool {
     const settled = (): void => {
       if (this.#unsettled.delete(connection)) this.#idle.push(connection);
     };
-    const read = (): void => void setImmediate(settled);
-    // The present turn may be past its reads; the next one is not.
-    setImmediate(read);
+    afterReads(settled);
+  }
+
+  #sweepAt(atMs: number, delayMs: number): void {
+    this.#stopSweep();
+    this.#sweepAtMs = atMs;
+    this.#sweep = this.settings.clock.setTimeout(this.#closeIdle, delayMs);
+  }
+
+  #stopSweep(): void {
+    if (this.#sweep !== null) this.settings.clock.clearTimeout(this.#sweep);
+    this.#sweep = null;
+    this.#sweepAtMs = Infinity;
   }
 
   readonly #closeIdle = (): void => {
-    this.#sweep = null;
+    this.#stopSweep();
     const nowMs = this.settings.clock.now();
     let nextMs = Infinity;
     for (const connection of [...this.#idle, ...this.#unsettled]) {
@@ -466,6 +607,6 @@ export class ConnectionPool {
       if (restMs <= 0) connection.close();
       else nextMs = Math.min(nextMs, restMs);
     }
-    if (nextMs < Infinity) this.#sweep = this.settings.clock.setTimeout(this.#closeIdle, nextMs);
+    if (nextMs < Infinity) this.#sweepAt(nowMs + nextMs, nextMs);
   };
 }

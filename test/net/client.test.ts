@@ -1,6 +1,8 @@
 // Connections and their pool against scripted servers on real sockets, and compared with undici.
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTls, type TLSSocket } from 'node:tls';
+import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import t from 'tap';
 import { Client } from 'undici';
@@ -13,6 +15,8 @@ import {
   type DispatchOptions,
   type PoolSettings,
 } from '../../src/net/client.ts';
+import { NameCache } from '../../src/net/name-cache.ts';
+import { CERTIFICATE, KEY } from '../support/certificate.ts';
 import { answer, chunk, chunkedHead, rawCrn } from '../support/upstream-crn.ts';
 
 /** Records the calls of a handler, in order. */
@@ -78,11 +82,19 @@ class Recorder implements DispatchHandler {
 
 const POST: DispatchOptions = { method: 'POST', path: '/a?b', headers: [], body: Buffer.from('hello') };
 
+type Tap = { teardown(run: () => unknown): unknown };
+
 class Bench {
   readonly pool: ConnectionPool;
-  readonly clock: ManualClock = createManualClock(1_000_000);
+  readonly clock: ManualClock;
 
-  constructor(t: { teardown(run: () => unknown): unknown }, url: string, settings: Partial<PoolSettings> = {}) {
+  constructor(
+    t: Tap,
+    url: string,
+    settings: Partial<PoolSettings> = {},
+    clock: ManualClock = createManualClock(1_000_000),
+  ) {
+    this.clock = clock;
     this.pool = new ConnectionPool(url, { maxConnections: 3, keepAliveMs: 60_000, clock: this.clock, ...settings });
     t.teardown(() => this.pool.close());
   }
@@ -552,6 +564,294 @@ t.test('a connection whose read buffer was filled to the end is not reused befor
   const b = new Bench(t, crn.url);
   for (let i = 0; i < 20; i++) t.not((await b.get()).text, 'poison');
 });
+
+/** Servers on one port of several loopback addresses; each answers with its address, or with `answers[address]`. */
+async function servers(
+  t: Tap,
+  addresses: readonly string[],
+): Promise<{ port: number; connections: Map<string, Set<Socket>>; close: (address: string) => Promise<void> }> {
+  const connections = new Map<string, Set<Socket>>();
+  const running = new Map<string, Server>();
+  let port = 0;
+  for (const address of addresses) {
+    const sockets = new Set<Socket>();
+    connections.set(address, sockets);
+    const server = createServer((socket) => {
+      sockets.add(socket.on('error', () => undefined).on('close', () => sockets.delete(socket)));
+      socket.on('data', () => socket.write(answer('200 OK', address)));
+    }).listen(port, address);
+    await once(server, 'listening');
+    port = (server.address() as AddressInfo).port;
+    running.set(address, server);
+    t.teardown(() => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    });
+  }
+  const close = async (address: string): Promise<void> => {
+    running.get(address)?.close();
+    for (const socket of connections.get(address) ?? []) socket.destroy();
+    while (connections.get(address)?.size !== 0) await turn();
+  };
+  return { port, connections, close };
+}
+
+/** A pool for a name whose addresses the test changes. */
+function named(t: Tap, port: number, addresses: string[]): { b: Bench; addresses: string[]; lookups: () => number } {
+  let lookups = 0;
+  const clock = createManualClock(1_000_000);
+  const lookup = async (): Promise<readonly string[]> => {
+    lookups++;
+    if (addresses.length === 0) throw Object.assign(new Error('no such name'), { code: 'ENOTFOUND' });
+    return [...addresses];
+  };
+  const b = new Bench(t, `http://crn.test:${port}`, { names: new NameCache({ clock, lookup }) }, clock);
+  return { b, addresses, lookups: () => lookups };
+}
+
+t.test('new connections use the addresses of a name in turn, and one lookup', async (t) => {
+  const { port } = await servers(t, ['127.0.0.1', '127.0.0.2']);
+  const { b, lookups } = named(t, port, ['127.0.0.1', '127.0.0.2']);
+  const texts: string[] = [];
+  for (let i = 0; i < 6; i++) {
+    const recorder = b.ask({}, true);
+    await recorder.over;
+    texts.push(recorder.text);
+    b.pool.close();
+  }
+  t.same(texts, ['127.0.0.1', '127.0.0.2', '127.0.0.1', '127.0.0.2', '127.0.0.1', '127.0.0.2']);
+  t.equal(lookups(), 1);
+});
+
+t.test('the next address is tried when one refuses, and the refusing one comes last for 10 s', async (t) => {
+  const { port, close } = await servers(t, ['127.0.0.1', '127.0.0.2', '127.0.0.3']);
+  const { b } = named(t, port, ['127.0.0.1', '127.0.0.2', '127.0.0.3']);
+  await close('127.0.0.1');
+  await close('127.0.0.2');
+  for (let i = 0; i < 4; i++) {
+    const { calls, text } = await b.get();
+    b.pool.close();
+    t.same([calls, text], [['sent', 'head', 'data', 'end'], '127.0.0.3']);
+  }
+  await close('127.0.0.3');
+  const failed = await b.get();
+  t.match(failed.error, { fault: 'connect', cause: { code: 'ECONNREFUSED' } });
+});
+
+t.test('a new address gets traffic, and a vanished one loses it, within the time of a lookup', async (t) => {
+  const { port, connections } = await servers(t, ['127.0.0.1', '127.0.0.2', '127.0.0.3']);
+  const { b, addresses, lookups } = named(t, port, ['127.0.0.1']);
+  t.equal((await b.get()).text, '127.0.0.1');
+  addresses.splice(0, 1, '127.0.0.2');
+  b.clock.advance(29_999);
+  t.equal((await b.get()).text, '127.0.0.1');
+  b.clock.advance(1);
+  t.equal((await b.get()).text, '127.0.0.1', 'the old address is used until the lookup has ended');
+  t.equal((await b.get()).text, '127.0.0.2');
+  t.same([lookups(), b.pool.openConnections], [2, 1]);
+  while (connections.get('127.0.0.1')?.size !== 0) await turn();
+  // A second address gets its share although the connection to the first one is good.
+  addresses.push('127.0.0.3');
+  b.clock.advance(30_000);
+  await b.get();
+  b.clock.advance(30_000);
+  const texts = new Set<string>();
+  for (let i = 0; i < 4; i++) {
+    texts.add((await b.get()).text);
+    b.clock.advance(59_999);
+  }
+  t.same([...texts].sort(), ['127.0.0.2', '127.0.0.3']);
+});
+
+t.test(
+  'a name that does not exist fails to connect, and an abort while it is looked up ends the request',
+  async (t) => {
+    const { b, addresses } = named(t, 1, []);
+    const failed = await b.get();
+    t.match(failed.error, { fault: 'connect', cause: { code: 'ENOTFOUND' } });
+    t.equal(b.pool.openConnections, 0);
+    addresses.push('127.0.0.1');
+    b.clock.advance(1000);
+    const aborted = b.ask();
+    t.equal(b.pool.openConnections, 1);
+    aborted.connection?.abort(aborted);
+    for (let i = 0; i < 5; i++) await turn();
+    t.same([aborted.calls, b.pool.openConnections], [[], 0]);
+  },
+);
+
+/** An https: server under the certificate of the tests that runs `script` for every connection. */
+async function secureServer(t: Tap, script: (socket: TLSSocket) => void): Promise<SecureServer> {
+  const sockets: TLSSocket[] = [];
+  const server = createTls({ cert: CERTIFICATE, key: KEY, ALPNProtocols: ['h2', 'http/1.1'] }, (socket) => {
+    // Bytes that wait for an acknowledgement are lost when the server closes with a reset.
+    sockets.push(socket.setNoDelay(true).on('error', () => undefined));
+    script(socket);
+  }).listen(0, '127.0.0.1');
+  server.on('tlsClientError', () => undefined);
+  await once(server, 'listening');
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { port: (server.address() as AddressInfo).port, sockets };
+}
+
+interface SecureServer {
+  readonly port: number;
+  readonly sockets: TLSSocket[];
+}
+
+function secureBench(t: Tap, { port }: Pick<SecureServer, 'port'>, hostname = 'secure.test', ca = CERTIFICATE): Bench {
+  const names = new NameCache({ lookup: async () => ['127.0.0.1'] });
+  return new Bench(t, `https://${hostname}:${port}`, { names, ...(ca !== '' && { ca }) });
+}
+
+t.test('speaks TLS with the name of the server, HTTP/1.1 and connections that are kept and resumed', async (t) => {
+  const secure = await secureServer(t, (socket) => {
+    socket.on('data', (bytes) => {
+      if (bytes.includes('end')) socket.end(answer('200 OK', 'last'));
+      else socket.write(answer('200 OK', 'ok'));
+    });
+  });
+  const b = secureBench(t, secure);
+  for (let i = 0; i < 3; i++) {
+    t.equal((await b.get()).text, 'ok');
+    for (let turns = 0; turns < 3; turns++) await turn();
+  }
+  t.equal(secure.sockets.length, 1);
+  const { servername, alpnProtocol } = secure.sockets[0] as TLSSocket & { servername: string };
+  t.same([servername, alpnProtocol, secure.sockets[0]?.isSessionReused()], ['secure.test', 'http/1.1', false]);
+  await b.get({ path: '/end' });
+  await b.open(0);
+  t.equal((await b.get()).text, 'ok');
+  t.equal(secure.sockets[1]?.isSessionReused(), true);
+  const byAddress = secureBench(t, secure, '127.0.0.1');
+  t.equal((await byAddress.get()).text, 'ok');
+});
+
+t.test('refuses certificates of another name or of an unknown authority, before it sends anything', async (t) => {
+  let received = 0;
+  const secure = await secureServer(t, (socket) => socket.on('data', () => received++));
+  for (const [hostname, ca, code] of [
+    ['other.test', CERTIFICATE, 'ERR_TLS_CERT_ALTNAME_INVALID'],
+    ['secure.test', '', 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+  ] as const) {
+    const b = secureBench(t, secure, hostname, ca);
+    for (let i = 0; i < 3; i++) {
+      const { calls, error } = await b.get();
+      t.same(
+        [calls, error?.fault, (error?.cause as NodeJS.ErrnoException | undefined)?.code],
+        [['error'], 'connect', code],
+      );
+      t.equal(b.pool.openConnections, 0);
+    }
+  }
+  t.equal(received, 0);
+});
+
+t.test('over TLS: large bodies, pauses, faults and stale connections are as without it', async (t) => {
+  const all = Buffer.alloc(3_000_000, '0123456789');
+  let script: (socket: TLSSocket, request: Buffer) => void = () => undefined;
+  const secure = await secureServer(t, (socket) => {
+    let request: Buffer = Buffer.alloc(0);
+    socket.on('data', (bytes: Buffer) => {
+      request = Buffer.concat([request, bytes]);
+      const head = request.indexOf('\r\n\r\n');
+      const length = Number(/content-length: (\d+)/.exec(request.toString('latin1', 0, head))?.[1] ?? 0);
+      if (head < 0 || request.byteLength < head + 4 + length) return;
+      const whole = request;
+      request = Buffer.alloc(0);
+      script(socket, whole);
+    });
+  });
+  const b = secureBench(t, secure);
+  const get = async (options: Partial<DispatchOptions> = {}): Promise<Recorder> => {
+    const recorder = await b.get(options);
+    for (let i = 0; i < 3; i++) await turn();
+    return recorder;
+  };
+  let echo: Buffer = Buffer.alloc(0);
+  script = (socket, request) => {
+    echo = request.subarray(request.indexOf('\r\n\r\n') + 4);
+    socket.write(answer('200 OK', all));
+  };
+  const large = b.ask({ body: all });
+  large.onData = () => {
+    large.connection?.pause(large);
+    const count = large.pieces.length;
+    setImmediate(() =>
+      setImmediate(() => {
+        if (large.pieces.length !== count || large.calls.at(-1) !== 'data') t.fail('delivered during a pause');
+        large.connection?.resume(large);
+      }),
+    );
+  };
+  await large.over;
+  t.ok(Buffer.concat(large.pieces).equals(all));
+  t.ok(echo.equals(all));
+  for (let i = 0; i < 3; i++) await turn();
+  script = (socket) => socket.end();
+  t.equal(faultOf(await get()), 'stale');
+  t.equal(faultOf(await get()), 'reset');
+  script = (socket) => socket.destroy();
+  t.equal(faultOf(await get()), 'reset');
+  script = (socket) => socket.end(answer('200 OK', 'abc').subarray(0, -1));
+  t.equal(faultOf(await get()), 'truncated');
+  script = (socket) => socket.write(Buffer.concat([answer('200 OK', 'a'), answer('200 OK', 'poison')]));
+  t.equal((await get()).text, 'a');
+  script = (socket) => {
+    // Two records: the second comes when the first response has ended.
+    socket.write(answer('200 OK', 'a'));
+    socket.write(answer('200 OK', 'poison'));
+  };
+  t.equal((await b.get()).text, 'a');
+  script = (socket) => socket.write(answer('200 OK', 'b'));
+  t.equal((await b.get()).text, 'b');
+});
+
+/** A server in a thread of its own, so that it closes while the client writes. It answers the first bytes of a request. */
+const REFUSING = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  const { cert, key, way } = workerData;
+  const reply = 'HTTP/1.1 413 Too Large\\r\\ncontent-length: 2\\r\\nconnection: close\\r\\n\\r\\nno';
+  const ways = {
+    'at once': (socket) => socket.write(reply, () => socket.destroy()),
+    'in two pieces': (socket) => {
+      socket.write(reply.slice(0, 30));
+      setTimeout(() => socket.write(reply.slice(30), () => socket.destroy()), 1);
+    },
+    'without a length': (socket) => socket.write(reply.replace('content-length: 2', 'a: b'), () => socket.destroy()),
+  };
+  const refuse = (socket) => {
+    // Bytes that wait for an acknowledgement are lost when the server closes with a reset.
+    socket.setNoDelay(true).on('error', () => undefined).once('data', () => ways[way](socket.pause()));
+  };
+  const server = cert === '' ? require('node:net').createServer(refuse) : require('node:tls').createServer({ cert, key }, refuse);
+  server.on('tlsClientError', () => undefined);
+  server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));
+`;
+
+for (const scheme of ['http', 'https'] as const) {
+  for (const way of ['at once', 'in two pieces', 'without a length']) {
+    t.test(`${scheme}: an answer that comes ${way} before the request was read is no reset`, async (t) => {
+      const isSecure = scheme === 'https';
+      const workerData = { cert: isSecure ? CERTIFICATE : '', key: KEY, way };
+      const worker = new Worker(REFUSING, { eval: true, workerData });
+      t.teardown(() => worker.terminate());
+      const [port] = (await once(worker, 'message')) as [number];
+      const b = isSecure ? secureBench(t, { port }) : new Bench(t, `http://127.0.0.1:${port}`);
+      const body = Buffer.alloc(10_000_000);
+      const outcomes = new Set<string>();
+      for (let i = 0; i < 20; i++) {
+        const { status, text, error } = await b.get({ body });
+        outcomes.add(`${status} ${text} ${error?.message ?? 'end'}`);
+      }
+      t.same([...outcomes], ['413 no end']);
+      t.equal(b.pool.openConnections, 0);
+    });
+  }
+}
 
 /** The response that undici makes of the same bytes. */
 async function byUndici(url: string): Promise<object> {
