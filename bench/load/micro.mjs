@@ -10,7 +10,8 @@ const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
 
 export const part = {
   name: 'micro',
-  sentence: 'Time of one call of the hot functions: key check, heads, scan of a body, pick, mailbox, events, merge, clean.',
+  sentence:
+    'Time of one call of the hot functions: key check, heads, scan of a body, pick, mailbox, events, merge, clean.',
   peers: [],
   flags: {
     rounds: { type: 'number', default: 5, quick: 1, help: 'rounds, each in a new process' },

@@ -35,6 +35,12 @@ export class ChunkedDecoder {
   #left = 0;
   #digits = 0;
   #lineBytes = 0;
+  readonly #allowsPadding: boolean;
+
+  /** `allowsPadding`: blanks may follow a size that has no extension, as some servers send them. */
+  constructor(allowsPadding: boolean) {
+    this.#allowsPadding = allowsPadding;
+  }
 
   begin(): void {
     this.done = false;
@@ -79,8 +85,7 @@ export class ChunkedDecoder {
           else return this.#fail('chunk', at);
           break;
         case 'padding':
-          // Blanks come before an extension, and some servers fill the size up with them.
-          if (byte === CR) state = 'size end';
+          if (byte === CR && this.#allowsPadding) state = 'size end';
           else if (byte === SEMICOLON) state = 'extension';
           else if ((byte !== SPACE && byte !== TAB) || ++this.#lineBytes > EXTENSION_BYTES)
             return this.#fail('chunk', at);

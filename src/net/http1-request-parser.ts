@@ -318,7 +318,7 @@ export class RequestParser {
 
   #expectBody(): void {
     if (this.declaredBytes < 0) {
-      this.#chunks ??= new ChunkedDecoder();
+      this.#chunks ??= new ChunkedDecoder(false);
       this.#chunks.begin();
     }
     this.#left = this.declaredBytes;

@@ -136,7 +136,7 @@ export class ResponseParser {
       const end = headEnd(partial.bytes, Math.max(used - 3, 0), partial.length);
       if (end < 0) {
         this.#headBytes += limit - at;
-        if (limit < length || !beginsWell(partial, used)) this.state = 'malformed';
+        if (limit < length || !beginsWell(partial, used)) this.#fail();
         return length;
       }
       this.#headBytes += end - used;
@@ -150,7 +150,7 @@ export class ResponseParser {
   #takeHead(bytes: Buffer, start: number, end: number): void {
     const status = this.#parseHead(bytes, start, end);
     // No request asks to switch protocols.
-    if (status < 0 || status === 101) this.state = 'malformed';
+    if (status < 0 || status === 101) this.#fail();
     else if (status >= 200) this.#deliver();
   }
 
@@ -194,7 +194,7 @@ export class ResponseParser {
       this.state = 'done';
     } else if (chunked) {
       this.state = 'chunked';
-      this.#chunks ??= new ChunkedDecoder();
+      this.#chunks ??= new ChunkedDecoder(true);
       this.#chunks.begin();
     } else if (contentLength < 0) {
       this.state = 'until close';
@@ -210,9 +210,14 @@ export class ResponseParser {
     const at = chunks.decode(bytes, start, length);
     this.bodyStart = chunks.dataStart;
     this.bodyEnd = chunks.dataEnd;
-    if (chunks.fault !== '') this.state = 'malformed';
+    if (chunks.fault !== '') this.#fail();
     else if (chunks.done) this.state = 'done';
     return at;
+  }
+
+  #fail(): void {
+    this.state = 'malformed';
+    this.reusable = false;
   }
 }
 
