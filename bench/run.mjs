@@ -19,6 +19,7 @@ import { part as fetchPages } from './load/fetch.mjs';
 import { part as memory } from './load/memory.mjs';
 import { part as micro } from './load/micro.mjs';
 import { part as overhead } from './load/overhead.mjs';
+import { part as peers } from './load/peers.mjs';
 import { part as proxy } from './load/proxy.mjs';
 import { part as search } from './load/search.mjs';
 import { part as stream } from './load/stream.mjs';
@@ -26,7 +27,10 @@ import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
 
 const PARTS = Object.fromEntries(
-  [proxy, stream, search, fetchPages, overhead, memory, accounts, micro, path, upload].map((part) => [part.name, part]),
+  [proxy, stream, peers, search, fetchPages, overhead, memory, accounts, micro, path, upload].map((part) => [
+    part.name,
+    part,
+  ]),
 );
 /** Parts that run when none is named: all but uploads, which need minutes for a usable figure. */
 const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name);

@@ -2,7 +2,7 @@
 // CPU time does not include the client's. `node client.mjs JSON` prints one line of JSON: what was counted between warm-up
 // and end, and the CPU time that the watched processes used in that window.
 //
-// JSON: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes,
+// JSON: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes, answerEvents,
 // watch: { NAME: PID } }
 // Without ratePerS the loop is closed: a connection sends again as soon as its response is complete. With it the loop is open:
 // requests are due at fixed times and wait for a free connection, and latency counts from when a request was due.
@@ -20,6 +20,8 @@ const RECONNECT_MS = 50;
 
 const load = JSON.parse(process.argv[2]);
 const messages = requests(load);
+/** Events of one stream through this peer, the closing one included. */
+const eventsPerStream = load.answerEvents ?? EVENTS + 1;
 const readBuffer = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES);
 
 const count = { requests: 0, events: 0, errors: 0, lastError: '' };
@@ -91,7 +93,7 @@ class Connection {
 
   #complete() {
     const { status, bodyBytes, events } = this.#reader;
-    const whole = status === 200 && bodyBytes === load.answerBytes && (!load.stream || events === EVENTS + 1);
+    const whole = status === 200 && bodyBytes === load.answerBytes && (!load.stream || events === eventsPerStream);
     this.#reader.reset();
     this.busy = false;
     if (!whole) recordError(`status ${status}, ${bodyBytes} bytes, ${events} events`);
@@ -142,6 +144,7 @@ function report(window) {
   return {
     ...window,
     ...count,
+    eventsPerStream,
     perSecond: count.requests / window.seconds,
     eventsPerSecond: count.events / window.seconds,
     latencyMs: latency.summary(),

@@ -32,14 +32,15 @@ export async function startGateway(settings, { threads = 1, cores, nodeFlags = [
 }
 
 /**
- * Settings of a gateway over the model servers on `ports`. `headrace` checks keys, routes with affinity,
- * probes and keeps metrics, as in production. `open` checks no keys; `metered` also counts tokens and charges an account.
+ * Settings of a gateway over the model servers on `ports`. `headrace` has everything on, as in production: it checks keys, routes
+ * with affinity, probes, keeps metrics, counts tokens and charges an account in a SQLite ledger. `keys` has no prices and no ledger;
+ * `open` has no keys either.
  */
 export function gatewaySettings(variant, ports) {
   const servers = ports.map((port) => `http://127.0.0.1:${port}`);
   const plain = { models: { [MODEL]: { servers } }, routing: { affinity: true } };
   if (variant === 'open') return { ...plain, keys: { required: false } };
-  if (variant !== 'metered') return plain;
+  if (variant === 'keys') return plain;
   const store = `sqlite:${join(temporaryFolder(), 'ledger.db')}`;
   const pricing = { prompt: '0.25', completion: '1.50' };
   return { ...plain, models: { [MODEL]: { servers, pricing } }, store };

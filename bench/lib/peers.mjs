@@ -6,15 +6,27 @@ import { LOAD_CORE } from './cores.mjs';
 import { readBaseUrl } from './flags.mjs';
 import { gatewaySettings, startGateway } from './gateway.mjs';
 import { listenerOf, startChild, stopChild } from './process.mjs';
-import { PROXIES } from './proxies.mjs';
+import { GATEWAY_PEERS } from '../peers/gateways.mjs';
+import { PROXIES } from '../peers/proxies.mjs';
 import { ANSWER, EVENTS, KEY, requests } from './traffic.mjs';
 
-const HEALTH_TIMEOUT_MS = 20_000;
+/** Time that a peer has to answer its first request: LiteLLM takes 10 s to start on a core of its own. */
+const HEALTH_TIMEOUT_MS = 60_000;
 const PROBE_BYTES = 1000;
-const GATEWAYS = ['headrace', 'open', 'metered'];
+
+/** Variants of this gateway, with what they do for the report. */
+export const VARIANTS = {
+  headrace: 'keys; affinity by prefix; probes; metrics; counts tokens and charges a SQLite ledger',
+  keys: 'keys; affinity by prefix; probes; metrics',
+  open: 'no keys; affinity by prefix; probes; metrics',
+};
+const GATEWAYS = Object.keys(VARIANTS);
+
+/** Other people's programs, and the floor: see `../peers/proxies.mjs`. */
+export const OTHERS = { ...PROXIES, ...GATEWAY_PEERS };
 
 /** Names that `--peers` takes, beside those of `--base-url`. */
-export const PEERS = ['nginx', 'haproxy', ...GATEWAYS, 'fastify', 'portkey', 'direct'];
+export const PEERS = [...GATEWAYS, ...Object.keys(OTHERS), 'direct'];
 
 /** Default peers of the parts that compare gateways. */
 export const COMPARED = ['nginx', 'haproxy', 'headrace', 'fastify', 'portkey', 'direct'];
@@ -42,7 +54,7 @@ export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, ba
     children.push(upstream.child);
     const started = async (name) => {
       if (name === 'direct') return { port: upstream.ports[0], child: upstream.child };
-      if (Object.hasOwn(PROXIES, name)) return PROXIES[name].start(upstream.ports, stream);
+      if (Object.hasOwn(OTHERS, name)) return OTHERS[name].start(OTHERS[name].find(), upstream.ports, stream);
       const [variant, threads = settings.threads ?? 1] = name.split('*');
       if (!GATEWAYS.includes(variant)) throw new Error(`there is no peer "${name}"; there are ${PEERS.join(', ')}`);
       return startGateway(gatewaySettings(variant, upstream.ports), { ...settings, threads: Number(threads) });
@@ -54,16 +66,17 @@ export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, ba
       return ready({ name, pid: child.pid, upstreamPid: upstream.child.pid, child, ...peer }, stream);
     };
     for (const name of names) {
-      const isOther = Object.hasOwn(PROXIES, name);
-      const why = isOther ? PROXIES[name].missing() : '';
-      if (why === '') {
-        // A peer that does not start is left out; the gateway must start.
-        const peer = await start(name).catch((error) => {
-          if (!isOther) throw error;
-          note(`${error.message}; the run goes on without it.`);
-        });
-        if (peer !== undefined) peers.push(peer);
-      } else note(`${why}; the run goes on without it.`);
+      const isOther = Object.hasOwn(OTHERS, name);
+      if (isOther && OTHERS[name].find() === null) {
+        note(`${name} (${OTHERS[name].from}) is not installed; the run goes on without it.`);
+        continue;
+      }
+      // A peer that does not start is left out; the gateway must start.
+      const peer = await start(name).catch((error) => {
+        if (!isOther) throw error;
+        note(`${error.message}; the run goes on without it.`);
+      });
+      if (peer !== undefined) peers.push(peer);
     }
     for (const { name, host, port, path } of baseUrl.map(readBaseUrl)) {
       if (!['127.0.0.1', 'localhost'].includes(host)) throw new Error(`--base-url ${name}: on this machine only`);
@@ -86,15 +99,18 @@ async function startUpstream(gapMs, port) {
   return { child, ports: [Number(match[1]), Number(match[2])] };
 }
 
-/** Waits until a peer gives the upstream's response, and adds its length: some peers serialize JSON again. */
+/**
+ * Waits until a peer gives the upstream's response, and adds its length and the number of its events: some peers serialize JSON
+ * again, and add or drop an event.
+ */
 async function ready(peer, stream) {
   const lastMs = performance.now() + HEALTH_TIMEOUT_MS;
   for (;;) {
     let why;
     try {
-      const answerBytes = await probe(peer, stream);
+      const answer = await probe(peer, stream);
       const { child: _, ...rest } = peer;
-      return { ...rest, answerBytes };
+      return { ...rest, ...answer };
     } catch (error) {
       why = error.cause?.message ?? error.message;
     }
@@ -115,9 +131,17 @@ async function probe({ port, path = '/v1', headers = {} }, stream) {
   });
   const body = await answer.text();
   if (answer.status !== 200) throw new Error(`status ${answer.status}: ${body.slice(0, 200)}`);
-  if (stream && body.split('\n\n').length !== EVENTS + 2) throw new Error(`a stream of other events`);
+  const answerEvents = stream ? eventsOf(body) : 0;
   if (!stream && contentOf(body) !== contentOf(ANSWER)) throw new Error(`another answer: ${body.slice(0, 200)}`);
-  return Buffer.byteLength(body);
+  return { answerBytes: Buffer.byteLength(body), answerEvents };
+}
+
+/** Events of a stream, the closing [DONE] included. Every piece of text must have come. */
+function eventsOf(body) {
+  const events = body.split('\n\n').slice(0, -1);
+  const texts = events.filter((event) => event.includes('"content":"')).length;
+  if (texts < EVENTS - 1 || events.at(-1) !== 'data: [DONE]') throw new Error(`a stream of ${texts} texts`);
+  return events.length;
 }
 
 function contentOf(answer) {

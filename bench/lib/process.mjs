@@ -39,9 +39,9 @@ export function temporaryFolder() {
 
 /**
  * Starts `command` on `core`. With `ready`, a pattern for one line of its standard output, resolves with the match of
- * that line, rejecting when the process ends first or takes too long; without it, resolves at once.
+ * that line, rejecting when the process ends first or takes longer than `startTimeoutMs`; without it, resolves at once.
  */
-export async function startChild({ name, command, args, core, env = {}, ready }) {
+export async function startChild({ name, command, args, core, env = {}, ready, startTimeoutMs = START_TIMEOUT_MS }) {
   const process_ = spawn('taskset', ['-c', String(core), command, ...args], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -60,15 +60,15 @@ export async function startChild({ name, command, args, core, env = {}, ready })
     running.delete(child);
     return how;
   });
-  const match = waitForLine(child, ready);
+  const match = waitForLine(child, ready, startTimeoutMs);
   return { child, match: ready === undefined ? null : await match };
 }
 
-function waitForLine(child, ready) {
+function waitForLine(child, ready, startTimeoutMs) {
   const lines = createInterface({ input: child.process.stdout });
   return new Promise((resolve, reject) => {
     const fail = (why) => reject(new Error(`${child.name}: ${why}\n${child.errors}`));
-    const timer = setTimeout(() => ready && fail('not ready in time'), START_TIMEOUT_MS);
+    const timer = setTimeout(() => ready && fail('not ready in time'), startTimeoutMs);
     timer.unref();
     lines.on('line', (line) => {
       child.lines.push(line);
@@ -134,14 +134,22 @@ const cpuOf = (fields) => (Number(fields[UTIME]) + Number(fields[STIME])) * TICK
  * User and system time of a process and its descendants so far, every thread included, in microseconds. No process
  * (null: somebody else's, elsewhere) has used none.
  */
-export function cpuUs(pid) {
-  if (pid === null) return 0;
-  let total = 0;
+export function cpuTimesUs(pid) {
+  const times = { user: 0, system: 0 };
+  if (pid === null) return times;
   for (const id of tree(pid)) {
     const fields = stat(`/proc/${id}/stat`);
-    if (fields !== null) total += cpuOf(fields);
+    if (fields === null) continue;
+    times.user += Number(fields[UTIME]) * TICK_US;
+    times.system += Number(fields[STIME]) * TICK_US;
   }
-  return total;
+  return times;
+}
+
+/** Both together. */
+export function cpuUs(pid) {
+  const { user, system } = cpuTimesUs(pid);
+  return user + system;
 }
 
 /** The same per thread of the process itself, by thread id. The first thread is the main one. */

@@ -9,12 +9,14 @@ const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
 
 /** Runs the chat load client once against `peer`. */
 export function runClient(peer, load) {
-  const { port, path, headers, answerBytes } = peer;
+  const { port, path, headers, answerBytes, answerEvents } = peer;
   const watch = { peer: peer.pid, upstream: peer.upstreamPid };
+  // An upload is answered as everything else is; a peer that was not asked before has neither.
+  const answer = { ...(answerBytes && { answerBytes }), ...(answerEvents && { answerEvents }) };
   return runChild({
     name: `client of ${peer.name}`,
     command: process.execPath,
-    args: [CLIENT, JSON.stringify({ ...load, port, path, headers, ...(answerBytes && { answerBytes }), watch })],
+    args: [CLIENT, JSON.stringify({ ...load, ...answer, port, path, headers, watch })],
     core: LOAD_CORE,
   });
 }

@@ -37,6 +37,8 @@ export function summarise(runs, unitsOf, reference = 'nginx') {
     return {
       name,
       cpuUs: isWatched ? spread(list.map(perUnit)) : null,
+      userUs: isWatched ? spread(list.map((run) => (run.userUs?.peer ?? 0) / unitsOf(run))) : null,
+      systemUs: isWatched ? spread(list.map((run) => (run.systemUs?.peer ?? 0) / unitsOf(run))) : null,
       ratio: base === undefined || !isWatched ? null : spread(list.map(ratio)),
       perSecond: spread(list.map((run) => unitsOf(run) / run.seconds)),
       peerUse: spread(list.map((run) => run.cpuUs.peer / 1e6 / run.seconds)),
@@ -84,4 +86,13 @@ export function formatNs(ns) {
   if (Number.isNaN(ns)) return '-';
   const [value, unit] = ns < 10_000 ? [ns, 'ns'] : ns < 1e7 ? [ns / 1e3, 'us'] : [ns / 1e6, 'ms'];
   return `${value < 100 ? value.toFixed(1) : value.toFixed(0)} ${unit}`;
+}
+
+/** The part of a summary that results keep: no curves of distributions. */
+export function figuresOf(summary) {
+  return summary.map((peer) => Object.fromEntries(Object.entries(peer).filter(([, value]) => !isCurve(value))));
+}
+
+function isCurve(value) {
+  return Array.isArray(value) && Array.isArray(value[0]);
 }

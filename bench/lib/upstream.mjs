@@ -3,7 +3,7 @@
 // JSON body, or with 64 events if it asks for a stream: the first at once, the others on the ticks of one timer for all streams.
 
 import * as uWS from 'uWebSockets.js';
-import { ANSWER, EVENTS, eventText, nowUs } from './traffic.mjs';
+import { ANSWER, EVENTS, eventText, MODEL, nowUs } from './traffic.mjs';
 
 const GAP_MS = Number(process.argv[2] ?? 5);
 /** First of two consecutive ports; 0: any free ports. */
@@ -45,13 +45,17 @@ function answerJson(res) {
 }
 
 function post(res) {
-  const state = { gone: false, streaming: undefined, stream: null };
+  const state = { gone: false, streaming: undefined, stream: null, head: '' };
   res.onAborted(() => {
     state.gone = true;
     streams.delete(state.stream);
   });
   res.onData((chunk, last) => {
-    state.streaming ??= Buffer.from(chunk, 0, Math.min(chunk.byteLength, MARK_WITHIN_BYTES)).includes(STREAM_MARK);
+    if (state.streaming === undefined) {
+      // A body may come in pieces of any size.
+      state.head += Buffer.from(chunk, 0, Math.min(chunk.byteLength, MARK_WITHIN_BYTES)).latin1Slice();
+      if (last || state.head.length >= MARK_WITHIN_BYTES) state.streaming = state.head.includes(STREAM_MARK);
+    }
     if (!last || state.gone) return;
     if (state.streaming) answerStream(res, state);
     else answerJson(res);
@@ -63,7 +67,15 @@ const app = uWS.App();
 app.get('/health', (res) => {
   res.end('{"status":"ok"}');
 });
-app.post('/*', post);
+app.get('/v1/models', (res) => {
+  const model = { id: MODEL, object: 'model', created: 1760000000, owned_by: 'bench', max_model_len: 32_768 };
+  res.writeHeader('content-type', 'application/json').end(JSON.stringify({ object: 'list', data: [model] }));
+});
+app.post('/v1/chat/completions', post);
+// Gateways of the SGLang family ask for more, and take 404 for an answer.
+app.any('/*', (res) => {
+  res.writeStatus('404 Not Found').end('{}');
+});
 
 const ports = [];
 for (let crn = 0; crn < 2; crn++) {

@@ -20,7 +20,7 @@ export const part = {
   flags: {
     ...COMMON,
     ...PEER_FLAGS,
-    peers: { type: 'words', default: [OPEN, 'headrace', 'metered'], help: 'peers' },
+    peers: { type: 'words', default: [OPEN, 'keys', 'headrace'], help: 'peers' },
     connections: { type: 'number', default: 64, help: 'connections of the client' },
     bodyBytes: { type: 'number', default: 1000, help: 'bytes of a request body' },
   },
@@ -48,8 +48,8 @@ async function measure(flags, rig) {
 }
 
 function judged(summary) {
-  const metered = summary.find(({ name }) => name === 'metered');
-  if (!metered?.ratio) return [];
-  const more = (metered.ratio.median - 1) * 100;
+  const all = summary.find(({ name }) => name === 'headrace');
+  if (!all?.ratio) return [];
+  const more = (all.ratio.median - 1) * 100;
   return [`Keys and metering: ${more.toFixed(1)} % more CPU time (goal 15 %: ${more < 15 ? 'met' : 'missed'}).`];
 }

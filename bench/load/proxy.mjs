@@ -6,7 +6,7 @@ import { COMMON } from '../lib/flags.mjs';
 import { COMPARED, PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
 import { percent, roundsText, show, showErrors, showThreads } from '../lib/report.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
-import { summarise } from '../lib/statistics.mjs';
+import { figuresOf, summarise } from '../lib/statistics.mjs';
 import { ANSWER } from '../lib/traffic.mjs';
 
 const { threads: _, ...common } = COMMON;
@@ -42,23 +42,27 @@ const loadOf = ({ connections, bodyBytes, warmUp, seconds }) => ({
   answerBytes: ANSWER.length,
 });
 
-async function measure(flags, rig) {
-  const settings = { ...flags, threads: flags.threads[0], stream: false, profileDir: rig.profileDir, note: rig.note };
+/** JSON requests through `flags.peers`: a table for each number of connections. */
+export async function measureRequests(flags, rig) {
+  const settings = { ...flags, stream: false, profileDir: rig.profileDir, note: rig.note };
   await withPeers({ ...settings, names: flags.peers }, async (peers) => {
     for (const connections of flags.connections) {
       const load = loadOf({ ...flags, connections });
       const step = (text) => rig.step(`${connections} connections, ${text}`);
       const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), step);
-      const title = `JSON, ${connections} connections, ${roundsText(flags)}`;
+      const summary = summarise(runs, ({ requests }) => requests);
       rig.result({
-        ...requestResult(
-          title,
-          summarise(runs, ({ requests }) => requests),
-        ),
+        ...requestResult(`JSON, ${connections} connections, ${roundsText(flags)}`, summary),
+        figures: { scenario: 'json', connections, peers: figuresOf(summary) },
         data: { connections, runs },
       });
     }
   });
+}
+
+async function measure(flags, rig) {
+  const settings = { ...flags, threads: flags.threads[0], stream: false, profileDir: rig.profileDir, note: rig.note };
+  await measureRequests(settings, rig);
   if (flags.threads.length > 1) await measureThreads(flags, settings, rig);
 }
 
@@ -95,13 +99,15 @@ export function requestResult(title, summary, reference = 'nginx') {
   return {
     title: `${title}: median (min-max)`,
     columns: [
-      ...['peer', 'CPU us/request', `x ${reference}`, 'requests/s', 'p50 ms', 'p99 ms'],
+      ...['peer', 'CPU us/request', `x ${reference}`, 'user', 'system', 'requests/s', 'p50 ms', 'p99 ms'],
       ...['core 0', 'foreign', 'core 1', 'RSS MB', 'errors'],
     ],
     rows: summary.map((peer) => [
       peer.name,
       show(peer.cpuUs),
       show(peer.ratio, 2),
+      peer.userUs?.median.toFixed(1) ?? '-',
+      peer.systemUs?.median.toFixed(1) ?? '-',
       show(peer.perSecond, 0),
       show(peer.latencyMs.p50, 2),
       show(peer.latencyMs.p99, 2),

@@ -5,7 +5,7 @@ import { COMMON } from '../lib/flags.mjs';
 import { COMPARED, PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
 import { percent, roundsText, show, showErrors, showThreads } from '../lib/report.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
-import { distributionOf, spreadOf, summarise } from '../lib/statistics.mjs';
+import { distributionOf, figuresOf, spread, spreadOf, summarise } from '../lib/statistics.mjs';
 import { EVENTS, STREAM_BYTES } from '../lib/traffic.mjs';
 import { bars, latencyPlot, watched } from './proxy.mjs';
 
@@ -23,11 +23,11 @@ export const part = {
   },
   steps: ({ connections, peers, baseUrl, rounds }) =>
     connections.length * (peers.length + baseUrl.length) * turnsOf(rounds),
-  measure,
+  measure: measureStreams,
 };
 
 /** Streams by their events, the closing one included: a window cuts streams at both ends. */
-export const streamsOf = ({ events }) => events / (EVENTS + 1);
+export const streamsOf = ({ events, eventsPerStream }) => events / eventsPerStream;
 
 /** Warm-up of streams: connections open over its first half, as long as two streams, so that phases stay spread. */
 export const streamWarmupMs = ({ warmUp, gapMs }) => Math.max(warmUp * 1000, 4 * EVENTS * gapMs);
@@ -36,7 +36,7 @@ export const streamWarmupMs = ({ warmUp, gapMs }) => Math.max(warmUp * 1000, 4 *
 export function summariseStreams(runs, reference) {
   return summarise(runs, streamsOf, reference).map((peer) => ({
     ...peer,
-    eventsPerSecond: peer.perSecond.median * (EVENTS + 1),
+    eventsPerSecond: spread(runs[peer.name].map(({ events, seconds }) => events / seconds)).median,
     firstEventMs: spreadOf(runs[peer.name], 'firstEventMs'),
     eventDelayMs: spreadOf(runs[peer.name], 'eventDelayMs'),
     eventGapMs: spreadOf(runs[peer.name], 'eventGapMs'),
@@ -45,7 +45,8 @@ export function summariseStreams(runs, reference) {
   }));
 }
 
-async function measure(flags, rig) {
+/** Streams through `flags.peers`: a table for each number of them at a time. */
+export async function measureStreams(flags, rig) {
   const settings = { ...flags, stream: true, profileDir: rig.profileDir, note: rig.note };
   await withPeers({ ...settings, names: flags.peers }, async (peers) => {
     for (const connections of flags.connections) {
@@ -59,7 +60,12 @@ async function measure(flags, rig) {
       };
       const step = (text) => rig.step(`${connections} streams, ${text}`);
       const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), step);
-      rig.result({ ...streamResult(flags, connections, summariseStreams(runs)), data: { connections, runs } });
+      const summary = summariseStreams(runs);
+      rig.result({
+        ...streamResult(flags, connections, summary),
+        figures: { scenario: 'stream', connections, peers: figuresOf(summary) },
+        data: { connections, runs },
+      });
     }
   });
 }
@@ -71,13 +77,24 @@ function streamResult(flags, connections, summary) {
   return {
     title: `Streams, ${connections} at a time, ${flags.gapMs} ms between events, ${roundsText(flags)}: median (min-max)`,
     columns: [
-      ...['peer', 'CPU us/stream', 'x nginx', 'events/s', 'first event p50 / p99 ms', 'delay p50 / p99 ms'],
+      ...[
+        'peer',
+        'CPU us/stream',
+        'x nginx',
+        'user',
+        'system',
+        'events/s',
+        'first event p50 / p99 ms',
+        'delay p50 / p99 ms',
+      ],
       ...['gap p50 / p99 ms', 'core 0', 'foreign', 'core 1', 'RSS MB', 'errors'],
     ],
     rows: summary.map((peer) => [
       peer.name,
       show(peer.cpuUs, 0),
       show(peer.ratio, 2),
+      peer.userUs?.median.toFixed(0) ?? '-',
+      peer.systemUs?.median.toFixed(0) ?? '-',
       peer.eventsPerSecond.toFixed(0),
       both(peer.firstEventMs),
       both(peer.eventDelayMs),
