@@ -1,13 +1,11 @@
 // SSRF guard: decides which URLs and addresses may be fetched for clients. Only public unicast addresses and entries of the
 // allow list pass; what is unknown or cannot be parsed is refused. Every redirect and every resolved address is checked.
 
-import { lookup as lookUpAll } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { HeadraceError } from '../errors.ts';
-
-/** All addresses of a name, as text. Rejects with an error whose `code` is one of `node:dns`. */
-export type Lookup = (hostname: string) => Promise<readonly string[]>;
+import { type Lookup, systemNames } from '../net/name-cache.ts';
+import { NameResolver } from '../net/name-resolver.ts';
 
 export interface GuardOptions {
   /**
@@ -17,7 +15,10 @@ export interface GuardOptions {
   readonly allow: readonly string[];
   /** Allowed ports, including the defaults of `http` and `https`. */
   readonly ports: readonly number[];
-  /** Default: the resolver of the system, hosts file included. */
+  /**
+   * Default: the cache of configured servers for names of the allow list, hosts file included; for all others a resolver that
+   * asks the name servers itself.
+   */
   readonly lookup?: Lookup;
 }
 
@@ -46,7 +47,7 @@ const GLOBAL_UNICAST: Block = ipaddr.parseCIDR('2000::/3');
 /** Azure's host agent: an internal service on an address in public space. */
 const HOST_AGENTS: ReadonlySet<string> = new Set(['168.63.129.16']);
 
-export function createGuard({ allow, ports, lookup = systemLookup }: GuardOptions): Guard {
+export function createGuard({ allow, ports, lookup }: GuardOptions): Guard {
   const names = new Set(allow.map((entry) => hostOf(entry)));
   const blocks = allow.map((entry) => blockOf(entry)).filter((block) => block !== null);
   const isAllowed = (hostname: string): boolean => names.has(hostname);
@@ -73,8 +74,10 @@ export function createGuard({ allow, ports, lookup = systemLookup }: GuardOption
     },
     async resolve(bracketed) {
       const hostname = bare(bracketed);
-      const addresses = isIP(hostname) === 0 ? await lookUp(lookup, hostname) : [hostname];
-      if (!isAllowed(hostname)) addresses.forEach(check);
+      const isTrusted = isAllowed(hostname);
+      const resolver = lookup ?? (isTrusted ? allowedLookup : publicLookup);
+      const addresses = isIP(hostname) === 0 ? await lookUp(resolver, hostname) : [hostname];
+      if (!isTrusted) addresses.forEach(check);
       return addresses;
     },
   };
@@ -128,10 +131,9 @@ function dnsSubject(cause: unknown): string {
   return ['ENOTFOUND', 'ENODATA', 'EBADNAME'].includes(code) ? 'name not found' : 'name lookup failed';
 }
 
-async function systemLookup(hostname: string): Promise<readonly string[]> {
-  const answers = await lookUpAll(hostname, { all: true });
-  return answers.map(({ address }) => address);
-}
+const publicNames = new NameResolver();
+const publicLookup: Lookup = (hostname) => publicNames.resolve(hostname);
+const allowedLookup: Lookup = (hostname) => systemNames.lookup(hostname);
 
 /** Zone ids are refused: they address a local link. */
 function parseAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {

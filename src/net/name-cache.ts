@@ -102,6 +102,15 @@ export class NameCache {
     return name;
   }
 
+  /** The addresses of a name, or of an address that address alone. Rejects as `Lookup` does. */
+  lookup(hostname: string): Promise<readonly string[]> {
+    return new Promise((resolve, reject) => {
+      const name = this.name(hostname);
+      const onResolved = (error: Error | null): void => (error === null ? resolve(name.addresses) : reject(error));
+      name.resolve({ onResolved }, this.#clock.now());
+    });
+  }
+
   /** @internal */
   enqueue(name: ServerName): void {
     name.isPending = true;

@@ -135,6 +135,11 @@ t.test('an address with a zone is refused whatever stands before it', async (t) 
   }
 });
 
+t.test('names of the allow list may stand in the hosts file', async (t) => {
+  const addresses = await createGuard({ allow: ['localhost'], ports: PORTS }).resolve('localhost');
+  t.ok(addresses.some((address) => address === '127.0.0.1' || address === '::1'));
+});
+
 t.test('a resolver error is a failed fetch, not a blocked one', async (t) => {
   const broken = createGuard({ allow: [], ports: PORTS, lookup: () => Promise.reject(new Error('EAI_AGAIN')) });
   await t.rejects(broken.resolve('a.test'), { code: 'HR_FETCH_FAILED', subject: 'name lookup failed' });

@@ -1,0 +1,101 @@
+// Resolves host names that clients choose, such as those of pages to fetch. It asks the name servers itself, with a limit of time,
+// and never calls getaddrinfo, which would let slow names occupy the threads that lookups of configured servers need.
+
+import { Resolver } from 'node:dns';
+import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
+
+export interface NameResolverOptions {
+  /** Default: the clock of the process. */
+  readonly clock?: Clock;
+  /** Addresses of name servers, with a port where it is not 53. Default: those of the system. */
+  readonly servers?: readonly string[];
+}
+
+/** Wait for the first answer of a name server; the second try waits twice as long. */
+const TRY_MS = 1500;
+const TRIES = 2;
+/** Longest time of a lookup, whatever the number of name servers. */
+const LOOKUP_MS = 5000;
+/** Wait for the addresses of the other family when one has come (RFC 8305 §3 waits 50 ms). */
+const OTHER_FAMILY_MS = 100;
+
+/** The hosts file and search domains do not count: names are complete, and what they mean to this machine is not the client's. */
+export class NameResolver {
+  readonly #clock: Clock;
+  readonly #servers: readonly string[] | undefined;
+  #resolver: Resolver | null = null;
+
+  constructor({ clock = systemClock, servers }: NameResolverOptions = {}) {
+    this.#clock = clock;
+    this.#servers = servers;
+  }
+
+  /**
+   * All addresses of a name, IPv4 first. Rejects with an error whose `code` is one of `node:dns`: `ENOTFOUND` or `ENODATA` when there is
+   * none, `ETIMEOUT` after 5 s.
+   */
+  resolve(hostname: string): Promise<readonly string[]> {
+    const resolver = this.#resolver ?? this.#open();
+    return new Promise((resolve, reject) => {
+      const query = new Query(this.#clock, resolve, reject);
+      resolver.resolve4(hostname, (error, addresses) => query.answer(0, error, addresses));
+      resolver.resolve6(hostname, (error, addresses) => query.answer(1, error, addresses));
+    });
+  }
+
+  /** Fails all lookups in progress with `ECANCELLED`. */
+  close(): void {
+    this.#resolver?.cancel();
+  }
+
+  #open(): Resolver {
+    this.#resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
+    if (this.#servers !== undefined) this.#resolver.setServers(this.#servers);
+    return this.#resolver;
+  }
+}
+
+/** The two questions about one name. */
+class Query {
+  readonly #clock: Clock;
+  readonly #resolve: (addresses: readonly string[]) => void;
+  readonly #reject: (error: Error) => void;
+  readonly #addresses: [four: readonly string[], six: readonly string[]] = [[], []];
+  #unanswered = 2;
+  #error: NodeJS.ErrnoException | null = null;
+  #timer: TimerHandle;
+
+  constructor(clock: Clock, resolve: (addresses: readonly string[]) => void, reject: (error: Error) => void) {
+    this.#clock = clock;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    const late = (): void =>
+      reject(Object.assign(new Error('no answer of the name servers in time'), { code: 'ETIMEOUT' }));
+    this.#timer = clock.setTimeout(late, LOOKUP_MS);
+  }
+
+  answer(family: 0 | 1, error: NodeJS.ErrnoException | null, addresses: readonly string[] | undefined): void {
+    this.#unanswered--;
+    if (addresses !== undefined) this.#addresses[family] = addresses;
+    // That a name server is silent says more than that there is no address of the other family.
+    if (error !== null && (this.#error === null || isAbsent(this.#error))) this.#error = error;
+    if (this.#unanswered === 0) {
+      this.#end();
+    } else if (this.#addresses[family].length > 0) {
+      this.#clock.clearTimeout(this.#timer);
+      const end = (): void => this.#end();
+      this.#timer = this.#clock.setTimeout(end, OTHER_FAMILY_MS);
+    }
+  }
+
+  #end(): void {
+    this.#clock.clearTimeout(this.#timer);
+    const addresses = this.#addresses.flat();
+    if (addresses.length > 0 || this.#error === null) this.#resolve(addresses);
+    else this.#reject(this.#error);
+  }
+}
+
+function isAbsent({ code }: NodeJS.ErrnoException): boolean {
+  return code === 'ENOTFOUND' || code === 'ENODATA';
+}
