@@ -1,5 +1,5 @@
 // Cases of splitting a stream into events: EventSplitter with whole events, events cut by the network, CRLF and one large event
-// in many reads; and reading the usage from the end of a stream.
+// in many reads; and judging and counting a stream of 64 events, one by one, as the relay does.
 
 const EVENT_BYTES = 225;
 const READ_BYTES = 65_536;
@@ -19,14 +19,20 @@ const STREAMS = {
   'a 768 KiB event in 64 KiB reads': reads,
 };
 
-const tail = Buffer.from(
-  `${event.repeat(17)}data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":64}}\n\ndata: [DONE]\n\n`,
-);
+const chatEvent = (delta, finish) =>
+  Buffer.from(`data: ${JSON.stringify({ id: 'c', choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`);
+const CHAT = [
+  chatEvent({ role: 'assistant' }, null),
+  ...Array.from({ length: 61 }, () => chatEvent({ content: ' a word or two' }, null)),
+  chatEvent({}, 'stop'),
+  Buffer.from('data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":64}}\n\ndata: [DONE]\n\n'),
+];
+const HEAD = { status: 200, contentType: 'text/event-stream', encoded: false, contentLength: -1 };
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { DIALECTS, endsWell } = await load('src/dialect/dialects.js', 'src/dialect/table.js');
-  const { usageOfStream } = await load('src/dialect/usage.js');
+  const { DIALECTS } = await load('src/dialect/dialects.js', 'src/dialect/table.js');
+  const { AnswerJudge, UsageWatch } = await load('src/dialect/index.js');
   const { EventSplitter } = await load('src/net/sse.js');
   const chat = DIALECTS['chat-completions'];
   const split = (chunks) => {
@@ -35,9 +41,26 @@ export async function cases(load) {
       for (const chunk of chunks) splitter.push(chunk);
     };
   };
+  const judge = () => {
+    const judge = new AnswerJudge(chat, 1);
+    judge.begin(HEAD);
+    for (const piece of CHAT) judge.events(piece);
+    if (!judge.complete) throw new Error('the stream is not complete');
+  };
+  const watch = () => {
+    const judge = new AnswerJudge(chat, 1);
+    const usage = new UsageWatch(chat, false);
+    judge.begin(HEAD);
+    usage.begin(judge);
+    for (const piece of CHAT) {
+      judge.events(piece);
+      usage.events(piece);
+    }
+    if (usage.result(9).completionTokens !== 64) throw new Error('other tokens');
+  };
   return {
     ...Object.fromEntries(Object.entries(STREAMS).map(([name, chunks]) => [`split, ${name}`, split(chunks)])),
-    [`endsWell, ${tail.length} B tail`]: () => endsWell(chat, tail),
-    [`usageOfStream, ${tail.length} B tail`]: () => usageOfStream(chat, tail),
+    'judge 64 events': judge,
+    'judge and count 64 events': watch,
   };
 }
