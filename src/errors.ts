@@ -25,6 +25,7 @@ export type ErrorCode =
   | 'HR_ROUTE_UNKNOWN_MODEL'
   | 'HR_ROUTE_ALL_FAILED'
   | 'HR_ROUTE_LOOP'
+  | 'HR_UPSTREAM_BUSY'
   | 'HR_UPSTREAM_CREDENTIALS'
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
@@ -78,6 +79,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'internal',
     retryable: false,
     detail: 'The request has passed this gateway before: a server of the model leads back to it',
+  },
+  HR_UPSTREAM_BUSY: {
+    status: 429,
+    source: 'upstream',
+    retryable: true,
+    detail: 'All servers are busy for model {}',
   },
   HR_UPSTREAM_CREDENTIALS: {
     status: 502,

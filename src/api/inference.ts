@@ -23,14 +23,17 @@ import {
   hashText,
   type Model,
   readAffinity,
+  type RetryBudget,
   writeAffinity,
 } from '../routing/index.ts';
 import type { RequestCells } from '../telemetry/metrics.ts';
 import {
+  type Approval,
+  type Attempt,
   credentialLines,
   Failover,
+  type RequestLines,
   requestLines,
-  type UpstreamEvent,
   type UpstreamListener,
   type UpstreamRequest,
 } from '../upstream/index.ts';
@@ -38,6 +41,8 @@ import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { tokenPrice } from './payment.ts';
 import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
+
+const NO_HEADERS: readonly string[] = [];
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
@@ -85,7 +90,7 @@ const inference: PaidEndpoint<InferenceInput> = {
   },
   run(request, settlement) {
     const { deps, exchange } = request;
-    new Failover(deps.failover, new Forwarding(request, settlement).upstream, exchange).start();
+    new Failover(deps.failover, new Forwarding(request, settlement), exchange).start();
   },
 };
 
@@ -112,8 +117,17 @@ function notJson(): HeadraceError {
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
-class Forwarding implements UpstreamListener, Meter {
-  readonly upstream: UpstreamRequest;
+class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
+  readonly model: string;
+  readonly path: string;
+  readonly lines: RequestLines;
+  readonly body: Buffer;
+  readonly dialect: Dialect | undefined;
+  readonly choices: number;
+  readonly usage: UsageWatch | null;
+  readonly candidates: Candidates;
+  readonly budget: RetryBudget;
+  readonly approval: Approval | null;
   readonly #exchange: Exchange;
   readonly #deps: ApiDeps;
   readonly #cells: RequestCells;
@@ -147,99 +161,101 @@ class Forwarding implements UpstreamListener, Meter {
       url: this.#preferred.get(model.id.toLowerCase()),
       key: affinityKey(exchange, body, scan, dialect),
     };
-    this.upstream = {
-      model: model.id,
-      path: query === '' ? path : `${path}?${query}`,
-      lines: requestLines(deps.headerRules, {
-        headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
-        remoteAddress: exchange.remoteAddress,
-        requestId: exchange.requestId,
-        credential:
-          access.credential.kind === 'none' ? '' : credentialLines({ authorization, apiKey, bearer: access.bearer }),
-        // What is counted must be readable.
-        readable: scan.stream || charged,
-      }),
-      body: asking ?? body,
-      dialect,
-      choices: choicesOf(body, scan),
-      candidates: new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random),
-      budget: deps.budget(model),
-      approval: paid ? settlement : null,
-      // A trace shows what the CRN counted, also where nobody is charged.
-      usage: charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null,
-      gaps: this.#cells.gaps,
-      listener: this,
-    };
+    this.lines = requestLines(deps.headerRules, {
+      headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
+      remoteAddress: exchange.remoteAddress,
+      requestId: exchange.requestId,
+      credential:
+        access.credential.kind === 'none' ? '' : credentialLines({ authorization, apiKey, bearer: access.bearer }),
+      // What is counted must be readable.
+      readable: scan.stream || charged,
+    });
+    this.model = model.id;
+    this.path = query === '' ? path : `${path}?${query}`;
+    this.body = asking ?? body;
+    this.dialect = dialect;
+    this.choices = choicesOf(body, scan);
+    this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
+    this.budget = deps.budget(model);
+    this.approval = paid ? settlement : null;
+    // A trace shows what the CRN counted, also where nobody is charged.
+    this.usage = charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null;
   }
 
-  onEvent(event: UpstreamEvent): void {
-    const { metrics, recent, reporter } = this.#deps;
+  get listener(): UpstreamListener {
+    return this;
+  }
+
+  get gaps(): RequestCells['gaps'] {
+    return this.#cells.gaps;
+  }
+
+  onAttempt({ member: { url }, number }: Attempt): readonly string[] {
     const exchange = this.#exchange;
-    switch (event.type) {
-      case 'attempt': {
-        const { attempt, headers, member } = event;
-        if (attempt === 1) {
-          metrics.pick(this.upstream.candidates.affinity);
-        } else {
-          metrics.failover(this.upstream.model, this.#cause);
-          recent.failover(exchange.crn);
-        }
-        exchange.crn = member.url;
-        exchange.attempts = attempt;
-        if (this.#trace !== null) headers.push(...this.#trace.begin(member.url));
-        break;
-      }
-      case 'outcome': {
-        const { choice, failure, verdict } = event;
-        this.#cause = failure ?? verdict;
-        this.#trace?.end(failure, this.upstream.usage);
-        metrics.attempt(choice.member.url, verdict, failure ?? '');
-        reporter.report(choice, verdict, failure);
-        break;
-      }
-      case 'answer':
-        this.#answer(event);
-        break;
-      case 'stream':
-        exchange.firstPieceMs = event.nowMs;
-        metrics.streamStarted();
-        this.#cells.firstPiece.observe((event.nowMs - exchange.receivedMs) / 1000);
-        break;
-      case 'failed':
-        refuse(exchange, this.#deps, event.error);
+    const { metrics, recent } = this.#deps;
+    if (number === 1) {
+      metrics.pick(this.candidates.affinity);
+    } else {
+      metrics.failover(this.model, this.#cause);
+      recent.failover(exchange.crn);
     }
+    exchange.crn = url;
+    exchange.attempts = number;
+    return this.#trace?.begin(url) ?? NO_HEADERS;
+  }
+
+  onOutcome(attempt: Attempt): void {
+    const { failure, member, verdict } = attempt;
+    if (verdict === null) return;
+    this.#cause = failure ?? verdict;
+    this.#trace?.end(failure, this.usage);
+    this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
+    this.#deps.reporter.report(attempt, verdict, failure);
+  }
+
+  onAnswer(attempt: Attempt, headers: string[]): void {
+    const { board, clock, reporter, settings, table } = this.#deps;
+    const { member, number, sentMs } = attempt;
+    const begunMs = attempt.begunMs || clock.now();
+    const waitedMs = begunMs - sentMs;
+    reporter.begun(attempt);
+    // The begin of a stream shows how busy a CRN is; that of a whole answer shows how long the answer was.
+    if (this.#stream || this.dialect === undefined) {
+      board.noteFirstByte(member.member, waitedMs, begunMs);
+      this.#cells.firstByte.observe(waitedMs / 1000);
+    }
+    if (settings.serverTiming) {
+      // `Server-Timing` (W3C): what the gateway took until the request left, and the CRN until its answer began.
+      const gateway = (sentMs - this.#exchange.receivedMs).toFixed(3);
+      headers.push(
+        'server-timing',
+        `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
+      );
+    }
+    // A CRN that is merely busy gets its conversations back.
+    if (!settings.routing.affinity || this.candidates.preferredFit) return;
+    const updated = writeAffinity(this.#preferred, table, this.model, member.url);
+    if (updated === undefined) return;
+    const secure = settings.publicScheme === 'https';
+    headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
+  }
+
+  onFirstPiece(nowMs: number): void {
+    this.#exchange.firstPieceMs = nowMs;
+    this.#deps.metrics.streamStarted();
+    this.#cells.firstPiece.observe((nowMs - this.#exchange.receivedMs) / 1000);
+  }
+
+  onFailed(error: HeadraceError): void {
+    refuse(this.#exchange, this.#deps, error);
   }
 
   spending(): Spending | null {
-    const { model, usage } = this.upstream;
+    const { model, usage } = this;
     if (usage?.delivered !== true) return null;
     const metered = usage.result(this.#promptTokens);
     const modelPrice = this.#deps.billing?.modelPrices.get(model);
     return { ...metered, model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
-  }
-
-  #answer({ attempts, choice, firstByteMs, headers, sentMs }: Extract<UpstreamEvent, { type: 'answer' }>): void {
-    const { board, reporter, settings, table } = this.#deps;
-    const { member } = choice;
-    reporter.begun(choice);
-    const waitedMs = firstByteMs - sentMs;
-    // The first byte of a stream shows how busy a CRN is; of a whole answer it shows how long the answer was.
-    if (this.#stream || this.upstream.dialect === undefined) {
-      board.noteFirstByte(member.member, waitedMs, firstByteMs);
-      this.#cells.firstByte.observe(waitedMs / 1000);
-    }
-    if (settings.serverTiming) {
-      // `Server-Timing` (W3C): what the gateway took until the request left, and the CRN until its first byte.
-      const gateway = (sentMs - this.#exchange.receivedMs).toFixed(3);
-      const timing = `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${attempts}"`;
-      headers.push('server-timing', timing);
-    }
-    // A CRN that is merely busy gets its conversations back.
-    if (!settings.routing.affinity || this.upstream.candidates.preferredFit) return;
-    const updated = writeAffinity(this.#preferred, table, this.upstream.model, member.url);
-    if (updated === undefined) return;
-    const secure = settings.publicScheme === 'https';
-    headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
   }
 }
 

@@ -1,5 +1,5 @@
 // Public names of the dialect module. Re-exports only.
-export { AnswerJudge, choicesOf } from './answer.ts';
+export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './answer.ts';
 export type { Dialect, DialectName, Failure, Usage } from './dialect.ts';
 export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
 export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';

@@ -40,7 +40,7 @@ import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
-import { Peers } from '../upstream/index.ts';
+import { Peers, RunningAttempts } from '../upstream/index.ts';
 import type { PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -90,6 +90,7 @@ export class DataPlane {
   readonly #overviewMetrics: ThreadMetrics;
   readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
+  readonly #running: RunningAttempts;
   readonly #router: Router;
   readonly #search: SearchService;
   readonly #pages: PageClient;
@@ -116,6 +117,7 @@ export class DataPlane {
     this.#observer = new Observer({ clock, random: options.random, thread, epochMs });
     this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);
+    this.#running = new RunningAttempts(this.#board, clock);
     this.#router = new Router(snapshot.settings);
     this.#search = new SearchService({
       clock,
@@ -238,6 +240,7 @@ export class DataPlane {
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
     this.#deadlines.close();
+    this.#running.close();
     this.#threadMetrics.close();
     this.#overviewMetrics.close();
     this.#observer.close();
@@ -303,9 +306,9 @@ export class DataPlane {
         pool: (member) => this.#poolOf(member, limits.connectionsPerServer, timeouts.keepAliveMs),
         relay: {
           keepAliveMs: settings.streamKeepAliveMs,
-          clientIdleMs: timeouts.clientIdleMs,
-          heldEventBytes: limits.heldEventBytes,
         },
+        heldEventBytes: limits.heldEventBytes,
+        running: this.#running,
       },
     };
   }

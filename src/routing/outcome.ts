@@ -43,7 +43,8 @@ export type Failure =
   | 'error event'
   | 'only done'
   | 'not begun'
-  // The gateway or the client ended the attempt.
+  // The gateway or the client ended the attempt; `internal`: a defect of the gateway did.
+  | 'internal'
   | 'hedged'
   | 'client gone';
 

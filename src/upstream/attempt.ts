@@ -1,48 +1,44 @@
-// One attempt of a request on one CRN: a connection, four phases with a deadline each, and exactly one ending. It knows
-// nothing of the client: its owner decides what an answer or a failure means. The CRN's place on the board is given back
-// at the ending, whatever it is.
+// One attempt of a request on one CRN: its connection, its deadlines, what is held of its answer until the answer has begun, and
+// exactly one outcome. The CRN's place on the board returns when its answer is whole or the attempt has its outcome, exactly once.
 
 import type { Clock } from '../actor/index.ts';
-import {
-  type Connection,
-  type ConnectionPool,
-  type DispatchError,
-  type DispatchFault,
-  type DispatchHandler,
-  type DispatchOptions,
+import { type AnswerFailure, AnswerJudge, type AnswerState } from '../dialect/index.ts';
+import type { ErrorCode } from '../errors.ts';
+import type {
+  Connection,
+  ConnectionPool,
+  DispatchError,
+  DispatchFault,
+  DispatchHandler,
+  DispatchOptions,
 } from '../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
-import type { Board, Choice, Failure, Member } from '../routing/index.ts';
+import { EventSplitter } from '../net/sse.ts';
+import {
+  type Board,
+  type Choice,
+  classifyBody,
+  classifyStatus,
+  type Failure,
+  failureOf,
+  type Member,
+  type Verdict,
+  verdictOf,
+} from '../routing/index.ts';
+import { linesFor, responseHead, type ResponseHead } from './headers.ts';
+import type { RunningAttempts } from './running-attempts.ts';
+import type { UpstreamRequest } from './failover.ts';
 
 export interface AttemptTimeouts {
-  /** Until the socket is open. */
+  /** Until the connection is open. */
   readonly connectMs: number;
   /** From the request sent to the head of the answer. */
   readonly headersMs: number;
-  /** From the request sent to the first byte of the body; null: as `headersMs`. */
+  /** From the request sent to the first useful event of a stream, or to the first byte of a whole answer; null: as `headersMs`. */
   readonly firstByteMs: number | null;
   /** Between two pieces of the body. */
   readonly idleMs: number;
 }
-
-/** Takes the pieces of a body as they arrive. */
-export interface BodyConsumer {
-  onData(chunk: Buffer, nowMs: number): void;
-}
-
-/** Hears of an attempt. After `onEnd` or `onFailed` it hears nothing more. */
-export interface AttemptOwner extends BodyConsumer {
-  /** The head of the answer; `headers` is flat: name in lower case, value. */
-  onHead(attempt: Attempt, status: number, headers: readonly string[]): void;
-  onEnd(attempt: Attempt): void;
-  onFailed(attempt: Attempt, failure: Failure): void;
-}
-
-type Phase = 'connect' | 'headers' | 'first byte' | 'body' | 'done';
-
-/** An unwanted answer is read on within these bounds, to keep the connection; past them a new one is cheaper. */
-const DISCARD_BYTES = 64 * 1024;
-const DISCARD_MS = 1000;
 
 /** What all attempts of a thread share. */
 export interface AttemptDeps {
@@ -50,183 +46,503 @@ export interface AttemptDeps {
   readonly clock: Clock;
   readonly deadlines: DeadlineQueue;
   readonly timeouts: AttemptTimeouts;
+  /** Most bytes of an unfinished event that are held. */
+  readonly heldEventBytes: number;
   readonly pool: (member: Member) => ConnectionPool;
+  readonly running: RunningAttempts;
 }
 
-export class Attempt implements DispatchHandler, Expirable {
-  readonly choice: Choice;
+/** Hears of an attempt. An attempt that is cancelled says nothing more. */
+export interface AttemptOwner {
+  /** The head of a good event stream is here; its first useful event may be far. */
+  onStreamHead(attempt: Attempt): void;
+  /** The answer has begun, or is whole. The owner calls `take` once it may go to the client. */
+  onBegun(attempt: Attempt): void;
+  /** A piece of the answer, after `take`: whole events of a stream, unless `midEvent`. */
+  onPiece(attempt: Attempt, piece: Buffer, nowMs: number): void;
+  /** The answer is whole, with this last piece; the owner calls `succeed`. After `take`. */
+  onEnd(attempt: Attempt, last: Buffer | null): void;
+  /** The attempt has failed, or another CRN may do better. Its outcome has been told. */
+  onFailed(attempt: Attempt): void;
+}
+
+/** A CRN's own refusal, which passes on when no other CRN does better. */
+export interface Refusal {
+  readonly head: ResponseHead;
+  /** Null when it was too long or too late to be kept. */
+  readonly body: Buffer | null;
+}
+
+/**
+ * `connect`: no connection yet. `head`: the request is sent. `refusal`: the body decides what the status means. `judged`: the answer
+ * has not begun. `held`: it has, and waits for `take`. `passing`: it goes to the client. `rest`: nothing of it is wanted, and a short
+ * rest is read to keep the connection. `closed`: there is no connection any more.
+ */
+type Phase = 'connect' | 'head' | 'refusal' | 'judged' | 'held' | 'passing' | 'rest' | 'closed';
+
+/** Most bytes of a refusal that are read to decide about it. */
+const REFUSAL_BYTES = 64 * 1024;
+/** Longest time that the body of a refusal may take, in milliseconds. */
+const REFUSAL_MS = 1000;
+
+/** Bytes after which the CRN of an answer that may not pass yet is asked to wait; what its connection has read by then comes on top. */
+const HELD_BYTES = 64 * 1024;
+
+/** The rest of an unwanted answer is read within these bounds, to keep the connection; past them a new one is cheaper. */
+const DISCARD_BYTES = 64 * 1024;
+const DISCARD_MS = 1000;
+
+/** Faults that say nothing about the health of a CRN. */
+const BLAMELESS: ReadonlySet<DispatchFault> = new Set(['unsendable', 'no connection free', 'stale', 'internal']);
+
+const NO_BYTES = Buffer.alloc(0);
+
+export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expirable {
+  /** @internal Index in the set of running attempts. */
+  slot = -1;
   readonly member: Member;
-  /** When the request left for the CRN, and when the first byte of the body came, in milliseconds; 0 before. */
+  readonly epoch: number;
+  /** Whether this is the trial of an ejected CRN. A request that is sent again on a fresh connection takes the trial along. */
+  trial: boolean;
+  /** Counts the attempts of a request, from 1. */
+  readonly number: number;
+
+  readonly method = 'POST';
+  readonly path: string;
+  readonly lines: string;
+  readonly headers: readonly string[];
+  readonly body: Buffer;
+
+  /** In milliseconds, 0 before: when the request left, when the answer began, when the CRN was last heard. */
   sentMs = 0;
-  firstByteMs = 0;
-  /** Takes the body, at first the owner; null: it is discarded. */
-  consumer: BodyConsumer | null;
+  begunMs = 0;
+  heardMs = 0;
+  /** Of the answer; null before it came. */
+  head: ResponseHead | null = null;
+  /** Bytes of its body so far. */
+  bytes = 0;
+  /** The answer is whole and good. */
+  whole = false;
+  /** Of a refusal that another CRN may better. */
+  refusal: Refusal | null = null;
+  /** The outcome; the verdict is null before. */
+  verdict: Verdict | null = null;
+  failure: Failure | null = null;
+  /** What was thrown while the answer was read. */
+  defect: unknown;
+  /** What a client is told whose answer breaks off here. */
+  brokenCode: ErrorCode = 'HR_STREAM_BROKEN';
+
+  readonly judge: AnswerJudge;
   readonly #deps: AttemptDeps;
+  readonly #request: UpstreamRequest;
   readonly #owner: AttemptOwner;
-  readonly #options: DispatchOptions;
   readonly #deadline: Deadline;
   #connection: Connection | null = null;
   #phase: Phase = 'connect';
-  #lastDataMs = 0;
-  #retriedStale = false;
+  #splitter: EventSplitter | null = null;
+  readonly #held: Buffer[] = [];
+  /** Bytes read since the phase `rest` began. */
+  #restBytes = 0;
   #paused = false;
   #left = false;
-  #discardedBytes = 0;
 
-  constructor(deps: AttemptDeps, owner: AttemptOwner, choice: Choice, options: DispatchOptions) {
+  /** `choice` has been counted on the board: the attempt gives the place back. */
+  constructor(deps: AttemptDeps, owner: AttemptOwner, request: UpstreamRequest, choice: Choice, number: number) {
+    const { member } = choice;
     this.#deps = deps;
     this.#owner = owner;
-    this.consumer = owner;
-    this.choice = choice;
-    this.member = choice.member;
-    this.#options = options;
+    this.#request = request;
+    this.member = member;
+    this.epoch = choice.epoch;
+    this.trial = choice.trial;
+    this.number = number;
+    this.path = pathOf(member.url) + request.path;
+    this.lines = linesFor(request.lines, member.apiKey);
+    this.body = request.body;
+    this.judge = new AnswerJudge(request.dialect, request.choices);
     this.#deadline = deps.deadlines.deadline(this);
+    this.headers = request.listener.onAttempt(this);
   }
 
-  /** Starts; may fail before it returns. `connectMs` bounds the connect phase. */
-  start(connectMs: number): void {
-    this.#dispatch(false, connectMs);
+  /** Sends the request; may fail before it returns. `fresh`: on a connection that has served nothing. */
+  start(connectMs: number, fresh: boolean): void {
+    this.#deps.running.add(this);
+    this.#connection = this.#deps.pool(this.member).dispatch(this, this, fresh);
+    if (this.#phase === 'connect') this.#deadline.set(connectMs);
   }
 
-  /** The client has gone or the answer is no longer wanted: frees everything at once, tells nobody. */
-  cancel(): void {
-    this.#finish();
+  /** Passes on what is held, and the rest as it comes. */
+  take(): void {
+    const held = this.#held;
+    const nowMs = this.#deps.clock.now();
+    const last = this.whole ? (held.pop() ?? null) : null;
+    if (!this.whole) this.#phase = 'passing';
+    for (const piece of held) this.#owner.onPiece(this, piece, nowMs);
+    held.length = 0;
+    if (this.whole) this.#owner.onEnd(this, last);
   }
 
-  /** The rest of the answer is not wanted: a short one is read to its end, only to keep the connection. */
-  discardRest(): void {
-    if (this.#phase === 'done') return;
-    this.consumer = null;
-    this.#deadline.set(DISCARD_MS);
-    this.#leave();
+  /** The whole answer has been counted and is about to be handed over. */
+  succeed(): void {
+    if (this.judge.reportedError) this.#settle('failed', 'error event');
+    else this.#settle(verdictOf((this.head as ResponseHead).status), null);
+  }
+
+  /** Ends the attempt without blame; its owner hears nothing more. A whole answer was served well all the same. */
+  cancel(failure: 'client gone' | 'hedged' | null): void {
+    if (this.verdict !== null) return;
+    if (this.whole) {
+      this.succeed();
+      return;
+    }
+    this.#close();
+    this.#settle('neutral', failure);
   }
 
   /** Asks the CRN to wait; its silence does not count meanwhile. */
   pause(): void {
-    if (this.#paused || this.#phase === 'done') return;
+    if (this.#paused || this.#phase === 'rest' || this.#phase === 'closed') return;
     this.#paused = true;
     this.#deadline.clear();
     this.#connection?.pause(this);
   }
 
   resume(): void {
-    if (!this.#paused || this.#phase === 'done') return;
+    if (!this.#paused || this.#phase === 'rest' || this.#phase === 'closed') return;
     this.#paused = false;
+    this.heardMs = this.#deps.clock.now();
     this.#deadline.set(this.#deps.timeouts.idleMs);
     this.#connection?.resume(this);
   }
 
-  /** @internal The phase took too long. */
+  /** The CRN has been silent since `sinceMs`, and answers no probe any more. */
+  lost(sinceMs: number): void {
+    // A CRN that was asked to wait cannot be heard, and one without a connection has a shorter deadline.
+    if (this.#paused || this.#phase === 'connect' || this.verdict !== null || this.heardMs >= sinceMs) return;
+    this.#close();
+    this.#fail('failed', 'unreachable');
+  }
+
+  /** Whether what has passed ends inside an event, so that no other event may follow it. */
+  get midEvent(): boolean {
+    return this.#splitter?.midEvent ?? true;
+  }
+
+  /** @internal */
   expire(): void {
-    const { firstByteMs, headersMs, idleMs } = this.#deps.timeouts;
-    const byteFirst = firstByteMs !== null && firstByteMs <= headersMs;
-    if (this.consumer === null) {
-      this.cancel();
-    } else if (this.#phase === 'connect') {
-      this.#fail('connect timeout');
-    } else if (this.#phase === 'body') {
-      // The deadline is not moved at every piece: here it is set again for the rest.
-      const restMs = this.#lastDataMs + idleMs - this.#deps.clock.now();
-      if (restMs > 0) this.#deadline.set(Math.ceil(restMs));
-      else this.#fail('idle timeout');
-    } else {
-      this.#fail(byteFirst || this.#phase === 'first byte' ? 'first byte timeout' : 'headers timeout');
+    switch (this.#phase) {
+      case 'connect':
+        this.#close();
+        this.#fail('failed', 'connect timeout');
+        break;
+      case 'refusal':
+        this.#undecided();
+        break;
+      case 'rest':
+        this.#close();
+        break;
+      default:
+        this.#late();
     }
   }
 
   /** @internal */
-  onRequestSent({ sentMs }: Connection): void {
-    this.#phase = 'headers';
-    this.sentMs = sentMs;
+  onRequestSent(connection: Connection): void {
+    this.#connection = connection;
+    this.#phase = 'head';
+    this.sentMs = this.#deps.clock.now();
+    this.heardMs = this.sentMs;
     const { headersMs, firstByteMs } = this.#deps.timeouts;
     this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs));
   }
 
   /** @internal */
-  onResponseStart(status: number, headers: readonly string[]): void {
-    if (this.#phase === 'done') return;
-    this.#phase = 'first byte';
-    // Some CRNs send the head at once and compute then: the wait for the first byte is the same wait.
-    const { firstByteMs, headersMs } = this.#deps.timeouts;
-    // The deadline set when the request left goes on, unless it was the shorter one. Whole milliseconds: few lists.
-    if (firstByteMs !== null && firstByteMs > headersMs) {
-      this.#deadline.set(Math.ceil(firstByteMs - (this.#deps.clock.now() - this.sentMs)));
+  onResponseStart(status: number, fields: readonly string[]): void {
+    const head = responseHead(status, fields);
+    this.head = head;
+    switch (classifyStatus(status, this.member.apiKey !== undefined)) {
+      case 'next-failed':
+        this.#discard();
+        this.#fail('failed', failureOf(status));
+        return;
+      case 'next-neutral':
+      case 'read':
+        this.#phase = 'refusal';
+        this.#deadline.set(REFUSAL_MS);
+        return;
+      case 'pass':
+        this.#judgeHead(head);
     }
-    this.#owner.onHead(this, status, headers);
   }
 
   /** @internal */
-  onResponseData(chunk: Buffer): void {
-    if (this.#phase === 'done') return;
-    if (this.consumer === null) {
-      this.#phase = 'body';
-      this.#discardedBytes += chunk.byteLength;
-      if (this.#discardedBytes > DISCARD_BYTES) this.cancel();
+  onResponseData(piece: Buffer): void {
+    if (this.#phase === 'rest') {
+      this.#restBytes += piece.byteLength;
+      if (this.#restBytes > DISCARD_BYTES) this.#close();
       return;
     }
-    const nowMs = this.#deps.clock.now();
-    this.#lastDataMs = nowMs;
-    if (this.#phase !== 'body') {
-      this.#phase = 'body';
-      this.firstByteMs = nowMs;
-      // A chunk may still come after the CRN was asked to wait; it must not start the clock again.
-      if (!this.#paused) this.#deadline.set(this.#deps.timeouts.idleMs);
+    this.bytes += piece.byteLength;
+    this.heardMs = this.#deps.clock.now();
+    if (this.#phase === 'refusal') {
+      this.#held.push(piece);
+      if (this.bytes > REFUSAL_BYTES) this.#undecided();
+    } else if (this.#splitter !== null) {
+      const whole = this.#splitter.push(piece);
+      if (whole !== undefined) this.#events(whole, this.judge.events(whole, this.#splitter.midEvent));
+      else if (this.begunMs === 0) this.#waitOn('undecided');
+    } else {
+      this.#data(piece);
     }
-    this.consumer.onData(chunk, nowMs);
   }
 
   /** @internal */
   onResponseEnd(): void {
-    if (this.#phase === 'done') return;
-    this.#finish();
-    if (this.consumer !== null) this.#owner.onEnd(this);
+    const phase = this.#phase;
+    this.#connection = null;
+    this.#deadline.clear();
+    this.#phase = 'closed';
+    if (phase === 'rest') return;
+    this.#leave();
+    if (phase === 'refusal') this.#decide();
+    else if (this.#splitter !== null) this.#endOfStream(phase, this.#splitter);
+    else this.#endOfWhole(phase, this.head as ResponseHead);
   }
 
   /** @internal */
-  onResponseError({ fault }: DispatchError): void {
-    if (this.#phase === 'done') return;
-    if (fault === 'stale' && !this.#retriedStale) this.#retryStale();
-    else this.#fail(failureOf(fault, this.#phase));
-  }
-
-  /** A kept-alive socket died as the request met it: that says nothing about the CRN, so it is asked once more. */
-  #retryStale(): void {
-    this.#retriedStale = true;
+  onResponseError({ cause, fault }: DispatchError): void {
+    const phase = this.#phase;
     this.#connection = null;
-    this.#phase = 'connect';
-    this.#dispatch(true, this.#deps.timeouts.connectMs);
-  }
-
-  #dispatch(fresh: boolean, connectMs: number): void {
-    this.#deadline.set(connectMs);
-    const connection = this.#deps.pool(this.member).dispatch(this.#options, this, fresh);
-    // A request that failed at once may have been sent again by then.
-    if (connection !== null) this.#connection = connection;
-  }
-
-  #fail(failure: Failure): void {
-    if (this.#phase === 'done') return;
-    this.#finish();
-    if (this.consumer !== null) this.#owner.onFailed(this, failure);
-  }
-
-  #leave(): void {
-    if (this.#left) return;
-    this.#left = true;
-    this.#deps.board.leave(this.member.server);
-  }
-
-  #finish(): void {
-    if (this.#phase === 'done') return;
-    this.#phase = 'done';
     this.#deadline.clear();
+    this.#phase = 'closed';
+    if (phase === 'rest') return;
+    this.defect = cause;
+    if (this.judge.reportedError) this.#finish(phase);
+    else this.#fail(BLAMELESS.has(fault) ? 'neutral' : 'failed', fault);
+  }
+
+  #judgeHead(head: ResponseHead): void {
+    this.#phase = 'judged';
+    const state = this.judge.begin(head);
+    if (state !== 'undecided' && state !== 'begun') {
+      this.#discard();
+      this.#fail('failed', state);
+      return;
+    }
+    const { firstByteMs, headersMs } = this.#deps.timeouts;
+    // The deadline set when the request left goes on, unless it was the shorter one. Whole milliseconds: few lists.
+    if (firstByteMs !== null && firstByteMs > headersMs) this.#deadline.set(Math.ceil(this.#restMs(firstByteMs)));
+    if (!this.judge.streams || head.status >= 300) return;
+    this.#splitter = new EventSplitter({ maxHeldBytes: this.#deps.heldEventBytes });
+    this.#owner.onStreamHead(this);
+  }
+
+  /** Whole events of a stream, which the judge has read. */
+  #events(piece: Buffer, state: AnswerState): void {
+    const phase = this.#phase;
+    if (this.judge.complete || (phase === 'passing' && state === 'error event')) {
+      // Nothing follows, whatever the connection does.
+      this.#held.push(piece);
+      this.#discard();
+      this.#finish(phase);
+    } else if (phase === 'passing') {
+      if (this.begunMs === 0) this.#waitOn(state);
+      this.#owner.onPiece(this, piece, this.heardMs);
+    } else if (phase === 'held') {
+      this.#hold(piece);
+    } else if (state === 'undecided' || state === 'begun') {
+      this.#held.push(piece);
+      if (state === 'begun') this.#begin();
+      else this.#waitOn(state);
+    } else {
+      this.#discard();
+      this.#fail('failed', state);
+    }
+  }
+
+  /** A piece of a whole answer. */
+  #data(piece: Buffer): void {
+    const state = this.judge.data(piece);
+    // The last byte is told with the end, which follows at once.
+    const isLast = this.bytes === this.head?.contentLength;
+    if (this.#phase === 'passing' && !isLast) {
+      this.#owner.onPiece(this, piece, this.heardMs);
+      return;
+    }
+    if (this.#phase === 'held' && !isLast) {
+      this.#hold(piece);
+      return;
+    }
+    this.#held.push(piece);
+    if (isLast) return;
+    if (state === 'begun') this.#begin();
+    else this.#deadline.set(this.#deps.timeouts.idleMs);
+  }
+
+  /** The answer has begun: from now on only its silence is limited. */
+  #begin(): void {
+    this.#phase = 'held';
+    this.begunMs = this.heardMs;
+    this.#deadline.set(this.#deps.timeouts.idleMs);
+    this.#owner.onBegun(this);
+    this.#limitHeld();
+  }
+
+  #hold(piece: Buffer): void {
+    this.#held.push(piece);
+    this.#limitHeld();
+  }
+
+  /** An answer that has begun and may not pass yet: the CRN works on, and waits once so much is held. */
+  #limitHeld(): void {
+    if (this.#phase === 'held' && this.bytes >= HELD_BYTES) this.pause();
+  }
+
+  #endOfStream(phase: Phase, splitter: EventSplitter): void {
+    const rest = splitter.take();
+    if (rest.byteLength > 0) this.#held.push(rest);
+    this.#endOfAnswer(phase, this.judge.end(rest, false));
+  }
+
+  #endOfWhole(phase: Phase, { byClose, status }: ResponseHead): void {
+    const held = this.#held;
+    if (status >= 300 || this.judge.state !== 'undecided') {
+      this.#finish(phase);
+      return;
+    }
+    if (held.length > 1) held.splice(0, held.length, Buffer.concat(held));
+    this.#endOfAnswer(phase, this.judge.end(held[0] ?? NO_BYTES, byClose));
+  }
+
+  /** The body has ended as HTTP. */
+  #endOfAnswer(phase: Phase, failure: AnswerFailure | null): void {
+    if (failure === null || this.judge.reportedError) {
+      this.#finish(phase);
+    } else {
+      this.brokenCode = 'HR_STREAM_TRUNCATED';
+      this.#fail('failed', failure);
+    }
+  }
+
+  /** The answer is whole; its last piece is held. */
+  #finish(phase: Phase): void {
+    this.whole = true;
     this.#leave();
+    if (phase === 'passing') {
+      this.#owner.onEnd(this, this.#held.pop() ?? null);
+    } else if (phase !== 'held') {
+      this.begunMs = this.#deps.clock.now();
+      this.#owner.onBegun(this);
+    }
+  }
+
+  /** A refusal has come whole. */
+  #decide(): void {
+    const head = this.head as ResponseHead;
+    const body = Buffer.concat(this.#held);
+    const { status } = head;
+    if (classifyStatus(status, false) === 'read' && classifyBody(status, body) === 'pass') {
+      this.#held.splice(0, this.#held.length, body);
+      this.#finish('refusal');
+      return;
+    }
+    this.refusal = { head, body };
+    this.#fail('neutral', failureOf(status, body));
+  }
+
+  /** A refusal is too long, or takes too long. */
+  #undecided(): void {
+    const head = this.head as ResponseHead;
+    if (classifyStatus(head.status, false) === 'read') {
+      this.judge.begin(head);
+      this.#begin();
+      return;
+    }
+    this.refusal = { head, body: null };
+    this.#discard();
+    this.#fail('neutral', failureOf(head.status));
+  }
+
+  /** A piece of a stream that had not begun before. While it has not, the time for its first useful event goes on. */
+  #waitOn(state: AnswerState): void {
+    const { firstByteMs, headersMs, idleMs } = this.#deps.timeouts;
+    if (state === 'begun') this.begunMs = this.heardMs;
+    const restMs = state === 'begun' ? idleMs : this.#restMs(firstByteMs ?? headersMs);
+    this.#deadline.set(Math.ceil(Math.min(idleMs, restMs)));
+  }
+
+  /** What is left of a time that began when the request left. */
+  #restMs(limitMs: number): number {
+    return Math.max(limitMs - (this.#deps.clock.now() - this.sentMs), 0);
+  }
+
+  /** A deadline of an answer has passed. It is not moved at every piece: here it is set again for the rest. */
+  #late(): void {
+    const { firstByteMs, headersMs, idleMs } = this.#deps.timeouts;
+    const byteFirst = firstByteMs !== null && firstByteMs <= headersMs;
+    const waitsForEvent = this.#splitter !== null && this.begunMs === 0;
+    let failure: Failure;
+    if (this.#phase === 'head') {
+      failure = byteFirst ? 'first byte timeout' : 'headers timeout';
+    } else if (this.bytes === 0 || (waitsForEvent && this.#restMs(firstByteMs ?? headersMs) === 0)) {
+      failure = 'first byte timeout';
+    } else {
+      const restMs = this.heardMs + idleMs - this.#deps.clock.now();
+      if (restMs > 0) {
+        this.#deadline.set(Math.ceil(restMs));
+        return;
+      }
+      failure = 'idle timeout';
+    }
+    const phase = this.#phase;
+    this.#close();
+    this.brokenCode = 'HR_STREAM_STALLED';
+    if (this.judge.reportedError) this.#finish(phase);
+    else this.#fail('failed', failure);
+  }
+
+  /** The rest of the answer is not wanted: a short one is read to its end, only to keep the connection. */
+  #discard(): void {
+    this.#phase = 'rest';
+    this.#deadline.set(DISCARD_MS);
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#connection?.resume(this);
+  }
+
+  #close(): void {
+    this.#phase = 'closed';
+    this.#deadline.clear();
     this.#connection?.abort(this);
     this.#connection = null;
   }
+
+  #fail(verdict: Verdict, failure: Failure): void {
+    this.#settle(verdict, failure);
+    this.#owner.onFailed(this);
+  }
+
+  /** Tells the outcome, once. */
+  #settle(verdict: Verdict, failure: Failure | null): void {
+    if (this.verdict !== null) return;
+    this.verdict = verdict;
+    this.failure = failure;
+    this.#leave();
+    this.#request.listener.onOutcome(this);
+  }
+
+  /** Gives the place on the board back. */
+  #leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    this.#deps.running.delete(this);
+    this.#deps.board.leave(this.member.server);
+  }
 }
 
-function failureOf(fault: DispatchFault, phase: Phase): Failure {
-  if (fault === 'stale') return 'reset';
-  return fault === 'internal' ? (phase === 'headers' ? 'reset' : 'truncated') : fault;
+/** Base URLs may carry a path of their own. */
+function pathOf(url: string): string {
+  const at = url.indexOf('/', url.indexOf('//') + 2);
+  return at < 0 ? '' : url.slice(at);
 }

@@ -1,23 +1,12 @@
-// One request's way to an answer: tries candidates in order until one answers, within the model's retry budget, and hands
-// the answer to a relay. Failover ends with the first byte that leaves for the client. Every attempt has one outcome, told
-// at the end of its answer, not at its head. A request that pays for itself holds the first good answer until it is paid.
+// One request's way to an answer: asks candidates in order until an answer has begun, within the model's retry budget, and passes it
+// on. Failover ends with the first byte that leaves for the client. Every attempt has one outcome; a request that pays for itself
+// waits with the answer that has begun until it is paid.
 
-import type { Dialect, UsageWatch } from '../dialect/index.ts';
-import { type ErrorCode, HeadraceError } from '../errors.ts';
-import {
-  type Candidates,
-  type Choice,
-  classifyBody,
-  classifyStatus,
-  type Failure,
-  failureOf,
-  type Member,
-  type RetryBudget,
-  type Verdict,
-  verdictOf,
-} from '../routing/index.ts';
-import { Attempt, type AttemptDeps, type AttemptOwner } from './attempt.ts';
-import { linesFor, type RequestLines, responseHead, type ResponseHead } from './headers.ts';
+import { type Dialect, type UsageWatch } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Candidates, Choice, RetryBudget } from '../routing/index.ts';
+import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
+import type { RequestLines, ResponseHead } from './headers.ts';
 import {
   type Downstream,
   type DownstreamListener,
@@ -37,104 +26,72 @@ export interface UpstreamRequest extends RelayedRequest {
   readonly lines: RequestLines;
   readonly body: Buffer;
   readonly dialect: Dialect | undefined;
+  /** Answers that the request asks for: `choicesOf`. */
+  readonly choices: number;
   readonly usage: UsageWatch | null;
   readonly candidates: Candidates;
-  readonly budget: RetryBudget;
+  readonly budget: Pick<RetryBudget, 'deposit' | 'withdraw'>;
   /** Approval that is required before the first byte of a good answer leaves; null: none. */
   readonly approval: Approval | null;
   readonly listener: UpstreamListener;
 }
 
-/** What happens to a request. Lists of headers are flat and start empty; the listener may add to them. */
-export type UpstreamEvent =
-  /** A CRN is about to be asked; attempts count from 1. The headers are sent with this attempt alone. */
-  | { readonly type: 'attempt'; readonly member: Member; readonly attempt: number; readonly headers: string[] }
-  /** An attempt has ended: once for each `attempt`. */
-  | {
-      readonly type: 'outcome';
-      readonly choice: Choice;
-      readonly verdict: Verdict;
-      readonly failure: Failure | null;
-    }
-  /** The head of a good answer leaves, with these headers beside the CRN's own. */
-  | {
-      readonly type: 'answer';
-      readonly choice: Choice;
-      readonly attempts: number;
-      /** When the request left for the CRN, and when its first byte came, in milliseconds. */
-      readonly sentMs: number;
-      readonly firstByteMs: number;
-      readonly headers: string[];
-    }
-  /** The first piece of a stream has been handed to the client. */
-  | { readonly type: 'stream'; readonly nowMs: number }
-  /** The request is to be answered with this error; nothing has been sent. */
-  | { readonly type: 'failed'; readonly error: HeadraceError };
-
+/** Hears what happens to a request. Lists of headers are flat. */
 export interface UpstreamListener {
-  onEvent(event: UpstreamEvent): void;
+  /** A CRN is about to be asked. Returns the headers that are sent with this attempt alone. */
+  onAttempt(attempt: Attempt): readonly string[];
+  /** An attempt has its outcome: once for each `onAttempt`. */
+  onOutcome(attempt: Attempt): void;
+  /** The head of a good answer leaves. Adds headers to those of the CRN. */
+  onAnswer(attempt: Attempt, headers: string[]): void;
+  /** The first piece of a stream is handed to the client. */
+  onFirstPiece(nowMs: number): void;
+  /** The request is to be answered with this error; nothing has been sent. */
+  onFailed(error: HeadraceError): void;
 }
 
-/** Consent that must be given between the first good answer of a CRN and its first byte to the client. */
+/** Consent that must be given between the first useful event of an answer and its first byte to the client. */
 export interface Approval {
   /**
-   * Called at most once, when a CRN has begun an answer below 300. Resolves with headers for the answer, as a flat list:
-   * they also go out with whatever is answered when that CRN breaks off and another one, or none, takes over. Resolves
-   * with null when the client has been answered; the CRN's answer is then dropped. A rejection is answered instead of it.
-   * Must settle: nothing else bounds the wait.
+   * Called at most once, when an answer below 300 has begun. Resolves with headers for the answer, as a flat list: they also go out
+   * with whatever is answered when that CRN breaks off and another one, or none, takes over. Resolves with null when the client has
+   * been answered; the CRN's answer is then dropped. A rejection is answered instead of it. Must settle: nothing else bounds the wait.
    */
   approve(): Promise<readonly string[] | null>;
   /** Set when the head of a good answer leaves; until then nothing has been delivered. */
   delivered: boolean;
 }
 
-/** Most bytes of a refusal that are kept to decide about it, or to pass it on in the end. */
-const PEEK_BYTES = 64 * 1024;
-
-/** Bytes after which the CRN of a held answer is asked to wait; what its connection has read by then comes on top. */
-const HELD_BYTES = 64 * 1024;
-
 /** What is wrong with a request that may not be sent to any CRN. */
 const UNSENDABLE = 'its path or a header holds characters that cannot be sent on';
 
-/** Seconds a client is asked to wait when every CRN failed. */
+/** Seconds a client is asked to wait when every CRN failed or is busy. */
 const RETRY_AFTER_S = '2';
 
 const NO_HEADERS: readonly string[] = [];
-
-/** A CRN's own refusal, passed on byte for byte when no other CRN does better. */
-interface Refusal {
-  readonly head: ResponseHead;
-  readonly body: Buffer[];
-  bytes: number;
-}
-
-/** What has come of an answer whose approval is awaited. */
-interface HeldAnswer {
-  readonly head: ResponseHead;
-  readonly pieces: Buffer[];
-  bytes: number;
-  ended: boolean;
-  failure: Failure | null;
-}
 
 export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
   readonly #deps: FailoverDeps;
   readonly #request: UpstreamRequest;
   readonly #downstream: Downstream;
+  /** The attempt under way, or the one whose answer passes. */
   #attempt: Attempt | null = null;
   #attempts = 0;
+  /** Null for an answer that leaves in one piece. */
   #relay: Relay | null = null;
-  /** The answer that is being read to decide about it. */
-  #peeking: Refusal | null = null;
+  /** The head has been set; no other CRN can take over. */
+  #committed = false;
   #refusal: Refusal | null = null;
-  #held: HeldAnswer | null = null;
+  /** The approval has been asked for and has not settled. */
+  #approving = false;
   /** What the approval adds to the answer, whichever CRN's it is in the end; null before. */
   #receipts: readonly string[] | null = null;
   #onlyCredentials = true;
   #lastResortUntilMs = 0;
-  /** Status of the answer that is relayed. */
-  #status = 0;
+  /** The client has to read before it gets more. */
+  #full = false;
+  /** Nothing more is wanted from any CRN. */
+  #over = false;
   /** An attempt may fail before it returns, and that must not nest. */
   #choosing = false;
   #chooseAgain = false;
@@ -152,124 +109,95 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
   }
 
   onWritable(): void {
-    this.#relay?.onWritable();
+    this.#full = false;
+    this.#attempt?.resume();
   }
 
-  /** The gateway can wait no longer: an error event where a stream has begun, an error where nothing has. */
+  /** The gateway can wait no longer: an error event where an answer passes, an error where nothing has left. */
   onCut(): void {
-    const relay = this.#relay;
-    const committed = relay?.committed === true;
-    if (committed) relay.broken('HR_DRAINING');
-    this.abandon();
-    if (!committed) this.#fail(new HeadraceError('HR_DRAINING'));
+    if (this.#over) return;
+    const { judge = null, midEvent = true } = this.#attempt ?? {};
+    const relay = this.#committed ? this.#relay : null;
+    this.#stop('client gone');
+    if (relay !== null) relay.broken('HR_DRAINING', midEvent, judge?.nextSequence ?? 0);
+    else this.#fail(new HeadraceError('HR_DRAINING'));
   }
 
   onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
-    if (cause === 'gone') this.abandon();
+    this.#stop(cause === 'gone' ? 'client gone' : null);
   }
 
-  onHead(attempt: Attempt, status: number, headers: readonly string[]): void {
-    const head = responseHead(status, headers);
-    const handling = classifyStatus(status, attempt.member.apiKey !== undefined);
-    if (handling === 'next-failed') {
-      this.#reject(attempt, failureOf(status), 'failed');
-    } else if (status === 429 || (handling === 'read' && head.contentLength <= PEEK_BYTES)) {
-      this.#peeking = { head, body: [], bytes: 0 };
-    } else if (handling === 'next-neutral') {
-      this.#reject(attempt, failureOf(status), 'neutral');
-    } else {
-      this.#accept(attempt, head);
-    }
+  onStreamHead(): void {
+    if (this.#deps.relay.keepAliveMs === null || this.#relay !== null) return;
+    this.#relay = new Relay(this.#deps, this.#request, this, this.#downstream, true);
   }
 
-  /** Pieces of an answer that is not relayed yet. */
-  onData(chunk: Buffer, nowMs: number): void {
-    const attempt = this.#attempt as Attempt;
-    // A chunk may pin a larger buffer, and these pieces are kept for long.
-    const piece = Buffer.from(chunk);
-    if (this.#held !== null) {
-      this.#held.pieces.push(piece);
-      this.#held.bytes += piece.byteLength;
-      if (this.#held.bytes >= HELD_BYTES) attempt.pause();
-    } else if (this.#peeking !== null) {
-      this.#peek(attempt, this.#peeking, piece, nowMs);
+  onBegun(attempt: Attempt): void {
+    const { approval } = this.#request;
+    if (this.#committed || approval === null || this.#receipts !== null || statusOf(attempt) >= 300) {
+      this.#deliver(attempt);
+      return;
     }
+    this.#approving = true;
+    approval.approve().then(
+      (receipts) => this.#approved(receipts),
+      (thrown: unknown) => this.#refused(thrown),
+    );
   }
 
-  onEnd(attempt: Attempt): void {
-    if (this.#peeking !== null) {
-      this.#decide(attempt, this.#peeking);
-      return;
-    }
-    if (this.#held !== null) {
-      this.#held.ended = true;
-      return;
-    }
-    const code = this.#relay?.end() ?? null;
-    if (code === null) this.#outcome(attempt, verdictOf(this.#status), null);
-    else this.#outcome(attempt, 'failed', 'truncated');
-    if (code === null || this.#downstream.committed) {
-      this.#close();
-      return;
-    }
-    this.#onlyCredentials = false;
-    this.#again();
+  onPiece(attempt: Attempt, piece: Buffer, nowMs: number): void {
+    this.#relay?.piece(piece, attempt.midEvent, nowMs);
   }
 
-  onFailed(attempt: Attempt, failure: Failure): void {
-    if (this.#held !== null) {
-      this.#held.failure = failure;
+  onEnd(attempt: Attempt, last: Buffer | null): void {
+    const relay = this.#relay;
+    let passed = last ?? undefined;
+    if (relay !== null) passed = relay.last(last, this.#deps.clock.now());
+    else if (last !== null && statusOf(attempt) < 300) this.#request.usage?.data(last);
+    this.#over = true;
+    attempt.succeed();
+    this.#downstream.end(passed);
+  }
+
+  onFailed(attempt: Attempt): void {
+    if (this.#over) return;
+    const { failure } = attempt;
+    if (this.#committed) {
+      this.#over = true;
+      this.#relay?.broken(attempt.brokenCode, attempt.midEvent, attempt.judge.nextSequence);
       return;
     }
-    const unsent = failure === 'no connection free' || failure === 'unsendable';
-    this.#outcome(attempt, unsent ? 'neutral' : 'failed', failure);
-    this.#peeking = null;
-    if (this.#relay?.committed === true) {
-      this.#relay.broken(brokenCode(failure));
-      this.#close();
-      return;
-    }
-    this.#onlyCredentials = false;
+    const { refusal } = attempt;
+    // A client that may come back later is told so, whatever others said.
+    if (refusal !== null && (this.#refusal?.head.status !== 429 || refusal.head.status === 429))
+      this.#refusal = refusal;
+    if (failure !== 'credentials') this.#onlyCredentials = false;
     if (failure === 'unsendable') {
       this.#fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
-      return;
+    } else if (failure === 'internal') {
+      this.#fail(new HeadraceError('HR_INTERNAL', { cause: attempt.defect }));
+    } else if (!this.#approving) {
+      this.#again(attempt);
     }
-    // An attempt that never reached the CRN put no load on it.
-    this.#again(unsent || failure === 'connect' || failure === 'connect timeout');
   }
 
-  answerHeaders(): readonly string[] {
-    const receipts = this.#receipts ?? NO_HEADERS;
-    // A refusal says nothing about how fast or how fit for this conversation the CRN is.
-    if (this.#status >= 400) return receipts;
-    const { approval, listener } = this.#request;
-    // A redirect is passed on without approval: nothing was taken for it.
-    if (approval !== null && this.#receipts !== null) approval.delivered = true;
-    const { choice, sentMs, firstByteMs } = this.#attempt as Attempt;
-    const headers: string[] = [];
-    listener.onEvent({
-      type: 'answer',
-      choice,
-      attempts: this.#attempts,
-      sentMs,
-      // An answer without a body, or a comment of ours, may leave before any byte of the CRN's.
-      firstByteMs: firstByteMs || this.#deps.clock.now(),
-      headers,
-    });
-    headers.push(...receipts);
-    return headers;
+  onFull(): void {
+    this.#full = true;
+    this.#attempt?.pause();
   }
 
-  onStream(nowMs: number): void {
-    this.#request.listener.onEvent({ type: 'stream', nowMs });
-  }
-
-  abandon(): void {
+  onSilence(): boolean {
     const attempt = this.#attempt;
-    this.#close();
-    if (attempt === null) return;
-    attempt.cancel();
-    this.#outcome(attempt, 'neutral', 'client gone');
+    if (attempt === null || this.#over) return false;
+    if (this.#committed) return !this.#full && !attempt.midEvent;
+    if (attempt.head === null || !attempt.judge.streams || this.#approving) return false;
+    if (this.#request.approval !== null && this.#receipts === null) return false;
+    this.#deliver(attempt);
+    return !this.#over;
+  }
+
+  onFirstPiece(nowMs: number): void {
+    this.#request.listener.onFirstPiece(nowMs);
   }
 
   #next(): void {
@@ -278,155 +206,110 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     this.#choosing = true;
     while (this.#chooseAgain) {
       this.#chooseAgain = false;
-      this.#try();
+      this.#choose();
     }
     this.#choosing = false;
   }
 
-  #try(): void {
-    const { candidates, listener } = this.#request;
+  #choose(): void {
+    const { candidates } = this.#request;
+    const failed = this.#attempt;
+    // A kept connection closed as the request met it: that says nothing about the CRN, which is asked once more.
+    const fresh = failed?.failure === 'stale';
+    const { connectMs } = this.#deps.timeouts;
+    if (fresh) {
+      const { epoch, member } = failed;
+      this.#deps.board.enter(member.server);
+      // The outcome told for the trial has offered it again.
+      this.#ask({ member, epoch, trial: false }, true, connectMs);
+      return;
+    }
     const member = candidates.next();
     if (member === undefined) {
       this.#giveUp();
       return;
     }
-    let { connectMs } = this.#deps.timeouts;
-    if (candidates.lastResort) {
-      // CRNs that are judged down share one connect timeout: the client hears within it.
-      const nowMs = this.#deps.clock.now();
-      if (this.#lastResortUntilMs === 0) this.#lastResortUntilMs = nowMs + connectMs;
-      connectMs = this.#lastResortUntilMs - nowMs;
-      if (connectMs <= 0) {
-        this.#deps.board.leave(member.server);
-        this.#giveUp();
-        return;
-      }
+    const restMs = candidates.lastResort ? this.#lastResortMs() : connectMs;
+    if (restMs <= 0) {
+      this.#deps.board.leave(member.server);
+      this.#giveUp();
+      return;
     }
-    const own: string[] = [];
-    listener.onEvent({ type: 'attempt', member, attempt: ++this.#attempts, headers: own });
-    const { body, lines, path } = this.#request;
-    const choice = { member, epoch: candidates.epoch, trial: candidates.trial };
-    this.#attempt = new Attempt(this.#deps, this, choice, {
-      method: 'POST',
-      path: pathOf(member.url) + path,
-      lines: linesFor(lines, member.apiKey),
-      headers: own,
-      body,
-    });
-    this.#attempt.start(connectMs);
+    this.#ask({ member, epoch: candidates.epoch, trial: candidates.trial }, false, restMs);
   }
 
-  /** Tries the next CRN; a `free` attempt costs no budget. */
-  #again(free = false): void {
+  #ask(choice: Choice, fresh: boolean, connectMs: number): void {
+    const attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts);
+    this.#attempt = attempt;
+    attempt.start(connectMs, fresh);
+  }
+
+  /** CRNs that are judged down share one connect timeout: the client hears within it. */
+  #lastResortMs(): number {
+    const nowMs = this.#deps.clock.now();
+    const { connectMs } = this.#deps.timeouts;
+    if (this.#lastResortUntilMs === 0) this.#lastResortUntilMs = nowMs + connectMs;
+    return this.#lastResortUntilMs - nowMs;
+  }
+
+  /** Asks the next CRN. An attempt that never reached one put no load on it, and is free. */
+  #again({ failure }: Attempt): void {
+    const free = failure === 'connect' || failure === 'connect timeout' || failure === 'no connection free';
+    if (this.#over) return;
     this.#relay?.close();
     this.#relay = null;
-    this.#attempt = null;
-    if (this.#downstream.handedOver) return;
     if (free || this.#request.budget.withdraw()) this.#next();
     else this.#giveUp();
   }
 
-  #outcome({ choice }: Attempt, verdict: Verdict, failure: Failure | null): void {
-    this.#request.listener.onEvent({ type: 'outcome', choice, verdict, failure });
+  /** The answer, or what there is of it, goes to the client. */
+  #deliver(attempt: Attempt): void {
+    const head = attempt.head as ResponseHead;
+    const { streams } = attempt.judge;
+    const atOnce = attempt.whole && !streams;
+    this.#committed = true;
+    const headers = this.#answerHeaders(attempt, head);
+    this.#downstream.start(head.status, headers, atOnce ? attempt.bytes : streams ? -1 : head.contentLength);
+    if (!atOnce) this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
+    if (head.status < 300) this.#request.usage?.begin(attempt.judge);
+    attempt.take();
+    if (!this.#full) attempt.resume();
   }
 
-  #accept(attempt: Attempt, head: ResponseHead): void {
-    this.#status = head.status;
-    const { approval } = this.#request;
-    if (approval === null || head.status >= 300 || this.#receipts !== null) this.#open(attempt, head);
-    else this.#hold(approval, head);
+  #answerHeaders(attempt: Attempt, { status, headers }: ResponseHead): readonly string[] {
+    const receipts = this.#receipts ?? NO_HEADERS;
+    // A refusal says nothing about how fast or how fit for this conversation the CRN is.
+    if (status >= 300) return receipts.length === 0 ? headers : [...headers, ...receipts];
+    const { approval, listener } = this.#request;
+    if (approval !== null) approval.delivered = true;
+    listener.onAnswer(attempt, headers);
+    headers.push(...receipts);
+    return headers;
   }
 
-  #open(attempt: Attempt, head: ResponseHead): Relay {
-    const relay = new Relay(this.#deps, this.#request, this, attempt, head, this.#downstream);
-    this.#relay = relay;
-    attempt.consumer = relay;
-    return relay;
-  }
-
-  /** The CRN works on meanwhile, and waits once so much is held. */
-  #hold(approval: Approval, head: ResponseHead): void {
-    const held: HeldAnswer = { head, pieces: [], bytes: 0, ended: false, failure: null };
-    this.#held = held;
-    approval.approve().then(
-      (receipts) => this.#approved(held, receipts),
-      (thrown: unknown) => this.#refused(held, thrown),
-    );
-  }
-
-  #approved(held: HeldAnswer, receipts: readonly string[] | null): void {
-    if (this.#held !== held) return;
-    this.#held = null;
-    const attempt = this.#attempt as Attempt;
+  #approved(receipts: readonly string[] | null): void {
+    const attempt = this.#attempt;
+    this.#approving = false;
+    if (this.#over || attempt === null) return;
     if (receipts === null) {
-      this.#drop(attempt);
+      // The client has been answered.
+      this.#stop(null);
       return;
     }
     this.#receipts = receipts;
-    if (held.failure !== null) {
-      this.onFailed(attempt, held.failure);
-      return;
-    }
-    const relay = this.#open(attempt, held.head);
-    const nowMs = this.#deps.clock.now();
-    for (const piece of held.pieces) relay.onData(piece, nowMs);
-    if (held.ended) this.onEnd(attempt);
-    else if (!relay.waiting) attempt.resume();
+    if (attempt.verdict === null) this.#deliver(attempt);
+    else this.#again(attempt);
   }
 
-  #refused(held: HeldAnswer, thrown: unknown): void {
-    if (this.#held !== held) return;
-    this.#drop(this.#attempt as Attempt);
+  #refused(thrown: unknown): void {
+    this.#approving = false;
+    if (this.#over) return;
+    this.#stop(null);
     const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
-    this.#request.listener.onEvent({ type: 'failed', error });
-  }
-
-  /** A good answer that may not be given: no fault of its CRN. */
-  #drop(attempt: Attempt): void {
-    attempt.cancel();
-    this.#outcome(attempt, 'neutral', null);
-    this.#close();
-  }
-
-  #reject(attempt: Attempt, failure: Failure, verdict: Verdict): void {
-    this.#outcome(attempt, verdict, failure);
-    if (failure !== 'credentials') this.#onlyCredentials = false;
-    attempt.discardRest();
-    this.#again();
-  }
-
-  #peek(attempt: Attempt, refusal: Refusal, piece: Buffer, nowMs: number): void {
-    refusal.body.push(piece);
-    refusal.bytes += piece.byteLength;
-    if (refusal.bytes <= PEEK_BYTES) return;
-    this.#peeking = null;
-    if (refusal.head.status === 429) {
-      this.#reject(attempt, 'busy', 'neutral');
-      return;
-    }
-    this.#status = refusal.head.status;
-    const relay = this.#open(attempt, refusal.head);
-    for (const kept of refusal.body) relay.onData(kept, nowMs);
-  }
-
-  /** A 429, or a 400 or 404 that was read to its end. */
-  #decide(attempt: Attempt, refusal: Refusal): void {
-    this.#peeking = null;
-    const { status } = refusal.head;
-    const body = Buffer.concat(refusal.body);
-    if (status === 429 || classifyBody(status, body) === 'next-neutral') {
-      this.#outcome(attempt, 'neutral', failureOf(status, body));
-      this.#onlyCredentials = false;
-      this.#refusal = refusal;
-      this.#again();
-      return;
-    }
-    this.#outcome(attempt, 'neutral', null);
-    this.#passOn(refusal);
+    this.#request.listener.onFailed(error);
   }
 
   #giveUp(): void {
-    if (this.#downstream.handedOver) return;
     if (this.#refusal !== null) {
       this.#passOn(this.#refusal);
       return;
@@ -441,37 +324,37 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     this.#fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: model, headers }));
   }
 
+  /** The refusal of the last CRN that answered, byte for byte. */
+  #passOn({ head: { status, headers }, body }: Refusal): void {
+    const busy = status === 429;
+    const at = headers.indexOf('retry-after');
+    if (body === null) {
+      const retryAfter = at < 0 ? RETRY_AFTER_S : (headers[at + 1] as string);
+      const { model } = this.#request;
+      this.#fail(new HeadraceError('HR_UPSTREAM_BUSY', { subject: model, headers: ['retry-after', retryAfter] }));
+      return;
+    }
+    if (busy && at < 0) headers.push('retry-after', RETRY_AFTER_S);
+    headers.push(...(this.#receipts ?? NO_HEADERS));
+    this.#over = true;
+    this.#downstream.start(status, headers, body.byteLength);
+    this.#downstream.end(body);
+  }
+
   #fail(error: HeadraceError): void {
     if (this.#receipts !== null) error.headers.push(...this.#receipts);
-    this.#close();
-    this.#request.listener.onEvent({ type: 'failed', error });
+    this.#stop(null);
+    this.#request.listener.onFailed(error);
   }
 
-  #passOn(refusal: Refusal): void {
-    const { status, headers } = refusal.head;
-    const out = [...headers, ...(this.#receipts ?? NO_HEADERS)];
-    if (status === 429 && !headers.includes('retry-after')) out.push('retry-after', RETRY_AFTER_S);
-    const body = Buffer.concat(refusal.body);
-    this.#downstream.start(status, out, body.byteLength);
-    this.#downstream.end(body);
-    this.#close();
-  }
-
-  #close(): void {
+  /** Nothing more is wanted from any CRN. */
+  #stop(failure: 'client gone' | null): void {
+    this.#over = true;
     this.#relay?.close();
-    this.#relay = null;
-    this.#attempt = null;
-    this.#held = null;
+    this.#attempt?.cancel(failure);
   }
 }
 
-function brokenCode(failure: Failure): ErrorCode {
-  const stalled = failure === 'idle timeout' || failure === 'first byte timeout';
-  return stalled ? 'HR_STREAM_STALLED' : 'HR_STREAM_BROKEN';
-}
-
-/** Base URLs may carry a path of their own. */
-function pathOf(url: string): string {
-  const at = url.indexOf('/', url.indexOf('//') + 2);
-  return at < 0 ? '' : url.slice(at);
+function statusOf({ head }: Attempt): number {
+  return (head as ResponseHead).status;
 }

@@ -229,6 +229,8 @@ export interface ResponseHead {
   readonly contentLength: number;
   readonly contentType: string;
   readonly encoded: boolean;
+  /** The body ends where the connection ends: nothing says whether it is whole. */
+  readonly byClose: boolean;
 }
 
 /** Reads the head of a CRN's answer. Repeated fields, such as Set-Cookie, stay repeated. */
@@ -237,6 +239,7 @@ export function responseHead(status: number, fields: readonly string[]): Respons
   let contentLength = -1;
   let contentType = '';
   let encoded = false;
+  let chunked = false;
   let connection: string | undefined;
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i] as string;
@@ -244,12 +247,14 @@ export function responseHead(status: number, fields: readonly string[]): Respons
     if (name === 'content-length') contentLength = Number(value);
     else if (name === 'content-type') contentType = value.toLowerCase();
     else if (name === 'content-encoding') encoded = value.toLowerCase() !== 'identity';
+    else if (name === 'transfer-encoding') chunked = true;
     else if (name === 'connection') connection = connection === undefined ? value : `${connection},${value}`;
     if (RESPONSE_DROPPED.has(name) || (name === 'set-cookie' && OWN_COOKIE.test(value))) continue;
     headers.push(name, value);
   }
   const kept = connection === undefined || PLAIN_CONNECTION.test(connection) ? headers : without(headers, connection);
-  return { status, headers: kept, contentLength, contentType, encoded };
+  const byClose = contentLength < 0 && !chunked && status !== 204;
+  return { status, headers: kept, contentLength, contentType, encoded, byClose };
 }
 
 const PLAIN_CONNECTION = /^(?:close|keep-alive)$/i;

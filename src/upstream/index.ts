@@ -1,13 +1,6 @@
 // Public surface of upstream: failover over the CRNs of a model.
-export type { AttemptTimeouts } from './attempt.ts';
-export {
-  type Approval,
-  Failover,
-  type FailoverDeps,
-  type UpstreamEvent,
-  type UpstreamListener,
-  type UpstreamRequest,
-} from './failover.ts';
+export type { Attempt, AttemptTimeouts } from './attempt.ts';
+export { type Approval, Failover, type FailoverDeps, type UpstreamListener, type UpstreamRequest } from './failover.ts';
 export {
   credentialLines,
   endToEndHeaders,
@@ -19,3 +12,4 @@ export {
 export { Peers } from './peers.ts';
 export { pathFault } from './path-fault.ts';
 export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';
+export { RunningAttempts } from './running-attempts.ts';

@@ -20,7 +20,7 @@ import {
 } from '../billing/payments/payment-fixture.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
 import { Bench } from '../support/upstream-bench.ts';
-import { answer, chunk, chunkedHead, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
+import { answer, chunk, chunkedHead, delta, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
 
 type Serve = (settlement: PaymentSettlement, exchange: Exchange) => void;
 
@@ -223,7 +223,8 @@ t.test('a server that breaks off behind the money leaves credit, and the same re
       socket.write(answer('200 OK', '{"words":1}'));
       return;
     }
-    socket.write(chunkedHead('content-type: text/event-stream'));
+    // It breaks off while the payment settles.
+    socket.write(chunkedHead('content-type: text/event-stream') + chunk(delta('lost')).toString());
     socket.write('ff\r\nda', () => socket.destroy());
   });
   const opened = await open(t, serve);

@@ -13,12 +13,14 @@ import { hashText, type Member } from '../../src/routing/model-table.ts';
 import { RetryBudget } from '../../src/routing/retry-budget.ts';
 import {
   type Approval,
+  type Attempt,
   type Downstream,
   Failover,
   type FailoverDeps,
   Peers,
   requestLines,
-  type UpstreamEvent,
+  RunningAttempts,
+  type UpstreamListener,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
 import { TestDownstream } from './downstream.ts';
@@ -97,7 +99,9 @@ export class Bench {
       timeouts: { connectMs: 1000, headersMs: 5000, firstByteMs: null, idleMs: 3000, ...options.timeouts },
       clock: this.clock,
       pool: (member) => this.pools.get(member.url) as ConnectionPool,
-      relay: { keepAliveMs: null, clientIdleMs: 10_000, heldEventBytes: 64 * 1024, ...options.relay },
+      relay: { keepAliveMs: null, ...options.relay },
+      heldEventBytes: 64 * 1024,
+      running: new RunningAttempts(this.board, this.clock),
     };
     t.teardown(() => {
       for (const pool of this.pools.values()) pool.close();
@@ -124,28 +128,24 @@ export class Bench {
         run.attempts.length >= count ? Promise.resolve() : new Promise((resolve) => waiting.push({ count, resolve })),
     };
     const body = ask.body ?? { model: 'm', stream, messages: [{ role: 'user', content: 'hello' }] };
-    const onEvent = (event: UpstreamEvent): void => {
-      switch (event.type) {
-        case 'attempt':
-          break;
-        case 'outcome':
-          run.attempts.push([this.members.indexOf(event.choice.member), event.verdict, event.failure]);
-          for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
-          break;
-        case 'answer': {
-          const { attempts, choice, firstByteMs, headers, sentMs } = event;
-          const waitedMs = sentMs === 0 || firstByteMs === 0 ? Number.NaN : firstByteMs - sentMs;
-          headers.push('x-served-by', choice.member.url, 'x-attempts', String(attempts), 'x-waited', String(waitedMs));
-          break;
-        }
-        case 'stream':
-          run.streamMs = event.nowMs;
-          break;
-        case 'failed':
-          run.error = event.error;
-          client.start(event.error.status, event.error.headers, 0);
-          client.end();
-      }
+    const listener: UpstreamListener = {
+      onAttempt: () => [],
+      onOutcome: ({ failure, member, verdict }) => {
+        run.attempts.push([this.members.indexOf(member), verdict as Verdict, failure]);
+        for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
+      },
+      onAnswer: ({ begunMs, member, number, sentMs }: Attempt, into) => {
+        const waitedMs = sentMs === 0 ? Number.NaN : (begunMs || this.clock.now()) - sentMs;
+        into.push('x-served-by', member.url, 'x-attempts', String(number), 'x-waited', String(waitedMs));
+      },
+      onFirstPiece: (nowMs) => {
+        run.streamMs = nowMs;
+      },
+      onFailed: (error) => {
+        run.error = error;
+        client.start(error.status, error.headers, 0);
+        client.end();
+      },
     };
     const request: UpstreamRequest = {
       usage: null,
@@ -165,7 +165,7 @@ export class Bench {
       candidates: this.#candidates(),
       budget: this.budget,
       gaps: { observe: (seconds) => run.gaps.push(seconds) },
-      listener: { onEvent },
+      listener,
     };
     new Failover(this.#deps, request, client).start();
     return run;

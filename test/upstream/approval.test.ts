@@ -5,7 +5,7 @@ import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
 import type { Approval } from '../../src/upstream/index.ts';
 import { Bench, type Test } from '../support/upstream-bench.ts';
-import { answer, chunk, chunkedHead, type RawCrn, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
+import { answer, chunk, chunkedHead, delta, type RawCrn, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
 
 const RECEIPTS = ['x-payment-response', 'paid', 'payment-response', 'paid'];
 const DONE = 'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n';
@@ -62,6 +62,9 @@ const stream: Script = ({ socket }) => {
   socket.write(chunk(''));
 };
 
+/** Opens a stream, with its first useful event, and goes no further. */
+const begins: Script = ({ socket }) => void socket.write(chunkedHead(EVENTS) + chunk(delta('hi')).toString());
+
 for (const [name, script, body] of [
   ['a whole answer', good, '{"words":1}'],
   ['a stream', stream, DONE],
@@ -113,7 +116,7 @@ t.test('a rejected approval is the answer, and the CRN is let go', async (t) => 
     [new HeadraceError('HR_PAYMENT_PENDING'), 'HR_PAYMENT_PENDING'],
     [new Error('defect'), 'HR_INTERNAL'],
   ] as const) {
-    const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+    const { bench, crns, approval } = await open(t, begins);
     const run = bench.ask({ approval });
     await approval.question;
     const gone = closed(crns[0]);
@@ -127,7 +130,7 @@ t.test('a rejected approval is the answer, and the CRN is let go', async (t) => 
 });
 
 t.test('an approval that has answered itself leaves nothing to say', async (t) => {
-  const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+  const { bench, crns, approval } = await open(t, begins);
   const run = bench.ask({ approval });
   await approval.question;
   const gone = closed(crns[0]);
@@ -141,7 +144,7 @@ t.test('an approval that has answered itself leaves nothing to say', async (t) =
 });
 
 t.test('a client that leaves meanwhile takes the CRN along, and a late approval changes nothing', async (t) => {
-  const { bench, crns, approval } = await open(t, ({ socket }) => void socket.write(chunkedHead(EVENTS)));
+  const { bench, crns, approval } = await open(t, begins);
   const run = bench.ask({ approval });
   await approval.question;
   const gone = closed(crns[0]);
@@ -167,8 +170,13 @@ t.test('a gateway that closes meanwhile says so', async (t) => {
   t.equal(bench.inFlight, 0);
 });
 
-const breaks: Script = ({ socket }) => {
+const breaksEarly: Script = ({ socket }) => {
   socket.write(chunkedHead(EVENTS));
+  socket.write('ff\r\nda', () => socket.destroy());
+};
+
+const breaks: Script = ({ socket }) => {
+  socket.write(chunkedHead(EVENTS) + chunk(delta('lost')).toString());
   socket.write('ff\r\nda', () => socket.destroy());
 };
 
@@ -178,7 +186,7 @@ t.test(
     const { bench, crns, approval } = await open(t, breaks, stream);
     const run = bench.ask({ approval });
     await approval.question;
-    await closed(crns[0]);
+    await run.attempted(1);
     t.equal(crns[1]?.requests.length, 0, 'no other CRN works before the money is there');
     approval.give(RECEIPTS);
     await run.downstream.done();
@@ -195,9 +203,10 @@ t.test(
 t.test(
   'when nobody answers behind the money, the error carries the receipts and nothing counts as delivered',
   async (t) => {
-    const { bench, approval } = await open(t, breaks, breaks);
+    const { bench, approval } = await open(t, breaks, breaksEarly);
     const run = bench.ask({ approval });
     await approval.question;
+    await run.attempted(1);
     approval.give(RECEIPTS);
     await run.downstream.done();
     t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
@@ -212,6 +221,7 @@ t.test('a refusal behind the money carries the receipts as well', async (t) => {
     const { bench, approval } = await open(t, breaks, ({ socket }) => void socket.write(answer(status, 'no')));
     const run = bench.ask({ approval });
     await approval.question;
+    await run.attempted(1);
     approval.give(RECEIPTS);
     await run.downstream.done();
     t.equal(run.downstream.status, Number(status.slice(0, 3)));

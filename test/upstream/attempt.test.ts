@@ -4,8 +4,13 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import t from 'tap';
 import { createHost } from '../../src/host/index.ts';
-import { Bench } from '../support/upstream-bench.ts';
+import { Bench, type Run } from '../support/upstream-bench.ts';
 import { answer, chunk, chunkedHead, rawCrn } from '../support/upstream-crn.ts';
+
+/** A path without a dialect: its answers pass whatever they hold. */
+const PLAIN = { path: '/v1/embeddings', stream: false } as const;
+
+const ask = (b: Bench): Run => b.ask(PLAIN);
 
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
@@ -48,7 +53,7 @@ t.test('answers arrive byte for byte, however they are cut', async (t) => {
       fc.constantFrom('length', 'chunked', 'close'),
       async (bytes, places, frame) => {
         [body, cuts, framing] = [Buffer.from(bytes), places, frame];
-        const run = b.ask({ stream: false });
+        const run = ask(b);
         await run.downstream.done();
         await run.attempted(1);
         return (
@@ -71,7 +76,7 @@ t.test('streams that are no text pass byte for byte', async (t) => {
     const head = chunkedHead('content-encoding: gzip', 'content-type: application/json');
     socket.write(Buffer.concat([Buffer.from(head), chunk(bytes), chunk('')]));
   });
-  const run = new Bench(t, { urls: [crn.url] }).ask({ stream: false, headers: ['accept-encoding', 'gzip'] });
+  const run = new Bench(t, { urls: [crn.url] }).ask({ ...PLAIN, headers: ['accept-encoding', 'gzip'] });
   await run.downstream.done();
   t.equal(sha256(run.downstream.body), sha256(bytes));
   t.same(run.downstream.values('content-encoding'), ['gzip']);
@@ -83,7 +88,7 @@ t.test('an informational head and trailers are not passed on', async (t) => {
     socket.write('HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n');
     socket.write(`${chunkedHead('trailer: x-sum')}2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n`);
   });
-  const run = new Bench(t, { urls: [crn.url] }).ask({ stream: false });
+  const run = ask(new Bench(t, { urls: [crn.url] }));
   await run.downstream.done();
   t.equal(run.downstream.status, 200);
   t.equal(run.downstream.text, 'ok');
@@ -94,7 +99,7 @@ t.test('an informational head and trailers are not passed on', async (t) => {
 t.test('answers without a body are complete at once', async (t) => {
   for (const head of ['204 No Content', '200 OK']) {
     const crn = await rawCrn(t, ({ socket }) => socket.write(`HTTP/1.1 ${head}\r\ncontent-length: 0\r\n\r\n`));
-    const run = new Bench(t, { urls: [crn.url] }).ask({ stream: false });
+    const run = ask(new Bench(t, { urls: [crn.url] }));
     await run.downstream.done();
     t.equal(run.downstream.status, Number(head.slice(0, 3)));
     t.equal(run.downstream.bytes, 0);
@@ -106,9 +111,9 @@ t.test('a head that is no HTTP, or too large, is malformed and is not asked for 
   for (const head of ['garbage\r\n\r\n', `HTTP/1.1 200 OK\r\nx: ${'y'.repeat(100_000)}\r\n\r\n`]) {
     const crn = await rawCrn(t, ({ socket, earlier }) => socket.write(earlier === 0 ? answer('200 OK', 'a') : head));
     const b = new Bench(t, { urls: [crn.url] });
-    await b.ask({ stream: false }).downstream.done();
+    await ask(b).downstream.done();
     await new Promise(setImmediate);
-    const run = b.ask({ stream: false });
+    const run = ask(b);
     await run.downstream.done();
     t.same(run.attempts, [[0, 'failed', 'malformed']]);
     t.equal(crn.requests.length, 2);
@@ -116,22 +121,30 @@ t.test('a head that is no HTTP, or too large, is malformed and is not asked for 
   }
 });
 
-t.test('a kept connection that dies under a request is replaced once, on the same CRN', async (t) => {
-  const crn = await rawCrn(t, ({ socket, earlier }) => {
-    if (earlier === 0) socket.write(answer('200 OK', 'a'));
-    else socket.resetAndDestroy();
-  });
-  const b = new Bench(t, { urls: [crn.url], burst: 0 });
-  await b.ask().downstream.done();
-  await new Promise(setImmediate);
-  const run = b.ask();
-  await run.downstream.done();
-  t.equal(run.downstream.status, 200);
-  t.same(run.attempts, [[0, 'ok', null]]);
-  t.equal(crn.requests.length, 3);
-  t.equal(b.pools.get(crn.url)?.openConnections, 1);
-  t.equal(b.inFlight, 0);
-});
+t.test(
+  'a kept connection that dies under a request is replaced once, on the same CRN, as a further attempt',
+  async (t) => {
+    const crn = await rawCrn(t, ({ socket, earlier }) => {
+      if (earlier === 0) socket.write(answer('200 OK', 'a'));
+      else socket.resetAndDestroy();
+    });
+    const b = new Bench(t, { urls: [crn.url], burst: 1 });
+    await ask(b).downstream.done();
+    await new Promise(setImmediate);
+    const run = ask(b);
+    await run.downstream.done();
+    t.equal(run.downstream.status, 200);
+    t.same(run.attempts, [
+      [0, 'neutral', 'stale'],
+      [0, 'ok', null],
+    ]);
+    t.same(run.downstream.values('x-attempts'), ['2']);
+    t.equal(b.budget.balance, 0, 'it costs retry budget');
+    t.equal(crn.requests.length, 3);
+    t.equal(b.pools.get(crn.url)?.openConnections, 1);
+    t.equal(b.inFlight, 0);
+  },
+);
 
 t.test('a fresh connection that dies under a request fails at once', async (t) => {
   let answered = false;
@@ -141,13 +154,31 @@ t.test('a fresh connection that dies under a request fails at once', async (t) =
     answered = true;
   });
   const b = new Bench(t, { urls: [crn.url] });
-  await b.ask().downstream.done();
+  await ask(b).downstream.done();
   await new Promise(setImmediate);
-  const run = b.ask();
+  const run = ask(b);
   await run.downstream.done();
   // The kept one, its replacement, and no more.
   t.equal(crn.requests.length, 3);
-  t.same(run.attempts, [[0, 'failed', 'reset']]);
+  t.same(run.attempts, [
+    [0, 'neutral', 'stale'],
+    [0, 'failed', 'reset'],
+  ]);
+});
+
+t.test('a kept connection that dies with an empty retry budget is not replaced', async (t) => {
+  const crn = await rawCrn(t, ({ socket, earlier }) => {
+    if (earlier === 0) socket.write(answer('200 OK', 'a'));
+    else socket.resetAndDestroy();
+  });
+  const b = new Bench(t, { urls: [crn.url], burst: 0 });
+  await ask(b).downstream.done();
+  await new Promise(setImmediate);
+  const run = ask(b);
+  await run.downstream.done();
+  t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
+  t.same(run.attempts, [[0, 'neutral', 'stale']]);
+  t.equal(b.inFlight, 0);
 });
 
 t.test('a CRN that closes after its answer costs the next request nothing', async (t) => {
@@ -157,7 +188,7 @@ t.test('a CRN that closes after its answer costs the next request nothing', asyn
   });
   const b = new Bench(t, { urls: [crn.url] });
   for (let i = 0; i < 20; i++) {
-    const run = b.ask();
+    const run = ask(b);
     await run.downstream.done();
     t.same(run.attempts, [[0, 'ok', null]]);
   }
@@ -181,19 +212,19 @@ t.test('an answer that comes before the request is sent whole leaves the connect
 t.test('a base URL may have a path of its own', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
   const b = new Bench(t, { urls: [`${crn.url}/base`] });
-  await b.ask({ query: '?x' }).downstream.done();
-  t.match(crn.requests[0]?.head, /^POST \/base\/v1\/chat\/completions\?x HTTP/);
+  await b.ask({ ...PLAIN, query: '?x' }).downstream.done();
+  t.match(crn.requests[0]?.head, /^POST \/base\/v1\/embeddings\?x HTTP/);
 });
 
-t.test('the wait for the first byte is that of the CRN that answers, with or without a byte', async (t) => {
+t.test('the wait is that of the CRN that answers, with or without a byte', async (t) => {
   const empty = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
   const broken = await rawCrn(t, ({ socket }) => {
-    socket.write(`${chunkedHead('content-type: text/event-stream')}${chunk('data: ha').toString()}`);
+    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n');
     setImmediate(() => setImmediate(() => socket.destroy()));
   });
   const b = new Bench(t, { urls: [broken.url, empty.url] });
   const tick = setInterval(() => b.clock.advance(7), 1);
-  const run = b.ask({ stream: false });
+  const run = ask(b);
   await run.downstream.done();
   clearInterval(tick);
   t.same(

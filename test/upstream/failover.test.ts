@@ -43,7 +43,7 @@ const INVISIBLE: readonly [name: string, fault: Fault, failure: string, verdict?
   ['a reset behind the head', { resetAfter: 0 }, 'truncated'],
   ['a reset inside the first event', { resetAfter: 0, partial: true }, 'truncated'],
   ['a connection cut behind the head', { truncateAfter: 0 }, 'truncated'],
-  ['a stream that ends without an event', { endAfter: 0 }, 'truncated'],
+  ['a stream that ends without an event', { endAfter: 0 }, 'empty answer'],
 ];
 
 for (const [name, fault, failure, verdict = 'failed'] of INVISIBLE) {

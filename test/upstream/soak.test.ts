@@ -28,7 +28,7 @@ t.test('whatever happens, nothing is left behind', async (t) => {
   const b = new Bench(t, {
     urls: hosts.map(({ url }) => url),
     burst: 10_000,
-    relay: { keepAliveMs: 400, clientIdleMs: 2000 },
+    relay: { keepAliveMs: 400 },
     timeouts: { headersMs: 1500, firstByteMs: 1000, idleMs: 1000 },
   });
   const runs: Run[] = [];
@@ -53,13 +53,14 @@ t.test('whatever happens, nothing is left behind', async (t) => {
   }
   await Promise.all(hosts.map((host) => host.setFault(null)));
   while (runs.some(({ downstream }) => !downstream.handedOver)) {
+    for (const { downstream } of runs) if (downstream.full && !downstream.handedOver) downstream.read();
     await new Promise(setImmediate);
     b.clock.advance(50);
   }
   for (const run of runs) check(t, run);
   t.equal(b.inFlight, 0);
   const endings = new Set(runs.map(({ downstream }) => downstream.ending));
-  t.same(endings, new Set(['complete', 'destroyed', 'aborted']), 'every ending was seen');
+  t.same(endings, new Set(['complete', 'aborted']), 'every ending was seen');
   t.ok(runs.filter(({ downstream }) => downstream.status === 200).length > 200);
   // Unwanted answers are read on for a moment at most.
   b.clock.advance(2000);
@@ -79,7 +80,9 @@ function faultPlan(fault: string): FaultPlan | null {
 
 function check(t: Test, { downstream, attempts }: Run): void {
   const { ending, text, headers } = downstream;
-  t.ok(attempts.length <= 3 && new Set(attempts.map(([crn]) => crn)).size === attempts.length);
+  // A CRN is asked again only when a kept connection closed before any byte.
+  const asked = attempts.filter(([, , failure]) => failure !== 'stale').map(([crn]) => crn);
+  t.ok(asked.length <= 3 && new Set(asked).size === asked.length);
   if (ending !== 'complete' || !headers.includes('text/event-stream; charset=utf-8')) return;
   const events = parseEvents(text);
   const cut = events.filter(({ data }) => data !== '[DONE]' && !isJson(data));
