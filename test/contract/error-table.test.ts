@@ -79,6 +79,7 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
   HR_ROUTE_METHOD: answerTo({ path: '/health', method: 'DELETE' }),
   HR_ROUTE_UNKNOWN_MODEL: answerTo({ ...CHATTING, body: { model: 'zz' } }),
   HR_ROUTE_ALL_FAILED: answerTo(CHATTING, { status: 500 }),
+  HR_UPSTREAM_BUSY: answerTo(CHATTING, { status: 429, body: 'x'.repeat(70_000) }),
   HR_UPSTREAM_CREDENTIALS: async (t) => {
     const host = await startHost(t, { keys: ['another'] });
     const models = { [MODEL]: { servers: [host.url], apiKey: 'refused' } };
