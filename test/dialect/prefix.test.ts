@@ -1,4 +1,5 @@
 // prefixHash: what changes the key, what does not, and how well it spreads.
+import * as fc from 'fast-check';
 import t from 'tap';
 import { prefixHash } from '../../src/dialect/prefix.ts';
 import { scanBody } from '../../src/dialect/json-scan.ts';
@@ -18,7 +19,7 @@ const hello = { role: 'user', content: 'Hello' };
 const answer = { role: 'assistant', content: 'Hi.' };
 const more = { role: 'user', content: 'And now?' };
 /** Another value would move every conversation to another CRN when a gateway is upgraded. */
-const KNOWN = 3922668154;
+const KNOWN = [1785891924, 3749759630, 2108352374];
 const long = 'words and more words '.repeat(500);
 
 t.test('stays the same while a conversation goes on', (t) => {
@@ -51,7 +52,7 @@ t.test('depends on the system text and the first message of another role', (t) =
     chat({ ...system, content: `${long}x` }, hello),
     chat({ role: 'user', content: `${long}a${long}` }),
     hash('messages', { system: 'Be brief.', messages: [hello] }),
-    hash('messages', { system: [{ type: 'text', text: 'Be brief.' }], messages: [hello] }),
+    hash('messages', { system: [{ type: 'text', text: 'Be long.' }], messages: [hello] }),
     hash('responses', { instructions: 'Be brief.', input: 'Hello' }),
     hash('responses', { instructions: 'Be long.', input: 'Hello' }),
     hash('responses', { instructions: 'Be brief.', input: 'Bye' }),
@@ -65,28 +66,140 @@ t.test('depends on the system text and the first message of another role', (t) =
   t.end();
 });
 
-t.test('ignores cache marks that move to newer messages', (t) => {
-  const turn = (text: string, mark: object): object => ({ role: 'user', content: [{ type: 'text', text, ...mark }] });
-  for (const mark of [{ type: 'ephemeral' }, { type: 'ephemeral', ttl: '1h' }]) {
-    for (const text of ['Hello', 'x'.repeat(1000), 'x'.repeat(1990), 'x'.repeat(2030), long]) {
-      const marked = hash('messages', { messages: [turn(text, { cache_control: mark })] });
-      const later = hash('messages', { messages: [turn(text, {}), answer, turn('So?', { cache_control: mark })] });
-      t.equal(marked, later, `${text.length} characters`);
-    }
+t.test('depends on text, not on the form in which a client writes it', (t) => {
+  const parts = (...texts: string[]): object[] => texts.map((text) => ({ type: 'text', text }));
+  for (const text of ['Hello', 'x'.repeat(150), 'caf\u00e9 "quoted"\n', long]) {
+    const plain = { messages: [system, { role: 'user', content: text }] };
+    const key = hash('messages', plain);
+    const same: unknown[] = [
+      JSON.stringify(plain, null, 2),
+      { messages: [system, { content: text, role: 'user' }] },
+      {
+        messages: [
+          { role: 'system', content: parts('Be brief.') },
+          { role: 'user', content: parts(text) },
+        ],
+      },
+      { messages: [system, { role: 'user', content: [{ text, type: 'input_text', annotations: [] }], name: 'a' }] },
+    ];
+    for (const value of same) t.equal(hash('messages', value), key, JSON.stringify(value).slice(0, 100));
+    const systems = [text, parts(text), [{ cache_control: { type: 'ephemeral' }, type: 'text', text }]];
+    t.equal(new Set(systems.map((value) => hash('messages', { system: value, messages: [hello] }))).size, 1);
+    t.not(hash('messages', { messages: [system, { role: 'user', content: parts(text, text) }] }), key);
   }
   t.end();
 });
 
-t.test('depends on the first 256 bytes of a growing text', (t) => {
-  const start = 'Once upon a time '.repeat(20);
+t.test('depends on every image, call and result that has no text of its own', (t) => {
+  const image = (url: string, extra: object = {}): object => ({ type: 'image_url', image_url: { url, ...extra } });
+  const result = (text: string, extra: object = {}): object => ({
+    type: 'tool_result',
+    content: [{ type: 'text', text, ...extra }],
+  });
+  const first = (...parts: unknown[]): number => hash('messages', { messages: [{ role: 'user', content: parts }] });
+  const keys = [
+    first(image('http://a/1.png')),
+    first(image('http://a/2.png')),
+    first(image('http://a/1.png', { detail: 'low' })),
+    first(image('http://a/1.png'), image('http://a/2.png')),
+    first(result('one')),
+    first(result('two')),
+    first('text'),
+    first(1),
+    hash('responses', { input: [{ type: 'function_call', name: 'a', arguments: '{}' }] }),
+    hash('responses', { input: [{ type: 'function_call', name: 'b', arguments: '{}' }] }),
+  ];
+  t.equal(new Set(keys).size, keys.length);
+  t.equal(first(result('one', { cache_control: { type: 'ephemeral' } })), keys[4], 'marks inside a result');
+  t.equal(
+    new Set([first(...Array.from({ length: 300 }, () => 1)), first(...Array.from({ length: 301 }, () => 1))]).size,
+    1,
+  );
+  t.end();
+});
+
+t.test('ignores cache marks wherever a client may put them', (t) => {
+  const TEXT = fc.oneof(
+    fc.string(),
+    fc.nat(3000).map((length) => 'words '.repeat(length / 6 + 1).slice(0, length)),
+  );
+  const PART = fc.oneof(
+    TEXT.map((text) => ({ type: 'text', text })),
+    TEXT.map((url) => ({ type: 'image', source: { type: 'url', url } })),
+    TEXT.map((text) => ({ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'text', text }] })),
+  );
+  const CONTENT = fc.array(PART, { minLength: 1, maxLength: 4 });
+  const MARK = fc.constantFrom({ type: 'ephemeral' }, { type: 'ephemeral', ttl: '1h' }, null);
+  /** The objects of a value that may carry a mark: parts, at every level. */
+  const marked = (value: unknown, marks: readonly [number, object | null][], at = { next: 0 }): unknown => {
+    if (Array.isArray(value)) return value.map((item) => marked(item, marks, at));
+    if (typeof value !== 'object' || value === null) return value;
+    const entries = Object.entries(value).map(([name, inner]): [string, unknown] => [name, marked(inner, marks, at)]);
+    const mark = 'type' in value && 'content' in value === false ? marks[at.next++] : undefined;
+    if (mark !== undefined && mark[0] >= 0)
+      entries.splice(mark[0] % (entries.length + 1), 0, ['cache_control', mark[1]]);
+    return Object.fromEntries(entries);
+  };
+  fc.assert(
+    fc.property(
+      fc.option(CONTENT, { nil: undefined }),
+      CONTENT,
+      fc.array(fc.tuple(fc.integer({ min: -1, max: 5 }), MARK), { maxLength: 12 }),
+      fc.boolean(),
+      (systemParts, content, marks, isIndented) => {
+        const plain = { system: systemParts, messages: [{ role: 'user', content }, answer] };
+        const body = marked(plain, marks);
+        return hash('messages', JSON.stringify(body, null, isIndented ? 1 : 0)) === hash('messages', plain);
+      },
+    ),
+    { numRuns: 500 },
+  );
+  t.end();
+});
+
+t.test('tells conversations apart that share a preamble', (t) => {
+  const preamble = 'You answer questions about the rules of a game. '.repeat(60);
+  const questions = Array.from({ length: 200 }, (_, n) => `Question ${n}: what happens on field ${n * 7}?`);
+  const chats = questions.map((content) =>
+    hash('chat-completions', {
+      messages: [
+        { role: 'system', content: preamble },
+        { role: 'user', content },
+      ],
+    }),
+  );
+  t.equal(new Set(chats).size, questions.length);
+  // One message, and prompts that are twice as long as the preamble.
   for (const [dialect, name] of [
     ['completions', 'prompt'],
     ['llama', 'prompt'],
     ['responses', 'input'],
   ] as const) {
-    t.equal(hash(dialect, { [name]: start }), hash(dialect, { [name]: `${start} there was more` }), dialect);
-    t.not(hash(dialect, { [name]: start }), hash(dialect, { [name]: `The ${start}` }));
-    t.not(hash(dialect, { [name]: 'short' }), hash(dialect, { [name]: 'other' }));
+    const texts = questions.map((question) => preamble + question.repeat(100));
+    t.equal(new Set(texts.map((text) => hash(dialect, { [name]: text }))).size, questions.length, dialect);
+  }
+  const messages = questions.map((question) => ({ role: 'user', content: preamble + question }));
+  t.equal(new Set(messages.map((one) => hash('chat-completions', { messages: [one] }))).size, questions.length);
+  t.end();
+});
+
+t.test('a growing prompt keeps its key until its length passes a power of two', (t) => {
+  const text = 'Once upon a time there was '.repeat(2000);
+  for (const [dialect, name] of [
+    ['completions', 'prompt'],
+    ['llama', 'prompt'],
+    ['responses', 'input'],
+  ] as const) {
+    const key = (length: number): number => hash(dialect, { [name]: text.slice(0, length) });
+    const keys = new Map<number, number[]>();
+    for (let length = 256; length < 40_000; length += 97)
+      keys.set(key(length), [...(keys.get(key(length)) ?? []), length]);
+    const ranges = [...keys.values()].map((lengths) => Math.floor(Math.log2(lengths[0] as number)));
+    t.same(ranges, [8, 9, 10, 11, 12, 13, 14], dialect);
+    t.not(key(20), key(21), 'a short text is hashed whole');
+    if (name === 'prompt')
+      t.equal(hash(dialect, { prompt: [text.slice(0, 300), 'x'] }), key(300), 'the first of a list');
+    t.not(hash(dialect, { [name]: `The ${text}` }), key(text.length));
   }
   t.not(hash('completions', { prompt: [1, 2, 3] }), hash('completions', { prompt: [1, 2, 4] }));
   t.end();
@@ -103,8 +216,15 @@ t.test('is 0 without a conversation', (t) => {
   t.end();
 });
 
-t.test('has a known value', (t) => {
-  t.equal(hash('completions', { prompt: 'Hello, world' }), KNOWN);
+t.test('has known values', (t) => {
+  t.same(
+    [
+      hash('completions', { prompt: 'Hello, world' }),
+      hash('completions', { prompt: long }),
+      hash('messages', { system: long, messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }] }),
+    ],
+    KNOWN,
+  );
   t.end();
 });
 
