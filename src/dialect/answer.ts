@@ -53,11 +53,11 @@ const HELD_ANSWER_BYTES = 256 * 1024;
 const LF = 0x0a;
 const CR = 0x0d;
 const SPACE = 0x20;
+const QUOTE = 0x22;
 const COLON = 0x3a;
 const OPEN_ARRAY = 0x5b;
-const OPEN_OBJECT = 0x7b;
-const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const OPEN_OBJECT = 0x7b;
 
 /**
  * Answers that a request asks for: its prompts times `n`. `best_of` adds none.
@@ -83,29 +83,47 @@ export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
 export class AnswerJudge {
   readonly #dialect: Dialect | undefined;
   readonly #choices: number;
-  /** Indexes of the choices that have ended; null while there is one choice, or none has ended. */
-  #ended: Set<number> | null = null;
+  readonly #counts: boolean;
   readonly #reading: EventReading = { begins: false, useful: false, error: false, last: false, ended: [] };
   #state: AnswerState = 'undecided';
   #streams = false;
   #judged = false;
-  #isWhole = false;
+  #countsRead = false;
   #useful = false;
   #finished = false;
   #complete = false;
-  #failedLater = false;
-  #done = false;
+  #reportedError = false;
   #bytes = 0;
-  #events = 0;
+  #dataEvents = 0;
   #opening = 0;
-  #inEvent = false;
+  #onlyDone = false;
   #nextSequence = 0;
   #usage: Usage | undefined;
+  /** Indexes of the choices that have ended; null while there is one choice, or none has ended. */
+  #ended: Set<number> | null = null;
+  /** The last bytes of an event that is longer than what is held; null outside such an event. */
+  #longEvent: Buffer | null = null;
+  /** Offset in the piece of the next mark of an end; -1 none is left, -2 not searched. */
+  #mark = NOT_SEARCHED;
+  // Fields of the event that is read, as offsets in the piece.
+  #nameStart = 0;
+  #nameEnd = 0;
+  #dataStart = -1;
+  #dataEnd = 0;
+  /** Data of more than one line. */
+  #lines: string | null = null;
+  /** The event has a field `error`, with which old engines report errors. */
+  #errorField = false;
 
-  /** `choices`: see {@link choicesOf}. Without a dialect any event, and any byte of a whole answer, is useful. */
-  constructor(dialect: Dialect | undefined, choices: number) {
+  /**
+   * @param dialect of the request; without one any event, and any byte of a whole answer, is useful
+   * @param choices see {@link choicesOf}
+   * @param counts whether to read the token counts of a whole answer
+   */
+  constructor(dialect: Dialect | undefined, choices: number, counts: boolean) {
     this.#dialect = dialect;
     this.#choices = choices;
+    this.#counts = counts;
   }
 
   /** An answer begins; what was before is forgotten. Answers of 300 and more are not judged: they have begun. */
@@ -114,16 +132,16 @@ export class AnswerJudge {
     this.#state = 'undecided';
     this.#streams = contentType.startsWith('text/event-stream') && !encoded;
     this.#judged = this.#dialect !== undefined && !encoded;
-    this.#isWhole = false;
+    this.#countsRead = false;
     this.#useful = false;
     this.#finished = false;
     this.#complete = false;
-    this.#failedLater = false;
-    this.#done = false;
+    this.#reportedError = false;
     this.#bytes = 0;
-    this.#events = 0;
+    this.#dataEvents = 0;
     this.#opening = 0;
-    this.#inEvent = false;
+    this.#onlyDone = false;
+    this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
     if (status >= 300) {
@@ -142,9 +160,9 @@ export class AnswerJudge {
     return this.#streams;
   }
 
-  /** Whether the answer was held to its end and judged as a whole. */
-  get isWhole(): boolean {
-    return this.#isWhole;
+  /** Whether `usage` was read, or found absent, in an answer that was held to its end. */
+  get countsRead(): boolean {
+    return this.#countsRead;
   }
 
   get state(): AnswerState {
@@ -168,12 +186,12 @@ export class AnswerJudge {
 
   /** Whether a stream that had begun reported an error: no event of the gateway may follow, and the CRN has failed. */
   get reportedError(): boolean {
-    return this.#failedLater;
+    return this.#reportedError;
   }
 
-  /** Data events before the first useful one. */
-  get openingEvents(): number {
-    return this.#opening;
+  /** Events of a stream from the first useful one on. */
+  get outputEvents(): number {
+    return this.#useful ? this.#dataEvents - this.#opening : 0;
   }
 
   /** The number of the next event of a numbered stream (responses dialect); 0 in others. */
@@ -193,9 +211,10 @@ export class AnswerJudge {
    */
   events(piece: Buffer, midEvent = false): AnswerState {
     if (this.#state !== 'undecided' && this.#state !== 'begun') return this.#state;
+    const isFirst = this.#bytes === 0;
     this.#bytes += piece.byteLength;
-    this.#walk(piece, midEvent);
-    if (this.#dialect?.name === 'responses') this.#number(piece);
+    const start = isFirst && startsWithMark(piece) ? 3 : this.#longEvent === null ? 0 : this.#passLongEvent(piece);
+    this.#readEvents(piece, start, midEvent);
     if (this.#state === 'undecided' && this.#bytes > HELD_STREAM_BYTES) this.#state = 'begun';
     return this.#state;
   }
@@ -229,11 +248,11 @@ export class AnswerJudge {
 
   #endOfStream(rest: Buffer): AnswerFailure | null {
     // The blank line behind the last event may be missing.
-    if (rest.byteLength > 0) this.#walk(Buffer.concat([rest, BLANK_LINE]), false);
+    if (rest.byteLength > 0) this.events(Buffer.concat([rest, BLANK_LINE]));
     if (this.#state === 'begun') return this.#finished ? null : 'truncated';
     if (this.#state !== 'undecided') return this.#state;
-    if (this.#events === 0) return 'empty answer';
-    return this.#done && this.#events === 1 ? 'only done' : 'not begun';
+    if (this.#dataEvents === 0) return 'empty answer';
+    return this.#onlyDone ? 'only done' : 'not begun';
   }
 
   #endOfWhole(body: Buffer, byClose: boolean): AnswerFailure | null {
@@ -254,112 +273,223 @@ export class AnswerJudge {
       if (byClose || isCut(body, start)) return 'truncated';
     } else if (first === OPEN_OBJECT) {
       if (reportsError(body, scan)) return 'error answer';
-      this.#usage = this.#usageOf(body, scan);
+      if (this.#counts) this.#readUsage(body, scan);
     }
-    this.#isWhole = true;
     this.#useful = true;
     this.#finished = true;
     return null;
   }
 
-  #usageOf(body: Buffer, { spans }: Found): Usage | undefined {
-    const dialect = this.#dialect as Dialect;
+  #readUsage(body: Buffer, { spans }: Found): void {
+    const { usage, usageMembers } = this.#dialect as Dialect;
     const members: Record<string, unknown> = {};
-    for (const name of dialect.usageMembers) {
+    for (const name of usageMembers) {
       const at = 2 * MEMBER_NAMES.indexOf(name);
       const from = spans[at] as number;
       if (from >= 0) members[name] = parsed(body.toString('latin1', from, spans[at + 1]));
     }
-    return dialect.usage(members);
+    this.#usage = usage(members);
+    this.#countsRead = true;
   }
 
-  /** Reads the events of a piece, line by line. */
-  #walk(piece: Buffer, midEvent: boolean): void {
-    let pos = this.#events === 0 && this.#bytes === piece.byteLength && startsWithMark(piece) ? 3 : 0;
-    let name = '';
-    let data: string | undefined;
-    let hasError = false;
-    if (this.#inEvent) {
-      // The rest of an event that was longer than what is held: nothing but a last event is.
-      this.#inEvent = midEvent;
-      return;
-    }
+  /** Reads the lines of a piece from `start` on. Line ends are LF, CRLF or CR, in any mixture. */
+  #readEvents(piece: Buffer, start: number, midEvent: boolean): void {
+    this.#mark = NOT_SEARCHED;
+    this.#clearEvent();
+    let cr = piece.indexOf(CR, start);
+    let pos = start;
     while (pos < piece.length) {
-      const end = lineEnd(piece, pos);
-      if (end === pos) {
-        this.#dispatch(name, data, hasError);
-        name = '';
-        data = undefined;
-        hasError = false;
-      } else {
-        const colon = fieldEnd(piece, pos, end);
-        const start = colon + (piece[colon + 1] === SPACE ? 2 : 1);
-        const field = piece.toString('latin1', pos, colon);
-        const value = start < end ? piece.toString('latin1', start, end) : '';
-        if (field === 'data') data = data === undefined ? value : `${data}\n${value}`;
-        else if (field === 'event') name = value;
-        else if (field === 'error') hasError = true;
+      const lf = piece.indexOf(LF, pos);
+      if (cr >= 0 && cr < pos) cr = piece.indexOf(CR, pos);
+      let end = lf < 0 ? piece.length : lf;
+      let next = end + 1;
+      if (cr >= 0 && cr < end) {
+        end = cr;
+        next = lf === cr + 1 ? cr + 2 : cr + 1;
       }
-      pos = end + (piece[end] === CR && piece[end + 1] === LF ? 2 : 1);
+      if (end === pos) {
+        this.#endEvent(piece, next);
+        this.#clearEvent();
+      } else {
+        this.#readLine(piece, pos, end);
+      }
+      pos = next;
     }
     if (!midEvent) return;
-    this.#inEvent = true;
-    this.#dispatch(name, data, hasError, true);
+    this.#readLongEvent(piece);
+    this.#longEvent = Buffer.from(piece.subarray(-CUT_BYTES));
   }
 
-  #dispatch(name: string, data: string | undefined, hasError: boolean, cut = false): void {
-    if (data === undefined && !hasError) return;
-    this.#events++;
-    const reading = this.#reading;
-    reading.begins = cut;
-    reading.useful = cut;
-    reading.error = false;
-    reading.last = cut && this.#dialect?.hasLongEnd === true;
-    reading.ended.length = 0;
-    if (this.#dialect === undefined) {
-      reading.useful = true;
-    } else if (data === undefined) {
+  #readLine(piece: Buffer, start: number, end: number): void {
+    const first = piece[start];
+    if (first === 0x64 && startsWith(piece, start, end, DATA)) {
+      const from = valueStart(piece, start + DATA.length, end);
+      if (this.#dataStart >= 0) {
+        this.#lines ??= piece.toString('latin1', this.#dataStart, this.#dataEnd);
+        this.#lines += `\n${piece.toString('latin1', from, end)}`;
+      }
+      this.#dataStart = from;
+      this.#dataEnd = end;
+    } else if (first === 0x65 && startsWith(piece, start, end, EVENT)) {
+      this.#nameStart = valueStart(piece, start + EVENT.length, end);
+      this.#nameEnd = end;
+    } else if (first === 0x65 && startsWith(piece, start, end, ERROR_FIELD)) {
+      this.#errorField = true;
+    }
+  }
+
+  #clearEvent(): void {
+    this.#nameStart = 0;
+    this.#nameEnd = 0;
+    this.#dataStart = -1;
+    this.#lines = null;
+    this.#errorField = false;
+  }
+
+  /** Judges the event whose fields were read; the next one begins at `next`. */
+  #endEvent(piece: Buffer, next: number): void {
+    if (this.#dataStart < 0 && !this.#errorField) return;
+    this.#dataEvents++;
+    const dialect = this.#dialect;
+    if (dialect === undefined) {
+      this.#takeUseful();
+      return;
+    }
+    if (this.#useful && this.#lines === null && this.#isQuiet(dialect, piece, next)) {
+      // Numbers are consecutive.
+      if (this.#nextSequence > 0) this.#nextSequence++;
+      return;
+    }
+    const data = this.#lines ?? piece.toString('latin1', this.#dataStart, this.#dataEnd);
+    const reading = this.#cleared();
+    if (this.#dataStart < 0) {
       reading.error = true;
     } else if (data.trim() === '[DONE]') {
-      this.#done = true;
       reading.last = true;
+      this.#onlyDone = this.#dataEvents === 1;
     } else {
+      this.#onlyDone = false;
       const value = parsed(data);
       // What is not known must not be held for ever.
       if (typeof value !== 'object' || value === null || Array.isArray(value)) reading.useful = true;
-      else this.#dialect.readEvent(name, value as Record<string, unknown>, reading);
+      else this.#readData(dialect, this.#name(piece), value as Record<string, unknown>);
     }
     this.#take(reading);
   }
 
-  /** Reads the number of the last event. */
-  #number(piece: Buffer): void {
-    const at = piece.lastIndexOf(SEQUENCE_NUMBER);
-    if (at < 0) return;
-    let pos = skipSpace(piece, at + SEQUENCE_NUMBER.length, piece.length);
-    if (piece[pos] !== COLON) return;
-    pos = skipSpace(piece, pos + 1, piece.length);
-    const last = Number.parseInt(piece.toString('latin1', pos, pos + MAX_DIGITS), 10);
-    if (last >= 0) this.#nextSequence = last + 1;
+  #readData(dialect: Dialect, name: string, data: Readonly<Record<string, unknown>>): void {
+    const { sequence_number: sequence } = data;
+    if (typeof sequence === 'number') this.#nextSequence = sequence + 1;
+    dialect.readEvent(name, data, this.#reading);
+  }
+
+  /** Whether the event of a stream that has begun is surely neither an end nor an error. Cheap, for nearly all are. */
+  #isQuiet(dialect: Dialect, piece: Buffer, next: number): boolean {
+    const { endMark } = dialect;
+    if (endMark === null) return this.#nameEnd > 0 && dialect.isQuietName(piece, this.#nameStart, this.#nameEnd);
+    const start = this.#dataStart;
+    const end = this.#dataEnd;
+    // Anything else may be `[DONE]` or begin with `error`.
+    if (start < 0 || this.#nameEnd > 0 || piece[start] !== OPEN_OBJECT) return false;
+    if (piece[start + 1] !== QUOTE || piece[start + 2] === 0x65) return false;
+    let at: number;
+    if (this.#choices === 1 && next >= piece.length && this.#mark === NOT_SEARCHED) {
+      // The usual piece is one event, and the mark is near its end.
+      at = piece.lastIndexOf(endMark, end);
+      if (at > start && piece[at - 1] === QUOTE) return !isFilledMember(piece, at + endMark.length, end);
+      // A longer name ends in the mark.
+      if (at > start) at = piece.indexOf(endMark, start);
+    } else {
+      if (this.#mark === NOT_SEARCHED || (this.#mark >= 0 && this.#mark < start)) {
+        this.#mark = piece.indexOf(endMark, start);
+      }
+      at = this.#mark;
+    }
+    if (at < start || at >= end) {
+      const error = piece.indexOf(ERROR_MARK, start);
+      return error < 0 || error >= end;
+    }
+    while (at >= 0 && at < end) {
+      if (piece[at - 1] === QUOTE && isFilledMember(piece, at + endMark.length, end)) return false;
+      at = this.#mark = piece.indexOf(endMark, at + endMark.length);
+    }
+    return true;
+  }
+
+  #name(piece: Buffer): string {
+    return this.#nameEnd === 0 ? '' : piece.toString('latin1', this.#nameStart, this.#nameEnd);
+  }
+
+  #cleared(): EventReading {
+    const reading = this.#reading;
+    reading.begins = false;
+    reading.useful = false;
+    reading.error = false;
+    reading.last = false;
+    reading.ended.length = 0;
+    return reading;
+  }
+
+  /** The first part of an event that is too long to be held: it is output, and may be an end. */
+  #readLongEvent(piece: Buffer): void {
+    if (this.#dataStart < 0) return;
+    this.#dataEvents++;
+    if (this.#dialect === undefined) {
+      this.#takeUseful();
+      return;
+    }
+    const reading = this.#cleared();
+    const opening = piece.toString('latin1', this.#dataStart, this.#dataStart + CUT_BYTES);
+    const type = this.#name(piece) || (LONG_EVENT_TYPE.exec(opening)?.[1] ?? '');
+    this.#dialect.readEvent(type, {}, reading);
+    reading.useful = !reading.error;
+    this.#readLongEnd(this.#dialect, piece, this.#dataStart, reading);
+    this.#take(reading);
+  }
+
+  /** Reads on in an event that is too long to be held. Returns where it ends in `piece`. */
+  #passLongEvent(piece: Buffer): number {
+    const before = this.#longEvent as Buffer;
+    this.#longEvent = null;
+    const joined = Buffer.concat([before, piece]);
+    let end = before.length;
+    let afterLine = before[end - 1] === LF || before[end - 1] === CR;
+    if (before[end - 1] === CR && joined[end] === LF) end++;
+    for (; end < joined.length; end++) {
+      const byte = joined[end];
+      if (byte !== LF && byte !== CR) afterLine = false;
+      else if (afterLine) break;
+      else {
+        afterLine = true;
+        if (byte === CR && joined[end + 1] === LF) end++;
+      }
+    }
+    const reading = this.#cleared();
+    if (this.#dialect !== undefined) this.#readLongEnd(this.#dialect, joined.subarray(0, end), 0, reading);
+    this.#take(reading);
+    return Math.min(end - before.length, piece.length);
+  }
+
+  #readLongEnd({ endMark }: Dialect, bytes: Buffer, start: number, reading: EventReading): void {
+    if (endMark === null) return;
+    for (let at = bytes.indexOf(endMark, start); at >= 0; at = bytes.indexOf(endMark, at + endMark.length)) {
+      if (bytes[at - 1] === QUOTE && isFilledMember(bytes, at + endMark.length, bytes.length)) reading.ended.push(0);
+    }
   }
 
   #take({ begins, ended, error, last, useful }: EventReading): void {
     if (this.#state !== 'undecided' && this.#state !== 'begun') return;
     if (error) {
-      if (this.#state === 'undecided') this.#state = 'error event';
-      else {
-        this.#failedLater = true;
+      if (this.#state === 'undecided') {
+        this.#state = 'error event';
+      } else {
+        this.#reportedError = true;
         this.#finished = true;
       }
       return;
     }
-    if (useful || begins) {
-      if (this.#state === 'undecided') this.#state = 'begun';
-      if (useful && !this.#useful) {
-        this.#useful = true;
-        this.#opening = this.#events - 1;
-      }
-    }
+    if (useful) this.#takeUseful();
+    else if (begins && this.#state === 'undecided') this.#state = 'begun';
     for (const index of ended) {
       if (this.#choices > 1) (this.#ended ??= new Set()).add(index);
       const all = this.#ended === null || this.#ended.size >= this.#choices;
@@ -372,12 +502,27 @@ export class AnswerJudge {
     this.#finished = true;
     this.#complete = true;
   }
+
+  #takeUseful(): void {
+    if (this.#useful) return;
+    this.#useful = true;
+    this.#opening = this.#dataEvents - 1;
+    this.#state = 'begun';
+  }
 }
 
-const ANSWER_TYPE = /^(?:text\/event-stream|(?:application|text)\/(?:[^;\s]+\+)?json)\s*(?:;|$)/;
+const NOT_SEARCHED = -2;
 
-const SEQUENCE_NUMBER = Buffer.from('"sequence_number"');
-const MAX_DIGITS = 12;
+/** Bytes around a cut inside a long event that are read once more. */
+const CUT_BYTES = 256;
+
+const DATA = Buffer.from('data:');
+const EVENT = Buffer.from('event:');
+const ERROR_FIELD = Buffer.from('error:');
+const ERROR_MARK = Buffer.from('error"');
+const LONG_EVENT_TYPE = /^\s*\{\s*"type"\s*:\s*"([^"]*)"/;
+
+const ANSWER_TYPE = /^(?:text\/event-stream|(?:application|text)\/(?:[^;\s]+\+)?json)\s*(?:;|$)/;
 
 const BLANK_LINE = Buffer.from('\n\n');
 
@@ -418,16 +563,24 @@ function startsWithMark(bytes: Buffer): boolean {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
 }
 
-function lineEnd(piece: Buffer, from: number): number {
-  let pos = from;
-  while (pos < piece.length && piece[pos] !== LF && piece[pos] !== CR) pos++;
-  return pos;
+function startsWith(piece: Buffer, start: number, end: number, field: Buffer): boolean {
+  if (end - start < field.length) return false;
+  for (let at = 1; at < field.length; at++) if (piece[start + at] !== field[at]) return false;
+  return true;
 }
 
-function fieldEnd(piece: Buffer, from: number, end: number): number {
-  let pos = from;
-  while (pos < end && piece[pos] !== COLON) pos++;
-  return pos;
+/** One space behind the colon belongs to the field. */
+function valueStart(piece: Buffer, start: number, end: number): number {
+  return start < end && piece[start] === SPACE ? start + 1 : start;
+}
+
+/** Whether the value behind the quote of a member name at `start` is neither null, false nor an empty text. */
+function isFilledMember(bytes: Buffer, start: number, end: number): boolean {
+  let pos = skipSpace(bytes, start, end);
+  if (bytes[pos] !== COLON) return false;
+  pos = skipSpace(bytes, pos + 1, end);
+  const first = bytes[pos];
+  return first !== 0x6e && first !== 0x66 && (first !== QUOTE || bytes[pos + 1] !== QUOTE);
 }
 
 function parsed(text: string): unknown {

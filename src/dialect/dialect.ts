@@ -37,8 +37,13 @@ export interface Dialect {
   errorMember(failure: Failure): Record<string, unknown>;
   /** Whether a stream ends with the end of its last choice; in others `[DONE]` or an event of its own follows. */
   readonly endsWithChoices: boolean;
-  /** Whether the last event of a stream repeats the prompt or the whole response, and no other event is long. */
-  readonly hasLongEnd: boolean;
+  /**
+   * The member whose value ends a choice, from its second byte to its closing quote: events without it and without an error are
+   * not parsed once an answer has begun. Null where events have names.
+   */
+  readonly endMark: Buffer | null;
+  /** Whether an event with the name at `[start, end)` is neither an end nor an error. */
+  isQuietName(piece: Buffer, start: number, end: number): boolean;
   /**
    * Says what a data event means.
    * @param event its name; '' when it has none
@@ -49,7 +54,7 @@ export interface Dialect {
   /** Members of a response that hold token counts. */
   readonly usageMembers: readonly string[];
   /** The token counts in the parsed values of those members, as far as they are there. */
-  usage(members: Readonly<Record<string, unknown>>): Usage | undefined;
+  readonly usage: (members: Readonly<Record<string, unknown>>) => Usage | undefined;
 }
 
 /** One server-sent event. `data` is serialised on one line, so no text in it can end the event. */
@@ -92,8 +97,10 @@ export function isFilled(value: unknown): boolean {
   return Array.isArray(value) ? value.length > 0 : Object.keys(value).length > 0;
 }
 
-/** Whether a member of `value` beside `names` is filled. */
-export function isFilledBeside(value: unknown, ...names: readonly string[]): boolean {
+/** Whether an object has a filled member beside `name`. */
+export function isFilledBeside(value: unknown, name: string): boolean {
   if (typeof value !== 'object' || value === null) return false;
-  return Object.entries(value).some(([name, member]) => !names.includes(name) && isFilled(member));
+  const members = value as Readonly<Record<string, unknown>>;
+  for (const key of Object.keys(members)) if (key !== name && isFilled(members[key])) return true;
+  return false;
 }

@@ -11,6 +11,8 @@ import {
   type Usage,
 } from './dialect.ts';
 
+const STOP = Buffer.from('stop"');
+
 const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   403: 'permission_error',
@@ -26,7 +28,8 @@ export const llama: Dialect = {
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),
   errorMember,
   endsWithChoices: true,
-  hasLongEnd: true,
+  endMark: STOP,
+  isQuietName: () => false,
   readEvent: readFrame,
   usageMembers: ['timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'],
   usage: usageOf,

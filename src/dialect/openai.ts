@@ -12,6 +12,8 @@ import {
   type Usage,
 } from './dialect.ts';
 
+const FINISH_REASON = Buffer.from('finish_reason"');
+
 /** A stream has `data:` lines without event names and ends with a finish reason and `[DONE]`. */
 export const chatCompletions: Dialect = {
   name: 'chat-completions',
@@ -21,7 +23,8 @@ export const chatCompletions: Dialect = {
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),
   errorMember,
   endsWithChoices: false,
-  hasLongEnd: false,
+  endMark: FINISH_REASON,
+  isQuietName: () => false,
   readEvent: readChunk,
   usageMembers: ['usage'],
   usage: ({ usage }) => counts(usage, 'prompt_tokens', 'completion_tokens'),
@@ -35,26 +38,27 @@ export const completions: Dialect = {
   conversation: 'prompt',
 };
 
-/** Some engines leave `[DONE]` out and SDKs accept it: finish reasons are enough. */
 function readChunk(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
   const { choices, error } = data;
-  if (!Array.isArray(choices) || choices.length === 0) {
-    into.error = isFilled(error) || data['object'] === 'error' || data['type'] === 'error' || event === 'error';
-    into.begins = isFilled(data['prompt_progress']);
-    return;
-  }
-  for (const choice of choices as readonly (Readonly<Record<string, unknown>> | null)[]) {
-    if (typeof choice !== 'object' || choice === null) continue;
-    const { delta, finish_reason: reason, index, message, text, token_ids: tokens } = choice;
-    const ends = typeof reason === 'string' && reason !== '';
-    into.useful ||= ends || isFilled(text) || isFilled(tokens);
-    into.useful ||= isFilledBeside(delta, 'role') || isFilledBeside(message, 'role');
-    if (ends) into.ended.push(typeof index === 'number' ? index : 0);
-  }
-  into.begins = into.useful || isFilled(data['prompt_progress']);
+  into.begins = isFilled(data['prompt_progress']);
+  if (Array.isArray(choices)) for (const choice of choices) readChoice(choice, into);
+  if (into.useful) return;
+  // An error may ride on a chunk that only ends its choice.
+  into.error = isFilled(error) || data['object'] === 'error' || data['type'] === 'error' || event === 'error';
+  // Some engines leave `[DONE]` out and SDKs accept it: finish reasons are enough.
+  into.useful = into.ended.length > 0;
 }
 
-/** Events have names and numbers. The last one holds the whole response, so it may be longer than the tail. */
+/** Any member of a delta but its role is output, also those to come. */
+function readChoice(choice: unknown, into: EventReading): void {
+  if (typeof choice !== 'object' || choice === null) return;
+  const { delta, finish_reason: reason, index, message, text, token_ids: tokens } = choice as Record<string, unknown>;
+  into.useful ||=
+    isFilledBeside(delta, 'role') || isFilled(text) || isFilled(tokens) || isFilledBeside(message, 'role');
+  if (typeof reason === 'string' && reason !== '') into.ended.push(typeof index === 'number' ? index : 0);
+}
+
+/** Events have names and numbers. The last one holds the whole response. */
 export const responses: Dialect = {
   name: 'responses',
   paths: ['/v1/responses'],
@@ -62,11 +66,20 @@ export const responses: Dialect = {
   errorEvent: responsesErrorEvent,
   errorMember,
   endsWithChoices: false,
-  hasLongEnd: true,
+  endMark: null,
+  isQuietName: endsInDelta,
   readEvent: readResponseEvent,
   usageMembers: ['usage'],
   usage: ({ usage }) => counts(usage, 'input_tokens', 'output_tokens'),
 };
+
+const DELTA = Buffer.from('.delta');
+
+function endsInDelta(piece: Buffer, start: number, end: number): boolean {
+  if (end - start < DELTA.length) return false;
+  for (let at = 0; at < DELTA.length; at++) if (piece[end - DELTA.length + at] !== DELTA[at]) return false;
+  return true;
+}
 
 const RESPONSE_OPENING: ReadonlySet<string> = new Set([
   'response.created',

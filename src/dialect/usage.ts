@@ -88,9 +88,11 @@ function withUsage(options: unknown): string | undefined {
 const USAGE_MAX_DEPTH = 8;
 
 const SPACE = 0x20;
+const QUOTE = 0x22;
 const COLON = 0x3a;
 const OPEN_OBJECT = 0x7b;
-const USAGE = Buffer.from('"usage"');
+/** Without its first quote, which every member has: the native search is faster. */
+const USAGE = Buffer.from('usage"');
 
 /** Usage in a part of an answer. Counts in several events are running totals: the largest of each is the answer's. */
 export function usageIn(dialect: Dialect, bytes: Buffer): Usage | undefined {
@@ -113,6 +115,7 @@ export function usageIn(dialect: Dialect, bytes: Buffer): Usage | undefined {
  */
 function nextUsage(bytes: Buffer, from: number): number {
   for (let at = bytes.indexOf(USAGE, from); at >= 0; at = bytes.indexOf(USAGE, at + USAGE.length)) {
+    if (bytes[at - 1] !== QUOTE) continue;
     let pos = at + USAGE.length;
     while ((bytes[pos] as number) <= SPACE) pos++;
     if (bytes[pos] !== COLON) continue;
@@ -158,9 +161,6 @@ const CUT_BYTES = 4096;
 
 const NOTHING: Buffer = Buffer.alloc(0);
 
-const DATA = Buffer.from('data:');
-const NEXT_DATA = Buffer.from('\ndata:');
-
 /** Tokens of a response, and whether the CRN counted them (or they are an estimate). */
 export interface Metered extends Usage {
   readonly measured: boolean;
@@ -172,7 +172,6 @@ export class UsageWatch {
   readonly #strip: boolean;
   #judge: AnswerJudge | null = null;
   #passed = false;
-  #events = 0;
   #bytes = 0;
   #usage: Usage | undefined;
   /** Last bytes of an answer that was cut by the network where a usage object may be. */
@@ -196,7 +195,6 @@ export class UsageWatch {
   begin(judge: AnswerJudge): void {
     this.#judge = judge;
     this.#passed = false;
-    this.#events = 0;
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;
@@ -208,7 +206,7 @@ export class UsageWatch {
     const isFirst = this.#bytes === 0;
     this.#bytes += piece.byteLength;
     // The judge has read the counts of an answer that was held to its end.
-    if (this.#judge?.isWhole !== true) this.#read(piece, isFirst, true);
+    if (this.#judge?.countsRead !== true) this.#read(piece, isFirst, true);
   }
 
   /**
@@ -217,12 +215,13 @@ export class UsageWatch {
    * @returns the bytes for the client: the same or fewer; undefined when none are left
    */
   events(piece: Buffer, midEvent = false): Buffer | undefined {
-    const isFirst = this.#beforeCut.byteLength === 0;
-    if (piece.compare(DATA, 0, DATA.length, 0, Math.min(DATA.length, piece.length)) === 0) this.#events++;
-    for (let at = piece.indexOf(NEXT_DATA); at >= 0; at = piece.indexOf(NEXT_DATA, at + NEXT_DATA.length))
-      this.#events++;
-    this.#read(piece, isFirst, midEvent);
-    const passed = this.#strip ? withoutUsageEvent(piece) : piece;
+    const isLlama = this.#dialect.name === 'llama';
+    const at = isLlama ? -1 : nextUsage(piece, 0);
+    const isCut = this.#beforeCut.byteLength > 0;
+    // All frames of the llama-style dialect have counts: the first one's prompt and the last one's answer are enough.
+    const isEnd = isLlama && (!this.#passed || this.#judge?.finished === true);
+    if (at >= 0 || isEnd || isCut || midEvent) this.#read(piece, !isCut, midEvent);
+    const passed = this.#strip && at >= 0 ? withoutUsageEvent(piece) : piece;
     if (passed !== undefined) this.#passed = true;
     return passed;
   }
@@ -233,9 +232,7 @@ export class UsageWatch {
     const usage = judge?.usage ?? this.#usage;
     if (usage !== undefined && this.#isFinal(usage)) return { ...usage, measured: true };
     const streams = judge?.streams === true;
-    const completion = streams
-      ? Math.max(this.#events - judge.openingEvents, 0)
-      : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
+    const completion = streams ? judge.outputEvents : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
     return {
       promptTokens: usage?.promptTokens || promptTokens,
       completionTokens: Math.max(completion, usage?.completionTokens ?? 0),
@@ -257,9 +254,11 @@ export class UsageWatch {
     if (usage !== undefined) this.#usage = larger(this.#usage, usage);
   }
 
-  /** The messages dialect counts the prompt in its first event: only a later event has the count of the answer. */
+  /** The messages dialect counts the prompt in its first event, and of the llama-style frames the last one is read. */
   #isFinal({ completionTokens }: Usage): boolean {
-    return this.#dialect.name !== 'messages' || this.#judge?.finished === true || completionTokens > 1;
+    const { name } = this.#dialect;
+    if (this.#judge?.finished === true) return true;
+    return name === 'messages' ? completionTokens > 1 : name !== 'llama';
   }
 }
 

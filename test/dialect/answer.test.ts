@@ -10,7 +10,7 @@ const chunk = (delta: object, more: object = {}): string =>
   `data: ${JSON.stringify({ id: 'c', choices: [{ index: 0, delta, finish_reason: null, ...more }] })}\n\n`;
 
 t.test('a stream begins with text, ends with a finish reason and is complete with [DONE]', async (t) => {
-  const judge = new AnswerJudge(DIALECTS['chat-completions'], 1);
+  const judge = new AnswerJudge(DIALECTS['chat-completions'], 1, true);
   t.equal(judge.begin(EVENTS_HEAD), 'undecided');
   t.equal(judge.events(Buffer.from(`: comment\n\n${chunk({ role: 'assistant', content: '' })}`)), 'undecided');
   t.equal(judge.events(Buffer.from(chunk({ content: 'a' }))), 'begun');
@@ -33,7 +33,7 @@ t.test('a whole answer with an error and no output is a failure', async (t) => {
     ['', 'empty answer'],
   ];
   for (const [text, expected] of rows) {
-    const judge = new AnswerJudge(DIALECTS['chat-completions'], 1);
+    const judge = new AnswerJudge(DIALECTS['chat-completions'], 1, true);
     judge.begin(JSON_HEAD);
     const body = Buffer.from(text);
     judge.data(body);

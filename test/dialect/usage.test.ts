@@ -17,7 +17,7 @@ const WHOLE: AnswerHead = { status: 200, contentType: 'application/json', encode
 const STREAM: AnswerHead = { ...WHOLE, contentType: 'text/event-stream' };
 
 function judgeOf(dialect: Dialect | undefined, head: AnswerHead): AnswerJudge {
-  const judge = new AnswerJudge(dialect, 1);
+  const judge = new AnswerJudge(dialect, 1, true);
   judge.begin(head);
   return judge;
 }
