@@ -118,9 +118,9 @@ export class AnswerJudge {
   /**
    * @param dialect of the request; without one any event, and any byte of a whole answer, is useful
    * @param choices see {@link choicesOf}
-   * @param counts whether to read the token counts of a whole answer
+   * @param counts whether to read the token counts of a whole answer too. Default false
    */
-  constructor(dialect: Dialect | undefined, choices: number, counts: boolean) {
+  constructor(dialect: Dialect | undefined, choices: number, counts = false) {
     this.#dialect = dialect;
     this.#choices = choices;
     this.#counts = counts;
