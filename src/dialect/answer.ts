@@ -174,7 +174,10 @@ export class AnswerJudge {
     return this.#useful;
   }
 
-  /** Whether the client has all output: every choice has ended, or the CRN has reported an error. Usage and `[DONE]` may follow. */
+  /**
+   * Whether the client has all output: every choice has ended, or the CRN has reported an error. Usage and `[DONE]` may follow,
+   * but a connection that breaks now, or is silent, does no harm.
+   */
   get finished(): boolean {
     return this.#finished;
   }
@@ -184,7 +187,7 @@ export class AnswerJudge {
     return this.#complete;
   }
 
-  /** Whether a stream that had begun reported an error: no event of the gateway may follow, and the CRN has failed. */
+  /** Whether the stream reported an error: no event of the gateway may follow, and the CRN has failed. */
   get reportedError(): boolean {
     return this.#reportedError;
   }
@@ -251,8 +254,7 @@ export class AnswerJudge {
     if (rest.byteLength > 0) this.events(Buffer.concat([rest, BLANK_LINE]));
     if (this.#state === 'begun') return this.#finished ? null : 'truncated';
     if (this.#state !== 'undecided') return this.#state;
-    if (this.#dataEvents === 0) return 'empty answer';
-    return this.#onlyDone ? 'only done' : 'not begun';
+    return this.#dataEvents === 0 ? 'empty answer' : 'not begun';
   }
 
   #endOfWhole(body: Buffer, byClose: boolean): AnswerFailure | null {
@@ -480,12 +482,9 @@ export class AnswerJudge {
   #take({ begins, ended, error, last, useful }: EventReading): void {
     if (this.#state !== 'undecided' && this.#state !== 'begun') return;
     if (error) {
-      if (this.#state === 'undecided') {
-        this.#state = 'error event';
-      } else {
-        this.#reportedError = true;
-        this.#finished = true;
-      }
+      this.#reportedError = true;
+      if (this.#state === 'undecided') this.#state = 'error event';
+      else this.#finished = true;
       return;
     }
     if (useful) this.#takeUseful();
@@ -499,6 +498,10 @@ export class AnswerJudge {
       if (all && endsWithChoices) this.#complete = true;
     }
     if (!last) return;
+    if (this.#state === 'undecided') {
+      this.#state = this.#onlyDone ? 'only done' : 'not begun';
+      return;
+    }
     this.#finished = true;
     this.#complete = true;
   }
