@@ -160,7 +160,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.path = pathOf(member.url) + request.path;
     this.lines = linesFor(request.lines, member.apiKey);
     this.body = request.body;
-    this.judge = new AnswerJudge(request.dialect, request.choices);
+    this.judge = new AnswerJudge(request.dialect, request.choices, request.usage !== null);
     this.#deadline = deps.deadlines.deadline(this);
     this.headers = request.listener.onAttempt(this);
   }
