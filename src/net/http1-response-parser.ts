@@ -58,6 +58,8 @@ export class ResponseParser {
   #chunks: ChunkedDecoder | null = null;
   #toHead = false;
   #headBytes = 0;
+  /** An informational response has said that the connection ends. */
+  #closing = false;
   /** Bytes left of a body of declared length. */
   #left = 0;
 
@@ -70,6 +72,7 @@ export class ResponseParser {
     this.#toHead = toHead;
     this.#partial.clear();
     this.#headBytes = 0;
+    this.#closing = false;
   }
 
   /** Parses the first `length` bytes. Moves the data of several chunks together, inside `bytes`. */
@@ -167,7 +170,10 @@ export class ResponseParser {
     if (chunked && (coding.toLowerCase() !== 'chunked' || minor === 0)) return -1;
     const contentLength = length === null ? -1 : lengthOf(length);
     if (length !== null && contentLength < 0) return -1;
-    if (status < 200) return status;
+    if (status < 200) {
+      if (!persists(minor, connection)) this.#closing = true;
+      return status;
+    }
     const normal = length === null || (!chunked && lengths === 1 && !length.includes(','));
     this.#kept.keep(bytes, start, end);
     this.#head = {
@@ -187,7 +193,7 @@ export class ResponseParser {
     const { status, fields, chunked, contentLength, persists, keepAlive } = this.#head;
     this.status = status;
     this.fields = fields;
-    this.reusable = persists;
+    this.reusable = persists && !this.#closing;
     this.keepAlive = keepAlive;
     this.headCame = true;
     if (this.#toHead || status === 204 || status === 304) {

@@ -262,6 +262,7 @@ const REFUSED: Record<string, readonly [Buffer, number, string]> = {
   'blanks without end': [withChunk(`1${' '.repeat(5000)};`, 'a'), 400, CHUNK],
   'chunk data that is longer than its size': [withChunk('1', 'ab'), 400, CHUNK],
   'chunk data that ends in LF': [withChunk('1', 'a\n'), 400, CHUNK],
+  'chunk data that ends in another byte and LF': [withChunk('1', 'ax\n0'), 400, CHUNK],
   'chunk data that ends in CR alone': [withChunk('1', 'a\rb'), 400, CHUNK],
   'a trailer without colon': [text(...CHUNKED, '0', 'xxPOST', '', ''), 400, TRAILER],
   'a trailer without name': [text(...CHUNKED, '0', ': a', '', ''), 400, TRAILER],

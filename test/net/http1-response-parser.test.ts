@@ -98,6 +98,12 @@ t.test('the version and the Connection field decide whether the connection is re
   t.equal(persists('1.0', 'connection: keep-alive, close'), false);
 });
 
+t.test('a connection that an informational response ends is not reused', async (t) => {
+  const final = [OK, 'content-length: 0', '', ''];
+  t.equal(read(text('HTTP/1.1 103 Early Hints', 'connection: close', '', ...final)).reusable, false);
+  t.equal(read(text('HTTP/1.1 103 Early Hints', 'connection: keep-alive', '', ...final)).reusable, true);
+});
+
 t.test('chunked wins over Content-Length, drops it, and ends the connection', async (t) => {
   const one = read(text(OK, 'content-length: 3', 'a: b', 'transfer-encoding: chunked', '', '1', 'x', '0', '', ''));
   t.same(one, {

@@ -277,7 +277,7 @@ export function chunkedText(random: Random, odd: number): string {
     const digits = data.length.toString(16);
     const size = random.pick([digits, digits.toUpperCase(), `0${digits}`]);
     const line = random.chance(odd) ? random.pick(ODD_SIZES) : `${size}${random.pick(EXTENSIONS)}`;
-    text += `${line}\r\n${data}${random.chance(odd) ? random.pick(['', '\n', '\r', 'x', ' \r\n', '\r\r\n']) : '\r\n'}`;
+    text += `${line}\r\n${data}${random.chance(odd) ? random.pick(['', '\n', '\r', 'x', 'x\n', ' \r\n', '\r\r\n']) : '\r\n'}`;
   }
   const trailers = random.pick(random.chance(odd) ? ODD_TRAILERS : TRAILERS);
   return `${text}${random.pick(['0', '0', '000'])}${random.pick(EXTENSIONS)}\r\n${trailers}\r\n`;
@@ -317,7 +317,7 @@ function differenceOf(bytes: Buffer, limits: RequestLimits, bothAccept: boolean)
   for (const [at, request] of ours.requests.entries()) {
     const message = theirs.messages[at];
     if (message === undefined) {
-      if (!request.complete || knownRefusal(request, bytes, theirs.error)) return null;
+      if (!request.complete || knownRefusal(request, ours.requests[at - 1], bytes, theirs.error)) return null;
       return `llhttp refuses request ${at + 1}: ${theirs.error}`;
     }
     const difference = messageDifference(request, message, theirs.error, ours.status !== 0);
@@ -328,18 +328,21 @@ function differenceOf(bytes: Buffer, limits: RequestLimits, bothAccept: boolean)
   return more && ours.status === 0 ? `llhttp reads ${theirs.messages.length} requests` : null;
 }
 
-/** Whether llhttp is known to refuse what RequestParser accepts. */
-function knownRefusal({ method, path, query, headers }: Request, bytes: Buffer, error: string): boolean {
+/** Whether llhttp is known to refuse a request that RequestParser accepts; `before`: the one before it. */
+function knownRefusal(request: Request, before: Request | undefined, bytes: Buffer, error: string): boolean {
+  const { method, path, query, headers } = request;
+  // Methods are tokens (RFC 9110 §9.1). llhttp has a list, and takes PRI for the preface of HTTP/2.
+  if (!LLHTTP_METHODS.has(method) || method === 'PRI') return true;
   switch (error) {
-    case 'HPE_INVALID_METHOD':
-      // Methods are tokens (RFC 9110 §9.1); llhttp has a list.
-      return !LLHTTP_METHODS.has(method);
     case 'HPE_INVALID_VERSION':
-      // A later minor version is served as HTTP/1.1 (RFC 9110 §2.5). llhttp takes PRI for the preface of HTTP/2.
-      return method === 'PRI' || /HTTP\/1\.[2-9]\r\n/.test(bytes.toString('latin1'));
+      // A later minor version is served as HTTP/1.1 (RFC 9110 §2.5).
+      return /HTTP\/1\.[2-9]\r\n/.test(bytes.toString('latin1'));
     case 'HPE_INVALID_URL':
       // Bytes above ASCII pass as they are.
       return /[\x80-\xff]/.test(`${path}?${query}${headers[headers.indexOf('host') + 1]}`);
+    case 'HPE_CLOSED_CONNECTION':
+      // RequestParser drops all trailers; llhttp obeys a Connection line in them.
+      return before?.declaredBytes === -1;
     default:
       return false;
   }

@@ -233,6 +233,9 @@ function knownRefusal({ fields, reusable }: Response, bytes: Buffer, error: stri
     case 'HPE_INVALID_TRANSFER_ENCODING':
       // Chunked wins over a length, and the connection is not used again (RFC 9112 §6.3). Trailers are dropped.
       return chunked && (!reusable || lengths.length === 0);
+    case 'HPE_CLOSED_CONNECTION':
+      // An informational response said that the connection ends; the final one still counts.
+      return !reusable;
     default:
       return false;
   }
