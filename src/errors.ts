@@ -20,6 +20,9 @@ export type ErrorCode =
   | 'HR_REQUEST_INVALID'
   | 'HR_REQUEST_TOO_LARGE'
   | 'HR_REQUEST_TIMEOUT'
+  | 'HR_REQUEST_LINE_TOO_LONG'
+  | 'HR_REQUEST_HEAD_TOO_LARGE'
+  | 'HR_REQUEST_VERSION'
   | 'HR_ROUTE_NOT_FOUND'
   | 'HR_ROUTE_METHOD'
   | 'HR_ROUTE_UNKNOWN_MODEL'
@@ -64,7 +67,10 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   HR_REQUEST_MALFORMED: { status: 400, source: 'client', retryable: false, detail: 'Malformed request: {}' },
   HR_REQUEST_INVALID: { status: 422, source: 'client', retryable: false, detail: 'Validation failed' },
   HR_REQUEST_TOO_LARGE: { status: 413, source: 'client', retryable: false, detail: 'Request body exceeds {} bytes' },
-  HR_REQUEST_TIMEOUT: { status: 408, source: 'client', retryable: true, detail: 'Request body arrived too slowly' },
+  HR_REQUEST_TIMEOUT: { status: 408, source: 'client', retryable: true, detail: 'Request arrived too slowly' },
+  HR_REQUEST_LINE_TOO_LONG: { status: 414, source: 'client', retryable: false, detail: 'Request line too long' },
+  HR_REQUEST_HEAD_TOO_LARGE: { status: 431, source: 'client', retryable: false, detail: 'Request head too large: {}' },
+  HR_REQUEST_VERSION: { status: 505, source: 'client', retryable: false, detail: 'HTTP version not supported' },
   HR_ROUTE_NOT_FOUND: { status: 404, source: 'client', retryable: false, detail: 'Not Found' },
   HR_ROUTE_METHOD: { status: 405, source: 'client', retryable: false, detail: 'Method Not Allowed' },
   HR_ROUTE_UNKNOWN_MODEL: { status: 404, source: 'client', retryable: false, detail: "Model '{}' not found" },

@@ -7,7 +7,7 @@ import type { LeaseManagerCommand, PaymentCommand } from '../src/billing/index.t
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
-import type { ThreadData, ThreadMessage } from '../src/gateway/ingress-thread.ts';
+import { errorText, type ThreadData, type ThreadMessage } from '../src/gateway/ingress-thread.ts';
 import type { Server } from '../src/ingress/server.ts';
 import type { CrnRegistryCommand } from '../src/routing/index.ts';
 import { describeEvent } from '../src/telemetry/log.ts';
@@ -30,8 +30,8 @@ const plane = new DataPlane({
   system,
   memory: data.memory,
   engineMemory: data.engineMemory,
+  bodyMemory: data.bodyMemory,
   thread: data.thread,
-  planes: data.planes,
   clock: systemClock,
   random: systemRandom,
   tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
@@ -44,7 +44,9 @@ process.on('exit', () => server?.close());
 process.on('uncaughtException', leave);
 process.on('unhandledRejection', leave);
 
-server = await createServer(plane, systemClock, data.server, (reason) => post({ type: 'Fallback', reason }));
+server = await createServer(plane, systemClock, data.server, (error) =>
+  post({ type: 'Error', message: errorText(error) }),
+);
 control.expose('ingress', system.spawn(ingress({ plane, server }), { name: 'ingress' }));
 parent.on('message', (message: ThreadMessage) => {
   if (message.type !== 'Close') return;
@@ -59,7 +61,7 @@ post({ type: 'Listening', address, server: server.name });
 /** Ends the thread as failed, once the message about it has left. */
 function leave(error: unknown): void {
   server?.close();
-  post({ type: 'Failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+  post({ type: 'Failed', message: errorText(error) });
   setImmediate(() => process.exit(1));
 }
 

@@ -12,6 +12,7 @@ export type CreditsDeps = Pick<ApiDeps, 'settings' | 'paymentProcessor'>;
 
 /** Serves a purchase; every refusal is answered. */
 export function credits(exchange: Exchange, deps: CreditsDeps): void {
+  exchange.keyless = true;
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;

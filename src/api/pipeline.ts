@@ -70,6 +70,7 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): A
   const credential = keys.check(presented.key);
   if (credential.kind === 'bad' && settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
   if (credential.kind === 'good') exchange.account = credential.account;
+  exchange.keyless = credential.kind === 'none' && settings.keys.required;
   return { credential, bearer: presented.bearer };
 }
 

@@ -120,7 +120,12 @@ export const SCHEMA = section('General', {
     'Whether several gateways may listen on the same port, so that one can replace another.',
     RESTART,
   ),
-  server: setting(choice(['auto', 'uws', 'node']), 'auto', 'HTTP server; auto is uws where its binary loads.', RESTART),
+  server: setting(
+    choice(['auto', 'uws', 'node']),
+    'auto',
+    "HTTP server; auto and node are the gateway's own, uws is uWebSockets.js.",
+    RESTART,
+  ),
   servicePrefix: setting(string(SEGMENT), 'svc', 'First segment of the paths of the gateway itself.', RESTART),
   listingPrefix: setting(string(SEGMENT), 'aggregator', 'First segment of the path of the marketplace list.', RESTART),
   publicScheme: setting(
@@ -202,6 +207,11 @@ export const SCHEMA = section('General', {
     bodyBytes: setting(bytes(), '100MiB', 'Largest request body.'),
     headerBytes: setting(bytes({ min: 1024 }), '16KiB', 'Largest head of a request.', RESTART),
     bufferedBytes: setting(bytes(), '1GiB', 'Memory that waiting bodies and answers may take in the process.'),
+    connections: setting(
+      integer({ min: 1 }),
+      65_536,
+      'Largest number of connections of clients, per thread; more are closed as they come.',
+    ),
     jsonDepth: setting(integer({ min: 1 }), 256, 'Deepest nesting of a JSON body.'),
     connectionsPerServer: setting(
       integer({ min: 1 }),

@@ -25,8 +25,9 @@ import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { EngineCells } from '../search/index.ts';
 import { Gauges, HostRoutes, STANDING_WORDS } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
-import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from '../fetch/index.ts';
+import { createBodyMemory } from '../ingress/body.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { Readings } from './readings.ts';
 import { viaName } from '../upstream/index.ts';
@@ -64,6 +65,7 @@ export class ControlPlane {
   readonly #options: ControlPlaneOptions;
   readonly #system: System;
   readonly #memory: BoardMemory;
+  readonly #bodyMemory: SharedArrayBuffer;
   readonly #board: Board;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
@@ -98,6 +100,7 @@ export class ControlPlane {
     this.#address = settings.listen;
     this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1);
     this.#board = new Board(this.#memory, 0);
+    this.#bodyMemory = createBodyMemory(threads + 1);
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
       name: 'headrace',
@@ -112,8 +115,8 @@ export class ControlPlane {
       system: this.#system,
       memory: this.#memory,
       engineMemory: this.#engines.memory,
+      bodyMemory: this.#bodyMemory,
       thread: 0,
-      planes: Math.max(threads, 1),
       clock,
       random,
       tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
@@ -179,8 +182,8 @@ export class ControlPlane {
     // A single server binds port 0 itself, so that nothing can take the port in between.
     this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
     if (threads === 0) {
-      this.#server = await createServer(this.local, clock, this.#settings.server, (reason) =>
-        warnFallback(log, reason),
+      this.#server = await createServer(this.local, clock, this.#settings.server, (error) =>
+        logServerError(log, errorText(error)),
       );
       this.#address = await this.#server.listen(this.#address);
       this.#spawnLocal(this.#server);
@@ -346,7 +349,6 @@ export class ControlPlane {
   }
 
   #startThread(thread: number): Promise<void> {
-    const planes = this.#options.threads;
     return new Promise((resolve, reject) => {
       this.#starting.set(thread, (message) => {
         if (message.type === 'Listening') resolve();
@@ -355,16 +357,17 @@ export class ControlPlane {
       const behavior = ingressThread({
         system: this.#system,
         board: this.#board,
+        bodies: this.local.budget,
         registry: this.#registry,
         pages: this.#pages.ref,
         accounts: this.#billing,
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engines.memory,
+          bodyMemory: this.#bodyMemory,
           limitMemory: this.#billing?.limitMemory ?? null,
           paid: this.#billing?.payments != null,
           thread,
-          planes,
           snapshot: this.#snapshot(),
           server: this.#settings.server,
           address: this.#address,
@@ -386,7 +389,7 @@ export class ControlPlane {
       for (const update of this.#billing?.updates() ?? []) ref?.tell(passOn({ type: 'Billing', update }));
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
-    if (message.type === 'Fallback' && thread === 1) warnFallback(log, message.reason);
+    if (message.type === 'Error') logServerError(log, message.message);
     if (message.type === 'Event') log.debug({ thread }, message.text);
     this.#starting.get(thread)?.(message);
   }
@@ -417,6 +420,6 @@ function logCrn(log: Log, event: CrnEvent): void {
   }
 }
 
-function warnFallback(log: Log, reason: string): void {
-  log.warn({ reason }, 'uWebSockets.js does not load here: node:http serves instead, at a higher cost per request');
+function logServerError(log: Log, reason: string): void {
+  log.error({ reason }, 'an error in the HTTP server: one connection was closed');
 }

@@ -20,8 +20,10 @@ import type { ApiDeps, Billing } from '../api/deps.ts';
 import { HeadraceError } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
-import { BodyBudget, type Exchange, type ExchangeHandler } from '../ingress/exchange.ts';
+import { BodyBudget } from '../ingress/body.ts';
+import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
+import type { ConnectionCounts, ServerLimits } from '../ingress/server.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
@@ -51,10 +53,10 @@ export interface DataPlaneOptions {
   readonly memory: BoardMemory;
   /** Memory of the board of search engines. */
   readonly engineMemory: SharedArrayBuffer;
+  /** Memory of the count of request bodies. */
+  readonly bodyMemory: SharedArrayBuffer;
   /** This thread's row on the board. */
   readonly thread: number;
-  /** How many data planes share the limits of the process. */
-  readonly planes: number;
   readonly clock: Clock;
   readonly random: () => number;
   readonly tellOutcome: (outcome: Outcome) => void;
@@ -78,8 +80,10 @@ const epochMs = (): number => performance.timeOrigin + performance.now();
 
 export class DataPlane {
   /** Memory for bodies and limits of one body. They follow the settings; HTTP servers read them at every request. */
-  readonly budget: BodyBudget = new BodyBudget(0);
-  readonly limits: { maxBodyBytes: number; bodyIdleMs: number; headerBytes: number };
+  readonly budget: BodyBudget;
+  readonly limits: { -readonly [Name in keyof ServerLimits]: ServerLimits[Name] };
+  /** Connections of the HTTP server in front of this plane. */
+  readonly connections: ConnectionCounts = { open: 0, refused: 0 };
   readonly #options: DataPlaneOptions;
   readonly #board: Board;
   readonly #reporter: Reporter;
@@ -148,7 +152,9 @@ export class DataPlane {
             leasePico: picoPerCall(credit.lease),
           });
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
-    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, headerBytes: snapshot.settings.limits.headerBytes };
+    this.budget = new BodyBudget(0, options.bodyMemory, thread);
+    const { connections, headerBytes } = snapshot.settings.limits;
+    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, connections, headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#deps = this.#makeDeps(snapshot);
@@ -156,10 +162,15 @@ export class DataPlane {
 
   /** Takes every request; never throws. */
   readonly handler: ExchangeHandler = (exchange) => {
+    this.refused(exchange);
+    this.#router.serve(exchange, this.#deps, this.#cors);
+  };
+
+  /** Takes every request that the server refuses before it is routed, to count and log it. */
+  readonly refused = (exchange: Exchange): void => {
     this.#exchanges.add(exchange);
     exchange.onClose = this.#closed;
     if (this.#observer.active) this.#observer.begin(exchange);
-    this.#router.serve(exchange, this.#deps, this.#cors);
   };
 
   /** What endpoints are given at present. */
@@ -222,6 +233,7 @@ export class DataPlane {
 
   metrics(): MetricsSnapshot {
     this.#metrics.inFlight(this.inFlight);
+    this.#metrics.connections(this.connections);
     this.#metrics.retryBudgets(this.#budgets);
     return [...this.#metrics.snapshot(), ...this.#threadMetrics.snapshot(), ...this.#observer.metrics()];
   }
@@ -229,6 +241,7 @@ export class DataPlane {
   /** This thread's part of the overview. */
   report(): PlaneReport {
     this.#metrics.inFlight(this.inFlight);
+    this.#metrics.connections(this.connections);
     const metrics = [...this.#metrics.snapshot(), ...this.#overviewMetrics.snapshot()];
     return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
   }
@@ -340,9 +353,11 @@ export class DataPlane {
   }
 
   #bound({ settings: { limits, timeouts } }: Snapshot): void {
-    this.budget.limitBytes = Math.ceil(limits.bufferedBytes / this.#options.planes);
+    this.budget.limitBytes = limits.bufferedBytes;
     this.limits.maxBodyBytes = limits.bodyBytes;
     this.limits.bodyIdleMs = timeouts.bodyMs;
+    this.limits.clientIdleMs = timeouts.clientIdleMs;
+    this.limits.connections = limits.connections;
   }
 
   #budgetOf({ id, budget: cell }: Model, settings: RetryBudgetSettings): RetryBudget {

@@ -25,7 +25,7 @@ import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
 import { withEnginesChecked } from './engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
-import { createNodeListener } from '../ingress/node.ts';
+import { createNodeListener } from '../ingress/node-listener.ts';
 import { type Address, addressUrl } from '../ingress/server.ts';
 import type { SearchAnswer, SearchType } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
@@ -194,7 +194,10 @@ class RunningGateway implements ServedGateway {
     this.#overview = openOverview(this.#control, settings.adminToken, options.reload ?? null, log);
     const { local } = this.#control;
     this.nodeListener = createNodeListener(
-      { handler: local.handler, clock: systemClock, limits: local.limits, budget: local.budget },
+      {
+        ...{ handler: local.handler, onRefused: local.refused, clock: systemClock },
+        ...{ limits: local.limits, budget: local.budget },
+      },
       () => this.#closing !== null,
     );
   }

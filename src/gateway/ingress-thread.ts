@@ -5,6 +5,7 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
 import type { PagesCommand } from '../fetch/index.ts';
+import type { BodyBudget } from '../ingress/body.ts';
 import type { Address } from '../ingress/server.ts';
 import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
@@ -21,12 +22,12 @@ const YOUNG_MB = 48;
 export interface ThreadData {
   readonly memory: BoardMemory;
   readonly engineMemory: SharedArrayBuffer;
+  readonly bodyMemory: SharedArrayBuffer;
   /** Null without a ledger. */
   readonly limitMemory: SharedArrayBuffer | null;
   /** Whether x402 payments are taken. */
   readonly paid: boolean;
   readonly thread: number;
-  readonly planes: number;
   readonly snapshot: Snapshot;
   readonly server: ServerChoice;
   readonly address: Address;
@@ -38,7 +39,8 @@ export interface ThreadData {
 export type ThreadMessage =
   | { readonly type: 'Listening'; readonly address: Address; readonly server: string }
   | { readonly type: 'Failed'; readonly message: string }
-  | { readonly type: 'Fallback'; readonly reason: string }
+  /** A thrown error that cost a connection. */
+  | { readonly type: 'Error'; readonly message: string }
   | { readonly type: 'Event'; readonly text: string }
   | { readonly type: 'Close' };
 
@@ -46,6 +48,11 @@ export type ThreadCommand =
   | { readonly type: 'Message'; readonly message: ThreadMessage }
   | { readonly type: 'Exited'; readonly code: number }
   | { readonly type: 'Pass'; readonly command: IngressCommand };
+
+/** A thrown value as text that can be posted and logged. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
 
 /** Wraps a command for the ingress actor in a thread. */
 export function passOn(command: IngressCommand): ThreadCommand {
@@ -55,6 +62,7 @@ export function passOn(command: IngressCommand): ThreadCommand {
 export interface ThreadDeps {
   readonly system: System;
   readonly board: Board;
+  readonly bodies: BodyBudget;
   readonly registry: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
   /** Null without a ledger. */
@@ -111,6 +119,7 @@ class Thread {
     this.#worker.on('exit', (code) => {
       this.#link.close();
       deps.board.clearThread(this.#index);
+      deps.bodies.clearThread(this.#index);
       deps.onRunning(this.#index, false);
       context.self.tell({ type: 'Exited', code });
     });

@@ -2,8 +2,8 @@
 // takes new snapshots and drains.
 
 import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
-import { createNodeServer } from '../ingress/node.ts';
-import type { Server } from '../ingress/server.ts';
+import { createHttp1Server } from '../ingress/http1.ts';
+import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';
@@ -16,7 +16,7 @@ const DRAIN_MARGIN_MS = 1000;
 /** The last accepted connections may not have sent their request yet. */
 const LINGER_MS = 200;
 
-/** Which HTTP server listens: `auto` takes uWebSockets.js where its binary loads. */
+/** Which HTTP server listens: `uws` is uWebSockets.js, `auto` and `node` are the gateway's own. */
 export type ServerChoice = 'auto' | 'uws' | 'node';
 
 export type IngressCommand =
@@ -94,23 +94,18 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
   };
 }
 
-/** Makes the HTTP server of a data plane. `onFallback` gets the reason when `auto` falls back to node:http. */
+/** Makes the HTTP server of a data plane. `onError` gets what was thrown in it and cost a connection. */
 export async function createServer(
   plane: DataPlane,
   clock: Clock,
   choice: ServerChoice,
-  onFallback: (reason: string) => void,
+  onError: (error: unknown) => void,
 ): Promise<Server> {
-  const options = { handler: plane.handler, clock, limits: plane.limits, budget: plane.budget };
-  if (choice === 'node') return createNodeServer(options);
-  try {
-    const { createUwsServer } = await import('../ingress/uws.ts');
-    return await createUwsServer(options);
-  } catch (error) {
-    if (choice === 'uws') throw error;
-    onFallback(error instanceof Error ? error.message : String(error));
-    return createNodeServer(options);
-  }
+  const { budget, connections: counts, handler, limits, refused: onRefused } = plane;
+  const options: ServerOptions = { handler, onRefused, onError, clock, limits, budget, counts };
+  if (choice !== 'uws') return createHttp1Server(options);
+  const { createUwsServer } = await import('../ingress/uws.ts');
+  return createUwsServer(options);
 }
 
 /** Asks an ingress for its metrics; none from one that does not answer in time. `wrap` addresses it. */

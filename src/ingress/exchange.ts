@@ -5,8 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
 import type { Span } from '../telemetry/span.ts';
-
-export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
+import type { Body, BodyCallback } from './body.ts';
 
 /**
  * How an exchange ended. `delivered`: the kernel has all bytes of the response. `gone`: the client closed the connection or did not
@@ -92,8 +91,8 @@ export abstract class Exchange implements RequestHead {
   readonly session: string | undefined;
   /** Declared length of the body: 0 when there is none, -1 when it is chunked. */
   readonly declaredBytes: number;
-  /** 400 when a declared length is no number or differs from another one (RFC 9112 §6.3). */
-  readonly framingError: HeadraceError | null;
+  /** Why the request is refused before it is routed, such as a declared length that is no number (RFC 9112 §6.3). */
+  framingError: HeadraceError | null;
   /** Milliseconds of the thread's monotonic clock at which the head was complete. */
   readonly receivedMs: number;
   /** Headers of every response of this exchange (request ids, CORS); a flat list. */
@@ -120,6 +119,8 @@ export abstract class Exchange implements RequestHead {
   /** Names for metrics and logs: the route and, once known, the configured model. */
   endpoint = 'other';
   model = '';
+  /** The request has no key where one is required. To be set before the body is read, whose memory is then limited further. */
+  keyless = false;
   /** Account of the key or of the wallet; empty without either. */
   account = '';
   /** The CRN of the last attempt, and the number of attempts. */
@@ -234,7 +235,7 @@ export abstract class Exchange implements RequestHead {
    */
   readBody(done: BodyCallback): void {
     if (this.requestBody === null) done(null, NO_BYTES);
-    else this.requestBody.wait(done);
+    else this.requestBody.wait(done, this.keyless);
   }
 
   /** Sets the head of the response. `contentLength` is -1 when unknown: the body is then chunked. */
@@ -246,7 +247,10 @@ export abstract class Exchange implements RequestHead {
     this.contentLength = contentLength;
   }
 
-  /** Sends a piece of the body; false asks the caller to wait for `onWritable`. */
+  /**
+   * Sends a piece of the body; false asks the caller to wait for `onWritable`. The caller may reuse the memory of the piece when
+   * the call returns.
+   */
   abstract write(chunk: Uint8Array): boolean;
 
   /** Sends the last piece, if any, and completes the response. */
@@ -281,141 +285,6 @@ export abstract class Exchange implements RequestHead {
 
 /** Gets every exchange once its head is complete, before its body is read. Must not throw. */
 export type ExchangeHandler = (exchange: Exchange) => void;
-
-/** First allocation for a body of unknown length. */
-const FIRST_BYTES = 16 * 1024;
-
-/** Most bytes of a refused body that are read to keep the connection. */
-const READ_ON_BYTES = 64 * 1024;
-
-/** Memory for the request bodies of one thread. */
-export class BodyBudget {
-  limitBytes: number;
-  usedBytes = 0;
-
-  constructor(limitBytes: number) {
-    this.limitBytes = limitBytes;
-  }
-}
-
-/** Limits of request bodies. */
-export interface BodyLimits {
-  /** Largest body in bytes; a larger one is refused with 413. */
-  readonly maxBodyBytes: number;
-  /** Longest time between two pieces of a body in milliseconds; after it the request is refused with 408. */
-  readonly bodyIdleMs: number;
-}
-
-/** The body of one request while it arrives, within its limits and the budget of its thread. */
-export class Body {
-  /** Complete or failed: there is nothing left to wait for. */
-  settled = false;
-  /** The last byte has arrived. */
-  complete = false;
-  /** Monotonic time of the last piece. */
-  lastPieceMs: number;
-  /** The client sent nothing for too long. */
-  stalled = false;
-
-  readonly #budget: BodyBudget;
-  readonly #maxBytes: number;
-  readonly #expectedBytes: number;
-  #bytes: Buffer = NO_BYTES;
-  #length = 0;
-  #error: HeadraceError | null = null;
-  #done: BodyCallback | null = null;
-
-  /** `expectedBytes`: as `Exchange.declaredBytes`. */
-  constructor(budget: BodyBudget, limits: BodyLimits, expectedBytes: number, nowMs: number) {
-    this.#budget = budget;
-    this.#maxBytes = limits.maxBodyBytes;
-    this.#expectedBytes = expectedBytes;
-    this.lastPieceMs = nowMs;
-    if (expectedBytes > limits.maxBodyBytes) this.fail(tooLarge(limits.maxBodyBytes));
-  }
-
-  /** Adds a copy of `piece`. */
-  append(piece: Uint8Array, isLast: boolean, nowMs: number): void {
-    this.complete = isLast;
-    if (this.settled) return;
-    this.lastPieceMs = nowMs;
-    const length = this.#length + piece.byteLength;
-    if (length > this.#maxBytes) {
-      this.fail(tooLarge(this.#maxBytes));
-      return;
-    }
-    if (this.#budget.usedBytes + piece.byteLength > this.#budget.limitBytes) {
-      this.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
-      return;
-    }
-    this.#budget.usedBytes += piece.byteLength;
-    if (isLast && this.#length === 0) {
-      // The usual body: it arrives in one piece.
-      this.#bytes = Buffer.from(piece);
-    } else {
-      this.#reserve(length, isLast);
-      this.#bytes.set(piece, this.#length);
-    }
-    this.#length = length;
-    if (isLast) this.#settle();
-  }
-
-  /**
-   * Whether so much is still to come that the connection serves no further request. It is read on while the client sends:
-   * closing a socket with unread bytes resets it, and the client loses the response (RFC 9112 §9.6).
-   */
-  get abandoned(): boolean {
-    const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.#length;
-    return !this.complete && !this.stalled && leftBytes > READ_ON_BYTES;
-  }
-
-  /** Fails the body with 408. */
-  stall(): void {
-    this.stalled = !this.settled;
-    this.fail(new HeadraceError('HR_REQUEST_TIMEOUT'));
-  }
-
-  fail(error: HeadraceError): void {
-    if (this.settled) return;
-    this.#error = error;
-    this.#settle();
-  }
-
-  /** Calls `done` once the body is settled, at once if it is. */
-  wait(done: BodyCallback): void {
-    this.#done = done;
-    if (this.settled) this.#settle();
-  }
-
-  /** Returns the memory to the budget; to be called once, when the exchange is over. */
-  release(): void {
-    this.#budget.usedBytes -= this.#length;
-    this.settled = true;
-    this.#bytes = NO_BYTES;
-    this.#length = 0;
-    this.#done = null;
-  }
-
-  #settle(): void {
-    this.settled = true;
-    const done = this.#done;
-    this.#done = null;
-    done?.(this.#error, this.#error === null ? this.#bytes.subarray(0, this.#length) : NO_BYTES);
-  }
-
-  #reserve(length: number, isLast: boolean): void {
-    if (length <= this.#bytes.byteLength) return;
-    // A declared length is allocated at once: the pages of a large buffer cost nothing before they are written.
-    const wanted = isLast ? length : Math.max(this.#expectedBytes, this.#bytes.byteLength * 2, length, FIRST_BYTES);
-    const bytes = Buffer.allocUnsafe(Math.min(wanted, Math.max(this.#maxBytes, length)));
-    bytes.set(this.#bytes.subarray(0, this.#length));
-    this.#bytes = bytes;
-  }
-}
-
-function tooLarge(maxBytes: number): HeadraceError {
-  return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(maxBytes) });
-}
 
 /**
  * The raw value of the first cookie called `name` in a Cookie header (RFC 6265 §5.4). Characters outside of cookie-octet pass,

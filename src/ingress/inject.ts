@@ -1,15 +1,8 @@
 // Server adapter without a socket: requests and responses in memory, through the same handlers as all others.
 
 import type { Clock } from '../actor/index.ts';
-import {
-  Body,
-  type BodyBudget,
-  type BodyLimits,
-  checkHead,
-  Exchange,
-  type ExchangeHandler,
-  type RequestHead,
-} from './exchange.ts';
+import { Body, type BodyBudget, type BodyLimits } from './body.ts';
+import { checkHead, Exchange, type ExchangeHandler, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
 
 /** A request to inject. */
@@ -133,17 +126,18 @@ export function inject(options: InjectOptions, request: InjectRequest): Promise<
       else resolve(response);
     });
     signal?.addEventListener('abort', leave, { once: true });
-    body.append(bytes, true, now);
-    if (signal?.aborted === true) leave();
-    else {
-      try {
-        const fault = checkHead(head);
-        if (fault !== null) throw fault;
-        options.handler(exchange);
-      } catch (error) {
-        respondError(exchange, error);
-      }
+    if (signal?.aborted === true) {
+      leave();
+      return;
     }
+    try {
+      const fault = checkHead(head);
+      if (fault !== null) throw fault;
+      options.handler(exchange);
+    } catch (error) {
+      respondError(exchange, error);
+    }
+    body.append(bytes, true, now);
   });
 }
 

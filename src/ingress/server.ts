@@ -2,7 +2,8 @@
 
 import { type AddressInfo, createServer } from 'node:net';
 import type { Clock } from '../actor/index.ts';
-import type { BodyBudget, BodyLimits, ExchangeHandler } from './exchange.ts';
+import type { BodyBudget, BodyLimits } from './body.ts';
+import type { Exchange, ExchangeHandler } from './exchange.ts';
 
 /** Where a server listens. Port 0 picks a free one. */
 export interface Address {
@@ -10,15 +11,39 @@ export interface Address {
   readonly port: number;
 }
 
+/** Limits of a server. They are read whenever they are needed, so that they may change. */
+export interface ServerLimits extends BodyLimits {
+  /** Largest head of a request in bytes. Read once. */
+  readonly headerBytes: number;
+  /** Longest time in milliseconds in which a client takes nothing of a response that waits for it. */
+  readonly clientIdleMs: number;
+  /** Most open connections of one server; more are closed as they come. */
+  readonly connections: number;
+}
+
+/** What a server has counted. */
+export interface ConnectionCounts {
+  /** Open connections. */
+  open: number;
+  /** Connections that were closed because there were too many. */
+  refused: number;
+}
+
 export interface ServerOptions {
   readonly handler: ExchangeHandler;
+  /** Gets an exchange whose request is refused before it is routed, before its error is sent. */
+  readonly onRefused?: (exchange: Exchange) => void;
+  /** Gets what was thrown where nothing may throw. One connection has been closed for it. */
+  readonly onError?: (error: unknown) => void;
   readonly clock: Clock;
-  readonly limits: BodyLimits & { readonly headerBytes: number };
+  readonly limits: ServerLimits;
   readonly budget: BodyBudget;
+  /** Default: counters of its own. */
+  readonly counts?: ConnectionCounts;
 }
 
 export interface Server {
-  /** Name for logs. */
+  /** Name for logs: `node` is the gateway's own server on node:net. */
   readonly name: 'uws' | 'node';
   /** Resolves with the address that was bound; rejects with the system's reason. */
   listen(address: Address): Promise<Address>;

@@ -1,16 +1,23 @@
-// Server adapter on uWebSockets.js, the only file that imports it. It works around these properties of the addon: a handler that
-// throws ends the process; uncorked writes cost ten times as much; the header limit is read from the environment when the addon
-// loads; `end` on HEAD sends the body; of two Content-Length headers the first counts; the idle timer cuts uploads below 16 KiB/s;
-// `end` that closes resets a client that still sends; `endWithoutBody` with a length waits for a body; heads are read and written
-// as UTF-8 and not as bytes; a thread that exits with an open app aborts the process.
+// Server adapter on uWebSockets.js, the only file that imports it; a choice beside the gateway's own server. What it cannot do:
+// - Framing is the addon's. Trailers of a chunked request can be read as another request, chunk extensions and line breaks are not
+//   checked, of two equal names the first counts. It must not stand behind a proxy that frames requests in another way.
+// - HTTP/1.0, absolute targets, long or malformed heads get the addon's own responses, without `detail` and request id.
+// - A client that closes its side behind the request counts as gone, and pipelined requests close the connection.
+// - A streamed response is chunked even where its length is known. The addon keeps what a client has not read of the last piece,
+//   and closes after ten seconds in which nothing of it was read.
+// It works around: a handler that throws ends the process; uncorked writes cost ten times as much; the header limit is read from
+// the environment when the addon loads; `end` on HEAD sends the body; the idle timer cuts uploads below 16 KiB/s; `end` that closes
+// resets a client that still sends; `endWithoutBody` with a length waits for a body; heads are read and written as UTF-8 and not as
+// bytes; a thread that exits with an open app aborts the process.
 
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import type { TimerHandle } from '../actor/index.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
-import { Body, type EndCause, Exchange, type RequestHead } from './exchange.ts';
+import { Body } from './body.ts';
+import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
-import type { Address, Server, ServerOptions } from './server.ts';
+import type { Address, Server, ServerLimits, ServerOptions } from './server.ts';
 
 /** Interval of the sweep over unfinished bodies; well under the addon's idle timeout of 10 s. */
 const SWEEP_MS = 1000;
@@ -25,14 +32,10 @@ class UwsExchange extends Exchange {
   watchSlot = -1;
   readonly #res: HttpResponse;
   readonly #server: UwsServer;
-  /** The rest of a piece that `tryEnd` did not take. */
-  #rest: Uint8Array | null = null;
-  #restIsLast = false;
-  #sentBytes = 0;
   /** The client must read before more can be sent. */
   #waiting = false;
-  /** All bytes of the declared length have been sent. */
-  #complete = false;
+  /** Since when it has read nothing. */
+  #waitingMs = 0;
 
   constructor(server: UwsServer, res: HttpResponse, head: RequestHead, nowMs: number) {
     super(head, nowMs);
@@ -54,36 +57,24 @@ class UwsExchange extends Exchange {
 
   override write(chunk: Uint8Array): boolean {
     if (this.handedOver) return true;
-    if (this.#rest !== null) {
-      this.#rest = Buffer.concat([this.#rest, chunk]);
-      return false;
-    }
     let taken = true;
     this.#res.cork(() => {
       if (!this.committed) this.#writeHead();
-      taken = this.contentLength >= 0 ? this.#send(chunk, false) : this.#res.write(chunk);
+      if (!this.#bodiless) taken = this.#res.write(chunk);
     });
-    if (this.#complete) this.ended('delivered');
-    else if (!taken) this.#awaitWritable();
+    if (!taken) this.#awaitWritable();
     return taken;
   }
 
   override end(chunk?: Uint8Array): void {
     if (this.handedOver) return;
-    if (this.#rest !== null) {
-      if (chunk !== undefined) this.#rest = Buffer.concat([this.#rest, chunk]);
-      this.#restIsLast = true;
-      return;
-    }
     const first = !this.committed;
     this.#res.cork(() => {
       if (first) this.#writeHead();
-      if (this.method === 'HEAD' || this.status === 204 || this.status === 304) this.#endWithoutBody();
-      else if (first || this.contentLength < 0) this.#res.end(chunk, first && this.#last);
-      else if (chunk !== undefined && chunk.byteLength > 0) this.#send(chunk, true);
+      if (this.#bodiless) this.#endWithoutBody();
+      else this.#res.end(chunk, first && this.#last);
     });
-    if (this.#rest === null) this.ended('delivered');
-    else this.#awaitWritable();
+    this.ended('delivered');
   }
 
   override destroy(): void {
@@ -98,12 +89,17 @@ class UwsExchange extends Exchange {
   }
 
   /** Keeps a slow upload or a slow reader alive in spite of the addon's idle timer; ends an upload by our own limit. */
-  sweep(nowMs: number, bodyIdleMs: number): void {
+  sweep(nowMs: number, { bodyIdleMs, clientIdleMs }: ServerLimits): void {
     if (this.handedOver) return;
     const body = this.requestBody?.complete === false ? this.requestBody : null;
     if (body === null && !this.#waiting) return;
     if (body !== null && nowMs - body.lastPieceMs >= bodyIdleMs) {
       body.stall();
+      return;
+    }
+    if (this.#waiting && nowMs - this.#waitingMs >= clientIdleMs) {
+      this.ended('gone');
+      this.#res.close();
       return;
     }
     // `resume` restarts the addon's idle timer; no other function does.
@@ -135,41 +131,20 @@ class UwsExchange extends Exchange {
     if (this.requestBody?.abandoned === true) res.writeHeader('connection', 'close');
   }
 
-  /** Sends part of a body of known length. */
-  #send(chunk: Uint8Array, isLast: boolean): boolean {
-    const [ok, done] = this.#res.tryEnd(chunk, this.contentLength);
-    this.#complete = done;
-    if (ok || done) {
-      this.#sentBytes += chunk.byteLength;
-      return true;
-    }
-    this.#rest = chunk;
-    this.#restIsLast = isLast;
-    return false;
+  get #bodiless(): boolean {
+    return this.method === 'HEAD' || this.status === 204 || this.status === 304;
   }
 
   #awaitWritable(): void {
+    this.#waitingMs = this.#server.now();
+    if (this.#waiting) return;
     this.#waiting = true;
     this.#server.watch(this);
-    this.#res.onWritable((offset) => {
-      if (this.handedOver) return true;
-      if (this.#rest !== null && !this.#sendRest(offset)) return false;
+    this.#res.onWritable(() => {
       this.#waiting = false;
       if (!this.handedOver) this.listener?.onWritable();
       return true;
     });
-  }
-
-  #sendRest(offset: number): boolean {
-    const rest = this.#rest;
-    if (rest === null) return true;
-    const unsent = rest.subarray(offset - this.#sentBytes);
-    const [ok, done] = this.#res.tryEnd(unsent, this.contentLength);
-    if (!ok && !done) return false;
-    this.#sentBytes += rest.byteLength;
-    this.#rest = null;
-    if (this.#restIsLast || done) this.ended('delivered');
-    return true;
   }
 }
 
@@ -233,6 +208,10 @@ class UwsServer implements Server {
     this.#app.close();
   }
 
+  now(): number {
+    return this.#options.clock.now();
+  }
+
   watch(exchange: UwsExchange): void {
     this.#watched.add(exchange);
     this.#sweeper ??= this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
@@ -259,6 +238,7 @@ class UwsServer implements Server {
     const exchange = new UwsExchange(this, res, head, this.#options.clock.now());
     const { framingError } = exchange;
     if (framingError !== null) {
+      this.#options.onRefused?.(exchange);
       // In this turn the addon would read what follows as another request instead of closing the connection.
       setImmediate(() => respondError(exchange, framingError));
       return;
@@ -267,6 +247,7 @@ class UwsServer implements Server {
     try {
       this.#options.handler(exchange);
     } catch (error) {
+      this.#options.onError?.(error);
       respondError(exchange, error);
     }
   }
@@ -274,7 +255,7 @@ class UwsServer implements Server {
   #sweep(): void {
     this.#sweeper = null;
     const now = this.#options.clock.now();
-    for (const exchange of this.#watched.list()) exchange.sweep(now, this.#options.limits.bodyIdleMs);
+    for (const exchange of this.#watched.list()) exchange.sweep(now, this.#options.limits);
     if (this.#watched.size > 0 && !this.#closed) {
       this.#sweeper = this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
     }

@@ -142,6 +142,17 @@ export class Metrics {
     [],
     'gauge',
   );
+  readonly #connections = new Counters(
+    'headrace_connections',
+    'Open connections of clients; 0 with uWebSockets.js',
+    [],
+    'gauge',
+  );
+  readonly #connectionsRefused = new Counters(
+    'headrace_connections_refused_total',
+    'Connections closed as they came because limits.connections were open',
+    [],
+  );
   readonly #aborted = new Counters(
     'headrace_requests_aborted_total',
     'Requests whose client left before the answer was complete',
@@ -212,6 +223,11 @@ export class Metrics {
     this.#inFlight.at().value = count;
   }
 
+  connections({ open, refused }: { readonly open: number; readonly refused: number }): void {
+    this.#connections.at().value = open;
+    this.#connectionsRefused.at().value = refused;
+  }
+
   snapshot(): MetricsSnapshot {
     return [
       this.#requests.json(),
@@ -227,6 +243,8 @@ export class Metrics {
       this.#picks.json(),
       this.#engines.json(),
       this.#inFlight.json(),
+      this.#connections.json(),
+      this.#connectionsRefused.json(),
       this.#aborted.json(),
     ];
   }

@@ -7,8 +7,9 @@ import { systemClock } from '../../src/actor/index.ts';
 import { holdPayment, type PaymentSettlement, requestDigest, tokenPrice } from '../../src/api/payment.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import { BodyBudget, type Exchange } from '../../src/ingress/exchange.ts';
-import { createNodeServer } from '../../src/ingress/node.ts';
+import { BodyBudget } from '../../src/ingress/body.ts';
+import type { Exchange } from '../../src/ingress/exchange.ts';
+import { createHttp1Server } from '../../src/ingress/http1.ts';
 import { respondJson } from '../../src/ingress/respond.ts';
 import {
   call,
@@ -40,14 +41,14 @@ interface Opened {
 async function open(t: Parameters<typeof openPaymentFixture>[0], serve: Serve, options = {}): Promise<Opened> {
   const fixture = await openPaymentFixture(t, options);
   const deps = { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } };
-  const server = createNodeServer({
+  const server = createHttp1Server({
     handler: (exchange) =>
       exchange.readBody((_error, body) => {
         const quote = { ...call(undefined), digest: requestDigest(exchange, body) };
         holdPayment(exchange, deps, quote, (settlement) => serve(settlement, exchange));
       }),
     clock: systemClock,
-    limits: { maxBodyBytes: 1e6, bodyIdleMs: 1e4, headerBytes: 16_384 },
+    limits: { maxBodyBytes: 1e6, bodyIdleMs: 1e4, clientIdleMs: 1e4, connections: 100, headerBytes: 16_384 },
     budget: new BodyBudget(1e6),
   });
   const { host, port } = await server.listen({ host: '127.0.0.1', port: 0 });

@@ -11,7 +11,7 @@ import { hashKey, KeyTable, type Reserved } from '../../src/billing/index.ts';
 import type { Exceeded } from '../../src/billing/index.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import type { BodyCallback } from '../../src/ingress/exchange.ts';
+import type { BodyCallback } from '../../src/ingress/body.ts';
 import { ModelTable } from '../../src/routing/index.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
 

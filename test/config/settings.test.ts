@@ -49,6 +49,7 @@ const DEFAULTS: Settings = {
     bodyBytes: 104_857_600,
     headerBytes: 16_384,
     bufferedBytes: 1_073_741_824,
+    connections: 65_536,
     jsonDepth: 256,
     connectionsPerServer: 4_096,
     heldEventBytes: 1_048_576,

@@ -114,16 +114,23 @@ onEach(t, SOCKETS, 'a chunked body arrives whole wherever it is cut', async (t, 
   t.equal((await host.nextRequest()).bodyBytes, body.byteLength);
 });
 
-onEach(t, SOCKETS, 'a Content-Length that is no number is 400 and closes the connection', async (t, { dial, host }) => {
-  const lengths = ['abc', '-1', '+5', '0x5', '5, 6', '', '99999999999999999999', '5.0', '1e2'];
-  for (const length of lengths) {
-    const wire = dial();
-    await wire.send(`${post({ 'content-length': length })}hello`);
-    t.equal((await wire.answer()).status, 400, `"${length}"`);
-    t.equal(await wire.ended, 'fin');
-  }
-  t.equal(host.requests.filter(({ method }) => method === 'POST').length, 0);
-});
+onEach(
+  t,
+  SOCKETS,
+  'a Content-Length that is no number is 400 and closes the connection',
+  async (t, { dial, host }, adapter) => {
+    const huge = '99999999999999999999';
+    const lengths = ['abc', '-1', '+5', '0x5', '5, 6', '', huge, '5.0', '1e2'];
+    for (const length of lengths) {
+      const wire = dial();
+      await wire.send(`${post({ 'content-length': length })}hello`);
+      const status = adapter === 'node' && length === huge ? 413 : 400;
+      t.equal((await wire.answer()).status, status, `"${length}"`);
+      t.equal(await wire.ended, 'fin');
+    }
+    t.equal(host.requests.filter(({ method }) => method === 'POST').length, 0);
+  },
+);
 
 onEach(t, SOCKETS, 'conflicting lengths are 400 and nothing after them is read as a request', async (t, { dial }) => {
   const fields = ['host: x', `authorization: ${GOOD['authorization']}`];
@@ -159,7 +166,7 @@ onEach(
     for (const wire of [begun, silent]) {
       const answer = await wire.answer();
       t.match(answer, { status: 408, headers: { 'x-headrace-error': 'HR_REQUEST_TIMEOUT', connection: 'close' } });
-      t.same(answer.json(), { detail: 'Request body arrived too slowly' });
+      t.same(answer.json(), { detail: 'Request arrived too slowly' });
       t.equal(await wire.ended, 'fin');
     }
   },
@@ -189,7 +196,7 @@ onEach(t, SOCKETS, 'the body of a GET is ignored and not read as a request', asy
   t.equal((await wire.answer('HEAD')).status, 404);
 });
 
-const TIGHT = { bodyBytes: 4096, heldEventBytes: 4096, bufferedBytes: 4096 };
+const TIGHT = { bodyBytes: 4096, heldEventBytes: 4096, bufferedBytes: 5120 };
 
 onEach(
   t,
@@ -201,7 +208,7 @@ onEach(
     const held = ask({ path: PATH, headers: GOOD, body: { ...CHAT, pad: ' '.repeat(3500) }, signal: waiting.signal });
     held.catch(() => {});
     await host.nextRequest();
-    const answer = await ask({ path: PATH, headers: GOOD, body: ' '.repeat(1000) });
+    const answer = await ask({ path: PATH, headers: GOOD, body: ' '.repeat(1500) });
     t.match(answer, { status: 503, headers: { 'x-headrace-error': 'HR_OVERLOADED', 'retry-after': '1' } });
     t.same(answer.json(), { detail: 'The gateway is out of memory for request bodies' });
     for (let i = 0; i < 5; i++) t.equal((await ask({ path: PATH, headers: GOOD, body: CHAT })).status, 200);

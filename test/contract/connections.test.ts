@@ -26,11 +26,12 @@ onEach(t, SOCKETS, 'a head passes up to 16 KiB and is 431 above', async (t, { di
 onEach(
   t,
   SOCKETS,
-  '90 headers pass; above 100 the addon responds 431 and node:http accepts them',
+  '90 headers pass; above 100 the addon responds 431, and above 256 the own server',
   async (t, { dial }, adapter) => {
     for (const [count, status] of [
       [90, 200],
       [110, adapter === 'uws' ? 431 : 200],
+      [300, adapter === 'mounted' ? 200 : 431],
     ] as const) {
       const wire = dial();
       const fields = Array.from({ length: count }, (_, index) => `x-${index}: 1`);
@@ -197,7 +198,8 @@ onEach(
     for (let i = 0; i < 20; i++) await ask({ path: '/health' });
     wire.socket.resume();
     const answer = await wire.answer();
-    t.equal(answer.headers['content-length'], String(Buffer.byteLength(LARGE)));
+    // The addon knows no length of a streamed response.
+    t.equal(answer.headers['content-length'], adapter === 'uws' ? undefined : String(Buffer.byteLength(LARGE)));
     t.equal(digest(answer.body), digest(LARGE));
   },
 );

@@ -10,7 +10,8 @@ import type { SettingsInput } from '../../src/config/settings.ts';
 import { type ErrorCode, ERRORS } from '../../src/errors.ts';
 import type { Fault } from '../../src/host/index.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
-import { BodyBudget, type Exchange } from '../../src/ingress/exchange.ts';
+import { BodyBudget } from '../../src/ingress/body.ts';
+import type { Exchange } from '../../src/ingress/exchange.ts';
 import { inject, type InjectRequest } from '../../src/ingress/inject.ts';
 import { ModelTable } from '../../src/routing/index.ts';
 import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/server-adapter.ts';
@@ -58,6 +59,15 @@ function pending(request: InjectRequest): { exchange: Exchange; answer: Promise<
   return { exchange: exchange as unknown as Exchange, answer };
 }
 
+/** Sends bytes that no client library sends. */
+function answerToBytes(bytes: string): Producer {
+  return async (t) => {
+    const wire = (await open(t, 'node')).dial();
+    await wire.send(bytes);
+    return wire.answer();
+  };
+}
+
 const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
   ...FETCH_PRODUCERS,
   ...ACCOUNT_PRODUCERS,
@@ -75,6 +85,9 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
     await wire.send(head('POST', CHATTING.path, { host: 'x', ...GOOD, 'content-length': '9' }));
     return wire.answer();
   },
+  HR_REQUEST_LINE_TOO_LONG: answerToBytes(`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nhost: x\r\n\r\n`),
+  HR_REQUEST_HEAD_TOO_LARGE: answerToBytes(`GET / HTTP/1.1\r\nhost: x\r\nx-pad: ${'a'.repeat(20_000)}\r\n\r\n`),
+  HR_REQUEST_VERSION: answerToBytes('GET / HTTP/2.0\r\nhost: x\r\n\r\n'),
   HR_ROUTE_NOT_FOUND: answerTo({ path: '/nope' }),
   HR_ROUTE_METHOD: answerTo({ path: '/health', method: 'DELETE' }),
   HR_ROUTE_UNKNOWN_MODEL: answerTo({ ...CHATTING, body: { model: 'zz' } }),

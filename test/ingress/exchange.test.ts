@@ -1,7 +1,7 @@
-// Exchange: what it reads from request headers, the life of a response, bodies within their limits, and cookies.
+// Exchange: what it reads from request headers, the life of a response, and cookies.
 import fc from 'fast-check';
 import t from 'tap';
-import { Body, BodyBudget, type BodyLimits, readCookie, setCookie } from '../../src/ingress/exchange.ts';
+import { readCookie, setCookie } from '../../src/ingress/exchange.ts';
 import { StubExchange } from './stub-exchange.ts';
 
 t.test('header finds the first header of a lower-case name', async (t) => {
@@ -96,134 +96,6 @@ t.test('without a safe id each request gets a new UUID', async (t) => {
 
 t.test('a request id has only characters that are safe in headers and logs', async () => {
   fc.assert(fc.property(fc.string(), (text) => /^[\w.:/+=-]{1,128}$/.test(requestId(['x-request-id', text]))));
-});
-
-const LIMITS: BodyLimits = { maxBodyBytes: 1000, bodyIdleMs: 50 };
-
-/** The outcome of `wait`; undefined while it waits. */
-function outcome(body: Body): { code: string; text: string } | undefined {
-  let seen: { code: string; text: string } | undefined;
-  body.wait((error, bytes) => {
-    seen = { code: error?.code ?? '', text: bytes.toString('latin1') };
-  });
-  return seen;
-}
-
-t.test('a body is the copies of its pieces', async (t) => {
-  const body = new Body(new BodyBudget(1000), LIMITS, -1, 0);
-  const piece = Buffer.from('abc');
-  body.append(piece, false, 1);
-  piece.fill('x');
-  t.equal(outcome(body), undefined);
-  body.append(Buffer.from('def'), true, 2);
-  t.same(outcome(body), { code: '', text: 'abcdef' });
-  t.equal(body.lastPieceMs, 2);
-  t.ok(body.settled && body.complete);
-});
-
-t.test('a body in one piece is copied, whether waited for before or after', async (t) => {
-  for (const early of [true, false]) {
-    const budget = new BodyBudget(1000);
-    const body = new Body(budget, LIMITS, 3, 0);
-    const seen: string[] = [];
-    const wait = (): void => body.wait((_, bytes) => seen.push(bytes.toString()));
-    const piece = Buffer.from('abc');
-    if (early) wait();
-    body.append(piece, true, 1);
-    piece.fill('x');
-    if (!early) wait();
-    t.same([seen, budget.usedBytes, body.abandoned], [['abc'], 3, false]);
-    body.release();
-    t.equal(budget.usedBytes, 0);
-  }
-});
-
-t.test('wait calls back once when the body is complete', async (t) => {
-  const body = new Body(new BodyBudget(1000), LIMITS, 1, 0);
-  const seen: string[] = [];
-  body.wait((_, bytes) => seen.push(bytes.toString()));
-  body.append(Buffer.from('a'), true, 0);
-  body.append(Buffer.from('b'), true, 0);
-  t.same(seen, ['a']);
-});
-
-t.test('pieces of any size give the bytes that were sent, and release returns them to the budget', async () => {
-  const pieces = fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 20 });
-  fc.assert(
-    fc.property(pieces, fc.boolean(), (list, declares) => {
-      const budget = new BodyBudget(6000);
-      const whole = Buffer.concat(list);
-      const limits = { maxBodyBytes: 6000, bodyIdleMs: 1 };
-      const body = new Body(budget, limits, declares ? whole.byteLength : -1, 0);
-      for (const piece of list) body.append(piece, false, 0);
-      body.append(new Uint8Array(0), true, 0);
-      const held = budget.usedBytes;
-      const found = outcome(body);
-      body.release();
-      return held === whole.byteLength && found?.text === whole.toString('latin1') && budget.usedBytes === 0;
-    }),
-  );
-});
-
-t.test('a declared length over the limit fails at once', async (t) => {
-  const body = new Body(new BodyBudget(1e9), LIMITS, 1001, 0);
-  t.match(outcome(body), { code: 'HR_REQUEST_TOO_LARGE', text: '' });
-  t.match(outcome(new Body(new BodyBudget(1e9), LIMITS, 1000, 0)) ?? 'waits', 'waits');
-});
-
-t.test('a body of unknown length fails with the first byte over the limit', async (t) => {
-  const body = new Body(new BodyBudget(1e9), LIMITS, -1, 0);
-  body.append(Buffer.alloc(1000), false, 0);
-  t.equal(body.settled, false);
-  body.append(Buffer.alloc(1), false, 0);
-  t.match(outcome(body), { code: 'HR_REQUEST_TOO_LARGE' });
-});
-
-t.test('bodies share one budget; a refused piece takes nothing from it', async (t) => {
-  const budget = new BodyBudget(100);
-  const first = new Body(budget, LIMITS, 80, 0);
-  const second = new Body(budget, LIMITS, 80, 0);
-  first.append(Buffer.alloc(80), true, 0);
-  second.append(Buffer.alloc(21), false, 0);
-  t.match(outcome(second), { code: 'HR_OVERLOADED' });
-  t.equal(budget.usedBytes, 80);
-  first.release();
-  second.release();
-  t.equal(budget.usedBytes, 0);
-});
-
-t.test('pieces after a release are dropped', async (t) => {
-  const budget = new BodyBudget(100);
-  const body = new Body(budget, LIMITS, 10, 0);
-  body.append(Buffer.alloc(5), false, 0);
-  body.release();
-  body.append(Buffer.alloc(5), true, 0);
-  t.equal(budget.usedBytes, 0);
-  t.ok(body.complete);
-});
-
-t.test('a stalled body fails with 408, unless it has failed before', async (t) => {
-  const body = new Body(new BodyBudget(100), LIMITS, 10, 0);
-  body.stall();
-  t.match(outcome(body), { code: 'HR_REQUEST_TIMEOUT' });
-  t.equal(body.stalled, true);
-  const refused = new Body(new BodyBudget(100), LIMITS, 2000, 0);
-  refused.stall();
-  t.match(outcome(refused), { code: 'HR_REQUEST_TOO_LARGE' });
-  t.equal(refused.stalled, false);
-});
-
-t.test('a body is abandoned when more than 64 KiB are still to come', async (t) => {
-  const started = (length: number): Body => new Body(new BodyBudget(1e9), LIMITS, length, 0);
-  t.equal(started(64 * 1024).abandoned, false);
-  t.equal(started(64 * 1024 + 1).abandoned, true);
-  t.equal(started(-1).abandoned, true, 'its length is unknown');
-  const complete = started(-1);
-  complete.append(new Uint8Array(0), true, 0);
-  t.equal(complete.abandoned, false);
-  const stalled = started(1000);
-  stalled.stall();
-  t.equal(stalled.abandoned, false, 'the client sends nothing that a close could reset');
 });
 
 t.test('declaredBytes is the length that the headers declare', async (t) => {

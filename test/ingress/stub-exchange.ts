@@ -1,6 +1,7 @@
 // An exchange without a server adapter, whose response can be read; for tests of functions that respond.
 
-import { type BodyCallback, Exchange } from '../../src/ingress/exchange.ts';
+import type { BodyCallback } from '../../src/ingress/body.ts';
+import { Exchange } from '../../src/ingress/exchange.ts';
 
 export class StubExchange extends Exchange {
   body = '';

@@ -137,7 +137,7 @@ for (const settings of [
       await until('all stream', () => streaming(hosts) === 20);
       served.cli.signal('SIGTERM');
       await until('draining', async () => (await statusOf(served)).stage === 'draining');
-      // With node:http the idle connection has been closed.
+      // The own server has closed the idle connection.
       if (settings.server === 'uws') {
         let health = await getOn(agent, `${served.url}/health`);
         await until('the connection is told of it', async () => {

@@ -1,42 +1,52 @@
-// Server adapter on node:http, for platforms without a uWebSockets.js binary and for `nodeListener`, which is mounted in other
-// servers. Same behavior as the other adapters, at about three times the cost per request.
+// Adapter for servers of node:http, in which the gateway is mounted as a request listener. How requests are framed is up to that
+// server. Same behavior as the gateway's own server otherwise, at about three times the cost per request.
 
-import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { Clock } from '../actor/index.ts';
-import { Body, checkHead, Exchange, type RequestHead } from './exchange.ts';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
+import { WriteProgress } from './accepted-socket.ts';
+import { Body } from './body.ts';
+import { checkHead, type EndCause, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
-import type { Address, Server, ServerOptions } from './server.ts';
-
-/** Longest time for the head of a request, in milliseconds. */
-const HEADERS_MS = 30_000;
+import type { ServerOptions } from './server.ts';
 
 /** Longest time that the rest of a refused body is read, so that the client can read the response. */
 const LINGER_MS = 30_000;
 
-/** Idle time of a connection between two requests, in milliseconds; the same as of the other adapter. */
-const KEEP_ALIVE_MS = 12_000;
-
 /** Scheme and authority of a request target in absolute form (RFC 9112 §3.2.2). */
 const ABSOLUTE = /^https?:\/\/[^/?]*/i;
 
-class NodeExchange extends Exchange {
+class NodeExchange extends Exchange implements Expirable {
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
-  readonly #clock: Clock;
+  readonly #options: ServerOptions;
   readonly #draining: () => boolean;
+  /** Runs while the client has to read. */
+  readonly #deadline: Deadline;
+  readonly #progress: WriteProgress;
 
-  constructor(req: IncomingMessage, res: ServerResponse, head: RequestHead, clock: Clock, draining: () => boolean) {
-    super(head, clock.now());
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    head: RequestHead,
+    options: ServerOptions,
+    deadlines: DeadlineQueue,
+    draining: () => boolean,
+  ) {
+    super(head, options.clock.now());
     this.#req = req;
     this.#res = res;
-    this.#clock = clock;
+    this.#options = options;
     this.#draining = draining;
+    this.#deadline = deadlines.deadline(this);
+    this.#progress = new WriteProgress(req.socket);
     res.on('close', () => {
       if (!res.writableFinished) this.ended('gone');
     });
     res.on('error', () => this.ended('gone'));
-    res.on('drain', () => this.listener?.onWritable());
+    res.on('drain', () => {
+      this.#deadline.clear();
+      if (!this.handedOver) this.listener?.onWritable();
+    });
     res.on('finish', () => this.ended('delivered'));
   }
 
@@ -49,7 +59,10 @@ class NodeExchange extends Exchange {
   override write(chunk: Uint8Array): boolean {
     if (this.handedOver) return true;
     this.#writeHead();
-    return this.#res.write(chunk);
+    // The caller may reuse the memory of the piece.
+    const taken = this.#res.write(Buffer.from(chunk));
+    if (!taken) this.#watchProgress();
+    return taken;
   }
 
   override end(chunk?: Uint8Array): void {
@@ -57,16 +70,39 @@ class NodeExchange extends Exchange {
     const lingers = this.requestBody?.abandoned === true;
     this.#writeHead();
     const bodiless = this.method === 'HEAD' || this.status === 204 || this.status === 304;
-    const last = bodiless ? undefined : chunk;
+    const last = bodiless || chunk === undefined ? undefined : Buffer.from(chunk);
     if (lingers) this.#endAfterRequest(last);
     else this.#res.end(last);
     this.handedOver = true;
+    if (this.#res.writableLength > 0) this.#watchProgress();
   }
 
   override destroy(): void {
     if (this.handedOver) return;
     this.ended('broken');
     this.#res.destroy();
+  }
+
+  /** @internal The client has not taken everything yet. */
+  expire(): void {
+    const { clock, limits } = this.#options;
+    if (this.#progress.idleMs(clock.now()) < limits.clientIdleMs) {
+      this.#deadline.set(this.#progress.intervalMs(limits.clientIdleMs));
+      return;
+    }
+    this.ended('gone');
+    this.#res.destroy();
+  }
+
+  protected override ended(cause: EndCause): void {
+    this.#deadline.clear();
+    super.ended(cause);
+  }
+
+  #watchProgress(): void {
+    const { clock, limits } = this.#options;
+    this.#progress.begin(clock.now());
+    this.#deadline.set(this.#progress.intervalMs(limits.clientIdleMs));
   }
 
   #writeHead(): void {
@@ -84,11 +120,12 @@ class NodeExchange extends Exchange {
     const res = this.#res;
     if (last === undefined) res.flushHeaders();
     else res.write(last);
+    const { clock } = this.#options;
     const end = (): void => {
-      this.#clock.clearTimeout(timer);
+      clock.clearTimeout(timer);
       res.end();
     };
-    const timer = this.#clock.setTimeout(end, LINGER_MS);
+    const timer = clock.setTimeout(end, LINGER_MS);
     this.#req.once('end', end);
     res.once('close', end);
   }
@@ -99,6 +136,7 @@ export function createNodeListener(
   options: ServerOptions,
   draining: () => boolean = () => false,
 ): (req: IncomingMessage, res: ServerResponse) => void {
+  const deadlines = new DeadlineQueue(options.clock);
   return (req, res) => {
     // A framework that has mounted the listener makes the URL relative to the mount point.
     const url = (req.url ?? '/').replace(ABSOLUTE, '');
@@ -111,10 +149,11 @@ export function createNodeListener(
       headers,
       remoteAddress: req.socket.remoteAddress ?? '',
     };
-    const exchange = new NodeExchange(req, res, head, options.clock, draining);
+    const exchange = new NodeExchange(req, res, head, options, deadlines, draining);
     // What is mounted before this listener may have changed the head.
     const fault = exchange.framingError ?? checkHead(head);
     if (fault !== null) {
+      options.onRefused?.(exchange);
       respondError(exchange, fault);
       return;
     }
@@ -122,6 +161,7 @@ export function createNodeListener(
     try {
       options.handler(exchange);
     } catch (error) {
+      options.onError?.(error);
       respondError(exchange, error);
     }
     if (body !== null) collect(req, res, body, exchange, options);
@@ -162,49 +202,4 @@ function collect(
 function bytesOf(parsed: unknown): Uint8Array {
   if (parsed instanceof Uint8Array) return parsed;
   return Buffer.from(typeof parsed === 'string' ? parsed : (JSON.stringify(parsed) ?? ''));
-}
-
-class NodeServer implements Server {
-  readonly name = 'node';
-  readonly #http: HttpServer;
-  #draining = false;
-
-  constructor(options: ServerOptions) {
-    this.#http = createServer(
-      {
-        maxHeaderSize: options.limits.headerBytes,
-        headersTimeout: HEADERS_MS,
-        keepAliveTimeout: KEEP_ALIVE_MS,
-        requestTimeout: 0,
-        noDelay: true,
-      },
-      createNodeListener(options, () => this.#draining),
-    );
-  }
-
-  listen(address: Address): Promise<Address> {
-    return new Promise((resolve, reject) => {
-      this.#http.once('error', reject);
-      this.#http.listen({ ...address, reusePort: true }, () => {
-        this.#http.off('error', reject);
-        resolve({ host: address.host, port: (this.#http.address() as AddressInfo).port });
-      });
-    });
-  }
-
-  drain(): void {
-    this.#draining = true;
-    this.#http.close();
-    this.#http.closeIdleConnections();
-  }
-
-  close(): void {
-    this.drain();
-    this.#http.closeAllConnections();
-  }
-}
-
-/** Creates a server on node:http. */
-export function createNodeServer(options: ServerOptions): Server {
-  return new NodeServer(options);
 }

@@ -1,0 +1,245 @@
+// Request bodies and the memory that they may take. The memory is counted in shared memory for the whole process. It is counted
+// before it is allocated, and grows with the bytes that have arrived: a declared length alone takes none.
+
+import { HeadraceError } from '../errors.ts';
+
+export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
+
+/** Limits of request bodies. */
+export interface BodyLimits {
+  /** Largest body in bytes; a larger one is refused with 413. */
+  readonly maxBodyBytes: number;
+  /** Longest time between two pieces of a body in milliseconds; after it the request is refused with 408. */
+  readonly bodyIdleMs: number;
+}
+
+const NO_BYTES: Buffer = Buffer.alloc(0);
+
+/** The unit of the counters: with it 32 bits reach for 2 TiB. */
+const UNIT_BYTES = 1024;
+
+/** First allocation for a body that does not come in one piece. It doubles whenever it is full. */
+const FIRST_BYTES = 16 * 1024;
+
+/** Most bytes of a refused body that are read to keep the connection. */
+const READ_ON_BYTES = 64 * 1024;
+
+/**
+ * Bodies of requests without a key, where keys are required, take at most this part of the memory: seven eighths are left to
+ * customers, whatever strangers send. 1/8 of the default 1 GiB holds 25 images of 5 MB.
+ */
+const KEYLESS_SHARE = 1 / 8;
+
+/**
+ * Such a body must arrive at this average rate, or it is refused with 408: half a megabit per second is below any broadband
+ * uplink. The first ten seconds do not count, so that a slow phone can send a usual request of up to 100 KB.
+ */
+const KEYLESS_BYTES_PER_MS = 64;
+const KEYLESS_GRACE_MS = 10_000;
+
+/** Memory for the counters of so many threads; can be posted to another thread. */
+export function createBodyMemory(threads: number): SharedArrayBuffer {
+  return new SharedArrayBuffer((1 + threads) * 2 * Int32Array.BYTES_PER_ELEMENT);
+}
+
+/** The memory that the request bodies of the process may take, and what they have taken. */
+export class BodyBudget {
+  limitBytes: number;
+  /** For the process and then for each thread: all units, and those of requests without a key. */
+  readonly #units: Int32Array;
+  readonly #ownAt: number;
+
+  /** `thread`: the row of this thread, from 0. By default the memory is counted for this thread alone. */
+  constructor(limitBytes: number, memory: SharedArrayBuffer = createBodyMemory(1), thread = 0) {
+    this.limitBytes = limitBytes;
+    this.#units = new Int32Array(memory);
+    this.#ownAt = 2 * (1 + thread);
+  }
+
+  /** Memory taken by all threads, in bytes. */
+  get usedBytes(): number {
+    return Atomics.load(this.#units, 0) * UNIT_BYTES;
+  }
+
+  /** Takes memory. False, and nothing is taken, when there is not so much left. */
+  take(bytes: number, keyless: boolean): boolean {
+    const units = Math.ceil(bytes / UNIT_BYTES);
+    const all = Atomics.add(this.#units, 0, units) + units;
+    const fits = all * UNIT_BYTES <= Math.max(this.limitBytes, UNIT_BYTES);
+    if (!fits || (keyless && !this.#takeKeyless(units))) {
+      Atomics.sub(this.#units, 0, units);
+      return false;
+    }
+    this.#units[this.#ownAt]! += units;
+    return true;
+  }
+
+  /** Gives back what `take` has taken, with the same arguments. */
+  give(bytes: number, keyless: boolean): void {
+    const units = Math.ceil(bytes / UNIT_BYTES);
+    Atomics.sub(this.#units, 0, units);
+    this.#units[this.#ownAt]! -= units;
+    if (!keyless) return;
+    Atomics.sub(this.#units, 1, units);
+    this.#units[this.#ownAt + 1]! -= units;
+  }
+
+  /** Gives back what a dead thread has taken. Must not run while that thread lives. */
+  clearThread(thread: number): void {
+    const row = 2 * (1 + thread);
+    for (const column of [0, 1]) {
+      const lost = Atomics.exchange(this.#units, row + column, 0);
+      if (lost !== 0) Atomics.sub(this.#units, column, lost);
+    }
+  }
+
+  #takeKeyless(units: number): boolean {
+    const all = Atomics.add(this.#units, 1, units) + units;
+    if (all * UNIT_BYTES <= Math.max(this.limitBytes * KEYLESS_SHARE, UNIT_BYTES)) {
+      this.#units[this.#ownAt + 1]! += units;
+      return true;
+    }
+    Atomics.sub(this.#units, 1, units);
+    return false;
+  }
+}
+
+/** The body of one request while it arrives. */
+export class Body {
+  /** Complete or failed: there is nothing left to wait for. */
+  settled = false;
+  /** The last byte has arrived. */
+  complete = false;
+  /** Somebody waits for the body, or has waited. */
+  wanted = false;
+  /** Monotonic time of the last piece. */
+  lastPieceMs: number;
+  /** The client sent nothing, or too little, for too long. */
+  stalled = false;
+
+  readonly #budget: BodyBudget;
+  readonly #maxBytes: number;
+  readonly #expectedBytes: number;
+  readonly #startMs: number;
+  #keyless = false;
+  #receivedBytes = 0;
+  #bytes: Buffer = NO_BYTES;
+  /** Bytes taken from the budget: the size of `#bytes`. */
+  #reserved = 0;
+  #length = 0;
+  #error: HeadraceError | null = null;
+  #done: BodyCallback | null = null;
+
+  /** `expectedBytes`: as `Exchange.declaredBytes`. */
+  constructor(budget: BodyBudget, limits: BodyLimits, expectedBytes: number, nowMs: number) {
+    this.#budget = budget;
+    this.#maxBytes = limits.maxBodyBytes;
+    this.#expectedBytes = expectedBytes;
+    this.#startMs = nowMs;
+    this.lastPieceMs = nowMs;
+    if (expectedBytes > limits.maxBodyBytes) this.fail(tooLarge(limits.maxBodyBytes));
+  }
+
+  /** Adds a copy of `piece`. */
+  append(piece: Uint8Array, isLast: boolean, nowMs: number): void {
+    this.complete = isLast;
+    this.#receivedBytes += piece.byteLength;
+    if (this.settled) return;
+    this.lastPieceMs = nowMs;
+    const length = this.#length + piece.byteLength;
+    if (length > this.#maxBytes) {
+      this.fail(tooLarge(this.#maxBytes));
+    } else if (!isLast && this.#keyless && this.#tooSlow(nowMs)) {
+      this.stall();
+    } else if (length <= this.#reserved || this.#reserve(length, isLast)) {
+      this.#bytes.set(piece, this.#length);
+      this.#length = length;
+      if (isLast) this.#settle();
+    } else {
+      this.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
+    }
+  }
+
+  /** Whether the client has sent a part of the body. */
+  get begun(): boolean {
+    return this.#receivedBytes > 0;
+  }
+
+  /**
+   * Whether so much is still to come that the connection serves no further request. It is read on while the client sends:
+   * closing a socket with unread bytes resets it, and the client loses the response (RFC 9112 §9.6).
+   */
+  get abandoned(): boolean {
+    const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.#receivedBytes;
+    return !this.complete && !this.stalled && leftBytes > READ_ON_BYTES;
+  }
+
+  /** Fails the body with 408. */
+  stall(): void {
+    this.stalled = !this.settled;
+    this.fail(new HeadraceError('HR_REQUEST_TIMEOUT'));
+  }
+
+  fail(error: HeadraceError): void {
+    if (this.settled) return;
+    this.#error = error;
+    this.#free();
+    this.#settle();
+  }
+
+  /**
+   * Calls `done` once the body is settled, at once if it is. `keyless`: the request has no key where one is required, and may
+   * use only the part of the memory that is meant for such requests.
+   */
+  wait(done: BodyCallback, keyless = false): void {
+    this.#done = done;
+    this.#keyless = keyless && this.#reserved === 0;
+    this.wanted = true;
+    if (this.settled) this.#settle();
+  }
+
+  /** Returns the memory to the budget; to be called once, when the exchange is over. */
+  release(): void {
+    this.settled = true;
+    this.#done = null;
+    this.#free();
+  }
+
+  #settle(): void {
+    this.settled = true;
+    const done = this.#done;
+    this.#done = null;
+    done?.(this.#error, this.#error === null ? this.#bytes.subarray(0, this.#length) : NO_BYTES);
+  }
+
+  /** Makes room for `length` bytes. False when the budget has not so much left. */
+  #reserve(length: number, isLast: boolean): boolean {
+    const largest = this.#expectedBytes < 0 ? this.#maxBytes : this.#expectedBytes;
+    const grown = Math.min(Math.max(this.#reserved * 2, FIRST_BYTES), Math.max(largest, length));
+    const size = isLast ? length : Math.max(grown, length);
+    // Both the old and the new memory are counted while one is copied into the other.
+    if (!this.#budget.take(size, this.#keyless)) return false;
+    const bytes = Buffer.allocUnsafe(size);
+    bytes.set(this.#bytes.subarray(0, this.#length));
+    if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
+    this.#bytes = bytes;
+    this.#reserved = size;
+    return true;
+  }
+
+  #free(): void {
+    if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
+    this.#bytes = NO_BYTES;
+    this.#reserved = 0;
+    this.#length = 0;
+  }
+
+  /** Whether the whole body has arrived more slowly than a client without a key may send. */
+  #tooSlow(nowMs: number): boolean {
+    return this.#receivedBytes < (nowMs - this.#startMs - KEYLESS_GRACE_MS) * KEYLESS_BYTES_PER_MS;
+  }
+}
+
+function tooLarge(maxBytes: number): HeadraceError {
+  return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(maxBytes) });
+}

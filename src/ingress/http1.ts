@@ -1,0 +1,732 @@
+// HTTP/1.1 server on node:net (RFC 9110, RFC 9112). Requests of one connection are served one after another, each is answered
+// exactly once, and head and body of a response leave in one write. What a thrown error costs is one connection.
+//
+// A client may close its side of the connection behind the request and still wait for the response (RFC 9112 §9.6): the FIN is
+// the same as that of a client that has gone. The difference shows when something is sent: a client that has gone answers with a
+// reset, and the write after that fails. So while no head has been sent, interim responses `100 Continue` are sent, which every
+// HTTP/1.1 client must be able to read (RFC 9110 §15.2). HTTP/1.0 has no interim responses: there a FIN means gone.
+
+import { STATUS_CODES } from 'node:http';
+import { type AddressInfo, createServer, type Server as NetServer, type Socket } from 'node:net';
+import { HeadraceError } from '../errors.ts';
+import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
+import { type RequestFailure, RequestParser } from '../net/http1-request-parser.ts';
+import { IntrusiveSet } from '../net/intrusive-set.ts';
+import { readInto, WriteProgress } from './accepted-socket.ts';
+import { Body, type BodyCallback } from './body.ts';
+import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
+import { respondError } from './respond.ts';
+import type { Address, ConnectionCounts, Server, ServerLimits, ServerOptions } from './server.ts';
+
+/** Idle time of a connection between two requests, in milliseconds. */
+const KEEP_ALIVE_MS = 12_000;
+
+/** Longest time from the first byte of a request to the end of its head, in milliseconds. */
+const HEAD_MS = 30_000;
+
+/**
+ * Bounds of what is read and dropped of a client that still sends when its last response has left. Closing at once would reset
+ * the connection, and the client would lose the response (RFC 9112 §9.6). Many clients read nothing before they have sent all.
+ */
+const LINGER_IDLE_MS = 5000;
+const LINGER_MS = 30_000;
+const LINGER_BYTES = 256 * 1024 * 1024;
+
+/** Bytes of later requests that are kept while one is served; the socket is not read while there are more. */
+const UNREAD_BYTES = 64 * 1024;
+
+/** Requests of one connection that are served in one turn of the event loop, so that others have theirs. */
+const REQUESTS_PER_TURN = 32;
+
+/** Bytes in the queue of a socket at which `write` asks to wait: the mark at which node:net emits `drain`. */
+const QUEUE_BYTES = 64 * 1024;
+
+/** Times between the interim responses to a client that has closed its side, in milliseconds; the last one repeats. */
+const PROBE_MS = [50, 200, 750, 5000];
+
+/** All sockets of a thread read into this buffer, one after the other. */
+const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
+
+/** Responses up to this size are put together in one buffer that is used again and again. */
+const SCRATCH_BYTES = 16 * 1024;
+
+/** Field lines of one request; clients send about 20. */
+const MAX_FIELDS = 256;
+
+const NO_BYTES: Buffer = Buffer.alloc(0);
+const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n';
+
+/** Status lines by status. */
+const STATUS_LINES = new Map<number, string>();
+
+/** How the end of a response body is known; `none`: it has no body. */
+type Framing = 'none' | 'length' | 'chunked' | 'close';
+
+/** What the deadline of a connection stands for. */
+type Timing = 'none' | 'idle' | 'head' | 'body' | 'write' | 'probe' | 'linger';
+
+type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume';
+
+class Http1Exchange extends Exchange {
+  /** The connection is closed behind this response. */
+  closes = false;
+  readonly #connection: Connection;
+  #framing: Framing = 'none';
+  /** Bytes that are missing of a body of declared length. */
+  #left = 0;
+
+  constructor(connection: Connection, head: RequestHead, body: Body | null, nowMs: number) {
+    super(head, nowMs);
+    this.#connection = connection;
+    this.requestBody = body;
+  }
+
+  get body(): Body | null {
+    return this.requestBody;
+  }
+
+  override readBody(done: BodyCallback): void {
+    super.readBody(done);
+    if (this.requestBody !== null) this.#connection.bodyWanted();
+  }
+
+  override write(chunk: Uint8Array): boolean {
+    if (this.handedOver) return true;
+    const length = chunk.byteLength;
+    const prefix = this.committed ? '' : this.#head(-1);
+    switch (this.#framing) {
+      case 'none':
+        return this.#connection.send(prefix, NO_BYTES, '');
+      case 'length':
+        if (length > this.#left) {
+          this.#miscounted();
+          return true;
+        }
+        this.#left -= length;
+        return this.#connection.send(prefix, chunk, '');
+      case 'chunked':
+        // A chunk without data would end the body. A chunk is complete with its line break, which must not come later.
+        if (length === 0) return this.#connection.send(prefix, chunk, '');
+        return this.#connection.send(`${prefix}${length.toString(16)}\r\n`, chunk, '\r\n');
+      case 'close':
+        return this.#connection.send(prefix, chunk, '');
+    }
+  }
+
+  override end(chunk: Uint8Array = NO_BYTES): void {
+    if (this.handedOver) return;
+    const length = chunk.byteLength;
+    const prefix = this.committed ? '' : this.#head(length);
+    if (this.#framing === 'length' && length !== this.#left) {
+      this.#miscounted();
+      return;
+    }
+    this.handedOver = true;
+    if (this.#framing === 'none') this.#connection.send(prefix, NO_BYTES, '');
+    else if (this.#framing !== 'chunked') this.#connection.send(prefix, chunk, '');
+    else if (length === 0) this.#connection.send(prefix, NO_BYTES, '0\r\n\r\n');
+    else this.#connection.send(`${prefix}${length.toString(16)}\r\n`, chunk, '\r\n0\r\n\r\n');
+    this.#connection.flush(this);
+  }
+
+  override destroy(): void {
+    if (this.handedOver) return;
+    this.handedOver = true;
+    // A body that ends with the connection would look complete.
+    this.#connection.break(this.#framing === 'close');
+    this.over('broken');
+  }
+
+  /** The exchange is over. The first call counts. */
+  over(cause: EndCause): void {
+    if (this.endCause !== null) return;
+    try {
+      this.ended(cause);
+    } catch (error) {
+      this.#connection.server.report(error);
+    }
+    this.#connection.exchangeOver(this, cause);
+  }
+
+  /** The endpoint gave another number of bytes than it had declared: what was sent is not what was meant. */
+  #miscounted(): void {
+    this.#connection.server.report(new Error(`a response to ${this.method} ${this.path} has not its declared length`));
+    this.destroy();
+  }
+
+  /** The head as text, one character per byte. `wholeBytes`: size of the whole body, -1 when it is not known. */
+  #head(wholeBytes: number): string {
+    const { contentLength, method, status } = this;
+    const { server } = this.#connection;
+    const length = contentLength >= 0 ? contentLength : wholeBytes;
+    this.committed = true;
+    let text = STATUS_LINES.get(status) ?? statusLine(status);
+    text = withHeaders(withHeaders(text, this.commonHeaders), this.responseHeaders);
+    if (status !== 204 && status !== 304) {
+      if (length >= 0) {
+        text += `content-length: ${length}\r\n`;
+        this.#framing = method === 'HEAD' ? 'none' : 'length';
+        this.#left = length;
+      } else if (method !== 'HEAD') {
+        if (this.#connection.minor === 0) {
+          this.#framing = 'close';
+          this.closes = true;
+        } else {
+          this.#framing = 'chunked';
+          text += 'transfer-encoding: chunked\r\n';
+        }
+      }
+    }
+    if (this.closes || this.#connection.mustClose()) {
+      this.closes = true;
+      text += 'connection: close\r\n';
+    } else if (this.#connection.minor === 0) {
+      text += 'connection: keep-alive\r\n';
+    }
+    return text + server.dateLine();
+  }
+}
+
+function statusLine(status: number): string {
+  const line = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+  STATUS_LINES.set(status, line);
+  return line;
+}
+
+function withHeaders(text: string, headers: readonly string[]): string {
+  let longer = text;
+  for (let i = 0; i < headers.length; i += 2) longer += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return longer;
+}
+
+/** One connection: its socket, its parser, and the exchange that is served. */
+class Connection implements Expirable {
+  /** @internal Index in the set of connections. */
+  slot = -1;
+  readonly server: Http1Server;
+  readonly #socket: Socket;
+  readonly #parser: RequestParser;
+  readonly #deadline: Deadline;
+  readonly #remoteAddress: string;
+  #exchange: Http1Exchange | null = null;
+  #timing: Timing = 'none';
+  /** Bytes behind the request that is served. */
+  #unread: Buffer | null = null;
+  /** The socket is not read. */
+  #paused = false;
+  /** Requests are being taken from bytes. */
+  #consuming = false;
+  /** The client has closed its side. */
+  #halfClosed = false;
+  /** `100 Continue` has been sent to the present request. */
+  #continued = false;
+  /** The last response has left: what comes is dropped. */
+  #lingering = false;
+  #lingerEndMs = 0;
+  #droppedBytes = 0;
+  #probes = 0;
+  /** Made when the client has to read for the first time. */
+  #progress: WriteProgress | null = null;
+
+  constructor(server: Http1Server, accepted: Socket) {
+    this.server = server;
+    this.#parser = new RequestParser({ headerBytes: server.options.limits.headerBytes, maxFields: MAX_FIELDS });
+    this.#remoteAddress = accepted.remoteAddress ?? '';
+    this.#deadline = server.deadlines.deadline(this);
+    const socket = readInto(READ_BUFFER, accepted, (length, bytes) => this.read(length, bytes));
+    this.#socket = socket;
+    socket.on('end', () => this.on('end'));
+    socket.on('drain', () => this.on('drain'));
+    socket.on('close', () => this.on('close'));
+    // `close` follows.
+    socket.on('error', ignore);
+    this.#time('idle', KEEP_ALIVE_MS);
+  }
+
+  /** Takes what the socket has read. False: it is not to be read on. */
+  read(length: number, bytes: Buffer): boolean {
+    try {
+      this.#take(bytes, length);
+    } catch (error) {
+      this.fail(error);
+    }
+    this.#paused = this.#unread !== null && this.#unread.byteLength > UNREAD_BYTES;
+    return !this.#paused;
+  }
+
+  /** Minor version of the request that is served. */
+  get minor(): number {
+    return this.#parser.minor;
+  }
+
+  /** Whether the connection has to be closed behind the response that begins now. */
+  mustClose(): boolean {
+    const { expectContinue, keepAlive, state } = this.#parser;
+    if (!keepAlive || this.server.draining) return true;
+    if (state === 'done') return false;
+    const body = this.#exchange?.body;
+    if (state !== 'body' || body === null || body === undefined) return true;
+    // A client that still waits for leave to send may send its body or not (RFC 9110 §10.1.1).
+    return body.abandoned || body.stalled || (expectContinue && !body.begun);
+  }
+
+  /** Sends text (one byte per character), bytes and text in one write. False when the client has to read first. */
+  send(prefix: string, body: Uint8Array, suffix: string): boolean {
+    const socket = this.#socket;
+    const length = prefix.length + body.byteLength + suffix.length;
+    if (length === 0 || socket.destroyed) return true;
+    const reuses = length <= SCRATCH_BYTES && socket.writableLength === 0;
+    const { scratch } = this.server;
+    const bytes = reuses ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
+    const bodyAt = prefix === '' ? 0 : bytes.write(prefix, 0, 'latin1');
+    bytes.set(body, bodyAt);
+    if (suffix !== '') bytes.write(suffix, bodyAt + body.byteLength, 'latin1');
+    socket.write(bytes);
+    const queued = socket.writableLength;
+    if (queued === 0) return true;
+    // The socket still needs the memory.
+    if (reuses) this.server.scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+    this.#watchProgress();
+    return queued < QUEUE_BYTES;
+  }
+
+  /** Ends an exchange, whose last byte has been given to the socket, when the kernel has it. */
+  flush(exchange: Http1Exchange): void {
+    const socket = this.#socket;
+    // A write that failed at once: `close` follows and ends the exchange.
+    if (socket.destroyed || socket.errored !== null) return;
+    if (socket.writableLength === 0) {
+      exchange.over('delivered');
+      return;
+    }
+    socket.write(NO_BYTES, (error) => {
+      if (error === null || error === undefined) exchange.over('delivered');
+    });
+  }
+
+  /** Closes the connection at once. `resets`: so that the client sees that something is missing. */
+  break(resets: boolean): void {
+    if (resets) this.#socket.resetAndDestroy();
+    else this.#socket.destroy();
+  }
+
+  /** For the exchange: somebody waits for its body. */
+  bodyWanted(): void {
+    if (this.#consuming || this.#parser.state !== 'body') return;
+    this.#awaitBody();
+    this.#resume();
+  }
+
+  /** For the exchange: it is over. */
+  exchangeOver(exchange: Http1Exchange, cause: EndCause): void {
+    if (this.#exchange !== exchange) return;
+    this.#exchange = null;
+    if (cause !== 'delivered' || this.#socket.destroyed) return;
+    const { state } = this.#parser;
+    const idle = state === 'done' && this.#unread === null;
+    if (exchange.closes || state === 'failed' || (idle && this.server.draining)) {
+      this.#linger();
+    } else {
+      if (state === 'body') this.#time('body', this.server.options.limits.bodyIdleMs);
+      else this.#time('idle', KEEP_ALIVE_MS);
+      if (!this.#consuming) this.#resume();
+    }
+  }
+
+  /** @internal */
+  expire(): void {
+    this.on('expire');
+  }
+
+  /** Everything that happens to a connection but a read. */
+  on(event: ConnectionEvent): void {
+    try {
+      if (event === 'drain') this.#drained();
+      else if (event === 'end') this.#clientEnded();
+      else if (event === 'close') this.#closed();
+      else if (event === 'expire') this.#expired();
+      else this.#resume();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** Closes the connection if it has served a request and no other has begun. */
+  closeIdle(): void {
+    const idle = this.#exchange === null && this.#unread === null && this.#parser.state === 'done';
+    if (idle && !this.#lingering) this.#linger();
+  }
+
+  /** Ends the connection and its exchange at once. */
+  abort(): void {
+    this.#socket.destroy();
+    this.#exchange?.over('broken');
+  }
+
+  /** Ends the connection for an error that should not have been thrown. */
+  fail(error: unknown): void {
+    this.server.report(error);
+    this.abort();
+  }
+
+  #take(bytes: Buffer, length: number): void {
+    if (this.#lingering) {
+      this.#drop(length);
+    } else if (this.#unread !== null) {
+      this.#unread = Buffer.concat([this.#unread, bytes.subarray(0, length)]);
+    } else {
+      const at = this.#consume(bytes, length);
+      if (at < length && !this.#lingering) this.#unread = Buffer.from(bytes.subarray(at, length));
+    }
+  }
+
+  /** Goes on with the bytes that were kept, and reads again. */
+  #resume(): void {
+    const unread = this.#unread;
+    if (unread !== null) {
+      this.#unread = null;
+      const at = this.#consume(unread, unread.byteLength);
+      if (at < unread.byteLength && !this.#lingering) this.#unread = unread.subarray(at);
+    }
+    if (this.#paused && (this.#unread === null || this.#unread.byteLength <= UNREAD_BYTES)) {
+      this.#paused = false;
+      this.#socket.resume();
+    }
+    if (this.#halfClosed && this.#exchange === null && this.#unread === null && !this.#lingering) this.#finish();
+  }
+
+  /** Takes requests and parts of bodies from bytes; returns how many bytes it took. */
+  #consume(bytes: Buffer, length: number): number {
+    const parser = this.#parser;
+    let at = 0;
+    let requests = 0;
+    this.#consuming = true;
+    try {
+      while (at < length && !this.#lingering) {
+        if (parser.state === 'done') {
+          if (this.#exchange !== null) return at;
+          if (requests === REQUESTS_PER_TURN) {
+            setImmediate(() => this.on('resume'));
+            return at;
+          }
+          parser.begin();
+        }
+        if (parser.state === 'head') {
+          at = parser.parse(bytes, at, length);
+          if ((parser.state as string) !== 'head') {
+            requests++;
+            this.#begin();
+          } else if (parser.started && this.#timing !== 'head') {
+            this.#time('head', HEAD_MS);
+          }
+        } else if (parser.state === 'body') {
+          const body = this.#exchange?.body ?? null;
+          // Nothing is kept of a body that nobody has asked for.
+          if (body !== null && !body.wanted) return at;
+          at = parser.parse(bytes, at, length);
+          this.#bodyPiece(bytes, body);
+        } else {
+          return length;
+        }
+      }
+      if (parser.state === 'body') this.#awaitBody();
+      return at;
+    } finally {
+      this.#consuming = false;
+    }
+  }
+
+  /** The head is complete, or refused. */
+  #begin(): void {
+    const { clock, handler, limits, budget } = this.server.options;
+    const { failure, headers, method, path, query, state } = this.#parser;
+    if (failure !== null) {
+      this.#refuse(failureError(failure, limits));
+      return;
+    }
+    this.#timing = 'none';
+    this.#continued = false;
+    const nowMs = clock.now();
+    const body = state === 'body' ? new Body(budget, limits, this.#parser.declaredBytes, nowMs) : null;
+    const head = { method, path, query, headers, remoteAddress: this.#remoteAddress };
+    const exchange = new Http1Exchange(this, head, body, nowMs);
+    this.#exchange = exchange;
+    try {
+      handler(exchange);
+    } catch (error) {
+      this.server.report(error);
+      respondError(exchange, error);
+    }
+  }
+
+  /** Answers a request that was refused before its head was read. */
+  #refuse(error: HeadraceError): void {
+    this.#timing = 'none';
+    const { clock, onRefused } = this.server.options;
+    const head = { method: '', path: '', query: '', headers: [], remoteAddress: this.#remoteAddress };
+    const exchange = new Http1Exchange(this, head, null, clock.now());
+    exchange.framingError = error;
+    exchange.closes = true;
+    this.#exchange = exchange;
+    onRefused?.(exchange);
+    respondError(exchange, error);
+  }
+
+  #bodyPiece(bytes: Buffer, body: Body | null): void {
+    const { bodyStart, bodyEnd, failure, state } = this.#parser;
+    const { clock, limits } = this.server.options;
+    if (failure !== null) {
+      if (body !== null) body.fail(failureError(failure, limits));
+      // A response that has left without `Connection: close` was complete all the same.
+      else this.#linger();
+      return;
+    }
+    if (state === 'done' && this.#timing === 'body') this.#timing = 'none';
+    body?.append(bytes.subarray(bodyStart, bodyEnd), state === 'done', clock.now());
+    if (body === null && state === 'done') this.#time('idle', KEEP_ALIVE_MS);
+  }
+
+  /** More of the body has to come. */
+  #awaitBody(): void {
+    const exchange = this.#exchange;
+    if (exchange !== null) {
+      const { body } = exchange;
+      if (body === null || !body.wanted || body.settled) return;
+      if (this.#parser.expectContinue && !this.#continued && !body.begun) {
+        this.#continued = true;
+        this.#socket.write(CONTINUE, 'latin1');
+      }
+    }
+    this.#time('body', this.server.options.limits.bodyIdleMs);
+  }
+
+  /** The client has closed its side. */
+  #clientEnded(): void {
+    this.#halfClosed = true;
+    const exchange = this.#exchange;
+    if (this.#lingering || exchange === null) {
+      if (this.#unread === null) this.#finish();
+    } else if (this.#parser.state === 'body' || this.#parser.minor === 0) {
+      this.#socket.destroy();
+      exchange.over('gone');
+    } else if (!exchange.committed) {
+      this.#probes = 0;
+      this.#probe();
+    }
+  }
+
+  /** Closes a connection on which nothing is served and whose client sends no more. */
+  #finish(): void {
+    const { started, state } = this.#parser;
+    if (state === 'done' || (state === 'head' && !started) || this.#lingering) this.#socket.end();
+    else this.#socket.destroy();
+  }
+
+  #probe(): void {
+    if (this.#exchange === null || this.#exchange.committed) {
+      this.#timing = 'none';
+      return;
+    }
+    this.#socket.write(CONTINUE, 'latin1');
+    this.#time('probe', PROBE_MS[Math.min(this.#probes++, PROBE_MS.length - 1)] as number);
+  }
+
+  /** The queue of the socket is empty. */
+  #drained(): void {
+    if (this.#timing === 'write') this.#timing = 'none';
+    const exchange = this.#exchange;
+    if (exchange !== null && !exchange.handedOver) exchange.listener?.onWritable();
+  }
+
+  #closed(): void {
+    this.#deadline.clear();
+    this.#timing = 'none';
+    this.#unread = null;
+    this.server.forget(this);
+    this.#exchange?.over('gone');
+  }
+
+  /** Closes the connection behind its last response, and reads what the client still sends. */
+  #linger(): void {
+    const { clock } = this.server.options;
+    this.#lingering = true;
+    this.#unread = null;
+    this.#lingerEndMs = clock.now() + LINGER_MS;
+    this.#time('linger', LINGER_IDLE_MS);
+    this.#socket.end();
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#socket.resume();
+  }
+
+  #drop(length: number): void {
+    this.#droppedBytes += length;
+    if (this.#droppedBytes > LINGER_BYTES || this.server.options.clock.now() > this.#lingerEndMs)
+      this.#socket.destroy();
+    else this.#time('linger', LINGER_IDLE_MS);
+  }
+
+  #time(timing: Timing, durationMs: number): void {
+    this.#timing = timing;
+    this.#deadline.set(durationMs);
+  }
+
+  #expired(): void {
+    const exchange = this.#exchange;
+    switch (this.#timing) {
+      case 'none':
+        break;
+      case 'idle':
+        this.#linger();
+        break;
+      case 'head':
+        this.#refuse(new HeadraceError('HR_REQUEST_TIMEOUT'));
+        break;
+      case 'body':
+        if (exchange?.body == null) this.#linger();
+        else exchange.body.stall();
+        break;
+      case 'write':
+        this.#checkProgress();
+        break;
+      case 'probe':
+        this.#probe();
+        break;
+      case 'linger':
+        this.#socket.destroy();
+    }
+  }
+
+  /** Bytes wait for the client from now on. */
+  #watchProgress(): void {
+    if (this.#timing === 'write') return;
+    const { clock, limits } = this.server.options;
+    this.#progress ??= new WriteProgress(this.#socket);
+    this.#progress.begin(clock.now());
+    this.#time('write', this.#progress.intervalMs(limits.clientIdleMs));
+  }
+
+  /** Gives up a client that takes nothing for too long. */
+  #checkProgress(): void {
+    const { clock, limits } = this.server.options;
+    const progress = this.#progress as WriteProgress;
+    if (this.#socket.writableLength === 0) {
+      this.#timing = 'none';
+    } else if (progress.idleMs(clock.now()) < limits.clientIdleMs) {
+      this.#deadline.set(progress.intervalMs(limits.clientIdleMs));
+    } else {
+      // A reset frees what the kernel holds for the client.
+      this.#socket.resetAndDestroy();
+      this.#exchange?.over('gone');
+    }
+  }
+}
+
+function ignore(): void {
+  // Nothing to do.
+}
+
+function failureError({ reason, status }: RequestFailure, { headerBytes, maxBodyBytes }: ServerLimits): HeadraceError {
+  switch (status) {
+    case 400:
+      return new HeadraceError('HR_REQUEST_MALFORMED', { subject: reason });
+    case 413:
+      return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(maxBodyBytes) });
+    case 414:
+      return new HeadraceError('HR_REQUEST_LINE_TOO_LONG');
+    case 431:
+      return new HeadraceError('HR_REQUEST_HEAD_TOO_LARGE', { subject: `${reason}, ${headerBytes} bytes are allowed` });
+    case 505:
+      return new HeadraceError('HR_REQUEST_VERSION');
+  }
+}
+
+class Http1Server implements Server {
+  readonly name = 'node';
+  readonly options: ServerOptions;
+  readonly deadlines: DeadlineQueue;
+  draining = false;
+  /** Where small responses are put together. */
+  scratch: Buffer = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  readonly #net: NetServer;
+  readonly #connections = new IntrusiveSet<'slot', Connection>('slot');
+  readonly #counts: ConnectionCounts;
+  #dateLine = '';
+  #dateS = -1;
+
+  constructor(options: ServerOptions) {
+    this.options = options;
+    this.deadlines = new DeadlineQueue(options.clock);
+    this.#counts = options.counts ?? { open: 0, refused: 0 };
+    this.#net = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
+      this.#accept(socket),
+    );
+  }
+
+  listen(address: Address): Promise<Address> {
+    return new Promise((resolve, reject) => {
+      this.#net.once('error', reject);
+      this.#net.listen({ ...address, reusePort: true }, () => {
+        this.#net.off('error', reject);
+        this.#net.on('error', (error) => this.report(error));
+        resolve({ host: address.host, port: (this.#net.address() as AddressInfo).port });
+      });
+    });
+  }
+
+  drain(): void {
+    this.draining = true;
+    this.#net.close();
+    // Requests that have arrived are read first.
+    setImmediate(() => {
+      for (const connection of this.#connections.list()) connection.closeIdle();
+    });
+  }
+
+  close(): void {
+    this.draining = true;
+    this.#net.close();
+    for (const connection of this.#connections.list()) connection.abort();
+    this.deadlines.close();
+  }
+
+  forget(connection: Connection): void {
+    if (connection.slot < 0) return;
+    this.#connections.delete(connection);
+    this.#counts.open--;
+  }
+
+  report(error: unknown): void {
+    this.options.onError?.(error);
+  }
+
+  /** The last lines of every head: the date, made once a second, and the blank line. */
+  dateLine(): string {
+    const epochS = Math.floor((performance.timeOrigin + performance.now()) / 1000);
+    if (epochS !== this.#dateS) {
+      this.#dateS = epochS;
+      this.#dateLine = `date: ${new Date(epochS * 1000).toUTCString()}\r\n\r\n`;
+    }
+    return this.#dateLine;
+  }
+
+  #accept(socket: Socket): void {
+    if (this.#connections.size >= this.options.limits.connections) {
+      this.#counts.refused++;
+      socket.destroy();
+      return;
+    }
+    try {
+      this.#connections.add(new Connection(this, socket));
+      this.#counts.open++;
+    } catch (error) {
+      this.report(error);
+      socket.destroy();
+    }
+  }
+}
+
+/** Creates the gateway's own server. */
+export function createHttp1Server(options: ServerOptions): Server {
+  return new Http1Server(options);
+}
