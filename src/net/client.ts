@@ -65,6 +65,8 @@ export class DispatchError extends Error {
 
 /** A body below this is copied behind its head: one buffer, one write. */
 const SMALL_BODY_BYTES = 64 * 1024;
+/** Most requests fit. Larger ones are seldom taken by the kernel at once, and then a buffer would be lost with each. */
+const SCRATCH_BYTES = 16 * 1024;
 /** The socket is closed this long before the server's announced timeout, so that no request crosses the close. */
 const KEEP_ALIVE_MARGIN_MS = 1000;
 const TCP_PROBE_MS = 60_000;
@@ -98,18 +100,40 @@ const OWN_FIELDS: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** The head of a request as latin1 text; null when a part of it could be read as a line end or as another field. */
-function requestHead(host: string, { method, path, headers, lines = '', body }: DispatchOptions): string | null {
-  if (!TARGET.test(path)) return null;
-  let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n${lines}`;
+/** The given fields as header lines; null when a part of them could be read as a line end or as another field. */
+function headerLines(headers: readonly string[]): string | null {
+  let lines = '';
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
     if (!NAME.test(name) || OWN_FIELDS.has(name) || NO_VALUE.test(value)) return null;
-    head += `${name}: ${value}\r\n`;
+    lines += `${name}: ${value}\r\n`;
   }
-  const { byteLength } = body;
-  return method === 'POST' || byteLength > 0 ? `${head}content-length: ${byteLength}\r\n\r\n` : `${head}\r\n`;
+  return lines;
+}
+
+/** Small messages are put together here: what has been written to the kernel at once leaves it free for the next one. */
+let scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+
+/** Writes a message with one system call where the kernel takes it. `head` is latin1 text. */
+function writeMessage(socket: Socket, head: string, body: Buffer, isSecure: boolean): void {
+  const bytes = head.length + body.byteLength;
+  if (body.byteLength >= SMALL_BODY_BYTES) {
+    socket.cork();
+    socket.write(head, 'latin1');
+    socket.write(body);
+    socket.uncork();
+  } else if (isSecure || bytes > SCRATCH_BYTES) {
+    const message = Buffer.allocUnsafe(bytes);
+    message.write(head, 'latin1');
+    body.copy(message, head.length);
+    socket.write(message);
+  } else {
+    scratch.write(head, 'latin1');
+    scratch.set(body, head.length);
+    socket.write(scratch.subarray(0, bytes));
+    if (socket.writableLength > 0) scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  }
 }
 
 /**
@@ -246,6 +270,11 @@ export class Connection implements NameWaiter {
     socket.on('end', ended).on('error', closed).on('close', closed);
   }
 
+  /** @internal Whether the request of this handler is in progress. */
+  carries(handler: DispatchHandler): boolean {
+    return this.#handler === handler;
+  }
+
   /** @internal Sends a request on the open connection. */
   send(options: DispatchOptions, handler: DispatchHandler, head: string, nowMs: number): void {
     this.#handler = handler;
@@ -269,17 +298,7 @@ export class Connection implements NameWaiter {
     this.#paused = false;
     this.#heard = false;
     this.#parser.begin(this.#toHead);
-    if (body.byteLength < SMALL_BODY_BYTES) {
-      const message = Buffer.allocUnsafe(head.length + body.byteLength);
-      message.write(head, 'latin1');
-      body.copy(message, head.length);
-      socket.write(message);
-    } else {
-      socket.cork();
-      socket.write(head, 'latin1');
-      socket.write(body);
-      socket.uncork();
-    }
+    writeMessage(socket, head, body, this.#pool.isSecure);
     this.sentMs = nowMs;
     this.#handler?.onRequestSent(this);
   }
@@ -411,6 +430,10 @@ export class ConnectionPool {
   /** @internal */ readonly settings: PoolSettings & { readonly clock: Clock };
   /** @internal */ readonly name: ServerName;
   readonly #port: number;
+  /** What stands behind the path in the head of every request. */
+  readonly #standing: string;
+  /** The path that was checked last. */
+  #lastPath = '/';
   /** Made for https: alone. */
   readonly #tls: ConnectionOptions;
   /** The last TLS session of a server whose certificate was good. */
@@ -430,6 +453,7 @@ export class ConnectionPool {
   constructor(origin: string, settings: PoolSettings) {
     this.url = new URL(origin);
     this.isSecure = this.url.protocol === 'https:';
+    this.#standing = ` HTTP/1.1\r\nhost: ${this.url.host}\r\nconnection: keep-alive\r\n`;
     this.settings = { clock: systemClock, ...settings };
     const { hostname, port } = this.url;
     const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
@@ -448,7 +472,7 @@ export class ConnectionPool {
    * the connection, or null when the request has ended already. May call `onRequestSent` or `onResponseError` before it returns.
    */
   dispatch(options: DispatchOptions, handler: DispatchHandler, fresh = false): Connection | null {
-    const head = requestHead(this.url.host, options);
+    const head = this.#head(options);
     if (head === null || (this.#open.size >= this.settings.maxConnections && (fresh || this.#idle.length === 0))) {
       handler.onResponseError(new DispatchError(head === null ? 'unsendable' : 'no connection free'));
       return null;
@@ -467,7 +491,7 @@ export class ConnectionPool {
     } else {
       connection.send(options, handler, head, nowMs);
     }
-    return this.#open.has(connection) ? connection : null;
+    return connection.carries(handler) ? connection : null;
   }
 
   /** Whether a request would find a connection now. */
@@ -576,6 +600,18 @@ export class ConnectionPool {
     const { addresses } = this.name;
     if (addresses.length === 1) return addresses[0] !== address;
     return nowMs - openedMs >= SHARED_MAX_AGE_MS || !addresses.includes(address);
+  }
+
+  /** The head of a request as latin1 text; null when the request may not be sent. */
+  #head({ method, path, headers, lines = '', body }: DispatchOptions): string | null {
+    // Most requests to a server have the same path.
+    if (path !== this.#lastPath && !TARGET.test(path)) return null;
+    this.#lastPath = path;
+    const checked = headers.length === 0 ? '' : headerLines(headers);
+    if (checked === null) return null;
+    const { byteLength } = body;
+    const length = method === 'POST' || byteLength > 0 ? `content-length: ${byteLength}\r\n\r\n` : '\r\n';
+    return `${method} ${path}${this.#standing}${lines}${checked}${length}`;
   }
 
   #settle(connection: Connection): void {
