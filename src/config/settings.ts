@@ -163,16 +163,30 @@ export const SCHEMA = section('General', {
   ejection: section('Ejection of failing servers', {
     consecutive: setting(integer({ min: 1 }), 5, 'Consecutive failed requests that eject a server.'),
     errorRate: setting(number({ max: 1 }), 0.5, 'Share of failed requests in the window that ejects a server.'),
-    minRequests: setting(integer({ min: 1 }), 20, 'Requests in the window below which the share is not evaluated.'),
-    window: setting(duration(), '10s', 'Length of the window over which the share is taken.'),
+    outlierRate: setting(
+      number({ max: 1 }),
+      0.1,
+      'Share of failed requests that ejects a server whose peers do better by outlierFactor.',
+    ),
+    outlierFactor: setting(
+      number({ min: 1 }),
+      3,
+      'Share of a server relative to its peers from which outlierRate applies.',
+    ),
+    minRequests: setting(
+      integer({ min: 1 }),
+      20,
+      'Requests of a server in the window below which shares are not evaluated.',
+    ),
+    window: setting(duration(), '10s', 'Length of the window over which shares are taken.'),
     backoff: setting(duration(), '1s', 'Time of the first ejection; it doubles with every consecutive ejection.'),
-    backoffMax: setting(duration(), '60s', 'Longest time of an ejection.'),
+    backoffMax: setting(duration(), '10s', 'Longest time of an ejection.'),
     slowStart: setting(
       duration({ min: 0 }),
       '10s',
       'Time over which a returning server gets back its full share; 0 is at once.',
     ),
-    maxShare: setting(number({ max: 1 }), 0.5, "Largest share of a model's servers that may be ejected by error rate."),
+    maxShare: setting(number({ max: 1 }), 0.5, "Largest share of a model's servers that may be ejected at once."),
   }),
   routing: section('Routing', {
     affinity: setting(
@@ -180,9 +194,13 @@ export const SCHEMA = section('General', {
       true,
       'Whether requests with a common prefix go to the same server, for its KV cache.',
     ),
-    boundedLoad: setting(number({ min: 1 }), 1.25, 'Load relative to the mean at which affinity skips a server.'),
+    boundedLoad: setting(
+      number({ min: 1 }),
+      1.25,
+      'Load relative to the mean at which affinity skips a server; 4 requests are always allowed.',
+    ),
     retryBudget: setting(number({ max: 1 }), 0.2, 'Retries allowed as a share of requests.'),
-    retryBurst: setting(integer(), 512, 'Retries allowed at once before the share applies.'),
+    retryBurst: setting(integer({ max: 100_000 }), 64, 'Retries per model allowed at once before the share applies.'),
   }),
   timeouts: section('Timeouts', {
     connect: setting(duration(), '3s', 'Longest wait for a connection to a server.', RESTART),

@@ -22,11 +22,12 @@ export type Standing = (typeof STANDING)[keyof typeof STANDING];
 /** Decay of measured waits and of penalties, in milliseconds (linkerd's default for its peak-EWMA). */
 const DECAY_MS = 10_000;
 
-/** A wait that was measured longer ago than this, in milliseconds, says nothing about its CRN any more. */
-const RECENT_MS = 6 * DECAY_MS;
+/** A wait that was measured longer ago than this, in milliseconds, says nothing about its CRN any more: 5 % of it are left. */
+const RECENT_MS = 3 * DECAY_MS;
 
 /** Expected wait in milliseconds while no CRN of the model has a measurement. All have the same then; only penalties differ. */
 const UNMEASURED_MS = 1;
+const LOG_UNMEASURED = Math.log(UNMEASURED_MS);
 
 /** A failure doubles the expected wait. */
 const PENALTY = Math.LN2;
@@ -39,7 +40,7 @@ const NO_TRIAL = 0;
 const OFFERED = 1;
 const TAKEN = 2;
 
-/** Rows of `times` per member. */
+/** Rows of `times` per member: logarithm of the measured wait, when it was measured, penalty, when it was raised, when it came up. */
 const ROWS = { wait: 0, measured: 1, penalty: 2, failed: 3, up: 4 } as const;
 const ROW_COUNT = 5;
 
@@ -62,7 +63,8 @@ export function createBoardMemory(servers: number, members: number, threads: num
     threads,
     // In flight per server and thread, trial per server; standing, epoch and unknown model per member; the generation.
     words: new SharedArrayBuffer((servers * (threads + 1) + members * 3 + 1) * 4),
-    times: new SharedArrayBuffer((members * ROW_COUNT + servers) * 8),
+    // Rows per member; per server when it was last heard of, and when its trial was taken.
+    times: new SharedArrayBuffer((members * ROW_COUNT + servers * 2) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
   };
 }
@@ -86,8 +88,9 @@ export class Board {
   readonly #epochAt: number;
   readonly #unknownAt: number;
   readonly #generationAt: number;
-  /** Offset in `#times` of when a server was last heard of. */
+  /** Offsets in `#times`. */
   readonly #unreachableAt: number;
+  readonly #takenAt: number;
 
   /** `thread`: this thread's in-flight counts, from 0. */
   constructor(memory: BoardMemory, thread: number) {
@@ -104,6 +107,7 @@ export class Board {
     this.#unknownAt = this.#epochAt + members;
     this.#generationAt = this.#unknownAt + members;
     this.#unreachableAt = members * ROW_COUNT;
+    this.#takenAt = this.#unreachableAt + servers;
   }
 
   standing(member: number): Standing {
@@ -138,9 +142,18 @@ export class Board {
   }
 
   /** Takes the trial of a CRN; true for one caller. */
-  takeTrial(server: number): boolean {
+  takeTrial(server: number, nowMs: number): boolean {
     const at = this.#trialAt + server;
+    if (this.#words[at] !== OFFERED) return false;
+    // Before the trial is taken, so that a trial that is seen as taken has its time. Threads that race for it write the same.
+    this.#times[this.#takenAt + server] = nowMs;
     return Atomics.compareExchange(this.#words, at, OFFERED, TAKEN + this.#thread) === OFFERED;
+  }
+
+  /** When the trial of a CRN was taken, in milliseconds; null while it is offered, or when there is none. */
+  trialTakenMs(server: number): number | null {
+    if (Atomics.load(this.#words, this.#trialAt + server) < TAKEN) return null;
+    return this.#times[this.#takenAt + server] as number;
   }
 
   /** Passes a CRN over for this model until its next good probe: it has said that it does not know the model. */
@@ -163,7 +176,8 @@ export class Board {
    */
   setUnreachable(server: number, sinceMs: number | null): void {
     const at = this.#unreachableAt + server;
-    if (sinceMs === null && this.#times[at] === 0) return;
+    const before = this.#times[at];
+    if (before === (sinceMs ?? 0)) return;
     this.#times[at] = sinceMs ?? 0;
     if (sinceMs !== null) Atomics.add(this.#words, this.#generationAt, 1);
   }
@@ -225,11 +239,10 @@ export class Board {
 
   /** Adds a time to first byte. Peak-EWMA (Finagle, linkerd): a worse value counts at once, a better one gradually. */
   noteFirstByte(member: number, elapsedMs: number, nowMs: number): void {
-    const waitAt = this.#members * ROWS.wait + member;
     const measuredAt = this.#members * ROWS.measured + member;
     const keep = decay(nowMs - (this.#times[measuredAt] as number));
-    const before = (this.#times[waitAt] as number) * keep;
-    this.#times[waitAt] = Math.max(elapsedMs, before + elapsedMs * (1 - keep), UNMEASURED_MS);
+    const before = this.#measured(member) ? this.firstByteMs(member) * keep : 0;
+    this.#times[member] = Math.log(Math.max(elapsedMs, before + elapsedMs * (1 - keep), UNMEASURED_MS));
     this.#times[measuredAt] = nowMs;
   }
 
@@ -240,37 +253,43 @@ export class Board {
     this.#times[this.#members * ROWS.failed + member] = nowMs;
   }
 
-  /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement; without one the least. */
+  /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement; the least value without one. */
   firstByteMs(member: number): number {
-    return (this.#times[member] as number) || UNMEASURED_MS;
+    return this.#measured(member) ? Math.exp(this.#times[member] as number) : UNMEASURED_MS;
   }
 
   /**
-   * The wait in milliseconds to expect of a member, as the first `count` of `members` are a choice. What was measured decays towards
-   * the geometric mean of its measured peers, which is also what stands for a member without a recent measurement: a CRN that
-   * answers nothing is expected to be like its peers. Failures raise it.
+   * The wait in milliseconds to expect of a member, when the first `count` of `members` are the choice. What was measured decays
+   * towards the geometric mean of its peers, in which newer measurements weigh more. The mean also stands for a member without a
+   * recent measurement: a CRN that answers nothing is expected to be like its peers. Failures raise it.
    */
   expectedMs(member: number, members: readonly MemberCells[], count: number, nowMs: number): number {
-    let peers = 0;
+    let weights = 0;
     let sum = 0;
     for (let i = 0; i < count; i++) {
       const peer = (members[i] as MemberCells).member;
-      if (peer === member || !this.#measured(peer, nowMs)) continue;
-      peers++;
-      sum += Math.log(this.#times[peer] as number);
+      if (peer === member) continue;
+      const weight = this.#recency(peer, nowMs);
+      weights += weight;
+      sum += weight * (this.#times[peer] as number);
     }
     const penalty = this.#penalty(member, nowMs);
-    if (!this.#measured(member, nowMs))
-      return peers === 0 ? UNMEASURED_MS * Math.exp(penalty) : Math.exp(sum / peers + penalty);
-    const own = Math.log(this.#times[member] as number);
-    if (peers === 0) return Math.exp(own + penalty);
+    const mean = weights === 0 ? null : sum / weights;
+    if (this.#recency(member, nowMs) === 0) return Math.exp((mean ?? LOG_UNMEASURED) + penalty);
+    const own = this.#times[member] as number;
     const keep = decay(nowMs - (this.#times[this.#members * ROWS.measured + member] as number));
-    return Math.exp(own * keep + (sum / peers) * (1 - keep) + penalty);
+    return Math.exp((mean === null ? own : own * keep + mean * (1 - keep)) + penalty);
   }
 
-  #measured(member: number, nowMs: number): boolean {
-    const atMs = this.#times[this.#members * ROWS.measured + member] as number;
-    return this.#times[member] !== 0 && nowMs - atMs < RECENT_MS;
+  #measured(member: number): boolean {
+    return this.#times[this.#members * ROWS.measured + member] !== 0;
+  }
+
+  /** From 1 for a member that is measured now to 0 for one without a recent measurement. */
+  #recency(member: number, nowMs: number): number {
+    if (!this.#measured(member)) return 0;
+    const ageMs = nowMs - (this.#times[this.#members * ROWS.measured + member] as number);
+    return Math.min(Math.max(1 - ageMs / RECENT_MS, 0), 1);
   }
 
   /** Logarithm of the factor by which failures raise the expected wait. */

@@ -2,7 +2,7 @@
 // starts and stops CRN actors, forwards outcomes to them, and holds the panic threshold and the set of drained CRNs.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
-import type { BreakerSettings } from './breaker.ts';
+import { type BreakerSettings, FailureRates } from './breaker.ts';
 import type { BoardMemory } from './board.ts';
 import type { Outcome } from './outcome.ts';
 import {
@@ -109,6 +109,7 @@ class CrnRegistry {
   readonly #serverCells: Cells;
   readonly #memberCells: Cells;
   readonly #servers = new Map<string, Server>();
+  readonly #rates = new FailureRates();
   readonly #byMember = new Map<number, Server>();
   /** Cells of retry budgets by model id. */
   readonly #budgets = new Map<string, number>();
@@ -267,6 +268,8 @@ class CrnRegistry {
         {
           board,
           probe,
+          rates: this.#rates,
+          peers: (model) => this.#peers(model, url),
           mayEject: (wanted) => this.#mayEject(wanted),
           isDrained: (asked) => this.#drained.has(asked),
           onEvent: (event) => this.#context.self.tell({ type: 'Event', event }),
@@ -286,8 +289,14 @@ class CrnRegistry {
 
   #free(member: number): void {
     this.#byMember.delete(member);
+    this.#rates.forget(member);
     this.#deps.board.resetMember(member);
     this.#memberCells.give(member);
+  }
+
+  #peers(model: string, url: string): readonly number[] {
+    const members = this.#models.find(({ id }) => id === model)?.members ?? [];
+    return members.filter((member) => member.url !== url).map(({ member }) => member);
   }
 
   /** A grant counts at once, since several CRNs may ask before the event of an ejection arrives. Drained CRNs count as ejected. */

@@ -3,7 +3,7 @@
 // restart keeps the standings. Operators may drain, eject and return a CRN; a drained one is checked as before, but stays drained.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
-import { Breaker, type BreakerSettings } from './breaker.ts';
+import { Breaker, type BreakerSettings, type FailureRates } from './breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
 import type { Failure, Outcome, Verdict } from './outcome.ts';
 
@@ -31,7 +31,11 @@ export interface CrnSettings {
 
 export interface CrnDeps {
   readonly board: Board;
-  /** Sends a probe; resolves with the status, rejects without a response in time. */
+  /** Outcomes of all CRNs, so that each can be compared with its peers. */
+  readonly rates: FailureRates;
+  /** Member cells of a model on the other CRNs. */
+  readonly peers: (model: string) => readonly number[];
+  /** Sends a probe. Resolves with the status, 0 for an answer that cannot be read; rejects without any response in time. */
   readonly probe: (url: string, timeoutMs: number) => Promise<number>;
   /** Whether this CRN may be ejected: enough others of each of its models must stay (panic threshold). */
   readonly mayEject: (url: string) => boolean;
@@ -63,11 +67,11 @@ export type CrnEvent =
 
 export type CrnCommand =
   | { readonly type: 'Probe' }
-  | { readonly type: 'Probed'; readonly model: string | null; readonly status: number }
+  | { readonly type: 'Probed'; readonly model: string | null; readonly status: number | null }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
   | { readonly type: 'Override'; readonly override: CrnOverride; readonly replyTo: Ref<OverrideResult> }
   | { readonly type: 'Release' }
-  | { readonly type: 'Offer' };
+  | { readonly type: 'CheckTrial' };
 
 /** Share of the interval after which a member whose last probe disagrees with its state is probed again. */
 const FAST_SHARE = 0.2;
@@ -81,10 +85,10 @@ interface MemberState {
   streak: number;
 }
 
-/** The standing by the status of one probe; 0 is no response. */
-function probedStanding(status: number): Standing {
+/** The standing by the status of one probe; null is no response. */
+function probedStanding(status: number | null): Standing {
   if (status === 202) return STANDING.capable;
-  return status >= 200 && status < 300 ? STANDING.up : STANDING.down;
+  return status !== null && status >= 200 && status < 300 ? STANDING.up : STANDING.down;
 }
 
 /** Behavior of a CRN actor. */
@@ -110,8 +114,8 @@ export function crn(settings: CrnSettings, deps: CrnDeps): Behavior<CrnCommand> 
         case 'Release':
           state.release();
           break;
-        case 'Offer':
-          state.offer();
+        case 'CheckTrial':
+          state.checkTrial();
           break;
       }
     };
@@ -126,18 +130,26 @@ class Crn {
   readonly #members: readonly MemberState[];
   readonly #perModel: boolean;
   #ejection: 'none' | 'ejected' | 'trial' = 'none';
+  /** Trials that took too long, so that another one was offered, and that have no outcome yet. */
+  #overdue = 0;
   #openProbes = 0;
   #probed = false;
+  #probeSentMs = 0;
+  /** Whether a probe of this round has had a response, whatever its status. */
+  #heard = false;
+  /** When the last rounds of probes without any response were sent; at most `fall`. */
+  #silentSince: number[] = [];
 
   constructor(settings: CrnSettings, deps: CrnDeps, context: Context<CrnCommand>) {
     this.#settings = settings;
     this.#deps = deps;
     this.#context = context;
-    this.#breaker = new Breaker(settings.ejection);
     this.#members = settings.members.map(({ model, member }) => ({ model, member, probed: null, streak: 0 }));
     this.#perModel = settings.health.path.includes('{model}');
+    const cells = this.#members.map(({ member }) => member);
+    this.#breaker = new Breaker(settings.ejection, cells, deps.rates);
     // Outcomes of requests that began before are none of this actor's.
-    for (const { member } of this.#members) deps.board.raiseEpoch(member);
+    for (const cell of cells) deps.board.raiseEpoch(cell);
     deps.board.endTrial(settings.server);
     // Without this it would be down, and thus a last resort, until its first probe.
     if (deps.isDrained(settings.url)) this.#publishAll();
@@ -148,20 +160,24 @@ class Crn {
     const { url, health } = this.#settings;
     const targets = this.#perModel ? this.#members.map(({ model }) => model) : [null];
     this.#openProbes = targets.length;
+    this.#probeSentMs = this.#context.clock.now();
+    this.#heard = false;
     for (const model of targets) {
       const path = model === null ? health.path : health.path.replace('{model}', () => encodeURIComponent(model));
       this.#context.pipe(
         this.#deps.probe(url + path, health.timeoutMs),
         (status) => ({ type: 'Probed', model, status }),
-        () => ({ type: 'Probed', model, status: 0 }),
+        () => ({ type: 'Probed', model, status: null }),
       );
     }
   }
 
-  probed(model: string | null, status: number): void {
+  probed(model: string | null, status: number | null): void {
     for (const state of this.#members) if (model === null || state.model === model) this.#note(state, status);
+    if (status !== null) this.#hear();
     this.#openProbes--;
     if (this.#openProbes > 0) return;
+    if (!this.#heard) this.#noteSilence();
     if (!this.#probed) {
       this.#probed = true;
       this.#deps.onEvent({ type: 'probed', url: this.#settings.url, ejected: this.#ejection !== 'none' });
@@ -173,6 +189,7 @@ class Crn {
   }
 
   outcome({ count, epoch, failure, member, trial, verdict }: Outcome): void {
+    if (verdict === 'ok') this.#hear();
     // Requests that began before the last ejection, trial or return say nothing about the time after it.
     if (epoch !== this.#deps.board.epoch(member)) return;
     if (this.#ejection === 'trial') {
@@ -181,25 +198,54 @@ class Crn {
     }
     if (this.#ejection !== 'none') return;
     const now = this.#context.clock.now();
-    if (verdict === 'ok') this.#breaker.ok(now, count);
+    if (verdict === 'ok') this.#breaker.ok(member, now, count);
     if (verdict !== 'failed') return;
-    const due = this.#breaker.failed(now);
+    const due = this.#breaker.failed(member, now, this.#peers(member));
     // A failed request is a reason to probe at once.
     this.probe();
     if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed');
   }
 
+  /** The CRN has responded to something. */
+  #hear(): void {
+    this.#heard = true;
+    this.#silentSince = [];
+    this.#deps.board.setUnreachable(this.#settings.server, null);
+  }
+
+  /** A round of probes without any response. `fall` of them in a row, and the CRN cannot be reached since the first was sent. */
+  #noteSilence(): void {
+    const { fall } = this.#settings.health;
+    this.#silentSince.push(this.#probeSentMs);
+    if (this.#silentSince.length > fall) this.#silentSince.shift();
+    const [sinceMs] = this.#silentSince;
+    if (sinceMs === undefined || this.#silentSince.length < fall) return;
+    this.#deps.board.setUnreachable(this.#settings.server, sinceMs);
+  }
+
   /** The ejection is over: offers a trial. */
   release(): void {
     this.#turn('trial');
-    this.offer();
+    this.#offer();
   }
 
-  /** Offers the trial, again and again: the request that took it may last long. The first outcome decides. */
-  offer(): void {
+  /** Offers another trial when the last one has been taken for too long: its answer may last, or never come. The first outcome decides. */
+  checkTrial(): void {
     if (this.#ejection !== 'trial') return;
+    const { ejection, server } = this.#settings;
+    const takenMs = this.#deps.board.trialTakenMs(server);
+    const ageMs = takenMs === null ? 0 : this.#context.clock.now() - takenMs;
+    if (ageMs >= ejection.backoffMaxMs) {
+      this.#overdue++;
+      this.#offer();
+    } else {
+      this.#context.timers.once('trial', ejection.backoffMaxMs - ageMs, { type: 'CheckTrial' });
+    }
+  }
+
+  #offer(): void {
     this.#deps.board.offerTrial(this.#settings.server);
-    this.#context.timers.once('offer', this.#settings.ejection.backoffMaxMs, { type: 'Offer' });
+    this.#context.timers.once('trial', this.#settings.ejection.backoffMaxMs, { type: 'CheckTrial' });
   }
 
   /** `isDrained` has changed before a drain or a return arrives here. */
@@ -218,14 +264,22 @@ class Crn {
     this.#deps.onEvent({ type: override.action === 'drain' ? 'drained' : 'returned', url });
   }
 
+  #peers(member: number): readonly number[] {
+    const state = this.#members.find((each) => each.member === member);
+    return state === undefined ? [] : this.#deps.peers(state.model);
+  }
+
   #endTrial(verdict: Verdict, failure: Failure | null): void {
     if (verdict === 'failed') {
       this.#eject(failure ?? 'failed');
-    } else if (verdict === 'neutral') {
-      this.offer();
-    } else {
+    } else if (verdict === 'ok') {
       this.#turn('none');
       this.#deps.onEvent({ type: 'returned', url: this.#settings.url });
+    } else if (this.#overdue > 0) {
+      // Another trial is offered or under way.
+      this.#overdue--;
+    } else {
+      this.#offer();
     }
   }
 
@@ -241,13 +295,14 @@ class Crn {
   #turn(ejection: 'none' | 'ejected' | 'trial'): void {
     const { board } = this.#deps;
     this.#ejection = ejection;
-    this.#context.timers.cancel('offer');
+    this.#overdue = 0;
+    this.#context.timers.cancel('trial');
     board.endTrial(this.#settings.server);
     for (const { member } of this.#members) board.raiseEpoch(member);
     this.#publishAll();
   }
 
-  #note(state: MemberState, status: number): void {
+  #note(state: MemberState, status: number | null): void {
     const { rise, fall } = this.#settings.health;
     const seen = probedStanding(status);
     const good = seen !== STANDING.down;

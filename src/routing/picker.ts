@@ -3,7 +3,7 @@
 // requests in flight × expected wait. CRNs that do not know the model come after those that do, then those that are down; drained
 // ones never come. Choosing allocates nothing.
 
-import { type Board, STANDING } from './board.ts';
+import { type Board, type Standing, STANDING } from './board.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
 
 /** How the first CRN was chosen; `moved`: the CRN of the cookie or of the hash was passed over for its load. */
@@ -91,7 +91,7 @@ export class Candidates {
     const { url } = this.#hint;
     if (url === undefined) return false;
     for (const member of this.#model.members) {
-      if (member.url === url) return this.#rankOf(member) === RANK.up;
+      if (member.url === url) return this.#rankOf(member, this.#board.standing(member.member)) === RANK.up;
     }
     return false;
   }
@@ -102,13 +102,13 @@ export class Candidates {
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
       const standing = this.#board.standing(member.member);
-      if (standing === STANDING.probing && this.#board.takeTrial(member.server)) {
+      if (standing === STANDING.probing && this.#board.takeTrial(member.server, this.#nowMs)) {
         // A CRN on trial gets exactly one request, whichever comes first.
         this.admitted = true;
         this.trial = true;
         return member;
       }
-      const rank = this.#rankOf(member);
+      const rank = this.#rankOf(member, standing);
       if (rank === RANK.none || rank < best) continue;
       if (rank > best) count = 0;
       best = rank;
@@ -123,12 +123,12 @@ export class Candidates {
     return this.#byLoad(count);
   }
 
-  #rankOf({ member }: Member): number {
-    const standing = this.#board.standing(member);
-    if (standing === STANDING.drained) return RANK.none;
-    if (standing !== STANDING.up && standing !== STANDING.capable) return RANK.down;
-    if (this.#board.modelUnknown(member)) return RANK.unknown;
-    return standing === STANDING.up ? RANK.up : RANK.capable;
+  #rankOf({ member }: Member, standing: Standing): number {
+    if (standing === STANDING.up || standing === STANDING.capable) {
+      if (this.#board.modelUnknown(member)) return RANK.unknown;
+      return standing === STANDING.up ? RANK.up : RANK.capable;
+    }
+    return standing === STANDING.drained ? RANK.none : RANK.down;
   }
 
   /** The best of the first `count` eligible members, at least one. */

@@ -116,9 +116,10 @@ export class Metrics {
   );
   readonly #retries = new Counters(
     'headrace_retry_budget',
-    'Retries left in the budget of a model, summed over the threads that have served it',
+    'Retries left in the budget of a model',
     ['model'],
     'gauge',
+    'first',
   );
   readonly #retriesRefused = new Counters(
     'headrace_retry_budget_exhausted_total',
@@ -127,7 +128,7 @@ export class Metrics {
   );
   readonly #picks = new Counters(
     'headrace_routing_picks_total',
-    'First choices by how they were made: cookie, hash, moved (affinity yielded), none (by load)',
+    'First choices by how they were made: cookie, hash, moved (affinity yielded to load), none (by load)',
     ['affinity'],
   );
   readonly #engines = new Histograms(
@@ -200,7 +201,7 @@ export class Metrics {
     this.#failovers.at(model, cause).value++;
   }
 
-  /** Sets the budgets of the thread, by model. */
+  /** Sets the budgets of models that this thread has served. All threads have the same ones. */
   retryBudgets(budgets: ReadonlyMap<string, { readonly balance: number }>): void {
     this.#retries.clear();
     for (const [model, { balance }] of budgets) {

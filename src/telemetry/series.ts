@@ -6,7 +6,8 @@ export interface FamilyJson {
   readonly name: string;
   readonly help: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
-  readonly aggregator: 'sum';
+  /** How the values of several threads become one. */
+  readonly aggregator: 'sum' | 'first';
   /** Names of the labels, in order; not part of prom-client's shape. */
   readonly labelNames: readonly string[];
   readonly values: readonly {
@@ -79,12 +80,18 @@ function* walk<Leaf>(
 
 /** A family of counters or gauges. */
 export class Counters extends Family<Cell> {
-  readonly #head: Pick<FamilyJson, 'name' | 'help' | 'type' | 'labelNames'>;
+  readonly #head: Omit<FamilyJson, 'values'>;
 
   /** At most four labels. */
-  constructor(name: string, help: string, labels: readonly string[], type: 'counter' | 'gauge' = 'counter') {
+  constructor(
+    name: string,
+    help: string,
+    labels: readonly string[],
+    type: 'counter' | 'gauge' = 'counter',
+    aggregator: FamilyJson['aggregator'] = 'sum',
+  ) {
     super(labels);
-    this.#head = { name, help, type, labelNames: labels };
+    this.#head = { name, help, type, aggregator, labelNames: labels };
   }
 
   protected override make(): Cell {
@@ -93,7 +100,7 @@ export class Counters extends Family<Cell> {
 
   json(): FamilyJson {
     const values = [...this.cells()].map(([labels, { value }]) => ({ labels, value }));
-    return { ...this.#head, aggregator: 'sum', values };
+    return { ...this.#head, values };
   }
 }
 

@@ -96,7 +96,7 @@ t.test('the document shows CRNs, models, threads, streams and the last errors', 
 });
 
 t.test('a failover counts for the CRN that failed; an ejection shows its end', async (t) => {
-  const settings = { ejection: { consecutive: 1, backoff: '60s' }, routing: { affinity: false } };
+  const settings = { ejection: { consecutive: 1, backoff: '60s', backoffMax: '60s' }, routing: { affinity: false } };
   const { url, crn, hosts } = await start(t, 2, settings);
   await hosts[0]?.setFault([{ fault: { status: 500 } }]);
   await until('a failover', async () => {

@@ -26,14 +26,16 @@ const DEFAULTS: Settings = {
   ejection: {
     consecutive: 5,
     errorRate: 0.5,
+    outlierRate: 0.1,
+    outlierFactor: 3,
     minRequests: 20,
     windowMs: 10_000,
     backoffMs: 1_000,
-    backoffMaxMs: 60_000,
+    backoffMaxMs: 10_000,
     slowStartMs: 10_000,
     maxShare: 0.5,
   },
-  routing: { affinity: true, boundedLoad: 1.25, retryBudget: 0.2, retryBurst: 512 },
+  routing: { affinity: true, boundedLoad: 1.25, retryBudget: 0.2, retryBurst: 64 },
   timeouts: {
     connectMs: 3_000,
     headersMs: 600_000,

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
-import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
+import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { CrnEvent, CrnOverride, OverrideResult } from '../../src/routing/crn.ts';
 import {
   crnRegistry,
@@ -11,15 +11,26 @@ import {
   type ModelSpec,
 } from '../../src/routing/crn-registry.ts';
 import { type Member, ModelTable, type ModelTableData } from '../../src/routing/model-table.ts';
+import { RetryBudget } from '../../src/routing/retry-budget.ts';
 
 const SETTINGS: CrnRegistrySettings = {
   health: { intervalMs: 1000, timeoutMs: 500, path: '/health', rise: 1, fall: 2 },
-  ejection: { consecutive: 2, errorRate: 1, minRequests: 1000, windowMs: 10_000, backoffMs: 5000, backoffMaxMs: 5000 },
+  ejection: {
+    consecutive: 2,
+    errorRate: 1,
+    outlierRate: 0.1,
+    outlierFactor: 3,
+    minRequests: 1000,
+    windowMs: 10_000,
+    backoffMs: 5000,
+    backoffMaxMs: 5000,
+  },
   maxShare: 0.5,
 };
 
 class Fixture {
   readonly test: TestSystem = createTestSystem();
+  readonly memory: BoardMemory;
   readonly board: Board;
   readonly tables: ModelTableData[] = [];
   readonly events: CrnEvent[] = [];
@@ -29,12 +40,12 @@ class Fixture {
   readonly ref: Ref<CrnRegistryCommand>;
 
   constructor(cells = 8) {
-    const memory = createBoardMemory(cells, cells, 1);
-    this.board = new Board(memory, 0);
+    this.memory = createBoardMemory(cells, cells, 1);
+    this.board = new Board(this.memory, 0);
     this.ref = this.test.system.spawn(
       crnRegistry({
         board: this.board,
-        memory,
+        memory: this.memory,
         probe: (url) => {
           this.probes.push(url);
           return this.answer(url);
@@ -87,9 +98,9 @@ class Fixture {
   }
 
   /** Tells the outcome of a request of the present epoch. */
-  outcome(member: number, verdict: 'ok' | 'failed', trial = false): void {
+  outcome(member: number, verdict: 'ok' | 'failed', trial = false, count = 1): void {
     const failure = verdict === 'failed' ? 'reset' : null;
-    const outcome = { member, epoch: this.board.epoch(member), trial, verdict, failure, count: 1 } as const;
+    const outcome = { member, epoch: this.board.epoch(member), trial, verdict, failure, count } as const;
     this.ref.tell({ type: 'Outcome', outcome });
   }
 
@@ -153,7 +164,7 @@ t.test('keeps the cells of members that stay and clears those of members that go
   await fixture.configure({ a: ['http://x', 'http://y'], b: ['http://x'] });
   const before = [fixture.member('a', 'http://x'), fixture.member('b', 'http://x')];
   const gone = fixture.member('a', 'http://y');
-  fixture.board.noteFirstByte(gone.member, 900, 0);
+  fixture.board.noteFirstByte(gone.member, 900, 1);
   await fixture.configure({ a: ['http://x'], b: ['http://x'] });
   t.same([fixture.member('a', 'http://x'), fixture.member('b', 'http://x')], before);
   t.same([fixture.board.standing(gone.member), fixture.board.firstByteMs(gone.member)], [STANDING.down, 1]);
@@ -172,6 +183,44 @@ t.test('the cell that was free longest is taken first', async (t) => {
     await fixture.configure({ m: [`http://${name}`] });
     t.not(fixture.member('m', `http://${name}`).member, first);
   }
+});
+
+t.test('a model that stays keeps its retry budget, one that comes has a full one', async (t) => {
+  const fixture = new Fixture(3);
+  const budget = (model: string): RetryBudget =>
+    new RetryBudget(fixture.memory, fixture.table.find(model)?.budget ?? -1, { ratio: 0, burst: 5 });
+  await fixture.configure({ a: ['http://x'], b: ['http://x', 'http://y'], empty: [] });
+  for (const model of ['a', 'b', 'b']) t.equal(budget(model).withdraw(), true);
+  await fixture.configure({ new: ['http://y'], b: ['http://y'], empty: [] });
+  t.same([budget('b').balance, budget('new').balance], [3, 5]);
+  await fixture.configure({ a: ['http://x'], b: ['http://y'], more: ['http://y'] });
+  t.same([budget('a').balance, budget('b').balance, budget('more').balance], [5, 3, 5]);
+  budget('a').withdraw();
+  await fixture.configure({ a: [], b: ['http://y'] });
+  t.equal(budget('a').balance, 5, 'a model without CRNs has none of its own');
+});
+
+t.test('a CRN that fails more often than the others of its model is ejected', async (t) => {
+  const fixture = new Fixture();
+  const ejection = { ...SETTINGS.ejection, consecutive: 100, minRequests: 20 };
+  await fixture.configure({ m: ['http://x', 'http://y', 'http://z'], n: ['http://z'] }, { ...SETTINGS, ejection });
+  const [x, y, z] = ['x', 'y', 'z'].map((name) => fixture.member('m', `http://${name}`).member) as [
+    number,
+    number,
+    number,
+  ];
+  fixture.outcome(y, 'ok', false, 30);
+  fixture.outcome(z, 'ok', false, 30);
+  fixture.outcome(x, 'ok', false, 18);
+  fixture.fail('m', 'http://x', 1);
+  await fixture.settle();
+  t.equal(fixture.standing('m', 'http://x'), STANDING.up, '19 requests are too few');
+  fixture.fail('m', 'http://x', 1);
+  await fixture.settle();
+  t.equal(fixture.standing('m', 'http://x'), STANDING.down);
+  fixture.fail('m', 'http://y', 10);
+  await fixture.settle();
+  t.equal(fixture.standing('m', 'http://y'), STANDING.up, 'the panic threshold holds');
 });
 
 t.test('restarts an actor only when its settings or models change', async (t) => {
@@ -249,7 +298,7 @@ t.test('a CRN that came back, or whose actor was restarted, does not count as ej
   t.equal(fixture.standing('m', 'http://y'), STANDING.up);
   await fixture.test.advance(6000);
   const { member, server } = fixture.member('m', 'http://x');
-  t.equal(fixture.board.takeTrial(server), true);
+  t.equal(fixture.board.takeTrial(server, 0), true);
   fixture.outcome(member, 'ok', true);
   await fixture.settle();
   fixture.fail('m', 'http://y', 2);

@@ -3,6 +3,7 @@ import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
 import { Board, createBoardMemory, STANDING, type Standing } from '../../src/routing/board.ts';
+import { FailureRates } from '../../src/routing/breaker.ts';
 import type { Verdict } from '../../src/routing/outcome.ts';
 import {
   crn,
@@ -24,6 +25,8 @@ const HEALTH: HealthSettings = { intervalMs: 1000, timeoutMs: 500, path: '/healt
 const EJECTION: CrnSettings['ejection'] = {
   consecutive: 3,
   errorRate: 0.9,
+  outlierRate: 0.1,
+  outlierFactor: 3,
   minRequests: 1000,
   windowMs: 10_000,
   backoffMs: 10_000,
@@ -36,12 +39,15 @@ interface Options {
   readonly mayEject?: () => boolean;
   readonly seed?: number;
   readonly drained?: boolean;
+  readonly ejection?: Partial<CrnSettings['ejection']>;
+  readonly peers?: () => readonly number[];
 }
 
 class Fixture {
   readonly test: TestSystem;
   readonly board: Board;
   readonly events: CrnEvent[] = [];
+  readonly rates: FailureRates = new FailureRates();
   readonly probes: { url: string; atMs: number }[] = [];
   readonly ref: Ref<CrnCommand>;
   /** What `isDrained` returns. */
@@ -49,8 +55,9 @@ class Fixture {
   /** The status of a probe of a URL, or 0 for no response. */
   answer: (url: string) => number | Promise<number> = () => 200;
 
-  constructor({ models = ['m'], health = {}, mayEject = () => true, seed = 1, drained = false }: Options = {}) {
-    this.drained = drained;
+  constructor(options: Options = {}) {
+    const { models = ['m'], health = {}, ejection = {}, mayEject = () => true, peers = () => [], seed = 1 } = options;
+    this.drained = options.drained ?? false;
     this.test = createTestSystem({ seed });
     this.board = new Board(createBoardMemory(1, models.length, 1), 0);
     const settings: CrnSettings = {
@@ -58,10 +65,12 @@ class Fixture {
       server: 0,
       members: models.map((model, member) => ({ model, member })),
       health: { ...HEALTH, ...health },
-      ejection: EJECTION,
+      ejection: { ...EJECTION, ...ejection },
     };
     const behavior = crn(settings, {
       board: this.board,
+      rates: this.rates,
+      peers,
       probe: (url) => this.#probe(url),
       mayEject,
       isDrained: () => this.drained,
@@ -79,7 +88,7 @@ class Fixture {
 
   /** Takes the trial as a request does: only a CRN that is on trial by its standing is asked. */
   takeTrial(): boolean {
-    return this.standing === probing && this.board.takeTrial(0);
+    return this.standing === probing && this.board.takeTrial(0, this.test.clock.now());
   }
 
   get standing(): Standing {
@@ -277,6 +286,175 @@ t.test('a failed trial doubles the ejection', async (t) => {
     lengths.every((share) => share >= 0.9 && share <= 1.1),
     `${lengths}`,
   );
+});
+
+t.test('a trial is decided by its own request: those that were sent before say nothing', async (t) => {
+  const fixture = new Fixture();
+  await fixture.settle();
+  const before = fixture.board.epoch(0);
+  const tell = (verdict: Verdict, epoch: number, trial: boolean): void => {
+    const failure = verdict === 'failed' ? 'reset' : null;
+    fixture.ref.tell({ type: 'Outcome', outcome: { member: 0, epoch, trial, verdict, failure, count: 1 } });
+  };
+  await fixture.outcome('failed', 3);
+  await fixture.pass(10_000);
+  t.equal(fixture.takeTrial(), true);
+  const now = fixture.board.epoch(0);
+  for (const verdict of ['ok', 'failed'] as const) {
+    tell(verdict, before, false);
+    tell(verdict, before, true);
+    tell(verdict, now, false);
+    await fixture.settle();
+    t.equal(fixture.standing, probing, `${verdict} from before, or of a last resort`);
+  }
+  tell('ok', now, true);
+  await fixture.settle();
+  t.equal(fixture.standing, up);
+  for (let i = 0; i < 10; i++) {
+    tell('failed', before, false);
+    tell('failed', now, true);
+  }
+  await fixture.settle();
+  t.equal(fixture.standing, up, 'failures from before the return do not eject again');
+  await fixture.outcome('failed', 3);
+  t.equal(fixture.standing, down);
+});
+
+t.test('every ejection, trial and return begins an epoch, for all models of the CRN', async (t) => {
+  const fixture = new Fixture({ models: ['a', 'b'] });
+  await fixture.settle();
+  const epochs = (): number[] => [fixture.board.epoch(0), fixture.board.epoch(1)];
+  const first = epochs();
+  const after = (turns: number): number[] => first.map((epoch) => epoch + turns);
+  await fixture.nextProbe();
+  t.same(epochs(), first);
+  await fixture.outcome('failed', 3);
+  t.same(epochs(), after(1));
+  await fixture.pass(10_000);
+  t.same(epochs(), after(2));
+  fixture.takeTrial();
+  await fixture.outcome('neutral');
+  t.same(epochs(), after(2), 'the same trial, offered again');
+  await fixture.outcome('ok');
+  t.same(epochs(), after(3));
+});
+
+t.test('a CRN with several models has one trial', async (t) => {
+  const fixture = new Fixture({ models: ['a', 'b'] });
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.pass(10_000);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [probing, probing]);
+  t.same([fixture.takeTrial(), fixture.takeTrial()], [true, false]);
+  await fixture.outcome('ok', 1, 1);
+  t.same([fixture.board.standing(0), fixture.board.standing(1)], [up, up]);
+});
+
+t.test('while probes are good an ejection never lasts longer than backoffMax', async (t) => {
+  const fixture = new Fixture({ ejection: { backoffMs: 1000, backoffMaxMs: 10_000 } });
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  for (let i = 0; i < 20; i++) {
+    await fixture.test.advance(10_000);
+    t.equal(fixture.standing, probing);
+    t.equal(fixture.takeTrial(), true);
+    await fixture.outcome('failed');
+    t.equal(fixture.standing, down);
+  }
+});
+
+t.test('a trial that lasts longer than backoffMax is no obstacle: another one is offered', async (t) => {
+  const fixture = new Fixture({ ejection: { backoffMaxMs: 10_000 } });
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.test.advance(15_000);
+  t.equal(fixture.takeTrial(), true);
+  await fixture.test.advance(9900);
+  t.equal(fixture.takeTrial(), false, 'it was taken less than 10 s ago');
+  await fixture.test.advance(200);
+  t.equal(fixture.takeTrial(), true);
+  await fixture.outcome('neutral');
+  t.equal(fixture.takeTrial(), false, 'one of the two is still under way');
+  await fixture.outcome('neutral');
+  t.equal(fixture.takeTrial(), true);
+});
+
+t.test('the trial of a thread that dies is offered again at once', async (t) => {
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.pass(10_000);
+  t.equal(fixture.takeTrial(), true);
+  fixture.board.clearThread(0);
+  t.equal(fixture.takeTrial(), true);
+});
+
+t.test('a CRN cannot be reached after as many probes without any response as take it down', async (t) => {
+  const fixture = new Fixture({ health: { fall: 3 } });
+  await fixture.settle();
+  const generation = fixture.board.unreachableGeneration;
+  const seen: boolean[] = [];
+  for (const status of [0, 0, 503, 0, 0, 0, 0]) {
+    fixture.answer = () => status;
+    await fixture.nextProbe();
+    seen.push(fixture.board.unreachable(0));
+  }
+  t.same(seen, [false, false, false, false, false, true, true], 'a bad answer is a response');
+  const sent = fixture.probes.slice(-4).map(({ atMs }) => atMs);
+  t.equal(fixture.board.unreachableSinceMs(0), sent[1], 'since the first of the last three');
+  t.equal(fixture.board.unreachableGeneration, generation + 2, 'each further probe says more');
+  fixture.answer = () => 500;
+  await fixture.nextProbe();
+  t.same([fixture.board.unreachable(0), fixture.board.unreachableSinceMs(0)], [false, 0]);
+  t.equal(fixture.standing, down, 'it responds, but not well');
+});
+
+t.test('a CRN of which one model responds can be reached', async (t) => {
+  const fixture = new Fixture({ models: ['a', 'b'], health: { path: '/health/{model}', fall: 1 } });
+  fixture.answer = (url) => (url.endsWith('a') ? 0 : 200);
+  await fixture.settle();
+  await fixture.nextProbe();
+  t.equal(fixture.board.unreachable(0), false);
+  fixture.answer = () => 0;
+  await fixture.nextProbe();
+  t.equal(fixture.board.unreachable(0), true);
+});
+
+t.test('a CRN whose probes hang can be reached as long as it serves requests', async (t) => {
+  const fixture = new Fixture({ health: { fall: 2 } });
+  await fixture.settle();
+  fixture.answer = () => 0;
+  for (let i = 0; i < 5; i++) {
+    await fixture.nextProbe();
+    t.equal(fixture.board.unreachable(0), false);
+    await fixture.outcome('ok');
+  }
+  await fixture.nextProbe();
+  await fixture.nextProbe();
+  t.equal(fixture.board.unreachable(0), true);
+});
+
+t.test('a good probe lets a CRN serve a model again that it did not know', async (t) => {
+  const fixture = new Fixture({ models: ['a', 'b'], health: { path: '/health/{model}' } });
+  await fixture.settle();
+  for (const member of [0, 1]) fixture.board.noteModelUnknown(member);
+  fixture.answer = (url) => (url.endsWith('a') ? 503 : 200);
+  await fixture.nextProbe();
+  t.same([fixture.board.modelUnknown(0), fixture.board.modelUnknown(1)], [true, false]);
+});
+
+t.test('a CRN that fails more often than its peers is ejected, if it may be', async (t) => {
+  for (const allowed of [true, false]) {
+    const fixture = new Fixture({ peers: () => [7], mayEject: () => allowed, ejection: { minRequests: 20 } });
+    await fixture.settle();
+    fixture.rates.note(7, EJECTION.windowMs, fixture.test.clock.now(), 30, 0);
+    await fixture.outcome('ok', 17);
+    await fixture.outcome('failed', 1);
+    await fixture.outcome('ok', 1);
+    t.equal(fixture.standing, up);
+    await fixture.outcome('failed', 1);
+    t.equal(fixture.standing, allowed ? down : up);
+  }
 });
 
 t.test('a trial with a neutral outcome or without one is offered again', async (t) => {

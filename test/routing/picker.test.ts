@@ -91,6 +91,106 @@ t.test('a CRN of the cookie that is above the load bound or down is not chosen',
   t.not(other.pickOnce({ url: urlOf(0) }).url, urlOf(0));
 });
 
+t.test('at low load affinity stays: a CRN may always have 4 requests', async (t) => {
+  for (const count of [2, 3, 10]) {
+    const fixture = new Fixture(count);
+    const home = fixture.pickOnce({ key: key(1) });
+    for (let running = 0; running < 4; running++) {
+      const byCookie = fixture.candidates({ url: home.url });
+      const byHash = fixture.candidates({ key: key(1) });
+      t.equal(byCookie.next(), home);
+      fixture.board.leave(home.server);
+      t.equal(byHash.next(), home);
+      t.same([byCookie.affinity, byHash.affinity], ['cookie', 'hash'], `${running} of ${count} CRNs' requests`);
+    }
+    const fifth = fixture.candidates({ key: key(1) });
+    t.not(fifth.next(), home);
+    t.equal(fifth.affinity, 'moved');
+  }
+});
+
+t.test('a request that leaves the CRN of its cookie or hash for its load has moved', async (t) => {
+  for (const hint of [{ url: urlOf(0) }, { url: urlOf(0), key: key(3) }]) {
+    const fixture = new Fixture(3);
+    fixture.load(0, 20);
+    const candidates = fixture.candidates(hint);
+    t.not(candidates.next()?.url, urlOf(0));
+    t.equal(candidates.affinity, 'moved');
+  }
+  const down = new Fixture(3);
+  down.board.setStanding(0, STANDING.down, 0);
+  const byHash = down.candidates({ url: urlOf(0), key: key(3) });
+  byHash.next();
+  const byLoad = down.candidates({ url: urlOf(0) });
+  byLoad.next();
+  t.same([byHash.affinity, byLoad.affinity], ['hash', 'none'], 'a CRN that is down was not left for its load');
+});
+
+t.test('the affinity of a request is that of its first choice', async (t) => {
+  const fixture = new Fixture(3);
+  const candidates = fixture.candidates({ url: urlOf(0), key: key(3) });
+  while (candidates.next() !== undefined) t.equal(candidates.affinity, 'cookie');
+});
+
+t.test('the CRN of the cookie is fit while it is up and has the model, however busy it is', async (t) => {
+  const fixture = new Fixture(2);
+  const { board } = fixture;
+  const fit = (url: string | undefined): boolean => fixture.candidates({ url }).preferredFit;
+  fixture.load(0, 100);
+  t.same([fit(urlOf(0)), fit(urlOf(9)), fit(undefined)], [true, false, false]);
+  for (const standing of [STANDING.down, STANDING.probing, STANDING.drained, STANDING.capable]) {
+    board.setStanding(0, standing, 0);
+    t.equal(fit(urlOf(0)), false);
+  }
+  board.setStanding(0, STANDING.up, 0);
+  const candidates = fixture.candidates({ url: urlOf(0) });
+  t.equal(candidates.preferredFit, true);
+  board.noteModelUnknown(0);
+  t.equal(candidates.preferredFit, false, 'as of now, not of the first choice');
+});
+
+t.test('a CRN that does not know the model is passed over while another one is left', async (t) => {
+  const fixture = new Fixture(5);
+  for (const member of [0, 1]) fixture.board.noteModelUnknown(member);
+  fixture.board.setStanding(2, STANDING.down, 0);
+  fixture.board.setStanding(3, STANDING.capable, 0);
+  const candidates = fixture.candidates({ url: urlOf(0), key: key(1) });
+  const order = Array.from({ length: 6 }, () => candidates.next()?.server);
+  t.same([order[0], order[1], new Set(order.slice(2, 4)), order[4], order[5]], [4, 3, new Set([0, 1]), 2, undefined]);
+  const all = new Fixture(2);
+  for (const member of [0, 1]) all.board.noteModelUnknown(member);
+  const asked = all.candidates();
+  t.same(new Set([asked.next()?.server, asked.next()?.server]), new Set([0, 1]), 'when no other is left, it is asked');
+  t.same([asked.admitted, asked.lastResort], [true, false], 'it is not down');
+});
+
+t.test('a choice says the epoch of its member and whether it is a trial', async (t) => {
+  const fixture = new Fixture(2);
+  fixture.board.raiseEpoch(0);
+  fixture.board.setStanding(0, STANDING.probing, 0);
+  fixture.board.offerTrial(0);
+  const candidates = fixture.candidates();
+  t.equal(candidates.next()?.server, 0);
+  t.same([candidates.epoch, candidates.trial], [1, true]);
+  t.equal(candidates.next()?.server, 1);
+  t.same([candidates.epoch, candidates.trial], [0, false]);
+});
+
+t.test('a CRN that fails fast gets fewer requests than one that is slow', async (t) => {
+  const fixture = new Fixture(2);
+  fixture.board.noteFirstByte(1, 500, NOW_MS);
+  fixture.board.noteFailure(0, NOW_MS);
+  for (let i = 0; i < 50; i++) t.equal(fixture.pickOnce().server, 1);
+});
+
+t.test('a CRN without a measurement is not preferred to its peers', async (t) => {
+  const fixture = new Fixture(3);
+  for (const member of [0, 1]) fixture.board.noteFirstByte(member, 300, NOW_MS);
+  for (let i = 0; i < 900; i++) fixture.pick();
+  const loads = fixture.loads();
+  t.ok(Math.max(...loads) - Math.min(...loads) <= 10, `${loads}`);
+});
+
 t.test('a conversation has the same CRN on every gateway, in whatever order CRNs are listed', async (t) => {
   const urls = Array.from({ length: 7 }, (_, at) => urlOf(at));
   const [one, two] = [new Fixture(7, STANDING.up, urls), new Fixture(7, STANDING.up, urls.toReversed())];

@@ -54,7 +54,7 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
   t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.01",model="${MODEL}"}`), 0);
   t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.02",model="${MODEL}"}`), 2);
   t.equal(series.get(`headrace_failovers_total{model="${MODEL}",cause="reset"}`), 2);
-  t.equal(series.get(`headrace_retry_budget{model="${MODEL}"}`), 5);
+  t.equal(series.get(`headrace_retry_budget{model="${MODEL}"}`), 2.5, 'the threads share it');
   t.equal(series.get(`headrace_retry_budget_exhausted_total{model="${MODEL}"}`), 2);
 });
 
