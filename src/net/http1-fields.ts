@@ -167,7 +167,10 @@ function nameAt(bytes: Buffer, start: number, end: number, hash: number): FieldN
 /** What made a field section invalid. */
 export type FieldFault = '' | 'field line' | 'too many fields';
 
-/** One parsed field section, and those of its fields that frame the message or concern the connection. */
+/**
+ * One parsed field section, and those of its fields that frame the message or concern the connection. It is read before the next one
+ * is parsed, so that one object serves all connections.
+ */
 export class FieldSection {
   /** Names in lower case and values, alternating; a new array for every section. */
   fields: string[] = [];

@@ -78,6 +78,8 @@ const DIGITS = /^\d+$/;
 
 const NO_HEADERS: readonly string[] = [];
 
+const SECTION = new FieldSection();
+
 /**
  * Parses the requests of one connection, one after another.
  *
@@ -122,11 +124,9 @@ export class RequestParser {
 
   readonly #headerBytes: number;
   readonly #maxFields: number;
-  readonly #section = new FieldSection();
-  readonly #partial = new PartialHead();
-  readonly #kept = new KeptHead();
-  /** This is not the first request. A connection that has sent one alone keeps nothing while it is idle. */
-  #again = false;
+  #partial: PartialHead | null = null;
+  /** From the second request on: a connection that has sent one alone keeps nothing while it is idle. */
+  #kept: KeptHead | null = null;
   #chunks: ChunkedDecoder | null = null;
   /** Bytes left of a body of declared length. */
   #left = 0;
@@ -143,9 +143,9 @@ export class RequestParser {
   begin(): void {
     this.state = 'head';
     this.started = false;
-    this.#again = true;
     this.#emptyLines = 0;
-    if (this.#kept.length > 0) return;
+    if (this.#kept === null) this.#kept = new KeptHead();
+    else if (this.#kept.length > 0) return;
     this.path = '';
     this.query = '';
     this.headers = NO_HEADERS;
@@ -172,10 +172,9 @@ export class RequestParser {
   #readHead(bytes: Buffer, start: number, end: number): number {
     const at = this.started ? start : this.#skipEmptyLines(bytes, start, end);
     if (at >= end || this.state === 'failed') return at;
-    const partial = this.#partial;
     if (!this.started) {
       this.started = true;
-      if (this.#kept.begins(bytes, at, end)) {
+      if (this.#kept?.begins(bytes, at, end) === true) {
         this.#expectBody();
         return at + this.#kept.length;
       }
@@ -185,23 +184,22 @@ export class RequestParser {
         return stop;
       }
     }
+    const partial = (this.#partial ??= new PartialHead());
     const used = partial.length;
     partial.add(bytes, at, Math.min(end, at + this.#headerBytes - used));
     const stop = headEnd(partial.bytes, Math.max(used - 3, 0), partial.length);
     if (stop >= 0) {
       this.#takeHead(partial.bytes, 0, stop);
-      partial.clear();
+      this.#partial = null;
       return at + stop - used;
     }
     // A head that has not ended is refused as soon as nothing that may follow makes it valid.
     if (partial.addedForbidden()) this.#fail(FAILURES.byte);
-    else if (at + partial.length - used < end) this.#failLong();
+    else if (at + partial.length - used < end) {
+      const hasLine = partial.bytes.subarray(0, partial.length).includes(LF);
+      this.#fail(hasLine ? FAILURES['long head'] : FAILURES['long line']);
+    }
     return end;
-  }
-
-  #failLong(): void {
-    const { bytes, length } = this.#partial;
-    this.#fail(bytes.subarray(0, length).includes(LF) ? FAILURES['long head'] : FAILURES['long line']);
   }
 
   #skipEmptyLines(bytes: Buffer, start: number, end: number): number {
@@ -230,7 +228,7 @@ export class RequestParser {
       this.#fail(hasForbidden(bytes, start, end) ? FAILURES.byte : failure);
       return;
     }
-    if (this.#again) this.#kept.keep(bytes, start, end);
+    this.#kept?.keep(bytes, start, end);
     this.#expectBody();
   }
 
@@ -252,11 +250,10 @@ export class RequestParser {
       this.minor = minor === '0' ? 0 : 1;
     } else this.minor = 1;
     this.method = text.slice(0, targetStart - 1 - start);
-    const section = this.#section;
-    if (!section.parse(bytes, targetEnd + 11, end, text, start, this.#maxFields)) {
-      return FAILURES[section.fault || 'field line'];
+    if (!SECTION.parse(bytes, targetEnd + 11, end, text, start, this.#maxFields)) {
+      return FAILURES[SECTION.fault || 'field line'];
     }
-    this.keepAlive = persists(this.minor, section.connection);
+    this.keepAlive = persists(this.minor, SECTION.connection);
     const target = text.slice(targetStart - start, targetEnd - start);
     return this.#checkHost() ?? this.#takeTarget(target) ?? this.#takeFraming();
   }
@@ -274,7 +271,7 @@ export class RequestParser {
       const [, authority, after] = ABSOLUTE.exec(target) ?? [];
       if (authority === undefined || after === undefined || !HOST.test(authority)) return FAILURES.target;
       rest = after.startsWith('/') ? after : after === '' && this.method === 'OPTIONS' ? '*' : `/${after}`;
-      const { fields, hostAt } = this.#section;
+      const { fields, hostAt } = SECTION;
       if (hostAt >= 0) fields[hostAt] = authority;
       else fields.push('host', authority);
     }
@@ -288,7 +285,7 @@ export class RequestParser {
 
   /** RFC 9112 §3.2. */
   #checkHost(): RequestFailure | null {
-    const { fields, hosts, hostAt } = this.#section;
+    const { fields, hosts, hostAt } = SECTION;
     if (hosts === 0) return this.minor === 0 ? null : FAILURES['no host'];
     if (hosts > 1) return FAILURES.hosts;
     return HOST.test(fields[hostAt] as string) ? null : FAILURES.host;
@@ -296,7 +293,7 @@ export class RequestParser {
 
   /** Decides from the fields how the body is framed (RFC 9112 §6). */
   #takeFraming(): RequestFailure | null {
-    const { fields, length, lengths, coding, expect } = this.#section;
+    const { fields, length, lengths, coding, expect } = SECTION;
     this.headers = fields;
     if (coding !== null) {
       if (length !== null) return FAILURES['length and coding'];
@@ -336,6 +333,7 @@ export class RequestParser {
   }
 
   #fail(failure: RequestFailure): void {
+    this.#partial = null;
     this.state = 'failed';
     this.failure = failure;
   }

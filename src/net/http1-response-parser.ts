@@ -15,6 +15,8 @@ const STATUS_LINE = ['H', 'T', 'T', 'P', '/', '1', '.', '01', ' ', '12345', '012
 
 const NO_FIELDS: readonly string[] = [];
 
+const SECTION = new FieldSection();
+
 interface Head {
   readonly status: number;
   readonly fields: readonly string[];
@@ -50,7 +52,6 @@ export class ResponseParser {
   reusable = true;
   /** Value of the last Keep-Alive field; empty when there is none. */
   keepAlive = '';
-  readonly #section = new FieldSection();
   readonly #partial = new PartialHead();
   readonly #kept = new KeptHead();
   /** The last head that was not informational. */
@@ -162,9 +163,9 @@ export class ResponseParser {
     const text = bytes.toString('latin1', start, end);
     const status = parseStatus(text);
     const lines = start + text.indexOf('\n') + 1;
-    if (status < 0 || !this.#section.parse(bytes, lines, end, text, start, MAX_FIELDS)) return -1;
+    if (status < 0 || !SECTION.parse(bytes, lines, end, text, start, MAX_FIELDS)) return -1;
     const minor = text.charCodeAt(7) - 0x30;
-    const { fields, length, lengths, coding, connection, keepAlive } = this.#section;
+    const { fields, length, lengths, coding, connection, keepAlive } = SECTION;
     // HTTP/1.0 has no transfer codings, and `chunked` is the only one that was offered.
     const chunked = coding !== null;
     if (chunked && (coding.toLowerCase() !== 'chunked' || minor === 0)) return -1;
