@@ -3,11 +3,13 @@
 
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import {
+  afterReads,
   type Connection,
   ConnectionPool,
   DispatchError,
   type DispatchHandler,
   type DispatchOptions,
+  type PoolSettings,
 } from './client.ts';
 import { IntrusiveSet } from './intrusive-set.ts';
 
@@ -40,13 +42,13 @@ const MAX_ORIGINS = 1024;
 const NO_BYTES = Buffer.alloc(0);
 
 export class BufferedClient {
-  readonly #connections: number;
+  readonly #settings: PoolSettings;
   readonly #origins = new Map<string, Origin>();
   #closed = false;
 
   /** `connections`: most connections to one origin. */
-  constructor(connections: number) {
-    this.#connections = connections;
+  constructor(connections: number, settings: Omit<Partial<PoolSettings>, 'maxConnections'> = {}) {
+    this.#settings = { maxConnections: connections, keepAliveMs: KEEP_ALIVE_MS, ...settings };
   }
 
   /**
@@ -87,7 +89,7 @@ export class BufferedClient {
   #origin(name: string): Origin {
     let origin = this.#origins.get(name);
     if (origin === undefined) {
-      origin = new Origin(new ConnectionPool(name, { maxConnections: this.#connections, keepAliveMs: KEEP_ALIVE_MS }));
+      origin = new Origin(new ConnectionPool(name, this.#settings));
       this.#origins.set(name, origin);
       const [oldest] = this.#origins.keys();
       if (this.#origins.size > MAX_ORIGINS && oldest !== undefined) {
@@ -111,11 +113,11 @@ class Origin {
     this.pool = pool;
   }
 
-  /** Starts waiting calls in the next turn, which is when a connection whose response ended in this one is free. */
+  /** Starts waiting calls when a connection whose response ended in this turn is free. */
   wake(): void {
     if (this.#waking) return;
     this.#waking = true;
-    setImmediate(this.#next);
+    afterReads(this.#next);
   }
 
   readonly #next = (): void => {

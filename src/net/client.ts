@@ -148,7 +148,7 @@ function destroyReadOut(this: Socket, error?: NodeJS.ErrnoException): Socket {
 }
 
 /** Runs `then` when the event loop has read from all sockets once more. */
-function afterReads(then: () => void): void {
+export function afterReads(then: () => void): void {
   const read = (): void => void setImmediate(then);
   // The present turn may be past its reads; the next one is not.
   setImmediate(read);

@@ -27,6 +27,11 @@ const FRESH_MS = 30_000;
 /** Wait after a failed lookup: doubled from the first to the longest. */
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 5000;
+/**
+ * A lookup that fails slowly is repeated after a multiple of its time, so that a name whose servers are silent occupies its thread of
+ * the pool for a small part of the time only.
+ */
+const SLOW_FACTOR = 4;
 /** Time for which the resolver must say that a name does not exist before its addresses are given up. */
 const GONE_MS = 30_000;
 /** getaddrinfo occupies a thread of libuv's pool, which has four for the whole process. */
@@ -58,7 +63,7 @@ export class ServerName {
     this.lookupAtMs = Infinity;
   }
 
-  /** Looks the name up again when its addresses are old; they are used until the lookup has ended. */
+  /** Looks the name up again when its addresses are old; they are used until then. `nowMs` is of the clock of the cache. */
   refresh(nowMs: number): void {
     if (nowMs >= this.lookupAtMs && !this.isPending) this.#cache.enqueue(this);
   }
@@ -131,6 +136,7 @@ export class NameCache {
   }
 
   async #run(name: ServerName, isRetry: boolean): Promise<void> {
+    const startedMs = this.#clock.now();
     try {
       const addresses = [...new Set(await this.#lookup(name.hostname))];
       if (addresses.length === 0)
@@ -141,7 +147,7 @@ export class NameCache {
       name.error = null;
       name.lookupAtMs = this.#clock.now() + FRESH_MS;
     } catch (error) {
-      this.#failed(name, error as NodeJS.ErrnoException);
+      this.#failed(name, error as NodeJS.ErrnoException, startedMs);
     }
     this.#running--;
     if (isRetry) this.#retrying--;
@@ -153,10 +159,12 @@ export class NameCache {
       waiter.onResolved(name.error !== null && name.addresses.length === 0 ? name.error : null);
   }
 
-  #failed(name: ServerName, error: NodeJS.ErrnoException): void {
+  #failed(name: ServerName, error: NodeJS.ErrnoException, startedMs: number): void {
     const nowMs = this.#clock.now();
+    const waitMs = Math.min(FIRST_RETRY_MS * 2 ** name.failures, LONGEST_RETRY_MS);
+    const slowMs = Math.min((nowMs - startedMs) * SLOW_FACTOR, FRESH_MS);
     name.error = error;
-    name.lookupAtMs = nowMs + Math.min(FIRST_RETRY_MS * 2 ** name.failures, LONGEST_RETRY_MS);
+    name.lookupAtMs = nowMs + Math.max(waitMs, slowMs);
     name.failures++;
     if (error.code !== 'ENOTFOUND') name.goneSinceMs = NaN;
     else if (Number.isNaN(name.goneSinceMs)) name.goneSinceMs = nowMs;

@@ -1,10 +1,13 @@
 // BufferedClient on real sockets: limits, waiting for a connection, and the one retry on a connection that its server has just
 // closed.
 import { createServer as createHttp, type RequestListener } from 'node:http';
+import { createServer as createHttps } from 'node:https';
 import { type AddressInfo, createServer as createTcp, type Server, type Socket } from 'node:net';
 import t from 'tap';
 import { DispatchError } from '../../src/net/client.ts';
 import { TooLongError, BufferedClient } from '../../src/net/buffered-client.ts';
+import { NameCache } from '../../src/net/name-cache.ts';
+import { CERTIFICATE, KEY } from '../support/certificate.ts';
 
 interface Test {
   teardown(run: () => unknown): unknown;
@@ -86,6 +89,34 @@ t.test('a request waits while all connections are in use', async (t) => {
     for (const answer of open.splice(0)) answer();
   }
   t.equal((await Promise.all(answers)).length, 5);
+});
+
+t.test('requests that wait for a TLS connection are served when it has been read out', async (t) => {
+  const server = createHttps({ cert: CERTIFICATE, key: KEY }, (_request, response) => response.end('ok'));
+  t.teardown(() => server.closeAllConnections());
+  const { port } = new URL(await listen(t, server));
+  const names = new NameCache({ lookup: async () => ['127.0.0.1'] });
+  const whole = new BufferedClient(1, { ca: CERTIFICATE, names });
+  t.teardown(() => whole.close());
+  const answers = Array.from({ length: 5 }, () => whole.get(`https://secure.test:${port}/`, 5000, 100));
+  for (const { body } of await Promise.all(answers)) t.equal(body.toString(), 'ok');
+});
+
+t.test('a name is looked up once for all its ports, however many requests there are', async (t) => {
+  const urls = [await http(t, (_, response) => response.end('a')), await http(t, (_, response) => response.end('b'))];
+  let lookups = 0;
+  const lookup = async (): Promise<string[]> => (lookups++, ['127.0.0.1']);
+  const whole = new BufferedClient(4, { names: new NameCache({ lookup }) });
+  t.teardown(() => whole.close());
+  const ports = urls.map((url) => new URL(url).port);
+  for (let i = 0; i < 5; i++) {
+    const answers = await Promise.all(ports.map((port) => whole.get(`http://engine.test:${port}/`, 5000, 100)));
+    t.same(
+      answers.map(({ body }) => body.toString()),
+      ['a', 'b'],
+    );
+  }
+  t.equal(lookups, 1);
 });
 
 t.test('a connection given back in this turn serves a request that arrives meanwhile', async (t) => {

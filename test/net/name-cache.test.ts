@@ -80,6 +80,7 @@ t.test('addresses are used for as long as later lookups fail or do not end', asy
   t.same([f.heard('a'), f.asked.length], [['10.0.0.1'], 2], 'a lookup that does not end');
   await f.asked[1]?.fail('EAI_AGAIN');
   t.same(f.heard('a'), ['10.0.0.1']);
+  f.clock.advance(25_000);
   for (let at = 2; at < 20; at++) {
     f.clock.advance(5000);
     t.same(f.heard('a'), ['10.0.0.1']);
@@ -102,6 +103,21 @@ t.test('a failed lookup is repeated after 1, 2, 4 and then every 5 s, and answer
     t.same([waiting.heard, f.asked.length], [null, ++count]);
     await f.asked.at(-1)?.fail('EAI_AGAIN');
     t.equal(waiting.heard, 'EAI_AGAIN');
+  }
+});
+
+t.test('a lookup that fails slowly is repeated after four times its time, 30 s at most', async (t) => {
+  const f = new Fixture();
+  for (const [at, tookMs, waitMs] of [
+    [0, 2000, 8000],
+    [1, 10_000, 30_000],
+  ] as const) {
+    f.heard('a');
+    f.clock.advance(tookMs);
+    await f.asked[at]?.fail('EAI_AGAIN');
+    f.clock.advance(waitMs - 1);
+    t.same([f.heard('a'), f.asked.length], ['EAI_AGAIN', at + 1]);
+    f.clock.advance(1);
   }
 });
 
