@@ -250,7 +250,7 @@ class Connection implements Expirable {
     } catch (error) {
       this.fail(error);
     }
-    this.#paused = this.#unread !== null && this.#unread.byteLength > UNREAD_BYTES;
+    this.#paused = this.#isFull();
     return !this.#paused;
   }
 
@@ -313,8 +313,8 @@ class Connection implements Expirable {
   /** For the exchange: somebody waits for its body. */
   bodyWanted(): void {
     if (this.#consuming || this.#parser.state !== 'body') return;
-    this.#awaitBody();
-    this.#resume();
+    if (this.#unread === null) this.#awaitBody();
+    else this.#resume();
   }
 
   /** For the exchange: it is over. */
@@ -388,11 +388,22 @@ class Connection implements Expirable {
       const at = this.#consume(unread, unread.byteLength);
       if (at < unread.byteLength && !this.#lingering) this.#unread = unread.subarray(at);
     }
-    if (this.#paused && (this.#unread === null || this.#unread.byteLength <= UNREAD_BYTES)) {
+    if (this.#paused && !this.#isFull()) {
       this.#paused = false;
       this.#socket.resume();
     }
     if (this.#halfClosed && this.#exchange === null && this.#unread === null && !this.#lingering) this.#finish();
+  }
+
+  /** Whether the socket may not be read now, because too much is waiting for the end of the present exchange. */
+  #isFull(): boolean {
+    if (this.#unread === null || this.#unread.byteLength <= UNREAD_BYTES) return false;
+    // While nothing is read, only a write can show that the client has gone.
+    if (this.#timing === 'none' && this.minor > 0) {
+      this.#probes = PROBE_MS.length - 1;
+      this.#time('probe', PROBE_MS[this.#probes] as number);
+    }
+    return true;
   }
 
   /** Takes requests and parts of bodies from bytes; returns how many bytes it took. */
