@@ -460,6 +460,7 @@ class Connection implements Expirable {
     const nowMs = clock.now();
     const body = state === 'body' ? new Body(budget, limits, this.#parser.declaredBytes, nowMs) : null;
     const head = { method, path, query, headers, remoteAddress: this.#remoteAddress };
+    this.#parser.releaseHead();
     const exchange = new Http1Exchange(this, head, body, nowMs);
     this.#exchange = exchange;
     try {

@@ -144,8 +144,12 @@ export class RequestParser {
     this.state = 'head';
     this.started = false;
     this.#emptyLines = 0;
-    if (this.#kept === null) this.#kept = new KeptHead();
-    else if (this.#kept.length > 0) return;
+    this.#kept ??= new KeptHead();
+  }
+
+  /** Lets go of the path, the query and the headers, which have been read. Without it a connection holds them while it is idle. */
+  releaseHead(): void {
+    if (this.#kept !== null && this.#kept.length > 0) return;
     this.path = '';
     this.query = '';
     this.headers = NO_HEADERS;

@@ -50,6 +50,7 @@ export function readRequests(bytes: Buffer, places: readonly number[], limits: R
         const { method, path, query, headers, minor, keepAlive, declaredBytes, expectContinue } = parser;
         const head = { method, path, query, headers, minor, keepAlive, declaredBytes, expectContinue };
         requests.push({ ...head, body: '', complete: false });
+        parser.releaseHead();
       }
       const request = requests.at(-1);
       if (request === undefined) continue;
