@@ -317,9 +317,7 @@ export class AnswerJudge {
       }
       pos = next;
     }
-    if (!midEvent) return;
-    this.#readLongEvent(piece);
-    this.#longEvent = Buffer.from(piece.subarray(-CUT_BYTES));
+    if (midEvent && this.#dataStart >= 0) this.#readLongEvent(piece);
   }
 
   #readLine(piece: Buffer, start: number, end: number): void {
@@ -398,8 +396,9 @@ export class AnswerJudge {
     if (this.#choices === 1 && next >= piece.length && this.#mark === NOT_SEARCHED) {
       // The usual piece is one event, and the mark is near its end.
       at = piece.lastIndexOf(endMark, end);
-      if (at > start && piece[at - 1] === QUOTE) return !isFilledMember(piece, at + endMark.length, end);
-      // A longer name ends in the mark.
+      const value = at > start && piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
+      if (value < end) return isEmptyValue(piece, value);
+      // The end of a longer name, or a text.
       if (at > start) at = piece.indexOf(endMark, start);
     } else {
       if (this.#mark === NOT_SEARCHED || (this.#mark >= 0 && this.#mark < start)) {
@@ -412,7 +411,8 @@ export class AnswerJudge {
       return error < 0 || error >= end;
     }
     while (at >= 0 && at < end) {
-      if (piece[at - 1] === QUOTE && isFilledMember(piece, at + endMark.length, end)) return false;
+      const value = piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
+      if (value < end && !isEmptyValue(piece, value)) return false;
       at = this.#mark = piece.indexOf(endMark, at + endMark.length);
     }
     return true;
@@ -434,7 +434,7 @@ export class AnswerJudge {
 
   /** The first part of an event that is too long to be held: it is output, and may be an end. */
   #readLongEvent(piece: Buffer): void {
-    if (this.#dataStart < 0) return;
+    this.#longEvent = lastBytes(piece.subarray(this.#dataStart));
     this.#dataEvents++;
     if (this.#dialect === undefined) {
       this.#takeUseful();
@@ -469,13 +469,15 @@ export class AnswerJudge {
     const reading = this.#cleared();
     if (this.#dialect !== undefined) this.#readLongEnd(this.#dialect, joined.subarray(0, end), 0, reading);
     this.#take(reading);
+    if (end === joined.length) this.#longEvent = lastBytes(joined);
     return Math.min(end - before.length, piece.length);
   }
 
   #readLongEnd({ endMark }: Dialect, bytes: Buffer, start: number, reading: EventReading): void {
     if (endMark === null) return;
     for (let at = bytes.indexOf(endMark, start); at >= 0; at = bytes.indexOf(endMark, at + endMark.length)) {
-      if (bytes[at - 1] === QUOTE && isFilledMember(bytes, at + endMark.length, bytes.length)) reading.ended.push(0);
+      const value = memberValue(bytes, at + endMark.length, bytes.length);
+      if (bytes[at - 1] === QUOTE && value + 1 < bytes.length && isEndValue(bytes, value)) reading.ended.push(0);
     }
   }
 
@@ -562,6 +564,11 @@ function isCut(body: Buffer, start: number): boolean {
   return depth > 0;
 }
 
+/** A copy: the memory of a piece is not the judge's. */
+function lastBytes(bytes: Buffer): Buffer {
+  return Buffer.from(bytes.subarray(-CUT_BYTES));
+}
+
 function startsWithMark(bytes: Buffer): boolean {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
 }
@@ -577,13 +584,21 @@ function valueStart(piece: Buffer, start: number, end: number): number {
   return start < end && piece[start] === SPACE ? start + 1 : start;
 }
 
-/** Whether the value behind the quote of a member name at `start` is neither null, false nor an empty text. */
-function isFilledMember(bytes: Buffer, start: number, end: number): boolean {
-  let pos = skipSpace(bytes, start, end);
-  if (bytes[pos] !== COLON) return false;
-  pos = skipSpace(bytes, pos + 1, end);
-  const first = bytes[pos];
-  return first !== 0x6e && first !== 0x66 && (first !== QUOTE || bytes[pos + 1] !== QUOTE);
+/** Where the value begins of a member whose name ends before `start`; `end` when it has none. */
+function memberValue(bytes: Buffer, start: number, end: number): number {
+  const colon = skipSpace(bytes, start, end);
+  return bytes[colon] === COLON ? skipSpace(bytes, colon + 1, end) : end;
+}
+
+/** Whether the value at `at` is null, false or an empty text. */
+function isEmptyValue(bytes: Buffer, at: number): boolean {
+  const first = bytes[at];
+  return first === 0x6e || first === 0x66 || (first === QUOTE && bytes[at + 1] === QUOTE);
+}
+
+/** Whether the value at `at` is true or a text that is not empty. */
+function isEndValue(bytes: Buffer, at: number): boolean {
+  return bytes[at] === QUOTE ? bytes[at + 1] !== QUOTE : bytes[at] === 0x74;
 }
 
 function parsed(text: string): unknown {
