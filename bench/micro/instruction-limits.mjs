@@ -18,7 +18,7 @@ export function compareCounts(baseline, counted) {
       continue;
     }
     const more = count / before - 1;
-    const isMore = more > TOLERANCE;
+    const isMore = count > before * (1 + TOLERANCE);
     isOver ||= isMore;
     const sign = more < 0 ? '-' : '+';
     const change = `${sign}${(Math.abs(more) * 100).toFixed(1)} % to ${before}`;
