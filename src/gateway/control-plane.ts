@@ -5,8 +5,7 @@ import { ask, type Clock, createSystem, type Ref, type System } from '../actor/i
 import { type Ledger, BillingService } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { Settings } from '../config/settings.ts';
-import { BufferedClient, TooLongError } from '../net/buffered-client.ts';
-import { DispatchError, type DispatchFault } from '../net/client.ts';
+import { BufferedClient } from '../net/buffered-client.ts';
 import {
   type ServersByModel,
   Board,
@@ -18,6 +17,7 @@ import {
   type CrnRegistryCommand,
   type OverrideResult,
   type ModelTableData,
+  probe,
   STANDING,
 } from '../routing/index.ts';
 import { describeEvent, type Log } from '../telemetry/log.ts';
@@ -37,12 +37,6 @@ import { keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from 
 /** Cells on the board: CRNs, and models on CRNs. */
 const SERVER_CELLS = 1024;
 const MEMBER_CELLS = 4096;
-
-/** How long a probe's answer may be, in bytes. */
-const PROBE_BYTES = 64 * 1024;
-
-/** Faults of a probe to which something has responded, if not with an answer. */
-const UNREADABLE_ANSWERS: ReadonlySet<DispatchFault> = new Set(['stale', 'reset', 'malformed', 'truncated']);
 
 const OVERRIDE_TIMEOUT_MS = 2000;
 
@@ -146,7 +140,7 @@ export class ControlPlane {
       crnRegistry({
         board: this.#board,
         memory: this.#memory,
-        probe: (url, timeoutMs) => this.#probe(url, timeoutMs),
+        probe: (url, timeoutMs) => probe(this.#client, url, timeoutMs),
         onTable: (table) => {
           this.#table = table;
           this.#publish();
@@ -163,19 +157,6 @@ export class ControlPlane {
       }),
       { name: 'crns' },
     );
-  }
-
-  /** The status of a probe, 0 for an answer that cannot be read; rejects when nothing answers in time. */
-  async #probe(url: string, timeoutMs: number): Promise<number> {
-    try {
-      const { status } = await this.#client.get(url, timeoutMs, PROBE_BYTES);
-      return status;
-    } catch (error) {
-      const answered =
-        error instanceof TooLongError || (error instanceof DispatchError && UNREADABLE_ANSWERS.has(error.fault));
-      if (answered) return 0;
-      throw error;
-    }
   }
 
   /** Resolves when the data planes know the configured models. */

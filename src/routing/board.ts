@@ -8,7 +8,7 @@
 // | unreachable since         | the CRN's actor; generation: every CRN actor            |
 // | standing, epoch           | the CRN's actor                                         |
 // | model unknown             | any thread sets, the CRN's actor clears                 |
-// | waits and penalties       | any thread; racing threads lose one sample              |
+// | waits and failure shares  | any thread; racing threads lose one sample              |
 // | retries spent             | any thread (CAS); the CRN registry clears               |
 //
 // A thread may die at any instruction. Requests in flight are the sum over the threads' words, each of one writer and changed by one
@@ -19,7 +19,7 @@
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
-/** Decay of measured waits and of penalties, in milliseconds (linkerd's default for its peak-EWMA). */
+/** Decay of measured waits and of failure shares, in milliseconds (linkerd's default for its peak-EWMA). */
 const DECAY_MS = 10_000;
 
 /** A wait that was measured longer ago than this, in milliseconds, says nothing about its CRN any more: 5 % of it are left. */
@@ -29,19 +29,22 @@ const RECENT_MS = 3 * DECAY_MS;
 const UNMEASURED_MS = 1;
 const LOG_UNMEASURED = Math.log(UNMEASURED_MS);
 
-/** A failure doubles the expected wait. */
-const PENALTY = Math.LN2;
+/** Weight of one answer in the failure share of a member (an EWMA over its answers). */
+const SHARE_WEIGHT = 1 / 8;
 
-/** Most that failures raise the expected wait: 1024 times. */
-const MAX_PENALTY = 10 * PENALTY;
+/** A member with a failure share of 1 is expected to take 1024 times as long, one with 0.1 twice. */
+const LOG_PENALTY = 10 * Math.LN2;
+
+/** A smaller failure share is none. */
+const LEAST_SHARE = 0.001;
 
 /** Values of a trial word; above these: the thread that has taken the trial, plus `TAKEN`. */
 const NO_TRIAL = 0;
 const OFFERED = 1;
 const TAKEN = 2;
 
-/** Rows of `times` per member: logarithm of the measured wait, when it was measured, penalty, when it was raised, when it came up. */
-const ROWS = { wait: 0, measured: 1, penalty: 2, failed: 3, up: 4 } as const;
+/** Rows of `times` per member: logarithm of the measured wait, when it was measured, failure share, when it changed, when it came up. */
+const ROWS = { wait: 0, measured: 1, share: 2, changed: 3, up: 4 } as const;
 const ROW_COUNT = 5;
 
 /** The memory of a board; can be posted to another thread. */
@@ -246,11 +249,29 @@ export class Board {
     this.#times[measuredAt] = nowMs;
   }
 
-  /** Adds a failed or refused answer: the expected wait doubles, and the surplus decays. */
+  /** Adds a failed or refused answer: raises the failure share, and with it the expected wait. */
   noteFailure(member: number, nowMs: number): void {
-    const raised = this.#penalty(member, nowMs) + PENALTY;
-    this.#times[this.#members * ROWS.penalty + member] = Math.min(raised, MAX_PENALTY);
-    this.#times[this.#members * ROWS.failed + member] = nowMs;
+    const share = this.failureShare(member, nowMs);
+    this.#setShare(member, share + (1 - share) * SHARE_WEIGHT, nowMs);
+  }
+
+  /** Adds a good answer, whatever it took. */
+  noteSuccess(member: number, nowMs: number): void {
+    if (this.#times[this.#members * ROWS.share + member] === 0) return;
+    const share = this.failureShare(member, nowMs) * (1 - SHARE_WEIGHT);
+    this.#setShare(member, share < LEAST_SHARE ? 0 : share, nowMs);
+  }
+
+  /** Share of failed and refused answers among the last ones of a member, 0 to 1. Decays while there are none. */
+  failureShare(member: number, nowMs: number): number {
+    const share = this.#times[this.#members * ROWS.share + member] as number;
+    if (share === 0) return 0;
+    return share * decay(nowMs - (this.#times[this.#members * ROWS.changed + member] as number));
+  }
+
+  #setShare(member: number, share: number, nowMs: number): void {
+    this.#times[this.#members * ROWS.share + member] = share;
+    this.#times[this.#members * ROWS.changed + member] = nowMs;
   }
 
   /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement; the least value without one. */
@@ -273,7 +294,7 @@ export class Board {
       weights += weight;
       sum += weight * (this.#times[peer] as number);
     }
-    const penalty = this.#penalty(member, nowMs);
+    const penalty = this.failureShare(member, nowMs) * LOG_PENALTY;
     const mean = weights === 0 ? null : sum / weights;
     if (this.#recency(member, nowMs) === 0) return Math.exp((mean ?? LOG_UNMEASURED) + penalty);
     const own = this.#times[member] as number;
@@ -290,13 +311,6 @@ export class Board {
     if (!this.#measured(member)) return 0;
     const ageMs = nowMs - (this.#times[this.#members * ROWS.measured + member] as number);
     return Math.min(Math.max(1 - ageMs / RECENT_MS, 0), 1);
-  }
-
-  /** Logarithm of the factor by which failures raise the expected wait. */
-  #penalty(member: number, nowMs: number): number {
-    const penalty = this.#times[this.#members * ROWS.penalty + member] as number;
-    if (penalty === 0) return 0;
-    return penalty * decay(nowMs - (this.#times[this.#members * ROWS.failed + member] as number));
   }
 
   /** Slow start of a member that came up: rises from 0.1 to 1 in `slowStartMs`. */

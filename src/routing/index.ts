@@ -37,4 +37,5 @@ export {
   readAffinity,
   writeAffinity,
 } from './picker.ts';
+export { probe } from './probe.ts';
 export { RetryBudget, type RetryBudgetSettings } from './retry-budget.ts';

@@ -181,6 +181,7 @@ export class Reporter {
    */
   report({ member: { member }, epoch, trial }: Choice, verdict: Verdict, failure: Failure | null): void {
     if (verdict === 'failed' || failure === 'busy') this.#board.noteFailure(member, this.#clock.now());
+    else if (verdict === 'ok') this.#board.noteSuccess(member, this.#clock.now());
     if (failure === 'model unknown' && epoch === this.#board.epoch(member)) this.#board.noteModelUnknown(member);
     if (verdict === 'ok' && !trial) {
       this.#succeeded(member, epoch);

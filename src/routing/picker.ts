@@ -6,7 +6,7 @@
 import { type Board, type Standing, STANDING } from './board.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
 
-/** How the first CRN was chosen; `moved`: the CRN of the cookie or of the hash was passed over for its load. */
+/** How the first CRN was chosen; `moved`: the CRN of the cookie or of the hash was passed over, since it is too busy or refuses. */
 export type Affinity = 'cookie' | 'hash' | 'moved' | 'none';
 
 export interface PickerSettings {
@@ -28,6 +28,9 @@ export interface AffinityHint {
 
 /** The bound of affinity is never below this many requests in flight, or one running request would move the next. */
 const MIN_BOUND = 4;
+
+/** Affinity passes over a CRN of which a larger share of the last answers failed or was refused. */
+const FAILING_SHARE = 0.5;
 
 /** Ranks of members in the order of preference; a request goes to the highest that is left. */
 const RANK = { none: 0, down: 1, unknown: 2, capable: 3, up: 4 } as const;
@@ -161,8 +164,9 @@ export class Candidates {
     return undefined;
   }
 
-  /** Whether a CRN chosen by affinity may have this request too: it has at most `boundedLoad` times the mean then. */
+  /** Whether a CRN chosen by affinity may have this request too: it serves, and has at most `boundedLoad` times the mean then. */
   #fits({ member, server }: Member, count: number): boolean {
+    if (this.#board.failureShare(member, this.#nowMs) > FAILING_SHARE) return false;
     const load = this.#board.inFlight(server) + 1;
     if (load <= MIN_BOUND) return true;
     let total = 1;

@@ -28,7 +28,8 @@ for (const crns of [2, 5]) {
           await simulation.run(REQUESTS);
           await simulation.test.advance(1000);
           t.ok(simulation.triesOn(0, 0) <= 5, `${simulation.triesOn(0, 0)} requests before the ejection`);
-          t.ok(simulation.triesOn(0, SOON) <= 3, `${simulation.triesOn(0, SOON)} after the first ${SOON}`);
+          // The failures that are missing for an ejection may come late, since it is hardly ever chosen.
+          t.ok(simulation.triesOn(0, SOON) <= 4, `${simulation.triesOn(0, SOON)} after the first ${SOON}`);
           // Ejections of 1, 2, 4 and 8 s within 20 s, and one trial after each.
           t.ok(simulation.trialsOn(0) <= 5, `${simulation.trialsOn(0)} trials`);
           t.same([simulation.answered, simulation.unanswered], [REQUESTS, 0], 'no client notices');
@@ -98,11 +99,43 @@ for (const crns of [2, 5]) {
   }
 }
 
-t.test('a busy CRN that refuses fast attracts nothing', async (t) => {
+t.test('a busy CRN that refuses fast attracts nothing, and is asked about once a second', async (t) => {
   for (const seed of SEEDS) {
-    const simulation = await simulate(failing('busy', 2, 'neutral'), 2, false, seed);
-    await simulation.run(REQUESTS);
-    t.ok(simulation.triesOn(0, 0) <= 12, `${simulation.triesOn(0, 0)} of ${REQUESTS}`);
+    for (const [affinity, most] of [
+      [false, 12],
+      [true, 25],
+    ] as const) {
+      const simulation = await simulate(failing('busy', 2, 'neutral'), 2, affinity, seed);
+      await simulation.run(REQUESTS);
+      t.ok(simulation.triesOn(0, 0) <= most, `${simulation.triesOn(0, 0)} of ${REQUESTS}`);
+      t.ok(simulation.isUp(0));
+    }
+  }
+});
+
+t.test('a black hole that may not be ejected, since others are, gets next to nothing', async (t) => {
+  for (const seed of SEEDS) {
+    for (const affinity of [true, false]) {
+      const blackHole = failing('error answer', 2);
+      const simulation = new Simulation({ scripts: [blackHole, blackHole, GOOD], affinity, seed });
+      await simulation.start();
+      await simulation.run(REQUESTS);
+      await simulation.test.advance(1000);
+      const tries = simulation.triesOn(0, SOON) + simulation.triesOn(1, SOON);
+      t.ok(tries <= 30, `${tries} of ${REQUESTS - SOON}`);
+      t.same([simulation.answered, simulation.unanswered], [REQUESTS, 0], 'no client notices');
+    }
+  }
+});
+
+t.test('a few failures among many requests cost a CRN neither its standing nor its share', async (t) => {
+  for (const seed of SEEDS) {
+    const script: Script = (random) => (random() < 0.01 ? failing('reset', 20)(random) : GOOD(random));
+    const simulation = new Simulation({ scripts: [script, GOOD], affinity: false, seed, gapMs: 5 });
+    await simulation.start();
+    await simulation.run(4000);
+    const share = simulation.triesOn(0, 0) / 4000;
+    t.ok(share > 0.42, `${share}`);
     t.ok(simulation.isUp(0));
   }
 });

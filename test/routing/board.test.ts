@@ -146,18 +146,25 @@ t.test('one slow CRN does not make a quick one look slow', async (t) => {
   t.ok(board.expectedMs(1, CELLS, 3, 2001) < 50);
 });
 
-t.test('failures double the expected wait up to 1024 times, and that decays', async (t) => {
+t.test('failures raise the expected wait up to 1024 times; good answers and time bring it back', async (t) => {
   const board = new Board(createBoardMemory(3, 3, 1), 0);
+  const expected = (nowMs: number): number => board.expectedMs(0, CELLS, 3, nowMs);
   for (const member of [0, 1, 2]) board.noteFirstByte(member, 50, 1);
   board.noteFailure(0, 1);
-  near(t, board.expectedMs(0, CELLS, 3, 1), 100);
+  near(t, board.failureShare(0, 1), 1 / 8);
+  near(t, expected(1), 50 * 2 ** (10 / 8));
   board.noteFailure(0, 1);
-  near(t, board.expectedMs(0, CELLS, 3, 1), 200);
-  near(t, board.expectedMs(0, CELLS, 3, 10_001), 50 * 4 ** Math.exp(-1));
-  for (let i = 0; i < 100; i++) board.noteFailure(0, 1);
-  near(t, board.expectedMs(0, CELLS, 3, 1), 50 * 1024);
+  near(t, board.failureShare(0, 1), 1 / 8 + 7 / 64);
+  near(t, board.failureShare(0, 10_001), (15 / 64) * Math.exp(-1));
+  for (let i = 0; i < 200; i++) board.noteFailure(0, 1);
+  near(t, expected(1), 50 * 1024);
   near(t, board.firstByteMs(0), 50);
   near(t, board.expectedMs(1, CELLS, 3, 1), 50);
+  board.noteSuccess(0, 1);
+  near(t, board.failureShare(0, 1), 7 / 8);
+  for (let i = 0; i < 60; i++) board.noteSuccess(0, 1);
+  t.same([board.failureShare(0, 1), board.failureShare(1, 1)], [0, 0]);
+  near(t, expected(1), 50);
 });
 
 t.test('no failed answer ever lowers the expected wait', async () => {

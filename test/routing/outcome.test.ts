@@ -225,7 +225,9 @@ t.test('a failed or busy CRN is expected to answer later, one whose request was 
   reporter.report(choice(1), 'neutral', 'busy');
   reporter.report(choice(2), 'neutral', 'context length');
   reporter.report(choice(2), 'neutral', 'client gone');
-  t.same(expected(), [2, 2, 1]);
+  t.same(expected(), [2 ** (10 / 8), 2 ** (10 / 8), 1]);
+  for (let i = 0; i < 100; i++) reporter.report(choice(0), 'ok', null);
+  t.equal(expected()[0], 1, 'good answers bring it back');
 });
 
 t.test('a CRN that does not know a model is passed over, unless its cell is another one now', async (t) => {

@@ -126,6 +126,18 @@ t.test('a request that leaves the CRN of its cookie or hash for its load has mov
   t.same([byHash.affinity, byLoad.affinity], ['hash', 'none'], 'a CRN that is down was not left for its load');
 });
 
+t.test('affinity passes over a CRN that refuses most requests, but leaves the cookie alone', async (t) => {
+  const fixture = new Fixture(3);
+  for (let i = 0; i < 5; i++) fixture.board.noteFailure(0, NOW_MS);
+  t.equal(fixture.pickOnce({ url: urlOf(0) }).url, urlOf(0), 'less than half');
+  fixture.board.noteFailure(0, NOW_MS);
+  const candidates = fixture.candidates({ url: urlOf(0), key: key(3) });
+  t.not(candidates.next()?.url, urlOf(0));
+  t.same([candidates.affinity, candidates.preferredFit], ['moved', true]);
+  fixture.nowMs += 1000;
+  t.equal(fixture.pickOnce({ url: urlOf(0) }).url, urlOf(0), 'it is tried again soon');
+});
+
 t.test('the affinity of a request is that of its first choice', async (t) => {
   const fixture = new Fixture(3);
   const candidates = fixture.candidates({ url: urlOf(0), key: key(3) });
