@@ -1,19 +1,22 @@
 // Shared memory of CRN state, read by all threads without locks. A *server* cell is one CRN: its requests in flight, its trial and
 // whether it can be reached. A *member* cell is one model on one CRN: standing, epoch, and how long its answers take to begin.
 //
-// | words                     | written by                                              |
-// |---------------------------|---------------------------------------------------------|
-// | in flight, server × thread| that thread alone; the control plane after its death    |
-// | trial per server          | the CRN's actor offers, any thread takes (CAS)          |
-// | unreachable since         | the CRN's actor; generation: every CRN actor            |
-// | standing, epoch           | the CRN's actor                                         |
-// | model unknown             | any thread sets, the CRN's actor clears                 |
-// | waits and failure shares  | any thread; racing threads lose one sample              |
-// | retries spent             | any thread (CAS); the CRN registry clears               |
+// | words                      | written by                                       | read by                       |
+// |----------------------------|--------------------------------------------------|-------------------------------|
+// | in flight, server × thread | that thread; the control plane after its death   | pickers, status               |
+// | trial, server              | offered by the CRN's actor, taken by any thread  | pickers, the CRN's actor      |
+// | unreachable since, server  | the CRN's actor                                  | data planes                   |
+// | generation of these        | every CRN actor                                  | data planes                   |
+// | standing, epoch, member    | the CRN's actor                                  | pickers, status               |
+// | model unknown, member      | set by any thread, cleared by the CRN's actor    | pickers                       |
+// | wait, failure share, member| any thread                                       | pickers, status               |
+// | retries spent, model       | any thread; cleared by the CRN registry          | any thread                    |
 //
-// A thread may die at any instruction. Requests in flight are the sum over the threads' words, each of one writer and changed by one
-// store, so that clearing the words of a dead thread makes the sum right. A trial names the thread that took it, so that it is
-// offered again. Everything else is one word per fact; no reader combines two words that must agree.
+// A thread may die at any instruction. Requests in flight are the sum of the threads' words, each of one writer and changed by one
+// store: it is right as soon as the words of the dead thread are cleared. The word of a trial names the thread that has taken it, so
+// that it can be offered again. A wait and a failure share are a value and its time: a thread that dies between the two stores, or
+// races with another one, costs one sample. An epoch is raised before the standing that belongs to it, and read after the standing:
+// a request never carries an older epoch than the standing that it was chosen by.
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
