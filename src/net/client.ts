@@ -186,8 +186,8 @@ export class Connection implements NameWaiter {
   #held: Buffer | null = null;
   /** The server has closed its side of the connection. */
   #ended = false;
-  /** The server may have sent more than has been read in this turn of the event loop. */
-  #mayHoldMore = false;
+  /** Turns of the event loop after which everything that the server sent with the last piece has been read. */
+  #unreadTurns: 0 | 1 | 2 = 0;
   /** The Keep-Alive field that `idleMs` was made from. */
   #hint = '';
 
@@ -208,7 +208,8 @@ export class Connection implements NameWaiter {
   resume(handler: DispatchHandler): void {
     if (this.#handler !== handler || !this.#paused) return;
     this.#paused = false;
-    this.#mayHoldMore = true;
+    // The present turn may be past its reads; the next one is not.
+    this.#unreadTurns = 2;
     this.#socket?.resume();
     const piece = this.#held;
     this.#held = null;
@@ -313,7 +314,7 @@ export class Connection implements NameWaiter {
     }
     this.#heard = true;
     // A full buffer is filled again at once, and TLS gives its records one by one.
-    this.#mayHoldMore = length === READ_BUFFER.byteLength || this.#pool.isSecure;
+    this.#unreadTurns = length === READ_BUFFER.byteLength || this.#pool.isSecure ? 1 : 0;
     const parser = this.#parser;
     try {
       parser.parse(READ_BUFFER, length);
@@ -352,16 +353,17 @@ export class Connection implements NameWaiter {
     this.#handler = null;
     this.served++;
     if (this.#parser.keepAlive !== this.#hint) this.#applyHint();
-    const isReusable = this.#parser.reusable && !this.#ended && this.#isSent() && this.idleMs > 0;
-    if (isReusable) this.#pool.keep(this, this.#mayHoldMore);
+    // TLS tells of a write one turn later: the pool looks again when it takes the connection back.
+    const isSent = this.#unreadTurns > 0 || this.isSent;
+    const isReusable = this.#parser.reusable && !this.#ended && isSent && this.idleMs > 0;
+    if (isReusable) this.#pool.keep(this, this.#unreadTurns);
     else this.close();
     handler.onResponseEnd();
   }
 
-  /** A response may overtake its request: the unsent rest would precede the next request. */
-  #isSent(): boolean {
-    const socket = this.#socket as Socket;
-    return socket.writableLength === 0 && socket.errored === null;
+  /** @internal False while a part of the request is unsent: a response may overtake it, and the rest would precede the next request. */
+  get isSent(): boolean {
+    return this.#socket?.writableLength === 0 && this.#socket.errored === null;
   }
 
   #fail(fault: DispatchFault, cause?: unknown): void {
@@ -391,7 +393,7 @@ export class Connection implements NameWaiter {
 
   #lost(cause?: Error): void {
     // Without a length the end of an answer that refuses the rest of its request cannot be told from a reset.
-    if (this.#parser.state === 'until close' && this.#parser.status >= 400 && !this.#isSent()) {
+    if (this.#parser.state === 'until close' && this.#parser.status >= 400 && !this.isSent) {
       this.#end();
       return;
     }
@@ -512,17 +514,17 @@ export class ConnectionPool {
 
   /**
    * @internal Takes a connection back after a complete response. Bytes that a faulty server sent behind the response must not become
-   * the response to another request: one that `mayHoldMore` is reused when the event loop has read from all sockets once more.
+   * the response to another request: it is reused after `unreadTurns` turns of the event loop, when such bytes have been read.
    */
-  keep(connection: Connection, mayHoldMore: boolean): void {
+  keep(connection: Connection, unreadTurns: 0 | 1 | 2): void {
     const nowMs = this.settings.clock.now();
     if (this.#closed || this.#isOutdated(connection, nowMs)) {
       connection.close();
       return;
     }
     connection.idleSinceMs = nowMs;
-    if (mayHoldMore) this.#settle(connection);
-    else this.#idle.push(connection);
+    if (unreadTurns === 0) this.#idle.push(connection);
+    else this.#settle(connection, unreadTurns);
     if (nowMs + connection.idleMs < this.#sweepAtMs) this.#sweepAt(nowMs + connection.idleMs, connection.idleMs);
   }
 
@@ -614,12 +616,15 @@ export class ConnectionPool {
     return `${method} ${path}${this.#standing}${lines}${checked}${length}`;
   }
 
-  #settle(connection: Connection): void {
+  #settle(connection: Connection, turns: 1 | 2): void {
     this.#unsettled.add(connection);
     const settled = (): void => {
-      if (this.#unsettled.delete(connection)) this.#idle.push(connection);
+      if (!this.#unsettled.delete(connection)) return;
+      if (connection.isSent) this.#idle.push(connection);
+      else connection.close();
     };
-    afterReads(settled);
+    if (turns === 1) setImmediate(settled);
+    else afterReads(settled);
   }
 
   #sweepAt(atMs: number, delayMs: number): void {

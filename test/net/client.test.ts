@@ -552,19 +552,6 @@ t.test('close closes idle connections at once and the others when their requests
   t.same([busy.text, b.pool.openConnections], ['b', 0]);
 });
 
-t.test('a connection whose read buffer was filled to the end is not reused before it was read once more', async (t) => {
-  // Head and body fill the read buffer; what follows would be read as the response to the next request.
-  const full = 256 * 1024;
-  const head = answer('200 OK', Buffer.alloc(200_000)).byteLength - 200_000;
-  const first = answer('200 OK', Buffer.alloc(full - head, 'a'));
-  const crn = await rawCrn(t, ({ socket }) => {
-    if (crn.requests.length === 1) socket.write(Buffer.concat([first, answer('200 OK', 'poison')]));
-    else socket.write(answer('200 OK', 'b'));
-  });
-  const b = new Bench(t, crn.url);
-  for (let i = 0; i < 20; i++) t.not((await b.get()).text, 'poison');
-});
-
 /** Servers on one port of several loopback addresses; each answers with its address, or with `answers[address]`. */
 async function servers(
   t: Tap,
@@ -715,9 +702,10 @@ t.test('speaks TLS with the name of the server, HTTP/1.1 and connections that ar
     });
   });
   const b = secureBench(t, secure);
-  for (let i = 0; i < 3; i++) {
+  for (let i = 0; i < 50; i++) {
     t.equal((await b.get()).text, 'ok');
-    for (let turns = 0; turns < 3; turns++) await turn();
+    // A request that is written between two reads may be answered before TLS tells that it was written.
+    await turn();
   }
   t.equal(secure.sockets.length, 1);
   const { servername, alpnProtocol } = secure.sockets[0] as TLSSocket & { servername: string };
