@@ -7,7 +7,15 @@ import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import type { Board, Model, ModelTable, PickerSettings, Reporter, RetryBudget } from '../routing/index.ts';
+import type {
+  Board,
+  Model,
+  ModelTable,
+  PickerSettings,
+  Reporter,
+  ResponseHolders,
+  RetryBudget,
+} from '../routing/index.ts';
 import type { SearchService } from '../search/index.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
@@ -59,6 +67,7 @@ export interface ApiDeps {
   readonly picker: PickerSettings;
   readonly failover: FailoverDeps;
   readonly headerRules: RequestHeaderRules;
+  readonly responseHolders: ResponseHolders;
   /** Null without a ledger: nothing is limited or charged. */
   readonly billing: Billing | null;
   /** Takes x402 payments; null where payments are off. */

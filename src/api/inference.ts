@@ -8,6 +8,8 @@ import {
   dialectOf,
   estimateTokens,
   prefixHash,
+  previousResponseId,
+  responseIdOf,
   scanBody,
   type ScannedBody,
   upstreamPath,
@@ -148,6 +150,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     // Free models are counted as far as their answers say; only what costs money is asked to say it.
     const asking =
       charged && deps.billing?.modelPrices.has(model.id) === true ? askingForUsage(dialect, body, scan) : undefined;
+    this.dialect = dialect;
     this.#exchange = exchange;
     this.#deps = deps;
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
@@ -160,6 +163,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     const hint = {
       url: this.#preferred.get(model.id.toLowerCase()),
       key: affinityKey(exchange, body, scan, dialect),
+      holder: this.#holderOf(body, scan),
     };
     this.lines = requestLines(deps.headerRules, {
       headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
@@ -173,7 +177,6 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;
     this.body = asking ?? body;
-    this.dialect = dialect;
     this.choices = choicesOf(body, scan);
     this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
     this.budget = deps.budget(model);
@@ -232,12 +235,29 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
         `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
       );
     }
+    this.#noteResponse(attempt);
     // A CRN that is merely busy gets its conversations back.
     if (!settings.routing.affinity || this.candidates.preferredFit) return;
     const updated = writeAffinity(this.#preferred, table, this.model, member.url);
     if (updated === undefined) return;
     const secure = settings.publicScheme === 'https';
     headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
+  }
+
+  /** The CRN that has the response which the request continues. */
+  #holderOf(body: Buffer, scan: ScannedBody): number {
+    const id = this.dialect?.name === 'responses' ? previousResponseId(body, scan) : undefined;
+    return id === undefined ? 0 : this.#deps.responseHolders.find(id);
+  }
+
+  #noteResponse({ held, judge, member }: Attempt): void {
+    if (this.dialect?.name !== 'responses') return;
+    for (const piece of held) {
+      const id = responseIdOf(piece, judge.streams);
+      if (id === undefined) continue;
+      this.#deps.responseHolders.note(id, member);
+      return;
+    }
   }
 
   onFirstPiece(nowMs: number): void {

@@ -4,4 +4,5 @@ export type { Dialect, DialectName, Failure, Usage } from './dialect.ts';
 export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
 export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
 export { prefixHash } from './prefix.ts';
+export { previousResponseId, responseIdOf } from './response-id.ts';
 export { askingForUsage, estimateTokens, type Metered, type TokenEstimate, UsageWatch } from './usage.ts';

@@ -342,6 +342,7 @@ export const SPAN = {
   n: 28,
   best_of: 30,
   n_cmpl: 32,
+  previous_response_id: 34,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);

@@ -30,6 +30,7 @@ import { IntrusiveSet } from '../net/intrusive-set.ts';
 import {
   Board,
   type BoardMemory,
+  ResponseHolders,
   type Member,
   type Model,
   ModelTable,
@@ -86,6 +87,7 @@ export class DataPlane {
   readonly connections: ConnectionCounts = { open: 0, refused: 0 };
   readonly #options: DataPlaneOptions;
   readonly #board: Board;
+  readonly #responseHolders: ResponseHolders;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
@@ -115,6 +117,7 @@ export class DataPlane {
     const { memory, thread, clock, snapshot } = options;
     this.#options = options;
     this.#board = new Board(memory, thread);
+    this.#responseHolders = new ResponseHolders(memory);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#threadMetrics = new ThreadMetrics(thread, options.system);
     this.#overviewMetrics = new ThreadMetrics(thread, options.system);
@@ -306,6 +309,7 @@ export class DataPlane {
         slowStartMs: settings.ejection.slowStartMs,
       },
       budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
+      responseHolders: this.#responseHolders,
       headerRules: {
         peers: new Peers(settings.trustedProxies),
         scheme: settings.publicScheme,

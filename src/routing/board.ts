@@ -19,6 +19,8 @@
 // a request never carries an older epoch than the standing that it was chosen by.
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
+import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
+
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
@@ -59,6 +61,8 @@ export interface BoardMemory {
   readonly times: SharedArrayBuffer;
   /** Retries spent per model: see `RetryBudget`. The last cell is for models without CRNs. */
   readonly retries: SharedArrayBuffer;
+  /** CRNs of responses that may be continued: see `ResponseHolders`. */
+  readonly responses: SharedArrayBuffer;
 }
 
 /** Creates the memory of a board. Its sizes are fixed for the life of the process. */
@@ -72,6 +76,7 @@ export function createBoardMemory(servers: number, members: number, threads: num
     // Rows per member; per server when it was last heard of, and when its trial was taken.
     times: new SharedArrayBuffer((members * ROW_COUNT + servers * 2) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
+    responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
   };
 }
 

@@ -38,4 +38,5 @@ export {
   writeAffinity,
 } from './picker.ts';
 export { probe } from './probe.ts';
+export { ResponseHolders } from './response-holders.ts';
 export { RetryBudget, type RetryBudgetSettings } from './retry-budget.ts';

@@ -1,13 +1,16 @@
-// Picks CRNs for one request in the order of failover: 1. the CRN of the affinity cookie, 2. by session or prompt prefix, with
-// rendezvous hashing and bounded load (Mirrokni et al., "Consistent Hashing with Bounded Loads"), 3. power of two choices on
-// requests in flight × expected wait. CRNs that do not know the model come after those that do, then those that are down; drained
-// ones never come. Choosing allocates nothing.
+// Picks CRNs for one request in the order of failover: 1. the CRN with the response that is continued, 2. that of the affinity cookie,
+// 3. by session or prompt prefix, with rendezvous hashing and bounded load (Mirrokni et al., "Consistent Hashing with Bounded Loads"),
+// 4. power of two choices on requests in flight × expected wait. CRNs that do not know the model come after those that do, then those
+// that are down; drained ones never come. Choosing allocates nothing.
 
 import { type Board, type Standing, STANDING } from './board.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
 
-/** How the first CRN was chosen; `moved`: the CRN of the cookie or of the hash was passed over, since it is too busy or refuses. */
-export type Affinity = 'cookie' | 'hash' | 'moved' | 'none';
+/**
+ * How the first CRN was chosen; `response`: it has the response that is continued; `moved`: the CRN of the cookie or of the hash was
+ * passed over, since it is too busy or refuses.
+ */
+export type Affinity = 'response' | 'cookie' | 'hash' | 'moved' | 'none';
 
 export interface PickerSettings {
   /** False: every request goes by load. */
@@ -24,6 +27,8 @@ export interface AffinityHint {
   readonly url: string | undefined;
   /** Hash of the session or of the prompt prefix; 0 without either. */
   readonly key: number;
+  /** `Member.hash` of the CRN with the response that the request continues; 0 when there is none, or it is not known. */
+  readonly holder: number;
 }
 
 /** The bound of affinity is never below this many requests in flight, or one running request would move the next. */
@@ -136,8 +141,17 @@ export class Candidates {
 
   /** The best of the first `count` eligible members, at least one. */
   #best(count: number): Member | undefined {
-    const { url, key } = this.#hint;
+    const { url, key, holder } = this.#hint;
     const isFirst = this.#first === null;
+    if (isFirst && holder !== 0 && this.#settings.affinity) {
+      // Whatever its load: no other CRN can continue the response.
+      for (let i = 0; i < count; i++) {
+        const member = eligible[i] as Member;
+        if (member.hash !== holder) continue;
+        this.affinity = 'response';
+        return member;
+      }
+    }
     if (count === 1) {
       const only = eligible[0] as Member;
       if (isFirst && only.url === url) this.affinity = 'cookie';

@@ -224,6 +224,11 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.#fail('failed', 'unreachable');
   }
 
+  /** The first pieces of the answer, until `take`. */
+  get held(): readonly Buffer[] {
+    return this.#held;
+  }
+
   /** Whether what has passed ends inside an event, so that no other event may follow it. */
   get midEvent(): boolean {
     return this.#splitter?.midEvent ?? true;

@@ -51,7 +51,7 @@ const FROM_PROXIES = [
 /** What happens to a header of a request; `proxy`: it passes when it comes from a trusted proxy. */
 type RequestRule = 'drop' | 'host' | 'proxy' | 'for' | 'forwarded' | 'via' | 'encoding';
 
-const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, RequestRule>([
+export const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, RequestRule>([
   ...[...REQUEST_FRAMING, ...FOR_GATEWAY].map((name) => [name, 'drop'] as const),
   ...FROM_PROXIES.map((name) => [name, 'proxy'] as const),
   ['host', 'host'],

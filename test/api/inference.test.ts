@@ -52,6 +52,36 @@ t.test('requests of one session go to one CRN, whichever header or field names t
   }
 });
 
+t.test('a response is continued on the CRN that has it', async (t) => {
+  const hosts = await Promise.all([1, 2, 3, 4].map((index) => startHost(t, { name: `host-${index}` })));
+  const models = { [MODEL]: { servers: hosts.map((host) => host.url) } };
+  const { ask } = await open(t, 'inject', { models }, hosts[0]);
+  const send = (extra: object): ReturnType<typeof ask> =>
+    ask({
+      path: '/v1/responses',
+      headers: GOOD,
+      body: { model: MODEL, input: 'hello', max_output_tokens: 2, ...extra },
+    });
+  for (const stream of [false, true]) {
+    const served = new Set<string | undefined>();
+    for (let conversation = 0; conversation < 6; conversation++) {
+      const first = await send({ input: `conversation ${conversation} ${stream}`, stream });
+      served.add(first.headers['x-host']);
+      let id = /"id":"(resp_[^"]+)"/.exec(first.text())?.[1];
+      for (let turn = 0; turn < 3; turn++) {
+        // The prefix of each turn hashes to a CRN of its own.
+        const next = await send({ input: `turn ${turn}`, previous_response_id: id, stream });
+        t.equal(next.headers['x-host'], first.headers['x-host'], `${conversation}, ${turn}, ${stream}`);
+        id = /"id":"(resp_[^"]+)"/.exec(next.text())?.[1];
+      }
+    }
+    t.ok(served.size > 1, 'the conversations are spread');
+  }
+  for (const id of ['resp_unknown', null, 7, '', 'x'.repeat(1000)]) {
+    t.equal((await send({ previous_response_id: id })).status, 200, 'one that is not known goes by its prefix');
+  }
+});
+
 t.test('a key from x-api-key reaches the CRN as a bearer token; an API key of the model replaces it', async (t) => {
   const { ask, host } = await open(t, 'inject');
   await ask({ path: PATH, headers: { 'x-api-key': 'hr_contract' }, body: CHAT });

@@ -178,7 +178,7 @@ class World {
   request(model: number, by: number): Flight {
     const board = this.#boards[by] as Board;
     const settings = { affinity: true, boundedLoad: 1.25, slowStartMs: 0 };
-    const hint = { url: undefined, key: 0 };
+    const hint = { url: undefined, key: 0, holder: 0 };
     const candidates = new Candidates(this.#models[model] as Model, board, settings, hint, this.nowMs, () => 0);
     const member = candidates.next();
     const flight = {

@@ -13,7 +13,7 @@ import {
 } from '../../src/routing/picker.ts';
 
 const SETTINGS: PickerSettings = { affinity: true, boundedLoad: 1.25, slowStartMs: 10_000 };
-const NONE: AffinityHint = { url: undefined, key: 0 };
+const NONE: AffinityHint = { url: undefined, key: 0, holder: 0 };
 
 /** All members came up long before: slow start is over. */
 const NOW_MS = 1_000_000;
@@ -68,6 +68,22 @@ const key = (at: number): number => hashText(`conversation ${at}`);
 /** The CRN of each of `count` conversations. */
 const owners = (fixture: Fixture, count: number): string[] =>
   Array.from({ length: count }, (_, at) => fixture.pickOnce({ key: key(at) }).url);
+
+t.test('the CRN with the response that is continued comes first, whatever its load', async (t) => {
+  const fixture = new Fixture(5);
+  const holder = fixture.model.members[3] as Member;
+  fixture.load(3, 100);
+  const candidates = fixture.candidates({ url: urlOf(1), key: key(1), holder: holder.hash });
+  t.equal(candidates.next(), holder);
+  t.equal(candidates.affinity, 'response');
+  t.not(candidates.next(), holder, 'failover goes on to the others');
+  fixture.board.setStanding(3, STANDING.down, 0);
+  const others = fixture.candidates({ url: urlOf(1), key: key(1), holder: holder.hash });
+  t.equal(others.next()?.url, urlOf(1));
+  t.equal(others.affinity, 'cookie');
+  t.equal(fixture.pick({ url: urlOf(1), holder: hashText('http://gone') }).url, urlOf(1));
+  t.equal(new Fixture(1).pick({ holder: holder.hash }).url, urlOf(0));
+});
 
 t.test('the CRN of the cookie comes first and is counted on the board', async (t) => {
   const fixture = new Fixture(5);

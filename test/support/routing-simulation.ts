@@ -155,7 +155,7 @@ export class Simulation {
     const conversation = Math.floor(this.#random() * CONVERSATIONS);
     const [model] = this.#table.models;
     if (model === undefined) throw new Error('the simulation has not been started');
-    const hint = { url: this.#cookies.get(conversation), key: hashText(`conversation ${conversation}`) };
+    const hint = { url: this.#cookies.get(conversation), key: hashText(`conversation ${conversation}`), holder: 0 };
     const candidates = new Candidates(model, this.board, this.#picker, hint, this.test.clock.now(), this.#random);
     const budget = new RetryBudget(this.#memory, model.budget, { ratio: 0.2, burst: 64 });
     budget.deposit();

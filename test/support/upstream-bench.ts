@@ -188,7 +188,7 @@ export class Bench {
       { id: 'm', members: this.members, budget: 0 },
       board,
       picker,
-      { url: undefined, key: 0 },
+      { url: undefined, key: 0, holder: 0 },
       this.clock.now(),
       () => 0,
     );

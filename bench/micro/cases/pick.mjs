@@ -3,7 +3,7 @@
 
 const NOW_MS = 1_000_000;
 // Older builds call `url` `favourite`.
-const NONE = { url: undefined, favourite: undefined, key: 0 };
+const NONE = { url: undefined, favourite: undefined, key: 0, holder: 0 };
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
@@ -33,7 +33,12 @@ export async function cases(load) {
     'pick of 2, by hash': pick(2, (request) => keys[request & 511]),
     'pick of 8, by load': pick(8, () => NONE),
     'pick of 8, by hash': pick(8, (request) => keys[request & 511]),
-    'pick of 8, by cookie': pick(8, (_, members) => ({ url: members[3].url, favourite: members[3].url, key: 0 })),
+    'pick of 8, by cookie': pick(8, (_, members) => ({
+      url: members[3].url,
+      favourite: members[3].url,
+      key: 0,
+      holder: 0,
+    })),
     'pick of 64, by hash': pick(64, (request) => keys[request & 511]),
   };
 }

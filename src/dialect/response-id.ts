@@ -1,0 +1,43 @@
+// Ids of the responses dialect: of the response that a request continues, and of the one that an answer brings.
+
+import { found, memberTable, readString, scanMembers, type ScannedBody, skipSpace, SPAN } from './json-scan.ts';
+
+const QUOTE = 0x22;
+const OPEN_OBJECT = 0x7b;
+/** Longer ids are nobody's. */
+const MAX_ID_BYTES = 256;
+const MAX_DEPTH = 256;
+const DATA = Buffer.from('data:');
+const NEXT_DATA = Buffer.from('\ndata:');
+
+/** A response has an id; the first event of a stream has it in `response`. */
+const ANSWER = memberTable(['id', 'response']);
+
+/** `previous_response_id` of a request; undefined when it has none. */
+export function previousResponseId(body: Buffer, { spans }: ScannedBody): string | undefined {
+  return idAt(body, spans[SPAN.previous_response_id] as number, spans[SPAN.previous_response_id + 1] as number);
+}
+
+/** The id of the response that begins with `piece`: JSON, or the first events of a stream. Undefined when it is not there. */
+export function responseIdOf(piece: Buffer, isStream: boolean): string | undefined {
+  let start = 0;
+  if (isStream && piece.indexOf(DATA) !== 0) {
+    start = piece.indexOf(NEXT_DATA) + 1;
+    if (start === 0) return undefined;
+  }
+  return idIn(piece, skipSpace(piece, isStream ? start + DATA.length : start, piece.length));
+}
+
+function idIn(bytes: Buffer, start: number): string | undefined {
+  if (bytes[start] !== OPEN_OBJECT) return undefined;
+  const { spans } = found(ANSWER);
+  // Members before the place where the piece ends are found all the same.
+  scanMembers(bytes, start, bytes.length, ANSWER, { spans, elements: [] }, MAX_DEPTH);
+  const [idStart = -1, idEnd = -1, responseStart = -1] = spans;
+  return responseStart >= 0 ? idIn(bytes, responseStart) : idAt(bytes, idStart, idEnd);
+}
+
+function idAt(bytes: Buffer, start: number, end: number): string | undefined {
+  if (start < 0 || bytes[start] !== QUOTE || end - start > MAX_ID_BYTES) return undefined;
+  return readString(bytes, start, end) || undefined;
+}

@@ -1,0 +1,40 @@
+// Which CRN has a response of the responses dialect, so that a request that continues it by `previous_response_id` goes there: only
+// that CRN knows it. A table of fixed size in memory that all threads of the process share; the newest response of a slot wins, so
+// the older ones are forgotten first come, first gone. Nothing is locked: a wrong entry costs one answer that names no such response.
+
+import type { BoardMemory } from './board.ts';
+import { hashText, type Member, mix } from './model-table.ts';
+
+/** Responses that are remembered at most; a power of two. */
+const SLOTS = 16 * 1024;
+/** Words of a slot: the hash of the id, and the hash of the CRN's URL. */
+const SLOT_WORDS = 2;
+
+export const RESPONSE_HOLDERS_BYTES: number = SLOTS * SLOT_WORDS * 4;
+
+export class ResponseHolders {
+  readonly #words: Uint32Array;
+
+  constructor({ responses }: Pick<BoardMemory, 'responses'>) {
+    this.#words = new Uint32Array(responses);
+  }
+
+  /** The CRN of `member` has the response. */
+  note(responseId: string, { hash }: Member): void {
+    const tag = hashText(responseId);
+    const at = slotOf(tag);
+    this.#words[at] = tag;
+    this.#words[at + 1] = hash;
+  }
+
+  /** `Member.hash` of the CRN that has the response; 0 when it is not known. */
+  find(responseId: string): number {
+    const tag = hashText(responseId);
+    const at = slotOf(tag);
+    return this.#words[at] === tag ? (this.#words[at + 1] as number) : 0;
+  }
+}
+
+function slotOf(tag: number): number {
+  return (mix(tag) & (SLOTS - 1)) * SLOT_WORDS;
+}
