@@ -144,6 +144,42 @@ t.test('a broken stream is charged for what was delivered; failed and refused re
   t.match(await fixture.ledger.account('acme'), { held: 0n });
 });
 
+t.test('an answer of 200 that is none costs nothing', async (t) => {
+  const json = { 'content-type': 'application/json' };
+  const events = { 'content-type': 'text/event-stream' };
+  const usage = { prompt_tokens: 54, completion_tokens: 23 };
+  const good = JSON.stringify({ choices: [{ index: 0, message: { content: 'water' }, finish_reason: 'stop' }], usage });
+  const answers: [string, Record<string, string>, string][] = [
+    ['HTML', { 'content-type': 'text/html' }, '<html><body>It works!</body></html>'],
+    ['no bytes', json, ''],
+    ['error JSON', json, JSON.stringify({ error: { message: 'out of memory' }, usage })],
+    ['cut JSON', json, good.slice(0, -20)],
+    ['only [DONE]', events, 'data: [DONE]\n\n'],
+    ['an error event', events, `data: ${JSON.stringify({ error: { message: 'out of memory' } })}\n\ndata: [DONE]\n\n`],
+    ['a role alone', events, 'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'],
+  ];
+  const crn = createServer((request, response) => {
+    request.resume();
+    const [, fields = json, body = good] = answers.find(([title]) => title === request.headers['x-title']) ?? [];
+    response.writeHead(200, fields).end(body);
+  }).listen(0, '127.0.0.1');
+  await once(crn, 'listening');
+  t.teardown(() => crn.close());
+  const url = `http://127.0.0.1:${(crn.address() as AddressInfo).port}`;
+  const ejection = { consecutive: 1000, errorRate: 1, minRequests: 1000 };
+  const fixture = await openAccount(t, USD, { model: { servers: [url] }, settings: { ejection } });
+  for (const [title] of answers) {
+    const failed = await chat(fixture.url, { headers: { ...bearer(), 'x-title': title }, stream: true });
+    t.equal(failed.headers.get('x-headrace-error'), 'HR_ROUTE_ALL_FAILED', title);
+    await failed.text();
+  }
+  t.equal(await chat(fixture.url, KEYED).then((response) => response.text()), good);
+  const row = await usageOf(fixture.ledger, 1);
+  t.match(row, { inputTokens: 54n, outputTokens: 23n, estimated: 0n });
+  await fixture.gateway.close();
+  t.match(await fixture.ledger.account('acme'), { balance: USD - row.amount, held: 0n });
+});
+
 t.test('every dialect is charged, in JSON and in streams', async (t) => {
   const fixture = await openAccount(t, USD);
   const ask = (path: string, body: object): Promise<Response> =>
