@@ -84,7 +84,6 @@ export class AnswerJudge {
   readonly #dialect: Dialect | undefined;
   readonly #choices: number;
   readonly #counts: boolean;
-  readonly #reading: EventReading = { begins: false, useful: false, error: false, last: false, ended: [] };
   #state: AnswerState = 'undecided';
   #streams = false;
   #judged = false;
@@ -149,7 +148,7 @@ export class AnswerJudge {
       this.#state = 'begun';
     } else if (this.#dialect !== undefined) {
       if (status === 204 || contentLength === 0) this.#state = 'empty answer';
-      else if (contentType !== '' && !ANSWER_TYPE.test(contentType)) this.#state = 'not an answer';
+      else if (!isAnswerType(contentType)) this.#state = 'not an answer';
     }
     if (contentLength > HELD_ANSWER_BYTES) this.#judged &&= this.#streams;
     return this.#state;
@@ -361,7 +360,7 @@ export class AnswerJudge {
       return;
     }
     const data = this.#lines ?? piece.toString('latin1', this.#dataStart, this.#dataEnd);
-    const reading = this.#cleared();
+    const reading = clearedReading();
     if (this.#dataStart < 0) {
       reading.error = true;
     } else if (data.trim() === '[DONE]') {
@@ -372,15 +371,15 @@ export class AnswerJudge {
       const value = parsed(data);
       // What is not known must not be held for ever.
       if (typeof value !== 'object' || value === null || Array.isArray(value)) reading.useful = true;
-      else this.#readData(dialect, this.#name(piece), value as Record<string, unknown>);
+      else this.#readData(dialect, this.#name(piece), value as Record<string, unknown>, reading);
     }
     this.#take(reading);
   }
 
-  #readData(dialect: Dialect, name: string, data: Readonly<Record<string, unknown>>): void {
+  #readData(dialect: Dialect, name: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
     const { sequence_number: sequence } = data;
     if (typeof sequence === 'number') this.#nextSequence = sequence + 1;
-    dialect.readEvent(name, data, this.#reading);
+    dialect.readEvent(name, data, into);
   }
 
   /** Whether the event of a stream that has begun is surely neither an end nor an error. Cheap, for nearly all are. */
@@ -422,16 +421,6 @@ export class AnswerJudge {
     return this.#nameEnd === 0 ? '' : piece.toString('latin1', this.#nameStart, this.#nameEnd);
   }
 
-  #cleared(): EventReading {
-    const reading = this.#reading;
-    reading.begins = false;
-    reading.useful = false;
-    reading.error = false;
-    reading.last = false;
-    reading.ended.length = 0;
-    return reading;
-  }
-
   /** The first part of an event that is too long to be held: it is output, and may be an end. */
   #readLongEvent(piece: Buffer): void {
     this.#longEvent = lastBytes(piece.subarray(this.#dataStart));
@@ -440,7 +429,7 @@ export class AnswerJudge {
       this.#takeUseful();
       return;
     }
-    const reading = this.#cleared();
+    const reading = clearedReading();
     const opening = piece.toString('latin1', this.#dataStart, this.#dataStart + CUT_BYTES);
     const type = this.#name(piece) || (LONG_EVENT_TYPE.exec(opening)?.[1] ?? '');
     this.#dialect.readEvent(type, {}, reading);
@@ -466,7 +455,7 @@ export class AnswerJudge {
         if (byte === CR && joined[end + 1] === LF) end++;
       }
     }
-    const reading = this.#cleared();
+    const reading = clearedReading();
     if (this.#dialect !== undefined) this.#readLongEnd(this.#dialect, joined.subarray(0, end), 0, reading);
     this.#take(reading);
     if (end === joined.length) this.#longEvent = lastBytes(joined);
@@ -518,6 +507,18 @@ export class AnswerJudge {
 
 const NOT_SEARCHED = -2;
 
+/** One for all judges: it is read before the next event. */
+const READING: EventReading = { begins: false, useful: false, error: false, last: false, ended: [] };
+
+function clearedReading(): EventReading {
+  READING.begins = false;
+  READING.useful = false;
+  READING.error = false;
+  READING.last = false;
+  READING.ended.length = 0;
+  return READING;
+}
+
 /** Bytes around a cut inside a long event that are read once more. */
 const CUT_BYTES = 256;
 
@@ -526,6 +527,11 @@ const EVENT = Buffer.from('event:');
 const ERROR_FIELD = Buffer.from('error:');
 const ERROR_MARK = Buffer.from('error"');
 const LONG_EVENT_TYPE = /^\s*\{\s*"type"\s*:\s*"([^"]*)"/;
+
+/** JSON or an event stream. Some servers send JSON without a type. */
+function isAnswerType(contentType: string): boolean {
+  return contentType === 'application/json' || contentType === '' || ANSWER_TYPE.test(contentType);
+}
 
 const ANSWER_TYPE = /^(?:text\/event-stream|(?:application|text)\/(?:[^;\s]+\+)?json)\s*(?:;|$)/;
 
