@@ -287,7 +287,7 @@ class Connection implements Expirable {
     // The socket still needs the memory.
     if (reuses) this.server.scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     this.#watchProgress();
-    return queued < QUEUE_BYTES;
+    return queued < QUEUE_BYTES || !socket.writableNeedDrain;
   }
 
   /** Ends an exchange, whose last byte has been given to the socket, when the kernel has it. */

@@ -184,15 +184,23 @@ function collect(
   const idle = (): void => body.stall();
   let timer = options.clock.setTimeout(idle, options.limits.bodyIdleMs);
   const stop = (): void => options.clock.clearTimeout(timer);
+  const add = (piece: Uint8Array, isLast: boolean): void => {
+    try {
+      body.append(piece, isLast, options.clock.now());
+    } catch (error) {
+      options.onError?.(error);
+      exchange.destroy();
+    }
+  };
   req.on('data', (piece: Buffer) => {
     stop();
     if (exchange.handedOver || body.settled) return;
-    body.append(piece, false, options.clock.now());
+    add(piece, false);
     if (!body.settled) timer = options.clock.setTimeout(idle, options.limits.bodyIdleMs);
   });
   req.on('end', () => {
     stop();
-    body.append(new Uint8Array(0), true, options.clock.now());
+    add(new Uint8Array(0), true);
   });
   req.on('close', stop);
   // A request that was answered before its body came is detached from its socket and never closes.

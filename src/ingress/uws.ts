@@ -41,7 +41,7 @@ class UwsExchange extends Exchange {
     super(head, nowMs);
     this.#server = server;
     this.#res = res;
-    res.onAborted(() => this.ended('gone'));
+    res.onAborted(() => this.#run(() => this.ended('gone')));
   }
 
   /** Collects the body within the limits. */
@@ -49,8 +49,10 @@ class UwsExchange extends Exchange {
     const body = new Body(budget, limits, this.declaredBytes, this.receivedMs);
     this.requestBody = body;
     this.#res.onData((piece, isLast) => {
-      body.append(new Uint8Array(piece), isLast, clock.now());
-      if (isLast) this.#server.unwatch(this);
+      this.#run(() => {
+        body.append(new Uint8Array(piece), isLast, clock.now());
+        if (isLast) this.#server.unwatch(this);
+      });
     });
     this.#server.watch(this);
   }
@@ -131,6 +133,16 @@ class UwsExchange extends Exchange {
     if (this.requestBody?.abandoned === true) res.writeHeader('connection', 'close');
   }
 
+  /** Runs a callback of the addon, in which an error would end the process. It costs the connection. */
+  #run(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#server.report(error);
+      this.destroy();
+    }
+  }
+
   get #bodiless(): boolean {
     return this.method === 'HEAD' || this.status === 204 || this.status === 304;
   }
@@ -142,7 +154,9 @@ class UwsExchange extends Exchange {
     this.#server.watch(this);
     this.#res.onWritable(() => {
       this.#waiting = false;
-      if (!this.handedOver) this.listener?.onWritable();
+      this.#run(() => {
+        if (!this.handedOver) this.listener?.onWritable();
+      });
       return true;
     });
   }
@@ -206,6 +220,10 @@ class UwsServer implements Server {
     this.#listening = null;
     if (this.#sweeper !== null) this.#options.clock.clearTimeout(this.#sweeper);
     this.#app.close();
+  }
+
+  report(error: unknown): void {
+    this.#options.onError?.(error);
   }
 
   now(): number {

@@ -234,6 +234,19 @@ onEach(
   { limits: TIGHT },
 );
 
+onEach(
+  t,
+  SERVER_ADAPTERS,
+  'requests without a key get an eighth of the memory, those with one the rest',
+  async (t, { ask }) => {
+    const body = { ...CHAT, pad: ' '.repeat(10_000) };
+    t.match(await ask({ path: PATH, body }), { status: 503, headers: { 'x-headrace-error': 'HR_OVERLOADED' } });
+    t.equal((await ask({ path: PATH, body: CHAT })).status, 401, 'a small one is read and then refused');
+    t.equal((await ask({ path: PATH, headers: GOOD, body })).status, 200);
+  },
+  { limits: { bodyBytes: 64 * 1024, heldEventBytes: 4096, bufferedBytes: 64 * 1024 } },
+);
+
 onEach(t, SOCKETS, 'bytes of headers and bodies pass unchanged', async (t, { dial, host }) => {
   const wire = dial();
   const body = Buffer.from(`{"model":"${MODEL}","input":"\u4f60\u597d \\u00e9","n" : 1.0 }`);

@@ -1,6 +1,6 @@
 // The gateway's own HTTP/1.1 server on real sockets: framing, order, slow readers, clients that close their side, early refusals,
 // deadlines and limits. Time is a manual clock; what a client sees are raw bytes.
-import { Duplex, duplexPair } from 'node:stream';
+import { type Duplex, duplexPair } from 'node:stream';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';

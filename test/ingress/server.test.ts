@@ -41,6 +41,8 @@ interface Started {
   readonly server: Server;
   readonly clock: ReturnType<typeof createManualClock>;
   readonly budget: BodyBudget;
+  /** What was reported. */
+  readonly errors: unknown[];
   readonly dial: () => Wire;
 }
 
@@ -60,11 +62,12 @@ function onBoth(name: string, handler: ExchangeHandler, run: (t: Tap, started: S
         ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
         ...{ connections: 1000, headerBytes: 16_384 },
       };
-      const server = await make({ handler, clock, limits, budget });
+      const errors: unknown[] = [];
+      const server = await make({ handler, clock, limits, budget, onError: (error) => errors.push(error) });
       t.teardown(() => server.close());
       const { port } = await server.listen({ host: '127.0.0.1', port: 0 });
       t.equal(server.name, kind);
-      await run(t as Tap, { server, clock, budget, dial: () => dial(t, port) });
+      await run(t as Tap, { server, clock, budget, errors, dial: () => dial(t, port) });
     });
   }
 }
@@ -73,6 +76,9 @@ function onBoth(name: string, handler: ExchangeHandler, run: (t: Tap, started: S
 async function turns(): Promise<void> {
   for (let i = 0; i < 20; i++) await new Promise(setImmediate);
 }
+
+/** How the exchanges of the last handler that notes it have ended. */
+const LAST_ENDS: { current: readonly string[] } = { current: [] };
 
 const echo: ExchangeHandler = (exchange) => {
   exchange.readBody((error, body) => {
@@ -121,6 +127,56 @@ onBoth(
       t.equal(answer.status, 500);
       t.notMatch(answer.text(), 'secret');
     }
+  },
+);
+
+onBoth(
+  'an error in a callback of the body costs one connection and is reported',
+  (exchange) => {
+    exchange.readBody(() => {
+      if (exchange.path === '/bad') throw new Error('secret');
+      exchange.respond(200, [], Buffer.from('ok'));
+    });
+  },
+  async (t, { budget, dial, errors }) => {
+    const good = dial();
+    const bad = dial();
+    await bad.send(`${head('POST', '/bad', { host: 'x', 'content-length': '4' })}bo`);
+    await turns();
+    await bad.send('dy');
+    await bad.ended;
+    t.equal(bad.pending, '');
+    t.match(errors, [{ message: 'secret' }]);
+    t.equal(budget.usedBytes, 0);
+    await good.send(encode({ path: '/', body: 'x' }));
+    t.equal((await good.answer()).text(), 'ok');
+  },
+);
+
+onBoth(
+  'a client that does not read for clientIdle in the middle of a stream is gone',
+  (exchange) => {
+    const piece = Buffer.alloc(1 << 20, 'x');
+    const ends: string[] = [];
+    exchange.listener = {
+      onWritable: () => undefined,
+      onCut: () => undefined,
+      onEnded: (cause) => void ends.push(cause),
+    };
+    LAST_ENDS.current = ends;
+    exchange.start(200, [], -1);
+    for (let i = 0; i < 16; i++) exchange.write(piece);
+  },
+  async (t, { clock, dial }) => {
+    const wire = dial();
+    wire.socket.pause();
+    await wire.send(head('GET', '/', { host: 'x' }));
+    await turns();
+    clock.advance(119_000);
+    t.same(LAST_ENDS.current, []);
+    clock.advance(32_000);
+    await turns();
+    t.same(LAST_ENDS.current, ['gone']);
   },
 );
 

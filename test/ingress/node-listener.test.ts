@@ -1,0 +1,70 @@
+// The listener for servers of node:http: exchanges end when the response has left, and slow readers have their time.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { BodyBudget } from '../../src/ingress/body.ts';
+import type { EndCause, Exchange } from '../../src/ingress/exchange.ts';
+import { createNodeListener } from '../../src/ingress/node-listener.ts';
+import { dial, head } from '../support/server-adapter-wire.ts';
+
+const LARGE = 16 * 1024 * 1024;
+const GET = head('GET', '/', { host: 'x' });
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise(setImmediate);
+}
+
+for (const reads of [true, false]) {
+  const name = reads
+    ? 'a response is delivered when the kernel has all of it'
+    : 'a client without progress for clientIdle is gone';
+  t.test(name, async (t) => {
+    const clock = createManualClock();
+    const limits = {
+      ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+      ...{ connections: 10, headerBytes: 16_384 },
+    };
+    const exchanges: Exchange[] = [];
+    const ends: EndCause[] = [];
+    const handler = (exchange: Exchange): void => {
+      exchanges.push(exchange);
+      exchange.listener = {
+        onWritable: () => undefined,
+        onCut: () => undefined,
+        onEnded: (cause) => void ends.push(cause),
+      };
+    };
+    const server = createServer(createNodeListener({ handler, clock, limits, budget: new BodyBudget(1e6) }));
+    t.teardown(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const wire = dial(t, (server.address() as AddressInfo).port);
+    wire.socket.pause();
+    await wire.send(GET);
+    await until(() => exchanges.length === 1);
+    const [exchange] = exchanges as [Exchange];
+    exchange.start(200, [], LARGE);
+    const piece = Buffer.alloc(LARGE - 1, 'x');
+    t.equal(exchange.write(piece), false);
+    piece.fill('y');
+    exchange.end(Buffer.from('x'));
+    t.equal(exchange.handedOver, true);
+    clock.advance(19_000);
+    for (let i = 0; i < 20; i++) await new Promise(setImmediate);
+    t.same(ends, [], 'handed over and not ended');
+    if (reads) {
+      wire.socket.resume();
+      const { body } = await wire.answer();
+      t.ok(body.equals(Buffer.alloc(LARGE, 'x')), 'whole, though the memory was used again');
+    } else {
+      clock.advance(6000);
+    }
+    await until(() => ends.length === 1);
+    t.same(ends, [reads ? 'delivered' : 'gone']);
+    clock.advance(200_000);
+    t.equal(clock.nextDueMs, Infinity, 'no deadline is left');
+  });
+}
