@@ -11,7 +11,7 @@ const BYTES_PER_TOKEN = 4;
 
 const CONVERSATION = [SPAN.messages, SPAN.system, SPAN.prompt, SPAN.input, SPAN.instructions] as const;
 const LIMITS = [SPAN.max_completion_tokens, SPAN.max_tokens, SPAN.max_output_tokens, SPAN.n_predict] as const;
-const CHOICES = [SPAN.n, SPAN.best_of] as const;
+const CHOICES = [SPAN.n, SPAN.n_cmpl, SPAN.best_of] as const;
 
 /** Estimate of the tokens of a request, made from its body. */
 export interface TokenEstimate {

@@ -6,6 +6,7 @@ import { type AnswerHead, AnswerJudge } from '../../src/dialect/answer.ts';
 import type { Dialect, DialectName, Usage } from '../../src/dialect/dialect.ts';
 import { dialectOf, DIALECTS } from '../../src/dialect/dialects.ts';
 import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { EventSplitter } from '../../src/net/sse.ts';
 import { askingForUsage, estimateTokens, usageIn, UsageWatch } from '../../src/dialect/usage.ts';
 
 const tokens = (promptTokens: number, completionTokens: number, cachedTokens = 0): Usage => ({
@@ -227,6 +228,7 @@ t.test('estimates the tokens of a request from its conversation and its limits',
     choices: 6,
     prompts: 2,
   });
+  t.match(estimate('{"model":"m","prompt":"a","n_predict":5,"n_cmpl":4}'), { maxTokens: 20, choices: 4 });
   t.same(estimate('{"model":"m","max_tokens":"many","n":0}'), {
     promptTokens: 0,
     maxTokens: undefined,
@@ -377,4 +379,61 @@ t.test('null and nested usage members, white space and cut values do not hide th
   const frame =
     'data: {"timings":{"prompt_n":1},"tokens_predicted":2}\n\ndata: {"tokens_predicted":5,"timings":{"prompt_n":4';
   t.same(usageIn(DIALECTS.llama, Buffer.from(frame)), { promptTokens: 1, completionTokens: 5, cachedTokens: 0 });
+});
+
+t.test('the counts in an event that is too long to be held are read, wherever it is cut', async (t) => {
+  const long = 'x'.repeat(9000);
+  const completed = `event: response.completed\ndata: ${JSON.stringify({
+    type: 'response.completed',
+    response: { output: [long], usage: numbered, more: long },
+  })}\n\n`;
+  const bytes = Buffer.from(
+    `data: ${JSON.stringify({ type: 'response.output_text.delta', delta: 'a' })}\n\n${completed}`,
+  );
+  for (const size of [1, 7, 100, 4000, 9100, 9200, 1e6]) {
+    const splitter = new EventSplitter({ maxHeldBytes: 64 });
+    const judge = judgeOf(DIALECTS.responses, STREAM);
+    const watch = new UsageWatch(DIALECTS.responses, false);
+    watch.begin(judge);
+    for (let at = 0; at < bytes.length; at += size) {
+      const piece = splitter.push(bytes.subarray(at, at + size));
+      if (piece === undefined) continue;
+      judge.events(piece, splitter.midEvent);
+      watch.events(piece, splitter.midEvent);
+    }
+    t.same(watch.result(1), { ...tokens(10, 4, 3), measured: true }, `reads of ${size} bytes`);
+    t.equal(judge.complete, true);
+  }
+});
+
+t.test('only output that has passed is delivered', async (t) => {
+  const html: AnswerHead = { ...WHOLE, contentType: 'text/html' };
+  const wholes: [string, AnswerHead, string, boolean][] = [
+    ['HTML', html, '<html></html>', false],
+    ['error JSON', WHOLE, '{"error":{"message":"no"},"usage":{"prompt_tokens":5}}', false],
+    ['cut JSON', WHOLE, '{"choices":[{"text":"abc', false],
+    ['nothing', WHOLE, '', false],
+    ['an answer', WHOLE, '{"choices":[{"text":"abc"}]}', true],
+  ];
+  for (const [title, head, text, expected] of wholes) {
+    const judge = judgeOf(CHAT, head);
+    const watch = new UsageWatch(CHAT, false);
+    watch.begin(judge);
+    const body = Buffer.from(text);
+    judge.data(body);
+    const failure = judge.end(body, true);
+    t.equal(failure === null, expected, title);
+    if (failure === null) {
+      t.equal(watch.delivered, false, 'nothing has passed');
+      watch.data(body);
+    }
+    t.equal(watch.delivered, expected, title);
+  }
+  const held = judgeOf(CHAT, STREAM);
+  const watch = new UsageWatch(CHAT, false);
+  watch.begin(held);
+  held.events(Buffer.from(word('a')));
+  t.equal(watch.delivered, false, 'an answer that has begun and is still held');
+  watch.events(Buffer.from(word('a')));
+  t.equal(watch.delivered, true);
 });
