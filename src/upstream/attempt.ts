@@ -4,14 +4,7 @@
 import type { Clock } from '../actor/index.ts';
 import { type AnswerFailure, AnswerJudge, type AnswerState } from '../dialect/index.ts';
 import type { ErrorCode } from '../errors.ts';
-import type {
-  Connection,
-  ConnectionPool,
-  DispatchError,
-  DispatchFault,
-  DispatchHandler,
-  DispatchOptions,
-} from '../net/client.ts';
+import type { Connection, DispatchError, DispatchFault, DispatchHandler, DispatchOptions } from '../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter } from '../net/sse.ts';
 import {
@@ -40,6 +33,14 @@ export interface AttemptTimeouts {
   readonly idleMs: number;
 }
 
+/** A connection as an attempt uses it: see `Connection`. */
+export type AttemptConnection = Pick<Connection, 'abort' | 'pause' | 'resume'>;
+
+/** A pool as an attempt uses it: see `ConnectionPool`. */
+export interface AttemptPool {
+  dispatch(options: DispatchOptions, handler: DispatchHandler, fresh?: boolean): AttemptConnection | null;
+}
+
 /** What all attempts of a thread share. */
 export interface AttemptDeps {
   readonly board: Board;
@@ -48,7 +49,7 @@ export interface AttemptDeps {
   readonly timeouts: AttemptTimeouts;
   /** Most bytes of an unfinished event that are held. */
   readonly heldEventBytes: number;
-  readonly pool: (member: Member) => ConnectionPool;
+  readonly pool: (member: Member) => AttemptPool;
   readonly running: RunningAttempts;
 }
 
@@ -95,6 +96,7 @@ const DISCARD_MS = 1000;
 /** Faults that say nothing about the health of a CRN. */
 const BLAMELESS: ReadonlySet<DispatchFault> = new Set(['unsendable', 'no connection free', 'stale', 'internal']);
 
+const LF = 0x0a;
 const NO_BYTES = Buffer.alloc(0);
 
 export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expirable {
@@ -138,12 +140,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   readonly #request: UpstreamRequest;
   readonly #owner: AttemptOwner;
   readonly #deadline: Deadline;
-  #connection: Connection | null = null;
+  #connection: AttemptConnection | null = null;
   #phase: Phase = 'connect';
   #splitter: EventSplitter | null = null;
   readonly #held: Buffer[] = [];
   /** Bytes read since the phase `rest` began. */
   #restBytes = 0;
+  /** The last byte of a stream ended a line. */
+  #lineEnded = false;
   #paused = false;
   #left = false;
 
@@ -253,7 +257,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   }
 
   /** @internal */
-  onRequestSent(connection: Connection): void {
+  onRequestSent(connection: AttemptConnection): void {
     this.#connection = connection;
     this.#phase = 'head';
     this.sentMs = this.#deps.clock.now();
@@ -295,6 +299,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
       if (this.bytes > REFUSAL_BYTES) this.#undecided();
     } else if (this.#splitter !== null) {
       const whole = this.#splitter.push(piece);
+      this.#lineEnded = piece[piece.byteLength - 1] === LF;
       if (whole !== undefined) this.#events(whole, this.judge.events(whole, this.#splitter.midEvent));
       else if (this.begunMs === 0) this.#waitOn('undecided');
     } else {
@@ -346,7 +351,8 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   /** Whole events of a stream, which the judge has read. */
   #events(piece: Buffer, state: AnswerState): void {
     const phase = this.#phase;
-    if (this.judge.complete || (phase === 'passing' && state === 'error event')) {
+    const isOver = this.judge.complete || (phase === 'passing' && state === 'error event');
+    if (isOver && !this.midEvent) {
       // Nothing follows, whatever the connection does.
       this.#held.push(piece);
       this.#discard();
@@ -405,9 +411,12 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   }
 
   #endOfStream(phase: Phase, splitter: EventSplitter): void {
+    const isCut = splitter.midEvent && !this.#lineEnded;
     const rest = splitter.take();
     if (rest.byteLength > 0) this.#held.push(rest);
-    this.#endOfAnswer(phase, this.judge.end(rest, false));
+    const failure = this.judge.end(rest, false);
+    // The type of a last event that was too long to be held came with its first part.
+    this.#endOfAnswer(phase, isCut && this.#request.dialect !== undefined ? 'truncated' : failure);
   }
 
   #endOfWhole(phase: Phase, { byClose, status }: ResponseHead): void {
@@ -422,7 +431,8 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
 
   /** The body has ended as HTTP. */
   #endOfAnswer(phase: Phase, failure: AnswerFailure | null): void {
-    if (failure === null || this.judge.reportedError) {
+    const isTold = this.judge.reportedError && (phase === 'passing' || phase === 'held');
+    if (failure === null || isTold) {
       this.#finish(phase);
     } else {
       this.brokenCode = 'HR_STREAM_TRUNCATED';
@@ -430,12 +440,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     }
   }
 
-  /** The answer is whole; its last piece is held. */
+  /** The answer is whole; its last piece is held. One that is no stream leaves in one piece unless it passes already. */
   #finish(phase: Phase): void {
+    const held = this.#held;
     this.whole = true;
     this.#leave();
+    if (this.#splitter === null && held.length > 1) held.splice(0, held.length, Buffer.concat(held));
     if (phase === 'passing') {
-      this.#owner.onEnd(this, this.#held.pop() ?? null);
+      this.#owner.onEnd(this, held.pop() ?? null);
     } else if (phase !== 'held') {
       this.begunMs = this.#deps.clock.now();
       this.#owner.onBegun(this);

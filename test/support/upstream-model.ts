@@ -1,0 +1,565 @@
+// A model of one request between a client and its CRNs, driven by a seed: CRNs that answer and fail in every way, a client that
+// stalls and leaves, timers, approvals. Time and connections are simulated, and every step is one event. `run` returns what is wrong.
+
+import { createManualClock, createSeededRandom, type ManualClock } from '../../src/actor/testkit.ts';
+import { dialectOf } from '../../src/dialect/index.ts';
+import type { HeadraceError } from '../../src/errors.ts';
+import { DispatchError, type DispatchFault, type DispatchHandler, type DispatchOptions } from '../../src/net/client.ts';
+import { DeadlineQueue } from '../../src/net/deadline.ts';
+import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
+import { type Member } from '../../src/routing/model-table.ts';
+import { Candidates } from '../../src/routing/picker.ts';
+import {
+  type Approval,
+  type Attempt,
+  type Downstream,
+  type DownstreamListener,
+  Failover,
+  type FailoverDeps,
+  RunningAttempts,
+  type UpstreamRequest,
+} from '../../src/upstream/index.ts';
+import { type Answer, answerOf } from './upstream-answers.ts';
+
+const CRNS = 4;
+const ENDLESS = ': endless\n\n';
+const LINES = { common: '', credential: '' };
+/** Longer than every deadline of a run together. */
+const LONG_MS = 10_000_000;
+
+type Random = () => number;
+
+/** What is shared by all runs: state that a run leaves behind shows in the next one too. */
+export class Model {
+  readonly clock: ManualClock = createManualClock(1_000_000);
+  readonly board: Board = new Board(createBoardMemory(CRNS, CRNS, 1), 0);
+  readonly deadlines: DeadlineQueue = new DeadlineQueue(this.clock, 1);
+  readonly running: RunningAttempts = new RunningAttempts(this.board, this.clock);
+  readonly members: readonly Member[] = Array.from({ length: CRNS }, (_, at) => ({
+    ...{ url: `http://crn${at}`, server: at, member: at, hash: at },
+    apiKey: at === CRNS - 1 ? 'own' : undefined,
+  }));
+
+  constructor() {
+    for (const { member } of this.members) this.board.setStanding(member, STANDING.up, 0);
+  }
+
+  /** Runs one request to its end. Returns what is wrong with it, nothing when all is well. */
+  async run(seed: number): Promise<Findings> {
+    const run = new Run(this, createSeededRandom(seed));
+    await run.play();
+    return run.findings();
+  }
+}
+
+export interface Findings {
+  readonly wrong: readonly string[];
+  /** What the run has seen, for the sum over all runs. */
+  readonly seen: readonly string[];
+  readonly log: readonly string[];
+}
+
+/** One connection under a request, with the answer that it will give. */
+class ModelConnection {
+  state: 'connecting' | 'open' | 'kept' | 'failed' | 'aborted' = 'connecting';
+  paused = false;
+  /** Bytes of the body that have left. */
+  sent = 0;
+  headSent = false;
+  comments = 0;
+  readonly crn: number;
+  readonly answer: Answer;
+  readonly #handler: DispatchHandler;
+  readonly #random: Random;
+  readonly #log: (text: string) => void;
+
+  constructor(crn: number, answer: Answer, handler: DispatchHandler, random: Random, log: (text: string) => void) {
+    this.crn = crn;
+    this.answer = answer;
+    this.#handler = handler;
+    this.#random = random;
+    this.#log = log;
+  }
+
+  get over(): boolean {
+    return this.state !== 'connecting' && this.state !== 'open';
+  }
+
+  /** Nothing will come any more unless the client reads on. */
+  get silent(): boolean {
+    if (this.state === 'connecting') return this.answer.connect === 'silence';
+    if (!this.headSent) return this.answer.beforeHead === 'silence';
+    return this.paused || (this.sent >= this.answer.cut && this.answer.ending === 'silence' && !this.answer.endless);
+  }
+
+  pause(handler: DispatchHandler): void {
+    if (handler === this.#handler && !this.over) this.paused = true;
+  }
+
+  resume(handler: DispatchHandler): void {
+    if (handler === this.#handler && !this.over) this.paused = false;
+  }
+
+  abort(handler: DispatchHandler): void {
+    if (handler !== this.#handler || this.over) return;
+    this.#log(`abort crn${this.crn}`);
+    this.state = 'aborted';
+  }
+
+  open(): void {
+    this.state = 'open';
+    this.#handler.onRequestSent(this as never);
+  }
+
+  /** The next event of this connection. */
+  step(): void {
+    const { answer } = this;
+    if (this.state === 'connecting') {
+      if (answer.connect === 'refused') this.#fail('connect');
+      else this.open();
+    } else if (!this.headSent) {
+      if (answer.beforeHead === 'head') this.#head();
+      else this.#fail(answer.beforeHead as DispatchFault);
+    } else if (this.sent < answer.cut) {
+      this.#data(Math.ceil(this.#random() ** 2 * (answer.cut - this.sent)));
+    } else {
+      this.#end();
+    }
+  }
+
+  #head(): void {
+    this.headSent = true;
+    this.#log(`head crn${this.crn} ${this.answer.status} ${this.answer.name}`);
+    this.#handler.onResponseStart(this.answer.status, this.answer.headers);
+    // The first piece of the body often comes with the head, and the end with the last.
+    while (!this.over && !this.paused && this.#random() < 0.3 && this.sent < this.answer.cut) this.step();
+    if (this.sent >= this.answer.cut && !this.paused && !this.over && this.#random() < 0.5) this.#end();
+  }
+
+  #data(bytes: number): void {
+    const piece = this.answer.body.subarray(this.sent, this.sent + bytes);
+    this.sent += piece.byteLength;
+    this.#log(`data crn${this.crn} ${this.sent}/${this.answer.body.byteLength}`);
+    this.#handler.onResponseData(Buffer.from(piece));
+    // The end of an answer with a length comes with its last byte.
+    if (this.sent === this.answer.body.byteLength && this.answer.hasLength && !this.paused && !this.over) this.#end();
+  }
+
+  #end(): void {
+    const { ending, endless } = this.answer;
+    if (endless) {
+      this.comments++;
+      this.#handler.onResponseData(Buffer.from(ENDLESS));
+    }
+    if (ending === 'silence') return;
+    this.#log(`end crn${this.crn} ${ending}`);
+    if (ending === 'end') {
+      this.state = 'kept';
+      this.#handler.onResponseEnd();
+    } else {
+      this.#fail(ending);
+    }
+  }
+
+  #fail(fault: DispatchFault): void {
+    this.state = 'failed';
+    this.#handler.onResponseError(new DispatchError(fault));
+  }
+}
+
+/** The client. As in an exchange, nothing counts after it was handed over, and the listener hears the end once. */
+class ModelClient implements Downstream {
+  handedOver = false;
+  committed = false;
+  errorCode = '';
+  bytesOut = 0;
+  listener: DownstreamListener | null = null;
+  status = 0;
+  headers: readonly string[] = [];
+  contentLength = -1;
+  text = '';
+  /** The last piece of an answer that ends as an error of the gateway. */
+  errorText = '';
+  ending: 'complete' | 'destroyed' | 'gone' | '' = '';
+  ends = 0;
+  full = false;
+  waiting = false;
+  readonly #random: Random;
+  readonly #log: (text: string) => void;
+
+  constructor(random: Random, log: (text: string) => void) {
+    this.#random = random;
+    this.#log = log;
+  }
+
+  start(status: number, headers: readonly string[], contentLength: number): void {
+    if (this.committed || this.handedOver) return;
+    this.status = status;
+    this.headers = headers;
+    this.contentLength = contentLength;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.handedOver) return true;
+    this.committed = true;
+    this.text += Buffer.from(chunk).toString('latin1');
+    this.#log(`write ${chunk.byteLength}`);
+    if (this.#random() < 0.01) this.leave();
+    this.waiting = this.full;
+    return !this.full;
+  }
+
+  end(chunk?: Uint8Array): void {
+    if (this.handedOver) return;
+    this.committed = true;
+    const last = chunk === undefined ? '' : Buffer.from(chunk).toString('latin1');
+    if (this.errorCode === '') this.text += last;
+    else this.errorText = last;
+    this.handedOver = true;
+    this.ending = 'complete';
+    this.#log('handed over');
+    // Flushed at once, or later.
+    if (this.#random() < 0.7) this.finish('delivered');
+  }
+
+  destroy(): void {
+    if (this.handedOver) return;
+    this.handedOver = true;
+    this.ending = 'destroyed';
+    this.finish('broken');
+  }
+
+  leave(): void {
+    if (this.ends > 0) return;
+    if (!this.handedOver) this.ending = 'gone';
+    this.handedOver = true;
+    this.finish('gone');
+  }
+
+  read(): void {
+    this.full = false;
+    if (!this.waiting || this.handedOver) return;
+    this.waiting = false;
+    this.listener?.onWritable();
+  }
+
+  finish(cause: 'delivered' | 'gone' | 'broken'): void {
+    if (this.ends > 0) return;
+    this.ends++;
+    this.#log(`ended ${cause}`);
+    this.listener?.onEnded(cause);
+  }
+}
+
+class ModelApproval implements Approval {
+  delivered = false;
+  asked = 0;
+  settle: (() => void) | null = null;
+  readonly #outcome: string;
+  readonly #client: ModelClient;
+
+  constructor(outcome: string, client: ModelClient) {
+    this.#outcome = outcome;
+    this.#client = client;
+  }
+
+  approve(): Promise<readonly string[] | null> {
+    this.asked++;
+    return new Promise((resolve, reject) => {
+      this.settle = () => {
+        this.settle = null;
+        if (this.#outcome === 'rejecting') {
+          reject(new Error('refused'));
+        } else if (this.#outcome === 'refused') {
+          this.#client.start(402, [], 0);
+          this.#client.end();
+          resolve(null);
+        } else {
+          resolve(['receipt', '1']);
+        }
+      };
+    });
+  }
+}
+
+class Run {
+  readonly #model: Model;
+  readonly #random: Random;
+  readonly #log: string[] = [];
+  readonly #seen: string[] = [];
+  readonly #wrong: string[] = [];
+  readonly #connections: ModelConnection[] = [];
+  readonly #client: ModelClient;
+  readonly #approval: ModelApproval | null;
+  readonly #request: UpstreamRequest;
+  readonly #places: number[] = Array.from({ length: CRNS }, () => 0);
+  readonly #attempts = new Map<Attempt, number>();
+  readonly #path: string;
+  readonly #stream: boolean;
+  #delivering: Attempt | null = null;
+  #errors: HeadraceError[] = [];
+  #retries: number;
+  #cut = false;
+
+  constructor(model: Model, random: Random) {
+    this.#model = model;
+    this.#random = random;
+    const log = (text: string): void => void this.#log.push(text);
+    this.#client = new ModelClient(random, log);
+    this.#client.full = random() < 0.2;
+    const consent = random() < 0.3 ? this.#pick(['given', 'given', 'refused', 'rejecting']) : '';
+    this.#approval = consent === '' ? null : new ModelApproval(consent, this.#client);
+    this.#path = this.#pick([
+      ...['/v1/chat/completions', '/v1/completions', '/v1/messages', '/v1/responses'],
+      ...['/completion', '/v1/embeddings'],
+    ]);
+    this.#stream = random() < 0.7;
+    this.#retries = random() < 0.1 ? 0 : 10;
+    this.#request = this.#makeRequest();
+  }
+
+  async play(): Promise<void> {
+    const { clock } = this.#model;
+    new Failover(this.#deps(), this.#request, this.#client).start();
+    for (let step = 0; step < 400 && !this.#done && !this.#comments; step++) {
+      const live = this.#connections.filter((connection) => !connection.over && !connection.silent);
+      const dice = this.#random();
+      if (live.length > 0 && dice < 0.8) this.#step(this.#pick(live));
+      else if (dice < 0.85) clock.advance(this.#random() * (this.#random() < 0.2 ? 700 : 30));
+      else await this.#event();
+    }
+    await this.#finish();
+  }
+
+  findings(): Findings {
+    return { wrong: this.#wrong, seen: this.#seen, log: this.#log };
+  }
+
+  /** A CRN sends nothing but comments. */
+  get #comments(): boolean {
+    return this.#connections.some(({ comments }) => comments > 20);
+  }
+
+  get #done(): boolean {
+    return this.#client.ends > 0 && this.#connections.every(({ over }) => over);
+  }
+
+  #step(connection: ModelConnection): void {
+    const { answer, sent } = connection;
+    if (answer.endless && sent >= answer.cut) this.#model.clock.advance(50);
+    if (!connection.over && !connection.silent) connection.step();
+  }
+
+  /** Something that is no event of a CRN and no deadline. */
+  async #event(): Promise<void> {
+    const client = this.#client;
+    const kind = this.#random();
+    if (this.#approval?.settle != null && kind < 0.5) {
+      this.#approval.settle();
+      await settled();
+    } else if (kind < 0.3) {
+      if (client.full) client.read();
+      else client.full = true;
+    } else if (kind < 0.35) {
+      this.#log.push('leave');
+      client.leave();
+    } else if (kind < 0.38 && !this.#cut && !client.handedOver) {
+      this.#cut = true;
+      this.#log.push('cut');
+      client.listener?.onCut();
+    } else if (kind < 0.5) {
+      const { crn } = this.#connections.at(-1) as ModelConnection;
+      this.#model.board.setUnreachable(crn, this.#random() < 0.7 ? this.#model.clock.now() : null);
+      if (this.#random() < 0.5) this.#model.clock.advance(1000);
+    } else if (client.handedOver && client.ends === 0 && kind < 0.8) {
+      client.finish(this.#random() < 0.8 ? 'delivered' : 'gone');
+    }
+  }
+
+  /** Lets everything come to its end, and looks at what is left. */
+  async #finish(): Promise<void> {
+    const { board, clock, members, running } = this.#model;
+    const client = this.#client;
+    for (let turn = 0; turn < 200 && !this.#done; turn++) {
+      this.#approval?.settle?.();
+      await settled();
+      if (client.full) client.read();
+      // Comments keep an answer alive that has begun.
+      if (turn === 150 && this.#comments && this.#delivering !== null) client.leave();
+      const live = this.#connections.filter((connection) => !connection.over && !connection.silent);
+      for (const connection of live) if (!connection.over) this.#step(connection);
+      if (live.length === 0) clock.advance(1000);
+      if (client.handedOver) client.finish('delivered');
+    }
+    this.#check(this.#done, 'the run never ends');
+    clock.advance(LONG_MS);
+    for (const { server } of members) board.setUnreachable(server, null);
+    this.#check(clock.nextDueMs === Infinity, 'a timer is left');
+    this.#check(running.size === 0, 'an attempt is left in the set of running ones');
+    for (const { server } of members) {
+      this.#check(
+        this.#places[server] === 0,
+        `place of crn${server} returned ${1 - (this.#places[server] as number)} times`,
+      );
+      this.#check(board.inFlight(server) === 0, `crn${server} has requests in flight`);
+    }
+    for (const [attempt, outcomes] of this.#attempts) {
+      this.#check(outcomes === 1, `attempt ${attempt.number} has ${outcomes} outcomes`);
+      this.#seen.push(`${attempt.verdict} ${attempt.failure}`);
+    }
+    for (const connection of this.#connections)
+      this.#check(connection.over, `a connection to crn${connection.crn} is left`);
+    this.#check(client.ends === 1, 'the client heard no end');
+    this.#check((this.#approval?.asked ?? 0) <= 1, 'approval was asked for twice');
+    this.#checkVerdicts();
+    this.#checkClient();
+  }
+
+  #checkVerdicts(): void {
+    for (const attempt of this.#attempts.keys()) {
+      const connection = this.#connections[[...this.#attempts.keys()].indexOf(attempt)] as ModelConnection;
+      const { answer } = connection;
+      if (attempt.verdict === 'ok') this.#check(answer.good, `a bad answer is ok: ${answer.name}`);
+      // A good answer fails only for its silence.
+      const late = attempt.failure?.endsWith('timeout') === true || attempt.failure === 'unreachable';
+      if (attempt.verdict === 'failed')
+        this.#check(!answer.good || late, `a good answer is blamed: ${attempt.failure}`);
+    }
+  }
+
+  #checkClient(): void {
+    const client = this.#client;
+    const text = client.text.replaceAll(': keep-alive\n\n', '').replaceAll(ENDLESS, '');
+    this.#seen.push(`client ${client.ending} ${client.status} ${client.errorCode}`);
+    this.#check(this.#errors.length <= 1, 'two errors');
+    if (this.#approval !== null && this.#delivering === null) {
+      this.#check(!this.#approval.delivered, 'nothing was delivered, and yet it counts');
+    }
+    if (this.#errors.length === 1) {
+      this.#check(text === '' || client.ending === 'gone', 'an error of the table behind bytes of a CRN');
+      return;
+    }
+    if (client.status === 402) return;
+    const marks = new Set(text.match(/crn\d/g));
+    this.#check(marks.size <= 1, 'bytes of two CRNs');
+    const sources = this.#connections
+      .map(({ answer }) => answer)
+      .filter(({ body }) => body.subarray(0, text.length).toString('latin1') === text);
+    this.#check(sources.length > 0, 'the client has something that no CRN said');
+    if (client.ending === 'gone') return;
+    if (client.errorText !== '') {
+      this.#check(/^(?:event: error\n)?data: \{/.test(client.errorText), 'an error event that is none');
+      this.#check(text === '' || text.endsWith('\n\n'), 'an error event inside an event');
+    } else if (client.ending === 'complete' && client.status > 0) {
+      // Behind a comment of ours the CRN's own error is all that is left to say.
+      const isError = client.text.includes(': keep-alive') && text.startsWith('data: {"error"');
+      const isWhole = isError || sources.some((answer) => answer.isWhole(text.length));
+      this.#check(isWhole, `a clean end of a cut answer: ${sources.map(({ name }) => name).join()} ${text.length}`);
+      this.#check(client.contentLength < 0 || client.contentLength === text.length, 'a wrong length');
+    } else {
+      this.#check(client.errorCode !== '', 'broken without a code');
+    }
+  }
+
+  #check(holds: boolean, what: string): void {
+    if (!holds) this.#wrong.push(what);
+  }
+
+  #pick<T>(list: readonly T[]): T {
+    return list[Math.floor(this.#random() * list.length)] as T;
+  }
+
+  #deps(): FailoverDeps {
+    const { clock, deadlines, board, running } = this.#model;
+    const places = this.#places;
+    const counted = Object.create(board) as Board;
+    counted.enter = (server) => {
+      places[server]!++;
+      board.enter(server);
+    };
+    counted.leave = (server) => {
+      places[server]!--;
+      board.leave(server);
+    };
+    return {
+      ...{ board: counted, clock, deadlines, running, heldEventBytes: 4096 },
+      timeouts: {
+        ...{ connectMs: 300, headersMs: this.#pick([500, 5000]), firstByteMs: this.#pick([null, 200, 900, 6000]) },
+        idleMs: this.#pick([400, 4000]),
+      },
+      relay: { keepAliveMs: this.#pick([null, null, 100]) },
+      pool: ({ server }) => ({
+        dispatch: (_: DispatchOptions, handler: DispatchHandler, fresh = false) =>
+          this.#dispatch(server, handler, fresh),
+      }),
+    };
+  }
+
+  #dispatch(crn: number, handler: DispatchHandler, fresh: boolean): ModelConnection | null {
+    const answer = answerOf(this.#random, this.#path, this.#stream, crn, fresh);
+    const connection = new ModelConnection(crn, answer, handler, this.#random, (text) => void this.#log.push(text));
+    this.#connections.push(connection);
+    this.#log.push(`ask crn${crn} ${answer.name} ${answer.connect}`);
+    if (answer.connect === 'no connection free' || answer.connect === 'unsendable') {
+      connection.state = 'failed';
+      handler.onResponseError(new DispatchError(answer.connect));
+      return null;
+    }
+    if (answer.connect === 'kept') connection.open();
+    return connection.over ? null : connection;
+  }
+
+  #makeRequest(): UpstreamRequest {
+    const { board, clock, members } = this.#model;
+    const left = members.slice(0, 1 + Math.floor(this.#random() * CRNS));
+    const places = this.#places;
+    const random = this.#random;
+    class InOrder extends Candidates {
+      override next(): Member | undefined {
+        const member = left.shift();
+        if (member === undefined) return undefined;
+        this.trial = random() < 0.2;
+        places[member.server]!++;
+        board.enter(member.server);
+        return member;
+      }
+    }
+    const picker = { affinity: false, boundedLoad: 1.25, slowStartMs: 0 };
+    const model = { id: 'm', members, budget: 0 };
+    const candidates = new InOrder(model, board, picker, { url: undefined, holder: undefined, key: 0 }, clock.now(), random);
+    candidates.lastResort = random() < 0.1;
+    return {
+      ...{ model: 'm', path: this.#path, lines: LINES, body: Buffer.from('{}'), dialect: dialectOf(this.#path) },
+      ...{ choices: 1, usage: null, candidates, approval: this.#approval },
+      budget: { deposit: () => undefined, withdraw: () => this.#retries-- > 0 },
+      gaps: { observe: () => undefined },
+      listener: {
+        onAttempt: (attempt) => {
+          this.#attempts.set(attempt, 0);
+          return [];
+        },
+        onOutcome: (attempt) => {
+          this.#log.push(`outcome ${attempt.number} ${attempt.verdict} ${attempt.failure}`);
+          const isPaused = this.#connections.at(-1)?.paused === true;
+          this.#check(!isPaused || attempt.failure !== 'unreachable', 'a CRN that was asked to wait counts as silent');
+          this.#attempts.set(attempt, (this.#attempts.get(attempt) ?? 0) + 1);
+        },
+        onAnswer: (attempt) => {
+          this.#check(this.#delivering === null, 'two answers');
+          this.#delivering = attempt;
+        },
+        onFirstPiece: () => this.#check(this.#delivering?.judge.streams === true, 'a piece of no stream'),
+        onFailed: (error) => {
+          this.#errors.push(error);
+          this.#client.start(error.status, error.headers, 0);
+          this.#client.end();
+        },
+      },
+    };
+  }
+}
+
+/** Promises of an approval have run their callbacks. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 4; turn++) await Promise.resolve();
+}
