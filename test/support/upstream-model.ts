@@ -526,7 +526,7 @@ class Run {
     }
     const picker = { affinity: false, boundedLoad: 1.25, slowStartMs: 0 };
     const model = { id: 'm', members, budget: 0 };
-    const candidates = new InOrder(model, board, picker, { url: undefined, holder: undefined, key: 0 }, clock.now(), random);
+    const candidates = new InOrder(model, board, picker, { url: undefined, key: 0, holder: 0 }, clock.now(), random);
     candidates.lastResort = random() < 0.1;
     return {
       ...{ model: 'm', path: this.#path, lines: LINES, body: Buffer.from('{}'), dialect: dialectOf(this.#path) },
