@@ -70,7 +70,7 @@ const SCRATCH_BYTES = 16 * 1024;
 /** The socket is closed this long before the server's announced timeout, so that no request crosses the close. */
 const KEEP_ALIVE_MARGIN_MS = 1000;
 const TCP_PROBE_MS = 60_000;
-/** A server that has not answered a connection attempt for so long is tried last by the next ones. */
+/** Wait for an address before the next one is tried; an address that was silent for so long is tried last by later attempts. */
 const SILENT_MS = 500;
 /** Time for which an address that could not be connected to is tried last. */
 const UNREACHABLE_MS = 10_000;
@@ -237,10 +237,11 @@ export class Connection implements NameWaiter {
     else this.#fail('connect', error);
   }
 
-  /** Connects to the first address; to the others, one after the other, when that is refused. */
+  /** Connects to the first address; to the others, one after the other, when that refuses or is silent. */
   #connect([address = '', ...others]: readonly string[]): void {
     const pool = this.#pool;
-    const startedMs = pool.settings.clock.now();
+    const { clock } = pool.settings;
+    const startedMs = clock.now();
     const socket = pool.connect(address, (length) => {
       if (socket === this.#socket) this.#receive(length);
       return true;
@@ -248,10 +249,17 @@ export class Connection implements NameWaiter {
     this.address = address;
     this.#socket = socket;
     let isOpen = false;
+    // The last address has all the time that the handler gives.
+    const silent = (): void => void socket.destroy(new Error(`no answer from ${address} to a connection attempt`));
+    const timer = others.length === 0 ? null : clock.setTimeout(silent, SILENT_MS);
+    const heard = (): void => {
+      if (timer !== null) clock.clearTimeout(timer);
+    };
+    socket.once('connect', heard);
     socket.on(pool.isSecure ? 'secureConnect' : 'connect', () => {
       if (socket !== this.#socket) return;
       isOpen = true;
-      this.openedMs = pool.settings.clock.now();
+      this.openedMs = clock.now();
       pool.reachable(address);
       const { head, body } = this.#unsent as UnsentRequest;
       this.#unsent = null;
@@ -263,7 +271,8 @@ export class Connection implements NameWaiter {
     };
     const closed = (error?: unknown): void => {
       const isOurs = socket === this.#socket;
-      if (!isOpen && (isOurs || pool.settings.clock.now() - startedMs > SILENT_MS)) pool.unreachable(address);
+      heard();
+      if (!isOpen && (isOurs || clock.now() - startedMs > SILENT_MS)) pool.unreachable(address);
       if (!isOurs) return;
       if (isOpen || others.length === 0) this.#lost(error instanceof Error ? error : undefined);
       else this.#connect(others);
@@ -475,7 +484,7 @@ export class ConnectionPool {
    */
   dispatch(options: DispatchOptions, handler: DispatchHandler, fresh = false): Connection | null {
     const head = this.#head(options);
-    if (head === null || (this.#open.size >= this.settings.maxConnections && (fresh || this.#idle.length === 0))) {
+    if (head === null || !this.#makeRoom(fresh)) {
       handler.onResponseError(new DispatchError(head === null ? 'unsendable' : 'no connection free'));
       return null;
     }
@@ -602,6 +611,14 @@ export class ConnectionPool {
     const { addresses } = this.name;
     if (addresses.length === 1) return addresses[0] !== address;
     return nowMs - openedMs >= SHARED_MAX_AGE_MS || !addresses.includes(address);
+  }
+
+  /** Whether there is a connection for a request. The idle connection that was used first makes room for a fresh one. */
+  #makeRoom(fresh: boolean): boolean {
+    if (this.#open.size < this.settings.maxConnections) return true;
+    const [oldest] = this.#idle;
+    if (fresh) oldest?.close();
+    return oldest !== undefined;
   }
 
   /** The head of a request as latin1 text; null when the request may not be sent. */

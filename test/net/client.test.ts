@@ -1,6 +1,6 @@
 // Connections and their pool against scripted servers on real sockets, and compared with undici.
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTls, type TLSSocket } from 'node:tls';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
@@ -109,8 +109,8 @@ class Bench {
     recorder.connection = this.pool.dispatch({ ...POST, ...options }, recorder, fresh);
   }
 
-  async get(options: Partial<DispatchOptions> = {}): Promise<Recorder> {
-    const recorder = this.ask(options);
+  async get(options: Partial<DispatchOptions> = {}, fresh = false): Promise<Recorder> {
+    const recorder = this.ask(options, fresh);
     await recorder.over;
     return recorder;
   }
@@ -525,6 +525,16 @@ t.test(
   },
 );
 
+t.test('a fresh connection takes the place of an idle one at the limit', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
+  const b = new Bench(t, crn.url, { maxConnections: 1 });
+  const kept = await b.get();
+  const fresh = b.ask({}, true);
+  t.not(fresh.connection, kept.connection);
+  await fresh.over;
+  t.same([fresh.text, b.pool.openConnections, crn.sockets.size], ['a', 1, 2]);
+});
+
 t.test('an unsendable request takes no connection, not even a kept one', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'a')));
   const b = new Bench(t, crn.url);
@@ -623,6 +633,41 @@ t.test('the next address is tried when one refuses, and the refusing one comes l
   await close('127.0.0.3');
   const failed = await b.get();
   t.match(failed.error, { fault: 'connect', cause: { code: 'ECONNREFUSED' } });
+});
+
+/** A server whose queue of connections is full, so that it does not answer further attempts. */
+const SILENT = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  const server = require('node:net').createServer();
+  server.listen({ port: workerData.port, host: '127.0.0.2', backlog: 1 }, () => {
+    parentPort.postMessage('listening');
+    setImmediate(() => Atomics.wait(workerData.lock, 0, 0));
+  });
+`;
+
+t.test('the next address is tried when one is silent for 500 ms', async (t) => {
+  const { port } = await servers(t, ['127.0.0.1']);
+  const lock = new Int32Array(new SharedArrayBuffer(4));
+  const worker = new Worker(SILENT, { eval: true, workerData: { port, lock } });
+  t.teardown(() => {
+    Atomics.store(lock, 0, 1);
+    Atomics.notify(lock, 0);
+    return worker.terminate();
+  });
+  await once(worker, 'message');
+  const waiting = Array.from({ length: 8 }, () => connect(port, '127.0.0.2').on('error', () => undefined));
+  t.teardown(() => waiting.forEach((socket) => socket.destroy()));
+  await once(waiting[0] as Socket, 'connect');
+  const { b } = named(t, port, ['127.0.0.2', '127.0.0.1']);
+  const recorder = b.ask();
+  while (b.clock.nextDueMs === Infinity) await turn();
+  b.clock.advance(499);
+  for (let i = 0; i < 5; i++) await turn();
+  t.same(recorder.calls, []);
+  b.clock.advance(1);
+  await recorder.over;
+  t.equal(recorder.text, '127.0.0.1');
+  t.equal((await b.get({}, true)).text, '127.0.0.1', 'the silent address comes last');
 });
 
 t.test('a new address gets traffic, and a vanished one loses it, within the time of a lookup', async (t) => {
