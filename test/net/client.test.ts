@@ -237,6 +237,19 @@ for (const [name, bytes, fault, calls] of FAULTS) {
   });
 }
 
+t.test(
+  'an answer that is not HTTP, or whose lines end in LF, fails at once and not when the connection ends',
+  async (t) => {
+    for (const bytes of ['SSH-2.0-x\r\n', '{"error":1}', 'HTTP/1.1 200 OK\ncontent-length: 0\n\n', 'HTTP/2 200\r\n']) {
+      const crn = await rawCrn(t, ({ socket }) => socket.write(bytes));
+      const b = new Bench(t, crn.url);
+      const recorder = await b.get();
+      t.same([recorder.calls, faultOf(recorder)], [['sent', 'error'], 'malformed'], bytes);
+      t.equal(b.pool.openConnections, 0);
+    }
+  },
+);
+
 t.test('a response without a length ends with the close of the connection, not with a reset', async (t) => {
   const crn = await rawCrn(t, ({ socket, earlier }) => {
     void earlier;
