@@ -148,20 +148,34 @@ class FieldName {
   }
 }
 
-/** Number of kept field names, a power of two, and the longest one: peers cannot fill the memory with names. */
-const MAX_NAMES = 1024;
+/** Kept field names are in sets by a hash of their lower-case codes; a set has few. Peers cannot fill the memory with names. */
+const NAME_SETS = 256;
+const NAMES_PER_SET = 4;
 const MAX_NAME_LENGTH = 64;
-
-/** Field names by a hash of their lower-case codes. A name takes the place of another one with the same hash. */
-const NAMES: (FieldName | null)[] = new Array<FieldName | null>(MAX_NAMES).fill(null);
+const NAMES: (FieldName | null)[] = new Array<FieldName | null>(NAME_SETS * NAMES_PER_SET).fill(null);
+/** Which name of a full set the next one replaces. */
+let nextReplaced = 0;
 
 function nameAt(bytes: Buffer, start: number, end: number, hash: number): FieldName {
-  const slot = (hash ^ (hash >>> 10)) & (MAX_NAMES - 1);
-  const kept = NAMES[slot] as FieldName | null;
-  if (kept !== null && kept.codes.length === end - start && kept.matches(bytes, start)) return kept;
+  const first = ((hash ^ (hash >>> 8)) & (NAME_SETS - 1)) * NAMES_PER_SET;
+  for (let slot = first; slot < first + NAMES_PER_SET; slot++) {
+    const kept = NAMES[slot] as FieldName | null;
+    if (kept === null) break;
+    if (kept.codes.length === end - start && kept.matches(bytes, start)) return kept;
+  }
   const name = new FieldName(bytes.toString('latin1', start, end).toLowerCase());
-  if (end - start <= MAX_NAME_LENGTH) NAMES[slot] = name;
+  if (end - start <= MAX_NAME_LENGTH) keepName(name, first);
   return name;
+}
+
+function keepName(name: FieldName, first: number): void {
+  const free = NAMES.indexOf(null, first);
+  if (free >= 0 && free < first + NAMES_PER_SET) {
+    NAMES[free] = name;
+  } else {
+    NAMES[first + nextReplaced] = name;
+    nextReplaced = (nextReplaced + 1) % NAMES_PER_SET;
+  }
 }
 
 /** What made a field section invalid. */
