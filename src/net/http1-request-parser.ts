@@ -73,6 +73,8 @@ const FAILURES = {
 const HOST = /^(?:[\w\-.~!$&'()*+,;=%]*|\[[\da-fv:.]+\])(?::\d*)?$/i;
 /** Scheme, authority, and path with query of a target in absolute form (RFC 9112 §3.2.2). */
 const ABSOLUTE = /^https?:\/\/([^/?]+)(.*)$/i;
+/** Length of the version and the line end behind it. */
+const VERSION_BYTES = 10;
 const VERSION = /^HTTP\/(\d)\.(\d)\r\n$/;
 const DIGITS = /^\d+$/;
 
@@ -128,6 +130,8 @@ export class RequestParser {
   /** From the second request on: a connection that has sent one alone keeps nothing while it is idle. */
   #kept: KeptHead | null = null;
   #chunks: ChunkedDecoder | null = null;
+  /** The target is in absolute form: Host is not as its line says. */
+  #absolute = false;
   /** Bytes left of a body of declared length. */
   #left = 0;
   #emptyLines = 0;
@@ -178,13 +182,15 @@ export class RequestParser {
     if (at >= end || this.state === 'failed') return at;
     if (!this.started) {
       this.started = true;
-      if (this.#kept?.begins(bytes, at, end) === true) {
+      const common = this.#kept?.common(bytes, at, end) ?? 0;
+      if (common > 0 && common === this.#kept?.length) {
         this.#expectBody();
-        return at + this.#kept.length;
+        return at + common;
       }
-      const stop = headEnd(bytes, at, Math.min(end, at + this.#headerBytes));
+      // Of the kept head only the end is a blank line: there is none in what both have in common.
+      const stop = headEnd(bytes, at + Math.max(common - 3, 0), Math.min(end, at + this.#headerBytes));
       if (stop >= 0) {
-        this.#takeHead(bytes, at, stop);
+        this.#takeHead(bytes, at, stop, common);
         return stop;
       }
     }
@@ -193,7 +199,7 @@ export class RequestParser {
     partial.add(bytes, at, Math.min(end, at + this.#headerBytes - used));
     const stop = headEnd(partial.bytes, Math.max(used - 3, 0), partial.length);
     if (stop >= 0) {
-      this.#takeHead(partial.bytes, 0, stop);
+      this.#takeHead(partial.bytes, 0, stop, 0);
       this.#partial = null;
       return at + stop - used;
     }
@@ -224,48 +230,58 @@ export class RequestParser {
     return at;
   }
 
-  /** Parses a head that is complete, its blank line included. */
-  #takeHead(bytes: Buffer, start: number, end: number): void {
-    const failure = this.#parseHead(bytes, start, end);
+  /** Parses a head that is complete, its blank line included, and begins with `common` bytes of the kept one. */
+  #takeHead(bytes: Buffer, start: number, end: number, common: number): void {
+    const failure = this.#parseHead(bytes, start, end, this.#kept?.firstNewLine(common) ?? 0);
     if (failure !== null) {
       // The same bytes are refused with the same reason when they come in pieces.
       this.#fail(hasForbidden(bytes, start, end) ? FAILURES.byte : failure);
       return;
     }
-    this.#kept?.keep(bytes, start, end);
+    this.#kept?.keep(bytes, start, end, common, this.#absolute ? null : this.headers);
     this.#expectBody();
   }
 
-  #parseHead(bytes: Buffer, start: number, end: number): RequestFailure | null {
-    let at = start;
-    while (TOKEN[bytes[at] as number] === 1) at++;
-    const targetStart = at + 1;
-    if (at === start || bytes[at] !== SPACE) return FAILURES.line;
-    let byte = bytes[++at] as number;
-    while (byte > SPACE && byte !== DELETE) byte = bytes[++at] as number;
-    const targetEnd = at;
-    if (byte !== SPACE || targetEnd === targetStart) return FAILURES.line;
-    const text = bytes.toString('latin1', start, end);
-    const version = text.slice(targetEnd + 1 - start, targetEnd + 11 - start);
-    if (version !== 'HTTP/1.1\r\n') {
-      const [, major, minor] = VERSION.exec(version) ?? [];
-      if (major === undefined) return FAILURES.line;
-      if (major !== '1') return FAILURES.version;
-      this.minor = minor === '0' ? 0 : 1;
-    } else this.minor = 1;
-    this.method = text.slice(0, targetStart - 1 - start);
-    if (!SECTION.parse(bytes, targetEnd + 11, end, text, start, this.#maxFields)) {
+  /** Parses a head from `parsed` bytes on; the lines before are those of the kept head. */
+  #parseHead(bytes: Buffer, start: number, end: number, parsed: number): RequestFailure | null {
+    let target = '';
+    let at = start + parsed;
+    const text = bytes.toString('latin1', at, end);
+    let fields: string[] = [];
+    if (parsed > 0) {
+      fields = (this.#kept as KeptHead).fieldsBefore(parsed);
+    } else {
+      while (TOKEN[bytes[at] as number] === 1) at++;
+      const targetStart = at + 1;
+      if (at === start || bytes[at] !== SPACE) return FAILURES.line;
+      let byte = bytes[++at] as number;
+      while (byte > SPACE && byte !== DELETE) byte = bytes[++at] as number;
+      if (byte !== SPACE || at === targetStart) return FAILURES.line;
+      const version = text.slice(at + 1 - start, at + VERSION_BYTES + 1 - start);
+      if (version !== 'HTTP/1.1\r\n') {
+        const [, major, minor] = VERSION.exec(version) ?? [];
+        if (major === undefined) return FAILURES.line;
+        if (major !== '1') return FAILURES.version;
+        this.minor = minor === '0' ? 0 : 1;
+      } else this.minor = 1;
+      this.method = text.slice(0, targetStart - 1 - start);
+      target = text.slice(targetStart - start, at - start);
+      at += VERSION_BYTES + 1;
+    }
+    if (!SECTION.parse(bytes, at, end, text, start + parsed, this.#maxFields, fields)) {
       return FAILURES[SECTION.fault || 'field line'];
     }
     this.keepAlive = persists(this.minor, SECTION.connection);
-    const target = text.slice(targetStart - start, targetEnd - start);
-    return this.#checkHost() ?? this.#takeTarget(target) ?? this.#takeFraming();
+    const failure = this.#checkHost();
+    if (failure !== null) return failure;
+    return (parsed > 0 ? null : this.#takeTarget(target)) ?? this.#takeFraming();
   }
 
   /** Splits the target (RFC 9112 §3.2). */
   #takeTarget(target: string): RequestFailure | null {
     if (this.method === 'CONNECT') return FAILURES.method;
     let rest = target;
+    this.#absolute = false;
     if (target.charCodeAt(0) !== SLASH) {
       if (target === '*' && this.method === 'OPTIONS') {
         this.path = '*';
@@ -275,6 +291,7 @@ export class RequestParser {
       const [, authority, after] = ABSOLUTE.exec(target) ?? [];
       if (authority === undefined || after === undefined || !HOST.test(authority)) return FAILURES.target;
       rest = after.startsWith('/') ? after : after === '' && this.method === 'OPTIONS' ? '*' : `/${after}`;
+      this.#absolute = true;
       const { fields, hostAt } = SECTION;
       if (hostAt >= 0) fields[hostAt] = authority;
       else fields.push('host', authority);

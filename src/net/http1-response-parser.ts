@@ -19,6 +19,7 @@ const SECTION = new FieldSection();
 
 interface Head {
   readonly status: number;
+  readonly minor: number;
   readonly fields: readonly string[];
   readonly chunked: boolean;
   /** -1 when there is none. */
@@ -30,6 +31,7 @@ interface Head {
 
 const NO_HEAD: Head = {
   status: 0,
+  minor: 1,
   fields: NO_FIELDS,
   chunked: false,
   contentLength: -1,
@@ -122,16 +124,18 @@ export class ResponseParser {
       const limit = Math.min(length, at + HEAD_BYTES - this.#headBytes);
       const used = partial.length;
       if (used === 0) {
-        if (this.#kept.begins(bytes, at, limit)) {
-          this.#headBytes += this.#kept.length;
-          at += this.#kept.length;
+        const common = this.#kept.common(bytes, at, limit);
+        if (common > 0 && common === this.#kept.length) {
+          this.#headBytes += common;
+          at += common;
           this.#deliver();
           continue;
         }
-        const end = headEnd(bytes, at, limit);
+        // Of the kept head only the end is a blank line: there is none in what both have in common.
+        const end = headEnd(bytes, at + Math.max(common - 3, 0), limit);
         if (end >= 0) {
           this.#headBytes += end - at;
-          this.#takeHead(bytes, at, end);
+          this.#takeHead(bytes, at, end, common);
           at = end;
           continue;
         }
@@ -144,27 +148,36 @@ export class ResponseParser {
         return length;
       }
       this.#headBytes += end - used;
-      this.#takeHead(partial.bytes, 0, end);
+      this.#takeHead(partial.bytes, 0, end, 0);
       partial.clear();
       at += end - used;
     }
     return at;
   }
 
-  #takeHead(bytes: Buffer, start: number, end: number): void {
-    const status = this.#parseHead(bytes, start, end);
+  /** Parses a head that is complete, its blank line included, and begins with `common` bytes of the kept one. */
+  #takeHead(bytes: Buffer, start: number, end: number, common: number): void {
+    const status = this.#parseHead(bytes, start, end, common);
     // No request asks to switch protocols.
     if (status < 0 || status === 101) this.#fail();
     else if (status >= 200) this.#deliver();
   }
 
-  /** Parses a head that is complete, and keeps it if it is not informational. Returns its status, -1 when it is malformed. */
-  #parseHead(bytes: Buffer, start: number, end: number): number {
-    const text = bytes.toString('latin1', start, end);
-    const status = parseStatus(text);
-    const lines = start + text.indexOf('\n') + 1;
-    if (status < 0 || !SECTION.parse(bytes, lines, end, text, start, MAX_FIELDS)) return -1;
-    const minor = text.charCodeAt(7) - 0x30;
+  /** Parses a head, and keeps it if it is not informational. Returns its status, -1 when it is malformed. */
+  #parseHead(bytes: Buffer, start: number, end: number, common: number): number {
+    const parsed = this.#kept.firstNewLine(common);
+    const text = bytes.toString('latin1', start + parsed, end);
+    let { status, minor } = this.#head;
+    let known: string[] = [];
+    let at = start + parsed;
+    if (parsed > 0) {
+      known = this.#kept.fieldsBefore(parsed);
+    } else {
+      status = parseStatus(text);
+      minor = text.charCodeAt(7) - 0x30;
+      at += text.indexOf('\n') + 1;
+    }
+    if (status < 0 || !SECTION.parse(bytes, at, end, text, start + parsed, MAX_FIELDS, known)) return -1;
     const { fields, length, lengths, coding, connection, keepAlive } = SECTION;
     // HTTP/1.0 has no transfer codings, and `chunked` is the only one that was offered.
     const chunked = coding !== null;
@@ -176,9 +189,10 @@ export class ResponseParser {
       return status;
     }
     const normal = length === null || (!chunked && lengths === 1 && !length.includes(','));
-    this.#kept.keep(bytes, start, end);
+    this.#kept.keep(bytes, start, end, common, fields);
     this.#head = {
       status,
+      minor,
       fields: normal ? fields : withLength(fields, chunked ? -1 : contentLength),
       chunked,
       contentLength,

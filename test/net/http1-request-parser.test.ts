@@ -330,6 +330,51 @@ t.test('the same head again, one that differs in a byte, and one that is cut giv
   for (let place = 0; place <= bytes.byteLength; place++) t.same(read(bytes, [place, place + 50]), whole);
 });
 
+t.test('a head that begins like the one before is read as if it came alone', async (t) => {
+  const before = [POST, HOST, 'a: 1', 'b: 2', 'c: 3', 'connection: x'];
+  const tails: string[][] = [
+    ['content-length: 1', '', 'x'],
+    ['content-length: 12', '', 'x'.repeat(12)],
+    ['content-length: 1', 'd: 4', '', 'x'],
+    ['', ''],
+    ['content-length: 1', 'connection: close', '', 'x'],
+    ['content-length: 1', 'content-length: 1', '', 'x'],
+    ['content-length: 1', ' folded', '', 'x'],
+    ['content-length: 1', 'host: y', '', 'x'],
+    ['content-length: 1x', '', 'x'],
+    ['content-length: 1\n', '', 'x'],
+    ['transfer-encoding: chunked', '', '1', 'x', '0', '', ''],
+    ['content-length: 1', 'transfer-encoding: chunked', '', '0', '', ''],
+    Array.from({ length: 30 }, (_, at) => `n${at}: 1`).concat('', ''),
+  ];
+  const first = text(...before, 'content-length: 1', '', 'x');
+  for (const tail of tails) {
+    const bytes = text(...before, ...tail);
+    const alone = read(bytes);
+    const all = read(Buffer.concat([first, first, first, bytes]));
+    t.same(all.requests.slice(3), alone.requests, tail.join());
+    t.same([all.status, all.reason], [alone.status, alone.reason], tail.join());
+  }
+});
+
+t.test('the authority of an absolute target is the Host of its request alone', async (t) => {
+  const requests = [
+    ['http://h/ HTTP/1.1', HOST, 'a: b'],
+    ['http://h/ HTTP/1.1', HOST, 'a: b'],
+    ['/ HTTP/1.1', HOST, 'a: b'],
+    ['http://i/ HTTP/1.0', 'connection: keep-alive', 'c: d'],
+    ['http://i/ HTTP/1.0', 'connection: keep-alive', 'c: d'],
+    ['http://i/ HTTP/1.0', 'connection: keep-alive', 'c: e', 'f: g'],
+    ['/ HTTP/1.0', 'connection: keep-alive', 'c: d'],
+  ].map(([line, ...fields]) => text(`GET ${line}`, ...fields, '', ''));
+  const all = read(Buffer.concat(requests));
+  t.same(
+    all.requests,
+    requests.flatMap((bytes) => read(bytes).requests),
+  );
+  t.same(all.requests[5]?.headers, ['connection', 'keep-alive', 'c', 'e', 'f', 'g', 'host', 'i']);
+});
+
 t.test('a request that has not ended is not complete and not refused', async (t) => {
   for (const bytes of [
     text(GET, HOST, ''),

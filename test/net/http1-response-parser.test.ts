@@ -98,6 +98,26 @@ t.test('the version and the Connection field decide whether the connection is re
   t.equal(persists('1.0', 'connection: keep-alive, close'), false);
 });
 
+t.test('a head that begins like the one before is read as if it came alone', async (t) => {
+  const before = (line: string): string[] => [line, 'a: 1', 'b: 2', 'connection: x'];
+  const tails = [
+    ['content-length: 1', '', 'x'],
+    ['content-length: 1', 'connection: close', '', 'x'],
+    ['transfer-encoding: chunked', '', '0', '', ''],
+    ['content-length: 1', 'content-length: 1', '', 'x'],
+    ['', 'x'],
+    ['content-length: 1', ' folded', '', 'x'],
+  ];
+  for (const line of [OK, 'HTTP/1.0 503', 'HTTP/1.1 204 No Content']) {
+    for (const tail of tails) {
+      const parser = new ResponseParser();
+      read(text(...before(line), 'content-length: 1', '', 'x'), [], {}, parser);
+      const bytes = text(...before(line), ...tail);
+      t.same(read(bytes, [], {}, parser), read(bytes), `${line} ${tail.join()}`);
+    }
+  }
+});
+
 t.test('a connection that an informational response ends is not reused', async (t) => {
   const final = [OK, 'content-length: 0', '', ''];
   t.equal(read(text('HTTP/1.1 103 Early Hints', 'connection: close', '', ...final)).reusable, false);

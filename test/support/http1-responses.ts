@@ -3,7 +3,7 @@
 import { ResponseParser } from '../../src/net/http1-response-parser.ts';
 import { chunkedText } from './http1-requests.ts';
 import { llhttpRead, withoutExtensions } from './llhttp.ts';
-import { mutated, Random } from './random.ts';
+import { mutated, Random, withExtraLine } from './random.ts';
 
 export interface Response {
   readonly state: string;
@@ -196,6 +196,10 @@ export function checkResponse(seed: number): string | null {
     const other = JSON.stringify(readResponse(bytes, places, options, parser));
     if (other !== whole) return `${input}\ncut at ${places.join(', ')}: ${other}\nwhole: ${whole}`;
   }
+  const near = Buffer.from(withExtraLine(bytes.toString('latin1'), random), 'latin1');
+  const kept = JSON.stringify(readResponse(near, [], options, KEPT));
+  const fresh = JSON.stringify(readResponse(near, [], options));
+  if (kept !== fresh) return `${input}\nthen ${JSON.stringify(near.toString('latin1'))}: ${kept}\nby itself: ${fresh}`;
   const difference = differenceOf(bytes, options, odd === 0);
   if (difference === null || (odd > 0 && differenceOf(withoutExtensions(bytes), options, false) === null)) return null;
   return `${input}\n${difference}\nread: ${whole}`;

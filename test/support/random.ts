@@ -84,3 +84,10 @@ export function mutated(bytes: Buffer, random: Random): Buffer {
   }
   return out;
 }
+
+/** A message with one more field line, at a random place of its head. */
+export function withExtraLine(message: string, random: Random): string {
+  const lines = message.split('\r\n');
+  lines.splice(1 + random.below(Math.max(1, lines.indexOf(''))), 0, `x-extra: ${random.below(10)}`);
+  return lines.join('\r\n');
+}
