@@ -76,6 +76,9 @@ export type CrnCommand =
 /** Share of the interval after which a member whose last probe disagrees with its state is probed again. */
 const FAST_SHARE = 0.2;
 
+/** Each trial that hangs doubles the time until another one is offered, up to this many times the first. */
+const MAX_PATIENCE = 6;
+
 interface MemberState {
   readonly model: string;
   readonly member: number;
@@ -232,14 +235,16 @@ class Crn {
   /** Offers another trial when the last one has been taken for too long: its answer may last, or never come. The first outcome decides. */
   checkTrial(): void {
     if (this.#ejection !== 'trial') return;
-    const { ejection, server } = this.#settings;
-    const takenMs = this.#deps.board.trialTakenMs(server);
+    const takenMs = this.#deps.board.trialTakenMs(this.#settings.server);
     const ageMs = takenMs === null ? 0 : this.#context.clock.now() - takenMs;
-    if (ageMs >= ejection.backoffMaxMs) {
+    // Where trials hang, each one costs a client its time.
+    const patience = Math.min(2 ** this.#overdue, MAX_PATIENCE);
+    const leftMs = this.#settings.ejection.backoffMaxMs * patience - ageMs;
+    if (leftMs <= 0) {
       this.#overdue++;
       this.#offer();
     } else {
-      this.#context.timers.once('trial', ejection.backoffMaxMs - ageMs, { type: 'CheckTrial' });
+      this.#context.timers.once('trial', leftMs, { type: 'CheckTrial' });
     }
   }
 

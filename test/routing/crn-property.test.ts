@@ -240,7 +240,8 @@ class World {
   async recover(): Promise<void> {
     this.status = 200;
     if (this.drained) await this.override({ action: 'return' });
-    await this.advance(2 * MAX_MS + 3000);
+    // Trials that hang are repeated at least every 6 times the longest ejection.
+    await this.test.advance(7 * MAX_MS + 3000);
     const flight = this.request(0, 1);
     this.end(this.flights.indexOf(flight), 'ok');
     await this.test.settle();

@@ -379,6 +379,26 @@ t.test('a trial that lasts longer than backoffMax is no obstacle: another one is
   t.equal(fixture.takeTrial(), true);
 });
 
+t.test('trials that hang are repeated less and less often, at least every 6 times backoffMax', async (t) => {
+  const fixture = new Fixture({ ejection: { backoffMaxMs: 10_000 } });
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.test.advance(15_000);
+  let lastMs = 0;
+  const gaps: number[] = [];
+  for (let i = 0; i < 3000; i++) {
+    const nowMs = fixture.test.clock.now();
+    if (fixture.takeTrial()) {
+      gaps.push((nowMs - lastMs) / 10_000);
+      lastMs = nowMs;
+    }
+    await fixture.test.advance(100);
+  }
+  t.same(gaps.slice(1).map(Math.round), [1, 2, 4, 6, 6, 6]);
+  await fixture.outcome('ok');
+  t.equal(fixture.standing, up, 'whichever of them ends well brings the CRN back');
+});
+
 t.test('the trial of a thread that dies is offered again at once', async (t) => {
   const fixture = new Fixture();
   await fixture.settle();
