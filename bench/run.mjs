@@ -6,6 +6,8 @@ import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { flagLines, parseFlags } from './lib/flags.mjs';
+import { GOAL_COLUMNS, GOAL_PARTS, goalRows, judgeGoals, quietText } from './lib/goals.mjs';
+import { condensed, performanceFiles } from './lib/performance-page.mjs';
 import { pageOf } from './lib/report-page.mjs';
 import { useOwnNode } from './lib/own-node.mjs';
 import { PEERS } from './lib/peers.mjs';
@@ -32,8 +34,10 @@ const PARTS = Object.fromEntries(
     part,
   ]),
 );
-/** Parts that run when none is named: all but uploads, which need minutes for a usable figure. */
-const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name);
+/** Parts that run when none is named: all but uploads and the other gateways, which take many minutes. */
+const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name && name !== peers.name);
+/** Not a part: all parts that measure a goal. */
+const GOALS = 'goals';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const HERE = fileURLToPath(new URL('.', import.meta.url));
@@ -41,7 +45,8 @@ const HERE = fileURLToPath(new URL('.', import.meta.url));
 const GENERAL = {
   quick: { type: 'boolean', default: false, help: 'a smoke run of a minute or two: its figures mean nothing' },
   out: { type: 'word', default: join(HERE, 'results'), help: 'folder of the results' },
-  render: { type: 'word', default: '', help: 'only write report.html anew, from this DATE.json' },
+  render: { type: 'word', default: '', help: 'measure nothing: write report.html anew, from this DATE.json' },
+  docs: { type: 'boolean', default: false, help: 'write bench/performance.json and docs/performance.md too' },
 };
 /** Values of `--quick` for flags without a `quick` value of their own. */
 const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
@@ -53,6 +58,7 @@ and memory. Without a part, all but upload run: about ten minutes.
 
   proxy      JSON requests; nginx, HAProxy, fastify, Portkey beside it; one thread and two
   stream     streams of 64 events beside the same peers
+  peers      both of these beside all other gateways and proxies, which are installed first (only when named)
   search     searches over five engines: capacity, then added latency at a fixed rate
   fetch      pages fetched and cleaned, and what that does to chats
   overhead   what is added to a request and to each event of a stream at 25, 50 and 75 % of capacity
@@ -61,6 +67,7 @@ and memory. Without a part, all but upload run: about ten minutes.
   micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)
+  goals      peers (nginx and HAProxy only), overhead, search, fetch and upload, and a table of the goals
 
 Each prints tables; all of a run are written to bench/results/DATE.json, with plots to bench/results/report.html.
 Needs Linux, two cores and taskset. nginx and HAProxy take part when they are installed (Debian: apt-get install
@@ -70,7 +77,8 @@ Flags of every part
 ${flagLines(GENERAL)}
 ${flagLines(shared())}
 
-Peers are ${PEERS.slice(0, 5).join(', ')}, ${PEERS.slice(5).join(', ')}; and any gateway
+Peers are ${PEERS.slice(0, 9).join(', ')},
+${PEERS.slice(9).join(', ')}; and any gateway
 that runs already, at the address of --base-url. Let it serve model ${MODEL} from http://127.0.0.1:9400/v1, with
 --upstream-port 9400 here; bench/README.md shows how, and which key it gets.
 
@@ -97,15 +105,30 @@ function readArguments(argv) {
   const quick = argv.includes('--quick');
   const named = parseFlags({ GENERAL, ...tablesOf(Object.values(PARTS), quick) }, argv, quick);
   if (named.help) return { help: true };
-  const unknown = named.positionals.find((name) => !Object.hasOwn(PARTS, name));
+  const unknown = named.positionals.find((name) => name !== GOALS && !Object.hasOwn(PARTS, name));
   if (unknown !== undefined)
-    throw new Error(`there is no part "${unknown}"; there are ${Object.keys(PARTS).join(', ')}`);
-  const parts = (named.positionals.length === 0 ? DEFAULT : [...new Set(named.positionals)]).map((name) => PARTS[name]);
+    throw new Error(`there is no part "${unknown}"; there are ${Object.keys(PARTS).join(', ')}, ${GOALS}`);
+  const parts = partsOf(named.positionals);
   const unknownPeer = (named.values.proxy.peers ?? []).find((name) => !PEERS.includes(name.split('*')[0]));
   if (unknownPeer !== undefined) throw new Error(`there is no peer "${unknownPeer}"; there are ${PEERS.join(', ')}`);
   // Parsed again with the flags of the chosen parts only, so that a flag which none of them has is an error.
   const { values } = parseFlags({ GENERAL, ...tablesOf(parts, quick) }, argv, quick);
-  return { parts, values, general: values.GENERAL };
+  return { parts, values, general: values.GENERAL, showsGoals: named.positionals.includes(GOALS) };
+}
+
+/** The named parts. Those that run for the goals alone have the defaults of the goals. */
+function partsOf(names) {
+  if (names.length === 0) return DEFAULT.map((name) => PARTS[name]);
+  const wanted = [...new Set(names.flatMap((name) => (name === GOALS ? Object.keys(GOAL_PARTS) : [name])))];
+  return wanted.map((name) => {
+    const part = PARTS[name];
+    if (names.includes(name)) return part;
+    const defaults = Object.entries(GOAL_PARTS[name]).map(([flag, value]) => [
+      flag,
+      { ...part.flags[flag], default: value },
+    ]);
+    return { ...part, flags: { ...part.flags, ...Object.fromEntries(defaults) } };
+  });
 }
 
 function tablesOf(parts, quick) {
@@ -165,8 +188,8 @@ async function runPart(part, settings, bar, notes) {
       bar.clear();
       process.stderr.write(`${text}\n`);
     },
-    result: ({ data, ...shown }) => {
-      results.push({ ...shown, data });
+    result: ({ data, figures, ...shown }) => {
+      results.push({ ...shown, figures, data });
       bar.clear();
       printTable(shown.title, shown.columns, shown.rows);
       for (const remark of shown.remarks) process.stdout.write(`\n${remark}\n`);
@@ -186,9 +209,26 @@ function write(out, run) {
   return [json, html];
 }
 
-async function main({ parts, values, general }) {
+/** Writes what the repository keeps of a run, and the page made of it. */
+async function writeDocs(run) {
+  const { format, resolveConfig } = await import('prettier');
+  const kept = join(HERE, 'performance.json');
+  const written = [kept];
+  const options = { ...(await resolveConfig(kept)), filepath: kept };
+  writeFileSync(kept, await format(JSON.stringify(condensed(run)), options));
+  for (const [name, text] of Object.entries(performanceFiles(condensed(run)))) {
+    const file = join(ROOT, 'docs', name);
+    writeFileSync(file, name.endsWith('.md') ? await format(text, { ...options, filepath: file }) : text);
+    written.push(file);
+  }
+  return written;
+}
+
+async function main({ parts, values, general, showsGoals }) {
   if (general.render !== '') {
-    writeFileSync(join(general.out, 'report.html'), pageOf(JSON.parse(readFileSync(resolve(general.render), 'utf8'))));
+    const run = JSON.parse(readFileSync(resolve(general.render), 'utf8'));
+    writeFileSync(join(general.out, 'report.html'), pageOf(run));
+    if (general.docs) await writeDocs(run);
     return;
   }
   const startedAt = new Date();
@@ -223,7 +263,13 @@ async function main({ parts, values, general }) {
     notes,
     parts: done,
   };
-  process.stdout.write(`\n${write(general.out, run).join('\n')}\n`);
+  const goals = judgeGoals(run).filter(({ measured }) => showsGoals || measured !== null);
+  if (goals.length > 0) {
+    printTable('Goals', GOAL_COLUMNS, goalRows(goals));
+    process.stdout.write(`\n${quietText(run)}\n`);
+  }
+  const written = [...write(general.out, run), ...(general.docs ? await writeDocs(run) : [])];
+  process.stdout.write(`\n${written.join('\n')}\n`);
   // All children are stopped; open sockets to peers of --base-url must not keep the process alive.
   process.exit(failed ? 1 : 0);
 }

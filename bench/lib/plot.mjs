@@ -25,6 +25,33 @@ export function drawPlot(plot, colourOf = (_, at) => at) {
   return plot.kind === 'bars' ? bars(plot, colourOf) : curves(plot, colourOf);
 }
 
+/** Colours of a drawing that stands alone; the page of the report has its own. */
+const FILE_STYLE = `svg{background:#fbfbf9;font-family:system-ui,sans-serif}.name,.value,.label{fill:#1c2430;font-size:12px}
+.title{fill:#1c2430;font-size:13px;font-weight:600}.spread{stroke:#1c2430;stroke-width:1.5;opacity:.6;fill:none}`;
+const FILE_COLOUR = '#1767b5';
+const OTHER_COLOUR = '#9aa4b1';
+const TITLE = 28;
+
+/**
+ * Draws bars as an SVG file that stands alone, on a light ground. Bars of `own` peers are blue, others grey. Bars longer than eight
+ * times the median bar are cut, so that the others can be compared; their figure stays.
+ */
+export function drawFile({ title, unit, bars: rows }, own = ['headrace', 'keys', 'open']) {
+  const sorted = rows.toSorted((a, b) => a.median - b.median);
+  const most = 8 * (sorted[sorted.length >> 1]?.median ?? 0);
+  const cut = (value) => Math.min(value, most);
+  const shown = sorted.map((row) => ({
+    ...row,
+    value: row.median,
+    median: cut(row.median),
+    min: cut(row.min),
+    max: cut(row.max),
+  }));
+  const drawn = barParts(shown, (_, at) => (own.includes(shown[at].name) ? FILE_COLOUR : OTHER_COLOUR));
+  const height = rows.length * BAR + 6 + TITLE;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH * 1.5}" role="img" aria-label="${escapeHtml(`${title}, ${unit}`)}"><style>${FILE_STYLE}</style>${text(6, 18, 'start', `${title} (${unit})`, 'title')}<g transform="translate(0 ${TITLE})">${drawn.join('')}</g></svg>\n`;
+}
+
 const colour = (number) => `var(--c${number % COLOURS})`;
 
 function svg(height, label, parts) {
@@ -44,21 +71,27 @@ export function formatNumber(value) {
 
 function bars({ title, unit, bars: rows }, colourOf) {
   if (rows.length === 0) return '';
+  const parts = barParts(rows, (name, at) => colour(colourOf(name, at)));
+  return svg(rows.length * BAR + 6, `${title}, ${unit}`, parts);
+}
+
+/** One bar for each row, with its spread and its figure (`value`, where it is not the median). */
+function barParts(rows, fillOf) {
   const most = Math.max(...rows.map(({ max }) => max)) || 1;
   const length = WIDTH - NAME_WIDTH - VALUE_WIDTH;
   const x = (value) => NAME_WIDTH + (Math.max(0, value) / most) * length;
-  const parts = rows.map(({ name, median, min, max }, at) => {
+  return rows.map(({ name, median, min, max, value = median }, at) => {
     const y = at * BAR + 4;
     const middle = y + BAR / 2 - 2;
-    const spread = `M${x(min).toFixed(1)} ${middle}H${x(max).toFixed(1)}`;
+    const [left, right] = [x(min).toFixed(1), x(max).toFixed(1)];
+    const spread = `M${left} ${middle}H${right}M${left} ${middle - 4}v8M${right} ${middle - 4}v8`;
     return [
       text(NAME_WIDTH - 6, middle + 4, 'end', name, 'name'),
-      `<rect x="${NAME_WIDTH}" y="${y}" width="${(x(median) - NAME_WIDTH).toFixed(1)}" height="${BAR - 6}" rx="2" style="fill:${colour(colourOf(name, at))}"/>`,
+      `<rect x="${NAME_WIDTH}" y="${y}" width="${(x(median) - NAME_WIDTH).toFixed(1)}" height="${BAR - 6}" rx="2" style="fill:${fillOf(name, at)}"/>`,
       `<path class="spread" d="${spread}"/>`,
-      text(WIDTH, middle + 4, 'end', formatNumber(median), 'value'),
+      text(WIDTH, middle + 4, 'end', formatNumber(value), 'value'),
     ].join('');
   });
-  return svg(rows.length * BAR + 6, `${title}, ${unit}`, parts);
 }
 
 function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf) {

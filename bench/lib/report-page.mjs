@@ -1,6 +1,8 @@
 // Renders the report of a run as one self-contained HTML page: style and plots are inline, there is no script and no external
 // resource. It follows the reader's preference for a light or dark theme.
 
+import { GOAL_COLUMNS, goalRows, judgeGoals, quietText } from './goals.mjs';
+import { METHOD } from './method.mjs';
 import { drawPlot, escapeHtml } from './plot.mjs';
 
 const STYLE = `:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1c2430;--dim:#5d6775;--line:#dde0e4;--c0:#1767b5;--c1:#c4501b;
@@ -12,7 +14,7 @@ h1{font-size:1.5rem;margin:0 0 .5rem}h2{font-size:1.2rem;margin:2.5rem 0 .2rem;b
 h3{font-size:.95rem;font-weight:600;margin:1.2rem 0 .3rem}p,li{margin:.2rem 0;color:var(--dim)}a{color:var(--c0)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}
 th,td{padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th:first-child,td:first-child{text-align:left}th{color:var(--dim);font-weight:500}nav a{margin-right:.8rem}
+th:first-child,td:first-child{text-align:left}td:nth-child(n+2){max-width:36rem;overflow:hidden;text-overflow:ellipsis}th{color:var(--dim);font-weight:500}nav a{margin-right:.8rem}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,360px),1fr));gap:.5rem 2rem}figure{margin:0;min-width:0}
 figcaption{font-size:13px;font-weight:600;margin:1rem 0 .3rem}svg{width:100%;max-width:560px;height:auto;display:block}
 .grid{stroke:var(--line);fill:none}.curve{fill:none;stroke-width:2}.spread{stroke:var(--fg);stroke-width:1.5;opacity:.55}
@@ -33,11 +35,25 @@ export function pageOf(run) {
 the same rounds. Bars are medians, the thin line is the spread. Ratios count more than rates, which depend on what else a machine does.</p>
 <nav>${run.parts.map(({ name }) => `<a href="#${escapeHtml(name)}">${escapeHtml(name)}</a>`).join('')}</nav>
 ${run.notes.length === 0 ? '' : `<h3>Notes</h3><ul>${run.notes.map((note) => `<li>${escapeHtml(note)}</li>`).join('')}</ul>`}
+${goalsOf(run)}
 <h3>Where and how</h3>
 ${definitions({ command: run.command, ...run.surroundings })}
 ${run.parts.map((part) => partOf(part, colourOf)).join('\n')}
+<section id="method"><h2>Method</h2>${METHOD.map((text) => `<p>${escapeHtml(text)}</p>`).join('')}</section>
 </body></html>
 `;
+}
+
+/** The table of goals, where the run measured one of them. */
+function goalsOf(run) {
+  const goals = judgeGoals(run);
+  if (goals.every(({ measured }) => measured === null)) return '';
+  return `<h3>Goals</h3><div class="scroll">${tableOf(GOAL_COLUMNS, goalRows(goals))}</div><p>${escapeHtml(quietText(run))}</p>`;
+}
+
+function tableOf(columns, rows) {
+  const row = (tag, cells) => `<tr>${cells.map((cell) => `<${tag}>${escapeHtml(cell)}</${tag}>`).join('')}</tr>`;
+  return `<table>${row('th', columns)}${rows.map((cells) => row('td', cells)).join('')}</table>`;
 }
 
 function partOf({ name, sentence, settings, results }, colourOf) {
@@ -47,13 +63,12 @@ ${results.map((result) => resultOf(result, colourOf)).join('\n')}
 }
 
 function resultOf({ title, columns, rows, remarks, plots }, colourOf) {
-  const row = (tag, cells) => `<tr>${cells.map((cell) => `<${tag}>${escapeHtml(cell)}</${tag}>`).join('')}</tr>`;
   const figures = plots.map(
     (plot) =>
       `<figure><figcaption>${escapeHtml(plot.title)} (${escapeHtml(plot.unit ?? plot.yLabel)})</figcaption>${drawPlot(plot, colourOf)}</figure>`,
   );
   return `<h3>${escapeHtml(title)}</h3>
-<div class="scroll"><table>${row('th', columns)}${rows.map((cells) => row('td', cells)).join('')}</table></div>
+<div class="scroll">${tableOf(columns, rows)}</div>
 ${remarks.map((remark) => `<p>${escapeHtml(remark)}</p>`).join('')}<div class="plots">${figures.join('')}</div>`;
 }
 

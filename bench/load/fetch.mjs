@@ -90,8 +90,23 @@ async function measure(flags, rig) {
     rig.result({ ...capacityResult(flags, capacity), data: { runs: capacity } });
     const rate = ({ name }) => Math.max(1, flags.share * spread(capacity[name].map((run) => run.perSecond)).median);
     const runs = await interleave(peers, flags.rounds, (peer) => runBeside(peer, rate(peer)), step('beside chats'));
-    rig.result({ ...besideResult(flags, runs), data: { goalMoreMs: GOAL_MORE_MS, runs } });
+    rig.result({ ...besideResult(flags, runs), figures: besideFigures(runs), data: { runs } });
   });
+}
+
+function besideFigures(runs) {
+  const peers = Object.entries(runs).map(([name, list]) => ({
+    name,
+    alone: spreadOf(
+      list.map((run) => run.alone),
+      'latencyMs',
+    ).p99,
+    beside: spreadOf(list, 'latencyMs').p99,
+    more: spread(list.map((run) => run.latencyMs.p99 - run.alone.latencyMs.p99)),
+    pagesPerSecond: spread(list.map(({ fetches }) => fetches.perSecond)),
+    errors: list.reduce((sum, run) => sum + run.errors + run.alone.errors + run.fetches.errors, 0),
+  }));
+  return { scenario: 'chats beside pages', peers };
 }
 
 function errorsOf(runs) {

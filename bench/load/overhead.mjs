@@ -62,7 +62,11 @@ async function measure(flags, rig) {
         const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, paced), step, true);
         points.push({ share, ratePerS, runs, summary: summarise(runs, unitsOf) });
       }
-      rig.result({ ...result(flags, perSecond, points), data: { perSecond, points } });
+      rig.result({
+        ...result(flags, perSecond, points),
+        figures: overheadFigures(load, perSecond, points),
+        data: { perSecond, points },
+      });
     });
   }
 }
@@ -84,6 +88,30 @@ async function capacity(peers, load, unitsOf, rig) {
 /** A figure of a run less that of `direct` in the same round. */
 function added(runs, name, figure) {
   return spread(runs[name].map((run, round) => figure(run) - figure(runs[BASE][round])));
+}
+
+/** What every peer adds at every share of the load, for the goals and the documentation. */
+function overheadFigures({ stream }, perSecond, points) {
+  const figures = stream
+    ? { firstP50: first('p50'), firstP99: first('p99'), p50: delay('p50'), p99: delay('p99'), gapP99: gap('p99') }
+    : { p50: latency('p50'), p99: latency('p99') };
+  const peerOf = (runs, name) => ({
+    name,
+    errors: runs[name].reduce((sum, { errors }) => sum + errors, 0),
+    ...Object.fromEntries(Object.entries(figures).map(([key, figure]) => [key, added(runs, name, figure)])),
+  });
+  return {
+    scenario: stream ? 'added to events' : 'added to requests',
+    perSecond,
+    points: points.map(({ share, ratePerS, runs, summary }) => ({
+      share,
+      ratePerS,
+      peers: Object.keys(runs)
+        .filter((name) => name !== BASE)
+        .map((name) => peerOf(runs, name)),
+      foreignUse: Math.max(...summary.map(({ foreignUse }) => foreignUse.median)),
+    })),
+  };
 }
 
 /** Warns of loads at which client and upstream were the limit. */

@@ -6,10 +6,10 @@ import { COMMON } from '../lib/flags.mjs';
 import { percent, roundsText, show, showErrors, showThreads } from '../lib/report.mjs';
 import { interleave, turnsOf } from '../lib/rounds.mjs';
 import { runSearchClient, withSearchPeers } from '../lib/search-peers.mjs';
-import { distributionOf, spread, spreadOf, summarise } from '../lib/statistics.mjs';
+import { distributionOf, figuresOf, spread, spreadOf, summarise } from '../lib/statistics.mjs';
 import { bars, latencyPlot, watched } from './proxy.mjs';
 
-const GOAL = { cpuMs: 2, addedP99Ms: 5 };
+const GOAL = { cpuMs: 0.7, addedP99Ms: 5 };
 
 export const part = {
   name: 'search',
@@ -28,7 +28,9 @@ export const part = {
   measure,
 };
 
-const cpuMs = ({ cpuUs: { median, min, max } }) => ({ median: median / 1000, min: min / 1000, max: max / 1000 });
+/** Null where the counter of CPU time did not move. */
+const cpuMs = ({ cpuUs }) =>
+  cpuUs === null ? null : { median: cpuUs.median / 1000, min: cpuUs.min / 1000, max: cpuUs.max / 1000 };
 const pair = ({ p50, p99 }) => `${p50.median.toFixed(2)} / ${p99.median.toFixed(2)}`;
 const cores = (peer) => [
   peer.name === 'direct' ? '-' : percent(peer.peerUse),
@@ -47,10 +49,18 @@ async function measure(flags, rig) {
       return { summary, data: { ...load, goal: GOAL, runs } };
     };
     const first = await run('closed loop', full);
-    rig.result({ ...capacityResult(flags, first.summary), data: first.data });
+    rig.result({
+      ...capacityResult(flags, first.summary),
+      figures: { scenario: 'search, full load', peers: figuresOf(first.summary) },
+      data: first.data,
+    });
     const ratePerS = flags.ratePerS || Math.max(1, Math.floor(flags.share * first.summary[0].perSecond.median));
     const second = await run('fixed rate', { ...full, ratePerS });
-    rig.result({ ...pacedResult(ratePerS, second.summary), data: second.data });
+    rig.result({
+      ...pacedResult(ratePerS, second.summary),
+      figures: { scenario: 'search', ratePerS, peers: figuresOf(second.summary) },
+      data: second.data,
+    });
   });
 }
 
@@ -111,10 +121,13 @@ function pacedResult(ratePerS, summary) {
 
 function judged(gateway) {
   if (gateway === undefined) return [];
-  const against = (value, goal) => `${value.toFixed(2)} ms (goal ${goal} ms: ${value <= goal ? 'met' : 'missed'})`;
+  const against = (figure, goal) =>
+    figure === null
+      ? 'not measured'
+      : `${figure.median.toFixed(2)} ms (goal ${goal} ms: ${figure.median <= goal ? 'met' : 'missed'})`;
   return [
     `Threads of the gateway: ${showThreads(gateway.threads)}.`,
-    `CPU time per search: ${against(cpuMs(gateway).median, GOAL.cpuMs)}.`,
-    `Added latency, p99: ${against(gateway.addedMs.p99.median, GOAL.addedP99Ms)}.`,
+    `CPU time per search: ${against(cpuMs(gateway), GOAL.cpuMs)}.`,
+    `Added latency, p99: ${against(gateway.addedMs.p99, GOAL.addedP99Ms)}.`,
   ];
 }

@@ -5,7 +5,7 @@ import { COMMON } from '../lib/flags.mjs';
 import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
 import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
-import { distributionOf, spread, spreadOf } from '../lib/statistics.mjs';
+import { distributionOf, figuresOf, spread, spreadOf } from '../lib/statistics.mjs';
 import { ANSWER } from '../lib/traffic.mjs';
 import { bars, latencyPlot } from './proxy.mjs';
 
@@ -45,12 +45,16 @@ async function measure(flags, rig) {
   const settings = { ...flags, stream: false, profileDir: rig.profileDir, note: rig.note };
   await withPeers({ ...settings, names: flags.peers }, async (peers) => {
     const runs = await interleave(peers, flags.rounds, runBoth, rig.step);
-    const summary = Object.entries(runs).map(([name, rounds]) => summariseUploads(name, rounds));
-    rig.result({ ...uploadResult(flags, summary), data: { runs } });
+    const summary = Object.entries(runs).map(([name, rounds]) => summariseUploads(name, rounds, runs.nginx));
+    rig.result({
+      ...uploadResult(flags, summary),
+      figures: { scenario: 'small requests beside uploads', peers: figuresOf(summary) },
+      data: { runs },
+    });
   });
 }
 
-function summariseUploads(name, rounds) {
+function summariseUploads(name, rounds, reference) {
   const of = (part) => rounds.map((round) => round[part]);
   // What the peer used beyond its share for the small requests, which is taken from the run without uploads.
   const perUpload = ({ alone, beside, uploads }) =>
@@ -62,6 +66,11 @@ function summariseUploads(name, rounds) {
     alone: spreadOf(of('alone'), 'latencyMs'),
     beside: spreadOf(of('beside'), 'latencyMs'),
     upload: spreadOf(of('uploads'), 'latencyMs'),
+    /** p99 of small requests beside uploads, over that of nginx in the same round. */
+    ratio:
+      reference === undefined
+        ? null
+        : spread(rounds.map(({ beside }, round) => beside.latencyMs.p99 / reference[round].beside.latencyMs.p99)),
     smallPerSecond: spread(of('beside').map(({ perSecond }) => perSecond)),
     uploadsPerSecond: spread(of('uploads').map(({ perSecond }) => perSecond)),
     cpuMsPerUpload: spread(rounds.map(perUpload)),
@@ -77,13 +86,14 @@ function uploadResult(flags, summary) {
   return {
     title: `${flags.ratePerS} small requests/s beside ${flags.uploadsPerS} uploads/s of ${flags.uploadBytes} bytes, ${roundsText(flags)}: median (min-max)`,
     columns: [
-      ...['peer', 'small p99 ms alone', 'beside uploads', 'small/s', 'uploads/s', 'upload p50 ms'],
+      ...['peer', 'small p99 ms alone', 'beside uploads', 'x nginx', 'small/s', 'uploads/s', 'upload p50 ms'],
       ...['CPU ms/upload', 'core 1', 'RSS MB', 'errors'],
     ],
     rows: summary.map((peer) => [
       peer.name,
       show(peer.alone.p99),
       show(peer.beside.p99),
+      show(peer.ratio, 2),
       peer.smallPerSecond.median.toFixed(0),
       peer.uploadsPerSecond.median.toFixed(1),
       show(peer.upload.p50),

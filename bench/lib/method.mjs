@@ -1,0 +1,9 @@
+// How the figures are made, in paragraphs for the report and the documentation.
+
+export const METHOD = [
+  'The program under test runs alone on core 0, every thread of it. The model server and the load client share core 1. CPU time is user and system time of the whole process tree from `/proc`, read at both ends of the measured window and divided by the requests answered in it, or by the streams.',
+  'Peers run by turns, once in each round, in an order that rotates, after one round that does not count. Figures are medians of the rounds with their least and greatest. `x nginx` is the median of the ratios within rounds. Differences under 10 % are not resolved on a machine that others share.',
+  'All peers get the same bytes: a chat request of 1000 bytes with 12 headers and 512 different conversations, answered with 601 bytes of JSON or with 64 events that are 5 ms apart. Every answer is checked for its status, its length and the number of its events; a table with errors says so.',
+  'Headrace runs with everything on: API keys, routing with affinity by prefix over two servers, health probes, metrics, and metering of tokens into a SQLite ledger. `keys` is the same without metering, `open` without keys as well. nginx, HAProxy, Envoy, Caddy and fastify only forward: no keys, no affinity, no metering. What each of the other gateways does is in the table `What runs`; none was given work that its users would not give it, and logs are off everywhere.',
+  '`floor` is a program on the same libraries as Headrace that does only the system calls: it reads a request, writes it to a kept connection, reads the answer and writes it back, and parses nothing but two lengths. No HTTP proxy on Node.js can cost less. `direct` is the client on the model server without a proxy: the limit of the set-up; its CPU time is that of the model server.',
+];
