@@ -243,9 +243,22 @@ const MAX_COOKIE_CHARS = 4096;
 
 const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
+/** Cookie values that were read; a client sends the same one until its CRN changes, and most clients have one of few. */
+const READ = new Map<string, ReadonlyMap<string, string>>();
+const MAX_READ = 256;
+
 /** Reads a cookie value, raw or percent-encoded, into base URLs by model id in lower case. Skips what is no string. */
 export function readAffinity(value: string | undefined): ReadonlyMap<string, string> {
   if (value === undefined || value.length > MAX_COOKIE_CHARS) return NO_ENTRIES;
+  const known = READ.get(value);
+  if (known !== undefined) return known;
+  const entries = parseAffinity(value);
+  if (READ.size >= MAX_READ) READ.clear();
+  READ.set(value, entries);
+  return entries;
+}
+
+function parseAffinity(value: string): ReadonlyMap<string, string> {
   const entries = new Map<string, string>();
   try {
     // A raw value may have percent signs in its URLs.

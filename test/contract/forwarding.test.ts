@@ -147,6 +147,16 @@ for (const adapter of SOCKETS) {
   });
 }
 
+// uWebSockets.js decodes paths as UTF-8.
+for (const adapter of ['node', 'inject'] as const) {
+  t.test(`${adapter}: bytes of a path that are no UTF-8 stay`, async (t) => {
+    const { ask, posts } = await start(t, adapter);
+    const path = '/v1/caf\xe9/\xff?q=\xc3\x28';
+    t.equal((await ask({ path, headers: GOOD, body: CHAT })).status, 200);
+    t.match(posts()[0], `POST /tenant-a/vllm${path} HTTP/1.1\r\n`);
+  });
+}
+
 for (const adapter of ['uws', 'node'] as const) {
   t.test(`${adapter}: a request that comes back is 508, and a loop ends`, async (t) => {
     const { ask, posts } = await start(t, adapter);
