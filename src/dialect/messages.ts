@@ -49,6 +49,11 @@ function readEvent(event: string, data: Readonly<Record<string, unknown>>, into:
     case 'ping':
     case 'content_block_stop':
       return;
+    case '':
+      // Engines and proxies that speak several dialects report errors in the one of OpenAI.
+      into.error = isFilled(data['error']);
+      into.useful = !into.error;
+      return;
     case 'error':
       into.error = true;
       return;
