@@ -11,7 +11,7 @@ const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
 export const part = {
   name: 'micro',
   sentence:
-    'Time of one call of the hot functions: key check, heads, scan of a body, pick, client, mailbox, events, merge, clean.',
+    'Time of one call of the hot functions: key check, heads, scan of a body, pick, headers for a CRN, client, mailbox, events, merge, clean.',
   peers: [],
   flags: {
     rounds: { type: 'number', default: 5, quick: 1, help: 'rounds, each in a new process' },

@@ -48,20 +48,55 @@ const FROM_PROXIES = [
   'x-rewrite-url',
 ];
 
-/** What happens to a header of a request; `proxy`: it passes when it comes from a trusted proxy. */
-type RequestRule = 'drop' | 'host' | 'proxy' | 'for' | 'forwarded' | 'via' | 'encoding';
+/**
+ * What happens to a header of a request. `proxy`, `proxy-host` and `proxy-proto` pass when they come from a trusted proxy, in place of the
+ * gateway's own; `for`, `forwarded` and `via` are continued then.
+ */
+type RequestRule =
+  | 'pass'
+  | 'drop'
+  | 'connection'
+  | 'host'
+  | 'encoding'
+  | 'proxy'
+  | 'proxy-host'
+  | 'proxy-proto'
+  | 'for'
+  | 'forwarded'
+  | 'via';
 
+/** The rules of all names but those that pass, and those that begin with `x-forwarded-`. */
 export const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, RequestRule>([
   ...[...REQUEST_FRAMING, ...FOR_GATEWAY].map((name) => [name, 'drop'] as const),
   ...FROM_PROXIES.map((name) => [name, 'proxy'] as const),
+  ['connection', 'connection'],
   ['host', 'host'],
+  ['x-forwarded-host', 'proxy-host'],
+  ['x-forwarded-proto', 'proxy-proto'],
   ['x-forwarded-for', 'for'],
   ['forwarded', 'forwarded'],
   ['via', 'via'],
   ['accept-encoding', 'encoding'],
 ]);
 
-const FORWARDED_PREFIX = 'x-forwarded-';
+/** A name with its rule, and the beginning of its line: behind the end of the line before. */
+interface Field {
+  readonly rule: RequestRule;
+  readonly start: string;
+}
+
+/** Names that have been seen. Clients can invent names, so no more are kept than this. */
+const FIELDS = new Map<string, Field>();
+const MAX_FIELDS = 1024;
+
+function fieldOf(name: string): Field {
+  const field: Field = {
+    rule: REQUEST_RULES.get(name) ?? (name.startsWith('x-forwarded-') ? 'proxy' : 'pass'),
+    start: `\r\n${name}: `,
+  };
+  if (FIELDS.size < MAX_FIELDS) FIELDS.set(name, field);
+  return field;
+}
 
 /** What is the same for the headers of all requests. */
 export interface RequestHeaderRules {
@@ -106,10 +141,8 @@ const GATEWAY_ENTRY = /1\.[01] headrace-[\da-f]{16}(?![^,\s])/g;
  */
 export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInput): RequestLines {
   const { headers, readable } = input;
-  const peer = rules.peers.of(input.remoteAddress);
-  const { isTrusted } = peer;
-  const named = connectionNames(headers);
-  let common = '';
+  const { address, isTrusted } = rules.peers.of(input.remoteAddress);
+  let common = `x-request-id: ${input.requestId}`;
   let host = '';
   let via = '';
   let forwardedFor = '';
@@ -120,28 +153,24 @@ export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInpu
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
-    const rule = REQUEST_RULES.get(name);
-    if (rule === undefined) {
-      if (named?.includes(name) === true) continue;
-      if (name.startsWith(FORWARDED_PREFIX)) {
-        if (!isTrusted) continue;
-        if (name === 'x-forwarded-host') hasHost = true;
-        if (name === 'x-forwarded-proto') hasProto = true;
-      }
-      common += `${name}: ${value}\r\n`;
-      continue;
-    }
+    const { rule, start } = FIELDS.get(name) ?? fieldOf(name);
     switch (rule) {
+      case 'pass':
+        common += start;
+        common += value;
+        break;
+      case 'drop':
+        break;
+      case 'connection':
+        if (!PLAIN_CONNECTION.test(value)) return requestLines(rules, { ...input, headers: withoutNamed(headers) });
+        break;
       case 'host':
         host = value;
         break;
       case 'encoding':
-        if (readable || named?.includes(name) === true) break;
+        if (readable) break;
         hasEncoding = true;
-        common += `accept-encoding: ${value}\r\n`;
-        break;
-      case 'proxy':
-        if (isTrusted) common += `${name}: ${value}\r\n`;
+        common += start + value;
         break;
       case 'for':
         if (isTrusted) forwardedFor += `${value}, `;
@@ -154,15 +183,31 @@ export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInpu
         for (const entry of isTrusted ? [value] : (value.match(GATEWAY_ENTRY) ?? [])) via += `${entry}, `;
         break;
       default:
+        if (!isTrusted) break;
+        hasHost ||= rule === 'proxy-host';
+        hasProto ||= rule === 'proxy-proto';
+        common += start + value;
     }
   }
-  if (!hasEncoding) common += 'accept-encoding: identity\r\n';
-  if (peer.address !== '') common += `x-forwarded-for: ${forwardedFor}${peer.address}\r\n`;
-  if (!hasHost && host !== '') common += `x-forwarded-host: ${host}\r\n`;
-  if (!hasProto) common += `x-forwarded-proto: ${rules.scheme}\r\n`;
-  if (forwarded !== '') common += `forwarded: ${forwarded}for=${forwardedNode(peer.address)}\r\n`;
-  common += `via: ${via}1.1 ${rules.via}\r\nx-request-id: ${input.requestId}\r\n`;
+  if (!hasEncoding) common += '\r\naccept-encoding: identity';
+  if (address !== '') common += `\r\nx-forwarded-for: ${forwardedFor}${address}`;
+  if (!hasHost && host !== '') common += `\r\nx-forwarded-host: ${host}`;
+  if (!hasProto) common += `\r\nx-forwarded-proto: ${rules.scheme}`;
+  if (forwarded !== '') common += `\r\nforwarded: ${forwarded}for=${forwardedNode(address)}`;
+  common += `\r\nvia: ${via}1.1 ${rules.via}\r\n`;
   return { common, credential: input.credential };
+}
+
+/** The headers without those that Connection names; loops are found all the same. */
+function withoutNamed(headers: readonly string[]): string[] {
+  const named = connectionNames(headers);
+  const out: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (name !== 'connection' && (name === 'via' || named?.includes(name) !== true))
+      out.push(name, headers[i + 1] as string);
+  }
+  return out;
 }
 
 /** RFC 7239 §6: addresses of IPv6 are in brackets and in quotes. */
