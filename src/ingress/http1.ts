@@ -3,8 +3,9 @@
 //
 // A client may close its side of the connection behind the request and still wait for the response (RFC 9112 §9.6): the FIN is
 // the same as that of a client that has gone. The difference shows when something is sent: a client that has gone answers with a
-// reset, and the write after that fails. So while no head has been sent, interim responses `100 Continue` are sent, which every
-// HTTP/1.1 client must be able to read (RFC 9110 §15.2). HTTP/1.0 has no interim responses: there a FIN means gone.
+// reset, and the write after that fails. So what changes nothing is sent: while no head has been sent, interim responses `100
+// Continue`, which every HTTP/1.1 client must be able to read (RFC 9110 §15.2); in a chunked body, leading zeros of the size of the
+// next chunk (RFC 9112 §7.1: `chunk-size = 1*HEXDIG`). HTTP/1.0 has neither: there a FIN means gone.
 
 import { STATUS_CODES } from 'node:http';
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from 'node:net';
@@ -41,8 +42,11 @@ const REQUESTS_PER_TURN = 32;
 /** Bytes in the queue of a socket at which `write` asks to wait: the mark at which node:net emits `drain`. */
 const QUEUE_BYTES = 64 * 1024;
 
-/** Times between the interim responses to a client that has closed its side, in milliseconds; the last one repeats. */
+/** Times between the probes of a client that has closed its side, in milliseconds; the last one repeats. */
 const PROBE_MS = [50, 200, 750, 5000];
+
+/** Most leading zeros of one chunk size. Clients limit its digits, some to 16, and our chunks need six. */
+const MAX_ZEROS = 4;
 
 /** All sockets of a thread read into this buffer, one after the other. */
 const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
@@ -74,6 +78,8 @@ class Http1Exchange extends Exchange {
   #framing: Framing = 'none';
   /** Bytes that are missing of a body of declared length. */
   #left = 0;
+  /** Leading zeros that have been sent of the size of the next chunk. */
+  #zeros = 0;
 
   constructor(connection: Connection, head: RequestHead, body: Body | null, nowMs: number) {
     super(head, nowMs);
@@ -107,6 +113,7 @@ class Http1Exchange extends Exchange {
       case 'chunked':
         // A chunk without data would end the body. A chunk is complete with its line break, which must not come later.
         if (length === 0) return this.#connection.send(prefix, chunk, '');
+        this.#zeros = 0;
         return this.#connection.send(`${prefix}${length.toString(16)}\r\n`, chunk, '\r\n');
       case 'close':
         return this.#connection.send(prefix, chunk, '');
@@ -135,6 +142,18 @@ class Http1Exchange extends Exchange {
     // A body that ends with the connection would look complete.
     this.#connection.break(this.#framing === 'close');
     this.over('broken');
+  }
+
+  /** Sends what changes nothing, so that a client that has gone answers with a reset. False when nothing can be sent. */
+  probe(): boolean {
+    if (!this.committed) {
+      this.#connection.send(CONTINUE, NO_BYTES, '');
+      return true;
+    }
+    if (this.handedOver || this.#framing !== 'chunked' || this.#zeros === MAX_ZEROS) return false;
+    this.#zeros++;
+    this.#connection.send('0', NO_BYTES, '');
+    return true;
   }
 
   /** The exchange is over. The first call counts. */
@@ -275,7 +294,8 @@ class Connection implements Expirable {
     const socket = this.#socket;
     const length = prefix.length + body.byteLength + suffix.length;
     if (length === 0 || socket.destroyed) return true;
-    const reuses = length <= SCRATCH_BYTES && socket.writableLength === 0;
+    const wasEmpty = socket.writableLength === 0;
+    const reuses = wasEmpty && length <= SCRATCH_BYTES;
     const { scratch } = this.server;
     const bytes = reuses ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
     const bodyAt = prefix === '' ? 0 : bytes.write(prefix, 0, 'latin1');
@@ -286,7 +306,7 @@ class Connection implements Expirable {
     if (queued === 0) return true;
     // The socket still needs the memory.
     if (reuses) this.server.scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
-    this.#watchProgress();
+    if (wasEmpty || this.#timing !== 'write') this.#watchProgress();
     return queued < QUEUE_BYTES || !socket.writableNeedDrain;
   }
 
@@ -521,7 +541,7 @@ class Connection implements Expirable {
     } else if (this.#parser.state === 'body' || this.#parser.minor === 0) {
       this.#socket.destroy();
       exchange.over('gone');
-    } else if (!exchange.committed) {
+    } else if (this.#socket.writableLength === 0) {
       this.#probes = 0;
       this.#probe();
     }
@@ -535,11 +555,10 @@ class Connection implements Expirable {
   }
 
   #probe(): void {
-    if (this.#exchange === null || this.#exchange.committed) {
-      this.#timing = 'none';
-      return;
-    }
-    this.#socket.write(CONTINUE, 'latin1');
+    this.#timing = 'none';
+    if (this.#exchange?.probe() !== true) return;
+    // What the client has not read yet is waiting: its time runs already.
+    if (this.#socket.writableLength > 0) return;
     this.#time('probe', PROBE_MS[Math.min(this.#probes++, PROBE_MS.length - 1)] as number);
   }
 
@@ -611,7 +630,6 @@ class Connection implements Expirable {
 
   /** Bytes wait for the client from now on. */
   #watchProgress(): void {
-    if (this.#timing === 'write') return;
     const { clock, limits } = this.server.options;
     this.#progress ??= new WriteProgress(this.#socket);
     this.#progress.begin(clock.now());

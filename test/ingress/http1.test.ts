@@ -421,13 +421,31 @@ t.test('a client that resets, sends half a request, or speaks HTTP/1.0 is gone a
   t.same([budget.usedBytes, counts.open], [0, 0]);
 });
 
-t.test('a client that left a stream is noticed by the next pieces', async (t) => {
+t.test('a client that left a stream is noticed though no piece follows', async (t) => {
+  const kept = new Kept();
+  const { clock, dial } = await serve(t, kept.handler);
+  const wire = dial();
+  await wire.send(GET);
+  const exchange = await kept.exchange();
+  exchange.start(200, [], -1);
+  exchange.write(Buffer.from('first'));
+  await wire.shows('first');
+  wire.leave();
+  while (kept.ends.length === 0 && clock.now() < 300) {
+    await turns(5);
+    clock.advance(10);
+  }
+  t.same(kept.ends, ['gone']);
+  t.ok(exchange.handedOver);
+});
+
+t.test('a client that left a body of known length is noticed by the next pieces', async (t) => {
   const kept = new Kept();
   const { dial } = await serve(t, kept.handler);
   const wire = dial();
   await wire.send(GET);
   const exchange = await kept.exchange();
-  exchange.start(200, [], -1);
+  exchange.start(200, [], 1000);
   exchange.write(Buffer.from('first'));
   await wire.shows('first');
   wire.leave();
@@ -436,7 +454,29 @@ t.test('a client that left a stream is noticed by the next pieces', async (t) =>
     await turns(5);
   }
   t.same(kept.ends, ['gone']);
-  t.ok(exchange.handedOver);
+});
+
+t.test('a client that closes its side in a stream gets the rest of it', async (t) => {
+  const kept = new Kept();
+  const { clock, dial } = await serve(t, kept.handler);
+  const wire = dial();
+  wire.socket.allowHalfOpen = true;
+  await wire.send(GET);
+  const exchange = await kept.exchange();
+  exchange.start(200, [], -1);
+  for (const text of ['one', 'two', 'three']) {
+    exchange.write(Buffer.from(text));
+    await wire.shows(text);
+    if (text === 'one') wire.socket.end();
+    for (let i = 0; i < 30; i++) {
+      await turns(3);
+      clock.advance(200);
+    }
+  }
+  exchange.end();
+  t.equal((await wire.answer()).text(), 'onetwothree');
+  t.equal(await wire.ended, 'fin');
+  t.same(kept.ends, ['delivered']);
 });
 
 const LARGE = 16 * 1024 * 1024;
