@@ -328,7 +328,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.#phase = 'closed';
     if (phase === 'rest') return;
     this.defect = cause;
-    if (this.judge.reportedError) this.#finish(phase);
+    if (this.judge.finished) this.#finish(phase);
     else this.#fail(BLAMELESS.has(fault) ? 'neutral' : 'failed', fault);
   }
 
@@ -515,7 +515,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     const phase = this.#phase;
     this.#close();
     this.brokenCode = 'HR_STREAM_STALLED';
-    if (this.judge.reportedError) this.#finish(phase);
+    if (this.judge.finished) this.#finish(phase);
     else this.#fail('failed', failure);
   }
 

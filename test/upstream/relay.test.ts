@@ -288,6 +288,24 @@ t.test(
   },
 );
 
+for (const [fault, happens] of [
+  ['breaks', (crn: RawCrn) => crn.requests[0]?.socket.resetAndDestroy()],
+  ['stays silent', (_: RawCrn, b: Bench) => b.clock.advance(60_000)],
+] as const) {
+  t.test(`a stream whose choices have all ended is complete, though its connection ${fault}`, async (t) => {
+    const finish = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })}\n\n`;
+    const crn = await streaming(t, delta('1'), finish);
+    const b = bench(t, crn.url, { timeouts: { idleMs: 50_000 } });
+    const run = b.ask();
+    await run.downstream.until(() => run.downstream.text.includes('stop'));
+    happens(crn, b);
+    await run.downstream.done();
+    t.equal(run.downstream.text, delta('1') + finish);
+    t.equal(run.downstream.ending, 'complete');
+    t.same(run.attempts, [[0, 'ok', null]]);
+  });
+}
+
 t.test('a stream that ends while the client does not read is complete', async (t) => {
   const crn = await streaming(t, delta('1'));
   const b = bench(t, crn.url);
