@@ -110,7 +110,7 @@ export class Candidates {
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
       const standing = this.#board.standing(member.member);
-      if (standing === STANDING.probing && this.#board.takeTrial(member.server, this.#nowMs)) {
+      if (standing === STANDING.probing && this.#mayTry(member) && this.#board.takeTrial(member.server, this.#nowMs)) {
         // A CRN on trial gets exactly one request, whichever comes first.
         this.admitted = true;
         this.trial = true;
@@ -129,6 +129,12 @@ export class Candidates {
     // Health checks may be wrong: with no other CRN left, those that are down are tried rather than refusing the request.
     this.lastResort = true;
     return this.#byLoad(count);
+  }
+
+  /** A request that only one CRN can serve is no trial of another one. */
+  #mayTry({ hash }: Member): boolean {
+    const { holder } = this.#hint;
+    return holder === 0 || holder === hash || this.#first !== null;
   }
 
   #rankOf({ member }: Member, standing: Standing): number {

@@ -361,6 +361,18 @@ t.test('the trial of a CRN goes to one request, the first one', async (t) => {
   t.equal(fixture.pickOnce().server, 1);
 });
 
+t.test('a request that only one CRN can serve is no trial of another one', async (t) => {
+  const fixture = new Fixture(3);
+  fixture.board.setStanding(1, STANDING.probing, 0);
+  fixture.board.offerTrial(1);
+  const holder = (at: number): number => hashText(urlOf(at));
+  t.equal(fixture.pickOnce({ holder: holder(2) }).server, 2);
+  t.equal(fixture.pickOnce({ holder: holder(1) }).server, 1, 'of its own CRN it is');
+  fixture.board.offerTrial(1);
+  const candidates = fixture.candidates({ holder: holder(2) });
+  t.same([candidates.next()?.server, candidates.next()?.server], [2, 1], 'nor is it bound to the CRN that failed');
+});
+
 t.test('CRNs that are down are each tried once when no other is left', async (t) => {
   const fixture = new Fixture(4, STANDING.down);
   const candidates = fixture.candidates({ key: key(1) });

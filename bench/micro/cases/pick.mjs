@@ -12,14 +12,15 @@ export async function cases(load) {
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
 
-  const pick = (count, hintOf) => {
+  const pick = (count, hintOf, measured = false) => {
     const board = new Board(createBoardMemory(count, count, 1), 0);
     const members = Array.from({ length: count }, (_, at) => {
       const url = `http://10.0.0.${at}:8000`;
       board.setStanding(at, STANDING.up, 0);
+      if (measured) board.noteFirstByte(at, 50 + at, NOW_MS - 1000);
       return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
     });
-    const model = { id: 'm', members };
+    const model = { id: 'm', members, budget: 0 };
     let request = 0;
     return () => {
       const hint = hintOf(request++, members);
@@ -32,6 +33,7 @@ export async function cases(load) {
     'pick of 2, by load': pick(2, () => NONE),
     'pick of 2, by hash': pick(2, (request) => keys[request & 511]),
     'pick of 8, by load': pick(8, () => NONE),
+    'pick of 8, by load, measured': pick(8, () => NONE, true),
     'pick of 8, by hash': pick(8, (request) => keys[request & 511]),
     'pick of 8, by cookie': pick(8, (_, members) => ({
       url: members[3].url,
