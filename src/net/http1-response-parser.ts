@@ -185,6 +185,8 @@ export class ResponseParser {
     const contentLength = length === null ? -1 : lengthOf(length);
     if (length !== null && contentLength < 0) return -1;
     if (status < 200) {
+      // It has no body (RFC 9110 §15.2), but other readers take one that is announced.
+      if (chunked || contentLength > 0) return -1;
       if (!persists(minor, connection)) this.#closing = true;
       return status;
     }
