@@ -82,7 +82,8 @@ export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
  */
 export class AnswerJudge {
   readonly #dialect: Dialect | undefined;
-  readonly #choices: number;
+  /** Answers that were asked for. */
+  readonly choices: number;
   readonly #counts: boolean;
   #state: AnswerState = 'undecided';
   #streams = false;
@@ -121,7 +122,7 @@ export class AnswerJudge {
    */
   constructor(dialect: Dialect | undefined, choices: number, counts = false) {
     this.#dialect = dialect;
-    this.#choices = choices;
+    this.choices = choices;
     this.#counts = counts;
   }
 
@@ -276,6 +277,8 @@ export class AnswerJudge {
       if (reportsError(body, scan)) return 'error answer';
       if (this.#counts) this.#readUsage(body, scan);
     }
+    // An array has an answer for each prompt, with counts of its own: they are estimated.
+    this.#countsRead = this.#counts && end > 0;
     this.#useful = true;
     this.#finished = true;
     return null;
@@ -290,7 +293,6 @@ export class AnswerJudge {
       if (from >= 0) members[name] = parsed(body.toString('latin1', from, spans[at + 1]));
     }
     this.#usage = usage(members);
-    this.#countsRead = true;
   }
 
   /** Reads the lines of a piece from `start` on. Line ends are LF, CRLF or CR, in any mixture. */
@@ -392,7 +394,7 @@ export class AnswerJudge {
     if (start < 0 || this.#nameEnd > 0 || piece[start] !== OPEN_OBJECT) return false;
     if (piece[start + 1] !== QUOTE || piece[start + 2] === 0x65) return false;
     let at: number;
-    if (this.#choices === 1 && next >= piece.length && this.#mark === NOT_SEARCHED) {
+    if (this.choices === 1 && next >= piece.length && this.#mark === NOT_SEARCHED) {
       // The usual piece is one event, and the mark is near its end.
       at = piece.lastIndexOf(endMark, end);
       const value = at > start && piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
@@ -481,8 +483,8 @@ export class AnswerJudge {
     if (useful) this.#takeUseful();
     else if (begins && this.#state === 'undecided') this.#state = 'begun';
     for (const index of ended) {
-      if (this.#choices > 1) (this.#ended ??= new Set()).add(index);
-      const all = this.#ended === null || this.#ended.size >= this.#choices;
+      if (this.choices > 1) (this.#ended ??= new Set()).add(index);
+      const all = this.#ended === null || this.#ended.size >= this.choices;
       const { endsWithChoices } = this.#dialect as Dialect;
       // In a dialect without `[DONE]` a list of prompts is one choice or several, as the engine reads it.
       if (all || endsWithChoices) this.#finished = true;

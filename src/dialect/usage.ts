@@ -234,11 +234,18 @@ export class UsageWatch {
     const streams = judge?.streams === true;
     const completion = streams ? judge.outputEvents : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
     return {
-      promptTokens: usage?.promptTokens || promptTokens,
+      promptTokens: this.#isOneOfSeveral
+        ? Math.max(usage?.promptTokens ?? 0, promptTokens)
+        : usage?.promptTokens || promptTokens,
       completionTokens: Math.max(completion, usage?.completionTokens ?? 0),
       cachedTokens: usage?.cachedTokens ?? 0,
       measured: false,
     };
+  }
+
+  /** In the llama-style dialect each of several answers has counts of its own. */
+  get #isOneOfSeveral(): boolean {
+    return this.#dialect.name === 'llama' && (this.#judge?.choices ?? 1) > 1;
   }
 
   #read(piece: Buffer, isFirst: boolean, cut: boolean): void {
@@ -257,6 +264,7 @@ export class UsageWatch {
   /** The messages dialect counts the prompt in its first event, and of the llama-style frames the last one is read. */
   #isFinal({ completionTokens }: Usage): boolean {
     const { name } = this.#dialect;
+    if (this.#isOneOfSeveral) return false;
     if (this.#judge?.finished === true) return true;
     return name === 'messages' ? completionTokens > 1 : name !== 'llama';
   }

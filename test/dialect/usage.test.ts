@@ -437,3 +437,32 @@ t.test('only output that has passed is delivered', async (t) => {
   watch.events(Buffer.from(word('a')));
   t.equal(watch.delivered, true);
 });
+
+t.test('several llama-style answers are estimated: each has counts of its own', async (t) => {
+  const frame = (index: number, stop: boolean): string =>
+    sse({ index, content: stop ? '' : 'a', stop, tokens_evaluated: 4, tokens_predicted: 3, timings });
+  const judge = new AnswerJudge(DIALECTS.llama, 2);
+  judge.begin(STREAM);
+  const watch = new UsageWatch(DIALECTS.llama, false);
+  watch.begin(judge);
+  for (const text of [
+    frame(0, false),
+    frame(1, false),
+    frame(1, false),
+    frame(1, true),
+    frame(0, false),
+    frame(0, true),
+  ]) {
+    judge.events(Buffer.from(text));
+    watch.events(Buffer.from(text));
+  }
+  t.match(watch.result(20), { promptTokens: 20, completionTokens: 6, measured: false });
+  const whole = new UsageWatch(DIALECTS.llama, false);
+  pass(
+    whole,
+    DIALECTS.llama,
+    Buffer.from(JSON.stringify([{ content: 'a', tokens_evaluated: 4 }, { content: 'b' }])),
+    1e9,
+  );
+  t.match(whole.result(20), { promptTokens: 20, measured: false });
+});
