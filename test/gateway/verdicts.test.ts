@@ -8,7 +8,6 @@ import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { InjectResponse } from '../../src/ingress/inject.ts';
 
 const MODEL = 'm';
-const CHAT = { model: MODEL, messages: [{ role: 'user', content: 'hello' }] };
 
 const GOOD_BODY = JSON.stringify({
   object: 'chat.completion',
@@ -58,7 +57,7 @@ interface Fixture {
   readonly crns: readonly Crn[];
   readonly gateway: Gateway;
   readonly settings: SettingsInput;
-  readonly ask: (path?: string) => Promise<InjectResponse>;
+  readonly ask: (path?: string, content?: string) => Promise<InjectResponse>;
   /** Standings in the order of the CRNs. */
   readonly standings: () => string[];
   /** Requests of all CRNs. */
@@ -90,7 +89,8 @@ async function open(
     crns,
     gateway,
     settings,
-    ask: (path = '/v1/chat/completions') => gateway.inject({ method: 'POST', path, body: CHAT }),
+    ask: (path = '/v1/chat/completions', content = 'hello') =>
+      gateway.inject({ method: 'POST', path, body: { model: MODEL, messages: [{ role: 'user', content }] } }),
     standings: () => servers.map((url) => gateway.crns().find((crn) => crn.url === url)?.standing ?? 'unknown'),
     requests: () => crns.reduce((sum, crn) => sum + crn.requests, 0),
   };
@@ -181,6 +181,33 @@ t.test("401 and 403 for a client's own key are the client's", async (t) => {
     t.same(standings(), ['up', 'up']);
   }
 });
+
+const STREAM = { 'content-type': 'text/event-stream' };
+
+for (const [what, refusal] of [
+  ['error JSON', { status: 200, body: '{"error":{"message":"out of memory"}}' }],
+  ['HTML', { status: 200, headers: { 'content-type': 'text/html' }, body: '<html>It works!</html>' }],
+  ['nothing', { status: 200, body: '' }],
+  ['an error as its first event', { status: 200, headers: STREAM, body: 'data: {"error":{"message":"no"}}\n\n' }],
+  ['only [DONE]', { status: 200, headers: STREAM, body: 'data: [DONE]\n\n' }],
+  ['404 for the model', UNKNOWN],
+  ['500', { status: 500 }],
+] as const) {
+  for (const affinity of [true, false]) {
+    const where = affinity ? 'with' : 'without';
+
+    t.test(`beside a CRN that answers ${what} all conversations are answered, ${where} affinity`, async (t) => {
+      const ejection = { backoff: '1h', backoffMax: '1h' };
+      const { ask, crns } = await open(t, [refusal, null], { routing: { affinity }, ejection });
+      for (let at = 0; at < 40; at++) {
+        const answer = await ask('/v1/chat/completions', `conversation ${at}`);
+        t.same([answer.status, answer.body.toString()], [200, GOOD_BODY]);
+      }
+      const asked = crns[0]?.requests ?? 0;
+      t.ok(asked > 0 && asked <= 5, `it was asked ${asked} times`);
+    });
+  }
+}
 
 t.test('new settings do not refill the retry budget', async (t) => {
   const { ask, gateway, requests, settings } = await open(t, [{ status: 500 }, { status: 500 }], {
