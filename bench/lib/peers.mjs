@@ -63,7 +63,8 @@ export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, ba
     const start = async (name) => {
       const { child, ...peer } = await started(name);
       if (child !== upstream.child) children.push(child);
-      return ready({ name, pid: child.pid, upstreamPid: upstream.child.pid, child, ...peer }, stream);
+      const slow = OTHERS[name]?.slow;
+      return ready({ name, slow, pid: child.pid, upstreamPid: upstream.child.pid, child, ...peer }, stream);
     };
     for (const name of names) {
       const isOther = Object.hasOwn(OTHERS, name);

@@ -11,6 +11,7 @@ const TOP = 10;
 const HEIGHT = 260;
 const BOTTOM = 38;
 const COLOURS = 8;
+const CUT = 8;
 
 /** Escapes text for HTML and SVG. */
 export function escapeHtml(content) {
@@ -33,20 +34,10 @@ const OTHER_COLOUR = '#9aa4b1';
 const TITLE = 28;
 
 /**
- * Draws bars as an SVG file that stands alone, on a light ground. Bars of `own` peers are blue, others grey. Bars longer than eight
- * times the median bar are cut, so that the others can be compared; their figure stays.
+ * Draws bars as an SVG file that stands alone, on a light ground, the shortest first. Bars of `own` peers are blue, others grey.
  */
 export function drawFile({ title, unit, bars: rows }, own = ['headrace', 'keys', 'open']) {
-  const sorted = rows.toSorted((a, b) => a.median - b.median);
-  const most = 8 * (sorted[sorted.length >> 1]?.median ?? 0);
-  const cut = (value) => Math.min(value, most);
-  const shown = sorted.map((row) => ({
-    ...row,
-    value: row.median,
-    median: cut(row.median),
-    min: cut(row.min),
-    max: cut(row.max),
-  }));
+  const shown = cutBars(rows.toSorted((a, b) => a.median - b.median));
   const drawn = barParts(shown, (_, at) => (own.includes(shown[at].name) ? FILE_COLOUR : OTHER_COLOUR));
   const height = rows.length * BAR + 6 + TITLE;
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH * 1.5}" role="img" aria-label="${escapeHtml(`${title}, ${unit}`)}"><style>${FILE_STYLE}</style>${text(6, 18, 'start', `${title} (${unit})`, 'title')}<g transform="translate(0 ${TITLE})">${drawn.join('')}</g></svg>\n`;
@@ -71,8 +62,22 @@ export function formatNumber(value) {
 
 function bars({ title, unit, bars: rows }, colourOf) {
   if (rows.length === 0) return '';
-  const parts = barParts(rows, (name, at) => colour(colourOf(name, at)));
+  const parts = barParts(cutBars(rows), (name, at) => colour(colourOf(name, at)));
   return svg(rows.length * BAR + 6, `${title}, ${unit}`, parts);
+}
+
+/** Bars beyond `CUT` times the median bar are cut, so that the others can be compared; their figure stays. */
+function cutBars(rows) {
+  const medians = rows.map(({ median }) => median).toSorted((a, b) => a - b);
+  const most = CUT * (medians[medians.length >> 1] ?? 0);
+  const cut = (value) => (most > 0 ? Math.min(value, most) : value);
+  return rows.map((row) => ({
+    ...row,
+    value: row.median,
+    median: cut(row.median),
+    min: cut(row.min),
+    max: cut(row.max),
+  }));
 }
 
 /** One bar for each row, with its spread and its figure (`value`, where it is not the median). */

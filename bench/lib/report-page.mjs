@@ -32,7 +32,7 @@ export function pageOf(run) {
 <title>Headrace benchmarks, ${escapeHtml(date)}</title><style>${STYLE}</style></head><body>
 <h1>Headrace benchmarks</h1>
 <p>${escapeHtml(date)}, ${escapeHtml(durationText(run.seconds))}. Figures are medians with their least and greatest; peers ran by turns in
-the same rounds. Bars are medians, the thin line is the spread. Ratios count more than rates, which depend on what else a machine does.</p>
+the same rounds. Bars are medians, the thin line is the spread; bars beyond eight times the median bar are cut. Ratios count more than rates, which depend on what else a machine does.</p>
 <nav>${run.parts.map(({ name }) => `<a href="#${escapeHtml(name)}">${escapeHtml(name)}</a>`).join('')}</nav>
 ${run.notes.length === 0 ? '' : `<h3>Notes</h3><ul>${run.notes.map((note) => `<li>${escapeHtml(note)}</li>`).join('')}</ul>`}
 ${goalsOf(run)}

@@ -9,14 +9,16 @@ const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
 
 /** Runs the chat load client once against `peer`. */
 export function runClient(peer, load) {
-  const { port, path, headers, answerBytes, answerEvents } = peer;
+  const { port, path, headers, answerBytes, answerEvents, slow = 1 } = peer;
   const watch = { peer: peer.pid, upstream: peer.upstreamPid };
   // An upload is answered as everything else is; a peer that was not asked before has neither.
   const answer = { ...(answerBytes && { answerBytes }), ...(answerEvents && { answerEvents }) };
+  // A slow peer has a longer window: in a short one it would not answer every connection once.
+  const times = { warmupMs: load.warmupMs * slow, durationMs: load.durationMs * slow };
   return runChild({
     name: `client of ${peer.name}`,
     command: process.execPath,
-    args: [CLIENT, JSON.stringify({ ...load, ...answer, port, path, headers, watch })],
+    args: [CLIENT, JSON.stringify({ ...load, ...answer, ...times, port, path, headers, watch })],
     core: LOAD_CORE,
   });
 }

@@ -26,13 +26,14 @@ export function distributionOf(list, field) {
 
 /**
  * Sums up the runs of every peer. `unitsOf(run)` is the number of requests, or streams, that its CPU time is divided
- * by. `ratio` is CPU per unit over that of `reference` in the same round; a peer whose process is not known has none.
+ * by. `ratio` is CPU per unit over that of `reference` in the same round.
  */
 export function summarise(runs, unitsOf, reference = 'nginx') {
   const perUnit = (run) => run.cpuUs.peer / unitsOf(run);
   return Object.entries(runs).map(([name, list]) => {
     const base = runs[reference];
-    const isWatched = list.every(({ cpuUs }) => cpuUs.peer > 0);
+    // Neither has a process that is not known, nor a peer that answered nothing in one of the windows.
+    const isWatched = list.every((run) => run.cpuUs.peer > 0 && unitsOf(run) > 0);
     const ratio = (run, round) => perUnit(run) / perUnit(base[round]);
     return {
       name,

@@ -201,8 +201,9 @@ async function startNode(name, file, ports) {
 }
 
 /**
- * Peers by name: where they come from (see `install.mjs`), `does` for the report, `version(command)`, and
- * `start(command, ports, stream)`, which resolves with `{ port, child }` and what requests need (`headers`, `path`).
+ * Peers by name: where they come from (see `install.mjs`), `kind` and `does` for the report, `version(command)`, `slow`, which makes its windows
+ * so many times longer, and `start(command, ports, stream)`, which resolves with `{ port, child }` and what requests need
+ * (`headers`, `path`).
  */
 export const PROXIES = {
   nginx: {

@@ -118,6 +118,14 @@ t.test('the length of a bar is proportional to its median', async (t) => {
   t.equal(widths[0], 2 * (widths[1] ?? 0));
 });
 
+t.test('a bar far beyond the others is cut, and keeps its figure', async (t) => {
+  const bar = (name: string, median: number): object => ({ name, median, min: median, max: median });
+  const drawn = drawPlot({ ...BARS, bars: [bar('a', 10), bar('b', 20), bar('c', 5000)] });
+  const widths = [...drawn.matchAll(/<rect [^>]*width="([\d.]+)"/g)].map(([, width]) => Number(width));
+  t.equal(Math.round((widths[2] ?? 0) / (widths[1] ?? 1)), 8);
+  t.match(drawn, '5,000');
+});
+
 t.test('curves stay inside the plot, also at zero on a logarithmic axis', async (t) => {
   const points = /points="([^"]+)"/.exec(drawPlot(CURVES))?.[1]?.split(/[ ,]/).map(Number) ?? [];
   t.equal(points.length, 6);
