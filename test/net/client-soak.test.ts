@@ -8,7 +8,7 @@ import { type Connection, ConnectionPool, type DispatchError, type DispatchHandl
 import { CERTIFICATE, KEY } from '../support/certificate.ts';
 import { chunk } from '../support/upstream-crn.ts';
 
-const REQUESTS = 300;
+const REQUESTS = 200;
 const CONCURRENT = 12;
 
 /** A small generator of repeatable numbers (mulberry32). */
