@@ -103,8 +103,9 @@ export class AnswerJudge {
   #ended: Set<number> | null = null;
   /** The last bytes of an event that is longer than what is held; null outside such an event. */
   #longEvent: Buffer | null = null;
-  /** Offset in the piece of the next mark of an end; -1 none is left, -2 not searched. */
+  // Offsets in the piece of the next marks of an end and of an error; -1 none is left, -2 not searched. Nothing is searched twice.
   #mark = NOT_SEARCHED;
+  #errorMark = NOT_SEARCHED;
   // Fields of the event that is read, as offsets in the piece.
   #nameStart = 0;
   #nameEnd = 0;
@@ -298,11 +299,13 @@ export class AnswerJudge {
   /** Reads the lines of a piece from `start` on. Line ends are LF, CRLF or CR, in any mixture. */
   #readEvents(piece: Buffer, start: number, midEvent: boolean): void {
     this.#mark = NOT_SEARCHED;
+    this.#errorMark = NOT_SEARCHED;
     this.#clearEvent();
+    let lf = piece.indexOf(LF, start);
     let cr = piece.indexOf(CR, start);
     let pos = start;
     while (pos < piece.length) {
-      const lf = piece.indexOf(LF, pos);
+      if (lf >= 0 && lf < pos) lf = piece.indexOf(LF, pos);
       if (cr >= 0 && cr < pos) cr = piece.indexOf(CR, pos);
       let end = lf < 0 ? piece.length : lf;
       let next = end + 1;
@@ -393,28 +396,29 @@ export class AnswerJudge {
     // Anything else may be `[DONE]` or begin with `error`.
     if (start < 0 || this.#nameEnd > 0 || piece[start] !== OPEN_OBJECT) return false;
     if (piece[start + 1] !== QUOTE || piece[start + 2] === 0x65) return false;
-    let at: number;
-    if (this.choices === 1 && next >= piece.length && this.#mark === NOT_SEARCHED) {
+    let at = this.#mark;
+    if (this.choices === 1 && next >= piece.length && at === NOT_SEARCHED) {
       // The usual piece is one event, and the mark is near its end.
       at = piece.lastIndexOf(endMark, end);
       const value = at > start && piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
       if (value < end) return isEmptyValue(piece, value);
-      // The end of a longer name, or a text.
-      if (at > start) at = piece.indexOf(endMark, start);
-    } else {
-      if (this.#mark === NOT_SEARCHED || (this.#mark >= 0 && this.#mark < start)) {
-        this.#mark = piece.indexOf(endMark, start);
-      }
-      at = this.#mark;
+      // None, the end of a longer name, or a text.
+      at = at > start ? piece.indexOf(endMark, start) : -1;
+    } else if (at === NOT_SEARCHED || (at >= 0 && at < start)) {
+      at = piece.indexOf(endMark, start);
     }
-    if (at < start || at >= end) {
-      const error = piece.indexOf(ERROR_MARK, start);
-      return error < 0 || error >= end;
+    if (at < 0 || at >= end) {
+      this.#mark = at;
+      if (this.#errorMark === NOT_SEARCHED || (this.#errorMark >= 0 && this.#errorMark < start)) {
+        this.#errorMark = piece.indexOf(ERROR_MARK, start);
+      }
+      return this.#errorMark < 0 || this.#errorMark >= end;
     }
     while (at >= 0 && at < end) {
       const value = piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
       if (value < end && !isEmptyValue(piece, value)) return false;
-      at = this.#mark = piece.indexOf(endMark, at + endMark.length);
+      at = piece.indexOf(endMark, at + endMark.length);
+      this.#mark = at;
     }
     return true;
   }
@@ -443,25 +447,16 @@ export class AnswerJudge {
   /** Reads on in an event that is too long to be held. Returns where it ends in `piece`. */
   #passLongEvent(piece: Buffer): number {
     const before = this.#longEvent as Buffer;
-    this.#longEvent = null;
-    const joined = Buffer.concat([before, piece]);
-    let end = before.length;
-    let afterLine = before[end - 1] === LF || before[end - 1] === CR;
-    if (before[end - 1] === CR && joined[end] === LF) end++;
-    for (; end < joined.length; end++) {
-      const byte = joined[end];
-      if (byte !== LF && byte !== CR) afterLine = false;
-      else if (afterLine) break;
-      else {
-        afterLine = true;
-        if (byte === CR && joined[end + 1] === LF) end++;
-      }
-    }
+    const blank = blankLine(piece, before[before.length - 1] as number);
+    const end = blank < 0 ? piece.length : blank;
+    const joined = Buffer.concat([before, piece.subarray(0, Math.min(end, CUT_BYTES))]);
+    this.#longEvent = blank < 0 ? lastBytes(piece.length < CUT_BYTES ? joined : piece) : null;
+    if (this.#dialect === undefined) return end;
     const reading = clearedReading();
-    if (this.#dialect !== undefined) this.#readLongEnd(this.#dialect, joined.subarray(0, end), 0, reading);
+    this.#readLongEnd(this.#dialect, joined, 0, reading);
+    this.#readLongEnd(this.#dialect, piece.subarray(0, end), 0, reading);
     this.#take(reading);
-    if (end === joined.length) this.#longEvent = lastBytes(joined);
-    return Math.min(end - before.length, piece.length);
+    return end;
   }
 
   #readLongEnd({ endMark }: Dialect, bytes: Buffer, start: number, reading: EventReading): void {
@@ -570,6 +565,26 @@ function isCut(body: Buffer, start: number): boolean {
     else if ((byte === OPEN_OBJECT + 2 || byte === OPEN_ARRAY + 2) && --depth === 0) return false;
   }
   return depth > 0;
+}
+
+/** Where the line end of the first blank line is in `piece`, which follows a byte `before`; -1 when it has none. */
+function blankLine(piece: Buffer, before: number): number {
+  let pos = before === CR && piece[0] === LF ? 1 : 0;
+  if ((before === LF || before === CR) && isLineEnd(piece[pos])) return pos;
+  let lf = piece.indexOf(LF, pos);
+  let cr = piece.indexOf(CR, pos);
+  while (lf >= 0 || cr >= 0) {
+    const end = cr < 0 || (lf >= 0 && lf < cr) ? lf : cr;
+    pos = end === cr && lf === cr + 1 ? end + 2 : end + 1;
+    if (isLineEnd(piece[pos])) return pos;
+    if (lf >= 0 && lf < pos) lf = piece.indexOf(LF, pos);
+    if (cr >= 0 && cr < pos) cr = piece.indexOf(CR, pos);
+  }
+  return -1;
+}
+
+function isLineEnd(byte: number | undefined): boolean {
+  return byte === LF || byte === CR;
 }
 
 /** A copy: the memory of a piece is not the judge's. */
