@@ -20,7 +20,8 @@ export class AttemptTrace {
   readonly #request: Span;
   readonly #operation: string;
   readonly #model: string;
-  #attempt: Span | null = null;
+  /** Spans of attempts under way, by their number: two of a hedged request. */
+  readonly #attempts = new Map<number, Span>();
 
   /** `request`: the span of the request. `path`: as it was sent. */
   constructor(request: Span, dialect: Dialect | undefined, path: string, model: string) {
@@ -31,26 +32,25 @@ export class AttemptTrace {
   }
 
   /** An attempt begins: returns its headers. */
-  begin(url: string): readonly string[] {
+  begin(url: string, number: number): readonly string[] {
     const { hostname, port, protocol } = new URL(url);
-    this.#attempt = this.#request.child(`${this.#operation} ${this.#model}`, SPAN_KIND.client);
-    this.#describe(this.#attempt);
-    this.#attempt
-      .set('server.address', hostname)
-      .set('server.port', Number(port) || (protocol === 'https:' ? 443 : 80));
-    return ['traceparent', writeTraceParent(this.#attempt)];
+    const attempt = this.#request.child(`${this.#operation} ${this.#model}`, SPAN_KIND.client);
+    this.#describe(attempt);
+    this.#attempts.set(number, attempt);
+    attempt.set('server.address', hostname).set('server.port', Number(port) || (protocol === 'https:' ? 443 : 80));
+    return ['traceparent', writeTraceParent(attempt)];
   }
 
   /** The attempt has ended; `failure` is null when it succeeded. Estimated tokens are not recorded. */
-  end(failure: string | null, usage: UsageWatch | null): void {
-    const attempt = this.#attempt;
-    if (attempt === null) return;
+  end(number: number, failure: string | null, usage: UsageWatch | null): void {
+    const attempt = this.#attempts.get(number);
+    if (attempt === undefined) return;
+    this.#attempts.delete(number);
     if (usage?.delivered === true) {
       const metered = usage.result(0);
       if (metered.measured) for (const span of [this.#request, attempt]) span.usage(metered);
     }
     attempt.end(failure ?? '');
-    this.#attempt = null;
   }
 
   /** The client's headers without its trace context, which the gateway's spans continue. */

@@ -124,6 +124,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
   readonly path: string;
   readonly lines: RequestLines;
   readonly body: Buffer;
+  readonly stream: boolean;
   readonly dialect: Dialect | undefined;
   readonly choices: number;
   readonly usage: UsageWatch | null;
@@ -133,7 +134,6 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
   readonly #exchange: Exchange;
   readonly #deps: ApiDeps;
   readonly #cells: RequestCells;
-  readonly #stream: boolean;
   readonly #promptTokens: number;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
@@ -154,7 +154,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     this.#exchange = exchange;
     this.#deps = deps;
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
-    this.#stream = scan.stream;
+    this.stream = scan.stream;
     this.#promptTokens = input.promptTokens;
     this.#preferred = readAffinity(readCookie(exchange.cookie, AFFINITY_COOKIE));
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
@@ -193,25 +193,25 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     return this.#cells.gaps;
   }
 
-  onAttempt({ member: { url }, number }: Attempt): readonly string[] {
+  onAttempt({ isHedge, member: { url }, number }: Attempt): readonly string[] {
     const exchange = this.#exchange;
     const { metrics, recent } = this.#deps;
     if (number === 1) {
       metrics.pick(this.candidates.affinity);
-    } else {
+    } else if (!isHedge) {
       metrics.failover(this.model, this.#cause);
       recent.failover(exchange.crn);
     }
     exchange.crn = url;
     exchange.attempts = number;
-    return this.#trace?.begin(url) ?? NO_HEADERS;
+    return this.#trace?.begin(url, number) ?? NO_HEADERS;
   }
 
   onOutcome(attempt: Attempt): void {
     const { failure, member, verdict } = attempt;
     if (verdict === null) return;
     this.#cause = failure ?? verdict;
-    this.#trace?.end(failure, this.usage);
+    this.#trace?.end(attempt.number, failure, this.usage);
     this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
     this.#deps.reporter.report(attempt, verdict, failure);
   }
@@ -221,9 +221,10 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     const { member, number, sentMs } = attempt;
     const begunMs = attempt.begunMs || clock.now();
     const waitedMs = begunMs - sentMs;
+    this.#exchange.crn = member.url;
     reporter.begun(attempt);
     // The begin of a stream shows how busy a CRN is; that of a whole answer shows how long the answer was.
-    if (this.#stream || this.dialect === undefined) {
+    if (this.stream || this.dialect === undefined) {
       board.noteFirstByte(member.member, waitedMs, begunMs);
       this.#cells.firstByte.observe(waitedMs / 1000);
     }

@@ -201,6 +201,8 @@ export const SCHEMA = section('General', {
     ),
     retryBudget: setting(number({ max: 1 }), 0.2, 'Retries allowed as a share of requests.'),
     retryBurst: setting(integer({ max: 100_000 }), 64, 'Retries per model allowed at once before the share applies.'),
+    hedge: setting(boolean(), false, 'Whether a stream whose first event is late is asked of a second server too.'),
+    hedgeShare: setting(number({ max: 1 }), 0.05, 'Second servers asked for late streams, as a share of requests.'),
   }),
   timeouts: section('Timeouts', {
     connect: setting(duration(), '3s', 'Longest wait for a connection to a server.', RESTART),

@@ -43,7 +43,7 @@ import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
-import { Peers, RunningAttempts } from '../upstream/index.ts';
+import { Hedging, Peers, RunningAttempts } from '../upstream/index.ts';
 import type { PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -97,6 +97,8 @@ export class DataPlane {
   readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
   readonly #running: RunningAttempts;
+  #hedging: Hedging | null = null;
+  #hedgeShare = 0;
   readonly #router: Router;
   readonly #search: SearchService;
   readonly #pages: PageClient;
@@ -326,6 +328,7 @@ export class DataPlane {
         },
         heldEventBytes: limits.heldEventBytes,
         running: this.#running,
+        hedging: this.#hedgingOf(routing.hedge ? routing.hedgeShare : 0),
       },
     };
   }
@@ -362,6 +365,15 @@ export class DataPlane {
     this.limits.bodyIdleMs = timeouts.bodyMs;
     this.limits.clientIdleMs = timeouts.clientIdleMs;
     this.limits.connections = limits.connections;
+  }
+
+  /** What was learnt of the models outlives a change of other settings. */
+  #hedgingOf(share: number): Hedging | null {
+    if (share !== this.#hedgeShare) {
+      this.#hedgeShare = share;
+      this.#hedging = share === 0 ? null : new Hedging(share, (outcome) => this.#metrics.hedge(outcome));
+    }
+    return this.#hedging;
   }
 
   #budgetOf({ id, budget: cell }: Model, settings: RetryBudgetSettings): RetryBudget {

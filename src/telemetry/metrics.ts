@@ -126,6 +126,11 @@ export class Metrics {
     'Requests given up because the retry budget of their model was spent',
     ['model'],
   );
+  readonly #hedges = new Counters(
+    'headrace_hedges_total',
+    'Second attempts beside a late first one: won, lost, failed; refused where the budget was spent',
+    ['outcome'],
+  );
   readonly #picks = new Counters(
     'headrace_routing_picks_total',
     'First choices by how they were made: response, cookie, hash, moved (affinity yielded to load), none (by load)',
@@ -211,6 +216,10 @@ export class Metrics {
     }
   }
 
+  hedge(outcome: string): void {
+    this.#hedges.at(outcome).value++;
+  }
+
   retryRefused(model: string): void {
     this.#retriesRefused.at(model).value++;
   }
@@ -241,6 +250,7 @@ export class Metrics {
       this.#failovers.json(),
       this.#retries.json(),
       this.#retriesRefused.json(),
+      this.#hedges.json(),
       this.#picks.json(),
       this.#engines.json(),
       this.#inFlight.json(),

@@ -108,6 +108,8 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   trial: boolean;
   /** Counts the attempts of a request, from 1. */
   readonly number: number;
+  /** Another attempt of the request was under way when this one was made. */
+  readonly isHedge: boolean;
 
   readonly method = 'POST';
   readonly path: string;
@@ -151,8 +153,18 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   #paused = false;
   #left = false;
 
-  /** `choice` has been counted on the board: the attempt gives the place back. */
-  constructor(deps: AttemptDeps, owner: AttemptOwner, request: UpstreamRequest, choice: Choice, number: number) {
+  /**
+   * `choice` has been counted on the board: the attempt gives the place back. `number` counts from 1. `isHedge`: another attempt of the
+   * request is under way.
+   */
+  constructor(
+    deps: AttemptDeps,
+    owner: AttemptOwner,
+    request: UpstreamRequest,
+    choice: Choice,
+    number: number,
+    isHedge: boolean,
+  ) {
     const { member } = choice;
     this.#deps = deps;
     this.#owner = owner;
@@ -161,6 +173,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.epoch = choice.epoch;
     this.trial = choice.trial;
     this.number = number;
+    this.isHedge = isHedge;
     this.path = pathOf(member.url) + request.path;
     this.lines = linesFor(request.lines, member.apiKey);
     this.body = request.body;

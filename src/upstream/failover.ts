@@ -6,6 +6,8 @@ import { type Dialect, type UsageWatch } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Candidates, Choice, RetryBudget } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
+import type { Hedging } from './hedging.ts';
+import type { Deadline, Expirable } from '../net/deadline.ts';
 import type { RequestLines, ResponseHead } from './headers.ts';
 import {
   type Downstream,
@@ -16,7 +18,10 @@ import {
   type RelayOwner,
 } from './relay.ts';
 
-export type FailoverDeps = AttemptDeps & RelayDeps;
+export interface FailoverDeps extends AttemptDeps, RelayDeps {
+  /** Null: no request is hedged. */
+  readonly hedging: Hedging | null;
+}
 
 /** A request ready to be sent to any CRN of its model. */
 export interface UpstreamRequest extends RelayedRequest {
@@ -25,6 +30,8 @@ export interface UpstreamRequest extends RelayedRequest {
   readonly path: string;
   readonly lines: RequestLines;
   readonly body: Buffer;
+  /** A stream is asked for. */
+  readonly stream: boolean;
   readonly dialect: Dialect | undefined;
   /** Answers that the request asks for: `choicesOf`. */
   readonly choices: number;
@@ -70,12 +77,15 @@ const RETRY_AFTER_S = '2';
 
 const NO_HEADERS: readonly string[] = [];
 
-export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
+export class Failover implements AttemptOwner, DownstreamListener, Expirable, RelayOwner {
   readonly #deps: FailoverDeps;
   readonly #request: UpstreamRequest;
   readonly #downstream: Downstream;
   /** The attempt under way, or the one whose answer passes. */
   #attempt: Attempt | null = null;
+  /** The second attempt of a hedged request, until one of the two has begun or failed. */
+  #hedge: Attempt | null = null;
+  #hedgeDue: Deadline | null = null;
   #attempts = 0;
   /** Null for an answer that leaves in one piece. */
   #relay: Relay | null = null;
@@ -106,6 +116,29 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     this.#downstream.listener = this;
     this.#request.budget.deposit();
     this.#next();
+    const { hedging } = this.#deps;
+    if (hedging === null || !this.#request.stream || this.#over) return;
+    const delayMs = hedging.delayMs(this.#request.model, this.#request.body.byteLength);
+    if (delayMs === null) return;
+    this.#hedgeDue = this.#deps.deadlines.deadline(this);
+    this.#hedgeDue.set(Math.ceil(delayMs));
+  }
+
+  /** @internal The first useful event is late: the next CRN is asked too. */
+  expire(): void {
+    const { candidates } = this.#request;
+    if (this.#over || this.#committed || this.#approving || this.#attempt?.verdict !== null) return;
+    if (this.#deps.hedging?.withdraw() !== true) return;
+    const member = candidates.next();
+    if (member === undefined) return;
+    if (candidates.lastResort) {
+      this.#deps.board.leave(member.server);
+      return;
+    }
+    const { epoch, trial } = candidates;
+    const hedge = new Attempt(this.#deps, this, this.#request, { member, epoch, trial }, ++this.#attempts, true);
+    this.#hedge = hedge;
+    hedge.start(this.#deps.timeouts.connectMs, false);
   }
 
   onWritable(): void {
@@ -133,6 +166,7 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
   }
 
   onBegun(attempt: Attempt): void {
+    this.#choosesBetween(attempt);
     const { approval } = this.#request;
     if (this.#committed || approval === null || this.#receipts !== null || statusOf(attempt) >= 300) {
       this.#deliver(attempt);
@@ -172,7 +206,9 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     if (refusal !== null && (this.#refusal?.head.status !== 429 || refusal.head.status === 429))
       this.#refusal = refusal;
     if (failure !== 'credentials') this.#onlyCredentials = false;
-    if (failure === 'unsendable') {
+    if (this.#hedge !== null && failure !== 'unsendable' && failure !== 'internal') {
+      this.#endHedge(attempt);
+    } else if (failure === 'unsendable') {
       this.#fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
     } else if (failure === 'internal') {
       this.#fail(new HeadraceError('HR_INTERNAL', { cause: attempt.defect }));
@@ -192,12 +228,39 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     if (this.#committed) return !this.#full && !attempt.midEvent;
     if (attempt.head === null || !attempt.judge.streams || this.#approving) return false;
     if (this.#request.approval !== null && this.#receipts === null) return false;
+    this.#choosesBetween(attempt);
     this.#deliver(attempt);
     return !this.#over;
   }
 
   onFirstPiece(nowMs: number): void {
     this.#request.listener.onFirstPiece(nowMs);
+  }
+
+  /** The answer of `attempt` is the one that is given. */
+  #choosesBetween(attempt: Attempt): void {
+    const { body, model, stream } = this.#request;
+    const { clock, hedging } = this.#deps;
+    this.#hedgeDue?.clear();
+    if (hedging === null || !stream) return;
+    const waitedMs = (attempt.begunMs || clock.now()) - attempt.sentMs;
+    hedging.note(model, body.byteLength, waitedMs);
+    const hedge = this.#hedge;
+    if (hedge === null) return;
+    const first = this.#attempt as Attempt;
+    this.#attempt = attempt;
+    this.#hedge = null;
+    hedging.ended(attempt === hedge ? 'won' : 'lost');
+    // What was not waited for is as late as that at least.
+    if (attempt === hedge && first.sentMs > 0) hedging.note(model, body.byteLength, clock.now() - first.sentMs);
+    (attempt === hedge ? first : hedge).cancel('hedged');
+  }
+
+  /** One of two attempts has failed: the other one goes on. */
+  #endHedge(failed: Attempt): void {
+    if (failed === this.#hedge) this.#deps.hedging?.ended('failed');
+    else this.#attempt = this.#hedge;
+    this.#hedge = null;
   }
 
   #next(): void {
@@ -239,7 +302,7 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
   }
 
   #ask(choice: Choice, fresh: boolean, connectMs: number): void {
-    const attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts);
+    const attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts, false);
     this.#attempt = attempt;
     attempt.start(connectMs, fresh);
   }
@@ -270,6 +333,11 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
     this.#committed = true;
     const headers = this.#answerHeaders(attempt, head);
     this.#downstream.start(head.status, headers, atOnce ? attempt.bytes : streams ? -1 : head.contentLength);
+    if (!streams) {
+      // It was made for the head of another answer.
+      this.#relay?.close();
+      this.#relay = null;
+    }
     if (!atOnce) this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
     if (head.status < 300) this.#request.usage?.begin(attempt.judge);
     attempt.take();
@@ -351,7 +419,9 @@ export class Failover implements AttemptOwner, DownstreamListener, RelayOwner {
   #stop(failure: 'client gone' | null): void {
     this.#over = true;
     this.#relay?.close();
+    this.#hedgeDue?.clear();
     this.#attempt?.cancel(failure);
+    this.#hedge?.cancel(failure);
   }
 }
 

@@ -17,6 +17,7 @@ import {
   type Downstream,
   Failover,
   type FailoverDeps,
+  type Hedging,
   Peers,
   requestLines,
   RunningAttempts,
@@ -39,6 +40,7 @@ export interface BenchOptions {
   readonly apiKey?: string;
   readonly maxConnections?: number;
   readonly burst?: number;
+  readonly hedging?: Hedging;
   /** Standing of every member; up when absent. */
   readonly standing?: 'up' | 'down';
 }
@@ -102,6 +104,7 @@ export class Bench {
       relay: { keepAliveMs: null, ...options.relay },
       heldEventBytes: 64 * 1024,
       running: new RunningAttempts(this.board, this.clock),
+      hedging: options.hedging ?? null,
     };
     t.teardown(() => {
       for (const pool of this.pools.values()) pool.close();
@@ -160,6 +163,7 @@ export class Bench {
         readable: stream,
       }),
       body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)),
+      stream,
       dialect: dialectOf(path),
       choices: 1,
       candidates: this.#candidates(),

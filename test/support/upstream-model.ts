@@ -16,6 +16,7 @@ import {
   type DownstreamListener,
   Failover,
   type FailoverDeps,
+  Hedging,
   RunningAttempts,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
@@ -297,6 +298,7 @@ class Run {
   readonly #path: string;
   readonly #stream: boolean;
   #delivering: Attempt | null = null;
+  #hedging: Hedging | null = null;
   #errors: HeadraceError[] = [];
   #retries: number;
   #cut = false;
@@ -315,6 +317,11 @@ class Run {
     ]);
     this.#stream = random() < 0.7;
     this.#retries = random() < 0.1 ? 0 : 10;
+    if (random() < 0.3) {
+      this.#hedging = new Hedging(1, (outcome) => this.#seen.push(`hedge ${outcome}`));
+      const delayMs = random() * 100;
+      for (let at = 0; at < 20; at++) this.#hedging.note('m', 2, delayMs);
+    }
     this.#request = this.#makeRequest();
   }
 
@@ -482,7 +489,7 @@ class Run {
       board.leave(server);
     };
     return {
-      ...{ board: counted, clock, deadlines, running, heldEventBytes: 4096 },
+      ...{ board: counted, clock, deadlines, running, hedging: this.#hedging, heldEventBytes: 4096 },
       timeouts: {
         ...{ connectMs: 300, headersMs: this.#pick([500, 5000]), firstByteMs: this.#pick([null, 200, 900, 6000]) },
         idleMs: this.#pick([400, 4000]),
@@ -530,7 +537,7 @@ class Run {
     candidates.lastResort = random() < 0.1;
     return {
       ...{ model: 'm', path: this.#path, lines: LINES, body: Buffer.from('{}'), dialect: dialectOf(this.#path) },
-      ...{ choices: 1, usage: null, candidates, approval: this.#approval },
+      ...{ stream: this.#stream, choices: 1, usage: null, candidates, approval: this.#approval },
       budget: { deposit: () => undefined, withdraw: () => this.#retries-- > 0 },
       gaps: { observe: () => undefined },
       listener: {
@@ -540,7 +547,7 @@ class Run {
         },
         onOutcome: (attempt) => {
           this.#log.push(`outcome ${attempt.number} ${attempt.verdict} ${attempt.failure}`);
-          const isPaused = this.#connections.at(-1)?.paused === true;
+          const isPaused = this.#connections[attempt.number - 1]?.paused === true;
           this.#check(!isPaused || attempt.failure !== 'unreachable', 'a CRN that was asked to wait counts as silent');
           this.#attempts.set(attempt, (this.#attempts.get(attempt) ?? 0) + 1);
         },
