@@ -171,8 +171,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
       requestId: exchange.requestId,
       credential:
         access.credential.kind === 'none' ? '' : credentialLines({ authorization, apiKey, bearer: access.bearer }),
-      // What is counted must be readable.
-      readable: scan.stream || charged,
+      // What is judged or counted must be readable.
+      readable: scan.stream || charged || dialect !== undefined,
     });
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;

@@ -93,6 +93,19 @@ t.test('a key from x-api-key reaches the CRN as a bearer token; an API key of th
   t.equal((await own.nextRequest()).headers.authorization, 'Bearer host-key');
 });
 
+t.test('an answer that is judged is asked for without compression', async (t) => {
+  const host = await startHost(t);
+  const { ask } = await open(t, 'inject', {}, host);
+  const headers = { ...GOOD, 'accept-encoding': 'gzip' };
+  for (const [path, body, expected] of [
+    [PATH, CHAT, 'identity'],
+    ['/v1/embeddings', { model: MODEL, input: 'a' }, 'gzip'],
+  ] as const) {
+    await ask({ path, headers, body });
+    t.equal(host.requests.at(-1)?.headers['accept-encoding'], expected, path);
+  }
+});
+
 t.test('timing headers are sent on request', async (t) => {
   const { ask } = await open(t, 'inject', { serverTiming: true });
   const { headers } = await ask({ path: PATH, headers: GOOD, body: CHAT });
