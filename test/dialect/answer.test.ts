@@ -197,6 +197,7 @@ t.test('a stream that reports an error before it has begun is a failure', async 
     ['responses', sse({ error: { message: 'no' } })],
     ['messages', named('message_start') + named('error', { error: { type: 'overloaded_error' } })],
     ['messages', sse({ error: { type: 'overloaded_error' } }, 'error')],
+    ['messages', sse({ error: { message: 'no' } })],
     ['llama', sse({ error: { code: 500, message: 'no' } })],
     ['llama', 'error: {"content":"slot unavailable"}\n\n'],
   ];
