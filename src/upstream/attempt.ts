@@ -237,8 +237,15 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   lost(sinceMs: number): void {
     // A CRN that was asked to wait cannot be heard, and one without a connection has a shorter deadline.
     if (this.#paused || this.#phase === 'connect' || this.verdict !== null || this.heardMs >= sinceMs) return;
+    const phase = this.#phase;
     this.#close();
-    this.#fail('failed', 'unreachable');
+    if (this.#hasAll) this.#finish(phase);
+    else this.#fail('failed', 'unreachable');
+  }
+
+  /** All output of a stream has come, in whole events: what is missing is usage or `[DONE]`. */
+  get #hasAll(): boolean {
+    return this.#splitter?.midEvent === false && this.judge.finished;
   }
 
   /** The first pieces of the answer, until `take`. */
@@ -341,7 +348,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.#phase = 'closed';
     if (phase === 'rest') return;
     this.defect = cause;
-    if (this.judge.finished) this.#finish(phase);
+    if (this.#hasAll) this.#finish(phase);
     else this.#fail(BLAMELESS.has(fault) ? 'neutral' : 'failed', fault);
   }
 
@@ -528,7 +535,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     const phase = this.#phase;
     this.#close();
     this.brokenCode = 'HR_STREAM_STALLED';
-    if (this.judge.finished) this.#finish(phase);
+    if (this.#hasAll) this.#finish(phase);
     else this.#fail('failed', failure);
   }
 

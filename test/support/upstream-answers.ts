@@ -162,10 +162,15 @@ interface Made {
   /** Bytes that are whole if the body ends there, and those that are whole whatever follows. */
   readonly enough: number;
   readonly complete?: number;
+  /** Bytes behind which a break costs nothing: all output has come. */
+  readonly finished?: number;
 }
 
 /** Cuts it somewhere, or not. */
-function make(random: Random, { type, enough, complete = Infinity, good, body, ...rest }: Made): Answer {
+function make(
+  random: Random,
+  { type, enough, complete = Infinity, finished = Infinity, good, body, ...rest }: Made,
+): Answer {
   const hasLength = random() < 0.5 && type !== SSE;
   const byClose = !hasLength && random() < 0.2;
   const isCut = random() < 0.3;
@@ -183,12 +188,15 @@ function make(random: Random, { type, enough, complete = Infinity, good, body, .
   // A comment cannot stand inside an event.
   if (endless)
     cut = cut === 0 ? 0 : body.subarray(0, cut).lastIndexOf('\n\n') + (body.subarray(0, cut).includes('\n\n') ? 2 : 1);
-  const endsWell = (cut >= enough && ending === 'end') || cut >= complete;
+  const endsWell = (cut >= enough && ending === 'end') || cut >= complete || cut >= finished;
   return {
     ...rest,
     ...{ headers, body, cut, ending, hasLength, endless },
     good: good && endsWell && rest.beforeHead === 'head' && (rest.connect === 'kept' || rest.connect === 'new'),
-    isWhole: (bytes) => bytes >= complete || (bytes >= enough && ending === 'end' && bytes === cut),
+    isWhole: (bytes) =>
+      bytes >= complete ||
+      bytes >= finished ||
+      (bytes >= enough && ending === 'end' && bytes === cut),
   };
 }
 
@@ -233,7 +241,11 @@ function goodStream(random: Random, path: string, crn: number): Omit<Made, 'conn
   const isPlain = path === '/v1/embeddings';
   return {
     ...{ name: 'stream', status: 200, type: SSE, body: Buffer.from(text), good: true },
-    ...{ enough: isPlain ? 0 : enoughAt, complete: isPlain ? Infinity : complete },
+    ...{
+      enough: isPlain ? 0 : enoughAt,
+      complete: isPlain ? Infinity : complete,
+      finished: isPlain ? Infinity : enoughAt + 2,
+    },
   };
 }
 
