@@ -137,6 +137,7 @@ export const GATEWAY_PEERS = {
   },
   olla: {
     ...goModule('olla', 'github.com/thushan/olla@latest'),
+    from: 'Go module github.com/thushan/olla, or a program on the path',
     kind: 'gateway, Go',
     does: 'no keys; affinity by prefix; probes; statistics',
     version: (command) => commandVersion(command, ['--version']),

@@ -133,6 +133,7 @@ export function reasonOf(error) {
   return (telling ?? lines[0])
     .replace(/https?:\/\/\S+/g, '')
     .replace(/\s+/g, ' ')
+    .replace(/\.$/, '')
     .slice(0, 200);
 }
 
