@@ -187,16 +187,17 @@ t.test('a client that has left before its payment was judged costs itself nothin
 });
 
 t.test('a stream is paid before its first byte', async (t) => {
+  const stream = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n';
   const paid: number[] = [];
   const serve = proxied(t, ({ socket }) => {
     socket.write(chunkedHead('content-type: text/event-stream'));
-    socket.write(chunk('data: [DONE]\n\n'));
+    socket.write(chunk(stream));
     socket.write(chunk(''));
     paid.push(opened.fixture.facilitator.transfers.length);
   });
   const opened = await open(t, serve);
   const { headers, status, text } = await opened.ask(opened.fixture.header(CALL_UNITS));
-  t.same([status, text], [200, 'data: [DONE]\n\n']);
+  t.same([status, text], [200, stream]);
   t.ok(headers['payment-response']);
   t.same(paid, [0], 'and not before a server has begun');
   t.equal(opened.fixture.facilitator.transfers.length, 1);
