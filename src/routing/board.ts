@@ -6,6 +6,7 @@
 // | in flight, server × thread | that thread; the control plane after its death   | pickers, status               |
 // | trial, server              | offered by the CRN's actor, taken by any thread  | pickers, the CRN's actor      |
 // | unreachable since, server  | the CRN's actor                                  | data planes                   |
+// | heard of meanwhile, server | any thread                                       | data planes                   |
 // | generation of these        | every CRN actor                                  | data planes                   |
 // | standing, epoch, member    | the CRN's actor                                  | pickers, status               |
 // | model unknown, member      | set by any thread, cleared by the CRN's actor    | pickers                       |
@@ -73,8 +74,8 @@ export function createBoardMemory(servers: number, members: number, threads: num
     threads,
     // In flight per server and thread, trial per server; standing, epoch and unknown model per member; the generation.
     words: new SharedArrayBuffer((servers * (threads + 1) + members * 3 + 1) * 4),
-    // Rows per member; per server when it was last heard of, and when its trial was taken.
-    times: new SharedArrayBuffer((members * ROW_COUNT + servers * 2) * 8),
+    // Rows per member; per server since when it is unreachable, when its trial was taken, and when it was heard of meanwhile.
+    times: new SharedArrayBuffer((members * ROW_COUNT + servers * 3) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
   };
@@ -102,6 +103,7 @@ export class Board {
   /** Offsets in `#times`. */
   readonly #unreachableAt: number;
   readonly #takenAt: number;
+  readonly #heardAt: number;
 
   /** `thread`: this thread's in-flight counts, from 0. */
   constructor(memory: BoardMemory, thread: number) {
@@ -119,6 +121,7 @@ export class Board {
     this.#generationAt = this.#unknownAt + members;
     this.#unreachableAt = members * ROW_COUNT;
     this.#takenAt = this.#unreachableAt + servers;
+    this.#heardAt = this.#takenAt + servers;
   }
 
   standing(member: number): Standing {
@@ -198,14 +201,24 @@ export class Board {
     return this.#words[this.#generationAt] as number;
   }
 
-  /** Since when a CRN has answered no probe at all, in milliseconds; 0 while it can be reached. What was heard of it later than this is newer. */
+  /**
+   * Since when nothing has been heard of a CRN, in milliseconds: no response to a probe, and no byte of an answer that a thread has
+   * told; 0 while it can be reached.
+   */
   unreachableSinceMs(server: number): number {
-    return this.#times[this.#unreachableAt + server] as number;
+    const sinceMs = this.#times[this.#unreachableAt + server] as number;
+    return sinceMs > (this.#times[this.#heardAt + server] as number) ? sinceMs : 0;
   }
 
-  /** Whether no probe of the CRN has a response at present, whatever its status. */
+  /** Whether nothing is heard of the CRN at present. */
   unreachable(server: number): boolean {
-    return this.#times[this.#unreachableAt + server] !== 0;
+    return this.unreachableSinceMs(server) !== 0;
+  }
+
+  /** A CRN has sent a byte of an answer at this time: its probes may only be slow. */
+  noteHeard(server: number, atMs: number): void {
+    const at = this.#heardAt + server;
+    if ((this.#times[at] as number) < atMs) this.#times[at] = atMs;
   }
 
   /** Clears a member's cell, before it is used for another member. */
@@ -220,6 +233,7 @@ export class Board {
   resetServer(server: number): void {
     this.endTrial(server);
     this.setUnreachable(server, null);
+    this.#times[this.#heardAt + server] = 0;
   }
 
   /** Requests in flight at a server, over all threads. */

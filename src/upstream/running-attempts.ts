@@ -1,5 +1,6 @@
 // The attempts of one thread that wait for a CRN. Once a second, and only while there are any, those on CRNs that answer no probe
-// any more and have been silent since are ended: a CRN that loses its power closes no connection.
+// any more and have been silent since are ended: a CRN that loses its power closes no connection. A CRN that still sends on any
+// connection of any thread has not lost its power: its probes are slow, because it is busy. Threads have a second to say so.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
@@ -15,6 +16,8 @@ export class RunningAttempts {
   #timer: TimerHandle | null = null;
   /** Of the last sweep: nothing has changed while it stays the same. */
   #generation = -1;
+  /** Whether attempts are to be ended at this sweep. */
+  #isDue = false;
 
   constructor(board: Board, clock: Clock) {
     this.#board = board;
@@ -44,12 +47,23 @@ export class RunningAttempts {
     this.#timer = null;
     if (this.#attempts.size === 0) return;
     this.#timer = this.#clock.setTimeout(this.#sweep, SWEEP_MS);
+    if (this.#isDue) this.#endLost();
     const generation = this.#board.unreachableGeneration;
-    if (generation === this.#generation) return;
+    this.#isDue = generation !== this.#generation;
     this.#generation = generation;
+    if (this.#isDue) this.#tellHeard();
+  };
+
+  #tellHeard(): void {
+    for (const { bytes, heardMs, member } of this.#attempts.list()) {
+      if (bytes > 0 && this.#board.unreachable(member.server)) this.#board.noteHeard(member.server, heardMs);
+    }
+  }
+
+  #endLost(): void {
     for (const attempt of this.#attempts.list()) {
       const sinceMs = this.#board.unreachableSinceMs(attempt.member.server);
       if (sinceMs > 0) attempt.lost(sinceMs);
     }
-  };
+  }
 }

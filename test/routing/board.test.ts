@@ -218,6 +218,14 @@ t.test(
     board.setUnreachable(0, null);
     board.setUnreachable(0, null);
     t.same([board.unreachable(0), board.unreachableGeneration - first], [false, 2], 'good news ends nothing');
+    board.setUnreachable(0, 500);
+    board.noteHeard(0, 499);
+    t.equal(board.unreachable(0), true);
+    board.noteHeard(0, 600);
+    board.noteHeard(0, 550);
+    t.same([board.unreachable(0), board.unreachableSinceMs(0)], [false, 0], 'a CRN that sends answers can be reached');
+    board.setUnreachable(0, 700);
+    t.equal(board.unreachableSinceMs(0), 700);
     board.setUnreachable(1, 900);
     board.resetServer(1);
     t.equal(board.unreachable(1), false);

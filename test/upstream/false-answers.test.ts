@@ -254,6 +254,8 @@ t.test(
     b.clock.advance(5000);
     b.board.setUnreachable(0, b.clock.now());
     b.clock.advance(1001);
+    t.same(early.attempts, [], 'other threads may still say that it sends');
+    b.clock.advance(1000);
     await early.downstream.done();
     t.equal(early.downstream.status, 200);
     t.same(early.attempts, [
@@ -268,10 +270,28 @@ t.test(
     t.same(later.attempts, [], 'it was heard of at the same time');
     c.clock.advance(10);
     c.board.setUnreachable(0, c.clock.now());
-    c.clock.advance(1001);
+    c.clock.advance(2002);
     await later.downstream.done();
     t.match(later.downstream.text, /HR_STREAM_BROKEN/);
     t.same(later.attempts, [[0, 'failed', 'unreachable']]);
     t.same([b.inFlight, c.inFlight], [0, 0]);
   },
 );
+
+t.test('a CRN that sends on one connection is not lost, however late its probes are', async (t) => {
+  const crn = await rawCrn(t, (request) => {
+    if (request.body.includes('talk')) stream(delta('a'), false)(request);
+  });
+  const b = new Bench(t, { urls: [crn.url], timeouts: { headersMs: 600_000, idleMs: 600_000 } });
+  const waiting = b.ask();
+  await crn.arrived(1);
+  b.clock.advance(5000);
+  const talking = b.ask({ body: { model: 'm', stream: true, messages: [{ role: 'user', content: 'talk' }] } });
+  await talking.downstream.until(() => talking.downstream.bytes > 0);
+  b.board.setUnreachable(0, b.clock.now() - 1000);
+  b.clock.advance(3003);
+  t.same([waiting.attempts, talking.attempts], [[], []]);
+  b.board.setUnreachable(0, b.clock.now() - 1000);
+  b.clock.advance(2002);
+  t.same([waiting.attempts, talking.attempts], [[[0, 'failed', 'unreachable']], [[0, 'failed', 'unreachable']]]);
+});
