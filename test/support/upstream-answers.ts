@@ -194,9 +194,7 @@ function make(
     ...{ headers, body, cut, ending, hasLength, endless },
     good: good && endsWell && rest.beforeHead === 'head' && (rest.connect === 'kept' || rest.connect === 'new'),
     isWhole: (bytes) =>
-      bytes >= complete ||
-      bytes >= finished ||
-      (bytes >= enough && ending === 'end' && bytes === cut),
+      bytes >= complete || bytes >= finished || (bytes >= enough && ending === 'end' && bytes === cut),
   };
 }
 
