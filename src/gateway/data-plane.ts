@@ -121,8 +121,8 @@ export class DataPlane {
     this.#board = new Board(memory, thread);
     this.#responseHolders = new ResponseHolders(memory);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
-    this.#threadMetrics = new ThreadMetrics(thread, options.system);
-    this.#overviewMetrics = new ThreadMetrics(thread, options.system);
+    this.#threadMetrics = new ThreadMetrics(thread, options.system, clock);
+    this.#overviewMetrics = new ThreadMetrics(thread, options.system, clock);
     this.#observer = new Observer({ clock, random: options.random, thread, epochMs });
     this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);

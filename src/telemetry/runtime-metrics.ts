@@ -1,13 +1,16 @@
 // Metrics of the runtime: event loop, heap and actors of one thread, CPU and memory of the process. The event loop is
-// monitored from the first reading on, so that a gateway without a scraper pays nothing.
+// monitored from the first reading until none has come for a while, so that a gateway without a reader pays nothing.
 
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
-import type { System } from '../actor/index.ts';
+import { type Clock, type System, systemClock, type TimerHandle } from '../actor/index.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { Counters } from './series.ts';
 
 /** Sampling interval of the event loop in milliseconds; a delay shorter than a quarter of it is not seen. */
 const RESOLUTION_MS = 10;
+
+/** The monitor wakes the thread at every sample. It is stopped after so many milliseconds without a reading: two slow scrapes. */
+const UNREAD_MS = 120_000;
 
 const QUANTILES: readonly (readonly [word: string, percentile: number])[] = [
   ['0.5', 50],
@@ -48,12 +51,22 @@ export class ThreadMetrics {
   readonly #restarts = new Counters('headrace_actor_restarts_total', 'Actors restarted after a failure', ['thread']);
   readonly #system: Pick<System, 'stats' | 'mailboxes'>;
   readonly #thread: string;
+  readonly #clock: Clock;
   #monitor: IntervalHistogram | null = null;
+  #timer: TimerHandle | null = null;
+  #readMs = 0;
+  #closed = false;
 
   /** `thread`: number of the thread. `system`: its actors. */
-  constructor(thread: number, system: Pick<System, 'stats' | 'mailboxes'>) {
+  constructor(thread: number, system: Pick<System, 'stats' | 'mailboxes'>, clock: Clock = systemClock) {
     this.#thread = String(thread);
     this.#system = system;
+    this.#clock = clock;
+  }
+
+  /** Whether the event loop is monitored at present. */
+  get monitors(): boolean {
+    return this.#monitor !== null;
   }
 
   /** The present values. Begins the next interval of delays. */
@@ -76,15 +89,20 @@ export class ThreadMetrics {
     return families.map((family) => family.json());
   }
 
+  /** Ends the monitoring; later readings show no delays. */
   close(): void {
-    this.#monitor?.disable();
+    this.#closed = true;
+    this.#stop();
   }
 
   #readDelays(): void {
+    if (this.#closed) return;
     if (this.#monitor === null) {
       this.#monitor = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
       this.#monitor.enable();
     }
+    this.#readMs = this.#clock.now();
+    this.#timer ??= this.#clock.setTimeout(() => this.#stopUnread(), UNREAD_MS);
     const monitor = this.#monitor;
     for (const [word, percentile] of QUANTILES) {
       // The monitor measures the whole time between two samples: the interval is taken off.
@@ -92,6 +110,20 @@ export class ThreadMetrics {
       this.#delays.at(this.#thread, word).value = lateMs / 1000;
     }
     monitor.reset();
+  }
+
+  #stopUnread(): void {
+    this.#timer = null;
+    const leftMs = this.#readMs + UNREAD_MS - this.#clock.now();
+    if (leftMs <= 0) this.#stop();
+    else this.#timer = this.#clock.setTimeout(() => this.#stopUnread(), leftMs);
+  }
+
+  #stop(): void {
+    this.#monitor?.disable();
+    this.#monitor = null;
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+    this.#timer = null;
   }
 }
 

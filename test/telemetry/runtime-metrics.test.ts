@@ -94,3 +94,20 @@ t.test('the process shows CPU, memory and its start', async (t) => {
   t.ok((series.get('process_resident_memory_bytes') ?? 0) > 10_000_000);
   t.ok(Math.abs((series.get('process_start_time_seconds') ?? 0) - Date.now() / 1000) < 3600);
 });
+
+t.test('the event loop is monitored while somebody reads', async (t) => {
+  const clock = createManualClock();
+  const metrics = new ThreadMetrics(0, createSystem({ clock }), clock);
+  t.teardown(() => metrics.close());
+  t.equal(metrics.monitors, false);
+  metrics.snapshot();
+  clock.advance(60_000);
+  metrics.snapshot();
+  clock.advance(100_000);
+  t.equal(metrics.monitors, true);
+  clock.advance(30_000);
+  t.equal(metrics.monitors, false, 'no reading for two minutes');
+  t.equal(clock.nextDueMs, Infinity);
+  metrics.snapshot();
+  t.equal(metrics.monitors, true, 'the next reading begins it again');
+});
