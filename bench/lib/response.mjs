@@ -10,6 +10,7 @@ const STAMP_AT = STAMP_PREFIX.length;
 const FIRST_BYTE_OF_EVENT = STAMP_PREFIX.charCodeAt(0);
 
 const LENGTH = /\r\ncontent-length: *(\d+)/i;
+const STREAM = /\r\ncontent-type: *text\/event-stream/i;
 const CHUNKED = /\r\ntransfer-encoding: *chunked/i;
 
 /** Parser states: what the next bytes are. */
@@ -26,6 +27,8 @@ export class ResponseReader {
   #kept = null;
   #left = 0;
   #lastByte = 0;
+  /** Whether the body is an event stream. */
+  #streams = false;
   /** Bytes of the body so far. */
   bodyBytes = 0;
   /** Events seen to their end, the closing [DONE] included. */
@@ -75,6 +78,8 @@ export class ResponseReader {
         const end = Math.min(bytes.length, at + this.#left);
         this.#left -= end - at;
         this.bodyBytes += end - at;
+        // A stream that was over before its first byte left the peer may have a length.
+        if (this.#streams) this.#countEvents(bytes, at, end);
         if (this.#left === 0) this.#state = HEAD;
         return end;
       }
@@ -93,6 +98,7 @@ export class ResponseReader {
     const head = bytes.latin1Slice(at, end);
     if (!head.startsWith('HTTP/1.1 ')) throw new Error(`no HTTP answer: ${head.slice(0, 40)}`);
     this.status = Number(head.slice(9, 12));
+    this.#streams = STREAM.test(head);
     const length = LENGTH.exec(head);
     if (length !== null) {
       this.#left = Number(length[1]);
