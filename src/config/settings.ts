@@ -203,6 +203,11 @@ export const SCHEMA = section('General', {
     retryBurst: setting(integer({ max: 100_000 }), 64, 'Retries per model allowed at once before the share applies.'),
     hedge: setting(boolean(), false, 'Whether a stream whose first event is late is asked of a second server too.'),
     hedgeShare: setting(number({ max: 1 }), 0.05, 'Second servers asked for late streams, as a share of requests.'),
+    continue: setting(
+      choice(['off', 'vllm', 'prefill']),
+      'off',
+      'How a text stream that breaks off is continued on another server; see Routing and failover.',
+    ),
   }),
   timeouts: section('Timeouts', {
     connect: setting(duration(), '3s', 'Longest wait for a connection to a server.', RESTART),

@@ -173,6 +173,8 @@ export class UsageWatch {
   #judge: AnswerJudge | null = null;
   #passed = false;
   #bytes = 0;
+  /** Tokens of the answers that this one continues. */
+  #before = 0;
   #usage: Usage | undefined;
   /** Last bytes of an answer that was cut by the network where a usage object may be. */
   #beforeCut: Buffer = NOTHING;
@@ -188,13 +190,24 @@ export class UsageWatch {
 
   /** Whether output has passed. An answer without any is not charged. */
   get delivered(): boolean {
-    return this.#passed && this.#judge?.useful === true;
+    return this.#passed && (this.#before > 0 || this.#judge?.useful === true);
   }
 
   /** An answer begins to pass; an earlier one is forgotten. Each piece is given to its judge first. */
   begin(judge: AnswerJudge): void {
-    this.#judge = judge;
+    this.#before = 0;
     this.#passed = false;
+    this.#start(judge);
+  }
+
+  /** The answer goes on with that of another CRN, whose prompt includes what has passed. */
+  resume(judge: AnswerJudge): void {
+    this.#before = this.result(0).completionTokens;
+    this.#start(judge);
+  }
+
+  #start(judge: AnswerJudge): void {
+    this.#judge = judge;
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;
@@ -228,6 +241,15 @@ export class UsageWatch {
 
   /** The tokens of what has passed. `promptTokens` is the estimate for a prompt that was not counted. */
   result(promptTokens: number): Metered {
+    const metered = this.#resultOfLast(promptTokens);
+    if (this.#before === 0) return metered;
+    const prompt = Math.max(metered.promptTokens - this.#before, 0);
+    const completionTokens = metered.completionTokens + this.#before;
+    const cachedTokens = Math.min(metered.cachedTokens, prompt);
+    return { promptTokens: prompt || promptTokens, completionTokens, cachedTokens, measured: false };
+  }
+
+  #resultOfLast(promptTokens: number): Metered {
     const judge = this.#judge;
     const usage = judge?.usage ?? this.#usage;
     if (usage !== undefined && this.#isFinal(usage)) return { ...usage, measured: true };

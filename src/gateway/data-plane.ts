@@ -328,6 +328,7 @@ export class DataPlane {
         },
         heldEventBytes: limits.heldEventBytes,
         running: this.#running,
+        continuation: routing.continue,
         hedging: this.#hedgingOf(routing.hedge ? routing.hedgeShare : 0),
       },
     };

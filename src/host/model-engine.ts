@@ -15,8 +15,13 @@ export type Prompt =
   /** Text and tokens; a beginning-of-sequence token comes in front when the first part is text. */
   | { readonly kind: 'parts'; readonly parts: readonly PromptPart[] }
   | { readonly kind: 'infill'; readonly prefix: string; readonly suffix: string }
-  /** Whether the answer is prose, or data such as a tool call: `speaks`. */
-  | { readonly kind: 'chat'; readonly turns: readonly Turn[]; readonly speaks: 'prose' | 'data' };
+  /** Whether the answer is prose, or data such as a tool call: `speaks`. `continues`: it goes on with the last turn. */
+  | {
+      readonly kind: 'chat';
+      readonly turns: readonly Turn[];
+      readonly speaks: 'prose' | 'data';
+      readonly continues?: boolean;
+    };
 
 /** One generation that is wanted. */
 export interface Task {

@@ -125,6 +125,8 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   head: ResponseHead | null = null;
   /** Bytes of its body so far. */
   bytes = 0;
+  /** Bytes of it may have reached the client. */
+  passed = false;
   /** The answer is whole and good. */
   whole = false;
   /** Of a refusal that another CRN may better. */
@@ -155,7 +157,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
 
   /**
    * `choice` has been counted on the board: the attempt gives the place back. `number` counts from 1. `isHedge`: another attempt of the
-   * request is under way.
+   * request is under way. `body`: in place of the request's.
    */
   constructor(
     deps: AttemptDeps,
@@ -164,6 +166,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     choice: Choice,
     number: number,
     isHedge: boolean,
+    body: Buffer = request.body,
   ) {
     const { member } = choice;
     this.#deps = deps;
@@ -176,7 +179,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.isHedge = isHedge;
     this.path = pathOf(member.url) + request.path;
     this.lines = linesFor(request.lines, member.apiKey);
-    this.body = request.body;
+    this.body = body;
     this.judge = new AnswerJudge(request.dialect, request.choices, request.usage !== null);
     this.#deadline = deps.deadlines.deadline(this);
     this.headers = request.listener.onAttempt(this);
@@ -194,6 +197,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     const held = this.#held;
     const nowMs = this.#deps.clock.now();
     const last = this.whole ? (held.pop() ?? null) : null;
+    this.passed = true;
     if (!this.whole) this.#phase = 'passing';
     for (const piece of held) this.#owner.onPiece(this, piece, nowMs);
     held.length = 0;
@@ -255,7 +259,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
 
   /** Whether what has passed ends inside an event, so that no other event may follow it. */
   get midEvent(): boolean {
-    return this.#splitter?.midEvent ?? true;
+    return this.passed && (this.#splitter?.midEvent ?? true);
   }
 
   /** @internal */
@@ -372,7 +376,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   #events(piece: Buffer, state: AnswerState): void {
     const phase = this.#phase;
     const isOver = this.judge.complete || (phase === 'passing' && state === 'error event');
-    if (isOver && !this.midEvent) {
+    if (isOver && this.#splitter?.midEvent === false) {
       // Nothing follows, whatever the connection does.
       this.#held.push(piece);
       this.#discard();

@@ -6,6 +6,7 @@ import { type Dialect, type UsageWatch } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Candidates, Choice, RetryBudget } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
+import { Continuation, type ContinuationKind } from './continuation.ts';
 import type { Hedging } from './hedging.ts';
 import type { Deadline, Expirable } from '../net/deadline.ts';
 import type { RequestLines, ResponseHead } from './headers.ts';
@@ -21,6 +22,8 @@ import {
 export interface FailoverDeps extends AttemptDeps, RelayDeps {
   /** Null: no request is hedged. */
   readonly hedging: Hedging | null;
+  /** How a text stream that breaks off is continued on another CRN. */
+  readonly continuation: ContinuationKind;
 }
 
 /** A request ready to be sent to any CRN of its model. */
@@ -91,6 +94,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #relay: Relay | null = null;
   /** The head has been set; no other CRN can take over. */
   #committed = false;
+  /** The text that has passed; null where it cannot be continued. */
+  #continuation: Continuation | null = null;
+  /** The last attempt that broke off after the commitment. */
+  #broken: Attempt | null = null;
   #refusal: Refusal | null = null;
   /** The approval has been asked for and has not settled. */
   #approving = false;
@@ -166,6 +173,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   }
 
   onBegun(attempt: Attempt): void {
+    if (this.#broken !== null) {
+      this.#resume(attempt, this.#broken);
+      return;
+    }
     this.#choosesBetween(attempt);
     const { approval } = this.#request;
     if (this.#committed || approval === null || this.#receipts !== null || statusOf(attempt) >= 300) {
@@ -180,11 +191,14 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   }
 
   onPiece(attempt: Attempt, piece: Buffer, nowMs: number): void {
-    this.#relay?.piece(piece, attempt.midEvent, nowMs);
+    const passed = this.#continuation === null ? piece : this.#follow(this.#continuation, piece, attempt.midEvent);
+    if (passed.byteLength > 0) this.#relay?.piece(passed, attempt.midEvent, nowMs);
   }
 
   onEnd(attempt: Attempt, last: Buffer | null): void {
     const relay = this.#relay;
+    const continuation = this.#broken === null ? null : this.#continuation;
+    if (last !== null && continuation !== null) last = continuation.rewrite(last);
     let passed = last ?? undefined;
     if (relay !== null) passed = relay.last(last, this.#deps.clock.now());
     else if (last !== null && statusOf(attempt) < 300) this.#request.usage?.data(last);
@@ -197,8 +211,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (this.#over) return;
     const { failure } = attempt;
     if (this.#committed) {
-      this.#over = true;
-      this.#relay?.broken(attempt.brokenCode, attempt.midEvent, attempt.judge.nextSequence);
+      if (attempt.passed) this.#broken = attempt;
+      this.#continue(this.#broken ?? attempt);
       return;
     }
     const { refusal } = attempt;
@@ -261,6 +275,46 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (failed === this.#hedge) this.#deps.hedging?.ended('failed');
     else this.#attempt = this.#hedge;
     this.#hedge = null;
+  }
+
+  /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. */
+  #continue(broken: Attempt): void {
+    const { budget, candidates } = this.#request;
+    const body = broken.midEvent ? null : (this.#continuation?.body() ?? null);
+    const member = body !== null && budget.withdraw() ? candidates.next() : undefined;
+    if (body !== null && member !== undefined && !candidates.lastResort) {
+      const choice = { member, epoch: candidates.epoch, trial: candidates.trial };
+      this.#attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts, false, body);
+      this.#attempt.start(this.#deps.timeouts.connectMs, false);
+      return;
+    }
+    if (member !== undefined) this.#deps.board.leave(member.server);
+    this.#over = true;
+    this.#relay?.broken(broken.brokenCode, broken.midEvent, broken.judge.nextSequence);
+  }
+
+  /** The answer that continues has begun. */
+  #resume(attempt: Attempt, broken: Attempt): void {
+    if (!attempt.judge.streams || statusOf(attempt) >= 300) {
+      // It is no stream, and the client has a part of one.
+      attempt.cancel(null);
+      this.#continue(broken);
+      return;
+    }
+    this.#request.usage?.resume(attempt.judge);
+    attempt.take();
+    if (this.#full) attempt.pause();
+  }
+
+  /** Notes what passes, and makes the events of a CRN that continues those of the answer that began. */
+  #follow(continuation: Continuation, piece: Buffer, midEvent: boolean): Buffer {
+    if (midEvent) {
+      this.#continuation = null;
+      return piece;
+    }
+    const passed = this.#broken === null ? piece : continuation.rewrite(piece);
+    continuation.pass(passed);
+    return passed;
   }
 
   #next(): void {
@@ -340,6 +394,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     }
     if (!atOnce) this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
     if (head.status < 300) this.#request.usage?.begin(attempt.judge);
+    const { body, choices, dialect } = this.#request;
+    const { continuation } = this.#deps;
+    if (streams && continuation !== 'off' && choices === 1)
+      this.#continuation = Continuation.of(continuation, dialect?.name, body);
     attempt.take();
     if (!this.#full) attempt.resume();
   }

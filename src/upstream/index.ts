@@ -10,6 +10,7 @@ export {
   viaName,
 } from './headers.ts';
 export { Peers } from './peers.ts';
+export type { ContinuationKind } from './continuation.ts';
 export { type HedgeOutcome, Hedging } from './hedging.ts';
 export { pathFault } from './path-fault.ts';
 export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';

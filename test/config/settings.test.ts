@@ -35,7 +35,15 @@ const DEFAULTS: Settings = {
     slowStartMs: 10_000,
     maxShare: 0.5,
   },
-  routing: { affinity: true, boundedLoad: 1.25, retryBudget: 0.2, retryBurst: 64, hedge: false, hedgeShare: 0.05 },
+  routing: {
+    affinity: true,
+    boundedLoad: 1.25,
+    retryBudget: 0.2,
+    retryBurst: 64,
+    hedge: false,
+    hedgeShare: 0.05,
+    continue: 'off',
+  },
   timeouts: {
     connectMs: 3_000,
     headersMs: 600_000,

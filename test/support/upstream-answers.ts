@@ -230,10 +230,14 @@ function goodStream(random: Random, path: string, crn: number): Omit<Made, 'conn
     text += piece(`crn${crn}#${at} ${!longEnd && random() < 0.03 ? 'x'.repeat(6000) : ''}`);
   }
   let enoughAt = finish.length === 0 ? 0 : Infinity;
+  let finished = Infinity;
   for (const [at, event] of finish.entries()) {
-    text += longEnd && random() < 0.1 ? event.replace('"', `"pad":"${'x'.repeat(6000)}","`) : event;
-    // The blank line behind the last event may be missing.
-    if (at + 1 === enough) enoughAt = text.length - 2;
+    const padded = longEnd && random() < 0.1;
+    text += padded ? event.replace('"', `"pad":"${'x'.repeat(6000)}","`) : event;
+    // The blank line behind the last event may be missing, of a long one all but its line end.
+    if (at + 1 !== enough) continue;
+    enoughAt = text.length - (padded ? 1 : 2);
+    finished = text.length;
   }
   const complete = finish.length === 0 ? Infinity : text.length;
   const isPlain = path === '/v1/embeddings';
@@ -242,7 +246,7 @@ function goodStream(random: Random, path: string, crn: number): Omit<Made, 'conn
     ...{
       enough: isPlain ? 0 : enoughAt,
       complete: isPlain ? Infinity : complete,
-      finished: isPlain ? Infinity : enoughAt + 2,
+      finished: isPlain ? Infinity : finished,
     },
   };
 }

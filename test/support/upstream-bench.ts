@@ -16,6 +16,7 @@ import {
   type Attempt,
   type Downstream,
   Failover,
+  type ContinuationKind,
   type FailoverDeps,
   type Hedging,
   Peers,
@@ -41,6 +42,7 @@ export interface BenchOptions {
   readonly maxConnections?: number;
   readonly burst?: number;
   readonly hedging?: Hedging;
+  readonly continuation?: ContinuationKind;
   /** Standing of every member; up when absent. */
   readonly standing?: 'up' | 'down';
 }
@@ -105,6 +107,7 @@ export class Bench {
       heldEventBytes: 64 * 1024,
       running: new RunningAttempts(this.board, this.clock),
       hedging: options.hedging ?? null,
+      continuation: options.continuation ?? 'off',
     };
     t.teardown(() => {
       for (const pool of this.pools.values()) pool.close();

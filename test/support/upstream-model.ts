@@ -12,6 +12,7 @@ import { Candidates } from '../../src/routing/picker.ts';
 import {
   type Approval,
   type Attempt,
+  type ContinuationKind,
   type Downstream,
   type DownstreamListener,
   Failover,
@@ -23,6 +24,7 @@ import {
 import { type Answer, answerOf } from './upstream-answers.ts';
 
 const CRNS = 4;
+const BODY = Buffer.from('{"messages":[],"prompt":""}');
 const ENDLESS = ': endless\n\n';
 const LINES = { common: '', credential: '' };
 /** Longer than every deadline of a run together. */
@@ -299,6 +301,9 @@ class Run {
   readonly #stream: boolean;
   #delivering: Attempt | null = null;
   #hedging: Hedging | null = null;
+  readonly #continuation: ContinuationKind;
+  /** A CRN has been asked to continue the answer of another one. */
+  #continued = false;
   #errors: HeadraceError[] = [];
   #retries: number;
   #cut = false;
@@ -316,11 +321,12 @@ class Run {
       ...['/completion', '/v1/embeddings'],
     ]);
     this.#stream = random() < 0.7;
+    this.#continuation = random() < 0.2 ? 'vllm' : 'off';
     this.#retries = random() < 0.1 ? 0 : 10;
     if (random() < 0.3) {
       this.#hedging = new Hedging(1, (outcome) => this.#seen.push(`hedge ${outcome}`));
       const delayMs = random() * 100;
-      for (let at = 0; at < 20; at++) this.#hedging.note('m', 2, delayMs);
+      for (let at = 0; at < 20; at++) this.#hedging.note('m', BODY.byteLength, delayMs);
     }
     this.#request = this.#makeRequest();
   }
@@ -387,7 +393,7 @@ class Run {
   async #finish(): Promise<void> {
     const { board, clock, members, running } = this.#model;
     const client = this.#client;
-    for (let turn = 0; turn < 200 && !this.#done; turn++) {
+    for (let turn = 0; turn < 1000 && !this.#done; turn++) {
       this.#approval?.settle?.();
       await settled();
       if (client.full) client.read();
@@ -447,6 +453,15 @@ class Run {
       return;
     }
     if (client.status === 402) return;
+    if (this.#continued) {
+      this.#seen.push(`continued ${client.ending} ${client.errorCode}`);
+      this.#check(this.#continuation !== 'off', 'another CRN behind the first byte');
+      this.#check(
+        client.ending !== 'complete' || /\[DONE\]|finish_reason|HR_/.test(client.text + client.errorText),
+        'a clean end of a cut text',
+      );
+      return;
+    }
     const marks = new Set(text.match(/crn\d/g));
     this.#check(marks.size <= 1, 'bytes of two CRNs');
     const sources = this.#connections
@@ -489,7 +504,15 @@ class Run {
       board.leave(server);
     };
     return {
-      ...{ board: counted, clock, deadlines, running, hedging: this.#hedging, heldEventBytes: 4096 },
+      ...{
+        board: counted,
+        clock,
+        deadlines,
+        running,
+        hedging: this.#hedging,
+        continuation: this.#continuation,
+        heldEventBytes: 4096,
+      },
       timeouts: {
         ...{ connectMs: 300, headersMs: this.#pick([500, 5000]), firstByteMs: this.#pick([null, 200, 900, 6000]) },
         idleMs: this.#pick([400, 4000]),
@@ -536,13 +559,14 @@ class Run {
     const candidates = new InOrder(model, board, picker, { url: undefined, key: 0, holder: 0 }, clock.now(), random);
     candidates.lastResort = random() < 0.1;
     return {
-      ...{ model: 'm', path: this.#path, lines: LINES, body: Buffer.from('{}'), dialect: dialectOf(this.#path) },
+      ...{ model: 'm', path: this.#path, lines: LINES, body: BODY, dialect: dialectOf(this.#path) },
       ...{ stream: this.#stream, choices: 1, usage: null, candidates, approval: this.#approval },
       budget: { deposit: () => undefined, withdraw: () => this.#retries-- > 0 },
       gaps: { observe: () => undefined },
       listener: {
         onAttempt: (attempt) => {
           this.#attempts.set(attempt, 0);
+          if (this.#delivering !== null) this.#continued = true;
           return [];
         },
         onOutcome: (attempt) => {

@@ -14,7 +14,14 @@ const EXPECTED = [
   ...['failed first byte timeout', 'failed idle timeout', 'failed reset', 'failed truncated', 'failed malformed'],
   ...['failed unreachable', 'failed redirect', 'failed credentials', 'failed empty answer', 'failed not an answer'],
   ...['failed error answer', 'failed error event', 'failed only done', 'failed not begun', 'failed status 500'],
-  ...['neutral hedged', 'hedge won', 'hedge lost', 'hedge failed'],
+  ...[
+    'neutral hedged',
+    'hedge won',
+    'hedge lost',
+    'hedge failed',
+    'continued complete ',
+    'continued complete HR_STREAM_BROKEN',
+  ],
   ...['client complete 200 ', 'client complete 200 HR_STREAM_BROKEN', 'client complete 200 HR_STREAM_STALLED'],
   ...[
     'client complete 200 HR_STREAM_TRUNCATED',

@@ -48,7 +48,8 @@ export function promptTokens(prompt: Prompt, images: readonly ImageData[], deps:
       text(turn.text);
       tokens.push(SPECIAL.endOfTurn);
     }
-    tokens.push(prompt.speaks === 'data' ? SPECIAL.call : SPECIAL.assistant);
+    if (prompt.continues === true) tokens.pop();
+    else tokens.push(prompt.speaks === 'data' ? SPECIAL.call : SPECIAL.assistant);
   } else {
     if (typeof prompt.parts[0] === 'string') begin();
     addParts(tokens, prompt.parts, images, deps);

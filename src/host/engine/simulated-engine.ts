@@ -95,6 +95,12 @@ function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profil
   };
 }
 
+/** Tokens at the end of a prompt that the answer goes on with: the model reads them like its own. */
+function prefilledTokens(prompt: Prompt, tokenizer: LanguageModel['tokenizer']): number {
+  if (prompt.kind !== 'chat' || prompt.continues !== true) return 0;
+  return tokenizer.tokenize(prompt.turns.at(-1)?.text ?? '').length;
+}
+
 /** Building a language model takes some time and a fleet has many hosts: those with the same seed share it. */
 const LANGUAGE_MODELS = new Map<number, { model: LanguageModel; sampling: Sampling }>();
 
@@ -235,6 +241,7 @@ class SimulatedEngine implements ModelEngine {
     const sampler = sampling.start({
       options: { ...samplingOf(options, model), logProbs: task.logProbs ?? null },
       prompt,
+      prefilled: prefilledTokens(task.prompt, tokenizer),
       random: createRandom(seed),
       grammar,
     });

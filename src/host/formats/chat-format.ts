@@ -50,7 +50,10 @@ function logProbsOf({ logprobs, top_logprobs: most }: Json): number | null {
 function readPrompts(body: Json): PromptSpec {
   const turns = turnsOf(body['messages'] as unknown[], 'messages');
   const tools = toolsOf(body['tools'], 'function', 'parameters');
-  return chatPrompt(turns, tools, body['tool_choice'], schemaOf(body['response_format']));
+  const spec = chatPrompt(turns, tools, body['tool_choice'], schemaOf(body['response_format']));
+  // As vLLM and SGLang do: the message of the assistant that comes last is not ended, and the answer is its rest.
+  const continues = body['continue_final_message'] === true && turns.at(-1)?.role === 'assistant';
+  return continues ? { ...spec, prompts: spec.prompts.map((prompt) => ({ ...prompt, continues })) } : spec;
 }
 
 function messageOf({ calls, parts, pieces }: Choice): Json {

@@ -30,6 +30,8 @@ export interface Start {
   readonly options: SamplingOptions;
   /** Prompt tokens, beginning-of-sequence included. */
   readonly prompt: Int32Array;
+  /** Tokens at the end of the prompt that count as generated. Default 0. */
+  readonly prefilled?: number;
   readonly random: Random;
   /** Default none. */
   readonly grammar?: TokenGrammar | undefined;
@@ -49,7 +51,9 @@ export function createSampling(model: LanguageModel): Sampling {
 function createSampler(model: LanguageModel, candidates: TokenCandidates, start: Start): Sampler {
   const { options, grammar } = start;
   const { eos, newline } = model.vocabulary;
-  const context = new TokenContext(start.prompt);
+  const { prefilled = 0, prompt } = start;
+  const context = new TokenContext(prompt.subarray(0, prompt.length - prefilled));
+  for (const token of prompt.subarray(prompt.length - prefilled)) context.push(token);
   const biases = options.ignoreEos ? new Map([[eos, -Infinity], ...options.logitBias]) : options.logitBias;
   const penalize = createPenalties(options, context, newline);
   const logProbabilities = options.logProbs === null ? null : new LogProbabilities(options.logProbs);
