@@ -58,7 +58,7 @@ export function holdPayment(
 /** A held payment. Its price is fixed, so what was delivered does not change it. */
 export class PaymentSettlement implements Settlement, Approval {
   readonly kind = 'payment';
-  /** The head of a good answer has left: the money is kept. */
+  /** Useful output has been handed over: the money is kept. */
   delivered = false;
   readonly #exchange: Exchange;
   readonly #payments: Payments;

@@ -367,7 +367,11 @@ export class Connection implements NameWaiter {
     const isReusable = this.#parser.reusable && !this.#ended && isSent && this.idleMs > 0;
     if (isReusable) this.#pool.keep(this, this.#unreadTurns);
     else this.close();
-    handler.onResponseEnd();
+    try {
+      handler.onResponseEnd();
+    } catch (error) {
+      handler.onResponseError(new DispatchError('internal', error));
+    }
   }
 
   /** @internal False while a part of the request is unsent: a response may overtake it, and the rest would precede the next request. */

@@ -115,16 +115,26 @@ export class DeadlineQueue {
     this.#timerDueMs = Infinity;
     const now = this.clock.now();
     let earliest = Infinity;
+    const thrown: unknown[] = [];
     for (const list of this.#lists.values()) {
       while (list.head !== null && list.head.queuedMs <= now) {
         const { head } = list;
         this.remove(head);
-        if (head.dueMs <= now) head.owner.expire();
-        else this.insert(head, list.durationMs);
+        if (head.dueMs > now) {
+          this.insert(head, list.durationMs);
+          continue;
+        }
+        try {
+          head.owner.expire();
+        } catch (error) {
+          thrown.push(error);
+        }
       }
       if (list.head === null) this.#lists.delete(list.durationMs);
       else if (list.head.queuedMs < earliest) earliest = list.head.queuedMs;
     }
     if (earliest < this.#timerDueMs) this.#arm(earliest);
+    // An error of one owner surfaces, but takes no deadline from the others.
+    if (thrown.length > 0) throw thrown[0];
   }
 }

@@ -145,11 +145,14 @@ export function namesContextLength(body: Buffer): boolean {
  * not found"; llama.cpp's router: "model not found"; OpenAI and LM Studio: `model_not_found`; Anthropic: `not_found_error` with "model: m".
  */
 const MODEL_PHRASES =
-  /model_not_found|model_not_supported|unknown[_ ]model|no such model|"model: |\bmodel\b.{0,300}?\b(?:not found|does(?: not|n't) exist|not (?:available|loaded|served|supported))/is;
+  /"model_not_(?:found|supported)"|(?<![\w/.-])(?:unknown[_ ]model|no such model)|"model: |(?<![\w/.-])model(?![\w/.-]).{0,300}?\b(?:not found|does(?: not|n't) exist|not (?:available|loaded|served|supported))/is;
+
+/** Quoted text that is not a model's name: clients choose it, as the id of a response, and it must not decide. */
+const OTHER_QUOTED = /(?<!\bmodel:? )(?:'[^']*'|`[^`]*`|\\"[^"\\]*\\")/gi;
 
 /** Whether the body of a 404 says that the model is unknown, rather than the path; another CRN may have it. */
 export function modelUnknown(body: Buffer): boolean {
-  return MODEL_PHRASES.test(body.toString('latin1'));
+  return MODEL_PHRASES.test(body.toString('latin1').replace(OTHER_QUOTED, ''));
 }
 
 /** Longest time that successes wait in a batch, in milliseconds; far below the window of error rates. */

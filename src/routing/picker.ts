@@ -91,6 +91,15 @@ export class Candidates {
     return member;
   }
 
+  /** As `next`, but undefined when only CRNs that are down are left: those stay for `next`. */
+  nextFit(): Member | undefined {
+    for (const member of this.#model.members) {
+      if (member === this.#first || this.#others?.has(member) === true) continue;
+      if (this.#rankOf(member, this.#board.standing(member.member)) > RANK.down) return this.next();
+    }
+    return undefined;
+  }
+
   /**
    * Whether the CRN of the affinity cookie is fit at present: in the pool, up, and not without the model. Then the cookie stays,
    * also when another CRN has served the request.

@@ -65,6 +65,8 @@ export interface AttemptOwner {
   onEnd(attempt: Attempt, last: Buffer | null): void;
   /** The attempt has failed, or another CRN may do better. Its outcome has been told. */
   onFailed(attempt: Attempt): void;
+  /** An error was thrown that should not have been, by the attempt or by its owner: the request cannot go on. */
+  onDefect(cause: unknown): void;
 }
 
 /** A CRN's own refusal, which passes on when no other CRN does better. */
@@ -134,8 +136,6 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   /** The outcome; the verdict is null before. */
   verdict: Verdict | null = null;
   failure: Failure | null = null;
-  /** What was thrown while the answer was read. */
-  defect: unknown;
   /** What a client is told whose answer breaks off here. */
   brokenCode: ErrorCode = 'HR_STREAM_BROKEN';
 
@@ -264,6 +264,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
 
   /** @internal */
   expire(): void {
+    try {
+      this.#expired();
+    } catch (error) {
+      this.#defect(error);
+    }
+  }
+
+  #expired(): void {
     switch (this.#phase) {
       case 'connect':
         this.#close();
@@ -350,10 +358,17 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.#connection = null;
     this.#deadline.clear();
     this.#phase = 'closed';
-    if (phase === 'rest') return;
-    this.defect = cause;
-    if (this.#hasAll) this.#finish(phase);
+    if (fault === 'internal') this.#defect(cause);
+    else if (phase === 'rest') return;
+    else if (this.#hasAll) this.#finish(phase);
     else this.#fail(BLAMELESS.has(fault) ? 'neutral' : 'failed', fault);
+  }
+
+  /** What was thrown costs this request, and nothing else. */
+  #defect(cause: unknown): void {
+    this.#close();
+    this.#settle('neutral', 'internal');
+    this.#owner.onDefect(cause);
   }
 
   #judgeHead(head: ResponseHead): void {

@@ -53,7 +53,9 @@ export class Continuation {
   /** Null for a request whose stream cannot be continued. */
   static of(kind: ContinuationKind, dialect: string | undefined, body: Buffer): Continuation | null {
     if (kind === 'off' || (dialect !== 'chat-completions' && dialect !== 'completions')) return null;
-    const request = JSON.parse(body.toString()) as Json;
+    // The body was checked for routing alone: it may be no JSON in the parts that were skipped.
+    const request = parsed(body.toString());
+    if (request === null) return null;
     const isChat = dialect === 'chat-completions';
     if (!(isChat ? Array.isArray(request['messages']) : typeof request['prompt'] === 'string')) return null;
     for (const [name, plain] of Object.entries(PLAIN_ONLY)) {
@@ -61,8 +63,8 @@ export class Continuation {
       if (value === undefined || plain.includes(value) || (Array.isArray(value) && value.length === 0)) continue;
       return null;
     }
-    const format = request['response_format'] as Json | null | undefined;
-    if (format !== undefined && format !== null && format['type'] !== 'text') return null;
+    const format = request['response_format'] ?? undefined;
+    if (format !== undefined && objectOf(format)?.['type'] !== 'text') return null;
     return new Continuation(kind, isChat, request);
   }
 
@@ -113,8 +115,8 @@ export class Continuation {
 
   /** The message of the assistant that is to be continued, in place of the client's own when it had begun one. */
   #prefill(request: Record<string, unknown>): boolean {
-    const messages = request['messages'] as readonly Json[];
-    const last = messages.at(-1);
+    const messages = request['messages'] as readonly unknown[];
+    const last = objectOf(messages.at(-1)) ?? undefined;
     const isBegun =
       last?.['role'] === 'assistant' && (this.#kind === 'prefill' || request['continue_final_message'] === true);
     if (isBegun && typeof last['content'] !== 'string') return false;
@@ -139,10 +141,11 @@ export class Continuation {
       ...(model !== undefined && { model }),
     };
     if (!Array.isArray(choices) || choices.length === 0) return Array.isArray(choices);
-    const choice = choices[0] as Json;
-    if (choices.length > 1 || (choice['index'] ?? 0) !== 0) return false;
+    const choice = objectOf(choices[0]);
+    if (choice === null || choices.length > 1 || (choice['index'] ?? 0) !== 0) return false;
     for (const [name, value] of Object.entries(choice)) if (value !== null && !CHUNK_MEMBERS.has(name)) return false;
-    const delta = (choice['delta'] ?? {}) as Json;
+    const delta = objectOf(choice['delta'] ?? {});
+    if (delta === null) return false;
     for (const [name, value] of Object.entries(delta)) {
       if (value !== null && value !== '' && name !== 'role' && name !== 'content') return false;
     }
@@ -157,10 +160,11 @@ export class Continuation {
 
 /** A chunk that says who speaks and no more. */
 function isOpening({ choices }: Json): boolean {
-  const delta = Array.isArray(choices) ? (choices[0] as Json | undefined)?.['delta'] : undefined;
-  if (typeof delta !== 'object' || delta === null) return false;
-  const { content, role, ...others } = delta as Json;
-  const ends = (choices as readonly Json[])[0]?.['finish_reason'] ?? null;
+  const choice = Array.isArray(choices) ? objectOf(choices[0]) : null;
+  const delta = objectOf(choice?.['delta']);
+  if (choice === null || delta === null) return false;
+  const { content, role, ...others } = delta;
+  const ends = choice['finish_reason'] ?? null;
   return (
     role !== undefined &&
     (content ?? '') === '' &&
@@ -172,17 +176,20 @@ function isOpening({ choices }: Json): boolean {
 /** Who speaks has been said. */
 function withoutRole(chunk: Json): Json {
   const { choices } = chunk;
-  const first = Array.isArray(choices) ? (choices[0] as Json | undefined) : undefined;
-  const delta = first?.['delta'] as Json | null | undefined;
+  const first = Array.isArray(choices) ? objectOf(choices[0]) : null;
+  const delta = objectOf(first?.['delta']);
   if (delta?.['role'] === undefined) return chunk;
   const { role: _, ...rest } = delta;
   return { ...chunk, choices: [{ ...first, delta: rest }] };
 }
 
+function objectOf(value: unknown): Json | null {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : null;
+}
+
 function parsed(data: string): Json | null {
   try {
-    const value: unknown = JSON.parse(data);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : null;
+    return objectOf(JSON.parse(data));
   } catch {
     return null;
   }

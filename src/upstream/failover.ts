@@ -68,7 +68,7 @@ export interface Approval {
    * been answered; the CRN's answer is then dropped. A rejection is answered instead of it. Must settle: nothing else bounds the wait.
    */
   approve(): Promise<readonly string[] | null>;
-  /** Set when the head of a good answer leaves; until then nothing has been delivered. */
+  /** Set at the end of the exchange, before it is settled: whether useful output has been handed over. */
   delivered: boolean;
 }
 
@@ -131,15 +131,23 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     this.#hedgeDue.set(Math.ceil(delayMs));
   }
 
-  /** @internal The first useful event is late: the next CRN is asked too. */
+  /** @internal */
   expire(): void {
+    try {
+      this.#askToo();
+    } catch (error) {
+      this.onDefect(error);
+    }
+  }
+
+  /** The first useful event is late: the next CRN is asked too, if one is up. */
+  #askToo(): void {
     const { candidates } = this.#request;
     if (this.#over || this.#committed || this.#approving || this.#attempt?.verdict !== null) return;
     if (this.#deps.hedging?.withdraw() !== true) return;
-    const member = candidates.next();
-    if (member === undefined) return;
-    if (candidates.lastResort) {
-      this.#deps.board.leave(member.server);
+    const member = candidates.nextFit();
+    if (member === undefined) {
+      this.#deps.hedging.giveBack();
       return;
     }
     const { epoch, trial } = candidates;
@@ -164,6 +172,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   }
 
   onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
+    const { approval } = this.#request;
+    if (approval !== null && this.#receipts !== null) approval.delivered = this.#hasDelivered;
     this.#stop(cause === 'gone' ? 'client gone' : null);
   }
 
@@ -175,6 +185,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   onBegun(attempt: Attempt): void {
     if (this.#broken !== null) {
       this.#resume(attempt, this.#broken);
+      return;
+    }
+    if (this.#hedge !== null && statusOf(attempt) >= 300) {
+      this.#waitForOther(attempt);
       return;
     }
     this.#choosesBetween(attempt);
@@ -220,15 +234,21 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (refusal !== null && (this.#refusal?.head.status !== 429 || refusal.head.status === 429))
       this.#refusal = refusal;
     if (failure !== 'credentials') this.#onlyCredentials = false;
-    if (this.#hedge !== null && failure !== 'unsendable' && failure !== 'internal') {
+    if (this.#hedge !== null && failure !== 'unsendable') {
       this.#endHedge(attempt);
     } else if (failure === 'unsendable') {
       this.#fail(new HeadraceError('HR_REQUEST_MALFORMED', { subject: UNSENDABLE }));
-    } else if (failure === 'internal') {
-      this.#fail(new HeadraceError('HR_INTERNAL', { cause: attempt.defect }));
     } else if (!this.#approving) {
       this.#again(attempt);
     }
+  }
+
+  onDefect(cause: unknown): void {
+    const committed = this.#committed;
+    this.#stop(null);
+    if (committed) this.#downstream.errorCode = 'HR_INTERNAL';
+    if (committed) this.#downstream.destroy();
+    else this.#request.listener.onFailed(new HeadraceError('HR_INTERNAL', { cause }));
   }
 
   onFull(): void {
@@ -256,7 +276,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { body, model, stream } = this.#request;
     const { clock, hedging } = this.#deps;
     this.#hedgeDue?.clear();
-    if (hedging === null || !stream) return;
+    if (hedging === null || !stream || (attempt.head !== null && statusOf(attempt) >= 300)) return;
     const waitedMs = (attempt.begunMs || clock.now()) - attempt.sentMs;
     hedging.note(model, body.byteLength, waitedMs);
     const hedge = this.#hedge;
@@ -268,6 +288,18 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     // What was not waited for is as late as that at least.
     if (attempt === hedge && first.sentMs > 0) hedging.note(model, body.byteLength, clock.now() - first.sentMs);
     (attempt === hedge ? first : hedge).cancel('hedged');
+  }
+
+  /** Useful output has been handed over, by the CRN that answers or by the one that broke off. */
+  get #hasDelivered(): boolean {
+    return this.#committed && (this.#attempt?.judge.useful === true || this.#broken?.judge.useful === true);
+  }
+
+  /** One of two attempts was refused: the other one may be answered. Without that the refusal passes on. */
+  #waitForOther(refused: Attempt): void {
+    if (refused.whole) this.#refusal ??= { head: refused.head as ResponseHead, body: Buffer.concat(refused.held) };
+    refused.cancel(null);
+    this.#endHedge(refused);
   }
 
   /** One of two attempts has failed: the other one goes on. */
@@ -406,9 +438,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const receipts = this.#receipts ?? NO_HEADERS;
     // A refusal says nothing about how fast or how fit for this conversation the CRN is.
     if (status >= 300) return receipts.length === 0 ? headers : [...headers, ...receipts];
-    const { approval, listener } = this.#request;
-    if (approval !== null) approval.delivered = true;
-    listener.onAnswer(attempt, headers);
+    this.#request.listener.onAnswer(attempt, headers);
     headers.push(...receipts);
     return headers;
   }

@@ -70,6 +70,11 @@ export class Hedging {
     return true;
   }
 
+  /** Returns a hedge that was not needed. */
+  giveBack(): void {
+    this.#hedges++;
+  }
+
   /** Tells how a hedge ended. */
   ended(outcome: HedgeOutcome): void {
     this.#onHedge(outcome);

@@ -57,6 +57,8 @@ export interface RelayedRequest {
 }
 
 export interface RelayOwner {
+  /** An error was thrown that should not have been: the request cannot go on. */
+  onDefect(cause: unknown): void;
   /** The client has to read before it gets more: `onWritable` of the downstream says when. */
   onFull(): void;
   /** A stream has been silent for so long that a comment is due. False: not now. */
@@ -149,6 +151,14 @@ export class Relay implements Expirable {
 
   /** @internal A comment may be due. The deadline is not moved at every write: here it is set again for the rest. */
   expire(): void {
+    try {
+      this.#expired();
+    } catch (error) {
+      this.#owner.onDefect(error);
+    }
+  }
+
+  #expired(): void {
     if (this.#keepAliveMs === null || this.#downstream.handedOver) return;
     const nowMs = this.#clock.now();
     const restMs = this.#lastWriteMs + this.#keepAliveMs - nowMs;

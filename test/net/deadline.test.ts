@@ -149,3 +149,19 @@ t.test('expires like a list of deadlines that is searched', async () => {
     { numRuns: 3000 },
   );
 });
+
+t.test('an error of one owner surfaces and takes no deadline from the others', async (t) => {
+  const { clock, queue } = open();
+  const expired: string[] = [];
+  queue.deadline({ expire: () => expired.push('before') }).set(100);
+  const fails = (): void => {
+    throw new Error('oh');
+  };
+  queue.deadline({ expire: fails }).set(100);
+  queue.deadline({ expire: () => expired.push('behind') }).set(100);
+  queue.deadline({ expire: () => expired.push('later') }).set(500);
+  t.throws(() => clock.advance(120), 'oh');
+  t.same(expired, ['before', 'behind']);
+  clock.advance(500);
+  t.same(expired, ['before', 'behind', 'later']);
+});

@@ -120,6 +120,12 @@ t.test('recognizes the phrases of engines for a model that they do not have', as
     '404 page not found',
     'Cannot POST /v1/models/x',
     '{"error":{"message":"Response with id \'resp_1\' not found."}}',
+    // Words of a client that a CRN repeats.
+    '{"error":{"message":"Response with id \'resp_model_not_found\' not found."}}',
+    '{"error":{"message":"Response with id \'my model\' not found."}}',
+    '{"error":{"message":"Response with id \\"my model\\" not found."}}',
+    'Cannot POST /model_not_found',
+    '{"detail":"Path /v1/model/x not found"}',
   ]) {
     t.equal(modelUnknown(Buffer.from(body)), false, body);
   }

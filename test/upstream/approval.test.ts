@@ -275,3 +275,37 @@ t.test('a client that does not read keeps the CRN waiting behind an approval', a
   await run.downstream.done();
   t.equal(run.downstream.bytes, body.byteLength);
 });
+
+t.test('an answer without useful output was not delivered, although its approval was given', async (t) => {
+  const progress = 'data: {"choices":[],"prompt_progress":{"total":9,"cache":0,"processed":3,"time_ms":1}}\n\n';
+  const role = 'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n';
+  for (const [name, events] of [
+    ['progress', progress],
+    ['comments', ': wait\n\n'.repeat(9000)],
+    ['roles', role.repeat(1000)],
+  ] as const) {
+    const { bench, approval } = await open(t, ({ socket }) => {
+      socket.write(Buffer.concat([Buffer.from(chunkedHead(EVENTS)), chunk(events)]));
+      setTimeout(() => socket.destroy(), 20);
+    });
+    const run = bench.ask({ approval });
+    approval.give(RECEIPTS);
+    await run.downstream.done();
+    t.equal(approval.delivered, false, name);
+    t.equal(bench.inFlight, 0);
+  }
+});
+
+t.test('what a client has got of a stream counts as delivered, also when it leaves or the stream breaks', async (t) => {
+  for (const leaves of [false, true]) {
+    const { bench, approval, crns } = await open(t, begins);
+    const run = bench.ask({ approval });
+    await approval.question;
+    approval.give(RECEIPTS);
+    await run.downstream.until(() => run.downstream.committed);
+    if (leaves) run.downstream.leave();
+    else for (const socket of crns[0]?.sockets ?? []) socket.destroy();
+    await run.downstream.done();
+    t.equal(approval.delivered, true);
+  }
+});

@@ -154,3 +154,36 @@ t.test('when no CRN continues it the client is told that the stream broke', asyn
   ]);
   t.equal(b.inFlight, 0);
 });
+
+t.test('no request and no answer can break the gateway: what is no JSON is only not continued', async (t) => {
+  const bodies = [
+    `{"model":"m","stream":true,"messages":[{"role":"user","content":"${'a'.repeat(40)}\\qbbb"}]}`,
+    '{"model":"m","stream":true,"messages":[null]}',
+    '{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}],"response_format":7}',
+  ];
+  const events = ['[null]', '[7]', '[{"delta":null}]', '[{"delta":7}]', '[{"delta":[]}]', '{}', 'null'];
+  for (const body of bodies) {
+    for (const choices of events) {
+      for (const dies of [false, true]) {
+        const odd = `data: {"choices":${choices}}\n\n`;
+        const crn = await rawCrn(t, ({ socket }) => {
+          const rest = dies ? [] : [chunk('data: [DONE]\n\n'), chunk('')];
+          socket.write(
+            Buffer.concat([
+              Buffer.from(chunkedHead('content-type: text/event-stream')),
+              chunk(odd + delta('one') + odd),
+              ...rest,
+            ]),
+          );
+          if (dies) setImmediate(() => socket.destroy());
+        });
+        const b = new Bench(t, { urls: [crn.url, crn.url], continuation: 'vllm' });
+        const run = b.ask({ body: Buffer.from(body) });
+        await run.downstream.done();
+        t.match(run.downstream.text, '"one"', choices);
+        t.equal(run.downstream.errorCode !== '', dies);
+        t.equal(b.inFlight, 0);
+      }
+    }
+  }
+});

@@ -1,6 +1,7 @@
 // Streams whose first useful event is late are asked of a second CRN within a budget; the first answer that begins is given, and the
 // other CRN is let go without blame. Sockets are real, time is a manual clock.
 import t from 'tap';
+import { STANDING } from '../../src/routing/board.ts';
 import { Hedging } from '../../src/upstream/index.ts';
 import { Bench, type Run, type Test } from '../support/upstream-bench.ts';
 import { answer, chunk, chunkedHead, delta, type RawCrn, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
@@ -121,4 +122,43 @@ t.test('nothing is hedged with too few samples, without a budget, or whole', asy
     run.downstream.leave();
   }
   t.same(outcomes, ['refused'], '40 requests have earned two');
+});
+
+t.test('a refusal does not win over a CRN that still works, and passes on when that one fails', async (t) => {
+  for (const line of ['401 Unauthorized', '404 Not Found', '422 Unprocessable', '501 Not Implemented']) {
+    const refuses = ({ socket }: RawRequest): void =>
+      void socket.write(answer(line, '{"detail":"no"}', 'content-type: application/json'));
+    const { b, crns } = await open(t, [silent, refuses]);
+    const run = ask(b);
+    await lateBy(b, crns[0], 140);
+    await run.attempted(1);
+    t.equal(run.downstream.committed, false, line);
+    says('a')(crns[0]?.requests[0] as RawRequest);
+    await run.downstream.done();
+    t.same([run.downstream.status, /"a"/.test(run.downstream.text)], [200, true]);
+    t.equal(b.inFlight, 0);
+
+    const other = await open(t, [silent, refuses]);
+    const refused = ask(other.b);
+    await lateBy(other.b, other.crns[0], 140);
+    await refused.attempted(1);
+    for (const socket of other.crns[0]?.sockets ?? []) socket.destroy();
+    await refused.downstream.done();
+    t.same([refused.downstream.status, refused.downstream.text], [Number(line.slice(0, 3)), '{"detail":"no"}']);
+    t.equal(other.b.inFlight, 0);
+  }
+});
+
+t.test('a CRN that is down is no second one, and stays for when the first one fails', async (t) => {
+  const { b, crns, outcomes } = await open(t, [silent, says('b')]);
+  const run = ask(b);
+  await crns[0]?.arrived(1);
+  b.board.setStanding(1, STANDING.down, b.clock.now());
+  b.clock.advance(150);
+  t.equal(crns[1]?.requests.length, 0);
+  for (const socket of crns[0]?.sockets ?? []) socket.destroy();
+  await run.downstream.done();
+  t.match(run.downstream.text, '"b"');
+  t.same(outcomes, []);
+  t.equal(b.inFlight, 0);
 });
