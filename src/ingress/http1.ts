@@ -54,6 +54,9 @@ const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
 /** Responses up to this size are put together in one buffer that is used again and again. */
 const SCRATCH_BYTES = 16 * 1024;
 
+/** Longest text that is written character by character. */
+const SHORT_TEXT = 12;
+
 /** Field lines of one request; clients send about 20. */
 const MAX_FIELDS = 256;
 
@@ -298,9 +301,9 @@ class Connection implements Expirable {
     const reuses = wasEmpty && length <= SCRATCH_BYTES;
     const { scratch } = this.server;
     const bytes = reuses ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
-    const bodyAt = prefix === '' ? 0 : bytes.write(prefix, 0, 'latin1');
+    const bodyAt = prefix === '' ? 0 : writeText(bytes, prefix, 0);
     bytes.set(body, bodyAt);
-    if (suffix !== '') bytes.write(suffix, bodyAt + body.byteLength, 'latin1');
+    if (suffix !== '') writeText(bytes, suffix, bodyAt + body.byteLength);
     socket.write(bytes);
     const queued = socket.writableLength;
     if (queued === 0) return true;
@@ -650,6 +653,14 @@ class Connection implements Expirable {
       this.#exchange?.over('gone');
     }
   }
+}
+
+/** Writes one byte per character; returns the offset behind them. The frame of a chunk costs less in a loop than as a native call. */
+function writeText(bytes: Buffer, text: string, start: number): number {
+  const { length } = text;
+  if (length > SHORT_TEXT) return start + bytes.write(text, start, 'latin1');
+  for (let i = 0; i < length; i++) bytes[start + i] = text.charCodeAt(i);
+  return start + length;
 }
 
 function ignore(): void {
