@@ -52,6 +52,7 @@ parent.on('message', (message: ThreadMessage) => {
   if (message.type !== 'Close') return;
   server?.close();
   plane.close();
+  control.close();
   process.exit(0);
 });
 

@@ -207,8 +207,9 @@ export class DataPlane {
     else this.#leases?.recall(update.account);
   }
 
-  /** Reports what was spent to the lease manager and gives all credit back. */
+  /** Settles requests in flight, reports what was spent to the lease manager and gives all credit back. */
   closeLeases(): void {
+    for (const exchange of this.#exchanges.list()) exchange.settlement?.close();
     this.#leases?.close();
   }
 

@@ -117,11 +117,13 @@ class Thread {
       this.#failure = error.stack ?? error.message;
     });
     this.#worker.on('exit', (code) => {
-      this.#link.close();
       deps.board.clearThread(this.#index);
       deps.bodies.clearThread(this.#index);
-      deps.onRunning(this.#index, false);
-      context.self.tell({ type: 'Exited', code });
+      // The link closes behind the last message of the thread, which may report what was spent.
+      void this.#link.closed.then(() => {
+        deps.onRunning(this.#index, false);
+        context.self.tell({ type: 'Exited', code });
+      });
     });
     deps.onRunning(this.#index, true);
   }

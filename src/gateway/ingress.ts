@@ -16,16 +16,21 @@ const DRAIN_MARGIN_MS = 1000;
 /** The last accepted connections may not have sent their request yet. */
 const LINGER_MS = 200;
 
+/** Time that clients get to read the ends of responses that were cut off. Slow readers have up to 64 KiB before them. */
+const CUT_MS = 500;
+
 /** Which HTTP server listens: `uws` is uWebSockets.js, `auto` and `node` are the gateway's own. */
 export type ServerChoice = 'auto' | 'uws' | 'node';
 
 export type IngressCommand =
   | { readonly type: 'Configure'; readonly snapshot: Snapshot }
   | { readonly type: 'Billing'; readonly update: BillingUpdate }
-  /** Answers once no request is in flight, or after `withinMs`. */
+  /** Cuts off what is in flight after `withinMs`. Answers when every request has ended and what it cost was reported. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
   | { readonly type: 'Lingered' }
-  | { readonly type: 'Drained' }
+  | { readonly type: 'Idle' }
+  | { readonly type: 'DrainTimeout' }
+  | { readonly type: 'CutTimeout' }
   | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
   | { readonly type: 'Report'; readonly replyTo: Ref<PlaneReport> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
@@ -46,10 +51,18 @@ export interface IngressOptions {
 export function ingress({ plane, server }: IngressOptions): Behavior<IngressCommand> {
   return (context) => {
     let draining: Ref<Drained>[] = [];
-    const drained = (): void => {
+    let cut = 0;
+    const awaitIdle = (): void =>
+      context.pipe(
+        plane.idle(),
+        () => ({ type: 'Idle' }),
+        () => ({ type: 'Idle' }),
+      );
+    const close = (): void => {
       context.timers.cancel('drain');
-      const cut = plane.inFlight;
-      plane.cutOff();
+      context.timers.cancel('cut');
+      // An exchange is charged when it is over, and a charge after the reply may be lost with the thread.
+      server?.close();
       plane.closeLeases();
       for (const replyTo of draining) replyTo.tell({ cut });
       draining = [];
@@ -65,18 +78,22 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
         case 'Drain':
           server?.drain();
           draining.push(command.replyTo);
-          context.timers.once('drain', command.withinMs, { type: 'Drained' });
+          context.timers.once('drain', command.withinMs, { type: 'DrainTimeout' });
           context.timers.once('linger', server === null ? 0 : LINGER_MS, { type: 'Lingered' });
           break;
         case 'Lingered':
-          context.pipe(
-            plane.idle(),
-            () => ({ type: 'Drained' }),
-            () => ({ type: 'Drained' }),
-          );
+          awaitIdle();
           break;
-        case 'Drained':
-          drained();
+        case 'DrainTimeout':
+          context.timers.cancel('linger');
+          cut = plane.inFlight;
+          plane.cutOff();
+          context.timers.once('cut', CUT_MS, { type: 'CutTimeout' });
+          awaitIdle();
+          break;
+        case 'Idle':
+        case 'CutTimeout':
+          close();
           break;
         case 'Metrics':
           command.replyTo.tell(plane.metrics());
@@ -134,7 +151,7 @@ export async function askDrain<M>(
   wrap: (command: IngressCommand) => M,
   withinMs: number,
 ): Promise<number> {
-  const options = { timeoutMs: withinMs + DRAIN_MARGIN_MS };
+  const options = { timeoutMs: withinMs + CUT_MS + DRAIN_MARGIN_MS };
   try {
     return (await ask<M, Drained>(ref, (replyTo) => wrap({ type: 'Drain', withinMs, replyTo }), options)).cut;
   } catch {

@@ -5,7 +5,8 @@
 // the same as that of a client that has gone. The difference shows when something is sent: a client that has gone answers with a
 // reset, and the write after that fails. So what changes nothing is sent: while no head has been sent, interim responses `100
 // Continue`, which every HTTP/1.1 client must be able to read (RFC 9110 §15.2); in a chunked body, leading zeros of the size of the
-// next chunk (RFC 9112 §7.1: `chunk-size = 1*HEXDIG`). HTTP/1.0 has neither: there a FIN means gone.
+// next chunk (RFC 9112 §7.1: `chunk-size = 1*HEXDIG`). In a body of known length there is nothing to send: behind a FIN the client
+// counts as gone when no piece follows for five to ten seconds. In HTTP/1.0 a FIN means gone at once.
 
 import { STATUS_CODES } from 'node:http';
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from 'node:net';
@@ -45,6 +46,9 @@ const QUEUE_BYTES = 64 * 1024;
 /** Times between the probes of a client that has closed its side, in milliseconds; the last one repeats. */
 const PROBE_MS = [50, 200, 750, 5000];
 
+/** A client that has closed its side gets a next piece of a body of known length in this time or counts as gone, in milliseconds. */
+const SILENCE_MS = 5000;
+
 /** Most leading zeros of one chunk size. Clients limit its digits, some to 16, and our chunks need six. */
 const MAX_ZEROS = 4;
 
@@ -70,9 +74,12 @@ const STATUS_LINES = new Map<number, string>();
 type Framing = 'none' | 'length' | 'chunked' | 'close';
 
 /** What the deadline of a connection stands for. */
-type Timing = 'none' | 'idle' | 'head' | 'body' | 'write' | 'probe' | 'linger';
+type Timing = 'none' | 'idle' | 'head' | 'body' | 'write' | 'probe' | 'silence' | 'linger';
 
-type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume';
+type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume' | 'flushed';
+
+/** What came of a probe. `later`: the next chunk allows one again. `never`: nothing can be sent that changes nothing. */
+type ProbeResult = 'sent' | 'later' | 'never';
 
 class Http1Exchange extends Exchange {
   /** The connection is closed behind this response. */
@@ -147,16 +154,17 @@ class Http1Exchange extends Exchange {
     this.over('broken');
   }
 
-  /** Sends what changes nothing, so that a client that has gone answers with a reset. False when nothing can be sent. */
-  probe(): boolean {
+  /** Sends what changes nothing, so that a client that has gone answers with a reset. To be called before the last byte. */
+  probe(): ProbeResult {
     if (!this.committed) {
       this.#connection.send(CONTINUE, NO_BYTES, '');
-      return true;
+      return 'sent';
     }
-    if (this.handedOver || this.#framing !== 'chunked' || this.#zeros === MAX_ZEROS) return false;
+    if (this.#framing !== 'chunked') return 'never';
+    if (this.#zeros === MAX_ZEROS) return 'later';
     this.#zeros++;
     this.#connection.send('0', NO_BYTES, '');
-    return true;
+    return 'sent';
   }
 
   /** The exchange is over. The first call counts. */
@@ -247,6 +255,10 @@ class Connection implements Expirable {
   #lingerEndMs = 0;
   #droppedBytes = 0;
   #probes = 0;
+  /** `flushed` will be called when what is queued now has left. */
+  #awaitsFlush = false;
+  /** Bytes given to the socket when a silence began. */
+  #bytesBefore = 0;
   /** Made when the client has to read for the first time. */
   #progress: WriteProgress | null = null;
 
@@ -368,6 +380,7 @@ class Connection implements Expirable {
       else if (event === 'end') this.#clientEnded();
       else if (event === 'close') this.#closed();
       else if (event === 'expire') this.#expired();
+      else if (event === 'flushed') this.#flushed();
       else this.#resume();
     } catch (error) {
       this.fail(error);
@@ -395,6 +408,9 @@ class Connection implements Expirable {
   #take(bytes: Buffer, length: number): void {
     if (this.#lingering) {
       this.#drop(length);
+    } else if (this.#closesBehind) {
+      this.#droppedBytes += length;
+      if (this.#droppedBytes > LINGER_BYTES) this.#socket.destroy();
     } else if (this.#unread !== null) {
       this.#unread = Buffer.concat([this.#unread, bytes.subarray(0, length)]);
     } else {
@@ -416,16 +432,25 @@ class Connection implements Expirable {
       this.#socket.resume();
     }
     if (this.#halfClosed && this.#exchange === null && this.#unread === null && !this.#lingering) this.#finish();
+    else if (this.#halfClosed) this.#probeWhenFlushed();
+  }
+
+  /** Whether no further request of this connection is served, so that what follows the present one need not be kept. */
+  get #closesBehind(): boolean {
+    const { keepAlive, state } = this.#parser;
+    return this.#exchange !== null && state === 'done' && (this.#exchange.closes || !keepAlive);
   }
 
   /** Whether the socket may not be read now, because too much is waiting for the end of the present exchange. */
   #isFull(): boolean {
-    if (this.#unread === null || this.#unread.byteLength <= UNREAD_BYTES) return false;
-    // While nothing is read, only a write can show that the client has gone.
-    if (this.#timing === 'none' && this.minor > 0) {
-      this.#probes = PROBE_MS.length - 1;
-      this.#time('probe', PROBE_MS[this.#probes] as number);
+    if (!this.#unreadIsFull) return false;
+    // HTTP/1.0 has neither pipelining nor probes: the connection is read on, so that its end is seen.
+    if (this.minor === 0 && this.#exchange !== null && this.#parser.state === 'done') this.#exchange.closes = true;
+    if (this.#closesBehind) {
+      this.#unread = null;
+      return false;
     }
+    if (this.#timing === 'none' || this.#timing === 'write') this.#probeWhenFlushed();
     return true;
   }
 
@@ -544,9 +569,8 @@ class Connection implements Expirable {
     } else if (this.#parser.state === 'body' || this.#parser.minor === 0) {
       this.#socket.destroy();
       exchange.over('gone');
-    } else if (this.#socket.writableLength === 0) {
-      this.#probes = 0;
-      this.#probe();
+    } else {
+      this.#probeWhenFlushed();
     }
   }
 
@@ -557,12 +581,61 @@ class Connection implements Expirable {
     else this.#socket.destroy();
   }
 
+  /** Whether only a write can show that the client has gone: it has closed its side, or is not read. */
+  get #isBlind(): boolean {
+    const { state } = this.#parser;
+    const serves = this.#exchange !== null && !this.#exchange.handedOver && !this.#lingering;
+    return serves && this.minor > 0 && ((this.#halfClosed && state === 'done') || this.#unreadIsFull);
+  }
+
+  get #unreadIsFull(): boolean {
+    return this.#unread !== null && this.#unread.byteLength > UNREAD_BYTES;
+  }
+
+  /** Probes the client from now on, or as soon as it has taken what waits for it. */
+  #probeWhenFlushed(): void {
+    if (!this.#isBlind || this.#socket.destroyed) return;
+    if (this.#socket.writableLength > 0) {
+      if (this.#awaitsFlush) return;
+      this.#awaitsFlush = true;
+      this.#socket.write(NO_BYTES, () => this.on('flushed'));
+    } else if (this.#halfClosed) {
+      this.#probes = 0;
+      this.#probe();
+    } else {
+      this.#probes = PROBE_MS.length - 1;
+      this.#time('probe', PROBE_MS[this.#probes] as number);
+    }
+  }
+
+  #flushed(): void {
+    this.#awaitsFlush = false;
+    this.#probeWhenFlushed();
+  }
+
   #probe(): void {
     this.#timing = 'none';
-    if (this.#exchange?.probe() !== true) return;
-    // What the client has not read yet is waiting: its time runs already.
+    if (!this.#isBlind) return;
+    const result = (this.#exchange as Http1Exchange).probe();
     if (this.#socket.writableLength > 0) return;
-    this.#time('probe', PROBE_MS[Math.min(this.#probes++, PROBE_MS.length - 1)] as number);
+    if (result !== 'never') {
+      this.#time('probe', PROBE_MS[Math.min(this.#probes++, PROBE_MS.length - 1)] as number);
+    } else if (this.#halfClosed) {
+      this.#bytesBefore = this.#socket.bytesWritten;
+      this.#time('silence', SILENCE_MS);
+    }
+  }
+
+  /** Nothing shows whether a client that has closed its side is there: without a further piece for it, it counts as gone. */
+  #checkSilence(): void {
+    this.#timing = 'none';
+    if (!this.#isBlind) return;
+    if (this.#socket.bytesWritten > this.#bytesBefore) {
+      this.#probe();
+    } else {
+      this.#socket.destroy();
+      this.#exchange?.over('gone');
+    }
   }
 
   /** The queue of the socket is empty. */
@@ -626,6 +699,9 @@ class Connection implements Expirable {
       case 'probe':
         this.#probe();
         break;
+      case 'silence':
+        this.#checkSilence();
+        break;
       case 'linger':
         this.#socket.destroy();
     }
@@ -637,6 +713,7 @@ class Connection implements Expirable {
     this.#progress ??= new WriteProgress(this.#socket);
     this.#progress.begin(clock.now());
     this.#time('write', this.#progress.intervalMs(limits.clientIdleMs));
+    this.#probeWhenFlushed();
   }
 
   /** Gives up a client that takes nothing for too long. */

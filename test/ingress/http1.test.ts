@@ -479,6 +479,116 @@ t.test('a client that closes its side in a stream gets the rest of it', async (t
   t.same(kept.ends, ['delivered']);
 });
 
+/** Lets time pass until an exchange has ended, at most `forMs`. Returns how long it took. */
+async function passUntilEnd(clock: ManualClock, kept: Kept, forMs: number): Promise<number> {
+  const fromMs = clock.now();
+  while (kept.ends.length === 0 && clock.now() - fromMs < forMs) {
+    await turns(5);
+    clock.advance(50);
+  }
+  return clock.now() - fromMs;
+}
+
+t.test('a client that closes its side while a stream waits for it, reads it and leaves, is noticed', async (t) => {
+  for (const first of ['queue', 'close'] as const) {
+    const kept = new Kept();
+    const { clock, dial } = await serve(t, kept.handler);
+    const wire = dial();
+    wire.socket.allowHalfOpen = true;
+    await wire.send(GET);
+    const exchange = await kept.exchange();
+    const fill = (): void => {
+      wire.socket.pause();
+      exchange.start(200, [], -1);
+      t.equal(exchange.write(Buffer.alloc(LARGE, 'x')), false);
+    };
+    if (first === 'queue') fill();
+    wire.socket.end();
+    await turns();
+    if (first === 'close') fill();
+    wire.socket.resume();
+    await until(() => kept.writable === 1 && wire.socket.bytesRead > LARGE);
+    await turns();
+    t.same(kept.ends, []);
+    wire.leave();
+    await passUntilEnd(clock, kept, 20_000);
+    t.same(kept.ends, ['gone'], first);
+  }
+});
+
+t.test('a client that closes its side before its second request is served is noticed when it leaves', async (t) => {
+  const kept = new Kept();
+  const { clock, dial } = await serve(t, kept.handler);
+  const wire = dial();
+  wire.socket.allowHalfOpen = true;
+  wire.socket.end(GET + GET);
+  const first = await kept.exchange();
+  await wire.shows('100 Continue');
+  first.respond(200, [], Buffer.from('one'));
+  await kept.exchange(1);
+  t.equal((await wire.answer()).text(), 'one');
+  kept.ends.length = 0;
+  wire.leave();
+  await passUntilEnd(clock, kept, 20_000);
+  t.same(kept.ends, ['gone']);
+});
+
+t.test('what follows a last request is dropped, so that the end of the connection is seen', async (t) => {
+  const heads: Readonly<Record<string, string>> = {
+    'HTTP/1.0': 'GET / HTTP/1.0\r\n\r\n',
+    'HTTP/1.0 kept open': 'GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n',
+    'connection: close': head('GET', '/', { host: 'x', connection: 'close' }),
+  };
+  for (const [name, request] of Object.entries(heads)) {
+    const kept = new Kept();
+    const { clock, counts, dial } = await serve(t, kept.handler);
+    const wire = dial();
+    await wire.send(request + GET.repeat(400_000 / GET.length));
+    const exchange = await kept.exchange();
+    t.same(kept.ends, [], name);
+    wire.leave();
+    await passUntilEnd(clock, kept, 2000);
+    t.same(kept.ends, ['gone'], name);
+    exchange.respond(200, [], Buffer.from('late'));
+    await until(() => counts.open === 0);
+    t.equal(kept.exchanges.length, 1);
+    // Whether the bound is passed before this response is up to the kernel.
+    if (name === 'HTTP/1.0 kept open') continue;
+
+    const patient = dial();
+    await patient.send(request + GET.repeat(400_000 / GET.length));
+    (await kept.exchange(1)).respond(200, [], Buffer.from('one'));
+    t.equal((await patient.answer()).text(), 'one');
+    t.equal(await patient.ended, 'fin');
+    t.equal(kept.exchanges.length, 2, 'nothing behind it is served');
+  }
+});
+
+t.test('a client that closes its side in a body of known length is gone when nothing follows', async (t) => {
+  const kept = new Kept();
+  const { clock, dial } = await serve(t, kept.handler);
+  const wire = dial();
+  wire.socket.allowHalfOpen = true;
+  await wire.send(GET);
+  const exchange = await kept.exchange();
+  exchange.start(200, [], 100);
+  exchange.write(Buffer.from('one'));
+  await wire.shows('one');
+  wire.socket.end();
+  await turns();
+  for (const text of ['two', 'three']) {
+    clock.advance(4000);
+    await turns();
+    t.same(kept.ends, [], 'pieces come');
+    exchange.write(Buffer.from(text));
+    await wire.shows(text);
+  }
+  const silentMs = await passUntilEnd(clock, kept, 20_000);
+  t.same(kept.ends, ['gone']);
+  t.ok(silentMs >= 5000 && silentMs <= 10_000, `after ${silentMs} ms`);
+  t.ok(exchange.handedOver);
+});
+
 const LARGE = 16 * 1024 * 1024;
 
 t.test('a slow reader has clientIdle without progress, and its exchange ends when it has everything', async (t) => {

@@ -1,0 +1,102 @@
+// Shutdown on real sockets: streams that are still running after `timeouts.drain` end with an error event for clients that read,
+// and are charged in any case, whichever thread serves them.
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD } from '../support/ledger-fixture.ts';
+import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
+import { MODEL, until } from '../support/system.ts';
+
+const PROBED = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}';
+const STREAM = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n';
+const EVENT = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: 'x'.repeat(8000) } }] })}\n\n`;
+
+interface Crn {
+  readonly url: string;
+  /** Bytes that the kernel has taken of the stream. */
+  readonly sentBytes: () => number;
+  /** Resolves when the gateway has closed the connection of the stream. */
+  readonly cut: Promise<void>;
+}
+
+/** A CRN that answers a chat with a stream that does not end. */
+async function startCrn(t: Test): Promise<Crn> {
+  const cut = Promise.withResolvers<void>();
+  let stream: Socket | undefined;
+  const server = createServer((socket) => {
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => undefined);
+    socket.on('data', (piece: Buffer) => {
+      const text = piece.toString('latin1');
+      if (text.startsWith('GET')) {
+        socket.write(PROBED);
+      } else if (stream === undefined && text.startsWith('POST')) {
+        stream = socket;
+        socket.on('close', () => cut.resolve());
+        const fill = (): void => {
+          while (!socket.destroyed && socket.write(EVENT));
+        };
+        socket.on('drain', fill);
+        socket.write(STREAM);
+        fill();
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    sentBytes: () => (stream === undefined ? 0 : stream.bytesWritten - stream.writableLength),
+    cut: cut.promise,
+  };
+}
+
+/** A stream whose client has read nothing, once all buffers on its way are full. */
+async function stuckStream(
+  t: Test,
+  threads: number,
+): Promise<LedgerFixture & { readonly crn: Crn; readonly wire: Wire }> {
+  const crn = await startCrn(t);
+  const settings = { threads, timeouts: { drain: '50ms' } };
+  const fixture = await startLedgerFixture(t, { settings, model: { servers: [crn.url] } });
+  await endow(fixture.ledger, 10n * USD);
+  await until('the key is known', async () => {
+    const checked = await fetch(`${fixture.url}/svc/auth/check`, { headers: { ...bearer(), connection: 'close' } });
+    return checked.status === 200;
+  });
+  const wire = dial(t, Number(new URL(fixture.url).port));
+  wire.socket.pause();
+  const body = { model: MODEL, stream: true, max_tokens: 1000, messages: [{ role: 'user', content: 'hi' }] };
+  await wire.send(encode({ path: '/v1/chat/completions', headers: { authorization: `Bearer ${SECRET}` }, body }));
+  let before = -1;
+  let unchanged = 0;
+  await until('nothing moves any more', () => {
+    const sent = crn.sentBytes();
+    unchanged = sent > 0 && sent === before ? unchanged + 1 : 0;
+    before = sent;
+    return unchanged === 20;
+  });
+  return { ...fixture, crn, wire };
+}
+
+for (const threads of [0, 1]) {
+  t.test(`a cut stream is charged though its client does not read, threads: ${threads}`, async (t) => {
+    const { gateway, ledger } = await stuckStream(t, threads);
+    await gateway.close();
+    const [row] = await ledger.usage({ account: 'acme', by: [] });
+    t.equal(row?.requests, 1n);
+    t.ok((row?.amount ?? 0n) > 0n);
+    t.equal((await ledger.account('acme'))?.held, 0n, 'the lease is given back');
+  });
+
+  t.test(`a client that reads late gets the error event of its cut stream, threads: ${threads}`, async (t) => {
+    const { crn, gateway, ledger, wire } = await stuckStream(t, threads);
+    const closed = gateway.close();
+    await crn.cut;
+    wire.socket.resume();
+    t.equal(await wire.ended, 'fin');
+    t.match(wire.pending.slice(-1000), /HR_DRAINING[^]*\r\n0\r\n\r\n$/);
+    await closed;
+    const [row] = await ledger.usage({ account: 'acme', by: [] });
+    t.equal(row?.requests, 1n);
+  });
+}
