@@ -6,6 +6,8 @@ import type { Clock, TimerHandle } from '../actor/index.ts';
 export interface Expirable {
   /** Called once, after the deadline and after its entry has left the queue. */
   expire(): void;
+  /** Takes what `expire` has thrown. Without it the error surfaces, when all other owners have been called. */
+  onDefect?(error: unknown): void;
 }
 
 interface List {
@@ -125,7 +127,7 @@ export class DeadlineQueue {
           continue;
         }
         try {
-          head.owner.expire();
+          expire(head.owner);
         } catch (error) {
           thrown.push(error);
         }
@@ -136,5 +138,14 @@ export class DeadlineQueue {
     if (earliest < this.#timerDueMs) this.#arm(earliest);
     // An error of one owner surfaces, but takes no deadline from the others.
     if (thrown.length > 0) throw thrown[0];
+  }
+}
+
+function expire(owner: Expirable): void {
+  try {
+    owner.expire();
+  } catch (error) {
+    if (owner.onDefect === undefined) throw error;
+    owner.onDefect(error);
   }
 }

@@ -264,14 +264,6 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
 
   /** @internal */
   expire(): void {
-    try {
-      this.#expired();
-    } catch (error) {
-      this.#defect(error);
-    }
-  }
-
-  #expired(): void {
     switch (this.#phase) {
       case 'connect':
         this.#close();
@@ -358,14 +350,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.#connection = null;
     this.#deadline.clear();
     this.#phase = 'closed';
-    if (fault === 'internal') this.#defect(cause);
+    if (fault === 'internal') this.onDefect(cause);
     else if (phase === 'rest') return;
     else if (this.#hasAll) this.#finish(phase);
     else this.#fail(BLAMELESS.has(fault) ? 'neutral' : 'failed', fault);
   }
 
-  /** What was thrown costs this request, and nothing else. */
-  #defect(cause: unknown): void {
+  /** @internal What was thrown costs this request, and nothing else. */
+  onDefect(cause: unknown): void {
     this.#close();
     this.#settle('neutral', 'internal');
     this.#owner.onDefect(cause);

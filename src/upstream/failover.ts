@@ -131,17 +131,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     this.#hedgeDue.set(Math.ceil(delayMs));
   }
 
-  /** @internal */
+  /** @internal The first useful event is late: the next CRN is asked too, if one is up. */
   expire(): void {
-    try {
-      this.#askToo();
-    } catch (error) {
-      this.onDefect(error);
-    }
-  }
-
-  /** The first useful event is late: the next CRN is asked too, if one is up. */
-  #askToo(): void {
     const { candidates } = this.#request;
     if (this.#over || this.#committed || this.#approving || this.#attempt?.verdict !== null) return;
     if (this.#deps.hedging?.withdraw() !== true) return;
@@ -246,9 +237,12 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   onDefect(cause: unknown): void {
     const committed = this.#committed;
     this.#stop(null);
-    if (committed) this.#downstream.errorCode = 'HR_INTERNAL';
-    if (committed) this.#downstream.destroy();
-    else this.#request.listener.onFailed(new HeadraceError('HR_INTERNAL', { cause }));
+    if (!committed) {
+      this.#request.listener.onFailed(new HeadraceError('HR_INTERNAL', { cause }));
+      return;
+    }
+    this.#downstream.errorCode = 'HR_INTERNAL';
+    this.#downstream.destroy();
   }
 
   onFull(): void {

@@ -151,19 +151,16 @@ export class Relay implements Expirable {
 
   /** @internal A comment may be due. The deadline is not moved at every write: here it is set again for the rest. */
   expire(): void {
-    try {
-      this.#expired();
-    } catch (error) {
-      this.#owner.onDefect(error);
-    }
-  }
-
-  #expired(): void {
     if (this.#keepAliveMs === null || this.#downstream.handedOver) return;
     const nowMs = this.#clock.now();
     const restMs = this.#lastWriteMs + this.#keepAliveMs - nowMs;
     this.#deadline?.set(restMs > 0 ? Math.ceil(restMs) : this.#keepAliveMs);
     if (restMs <= 0 && this.#owner.onSilence()) this.#write(KEEP_ALIVE, nowMs);
+  }
+
+  /** @internal */
+  onDefect(cause: unknown): void {
+    this.#owner.onDefect(cause);
   }
 
   #write(bytes: Uint8Array, nowMs: number): void {

@@ -165,3 +165,16 @@ t.test('an error of one owner surfaces and takes no deadline from the others', a
   clock.advance(500);
   t.same(expired, ['before', 'behind', 'later']);
 });
+
+t.test('an owner that takes its errors keeps them', async (t) => {
+  const { clock, queue } = open();
+  const seen: unknown[] = [];
+  const error = new Error('oh');
+  const fails = (): void => {
+    throw error;
+  };
+  queue.deadline({ expire: fails, onDefect: (thrown) => seen.push(thrown) }).set(100);
+  queue.deadline({ expire: () => seen.push('behind') }).set(100);
+  clock.advance(120);
+  t.same(seen, [error, 'behind']);
+});

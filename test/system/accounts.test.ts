@@ -306,14 +306,14 @@ t.test('a search is charged per engine that succeeded, a page by its price', asy
 t.test('keys of the configuration are postpaid unless marked prepaid', async (t) => {
   const keys = {
     static: [
-      { key: 'hr_own', account: 'house' },
+      { key: 'hr_own', account: 'operator' },
       { key: 'hr_strict', account: 'strict', prepaid: true },
     ],
   };
   const fixture = await startLedgerFixture(t, { settings: { keys } });
   t.equal((await chat(fixture.url, { headers: bearer('hr_own') })).status, 200);
-  const row = await usageOf(fixture.ledger, 1, 'house');
-  t.match(await fixture.ledger.account('house'), { balance: -row.amount });
+  const row = await usageOf(fixture.ledger, 1, 'operator');
+  t.match(await fixture.ledger.account('operator'), { balance: -row.amount });
   t.match(await fixture.ledger.usage({ by: ['key'] }), [{ key: /^static:[0-9a-f]{8}$/ }]);
   t.equal((await chat(fixture.url, { headers: bearer('hr_strict') })).status, 402);
 });
