@@ -10,6 +10,7 @@ import {
   type PaidEndpoint,
   type Pending,
   respondWhole,
+  unmeteredRange,
   unmeteredSpending,
   type WholeDone,
 } from './pipeline.ts';
@@ -20,7 +21,7 @@ const fetchEndpoint: PaidEndpoint<PageRequest> = {
     return pageOf(readBody(fetchRequest, body, exchange.contentType));
   },
   price(_request, { pagePrice }) {
-    return pagePrice;
+    return unmeteredRange(pagePrice);
   },
   quote(_request, { pagePrice }) {
     if (pagePrice === 0) return null;

@@ -75,7 +75,9 @@ const inference: PaidEndpoint<InferenceInput> = {
     const estimate = boundedEstimate(request);
     input.promptTokens = estimate.promptTokens;
     const modelPrice = modelPrices.get(input.model.id);
-    return modelPrice === undefined ? 0 : costOf(modelPrice, estimate);
+    const amount = modelPrice === undefined ? 0 : costOf(modelPrice, estimate);
+    const tokens = estimate.promptTokens + estimate.completionTokens;
+    return { least: amount, most: amount, leastTokens: tokens, mostTokens: tokens };
   },
   quote({ body, deps, input: { model, scan } }, { modelPrices }) {
     const modelPrice = modelPrices.get(model.id);

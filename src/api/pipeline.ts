@@ -37,12 +37,24 @@ export interface PaidRequest<Input> {
 /** Settlement of one request: a hold on an account or on a payment; null when the request is free. */
 export type RequestSettlement = AccountSettlement | PaymentSettlement | null;
 
+/**
+ * What a request may use of its account. It is served when the account has at least `least`; `most` is a sure upper bound. Amounts
+ * in pico-USD; tokens of prompt and output together, 0 for a call that is not counted in tokens.
+ */
+export interface CostRange {
+  readonly least: number;
+  /** 0: the request is free. */
+  readonly most: number;
+  readonly leastTokens: number;
+  readonly mostTokens: number;
+}
+
 /** What differs between the endpoints that cost money. */
 export interface PaidEndpoint<Input> {
   /** Validates the body. Throws 422, or 404 for an unknown model. */
   read(exchange: Exchange, deps: ApiDeps, body: Buffer): Input;
-  /** The most that the request may cost an account, in pico-USD; 0 when it is free. */
-  price(request: PaidRequest<Input>, billing: Billing): number;
+  /** What the request may cost an account. What it gets of it is in the settlement that `run` is given. */
+  price(request: PaidRequest<Input>, billing: Billing): CostRange;
   /** What the request costs a client without a key; null when it is free. */
   quote(request: PaidRequest<Input>, billing: Billing): Quote | null;
   /** Does the work and answers. */
@@ -99,9 +111,6 @@ function hold<Input>(endpoint: PaidEndpoint<Input>, request: PaidRequest<Input>)
       endpoint.run(request, settlement),
     );
   } else if (credential.kind === 'good' && billing !== null) {
-    const exceeded =
-      credential.allowance === null ? null : billing.limits.admit(credential.allowance, billing.epochMs());
-    if (exceeded !== null) throw limitError(exceeded);
     holdCredit(endpoint, request, billing, credential);
   } else {
     endpoint.run(request, null);
@@ -116,18 +125,23 @@ function holdCredit<Input>(
   payer: GoodCredential,
 ): void {
   const { exchange, deps } = request;
-  const amount = endpoint.price(request, billing);
-  const settlement = new AccountSettlement(billing, payer, amount);
-  if (amount === 0 || billing.leases.reserve(payer, amount)) {
+  const range = endpoint.price(request, billing);
+  const { least, most } = range;
+  const settlement = new AccountSettlement(billing, payer);
+  const exceeded = settlement.admit(range);
+  if (exceeded !== null) throw limitError(exceeded);
+  const amount = most === 0 ? 0 : billing.leases.reserve(payer, least, most);
+  if (amount > 0 || most === 0) {
+    settlement.held = amount;
     exchange.settlement = settlement;
     endpoint.run(request, settlement);
     return;
   }
-  billing.leases.fund(payer, amount, (reserved) => {
-    if (reserved.kind !== 'reserved') {
-      refuse(exchange, deps, creditError(reserved, amount));
-    } else if (exchange.handedOver) {
+  billing.leases.fund(payer, least, most, (reserved) => {
+    if (reserved.kind === 'reserved') settlement.held = reserved.amount;
+    if (reserved.kind !== 'reserved' || exchange.handedOver) {
       settlement.close();
+      if (reserved.kind !== 'reserved') refuse(exchange, deps, creditError(reserved, least));
     } else {
       exchange.settlement = settlement;
       try {
@@ -146,22 +160,33 @@ export interface Meter {
   spending(): Spending | null;
 }
 
-/** Credit of an account, held in its lease. */
+/** What is held of an account for one request: of the limits of its key, and credit. A prepaid request never costs more than its credit. */
 class AccountSettlement implements Settlement {
   readonly kind = 'account';
   /** Asked once, at the close. */
   meter: Meter | null = null;
+  /** Pico-USD that are held. */
+  held = 0;
   readonly #billing: Billing;
   readonly #payer: GoodCredential;
-  readonly #amount: number;
   readonly #spendings: Spending[] = [];
   #closed = false;
 
-  /** `amount`: pico-USD that are held. */
-  constructor(billing: Billing, payer: GoodCredential, amount: number) {
+  constructor(billing: Billing, payer: GoodCredential) {
     this.#billing = billing;
     this.#payer = payer;
-    this.#amount = amount;
+  }
+
+  /** Whether the request may cost no more than `held`. Otherwise the account pays later, whatever it costs. */
+  get bounded(): boolean {
+    return this.#payer.prepaid;
+  }
+
+  /** Counts the request against the limits of its key, before credit is held; answers with the limit that forbids it. */
+  admit(_range: CostRange): Exceeded | null {
+    const { allowance } = this.#payer;
+    const { epochMs, limits } = this.#billing;
+    return allowance === null ? null : limits.admit(allowance, epochMs());
   }
 
   add(spending: Spending): void {
@@ -175,15 +200,23 @@ class AccountSettlement implements Settlement {
     const { allowance } = this.#payer;
     const metered = this.meter?.spending() ?? null;
     if (metered !== null) this.#spendings.push(metered);
-    let held = this.#amount;
+    let { held } = this;
+    let left = this.bounded ? held : Infinity;
     for (const spending of this.#spendings) {
-      leases.settle(this.#payer, held, spending);
+      const cost = Math.min(spending.cost, left);
+      left -= cost;
+      leases.settle(this.#payer, held, cost === spending.cost ? spending : { ...spending, cost });
       held = 0;
       if (allowance === null) continue;
-      limits.settle(allowance, spending.promptTokens + spending.completionTokens, spending.cost, epochMs());
+      limits.settle(allowance, spending.promptTokens + spending.completionTokens, cost, epochMs());
     }
-    if (this.#spendings.length === 0) leases.cancel(this.#payer, held);
+    if (held > 0) leases.cancel(this.#payer, held);
   }
+}
+
+/** What a call costs that is not counted in tokens: `amount` or nothing, in pico-USD. */
+export function unmeteredRange(amount: number): CostRange {
+  return { least: amount, most: amount, leastTokens: 0, mostTokens: 0 };
 }
 
 /** What a call costs that is not counted in tokens. `cost` in pico-USD. */

@@ -13,6 +13,7 @@ import {
   type PaidEndpoint,
   type Pending,
   respondWhole,
+  unmeteredRange,
   unmeteredSpending,
   type WholeDone,
 } from './pipeline.ts';
@@ -26,10 +27,10 @@ const searchEndpoint: PaidEndpoint<SearchQuery> = {
     return queryOf(readBody(schemaOf(settings.search), body, exchange.contentType));
   },
   price({ input: { engines } }, billing) {
-    return engines.reduce((sum, engine) => sum + priceOf(engine, billing), 0);
+    return unmeteredRange(engines.reduce((sum, engine) => sum + priceOf(engine, billing), 0));
   },
   quote(request, billing) {
-    const price = searchEndpoint.price(request, billing);
+    const { most: price } = searchEndpoint.price(request, billing);
     const model = `search:${request.input.engines.join('+')}`;
     return price === 0 ? null : { price: BigInt(price), description: 'A search', usage: unmeteredUsage(model) };
   },

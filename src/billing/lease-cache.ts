@@ -25,9 +25,11 @@ export interface Spending {
   readonly measured: boolean;
 }
 
-/** Outcome of a reservation that needed more credit. */
+/** Outcome of a reservation that needed more credit. `reserved`: `amount` lies between the least and the most asked for. */
 export type Reserved =
-  { readonly kind: 'reserved' } | { readonly kind: 'short'; readonly balance: number } | { readonly kind: 'away' };
+  | { readonly kind: 'reserved'; readonly amount: number }
+  | { readonly kind: 'short'; readonly balance: number }
+  | { readonly kind: 'away' };
 
 export interface LeaseCacheOptions {
   readonly leaseManager: Ref<LeaseManagerCommand>;
@@ -61,7 +63,8 @@ interface Tally {
 }
 
 interface Waiter {
-  readonly amount: number;
+  readonly least: number;
+  readonly most: number;
   readonly done: (reserved: Reserved) => void;
 }
 
@@ -91,27 +94,30 @@ export class LeaseCache {
     this.#options = options;
   }
 
-  /** Reserves credit. False: the lease does not cover it; call `fund`. */
-  reserve({ account, prepaid }: Payer, amount: number): boolean {
-    if (this.#untilMs <= this.#options.epochMs()) return false;
+  /**
+   * Reserves credit: between `least` and `most`, as much of `most` as can be had at once. An account that pays later gets `most`.
+   * @returns the pico-USD that are reserved; 0: call `fund`
+   */
+  reserve({ account, prepaid }: Payer, _least: number, most: number): number {
+    if (this.#untilMs <= this.#options.epochMs()) return 0;
     const lease = this.#leaseOf(account, prepaid);
     lease.usedMs = this.#options.clock.now();
-    if (!prepaid) return true;
-    if (lease.waiters.length > 0 || lease.left - lease.reserved < amount) return false;
-    lease.reserved += amount;
+    if (!prepaid) return most;
+    if (lease.waiters.length > 0 || lease.left - lease.reserved < most) return 0;
+    lease.reserved += most;
     const target = lease.leanUntilMs > lease.usedMs ? 0 : this.#options.leasePico / 2;
     if (lease.left - lease.reserved < target && !lease.funding) this.#fund(lease, 0);
-    return true;
+    return most;
   }
 
-  /** Reserves credit after the lease was extended. `done` is called once. */
-  fund({ account, prepaid }: Payer, amount: number, done: (reserved: Reserved) => void): void {
+  /** Reserves credit after the lease was extended: `most`, or what there is of it from `least` on. `done` is called once. */
+  fund({ account, prepaid }: Payer, least: number, most: number, done: (reserved: Reserved) => void): void {
     if (!prepaid) {
       done({ kind: 'away' });
       return;
     }
     const lease = this.#leaseOf(account, true);
-    lease.waiters.push({ amount, done });
+    lease.waiters.push({ least, most, done });
     if (!lease.funding) this.#fund(lease, this.#wanted(lease));
   }
 
@@ -229,7 +235,7 @@ export class LeaseCache {
   /** What the lease lacks for the requests that wait. */
   #wanted({ left, reserved, waiters }: AccountLease): number {
     return Math.max(
-      waiters.reduce((sum, { amount }) => sum + amount, reserved - left),
+      waiters.reduce((sum, { most }) => sum + most, reserved - left),
       1,
     );
   }
@@ -256,10 +262,11 @@ export class LeaseCache {
     if (funding.kind === 'funded') lease.left = funding.added + (funding.fresh ? 0 : lease.left);
     else lease.leanUntilMs = this.#options.clock.now() + LEAN_MS;
     const waiters = lease.waiters.splice(0);
-    for (const { amount, done } of waiters) {
-      if (lease.left - lease.reserved >= amount) {
+    for (const { done, least, most } of waiters) {
+      const amount = Math.min(lease.left - lease.reserved, most);
+      if (amount >= least) {
         lease.reserved += amount;
-        done({ kind: 'reserved' });
+        done({ kind: 'reserved', amount });
       } else if (funding.kind === 'away') done(funding);
       else done({ kind: 'short', balance: Math.max(lease.left - lease.reserved, 0) });
     }

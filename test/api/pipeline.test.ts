@@ -2,7 +2,14 @@
 // exactly one settlement or release, wherever the client leaves.
 
 import t from 'tap';
-import { authenticate, paid, type PaidEndpoint, respondWhole, unmeteredSpending } from '../../src/api/pipeline.ts';
+import {
+  authenticate,
+  paid,
+  type PaidEndpoint,
+  respondWhole,
+  unmeteredRange,
+  unmeteredSpending,
+} from '../../src/api/pipeline.ts';
 import type { ApiDeps, Endpoint } from '../../src/api/deps.ts';
 import { fetchPage } from '../../src/api/fetch.ts';
 import { forward } from '../../src/api/inference.ts';
@@ -57,11 +64,11 @@ class Money {
       contextLengths: new Map(),
       billing: {
         leases: {
-          reserve: () => {
+          reserve: (_payer: unknown, _least: number, most: number) => {
             if (this.reaches) note('hold');
-            return this.reaches;
+            return this.reaches ? most : 0;
           },
-          fund: (_payer: unknown, _amount: number, done: (reserved: Reserved) => void) => {
+          fund: (_payer: unknown, _least: number, _most: number, done: (reserved: Reserved) => void) => {
             this.funded = done;
           },
           settle: () => note('settle'),
@@ -181,7 +188,7 @@ class Work {
   begin(): void {
     const endpoint: PaidEndpoint<null> = {
       read: () => null,
-      price: () => 5,
+      price: () => unmeteredRange(5),
       quote: () => ({ price: 5n, description: 'A call', usage: {} as never }),
       run: (request, settlement) => {
         this.ran++;
@@ -216,7 +223,7 @@ const refusedPayment: Step = ({ money }) => money.settle.resolve('refused');
 const brokenPayment: Step = ({ money }) => money.settle.reject(new Error('defect'));
 const funded: Step = ({ money }) => {
   money.calls.push('hold');
-  money.funded({ kind: 'reserved' });
+  money.funded({ kind: 'reserved', amount: 5 });
 };
 const short: Step = ({ money }) => {
   money.reaches = false;

@@ -144,7 +144,7 @@ function valueOf(metrics: LedgerMetrics, name: string, labels: object = {}): num
 }
 
 const fund = (leases: LeaseCache, amount: number, payer = PAYER): Promise<Reserved> =>
-  new Promise((resolve) => leases.fund(payer, amount, resolve));
+  new Promise((resolve) => leases.fund(payer, amount, amount, resolve));
 
 const spend = (cost: number): Spending => ({
   model: 'm',
@@ -158,14 +158,14 @@ const spend = (cost: number): Spending => ({
 t.test('credit is leased once, spent without asking, and charged in sums', async (t) => {
   const { ledger, threads, advance, settle, problems } = await openThreads(t, 100_000n);
   const [leases] = threads as [LeaseCache];
-  t.equal(leases.reserve(PAYER, 10), false, 'nothing is at hand yet');
-  t.same(await fund(leases, 10), { kind: 'reserved' });
+  t.equal(leases.reserve(PAYER, 10, 10), 0, 'nothing is at hand yet');
+  t.same(await fund(leases, 10), { kind: 'reserved', amount: 10 });
   leases.settle(PAYER, 10, spend(7));
   for (let request = 0; request < 20; request++) {
-    t.equal(leases.reserve(PAYER, 10), true);
+    t.equal(leases.reserve(PAYER, 10, 10), 10);
     leases.settle(PAYER, 10, spend(7));
   }
-  t.equal(leases.reserve(PAYER, 10), true);
+  t.equal(leases.reserve(PAYER, 10, 10), 10);
   leases.cancel(PAYER, 10);
   await advance(250);
   const [row] = await ledger.usage({ by: ['account', 'key', 'model'] });
@@ -183,15 +183,27 @@ t.test('an account without credit is short, and so is one that is unknown', asyn
   const [leases] = threads as [LeaseCache];
   t.same(await fund(leases, 10), { kind: 'short', balance: 5 });
   t.same(await fund(leases, 10, { ...PAYER, account: 'nobody' }), { kind: 'short', balance: 0 });
-  t.same(await fund(leases, 5), { kind: 'reserved' }, 'what is there can be spent');
+  t.same(await fund(leases, 5), { kind: 'reserved', amount: 5 }, 'what is there can be spent');
+});
+
+t.test('a reservation takes all of the most that is asked for, or what there is from the least on', async (t) => {
+  const { threads } = await openThreads(t, 500n, 1);
+  const [leases] = threads as [LeaseCache];
+  const ask = (least: number, most: number): Promise<Reserved> =>
+    new Promise((resolve) => leases.fund(PAYER, least, most, resolve));
+  t.same(await ask(10, 200), { kind: 'reserved', amount: 200 });
+  t.same(await ask(10, 1000), { kind: 'reserved', amount: 300 });
+  t.match(await ask(1, 1000), { kind: 'short' });
+  leases.cancel(PAYER, 200);
+  t.equal(leases.reserve(PAYER, 10, 150), 150);
 });
 
 t.test('credit that one thread does not need is recalled for another', async (t) => {
   const { ledger, threads } = await openThreads(t, 1000n);
   const [one, two] = threads as [LeaseCache, LeaseCache];
-  t.same(await fund(one, 900), { kind: 'reserved' });
+  t.same(await fund(one, 900), { kind: 'reserved', amount: 900 });
   one.settle(PAYER, 900, spend(100));
-  t.same(await fund(two, 880), { kind: 'reserved' }, 'the first gives back what it does not use');
+  t.same(await fund(two, 880), { kind: 'reserved', amount: 880 }, 'the first gives back what it does not use');
   two.settle(PAYER, 880, spend(880));
   t.match(await fund(one, 100), { kind: 'short' });
   t.ok(((await ledger.account('a'))?.balance ?? -1n) >= 0n);
@@ -201,7 +213,7 @@ t.test('an account that pays later needs no credit and may fall below zero', asy
   const { ledger, threads, advance } = await openThreads(t, 0n);
   const [leases] = threads as [LeaseCache];
   const later = { ...PAYER, prepaid: false };
-  t.equal(leases.reserve(later, 1e9), true);
+  t.equal(leases.reserve(later, 1, 1e9), 1e9);
   leases.settle(later, 1e9, { ...spend(70), measured: false });
   await advance(250);
   t.match(await ledger.account('a'), { balance: -70n });
@@ -217,8 +229,8 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
     ...{ epochMs: () => 1_060_000, flushMs: 250, leasePico: 1000 },
   });
   late.trust(1_060_000);
-  t.equal(late.reserve(PAYER, 1), false);
-  t.equal(late.reserve({ ...PAYER, prepaid: false }, 1), false);
+  t.equal(late.reserve(PAYER, 1, 1), 0);
+  t.equal(late.reserve({ ...PAYER, prepaid: false }, 1, 1), 0);
 });
 
 t.test('threads that spend concurrently never spend more than the balance', async (t) => {
@@ -226,7 +238,7 @@ t.test('threads that spend concurrently never spend more than the balance', asyn
   let spent = 0;
   const client = async (leases: LeaseCache): Promise<void> => {
     for (let request = 0; request < 100; request++) {
-      if (!leases.reserve(PAYER, 60) && (await fund(leases, 60)).kind !== 'reserved') continue;
+      if (leases.reserve(PAYER, 60, 60) === 0 && (await fund(leases, 60)).kind !== 'reserved') continue;
       await new Promise((resolve) => setImmediate(resolve));
       leases.settle(PAYER, 60, spend(50));
       spent += 50;
@@ -245,7 +257,7 @@ t.test('threads that spend concurrently never spend more than the balance', asyn
 t.test('a request for an impossible amount is short and loses no lease', async (t) => {
   const { ledger, threads, advance, problems } = await openThreads(t, 100_000n, 1);
   const [leases] = threads as [LeaseCache];
-  t.same(await fund(leases, 10), { kind: 'reserved' });
+  t.same(await fund(leases, 10), { kind: 'reserved', amount: 10 });
   leases.cancel(PAYER, 10);
   t.match(await fund(leases, 1e30), { kind: 'short' });
   t.match(await fund(leases, 1e30), { kind: 'short' });
@@ -274,13 +286,13 @@ t.test('what is left of a lease that expired is given back, not spent', async (t
   };
   const leases = new LeaseCache(options);
   leases.trust(60_000);
-  t.same(await fund(leases, 10), { kind: 'reserved' });
+  t.same(await fund(leases, 10), { kind: 'reserved', amount: 10 });
   nowMs = 30_000;
   leases.trust(90_000);
-  t.equal(leases.reserve(PAYER, 10), true, 'renewed in time');
+  t.equal(leases.reserve(PAYER, 10, 10), 10, 'renewed in time');
   nowMs = 100_000;
   leases.trust(160_000);
-  t.equal(leases.reserve(PAYER, 10), false, 'another gateway may have given the lease back meanwhile');
+  t.equal(leases.reserve(PAYER, 10, 10), 0, 'another gateway may have given the lease back meanwhile');
   await new Promise((resolve) => setImmediate(resolve));
   t.same(commands.at(-1), { type: 'GiveBack', thread: 'thread-0', account: 'a', amount: 980 });
 });
