@@ -274,7 +274,7 @@ function sorted(ids: ReadonlySet<string>): string[] {
 
 /** An empty account. */
 export function newAccountRow(id: string, label: string, dateMs: number): Row {
-  return accountRow({ id, label, createdMs: dateMs, balance: 0n, held: 0n });
+  return accountRow({ id, label, createdMs: dateMs, balance: 0n, held: 0n, organisation: null, creditLimit: 0n });
 }
 
 /** Reads and locks what the commands need. Tables that none of them needs are left alone. */

@@ -26,6 +26,7 @@ async function insertKey(session: Session, key: NewKey, createdMs: number): Prom
     createdMs,
     expiresMs: key.expiresMs ?? null,
     disabledMs: null,
+    lineage: key.lineage ?? key.id,
   };
   const taken = [...(await session.find(FIND_KEYS, [key.id])), ...(await session.find(FIND_KEYS_BY_HASH, [key.hash]))];
   if (taken.length > 0) throw new LedgerError('key-taken', `A key '${key.id}' exists, or one with the same hash`);
@@ -70,8 +71,8 @@ export function rotateKey(
 ): Promise<StoredKey> {
   return database.transaction(async (session) => {
     const old = await requireKey(session, id);
-    const { account, label, limits } = old;
-    const created = await insertKey(session, { account, label, limits, ...successor }, dates.nowMs);
+    const { account, label, limits, lineage } = old;
+    const created = await insertKey(session, { account, label, limits, lineage, ...successor }, dates.nowMs);
     await updateKey(session, { ...old, expiresMs: Math.min(old.expiresMs ?? Infinity, dates.oldUntilMs) });
     return created;
   });

@@ -109,7 +109,22 @@ const first: Migration = {
   statements: (dialect) => [...money(dialect), ...records(dialect), ...dialect.extras],
 };
 
-export const MIGRATIONS: readonly Migration[] = [first];
+const organisations: Migration = {
+  version: 2,
+  name: 'organisations, credit limits, rotation chains of keys',
+  statements: ({ integer }) => [
+    'alter table accounts add column organisation text references accounts (id)',
+    `alter table accounts add column credit_limit ${integer} not null default 0`,
+    'create index accounts_of_organisation on accounts (organisation) where organisation is not null',
+    "alter table api_keys add column lineage text not null default ''",
+    // Which key succeeded which was not recorded: every key that exists begins a chain.
+    'update api_keys set lineage = id',
+    'create index api_keys_of_account on api_keys (account)',
+    'create index usage_daily_of_day on usage_daily (day)',
+  ],
+};
+
+export const MIGRATIONS: readonly Migration[] = [first, organisations];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',

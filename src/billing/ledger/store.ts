@@ -55,6 +55,10 @@ export interface Account {
   readonly balance: Pico;
   /** What open holds and leases hold. */
   readonly held: Pico;
+  /** The account whose balance this one shares; null: it has its own. */
+  readonly organisation: string | null;
+  /** How far below zero the balance may go; 0 for prepaid accounts. */
+  readonly creditLimit: Pico;
 }
 
 export interface Grant {
@@ -170,10 +174,13 @@ export interface StoredKey {
   readonly createdMs: number;
   readonly expiresMs: number | null;
   readonly disabledMs: number | null;
+  /** Id of the first key of its chain of rotations: what was spent with any of them counts towards one budget. */
+  readonly lineage: string;
 }
 
+/** `lineage`: default its own id. */
 export type NewKey = Pick<StoredKey, 'id' | 'hash' | 'prefix' | 'account'> &
-  Partial<Pick<StoredKey, 'label' | 'limits' | 'expiresMs'>>;
+  Partial<Pick<StoredKey, 'label' | 'limits' | 'expiresMs' | 'lineage'>>;
 
 /** A change that invalidates caches. `all`: too many changes; invalidate everything. */
 export type Change =
@@ -295,7 +302,7 @@ export interface Ledger {
   findKey(hash: string): Promise<StoredKey | undefined>;
   /** Disables a key at once; one that is disabled stays so. */
   disableKey(id: string): Promise<StoredKey>;
-  /** A new key with the account, label and limits of the old one, which stays valid for `graceMs`. */
+  /** A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. */
   rotateKey(
     id: string,
     successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,

@@ -46,7 +46,15 @@ export function insertion({ columns, key, name }: Table, { add = [], ignore, rep
 
 const ACCOUNTS: Table = {
   name: 'accounts',
-  columns: { id: 'text', label: 'text', created_ms: 'bigint', balance: 'bigint', held: 'bigint' },
+  columns: {
+    id: 'text',
+    label: 'text',
+    created_ms: 'bigint',
+    balance: 'bigint',
+    held: 'bigint',
+    organisation: 'text',
+    credit_limit: 'bigint',
+  },
   key: ['id'],
 };
 
@@ -144,6 +152,7 @@ const KEYS: Table = {
     created_ms: 'bigint',
     expires_ms: 'bigint',
     disabled_ms: 'bigint',
+    lineage: 'text',
   },
   key: ['id'],
 };
@@ -207,12 +216,12 @@ function cellOf(dateMs: number | null): bigint | null {
 
 // Rows come from `select *`: their columns and types are those of the tables above, so only what differs is mapped.
 
-export function accountOf({ created_ms: createdMs, ...row }: Row): Account {
-  return { ...(row as unknown as Account), createdMs: Number(createdMs) };
+export function accountOf({ created_ms: createdMs, credit_limit: creditLimit, ...row }: Row): Account {
+  return { ...(row as unknown as Account), createdMs: Number(createdMs), creditLimit: creditLimit as bigint };
 }
 
-export function accountRow({ createdMs, ...row }: Account): Row {
-  return { ...row, created_ms: BigInt(createdMs) };
+export function accountRow({ createdMs, creditLimit, ...row }: Account): Row {
+  return { ...row, created_ms: BigInt(createdMs), credit_limit: creditLimit };
 }
 
 export function holdOf({ expires_ms: expiresMs, ...row }: Row): StoredHold {

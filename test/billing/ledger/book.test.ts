@@ -4,7 +4,7 @@ import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import type { Row, Session, Write } from '../../../src/billing/ledger/database.ts';
 import { INSERT_ENTRIES, UPDATE_ACCOUNTS } from '../../../src/billing/ledger/tables.ts';
 
-const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, balance: 10n, held: 3n };
+const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, balance: 10n, held: 3n, organisation: null, creditLimit: 0n };
 
 function bookOf(): Book {
   return new Book(0, { accounts: [ACCOUNT], holds: [], payments: [], movements: new Map() });

@@ -40,7 +40,8 @@ const refusal = (name: LedgerError['refusal']): { name: string; refusal: string 
 for (const name of STORES) {
   t.test(`${name}: an account is created once and starts empty`, async (t) => {
     const { ledger } = await openStore(t, name);
-    const made = { id: 'a', label: 'first', createdMs: START_MS, balance: 0n, held: 0n };
+    const rest = { organisation: null, creditLimit: 0n };
+    const made = { id: 'a', label: 'first', createdMs: START_MS, balance: 0n, held: 0n, ...rest };
     t.same(await ledger.createAccount({ id: 'a', label: 'first' }), made);
     t.same(await ledger.createAccount({ id: 'a', label: 'second' }), made, 'stays as it is');
     t.same(await ledger.account('a'), made);
@@ -314,6 +315,7 @@ for (const name of STORES) {
       createdMs: START_MS,
       expiresMs: START_MS + 5,
       disabledMs: null,
+      lineage: 'k1',
     });
     t.same(await ledger.findKey('hash-of-k1'), made);
     t.equal(await ledger.findKey('hash-of-k2'), undefined);
@@ -334,8 +336,16 @@ for (const name of STORES) {
     await ledger.createAccount({ id: 'a' });
     await ledger.createKey(key('k1', { label: 'laptop', limits: { tokensPerMinute: 9 } }));
     const next = await ledger.rotateKey('k1', { id: 'k2', hash: 'h2', prefix: 'hr_cd' }, 1000);
-    t.match(next, { id: 'k2', account: 'a', label: 'laptop', limits: { tokensPerMinute: 9 }, expiresMs: null });
+    t.match(next, {
+      id: 'k2',
+      account: 'a',
+      label: 'laptop',
+      limits: { tokensPerMinute: 9 },
+      expiresMs: null,
+      lineage: 'k1',
+    });
     t.match(await ledger.findKey('hash-of-k1'), { expiresMs: START_MS + 1000, disabledMs: null });
+    t.match(await ledger.rotateKey('k2', { id: 'k3', hash: 'h3', prefix: '' }, 1000), { lineage: 'k1' });
     await t.rejects(ledger.rotateKey('k1', { id: 'k2', hash: 'h3', prefix: '' }, 0), refusal('key-taken'));
     await t.rejects(ledger.rotateKey('k9', { id: 'k4', hash: 'h4', prefix: '' }, 0), refusal('key-unknown'));
     await ledger.rotateKey('k1', { id: 'k5', hash: 'h5', prefix: '' }, 5000);

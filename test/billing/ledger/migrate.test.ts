@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import type { Database } from '../../../src/billing/ledger/database.ts';
@@ -15,6 +16,31 @@ const next = (statements: readonly string[]): Migration[] => [
   { version: MIGRATIONS.length + 1, name: 'next', statements: () => statements },
 ];
 
+/** An account with a grant, a lease and a charge on it, as version 1 kept them. */
+const VERSION_1_ROWS = [
+  "insert into accounts (id, label, created_ms, balance, held) values ('a', 'first', 5, 60, 10)",
+  `insert into api_keys (id, hash, prefix, account, label, limits, created_ms)
+   values ('k1', 'h1', 'hr_ab', 'a', 'laptop', '{"tokensPerMinute":9}', 6)`,
+  `insert into holds (id, kind, account, holder, amount, spent, state, expires_ms)
+   values ('l', 'lease', 'a', 'x', 40, 30, 'open', 999)`,
+  `insert into movements (seq, id, kind, account, amount, date_ms, memo, usage) values
+   (1, 'grant:g', 'grant', 'a', 100, 7, 'welcome', null),
+   (2, 'hold:l', 'hold', 'a', 0, 8, '', null),
+   (3, 'settle:c', 'settle', 'a', -30, 9, '',
+    '{"key":"k1","model":"m","inputTokens":7,"cachedTokens":2,"outputTokens":5,"measured":true}')`,
+  `insert into entries (movement, account, amount) values
+   (1, 'customer:a', 100), (1, 'source:grant', -100), (2, 'customer:a', -40), (2, 'held:a', 40),
+   (3, 'held:a', -30), (3, 'revenue', 30)`,
+  `insert into usage_daily
+   (account, key_id, model, day, requests, estimated, input_tokens, cached_tokens, output_tokens, amount)
+   values ('a', 'k1', 'm', '1970-01-01', 1, 0, 7, 2, 5, 30)`,
+];
+
+/** Opens the ledger that its argument names. */
+const OPEN = `const { openLedger } = await import('${new URL('../../../src/billing/ledger/ledger.js', import.meta.url).href}');
+  const clock = { now: () => 0, setTimeout: () => 0, clearTimeout: () => undefined };
+  await (await openLedger(process.argv[1], { clock, dateMs: () => 2 })).close();`;
+
 for (const name of STORES) {
   const open = async (url: string): Promise<Database> =>
     name === 'sqlite' ? new SqliteDatabase(url.slice('sqlite:'.length)) : await PostgresDatabase.open(url, systemClock);
@@ -27,10 +53,7 @@ for (const name of STORES) {
     const rows = await one.snapshot((session) => session.all('select * from schema_version order by version'));
     t.same(
       rows.map((row) => [row['version'], row['applied_ms']]),
-      [
-        [1n, 5n],
-        [2n, 6n],
-      ],
+      [...MIGRATIONS.map(({ version }) => [BigInt(version), 5n]), [BigInt(MIGRATIONS.length + 1), 6n]],
     );
     await one.close();
     await two.close();
@@ -39,7 +62,7 @@ for (const name of STORES) {
   t.test(`${name}: a version that fails leaves nothing behind`, async (t) => {
     const database = await open(await emptyStore(t, name));
     await t.rejects(migrate(database, 1, next(['create table extra (id text)', 'create nonsense'])));
-    t.equal(await migrate(database, 1, next(['create table extra (id text)'])), 2);
+    t.equal(await migrate(database, 1, next(['create table extra (id text)'])), MIGRATIONS.length + 1);
     await database.close();
   });
 
@@ -48,7 +71,42 @@ for (const name of STORES) {
     const database = await open(url);
     await migrate(database, 1, next(['create table extra (id text)']));
     await database.close();
-    await t.rejects(openLedger(url, options), { refusal: 'schema-newer', message: /version 2.*knows 1/ });
+    const message = new RegExp(`version ${MIGRATIONS.length + 1}.*knows ${MIGRATIONS.length}`);
+    await t.rejects(openLedger(url, options), { refusal: 'schema-newer', message });
+  });
+
+  t.test(`${name}: two processes bring a store of version 1 up to date at once, and its data stays`, async (t) => {
+    const url = await emptyStore(t, name);
+    const old = await open(url);
+    await migrate(old, 1, MIGRATIONS.slice(0, 1));
+    await old.transaction(async (session) => {
+      for (const statement of VERSION_1_ROWS) await session.all(statement);
+    });
+    await old.close();
+    const exits = [1, 2].map(async () => {
+      const child = spawn(process.execPath, ['--input-type=module', '-e', OPEN, url], { stdio: 'inherit', env: {} });
+      return (await once(child, 'exit'))[0] as number;
+    });
+    t.same(await Promise.all(exits), [0, 0]);
+    const ledger = await openLedger(url, options);
+    t.teardown(() => ledger.close());
+    const account = {
+      id: 'a',
+      label: 'first',
+      createdMs: 5,
+      balance: 60n,
+      held: 10n,
+      organisation: null,
+      creditLimit: 0n,
+    };
+    t.same(await ledger.account('a'), account);
+    t.match(await ledger.findKey('h1'), { id: 'k1', account: 'a', limits: { tokensPerMinute: 9 }, lineage: 'k1' });
+    t.match(await ledger.history({ account: 'a' }), [
+      { id: 'settle:c', amount: -30n, dateMs: 9, usage: { key: 'k1', model: 'm', inputTokens: 7 } },
+      { id: 'grant:g', amount: 100n, dateMs: 7, memo: 'welcome', usage: null },
+    ]);
+    t.match(await ledger.usage({ by: ['account', 'day'] }), [{ account: 'a', day: '1970-01-01', amount: 30n }]);
+    t.match(await ledger.audit(), { sound: true, openHolds: 1n, problems: [] });
   });
 }
 
