@@ -341,7 +341,7 @@ class LeaseManager {
     // A lease that is made while the ledger answers is not in its answer.
     const known = [...this.#leases.values()].flatMap((leases) => [...leases].map((entry) => ({ leases, entry })));
     const lost = [...this.#lost];
-    const open = new Set(await ledger.renew(this.#deps.instance, untilMs));
+    const open = new Set((await ledger.renew(this.#deps.instance, untilMs)).map(({ id }) => id));
     this.#deps.onRenewed(untilMs);
     for (const { entry, leases } of known) {
       const [account, id] = entry;

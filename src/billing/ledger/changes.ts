@@ -12,10 +12,37 @@ const KEPT = 10_000n;
 /** Longest delay of another process's change when the database cannot wake watchers. */
 const POLL_MS = 1000;
 
-export async function noteChanges(
-  session: Session,
-  changes: readonly Exclude<Change, { kind: 'all' }>[],
-): Promise<void> {
+type NotedChange = Exclude<Change, { kind: 'all' }>;
+
+/** What a change is about, as it is stored. Names of holders have no blanks. */
+function subjectOf(change: NotedChange): string {
+  switch (change.kind) {
+    case 'key':
+      return change.hash;
+    case 'account':
+      return change.account;
+    case 'wanted':
+      return `${change.by} ${change.account}`;
+  }
+}
+
+/** Null for a kind that a newer program has noted. */
+function changeOf(kind: string, subject: string): NotedChange | null {
+  switch (kind) {
+    case 'key':
+      return { kind, hash: subject };
+    case 'account':
+      return { kind, account: subject };
+    case 'wanted': {
+      const at = subject.indexOf(' ');
+      return { kind, by: subject.slice(0, at), account: subject.slice(at + 1) };
+    }
+    default:
+      return null;
+  }
+}
+
+export async function noteChanges(session: Session, changes: readonly NotedChange[]): Promise<void> {
   const count = BigInt(changes.length);
   const [row] = await session.all('update change_count set value = value + $1 returning value', [count]);
   const last = row === undefined ? count : integer(row, 'value');
@@ -24,7 +51,7 @@ export async function noteChanges(
     changes.map((change, at) => ({
       seq: last - count + 1n + BigInt(at),
       kind: change.kind,
-      subject: change.kind === 'key' ? change.hash : change.account,
+      subject: subjectOf(change),
     })),
   );
   await session.all('delete from changes where seq <= $1', [last - KEPT]);
@@ -109,8 +136,8 @@ export class Watch {
     this.#seen = rows.reduce((seen, row) => (integer(row, 'seq') > seen ? integer(row, 'seq') : seen), this.#seen);
     if (gap) return this.#tell({ kind: 'all' });
     for (const row of rows) {
-      const subject = text(row, 'subject');
-      this.#tell(text(row, 'kind') === 'key' ? { kind: 'key', hash: subject } : { kind: 'account', account: subject });
+      const change = changeOf(text(row, 'kind'), text(row, 'subject'));
+      if (change !== null) this.#tell(change);
     }
   }
 

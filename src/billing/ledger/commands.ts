@@ -96,8 +96,11 @@ function repeatedHold(known: StoredHold, kind: StoredHold['kind'], request: Hold
   return { kind: 'held', amount: known.amount, repeated: true };
 }
 
-/** Adds to an open lease, or takes back from it when `amount` is negative. Answers with what moved. */
-export function resizeCommand(lease: string, id: string, amount: Pico): Command<HoldAnswer> {
+/**
+ * Adds to an open lease, or takes back from it when `amount` is negative. Answers with what moved. `wanted`: watchers are told
+ * of the account.
+ */
+export function resizeCommand(lease: string, id: string, amount: Pico, wanted = false): Command<HoldAnswer> {
   checkAmount(amount < 0n ? -amount : amount, 1n);
   const movement = `hold:${lease}:${id}`;
   return {
@@ -113,6 +116,7 @@ export function resizeCommand(lease: string, id: string, amount: Pico): Command<
       const kind = amount > 0n ? 'hold' : 'release';
       book.post({ id: movement, kind, account: hold.account, balance: -moved, held: moved });
       book.putHold({ ...hold, amount: hold.amount + moved });
+      if (wanted) book.credited(hold.account);
       return { kind: 'held', amount: moved, repeated: false };
     },
   };

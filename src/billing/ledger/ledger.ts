@@ -5,7 +5,7 @@ import type { Clock } from '../../actor/index.ts';
 import type { LedgerMetrics } from '../../telemetry/ledger-metrics.ts';
 import { audit } from './audit.ts';
 import { type Book, type Command, newAccountRow, openBook } from './book.ts';
-import { Watch } from './changes.ts';
+import { noteChanges, Watch } from './changes.ts';
 import {
   chargeCommand,
   failCommand,
@@ -30,10 +30,11 @@ import {
   type HoldSettlement,
   type Ledger,
   LedgerError,
+  type OpenHold,
   type Payment,
   type PaymentState,
 } from './store.ts';
-import { accountOf, ADD_ACCOUNTS, FIND_ACCOUNTS, FIND_PAYMENTS, paymentOf, text } from './tables.ts';
+import { accountOf, ADD_ACCOUNTS, FIND_ACCOUNTS, FIND_PAYMENTS, integer, paymentOf, text } from './tables.ts';
 
 /** Progress of a commit. `written` comes before the database commits, `committed` before callers are answered. */
 export type CommitStep = 'begun' | 'loaded' | 'written' | 'committed';
@@ -121,10 +122,13 @@ async function paymentsIn(database: Database, state: PaymentState, limit: number
   return rows.map(paymentOf);
 }
 
-async function renew(database: Database, holder: string, expiresMs: number): Promise<string[]> {
-  const sql = "update holds set expires_ms = $1 where holder = $2 and state = 'open' returning id";
+async function renew(database: Database, holder: string, expiresMs: number): Promise<OpenHold[]> {
+  const sql =
+    "update holds set expires_ms = $1 where holder = $2 and state = 'open' returning id, amount - spent as rest";
   const rows = await database.transaction((session) => session.all(sql, [BigInt(expiresMs), holder]));
-  return rows.map((row) => text(row, 'id')).sort();
+  return rows
+    .map((row) => ({ id: text(row, 'id'), left: integer(row, 'rest') }))
+    .sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
 function createLedger(database: Database, options: LedgerOptions): Ledger {
@@ -159,11 +163,15 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     charge: (charges) =>
       commits.submit(charges.map(chargeCommand)) as Promise<readonly PromiseSettledResult<HoldSettlement>[]>,
     extend: async (lease, id, amount) => await submit(resizeCommand(lease, id, amount)),
-    async giveBack(lease, id, amount) {
-      const moved = await submit(resizeCommand(lease, id, -amount));
+    async giveBack(lease, id, amount, wanted) {
+      const moved = await submit(resizeCommand(lease, id, -amount, wanted));
       return moved.kind === 'held' ? -moved.amount : 0n;
     },
     release: (hold) => submit(releaseCommand(hold)),
+    async want(account, by) {
+      await database.transaction((session) => noteChanges(session, [{ kind: 'wanted', account, by }]));
+      watch.nudge();
+    },
     renew: (holder, expiresMs) => renew(database, holder, expiresMs),
     expire: () => expire(database, dateMs(), commits),
     reservePayment: async (request) => await submit(reserveCommand(request)),

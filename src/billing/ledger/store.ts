@@ -80,6 +80,13 @@ export interface HoldRequest {
   readonly expiresMs: number;
 }
 
+/** An open hold or lease. */
+export interface OpenHold {
+  readonly id: string;
+  /** What was not charged of it. */
+  readonly left: Pico;
+}
+
 /** `short`: nothing was held, the balance is too low. */
 export type HoldAnswer =
   | { readonly kind: 'held'; readonly amount: Pico; readonly repeated: boolean }
@@ -186,6 +193,8 @@ export type NewKey = Pick<StoredKey, 'id' | 'hash' | 'prefix' | 'account'> &
 export type Change =
   | { readonly kind: 'key'; readonly hash: string }
   | { readonly kind: 'account'; readonly account: string }
+  /** The holder `by` needs credit of the account that others have leased. */
+  | { readonly kind: 'wanted'; readonly account: string; readonly by: string }
   | { readonly kind: 'all' };
 
 export type MovementKind = 'grant' | 'hold' | 'settle' | 'release' | 'payment';
@@ -279,10 +288,15 @@ export interface Ledger {
    * this extension for ever. Not to be repeated: after an error nobody knows whether it counted, and a new lease is due.
    */
   extend(leaseId: string, id: string, amount: Pico): Promise<HoldAnswer>;
-  /** Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. */
-  giveBack(leaseId: string, id: string, amount: Pico): Promise<Pico>;
-  /** Keeps what a holder has open until `expiresMs`; answers with the ids that are open still. */
-  renew(holder: string, expiresMs: number): Promise<string[]>;
+  /**
+   * Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. `wanted`:
+   * others wait for it, and watchers are told of the account. Default false.
+   */
+  giveBack(leaseId: string, id: string, amount: Pico, wanted?: boolean): Promise<Pico>;
+  /** Tells watchers that the holder `by` needs credit of the account that others have leased. */
+  want(account: string, by: string): Promise<void>;
+  /** Keeps what a holder has open until `expiresMs`; answers with what is open still, in order of ids. */
+  renew(holder: string, expiresMs: number): Promise<OpenHold[]>;
   /** Gives back what expired by now; answers with how many. */
   expire(): Promise<number>;
 

@@ -166,7 +166,7 @@ for (const name of STORES) {
     await ledger.lease(hold('live', 40n, { holder: 'thread-2' }));
     t.equal(await ledger.expire(), 0);
     store.pass(60_000);
-    t.same(await ledger.renew('thread-2', START_MS + 120_000), ['live']);
+    t.same(await ledger.renew('thread-2', START_MS + 120_000), [{ id: 'live', left: 40n }]);
     t.equal(await ledger.expire(), 1);
     t.equal(await ledger.expire(), 0);
     t.match(await ledger.account('a'), { balance: 45n, held: 40n });
