@@ -11,7 +11,8 @@ import { Socket, type SocketConstructorOpts } from 'node:net';
 export type ReadCallback = (length: number, bytes: Buffer) => boolean;
 
 interface Handle {
-  /** Bytes of the write under way that the kernel has not taken. */
+  /** Bytes that it has been given, and those of them that the kernel has not taken. */
+  readonly bytesWritten?: number;
   readonly writeQueueSize?: number;
 }
 
@@ -47,8 +48,7 @@ const CHECKS = 4;
 export class WriteProgress {
   readonly #socket: Socket;
   #lastMs = 0;
-  #queuedBytes = 0;
-  #unsentBytes = 0;
+  #takenBytes = 0;
 
   constructor(socket: Socket) {
     this.#socket = socket;
@@ -57,14 +57,12 @@ export class WriteProgress {
   /** Bytes wait for the peer from now on, or the queue has been empty in between. */
   begin(nowMs: number): void {
     this.#lastMs = nowMs;
-    this.#queuedBytes = this.#socket.writableLength;
-    this.#unsentBytes = this.#unsent;
+    this.#takenBytes = this.#taken;
   }
 
   /** Time since the peer was last seen to have taken something. To be asked every `intervalMs`. */
   idleMs(nowMs: number): number {
-    const hasTaken = this.#socket.writableLength < this.#queuedBytes || this.#unsent < this.#unsentBytes;
-    if (hasTaken) this.begin(nowMs);
+    if (this.#taken > this.#takenBytes) this.begin(nowMs);
     return nowMs - this.#lastMs;
   }
 
@@ -73,8 +71,11 @@ export class WriteProgress {
     return Math.ceil(limitMs / CHECKS);
   }
 
-  /** Bytes of the write under way that the kernel has not taken; 0 where that is not known. */
-  get #unsent(): number {
-    return (this.#socket as unknown as HandleOwner)._handle?.writeQueueSize ?? 0;
+  /** Bytes that the kernel has taken. */
+  get #taken(): number {
+    const { bytesWritten, writableLength } = this.#socket;
+    const { bytesWritten: givenBytes, writeQueueSize } = (this.#socket as unknown as HandleOwner)._handle ?? {};
+    if (givenBytes === undefined || writeQueueSize === undefined) return bytesWritten - writableLength;
+    return givenBytes - writeQueueSize;
   }
 }

@@ -14,6 +14,7 @@ import { HeadraceError } from '../errors.ts';
 import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
 import { type RequestFailure, RequestParser } from '../net/http1-request-parser.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
+import { SocketWriter } from '../net/socket-writer.ts';
 import { readInto, WriteProgress } from './accepted-socket.ts';
 import { Body, type BodyCallback } from './body.ts';
 import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
@@ -40,7 +41,7 @@ const UNREAD_BYTES = 64 * 1024;
 /** Requests of one connection that are served in one turn of the event loop, so that others have theirs. */
 const REQUESTS_PER_TURN = 32;
 
-/** Bytes in the queue of a socket at which `write` asks to wait: the mark at which node:net emits `drain`. */
+/** Bytes in the queue of a socket at which `write` asks to wait. */
 const QUEUE_BYTES = 64 * 1024;
 
 /** Times between the probes of a client that has closed its side, in milliseconds; the last one repeats. */
@@ -65,7 +66,8 @@ const SHORT_TEXT = 12;
 const MAX_FIELDS = 256;
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
-const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n';
+const CONTINUE = Buffer.from('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
+const ZERO = Buffer.from('0', 'latin1');
 
 /** Status lines by status. */
 const STATUS_LINES = new Map<number, string>();
@@ -76,7 +78,7 @@ type Framing = 'none' | 'length' | 'chunked' | 'close';
 /** What the deadline of a connection stands for. */
 type Timing = 'none' | 'idle' | 'head' | 'body' | 'write' | 'probe' | 'silence' | 'linger';
 
-type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume' | 'flushed';
+type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume';
 
 /** What came of a probe. `later`: the next chunk allows one again. `never`: nothing can be sent that changes nothing. */
 type ProbeResult = 'sent' | 'later' | 'never';
@@ -157,13 +159,13 @@ class Http1Exchange extends Exchange {
   /** Sends what changes nothing, so that a client that has gone answers with a reset. To be called before the last byte. */
   probe(): ProbeResult {
     if (!this.committed) {
-      this.#connection.send(CONTINUE, NO_BYTES, '');
+      this.#connection.send('', CONTINUE, '');
       return 'sent';
     }
     if (this.#framing !== 'chunked') return 'never';
     if (this.#zeros === MAX_ZEROS) return 'later';
     this.#zeros++;
-    this.#connection.send('0', NO_BYTES, '');
+    this.#connection.send('', ZERO, '');
     return 'sent';
   }
 
@@ -235,6 +237,7 @@ class Connection implements Expirable {
   slot = -1;
   readonly server: Http1Server;
   readonly #socket: Socket;
+  readonly #writer: SocketWriter;
   readonly #parser: RequestParser;
   readonly #deadline: Deadline;
   readonly #remoteAddress: string;
@@ -255,7 +258,9 @@ class Connection implements Expirable {
   #lingerEndMs = 0;
   #droppedBytes = 0;
   #probes = 0;
-  /** `flushed` will be called when what is queued now has left. */
+  /** The exchange waits until the queue of the socket is empty. */
+  #blocked = false;
+  /** The client is to be probed when what waits for it has left. */
   #awaitsFlush = false;
   /** Bytes given to the socket when a silence began. */
   #bytesBefore = 0;
@@ -269,8 +274,8 @@ class Connection implements Expirable {
     this.#deadline = server.deadlines.deadline(this);
     const socket = readInto(READ_BUFFER, accepted, (length, bytes) => this.read(length, bytes));
     this.#socket = socket;
+    this.#writer = new SocketWriter(socket, () => this.on('drain'));
     socket.on('end', () => this.on('end'));
-    socket.on('drain', () => this.on('drain'));
     socket.on('close', () => this.on('close'));
     // `close` follows.
     socket.on('error', ignore);
@@ -306,37 +311,30 @@ class Connection implements Expirable {
 
   /** Sends text (one byte per character), bytes and text in one write. False when the client has to read first. */
   send(prefix: string, body: Uint8Array, suffix: string): boolean {
-    const socket = this.#socket;
     const length = prefix.length + body.byteLength + suffix.length;
-    if (length === 0 || socket.destroyed) return true;
-    const wasEmpty = socket.writableLength === 0;
+    if (length === 0 || this.#socket.destroyed) return true;
+    const writer = this.#writer;
+    const wasEmpty = writer.queuedBytes === 0;
     const reuses = wasEmpty && length <= SCRATCH_BYTES;
     const { scratch } = this.server;
     const bytes = reuses ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
     const bodyAt = prefix === '' ? 0 : writeText(bytes, prefix, 0);
     bytes.set(body, bodyAt);
     if (suffix !== '') writeText(bytes, suffix, bodyAt + body.byteLength);
-    socket.write(bytes);
-    const queued = socket.writableLength;
+    const queued = writer.write(bytes);
     if (queued === 0) return true;
     // The socket still needs the memory.
     if (reuses) this.server.scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     if (wasEmpty || this.#timing !== 'write') this.#watchProgress();
-    return queued < QUEUE_BYTES || !socket.writableNeedDrain;
+    this.#blocked = queued >= QUEUE_BYTES;
+    return !this.#blocked;
   }
 
   /** Ends an exchange, whose last byte has been given to the socket, when the kernel has it. */
   flush(exchange: Http1Exchange): void {
-    const socket = this.#socket;
     // A write that failed at once: `close` follows and ends the exchange.
-    if (socket.destroyed || socket.errored !== null) return;
-    if (socket.writableLength === 0) {
-      exchange.over('delivered');
-      return;
-    }
-    socket.write(NO_BYTES, (error) => {
-      if (error === null || error === undefined) exchange.over('delivered');
-    });
+    if (this.#socket.destroyed || this.#writer.failed) return;
+    if (this.#writer.queuedBytes === 0) exchange.over('delivered');
   }
 
   /** Closes the connection at once. `resets`: so that the client sees that something is missing. */
@@ -380,7 +378,6 @@ class Connection implements Expirable {
       else if (event === 'end') this.#clientEnded();
       else if (event === 'close') this.#closed();
       else if (event === 'expire') this.#expired();
-      else if (event === 'flushed') this.#flushed();
       else this.#resume();
     } catch (error) {
       this.fail(error);
@@ -554,7 +551,7 @@ class Connection implements Expirable {
       if (body === null || !body.wanted || body.settled) return;
       if (this.#parser.expectContinue && !this.#continued && !body.begun) {
         this.#continued = true;
-        this.#socket.write(CONTINUE, 'latin1');
+        this.#writer.write(CONTINUE);
       }
     }
     this.#time('body', this.server.options.limits.bodyIdleMs);
@@ -595,10 +592,8 @@ class Connection implements Expirable {
   /** Probes the client from now on, or as soon as it has taken what waits for it. */
   #probeWhenFlushed(): void {
     if (!this.#isBlind || this.#socket.destroyed) return;
-    if (this.#socket.writableLength > 0) {
-      if (this.#awaitsFlush) return;
+    if (this.#writer.queuedBytes > 0) {
       this.#awaitsFlush = true;
-      this.#socket.write(NO_BYTES, () => this.on('flushed'));
     } else if (this.#halfClosed) {
       this.#probes = 0;
       this.#probe();
@@ -608,16 +603,11 @@ class Connection implements Expirable {
     }
   }
 
-  #flushed(): void {
-    this.#awaitsFlush = false;
-    this.#probeWhenFlushed();
-  }
-
   #probe(): void {
     this.#timing = 'none';
     if (!this.#isBlind) return;
     const result = (this.#exchange as Http1Exchange).probe();
-    if (this.#socket.writableLength > 0) return;
+    if (this.#writer.queuedBytes > 0) return;
     if (result !== 'never') {
       this.#time('probe', PROBE_MS[Math.min(this.#probes++, PROBE_MS.length - 1)] as number);
     } else if (this.#halfClosed) {
@@ -642,7 +632,13 @@ class Connection implements Expirable {
   #drained(): void {
     if (this.#timing === 'write') this.#timing = 'none';
     const exchange = this.#exchange;
-    if (exchange !== null && !exchange.handedOver) exchange.listener?.onWritable();
+    const blocked = this.#blocked;
+    this.#blocked = false;
+    if (exchange?.handedOver === true) exchange.over('delivered');
+    else if (blocked) exchange?.listener?.onWritable();
+    if (!this.#awaitsFlush || this.#writer.queuedBytes > 0) return;
+    this.#awaitsFlush = false;
+    this.#probeWhenFlushed();
   }
 
   #closed(): void {
@@ -720,7 +716,7 @@ class Connection implements Expirable {
   #checkProgress(): void {
     const { clock, limits } = this.server.options;
     const progress = this.#progress as WriteProgress;
-    if (this.#socket.writableLength === 0) {
+    if (this.#writer.queuedBytes === 0) {
       this.#timing = 'none';
     } else if (progress.idleMs(clock.now()) < limits.clientIdleMs) {
       this.#deadline.set(progress.intervalMs(limits.clientIdleMs));

@@ -5,6 +5,7 @@ import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
+import { SocketWriter } from './socket-writer.ts';
 import { type NameCache, type NameWaiter, type ServerName, systemNames } from './name-cache.ts';
 
 /** A request to send. */
@@ -116,23 +117,19 @@ function headerLines(headers: readonly string[]): string | null {
 let scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 
 /** Writes a message with one system call where the kernel takes it. `head` is latin1 text. */
-function writeMessage(socket: Socket, head: string, body: Buffer, isSecure: boolean): void {
+function writeMessage(writer: SocketWriter, head: string, body: Buffer, isSecure: boolean): void {
   const bytes = head.length + body.byteLength;
   if (body.byteLength >= SMALL_BODY_BYTES) {
-    socket.cork();
-    socket.write(head, 'latin1');
-    socket.write(body);
-    socket.uncork();
+    writer.write(Buffer.from(head, 'latin1'), body);
   } else if (isSecure || bytes > SCRATCH_BYTES) {
     const message = Buffer.allocUnsafe(bytes);
     message.write(head, 'latin1');
     body.copy(message, head.length);
-    socket.write(message);
+    writer.write(message);
   } else {
     scratch.write(head, 'latin1');
     scratch.set(body, head.length);
-    socket.write(scratch.subarray(0, bytes));
-    if (socket.writableLength > 0) scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+    if (writer.write(scratch.subarray(0, bytes)) > 0) scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   }
 }
 
@@ -176,6 +173,8 @@ export class Connection implements NameWaiter {
   readonly #pool: ConnectionPool;
   readonly #parser = new ResponseParser();
   #socket: Socket | null = null;
+  /** Made when the connection is open. */
+  #writer: SocketWriter | null = null;
   #handler: DispatchHandler | null;
   #unsent: UnsentRequest | null = null;
   #toHead = false;
@@ -263,6 +262,7 @@ export class Connection implements NameWaiter {
       pool.reachable(address);
       const { head, body } = this.#unsent as UnsentRequest;
       this.#unsent = null;
+      this.#writer = new SocketWriter(socket, null);
       this.#write(head, body, this.openedMs);
     });
     // A socket that was closed may emit events still.
@@ -304,11 +304,10 @@ export class Connection implements NameWaiter {
   }
 
   #write(head: string, body: Buffer, nowMs: number): void {
-    const socket = this.#socket as Socket;
     this.#paused = false;
     this.#heard = false;
     this.#parser.begin(this.#toHead);
-    writeMessage(socket, head, body, this.#pool.isSecure);
+    writeMessage(this.#writer as SocketWriter, head, body, this.#pool.isSecure);
     this.sentMs = nowMs;
     this.#handler?.onRequestSent(this);
   }
@@ -376,7 +375,7 @@ export class Connection implements NameWaiter {
 
   /** @internal False while a part of the request is unsent: a response may overtake it, and the rest would precede the next request. */
   get isSent(): boolean {
-    return this.#socket?.writableLength === 0 && this.#socket.errored === null;
+    return this.#socket !== null && this.#writer?.queuedBytes === 0 && !this.#writer.failed;
   }
 
   #fail(fault: DispatchFault, cause?: unknown): void {

@@ -1,0 +1,142 @@
+// Writes to a socket of node:net below its stream. What the kernel takes at once costs one call of the handle, without the queue, the
+// ticks and the request object that `socket.write` makes for each message. The stream still opens, reads, ends and closes the socket;
+// nothing else may write to it. TLS sockets, and all sockets where Node.js has no such handles, are written to as streams.
+
+import type { Socket } from 'node:net';
+import { getSystemErrorName } from 'node:util';
+
+/** A write that the kernel does not take whole at once. The handle uses it in that case alone, and then for nothing else. */
+interface WriteRequest {
+  /** Called by the handle when the kernel has everything, or with an error number. */
+  oncomplete?: (this: WriteRequest, status: number) => void;
+  writer?: SocketWriter;
+  /** Keeps the memory until the kernel has it. */
+  bytes?: readonly Uint8Array[];
+}
+
+/** What node:net itself writes with. */
+interface StreamBinding {
+  readonly WriteWrap: new () => WriteRequest;
+  /** At `kLastWriteWasAsync`: whether the last write has not been taken whole. */
+  readonly streamBaseState: Int32Array;
+  readonly kLastWriteWasAsync: number;
+}
+
+interface Handle {
+  writeBuffer(request: WriteRequest, bytes: Uint8Array): number;
+  writev(request: WriteRequest, bytes: readonly Uint8Array[], allBuffers: true): number;
+}
+
+interface HandleOwner {
+  readonly _handle?: Partial<Handle> | null;
+}
+
+function streamBinding(): StreamBinding | null {
+  try {
+    const { binding } = process as unknown as { binding: (name: 'stream_wrap') => Partial<StreamBinding> };
+    const { WriteWrap, kLastWriteWasAsync, streamBaseState } = binding('stream_wrap');
+    const isKnown = typeof WriteWrap === 'function' && streamBaseState?.[kLastWriteWasAsync ?? -1] !== undefined;
+    return isKnown ? ({ WriteWrap, kLastWriteWasAsync, streamBaseState } as StreamBinding) : null;
+  } catch {
+    // With the permission model, for one.
+    return null;
+  }
+}
+
+const BINDING = streamBinding();
+
+/** For all writes until one needs it. */
+let spare: WriteRequest | null = null;
+
+function completed(this: WriteRequest, status: number): void {
+  const { bytes = [], writer } = this;
+  delete this.writer;
+  delete this.bytes;
+  let length = 0;
+  for (const part of bytes) length += part.byteLength;
+  writer?.sent(length, status);
+}
+
+export class SocketWriter {
+  readonly #socket: Socket;
+  readonly #onDrain: (() => void) | null;
+  readonly #isRaw: boolean;
+  /** Bytes of the writes that the kernel has not taken whole. */
+  #pending = 0;
+  #failed = false;
+  /** Of a stream: its queue was not empty after a write. */
+  #waits = false;
+
+  /**
+   * For a socket that is connected. `onDrain` is called when the kernel has taken the last byte of what it did not take at once. A write
+   * that fails destroys the socket with its error.
+   */
+  constructor(socket: Socket, onDrain: (() => void) | null) {
+    const { _handle: handle } = socket as unknown as HandleOwner;
+    this.#socket = socket;
+    this.#onDrain = onDrain;
+    const isPlain = !('encrypted' in socket);
+    this.#isRaw = BINDING !== null && isPlain && handle?.writeBuffer !== undefined && handle.writev !== undefined;
+  }
+
+  /** Bytes whose memory the socket still needs: a write counts whole until its last byte has left. */
+  get queuedBytes(): number {
+    return this.#isRaw ? this.#pending : this.#socket.writableLength;
+  }
+
+  /** Whether a write has failed: nothing more is sent. */
+  get failed(): boolean {
+    return this.#failed || this.#socket.errored !== null;
+  }
+
+  /** Sends `bytes`, and `more` behind them, with one system call. Returns `queuedBytes`: at 0 the memory is free again. */
+  write(bytes: Uint8Array, more: Uint8Array | null = null): number {
+    if (!this.#isRaw) return this.#writeStream(bytes, more);
+    const handle = (this.#socket as unknown as HandleOwner)._handle as Handle | null;
+    if (handle === null || this.#failed) return this.#pending;
+    const { WriteWrap, kLastWriteWasAsync, streamBaseState } = BINDING as StreamBinding;
+    const request = (spare ??= new WriteWrap());
+    const status = more === null ? handle.writeBuffer(request, bytes) : handle.writev(request, [bytes, more], true);
+    if (status !== 0) {
+      spare = null;
+      this.#fail(status);
+    } else if (streamBaseState[kLastWriteWasAsync] !== 0) {
+      spare = null;
+      request.oncomplete = completed;
+      request.writer = this;
+      request.bytes = more === null ? [bytes] : [bytes, more];
+      this.#pending += bytes.byteLength + (more?.byteLength ?? 0);
+    }
+    return this.#pending;
+  }
+
+  /** @internal A write that was queued has ended. */
+  sent(bytes: number, status: number): void {
+    this.#pending -= bytes;
+    if (this.#socket.destroyed) return;
+    if (status !== 0) this.#fail(status);
+    else if (this.#pending === 0) this.#onDrain?.();
+  }
+
+  #fail(status: number): void {
+    this.#failed = true;
+    const code = getSystemErrorName(status);
+    this.#socket.destroy(Object.assign(new Error(`write ${code}`), { code, errno: status, syscall: 'write' }));
+  }
+
+  #writeStream(bytes: Uint8Array, more: Uint8Array | null): number {
+    const socket = this.#socket;
+    socket.cork();
+    if (more !== null) socket.write(bytes);
+    socket.write(more ?? bytes, this.#streamed);
+    socket.uncork();
+    this.#waits ||= socket.writableLength > 0;
+    return socket.writableLength;
+  }
+
+  readonly #streamed = (): void => {
+    if (!this.#waits || this.#socket.writableLength > 0 || this.#socket.destroyed) return;
+    this.#waits = false;
+    this.#onDrain?.();
+  };
+}

@@ -1,0 +1,152 @@
+// Writes below the stream of a socket, and the same calls on sockets that are written to as streams.
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { duplexPair, type Duplex } from 'node:stream';
+import t, { type Test } from 'tap';
+import { SocketWriter } from '../../src/net/socket-writer.ts';
+
+interface Pair {
+  readonly near: Socket;
+  /** Does not read before `resume`. */
+  readonly far: Socket;
+}
+
+async function pair(test: Test): Promise<Pair> {
+  const server = createServer({ pauseOnConnect: true });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const accepted = once(server, 'connection') as Promise<[Socket]>;
+  const near = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', noDelay: true });
+  const [far] = await accepted;
+  await once(near, 'connect');
+  test.teardown(() => {
+    near.destroy();
+    far.destroy();
+    server.close();
+  });
+  return { near, far };
+}
+
+function collect(socket: Duplex): () => Buffer {
+  const pieces: Buffer[] = [];
+  socket.on('data', (piece: Buffer) => pieces.push(piece));
+  return () => Buffer.concat(pieces);
+}
+
+/** `length` bytes that differ from those of other seeds. */
+function bytesOf(length: number, seed: number): Buffer {
+  return Buffer.alloc(length, `${seed} is repeated `);
+}
+
+const LARGE = 8 * 1024 * 1024;
+
+t.test('what the kernel takes at once leaves its memory free', async (t) => {
+  const { near, far } = await pair(t);
+  const received = collect(far.resume());
+  const writer = new SocketWriter(near, () => t.fail('nothing was queued'));
+  const bytes = Buffer.alloc(4);
+  for (const text of ['one ', 'two ']) {
+    bytes.write(text);
+    t.equal(writer.write(bytes), 0);
+  }
+  t.equal(writer.write(Buffer.from('three '), Buffer.from('four')), 0, 'two parts');
+  near.end();
+  await once(far, 'end');
+  t.equal(received().toString(), 'one two three four');
+});
+
+t.test('what it does not take is sent in order, counts as queued until it has left, and is told once', async (t) => {
+  const { near, far } = await pair(t);
+  const drained = Promise.withResolvers<void>();
+  let drains = 0;
+  const writer = new SocketWriter(near, () => {
+    drains++;
+    drained.resolve();
+  });
+  const parts = [bytesOf(LARGE, 1), bytesOf(100, 2), bytesOf(LARGE, 3), bytesOf(7, 4)];
+  const [first, second, third, fourth] = parts as [Buffer, Buffer, Buffer, Buffer];
+  t.equal(writer.write(first), LARGE);
+  t.equal(writer.write(second), LARGE + 100);
+  t.equal(writer.write(third, fourth), 2 * LARGE + 107);
+  // Other sockets write meanwhile.
+  const other = await pair(t);
+  const others = collect(other.far.resume());
+  const otherWriter = new SocketWriter(other.near, null);
+  for (let i = 0; i < 10; i++) t.equal(otherWriter.write(bytesOf(10, i)), 0);
+  const received = collect(far.resume());
+  await drained.promise;
+  t.equal(writer.queuedBytes, 0);
+  t.equal(drains, 1);
+  t.equal(writer.write(Buffer.from('end')), 0, 'the next write');
+  near.end();
+  other.near.end();
+  await Promise.all([once(far, 'end'), once(other.far, 'end')]);
+  t.ok(received().equals(Buffer.concat([...parts, Buffer.from('end')])));
+  t.ok(others().equals(Buffer.concat(Array.from({ length: 10 }, (_, i) => bytesOf(10, i)))));
+});
+
+t.test('the socket ends behind what is queued', async (t) => {
+  const { near, far } = await pair(t);
+  const writer = new SocketWriter(near, null);
+  const bytes = bytesOf(LARGE, 5);
+  t.equal(writer.write(bytes), LARGE);
+  near.end();
+  const received = collect(far.resume());
+  await once(far, 'end');
+  t.ok(received().equals(bytes));
+});
+
+t.test('a write that fails destroys the socket with its error, and nothing more is sent', async (t) => {
+  const { near, far } = await pair(t);
+  const writer = new SocketWriter(near, () => t.fail('nothing has left'));
+  far.resetAndDestroy();
+  // The reset has come when a write fails.
+  const closed = new Promise((resolve) => near.once('close', resolve));
+  const errors: NodeJS.ErrnoException[] = [];
+  near.on('error', (error) => errors.push(error));
+  near.pause();
+  while (!near.destroyed) {
+    writer.write(Buffer.from('x'));
+    await new Promise(setImmediate);
+  }
+  await closed;
+  t.equal(errors.length, 1);
+  t.match(errors[0]?.code, /^(?:EPIPE|ECONNRESET)$/);
+  t.ok(writer.failed);
+  t.equal(writer.write(Buffer.from('more')), 0);
+});
+
+t.test('a queued write that fails destroys the socket', async (t) => {
+  const { near, far } = await pair(t);
+  const writer = new SocketWriter(near, () => t.fail('it has not left'));
+  t.equal(writer.write(bytesOf(LARGE, 6)), LARGE);
+  const failed = once(near, 'error') as Promise<[NodeJS.ErrnoException]>;
+  far.resetAndDestroy();
+  const [error] = await failed;
+  t.match(error.code, /^(?:EPIPE|ECONNRESET)$/);
+});
+
+t.test('a socket that is destroyed forgets what is queued', async (t) => {
+  const { near } = await pair(t);
+  const writer = new SocketWriter(near, () => t.fail('it has not left'));
+  t.equal(writer.write(bytesOf(LARGE, 7)), LARGE);
+  near.destroy();
+  await once(near, 'close');
+  await new Promise(setImmediate);
+  t.equal(writer.write(Buffer.from('more')), 0, 'the memory is free');
+});
+
+t.test('a socket without such a handle is written to as a stream', async (t) => {
+  const [near, far] = duplexPair() as [Duplex, Duplex];
+  let drains = 0;
+  const writer = new SocketWriter(near as unknown as Socket, () => drains++);
+  t.equal(writer.write(Buffer.from('one ')), 4, 'nobody reads');
+  t.equal(writer.write(Buffer.from('two '), Buffer.from('three')), 13);
+  const received = collect(far);
+  await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  t.equal(writer.queuedBytes, 0);
+  t.equal(received().toString(), 'one two three');
+  t.equal(drains, 1);
+  t.notOk(writer.failed);
+});
