@@ -3,7 +3,15 @@
 // The lock on an account's row guards all that belongs to the account; accounts are locked in order of their ids.
 
 import type { Row, Session, Write } from './database.ts';
-import { type Account, LedgerError, type MovementKind, type Payment, type Pico, type Usage } from './store.ts';
+import {
+  type Account,
+  type CreditGrant,
+  LedgerError,
+  type MovementKind,
+  type Payment,
+  type Pico,
+  type Usage,
+} from './store.ts';
 import {
   accountOf,
   accountRow,
@@ -11,18 +19,25 @@ import {
   ADD_USAGE,
   FIND_HOLDS,
   FIND_MOVEMENTS,
+  FIND_OPEN_GRANTS,
+  FIND_REFUNDS,
+  grantOf,
+  grantRow,
   holdOf,
   holdRow,
   INSERT_ENTRIES,
+  INSERT_GRANTS,
   INSERT_HOLDS,
   INSERT_MOVEMENTS,
   INSERT_PAYMENTS,
+  INSERT_REFUNDS,
   LOCK_ACCOUNTS,
   LOCK_PAYMENTS,
   paymentOf,
   paymentRow,
   type StoredHold,
   UPDATE_ACCOUNTS,
+  UPDATE_GRANTS,
   UPDATE_HOLDS,
   UPDATE_PAYMENTS,
   USAGE_SUMS,
@@ -38,6 +53,18 @@ export interface Needs {
   readonly holds?: readonly string[];
   readonly movements?: readonly string[];
   readonly payments?: readonly string[];
+  /** Accounts of `accounts` whose expiring grants are read. */
+  readonly grants?: readonly string[];
+  /** Movements whose refunds are read. */
+  readonly refunds?: readonly string[];
+}
+
+/** What was refunded of a charge, at once. */
+export interface ChargeRefund {
+  readonly id: string;
+  /** Id of the movement. */
+  readonly charge: string;
+  readonly amount: Pico;
 }
 
 /** One change, whole or not at all: `apply` throws before it changes the book, or not. It may run again. */
@@ -57,6 +84,12 @@ export const REVENUE = 'revenue';
 
 /** Source of granted credit. */
 export const GRANTS = 'source:grant';
+
+/** Source of corrections. */
+export const ADJUSTMENTS = 'source:adjustment';
+
+/** What income was given back: the income itself stays equal to the usage that was charged. */
+export const REFUNDS = 'refunds';
 
 /** Source of paid credit. */
 export function paidOn(network: string): string {
@@ -82,6 +115,8 @@ export interface NewMovement {
   readonly usage?: Usage;
   /** Income of the operator in this movement, counted with the usage. */
   readonly charged?: Pico;
+  /** What the expiring part of the credit gains. Default: what leaves the account is taken from it first. */
+  readonly expiring?: Pico;
 }
 
 const HIGHEST: Pico = 2n ** 63n - 1n;
@@ -107,6 +142,10 @@ class Rows<T extends Keyed> {
     return this.#known.get(id);
   }
 
+  list(): T[] {
+    return [...this.#known.values()];
+  }
+
   put(row: T): void {
     const isNew = this.#inserted.has(row.id) || !this.#known.has(row.id);
     this.#known.set(row.id, row);
@@ -114,9 +153,9 @@ class Rows<T extends Keyed> {
   }
 
   /** When another process has inserted the same row meanwhile, the insert fails and the commit runs again. */
-  async save(session: Session, insert: Write | null, update: Write, rowOf: (row: T) => Row): Promise<void> {
+  async save(session: Session, insert: Write | null, update: Write | null, rowOf: (row: T) => Row): Promise<void> {
     if (insert !== null && this.#inserted.size > 0) await session.write(insert, inOrder(this.#inserted).map(rowOf));
-    if (this.#updated.size > 0) await session.write(update, inOrder(this.#updated).map(rowOf));
+    if (update !== null && this.#updated.size > 0) await session.write(update, inOrder(this.#updated).map(rowOf));
   }
 }
 
@@ -130,6 +169,8 @@ interface BookRows {
   readonly holds: readonly StoredHold[];
   readonly payments: readonly Payment[];
   readonly movements: Map<string, KnownMovement>;
+  readonly grants: readonly CreditGrant[];
+  readonly refunds: readonly ChargeRefund[];
 }
 
 export class Book {
@@ -137,6 +178,8 @@ export class Book {
   readonly #accounts: Rows<Account>;
   readonly #holds: Rows<StoredHold>;
   readonly #payments: Rows<Payment>;
+  readonly #grants: Rows<CreditGrant>;
+  readonly #refunds: Rows<ChargeRefund>;
   readonly #known: Map<string, KnownMovement>;
   readonly #movements: Row[];
   /** One list of ledger accounts and amounts for each movement. */
@@ -144,11 +187,13 @@ export class Book {
   readonly #usage: Map<string, Record<string, bigint | string>>;
   readonly #credited: Set<string>;
 
-  constructor(dateMs: number, { accounts, holds, movements, payments }: BookRows) {
+  constructor(dateMs: number, { accounts, grants, holds, movements, payments, refunds }: BookRows) {
     this.dateMs = dateMs;
     this.#accounts = new Rows(accounts);
     this.#holds = new Rows(holds);
     this.#payments = new Rows(payments);
+    this.#grants = new Rows(grants);
+    this.#refunds = new Rows(refunds);
     this.#known = movements;
     this.#movements = [];
     this.#entries = [];
@@ -160,6 +205,33 @@ export class Book {
     const account = this.#accounts.get(id);
     if (account === undefined) throw new LedgerError('account-unknown', `No account '${id}'`);
     return account;
+  }
+
+  /** The account whose credit pays for this one: its organisation, or itself. */
+  payerOf(id: string): Account {
+    const account = this.account(id);
+    return account.organisation === null ? account : this.account(account.organisation);
+  }
+
+  /** Grants of the account that expire and are not spent, the first to expire first. */
+  grantsOf(account: string): CreditGrant[] {
+    return this.#grants
+      .list()
+      .filter((grant) => grant.account === account && grant.remaining > 0n)
+      .sort(byExpiry);
+  }
+
+  putGrant(grant: CreditGrant): void {
+    this.#grants.put(grant);
+  }
+
+  /** All refunds of a charge, by the id of its movement. */
+  refundsOf(charge: string): ChargeRefund[] {
+    return this.#refunds.list().filter((refund) => refund.charge === charge);
+  }
+
+  putRefund(refund: ChargeRefund): void {
+    this.#refunds.put(refund);
   }
 
   hold(id: string): StoredHold | undefined {
@@ -196,7 +268,14 @@ export class Book {
     const entries: OperatorEntry[] = [];
     if (balance !== 0n || held !== 0n) {
       const account = this.account(id);
-      const after = { ...account, balance: account.balance + balance, held: account.held + held };
+      const spent = balance + held < 0n ? balance + held : 0n;
+      const expiring = account.expiring + (movement.expiring ?? spent);
+      const after = {
+        ...account,
+        balance: account.balance + balance,
+        held: account.held + held,
+        expiring: expiring < 0n ? 0n : expiring,
+      };
       if (after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
         throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
       }
@@ -217,7 +296,7 @@ export class Book {
       memo,
       usage: usage === undefined ? null : JSON.stringify(usage),
     });
-    if (usage !== undefined) this.#count(id, usage, charged);
+    if (usage !== undefined) this.#count(usage.account ?? id, usage, charged);
   }
 
   #count(account: string, usage: Usage, amount: Pico): void {
@@ -245,6 +324,8 @@ export class Book {
     if (this.#movements.length > 0) await this.#saveMovements(session);
     await this.#holds.save(session, INSERT_HOLDS, UPDATE_HOLDS, holdRow);
     await this.#payments.save(session, INSERT_PAYMENTS, UPDATE_PAYMENTS, paymentRow);
+    await this.#grants.save(session, INSERT_GRANTS, UPDATE_GRANTS, grantRow);
+    await this.#refunds.save(session, INSERT_REFUNDS, null, (refund) => ({ ...refund }));
     if (this.#usage.size > 0) await session.write(ADD_USAGE, [...this.#usage.values()]);
     if (this.#credited.size === 0) return false;
     await noteChanges(
@@ -268,13 +349,18 @@ export class Book {
   }
 }
 
+export function byExpiry(a: CreditGrant, b: CreditGrant): number {
+  return a.expiresMs - b.expiresMs || (a.id < b.id ? -1 : 1);
+}
+
 function sorted(ids: ReadonlySet<string>): string[] {
   return [...ids].sort();
 }
 
 /** An empty account. */
 export function newAccountRow(id: string, label: string, dateMs: number): Row {
-  return accountRow({ id, label, createdMs: dateMs, balance: 0n, held: 0n, organisation: null, creditLimit: 0n });
+  const money = { balance: 0n, held: 0n, organisation: null, creditLimit: 0n, expiring: 0n };
+  return accountRow({ id, label, createdMs: dateMs, ...money });
 }
 
 /** Reads and locks what the commands need. Tables that none of them needs are left alone. */
@@ -285,11 +371,13 @@ export async function openBook(session: Session, commands: readonly Command<unkn
     holds: new Set<string>(),
     movements: new Set<string>(),
     payments: new Set<string>(),
+    grants: new Set<string>(),
+    refunds: new Set<string>(),
   };
   for (const { needs } of commands) {
     for (const part of Object.keys(needs) as (keyof Needs)[]) for (const id of needs[part] ?? []) needed[part].add(id);
   }
-  const { accounts, holds, movements, newAccounts, payments } = needed;
+  const { accounts, grants, holds, movements, newAccounts, payments, refunds } = needed;
   if (newAccounts.size > 0) {
     const created = sorted(newAccounts);
     await session.write(
@@ -300,7 +388,12 @@ export async function openBook(session: Session, commands: readonly Command<unkn
   }
   let holdRows = holds.size === 0 ? [] : await session.find(FIND_HOLDS, sorted(holds));
   for (const row of holdRows) accounts.add(row['account'] as string);
-  const accountRows = accounts.size === 0 ? [] : await session.find(LOCK_ACCOUNTS, sorted(accounts));
+  let accountRows = accounts.size === 0 ? [] : await session.find(LOCK_ACCOUNTS, sorted(accounts));
+  // An account that has joined an organisation between the read of its row and the lock on it.
+  const read = new Set(accountRows.map(({ id }) => id));
+  if (accountRows.some(({ organisation }) => organisation !== null && !read.has(organisation as string))) {
+    accountRows = await session.find(LOCK_ACCOUNTS, sorted(accounts));
+  }
   // A hold never changes its account, so the first read needs no lock. Everything else of it, also that it does not exist,
   // may have changed until its account was locked.
   if (holds.size > 0 && !session.holdsWriteLock) holdRows = await session.find(FIND_HOLDS, sorted(holds));
@@ -310,8 +403,14 @@ export async function openBook(session: Session, commands: readonly Command<unkn
   for (const { account, amount, id } of movementRows) {
     known.set(id as string, { account: account as string, amount: amount as bigint });
   }
+  const found = accountRows.map(accountOf);
+  for (const { id, organisation } of found) if (organisation !== null && grants.has(id)) grants.add(organisation);
+  const grantRows = grants.size === 0 ? [] : await session.find(FIND_OPEN_GRANTS, sorted(grants));
+  const refundRows = refunds.size === 0 ? [] : await session.find(FIND_REFUNDS, sorted(refunds));
   return new Book(dateMs, {
-    accounts: accountRows.map(accountOf),
+    accounts: found,
+    grants: grantRows.map(grantOf),
+    refunds: refundRows.map((row) => ({ ...row }) as unknown as ChargeRefund),
     holds: holdRows.map(holdOf),
     payments: paymentRows.map(paymentOf),
     movements: known,

@@ -1,10 +1,9 @@
-// The commands of the ledger: grants, holds, leases, charges and signed payments. Each is a pure step on the book, named by an
+// The commands of the ledger on holds, leases, charges and signed payments. Each is a pure step on the book, named by an
 // id that makes its repeat harmless. A payment's nonce is reserved once, and nothing leads away from `settled`.
 
-import { type Book, type Command, GRANTS, paidOn, REVENUE } from './book.ts';
+import { type Book, type Command, paidOn, REVENUE } from './book.ts';
 import {
   type Charge,
-  type Grant,
   type HoldAnswer,
   type HoldRequest,
   type HoldSettlement,
@@ -21,13 +20,13 @@ import {
 import type { StoredHold } from './tables.ts';
 
 /** Refuses amounts that no movement carries. */
-function checkAmount(amount: Pico, lowest: Pico): void {
+export function checkAmount(amount: Pico, lowest: Pico): void {
   if (amount >= lowest && amount <= MAX_AMOUNT) return;
   throw new LedgerError('amount-invalid', `An amount of ${amount} pico-USD is not between ${lowest} and ${MAX_AMOUNT}`);
 }
 
 /** Refuses dates that are no whole milliseconds. */
-function checkDate(dateMs: number): void {
+export function checkDate(dateMs: number): void {
   if (!Number.isSafeInteger(dateMs)) throw new LedgerError('date-invalid', `${dateMs} is not a date`);
 }
 
@@ -44,27 +43,11 @@ export function paymentId(key: PaymentKey): string {
 }
 
 /** Whether the movement was posted before. An id that was used for another account or amount is refused. */
-function isRepeat(book: Book, id: string, account: string, amount: Pico): boolean {
+export function isRepeat(book: Book, id: string, account: string, amount: Pico): boolean {
   const known = book.movement(id);
   if (known === undefined) return false;
   if (known.account === account && known.amount === amount) return true;
   throw new LedgerError('id-reused', `'${id}' names a movement of ${known.amount} on account '${known.account}'`);
-}
-
-export function grantCommand(grant: Grant): Command<{ repeated: boolean }> {
-  const { account, amount, memo = '' } = grant;
-  checkAmount(amount, 1n);
-  const id = `grant:${grant.id}`;
-  return {
-    needs: { accounts: [account], movements: [id] },
-    apply(book) {
-      if (isRepeat(book, id, account, amount)) return { repeated: true };
-      const operator = [{ account: GRANTS, amount: -amount }];
-      book.post({ id, kind: 'grant', account, balance: amount, operator, memo });
-      book.credited(account);
-      return { repeated: false };
-    },
-  };
 }
 
 export function holdCommand(kind: 'hold' | 'lease', request: HoldRequest): Command<HoldAnswer> {
@@ -75,12 +58,13 @@ export function holdCommand(kind: 'hold' | 'lease', request: HoldRequest): Comma
     needs: { accounts: [account], holds: [id] },
     apply(book) {
       const known = book.hold(id);
-      if (known !== undefined) return repeatedHold(known, kind, request);
-      const { balance } = book.account(account);
-      const amount = kind === 'lease' && balance < request.amount ? balance : request.amount;
-      if (balance < amount || (kind === 'lease' && amount <= 0n)) return { kind: 'short', balance };
-      book.post({ id: `hold:${id}`, kind: 'hold', account, balance: -amount, held: amount });
-      book.putHold({ id, kind, account, holder, amount, spent: 0n, state: 'open', expiresMs });
+      if (known !== undefined) return repeatedHold(known, kind, { ...request, account: book.payerOf(account).id });
+      const payer = book.payerOf(account);
+      const free = payer.balance + payer.creditLimit;
+      const amount = kind === 'lease' && free < request.amount ? free : request.amount;
+      if (free < amount || (kind === 'lease' && amount <= 0n)) return { kind: 'short', balance: free };
+      book.post({ id: `hold:${id}`, kind: 'hold', account: payer.id, balance: -amount, held: amount });
+      book.putHold({ id, kind, account: payer.id, holder, amount, spent: 0n, state: 'open', expiresMs });
       return { kind: 'held', amount, repeated: false };
     },
   };
@@ -109,10 +93,11 @@ export function resizeCommand(lease: string, id: string, amount: Pico, wanted = 
       const hold = requireHold(book, lease, 'lease');
       if (hold.state === 'closed') throw new LedgerError('hold-closed', `'${lease}' was closed`);
       if (book.movement(movement) !== undefined) throw new LedgerError('id-reused', `'${movement}' was used before`);
-      const { balance } = book.account(hold.account);
+      const { balance, creditLimit } = book.account(hold.account);
+      const free = balance + creditLimit;
       const least = hold.spent - hold.amount;
-      const moved = amount < 0n ? (amount < least ? least : amount) : amount < balance ? amount : balance;
-      if (amount > 0n && moved <= 0n) return { kind: 'short', balance };
+      const moved = amount < 0n ? (amount < least ? least : amount) : amount < free ? amount : free;
+      if (amount > 0n && moved <= 0n) return { kind: 'short', balance: free };
       const kind = amount > 0n ? 'hold' : 'release';
       book.post({ id: movement, kind, account: hold.account, balance: -moved, held: moved });
       book.putHold({ ...hold, amount: hold.amount + moved });
@@ -148,9 +133,11 @@ export function chargeCommand(charge: Charge): Command<HoldSettlement> {
     apply(book) {
       checkAmount(amount, 0n);
       checkUsage(usage);
-      if (isRepeat(book, id, account, -amount)) return { late: false, repeated: true };
+      const payer = book.payerOf(account);
+      if (isRepeat(book, id, payer.id, -amount)) return { late: false, repeated: true };
       const operator = [{ account: REVENUE, amount }];
-      book.post({ id, kind: 'settle', account, balance: -amount, operator, usage, charged: amount });
+      const used = payer.id === account ? usage : { ...usage, account };
+      book.post({ id, kind: 'settle', account: payer.id, balance: -amount, operator, usage: used, charged: amount });
       return { late: false, repeated: false };
     },
   };
@@ -255,16 +242,17 @@ export function settlePaymentCommand(
       const payment = requirePayment(book, id);
       const { amount, purpose: memo } = payment;
       const credit = target.kind === 'credit' ? amount : 0n;
-      if (isRepeat(book, movement, account, credit)) return { repeated: true };
+      const payer = target.kind === 'credit' ? book.payerOf(account).id : account;
+      if (isRepeat(book, movement, payer, credit)) return { repeated: true };
       const source = { account: paidOn(payment.network), amount: -amount };
-      const posted = { id: movement, kind: 'payment', account, memo } as const;
+      const posted = { id: movement, kind: 'payment', account: payer, memo } as const;
       if (target.kind === 'credit') book.post({ ...posted, balance: amount, operator: [source] });
       else {
         const operator = [source, { account: REVENUE, amount }];
         book.post({ ...posted, operator, usage: target.usage, charged: amount });
       }
       book.putPayment({ ...payment, state: 'settled', answer, changedMs: book.dateMs });
-      if (target.kind === 'credit') book.credited(account);
+      if (target.kind === 'credit') book.credited(payer);
       return { repeated: false };
     },
   };

@@ -4,12 +4,13 @@
 import type { Clock } from '../../actor/index.ts';
 import type { LedgerMetrics } from '../../telemetry/ledger-metrics.ts';
 import { audit } from './audit.ts';
-import { type Book, type Command, newAccountRow, openBook } from './book.ts';
+import { type Book, byExpiry, type Command, newAccountRow, openBook } from './book.ts';
 import { noteChanges, Watch } from './changes.ts';
+import { adjustCommand, expireGrantsCommand, grantCommand, refundCommand, unspent } from './credit-commands.ts';
 import {
   chargeCommand,
+  checkAmount,
   failCommand,
-  grantCommand,
   holdCommand,
   releaseCommand,
   reserveCommand,
@@ -18,7 +19,7 @@ import {
   settlePaymentCommand,
   submitCommand,
 } from './commands.ts';
-import type { Database } from './database.ts';
+import type { Database, Session } from './database.ts';
 import { GroupCommit, type Outcome } from './group-commit.ts';
 import { createKey, disableKey, findKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
@@ -27,6 +28,7 @@ import { migrate } from './schema.ts';
 import { SqliteDatabase } from './sqlite.ts';
 import {
   type Account,
+  type CreditGrant,
   type HoldSettlement,
   type Ledger,
   LedgerError,
@@ -34,7 +36,20 @@ import {
   type Payment,
   type PaymentState,
 } from './store.ts';
-import { accountOf, ADD_ACCOUNTS, FIND_ACCOUNTS, FIND_PAYMENTS, integer, paymentOf, text } from './tables.ts';
+import {
+  accountOf,
+  accountRow,
+  ADD_ACCOUNTS,
+  CONFIGURE_ACCOUNTS,
+  FIND_ACCOUNTS,
+  FIND_OPEN_GRANTS,
+  FIND_PAYMENTS,
+  grantOf,
+  integer,
+  LOCK_ACCOUNTS,
+  paymentOf,
+  text,
+} from './tables.ts';
 
 /** Progress of a commit. `written` comes before the database commits, `committed` before callers are answered. */
 export type CommitStep = 'begun' | 'loaded' | 'written' | 'committed';
@@ -157,6 +172,9 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
   return {
     ...accountsAndKeys(database, dateMs, watch),
     grant: async (grant) => await submit(grantCommand(grant)),
+    adjust: async (adjustment) => await submit(adjustCommand(adjustment)),
+    refund: async (refund) => await submit(refundCommand(refund)),
+    openGrants: (account) => openGrants(database, account),
     hold: async (request) => await submit(holdCommand('hold', request)),
     lease: async (request) => await submit(holdCommand('lease', request)),
     settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage)),
@@ -173,7 +191,11 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
       watch.nudge();
     },
     renew: (holder, expiresMs) => renew(database, holder, expiresMs),
-    expire: () => expire(database, dateMs(), commits),
+    async expire() {
+      const released = await expire(database, dateMs(), commits);
+      await expireGrants(database, dateMs(), commits);
+      return released;
+    },
     reservePayment: async (request) => await submit(reserveCommand(request)),
     submitPayment: (id, request) => submit(submitCommand(id, request)),
     settlePayment: async (id, target, answer) => await submit(settlePaymentCommand(id, target, answer)),
@@ -204,9 +226,80 @@ async function expire(database: Database, nowMs: number, commits: GroupCommit<Co
   }
 }
 
+/** Accounts with credit that expired by then. What is on hold is left for a later round. */
+async function expireGrants(database: Database, nowMs: number, commits: GroupCommit<Command<unknown>>): Promise<void> {
+  const sql = `select distinct account from credit_grants where remaining > 0 and expires_ms <= $1 and account > $2
+               order by account limit $3`;
+  for (let after = ''; ;) {
+    const rows = await database.snapshot((session) => session.all(sql, [BigInt(nowMs), after, BigInt(EXPIRE_ROUND)]));
+    const accounts = rows.map((row) => text(row, 'account'));
+    for (const outcome of await commits.submit(accounts.map(expireGrantsCommand))) {
+      if (outcome.status === 'rejected') throw outcome.reason;
+    }
+    if (rows.length < EXPIRE_ROUND) return;
+    after = accounts.at(-1) as string;
+  }
+}
+
+async function openGrants(database: Database, account: string): Promise<CreditGrant[]> {
+  return await database.snapshot(async (session) => {
+    const [row] = await session.find(FIND_ACCOUNTS, [account]);
+    if (row === undefined) return [];
+    const grants = (await session.find(FIND_OPEN_GRANTS, [account])).map(grantOf).sort(byExpiry);
+    return unspent(grants, accountOf(row).expiring).filter(({ remaining }) => remaining > 0n);
+  });
+}
+
+/** Changes an account under the lock of its row, and of `others`; watchers are told. */
+async function configureAccount(
+  database: Database,
+  id: string,
+  others: readonly string[],
+  change: (session: Session, accounts: ReadonlyMap<string, Account>) => Promise<Account>,
+): Promise<Account> {
+  return await database.transaction(async (session) => {
+    const rows = await session.find(LOCK_ACCOUNTS, [id, ...others]);
+    const accounts = new Map(rows.map(accountOf).map((account) => [account.id, account]));
+    for (const each of [id, ...others]) {
+      if (!accounts.has(each)) throw new LedgerError('account-unknown', `No account '${each}'`);
+    }
+    const changed = await change(session, accounts);
+    await session.write(CONFIGURE_ACCOUNTS, [accountRow(changed)]);
+    await noteChanges(session, [{ kind: 'account', account: id }]);
+    return changed;
+  });
+}
+
+async function setOrganisation(database: Database, id: string, organisation: string | null): Promise<Account> {
+  return await configureAccount(
+    database,
+    id,
+    organisation === null ? [] : [organisation],
+    async (session, accounts) => {
+      const account = accounts.get(id) as Account;
+      if (organisation === null) return { ...account, organisation };
+      const [member] = await session.all('select id from accounts where organisation = $1 limit 1', [id]);
+      if (organisation === id || member !== undefined || accounts.get(organisation)?.organisation !== null) {
+        const message = `'${id}' cannot join '${organisation}': a member has no members, and an organisation joins none`;
+        throw new LedgerError('account-nested', message);
+      }
+      return { ...account, organisation };
+    },
+  );
+}
+
 type AccountsAndKeys = Pick<
   Ledger,
-  'createAccount' | 'account' | 'listAccounts' | 'createKey' | 'listKeys' | 'findKey' | 'disableKey' | 'rotateKey'
+  | 'setCreditLimit'
+  | 'setOrganisation'
+  | 'createAccount'
+  | 'account'
+  | 'listAccounts'
+  | 'createKey'
+  | 'listKeys'
+  | 'findKey'
+  | 'disableKey'
+  | 'rotateKey'
 >;
 
 function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch): AccountsAndKeys {
@@ -225,6 +318,14 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
       const rows = await database.snapshot((session) => session.all('select * from accounts order by id'));
       return rows.map(accountOf);
     },
+    async setCreditLimit(id, limit) {
+      checkAmount(limit, 0n);
+      const changed = configureAccount(database, id, [], async (_, accounts) => {
+        return { ...(accounts.get(id) as Account), creditLimit: limit };
+      });
+      return await noted(changed);
+    },
+    setOrganisation: (id, organisation) => noted(setOrganisation(database, id, organisation)),
     createKey: (key) => noted(createKey(database, key, dateMs())),
     listKeys: (account) => listKeys(database, account),
     findKey: (hash) => findKey(database, hash),

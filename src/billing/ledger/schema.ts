@@ -124,7 +124,31 @@ const organisations: Migration = {
   ],
 };
 
-export const MIGRATIONS: readonly Migration[] = [first, organisations];
+/** What of an account's credit expires, and what was refunded of a charge. */
+function credit({ integer, tableOptions }: Dialect): string[] {
+  return [
+    `alter table accounts add column expiring ${integer} not null default 0`,
+    `create table credit_grants (
+      id text primary key,
+      account text not null references accounts (id),
+      amount ${integer} not null check (amount > 0),
+      remaining ${integer} not null check (remaining >= 0 and remaining <= amount),
+      expires_ms ${integer} not null
+    ) ${tableOptions}`,
+    'create index credit_grants_open on credit_grants (account) where remaining > 0',
+    'create index credit_grants_due on credit_grants (expires_ms) where remaining > 0',
+    `create table refunds (
+      id text primary key,
+      charge text not null,
+      amount ${integer} not null check (amount > 0)
+    ) ${tableOptions}`,
+    'create index refunds_of_charge on refunds (charge)',
+  ];
+}
+
+const expiring: Migration = { version: 3, name: 'expiring credit, refunds', statements: credit };
+
+export const MIGRATIONS: readonly Migration[] = [first, organisations, expiring];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',

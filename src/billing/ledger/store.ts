@@ -23,6 +23,9 @@ export type LedgerRefusal =
   | 'date-invalid'
   | 'balance-overflow'
   | 'account-unknown'
+  | 'account-nested'
+  | 'charge-unknown'
+  | 'credit-short'
   | 'hold-unknown'
   | 'hold-closed'
   | 'payment-unknown'
@@ -55,10 +58,12 @@ export interface Account {
   readonly balance: Pico;
   /** What open holds and leases hold. */
   readonly held: Pico;
-  /** The account whose balance this one shares; null: it has its own. */
+  /** Account whose credit is spent in place of this one's; null: its own. */
   readonly organisation: string | null;
-  /** How far below zero the balance may go; 0 for prepaid accounts. */
+  /** How far below zero the balance may go by holds and leases: what is paid later. */
   readonly creditLimit: Pico;
+  /** What of the balance and of what is held comes from grants that expire. Charges take it first. */
+  readonly expiring: Pico;
 }
 
 export interface Grant {
@@ -67,6 +72,38 @@ export interface Grant {
   readonly account: string;
   readonly amount: Pico;
   readonly memo?: string;
+  /** From then on the unspent rest is taken back. Milliseconds since 1970. Default: it does not expire. */
+  readonly expiresMs?: number;
+}
+
+/** A correction by the operator: credit that is given, or taken where the amount is below zero. */
+export interface Adjustment {
+  /** Names this adjustment for ever. A repeat of the id changes nothing. */
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  readonly memo?: string;
+}
+
+/** Money given back as credit: a sum, or what was charged once. */
+export type Refund = {
+  /** Names this refund for ever. A repeat of the id changes nothing. */
+  readonly id: string;
+  readonly account: string;
+  readonly memo?: string;
+} & (
+  | { readonly amount: Pico }
+  /** Id of the charge's movement. All refunds of a charge together are at most the charge; default: what is left of it. */
+  | { readonly charge: string; readonly amount?: Pico }
+);
+
+/** A grant that expires, with what is unspent of it. */
+export interface CreditGrant {
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  readonly remaining: Pico;
+  readonly expiresMs: number;
 }
 
 /** Credit held before work, or leased to an ingress thread. */
@@ -94,6 +131,8 @@ export type HoldAnswer =
 
 /** What one charge was for. A search engine or a fetched page is a model of its own (`search:engine_a`, `fetch`). */
 export interface Usage {
+  /** Account that it is counted for, where another one pays. Default: the one that pays. */
+  readonly account?: string;
   /** Id of the key that asked, null when no key did. */
   readonly key: string | null;
   readonly model: string;
@@ -197,7 +236,7 @@ export type Change =
   | { readonly kind: 'wanted'; readonly account: string; readonly by: string }
   | { readonly kind: 'all' };
 
-export type MovementKind = 'grant' | 'hold' | 'settle' | 'release' | 'payment';
+export type MovementKind = 'grant' | 'hold' | 'settle' | 'release' | 'payment' | 'adjustment' | 'refund' | 'expiry';
 
 export interface Movement {
   /** Position in the ledger; the cursor of `history`. */
@@ -265,9 +304,23 @@ export interface Ledger {
   /** Creates an empty account; one that exists stays as it is. */
   createAccount(account: { readonly id: string; readonly label?: string }): Promise<Account>;
   account(id: string): Promise<Account | undefined>;
+  /** How far below zero holds and leases may bring the account; 0: prepaid. What is below already stays. */
+  setCreditLimit(account: string, limit: Pico): Promise<Account>;
+  /**
+   * Makes an account spend the credit of its organisation, or its own again (null). Its own credit stays untouched meanwhile.
+   * Refuses (`account-nested`) an organisation that is a member itself, and a member that is an organisation.
+   */
+  setOrganisation(account: string, organisation: string | null): Promise<Account>;
   listAccounts(): Promise<Account[]>;
 
+  /** Credit that expires is spent before other credit, the grant that expires first before later ones. */
   grant(grant: Grant): Promise<{ readonly repeated: boolean }>;
+  /** Refuses (`credit-short`) to take more than the account may still spend. */
+  adjust(adjustment: Adjustment): Promise<{ readonly repeated: boolean }>;
+  /** Answers with what was given back, also of a repeat. */
+  refund(refund: Refund): Promise<{ readonly repeated: boolean; readonly amount: Pico }>;
+  /** Grants of an account that expire and are not spent, the first to expire first. */
+  openGrants(account: string): Promise<CreditGrant[]>;
   /** All of the amount or nothing. */
   hold(request: HoldRequest): Promise<HoldAnswer>;
   /** Charges what the work cost and gives the rest of the hold back. More than was held is taken from the balance. */
@@ -297,7 +350,10 @@ export interface Ledger {
   want(account: string, by: string): Promise<void>;
   /** Keeps what a holder has open until `expiresMs`; answers with what is open still, in order of ids. */
   renew(holder: string, expiresMs: number): Promise<OpenHold[]>;
-  /** Gives back what expired by now; answers with how many. */
+  /**
+   * Gives back holds and leases that expired by now; answers with how many. Takes back the unspent rest of grants that
+   * expired: of what is on hold at that moment, what is released later is taken later.
+   */
   expire(): Promise<number>;
 
   /** Reserves the nonce, exactly once over all processes of this store. */

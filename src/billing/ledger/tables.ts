@@ -2,7 +2,7 @@
 // of the ledger. A column named here exists in `schema.ts`.
 
 import type { Cell, Lookup, Row, Write } from './database.ts';
-import type { Account, Movement, Payment, StoredKey, Usage } from './store.ts';
+import type { Account, CreditGrant, Movement, Payment, StoredKey, Usage } from './store.ts';
 
 interface Table {
   readonly name: string;
@@ -18,11 +18,12 @@ interface OnConflict {
 }
 
 /** With `lock`, no other process changes the rows before the commit. SQLite's transactions lock the whole database. */
-function lookup({ name }: Table, column: string, lock: 'lock' | null = null): Lookup {
+function lookup({ name }: Table, column: string, lock: 'lock' | null = null, condition = ''): Lookup {
   const ending = lock === null ? '' : ` order by ${column} for no key update`;
+  const more = condition === '' ? '' : ` and ${condition}`;
   return {
-    sqlite: `select * from ${name} where ${column} in (select value from json_each(?1))`,
-    postgres: `select * from ${name} where ${column} = any($1::text[])${ending}`,
+    sqlite: `select * from ${name} where ${column} in (select value from json_each(?1))${more}`,
+    postgres: `select * from ${name} where ${column} = any($1::text[])${more}${ending}`,
   };
 }
 
@@ -54,6 +55,7 @@ const ACCOUNTS: Table = {
     held: 'bigint',
     organisation: 'text',
     credit_limit: 'bigint',
+    expiring: 'bigint',
   },
   key: ['id'],
 };
@@ -157,6 +159,18 @@ const KEYS: Table = {
   key: ['id'],
 };
 
+const CREDIT_GRANTS: Table = {
+  name: 'credit_grants',
+  columns: { id: 'text', account: 'text', amount: 'bigint', remaining: 'bigint', expires_ms: 'bigint' },
+  key: ['id'],
+};
+
+const REFUNDS: Table = {
+  name: 'refunds',
+  columns: { id: 'text', charge: 'text', amount: 'bigint' },
+  key: ['id'],
+};
+
 const CHANGES: Table = {
   name: 'changes',
   columns: { seq: 'bigint', kind: 'text', subject: 'text' },
@@ -164,9 +178,16 @@ const CHANGES: Table = {
 };
 
 export const FIND_ACCOUNTS: Lookup = lookup(ACCOUNTS, 'id');
-export const LOCK_ACCOUNTS: Lookup = lookup(ACCOUNTS, 'id', 'lock');
+/** With the organisations of the accounts, all of them locked in order of their ids. */
+export const LOCK_ACCOUNTS: Lookup = {
+  sqlite: `select * from accounts where id in (select value from json_each(?1)
+    union select organisation from accounts where id in (select value from json_each(?1)))`,
+  postgres: `select * from accounts where id in (select unnest($1::text[])
+    union select organisation from accounts where id = any($1::text[])) order by id for no key update`,
+};
+export const CONFIGURE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['organisation', 'credit_limit'] });
 export const ADD_ACCOUNTS: Write = insertion(ACCOUNTS, { ignore: true });
-export const UPDATE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['balance', 'held'] });
+export const UPDATE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['balance', 'held', 'expiring'] });
 export const FIND_MOVEMENTS: Lookup = lookup(MOVEMENTS, 'id');
 export const INSERT_MOVEMENTS: Write = insertion(MOVEMENTS);
 export const INSERT_ENTRIES: Write = insertion(ENTRIES);
@@ -183,6 +204,11 @@ export const FIND_KEYS_BY_HASH: Lookup = lookup(KEYS, 'hash');
 export const LOCK_KEYS: Lookup = lookup(KEYS, 'id', 'lock');
 export const INSERT_KEYS: Write = insertion(KEYS);
 export const UPDATE_KEYS: Write = insertion(KEYS, { replace: ['expires_ms', 'disabled_ms'] });
+export const FIND_OPEN_GRANTS: Lookup = lookup(CREDIT_GRANTS, 'account', null, 'remaining > 0');
+export const INSERT_GRANTS: Write = insertion(CREDIT_GRANTS);
+export const UPDATE_GRANTS: Write = insertion(CREDIT_GRANTS, { replace: ['remaining'] });
+export const FIND_REFUNDS: Lookup = lookup(REFUNDS, 'charge');
+export const INSERT_REFUNDS: Write = insertion(REFUNDS);
 export const INSERT_CHANGES: Write = insertion(CHANGES);
 
 /** A hold or lease as stored: what is left of it is `amount - spent`. */
@@ -229,6 +255,14 @@ export function holdOf({ expires_ms: expiresMs, ...row }: Row): StoredHold {
 }
 
 export function holdRow({ expiresMs, ...row }: StoredHold): Row {
+  return { ...row, expires_ms: BigInt(expiresMs) };
+}
+
+export function grantOf({ expires_ms: expiresMs, ...row }: Row): CreditGrant {
+  return { ...(row as unknown as CreditGrant), expiresMs: Number(expiresMs) };
+}
+
+export function grantRow({ expiresMs, ...row }: CreditGrant): Row {
   return { ...row, expires_ms: BigInt(expiresMs) };
 }
 

@@ -4,10 +4,12 @@ import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import type { Row, Session, Write } from '../../../src/billing/ledger/database.ts';
 import { INSERT_ENTRIES, UPDATE_ACCOUNTS } from '../../../src/billing/ledger/tables.ts';
 
-const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, balance: 10n, held: 3n, organisation: null, creditLimit: 0n };
+const MONEY = { balance: 10n, held: 3n, organisation: null, creditLimit: 0n, expiring: 0n };
+const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, ...MONEY };
 
 function bookOf(): Book {
-  return new Book(0, { accounts: [ACCOUNT], holds: [], payments: [], movements: new Map() });
+  const rows = { holds: [], payments: [], grants: [], refunds: [] };
+  return new Book(0, { accounts: [ACCOUNT], movements: new Map(), ...rows });
 }
 
 /** What saving the book writes, by statement. */
