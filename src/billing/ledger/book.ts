@@ -43,6 +43,8 @@ import {
   USAGE_SUMS,
 } from './tables.ts';
 import { noteChanges } from './changes.ts';
+import { printUsd } from '../money.ts';
+import { type NewWebhookEvent, noteEvents } from './webhook-records.ts';
 
 /** Ids of the rows that a command reads. */
 export interface Needs {
@@ -186,9 +188,17 @@ export class Book {
   readonly #entries: (readonly OperatorEntry[])[];
   readonly #usage: Map<string, Record<string, bigint | string>>;
   readonly #credited: Set<string>;
+  readonly #events: NewWebhookEvent[] = [];
+  readonly #lowBalance: Pico | null;
 
-  constructor(dateMs: number, { accounts, grants, holds, movements, payments, refunds }: BookRows) {
+  /** `lowBalance`: of accounts that have none of their own. */
+  constructor(
+    dateMs: number,
+    lowBalance: Pico | null,
+    { accounts, grants, holds, movements, payments, refunds }: BookRows,
+  ) {
     this.dateMs = dateMs;
+    this.#lowBalance = lowBalance;
     this.#accounts = new Rows(accounts);
     this.#holds = new Rows(holds);
     this.#payments = new Rows(payments);
@@ -280,6 +290,7 @@ export class Book {
         throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
       }
       this.#accounts.put(after);
+      this.#noteLow(account, after);
       if (balance !== 0n) entries.push({ account: `customer:${id}`, amount: balance });
       if (held !== 0n) entries.push({ account: `held:${id}`, amount: held });
     }
@@ -297,6 +308,13 @@ export class Book {
       usage: usage === undefined ? null : JSON.stringify(usage),
     });
     if (usage !== undefined) this.#count(usage.account ?? id, usage, charged);
+  }
+
+  #noteLow(before: Account, after: Account): void {
+    const least = after.lowBalance ?? this.#lowBalance;
+    if (least === null || after.balance + after.held >= least || before.balance + before.held < least) return;
+    const data = { balance_usd: printUsd(after.balance + after.held), below_usd: printUsd(least) };
+    this.#events.push({ type: 'credit.low', account: after.id, data });
   }
 
   #count(account: string, usage: Usage, amount: Pico): void {
@@ -327,6 +345,7 @@ export class Book {
     await this.#grants.save(session, INSERT_GRANTS, UPDATE_GRANTS, grantRow);
     await this.#refunds.save(session, INSERT_REFUNDS, null, (refund) => ({ ...refund }));
     if (this.#usage.size > 0) await session.write(ADD_USAGE, [...this.#usage.values()]);
+    if (this.#events.length > 0) await noteEvents(session, this.#events, this.dateMs);
     if (this.#credited.size === 0) return false;
     await noteChanges(
       session,
@@ -359,12 +378,17 @@ function sorted(ids: ReadonlySet<string>): string[] {
 
 /** An empty account. */
 export function newAccountRow(id: string, label: string, dateMs: number): Row {
-  const money = { balance: 0n, held: 0n, organisation: null, creditLimit: 0n, expiring: 0n };
+  const money = { balance: 0n, held: 0n, organisation: null, creditLimit: 0n, lowBalance: null, expiring: 0n };
   return accountRow({ id, label, createdMs: dateMs, ...money });
 }
 
 /** Reads and locks what the commands need. Tables that none of them needs are left alone. */
-export async function openBook(session: Session, commands: readonly Command<unknown>[], dateMs: number): Promise<Book> {
+export async function openBook(
+  session: Session,
+  commands: readonly Command<unknown>[],
+  dateMs: number,
+  lowBalance: Pico | null,
+): Promise<Book> {
   const needed = {
     accounts: new Set<string>(),
     newAccounts: new Set<string>(),
@@ -407,7 +431,7 @@ export async function openBook(session: Session, commands: readonly Command<unkn
   for (const { id, organisation } of found) if (organisation !== null && grants.has(id)) grants.add(organisation);
   const grantRows = grants.size === 0 ? [] : await session.find(FIND_OPEN_GRANTS, sorted(grants));
   const refundRows = refunds.size === 0 ? [] : await session.find(FIND_REFUNDS, sorted(refunds));
-  return new Book(dateMs, {
+  return new Book(dateMs, lowBalance, {
     accounts: found,
     grants: grantRows.map(grantOf),
     refunds: refundRows.map((row) => ({ ...row }) as unknown as ChargeRefund),

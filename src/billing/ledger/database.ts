@@ -45,6 +45,8 @@ export interface Dialect {
   readonly tableOptions: string;
   /** Statements that only this database needs. */
   readonly extras: readonly string[];
+  /** Statements after which rows of these tables can neither be changed nor deleted. */
+  appendOnly(tables: readonly string[]): readonly string[];
 }
 
 export interface Database {

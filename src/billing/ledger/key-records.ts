@@ -14,6 +14,7 @@ import {
   LOCK_KEYS,
   UPDATE_KEYS,
 } from './tables.ts';
+import { type NewWebhookEvent, noteEvents } from './webhook-records.ts';
 
 async function insertKey(session: Session, key: NewKey, createdMs: number): Promise<StoredKey> {
   const stored: StoredKey = {
@@ -34,6 +35,7 @@ async function insertKey(session: Session, key: NewKey, createdMs: number): Prom
   if (owner.length === 0) throw new LedgerError('account-unknown', `No account '${key.account}'`);
   await session.write(INSERT_KEYS, [keyRow(stored)]);
   await noteChanges(session, [{ kind: 'key', hash: key.hash }]);
+  await noteEvents(session, [keyEvent('key.created', stored)], createdMs);
   return stored;
 }
 
@@ -48,6 +50,10 @@ async function updateKey(session: Session, key: StoredKey): Promise<void> {
   await noteChanges(session, [{ kind: 'key', hash: key.hash }]);
 }
 
+function keyEvent(type: 'key.created' | 'key.disabled', { account, id, label, prefix }: StoredKey): NewWebhookEvent {
+  return { type, account, data: { key: id, prefix, label } };
+}
+
 export function createKey(database: Database, key: NewKey, dateMs: number): Promise<StoredKey> {
   return database.transaction((session) => insertKey(session, key, dateMs));
 }
@@ -58,6 +64,7 @@ export function disableKey(database: Database, id: string, dateMs: number): Prom
     if (key.disabledMs !== null) return key;
     const disabled = { ...key, disabledMs: dateMs };
     await updateKey(session, disabled);
+    await noteEvents(session, [keyEvent('key.disabled', disabled)], dateMs);
     return disabled;
   });
 }

@@ -6,6 +6,7 @@ import type { LedgerMetrics } from '../../telemetry/ledger-metrics.ts';
 import { audit } from './audit.ts';
 import { type Book, byExpiry, type Command, newAccountRow, openBook } from './book.ts';
 import { noteChanges, Watch } from './changes.ts';
+import { adminActs } from './admin-acts.ts';
 import { adjustCommand, expireGrantsCommand, grantCommand, refundCommand, unspent } from './credit-commands.ts';
 import {
   chargeCommand,
@@ -24,6 +25,7 @@ import { GroupCommit, type Outcome } from './group-commit.ts';
 import { createKey, disableKey, findKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
+import { requestRecords } from './request-records.ts';
 import { migrate } from './schema.ts';
 import { SqliteDatabase } from './sqlite.ts';
 import {
@@ -35,7 +37,9 @@ import {
   type OpenHold,
   type Payment,
   type PaymentState,
+  type Pico,
 } from './store.ts';
+import { webhookRecords } from './webhook-records.ts';
 import {
   accountOf,
   accountRow,
@@ -58,6 +62,8 @@ export interface LedgerOptions {
   readonly clock: Clock;
   /** Milliseconds since 1970. Processes that share a store must agree to well within the life of a lease. */
   readonly dateMs: () => number;
+  /** The event `credit.low` is written when an account falls below it that has no threshold of its own. Default: none. */
+  readonly lowBalance?: Pico | null;
   /** Shortest time between two commits in milliseconds. Default 20: at most 50 transactions a second. */
   readonly lingerMs?: number;
   /** Counts commits and their time. */
@@ -97,7 +103,7 @@ function applyTo(book: Book, command: Command<unknown>): Outcome {
 async function commit(
   database: Database,
   commands: readonly Command<unknown>[],
-  { clock, dateMs, metrics, onStep }: LedgerOptions,
+  { clock, dateMs, lowBalance = null, metrics, onStep }: LedgerOptions,
   watch: Watch,
 ): Promise<readonly Outcome[]> {
   const startedMs = clock.now();
@@ -106,7 +112,7 @@ async function commit(
   try {
     const changed = await database.transaction(async (session) => {
       onStep?.('begun');
-      const book = await openBook(session, commands, Math.floor(dateMs()));
+      const book = await openBook(session, commands, Math.floor(dateMs()), lowBalance);
       onStep?.('loaded');
       for (const command of commands) outcomes.push(applyTo(book, command));
       const noted = await book.save(session);
@@ -205,6 +211,9 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
       return row === undefined ? undefined : paymentOf(row);
     },
     paymentsIn: (state, limit = PAYMENTS_LIMIT) => paymentsIn(database, state, limit),
+    requests: requestRecords(database),
+    adminActs: adminActs(database, dateMs),
+    webhooks: webhookRecords(database, dateMs),
     history: (query) => history(database, query),
     usage: (query) => usage(database, query),
     audit: () => audit(database),
@@ -291,6 +300,7 @@ async function setOrganisation(database: Database, id: string, organisation: str
 type AccountsAndKeys = Pick<
   Ledger,
   | 'setCreditLimit'
+  | 'setLowBalance'
   | 'setOrganisation'
   | 'createAccount'
   | 'account'
@@ -324,6 +334,13 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
         return { ...(accounts.get(id) as Account), creditLimit: limit };
       });
       return await noted(changed);
+    },
+    setLowBalance(id, amount) {
+      if (amount !== null) checkAmount(amount, 0n);
+      const changed = configureAccount(database, id, [], async (_, accounts) => {
+        return { ...(accounts.get(id) as Account), lowBalance: amount };
+      });
+      return noted(changed);
     },
     setOrganisation: (id, organisation) => noted(setOrganisation(database, id, organisation)),
     createKey: (key) => noted(createKey(database, key, dateMs())),

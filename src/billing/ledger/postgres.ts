@@ -82,8 +82,25 @@ function types({ types: standard }: Driver): { getTypeParser: Driver['types']['g
   return { getTypeParser: getTypeParser as Driver['types']['getTypeParser'] };
 }
 
+function appendOnly(tables: readonly string[]): string[] {
+  return [
+    `create function headrace_append_only() returns trigger language plpgsql as
+     'begin raise exception ''% takes new rows only'', tg_table_name; end'`,
+    ...tables.map(
+      (table) =>
+        `create trigger ${table}_append_only before update or delete or truncate on ${table}
+         for each statement execute function headrace_append_only()`,
+    ),
+  ];
+}
+
 export class PostgresDatabase implements Database {
-  readonly dialect: Dialect = { integer: 'bigint', tableOptions: '', extras: ['create sequence movement_seq'] };
+  readonly dialect: Dialect = {
+    integer: 'bigint',
+    tableOptions: '',
+    extras: ['create sequence movement_seq'],
+    appendOnly,
+  };
   readonly #driver: Driver;
   readonly #url: string;
   readonly #clock: Clock;

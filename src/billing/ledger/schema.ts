@@ -128,6 +128,7 @@ const organisations: Migration = {
 function credit({ integer, tableOptions }: Dialect): string[] {
   return [
     `alter table accounts add column expiring ${integer} not null default 0`,
+    `alter table accounts add column low_balance ${integer}`,
     `create table credit_grants (
       id text primary key,
       account text not null references accounts (id),
@@ -146,9 +147,85 @@ function credit({ integer, tableOptions }: Dialect): string[] {
   ];
 }
 
-const expiring: Migration = { version: 3, name: 'expiring credit, refunds', statements: credit };
+/** Records beside the money: single requests, acts of operators, webhooks and their deliveries. */
+function logs({ appendOnly, integer, tableOptions }: Dialect): string[] {
+  return [
+    `create table requests (
+      id text primary key,
+      date_ms ${integer} not null,
+      request_id text not null,
+      account text not null,
+      key_id text,
+      endpoint text not null,
+      model text not null,
+      status ${integer} not null,
+      code text not null,
+      input_tokens ${integer} not null,
+      cached_tokens ${integer} not null,
+      output_tokens ${integer} not null,
+      measured ${integer} not null,
+      amount ${integer} not null,
+      duration_ms ${integer} not null,
+      first_byte_ms ${integer}
+    ) ${tableOptions}`,
+    'create index requests_of_account on requests (account, id)',
+    'create index requests_by_request_id on requests (request_id)',
+    `create table admin_acts (
+      seq ${integer} primary key,
+      id text not null unique,
+      date_ms ${integer} not null,
+      actor text not null,
+      role text not null,
+      via text not null,
+      action text not null,
+      subject text not null,
+      request text not null,
+      before text
+    ) ${tableOptions}`,
+    `create table admin_outcomes (
+      act text primary key references admin_acts (id),
+      date_ms ${integer} not null,
+      outcome text not null check (outcome in ('done', 'refused')),
+      after text
+    ) ${tableOptions}`,
+    `create table admin_act_count (value ${integer} not null) ${tableOptions}`,
+    'insert into admin_act_count (value) values (0)',
+    ...appendOnly(['admin_acts', 'admin_outcomes']),
+    `create table webhook_events (
+      id text primary key,
+      type text not null,
+      account text not null,
+      date_ms ${integer} not null,
+      data text not null,
+      state text not null check (state in ('new', 'sent'))
+    ) ${tableOptions}`,
+    "create index webhook_events_new on webhook_events (date_ms, id) where state = 'new'",
+    'create index webhook_events_by_date on webhook_events (date_ms, id)',
+    `create table webhook_deliveries (
+      message text not null references webhook_events (id),
+      endpoint text not null,
+      state text not null check (state in ('pending', 'delivered', 'failed')),
+      attempts ${integer} not null,
+      due_ms ${integer} not null,
+      result text not null,
+      primary key (message, endpoint)
+    ) ${tableOptions}`,
+    "create index webhook_deliveries_due on webhook_deliveries (endpoint, due_ms) where state = 'pending'",
+    `create table process_leases (
+      name text primary key,
+      holder text not null,
+      until_ms ${integer} not null
+    ) ${tableOptions}`,
+  ];
+}
 
-export const MIGRATIONS: readonly Migration[] = [first, organisations, expiring];
+const customers: Migration = {
+  version: 3,
+  name: 'expiring credit, refunds, requests, admin acts, webhooks',
+  statements: (dialect) => [...credit(dialect), ...logs(dialect)],
+};
+
+export const MIGRATIONS: readonly Migration[] = [first, organisations, customers];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',

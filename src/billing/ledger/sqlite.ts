@@ -98,8 +98,18 @@ function turnsOf(path: string): Turns {
   return turns;
 }
 
+function appendOnly(tables: readonly string[]): string[] {
+  return tables.flatMap((table) =>
+    ['update', 'delete'].map(
+      (change) =>
+        `create trigger ${table}_no_${change} before ${change} on ${table}
+         begin select raise(abort, '${table} takes new rows only'); end`,
+    ),
+  );
+}
+
 export class SqliteDatabase implements Database {
-  readonly dialect: Dialect = { integer: 'integer', tableOptions: 'strict', extras: [] };
+  readonly dialect: Dialect = { integer: 'integer', tableOptions: 'strict', extras: [], appendOnly };
   readonly #connection: DatabaseSync;
   readonly #session: SqliteSession;
   readonly #turns: Turns;

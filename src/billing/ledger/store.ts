@@ -1,6 +1,10 @@
 // Interface of the ledger: accounts, credit, holds, payments, usage and keys, over either database; one suite tests both. Every
 // writing call resolves after the durable commit and may be repeated with the same id without moving money twice.
 
+import type { AdminActs } from './admin-acts.ts';
+import type { RequestRecords } from './request-records.ts';
+import type { WebhookRecords } from './webhook-records.ts';
+
 /**
  * Money in pico-USD (1e-12 USD), the unit of every amount here. A price of 0.04 USD per million tokens is 40,000 a
  * token and one of 0.0375 is 37,500, so prices per token and their products stay integers. A balance is a signed
@@ -62,6 +66,8 @@ export interface Account {
   readonly organisation: string | null;
   /** How far below zero the balance may go by holds and leases: what is paid later. */
   readonly creditLimit: Pico;
+  /** The event `credit.low` is written when what the account is worth falls below it; null: the default of the ledger. */
+  readonly lowBalance: Pico | null;
   /** What of the balance and of what is held comes from grants that expire. Charges take it first. */
   readonly expiring: Pico;
 }
@@ -306,6 +312,7 @@ export interface Ledger {
   account(id: string): Promise<Account | undefined>;
   /** How far below zero holds and leases may bring the account; 0: prepaid. What is below already stays. */
   setCreditLimit(account: string, limit: Pico): Promise<Account>;
+  setLowBalance(account: string, amount: Pico | null): Promise<Account>;
   /**
    * Makes an account spend the credit of its organisation, or its own again (null). Its own credit stays untouched meanwhile.
    * Refuses (`account-nested`) an organisation that is a member itself, and a member that is an organisation.
@@ -378,6 +385,10 @@ export interface Ledger {
     successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
     graceMs: number,
   ): Promise<StoredKey>;
+
+  readonly requests: RequestRecords;
+  readonly adminActs: AdminActs;
+  readonly webhooks: WebhookRecords;
 
   history(query: HistoryQuery): Promise<Movement[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;

@@ -55,6 +55,7 @@ const ACCOUNTS: Table = {
     held: 'bigint',
     organisation: 'text',
     credit_limit: 'bigint',
+    low_balance: 'bigint',
     expiring: 'bigint',
   },
   key: ['id'],
@@ -185,7 +186,9 @@ export const LOCK_ACCOUNTS: Lookup = {
   postgres: `select * from accounts where id in (select unnest($1::text[])
     union select organisation from accounts where id = any($1::text[])) order by id for no key update`,
 };
-export const CONFIGURE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['organisation', 'credit_limit'] });
+export const CONFIGURE_ACCOUNTS: Write = insertion(ACCOUNTS, {
+  replace: ['organisation', 'credit_limit', 'low_balance'],
+});
 export const ADD_ACCOUNTS: Write = insertion(ACCOUNTS, { ignore: true });
 export const UPDATE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['balance', 'held', 'expiring'] });
 export const FIND_MOVEMENTS: Lookup = lookup(MOVEMENTS, 'id');
@@ -242,12 +245,13 @@ function cellOf(dateMs: number | null): bigint | null {
 
 // Rows come from `select *`: their columns and types are those of the tables above, so only what differs is mapped.
 
-export function accountOf({ created_ms: createdMs, credit_limit: creditLimit, ...row }: Row): Account {
-  return { ...(row as unknown as Account), createdMs: Number(createdMs), creditLimit: creditLimit as bigint };
+export function accountOf({ created_ms: createdMs, credit_limit, low_balance, ...row }: Row): Account {
+  const limits = { creditLimit: credit_limit as bigint, lowBalance: low_balance as bigint | null };
+  return { ...(row as unknown as Account), createdMs: Number(createdMs), ...limits };
 }
 
-export function accountRow({ createdMs, creditLimit, ...row }: Account): Row {
-  return { ...row, created_ms: BigInt(createdMs), credit_limit: creditLimit };
+export function accountRow({ createdMs, creditLimit, lowBalance, ...row }: Account): Row {
+  return { ...row, created_ms: BigInt(createdMs), credit_limit: creditLimit, low_balance: lowBalance };
 }
 
 export function holdOf({ expires_ms: expiresMs, ...row }: Row): StoredHold {

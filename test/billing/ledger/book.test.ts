@@ -4,12 +4,12 @@ import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import type { Row, Session, Write } from '../../../src/billing/ledger/database.ts';
 import { INSERT_ENTRIES, UPDATE_ACCOUNTS } from '../../../src/billing/ledger/tables.ts';
 
-const MONEY = { balance: 10n, held: 3n, organisation: null, creditLimit: 0n, expiring: 0n };
+const MONEY = { balance: 10n, held: 3n, organisation: null, creditLimit: 0n, lowBalance: null, expiring: 0n };
 const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, ...MONEY };
 
 function bookOf(): Book {
   const rows = { holds: [], payments: [], grants: [], refunds: [] };
-  return new Book(0, { accounts: [ACCOUNT], movements: new Map(), ...rows });
+  return new Book(0, null, { accounts: [ACCOUNT], movements: new Map(), ...rows });
 }
 
 /** What saving the book writes, by statement. */

@@ -40,7 +40,7 @@ const refusal = (name: LedgerError['refusal']): { name: string; refusal: string 
 for (const name of STORES) {
   t.test(`${name}: an account is created once and starts empty`, async (t) => {
     const { ledger } = await openStore(t, name);
-    const money = { balance: 0n, held: 0n, organisation: null, creditLimit: 0n, expiring: 0n };
+    const money = { balance: 0n, held: 0n, organisation: null, creditLimit: 0n, lowBalance: null, expiring: 0n };
     const made = { id: 'a', label: 'first', createdMs: START_MS, ...money };
     t.same(await ledger.createAccount({ id: 'a', label: 'first' }), made);
     t.same(await ledger.createAccount({ id: 'a', label: 'second' }), made, 'stays as it is');

@@ -1,0 +1,244 @@
+// Webhooks in the store: events, which are written in the transaction of what they tell, and their deliveries, one per endpoint,
+// until each is accepted or given up. One process of the store sends at a time: the one that holds the lease.
+
+import { randomUUID } from 'node:crypto';
+import type { Database, Row, Session } from './database.ts';
+import { insertion, integer, text } from './tables.ts';
+
+/** What happened. Names are public: receivers match on them. */
+export type WebhookEventType = 'credit.low' | 'budget.reached' | 'payment.open' | 'key.created' | 'key.disabled';
+
+export interface NewWebhookEvent {
+  readonly type: WebhookEventType;
+  readonly account: string;
+  /** Names the event for ever: one that is written again is dropped. Default: a new id. */
+  readonly id?: string;
+  /** Members of `data` in the message, beside `account`. JSON without secrets. */
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** A message that is due to an endpoint. */
+export interface WebhookDelivery {
+  /** `webhook-id` of the message: the same for every endpoint and every attempt. */
+  readonly message: string;
+  readonly endpoint: string;
+  readonly type: string;
+  readonly account: string;
+  /** When it happened, in milliseconds since 1970. */
+  readonly dateMs: number;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly state: 'pending' | 'delivered' | 'failed';
+  /** Attempts so far. */
+  readonly attempts: number;
+  /** When the next attempt is due; when the last was, once it is not pending. */
+  readonly dueMs: number;
+  /** Status or reason of the last attempt; empty before the first. */
+  readonly result: string;
+}
+
+export interface WebhookDeliveryQuery {
+  readonly endpoint?: string;
+  readonly state?: WebhookDelivery['state'];
+  /** Only those before this cursor: `message` and `endpoint` of the last one, with a blank between them. */
+  readonly before?: string;
+  /** Default 50, at most 1,000. */
+  readonly limit?: number;
+}
+
+export interface WebhookRecords {
+  emit(event: NewWebhookEvent): Promise<void>;
+  /** Takes or keeps the lease on sending until the date; false while another process has it. */
+  lead(holder: string, untilMs: number): Promise<boolean>;
+  /** Gives the lease up. */
+  resign(holder: string): Promise<void>;
+  /** Makes a delivery for every endpoint that wants an event, of every new event. */
+  fanOut(endpointsOf: (type: string) => readonly string[]): Promise<void>;
+  /** Deliveries to these endpoints that are due, the oldest first. */
+  due(endpoints: readonly string[], limit: number): Promise<WebhookDelivery[]>;
+  /** Records an attempt: accepted, to be tried again at `dueMs`, or given up. */
+  attempted(
+    delivery: Pick<WebhookDelivery, 'message' | 'endpoint'>,
+    outcome: { readonly state: WebhookDelivery['state']; readonly dueMs: number; readonly result: string },
+  ): Promise<void>;
+  /** Makes a delivery due now. False when there is none. */
+  redeliver(message: string, endpoint: string): Promise<boolean>;
+  /** The newest first. */
+  list(query: WebhookDeliveryQuery): Promise<WebhookDelivery[]>;
+  /** Removes events from before the date whose deliveries have ended. */
+  prune(beforeMs: number): Promise<void>;
+}
+
+const LIMIT = 50;
+const MOST = 1000;
+const FAN_OUT = 500;
+
+const LEASE = 'webhooks';
+
+const INSERT_EVENTS = insertion(
+  {
+    name: 'webhook_events',
+    columns: { id: 'text', type: 'text', account: 'text', date_ms: 'bigint', data: 'text', state: 'text' },
+    key: ['id'],
+  },
+  { ignore: true },
+);
+
+const INSERT_DELIVERIES = insertion(
+  {
+    name: 'webhook_deliveries',
+    columns: {
+      message: 'text',
+      endpoint: 'text',
+      state: 'text',
+      attempts: 'bigint',
+      due_ms: 'bigint',
+      result: 'text',
+    },
+    key: ['message', 'endpoint'],
+  },
+  { ignore: true },
+);
+
+/** Writes events in the transaction of what they tell. */
+export async function noteEvents(session: Session, events: readonly NewWebhookEvent[], dateMs: number): Promise<void> {
+  const rows = events.map(({ account, data, id, type }) => ({
+    id: `msg_${id ?? randomUUID()}`,
+    type,
+    account,
+    date_ms: BigInt(dateMs),
+    data: JSON.stringify(data),
+    state: 'new',
+  }));
+  await session.write(INSERT_EVENTS, rows);
+}
+
+async function lead(database: Database, holder: string, nowMs: number, untilMs: number): Promise<boolean> {
+  return await database.transaction(async (session) => {
+    const rows = await session.all(
+      `insert into process_leases (name, holder, until_ms) values ($1, $2, $3)
+       on conflict (name) do update set holder = excluded.holder, until_ms = excluded.until_ms
+       where process_leases.holder = $2 or process_leases.until_ms <= $4 returning holder`,
+      [LEASE, holder, BigInt(untilMs), BigInt(nowMs)],
+    );
+    return rows.length > 0;
+  });
+}
+
+async function fanOut(
+  database: Database,
+  nowMs: number,
+  endpointsOf: (type: string) => readonly string[],
+): Promise<void> {
+  const next = `select id, type from webhook_events where state = 'new' order by date_ms, id limit ${FAN_OUT}`;
+  for (;;) {
+    const found = await database.snapshot((session) => session.all(next));
+    if (found.length === 0) return;
+    await database.transaction(async (session) => {
+      const deliveries = found.flatMap((row) =>
+        endpointsOf(text(row, 'type')).map((endpoint) => ({
+          message: text(row, 'id'),
+          endpoint,
+          state: 'pending',
+          attempts: 0n,
+          due_ms: BigInt(nowMs),
+          result: '',
+        })),
+      );
+      if (deliveries.length > 0) await session.write(INSERT_DELIVERIES, deliveries);
+      for (const row of found) {
+        await session.all("update webhook_events set state = 'sent' where id = $1", [text(row, 'id')]);
+      }
+    });
+    if (found.length < FAN_OUT) return;
+  }
+}
+
+const DELIVERIES = `select d.message as message, d.endpoint as endpoint, d.state as state, d.attempts as attempts,
+  d.due_ms as due_ms, d.result as result, e.type as type, e.account as account, e.date_ms as date_ms, e.data as data
+  from webhook_deliveries d join webhook_events e on e.id = d.message`;
+
+function deliveryOf(row: Row): WebhookDelivery {
+  return {
+    message: text(row, 'message'),
+    endpoint: text(row, 'endpoint'),
+    type: text(row, 'type'),
+    account: text(row, 'account'),
+    dateMs: Number(integer(row, 'date_ms')),
+    data: JSON.parse(text(row, 'data')) as WebhookDelivery['data'],
+    state: text(row, 'state') as WebhookDelivery['state'],
+    attempts: Number(integer(row, 'attempts')),
+    dueMs: Number(integer(row, 'due_ms')),
+    result: text(row, 'result'),
+  };
+}
+
+async function due(
+  database: Database,
+  nowMs: number,
+  endpoints: readonly string[],
+  limit: number,
+): Promise<WebhookDelivery[]> {
+  // Each endpoint by itself: one that has failed for long must not fill the list.
+  return await database.snapshot(async (session) => {
+    const found: WebhookDelivery[] = [];
+    for (const endpoint of endpoints) {
+      const sql = `${DELIVERIES} where d.state = 'pending' and d.endpoint = $1 and d.due_ms <= $2
+        order by d.due_ms, d.message limit $3`;
+      found.push(...(await session.all(sql, [endpoint, BigInt(nowMs), BigInt(limit)])).map(deliveryOf));
+    }
+    return found;
+  });
+}
+
+async function list(database: Database, query: WebhookDeliveryQuery): Promise<WebhookDelivery[]> {
+  const params: (string | bigint)[] = [];
+  const conditions: string[] = [];
+  if (query.endpoint !== undefined) conditions.push(`d.endpoint = $${params.push(query.endpoint)}`);
+  if (query.state !== undefined) conditions.push(`d.state = $${params.push(query.state)}`);
+  if (query.before !== undefined) {
+    const [message = '', endpoint = ''] = query.before.split(' ', 2);
+    const cursor = params.push(message);
+    conditions.push(
+      `(e.date_ms, e.id, d.endpoint) < ((select date_ms from webhook_events where id = $${cursor}), $${cursor}, $${params.push(endpoint)})`,
+    );
+  }
+  const limit = Math.min(Math.max(Math.trunc(query.limit ?? LIMIT), 1), MOST);
+  const sql = `${DELIVERIES} ${conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`}
+    order by e.date_ms desc, e.id desc, d.endpoint desc limit $${params.push(BigInt(limit))}`;
+  return (await database.snapshot((session) => session.all(sql, params))).map(deliveryOf);
+}
+
+async function prune(database: Database, beforeMs: number): Promise<void> {
+  await database.transaction(async (session) => {
+    const old = `select id from webhook_events e where date_ms < $1 and not exists
+      (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending')`;
+    await session.all(`delete from webhook_deliveries where message in (${old})`, [BigInt(beforeMs)]);
+    await session.all(`delete from webhook_events where id in (${old})`, [BigInt(beforeMs)]);
+  });
+}
+
+export function webhookRecords(database: Database, dateMs: () => number): WebhookRecords {
+  return {
+    emit: (event) => database.transaction((session) => noteEvents(session, [event], dateMs())),
+    lead: (holder, untilMs) => lead(database, holder, dateMs(), untilMs),
+    async resign(holder) {
+      const sql = 'delete from process_leases where name = $1 and holder = $2';
+      await database.transaction((session) => session.all(sql, [LEASE, holder]));
+    },
+    fanOut: (endpointsOf) => fanOut(database, dateMs(), endpointsOf),
+    due: (endpoints, limit) => due(database, dateMs(), endpoints, limit),
+    async attempted({ endpoint, message }, { dueMs, result, state }) {
+      const sql = `update webhook_deliveries set state = $1, due_ms = $2, result = $3, attempts = attempts + 1
+        where message = $4 and endpoint = $5`;
+      await database.transaction((session) => session.all(sql, [state, BigInt(dueMs), result, message, endpoint]));
+    },
+    async redeliver(message, endpoint) {
+      const sql = `update webhook_deliveries set state = 'pending', due_ms = $1, attempts = 0
+        where message = $2 and endpoint = $3 returning message`;
+      const params = [BigInt(dateMs()), message, endpoint];
+      return (await database.transaction((session) => session.all(sql, params))).length > 0;
+    },
+    list: (query) => list(database, query),
+    prune: (beforeMs) => prune(database, beforeMs),
+  };
+}
