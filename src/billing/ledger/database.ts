@@ -46,7 +46,7 @@ export interface Dialect {
   /** Statements that only this database needs. */
   readonly extras: readonly string[];
   /** Statements after which rows of these tables can neither be changed nor deleted. */
-  appendOnly(tables: readonly string[]): readonly string[];
+  readonly appendOnly: (tables: readonly string[]) => readonly string[];
 }
 
 export interface Database {

@@ -98,6 +98,8 @@ for (const name of STORES) {
       held: 10n,
       organisation: null,
       creditLimit: 0n,
+      lowBalance: null,
+      expiring: 0n,
     };
     t.same(await ledger.account('a'), account);
     t.match(await ledger.findKey('h1'), { id: 'k1', account: 'a', limits: { tokensPerMinute: 9 }, lineage: 'k1' });

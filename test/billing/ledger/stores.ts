@@ -52,7 +52,7 @@ export interface TestStore {
   /** Another ledger on the same database. */
   readonly again: (options?: Partial<LedgerOptions>) => Promise<Ledger>;
   /** Moves the date. */
-  pass(ms: number): void;
+  readonly pass: (ms: number) => void;
 }
 
 export const STORES = ['sqlite', 'postgres'] as const;
