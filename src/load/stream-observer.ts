@@ -97,7 +97,7 @@ export class StreamObserver implements Counted {
   /** Bytes of an answer that is no stream. */
   pushWhole(chunk: Buffer): void {
     this.#wholeBytes += chunk.byteLength;
-    if (this.#wholeBytes <= MAX_ANSWER_BYTES) this.#whole.push(chunk);
+    if (this.#wholeBytes <= MAX_ANSWER_BYTES) this.#whole.push(Buffer.from(chunk));
   }
 
   /** The answer that is no stream has ended. */

@@ -185,7 +185,7 @@ class Call implements DispatchHandler {
     const { maxBytes } = this.#call;
     this.#bytes += chunk.byteLength;
     if (this.#bytes > maxBytes) this.fail(new TooLongError(`the response is longer than ${maxBytes} bytes`));
-    else this.#pieces.push(chunk);
+    else this.#pieces.push(Buffer.from(chunk));
   }
 
   onResponseEnd(): void {

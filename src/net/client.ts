@@ -30,7 +30,10 @@ export interface DispatchHandler {
   onRequestSent(connection: Connection): void;
   /** The final head of the response. `headers` is flat: name in lower case, value; the handler may keep it. */
   onResponseStart(status: number, headers: readonly string[]): void;
-  /** A piece of the body, without framing; it is a copy, which the handler may keep. */
+  /**
+   * A piece of the body, without framing. Its memory is used again: the handler copies what it keeps. The last piece of a response of
+   * declared length is valid until `onResponseEnd` returns, which follows at once; any other one until this call returns.
+   */
   onResponseData(chunk: Buffer): void;
   onResponseEnd(): void;
   /** The connection is closed, or there was none. */
@@ -80,7 +83,7 @@ const SHARED_MAX_AGE_MS = 60_000;
 /** A kept connection that closes so soon after a request was sent had most likely been closed before the request arrived. */
 const STALE_MS = 500;
 
-/** All sockets of a thread read into this buffer, one after the other; handlers get copies. */
+/** All sockets of a thread read into this buffer, one after the other; handlers get views of it. */
 const READ_BUFFER = Buffer.allocUnsafeSlow(256 * 1024);
 
 const TIMEOUT = /(?:^|[,\s])timeout\s*=\s*"?(\d+)/i;
@@ -326,18 +329,14 @@ export class Connection implements NameWaiter {
     const parser = this.#parser;
     try {
       parser.parse(READ_BUFFER, length);
-      const { bodyStart, bodyEnd } = parser;
-      let piece: Buffer | null = null;
-      if (bodyEnd > bodyStart) {
-        piece = Buffer.allocUnsafe(bodyEnd - bodyStart);
-        READ_BUFFER.copy(piece, 0, bodyStart, bodyEnd);
-      }
       if (parser.headCame) {
         handler.onResponseStart(parser.status, parser.fields);
         if (this.#handler !== handler) return;
       }
-      if (piece !== null) {
-        if (this.#paused) this.#held = this.#held === null ? piece : Buffer.concat([this.#held, piece]);
+      const { bodyStart, bodyEnd } = parser;
+      if (bodyEnd > bodyStart) {
+        const piece = READ_BUFFER.subarray(bodyStart, bodyEnd);
+        if (this.#paused) this.#held = Buffer.concat(this.#held === null ? [piece] : [this.#held, piece]);
         else handler.onResponseData(piece);
       }
       if (this.#handler === handler && (parser.state === 'done' || parser.state === 'malformed')) this.#settle();

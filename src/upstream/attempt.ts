@@ -59,9 +59,9 @@ export interface AttemptOwner {
   onStreamHead(attempt: Attempt): void;
   /** The answer has begun, or is whole. The owner calls `take` once it may go to the client. */
   onBegun(attempt: Attempt): void;
-  /** A piece of the answer, after `take`: whole events of a stream, unless `midEvent`. */
+  /** A piece of the answer, after `take`: whole events of a stream, unless `midEvent`. To be copied if it is kept. */
   onPiece(attempt: Attempt, piece: Buffer, nowMs: number): void;
-  /** The answer is whole, with this last piece; the owner calls `succeed`. After `take`. */
+  /** The answer is whole, with this last piece, to be copied if it is kept; the owner calls `succeed`. After `take`. */
   onEnd(attempt: Attempt, last: Buffer | null): void;
   /** The attempt has failed, or another CRN may do better. Its outcome has been told. */
   onFailed(attempt: Attempt): void;
@@ -147,7 +147,10 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   #connection: AttemptConnection | null = null;
   #phase: Phase = 'connect';
   #splitter: EventSplitter | null = null;
+  /** Copies, but for the last one while `#borrows`. */
   readonly #held: Buffer[] = [];
+  /** The last held piece is in memory that the connection uses again when it has called. */
+  #borrows = false;
   /** Bytes read since the phase `rest` began. */
   #restBytes = 0;
   /** The last byte of a stream ended a line. */
@@ -319,7 +322,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.bytes += piece.byteLength;
     this.heardMs = this.#deps.clock.now();
     if (this.#phase === 'refusal') {
-      this.#held.push(piece);
+      this.#held.push(Buffer.from(piece));
       if (this.bytes > REFUSAL_BYTES) this.#undecided();
     } else if (this.#splitter !== null) {
       const whole = this.#splitter.push(piece);
@@ -385,7 +388,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     const isOver = this.judge.complete || (phase === 'passing' && state === 'error event');
     if (isOver && this.#splitter?.midEvent === false) {
       // Nothing follows, whatever the connection does.
-      this.#held.push(piece);
+      this.#borrow(piece);
       this.#discard();
       this.#finish(phase);
     } else if (phase === 'passing') {
@@ -393,10 +396,12 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
       this.#owner.onPiece(this, piece, this.heardMs);
     } else if (phase === 'held') {
       this.#hold(piece);
-    } else if (state === 'undecided' || state === 'begun') {
-      this.#held.push(piece);
-      if (state === 'begun') this.#begin();
-      else this.#waitOn(state);
+    } else if (state === 'begun') {
+      this.#borrow(piece);
+      this.#begin();
+    } else if (state === 'undecided') {
+      this.#held.push(Buffer.from(piece));
+      this.#waitOn(state);
     } else {
       this.#discard();
       this.#fail('failed', state);
@@ -416,10 +421,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
       this.#hold(piece);
       return;
     }
-    this.#held.push(piece);
+    this.#borrow(piece);
     if (isLast) return;
-    if (state === 'begun') this.#begin();
-    else this.#deadline.set(this.#deps.timeouts.idleMs);
+    if (state === 'begun') {
+      this.#begin();
+    } else {
+      this.#own();
+      this.#deadline.set(this.#deps.timeouts.idleMs);
+    }
   }
 
   /** The answer has begun: from now on only its silence is limited. */
@@ -428,12 +437,26 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.begunMs = this.heardMs;
     this.#deadline.set(this.#deps.timeouts.idleMs);
     this.#owner.onBegun(this);
+    this.#own();
     this.#limitHeld();
   }
 
   #hold(piece: Buffer): void {
-    this.#held.push(piece);
+    this.#held.push(Buffer.from(piece));
     this.#limitHeld();
+  }
+
+  /** Holds a piece that most likely leaves before the connection uses its memory again. `#own` copies it if it does not. */
+  #borrow(piece: Buffer): void {
+    this.#held.push(piece);
+    this.#borrows = true;
+  }
+
+  #own(): void {
+    if (!this.#borrows) return;
+    this.#borrows = false;
+    const last = this.#held.pop();
+    if (last !== undefined) this.#held.push(Buffer.from(last));
   }
 
   /** An answer that has begun and may not pass yet: the CRN works on, and waits once so much is held. */
@@ -483,6 +506,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
       this.begunMs = this.#deps.clock.now();
       this.#owner.onBegun(this);
     }
+    this.#own();
   }
 
   /** A refusal has come whole. */

@@ -58,7 +58,8 @@ class Recorder implements DispatchHandler {
   }
 
   onResponseData(piece: Buffer): void {
-    this.pieces.push(piece);
+    // Its memory is used again.
+    this.pieces.push(Buffer.from(piece));
     this.#changed('data');
     this.onData?.();
   }

@@ -140,12 +140,14 @@ class ModelConnection {
   }
 
   #data(bytes: number): void {
-    const piece = this.answer.body.subarray(this.sent, this.sent + bytes);
+    const piece = Buffer.from(this.answer.body.subarray(this.sent, this.sent + bytes));
     this.sent += piece.byteLength;
     this.#log(`data crn${this.crn} ${this.sent}/${this.answer.body.byteLength}`);
-    this.#handler.onResponseData(Buffer.from(piece));
+    this.#handler.onResponseData(piece);
     // The end of an answer with a length comes with its last byte.
     if (this.sent === this.answer.body.byteLength && this.answer.hasLength && !this.paused && !this.over) this.#end();
+    // A connection uses the memory of its pieces again.
+    piece.fill('~');
   }
 
   #end(): void {

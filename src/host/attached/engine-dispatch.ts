@@ -133,7 +133,7 @@ export class EngineDispatch implements DispatchHandler, Expirable {
   /** @internal */
   onResponseData(chunk: Buffer): void {
     if (this.#phase === 'done') return;
-    this.#chunks.push(chunk);
+    this.#chunks.push(Buffer.from(chunk));
     this.#waitingBytes += chunk.byteLength;
     if (this.#waitingBytes > MOST_WAITING_BYTES && !this.#isPaused) {
       this.#isPaused = true;
