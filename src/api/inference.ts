@@ -3,19 +3,21 @@
 
 import {
   type Dialect,
-  askingForUsage,
   choicesOf,
   dialectOf,
-  estimateTokens,
+  edited,
+  limitEdits,
   prefixHash,
   previousResponseId,
   responseIdOf,
   scanBody,
   type ScannedBody,
+  tokenBounds,
   upstreamPath,
+  usageEdit,
   UsageWatch,
 } from '../dialect/index.ts';
-import { costOf, type Spending, type Tokens } from '../billing/index.ts';
+import { picoPerCall, type Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type Exchange, readCookie, setCookie } from '../ingress/exchange.ts';
 import {
@@ -40,9 +42,9 @@ import {
   type UpstreamRequest,
 } from '../upstream/index.ts';
 import { AttemptTrace } from './attempt-trace.ts';
-import type { ApiDeps, Endpoint } from './deps.ts';
-import { tokenPrice } from './payment.ts';
+import type { ApiDeps, Billing, Endpoint } from './deps.ts';
 import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
+import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
 
@@ -52,8 +54,8 @@ const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 interface InferenceInput {
   readonly scan: ScannedBody;
   readonly model: Model;
-  /** Estimate, for CRNs that do not count; known once an account is charged. */
-  promptTokens: number;
+  /** Known once the request is to be paid. */
+  budget: TokenBudget | null;
 }
 
 type InferenceRequest = PaidRequest<InferenceInput>;
@@ -68,29 +70,25 @@ const inference: PaidEndpoint<InferenceInput> = {
     if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     exchange.model = model.id;
-    return { scan, model, promptTokens: 0 };
+    return { scan, model, budget: null };
   },
-  price(request, { modelPrices }) {
-    const { input } = request;
-    const estimate = boundedEstimate(request);
-    input.promptTokens = estimate.promptTokens;
-    const modelPrice = modelPrices.get(input.model.id);
-    const amount = modelPrice === undefined ? 0 : costOf(modelPrice, estimate);
-    const tokens = estimate.promptTokens + estimate.completionTokens;
-    return { least: amount, most: amount, leastTokens: tokens, mostTokens: tokens };
+  price(request, billing) {
+    return budgetOf(request, billing, billing.assumedTokens);
   },
-  quote({ body, deps, input: { model, scan } }, { modelPrices }) {
-    const modelPrice = modelPrices.get(model.id);
-    if (modelPrice === undefined) return null;
-    const { payments } = deps.settings;
-    const estimate = estimateTokens(body, scan);
-    const usage = {
-      ...{ key: null, model: model.id, inputTokens: estimate.promptTokens, cachedTokens: 0 },
-      outputTokens: estimate.maxTokens ?? payments.assumedTokens * estimate.choices,
-      measured: false,
+  quote(request, billing) {
+    const { deps, input } = request;
+    const { id } = input.model;
+    if (!billing.modelPrices.has(id)) return null;
+    const { assumedTokens, minimum } = deps.settings.payments;
+    const budget = budgetOf(request, billing, assumedTokens);
+    const { completionTokens, promptTokens } = budget.longest;
+    const price = Math.max(budget.costOf(budget.longest), picoPerCall(minimum));
+    const usage = { key: null, model: id, inputTokens: promptTokens, cachedTokens: 0 };
+    return {
+      price: BigInt(price),
+      usage: { ...usage, outputTokens: completionTokens, measured: false },
+      description: `A request to ${id}`,
     };
-    const price = tokenPrice(payments, modelPrice, estimate, deps.contextLengths.get(model.id));
-    return { price, usage, description: `A request to ${model.id}` };
   },
   run(request, settlement) {
     const { deps, exchange } = request;
@@ -101,16 +99,12 @@ const inference: PaidEndpoint<InferenceInput> = {
 /** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered. */
 export const forward: Endpoint = paid(inference);
 
-/** The most that a request may take, as far as its body and the model say. */
-function boundedEstimate({ body, deps, input: { model, scan } }: InferenceRequest): Tokens {
-  const { choices, maxTokens, prompts, promptTokens } = estimateTokens(body, scan);
-  const contextLength = deps.contextLengths.get(model.id) ?? Infinity;
-  const prompt = Math.min(promptTokens / prompts, contextLength);
-  const wished = maxTokens ?? (deps.billing?.assumedTokens ?? 0) * choices;
-  // A prompt that seems to fill the context is counted wrongly, or costs nothing since the CRN refuses it.
-  const free = prompt < contextLength ? contextLength - prompt : contextLength;
-  const promptTotal = Math.ceil(prompt * prompts);
-  return { promptTokens: promptTotal, completionTokens: Math.min(wished, Math.ceil(free * choices)), cachedTokens: 0 };
+/** What the request may take and cost. `assumed`: tokens of an answer without a limit. */
+function budgetOf({ body, deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
+  const { model, scan } = input;
+  const bounds = tokenBounds(dialectOf(exchange.path), body, scan, deps.contextLengths.get(model.id));
+  input.budget = new TokenBudget(bounds, assumed, billing.modelPrices.get(model.id));
+  return input.budget;
 }
 
 function notJson(): HeadraceError {
@@ -136,7 +130,9 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
   readonly #exchange: Exchange;
   readonly #deps: ApiDeps;
   readonly #cells: RequestCells;
-  readonly #promptTokens: number;
+  readonly #budget: TokenBudget | null;
+  /** The limit of an answer that stands in the request that CRNs get; undefined when it has none, or none was needed. */
+  readonly #limit: number | undefined;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
   /** How the last attempt ended. */
@@ -151,13 +147,17 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     const paid = settlement?.kind === 'payment';
     // Free models are counted as far as their answers say; only what costs money is asked to say it.
     const asking =
-      charged && deps.billing?.modelPrices.has(model.id) === true ? askingForUsage(dialect, body, scan) : undefined;
+      charged && deps.billing?.modelPrices.has(model.id) === true ? usageEdit(dialect, body, scan) : undefined;
+    const budget = settlement === null ? null : input.budget;
+    const limit = budget === null || settlement === null ? undefined : outputLimit(budget, settlement);
+    const edits = limit === undefined ? [] : limitEdits(dialect, body, scan, limit);
+    this.#budget = budget;
+    this.#limit = limit;
     this.dialect = dialect;
     this.#exchange = exchange;
     this.#deps = deps;
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
     this.stream = scan.stream;
-    this.#promptTokens = input.promptTokens;
     this.#preferred = readAffinity(readCookie(exchange.cookie, AFFINITY_COOKIE));
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
@@ -178,7 +178,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     });
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;
-    this.body = asking ?? body;
+    this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
     this.choices = choicesOf(body, scan);
     this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
     this.budget = deps.budget(model);
@@ -238,6 +238,9 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
         `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
       );
     }
+    if (this.#limit !== undefined && this.#limit !== this.#budget?.bounds.limit) {
+      headers.push('x-headrace-output-limit', String(this.#limit));
+    }
     this.#noteResponse(attempt);
     // A CRN that is merely busy gets its conversations back.
     if (!settings.routing.affinity || this.candidates.preferredFit) return;
@@ -276,10 +279,18 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
   spending(): Spending | null {
     const { model, usage } = this;
     if (usage?.delivered !== true) return null;
-    const metered = usage.result(this.#promptTokens);
-    const modelPrice = this.#deps.billing?.modelPrices.get(model);
-    return { ...metered, model, cost: modelPrice === undefined ? 0 : costOf(modelPrice, metered) };
+    const budget = this.#budget as TokenBudget;
+    const tokens = budget.clamp(usage.result(budget.bounds.promptTokens), this.#limit ?? budget.bounds.limit);
+    return { ...tokens, model, cost: budget.costOf(tokens) };
   }
+}
+
+/** The limit of each answer that must stand in the request; undefined when it may stay as it is. */
+function outputLimit(budget: TokenBudget, settlement: NonNullable<RequestSettlement>): number | undefined {
+  if (settlement.kind === 'payment') return budget.longestAnswer;
+  const { maxCost, maxTokens } = settlement;
+  const isBounded = (maxCost < Infinity && budget.most > 0) || maxTokens < Infinity;
+  return isBounded ? budget.limitFor(maxCost, maxTokens) : undefined;
 }
 
 function affinityKey(exchange: Exchange, body: Buffer, scan: ScannedBody, dialect: Dialect | undefined): number {

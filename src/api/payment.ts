@@ -2,16 +2,7 @@
 // pays for itself. A payment is held before the work, taken before the first byte of the answer, and otherwise given back.
 
 import { createHash } from 'node:crypto';
-import {
-  type CallRequest,
-  type CallSize,
-  type ModelPrice,
-  type Offer,
-  type Payments,
-  picoPerCall,
-  quoteCall,
-} from '../billing/index.ts';
-import type { Settings } from '../config/settings.ts';
+import { type CallRequest, type Offer, type Payments } from '../billing/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
@@ -151,17 +142,6 @@ export function respondUnpaid(
   const { document, headers } = answer.offer;
   const error = new HeadraceError('HR_PAYMENT_REQUIRED', { subject: document.error, headers: [...headers] });
   respondError(exchange, error, () => document);
-}
-
-/** Price of an answer in tokens, in pico-USD: that of the longest one allowed, since it cannot be corrected later. */
-export function tokenPrice(
-  { assumedTokens, minimum }: Settings['payments'],
-  { completion, prompt }: ModelPrice,
-  size: CallSize,
-  contextTokens: number | undefined,
-): bigint {
-  const prices = { prompt: BigInt(prompt), completion: BigInt(completion) };
-  return quoteCall(size, prices, { defaultTokens: assumedTokens, contextTokens, floor: BigInt(picoPerCall(minimum)) });
 }
 
 /** Ledger usage of a call that is not counted in tokens. */

@@ -167,6 +167,8 @@ class AccountSettlement implements Settlement {
   meter: Meter | null = null;
   /** Pico-USD that are held. */
   held = 0;
+  /** The most tokens that the request may take, prompt and output together. */
+  maxTokens = Infinity;
   readonly #billing: Billing;
   readonly #payer: GoodCredential;
   readonly #spendings: Spending[] = [];
@@ -177,9 +179,9 @@ class AccountSettlement implements Settlement {
     this.#payer = payer;
   }
 
-  /** Whether the request may cost no more than `held`. Otherwise the account pays later, whatever it costs. */
-  get bounded(): boolean {
-    return this.#payer.prepaid;
+  /** The most that the request may cost, in pico-USD. Infinity: the account pays later, whatever it is. */
+  get maxCost(): number {
+    return this.#payer.prepaid ? this.held : Infinity;
   }
 
   /** Counts the request against the limits of its key, before credit is held; answers with the limit that forbids it. */
@@ -201,7 +203,7 @@ class AccountSettlement implements Settlement {
     const metered = this.meter?.spending() ?? null;
     if (metered !== null) this.#spendings.push(metered);
     let { held } = this;
-    let left = this.bounded ? held : Infinity;
+    let left = this.maxCost;
     for (const spending of this.#spendings) {
       const cost = Math.min(spending.cost, left);
       left -= cost;

@@ -44,5 +44,4 @@ export { parseUsd, printCredits, printUsd } from './money.ts';
 export type { Offer } from './payments/offer.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';
 export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-processor.ts';
-export { type CallSize, quoteCall } from './payments/quote.ts';
 export { costOf, type ModelPrice, modelPriceOf, picoPerCall, type Tokens, usdText } from './prices.ts';

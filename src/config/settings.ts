@@ -348,7 +348,11 @@ export const SCHEMA = section('General', {
       '250ms',
       'Interval at which threads write charges to the store; a thread that dies loses as much.',
     ),
-    assumedTokens: setting(integer(), 1024, 'Answer tokens that are held for a request without a limit.'),
+    assumedTokens: setting(
+      integer(),
+      16_384,
+      'Answer tokens that are held for a request without a limit, which is its limit then.',
+    ),
   }),
   payments: section('Payments (x402)', {
     facilitator: setting(

@@ -13,6 +13,7 @@ import {
   skipValue,
   SPAN,
 } from './json-scan.ts';
+import { countAt } from './output-limit.ts';
 
 /** Why a 2xx answer is a failure of the attempt. */
 export type AnswerFailure =
@@ -70,8 +71,7 @@ export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
   for (const at of [SPAN.n, SPAN.n_cmpl]) {
     const start = spans[at] as number;
     if (start < 0) continue;
-    const count = Number(body.toString('latin1', start, spans[at + 1]));
-    if (Number.isSafeInteger(count)) choices = Math.max(choices, count);
+    choices = Math.max(choices, countAt(body, start, spans[at + 1] as number) ?? 1);
   }
   return prompts * choices;
 }

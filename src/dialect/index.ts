@@ -3,6 +3,8 @@ export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './
 export { type Dialect, type DialectName, type Failure, sseEvent, type Usage } from './dialect.ts';
 export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
 export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
+export { edited, limitEdits } from './output-limit.ts';
 export { prefixHash } from './prefix.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';
-export { askingForUsage, estimateTokens, type Metered, type TokenEstimate, UsageWatch } from './usage.ts';
+export { type TokenBounds, tokenBounds } from './token-bounds.ts';
+export { type Metered, usageEdit, UsageWatch } from './usage.ts';

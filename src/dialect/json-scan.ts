@@ -62,6 +62,8 @@ export interface Found {
   readonly spans: number[];
   /** `[start, end)` of the first eight elements of the last array among the `elements` members, flattened. */
   readonly elements: number[];
+  /** Earlier ones of duplicate keys: index in `spans`, start and end of each, flattened; null when there are none. */
+  repeated: number[] | null;
 }
 
 /** Prepares a search for `names` (ASCII keys). For those also in `elements`, the first array elements are remembered. */
@@ -78,7 +80,7 @@ export function memberTable(names: readonly string[], elements: readonly string[
 
 /** An empty result for `table`. */
 export function found(table: MemberTable): Found {
-  return { spans: table.absent.slice(), elements: [] };
+  return { spans: table.absent.slice(), elements: [], repeated: null };
 }
 
 /**
@@ -117,8 +119,11 @@ export function scanMembers(
         : skipValue(body, pos, end, 1, maxDepth);
     if (pos < 0) return pos;
     if (member !== undefined) {
-      into.spans[member.at] = valueStart;
-      into.spans[member.at + 1] = pos;
+      const { at } = member;
+      const before = into.spans[at] as number;
+      if (before >= 0) (into.repeated ??= []).push(at, before, into.spans[at + 1] as number);
+      into.spans[at] = valueStart;
+      into.spans[at + 1] = pos;
     }
     while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
     const next = pos < end ? (body[pos] as number) : 0;
@@ -343,6 +348,8 @@ export const SPAN = {
   best_of: 30,
   n_cmpl: 32,
   previous_response_id: 34,
+  tools: 36,
+  functions: 38,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);
@@ -365,6 +372,8 @@ export interface ScannedBody {
   readonly spans: readonly number[];
   /** `[start, end)` of the first eight elements of `messages` or `input`, flattened; empty when neither is an array. */
   readonly turns: readonly number[];
+  /** Earlier ones of duplicate members: index in `spans`, start and end of each, flattened; null when there are none. */
+  readonly repeated: readonly number[] | null;
 }
 
 /** A body that is refused with 422 and these entries. */
@@ -401,7 +410,7 @@ export function scanBody(body: Buffer, options?: ScanOptions): Scan {
   return readMembers(body, members, options?.requireModel ?? true);
 }
 
-function readMembers(body: Buffer, { spans, elements }: Found, requireModel: boolean): Scan {
+function readMembers(body: Buffer, { spans, elements, repeated }: Found, requireModel: boolean): Scan {
   const modelStart = spans[SPAN.model] as number;
   const modelEnd = spans[SPAN.model + 1] as number;
   let model: string | undefined = '';
@@ -421,7 +430,7 @@ function readMembers(body: Buffer, { spans, elements }: Found, requireModel: boo
   }
   const streamStart = spans[SPAN.stream] as number;
   const stream = streamStart >= 0 && body[streamStart] === 0x74;
-  return { ok: true, model, stream, session, spans, turns: elements };
+  return { ok: true, model, stream, session, spans, turns: elements, repeated };
 }
 
 /** In order of preference. */

@@ -84,6 +84,7 @@ export function prefixHash(body: Buffer, { spans, turns }: ScannedBody, dialect:
     if (body[from] !== OPEN_OBJECT) return hashText(hash, body, from, to);
     const { spans: members } = message;
     members[0] = members[2] = members[3] = -1;
+    message.repeated = null;
     scanMembers(body, from, to, MESSAGE, message, MAX_DEPTH);
     const roleStart = members[0] as number;
     const roleEnd = members[1] as number;
@@ -141,6 +142,7 @@ function hashValue(seed: number, body: Buffer, start: number, end: number, depth
 function hashObject(seed: number, body: Buffer, start: number, end: number, depth: number): number {
   const { spans } = part;
   spans[0] = -1;
+  part.repeated = null;
   scanMembers(body, start, end, PART, part, MAX_DEPTH);
   const textStart = spans[0] as number;
   if (body[textStart] === QUOTE) return hashText(seed, body, textStart, spans[1] as number);

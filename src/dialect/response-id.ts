@@ -30,9 +30,10 @@ export function responseIdOf(piece: Buffer, isStream: boolean): string | undefin
 
 function idIn(bytes: Buffer, start: number): string | undefined {
   if (bytes[start] !== OPEN_OBJECT) return undefined;
-  const { spans } = found(ANSWER);
+  const scan = found(ANSWER);
+  const { spans } = scan;
   // Members before the place where the piece ends are found all the same.
-  scanMembers(bytes, start, bytes.length, ANSWER, { spans, elements: [] }, MAX_DEPTH);
+  scanMembers(bytes, start, bytes.length, ANSWER, scan, MAX_DEPTH);
   const [idStart = -1, idEnd = -1, responseStart = -1] = spans;
   return responseStart >= 0 ? idIn(bytes, responseStart) : idAt(bytes, idStart, idEnd);
 }

@@ -1,77 +1,31 @@
-// Token counts of a request: estimated from its body, asked for in streams of the OpenAI dialects, and read from what passes to
-// the client. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
+// Token counts of an answer: asked for in streams of the OpenAI dialects, and read from what passes to the client. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
 
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { chatCompletions } from './openai.ts';
-import { promptsIn, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import type { BodyEdit } from './output-limit.ts';
 
 /** Bytes of text that are one token on average; images and other attachments are counted like text. */
 const BYTES_PER_TOKEN = 4;
 
-const CONVERSATION = [SPAN.messages, SPAN.system, SPAN.prompt, SPAN.input, SPAN.instructions] as const;
-const LIMITS = [SPAN.max_completion_tokens, SPAN.max_tokens, SPAN.max_output_tokens, SPAN.n_predict] as const;
-const CHOICES = [SPAN.n, SPAN.n_cmpl, SPAN.best_of] as const;
-
-/** Estimate of the tokens of a request, made from its body. */
-export interface TokenEstimate {
-  /** A quarter of the bytes of the conversation. */
-  readonly promptTokens: number;
-  /** Most tokens that the request allows, over all its choices; undefined when it sets no limit. */
-  readonly maxTokens: number | undefined;
-  /** Completions asked for, over all prompts; 1 when the request does not say. */
-  readonly choices: number;
-  /** Prompts that share `promptTokens`; 1 unless `prompt` is a list. */
-  readonly prompts: number;
-}
-
-export function estimateTokens(body: Buffer, { spans }: ScannedBody): TokenEstimate {
-  let bytes = 0;
-  for (const at of CONVERSATION) {
-    const start = spans[at] as number;
-    if (start >= 0) bytes += (spans[at + 1] as number) - start;
-  }
-  const limit = largestCount(body, spans, LIMITS);
-  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
-  const choices = prompts * Math.max(largestCount(body, spans, CHOICES) ?? 1, 1);
-  return {
-    promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
-    maxTokens: limit === undefined ? undefined : limit * choices,
-    choices,
-    prompts,
-  };
-}
-
-/** The largest whole number of 0 or more among members that mean the same. */
-function largestCount(body: Buffer, spans: readonly number[], members: readonly number[]): number | undefined {
-  let count: number | undefined;
-  for (const at of members) {
-    const start = spans[at] as number;
-    if (start < 0) continue;
-    const value = Number(body.toString('latin1', start, spans[at + 1]));
-    if (Number.isSafeInteger(value) && value >= 0) count = Math.max(count ?? 0, value);
-  }
-  return count;
-}
-
 const OPTION = '{"include_usage":true}';
-const MEMBER: Buffer = Buffer.from(`"stream_options":${OPTION},`);
+const MEMBER = `"stream_options":${OPTION},`;
 
 /**
- * The body with `stream_options.include_usage`, without which streams of completions and chat completions have no counts.
- * Undefined when the body asks already, when its dialect need not be asked, and when only the CRN can judge the option.
+ * The change that adds `stream_options.include_usage` to a body, without which streams of completions and chat completions have no
+ * counts. Undefined when the body asks already, when its dialect need not be asked, and when only the CRN can judge the option.
  */
-export function askingForUsage(dialect: Dialect | undefined, body: Buffer, scan: ScannedBody): Buffer | undefined {
+export function usageEdit(dialect: Dialect | undefined, body: Buffer, scan: ScannedBody): BodyEdit | undefined {
   if (!scan.stream || (dialect?.name !== 'chat-completions' && dialect?.name !== 'completions')) return undefined;
   const start = scan.spans[SPAN.stream_options] as number;
   if (start < 0) {
-    const first = body.indexOf('{') + 1;
-    return Buffer.concat([body.subarray(0, first), MEMBER, body.subarray(first)]);
+    const first = body.indexOf(OPEN_OBJECT) + 1;
+    return { start: first, end: first, text: MEMBER };
   }
   const end = scan.spans[SPAN.stream_options + 1] as number;
-  const options = withUsage(parsed(body, start, end));
-  if (options === undefined) return undefined;
-  return Buffer.concat([body.subarray(0, start), Buffer.from(options), body.subarray(end)]);
+  const text = withUsage(parsed(body, start, end));
+  return text === undefined ? undefined : { start, end, text };
 }
 
 /** The options as text with counts asked for; undefined when they ask already or are no options. */

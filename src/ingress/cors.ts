@@ -4,8 +4,8 @@ import type { Exchange } from './exchange.ts';
 
 /** Headers that a browser script may read beside the safelisted ones. */
 const EXPOSED =
-  'x-request-id, request-id, x-headrace-error, x-headrace-cache, retry-after, x-should-retry, server-timing, ' +
-  'payment-required, payment-response, x-payment-response';
+  'x-request-id, request-id, x-headrace-error, x-headrace-cache, x-headrace-output-limit, retry-after, ' +
+  'x-should-retry, server-timing, payment-required, payment-response, x-payment-response';
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, OPTIONS';
 

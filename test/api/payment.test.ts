@@ -4,8 +4,7 @@
 import { request } from 'node:http';
 import t from 'tap';
 import { systemClock } from '../../src/actor/index.ts';
-import { holdPayment, type PaymentSettlement, requestDigest, tokenPrice } from '../../src/api/payment.ts';
-import { resolveSettings } from '../../src/config/load.ts';
+import { holdPayment, type PaymentSettlement, requestDigest } from '../../src/api/payment.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
 import type { Exchange } from '../../src/ingress/exchange.ts';
@@ -248,23 +247,4 @@ t.test('requests are told apart by method, path, query and body', async (t) => {
   const digests = ['a', 'b'].map((body) => requestDigest(new StubExchange('POST'), Buffer.from(body)));
   t.equal(new Set([...digests, requestDigest(new StubExchange('GET'), Buffer.from('a'))]).size, 3);
   t.equal(requestDigest(new StubExchange('POST'), Buffer.from('a')), digests[0]);
-});
-
-t.test('an answer costs its prompt and the longest answer allowed, and never less than the minimum', async (t) => {
-  const resolved = resolveSettings({ payments: { assumedTokens: 100, minimum: '0.0001' } });
-  if ('mistakes' in resolved) throw new Error('the settings are right');
-  const price = (maxTokens: number | undefined, contextTokens?: number): bigint =>
-    tokenPrice(
-      resolved.settings.payments,
-      { prompt: 250_000, completion: 1_500_000, cachedPrompt: 250_000 },
-      { promptTokens: 1000, maxTokens },
-      contextTokens,
-    );
-  t.equal(price(2000), 3_250_000_000n);
-  t.equal(price(undefined), 400_000_000n);
-  t.equal(price(2000, 1100), 400_000_000n);
-  t.equal(price(0, 1000), 250_000_000n);
-  const free = { prompt: 0, completion: 0, cachedPrompt: 0 };
-  const size = { promptTokens: 1, maxTokens: 1 };
-  t.equal(tokenPrice(resolved.settings.payments, free, size, undefined), 100_000_000n);
 });

@@ -109,7 +109,7 @@ const DEFAULTS: Settings = {
     pagesPerCleaner: 10_000,
   },
   store: 'sqlite:./headrace.db',
-  credit: { lease: '0.05', leaseTtlMs: 60_000, flushMs: 250, assumedTokens: 1024 },
+  credit: { lease: '0.05', leaseTtlMs: 60_000, flushMs: 250, assumedTokens: 16_384 },
   log: { level: 'info', requests: 'off', sample: 1 },
   telemetry: { otlp: { endpoint: null, headers: {}, sample: 1, serviceName: 'headrace' } },
   payments: {

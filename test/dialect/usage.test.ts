@@ -7,7 +7,8 @@ import type { Dialect, DialectName, Usage } from '../../src/dialect/dialect.ts';
 import { dialectOf, DIALECTS } from '../../src/dialect/dialects.ts';
 import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
 import { EventSplitter } from '../../src/net/sse.ts';
-import { askingForUsage, estimateTokens, usageIn, UsageWatch } from '../../src/dialect/usage.ts';
+import { edited } from '../../src/dialect/output-limit.ts';
+import { usageEdit, usageIn, UsageWatch } from '../../src/dialect/usage.ts';
 
 const tokens = (promptTokens: number, completionTokens: number, cachedTokens = 0): Usage => ({
   promptTokens,
@@ -147,7 +148,8 @@ function scanned(text: string): { body: Buffer; scan: ScannedBody } {
 
 const asking = (text: string, path = '/v1/chat/completions'): string | undefined => {
   const { body, scan } = scanned(text);
-  return askingForUsage(dialectOf(path), body, scan)?.toString();
+  const edit = usageEdit(dialectOf(path), body, scan);
+  return edit === undefined ? undefined : edited(body, [edit]).toString();
 };
 
 t.test('adds include_usage to streams of the OpenAI dialects', async (t) => {
@@ -190,51 +192,13 @@ t.test('changes nothing but the option', async () => {
       const { stream_options: _, ...rest } = extra;
       const request = { ...rest, model: 'm', stream: true };
       const { body, scan } = scanned(JSON.stringify(request));
-      const asked = askingForUsage(CHAT, body, scan);
-      const parsed = JSON.parse(asked?.toString() ?? '') as Record<string, unknown>;
+      const edit = usageEdit(CHAT, body, scan);
+      const asked = edited(body, edit === undefined ? [] : [edit]).toString();
+      const parsed = JSON.parse(asked) as Record<string, unknown>;
       const { stream_options: added, ...same } = parsed;
       return JSON.stringify(added) === '{"include_usage":true}' && isDeepStrictEqual(same, JSON.parse(body.toString()));
     }),
   );
-});
-
-t.test('estimates the tokens of a request from its conversation and its limits', async (t) => {
-  const estimate = (text: string): object => {
-    const { body, scan } = scanned(text);
-    return estimateTokens(body, scan);
-  };
-  t.same(estimate('{"model":"m"}'), { promptTokens: 0, maxTokens: undefined, choices: 1, prompts: 1 });
-  t.same(estimate('{"model":"m","prompt":"123456","max_tokens":7}'), {
-    promptTokens: 2,
-    maxTokens: 7,
-    choices: 1,
-    prompts: 1,
-  });
-  t.same(estimate('{"model":"m","prompt":[1,2,3],"n_predict":-1}'), {
-    promptTokens: 2,
-    maxTokens: undefined,
-    choices: 1,
-    prompts: 1,
-  });
-  t.same(estimate('{"model":"m","messages":[],"system":"ab","max_completion_tokens":5,"max_tokens":4,"n":3}'), {
-    promptTokens: 2,
-    maxTokens: 15,
-    choices: 3,
-    prompts: 1,
-  });
-  t.same(estimate('{"model":"m","prompt":["abcd","ef"],"max_tokens":5,"n":3}'), {
-    promptTokens: 4,
-    maxTokens: 30,
-    choices: 6,
-    prompts: 2,
-  });
-  t.match(estimate('{"model":"m","prompt":"a","n_predict":5,"n_cmpl":4}'), { maxTokens: 20, choices: 4 });
-  t.same(estimate('{"model":"m","max_tokens":"many","n":0}'), {
-    promptTokens: 0,
-    maxTokens: undefined,
-    choices: 1,
-    prompts: 1,
-  });
 });
 
 const chat = (members: object): string => `data: ${JSON.stringify({ id: 'c', ...members })}\n\n`;

@@ -69,7 +69,7 @@ for (const threads of [0, 2]) {
   );
 }
 
-t.test('the hold covers every requested choice, whatever the estimate of the prompt leaves', async (t) => {
+t.test('a refusal for want of credit says the least that the request costs, over all its choices', async (t) => {
   const credit = { assumedTokens: 1000 };
   const fixture = await openAccount(t, USD / 1_000_000n, { settings: { credit }, model: { context_length: 500 } });
   const asking = async (body: object): Promise<string> => {
@@ -81,12 +81,13 @@ t.test('the hold covers every requested choice, whatever the estimate of the pro
     t.equal(response.headers.get('x-headrace-error'), 'HR_CREDIT_SHORT');
     return ((await response.json()) as { detail: string }).detail;
   };
-  // 498 tokens are left of the context, at 1.5 millionths of a USD each.
-  t.match(await asking({ prompt: '123456', max_tokens: 1e15 }), 'may cost 0.000748 USD');
+  // 16 tokens for each choice at 1.5 millionths of a USD, and two of the prompt at a quarter of one.
+  t.match(await asking({ prompt: '123456', max_tokens: 1e15 }), 'may cost 0.000025 USD');
   t.match(await asking({ prompt: '123456', max_tokens: 1e15, n: 1e15 }), 'may cost 9007.199255 USD');
-  t.match(await asking({ prompt: '123456', max_tokens: 1000, n: 4 }), 'may cost 0.002989 USD');
-  t.match(await asking({ prompt: '123456', n: 4 }), 'may cost 0.002989 USD');
-  t.match(await asking({ prompt: 'x'.repeat(4000), max_tokens: 1000 }), 'may cost 0.000875 USD');
+  t.match(await asking({ prompt: '123456', max_tokens: 1000, n: 4 }), 'may cost 0.000097 USD');
+  t.match(await asking({ prompt: '123456', n: 4 }), 'may cost 0.000097 USD');
+  t.match(await asking({ prompt: '123456', max_tokens: 2 }), 'may cost 0.000004 USD');
+  t.match(await asking({ prompt: 'x'.repeat(4000), max_tokens: 1000 }), 'may cost 0.000149 USD');
 });
 
 t.test('a stream is charged by its usage event, which is removed if the client did not ask for it', async (t) => {
@@ -173,12 +174,53 @@ t.test('an answer of 200 that is none costs nothing', async (t) => {
     t.equal(failed.headers.get('x-headrace-error'), 'HR_ROUTE_ALL_FAILED', title);
     await failed.text();
   }
-  t.equal(await chat(fixture.url, KEYED).then((response) => response.text()), good);
+  t.equal(await chat(fixture.url, { ...KEYED, tokens: 23 }).then((response) => response.text()), good);
   const row = await usageOf(fixture.ledger, 1);
   t.match(row, { inputTokens: 54n, outputTokens: 23n, estimated: 0n });
   await fixture.gateway.close();
   t.match(await fixture.ledger.account('acme'), { balance: USD - row.amount, held: 0n });
 });
+
+t.test(
+  'a lie about usage costs no more than the limit of the request, and a prepaid balance stays above zero',
+  async (t) => {
+    const asked: Record<string, unknown>[] = [];
+    const crn = createServer((request, response) => {
+      const pieces: Buffer[] = [];
+      request
+        .on('data', (piece: Buffer) => pieces.push(piece))
+        .on('end', () => {
+          if (pieces.length > 0) asked.push(JSON.parse(Buffer.concat(pieces).toString()) as Record<string, unknown>);
+          const choices = [{ index: 0, message: { content: 'hi' }, finish_reason: 'stop' }];
+          const usage = { prompt_tokens: 99_999_999, completion_tokens: 99_999_999 };
+          response.setHeader('content-type', 'application/json');
+          response.end(JSON.stringify({ choices, usage }));
+        });
+    }).listen(0, '127.0.0.1');
+    await once(crn, 'listening');
+    t.teardown(() => crn.close());
+    const url = `http://127.0.0.1:${(crn.address() as AddressInfo).port}`;
+    const fixture = await openAccount(t, USD / 1000n, { model: { servers: [url] } });
+    const limited = await chat(fixture.url, { ...KEYED, tokens: 10 });
+    t.equal(limited.status, 200);
+    t.equal(limited.headers.get('x-headrace-output-limit'), null);
+    t.match(await usageOf(fixture.ledger, 1), { outputTokens: 10n });
+    // Without a limit, all the credit that is left covers a part of the longest answer.
+    const response = await fetch(`${fixture.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { ...bearer(), 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hi' }] }),
+    });
+    t.equal(response.status, 200);
+    const { max_tokens: limit } = asked.at(-1) as { max_tokens: number };
+    t.ok(limit > 0 && limit < 1000, `a limit of ${limit} was written`);
+    t.equal(response.headers.get('x-headrace-output-limit'), String(limit));
+    await usageOf(fixture.ledger, 2);
+    await fixture.gateway.close();
+    const balance = (await fixture.ledger.account('acme'))?.balance ?? -1n;
+    t.ok(balance >= 0n, `${balance} pico-USD are left`);
+  },
+);
 
 t.test('every dialect is charged, in JSON and in streams', async (t) => {
   const fixture = await openAccount(t, USD);

@@ -1,0 +1,127 @@
+// The output limit of a request: what it says, and writing a lower one into its body. Bodies are spliced and never serialised again,
+// so that everything but the limit stays as the client wrote it. After the splice every member that a server may take for the limit
+// is a whole number up to it.
+
+import type { Dialect, DialectName } from './dialect.ts';
+import { type ScannedBody, SPAN } from './json-scan.ts';
+
+/** Text that replaces `[start, end)` of a body. */
+export interface BodyEdit {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+type LimitName = 'max_completion_tokens' | 'max_tokens' | 'max_output_tokens' | 'n_predict';
+
+/** Some server takes each of them for the limit, whatever the dialect: llama-server prefers `n_predict` in all of its own. */
+const LIMIT_NAMES: readonly LimitName[] = ['max_completion_tokens', 'max_tokens', 'max_output_tokens', 'n_predict'];
+
+/** Members that all servers of a dialect obey. The first one is spliced in where the request has none of them. */
+const OWN_LIMITS: Readonly<Record<DialectName, readonly LimitName[]>> = {
+  'chat-completions': ['max_tokens', 'max_completion_tokens'],
+  completions: ['max_tokens'],
+  responses: ['max_output_tokens'],
+  messages: ['max_tokens'],
+  llama: ['n_predict'],
+};
+
+const LIMIT_SPANS: ReadonlySet<number> = new Set(LIMIT_NAMES.map((name) => SPAN[name]));
+
+const QUOTE = 0x22;
+const OPEN_OBJECT = 0x7b;
+
+/**
+ * Most tokens of one answer, as the request says it: the larger one where it says it twice. Undefined when it sets no limit that its
+ * servers obey: none at all, null, a negative number, or no number.
+ */
+export function outputLimitOf(dialect: Dialect | undefined, body: Buffer, { spans }: ScannedBody): number | undefined {
+  let limit: number | undefined;
+  for (const name of dialect === undefined ? LIMIT_NAMES : OWN_LIMITS[dialect.name]) {
+    const start = spans[SPAN[name]] as number;
+    if (start < 0) continue;
+    const value = countAt(body, start, spans[SPAN[name] + 1] as number);
+    if (value !== undefined && (limit === undefined || value > limit)) limit = value;
+  }
+  return limit;
+}
+
+/**
+ * What has to be changed so that no answer is longer than `limit` tokens; nothing when the request says so already. Without a dialect
+ * members that are there are lowered, and none is added.
+ */
+export function limitEdits(
+  dialect: Dialect | undefined,
+  body: Buffer,
+  scan: ScannedBody,
+  limit: number,
+): readonly BodyEdit[] {
+  const own = dialect === undefined ? LIMIT_NAMES : OWN_LIMITS[dialect.name];
+  const { repeated, spans } = scan;
+  let edits = NO_EDITS;
+  let isSet = dialect === undefined;
+  for (const name of LIMIT_NAMES) {
+    const start = spans[SPAN[name]] as number;
+    if (start < 0) continue;
+    isSet ||= own.includes(name);
+    edits = lowered(body, start, spans[SPAN[name] + 1] as number, limit, edits);
+  }
+  // Of two members of one name a server may read the first or the last.
+  for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
+    if (!LIMIT_SPANS.has(repeated[at] as number)) continue;
+    edits = lowered(body, repeated[at + 1] as number, repeated[at + 2] as number, limit, edits);
+  }
+  if (isSet) return edits;
+  const at = body.indexOf(OPEN_OBJECT) + 1;
+  return [{ start: at, end: at, text: `"${own[0] as string}":${limit},` }, ...edits];
+}
+
+const NO_EDITS: BodyEdit[] = [];
+
+/** The body with these changes, which must not overlap; the same one when there are none. */
+export function edited(body: Buffer, edits: readonly BodyEdit[]): Buffer {
+  if (edits.length === 0) return body;
+  const parts: Buffer[] = [];
+  let from = 0;
+  for (const { end, start, text } of edits.toSorted((one, other) => one.start - other.start)) {
+    parts.push(body.subarray(from, start), Buffer.from(text));
+    from = end;
+  }
+  parts.push(body.subarray(from));
+  return Buffer.concat(parts);
+}
+
+/** Adds the change that the value at `[start, end)` needs, if any, in a list of its own. */
+function lowered(body: Buffer, start: number, end: number, limit: number, edits: BodyEdit[]): BodyEdit[] {
+  const value = countAt(body, start, end);
+  if (value !== undefined && value <= limit && isDigits(body, start, end)) return edits;
+  // Servers disagree about texts, fractions and null; of a plain number there is one reading.
+  return [...edits, { start, end, text: String(Math.min(value ?? limit, limit)) }];
+}
+
+/** The whole number of 0 or more at `[start, end)`. Servers that accept a text or a fraction read it like this. */
+export function countAt(body: Buffer, start: number, end: number): number | undefined {
+  let count = 0;
+  for (let pos = start; pos < end; pos++) {
+    const digit = (body[pos] as number) - 0x30;
+    if (digit < 0 || digit > 9) return oddCount(body.toString('latin1', start, end));
+    count = count * 10 + digit;
+  }
+  return count;
+}
+
+function oddCount(text: string): number | undefined {
+  const first = text.charCodeAt(0);
+  if (first !== QUOTE && first !== 0x2d && (first < 0x30 || first > 0x39)) return undefined;
+  const number = first === QUOTE ? text.slice(1, -1).trim() : text;
+  const value = number === '' ? NaN : Math.floor(Number(number));
+  return value >= 0 ? value : undefined;
+}
+
+function isDigits(body: Buffer, start: number, end: number): boolean {
+  for (let pos = start; pos < end; pos++) {
+    const byte = body[pos] as number;
+    if (byte < 0x30 || byte > 0x39) return false;
+  }
+  return true;
+}

@@ -1,0 +1,97 @@
+// What a request may take in tokens, read from its body before it runs: an estimate of the prompt, and bounds that hold whatever the
+// server counts. No token is shorter than a byte of the text that it stands for.
+
+import type { Dialect } from './dialect.ts';
+import { promptsIn, type ScannedBody, SPAN } from './json-scan.ts';
+import { countAt, outputLimitOf } from './output-limit.ts';
+
+/** Bytes of text that are one token on average; images and other attachments are counted like text. */
+const BYTES_PER_TOKEN = 4;
+
+/** Fewest bytes that a token of usual text has on average, in Chinese or in code. */
+const FEWEST_BYTES_PER_TOKEN = 2;
+
+/** Most tokens that a chat template adds to a prompt beyond the bytes of its request: a default system prompt, headers of messages. */
+const TEMPLATE_TOKENS = 256;
+
+/** For a prompt that is longer than its request, where the context length of the model is not known. */
+const UNSEEN_TOKENS = 16_384;
+
+/** Members that become prompt. */
+const PROMPT = [
+  SPAN.messages,
+  SPAN.system,
+  SPAN.prompt,
+  SPAN.input,
+  SPAN.instructions,
+  SPAN.tools,
+  SPAN.functions,
+] as const;
+const CHOICES = [SPAN.n, SPAN.n_cmpl, SPAN.best_of] as const;
+
+/** An image, a video or a sound by its address: `image_url`, `url` and so on. */
+const ADDRESS = Buffer.from('url"');
+
+/** Tokens that one request may take. */
+export interface TokenBounds {
+  /** Estimate for all prompts together: a quarter of the bytes that become prompt, and at most the context. */
+  readonly promptTokens: number;
+  /** No server counts more: the bytes of the request and what a template adds, or the context. */
+  readonly mostPromptTokens: number;
+  /** Answers that are generated, over all prompts: with `best_of` more than are given. */
+  readonly answers: number;
+  /** Limit of one answer that the request sets itself; undefined when it sets none. */
+  readonly limit: number | undefined;
+  /** Context length of the model; Infinity when it is not known. */
+  readonly context: number;
+  /** Tokens that the context leaves for one answer beside its prompt, as estimated; the whole context if the prompt seems to fill it. */
+  readonly free: number;
+  /** The same beside a prompt of short tokens, so that it is surely free. May be negative. */
+  readonly surelyFree: number;
+}
+
+/** `context`: length of the model's context in tokens; undefined when it is not known. */
+export function tokenBounds(
+  dialect: Dialect | undefined,
+  body: Buffer,
+  scan: ScannedBody,
+  context: number | undefined,
+): TokenBounds {
+  const { spans } = scan;
+  let bytes = 0;
+  for (const at of PROMPT) {
+    const start = spans[at] as number;
+    if (start >= 0) bytes += (spans[at + 1] as number) - start;
+  }
+  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
+  const longest = context ?? Infinity;
+  const mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
+  const most = isWhole(dialect, body, spans) ? mostBytes : context === undefined ? mostBytes + UNSEEN_TOKENS : Infinity;
+  const perPrompt = bytes / prompts / BYTES_PER_TOKEN;
+  return {
+    promptTokens: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), longest * prompts),
+    mostPromptTokens: Math.min(most, longest * prompts),
+    answers: prompts * choicesIn(body, spans),
+    limit: outputLimitOf(dialect, body, scan),
+    context: longest,
+    // Attachments are no text: a prompt that seems to fill the context is shorter, or is refused.
+    free: perPrompt < longest ? Math.floor(longest - perPrompt) : longest,
+    surelyFree: longest - Math.ceil(bytes / prompts / FEWEST_BYTES_PER_TOKEN) - TEMPLATE_TOKENS,
+  };
+}
+
+/** Whether all of the prompt is in the body: no attachment, no earlier response, and no system prompt that the server keeps. */
+function isWhole(dialect: Dialect | undefined, body: Buffer, spans: readonly number[]): boolean {
+  return dialect?.name !== 'llama' && (spans[SPAN.previous_response_id] as number) < 0 && !body.includes(ADDRESS);
+}
+
+/** The largest of the counts of answers to one prompt. */
+function choicesIn(body: Buffer, spans: readonly number[]): number {
+  let choices = 1;
+  for (const at of CHOICES) {
+    const start = spans[at] as number;
+    if (start < 0) continue;
+    choices = Math.max(choices, countAt(body, start, spans[at + 1] as number) ?? 1);
+  }
+  return choices;
+}
