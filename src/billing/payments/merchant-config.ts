@@ -53,7 +53,7 @@ export interface MerchantSettings {
 }
 
 /** An invalid setting: the message says which and why. */
-export class MerchantConfigError extends Error {
+class MerchantConfigError extends Error {
   override readonly name = 'MerchantConfigError';
 }
 
