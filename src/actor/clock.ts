@@ -1,6 +1,8 @@
 // Clocks and random sources, which are passed as arguments everywhere: of the process, and manual or seeded ones for tests.
 // This file has the only ambient sources of monotonic time and randomness. `now()` never goes backwards and is not a date.
 
+import { performance } from 'node:perf_hooks';
+
 /** A timer of `setTimeout`; opaque, for `clearTimeout` of the same clock only. */
 export type TimerHandle = object;
 

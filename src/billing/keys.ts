@@ -120,10 +120,21 @@ export interface PresentedKey {
 /** Stands for credentials of another scheme: a key has no spaces, so this is never one. */
 const NOT_BEARER = 'not a bearer token';
 
+/** Values of Authorization that were read lately. */
+const READ = new Map<string, PresentedKey>();
+const MAX_READ = 1024;
+
 const BEARER = /^bearer +(\S+) *$/i;
 
 /** The key among the credentials of a request. A malformed Authorization counts as a bad key, an empty one as none. */
 export function presentedKey(authorization: string | undefined, apiKey: string | undefined): PresentedKey {
   if (authorization === undefined || authorization === '') return { key: apiKey, bearer: apiKey };
-  return { key: BEARER.exec(authorization)?.[1] ?? NOT_BEARER, bearer: undefined };
+  const known = READ.get(authorization);
+  if (known !== undefined) return known;
+  const presented = { key: BEARER.exec(authorization)?.[1] ?? NOT_BEARER, bearer: undefined };
+  if (authorization.length <= MAX_KEY_LENGTH) {
+    if (READ.size === MAX_READ) READ.clear();
+    READ.set(authorization, presented);
+  }
+  return presented;
 }

@@ -245,6 +245,8 @@ class Connection implements Expirable {
   #timing: Timing = 'none';
   /** Bytes behind the request that is served. */
   #unread: Buffer | null = null;
+  /** When the bytes came that are consumed. */
+  #readMs = 0;
   /** The socket is not read. */
   #paused = false;
   /** Requests are being taken from bytes. */
@@ -284,6 +286,7 @@ class Connection implements Expirable {
 
   /** Takes what the socket has read. False: it is not to be read on. */
   read(length: number, bytes: Buffer): boolean {
+    this.#readMs = this.server.options.clock.now();
     try {
       this.#take(bytes, length);
     } catch (error) {
@@ -421,6 +424,7 @@ class Connection implements Expirable {
     const unread = this.#unread;
     if (unread !== null) {
       this.#unread = null;
+      this.#readMs = this.server.options.clock.now();
       const at = this.#consume(unread, unread.byteLength);
       if (at < unread.byteLength && !this.#lingering) this.#unread = unread.subarray(at);
     }
@@ -494,7 +498,7 @@ class Connection implements Expirable {
 
   /** The head is complete, or refused. */
   #begin(): void {
-    const { clock, handler, limits, budget } = this.server.options;
+    const { handler, limits, budget } = this.server.options;
     const { failure, headers, method, path, query, state } = this.#parser;
     if (failure !== null) {
       this.#refuse(failureError(failure, limits));
@@ -502,7 +506,7 @@ class Connection implements Expirable {
     }
     this.#timing = 'none';
     this.#continued = false;
-    const nowMs = clock.now();
+    const nowMs = this.#readMs;
     const body = state === 'body' ? new Body(budget, limits, this.#parser.declaredBytes, nowMs) : null;
     const head = { method, path, query, headers, remoteAddress: this.#remoteAddress };
     this.#parser.releaseHead();
@@ -531,7 +535,7 @@ class Connection implements Expirable {
 
   #bodyPiece(bytes: Buffer, body: Body | null): void {
     const { bodyStart, bodyEnd, failure, state } = this.#parser;
-    const { clock, limits } = this.server.options;
+    const { limits } = this.server.options;
     if (failure !== null) {
       if (body !== null) body.fail(failureError(failure, limits));
       // A response that has left without `Connection: close` was complete all the same.
@@ -539,7 +543,7 @@ class Connection implements Expirable {
       return;
     }
     if (state === 'done' && this.#timing === 'body') this.#timing = 'none';
-    body?.append(bytes.subarray(bodyStart, bodyEnd), state === 'done', clock.now());
+    body?.append(bytes.subarray(bodyStart, bodyEnd), state === 'done', this.#readMs);
     if (body === null && state === 'done') this.#time('idle', KEEP_ALIVE_MS);
   }
 

@@ -31,10 +31,11 @@ export interface DispatchHandler {
   /** The final head of the response. `headers` is flat: name in lower case, value; the handler may keep it. */
   onResponseStart(status: number, headers: readonly string[]): void;
   /**
-   * A piece of the body, without framing. Its memory is used again: the handler copies what it keeps. The last piece of a response of
-   * declared length is valid until `onResponseEnd` returns, which follows at once; any other one until this call returns.
+   * A piece of the body, without framing; it came at `nowMs` by the clock of the pool. Its memory is used again: the handler copies what
+   * it keeps. The last piece of a response of declared length is valid until `onResponseEnd` returns, which follows at once; any other
+   * one until this call returns.
    */
-  onResponseData(chunk: Buffer): void;
+  onResponseData(chunk: Buffer, nowMs: number): void;
   onResponseEnd(): void;
   /** The connection is closed, or there was none. */
   onResponseError(error: DispatchError): void;
@@ -215,8 +216,9 @@ export class Connection implements NameWaiter {
     this.#socket?.resume();
     const piece = this.#held;
     this.#held = null;
-    if (piece !== null) handler.onResponseData(piece);
-    this.#settle();
+    const nowMs = this.#pool.settings.clock.now();
+    if (piece !== null) handler.onResponseData(piece, nowMs);
+    this.#settle(nowMs);
   }
 
   /** Ends the request and closes the connection, which may still be opening. The handler is not called any more. */
@@ -327,6 +329,7 @@ export class Connection implements NameWaiter {
     // A full buffer is filled again at once, and TLS gives its records one by one.
     this.#unreadTurns = length === READ_BUFFER.byteLength || this.#pool.isSecure ? 1 : 0;
     const parser = this.#parser;
+    const nowMs = this.#pool.settings.clock.now();
     try {
       parser.parse(READ_BUFFER, length);
       if (parser.headCame) {
@@ -337,9 +340,9 @@ export class Connection implements NameWaiter {
       if (bodyEnd > bodyStart) {
         const piece = READ_BUFFER.subarray(bodyStart, bodyEnd);
         if (this.#paused) this.#held = Buffer.concat(this.#held === null ? [piece] : [this.#held, piece]);
-        else handler.onResponseData(piece);
+        else handler.onResponseData(piece, nowMs);
       }
-      if (this.#handler === handler && (parser.state === 'done' || parser.state === 'malformed')) this.#settle();
+      if (this.#handler === handler && (parser.state === 'done' || parser.state === 'malformed')) this.#settle(nowMs);
     } catch (error) {
       // An error thrown by a handler fails its own request. Without a request it must surface.
       if (this.#handler !== handler) throw error;
@@ -348,22 +351,22 @@ export class Connection implements NameWaiter {
   }
 
   /** Ends the request when its response has ended and the handler is not paused. */
-  #settle(): void {
+  #settle(nowMs: number = this.#pool.settings.clock.now()): void {
     if (this.#handler === null || this.#paused) return;
     const { state } = this.#parser;
-    if (state === 'done') this.#complete(this.#handler);
+    if (state === 'done') this.#complete(this.#handler, nowMs);
     else if (state === 'malformed') this.#fail('malformed');
     else if (this.#ended) this.#fail(this.#closedFault());
   }
 
-  #complete(handler: DispatchHandler): void {
+  #complete(handler: DispatchHandler, nowMs: number): void {
     this.#handler = null;
     this.served++;
     if (this.#parser.keepAlive !== this.#hint) this.#applyHint();
     // TLS tells of a write one turn later: the pool looks again when it takes the connection back.
     const isSent = this.#unreadTurns > 0 || this.isSent;
     const isReusable = this.#parser.reusable && !this.#ended && isSent && this.idleMs > 0;
-    if (isReusable) this.#pool.keep(this, this.#unreadTurns);
+    if (isReusable) this.#pool.keep(this, this.#unreadTurns, nowMs);
     else this.close();
     try {
       handler.onResponseEnd();
@@ -527,8 +530,7 @@ export class ConnectionPool {
    * @internal Takes a connection back after a complete response. Bytes that a faulty server sent behind the response must not become
    * the response to another request: it is reused after `unreadTurns` turns of the event loop, when such bytes have been read.
    */
-  keep(connection: Connection, unreadTurns: 0 | 1 | 2): void {
-    const nowMs = this.settings.clock.now();
+  keep(connection: Connection, unreadTurns: 0 | 1 | 2, nowMs: number): void {
     if (this.#closed || this.#isOutdated(connection, nowMs)) {
       connection.close();
       return;

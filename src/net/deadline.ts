@@ -32,9 +32,9 @@ export class Deadline {
     this.owner = owner;
   }
 
-  /** Starts or restarts the deadline `durationMs` from now. */
-  set(durationMs: number): void {
-    this.dueMs = this.#queue.clock.now() + durationMs;
+  /** Starts or restarts the deadline `durationMs` from `nowMs`, by default the present. */
+  set(durationMs: number, nowMs: number = this.#queue.clock.now()): void {
+    this.dueMs = nowMs + durationMs;
     if (this.list?.durationMs === durationMs) return;
     if (this.list !== null) this.#queue.remove(this);
     this.#queue.insert(this, durationMs);

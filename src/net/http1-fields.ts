@@ -74,27 +74,21 @@ export class KeptHead {
   /** Its field section, one name and one value for each line; null when the fields are not as the lines say. */
   fields: readonly string[] | null = null;
   #bytes: Buffer = NO_BYTES;
-  #view: DataView = view;
+  #view: DataView = NO_VIEW;
   #misses = 0;
-  /** The last head that was compared was the same. */
-  #repeats = false;
 
   /** How many bytes from `start` on are those that the kept head begins with. */
   common(bytes: Buffer, start: number, end: number): number {
     const length = Math.min(this.length, end - start);
     if (length === 0) return 0;
     const kept = this.#bytes;
-    const full = length === this.length;
-    if (this.#repeats && full && bytes.compare(kept, 0, length, start, start + length) === 0) return length;
-    if (view.buffer !== bytes.buffer) view = new DataView(bytes.buffer);
-    const [given, known] = [view, this.#view];
-    const offset = bytes.byteOffset + start;
+    const given = viewOf(bytes);
+    const known = this.#view;
     let at = 0;
     // Eight bytes at a time, as numbers. Equal numbers are equal bytes: no valid head has NULs, so that zero has no other sign.
     // NaN, which equals nothing, is left to the second loop.
-    while (at + 8 <= length && given.getFloat64(offset + at) === known.getFloat64(at)) at += 8;
+    while (at + 8 <= length && given.getFloat64(start + at) === known.getFloat64(at)) at += 8;
     while (at < length && bytes[start + at] === kept[at]) at++;
-    this.#repeats = full && at === length;
     this.#misses = at * 2 < this.length ? this.#misses + 1 : 0;
     return at;
   }
@@ -137,8 +131,21 @@ export class KeptHead {
   }
 }
 
-/** Over the memory that was compared last: sockets read into few buffers. */
-let view: DataView = new DataView(new ArrayBuffer(0));
+const NO_VIEW: DataView = new DataView(new ArrayBuffer(0));
+
+/** The buffers that were compared last, the latest one first: all sockets of a server, or of clients, read into one. */
+let latest: Uint8Array = NO_BYTES;
+let latestView: DataView = NO_VIEW;
+let earlier: Uint8Array = NO_BYTES;
+let earlierView: DataView = NO_VIEW;
+
+function viewOf(bytes: Uint8Array): DataView {
+  if (bytes === latest) return latestView;
+  const view = bytes === earlier ? earlierView : new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  [earlier, earlierView] = [latest, latestView];
+  [latest, latestView] = [bytes, view];
+  return view;
+}
 
 /** Whether a byte between `start` and `end` is one that no head may hold. */
 export function hasForbidden(bytes: Buffer, start: number, end: number): boolean {

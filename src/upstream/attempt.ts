@@ -34,7 +34,7 @@ export interface AttemptTimeouts {
 }
 
 /** A connection as an attempt uses it: see `Connection`. */
-export type AttemptConnection = Pick<Connection, 'abort' | 'pause' | 'resume'>;
+export type AttemptConnection = Pick<Connection, 'abort' | 'pause' | 'resume' | 'sentMs'>;
 
 /** A pool as an attempt uses it: see `ConnectionPool`. */
 export interface AttemptPool {
@@ -198,12 +198,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   /** Passes on what is held, and the rest as it comes. */
   take(): void {
     const held = this.#held;
-    const nowMs = this.#deps.clock.now();
     const last = this.whole ? (held.pop() ?? null) : null;
     this.passed = true;
     if (!this.whole) this.#phase = 'passing';
-    for (const piece of held) this.#owner.onPiece(this, piece, nowMs);
-    held.length = 0;
+    if (held.length > 0) {
+      const nowMs = this.#deps.clock.now();
+      for (const piece of held) this.#owner.onPiece(this, piece, nowMs);
+      held.length = 0;
+    }
     if (this.whole) this.#owner.onEnd(this, last);
   }
 
@@ -287,10 +289,10 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   onRequestSent(connection: AttemptConnection): void {
     this.#connection = connection;
     this.#phase = 'head';
-    this.sentMs = this.#deps.clock.now();
+    this.sentMs = connection.sentMs;
     this.heardMs = this.sentMs;
     const { headersMs, firstByteMs } = this.#deps.timeouts;
-    this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs));
+    this.#deadline.set(firstByteMs === null ? headersMs : Math.min(headersMs, firstByteMs), this.sentMs);
   }
 
   /** @internal */
@@ -313,14 +315,14 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   }
 
   /** @internal */
-  onResponseData(piece: Buffer): void {
+  onResponseData(piece: Buffer, nowMs: number): void {
     if (this.#phase === 'rest') {
       this.#restBytes += piece.byteLength;
       if (this.#restBytes > DISCARD_BYTES) this.#close();
       return;
     }
     this.bytes += piece.byteLength;
-    this.heardMs = this.#deps.clock.now();
+    this.heardMs = nowMs;
     if (this.#phase === 'refusal') {
       this.#held.push(Buffer.from(piece));
       if (this.bytes > REFUSAL_BYTES) this.#undecided();
@@ -503,7 +505,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     if (phase === 'passing') {
       this.#owner.onEnd(this, held.pop() ?? null);
     } else if (phase !== 'held') {
-      this.begunMs = this.#deps.clock.now();
+      this.begunMs = this.#splitter === null && this.bytes > 0 ? this.heardMs : this.#deps.clock.now();
       this.#owner.onBegun(this);
     }
     this.#own();

@@ -265,6 +265,9 @@ const RESPONSE_DROPPED: ReadonlySet<string> = new Set([
 /** The affinity cookie is the gateway's own: a CRN must not choose for its clients. */
 const OWN_COOKIE = new RegExp(`^\\s*${AFFINITY_COOKIE}\\s*=`);
 
+/** Changing the case of a text is a call of the runtime. */
+const USUAL_TYPE = 'application/json';
+
 /** The head of an answer, read once. */
 export interface ResponseHead {
   readonly status: number;
@@ -290,7 +293,7 @@ export function responseHead(status: number, fields: readonly string[]): Respons
     const name = fields[i] as string;
     const value = fields[i + 1] as string;
     if (name === 'content-length') contentLength = Number(value);
-    else if (name === 'content-type') contentType = value.toLowerCase();
+    else if (name === 'content-type') contentType = value === USUAL_TYPE ? USUAL_TYPE : value.toLowerCase();
     else if (name === 'content-encoding') encoded = value.toLowerCase() !== 'identity';
     else if (name === 'transfer-encoding') chunked = true;
     else if (name === 'connection') connection = connection === undefined ? value : `${connection},${value}`;

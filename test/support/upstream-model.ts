@@ -69,6 +69,7 @@ class ModelConnection {
   /** Bytes of the body that have left. */
   sent = 0;
   headSent = false;
+  sentMs = 0;
   comments = 0;
   readonly crn: number;
   readonly answer: Answer;
@@ -76,8 +77,18 @@ class ModelConnection {
   readonly #random: Random;
   readonly #log: (text: string) => void;
 
-  constructor(crn: number, answer: Answer, handler: DispatchHandler, random: Random, log: (text: string) => void) {
+  readonly #clock: ManualClock;
+
+  constructor(
+    crn: number,
+    answer: Answer,
+    handler: DispatchHandler,
+    random: Random,
+    clock: ManualClock,
+    log: (text: string) => void,
+  ) {
     this.crn = crn;
+    this.#clock = clock;
     this.answer = answer;
     this.#handler = handler;
     this.#random = random;
@@ -111,6 +122,7 @@ class ModelConnection {
 
   open(): void {
     this.state = 'open';
+    this.sentMs = this.#clock.now();
     this.#handler.onRequestSent(this as never);
   }
 
@@ -143,7 +155,7 @@ class ModelConnection {
     const piece = Buffer.from(this.answer.body.subarray(this.sent, this.sent + bytes));
     this.sent += piece.byteLength;
     this.#log(`data crn${this.crn} ${this.sent}/${this.answer.body.byteLength}`);
-    this.#handler.onResponseData(piece);
+    this.#handler.onResponseData(piece, this.#clock.now());
     // The end of an answer with a length comes with its last byte.
     if (this.sent === this.answer.body.byteLength && this.answer.hasLength && !this.paused && !this.over) this.#end();
     // A connection uses the memory of its pieces again.
@@ -154,7 +166,7 @@ class ModelConnection {
     const { ending, endless } = this.answer;
     if (endless) {
       this.comments++;
-      this.#handler.onResponseData(Buffer.from(ENDLESS));
+      this.#handler.onResponseData(Buffer.from(ENDLESS), this.#clock.now());
     }
     if (ending === 'silence') return;
     this.#log(`end crn${this.crn} ${ending}`);
@@ -529,7 +541,14 @@ class Run {
 
   #dispatch(crn: number, handler: DispatchHandler, fresh: boolean): ModelConnection | null {
     const answer = answerOf(this.#random, this.#path, this.#stream, crn, fresh);
-    const connection = new ModelConnection(crn, answer, handler, this.#random, (text) => void this.#log.push(text));
+    const connection = new ModelConnection(
+      crn,
+      answer,
+      handler,
+      this.#random,
+      this.#model.clock,
+      (text) => void this.#log.push(text),
+    );
     this.#connections.push(connection);
     this.#log.push(`ask crn${crn} ${answer.name} ${answer.connect}`);
     if (answer.connect === 'no connection free' || answer.connect === 'unsendable') {
