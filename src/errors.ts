@@ -44,7 +44,12 @@ export type ErrorCode =
   | 'HR_FETCH_TIMEOUT'
   | 'HR_FETCH_BUSY'
   | 'HR_KEY_RATE'
+  | 'HR_KEY_TOKENS'
+  | 'HR_KEY_TOO_LARGE'
+  | 'HR_KEY_RUNNING'
   | 'HR_KEY_SPENT'
+  | 'HR_BUDGET_HELD'
+  | 'HR_LIMITS_FULL'
   | 'HR_CREDIT_SHORT'
   | 'HR_CREDIT_UNKNOWN'
   | 'HR_PAYMENT_REQUIRED'
@@ -141,8 +146,33 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   },
   HR_FETCH_TIMEOUT: { status: 504, source: 'upstream', retryable: true, detail: 'The page took too long: {}' },
   HR_FETCH_BUSY: { status: 503, source: 'internal', retryable: true, detail: 'Too many pages are waiting' },
-  HR_KEY_RATE: { status: 429, source: 'client', retryable: true, detail: 'This key may use {} a minute' },
-  HR_KEY_SPENT: { status: 402, source: 'client', retryable: false, detail: 'This key may spend {} a month' },
+  HR_KEY_RATE: { status: 429, source: 'client', retryable: true, detail: 'This key may send {} requests a minute' },
+  HR_KEY_TOKENS: { status: 429, source: 'client', retryable: true, detail: 'This key may use {} tokens a minute' },
+  HR_KEY_TOO_LARGE: {
+    status: 429,
+    source: 'client',
+    retryable: false,
+    detail: 'The request alone exceeds the {} tokens that this key may use a minute',
+  },
+  HR_KEY_RUNNING: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'This key may have {} requests under way at the same time',
+  },
+  HR_KEY_SPENT: { status: 402, source: 'client', retryable: false, detail: 'Budget used up: {}' },
+  HR_BUDGET_HELD: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'Requests under way hold what is left of a budget: {}',
+  },
+  HR_LIMITS_FULL: {
+    status: 503,
+    source: 'internal',
+    retryable: true,
+    detail: 'The gateway counts for too many limited keys and budgets; this one is refused',
+  },
   HR_CREDIT_SHORT: { status: 402, source: 'client', retryable: false, detail: 'Not enough credit: this may cost {}' },
   HR_CREDIT_UNKNOWN: {
     status: 503,

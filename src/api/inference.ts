@@ -145,9 +145,9 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     const path = upstreamPath(exchange.path);
     const charged = settlement?.kind === 'account';
     const paid = settlement?.kind === 'payment';
-    // Free models are counted as far as their answers say; only what costs money is asked to say it.
-    const asking =
-      charged && deps.billing?.modelPrices.has(model.id) === true ? usageEdit(dialect, body, scan) : undefined;
+    // Free models are counted as far as their answers say; only what costs money or is limited is asked to say it.
+    const isCounted = charged && (settlement.maxTokens < Infinity || deps.billing?.modelPrices.has(model.id) === true);
+    const asking = isCounted ? usageEdit(dialect, body, scan) : undefined;
     const budget = settlement === null ? null : input.budget;
     const limit = budget === null || settlement === null ? undefined : outputLimit(budget, settlement);
     const edits = limit === undefined ? [] : limitEdits(dialect, body, scan, limit);

@@ -3,16 +3,21 @@
 // Every hold ends in exactly one settlement or release, when the exchange is over, however it ends.
 
 import {
+  addRateLimitHeaders,
+  type Budget,
   type Credential,
   type Exceeded,
   type GoodCredential,
+  type LimitReservation,
   presentedKey,
+  refusalHeaders,
   type Reserved,
+  retryHeaders,
   type Spending,
   usdText,
 } from '../billing/index.ts';
 import { dialectOf } from '../dialect/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import { type ErrorDecorator, respondError, respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
@@ -126,19 +131,19 @@ function holdCredit<Input>(
 ): void {
   const { exchange, deps } = request;
   const range = endpoint.price(request, billing);
-  const { least, most } = range;
-  const settlement = new AccountSettlement(billing, payer);
-  const exceeded = settlement.admit(range);
-  if (exceeded !== null) throw limitError(exceeded);
+  const limits = admitRequest(exchange, billing, payer, range);
+  const settlement = new AccountSettlement(billing, payer, exchange.model, limits);
+  const { least } = range;
+  const most = Math.min(range.most, limits.amount);
   const amount = most === 0 ? 0 : billing.leases.reserve(payer, least, most);
   if (amount > 0 || most === 0) {
-    settlement.held = amount;
+    settlement.hold(amount);
     exchange.settlement = settlement;
     endpoint.run(request, settlement);
     return;
   }
   billing.leases.fund(payer, least, most, (reserved) => {
-    if (reserved.kind === 'reserved') settlement.held = reserved.amount;
+    if (reserved.kind === 'reserved') settlement.hold(reserved.amount);
     if (reserved.kind !== 'reserved' || exchange.handedOver) {
       settlement.close();
       if (reserved.kind !== 'reserved') refuse(exchange, deps, creditError(reserved, least));
@@ -160,35 +165,67 @@ export interface Meter {
   spending(): Spending | null;
 }
 
-/** What is held of an account for one request: of the limits of its key, and credit. A prepaid request never costs more than its credit. */
+/** Reserves what the limits of a key and the budgets allow, before credit is held. Throws the error of the limit that is reached. */
+function admitRequest(
+  exchange: Exchange,
+  { epochMs, limits }: Billing,
+  payer: GoodCredential,
+  range: CostRange,
+): LimitReservation {
+  const nowMs = epochMs();
+  const admitted = limits.admit(payer, exchange.model, range, nowMs);
+  if (admitted.kind !== 'reserved') throw limitError(admitted, rateLimitFamily(exchange), nowMs);
+  if (payer.allowance !== null) {
+    addRateLimitHeaders(exchange.commonHeaders, admitted, rateLimitFamily(exchange), nowMs);
+  }
+  return admitted;
+}
+
+/** Clients of the Messages API read other headers than all others. */
+function rateLimitFamily({ path }: Exchange): 'openai' | 'anthropic' {
+  return dialectOf(path)?.name === 'messages' ? 'anthropic' : 'openai';
+}
+
+/**
+ * What is held of an account for one request: of the limits of its key, of budgets, and credit. A prepaid request never costs more
+ * than its credit, and none more than was reserved of its budgets.
+ */
 class AccountSettlement implements Settlement {
   readonly kind = 'account';
   /** Asked once, at the close. */
   meter: Meter | null = null;
   /** Pico-USD that are held. */
   held = 0;
-  /** The most tokens that the request may take, prompt and output together. */
-  maxTokens = Infinity;
+  /** What was reserved of the limits of the key and of budgets. */
+  readonly limits: LimitReservation;
   readonly #billing: Billing;
   readonly #payer: GoodCredential;
+  readonly #model: string;
   readonly #spendings: Spending[] = [];
   #closed = false;
 
-  constructor(billing: Billing, payer: GoodCredential) {
+  /** `limits`: what was reserved of the limits of the key and of budgets. */
+  constructor(billing: Billing, payer: GoodCredential, model: string, limits: LimitReservation) {
     this.#billing = billing;
     this.#payer = payer;
+    this.#model = model;
+    this.limits = limits;
   }
 
   /** The most that the request may cost, in pico-USD. Infinity: the account pays later, whatever it is. */
   get maxCost(): number {
-    return this.#payer.prepaid ? this.held : Infinity;
+    return this.#payer.prepaid ? this.held : this.limits.amount;
   }
 
-  /** Counts the request against the limits of its key, before credit is held; answers with the limit that forbids it. */
-  admit(_range: CostRange): Exceeded | null {
-    const { allowance } = this.#payer;
-    const { epochMs, limits } = this.#billing;
-    return allowance === null ? null : limits.admit(allowance, epochMs());
+  /** The most tokens that the request may take, prompt and output together. */
+  get maxTokens(): number {
+    return this.limits.tokens;
+  }
+
+  /** Notes the credit that is held. What is reserved of budgets beyond it is given back. */
+  hold(amount: number): void {
+    this.held = amount;
+    this.#billing.limits.lower(this.limits, Infinity, amount);
   }
 
   add(spending: Spending): void {
@@ -199,20 +236,22 @@ class AccountSettlement implements Settlement {
     if (this.#closed) return;
     this.#closed = true;
     const { epochMs, limits, leases } = this.#billing;
-    const { allowance } = this.#payer;
     const metered = this.meter?.spending() ?? null;
     if (metered !== null) this.#spendings.push(metered);
     let { held } = this;
     let left = this.maxCost;
+    let tokens = 0;
+    let total = 0;
     for (const spending of this.#spendings) {
       const cost = Math.min(spending.cost, left);
       left -= cost;
       leases.settle(this.#payer, held, cost === spending.cost ? spending : { ...spending, cost });
       held = 0;
-      if (allowance === null) continue;
-      limits.settle(allowance, spending.promptTokens + spending.completionTokens, cost, epochMs());
+      tokens += spending.promptTokens + spending.completionTokens;
+      total += cost;
     }
     if (held > 0) leases.cancel(this.#payer, held);
+    limits.settle(this.limits, this.#payer, this.#model, tokens, total, epochMs());
   }
 }
 
@@ -232,12 +271,35 @@ function creditError(reserved: Exclude<Reserved, { kind: 'reserved' }>, amount: 
   return new HeadraceError('HR_CREDIT_SHORT', { subject });
 }
 
-function limitError(exceeded: Exceeded): HeadraceError {
-  if (exceeded.kind === 'spend') {
-    return new HeadraceError('HR_KEY_SPENT', { subject: `${usdText(exceeded.limit)} USD` });
+const LIMIT_CODES = {
+  running: 'HR_KEY_RUNNING',
+  requests: 'HR_KEY_RATE',
+  tokens: 'HR_KEY_TOKENS',
+  size: 'HR_KEY_TOO_LARGE',
+} as const satisfies Record<string, ErrorCode>;
+
+function limitError(exceeded: Exceeded, family: 'openai' | 'anthropic', nowMs: number): HeadraceError {
+  switch (exceeded.kind) {
+    case 'capacity':
+      return new HeadraceError('HR_LIMITS_FULL');
+    case 'spent':
+      return new HeadraceError('HR_KEY_SPENT', { subject: budgetText(exceeded.budget, exceeded.endsMs) });
+    case 'held': {
+      const subject = budgetText(exceeded.budget, exceeded.endsMs);
+      return new HeadraceError('HR_BUDGET_HELD', { subject, headers: retryHeaders(0) });
+    }
+    default: {
+      const headers = refusalHeaders(exceeded, family, nowMs);
+      return new HeadraceError(LIMIT_CODES[exceeded.kind], { subject: String(exceeded.limit), headers });
+    }
   }
-  const headers = ['retry-after', String(exceeded.retryAfterS)];
-  return new HeadraceError('HR_KEY_RATE', { subject: `${exceeded.limit} ${exceeded.kind}`, headers });
+}
+
+/** Says no id of a key: whoever reads it knows which one it has sent. */
+function budgetText({ account, key, limit, model, period }: Budget, endsMs: number): string {
+  const spender = key !== null ? 'this key' : account !== null ? 'this account' : 'all accounts together';
+  const subject = model === null ? `${spender} may spend` : `${spender} may spend on model ${model}`;
+  return `${subject} ${usdText(limit)} USD a ${period}; the ${period} ends at ${new Date(endsMs).toISOString()}`;
 }
 
 /** Work under way whose answer comes in one piece. */

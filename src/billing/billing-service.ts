@@ -4,11 +4,13 @@
 
 import { randomUUID } from 'node:crypto';
 import { leaseManager, type LeaseManagerCommand, type LeaseManagerSettings } from './lease-manager.ts';
-import { createLimitMemory, type KeyAllowance, KeyLimiter, MAX_LIMITED_KEYS } from './key-limiter.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
-import type { Ledger, StoredKey } from './ledger/store.ts';
+import type { KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
+import type { BudgetChange, BudgetEvent } from './limits/budgets.ts';
+import { LimitRegistry } from './limits/limit-registry.ts';
+import { createLimitMemory, type LimitMemory } from './limits/limit-table.ts';
 import { openLedger } from './ledger/ledger.ts';
-import { picoPerCall } from './prices.ts';
+import { picoPerCall, usdText } from './prices.ts';
 import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -20,12 +22,15 @@ import { type PaymentService, startPayments } from './payments/payment-service.t
 /** A change that every data plane applies. */
 export type BillingUpdate =
   | { readonly type: 'Keys'; readonly change: KeyChange }
+  | { readonly type: 'Budgets'; readonly change: BudgetChange }
   | { readonly type: 'Trust'; readonly untilMs: number }
   | { readonly type: 'Recall'; readonly account: string };
 
 export interface BillingServiceOptions {
   readonly system: System;
   readonly settings: Settings;
+  /** Data planes: the one of this thread and those of the ingress threads. */
+  readonly threads: number;
   readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
@@ -34,31 +39,39 @@ export interface BillingServiceOptions {
   readonly tell: (update: BillingUpdate) => void;
   /** Keys of the store have changed, or were loaded for the first time. */
   readonly onKeys: () => void;
+  /** Spending has crossed a threshold of a budget; once per budget, threshold and period over all gateways. */
+  readonly onBudget?: (event: BudgetEvent) => void;
+}
+
+/** A key of the configuration and its limits. */
+export interface ConfiguredKey {
+  readonly record: KeyRecord & { readonly id: string };
+  readonly limits: KeyLimits;
 }
 
 const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 const REOPEN_MS = 2000;
 const FLUSH_TIMEOUT_MS = 10_000;
 
-/** Interval between readings of monthly spending: other gateways spend too. */
-const SYNC_MS = 30_000;
+/** Interval between readings of what other gateways have spent of budgets. */
+const READ_MS = 5000;
 
-/** Largest monthly limit that is exact as a number. */
-const MAX_SPEND = Number.MAX_SAFE_INTEGER;
+/** Interval between looks at the thresholds that threads have crossed. */
+const REPORT_MS = 500;
 
 export class BillingService {
   readonly leaseManager: Ref<LeaseManagerCommand>;
-  readonly limitMemory: SharedArrayBuffer = createLimitMemory();
+  readonly limitMemory: LimitMemory;
   /** The payment processor; null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
   readonly #options: BillingServiceOptions;
   readonly #opened: PromiseWithResolvers<Ledger> = Promise.withResolvers();
   readonly #service: PaymentService | null;
   readonly #metrics = new LedgerMetrics();
-  readonly #limits = new KeyLimiter(this.limitMemory);
+  readonly #limits: LimitRegistry;
   readonly #keys = new Map<string, KeyRecord>();
-  /** Cells of limited keys, by key id. */
-  readonly #cells = new Map<string, number>();
+  /** Hashes of the keys of the configuration. */
+  #configured: ReadonlySet<string> = new Set();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
   #ledger: Ledger | null = null;
   #loaded = false;
@@ -67,7 +80,15 @@ export class BillingService {
 
   constructor(options: BillingServiceOptions) {
     this.#options = options;
-    const { clock, epochMs, log, settings, system, tell } = options;
+    const { clock, epochMs, log, settings, system, tell, threads } = options;
+    this.limitMemory = createLimitMemory(threads);
+    this.#limits = new LimitRegistry({
+      memory: this.limitMemory,
+      epochMs,
+      tell: (change) => tell({ type: 'Budgets', change }),
+      onCrossed: (event) => void this.#alert(event),
+      onFull: (kind, id) => log.error({ [kind]: id }, `too many limited ${kind}s: this one is refused`),
+    });
     const behavior = leaseManager({
       openLedger: () => this.#openLedger(),
       settings: leaseSettings(settings),
@@ -79,6 +100,7 @@ export class BillingService {
         this.#untilMs = untilMs;
         tell({ type: 'Trust', untilMs });
       },
+      onPosted: ({ account, amount, usage }) => this.#limits.posted(account, usage.key, usage.model, amount),
       onRecall: (account) => tell({ type: 'Recall', account }),
       onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
     });
@@ -87,6 +109,7 @@ export class BillingService {
     const ledger = this.#opened.promise;
     this.#service = startPayments({ system, ledger, settings: settings.payments, clock, dateMs, log });
     this.payments = this.#service?.ref ?? null;
+    this.#reportBudgets();
   }
 
   /** Whether the keys of the store were loaded. */
@@ -108,6 +131,7 @@ export class BillingService {
   updates(): BillingUpdate[] {
     return [
       { type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } },
+      { type: 'Budgets', change: this.#limits.budgets() },
       { type: 'Trust', untilMs: this.#untilMs },
     ];
   }
@@ -118,6 +142,23 @@ export class BillingService {
 
   configure(settings: Settings): void {
     this.leaseManager.tell({ type: 'Configure', settings: leaseSettings(settings) });
+  }
+
+  /** The keys of the configuration with the places of their limits; those that were given before and not now are forgotten. */
+  limitConfigured(keys: readonly ConfiguredKey[]): KeyRecord[] {
+    const hashes = new Set(keys.map(({ record }) => record.hash));
+    for (const hash of this.#configured) if (!hashes.has(hash)) this.#limits.dropKey(hash);
+    this.#configured = hashes;
+    return keys.map(({ limits, record }) => {
+      const { account, hash, id } = record;
+      const allowance = this.#limits.putKey({ hash, id, lineage: id, account, createdMs: 0, limits });
+      return allowance === undefined ? record : { ...record, allowance };
+    });
+  }
+
+  /** Returns what a thread has reserved of limits that has ended, before another takes its place. */
+  clearLimits(thread: number): void {
+    this.#limits.clearThread(thread);
   }
 
   threadGone(thread: string): void {
@@ -158,10 +199,11 @@ export class BillingService {
     try {
       await ledger.watch((change) => {
         if (change.kind === 'key') void this.#refresh(ledger, change.hash);
+        else if (change.kind === 'budget') void this.#refreshBudget(ledger, change.budget);
         else if (change.kind === 'all') void this.#reload(ledger);
       });
       await this.#reload(ledger);
-      this.#syncLimits(ledger);
+      this.#later(READ_MS, () => void this.#readSpending(ledger));
     } catch (error) {
       this.#options.log.error({ problem: sentenceOf(error) }, 'keys could not be loaded; it is tried again');
       this.#later(REOPEN_MS, () => void this.#load(ledger));
@@ -170,8 +212,15 @@ export class BillingService {
 
   async #reload(ledger: Ledger): Promise<void> {
     const stored = await ledger.listKeys();
+    const budgets = await ledger.budgets.list();
+    const gone = new Set(this.#keys.keys());
     this.#keys.clear();
-    for (const key of stored) if (key.disabledMs === null) this.#keys.set(key.hash, this.#recordOf(key));
+    for (const key of stored) if (this.#isValid(key)) this.#keys.set(key.hash, this.#recordOf(key));
+    for (const hash of gone) if (!this.#keys.has(hash)) this.#limits.dropKey(hash);
+    for (const budget of budgets) this.#limits.putBudget(budget);
+    this.#limits.keepBudgets(new Set(budgets.map(({ id }) => id)));
+    // No request is admitted with a key before it is known what was spent of its budgets.
+    await this.#limits.read((query) => ledger.budgets.spending(query), true);
     this.#loaded = true;
     this.#options.tell({ type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } });
     this.#options.onKeys();
@@ -180,7 +229,9 @@ export class BillingService {
   async #refresh(ledger: Ledger, hash: string): Promise<void> {
     try {
       const key = await ledger.findKey(hash);
-      const record = key === undefined || key.disabledMs !== null ? undefined : this.#recordOf(key);
+      const record = key === undefined || !this.#isValid(key) ? undefined : this.#recordOf(key);
+      if (record === undefined) this.#limits.dropKey(hash);
+      else await this.#limits.read((query) => ledger.budgets.spending(query), false);
       if (record === undefined) this.#keys.delete(hash);
       else this.#keys.set(hash, record);
       const change = {
@@ -196,56 +247,74 @@ export class BillingService {
     }
   }
 
-  #recordOf({ account, expiresMs, hash, id, limits }: StoredKey): KeyRecord {
-    const { monthlySpend, requestsPerMinute, tokensPerMinute } = limits;
-    const isLimited = monthlySpend !== undefined || requestsPerMinute !== undefined || tokensPerMinute !== undefined;
-    const cell = isLimited ? this.#cellOf(id) : undefined;
-    const allowance: KeyAllowance | undefined =
-      cell === undefined
-        ? undefined
-        : {
-            cell,
-            requestsPerMinute,
-            tokensPerMinute,
-            monthlySpend: monthlySpend === undefined ? undefined : Math.min(Number(monthlySpend), MAX_SPEND),
-          };
+  async #refreshBudget(ledger: Ledger, id: string): Promise<void> {
+    try {
+      const budget = await ledger.budgets.find(id);
+      if (budget === undefined) this.#limits.dropBudget(id);
+      else this.#limits.putBudget(budget);
+      await this.#limits.read((query) => ledger.budgets.spending(query), false);
+    } catch (error) {
+      this.#options.log.error({ problem: sentenceOf(error) }, 'a budget could not be read; it is tried again');
+      this.#later(REOPEN_MS, () => void this.#refreshBudget(ledger, id));
+    }
+  }
+
+  #isValid({ disabledMs, expiresMs }: StoredKey): boolean {
+    return disabledMs === null && (expiresMs === null || expiresMs > this.#options.epochMs());
+  }
+
+  #recordOf(key: StoredKey): KeyRecord {
+    const { account, expiresMs, hash, id, lineage } = key;
+    const allowance = this.#limits.putKey(key);
     return {
       hash,
       account,
       id,
+      lineage,
       prepaid: true,
       ...(expiresMs !== null && { expiresMs }),
       ...(allowance !== undefined && { allowance }),
     };
   }
 
-  #cellOf(id: string): number | undefined {
-    const known = this.#cells.get(id);
-    if (known !== undefined) return known;
-    if (this.#cells.size >= MAX_LIMITED_KEYS) {
-      this.#options.log.error({ key: id, most: MAX_LIMITED_KEYS }, 'too many keys with limits: this one has none');
-      return undefined;
+  /** Brings in what other gateways have spent, now and regularly; and forgets keys that have expired. */
+  async #readSpending(ledger: Ledger): Promise<void> {
+    const { epochMs, log, tell } = this.#options;
+    try {
+      await this.#limits.read((query) => ledger.budgets.spending(query), false);
+    } catch (error) {
+      log.warn({ problem: sentenceOf(error) }, 'spending of budgets could not be read');
     }
-    this.#cells.set(id, this.#cells.size);
-    return this.#cells.size - 1;
+    const drop = this.keys().flatMap(({ expiresMs = Infinity, hash }) => (expiresMs <= epochMs() ? [hash] : []));
+    for (const hash of drop) this.#keys.delete(hash);
+    for (const hash of drop) this.#limits.dropKey(hash);
+    if (drop.length > 0) tell({ type: 'Keys', change: { reset: false, put: [], drop } });
+    this.#later(READ_MS, () => void this.#readSpending(ledger));
   }
 
-  /** Brings this month's spending of limited keys up to date, now and regularly. */
-  #syncLimits(ledger: Ledger): void {
-    const { epochMs, log } = this.#options;
-    this.#later(SYNC_MS, () => this.#syncLimits(ledger));
-    const limited = this.keys().filter(({ allowance }) => allowance?.monthlySpend !== undefined);
-    if (limited.length === 0) return;
-    const fromDay = `${new Date(epochMs()).toISOString().slice(0, 8)}01`;
-    ledger.usage({ fromDay, by: ['key'] }).then(
-      (rows) => {
-        const spent = new Map(rows.map((row) => [row.key, Number(row.amount)]));
-        for (const { allowance, id } of limited) {
-          if (allowance !== undefined) this.#limits.sync(allowance.cell, spent.get(id) ?? 0, epochMs());
-        }
-      },
-      (error: unknown) => log.warn({ problem: sentenceOf(error) }, 'spending of this month could not be read'),
-    );
+  #reportBudgets(): void {
+    this.#limits.report();
+    this.#later(REPORT_MS, () => this.#reportBudgets());
+  }
+
+  async #alert(event: BudgetEvent): Promise<void> {
+    const { log, onBudget } = this.#options;
+    try {
+      const isNew = (await this.#ledger?.budgets.noteAlert(event)) ?? true;
+      if (!isNew) return;
+    } catch (error) {
+      log.warn(
+        { problem: sentenceOf(error), budget: event.budget },
+        'an alert of a budget could not be recorded; it is tried again',
+      );
+      this.#later(REOPEN_MS, () => void this.#alert(event));
+      return;
+    }
+    const { account, budget, key, limit, model, period, spent, threshold } = event;
+    const words = threshold === 'soft' ? 'a budget has reached its alert threshold' : 'a budget is used up';
+    log.warn({ budget, account, key, model, period, spentUsd: usdText(spent), limitUsd: usdText(limit) }, words);
+    this.#metrics.budgetCrossed(threshold);
+    onBudget?.(event);
   }
 
   #later(delayMs: number, run: () => void): void {

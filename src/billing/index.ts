@@ -1,6 +1,9 @@
 // Public surface of billing: keys and their limits, prices, credit leases, the ledger, payments.
-export { BillingService, type BillingUpdate } from './billing-service.ts';
-export { createLimitMemory, type Exceeded, type KeyAllowance, KeyLimiter } from './key-limiter.ts';
+export { BillingService, type BillingUpdate, type ConfiguredKey } from './billing-service.ts';
+export type { Budget, BudgetChange, BudgetEvent } from './limits/budgets.ts';
+export { type Exceeded, type KeyAllowance, KeyLimiter, type LimitReservation } from './limits/key-limiter.ts';
+export { createLimitMemory, type LimitMemory } from './limits/limit-table.ts';
+export { addRateLimitHeaders, RATE_LIMIT_HEADERS, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';
 export {
   createSigningKey,
   type KeySnapshot,
@@ -27,14 +30,17 @@ export {
   type Account,
   type AuditReport,
   type HistoryQuery,
+  type KeyEdit,
   type KeyLimits,
   type Ledger,
   LedgerError,
   type LedgerRefusal,
   MAX_AMOUNT,
   type Movement,
+  type NewBudget,
   type NewKey,
   type Pico,
+  type StoredBudget,
   type StoredKey,
   type UsageDimension,
   type UsageQuery,

@@ -4,7 +4,7 @@
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { KeyAllowance } from './key-limiter.ts';
+import type { KeyAllowance } from './limits/key-limiter.ts';
 
 /** A key as stored: never the key itself. */
 export interface KeyRecord {
@@ -13,6 +13,8 @@ export interface KeyRecord {
   readonly account: string;
   /** Name of the key in usage; null when it is not known here, as on a host. */
   readonly id?: string;
+  /** Id of the first key in its chain of rotations. Default: `id`. */
+  readonly lineage?: string;
   /** Spends only credit that its account has. Default false: the account may fall below zero. */
   readonly prepaid?: boolean;
   /** From then on the key is invalid, in milliseconds since 1970. Default: it does not expire. */
@@ -25,6 +27,7 @@ export interface GoodCredential {
   readonly kind: 'good';
   readonly account: string;
   readonly key: string | null;
+  readonly lineage: string | null;
   readonly prepaid: boolean;
   readonly expiresMs: number;
   readonly allowance: KeyAllowance | null;
@@ -105,8 +108,8 @@ export class KeyTable {
   #lookUp(hash: string): Credential {
     const record = this.#configured.get(hash) ?? this.#stored.get(hash);
     if (record === undefined || !timingSafeEqual(Buffer.from(record.hash), Buffer.from(hash))) return BAD;
-    const { account, allowance = null, expiresMs = Infinity, id = null, prepaid = false } = record;
-    return { kind: 'good', account, key: id, prepaid, expiresMs, allowance };
+    const { account, allowance = null, expiresMs = Infinity, id = null, lineage = id, prepaid = false } = record;
+    return { kind: 'good', account, key: id, lineage, prepaid, expiresMs, allowance };
   }
 }
 

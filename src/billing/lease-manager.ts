@@ -67,6 +67,8 @@ export interface LeaseManagerDeps {
   readonly onOpen: (ledger: Ledger) => void;
   /** Tells the threads until when leases last. */
   readonly onRenewed: (untilMs: number) => void;
+  /** A charge is in the ledger. */
+  readonly onPosted: (charge: ReportedCharge) => void;
   /** Asks the threads for what they do not need of an account. */
   readonly onRecall: (account: string) => void;
   /** Called with what the ledger refuses or cannot take. */
@@ -296,6 +298,7 @@ class LeaseManager {
       } else {
         this.#waiting.delete(waiting);
         const { amount, usage } = waiting.reported;
+        this.#deps.onPosted(waiting.reported);
         const basis = usage.measured ? 'measured' : 'estimated';
         this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);
       }

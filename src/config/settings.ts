@@ -86,6 +86,13 @@ const STATIC_KEY = section('One client key.', {
   key: required(string(TOKEN), 'The key as clients send it.', SECRET),
   account: required(string(), 'The account that its usage is counted for.'),
   prepaid: optional(boolean(), 'Whether the key can spend only the credit of its account.'),
+  running: optional(integer({ min: 1 }), 'Largest number of requests under way at the same time.'),
+  rpm: optional(integer({ min: 1, max: 1_000_000_000 }), 'Largest number of requests in a minute.'),
+  tpm: optional(
+    integer({ min: 1, max: 1_000_000_000 }),
+    'Largest number of tokens in a minute, of prompts and answers.',
+  ),
+  monthly: optional(decimal(), 'Largest sum in USD that the key may spend in a calendar month (UTC).'),
 });
 
 /** All settings; sections are records. */

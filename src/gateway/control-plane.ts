@@ -2,7 +2,7 @@
 // threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path waits for it.
 
 import { ask, type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
-import { type Ledger, BillingService } from '../billing/index.ts';
+import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
@@ -32,7 +32,7 @@ import { createBodyMemory } from '../ingress/body.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { Readings } from './readings.ts';
 import { viaName } from '../upstream/index.ts';
-import { keyRecords, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
+import { configuredKeys, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
 const SERVER_CELLS = 1024;
@@ -267,12 +267,17 @@ export class ControlPlane {
       settings: withoutKeys(this.#settings),
       table: this.#table,
       catalog: mergeModels(this.#settings, this.#discovered, this.hosts.registered).catalog,
-      keys: keyRecords(this.#settings),
+      keys: this.#configuredKeys(),
       stage: this.#stage,
       engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
       via: this.#via,
     };
+  }
+
+  #configuredKeys(): KeyRecord[] {
+    const keys = configuredKeys(this.#settings);
+    return this.#billing?.limitConfigured(keys) ?? keys.map(({ record }) => record);
   }
 
   #publish(): void {
@@ -287,6 +292,7 @@ export class ControlPlane {
     return new BillingService({
       system: this.#system,
       settings,
+      threads: this.#options.threads + 1,
       clock,
       epochMs: () => performance.timeOrigin + performance.now(),
       log,
@@ -304,7 +310,7 @@ export class ControlPlane {
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
     const { specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
-    const keys = [...keyRecords(this.#settings), ...(this.#billing?.keys() ?? [])];
+    const keys = [...this.#configuredKeys(), ...(this.#billing?.keys() ?? [])];
     this.hosts.configure(this.#settings, keys, new Set(specs.flatMap((spec) => spec.servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
     this.#registry.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
@@ -396,6 +402,7 @@ export class ControlPlane {
     if (running) this.#running.add(thread);
     else {
       this.#running.delete(thread);
+      this.#billing?.clearLimits(thread);
       this.#billing?.threadGone(`thread-${thread}`);
     }
     if (this.#running.size === 0) this.#ended?.resolve();

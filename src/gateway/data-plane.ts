@@ -5,6 +5,7 @@ import type { Clock, Ref, System } from '../actor/index.ts';
 import {
   type LeaseManagerCommand,
   KeyLimiter,
+  type LimitMemory,
   KeyTable,
   type Payments,
   picoPerCall,
@@ -71,7 +72,7 @@ export interface DataPlaneOptions {
 /** The parts of billing that a data plane uses. */
 export interface PlaneAccounts {
   readonly leaseManager: Ref<LeaseManagerCommand>;
-  readonly limitMemory: SharedArrayBuffer;
+  readonly limitMemory: LimitMemory;
   /** Null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
 }
@@ -144,7 +145,7 @@ export class DataPlane {
     const { credit } = snapshot.settings;
     const { payments = null } = accounts ?? {};
     this.#paymentProcessor = payments === null ? null : new PaymentClient(options.system, payments, `thread-${thread}`);
-    this.#limits = accounts === null ? null : new KeyLimiter(accounts.limitMemory);
+    this.#limits = accounts === null ? null : new KeyLimiter(accounts.limitMemory, thread);
     this.#leases =
       accounts === null
         ? null
@@ -203,6 +204,7 @@ export class DataPlane {
   /** Takes over a change of keys or credit. */
   updateBilling(update: BillingUpdate): void {
     if (update.type === 'Keys') this.#keys.update(update.change);
+    else if (update.type === 'Budgets') this.#limits?.updateBudgets(update.change);
     else if (update.type === 'Trust') this.#leases?.trust(update.untilMs);
     else this.#leases?.recall(update.account);
   }

@@ -7,6 +7,7 @@ import { type Behavior, type Context, type Link, link, type Ref, type Signal, ty
 import type { PagesCommand } from '../fetch/index.ts';
 import type { BodyBudget } from '../ingress/body.ts';
 import type { Address } from '../ingress/server.ts';
+import type { LimitMemory } from '../billing/index.ts';
 import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
 import type { PlaneAccounts } from './data-plane.ts';
@@ -24,7 +25,7 @@ export interface ThreadData {
   readonly engineMemory: SharedArrayBuffer;
   readonly bodyMemory: SharedArrayBuffer;
   /** Null without a ledger. */
-  readonly limitMemory: SharedArrayBuffer | null;
+  readonly limitMemory: LimitMemory | null;
   /** Whether x402 payments are taken. */
   readonly paid: boolean;
   readonly thread: number;

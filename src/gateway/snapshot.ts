@@ -1,7 +1,7 @@
 // What data planes get from the control plane: one immutable value, sent whole at every change, also across threads. It holds
 // plain data only, and no secret but the credentials for CRNs.
 
-import { hashKey, type KeyRecord } from '../billing/index.ts';
+import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoPerCall } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
@@ -54,11 +54,21 @@ export function mergeModels(
   return { specs, catalog };
 }
 
-export function keyRecords(settings: Settings): KeyRecord[] {
-  return settings.keys.static.map(({ account, key, prepaid = false }) => {
+/** The keys of the configuration. */
+export function configuredKeys(settings: Settings): ConfiguredKey[] {
+  return settings.keys.static.map(({ account, key, prepaid = false, ...limits }) => {
     const hash = hashKey(key);
-    return { hash, account, prepaid, id: `static:${hash.slice(0, 8)}` };
+    return { record: { hash, account, prepaid, id: `static:${hash.slice(0, 8)}` }, limits: limitsOf(limits) };
   });
+}
+
+function limitsOf({ monthly, rpm, running, tpm }: Partial<Settings['keys']['static'][number]>): KeyLimits {
+  return {
+    ...(running !== undefined && { runningRequests: running }),
+    ...(rpm !== undefined && { requestsPerMinute: rpm }),
+    ...(tpm !== undefined && { tokensPerMinute: tpm }),
+    ...(monthly !== undefined && { monthlySpend: String(picoPerCall(monthly)) }),
+  };
 }
 
 /** Settings without the keys of clients, hosts and operators. */

@@ -30,6 +30,12 @@ export class LedgerMetrics {
   );
   readonly #spent = new Counters('headrace_ledger_spent_usd_total', 'Credit spent in USD, by model', ['model']);
 
+  readonly #budgets = new Counters(
+    'headrace_budget_alerts_total',
+    'Budgets whose spending has crossed a threshold, once per period: soft or hard',
+    ['threshold'],
+  );
+
   // A series that begins at 0 shows its first increase.
   readonly #ok = this.#commits.at('ok');
   readonly #failed = this.#commits.at('failed');
@@ -49,6 +55,11 @@ export class LedgerMetrics {
     this.#refills.at(outcome).value++;
   }
 
+  /** Spending has crossed a threshold of a budget. */
+  budgetCrossed(threshold: 'soft' | 'hard'): void {
+    this.#budgets.at(threshold).value++;
+  }
+
   /** A charge for so many requests was posted. `model`: its configured id. */
   charged(model: string, basis: ChargeBasis, usd: number, requests: number): void {
     let cells = this.#models.get(model);
@@ -60,6 +71,6 @@ export class LedgerMetrics {
 
   snapshot(): MetricsSnapshot {
     this.#waiting.at().value = this.#readWaiting();
-    return [this.#commits.json(), this.#waiting.json(), this.#refills.json(), this.#charges.json(), this.#spent.json()];
+    return [this.#commits.json(), this.#waiting.json(), this.#refills.json(), this.#charges.json(), this.#spent.json(), this.#budgets.json()];
   }
 }

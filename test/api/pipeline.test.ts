@@ -16,6 +16,7 @@ import { forward } from '../../src/api/inference.ts';
 import { search } from '../../src/api/search.ts';
 import { hashKey, KeyTable, type Reserved } from '../../src/billing/index.ts';
 import type { Exceeded } from '../../src/billing/index.ts';
+import { LimitReservation } from '../../src/billing/limits/key-limiter.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import type { BodyCallback } from '../../src/ingress/body.ts';
@@ -24,7 +25,7 @@ import { StubExchange } from '../ingress/stub-exchange.ts';
 
 const GOOD = ['authorization', 'Bearer good'];
 const BAD = ['authorization', 'Bearer bad'];
-const KEYS = new KeyTable([{ hash: hashKey('good'), account: 'a', prepaid: true, allowance: { slot: 0 } as never }]);
+const KEYS = new KeyTable([{ hash: hashKey('good'), account: 'a', prepaid: true, allowance: {} as never }]);
 
 /** An exchange whose body the test delivers. */
 class BodyExchange extends StubExchange {
@@ -74,7 +75,11 @@ class Money {
           settle: () => note('settle'),
           cancel: () => note('release'),
         },
-        limits: { admit: () => this.exceeded, settle: () => undefined },
+        limits: {
+          admit: () => this.exceeded ?? new LimitReservation(),
+          lower: () => undefined,
+          settle: () => undefined,
+        },
         modelPrices: new Map([['m', { prompt: 1, completion: 1, cachedPrompt: 1 }]]),
         enginePrices: new Map([['engine_a', 5]]),
         pagePrice: 5,
@@ -149,7 +154,7 @@ for (const [name, endpoint, valid, invalid] of ENDPOINTS) {
       return exchange.errorCode;
     };
     const limited = (money: Money): void => {
-      money.exceeded = { kind: 'requests', limit: 0, retryAfterS: 1 } as Exceeded;
+      money.exceeded = { kind: 'capacity' };
     };
     t.equal(await refusal(BAD, TOO_LARGE), 'HR_AUTH_INVALID');
     for (const headers of [[], GOOD]) {
@@ -158,7 +163,7 @@ for (const [name, endpoint, valid, invalid] of ENDPOINTS) {
       if (endpoint === forward) t.equal(await refusal(headers, { model: 'x' }, limited), 'HR_ROUTE_UNKNOWN_MODEL');
     }
     t.equal(await refusal([], valid), 'HR_PAYMENT_REQUIRED');
-    t.equal(await refusal(GOOD, valid, limited), 'HR_KEY_RATE');
+    t.equal(await refusal(GOOD, valid, limited), 'HR_LIMITS_FULL');
     t.equal(await refusal(GOOD, valid), 'HR_CREDIT_SHORT');
   });
 

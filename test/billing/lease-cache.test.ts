@@ -51,6 +51,7 @@ async function openThreads(t: { teardown(run: () => unknown): void }, credit: bi
       metrics: new LedgerMetrics(),
       onOpen: () => undefined,
       onRenewed: (untilMs) => threads.forEach((leases) => leases.trust(untilMs)),
+      onPosted: () => undefined,
       onRecall(account) {
         threads.forEach((leases) => leases.recall(account));
         void settle().then(() => clock.advance(RECALL_MS));
@@ -100,6 +101,7 @@ async function openManager(
       metrics,
       onOpen: () => undefined,
       onRenewed: () => undefined,
+      onPosted: () => undefined,
       onRecall: () => undefined,
       onProblem: (_error, what) => problems.push(what),
     }),

@@ -3,7 +3,7 @@ import t from 'tap';
 import { hashKey } from '../../src/billing/index.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings, SettingsInput } from '../../src/config/settings.ts';
-import { keyRecords, mergeModels, withoutKeys } from '../../src/gateway/snapshot.ts';
+import { configuredKeys, mergeModels, withoutKeys } from '../../src/gateway/snapshot.ts';
 
 function settingsOf(input: SettingsInput): Settings {
   const resolution = resolveSettings(input);
@@ -48,9 +48,8 @@ t.test('data planes get hashes of keys, never keys', (t) => {
     trust: { signingKey: 'hr_secret', token: 'hr_secret' },
     payments: { facilitatorHeaders: { authorization: 'hr_secret' } },
   });
-  t.match(keyRecords(settings), [
-    { hash: hashKey('hr_secret'), account: 'demo', prepaid: false, id: /^static:[0-9a-f]{8}$/ },
-  ]);
+  const record = { hash: hashKey('hr_secret'), account: 'demo', prepaid: false, id: /^static:[0-9a-f]{8}$/ };
+  t.match(configuredKeys(settings), [{ record, limits: {} }]);
   t.notMatch(JSON.stringify(withoutKeys(settings)), /hr_secret/);
   t.equal(withoutKeys(settings).keys.required, true);
   t.end();

@@ -19,6 +19,8 @@ function subjectOf(change: NotedChange): string {
   switch (change.kind) {
     case 'key':
       return change.hash;
+    case 'budget':
+      return change.budget;
     case 'account':
       return change.account;
     case 'wanted':
@@ -31,6 +33,8 @@ function changeOf(kind: string, subject: string): NotedChange | null {
   switch (kind) {
     case 'key':
       return { kind, hash: subject };
+    case 'budget':
+      return { kind, budget: subject };
     case 'account':
       return { kind, account: subject };
     case 'wanted': {

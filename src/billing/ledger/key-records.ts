@@ -1,9 +1,9 @@
-// API keys in the store: create, list, find, disable, rotate. Each change is noted for the watchers of every process in the
+// API keys in the store: create, list, find, edit, disable, rotate. Each change is noted for the watchers of every process in the
 // same commit. Only hashes of keys are stored.
 
 import { noteChanges } from './changes.ts';
 import type { Database, Session } from './database.ts';
-import { LedgerError, type NewKey, type StoredKey } from './store.ts';
+import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type StoredKey } from './store.ts';
 import {
   FIND_ACCOUNTS,
   FIND_KEYS,
@@ -66,6 +66,18 @@ export function disableKey(database: Database, id: string, dateMs: number): Prom
     await updateKey(session, disabled);
     await noteEvents(session, [keyEvent('key.disabled', disabled)], dateMs);
     return disabled;
+  });
+}
+
+/** Changes members of a key in place. A disabled key stays disabled. */
+export function editKey(database: Database, id: string, edit: KeyEdit): Promise<StoredKey> {
+  return database.transaction(async (session) => {
+    const key = await requireKey(session, id);
+    const { expiresMs = key.expiresMs, label = key.label, limits = {} } = edit;
+    const wanted = Object.entries({ ...key.limits, ...limits }).filter(([, limit]) => limit !== null);
+    const edited = { ...key, expiresMs, label, limits: Object.fromEntries(wanted) as KeyLimits };
+    await updateKey(session, edited);
+    return edited;
   });
 }
 

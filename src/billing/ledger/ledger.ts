@@ -22,7 +22,8 @@ import {
 } from './commands.ts';
 import type { Database, Session } from './database.ts';
 import { GroupCommit, type Outcome } from './group-commit.ts';
-import { createKey, disableKey, findKey, listKeys, rotateKey } from './key-records.ts';
+import { budgetRecords } from './budget-records.ts';
+import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
 import { requestRecords } from './request-records.ts';
@@ -214,6 +215,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     requests: requestRecords(database),
     adminActs: adminActs(database, dateMs),
     webhooks: webhookRecords(database, dateMs),
+    budgets: budgetRecords(database, dateMs, () => watch.nudge()),
     history: (query) => history(database, query),
     usage: (query) => usage(database, query),
     audit: () => audit(database),
@@ -308,6 +310,7 @@ type AccountsAndKeys = Pick<
   | 'createKey'
   | 'listKeys'
   | 'findKey'
+  | 'editKey'
   | 'disableKey'
   | 'rotateKey'
 >;
@@ -346,6 +349,7 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
     createKey: (key) => noted(createKey(database, key, dateMs())),
     listKeys: (account) => listKeys(database, account),
     findKey: (hash) => findKey(database, hash),
+    editKey: (id, edit) => noted(editKey(database, id, edit)),
     disableKey: (id) => noted(disableKey(database, id, dateMs())),
     rotateKey(id, successor, graceMs) {
       const nowMs = dateMs();

@@ -225,7 +225,36 @@ const customers: Migration = {
   statements: (dialect) => [...credit(dialect), ...logs(dialect)],
 };
 
-export const MIGRATIONS: readonly Migration[] = [first, organisations, customers];
+const budgets: Migration = {
+  version: 4,
+  name: 'budgets',
+  statements: ({ integer, tableOptions }) => [
+    `create table budgets (
+      id text primary key,
+      account text not null,
+      key_lineage text not null,
+      model text not null,
+      period text not null check (period in ('day', 'week', 'month')),
+      spend_limit ${integer} not null check (spend_limit >= 0),
+      soft_limit ${integer},
+      created_ms ${integer} not null,
+      changed_ms ${integer} not null,
+      unique (account, key_lineage, model, period)
+    ) ${tableOptions}`,
+    `create table budget_alerts (
+      budget text not null,
+      threshold text not null,
+      starts_ms ${integer} not null,
+      date_ms ${integer} not null,
+      primary key (budget, threshold, starts_ms)
+    ) ${tableOptions}`,
+    'create index usage_daily_of_account on usage_daily (account, day)',
+    'create index usage_daily_of_model on usage_daily (model, day)',
+    'create index api_keys_of_lineage on api_keys (lineage)',
+  ],
+};
+
+export const MIGRATIONS: readonly Migration[] = [first, organisations, customers, budgets];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',

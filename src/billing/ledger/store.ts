@@ -36,6 +36,7 @@ export type LedgerRefusal =
   | 'payment-settled'
   | 'key-unknown'
   | 'key-taken'
+  | 'budget-unknown'
   | 'id-reused'
   | 'queue-full'
   | 'closed'
@@ -207,6 +208,8 @@ export type PaymentTarget =
   | { readonly kind: 'charge'; readonly account: string; readonly usage: Usage };
 
 export interface KeyLimits {
+  /** Requests under way at the same time. */
+  readonly runningRequests?: number;
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
   /** Decimal digits of pico-USD in a calendar month, UTC: JSON has no large integers. */
@@ -234,9 +237,76 @@ export interface StoredKey {
 export type NewKey = Pick<StoredKey, 'id' | 'hash' | 'prefix' | 'account'> &
   Partial<Pick<StoredKey, 'label' | 'limits' | 'expiresMs' | 'lineage'>>;
 
+/** Members of a key that may be edited; those that are absent stay. A limit of null is removed. */
+export interface KeyEdit {
+  readonly label?: string;
+  /** Null: the key does not expire. */
+  readonly expiresMs?: number | null;
+  readonly limits?: { readonly [Name in keyof KeyLimits]?: KeyLimits[Name] | null };
+}
+
+/** How much an account, a key, a model or a combination of them may spend in a period, UTC. Null: all of them. */
+export interface StoredBudget {
+  readonly id: string;
+  readonly account: string | null;
+  /** Lineage: of a key and those that have replaced it. */
+  readonly key: string | null;
+  readonly model: string | null;
+  readonly period: 'day' | 'week' | 'month';
+  readonly limit: Pico;
+  /** Spending from which on an alert is due; null: none. */
+  readonly soft: Pico | null;
+  readonly createdMs: number;
+  readonly changedMs: number;
+}
+
+/** `key`: the id of any key of the lineage. */
+export type NewBudget = Omit<StoredBudget, 'createdMs' | 'changedMs'>;
+
+/** An alert that is given once. */
+export interface BudgetAlert {
+  readonly budget: string;
+  readonly threshold: 'soft' | 'hard';
+  /** Beginning of the period. */
+  readonly startsMs: number;
+}
+
+/** Accounts whose spending is asked for by key and model, and models whose spending is asked for over all accounts. */
+export interface SpendingQuery {
+  readonly accounts: readonly string[];
+  readonly models: readonly string[];
+  /** First day, and the day after the last; null: up to now. */
+  readonly from: string;
+  readonly to: string | null;
+}
+
+export interface SpendingRow {
+  /** Null in sums over all accounts. */
+  readonly account: string | null;
+  /** Lineage; '' without a key, and in sums over all accounts. */
+  readonly key: string;
+  readonly model: string;
+  readonly amount: Pico;
+}
+
+/** Budgets in the store, and what they are compared with. */
+export interface BudgetRecords {
+  /** Sets the budget of an account, key or model and period. One that exists keeps its id, and its alerts are due again. */
+  set(budget: NewBudget): Promise<StoredBudget>;
+  remove(id: string): Promise<StoredBudget>;
+  find(id: string): Promise<StoredBudget | undefined>;
+  list(account?: string): Promise<StoredBudget[]>;
+  /** Records that an alert was given; false when it was before, here or by another process. */
+  noteAlert(alert: BudgetAlert): Promise<boolean>;
+  /** What was spent, for budgets. */
+  spending(query: SpendingQuery): Promise<SpendingRow[]>;
+}
+
 /** A change that invalidates caches. `all`: too many changes; invalidate everything. */
 export type Change =
   | { readonly kind: 'key'; readonly hash: string }
+  /** A budget was set or removed. */
+  | { readonly kind: 'budget'; readonly budget: string }
   | { readonly kind: 'account'; readonly account: string }
   /** The holder `by` needs credit of the account that others have leased. */
   | { readonly kind: 'wanted'; readonly account: string; readonly by: string }
@@ -377,6 +447,8 @@ export interface Ledger {
   createKey(key: NewKey): Promise<StoredKey>;
   listKeys(account?: string): Promise<StoredKey[]>;
   findKey(hash: string): Promise<StoredKey | undefined>;
+  /** Changes the limits, label or expiry of a key in place. */
+  editKey(id: string, edit: KeyEdit): Promise<StoredKey>;
   /** Disables a key at once; one that is disabled stays so. */
   disableKey(id: string): Promise<StoredKey>;
   /** A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. */
@@ -389,6 +461,7 @@ export interface Ledger {
   readonly requests: RequestRecords;
   readonly adminActs: AdminActs;
   readonly webhooks: WebhookRecords;
+  readonly budgets: BudgetRecords;
 
   history(query: HistoryQuery): Promise<Movement[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;

@@ -125,7 +125,7 @@ t.test('the same keys open every path but the probes, lists and metrics', async 
 });
 
 /** A key without limits. */
-const UNBOUND = { key: null, prepaid: false, expiresMs: Infinity, allowance: null };
+const UNBOUND = { key: null, lineage: null, prepaid: false, expiresMs: Infinity, allowance: null };
 
 t.test('a guard decides about keys, and the host is loading until it is ready', async (t) => {
   const guard = {

@@ -1,0 +1,189 @@
+// Budgets in the store: set, list, remove; what was spent of them; and which alerts were given. A change of a budget is noted for
+// the watchers of every process in the same commit.
+
+import { noteChanges } from './changes.ts';
+import type { Cell, Database, Row, Session } from './database.ts';
+import { wide, wideSum } from './reports.ts';
+import {
+  type BudgetAlert,
+  type BudgetRecords,
+  LedgerError,
+  type NewBudget,
+  type SpendingQuery,
+  type SpendingRow,
+  type StoredBudget,
+} from './store.ts';
+import { FIND_ACCOUNTS, FIND_KEYS, insertion, integer, keyOf, text } from './tables.ts';
+
+const INSERT_BUDGETS = insertion(
+  {
+    name: 'budgets',
+    columns: {
+      id: 'text',
+      account: 'text',
+      key_lineage: 'text',
+      model: 'text',
+      period: 'text',
+      spend_limit: 'bigint',
+      soft_limit: 'bigint',
+      created_ms: 'bigint',
+      changed_ms: 'bigint',
+    },
+    key: ['account', 'key_lineage', 'model', 'period'],
+  },
+  { replace: ['spend_limit', 'soft_limit', 'changed_ms'] },
+);
+
+/** What a scope leaves open is '' in its column: null would not be unique. */
+const ANY = '';
+
+function named(cell: Cell | undefined): string | null {
+  return cell === ANY || cell === undefined ? null : (cell as string);
+}
+
+function budgetOf(row: Row): StoredBudget {
+  const soft = row['soft_limit'] ?? null;
+  return {
+    id: text(row, 'id'),
+    account: named(row['account']),
+    key: named(row['key_lineage']),
+    model: named(row['model']),
+    period: text(row, 'period') as StoredBudget['period'],
+    limit: integer(row, 'spend_limit'),
+    soft: soft === null ? null : BigInt(soft),
+    createdMs: Number(row['created_ms']),
+    changedMs: Number(row['changed_ms']),
+  };
+}
+
+/** The account and the lineage that a budget is for: those of its key, where it names one. */
+async function scopeOf(session: Session, { account, key }: NewBudget): Promise<{ account: string; lineage: string }> {
+  if (key === null) {
+    const owners = account === null ? [] : await session.find(FIND_ACCOUNTS, [account]);
+    if (account !== null && owners.length === 0) throw new LedgerError('account-unknown', `No account '${account}'`);
+    return { account: account ?? ANY, lineage: ANY };
+  }
+  const [row] = await session.find(FIND_KEYS, [key]);
+  if (row === undefined) throw new LedgerError('key-unknown', `No key '${key}'`);
+  const { account: owner, lineage } = keyOf(row);
+  if (account === null || account === owner) return { account: owner, lineage };
+  throw new LedgerError('key-unknown', `Account '${account}' has no key '${key}'`);
+}
+
+/** Sets the budget of a scope and period. One that exists keeps its id, and its alerts are due again. */
+function set(database: Database, budget: NewBudget, dateMs: number): Promise<StoredBudget> {
+  return database.transaction(async (session) => {
+    const { account, lineage } = await scopeOf(session, budget);
+    const { id, limit, model, period, soft } = budget;
+    const dates = { created_ms: BigInt(dateMs), changed_ms: BigInt(dateMs) };
+    const values = {
+      id,
+      account,
+      key_lineage: lineage,
+      model: model ?? ANY,
+      period,
+      spend_limit: limit,
+      soft_limit: soft,
+    };
+    await session.write(INSERT_BUDGETS, [{ ...values, ...dates }]);
+    const sql = 'select * from budgets where account = $1 and key_lineage = $2 and model = $3 and period = $4';
+    const [row] = await session.all(sql, [account, lineage, model ?? ANY, period]);
+    const stored = budgetOf(row as Row);
+    await session.all('delete from budget_alerts where budget = $1', [stored.id]);
+    await noteChanges(session, [{ kind: 'budget', budget: stored.id }]);
+    return stored;
+  });
+}
+
+function remove(database: Database, id: string): Promise<StoredBudget> {
+  return database.transaction(async (session) => {
+    const [row] = await session.all('delete from budgets where id = $1 returning *', [id]);
+    if (row === undefined) throw new LedgerError('budget-unknown', `No budget '${id}'`);
+    await session.all('delete from budget_alerts where budget = $1', [id]);
+    await noteChanges(session, [{ kind: 'budget', budget: id }]);
+    return budgetOf(row);
+  });
+}
+
+async function find(database: Database, id: string): Promise<StoredBudget | undefined> {
+  const [row] = await database.snapshot((session) => session.all('select * from budgets where id = $1', [id]));
+  return row === undefined ? undefined : budgetOf(row);
+}
+
+async function list(database: Database, account?: string): Promise<StoredBudget[]> {
+  const [where, params] = account === undefined ? ['', []] : ['where account = $1', [account]];
+  const sql = `select * from budgets ${where} order by account, key_lineage, model, period`;
+  const rows = await database.snapshot((session) => session.all(sql, params));
+  return rows.map(budgetOf);
+}
+
+/** Records that an alert was given. False when it was before, here or by another process. */
+function noteAlert(database: Database, alert: BudgetAlert, dateMs: number): Promise<boolean> {
+  const sql = `insert into budget_alerts (budget, threshold, starts_ms, date_ms) values ($1, $2, $3, $4)
+    on conflict do nothing returning budget`;
+  return database.transaction(async (session) => {
+    const { budget, startsMs, threshold } = alert;
+    // Alerts of earlier periods are of no use any more.
+    await session.all('delete from budget_alerts where budget = $1 and starts_ms < $2', [budget, BigInt(startsMs)]);
+    const rows = await session.all(sql, [budget, threshold, BigInt(startsMs), BigInt(dateMs)]);
+    return rows.length > 0;
+  });
+}
+
+/** Accounts or models in one statement: bounds the rows of a reading. */
+const SLICE = 500;
+
+/** Sums of usage by account, lineage and model from a day on, by index `usage_daily_of_account`; or by model alone. */
+async function spending(database: Database, query: SpendingQuery): Promise<SpendingRow[]> {
+  const rows: SpendingRow[] = [];
+  const read = async (of: 'account' | 'model', names: readonly string[]): Promise<void> => {
+    for (let at = 0; at < names.length; at += SLICE) {
+      const lookup = spendingLookup(of, query);
+      const found = await database.snapshot((session) => session.find(lookup, names.slice(at, at + SLICE)));
+      for (const row of found) {
+        rows.push({
+          account: named(row['account']),
+          key: text(row, 'lineage'),
+          model: text(row, 'model'),
+          amount: wide(row, 'amount'),
+        });
+      }
+    }
+  };
+  await read('account', query.accounts);
+  await read('model', query.models);
+  return rows;
+}
+
+const DAY = /^\d{4}-\d\d-\d\d$/;
+
+function spendingLookup(of: 'account' | 'model', { from, to }: SpendingQuery): { sqlite: string; postgres: string } {
+  for (const day of [from, to ?? from])
+    if (!DAY.test(day)) throw new LedgerError('date-invalid', `'${day}' is not a day`);
+  const days = `u.day >= '${from}'${to === null ? '' : ` and u.day < '${to}'`}`;
+  const sql = (names: string): string =>
+    of === 'account'
+      ? `select u.account, coalesce(k.lineage, u.key_id) as lineage, u.model, ${wideSum('u.amount', 'amount')}
+         from usage_daily u left join api_keys k on k.id = u.key_id
+         where u.account ${names} and ${days} group by 1, 2, 3`
+      : `select '' as account, '' as lineage, u.model, ${wideSum('u.amount', 'amount')}
+         from usage_daily u where u.model ${names} and ${days} group by u.model`;
+  return { sqlite: sql('in (select value from json_each(?1))'), postgres: sql('= any($1::text[])') };
+}
+
+/** `onChange`: called after a change, so that watchers of this process learn of it at once. */
+export function budgetRecords(database: Database, dateMs: () => number, onChange: () => void): BudgetRecords {
+  const noted = async (work: Promise<StoredBudget>): Promise<StoredBudget> => {
+    const done = await work;
+    onChange();
+    return done;
+  };
+  return {
+    set: (budget) => noted(set(database, budget, dateMs())),
+    remove: (id) => noted(remove(database, id)),
+    find: (id) => find(database, id),
+    list: (account) => list(database, account),
+    noteAlert: (alert) => noteAlert(database, alert, dateMs()),
+    spending: (query) => spending(database, query),
+  };
+}

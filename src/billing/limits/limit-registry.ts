@@ -1,0 +1,383 @@
+// Limits as the control thread knows them: which key or budget has which cell of the shared memory, what the ledger says was
+// spent, and which thresholds were crossed. A cell is free again when no valid key or budget needs it. Without a free cell a key
+// or budget refuses its requests; it is never without its limit.
+
+import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, periodOf, startOf } from './budgets.ts';
+import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
+import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
+import type { KeyLimits, SpendingQuery, SpendingRow, StoredBudget } from '../ledger/store.ts';
+
+/** What the registry knows of a valid key. */
+export interface RegisteredKey {
+  readonly hash: string;
+  readonly id: string;
+  readonly lineage: string;
+  readonly account: string;
+  readonly createdMs: number;
+  readonly limits: KeyLimits;
+}
+
+export interface LimitRegistryDeps {
+  readonly memory: LimitMemory;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  /** Passes a change of budgets on to every data plane. */
+  readonly tell: (change: BudgetChange) => void;
+  /** A threshold was crossed; may be called again for the same one after a restart. */
+  readonly onCrossed: (event: BudgetEvent) => void;
+  /** A key or budget got no cell. */
+  readonly onFull: (kind: 'key' | 'budget', id: string) => void;
+}
+
+/** Keys that replace each other. They share their counts. */
+interface Chain {
+  readonly keys: Map<string, RegisteredKey>;
+  /** Undefined: none is needed. */
+  cell: LimitCell | null | undefined;
+}
+
+/** A budget, and what the ledger says of it. */
+interface BudgetEntry {
+  readonly budget: Budget;
+  /** Days of the present period that do not change any more: their first day and that after the last, and what was spent. */
+  closed: { readonly from: string; readonly to: string; readonly amount: bigint } | null;
+  /** What this process has posted in a period: it is both in the ledger and in the rows of the threads. */
+  posted: { readonly period: number; amount: number };
+  /** What this process had spent at the last reading. */
+  seen: number;
+  /** Periods for which thresholds were reported. */
+  soft: number;
+  hard: number;
+}
+
+/** Cells of one kind. */
+class Cells {
+  readonly #size: number;
+  readonly #free: LimitCell[] = [];
+  #used = 0;
+
+  constructor(size: number) {
+    this.#size = size;
+  }
+
+  /** Cells that were ever taken are below this. */
+  get high(): number {
+    return this.#used;
+  }
+
+  get taken(): number {
+    return this.#used - this.#free.length;
+  }
+
+  /** Null when all are taken. A generation is never used again for the same cell. */
+  take(): LimitCell | null {
+    const free = this.#free.pop();
+    if (free !== undefined) return { index: free.index, generation: free.generation + 1 };
+    return this.#used === this.#size ? null : { index: this.#used++, generation: 1 };
+  }
+
+  give(cell: LimitCell): void {
+    this.#free.push(cell);
+  }
+}
+
+/** Budgets without traffic that one reading brings up to date: with a reading every 5 s, 6,000 a minute. */
+const IDLE_ROUND = 500;
+
+const DAY_MS = 86_400_000;
+
+export class LimitRegistry {
+  readonly #deps: LimitRegistryDeps;
+  readonly #table: LimitTable;
+  /** Finds the budgets of a charge. */
+  readonly #finder: KeyLimiter;
+  readonly #keyCells: Cells;
+  readonly #budgetCells: Cells;
+  readonly #chains = new Map<string, Chain>();
+  /** Lineages by hash and by id of the key. Ids are kept a while after the key has gone: its last charges are still to come. */
+  readonly #lineages = new Map<string, string>();
+  readonly #lineagesById = new Map<string, string>();
+  #goneIds: string[] = [];
+  readonly #budgets = new Map<string, BudgetEntry>();
+  /** Where the reading of idle budgets goes on. */
+  #idleAt = 0;
+
+  constructor(deps: LimitRegistryDeps) {
+    this.#deps = deps;
+    this.#table = new LimitTable(deps.memory, 0);
+    this.#finder = new KeyLimiter(deps.memory, 0);
+    this.#keyCells = new Cells(deps.memory.keys);
+    this.#budgetCells = new Cells(deps.memory.budgets);
+  }
+
+  /** Cells in use. */
+  get taken(): { readonly keys: number; readonly budgets: number } {
+    return { keys: this.#keyCells.taken, budgets: this.#budgetCells.taken };
+  }
+
+  /** Takes off what a thread has reserved that has ended. */
+  clearThread(thread: number): void {
+    this.#table.clearThread(thread, this.#keyCells.high, this.#budgetCells.high);
+  }
+
+  /** The budgets, for a new data plane. */
+  budgets(): BudgetChange {
+    return { reset: true, put: [...this.#budgets.values()].map(({ budget }) => budget), drop: [] };
+  }
+
+  /** Takes in a valid key, new or changed. Answers with its limits per minute and of running requests; undefined: none. */
+  putKey(key: RegisteredKey): KeyAllowance | undefined {
+    const { hash, id, lineage, limits } = key;
+    let chain = this.#chains.get(lineage);
+    if (chain === undefined) this.#chains.set(lineage, (chain = { keys: new Map(), cell: undefined }));
+    chain.keys.set(hash, key);
+    this.#lineages.set(hash, lineage);
+    this.#lineagesById.set(id, lineage);
+    this.#updateChain(lineage, chain);
+    if (!isCounted(limits)) return undefined;
+    const { requestsPerMinute, runningRequests, tokensPerMinute } = limits;
+    return { cell: chain.cell ?? null, requestsPerMinute, runningRequests, tokensPerMinute };
+  }
+
+  /** Forgets a key that is not valid any more. */
+  dropKey(hash: string): void {
+    const lineage = this.#lineages.get(hash);
+    const chain = lineage === undefined ? undefined : this.#chains.get(lineage);
+    if (lineage === undefined || chain === undefined) return;
+    const id = chain.keys.get(hash)?.id;
+    if (id !== undefined) this.#goneIds.push(id);
+    chain.keys.delete(hash);
+    this.#lineages.delete(hash);
+    this.#updateChain(lineage, chain);
+    if (chain.keys.size === 0) this.#chains.delete(lineage);
+  }
+
+  /** Takes in a budget, new or changed. Its spending is read before threads know of it; until then `spent` is right. */
+  putBudget(stored: StoredBudget): void {
+    const { account, id, key, limit, model, period, soft } = stored;
+    const scope = { account, key, model };
+    this.#put({ ...scope, id, period, limit: Number(limit), soft: soft === null ? null : Number(soft) });
+  }
+
+  dropBudget(id: string): void {
+    const entry = this.#budgets.get(id);
+    if (entry === undefined) return;
+    this.#budgets.delete(id);
+    if (entry.budget.cell !== null) this.#budgetCells.give(entry.budget.cell);
+    this.#change({ reset: false, put: [], drop: [id] });
+  }
+
+  /** Forgets all stored budgets but these. Budgets of keys stay. */
+  keepBudgets(ids: ReadonlySet<string>): void {
+    for (const id of this.#budgets.keys()) if (!ids.has(id) && !id.startsWith(OF_KEY)) this.dropBudget(id);
+  }
+
+  /** Notes a charge that is in the ledger now. */
+  posted(account: string, keyId: string | null, model: string, amount: number): void {
+    const lineage = keyId === null ? null : (this.#lineagesById.get(keyId) ?? keyId);
+    for (const { id, period } of this.#finder.budgetsOf({ account, lineage, allowance: null }, model)) {
+      const entry = this.#budgets.get(id);
+      if (entry === undefined) continue;
+      const number = periodOf(period, this.#deps.epochMs());
+      if (entry.posted.period === number) entry.posted.amount += amount;
+      else entry.posted = { period: number, amount };
+    }
+  }
+
+  /**
+   * Reads what was spent beyond this process: for all budgets, or for those with traffic and some of the others in turn. Reads
+   * closed days once a day and the last two days each time.
+   */
+  async read(spending: (query: SpendingQuery) => Promise<readonly SpendingRow[]>, all: boolean): Promise<void> {
+    for (const id of this.#goneIds.splice(0)) if (!this.#isKnown(id)) this.#lineagesById.delete(id);
+    const entries = [...this.#budgets.values()];
+    const due = all ? entries : this.#due(entries);
+    if (due.length === 0) return;
+    const nowMs = this.#deps.epochMs();
+    const openFrom = dayOf(nowMs - DAY_MS);
+    const stale = due.filter(({ budget, closed }) => {
+      const from = firstDay(budget, nowMs);
+      return from < openFrom && (closed?.from !== from || closed.to !== openFrom);
+    });
+    const months = await sums(stale, spending, (budget) => firstDay(budget, nowMs), openFrom);
+    for (const entry of stale) {
+      entry.closed = { from: firstDay(entry.budget, nowMs), to: openFrom, amount: months.get(entry) ?? 0n };
+    }
+    const posted = new Map(due.map((entry) => [entry, { ...entry.posted }]));
+    const open = await sums(due, spending, (budget) => later(firstDay(budget, nowMs), openFrom), null);
+    for (const entry of due) {
+      const { budget, closed } = entry;
+      const period = periodOf(budget.period, nowMs);
+      if (budget.cell === null || period !== periodOf(budget.period, this.#deps.epochMs())) continue;
+      const before = firstDay(budget, nowMs) < openFrom ? (closed?.amount ?? 0n) : 0n;
+      const own = posted.get(entry);
+      const known = Number(before + (open.get(entry) ?? 0n)) - (own?.period === period ? own.amount : 0);
+      this.#table.setBase(budget.cell, period, Math.max(known, 0));
+      this.#checkThresholds(budget, budget.cell, period);
+    }
+  }
+
+  /** Reports thresholds that were crossed since the last call. */
+  report(): void {
+    for (const entry of this.#budgets.values()) {
+      const { cell } = entry.budget;
+      if (cell === null) continue;
+      for (const threshold of ['soft', 'hard'] as const) {
+        const period = this.#table.crossedIn(cell, threshold);
+        if (period <= entry[threshold]) continue;
+        entry[threshold] = period;
+        this.#deps.onCrossed(this.#event(entry.budget, cell, threshold, period));
+      }
+    }
+  }
+
+  /** Pico-USD spent in the present period, here and as far as the ledger was read; undefined for a budget that is not known. */
+  spent(id: string): number | undefined {
+    const budget = this.#budgets.get(id)?.budget;
+    if (budget === undefined || budget.cell === null) return undefined;
+    return this.#table.spent(budget.cell, periodOf(budget.period, this.#deps.epochMs()));
+  }
+
+  #isKnown(id: string): boolean {
+    const lineage = this.#lineagesById.get(id);
+    const chain = lineage === undefined ? undefined : this.#chains.get(lineage);
+    return chain !== undefined && [...chain.keys.values()].some((key) => key.id === id);
+  }
+
+  /** Brings a chain's cell and its monthly budget in line with its keys. The newest key says what the chain may spend. */
+  #updateChain(lineage: string, chain: Chain): void {
+    const keys = [...chain.keys.values()];
+    if (keys.some(({ limits }) => isCounted(limits))) {
+      chain.cell ??= this.#keyCells.take();
+      if (chain.cell === null) this.#deps.onFull('key', lineage);
+    } else if (chain.cell !== undefined) {
+      if (chain.cell !== null) this.#keyCells.give(chain.cell);
+      chain.cell = undefined;
+    }
+    const newest = keys.reduce<RegisteredKey | undefined>(
+      (best, key) => (best === undefined || key.createdMs >= best.createdMs ? key : best),
+      undefined,
+    );
+    const id = `${OF_KEY}${lineage}`;
+    const monthly = newest?.limits.monthlySpend;
+    if (newest === undefined || monthly === undefined) this.dropBudget(id);
+    else {
+      const scope = { account: newest.account, key: lineage, model: null };
+      this.#put({ ...scope, id, period: 'month', limit: Number(monthly), soft: null });
+    }
+  }
+
+  #put(wanted: Omit<Budget, 'cell'>): void {
+    const before = this.#budgets.get(wanted.id);
+    const isSame = before !== undefined && sameScope(before.budget, wanted) && before.budget.period === wanted.period;
+    if (isSame && before.budget.limit === wanted.limit && before.budget.soft === wanted.soft) return;
+    if (before !== undefined && !isSame && before.budget.cell !== null) this.#budgetCells.give(before.budget.cell);
+    const cell = isSame && before.budget.cell !== null ? before.budget.cell : this.#budgetCells.take();
+    if (cell === null) this.#deps.onFull('budget', wanted.id);
+    const budget = { ...wanted, cell };
+    if (!isSame && cell !== null) this.#clear(cell);
+    const entry: BudgetEntry = isSame
+      ? { ...before, budget }
+      : { budget, closed: null, posted: { period: 0, amount: 0 }, seen: -1, soft: 0, hard: 0 };
+    // Other thresholds may be crossed anew.
+    entry.soft = 0;
+    entry.hard = 0;
+    if (cell !== null) for (const threshold of ['soft', 'hard'] as const) this.#table.cross(cell, threshold, 0);
+    this.#budgets.set(wanted.id, entry);
+    this.#change({ reset: false, put: [budget], drop: [] });
+  }
+
+  #clear(cell: LimitCell): void {
+    this.#table.setBase(cell, 0, 0);
+  }
+
+  #change(change: BudgetChange): void {
+    this.#finder.updateBudgets(change);
+    this.#deps.tell(change);
+  }
+
+  /** Budgets that requests count for, and the next ones of the others. */
+  #due(entries: readonly BudgetEntry[]): BudgetEntry[] {
+    const nowMs = this.#deps.epochMs();
+    const due = new Set<BudgetEntry>();
+    for (const entry of entries) {
+      const { cell, period } = entry.budget;
+      if (cell === null) continue;
+      const here = this.#table.spentHere(cell, periodOf(period, nowMs));
+      if (here !== entry.seen) due.add(entry);
+      entry.seen = here;
+    }
+    for (let count = Math.min(IDLE_ROUND, entries.length); count > 0; count--) {
+      this.#idleAt = (this.#idleAt + 1) % entries.length;
+      due.add(entries[this.#idleAt] as BudgetEntry);
+    }
+    return [...due];
+  }
+
+  #checkThresholds({ limit, soft }: Budget, cell: LimitCell, period: number): void {
+    const spent = this.#table.spent(cell, period);
+    if (soft !== null && spent >= soft) this.#table.cross(cell, 'soft', period);
+    if (spent >= limit) this.#table.cross(cell, 'hard', period);
+  }
+
+  #event(budget: Budget, cell: LimitCell, threshold: 'soft' | 'hard', number: number): BudgetEvent {
+    const { account, id, key, limit, model, period, soft } = budget;
+    return {
+      ...{ account, key, model, budget: id, threshold, period, limit, soft },
+      startsMs: startOf(period, number),
+      endsMs: startOf(period, number + 1),
+      spent: this.#table.spent(cell, number),
+    };
+  }
+}
+
+/** Ids of the budgets that keys have in their limits. */
+const OF_KEY = 'monthly:';
+
+function isCounted({ requestsPerMinute, runningRequests, tokensPerMinute }: KeyLimits): boolean {
+  return requestsPerMinute !== undefined || runningRequests !== undefined || tokensPerMinute !== undefined;
+}
+
+function sameScope(a: BudgetScope, b: BudgetScope): boolean {
+  return a.account === b.account && a.key === b.key && a.model === b.model;
+}
+
+function dayOf(epochMs: number): string {
+  return new Date(epochMs).toISOString().slice(0, 10);
+}
+
+function firstDay({ period }: Budget, nowMs: number): string {
+  return dayOf(startOf(period, periodOf(period, nowMs)));
+}
+
+function later(a: string, b: string): string {
+  return a > b ? a : b;
+}
+
+/** What the ledger has for each budget from its first day on, before the day `to`. One question for each first day. */
+async function sums(
+  entries: readonly BudgetEntry[],
+  spending: (query: SpendingQuery) => Promise<readonly SpendingRow[]>,
+  fromOf: (budget: Budget) => string,
+  to: string | null,
+): Promise<Map<BudgetEntry, bigint>> {
+  const found = new Map<BudgetEntry, bigint>();
+  for (const [from, asked] of Map.groupBy(entries, ({ budget }) => fromOf(budget))) {
+    const accounts = asked.flatMap(({ budget: { account } }) => (account === null ? [] : [account]));
+    const models = asked.flatMap(({ budget: { account, model } }) =>
+      account === null && model !== null ? [model] : [],
+    );
+    const rows = await spending({ accounts: [...new Set(accounts)], models: [...new Set(models)], from, to });
+    const byAccount = Map.groupBy(rows, ({ account }) => account);
+    for (const entry of asked) {
+      const { account, key, model } = entry.budget;
+      const own = byAccount.get(account) ?? [];
+      const fitting = own.filter((row) => (key === null || row.key === key) && (model === null || row.model === model));
+      found.set(
+        entry,
+        fitting.reduce((sum, { amount }) => sum + amount, 0n),
+      );
+    }
+  }
+  return found;
+}

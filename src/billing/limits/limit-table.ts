@@ -1,0 +1,465 @@
+// Counts behind the limits of API keys and behind budgets, in memory that all threads of a gateway share. A limit is exact over
+// the threads: what is admitted never exceeds it, and between requests that compete for the last place one gets it.
+//
+// Layout. First one cell per limited key, in 32-bit words: a line with the lock, then a row for each thread:
+//   GENERATION  which use of the cell the row belongs to; a row of another generation counts as empty
+//   LAST        newest bucket in the ring; a bucket is 2 s, numbered since 1970
+//   RUNNING     requests under way
+//   REQUESTS    ring of 32: requests admitted in each bucket
+//   TOKENS      ring of 32: tokens of these requests, real ones where they are known, else the reserved ones
+//   SETTLED     ring of 32: the real ones alone
+// Then one cell per budget, in 64-bit floats: a line with the lock (32-bit word 0), the newest periods in which a threshold was
+// crossed (words 1 and 2), BASE and BASE_PERIOD (floats 2 and 3: what the ledger knows beyond this process, and when), then a row
+// for each thread: GENERATION, PERIOD, USED (spent in the period and reserved, in pico-USD), SPENT (the former alone).
+//
+// Writers. A row has one writer, its thread, or the control thread after that thread has ended. Base and its period are written by
+// the control thread, thresholds by everyone, with equal values. Loads and stores of a row are plain: an `Atomics` call costs more
+// than the sum of a row. Aligned floats are not torn on the 64-bit machines that V8 runs on.
+//
+// Protocol. To reserve, a thread adds to its own row first, then makes one atomic read-modify-write on the lock word, then sums all
+// rows, and takes its addition back when the sum exceeds the limit. Read-modify-writes of one word are ordered, so of two threads
+// the later one sees what the earlier one has added: both cannot miss each other, whatever happens to the lock. The lock only
+// prevents that both see each other and both give up. It is taken away from an owner that keeps it too long, who may be suspended
+// or dead; that costs at worst one refusal too many, never an admission too many.
+//
+// Death. Reservations of a thread that has ended are TOKENS - SETTLED, USED - SPENT and RUNNING: `clearThread` takes them off,
+// whatever the instruction at which it ended. SETTLED and SPENT are written before TOKENS and USED, so that nothing that was
+// spent is lost. Requests that were admitted stay counted until they leave the window.
+//
+// Window. A request counts for its own bucket and the 30 after it: for more than 60 s and at most 62 s. So no minute, wherever it
+// begins, has more than the limit, and whatever a window of 62 s would admit is admitted.
+
+/** Shared memory of a table, and its sizes. */
+export interface LimitMemory {
+  readonly buffer: SharedArrayBuffer;
+  /** Rows in each cell: the control thread's own plane and the ingress threads. */
+  readonly threads: number;
+  /** Cells of keys and of budgets. */
+  readonly keys: number;
+  readonly budgets: number;
+}
+
+/** Cells for keys and for budgets, where memory allows it. */
+const MAX_CELLS = 65_536;
+
+/** Address space for the cells of keys; pages that are never used take no memory. */
+const MAX_BYTES = 1 << 29;
+
+export const BUCKET_MS = 2000;
+
+/** Buckets that a request counts for: 60 s and the one under way. */
+export const WINDOW_BUCKETS = 31;
+
+const RING = 32;
+const MASK = RING - 1;
+
+/** Words of the line with the lock: no thread's row shares it. */
+const HEAD_WORDS = 16;
+
+const GENERATION = 0;
+const LAST = 1;
+const RUNNING = 2;
+const REQUESTS = 16;
+const TOKENS = REQUESTS + RING;
+const SETTLED = TOKENS + RING;
+const ROW_WORDS = SETTLED + RING;
+
+const SOFT = 1;
+const HARD = 2;
+const BASE = 2;
+const BASE_PERIOD = 3;
+const HEAD_FLOATS = 8;
+
+const PERIOD = 1;
+const USED = 2;
+const SPENT = 3;
+const ROW_FLOATS = 8;
+
+/** Keeps sums of a bucket inside of 32 bits: limits are at most this, and so is each reservation. */
+export const MAX_TOKENS: number = 2 ** 30 - 1;
+
+/** About 10 µs: many times what an owner needs the lock for, unless it is suspended. */
+const SPINS = 500;
+
+/** Why a key's request is not admitted. */
+export type KeyVerdict = 'admitted' | 'running' | 'requests' | 'tokens' | 'size';
+
+/** Why a budget has no room. `held`: it would have room if the requests under way cost nothing. */
+export type BudgetVerdict = 'admitted' | 'spent' | 'held';
+
+/** Place of a key or budget in the table. The generation tells it from those that had the cell before. */
+export interface LimitCell {
+  readonly index: number;
+  readonly generation: number;
+}
+
+/** Limits of one key; undefined: none. */
+export interface KeyBounds {
+  readonly runningRequests: number | undefined;
+  readonly requestsPerMinute: number | undefined;
+  readonly tokensPerMinute: number | undefined;
+}
+
+/** Memory for so many threads. */
+export function createLimitMemory(threads: number, cells: number = MAX_CELLS): LimitMemory {
+  const keyBytes = 4 * (HEAD_WORDS + threads * ROW_WORDS);
+  const budgetBytes = 8 * (HEAD_FLOATS + threads * ROW_FLOATS);
+  const keys = Math.min(cells, Math.floor(MAX_BYTES / keyBytes));
+  const budgets = Math.min(cells, Math.floor(MAX_BYTES / budgetBytes));
+  return { buffer: new SharedArrayBuffer(keys * keyBytes + budgets * budgetBytes), threads, keys, budgets };
+}
+
+export class LimitTable {
+  /** Tokens that the last admitted request was granted. */
+  tokens = 0;
+  /** Bucket that the last admitted request counts in. */
+  bucket = 0;
+  /** After the last call for a key: what is left of its limits. */
+  remainingRequests = 0;
+  remainingTokens = 0;
+  /** After a refusal by `requests` or `tokens`: how long until the same request is admitted, if no other is. */
+  retryMs = 0;
+  /** After a refusal by `requests` or `tokens`: how long until everything counted has left the window. */
+  resetMs = 0;
+  /** Pico-USD that the last admitted request was granted by a budget. */
+  amount = 0;
+  readonly #memory: LimitMemory;
+  readonly #thread: number;
+  readonly #owner: number;
+  readonly #ints: Int32Array;
+  readonly #floats: Float64Array;
+  readonly #keyWords: number;
+  readonly #budgetFloats: number;
+  /** First float of the cells of budgets. */
+  readonly #budgetStart: number;
+  #running = 0;
+  #requests = 0;
+  #counted = 0;
+
+  /** `thread`: the row that this object writes. */
+  constructor(memory: LimitMemory, thread: number) {
+    const { buffer, keys, threads } = memory;
+    this.#memory = memory;
+    this.#thread = thread;
+    this.#owner = thread + 1;
+    this.#ints = new Int32Array(buffer);
+    this.#floats = new Float64Array(buffer);
+    this.#keyWords = HEAD_WORDS + threads * ROW_WORDS;
+    this.#budgetFloats = HEAD_FLOATS + threads * ROW_FLOATS;
+    this.#budgetStart = (keys * this.#keyWords) / 2;
+  }
+
+  /**
+   * Counts a request and reserves tokens for it: all of `most` where the limit allows it at all; where `most` exceeds the limit,
+   * what is left, if that is at least `least` and half of the limit. The results are in the fields above.
+   */
+  admitKey(cell: LimitCell, bounds: KeyBounds, least: number, most: number, nowMs: number): KeyVerdict {
+    const { requestsPerMinute = MAX_TOKENS, runningRequests = MAX_TOKENS, tokensPerMinute } = bounds;
+    if (tokensPerMinute !== undefined && least > tokensPerMinute) return 'size';
+    const ints = this.#ints;
+    const start = cell.index * this.#keyWords;
+    const own = start + HEAD_WORDS + this.#thread * ROW_WORDS;
+    const wanted = tokensPerMinute === undefined ? 0 : Math.min(Math.ceil(most), tokensPerMinute);
+    this.#lock(start);
+    const bucket = this.#advance(own, start, cell.generation, Math.floor(nowMs / BUCKET_MS));
+    const slot = own + (bucket & MASK);
+    ints[own + RUNNING] = (ints[own + RUNNING] as number) + 1;
+    ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) + 1;
+    ints[slot + TOKENS] = (ints[slot + TOKENS] as number) + wanted;
+    Atomics.add(ints, start, 0);
+    this.#sum(start, cell.generation, bucket);
+    let granted = wanted;
+    let verdict: KeyVerdict = 'admitted';
+    let floor = wanted;
+    const over = tokensPerMinute === undefined ? 0 : this.#counted - tokensPerMinute;
+    if (over > 0 && most > (tokensPerMinute as number)) {
+      floor = Math.max(Math.ceil(least), Math.ceil((tokensPerMinute as number) / 2));
+    }
+    if (over > 0) granted = wanted - over;
+    if (this.#running > runningRequests) verdict = 'running';
+    else if (this.#requests > requestsPerMinute) verdict = 'requests';
+    else if (granted < floor) verdict = 'tokens';
+    if (verdict !== 'admitted') {
+      ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
+      ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) - 1;
+      ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - wanted;
+      const requests = this.#requests - requestsPerMinute;
+      this.#requests--;
+      this.#counted -= wanted;
+      this.#measureWait(
+        start,
+        cell.generation,
+        bucket,
+        requests,
+        this.#counted + floor - (tokensPerMinute ?? Infinity),
+      );
+      this.retryMs = Math.max(this.retryMs - nowMs, 0);
+      this.resetMs = Math.max(this.resetMs - nowMs, 0);
+    } else if (granted < wanted) {
+      ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - (wanted - granted);
+      this.#counted -= wanted - granted;
+    }
+    this.#unlock(start);
+    this.bucket = bucket;
+    this.tokens = tokensPerMinute === undefined ? Infinity : granted;
+    this.remainingRequests = Math.max(requestsPerMinute - this.#requests, 0);
+    this.remainingTokens = Math.max((tokensPerMinute ?? 0) - this.#counted, 0);
+    return verdict;
+  }
+
+  /** Lowers what is reserved for a request that is under way. */
+  lowerTokens(cell: LimitCell, bucket: number, by: number): void {
+    const ints = this.#ints;
+    const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
+    if (ints[own + GENERATION] !== cell.generation || (ints[own + LAST] as number) - bucket >= RING) return;
+    const slot = own + (bucket & MASK);
+    ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - by;
+  }
+
+  /** Ends a request: the tokens that it has used take the place of those that were reserved. */
+  settleKey(cell: LimitCell, bucket: number, reserved: number, used: number): void {
+    const ints = this.#ints;
+    const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
+    if (ints[own + GENERATION] !== cell.generation) return;
+    ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
+    if (reserved === Infinity || (ints[own + LAST] as number) - bucket >= RING) return;
+    const slot = own + (bucket & MASK);
+    const settled = ints[slot + SETTLED] as number;
+    const added = Math.min(used, MAX_TOKENS - settled);
+    ints[slot + SETTLED] = settled + added;
+    ints[slot + TOKENS] = Math.min((ints[slot + TOKENS] as number) + added - reserved, MAX_TOKENS);
+  }
+
+  /**
+   * Reserves money of a budget: all of `most`, or what is left when the limit leaves less in this period and that is at least
+   * `least`. The amount is in `amount`.
+   */
+  admitBudget(cell: LimitCell, limit: number, least: number, most: number, period: number): BudgetVerdict {
+    const floats = this.#floats;
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    const own = start + HEAD_FLOATS + this.#thread * ROW_FLOATS;
+    this.#lock(start * 2);
+    this.#beginPeriod(own, start, cell.generation, period);
+    floats[own + USED] = (floats[own + USED] as number) + most;
+    Atomics.add(this.#ints, start * 2, 0);
+    const used = this.#sumBudget(start, cell.generation, period, USED);
+    let verdict: BudgetVerdict = 'admitted';
+    let granted = most;
+    if (used > limit) {
+      const spent = this.#sumBudget(start, cell.generation, period, SPENT);
+      granted = Math.floor(most - (used - limit));
+      if (spent + least > limit) verdict = 'spent';
+      else if (granted < least || spent + most <= limit) verdict = 'held';
+      if (verdict !== 'admitted') granted = 0;
+      floats[own + USED] = (floats[own + USED] as number) - (most - granted);
+    }
+    this.#unlock(start * 2);
+    this.amount = granted;
+    return verdict;
+  }
+
+  /** Ends a reservation, or the part `reserved` of it. */
+  releaseBudget(cell: LimitCell, reserved: number): void {
+    const own = this.#ownBudget(cell);
+    if (this.#floats[own + GENERATION] !== cell.generation) return;
+    this.#floats[own + USED] = (this.#floats[own + USED] as number) - reserved;
+  }
+
+  /** Counts money that was spent. Answers with what is spent in the period, or -1 where nobody has to know. */
+  spendBudget(cell: LimitCell, amount: number, period: number, wantsSum: boolean): number {
+    const floats = this.#floats;
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    const own = this.#ownBudget(cell);
+    this.#beginPeriod(own, start, cell.generation, period);
+    floats[own + SPENT] = (floats[own + SPENT] as number) + amount;
+    floats[own + USED] = (floats[own + USED] as number) + amount;
+    return wantsSum ? this.#sumBudget(start, cell.generation, period, SPENT) : -1;
+  }
+
+  /** Pico-USD that are spent in the period, here and as far as the ledger knows. */
+  spent(cell: LimitCell, period: number): number {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    return this.#sumBudget(start, cell.generation, period, SPENT);
+  }
+
+  /** Pico-USD that this process has spent in the period. */
+  spentHere(cell: LimitCell, period: number): number {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    const base = this.#floats[start + BASE_PERIOD] === period ? (this.#floats[start + BASE] as number) : 0;
+    return this.spent(cell, period) - base;
+  }
+
+  /** Sets what was spent beyond this process. For the control thread. */
+  setBase(cell: LimitCell, period: number, amount: number): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    if (this.#floats[start + BASE_PERIOD] !== period) {
+      // Of no period for a moment, never of the wrong one.
+      this.#floats[start + BASE_PERIOD] = -1;
+      Atomics.add(this.#ints, start * 2, 0);
+    }
+    this.#floats[start + BASE] = amount;
+    Atomics.add(this.#ints, start * 2, 0);
+    this.#floats[start + BASE_PERIOD] = period;
+  }
+
+  /** Whether the threshold has not been crossed in the period as far as is known. */
+  isBelow(cell: LimitCell, threshold: 'soft' | 'hard', period: number): boolean {
+    return this.crossedIn(cell, threshold) !== period;
+  }
+
+  /** Notes that the threshold was crossed in the period. */
+  cross(cell: LimitCell, threshold: 'soft' | 'hard', period: number): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    Atomics.store(this.#ints, start * 2 + (threshold === 'soft' ? SOFT : HARD), period);
+  }
+
+  /** Newest period in which the threshold was crossed; 0: none. */
+  crossedIn(cell: LimitCell, threshold: 'soft' | 'hard'): number {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    return this.#ints[start * 2 + (threshold === 'soft' ? SOFT : HARD)] as number;
+  }
+
+  /**
+   * Takes off what a thread has reserved that has ended, in the first `keys` and `budgets` cells. For the control thread, before
+   * another thread takes the row.
+   */
+  clearThread(thread: number, keys: number = this.#memory.keys, budgets: number = this.#memory.budgets): void {
+    const ints = this.#ints;
+    const floats = this.#floats;
+    for (let cell = 0; cell < keys; cell++) {
+      const start = cell * this.#keyWords;
+      const row = start + HEAD_WORDS + thread * ROW_WORDS;
+      if (ints[row + GENERATION] !== 0) {
+        ints[row + RUNNING] = 0;
+        for (let slot = row; slot < row + RING; slot++) ints[slot + TOKENS] = ints[slot + SETTLED] as number;
+      }
+    }
+    for (let cell = 0; cell < budgets; cell++) {
+      const row = this.#budgetStart + cell * this.#budgetFloats + HEAD_FLOATS + thread * ROW_FLOATS;
+      if (floats[row + GENERATION] !== 0) floats[row + USED] = floats[row + SPENT] as number;
+    }
+  }
+
+  #ownBudget(cell: LimitCell): number {
+    return this.#budgetStart + cell.index * this.#budgetFloats + HEAD_FLOATS + this.#thread * ROW_FLOATS;
+  }
+
+  /** Readies the own row for a bucket. Answers with the bucket to count in: a clock that goes back stays in the newest. */
+  #advance(own: number, lock: number, generation: number, bucket: number): number {
+    const ints = this.#ints;
+    if (ints[own + GENERATION] !== generation) {
+      ints[own + GENERATION] = 0;
+      Atomics.add(ints, lock, 0);
+      ints.fill(0, own + LAST, own + ROW_WORDS);
+      ints[own + LAST] = bucket;
+      Atomics.add(ints, lock, 0);
+      ints[own + GENERATION] = generation;
+      return bucket;
+    }
+    const last = ints[own + LAST] as number;
+    if (last >= bucket) return last;
+    for (let each = Math.max(last + 1, bucket - MASK); each <= bucket; each++) {
+      const slot = own + (each & MASK);
+      ints[slot + REQUESTS] = 0;
+      ints[slot + TOKENS] = 0;
+      ints[slot + SETTLED] = 0;
+    }
+    Atomics.add(ints, lock, 0);
+    ints[own + LAST] = bucket;
+    return bucket;
+  }
+
+  #sum(start: number, generation: number, bucket: number): void {
+    const ints = this.#ints;
+    let running = 0;
+    let requests = 0;
+    let tokens = 0;
+    const end = start + this.#keyWords;
+    for (let row = start + HEAD_WORDS; row < end; row += ROW_WORDS) {
+      if (ints[row + GENERATION] !== generation) continue;
+      running += ints[row + RUNNING] as number;
+      const last = ints[row + LAST] as number;
+      for (let each = Math.max(bucket - WINDOW_BUCKETS + 1, last - MASK); each <= last; each++) {
+        const slot = row + (each & MASK);
+        requests += ints[slot + REQUESTS] as number;
+        tokens += ints[slot + TOKENS] as number;
+      }
+    }
+    this.#running = running;
+    this.#requests = requests;
+    this.#counted = tokens;
+  }
+
+  /** Finds when so many requests and tokens have left the window, and when all have: dates in `retryMs` and `resetMs`. */
+  #measureWait(start: number, generation: number, now: number, requests: number, tokens: number): void {
+    const ints = this.#ints;
+    const end = start + this.#keyWords;
+    let missingRequests = requests;
+    let missingTokens = tokens;
+    let free = 0;
+    let newest = 0;
+    for (let bucket = now - WINDOW_BUCKETS + 1; bucket <= now; bucket++) {
+      const waits = missingRequests > 0 || missingTokens > 0;
+      for (let row = start + HEAD_WORDS; row < end; row += ROW_WORDS) {
+        const last = ints[row + LAST] as number;
+        if (ints[row + GENERATION] !== generation || bucket > last || bucket < last - MASK) continue;
+        const slot = row + (bucket & MASK);
+        if (ints[slot + REQUESTS] !== 0 || ints[slot + TOKENS] !== 0) newest = bucket + WINDOW_BUCKETS;
+        missingRequests -= ints[slot + REQUESTS] as number;
+        missingTokens -= ints[slot + TOKENS] as number;
+      }
+      if (waits) free = bucket + WINDOW_BUCKETS;
+    }
+    this.retryMs = free * BUCKET_MS;
+    this.resetMs = newest * BUCKET_MS;
+  }
+
+  /** Readies the own row for a period: what is reserved stays, what was spent in an earlier one goes. */
+  #beginPeriod(own: number, start: number, generation: number, period: number): void {
+    const floats = this.#floats;
+    if (floats[own + GENERATION] !== generation) {
+      floats[own + GENERATION] = 0;
+      Atomics.add(this.#ints, start * 2, 0);
+      floats[own + USED] = 0;
+      floats[own + SPENT] = 0;
+      floats[own + PERIOD] = period;
+      Atomics.add(this.#ints, start * 2, 0);
+      floats[own + GENERATION] = generation;
+    } else if ((floats[own + PERIOD] as number) < period) {
+      const spent = floats[own + SPENT] as number;
+      // Between these steps too much counts as reserved, never too little.
+      floats[own + SPENT] = 0;
+      Atomics.add(this.#ints, start * 2, 0);
+      floats[own + USED] = (floats[own + USED] as number) - spent;
+      Atomics.add(this.#ints, start * 2, 0);
+      floats[own + PERIOD] = period;
+    }
+  }
+
+  /** Of a thread that has done nothing in this period, only what is reserved counts. */
+  #sumBudget(start: number, generation: number, period: number, column: typeof USED | typeof SPENT): number {
+    const floats = this.#floats;
+    let sum = (floats[start + BASE_PERIOD] as number) >= period ? (floats[start + BASE] as number) : 0;
+    const end = start + this.#budgetFloats;
+    for (let row = start + HEAD_FLOATS; row < end; row += ROW_FLOATS) {
+      if (floats[row + GENERATION] !== generation) continue;
+      if ((floats[row + PERIOD] as number) >= period) sum += floats[row + column] as number;
+      else if (column === USED) sum += (floats[row + USED] as number) - (floats[row + SPENT] as number);
+    }
+    return sum;
+  }
+
+  #lock(word: number): void {
+    const ints = this.#ints;
+    if (Atomics.compareExchange(ints, word, 0, this.#owner) === 0) return;
+    for (let spins = 0; spins < SPINS; spins++) {
+      if (Atomics.load(ints, word) === 0 && Atomics.compareExchange(ints, word, 0, this.#owner) === 0) return;
+    }
+    Atomics.exchange(ints, word, this.#owner);
+  }
+
+  /** Leaves the lock alone that another has taken away meanwhile. */
+  #unlock(word: number): void {
+    Atomics.compareExchange(this.#ints, word, this.#owner, 0);
+  }
+}
