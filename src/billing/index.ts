@@ -2,8 +2,8 @@
 export { BillingService, type BillingUpdate, type ConfiguredKey } from './billing-service.ts';
 export type { Budget, BudgetChange, BudgetEvent } from './limits/budgets.ts';
 export { type Exceeded, type KeyAllowance, KeyLimiter, type LimitReservation } from './limits/key-limiter.ts';
-export { createLimitMemory, type LimitMemory } from './limits/limit-table.ts';
-export { addRateLimitHeaders, RATE_LIMIT_HEADERS, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';
+export type { LimitMemory } from './limits/limit-table.ts';
+export { addRateLimitHeaders, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';
 export {
   createSigningKey,
   type KeySnapshot,

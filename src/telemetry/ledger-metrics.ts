@@ -71,6 +71,13 @@ export class LedgerMetrics {
 
   snapshot(): MetricsSnapshot {
     this.#waiting.at().value = this.#readWaiting();
-    return [this.#commits.json(), this.#waiting.json(), this.#refills.json(), this.#charges.json(), this.#spent.json(), this.#budgets.json()];
+    return [
+      this.#commits.json(),
+      this.#waiting.json(),
+      this.#refills.json(),
+      this.#charges.json(),
+      this.#spent.json(),
+      this.#budgets.json(),
+    ];
   }
 }

@@ -247,9 +247,18 @@ export function endToEndHeaders(headers: readonly string[]): string[] {
 
 const FRAMING: ReadonlySet<string> = new Set(REQUEST_FRAMING);
 
+/** What is left of rate limits: the CRN's tell of the gateway's own credential, and the client gets those of its key. */
+const RATE_LIMITS = ['requests', 'tokens'].flatMap((kind) =>
+  ['limit', 'remaining', 'reset'].flatMap((part) => [
+    `x-ratelimit-${part}-${kind}`,
+    `anthropic-ratelimit-${kind}-${part}`,
+  ]),
+);
+
 /** Framing, headers that the gateway writes itself, the CRN's CORS policy, and what tells of the CRN or leads to it. */
 const RESPONSE_DROPPED: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
+  ...RATE_LIMITS,
   'alt-svc',
   'content-length',
   'date',

@@ -279,7 +279,7 @@ function placeOf({ account, key, model }: BudgetScope): string {
 }
 
 /** Whether a budget is for this combination. */
-export function applies(budget: BudgetScope, { account, key, model }: BudgetScope): boolean {
+function applies(budget: BudgetScope, { account, key, model }: BudgetScope): boolean {
   return (
     (budget.account === null || budget.account === account) &&
     (budget.key === null || budget.key === key) &&

@@ -76,7 +76,7 @@ const SPENT = 3;
 const ROW_FLOATS = 8;
 
 /** Keeps sums of a bucket inside of 32 bits: limits are at most this, and so is each reservation. */
-export const MAX_TOKENS: number = 2 ** 30 - 1;
+const MAX_TOKENS: number = 2 ** 30 - 1;
 
 /** About 10 µs: many times what an owner needs the lock for, unless it is suspended. */
 const SPINS = 500;

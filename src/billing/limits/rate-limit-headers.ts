@@ -30,11 +30,6 @@ const NAMES: Readonly<
   },
 };
 
-/** Names of all these headers. */
-export const RATE_LIMIT_HEADERS: readonly string[] = Object.values(NAMES).flatMap((family) =>
-  Object.values(family).flatMap((names) => [...names]),
-);
-
 /** Appends what is left after a request was admitted. Nothing for a key without limits per minute. */
 export function addRateLimitHeaders(
   headers: string[],

@@ -7,7 +7,7 @@ import {
   type KeyAllowance,
   KeyLimiter,
   type LimitedPayer,
-  LimitReservation,
+  type LimitReservation,
   type RequestBound,
 } from '../../../src/billing/limits/key-limiter.ts';
 import { createLimitMemory, type LimitCell, type LimitMemory } from '../../../src/billing/limits/limit-table.ts';
