@@ -1,17 +1,23 @@
-// Accounts, keys, usage and the audit on the admin listener, for operators with `adminToken`. Each path is one call of the
-// `AdminService`, whose refusals become HTTP statuses here.
+// Accounts, keys, usage, requests, the audit and the log of acts on the admin listener, for holders of an admin token. Each path
+// is one call of the `AdminService`, whose refusals become HTTP statuses here. Every act is recorded.
 //
-// GET/POST /accounts   GET /accounts/ID   POST /accounts/ID/grants   GET /accounts/ID/history
-// GET/POST /keys       POST /keys/ID/disable   POST /keys/ID/rotate   GET /usage (JSON or CSV)   GET /audit
+// GET/POST /accounts   GET/POST /accounts/ID   POST /accounts/ID/adjustments, /refunds   GET/POST /accounts/ID/grants
+// GET /accounts/ID/history   GET/POST /keys   GET /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
+// GET /requests   GET /requests/ID   GET /acts   GET /webhooks/deliveries   POST /webhooks/deliveries/ID/redeliver
+// GET /usage   GET /whoami
+// Lists take `limit` and `cursor`, and answer with `next`: the cursor of the next page, or null.
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { createAdminService, type AdminService, type AdminServiceDeps } from './admin-service.ts';
 import type { Fields } from './admin-requests.ts';
-import { printCsv, usageColumns } from './table-format.ts';
+import { type AdminIdentity, type AdminRole, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
+import { type List, LISTS, nextCursor } from './lists.ts';
+import { recordedService } from './recorded-service.ts';
+import { printCsv, printJsonLines } from './table-format.ts';
 import { type Ledger, LedgerError, type LedgerRefusal } from '../billing/index.ts';
 import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
-import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
+import { readJson, respond, respondJson } from './admin-exchange.ts';
 
 /** Fits a request with the longest texts allowed. */
 const MAX_REQUEST_BYTES = 16 * 1024;
@@ -24,6 +30,8 @@ interface Reply {
   readonly value: object;
   readonly status?: number;
   readonly note?: string;
+  /** How the rows of a list are printed and continued; `value` is the rows. */
+  readonly list?: List<never>;
 }
 
 /** A question as a route sees it: the id of its path decoded, fields of its query or body. */
@@ -35,46 +43,100 @@ interface Question {
 interface Route {
   readonly method: 'GET' | 'POST';
   readonly path: RegExp;
+  readonly role: AdminRole;
   readonly call: (adminService: AdminService, question: Question) => Promise<Reply>;
 }
 
 const ROUTES: readonly Route[] = [
-  route('GET', '/accounts', async (adminService) => ({ value: { data: await adminService.listAccounts() } })),
+  list('/accounts', LISTS.accounts, (adminService, { fields }) => adminService.listAccounts(fields)),
   route('POST', '/accounts', async (adminService, { fields }) => {
     return { value: await adminService.createAccount(fields), status: 201, note: 'account made' };
   }),
   route('GET', '/accounts/ID', async (adminService, { id }) => ({ value: await adminService.account(id) })),
-  route('POST', '/accounts/ID/grants', async (adminService, { id, fields }) => {
-    const grant = await adminService.grant(id, fields);
-    return grant.repeated ? { value: grant } : { value: grant, status: 201, note: 'credit granted' };
-  }),
-  route('GET', '/accounts/ID/history', async (adminService, { id, fields }) => {
-    return { value: { data: await adminService.history(id, fields) } };
-  }),
-  route('GET', '/keys', async (adminService, { fields }) => ({ value: { data: await adminService.listKeys(fields) } })),
+  // Credit limits and organisations decide whose money is spent.
+  route(
+    'POST',
+    '/accounts/ID',
+    async (adminService, { id, fields }) => {
+      return { value: await adminService.changeAccount(id, fields), note: 'account changed' };
+    },
+    'owner',
+  ),
+  list('/accounts/ID/grants', LISTS.openGrants, (adminService, { id }) => adminService.openGrants(id)),
+  credit('grants', 'credit granted', (adminService, { id, fields }) => adminService.grant(id, fields)),
+  credit('adjustments', 'credit adjusted', (adminService, { id, fields }) => adminService.adjust(id, fields)),
+  credit('refunds', 'credit refunded', (adminService, { id, fields }) => adminService.refund(id, fields)),
+  list('/accounts/ID/history', LISTS.history, (adminService, { id, fields }) => adminService.history(id, fields)),
+  list('/keys', LISTS.keys, (adminService, { fields }) => adminService.listKeys(fields)),
   route('POST', '/keys', async (adminService, { fields }) => {
     return { value: await adminService.createKey(fields), status: 201, note: 'key made' };
   }),
+  route('GET', '/keys/ID', async (adminService, { id }) => ({ value: await adminService.key(id) })),
   route('POST', '/keys/ID/disable', async (adminService, { id }) => {
     return { value: await adminService.disableKey(id), note: 'key disabled' };
   }),
   route('POST', '/keys/ID/rotate', async (adminService, { id, fields }) => {
     return { value: await adminService.rotateKey(id, fields), status: 201, note: 'key rotated' };
   }),
-  route('GET', '/usage', async (adminService, { fields }) => ({ value: { data: await adminService.usage(fields) } })),
+  list('/usage', LISTS.usage, (adminService, { fields }) => adminService.usage(fields)),
   route('GET', '/audit', async (adminService) => ({ value: await adminService.audit() })),
+  list('/requests', LISTS.requests, (adminService, { fields }) => adminService.requests(fields)),
+  route('GET', '/requests/ID', async (adminService, { id }) => ({ value: await adminService.request(id) })),
+  list('/acts', LISTS.acts, (adminService, { fields }) => adminService.acts(fields)),
+  list('/webhooks/deliveries', LISTS.deliveries, (adminService, { fields }) => adminService.deliveries(fields)),
+  route('POST', '/webhooks/deliveries/ID/redeliver', async (adminService, { id, fields }) => {
+    return { value: await adminService.redeliver(id, fields), note: 'webhook sent again' };
+  }),
 ];
 
-function route(method: Route['method'], path: string, call: Route['call']): Route {
-  return { method, path: new RegExp(`^${path.replace('ID', '([^/]+)')}$`), call };
+/** Reading needs a viewer and changing an operator, unless a role is named. */
+function route(
+  method: Route['method'],
+  path: string,
+  call: Route['call'],
+  role: AdminRole = method === 'GET' ? 'viewer' : 'operator',
+): Route {
+  return { method, path: new RegExp(`^${path.replace('ID', '([^/]+)')}$`), call, role };
+}
+
+function list<Row extends object>(
+  path: string,
+  shown: List<Row>,
+  call: (adminService: AdminService, question: Question) => Promise<Row[]>,
+): Route {
+  return route('GET', path, async (adminService, question) => {
+    return { value: await call(adminService, question), list: shown as List<never> };
+  });
+}
+
+/** A movement of credit by hand. */
+function credit(
+  name: string,
+  note: string,
+  call: (adminService: AdminService, question: Question) => Promise<{ readonly repeated: boolean }>,
+): Route {
+  return route(
+    'POST',
+    `/accounts/ID/${name}`,
+    async (adminService, question) => {
+      const made = await call(adminService, question);
+      return made.repeated ? { value: made } : { value: made, status: 201, note };
+    },
+    'owner',
+  );
 }
 
 /** Every path below these requires the token, so that a client without it does not learn which paths exist. */
-const OWN = /^\/(?:accounts|keys|usage|audit)(?:\/|$)/;
+const OWN = /^\/(?:accounts|keys|usage|audit|requests|acts|webhooks|whoami)(?:\/|$)/;
 
 const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
   'account-unknown': 404,
   'key-unknown': 404,
+  'charge-unknown': 404,
+  'request-unknown': 404,
+  'message-unknown': 404,
+  'account-nested': 409,
+  'credit-short': 409,
   'amount-invalid': 422,
   'date-invalid': 422,
   'balance-overflow': 409,
@@ -87,39 +149,48 @@ const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
 export interface AccountRoutesOptions extends AdminServiceDeps {
   /** Null while there is none: before it is open. */
   readonly ledger: () => Ledger | null;
-  /** `adminToken`; null: every path answers 403. */
-  readonly token: string | null;
+  /** Without any, every path answers 403. */
+  readonly tokens: AdminTokens;
   readonly log: Log;
 }
 
 export class AccountRoutes {
   readonly #options: AccountRoutesOptions;
-  #isGood: ((authorization: string | undefined) => boolean) | null;
+  #tokens: AdminTokens;
 
   constructor(options: AccountRoutesOptions) {
     this.#options = options;
-    this.#isGood = bearerGuard(options.token);
+    this.#tokens = options.tokens;
   }
 
-  /** Takes over another token. */
-  configure(token: string | null): void {
-    this.#isGood = bearerGuard(token);
+  /** Takes over other tokens. */
+  configure(tokens: AdminTokens): void {
+    this.#tokens = tokens;
   }
 
   /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (!OWN.test(path)) return false;
-    if (this.#isGood === null) {
+    const identity = this.#tokens.identify(req.headers.authorization);
+    if (!this.#tokens.any) {
       respondJson(res, 403, { detail: 'accounts are not served here: adminToken is not set' });
-    } else if (!this.#isGood(req.headers.authorization)) {
+    } else if (identity === null) {
       respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+    } else if (path === '/whoami') {
+      respondJson(res, 200, identity, PRIVATE);
     } else {
-      void this.#serve(req, res, path, query);
+      void this.#serve(req, res, path, query, identity);
     }
     return true;
   }
 
-  async #serve(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): Promise<void> {
+  async #serve(
+    req: IncomingMessage,
+    res: ServerResponse,
+    path: string,
+    query: URLSearchParams,
+    identity: AdminIdentity,
+  ): Promise<void> {
     const here = ROUTES.filter((each) => each.path.test(path));
     const found = here.find(({ method }) => method === req.method);
     const id = decoded(found?.path.exec(path)?.[1] ?? '');
@@ -128,9 +199,11 @@ export class AccountRoutes {
     } else if (found === undefined) {
       const allow = here.map(({ method }) => method).join(', ');
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow });
+    } else if (!isAllowed(identity.role, found.role)) {
+      respondJson(res, 403, { detail: `the role ${identity.role} may not do this: it takes ${found.role}` });
     } else {
       try {
-        await this.#call(found, id, req, res, query);
+        await this.#call(found, id, req, res, query, identity);
       } catch (error) {
         this.#refuse(res, error);
       }
@@ -143,22 +216,33 @@ export class AccountRoutes {
     req: IncomingMessage,
     res: ServerResponse,
     query: URLSearchParams,
+    identity: AdminIdentity,
   ): Promise<void> {
-    const isCsv = takeFormat(query, req.headers.accept, found.path.test('/usage'));
+    const format = takeFormat(query, req.headers.accept, found.method === 'GET');
     const fields = found.method === 'GET' ? queryFields(query) : await bodyFields(req);
     if (fields === undefined) return;
     const { ledger, log } = this.#options;
     const store = ledger();
     if (store === null) throw new LedgerError('closed', 'the store is not open');
-    const { value, status = 200, note } = await found.call(createAdminService(store, this.#options), { id, fields });
-    if (note !== undefined) log.info(noteOf(value, id), note);
-    if (!isCsv) {
+    const actor = { ...identity, via: peerOf(req) };
+    const adminService = recordedService(createAdminService(store, this.#options), store.adminActs, actor);
+    const { list: shown, value, status = 200, note } = await found.call(adminService, { id, fields });
+    if (note !== undefined) log.info({ ...noteOf(value, id), actor: identity.name }, note);
+    if (shown === undefined) {
       respondJson(res, status, value, PRIVATE);
       return;
     }
-    const { data } = value as { data: Awaited<ReturnType<AdminService['usage']>> };
-    const columns = usageColumns(fields['by'] as string | undefined);
-    respond(res, status, 'text/csv; charset=utf-8; header=present', printCsv(columns, data), PRIVATE);
+    const rows = value as readonly never[];
+    const next = nextCursor(shown, rows, fields);
+    // Formats that are rows alone have the cursor in a header.
+    const headers = next === null ? PRIVATE : { ...PRIVATE, 'x-next-cursor': next };
+    if (format === 'csv') {
+      respond(res, status, 'text/csv; charset=utf-8; header=present', printCsv(shown.columns(fields), rows), headers);
+    } else if (format === 'jsonl') {
+      respond(res, status, 'application/jsonl; charset=utf-8', printJsonLines(rows), headers);
+    } else {
+      respondJson(res, status, { data: rows, next }, PRIVATE);
+    }
   }
 
   #refuse(res: ServerResponse, error: unknown): void {
@@ -180,14 +264,18 @@ export class AccountRoutes {
   }
 }
 
-/** Whether CSV is wanted: `format` says so, or else `Accept`. Takes the parameter out of the query. */
-function takeFormat(query: URLSearchParams, accept: string | undefined, canBeCsv: boolean): boolean {
-  if (!canBeCsv) return false;
+const FORMATS = ['json', 'csv', 'jsonl'] as const;
+type Format = (typeof FORMATS)[number];
+
+/** The format of a list: `format` says so, or else `Accept`. Takes the parameter out of the query. */
+function takeFormat(query: URLSearchParams, accept: string | undefined, hasFormat: boolean): Format {
+  if (!hasFormat) return 'json';
   const formats = query.getAll('format');
   query.delete('format');
-  if (formats.length === 0) return /^\s*text\/csv\b/i.test(accept ?? '');
-  if (formats.length === 1 && (formats[0] === 'csv' || formats[0] === 'json')) return formats[0] === 'csv';
-  throw invalid(entry('query', 'must be csv or json', 'format'));
+  if (formats.length === 0) return /^\s*text\/csv\b/i.test(accept ?? '') ? 'csv' : 'json';
+  const format = FORMATS.find((each) => each === formats[0]);
+  if (formats.length === 1 && format !== undefined) return format;
+  throw invalid(entry('query', `must be one of ${FORMATS.join(', ')}`, 'format'));
 }
 
 function queryFields(query: URLSearchParams): Fields {

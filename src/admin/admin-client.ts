@@ -40,17 +40,28 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
   const account = (id: string): string => `/accounts/${encodeURIComponent(id)}`;
   const key = (id: string): string => `/keys/${encodeURIComponent(id)}`;
   return {
-    listAccounts: () => list('/accounts'),
+    listAccounts: (fields) => list('/accounts', fields),
     createAccount: (fields) => ask('POST', '/accounts', fields),
     account: (id) => get(account(id)),
+    changeAccount: (id, fields) => ask('POST', account(id), fields),
+    adjust: (id, fields) => ask('POST', `${account(id)}/adjustments`, fields),
+    refund: (id, fields) => ask('POST', `${account(id)}/refunds`, fields),
+    openGrants: (id) => list(`${account(id)}/grants`),
     grant: (id, fields) => ask('POST', `${account(id)}/grants`, fields),
     history: (id, fields) => list(`${account(id)}/history`, fields),
     listKeys: (fields) => list('/keys', fields),
+    key: (id) => get(key(id)),
     createKey: (fields) => ask('POST', '/keys', fields),
     disableKey: (id) => ask('POST', `${key(id)}/disable`, {}),
     rotateKey: (id, fields) => ask('POST', `${key(id)}/rotate`, fields),
     usage: (fields) => list('/usage', fields),
     audit: () => get('/audit'),
+    requests: (fields) => list('/requests', fields),
+    request: (id) => get(`/requests/${encodeURIComponent(id)}`),
+    acts: (fields) => list('/acts', fields),
+    deliveries: (fields) => list('/webhooks/deliveries', fields),
+    redeliver: (message, fields) =>
+      ask('POST', `/webhooks/deliveries/${encodeURIComponent(message)}/redeliver`, fields),
   };
 }
 

@@ -5,12 +5,16 @@
 import { parseDuration } from '../config/units.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import {
+  type AdminActQuery,
   type HistoryQuery,
   type KeyLimits,
   MAX_AMOUNT,
+  type PageQuery,
   type Pico,
+  type RequestRecordQuery,
   type UsageDimension,
   type UsageQuery,
+  type WebhookDeliveryQuery,
   parseUsd,
 } from '../billing/index.ts';
 
@@ -43,6 +47,28 @@ export interface GrantRequest {
   readonly id: string | undefined;
   readonly amount: Pico;
   readonly memo: string;
+  /** Null: the credit does not expire. */
+  readonly expiresMs: number | null;
+}
+
+/** Above or below zero. */
+export type AdjustmentRequest = Omit<GrantRequest, 'expiresMs'>;
+
+export interface RefundRequest {
+  readonly id: string | undefined;
+  readonly memo: string;
+  /** Undefined: all of the charge or request. */
+  readonly amount: Pico | undefined;
+  /** At most one of these: the movement of a charge, or the record of a request. */
+  readonly charge: string | undefined;
+  readonly request: string | undefined;
+}
+
+/** Undefined: stays as it is. Null: none. */
+export interface AccountChange {
+  readonly creditLimit: Pico | undefined;
+  readonly organisation: string | null | undefined;
+  readonly lowBalance: Pico | null | undefined;
 }
 
 const DAY_MS = 86_400_000;
@@ -58,7 +84,8 @@ const MAX_LIFE_MS = 100 * 366 * DAY_MS;
 const MAX_PER_MINUTE = 2 ** 31 - 1;
 
 const MAX_TEXT = 200;
-const MOST_MOVEMENTS = 1000;
+/** Rows of one page of a list. */
+export const MOST_ROWS = 1000;
 
 /** Names that end up in URLs, tables and logs. */
 const NAME = /^[^\s\p{C}]{1,128}$/u;
@@ -140,6 +167,24 @@ function amountOf(text: string): Pico | undefined {
   return amount !== undefined && amount > 0n && amount <= MAX_AMOUNT ? amount : undefined;
 }
 
+const SIGNED_WORDS = 'USD above or below 0 as a decimal with at most 12 digits behind the point, such as -5.00';
+
+function signedAmountOf(text: string): Pico | undefined {
+  const amount = parseUsd(text);
+  const size = amount === undefined || amount >= 0n ? amount : -amount;
+  return size !== undefined && size > 0n && size <= MAX_AMOUNT ? amount : undefined;
+}
+
+const LIMIT_WORDS = 'USD of 0 or more as a decimal, such as 100.00';
+
+function limitOf(text: string): Pico | undefined {
+  const amount = parseUsd(text);
+  return amount !== undefined && amount >= 0n && amount <= MAX_AMOUNT ? amount : undefined;
+}
+
+/** What takes a setting of an account away. */
+const NONE = 'none';
+
 const EXPIRY_WORDS = 'a time from now, such as 30d, or a date in the future, such as 2030-01-31';
 
 /** A duration needs its unit here: `30` may be meant as days. */
@@ -190,45 +235,194 @@ export function readRotationRequest(fields: Fields, nowMs: number): RotationRequ
   return reader.end({ graceMs, expiresMs: reader.text('expires', EXPIRY_WORDS, (text) => expiryOf(text, nowMs)) });
 }
 
-/** Fields: amount, id, memo. */
-export function readGrantRequest(fields: Fields): GrantRequest {
-  const reader = new FieldReader(fields, 'body', ['amount', 'id', 'memo']);
+/** Fields: amount, id, memo, expires. */
+export function readGrantRequest(fields: Fields, nowMs: number): GrantRequest {
+  const reader = new FieldReader(fields, 'body', ['amount', 'id', 'memo', 'expires']);
   const amount = reader.required('amount', AMOUNT_WORDS, amountOf) ?? 0n;
+  const expiresMs = reader.text('expires', EXPIRY_WORDS, (text) => expiryOf(text, nowMs)) ?? null;
+  return reader.end({ amount, id: reader.text('id', NAME_WORDS, nameOf), memo: reader.line('memo'), expiresMs });
+}
+
+/** Fields: amount, id, memo. */
+export function readAdjustmentRequest(fields: Fields): AdjustmentRequest {
+  const reader = new FieldReader(fields, 'body', ['amount', 'id', 'memo']);
+  const amount = reader.required('amount', SIGNED_WORDS, signedAmountOf) ?? 0n;
   return reader.end({ amount, id: reader.text('id', NAME_WORDS, nameOf), memo: reader.line('memo') });
 }
 
-/** Fields: limit, before. */
-export function readHistoryQuery(account: string, fields: Fields): HistoryQuery {
-  const reader = new FieldReader(fields, 'query', ['limit', 'before']);
-  const limit = reader.integer('limit', 1, MOST_MOVEMENTS);
-  const before = reader.text('before', 'the number of a movement', (text) =>
-    /^\d{1,18}$/.test(text) ? BigInt(text) : undefined,
+/** Fields: amount, charge, request, id, memo. */
+export function readRefundRequest(fields: Fields): RefundRequest {
+  const reader = new FieldReader(fields, 'body', ['amount', 'charge', 'request', 'id', 'memo']);
+  const amount = reader.text('amount', AMOUNT_WORDS, amountOf);
+  const charge = reader.text('charge', NAME_WORDS, nameOf);
+  const request = reader.text('request', NAME_WORDS, nameOf);
+  if (charge !== undefined && request !== undefined) reader.refuse('request', 'must not stand beside charge');
+  if (request !== undefined && fields['id'] !== undefined) reader.refuse('id', 'is the id of the request here');
+  if (amount === undefined && charge === undefined && request === undefined) {
+    reader.refuse('amount', 'is required, or charge, or request', 'missing');
+  }
+  return reader.end({ amount, charge, request, id: reader.text('id', NAME_WORDS, nameOf), memo: reader.line('memo') });
+}
+
+/** Fields: credit_limit, organisation, low_balance. */
+export function readAccountChange(fields: Fields): AccountChange {
+  const reader = new FieldReader(fields, 'body', ['credit_limit', 'organisation', 'low_balance']);
+  const creditLimit = reader.text('credit_limit', LIMIT_WORDS, limitOf);
+  const organisation = reader.text('organisation', `the id of an account, or ${NONE}`, nameOf);
+  const lowBalance = reader.text('low_balance', `${LIMIT_WORDS}, or ${NONE}`, (text) =>
+    text === NONE ? NONE : limitOf(text),
   );
-  return reader.end({ account, ...(limit !== undefined && { limit }), ...(before !== undefined && { before }) });
+  if (Object.keys(fields).length === 0) reader.refuse('credit_limit', 'is required, or another field', 'missing');
+  return reader.end({
+    creditLimit,
+    organisation: organisation === NONE ? null : organisation,
+    lowBalance: lowBalance === NONE ? null : lowBalance,
+  });
 }
 
-/** The account whose keys are meant; all of them when absent. Fields: account. */
-export function readKeyQuery(fields: Fields): string | undefined {
-  const reader = new FieldReader(fields, 'query', ['account']);
-  return reader.end(reader.text('account', NAME_WORDS, nameOf));
+/** Fields: limit, cursor, and `before`, which is the same. */
+export function readHistoryQuery(account: string, fields: Fields): HistoryQuery {
+  const reader = new FieldReader(fields, 'query', ['limit', 'cursor', 'before']);
+  const limit = reader.integer('limit', 1, MOST_ROWS);
+  const [before, cursor] = ['before', 'cursor'].map((name) =>
+    reader.text(name, 'the number of a movement', (text) => (/^\d{1,18}$/.test(text) ? BigInt(text) : undefined)),
+  );
+  const last = before ?? cursor;
+  return reader.end({ account, ...(limit !== undefined && { limit }), ...(last !== undefined && { before: last }) });
 }
 
-/** Fields: by, from, to, account, key, model. */
+const CURSOR_WORDS = 'the value of next from the page before';
+
+function cursorOf(text: string): string | undefined {
+  return text.length > 0 && text.length <= 2048 && text.isWellFormed() && !text.includes('\0') ? text : undefined;
+}
+
+/** Reads `limit` and `cursor`, which all lists have. */
+function readPage(reader: FieldReader): PageQuery {
+  const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
+  const after = reader.text('cursor', CURSOR_WORDS, cursorOf);
+  return { limit, ...(after !== undefined && { after }) };
+}
+
+/** Fields: organisation, limit, cursor. */
+export function readAccountQuery(fields: Fields): PageQuery & { readonly organisation?: string } {
+  const reader = new FieldReader(fields, 'query', ['organisation', 'limit', 'cursor']);
+  const organisation = reader.text('organisation', NAME_WORDS, nameOf);
+  return reader.end({ ...readPage(reader), ...(organisation !== undefined && { organisation }) });
+}
+
+/** A date, or the beginning of a day in UTC. */
+function dateOf(text: string): number | undefined {
+  if (DAY.test(text) && dayOf(text) === undefined) return undefined;
+  const dateMs = DATE.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(dateMs) ? undefined : dateMs;
+}
+
+/** `to` is not included when it is a time, and is when it is a day. */
+function readDates(reader: FieldReader): { readonly fromMs?: number; readonly toMs?: number } {
+  const words = 'a day, such as 2030-01-31, or a time, such as 2030-01-31T12:00:00Z';
+  const fromMs = reader.text('from', words, dateOf);
+  const toMs = reader.text('to', words, (text) => {
+    const dateMs = dateOf(text);
+    return dateMs !== undefined && DAY.test(text) ? dateMs + DAY_MS : dateMs;
+  });
+  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs) reader.refuse('to', 'must not be before from');
+  return { ...(fromMs !== undefined && { fromMs }), ...(toMs !== undefined && { toMs }) };
+}
+
+/** The given ones of these fields, as names. */
+function readNames<Name extends string>(reader: FieldReader, ...names: readonly Name[]): { [key in Name]?: string } {
+  const values: { [key in Name]?: string } = {};
+  for (const name of names) {
+    const value = reader.text(name, NAME_WORDS, nameOf);
+    if (value !== undefined) values[name] = value;
+  }
+  return values;
+}
+
+/** Fields: account, key, model, from, to, limit, cursor. */
+export function readRequestQuery(fields: Fields): RequestRecordQuery {
+  const reader = new FieldReader(fields, 'query', ['account', 'key', 'model', 'from', 'to', 'limit', 'cursor']);
+  const { after, limit } = readPage(reader);
+  const filters = { ...readNames(reader, 'account', 'key', 'model'), ...readDates(reader) };
+  return reader.end({
+    ...filters,
+    ...(limit !== undefined && { limit }),
+    ...(after !== undefined && { before: after }),
+  });
+}
+
+/** Fields: actor, action, subject, from, to, limit, cursor. */
+export function readActQuery(fields: Fields): AdminActQuery {
+  const reader = new FieldReader(fields, 'query', ['actor', 'action', 'subject', 'from', 'to', 'limit', 'cursor']);
+  const { limit } = readPage(reader);
+  const before = reader.text('cursor', CURSOR_WORDS, (text) => (/^\d{1,18}$/.test(text) ? BigInt(text) : undefined));
+  const filters = { ...readNames(reader, 'actor', 'action', 'subject'), ...readDates(reader) };
+  return reader.end({ ...filters, ...(limit !== undefined && { limit }), ...(before !== undefined && { before }) });
+}
+
+const DELIVERY_STATES = ['pending', 'delivered', 'failed'] as const;
+
+/** Fields: endpoint, state, limit, cursor. */
+export function readDeliveryQuery(fields: Fields): WebhookDeliveryQuery {
+  const reader = new FieldReader(fields, 'query', ['endpoint', 'state', 'limit', 'cursor']);
+  const { after, limit } = readPage(reader);
+  const state = reader.text('state', `one of ${DELIVERY_STATES.join(', ')}`, (text) =>
+    DELIVERY_STATES.find((each) => each === text),
+  );
+  return reader.end({
+    ...readNames(reader, 'endpoint'),
+    ...(state !== undefined && { state }),
+    ...(limit !== undefined && { limit }),
+    ...(after !== undefined && { before: after }),
+  });
+}
+
+/** Fields: endpoint. */
+export function readRedelivery(fields: Fields): string {
+  const reader = new FieldReader(fields, 'body', ['endpoint']);
+  return reader.end(reader.required('endpoint', NAME_WORDS, nameOf) ?? '');
+}
+
+/** `account`: whose keys are meant; all of them when absent. Fields: account, limit, cursor. */
+export function readKeyQuery(fields: Fields): { readonly account: string | undefined; readonly page: PageQuery } {
+  const reader = new FieldReader(fields, 'query', ['account', 'limit', 'cursor']);
+  const account = reader.text('account', NAME_WORDS, nameOf);
+  return reader.end({ account, page: readPage(reader) });
+}
+
+/** Fields: by, from, to, account, key, model, limit, cursor. */
 export function readUsageQuery(fields: Fields): UsageQuery {
-  const reader = new FieldReader(fields, 'query', ['by', 'from', 'to', 'account', 'key', 'model']);
+  const reader = new FieldReader(fields, 'query', ['by', 'from', 'to', 'account', 'key', 'model', 'limit', 'cursor']);
   const by = reader.text('by', `each at most once of ${DIMENSIONS.join(', ')}, separated by commas`, dimensionsOf);
   const [fromDay, toDay] = ['from', 'to'].map((name) => reader.text(name, 'a day, such as 2030-01-31', dayOf));
   if (fromDay !== undefined && toDay !== undefined && fromDay > toDay) reader.refuse('to', 'must not be before from');
-  const filters = ['account', 'key', 'model'].flatMap((name) => {
-    const value = reader.text(name, NAME_WORDS, nameOf);
-    return value === undefined ? [] : [[name, value] as const];
-  });
+  const filters = readNames(reader, 'account', 'key', 'model');
+  const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
+  const after = reader.text('cursor', CURSOR_WORDS, usageCursorOf);
   return reader.end({
     by: by ?? DIMENSIONS,
+    limit,
+    ...(after !== undefined && { after }),
     ...(fromDay !== undefined && { fromDay }),
     ...(toDay !== undefined && { toDay }),
-    ...Object.fromEntries(filters),
+    ...filters,
   });
+}
+
+/** Cursor behind a row of usage: its dimensions, as base64url of JSON. */
+export function usageCursor(dimensions: readonly string[]): string {
+  return Buffer.from(JSON.stringify(dimensions)).toString('base64url');
+}
+
+function usageCursorOf(text: string): string[] | undefined {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
+    const isRow = Array.isArray(value) && value.every((each) => typeof each === 'string' && !each.includes('\0'));
+    return isRow ? (value as string[]) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** An empty text asks for one row of totals. */

@@ -9,31 +9,48 @@ import {
   type Ledger,
   LedgerError,
   type NewKey,
+  type Pico,
   type StoredKey,
   printCredits,
   printUsd,
 } from '../billing/index.ts';
 import {
   type Fields,
+  readAccountChange,
+  readAccountQuery,
   readAccountRequest,
+  readActQuery,
+  readAdjustmentRequest,
+  readDeliveryQuery,
   readGrantRequest,
   readHistoryQuery,
   readKeyRequest,
   readKeyQuery,
+  readRedelivery,
+  readRefundRequest,
+  readRequestQuery,
   readRotationRequest,
   readUsageQuery,
 } from './admin-requests.ts';
 import {
   accountView,
   type AccountView,
+  actView,
+  type ActView,
   auditView,
   type AuditView,
+  deliveryView,
+  type DeliveryView,
   type GrantView,
   keyView,
   type KeyView,
   movementView,
   type MovementView,
   type NewKeyView,
+  openGrantView,
+  type OpenGrantView,
+  requestView,
+  type RequestView,
   type RotationView,
   usageView,
   type UsageView,
@@ -44,15 +61,24 @@ import {
  * for what the ledger refuses, or with the error of the database.
  */
 export interface AdminService {
-  listAccounts(): Promise<AccountView[]>;
+  listAccounts(fields?: Fields): Promise<AccountView[]>;
   /** One that exists stays as it is. */
   createAccount(fields: Fields): Promise<AccountView>;
   account(id: string): Promise<AccountView>;
+  /** Changes the credit limit, the organisation, or the threshold of `credit.low`. */
+  changeAccount(id: string, fields: Fields): Promise<AccountView>;
   /** Credit for an account that exists; a repeat of the id moves nothing. */
   grant(account: string, fields: Fields): Promise<GrantView>;
+  /** Credit given or taken, never below the credit limit; a repeat of the id moves nothing. */
+  adjust(account: string, fields: Fields): Promise<GrantView>;
+  /** Gives back a sum, what is left of a charge, or what a request cost; a repeat of the id moves nothing. */
+  refund(account: string, fields: Fields): Promise<GrantView>;
+  /** Credit that expires, the first to expire first. */
+  openGrants(account: string): Promise<OpenGrantView[]>;
   /** Newest first. */
   history(account: string, fields: Fields): Promise<MovementView[]>;
   listKeys(fields: Fields): Promise<KeyView[]>;
+  key(id: string): Promise<KeyView>;
   /** Makes the account too when it is new. */
   createKey(fields: Fields): Promise<NewKeyView>;
   disableKey(id: string): Promise<KeyView>;
@@ -60,6 +86,15 @@ export interface AdminService {
   rotateKey(id: string, fields: Fields): Promise<RotationView>;
   usage(fields: Fields): Promise<UsageView[]>;
   audit(): Promise<AuditView>;
+  /** Single requests, the newest first, where the setting `requestLog.records` keeps them. */
+  requests(fields: Fields): Promise<RequestView[]>;
+  request(id: string): Promise<RequestView>;
+  /** Acts of operators, the newest first. */
+  acts(fields: Fields): Promise<ActView[]>;
+  /** Deliveries of webhooks, the newest first. */
+  deliveries(fields: Fields): Promise<DeliveryView[]>;
+  /** Makes a delivery due again, with all its attempts. */
+  redeliver(message: string, fields: Fields): Promise<{ readonly message: string; readonly endpoint: string }>;
 }
 
 export interface AdminServiceDeps {
@@ -82,6 +117,10 @@ function makeKey({ randomBytes }: AdminServiceDeps): { key: string; stored: Pick
   return { key, stored: { id, hash: hashKey(key), prefix: key.slice(0, PREFIX_LENGTH) } };
 }
 
+function newId({ randomBytes }: AdminServiceDeps): string {
+  return randomBytes(ID_BYTES).toString('hex');
+}
+
 async function requireAccount(ledger: Ledger, id: string): Promise<Account> {
   const account = await ledger.account(id);
   if (account === undefined) throw new LedgerError('account-unknown', `No account '${id}'`);
@@ -98,10 +137,10 @@ function refuse(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', name], msg, type: 'value_error' }] });
 }
 
-async function grant(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
-  const { amount, memo, id = deps.randomBytes(ID_BYTES).toString('hex') } = readGrantRequest(fields);
-  const { repeated } = await ledger.grant({ id, account, amount, memo });
-  const { balance } = await requireAccount(ledger, account);
+/** What credit moved, and the balance behind it. */
+async function moved(ledger: Ledger, id: string, account: string, amount: Pico, repeated: boolean): Promise<GrantView> {
+  const { organisation } = await requireAccount(ledger, account);
+  const { balance } = await requireAccount(ledger, organisation ?? account);
   return {
     id,
     account,
@@ -111,6 +150,49 @@ async function grant(ledger: Ledger, deps: AdminServiceDeps, account: string, fi
     balance_usd: printUsd(balance),
     balance_credits: printCredits(balance),
   };
+}
+
+async function grant(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
+  const { amount, expiresMs, id = newId(deps), memo } = readGrantRequest(fields, deps.dateMs());
+  const expires = expiresMs === null ? {} : { expiresMs };
+  const { repeated } = await ledger.grant({ id, account, amount, memo, ...expires });
+  return await moved(ledger, id, account, amount, repeated);
+}
+
+async function adjust(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
+  const { amount, id = newId(deps), memo } = readAdjustmentRequest(fields);
+  const { repeated } = await ledger.adjust({ id, account, amount, memo });
+  return await moved(ledger, id, account, amount, repeated);
+}
+
+async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
+  const { amount: asked, charge, memo, request, ...given } = readRefundRequest(fields);
+  if (request !== undefined) {
+    const record = await ledger.requests.find(request, account);
+    if (record === undefined)
+      throw new LedgerError('request-unknown', `No request '${request}' of account '${account}'`);
+    // Named by the record: a request is given back once, whatever its client called it.
+    const amount = asked ?? record.amount;
+    if (amount > record.amount || amount === 0n)
+      throw refuse('amount', `must be at most what it cost: ${printUsd(record.amount)}`);
+    const { repeated } = await ledger.refund({ id: record.id, account, amount, memo });
+    return await moved(ledger, record.id, account, amount, repeated);
+  }
+  // All of a charge is given back once; parts of it are told apart by their ids.
+  const id = given.id ?? (asked === undefined ? charge : undefined) ?? newId(deps);
+  const what =
+    charge === undefined ? { amount: asked as Pico } : { charge, ...(asked !== undefined && { amount: asked }) };
+  const { amount, repeated } = await ledger.refund({ id, account, memo, ...what });
+  return await moved(ledger, id, account, amount, repeated);
+}
+
+async function changeAccount(ledger: Ledger, id: string, fields: Fields): Promise<AccountView> {
+  const { creditLimit, lowBalance, organisation } = readAccountChange(fields);
+  let account = await requireAccount(ledger, id);
+  if (organisation !== undefined) account = await ledger.setOrganisation(id, organisation);
+  if (creditLimit !== undefined) account = await ledger.setCreditLimit(id, creditLimit);
+  if (lowBalance !== undefined) account = await ledger.setLowBalance(id, lowBalance);
+  return accountView(account);
 }
 
 async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fields: Fields): Promise<RotationView> {
@@ -129,19 +211,27 @@ async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fie
 /** The service over a ledger, which the caller closes. */
 export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): AdminService {
   return {
-    listAccounts: async () => (await ledger.listAccounts()).map(accountView),
+    listAccounts: async (fields = {}) => (await ledger.listAccounts(readAccountQuery(fields))).map(accountView),
     createAccount: async (fields) => accountView(await ledger.createAccount(readAccountRequest(fields))),
     account: async (id) => accountView(await requireAccount(ledger, id)),
+    changeAccount: (id, fields) => changeAccount(ledger, id, fields),
     grant: (account, fields) => grant(ledger, deps, account, fields),
+    adjust: (account, fields) => adjust(ledger, deps, account, fields),
+    refund: (account, fields) => refund(ledger, deps, account, fields),
+    async openGrants(account) {
+      await requireAccount(ledger, account);
+      return (await ledger.openGrants(account)).map(openGrantView);
+    },
     async history(account, fields) {
       const query = readHistoryQuery(account, fields);
       await requireAccount(ledger, account);
       return (await ledger.history(query)).map(movementView);
     },
     async listKeys(fields) {
-      const account = readKeyQuery(fields);
-      return (await ledger.listKeys(account)).map((key) => keyView(key, deps.dateMs()));
+      const { account, page } = readKeyQuery(fields);
+      return (await ledger.listKeys(account, page)).map((key) => keyView(key, deps.dateMs()));
     },
+    key: async (id) => keyView(await requireKey(ledger, id), deps.dateMs()),
     async createKey(fields) {
       const request = readKeyRequest(fields, deps.dateMs());
       const { key, stored } = makeKey(deps);
@@ -152,5 +242,18 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
     rotateKey: (id, fields) => rotateKey(ledger, deps, id, fields),
     usage: async (fields) => (await ledger.usage(readUsageQuery(fields))).map(usageView),
     audit: async () => auditView(await ledger.audit()),
+    requests: async (fields) => (await ledger.requests.list(readRequestQuery(fields))).map(requestView),
+    async request(id) {
+      const record = await ledger.requests.find(id);
+      if (record === undefined) throw new LedgerError('request-unknown', `No request '${id}'`);
+      return requestView(record);
+    },
+    acts: async (fields) => (await ledger.adminActs.list(readActQuery(fields))).map(actView),
+    deliveries: async (fields) => (await ledger.webhooks.list(readDeliveryQuery(fields))).map(deliveryView),
+    async redeliver(message, fields) {
+      const endpoint = readRedelivery(fields);
+      if (await ledger.webhooks.redeliver(message, endpoint)) return { message, endpoint };
+      throw new LedgerError('message-unknown', `No delivery of '${message}' to '${endpoint}'`);
+    },
   };
 }

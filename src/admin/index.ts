@@ -3,7 +3,10 @@ export { AccountRoutes } from './account-routes.ts';
 export { AdminClientError, createAdminClient } from './admin-client.ts';
 export type { Fields } from './admin-requests.ts';
 export { type AdminService, createAdminService } from './admin-service.ts';
+export { ADMIN_ROLES, AdminTokens, hashToken } from './admin-tokens.ts';
 export { type Admin, openAdmin } from './admin.ts';
+export { type List, LISTS, nextCursor } from './lists.ts';
+export { recordedService } from './recorded-service.ts';
 export { type CrnStatus, Gauges, STANDING_WORDS, statusOf } from './gauges.ts';
 export { HostRoutes } from './host-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
@@ -11,14 +14,15 @@ export type { CrnOverview, EngineOverview, Overview, OverviewParts, PlaneReport 
 export { durationText, numberText, type Rates, ratesBetween, timeText } from './rates.ts';
 export {
   ACCOUNT_COLUMNS,
+  ACCOUNT_TERMS_COLUMNS,
   AUDIT_COLUMNS,
   type Column,
   GRANT_COLUMNS,
   KEY_COLUMNS,
   MOVEMENT_COLUMNS,
   printCsv,
+  printJsonLines,
   printTable,
-  usageColumns,
 } from './table-format.ts';
 export { trustMistakes } from './trust-settings.ts';
 export type { NewKeyView, RotationView } from './views.ts';

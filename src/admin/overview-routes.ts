@@ -8,9 +8,12 @@ import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import { bearerGuard, readJson, respond, respondJson } from './admin-exchange.ts';
+import type { Ledger } from '../billing/index.ts';
+import { readJson, respond, respondJson } from './admin-exchange.ts';
+import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
 import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
+import { recordAct } from './recorded-service.ts';
 
 /** How long a document is reused. */
 const FRESH_MS = 900;
@@ -26,8 +29,10 @@ export type ReloadAnswer =
 
 export interface OverviewRoutesOptions {
   readonly version: string;
-  /** `adminToken`; null: actions answer 403. */
-  readonly token: string | null;
+  /** Without any, actions answer 403. */
+  readonly tokens: AdminTokens;
+  /** Where acts are recorded; null without a ledger that is open: they are in the log alone then. */
+  readonly acts: () => Ledger['adminActs'] | null;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
   /** When the process began, in milliseconds since 1970. */
@@ -78,18 +83,18 @@ export class OverviewRoutes {
   readonly #options: OverviewRoutesOptions;
   readonly #overview: Fresh<Overview>;
   readonly #spent: Fresh<string | null>;
-  #isGood: ((authorization: string | undefined) => boolean) | null;
+  #tokens: AdminTokens;
 
   constructor(options: OverviewRoutesOptions) {
     this.#options = options;
-    this.#isGood = bearerGuard(options.token);
+    this.#tokens = options.tokens;
     this.#overview = new Fresh(FRESH_MS, () => this.#build());
     this.#spent = new Fresh(SPENT_FRESH_MS, () => this.#spentToday());
   }
 
-  /** Takes over another token. */
-  configure(token: string | null): void {
-    this.#isGood = bearerGuard(token);
+  /** Takes over other tokens. */
+  configure(tokens: AdminTokens): void {
+    this.#tokens = tokens;
     this.#overview.forget();
   }
 
@@ -104,14 +109,23 @@ export class OverviewRoutes {
       void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
     } else if (!isAction) {
       respond(res, 200, 'text/html; charset=utf-8', dashboardPage, PAGE_HEADERS);
-    } else if (this.#isGood === null) {
+    } else if (!this.#tokens.any) {
       respondJson(res, 403, { detail: 'admin actions are disabled: adminToken is not set' });
-    } else if (!this.#isGood(req.headers.authorization)) {
-      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
     } else {
-      void this.#act(req, res, path);
+      this.#authorize(req, res, path);
     }
     return true;
+  }
+
+  #authorize(req: IncomingMessage, res: ServerResponse, path: string): void {
+    const identity = this.#tokens.identify(req.headers.authorization);
+    if (identity === null) {
+      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+    } else if (!isAllowed(identity.role, 'operator')) {
+      respondJson(res, 403, { detail: `the role ${identity.role} may not do this: it takes operator` });
+    } else {
+      void this.#act(req, res, path, identity);
+    }
   }
 
   async #respondOverview(res: ServerResponse, headers: Readonly<Record<string, string>>): Promise<void> {
@@ -132,7 +146,7 @@ export class OverviewRoutes {
       dateMs,
       uptimeMs: dateMs - startedMs,
       version,
-      orders: this.#isGood !== null,
+      orders: this.#tokens.any,
       reloadable: reload !== null,
       spentTodayUsd,
     });
@@ -148,11 +162,18 @@ export class OverviewRoutes {
     }
   }
 
-  async #act(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+  async #act(req: IncomingMessage, res: ServerResponse, path: string, identity: AdminIdentity): Promise<void> {
     const { log } = this.#options;
+    const record: Recorder = async (action, subject, request, carryOut) => {
+      const acts = this.#options.acts();
+      log.info({ actor: identity.name, subject }, action);
+      const actor = { ...identity, via: peerOf(req) };
+      const act = { actor, action, subject, request, before: null };
+      return acts === null ? await carryOut() : await recordAct(acts, act, carryOut);
+    };
     try {
-      if (path === '/reload') await this.#reload(res);
-      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOverride['action']);
+      if (path === '/reload') await this.#reload(res, record);
+      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOverride['action'], record);
     } catch (error) {
       log.error({ err: error, action: path }, 'an admin action failed');
       respondJson(res, 503, { detail: 'the action was not carried out in time' });
@@ -160,13 +181,13 @@ export class OverviewRoutes {
     this.#overview.forget();
   }
 
-  async #reload(res: ServerResponse): Promise<void> {
+  async #reload(res: ServerResponse, record: Recorder): Promise<void> {
     const { reload } = this.#options;
     if (reload === null) {
       respondJson(res, 409, { detail: 'this gateway has no configuration file to read again' });
       return;
     }
-    const answer = await reload();
+    const answer = await record('configuration.reload', '', {}, reload);
     if ('mistakes' in answer) {
       const detail = answer.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; ');
       respondJson(res, 422, { detail, mistakes: answer.mistakes });
@@ -175,7 +196,12 @@ export class OverviewRoutes {
     }
   }
 
-  async #steer(req: IncomingMessage, res: ServerResponse, action: CrnOverride['action']): Promise<void> {
+  async #steer(
+    req: IncomingMessage,
+    res: ServerResponse,
+    action: CrnOverride['action'],
+    record: Recorder,
+  ): Promise<void> {
     const body = await readJson(req, MAX_ACTION_BYTES);
     if (body === 'gone') return;
     if (body === 'too long') {
@@ -188,11 +214,21 @@ export class OverviewRoutes {
       return;
     }
     const { url, ...wanted } = read;
-    const result = await this.#options.override(url, wanted);
+    const { result } = await record(`crn.${action}`, url, wanted, async () => {
+      return { result: await this.#options.override(url, wanted) };
+    });
     if (result === 'done') respondJson(res, 200, { crn: url, action });
     else respondJson(res, 404, { detail: `there is no CRN ${url}` });
   }
 }
+
+/** Carries an act out and records it. */
+type Recorder = <Result extends object>(
+  action: string,
+  subject: string,
+  request: object,
+  carryOut: () => Promise<Result>,
+) => Promise<Result>;
 
 const PAGE_HEADERS: OutgoingHttpHeaders = {
   'content-security-policy': dashboardPolicy,

@@ -1,6 +1,17 @@
 // Views as text: CSV by RFC 4180 and aligned tables, and which fields of a view are columns, in which order.
 
-import type { AccountView, AuditView, GrantView, KeyView, MovementView, UsageView } from './views.ts';
+import type {
+  AccountView,
+  ActView,
+  AuditView,
+  DeliveryView,
+  GrantView,
+  KeyView,
+  MovementView,
+  OpenGrantView,
+  RequestView,
+  UsageView,
+} from './views.ts';
 
 export interface Column<Row> {
   readonly head: string;
@@ -11,13 +22,18 @@ export interface Column<Row> {
   readonly csvOnly: boolean;
 }
 
-/** CSV with a line of heads. Lines end with CR LF; null is an empty field. */
-export function printCsv<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
+/** CSV with a line of heads, but for further pages. Lines end with CR LF; null is an empty field. */
+export function printCsv<Row>(columns: readonly Column<Row>[], rows: readonly Row[], heads?: 'no heads'): string {
   const line = (cells: readonly string[]): string => `${cells.map(quoted).join(',')}\r\n`;
   return [
-    line(columns.map(({ head }) => head)),
+    heads === undefined ? line(columns.map(({ head }) => head)) : '',
     ...rows.map((row) => line(columns.map(({ cell }) => String(cell(row) ?? '')))),
   ].join('');
+}
+
+/** One JSON value on each line. */
+export function printJsonLines(rows: readonly object[]): string {
+  return rows.map((row) => `${JSON.stringify(row)}\n`).join('');
 }
 
 function quoted(field: string): string {
@@ -69,8 +85,36 @@ function fields<Row extends object>(names: string): Column<Row>[] {
 }
 
 export const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = fields(
-  'id label #balance_usd #balance_credits #held_usd created_at+',
+  'id label #balance_usd #balance_credits #held_usd #credit_limit_usd+ #expiring_usd+ organisation+ #low_balance_usd+ created_at+',
 );
+
+/** For people who look at what an account may do, more than at what it has. */
+export const ACCOUNT_TERMS_COLUMNS: readonly Column<AccountView>[] = fields(
+  'id label #balance_usd #held_usd #credit_limit_usd #expiring_usd #low_balance_usd organisation created_at+',
+);
+
+export const OPEN_GRANT_COLUMNS: readonly Column<OpenGrantView>[] = fields(
+  'id account #amount_usd #remaining_usd expires_at',
+);
+
+export const REQUEST_COLUMNS: readonly Column<RequestView>[] = fields(
+  'id+ date request_id account key+ endpoint model #status code #input_tokens #cached_tokens #output_tokens measured+ #cost_usd #duration_ms #first_byte_ms+',
+);
+
+export const DELIVERY_COLUMNS: readonly Column<DeliveryView>[] = fields(
+  'date type account endpoint state #attempts result due_at message',
+);
+
+/** What was asked for and the states of the subject are JSON texts. */
+export const ACT_COLUMNS: readonly Column<ActView>[] = [
+  ...fields<ActView>('#seq date actor role via+ action subject outcome'),
+  ...(['request', 'before', 'after'] as const).map((name) => ({
+    head: name,
+    cell: (act: ActView) => (act[name] === null ? null : JSON.stringify(act[name])),
+    isNumber: false,
+    csvOnly: name !== 'request',
+  })),
+];
 
 export const KEY_COLUMNS: readonly Column<KeyView>[] = fields(
   'id prefix account label state #rpm #tpm #monthly_usd created_at+ expires_at disabled_at+',

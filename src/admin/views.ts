@@ -4,10 +4,14 @@
 
 import {
   type Account,
+  type AdminAct,
   type AuditReport,
+  type CreditGrant,
   type Movement,
+  type RequestRecord,
   type StoredKey,
   type UsageRow,
+  type WebhookDelivery,
   printCredits,
   printUsd,
 } from '../billing/index.ts';
@@ -20,6 +24,14 @@ export interface AccountView {
   readonly balance_credits: string;
   /** What requests under way hold. */
   readonly held_usd: string;
+  /** Account whose credit is spent in place of this one's; null: its own. */
+  readonly organisation: string | null;
+  /** How far below zero the balance may go. */
+  readonly credit_limit_usd: string;
+  /** What of the credit expires. */
+  readonly expiring_usd: string;
+  /** The event `credit.low` comes below it; null: the default of the gateway. */
+  readonly low_balance_usd: string | null;
   readonly created_at: string;
 }
 
@@ -59,6 +71,64 @@ export interface GrantView {
   readonly repeated: boolean;
   readonly balance_usd: string;
   readonly balance_credits: string;
+}
+
+/** Credit that expires, with what is unspent of it. */
+export interface OpenGrantView {
+  readonly id: string;
+  readonly account: string;
+  readonly amount_usd: string;
+  readonly remaining_usd: string;
+  readonly expires_at: string;
+}
+
+/** One request of a client: what it used and cost. */
+export interface RequestView {
+  readonly id: string;
+  readonly date: string;
+  readonly request_id: string;
+  readonly account: string;
+  readonly key: string | null;
+  readonly endpoint: string;
+  readonly model: string;
+  readonly status: number;
+  readonly code: string;
+  readonly input_tokens: number;
+  readonly cached_tokens: number;
+  readonly output_tokens: number;
+  readonly measured: boolean;
+  readonly cost_usd: string;
+  readonly duration_ms: number;
+  readonly first_byte_ms: number | null;
+}
+
+/** One act of an operator. */
+export interface ActView {
+  readonly seq: string;
+  readonly id: string;
+  readonly date: string;
+  readonly actor: string;
+  readonly role: string;
+  readonly via: string;
+  readonly action: string;
+  readonly subject: string;
+  readonly request: object;
+  readonly before: object | null;
+  readonly outcome: string;
+  readonly after: object | null;
+}
+
+export interface DeliveryView {
+  readonly message: string;
+  readonly endpoint: string;
+  readonly type: string;
+  readonly account: string;
+  readonly date: string;
+  readonly state: string;
+  readonly attempts: number;
+  readonly due_at: string;
+  readonly result: string;
+  readonly data: object;
 }
 
 export interface MovementView {
@@ -116,15 +186,59 @@ function dateOf(dateMs: number): string {
   return new Date(dateMs).toISOString();
 }
 
-export function accountView({ id, label, balance, held, createdMs }: Account): AccountView {
+export function accountView(account: Account): AccountView {
+  const { balance, createdMs, creditLimit, expiring, held, id, label, lowBalance, organisation } = account;
   return {
     id,
     label,
     balance_usd: printUsd(balance),
     balance_credits: printCredits(balance),
     held_usd: printUsd(held),
+    organisation,
+    credit_limit_usd: printUsd(creditLimit),
+    expiring_usd: printUsd(expiring),
+    low_balance_usd: lowBalance === null ? null : printUsd(lowBalance),
     created_at: dateOf(createdMs),
   };
+}
+
+export function openGrantView({ account, amount, expiresMs, id, remaining }: CreditGrant): OpenGrantView {
+  const money = { amount_usd: printUsd(amount), remaining_usd: printUsd(remaining) };
+  return { id, account, ...money, expires_at: dateOf(expiresMs) };
+}
+
+export function requestView(record: RequestRecord): RequestView {
+  return {
+    id: record.id,
+    date: dateOf(record.dateMs),
+    request_id: record.requestId,
+    account: record.account,
+    key: record.key,
+    endpoint: record.endpoint,
+    model: record.model,
+    status: record.status,
+    code: record.code,
+    input_tokens: record.inputTokens,
+    cached_tokens: record.cachedTokens,
+    output_tokens: record.outputTokens,
+    measured: record.measured,
+    cost_usd: printUsd(record.amount),
+    duration_ms: record.durationMs,
+    first_byte_ms: record.firstByteMs,
+  };
+}
+
+export function actView(act: AdminAct): ActView {
+  const { action, actor, after, before, dateMs, id, outcome, request, seq, subject } = act;
+  const { name, role, via } = actor;
+  const when = { seq: seq.toString(), id, date: dateOf(dateMs) };
+  return { ...when, actor: name, role, via, action, subject, request, before, outcome, after };
+}
+
+export function deliveryView(delivery: WebhookDelivery): DeliveryView {
+  const { account, attempts, data, dateMs, dueMs, endpoint, message, result, state, type } = delivery;
+  const what = { message, endpoint, type, account, date: dateOf(dateMs) };
+  return { ...what, state, attempts, due_at: dateOf(dueMs), result, data };
 }
 
 export function keyView(key: StoredKey, nowMs: number): KeyView {

@@ -25,10 +25,14 @@ export {
 export { type Credential, type GoodCredential, hashKey, type KeyRecord, KeyTable, presentedKey } from './keys.ts';
 export { LeaseCache, type Reserved, type Spending } from './lease-cache.ts';
 export type { LeaseManagerCommand } from './lease-manager.ts';
+export type { AdminAct, AdminActor, AdminActQuery } from './ledger/admin-acts.ts';
 export { openLedger } from './ledger/ledger.ts';
+export type { RequestRecord, RequestRecordQuery } from './ledger/request-records.ts';
+export type { WebhookDelivery, WebhookDeliveryQuery } from './ledger/webhook-records.ts';
 export {
   type Account,
   type AuditReport,
+  type CreditGrant,
   type HistoryQuery,
   type KeyEdit,
   type KeyLimits,
@@ -39,6 +43,7 @@ export {
   type Movement,
   type NewBudget,
   type NewKey,
+  type PageQuery,
   type Pico,
   type StoredBudget,
   type StoredKey,

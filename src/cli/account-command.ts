@@ -3,14 +3,19 @@
 
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
 import { type Command, Option } from 'commander';
 import {
   type Column,
   createAdminService,
   type Fields,
   type AdminService,
+  type List,
+  nextCursor,
   printCsv,
+  printJsonLines,
   printTable,
+  recordedService,
   createAdminClient,
   AdminClientError,
 } from '../admin/index.ts';
@@ -24,7 +29,7 @@ import { sentenceOf } from './options.ts';
 
 type Environment = CliIo['env'];
 
-const FORMATS = ['table', 'csv', 'json'] as const;
+const FORMATS = ['table', 'csv', 'json', 'jsonl'] as const;
 
 /** Options of every action. */
 interface AccountOptions {
@@ -51,6 +56,8 @@ export interface Answer {
   /** Below the table. */
   readonly note?: string;
   readonly exitCode?: number;
+  /** Everything has been written. */
+  readonly silent?: true;
 }
 
 /** An answer whose columns fit its rows. */
@@ -73,7 +80,9 @@ export function addAccountOptions(command: Command): void {
     .option('--token <token>', `its adminToken; better in ${TOKEN_VARIABLE}, which no list of processes shows`)
     .optionsGroup('Output:')
     .addOption(
-      new Option('--format <format>', 'CSV by RFC 4180; amounts in JSON are strings').choices(FORMATS).default('table'),
+      new Option('--format <format>', 'CSV by RFC 4180, JSON, or one JSON value per line; amounts in JSON are strings')
+        .choices(FORMATS)
+        .default('table'),
     )
     .addHelpText('after', '\nExit code 0: done, 1: refused, with a sentence on standard error.');
 }
@@ -92,7 +101,7 @@ export async function runAction(
     const opened = await openAdminService(options, io.env);
     try {
       const answered = await action(opened.adminService);
-      io.stdout.write(printed(answered, options.format));
+      if (answered.silent !== true) io.stdout.write(printed(answered, options.format));
       io.exitCode = answered.exitCode ?? 0;
     } finally {
       await opened.close();
@@ -104,14 +113,64 @@ export async function runAction(
   }
 }
 
+/** Options of a list. */
+export function addPageOptions(command: Command): void {
+  command
+    .option('--limit <n>', 'one page with so many rows, at most 1000; default all rows')
+    .option('--cursor <cursor>', 'behind the last page');
+}
+
+/**
+ * Prints a list: all of its pages, or one with `--limit`. CSV and JSON lines are written page by page, so that an export needs no
+ * more memory than a page.
+ */
+export async function runList<Row extends object>(
+  command: Command,
+  io: CliIo,
+  list: List<Row>,
+  fields: Fields,
+  ask: (adminService: AdminService, fields: Fields) => Promise<readonly Row[]>,
+): Promise<void> {
+  const { format } = command.optsWithGlobals<AccountOptions>();
+  await runAction(command, io, async (adminService) => {
+    const streams = format === 'csv' || format === 'jsonl';
+    const columns = list.columns(fields);
+    const gathered: Row[] = [];
+    let cursor = fields['cursor'];
+    let note = '';
+    for (let page = 0; ; page++) {
+      const asked = cursor === undefined ? fields : { ...fields, cursor };
+      const rows = await ask(adminService, asked);
+      if (!streams) gathered.push(...rows);
+      else if (format === 'jsonl') io.stdout.write(printJsonLines(rows));
+      else io.stdout.write(page === 0 ? printCsv(columns, rows) : printCsv(columns, rows, 'no heads'));
+      const next = nextCursor(list, rows, fields);
+      if (next === null) break;
+      if (fields['limit'] !== undefined) {
+        note = `\nnext page: --cursor ${next}\n`;
+        break;
+      }
+      cursor = next;
+    }
+    return streams ? { ...answer([], []), text: '', silent: true } : answer(gathered, columns, { note });
+  });
+}
+
 /** The options of these names that were given. Texts, as the admin interface reads them. */
 export function pick(command: Command, ...names: readonly string[]): Fields {
   const options = command.opts<Record<string, string | undefined>>();
-  return Object.fromEntries(names.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])));
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      // `credit_limit` is --credit-limit, which commander calls creditLimit.
+      const value = options[name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
 }
 
 function printed({ value, rows, columns, text, note = '' }: Answer, format: string): string {
   if (format === 'json') return `${JSON.stringify(value, null, 2)}\n`;
+  if (format === 'jsonl') return printJsonLines(rows);
   const columnsOfRows = columns as readonly Column<object>[];
   if (format === 'csv') return printCsv(columnsOfRows, rows);
   return text ?? printTable(columnsOfRows, rows) + note;
@@ -135,7 +194,10 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
     if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
     const dateMs = (): number => Math.floor(systemClock.now());
     const ledger = await openLedger(await storeUrl(store, config, env), { clock: systemClock, dateMs });
-    return { adminService: createAdminService(ledger, { dateMs, randomBytes }), close: () => ledger.close() };
+    const service = createAdminService(ledger, { dateMs, randomBytes });
+    // Who has the store needs no token. The name is that of the account of the operating system.
+    const actor = { name: userInfo().username, role: 'owner', via: 'cli' };
+    return { adminService: recordedService(service, ledger.adminActs, actor), close: () => ledger.close() };
   }
   if (store !== undefined || config !== undefined)
     throw new UsageError('--admin cannot be combined with --store or --config');

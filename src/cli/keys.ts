@@ -1,8 +1,8 @@
 // `headrace keys`: creates, lists, disables and rotates the API keys of accounts. A key is printed once, when it is created.
 
 import type { Command } from 'commander';
-import { type Column, KEY_COLUMNS, type NewKeyView, type RotationView } from '../admin/index.ts';
-import { addAccountOptions, type Answer, answer, pick, runAction } from './account-command.ts';
+import { type Column, KEY_COLUMNS, LISTS, type NewKeyView, type RotationView } from '../admin/index.ts';
+import { addAccountOptions, addPageOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
 const NEW_KEY_COLUMNS: readonly Column<NewKeyView>[] = [
@@ -39,10 +39,11 @@ export function configureKeys(command: Command, io: CliIo): void {
   list
     .option('--account <name>', 'only the keys of this account')
     .action(async () =>
-      runAction(list, io, async (adminService) =>
-        answer(await adminService.listKeys(pick(list, 'account')), KEY_COLUMNS),
+      runList(list, io, LISTS.keys, pick(list, 'account', 'limit', 'cursor'), (adminService, asked) =>
+        adminService.listKeys(asked),
       ),
     );
+  addPageOptions(list);
   const disable = command.command('disable').description('disables a key for good');
   disable.argument('<id>', 'id of the key').action(async (id: string) =>
     runAction(disable, io, async (adminService) => {

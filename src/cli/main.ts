@@ -70,10 +70,30 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: ACCOUNTS,
     load: async () => (await import('./credits.ts')).configureCredits,
   },
+  accounts: {
+    summary: 'creates and lists accounts, their credit limits and organisations',
+    group: ACCOUNTS,
+    load: async () => (await import('./accounts.ts')).configureAccounts,
+  },
+  requests: {
+    summary: 'single requests with their cost, as a table or an export',
+    group: ACCOUNTS,
+    load: async () => (await import('./requests.ts')).configureRequests,
+  },
   usage: {
     summary: 'what was used and charged, by account, key, model and day',
     group: ACCOUNTS,
     load: async () => (await import('./usage.ts')).configureUsage,
+  },
+  admins: {
+    summary: 'tokens of operators, and the log of what they did',
+    group: ACCOUNTS,
+    load: async () => (await import('./admins.ts')).configureAdmins,
+  },
+  webhooks: {
+    summary: 'deliveries of events to other systems',
+    group: ACCOUNTS,
+    load: async () => (await import('./webhooks.ts')).configureWebhooks,
   },
   audit: {
     summary: 'verifies that the ledger adds up to zero',

@@ -1,8 +1,8 @@
 // `headrace usage`: what was used and charged, summed by account, key, model and day.
 
 import type { Command } from 'commander';
-import { usageColumns } from '../admin/index.ts';
-import { addAccountOptions, answer, pick, runAction } from './account-command.ts';
+import { LISTS } from '../admin/index.ts';
+import { addAccountOptions, addPageOptions, pick, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
 const DESCRIPTION = `What was used and charged, summed. \`estimated\` counts requests whose charge rests on an estimate, as after a broken
@@ -22,11 +22,10 @@ export function configureUsage(command: Command, io: CliIo): void {
     .option('--key <id>', 'only this key')
     .option('--model <name>', 'only this model')
     .addHelpText('after', EXAMPLE)
-    .action(async ({ by }: { by?: string }) =>
-      runAction(command, io, async (adminService) => {
-        const fields = pick(command, 'by', 'from', 'to', 'account', 'key', 'model');
-        return answer(await adminService.usage(fields), usageColumns(by));
-      }),
-    );
+    .action(async () => {
+      const fields = pick(command, 'by', 'from', 'to', 'account', 'key', 'model', 'limit', 'cursor');
+      await runList(command, io, LISTS.usage, fields, (adminService, asked) => adminService.usage(asked));
+    });
+  addPageOptions(command);
   addAccountOptions(command);
 }

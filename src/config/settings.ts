@@ -52,6 +52,7 @@ const STORE: Pattern = {
   pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
   hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
 };
+const SHA256: Pattern = { pattern: /^[0-9A-Fa-f]{64}$/, hint: '64 hexadecimal digits' };
 const CHAIN_ADDRESS: Pattern = { pattern: /^0x[0-9A-Fa-f]{40}$/, hint: '0x and 40 hexadecimal digits' };
 
 const CAPABILITIES = ['chat', 'completion', 'vision', 'tools', 'reasoning', 'embedding', 'image', 'audio'] as const;
@@ -95,6 +96,15 @@ const STATIC_KEY = section('One client key.', {
   monthly: optional(decimal(), 'Largest sum in USD that the key may spend in a calendar month (UTC).'),
 });
 
+const ADMIN_TOKEN = section('One token of an operator.', {
+  name: required(string(TOKEN), 'Who holds it, as the log of acts names them.'),
+  role: required(
+    choice(['viewer', 'operator', 'owner']),
+    'What it allows: viewer reads, operator also runs accounts, keys and servers, owner also moves money.',
+  ),
+  sha256: required(string(SHA256), 'SHA-256 of the token; `headrace admins token` makes both.'),
+});
+
 /** All settings; sections are records. */
 export const SCHEMA = section('General', {
   listen: setting(
@@ -113,6 +123,12 @@ export const SCHEMA = section('General', {
     nullable(string(TOKEN)),
     null,
     'Token that operators send to the admin interface; required to serve accounts and keys there.',
+    SECRET,
+  ),
+  adminTokens: setting(
+    list(ADMIN_TOKEN),
+    [],
+    'Further tokens for the admin interface, each with a name and a role; adminToken is an owner.',
     SECRET,
   ),
   threads: setting(

@@ -10,6 +10,7 @@ import {
   createAdminService,
   AccountRoutes,
   type Admin,
+  AdminTokens,
   openAdmin,
   type CrnStatus,
   OverviewRoutes,
@@ -188,10 +189,10 @@ class RunningGateway implements ServedGateway {
       ledger: () => this.#control.ledger,
       dateMs: () => Math.floor(performance.timeOrigin + performance.now()),
       randomBytes,
-      token: settings.adminToken,
+      tokens: new AdminTokens(settings),
       log,
     });
-    this.#overview = openOverview(this.#control, settings.adminToken, options.reload ?? null, log);
+    this.#overview = openOverview(this.#control, new AdminTokens(settings), options.reload ?? null, log);
     const { local } = this.#control;
     this.nodeListener = createNodeListener(
       {
@@ -269,8 +270,9 @@ class RunningGateway implements ServedGateway {
     this.#settings = settingsInForce(this.#settings, settings);
     this.#log.level = settings.log.level;
     this.#control.apply(this.#settings);
-    this.#accounts.configure(this.#settings.adminToken);
-    this.#overview.configure(this.#settings.adminToken);
+    const tokens = new AdminTokens(this.#settings);
+    this.#accounts.configure(tokens);
+    this.#overview.configure(tokens);
     return { applied: reloadable, needRestart: restart };
   }
 
@@ -302,13 +304,14 @@ class RunningGateway implements ServedGateway {
 
 function openOverview(
   control: ControlPlane,
-  token: string | null,
+  tokens: AdminTokens,
   reload: (() => Promise<ReloadAnswer>) | null,
   log: Log,
 ): OverviewRoutes {
   return new OverviewRoutes({
     version: packageVersion(),
-    token,
+    tokens,
+    acts: () => control.ledger?.adminActs ?? null,
     epochMs: () => performance.timeOrigin + performance.now(),
     startedMs: performance.timeOrigin,
     parts: () => control.readings.overview(),

@@ -77,6 +77,7 @@ export function withoutKeys(settings: Settings): Settings {
   return {
     ...settings,
     adminToken: null,
+    adminTokens: [],
     keys: { ...keys, static: [] },
     payments: { ...payments, facilitatorHeaders: {} },
     trust: { ...trust, signingKey: null, token: null },

@@ -4,10 +4,11 @@ import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
-import { type Ledger, openLedger } from '../../src/billing/index.ts';
+import { hashKey, type Ledger, openLedger } from '../../src/billing/index.ts';
 import { systemClock } from '../../src/actor/clock.ts';
 import { debit } from '../billing/ledger/stores.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
+import { type AdminRole, AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { openAdmin } from '../../src/admin/admin.ts';
 import type { Log } from '../../src/telemetry/log.ts';
 
@@ -15,6 +16,13 @@ const TOKEN = 'open-sesame';
 
 /** What the admin listener asks of a control plane when the path is another's. */
 const NOTHING = { status: () => ({}), metrics: async () => [] };
+
+/** `adminToken`, and a token for each role, which is its own name. */
+function tokensOf(adminToken: string | null): AdminTokens {
+  const roles: readonly AdminRole[] = adminToken === null ? [] : ['viewer', 'operator', 'owner'];
+  const adminTokens = roles.map((role) => ({ name: `${role}-name`, role, sha256: hashKey(role) }));
+  return new AdminTokens({ adminToken, adminTokens });
+}
 
 interface AdminRoutes {
   readonly url: string;
@@ -38,7 +46,7 @@ async function startDesk(
     void lines.push(JSON.stringify({ ...fields, sentence }, (_, value: unknown) => value ?? null));
   const log = { info: note, error: note } as unknown as Log;
   const given = change === undefined ? ledger : change(ledger);
-  const routes = new AccountRoutes({ ledger: () => given, dateMs, randomBytes, token, log });
+  const routes = new AccountRoutes({ ledger: () => given, dateMs, randomBytes, tokens: tokensOf(token), log });
   const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, NOTHING, routes);
   t.teardown(async () => {
     admin.close();
@@ -73,7 +81,7 @@ t.test('without a token in the settings every path answers 403 with the reason',
   for (const [method, path] of PATHS) {
     t.match(await ask(method, path), { status: 403, value: { detail: /adminToken is not set/ } }, path);
   }
-  routes.configure(TOKEN);
+  routes.configure(tokensOf(TOKEN));
   t.equal((await ask('GET', '/accounts')).status, 200, 'a reload brings one');
 });
 

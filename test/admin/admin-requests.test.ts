@@ -81,11 +81,11 @@ t.test('all mistakes of a request are reported at once, and no value is repeated
 });
 
 t.test('amounts are positive, within the range of a movement, and strings, not JSON numbers', async (t) => {
-  t.equal(requests.readGrantRequest({ amount: '0.000000000001' }).amount, 1n);
-  t.equal(requests.readGrantRequest({ amount: '1152921.504606846976' }).amount, 1n << 60n);
+  t.equal(requests.readGrantRequest({ amount: '0.000000000001' }, NOW_MS).amount, 1n);
+  t.equal(requests.readGrantRequest({ amount: '1152921.504606846976' }, NOW_MS).amount, 1n << 60n);
   for (const amount of ['0', '0.00', '-1', '1152921.504606846977', '0.0000000000001', '1e3', 25, true, {}]) {
     t.match(
-      refusals(() => requests.readGrantRequest({ amount })),
+      refusals(() => requests.readGrantRequest({ amount }, NOW_MS)),
       { 'body.amount': /must be/ },
       JSON.stringify(amount),
     );
@@ -104,10 +104,11 @@ t.test('a rotation gives a day of grace by default', async (t) => {
 });
 
 t.test('a usage query has existing days in order and known dimensions', async (t) => {
-  t.strictSame(requests.readUsageQuery({}), { by: ['account', 'key', 'model', 'day'] });
-  t.strictSame(requests.readUsageQuery({ by: '' }), { by: [] });
+  t.strictSame(requests.readUsageQuery({}), { by: ['account', 'key', 'model', 'day'], limit: 1000 });
+  t.strictSame(requests.readUsageQuery({ by: '' }), { by: [], limit: 1000 });
   t.strictSame(requests.readUsageQuery({ by: 'day,model', from: '2028-02-29', to: '2028-02-29', key: 'k' }), {
     by: ['day', 'model'],
+    limit: 1000,
     fromDay: '2028-02-29',
     toDay: '2028-02-29',
     key: 'k',

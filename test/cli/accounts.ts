@@ -6,6 +6,7 @@ import type { Test } from 'tap';
 import { type Ledger, openLedger } from '../../src/billing/index.ts';
 import { systemClock } from '../../src/actor/clock.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
+import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { openAdmin } from '../../src/admin/admin.ts';
 import type { Log } from '../../src/telemetry/log.ts';
 import { type Cli, type Exit, runCli } from '../support/cli.ts';
@@ -53,8 +54,9 @@ export async function startAdminService(t: Test): Promise<RemoteAdminService> {
   const lines: string[] = [];
   const note = (...said: unknown[]): void => void lines.push(JSON.stringify(said));
   const token = 'open-sesame';
+  const tokens = new AdminTokens({ adminToken: token, adminTokens: [] });
   const log = { info: note, error: note } as unknown as Log;
-  const routes = new AccountRoutes({ ledger: () => ledger, dateMs, randomBytes, token, log });
+  const routes = new AccountRoutes({ ledger: () => ledger, dateMs, randomBytes, tokens, log });
   const deps = { status: () => ({}), metrics: async () => [] };
   const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, deps, routes);
   t.teardown(() => admin.close());

@@ -8,6 +8,7 @@ const DEFAULTS: Settings = {
   listen: { host: '0.0.0.0', port: 8080 },
   admin: { host: '127.0.0.1', port: 9090 },
   adminToken: null,
+  adminTokens: [],
   threads: 'auto',
   sharePort: false,
   server: 'auto',

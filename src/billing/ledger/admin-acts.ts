@@ -153,7 +153,7 @@ function actOf(row: Row): AdminAct {
 
 export function adminActs(database: Database, dateMs: () => number): AdminActs {
   return {
-    begin: (act) => begin(database, act, dateMs()),
+    begin: async (act) => await begin(database, act, dateMs()),
     async end(id, outcome, after) {
       const row = {
         act: id,

@@ -2,8 +2,8 @@
 // same commit. Only hashes of keys are stored.
 
 import { noteChanges } from './changes.ts';
-import type { Database, Session } from './database.ts';
-import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type StoredKey } from './store.ts';
+import type { Cell, Database, Session } from './database.ts';
+import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type PageQuery, type StoredKey } from './store.ts';
 import {
   FIND_ACCOUNTS,
   FIND_KEYS,
@@ -102,10 +102,22 @@ export async function findKey(database: Database, hash: string): Promise<StoredK
   return row === undefined ? undefined : keyOf(row);
 }
 
-export async function listKeys(database: Database, account?: string): Promise<StoredKey[]> {
-  const [where, params] = account === undefined ? ['', []] : ['where account = $1', [account]];
+export async function listKeys(
+  database: Database,
+  account?: string,
+  { after, limit }: PageQuery = {},
+): Promise<StoredKey[]> {
+  const params: Cell[] = [];
+  const conditions: string[] = [];
+  if (account !== undefined) conditions.push(`account = $${params.push(account)}`);
+  if (after !== undefined) {
+    const cursor = `$${params.push(after)}`;
+    conditions.push(`(created_ms, id) > ((select created_ms from api_keys where id = ${cursor}), ${cursor})`);
+  }
+  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
+  const end = limit === undefined ? '' : `limit $${params.push(BigInt(limit))}`;
   const rows = await database.snapshot((session) =>
-    session.all(`select * from api_keys ${where} order by created_ms, id`, params),
+    session.all(`select * from api_keys ${where} order by created_ms, id ${end}`, params),
   );
   return rows.map(keyOf);
 }

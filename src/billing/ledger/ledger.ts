@@ -20,7 +20,7 @@ import {
   settlePaymentCommand,
   submitCommand,
 } from './commands.ts';
-import type { Database, Session } from './database.ts';
+import type { Cell, Database, Session } from './database.ts';
 import { GroupCommit, type Outcome } from './group-commit.ts';
 import { budgetRecords } from './budget-records.ts';
 import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
@@ -35,6 +35,7 @@ import {
   type HoldSettlement,
   type Ledger,
   LedgerError,
+  type PageQuery,
   type OpenHold,
   type Payment,
   type PaymentState,
@@ -138,6 +139,20 @@ async function createAccount(database: Database, id: string, label: string, date
   return accountOf(row);
 }
 
+async function listAccounts(
+  database: Database,
+  { after, limit, organisation }: PageQuery & { readonly organisation?: string } = {},
+): Promise<Account[]> {
+  const params: Cell[] = [];
+  const conditions: string[] = [];
+  if (after !== undefined) conditions.push(`id > $${params.push(after)}`);
+  if (organisation !== undefined) conditions.push(`organisation = $${params.push(organisation)}`);
+  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
+  const end = limit === undefined ? '' : `limit $${params.push(BigInt(limit))}`;
+  const sql = `select * from accounts ${where} order by id ${end}`;
+  return (await database.snapshot((session) => session.all(sql, params))).map(accountOf);
+}
+
 async function paymentsIn(database: Database, state: PaymentState, limit: number): Promise<Payment[]> {
   const sql = 'select * from payments where state = $1 order by changed_ms, id limit $2';
   const rows = await database.snapshot((session) => session.all(sql, [state, BigInt(limit)]));
@@ -176,6 +191,10 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     await database.close();
   };
   let closing: Promise<void> | undefined;
+  const openDateMs = (): number => {
+    if (closing !== undefined) throw new LedgerError('closed', 'The ledger is closed');
+    return dateMs();
+  };
   return {
     ...accountsAndKeys(database, dateMs, watch),
     grant: async (grant) => await submit(grantCommand(grant)),
@@ -213,7 +232,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     },
     paymentsIn: (state, limit = PAYMENTS_LIMIT) => paymentsIn(database, state, limit),
     requests: requestRecords(database),
-    adminActs: adminActs(database, dateMs),
+    adminActs: adminActs(database, openDateMs),
     webhooks: webhookRecords(database, dateMs),
     budgets: budgetRecords(database, dateMs, () => watch.nudge()),
     history: (query) => history(database, query),
@@ -327,10 +346,7 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
       const [row] = await database.snapshot((session) => session.find(FIND_ACCOUNTS, [id]));
       return row === undefined ? undefined : accountOf(row);
     },
-    async listAccounts() {
-      const rows = await database.snapshot((session) => session.all('select * from accounts order by id'));
-      return rows.map(accountOf);
-    },
+    listAccounts: (query) => listAccounts(database, query),
     async setCreditLimit(id, limit) {
       checkAmount(limit, 0n);
       const changed = configureAccount(database, id, [], async (_, accounts) => {
@@ -347,7 +363,7 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
     },
     setOrganisation: (id, organisation) => noted(setOrganisation(database, id, organisation)),
     createKey: (key) => noted(createKey(database, key, dateMs())),
-    listKeys: (account) => listKeys(database, account),
+    listKeys: (account, page) => listKeys(database, account, page),
     findKey: (hash) => findKey(database, hash),
     editKey: (id, edit) => noted(editKey(database, id, edit)),
     disableKey: (id) => noted(disableKey(database, id, dateMs())),

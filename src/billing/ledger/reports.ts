@@ -48,11 +48,16 @@ export async function usage(database: Database, query: UsageQuery): Promise<Usag
   where('day >=', query.fromDay);
   where('day <=', query.toDay);
   const by = query.by.map((dimension) => COLUMNS[dimension]);
+  if (query.after !== undefined && by.length > 0) {
+    const values = query.after.slice(0, by.length).map((value) => `$${params.push(value)}`);
+    conditions.push(`(${by.join(', ')}) > (${values.join(', ')})`);
+  }
   const sums = USAGE_SUMS.map((column) => wideSum(column, column));
   const sql = [
     `select ${[...by, ...sums].join(', ')} from usage_daily`,
     conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`,
     by.length === 0 ? '' : `group by ${by.join(', ')} order by ${by.join(', ')}`,
+    query.limit === undefined ? '' : `limit $${params.push(BigInt(query.limit))}`,
   ].join(' ');
   const rows = await database.snapshot((session) => session.all(sql, params));
   return rows.map((row) => usageRow(row, query.by));

@@ -29,6 +29,8 @@ export type LedgerRefusal =
   | 'account-unknown'
   | 'account-nested'
   | 'charge-unknown'
+  | 'request-unknown'
+  | 'message-unknown'
   | 'credit-short'
   | 'hold-unknown'
   | 'hold-closed'
@@ -327,6 +329,13 @@ export interface Movement {
   readonly usage: Usage | null;
 }
 
+/** A part of a list. Default: all of it. */
+export interface PageQuery {
+  /** Cursor: the last entry of the page before. */
+  readonly after?: string;
+  readonly limit?: number;
+}
+
 export interface HistoryQuery {
   readonly account: string;
   /** Only movements before this one; the newest when absent. */
@@ -348,6 +357,10 @@ export interface UsageQuery {
   readonly toDay?: string;
   /** One row for each combination of these; one row of totals when empty. */
   readonly by: readonly UsageDimension[];
+  /** Only rows behind this one: its values of `by`, in that order. */
+  readonly after?: readonly string[];
+  /** Default: all rows. */
+  readonly limit?: number;
 }
 
 /** Totals; a dimension that was not asked for is absent, and `key` is empty for charges without a key. */
@@ -388,7 +401,8 @@ export interface Ledger {
    * Refuses (`account-nested`) an organisation that is a member itself, and a member that is an organisation.
    */
   setOrganisation(account: string, organisation: string | null): Promise<Account>;
-  listAccounts(): Promise<Account[]>;
+  /** In order of ids; all of them, or a page behind the id `after`, or the members of an organisation. */
+  listAccounts(query?: PageQuery & { readonly organisation?: string }): Promise<Account[]>;
 
   /** Credit that expires is spent before other credit, the grant that expires first before later ones. */
   grant(grant: Grant): Promise<{ readonly repeated: boolean }>;
@@ -445,7 +459,8 @@ export interface Ledger {
   paymentsIn(state: PaymentState, limit?: number): Promise<Payment[]>;
 
   createKey(key: NewKey): Promise<StoredKey>;
-  listKeys(account?: string): Promise<StoredKey[]>;
+  /** The oldest first; all of them, or a page behind the key with the id `after`. */
+  listKeys(account?: string, page?: PageQuery): Promise<StoredKey[]>;
   findKey(hash: string): Promise<StoredKey | undefined>;
   /** Changes the limits, label or expiry of a key in place. */
   editKey(id: string, edit: KeyEdit): Promise<StoredKey>;

@@ -1,0 +1,326 @@
+// Roles of admin tokens, the log of acts, credit by hand and the pages of lists, on an admin listener with real sockets over
+// both stores.
+
+import { randomBytes } from 'node:crypto';
+import t, { type Test } from 'tap';
+import { type RequestRecord, requestRecordId } from '../../src/billing/ledger/request-records.ts';
+import { hashKey, type Ledger } from '../../src/billing/index.ts';
+import { AccountRoutes } from '../../src/admin/account-routes.ts';
+import { type AdminRole, AdminTokens, isAllowed } from '../../src/admin/admin-tokens.ts';
+import { openAdmin } from '../../src/admin/admin.ts';
+import { OverviewRoutes } from '../../src/admin/overview-routes.ts';
+import type { Log } from '../../src/telemetry/log.ts';
+import { charge, openStore, START_MS, STORES, type StoreName, USAGE } from '../billing/ledger/stores.ts';
+
+const ROLES: readonly AdminRole[] = ['viewer', 'operator', 'owner'];
+
+/** Tokens are the names of their roles, and `root` is the old one. */
+const TOKENS = new AdminTokens({
+  adminToken: 'root',
+  adminTokens: ROLES.map((role) => ({ name: `${role}-name`, role, sha256: hashKey(role).toUpperCase() })),
+});
+
+interface Answer {
+  readonly status: number;
+  readonly value: any;
+  readonly headers: Headers;
+  readonly text: string;
+}
+
+interface Opened {
+  readonly ledger: Ledger;
+  readonly url: string;
+  readonly lines: string[];
+  readonly ask: (method: string, path: string, body?: object, token?: string) => Promise<Answer>;
+}
+
+async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger => ledger): Promise<Opened> {
+  const { ledger: opened } = await openStore(t, name);
+  const ledger = change(opened);
+  const lines: string[] = [];
+  const note = (...said: unknown[]): void => void lines.push(JSON.stringify(said));
+  const log = { info: note, error: note, warn: note } as unknown as Log;
+  const accounts = new AccountRoutes({
+    ledger: () => ledger,
+    dateMs: () => START_MS,
+    randomBytes,
+    tokens: TOKENS,
+    log,
+  });
+  const overview = new OverviewRoutes({
+    version: '1',
+    tokens: TOKENS,
+    acts: () => ledger.adminActs,
+    epochMs: () => START_MS,
+    startedMs: START_MS,
+    parts: () => Promise.reject(new Error('not asked for')),
+    spentOn: async () => null,
+    override: async (url) => (url === 'http://a' ? 'done' : 'no such CRN'),
+    reload: async () => ({ applied: ['log.level'], needRestart: [] }),
+    log,
+  });
+  const deps = { status: () => ({}), metrics: async () => [] };
+  const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, deps, accounts, overview);
+  t.teardown(() => admin.close());
+  const url = `http://127.0.0.1:${admin.address.port}`;
+  const ask: Opened['ask'] = async (method, path, body, token = 'owner') => {
+    const init = body === undefined ? {} : { body: JSON.stringify(body) };
+    const response = await fetch(url + path, { method, headers: { authorization: `Bearer ${token}` }, ...init });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type') === 'application/json';
+    return { status: response.status, headers: response.headers, text, value: isJson ? JSON.parse(text) : null };
+  };
+  return { ledger, url, lines, ask };
+}
+
+/** Every path with the least role that it takes. */
+const PATHS: readonly (readonly [AdminRole, string, string, object?])[] = [
+  ['viewer', 'GET', '/accounts'],
+  ['viewer', 'GET', '/accounts/a'],
+  ['viewer', 'GET', '/accounts/a/grants'],
+  ['viewer', 'GET', '/accounts/a/history'],
+  ['viewer', 'GET', '/keys'],
+  ['viewer', 'GET', '/keys/k'],
+  ['viewer', 'GET', '/usage'],
+  ['viewer', 'GET', '/audit'],
+  ['viewer', 'GET', '/requests'],
+  ['viewer', 'GET', '/requests/r'],
+  ['viewer', 'GET', '/acts'],
+  ['viewer', 'GET', '/webhooks/deliveries'],
+  ['viewer', 'GET', '/whoami'],
+  ['operator', 'POST', '/accounts', {}],
+  ['operator', 'POST', '/keys', {}],
+  ['operator', 'POST', '/keys/k/disable', {}],
+  ['operator', 'POST', '/keys/k/rotate', {}],
+  ['operator', 'POST', '/webhooks/deliveries/m/redeliver', {}],
+  ['operator', 'POST', '/crns/drain', { url: 'http://a' }],
+  ['operator', 'POST', '/reload', {}],
+  ['owner', 'POST', '/accounts/a', {}],
+  ['owner', 'POST', '/accounts/a/grants', {}],
+  ['owner', 'POST', '/accounts/a/adjustments', {}],
+  ['owner', 'POST', '/accounts/a/refunds', {}],
+];
+
+t.test('a role includes those below it', async (t) => {
+  for (const [has, role] of ROLES.entries()) {
+    for (const [needs, needed] of ROLES.entries()) t.equal(isAllowed(role, needed), has >= needs);
+  }
+});
+
+t.test('tokens are told apart, also when one begins like another', async (t) => {
+  t.strictSame(TOKENS.identify('Bearer owner'), { name: 'owner-name', role: 'owner' });
+  t.strictSame(TOKENS.identify('bearer  root '), { name: 'adminToken', role: 'owner' });
+  for (const wrong of [
+    undefined,
+    '',
+    'Bearer',
+    'Bearer owne',
+    'Bearer ownerr',
+    'Basic owner',
+    'Bearer viewer operator',
+  ])
+    t.equal(TOKENS.identify(wrong), null, String(wrong));
+  t.equal(new AdminTokens({ adminToken: null, adminTokens: [] }).any, false);
+});
+
+for (const name of STORES) {
+  t.test(`${name}: every path takes its role and nothing less`, async (t) => {
+    const { ask, ledger } = await open(t, name);
+    for (const [needed, method, path, body] of PATHS) {
+      for (const role of [...ROLES, 'root', 'nobody']) {
+        const { status, value } = await ask(method, path, body, role);
+        const own = role === 'root' ? 'owner' : (role as AdminRole);
+        if (role === 'nobody') t.equal(status, 401, `${method} ${path}`);
+        else if (isAllowed(own, needed)) t.not(status, 403, `${role} ${method} ${path}`);
+        else
+          t.match(
+            { status, value },
+            { status: 403, value: { detail: new RegExp(`takes ${needed}`) } },
+            `${role} ${path}`,
+          );
+      }
+    }
+    const acts = await ledger.adminActs.list({ limit: 1000 });
+    t.notOk(
+      acts.some(({ actor }) => actor.name === 'viewer-name'),
+      'what a role forbids is no act',
+    );
+    t.match((await ask('GET', '/whoami', undefined, 'viewer')).value, { name: 'viewer-name', role: 'viewer' });
+  });
+
+  t.test(`${name}: every act is recorded with who, what, before and after, and without secrets`, async (t) => {
+    const { ask, lines } = await open(t, name);
+    await ask('POST', '/accounts', { id: 'acme', label: 'Acme' }, 'operator');
+    const { value: made } = await ask('POST', '/keys', { account: 'acme', rpm: 3 }, 'operator');
+    const { value: rotated } = await ask('POST', `/keys/${made.id}/rotate`, { grace: '0s' }, 'operator');
+    await ask('POST', `/keys/${rotated.id}/disable`, undefined, 'operator');
+    await ask('POST', '/accounts/acme/grants', { amount: '10.00', id: 'g', memo: 'hello' });
+    await ask('POST', '/accounts/acme/adjustments', { amount: '-1.00', id: 'a' });
+    await ask('POST', '/accounts/acme/adjustments', { amount: '-100.00', id: 'b' });
+    await ask('POST', '/accounts/acme', { credit_limit: '5.00', low_balance: '1.00' }, 'root');
+    await ask('POST', '/crns/drain', { url: 'http://a' }, 'operator');
+    await ask('POST', '/crns/eject', { url: 'http://b', for: '5m' }, 'operator');
+    await ask('POST', '/reload', {}, 'operator');
+    await ask('POST', '/accounts/acme/grants', { amount: 'much' });
+    const { value } = await ask('GET', '/acts');
+    t.match(
+      value.data.map(({ action, actor, outcome, subject }: any) => [actor, action, subject, outcome]),
+      [
+        ['owner-name', 'credit.grant', 'acme', 'refused'],
+        ['operator-name', 'configuration.reload', '', 'done'],
+        ['operator-name', 'crn.eject', 'http://b', 'done'],
+        ['operator-name', 'crn.drain', 'http://a', 'done'],
+        ['adminToken', 'account.change', 'acme', 'done'],
+        ['owner-name', 'credit.adjust', 'acme', 'refused'],
+        ['owner-name', 'credit.adjust', 'acme', 'done'],
+        ['owner-name', 'credit.grant', 'acme', 'done'],
+        ['operator-name', 'key.disable', rotated.id, 'done'],
+        ['operator-name', 'key.rotate', made.id, 'done'],
+        ['operator-name', 'key.create', 'acme', 'done'],
+        ['operator-name', 'account.create', 'acme', 'done'],
+      ],
+    );
+    const byAction = new Map<string, any>(value.data.map((act: any) => [`${act.action} ${act.outcome}`, act]));
+    t.match(byAction.get('key.disable done'), {
+      role: 'operator',
+      via: /^http .*127\.0\.0\.1$/,
+      before: { state: 'active' },
+      after: { state: 'disabled' },
+    });
+    t.match(byAction.get('account.change done'), {
+      request: { credit_limit: '5.00', low_balance: '1.00' },
+      before: { credit_limit_usd: '0.00', low_balance_usd: null },
+      after: { credit_limit_usd: '5.00', low_balance_usd: '1.00' },
+    });
+    t.match(byAction.get('credit.adjust refused'), { after: { reason: /cannot be taken/ } });
+    t.match(byAction.get('account.create done'), { before: null, after: { id: 'acme' } });
+    const { value: some } = await ask('GET', '/acts?action=key.rotate&actor=operator-name');
+    t.equal(some.data.length, 1);
+    t.equal((await ask('GET', '/acts?from=2026-04-01')).value.data.length, 0);
+    for (const secret of [made.key, rotated.key]) t.notMatch(JSON.stringify(value) + lines.join(), secret.slice(9));
+    const csv = await ask('GET', '/acts?format=csv&limit=2');
+    t.match(csv.text, /^seq,date,actor,role,via,action,subject,outcome,request,before,after\r\n/);
+    t.equal(csv.headers.get('x-next-cursor'), '11');
+    t.equal((await ask('GET', '/acts?format=jsonl')).text.trimEnd().split('\n').length, 12);
+  });
+
+  t.test(`${name}: an act that cannot be recorded is not carried out`, async (t) => {
+    const { ask, ledger } = await open(t, name, (opened) => ({
+      ...opened,
+      adminActs: { ...opened.adminActs, begin: () => Promise.reject(new Error('the disk is full')) },
+    }));
+    t.equal((await ask('POST', '/accounts', { id: 'acme' })).status, 500);
+    t.strictSame(await ledger.listAccounts(), []);
+    t.equal((await ask('GET', '/accounts')).status, 200, 'reading is no act');
+  });
+
+  t.test(`${name}: credit is adjusted, refunded and granted with an end`, async (t) => {
+    const { ask, ledger } = await open(t, name);
+    await ask('POST', '/accounts', { id: 'acme' });
+    const grant = { amount: '10.00', id: 'g', expires: '30d' };
+    t.match(await ask('POST', '/accounts/acme/grants', grant), { status: 201, value: { balance_usd: '10.00' } });
+    t.match(await ask('GET', '/accounts/acme/grants'), {
+      value: { data: [{ id: 'g', remaining_usd: '10.00', expires_at: '2026-04-30T23:59:00.000Z' }], next: null },
+    });
+    await ledger.lease({ id: 'l', account: 'acme', amount: 10n ** 12n, holder: 'x', expiresMs: START_MS + 1e9 });
+    await charge(ledger, 'l', 'c', 10n ** 12n, USAGE);
+    const refund = { charge: 'settle:c' };
+    t.match(await ask('POST', '/accounts/acme/refunds', { ...refund, amount: '0.25' }), {
+      status: 201,
+      value: { balance_usd: '9.25' },
+    });
+    t.match(await ask('POST', '/accounts/acme/refunds', refund), { status: 201, value: { amount_usd: '0.75' } });
+    t.match(await ask('POST', '/accounts/acme/refunds', refund), { status: 200, value: { repeated: true } });
+    t.match(await ask('POST', '/accounts/acme/refunds', { charge: 'settle:d' }), { status: 404 });
+    t.match(await ask('POST', '/accounts/acme/refunds', {}), { status: 422 });
+    t.match(await ask('POST', '/accounts/acme/refunds', { ...refund, request: 'r' }), { status: 422 });
+    t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-11.00' }), { status: 409 });
+    t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '0' }), { status: 422 });
+    t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-10.00' }), { value: { balance_usd: '0.00' } });
+    await ledger.requests.add([recordOf(1, 'acme', 5n * 10n ** 11n)]);
+    const request = { request: 'client-1' };
+    t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 201, value: { amount_usd: '0.50' } });
+    t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 200, value: { repeated: true } });
+    t.match(await ask('POST', '/accounts/acme/refunds', { request: 'client-2' }), { status: 404 });
+    t.match(await ask('GET', '/accounts/acme'), { value: { balance_usd: '0.50', expiring_usd: '0.00' } });
+    t.match(await ask('GET', '/audit'), { value: { sound: true } });
+  });
+
+  t.test(`${name}: accounts join an organisation and share its credit`, async (t) => {
+    const { ask } = await open(t, name);
+    for (const id of ['org', 'a', 'b']) await ask('POST', '/accounts', { id });
+    t.match(await ask('POST', '/accounts/a', { organisation: 'org' }), { value: { organisation: 'org' } });
+    t.match(await ask('POST', '/accounts/b', { organisation: 'a' }), { status: 409 });
+    t.match(await ask('POST', '/accounts/b', { organisation: 'nobody' }), { status: 404 });
+    t.match(await ask('POST', '/accounts/b', {}), { status: 422 });
+    t.match(await ask('POST', '/accounts/a/grants', { amount: '3.00' }), {
+      value: { account: 'a', balance_usd: '3.00' },
+    });
+    t.match(await ask('GET', '/accounts/org'), { value: { balance_usd: '3.00' } });
+    t.match(await ask('GET', '/accounts?organisation=org'), { value: { data: [{ id: 'a' }], next: null } });
+    t.match(await ask('POST', '/accounts/a', { organisation: 'none' }), { value: { organisation: null } });
+  });
+
+  t.test(`${name}: the pages of every list hold each row once, in order`, async (t) => {
+    const { ask, ledger } = await open(t, name);
+    for (let i = 0; i < 7; i++) {
+      const account = `acme-${i}`;
+      await ask('POST', '/accounts', { id: account });
+      await ask('POST', '/keys', { account });
+      await ask('POST', '/accounts/acme-0/grants', { amount: '1.00', id: `g${i}` });
+      await ledger.charge([{ id: `c${i}`, account, amount: 5n, usage: { ...USAGE, model: `m${i % 3}` } }]);
+      await ledger.webhooks.emit({ type: 'payment.open', account, data: {} });
+    }
+    await ledger.requests.add(Array.from({ length: 7 }, (_, at) => recordOf(at, 'acme-0', 1n)));
+    await ledger.webhooks.fanOut(() => ['one']);
+    for (const path of [
+      '/accounts?',
+      '/keys?',
+      '/accounts/acme-0/history?',
+      '/usage?',
+      '/usage?by=model,account',
+      '/usage?by=model',
+      '/requests?',
+      '/requests?account=acme-0',
+      '/acts?',
+      '/webhooks/deliveries?',
+    ]) {
+      const { value: whole } = await ask('GET', `${path}&limit=1000`);
+      t.equal(whole.next, null);
+      t.ok(whole.data.length >= 3, path);
+      const pages: object[] = [];
+      for (let cursor = ''; ;) {
+        const { value } = await ask('GET', `${path}&limit=2${cursor}`);
+        t.ok(value.data.length <= 2);
+        pages.push(...value.data);
+        if (value.next === null) break;
+        cursor = `&cursor=${encodeURIComponent(value.next)}`;
+      }
+      t.strictSame(pages, whole.data, path);
+    }
+    t.match(await ask('GET', '/usage?cursor=%7B'), { status: 422 });
+    t.match(await ask('GET', '/acts?cursor=x'), { status: 422 });
+    t.match(await ask('GET', '/accounts?limit=0'), { status: 422 });
+  });
+}
+
+function recordOf(count: number, account: string, amount: bigint): RequestRecord {
+  return {
+    id: requestRecordId(START_MS + count, 'tag', count),
+    dateMs: START_MS + count,
+    requestId: `client-${count}`,
+    account,
+    key: 'key-1',
+    endpoint: '/v1/chat/completions',
+    model: 'm',
+    status: 200,
+    code: '',
+    inputTokens: 7,
+    cachedTokens: 2,
+    outputTokens: 5,
+    measured: true,
+    amount,
+    durationMs: 12,
+    firstByteMs: null,
+  };
+}
