@@ -5,6 +5,7 @@ import type { Clock } from '../actor/index.ts';
 import type { KeyLimiter, KeyTable, LeaseCache, ModelPrice, Payments, Spending } from '../billing/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
+import type { TokenSizes } from '../dialect/index.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import type {
@@ -58,6 +59,8 @@ export interface ApiDeps {
   readonly table: ModelTable;
   readonly keys: KeyTable;
   readonly catalog: readonly CatalogModel[];
+  /** What is known of the tokens of models, for answers that nobody counts. */
+  readonly tokenSizes: TokenSizes;
   /** In tokens, by configured model id, where it is known. */
   readonly contextLengths: ReadonlyMap<string, number>;
   /** Unix time in seconds of the process start, shown as `created` of models without their own. */

@@ -184,7 +184,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     this.budget = deps.budget(model);
     this.approval = paid ? settlement : null;
     // A trace shows what the CRN counted, also where nobody is charged.
-    this.usage = charged || span !== null ? new UsageWatch(dialect, asking !== undefined) : null;
+    this.usage =
+      charged || span !== null ? new UsageWatch(dialect, asking !== undefined, deps.tokenSizes.of(model.id)) : null;
   }
 
   get listener(): UpstreamListener {
@@ -280,7 +281,11 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     const { model, usage } = this;
     if (usage?.delivered !== true) return null;
     const budget = this.#budget as TokenBudget;
-    const tokens = budget.clamp(usage.result(budget.bounds.promptTokens), this.#limit ?? budget.bounds.limit);
+    const counted = usage.result(budget.bounds.promptTokens);
+    const tokens = budget.clamp(counted, this.#limit ?? budget.bounds.limit);
+    if (counted.measured && tokens === counted) {
+      this.#deps.tokenSizes.note(model, usage.streamedBytes, tokens.completionTokens);
+    }
     return { ...tokens, model, cost: budget.costOf(tokens) };
   }
 }

@@ -13,7 +13,9 @@ import {
   skipValue,
   SPAN,
 } from './json-scan.ts';
+import { chatCompletions } from './openai.ts';
 import { countAt } from './output-limit.ts';
+import { TextCounter, textBytes } from './text-counter.ts';
 
 /** Why a 2xx answer is a failure of the attempt. */
 export type AnswerFailure =
@@ -95,10 +97,12 @@ export class AnswerJudge {
   #reportedError = false;
   #bytes = 0;
   #dataEvents = 0;
-  #opening = 0;
   #onlyDone = false;
   #nextSequence = 0;
   #usage: Usage | undefined;
+  /** Of a stream whose counts are read; null otherwise. */
+  #text: TextCounter | null = null;
+  #answerText = 0;
   /** Indexes of the choices that have ended; null while there is one choice, or none has ended. */
   #ended: Set<number> | null = null;
   /** The last bytes of an event that is longer than what is held; null outside such an event. */
@@ -140,11 +144,12 @@ export class AnswerJudge {
     this.#reportedError = false;
     this.#bytes = 0;
     this.#dataEvents = 0;
-    this.#opening = 0;
     this.#onlyDone = false;
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
+    this.#text = this.#counts && this.#streams ? new TextCounter((this.#dialect ?? chatCompletions).deltaTexts) : null;
+    this.#answerText = 0;
     if (status >= 300) {
       this.#judged = false;
       this.#state = 'begun';
@@ -170,7 +175,7 @@ export class AnswerJudge {
     return this.#state;
   }
 
-  /** Whether a useful event has passed, or bytes of a whole answer that is one. Without it nothing may be charged. */
+  /** Whether a useful event has passed, or bytes of a whole answer that has output. Without it nothing may be charged. */
   get useful(): boolean {
     return this.#useful;
   }
@@ -193,9 +198,12 @@ export class AnswerJudge {
     return this.#reportedError;
   }
 
-  /** Events of a stream from the first useful one on. */
-  get outputEvents(): number {
-    return this.#useful ? this.#dataEvents - this.#opening : 0;
+  /**
+   * Bytes of generated text, where counts are read: of a stream so far, of a whole answer that was held if it has no counts. All
+   * bytes of an answer that could not be read.
+   */
+  get textBytes(): number {
+    return this.#text?.bytes ?? (this.#countsRead ? this.#answerText : this.#bytes);
   }
 
   /** The number of the next event of a numbered stream (responses dialect); 0 in others. */
@@ -275,12 +283,16 @@ export class AnswerJudge {
     if (end < 0) {
       if (byClose || isCut(body, start)) return 'truncated';
     } else if (first === OPEN_OBJECT) {
-      if (reportsError(body, scan)) return 'error answer';
+      if (!isEmpty(body, scan.spans, 0) && !hasOutput(body, scan)) return 'error answer';
       if (this.#counts) this.#readUsage(body, scan);
     }
     // An array has an answer for each prompt, with counts of its own: they are estimated.
     this.#countsRead = this.#counts && end > 0;
-    this.#useful = true;
+    const { answerTexts } = this.#dialect as Dialect;
+    if (this.#counts && !(this.#usage !== undefined && this.#usage.completionTokens > 0)) {
+      this.#answerText = textBytes(body, answerTexts);
+    }
+    this.#useful = end < 0 || first === OPEN_ARRAY || hasOutput(body, scan);
     this.#finished = true;
     return null;
   }
@@ -354,6 +366,7 @@ export class AnswerJudge {
   #endEvent(piece: Buffer, next: number): void {
     if (this.#dataStart < 0 && !this.#errorField) return;
     this.#dataEvents++;
+    if (this.#text !== null && this.#dataStart >= 0) this.#text.add(piece, this.#dataStart, this.#dataEnd);
     const dialect = this.#dialect;
     if (dialect === undefined) {
       this.#takeUseful();
@@ -431,6 +444,7 @@ export class AnswerJudge {
   #readLongEvent(piece: Buffer): void {
     this.#longEvent = lastBytes(piece.subarray(this.#dataStart));
     this.#dataEvents++;
+    if (this.#text !== null) this.#text.bytes += piece.byteLength - this.#dataStart;
     if (this.#dialect === undefined) {
       this.#takeUseful();
       return;
@@ -451,6 +465,7 @@ export class AnswerJudge {
     const end = blank < 0 ? piece.length : blank;
     const joined = Buffer.concat([before, piece.subarray(0, Math.min(end, CUT_BYTES))]);
     this.#longEvent = blank < 0 ? lastBytes(piece.length < CUT_BYTES ? joined : piece) : null;
+    if (this.#text !== null) this.#text.bytes += end;
     if (this.#dialect === undefined) return end;
     const reading = clearedReading();
     this.#readLongEnd(this.#dialect, joined, 0, reading);
@@ -497,7 +512,6 @@ export class AnswerJudge {
   #takeUseful(): void {
     if (this.#useful) return;
     this.#useful = true;
-    this.#opening = this.#dataEvents - 1;
     this.#state = 'begun';
   }
 }
@@ -541,10 +555,9 @@ const MEMBERS = memberTable(MEMBER_NAMES);
 const MAX_DEPTH = 256;
 const EMPTY_VALUE = /^(?:null|""|\[\s*\]|\{\s*\}|false)$/;
 
-function reportsError(body: Buffer, { spans }: Found): boolean {
-  if (isEmpty(body, spans, 0)) return false;
-  for (let at = 1; at <= OUTPUT_NAMES.length; at++) if (!isEmpty(body, spans, 2 * at)) return false;
-  return true;
+function hasOutput(body: Buffer, { spans }: Found): boolean {
+  for (let at = 1; at <= OUTPUT_NAMES.length; at++) if (!isEmpty(body, spans, 2 * at)) return true;
+  return false;
 }
 
 function isEmpty(body: Buffer, spans: readonly number[], at: number): boolean {

@@ -51,6 +51,9 @@ export interface Dialect {
    * @param into all false and empty before
    */
   readEvent(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void;
+  /** Members with the generated text: of the events of a stream, and of a whole answer. See `textMembers`. */
+  readonly deltaTexts: readonly Buffer[];
+  readonly answerTexts: readonly Buffer[];
   /** Members of a response that hold token counts. */
   readonly usageMembers: readonly string[];
   /** The token counts in the parsed values of those members, as far as they are there. */

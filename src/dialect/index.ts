@@ -6,5 +6,6 @@ export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
 export { edited, limitEdits } from './output-limit.ts';
 export { prefixHash } from './prefix.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';
+export { TokenSizes } from './text-counter.ts';
 export { type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, UsageWatch } from './usage.ts';

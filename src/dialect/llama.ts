@@ -10,8 +10,10 @@ import {
   tokenCount,
   type Usage,
 } from './dialect.ts';
+import { textMembers } from './text-counter.ts';
 
 const STOP = Buffer.from('stop"');
+const TEXTS = textMembers('content');
 
 const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
@@ -31,6 +33,8 @@ export const llama: Dialect = {
   endMark: STOP,
   isQuietName: () => false,
   readEvent: readFrame,
+  deltaTexts: TEXTS,
+  answerTexts: TEXTS,
   usageMembers: ['timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'],
   usage: usageOf,
 };

@@ -11,6 +11,7 @@ import {
   tokenCount,
   type Usage,
 } from './dialect.ts';
+import { textMembers, TOOL_INPUT } from './text-counter.ts';
 
 const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
@@ -34,6 +35,8 @@ export const messages: Dialect = {
   endMark: null,
   isQuietName: (piece, start) => piece[start] === 0x63,
   readEvent,
+  deltaTexts: textMembers('text', 'partial_json', 'thinking'),
+  answerTexts: [...textMembers('text', 'thinking'), TOOL_INPUT],
   usageMembers: ['usage'],
   usage: usageOf,
 };

@@ -11,8 +11,11 @@ import {
   tokenCount,
   type Usage,
 } from './dialect.ts';
+import { textMembers } from './text-counter.ts';
 
 const FINISH_REASON = Buffer.from('finish_reason"');
+const CHAT_TEXTS = textMembers('content', 'arguments', 'reasoning_content', 'reasoning', 'refusal');
+const COMPLETION_TEXTS = textMembers('text');
 
 /** A stream has `data:` lines without event names and ends with a finish reason and `[DONE]`. */
 export const chatCompletions: Dialect = {
@@ -26,6 +29,8 @@ export const chatCompletions: Dialect = {
   endMark: FINISH_REASON,
   isQuietName: () => false,
   readEvent: readChunk,
+  deltaTexts: CHAT_TEXTS,
+  answerTexts: CHAT_TEXTS,
   usageMembers: ['usage'],
   usage: ({ usage }) => counts(usage, 'prompt_tokens', 'completion_tokens'),
 };
@@ -36,6 +41,8 @@ export const completions: Dialect = {
   name: 'completions',
   paths: ['/v1/completions'],
   conversation: 'prompt',
+  deltaTexts: COMPLETION_TEXTS,
+  answerTexts: COMPLETION_TEXTS,
 };
 
 function readChunk(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
@@ -69,6 +76,9 @@ export const responses: Dialect = {
   endMark: null,
   isQuietName: endsInDelta,
   readEvent: readResponseEvent,
+  // What is done repeats the text of the deltas.
+  deltaTexts: textMembers('delta'),
+  answerTexts: textMembers('text', 'arguments', 'refusal'),
   usageMembers: ['usage'],
   usage: ({ usage }) => counts(usage, 'input_tokens', 'output_tokens'),
 };

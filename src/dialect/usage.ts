@@ -6,9 +6,6 @@ import { chatCompletions } from './openai.ts';
 import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
 
-/** Bytes of text that are one token on average; images and other attachments are counted like text. */
-const BYTES_PER_TOKEN = 4;
-
 const OPTION = '{"include_usage":true}';
 const MEMBER = `"stream_options":${OPTION},`;
 
@@ -123,7 +120,9 @@ export interface Metered extends Usage {
 /** Counts the tokens of what passes to the client: `begin`, then `data` or `events` for each piece; `result` has the sum. */
 export class UsageWatch {
   readonly #dialect: Dialect;
+  readonly #isDialect: boolean;
   readonly #strip: boolean;
+  readonly #bytesPerToken: number;
   #judge: AnswerJudge | null = null;
   #passed = false;
   #bytes = 0;
@@ -136,10 +135,18 @@ export class UsageWatch {
   /**
    * @param dialect of the request; without one the answer is read like one of chat completions
    * @param strip removes events that hold usage only: the gateway asked for them, the client did not
+   * @param bytesPerToken of text, for what the CRN does not count
    */
-  constructor(dialect: Dialect | undefined, strip: boolean) {
+  constructor(dialect: Dialect | undefined, strip: boolean, bytesPerToken: number) {
     this.#dialect = dialect ?? chatCompletions;
+    this.#isDialect = dialect !== undefined;
     this.#strip = strip;
+    this.#bytesPerToken = bytesPerToken;
+  }
+
+  /** Bytes of text in a stream; 0 when another CRN has continued it. */
+  get streamedBytes(): number {
+    return this.#judge?.streams === true && this.#before === 0 ? this.#judge.textBytes : 0;
   }
 
   /** Whether output has passed. An answer without any is not charged. */
@@ -204,17 +211,18 @@ export class UsageWatch {
   }
 
   #resultOfLast(promptTokens: number): Metered {
-    const judge = this.#judge;
-    const usage = judge?.usage ?? this.#usage;
-    if (usage !== undefined && this.#isFinal(usage)) return { ...usage, measured: true };
-    const streams = judge?.streams === true;
-    const completion = streams ? judge.outputEvents : Math.ceil(this.#bytes / BYTES_PER_TOKEN);
+    const bytes = this.#judge?.textBytes ?? 0;
+    const usage = this.#judge?.usage ?? this.#usage;
+    const isFinal = usage !== undefined && this.#isFinal(usage);
+    const { cachedTokens = 0, completionTokens = 0, promptTokens: prompt = 0 } = usage ?? {};
+    // Text is output: a count of 0 beside it is none. What other paths answer, such as embeddings, is not.
+    const isCounted = completionTokens > 0 || bytes === 0 || !this.#isDialect;
+    if (isFinal && isCounted && prompt > 0) return { ...usage, measured: true };
+    const estimate = isFinal && isCounted ? 0 : Math.ceil(bytes / this.#bytesPerToken);
     return {
-      promptTokens: this.#isOneOfSeveral
-        ? Math.max(usage?.promptTokens ?? 0, promptTokens)
-        : usage?.promptTokens || promptTokens,
-      completionTokens: Math.max(completion, usage?.completionTokens ?? 0),
-      cachedTokens: usage?.cachedTokens ?? 0,
+      promptTokens: this.#isOneOfSeveral ? Math.max(prompt, promptTokens) : prompt || promptTokens,
+      completionTokens: Math.max(estimate, completionTokens),
+      cachedTokens,
       measured: false,
     };
   }

@@ -18,6 +18,7 @@ import {
 } from '../billing/index.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiDeps, Billing } from '../api/deps.ts';
+import { TokenSizes } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
@@ -111,6 +112,7 @@ export class DataPlane {
   /** Requests without a complete answer. */
   readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
   readonly #pools = new Map<string, ConnectionPool>();
+  readonly #tokenSizes = new TokenSizes();
   #budgets = new Map<string, RetryBudget>();
   #cors: Cors;
   #deps: ApiDeps;
@@ -299,6 +301,7 @@ export class DataPlane {
       ),
       billing: this.#billingOf(snapshot),
       paymentProcessor: this.#paymentProcessor,
+      tokenSizes: this.#tokenSizes,
       createdS: snapshot.createdS,
       board: this.#board,
       reporter: this.#reporter,

@@ -221,7 +221,7 @@ t.test('a server that breaks off behind the money leaves credit, and the same re
   let broken = true;
   const serve = proxied(t, ({ socket }) => {
     if (!broken) {
-      socket.write(answer('200 OK', '{"words":1}'));
+      socket.write(answer('200 OK', '{"choices":[{}]}'));
       return;
     }
     // It breaks off while the payment settles.
@@ -236,7 +236,7 @@ t.test('a server that breaks off behind the money leaves credit, and the same re
   await until(async () => (await credit(opened.fixture)) === PRICE);
   broken = false;
   const served = await opened.ask(header);
-  t.same([served.status, served.text], [200, '{"words":1}']);
+  t.same([served.status, served.text], [200, '{"choices":[{}]}']);
   t.equal(served.headers['payment-response'], failed.headers['payment-response']);
   t.equal(await credit(opened.fixture), 0n);
   t.equal(opened.fixture.facilitator.transfers.length, 1);

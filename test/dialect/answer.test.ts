@@ -65,7 +65,6 @@ t.test(
         judge.events(Buffer.from(event));
       }
       t.equal(judge.complete, complete, `${title} is complete`);
-      t.equal(judge.outputEvents, 1 + rest.length);
       t.equal(judge.end(NOTHING, false), null);
       const cut = judged(dialect, [...opening, begins, ...rest.slice(0, finishedAt)].join(''));
       t.equal(cut.end(NOTHING, false), 'truncated', `${title}, cut`);
@@ -126,7 +125,7 @@ t.test('output of every kind begins an answer', async (t) => {
   ];
   for (const [name, text] of rows) {
     const judge = judged(name, text);
-    t.same([judge.state, judge.useful, judge.outputEvents], ['begun', true, 1], `${name}: ${text}`);
+    t.same([judge.state, judge.useful], ['begun', true], `${name}: ${text}`);
   }
 });
 
@@ -176,7 +175,7 @@ t.test('progress that the client asked for leaves at once and is no output', asy
     ['llama', sse({ content: '', stop: false, prompt_progress: { total: 9, processed: 4 } })],
   ] as const) {
     const judge = judged(name, event);
-    t.same([judge.state, judge.useful, judge.outputEvents], ['begun', false, 0], name);
+    t.same([judge.state, judge.useful], ['begun', false], name);
     t.equal(judge.end(NOTHING, false), 'truncated');
   }
 });
@@ -317,7 +316,7 @@ t.test('a stream of 64 KiB without output passes, and is charged only when outpu
   t.ok(bytes > 65_000 && bytes <= 65_536, `${bytes}`);
   t.same([judge.state, judge.useful], ['begun', false]);
   judge.events(Buffer.from(chunk({ delta: { content: 'a' } })));
-  t.same([judge.useful, judge.outputEvents], [true, 1]);
+  t.equal(judge.useful, true);
 });
 
 t.test('without a dialect every event and every byte is useful and every end is good', async (t) => {
@@ -427,7 +426,7 @@ t.test('begin forgets the answer before', async (t) => {
   judge.events(Buffer.from(named('response.completed')));
   judge.begin(STREAM);
   t.same(
-    [judge.state, judge.useful, judge.finished, judge.complete, judge.outputEvents, judge.nextSequence],
+    [judge.state, judge.useful, judge.finished, judge.complete, judge.textBytes, judge.nextSequence],
     ['undecided', false, false, false, 0, 0],
   );
 });
@@ -653,7 +652,6 @@ interface Verdict {
   finished: boolean;
   complete: boolean;
   reportedError: boolean;
-  outputEvents: number;
   end: AnswerFailure | null;
 }
 
@@ -665,7 +663,6 @@ function reference(name: DialectName, choices: number, stream: readonly Sample[]
     finished: false,
     complete: false,
     reportedError: false,
-    outputEvents: 0,
     end: null,
   };
   const ended = new Set<number>();
@@ -674,7 +671,6 @@ function reference(name: DialectName, choices: number, stream: readonly Sample[]
     if (!meaning.counts || (verdict.state !== 'undecided' && verdict.state !== 'begun')) continue;
     counted++;
     if (meaning.useful === true) verdict.useful = true;
-    if (verdict.useful) verdict.outputEvents++;
     if (meaning.useful === true || meaning.begins === true) verdict.state = 'begun';
     if (meaning.error === true) {
       verdict.reportedError = true;
@@ -719,8 +715,8 @@ function feed(judge: AnswerJudge, bytes: Buffer, sizes: readonly number[], maxHe
     at += size;
   }
   const end = judge.end(splitter.take(), false);
-  const { state, useful, finished, complete, reportedError, outputEvents } = judge;
-  return { state, useful, finished, complete, reportedError, outputEvents, end };
+  const { state, useful, finished, complete, reportedError } = judge;
+  return { state, useful, finished, complete, reportedError, end };
 }
 
 const LINE_ENDS = fc.constantFrom(['\n'], ['\r\n'], ['\r'], ['\n', '\r\n'], ['\r\n', '\n', '\n']);

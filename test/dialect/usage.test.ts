@@ -227,17 +227,17 @@ t.test('removes the usage event that the gateway asked for and nothing else', as
     [before, LAST + after],
     [before + LAST, after],
   ]) {
-    const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+    const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
     t.equal(passed(watch, pieces), before + after);
     t.same(watch.result(0), { promptTokens: 9, completionTokens: 3, cachedTokens: 4, measured: true });
   }
   const crlf = (text: string): string => text.replaceAll('\n', '\r\n');
-  const watch = new UsageWatch(dialectOf('/v1/completions'), true);
+  const watch = new UsageWatch(dialectOf('/v1/completions'), true, 4);
   t.equal(passed(watch, [crlf(before + LAST + after)]), crlf(before + after));
 });
 
 t.test('passes every byte of a stream that the client asked counts for', async (t) => {
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false);
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false, 4);
   t.equal(passed(watch, [word('a') + LAST]), word('a') + LAST);
   t.match(watch.result(0), { promptTokens: 9, measured: true });
 });
@@ -245,20 +245,72 @@ t.test('passes every byte of a stream that the client asked counts for', async (
 t.test('keeps events with choices, with other members or with broken usage', async (t) => {
   const filter = chat({ choices: [], prompt_filter_results: [] });
   const both = chat({ choices: [{ delta: { content: 'x' } }], usage: USAGE });
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
   t.equal(
     passed(watch, [filter, both, 'data: {"choices":[],"usage":{broken\n\n']),
     filter + both + 'data: {"choices":[],"usage":{broken\n\n',
   );
 });
 
-t.test('estimates a truncated stream by its events', async (t) => {
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
-  passed(watch, [word('a'), word('b') + word('c')]);
+t.test('estimates a truncated stream by the text that was delivered', async (t) => {
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
+  passed(watch, [word('four'), word('f') + word('our and')]);
   t.same(watch.result(11), { promptTokens: 11, completionTokens: 3, cachedTokens: 0, measured: false });
-  const role = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  const role = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
   passed(role, [word(''), word('b')]);
   t.equal(role.result(1).completionTokens, 1, 'a chunk with the role only is no token');
+  const large = new UsageWatch(dialectOf('/v1/chat/completions'), true, 5);
+  passed(large, [word('x'.repeat(20_000))]);
+  t.equal(large.result(1).completionTokens, 4000, 'one event may hold many tokens');
+});
+
+t.test('a count of 0 beside text, or no count of the prompt, is none', async (t) => {
+  const rows: [usage: object, expected: object][] = [
+    [
+      { prompt_tokens: 9, completion_tokens: 0 },
+      { promptTokens: 9, completionTokens: 3, measured: false },
+    ],
+    [{ prompt_tokens: 9 }, { promptTokens: 9, completionTokens: 3, measured: false }],
+    [{ completion_tokens: 7 }, { promptTokens: 11, completionTokens: 7, measured: false }],
+    [
+      { prompt_tokens: 9, completion_tokens: 1 },
+      { promptTokens: 9, completionTokens: 1, measured: true },
+    ],
+  ];
+  const text = 'twelve bytes';
+  for (const [usage, expected] of rows) {
+    const streamed = new UsageWatch(CHAT, true, 4);
+    passed(streamed, [
+      word(text),
+      chat({ choices: [{ delta: {}, finish_reason: 'stop' }] }),
+      chat({ choices: [], usage }),
+    ]);
+    t.match(streamed.result(11), expected, JSON.stringify(usage));
+    const whole = new UsageWatch(CHAT, true, 4);
+    pass(whole, CHAT, Buffer.from(JSON.stringify({ choices: [{ message: { content: text } }], usage })), 1e9);
+    t.match(whole.result(11), expected, JSON.stringify(usage));
+  }
+  const uncounted = new UsageWatch(CHAT, true, 4);
+  pass(
+    uncounted,
+    CHAT,
+    Buffer.from(JSON.stringify({ id: 'long'.repeat(50), choices: [{ message: { content: text } }] })),
+    1e9,
+  );
+  t.match(uncounted.result(11), { promptTokens: 11, completionTokens: 3, measured: false });
+});
+
+t.test('a JSON answer without output delivers nothing', async (t) => {
+  for (const text of [
+    '{}',
+    '{"object":"error","message":"no"}',
+    '{"choices":[],"usage":{"prompt_tokens":5}}',
+    '{"detail":"x"}',
+  ]) {
+    const watch = new UsageWatch(CHAT, false, 4);
+    pass(watch, CHAT, Buffer.from(text), 1e9);
+    t.equal(watch.delivered, false, text);
+  }
 });
 
 t.test('of a truncated messages stream the prompt is counted and the response estimated', async (t) => {
@@ -266,11 +318,11 @@ t.test('of a truncated messages stream the prompt is counted and the response es
     `event: ${type}\ndata: ${JSON.stringify({ type, ...more })}\n\n`;
   const usage = { input_tokens: 5, cache_read_input_tokens: 20, output_tokens: 1 };
   const start = event('message_start', { message: { usage } }) + event('content_block_start', {});
-  const delta = event('content_block_delta', { delta: { text: 'a' } });
-  const cut = new UsageWatch(dialectOf('/v1/messages'), false);
+  const delta = event('content_block_delta', { delta: { text: 'word' } });
+  const cut = new UsageWatch(dialectOf('/v1/messages'), false, 4);
   passed(cut, [start, delta, delta, delta, delta, delta, delta], DIALECTS.messages);
   t.same(cut.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: false });
-  const whole = new UsageWatch(dialectOf('/v1/messages'), false);
+  const whole = new UsageWatch(dialectOf('/v1/messages'), false, 4);
   const end = event('message_delta', { usage: { output_tokens: 6 } }) + event('message_stop', {});
   passed(whole, [start, delta, delta, delta, end], DIALECTS.messages);
   t.same(whole.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: true });
@@ -279,7 +331,7 @@ t.test('of a truncated messages stream the prompt is counted and the response es
 t.test('reads a JSON response in one piece, in many, and at its end when it is long', async (t) => {
   const answer = Buffer.from(JSON.stringify({ choices: [{ text: 'x'.repeat(200) }], usage: USAGE }));
   const read = (size: number, whole: Buffer): object => {
-    const watch = new UsageWatch(undefined, false);
+    const watch = new UsageWatch(undefined, false, 4);
     pass(watch, undefined, whole, size);
     return watch.result(1);
   };
@@ -293,7 +345,7 @@ t.test('reads a JSON response in one piece, in many, and at its end when it is l
 });
 
 t.test('begin forgets the response before', async (t) => {
-  const watch = new UsageWatch(undefined, false);
+  const watch = new UsageWatch(undefined, false, 4);
   pass(watch, undefined, Buffer.from(JSON.stringify({ usage: USAGE })), 1e9);
   t.equal(watch.delivered, true);
   watch.begin(judgeOf(undefined, STREAM));
@@ -302,7 +354,7 @@ t.test('begin forgets the response before', async (t) => {
 });
 
 t.test('ignores counts above the possible', async (t) => {
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false);
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false, 4);
   const usage = { prompt_tokens: 1e15, completion_tokens: 1e15 };
   pass(watch, CHAT, Buffer.from(JSON.stringify({ choices: [], usage })), 1e9);
   t.match(watch.result(7), { promptTokens: 7, measured: false });
@@ -317,11 +369,11 @@ t.test('comments, usage events and errors alone deliver nothing', async (t) => {
     ['/v1/chat/completions', ['data: {"error":{"message":"out of memory"}}\n\n', 'data: [DONE]\n\n']],
     ['/v1/messages', ['event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n']],
   ] as const) {
-    const watch = new UsageWatch(dialectOf(path), true);
+    const watch = new UsageWatch(dialectOf(path), true, 4);
     passed(watch, pieces, dialectOf(path));
     t.equal(watch.delivered, false, pieces[0]);
   }
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true);
+  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
   passed(watch, [': ping\n\n', word('a')]);
   t.equal(watch.delivered, true);
   t.match(watch.result(5), { promptTokens: 5, completionTokens: 1 });
@@ -357,7 +409,7 @@ t.test('the counts in an event that is too long to be held are read, wherever it
   for (const size of [1, 7, 100, 4000, 9100, 9200, 1e6]) {
     const splitter = new EventSplitter({ maxHeldBytes: 64 });
     const judge = judgeOf(DIALECTS.responses, STREAM);
-    const watch = new UsageWatch(DIALECTS.responses, false);
+    const watch = new UsageWatch(DIALECTS.responses, false, 4);
     watch.begin(judge);
     for (let at = 0; at < bytes.length; at += size) {
       const piece = splitter.push(bytes.subarray(at, at + size));
@@ -381,7 +433,7 @@ t.test('only output that has passed is delivered', async (t) => {
   ];
   for (const [title, head, text, expected] of wholes) {
     const judge = judgeOf(CHAT, head);
-    const watch = new UsageWatch(CHAT, false);
+    const watch = new UsageWatch(CHAT, false, 4);
     watch.begin(judge);
     const body = Buffer.from(text);
     judge.data(body);
@@ -394,7 +446,7 @@ t.test('only output that has passed is delivered', async (t) => {
     t.equal(watch.delivered, expected, title);
   }
   const held = judgeOf(CHAT, STREAM);
-  const watch = new UsageWatch(CHAT, false);
+  const watch = new UsageWatch(CHAT, false, 4);
   watch.begin(held);
   held.events(Buffer.from(word('a')));
   t.equal(watch.delivered, false, 'an answer that has begun and is still held');
@@ -404,10 +456,10 @@ t.test('only output that has passed is delivered', async (t) => {
 
 t.test('several llama-style answers are estimated: each has counts of its own', async (t) => {
   const frame = (index: number, stop: boolean): string =>
-    sse({ index, content: stop ? '' : 'a', stop, tokens_evaluated: 4, tokens_predicted: 3, timings });
-  const judge = new AnswerJudge(DIALECTS.llama, 2);
+    sse({ index, content: stop ? '' : 'a word, or', stop, tokens_evaluated: 4, tokens_predicted: 3, timings });
+  const judge = new AnswerJudge(DIALECTS.llama, 2, true);
   judge.begin(STREAM);
-  const watch = new UsageWatch(DIALECTS.llama, false);
+  const watch = new UsageWatch(DIALECTS.llama, false, 4);
   watch.begin(judge);
   for (const text of [
     frame(0, false),
@@ -420,8 +472,8 @@ t.test('several llama-style answers are estimated: each has counts of its own', 
     judge.events(Buffer.from(text));
     watch.events(Buffer.from(text));
   }
-  t.match(watch.result(20), { promptTokens: 20, completionTokens: 6, measured: false });
-  const whole = new UsageWatch(DIALECTS.llama, false);
+  t.match(watch.result(20), { promptTokens: 20, completionTokens: 10, measured: false });
+  const whole = new UsageWatch(DIALECTS.llama, false, 4);
   pass(
     whole,
     DIALECTS.llama,

@@ -55,7 +55,7 @@ function closed(crn: RawCrn | undefined): Promise<void> {
 }
 
 const good: Script = ({ socket }) =>
-  void socket.write(answer('200 OK', '{"words":1}', 'content-type: application/json'));
+  void socket.write(answer('200 OK', '{"choices":[{}]}', 'content-type: application/json'));
 const stream: Script = ({ socket }) => {
   socket.write(chunkedHead(EVENTS));
   socket.write(chunk(DONE));
@@ -66,7 +66,7 @@ const stream: Script = ({ socket }) => {
 const begins: Script = ({ socket }) => void socket.write(chunkedHead(EVENTS) + chunk(delta('hi')).toString());
 
 for (const [name, script, body] of [
-  ['a whole answer', good, '{"words":1}'],
+  ['a whole answer', good, '{"choices":[{}]}'],
   ['a stream', stream, DONE],
 ] as const) {
   t.test(`${name} waits for its approval and goes out with the receipts`, async (t) => {
