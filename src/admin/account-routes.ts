@@ -139,6 +139,7 @@ const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
   'credit-short': 409,
   'amount-invalid': 422,
   'date-invalid': 422,
+  'cursor-invalid': 422,
   'balance-overflow': 409,
   'key-taken': 409,
   'id-reused': 409,

@@ -7,6 +7,7 @@ import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import {
   type AdminActQuery,
   type HistoryQuery,
+  isPosition,
   type KeyLimits,
   MAX_AMOUNT,
   type PageQuery,
@@ -285,7 +286,7 @@ export function readHistoryQuery(account: string, fields: Fields): HistoryQuery 
   const reader = new FieldReader(fields, 'query', ['limit', 'cursor', 'before']);
   const limit = reader.integer('limit', 1, MOST_ROWS);
   const [before, cursor] = ['before', 'cursor'].map((name) =>
-    reader.text(name, 'the number of a movement', (text) => (/^\d{1,18}$/.test(text) ? BigInt(text) : undefined)),
+    reader.text(name, 'the `seq` of a movement', (text) => (isPosition(text) ? text : undefined)),
   );
   const last = before ?? cursor;
   return reader.end({ account, ...(limit !== undefined && { limit }), ...(last !== undefined && { before: last }) });

@@ -131,7 +131,7 @@ const ALL_USED: readonly Column<NonNullable<MovementView['usage']>>[] = fields(
 );
 
 export const MOVEMENT_COLUMNS: readonly Column<MovementView>[] = [
-  ...fields<MovementView>('#seq date kind id account+ #amount_usd #amount_credits memo'),
+  ...fields<MovementView>('seq date kind id account+ #amount_usd #amount_credits memo'),
   ...ALL_USED.map(({ cell, ...column }) => ({
     ...column,
     cell: ({ usage }: MovementView) => (usage === null ? null : cell(usage)),

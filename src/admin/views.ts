@@ -262,7 +262,7 @@ export function keyView(key: StoredKey, nowMs: number): KeyView {
 export function movementView(movement: Movement): MovementView {
   const { account, amount, dateMs, id, kind, memo, seq, usage } = movement;
   return {
-    seq: seq.toString(),
+    seq,
     date: dateOf(dateMs),
     kind,
     id,

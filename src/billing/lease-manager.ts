@@ -220,7 +220,7 @@ class LeaseManager {
   /** Undefined when the lease was closed. */
   async #extend(ledger: Ledger, lease: string, amount: bigint, balance: number): Promise<Funding | undefined> {
     try {
-      const added = await ledger.extend(lease, String(++this.#count), amount);
+      const added = await ledger.extend(lease, ++this.#count, amount);
       if (added.kind === 'short') return added.balance > 0n ? { kind: 'away' } : { kind: 'short', balance };
       return { kind: 'funded', added: Number(added.amount), fresh: false, balance };
     } catch (error) {
@@ -230,10 +230,10 @@ class LeaseManager {
   }
 
   async #lease(ledger: Ledger, thread: string, account: string, amount: bigint, balance: number): Promise<Funding> {
-    const { epochMs, instance } = this.#deps;
+    const { instance } = this.#deps;
     const id = `${instance}/${thread}/${++this.#count}`;
-    const expiresMs = Math.floor(epochMs()) + this.#settings.leaseTtlMs;
-    const held = await ledger.lease({ id, account, amount, holder: instance, expiresMs }).catch((error: unknown) => {
+    const ttlMs = this.#settings.leaseTtlMs;
+    const held = await ledger.lease({ id, account, amount, holder: instance, ttlMs }).catch((error: unknown) => {
       this.#lost.add(id);
       throw error;
     });
@@ -250,8 +250,10 @@ class LeaseManager {
   }
 
   #charge(thread: string, charges: readonly ReportedCharge[]): void {
-    const { instance, onProblem } = this.#deps;
+    const { epochMs, instance, onProblem } = this.#deps;
     const leases = this.#leases.get(thread);
+    // A store that is away for long does not change when the work was done.
+    const dateMs = Math.floor(epochMs());
     const batch: WaitingCharge[] = [];
     for (const reported of charges) {
       const { account, prepaid, usage } = reported;
@@ -267,7 +269,7 @@ class LeaseManager {
       const amount = BigInt(reported.amount);
       const lease = prepaid ? leases?.get(account) : undefined;
       // A lease that is not known any more has run out: the balance pays.
-      const charge = lease === undefined ? { id, amount, usage, account } : { id, amount, usage, lease };
+      const charge = { id, account, amount, usage, dateMs, ...(lease !== undefined && { lease }) };
       const waiting = { charge, reported, posting: false };
       this.#waiting.add(waiting);
       batch.push(waiting);
@@ -322,9 +324,7 @@ class LeaseManager {
     if (amount === 'all') this.#leases.get(thread)?.delete(account);
     // Charges reported before were submitted before, so the ledger has them when the rest goes back.
     const done =
-      amount === 'all'
-        ? this.#ledger.release(lease)
-        : this.#ledger.giveBack(lease, String(++this.#count), BigInt(amount));
+      amount === 'all' ? this.#ledger.release(lease) : this.#ledger.giveBack(lease, ++this.#count, BigInt(amount));
     done.catch((error: unknown) => {
       if (amount === 'all') this.#lost.add(lease);
       this.#deps.onProblem(error, 'credit could not be given back; it returns when its lease ends');
@@ -344,7 +344,7 @@ class LeaseManager {
     // A lease that is made while the ledger answers is not in its answer.
     const known = [...this.#leases.values()].flatMap((leases) => [...leases].map((entry) => ({ leases, entry })));
     const lost = [...this.#lost];
-    const open = new Set((await ledger.renew(this.#deps.instance, untilMs)).map(({ id }) => id));
+    const open = new Set((await ledger.renew(this.#deps.instance, this.#settings.leaseTtlMs)).map(({ id }) => id));
     this.#deps.onRenewed(untilMs);
     for (const { entry, leases } of known) {
       const [account, id] = entry;

@@ -1,6 +1,7 @@
 // Roles of admin tokens, the log of acts, credit by hand and the pages of lists, on an admin listener with real sockets over
 // both stores.
 
+import { chargeId, chargeNumber } from '../../src/billing/ledger/charges.ts';
 import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { type RequestRecord, requestRecordId } from '../../src/billing/ledger/request-records.ts';
@@ -222,16 +223,18 @@ for (const name of STORES) {
     t.match(await ask('GET', '/accounts/acme/grants'), {
       value: { data: [{ id: 'g', remaining_usd: '10.00', expires_at: '2026-04-30T23:59:00.000Z' }], next: null },
     });
-    await ledger.lease({ id: 'l', account: 'acme', amount: 10n ** 12n, holder: 'x', expiresMs: START_MS + 1e9 });
-    await charge(ledger, 'l', 'c', 10n ** 12n, USAGE);
-    const refund = { charge: 'settle:c' };
+    await ledger.lease({ id: 'l', account: 'acme', amount: 10n ** 12n, holder: 'x', ttlMs: 1e9 });
+    await charge(ledger, 'l', 'c', 10n ** 12n, USAGE, { account: 'acme' });
+    const refund = { charge: chargeId(START_MS, chargeNumber('c')) };
     t.match(await ask('POST', '/accounts/acme/refunds', { ...refund, amount: '0.25' }), {
       status: 201,
       value: { balance_usd: '9.25' },
     });
     t.match(await ask('POST', '/accounts/acme/refunds', refund), { status: 201, value: { amount_usd: '0.75' } });
     t.match(await ask('POST', '/accounts/acme/refunds', refund), { status: 200, value: { repeated: true } });
-    t.match(await ask('POST', '/accounts/acme/refunds', { charge: 'settle:d' }), { status: 404 });
+    t.match(await ask('POST', '/accounts/acme/refunds', { charge: chargeId(START_MS, chargeNumber('d')) }), {
+      status: 404,
+    });
     t.match(await ask('POST', '/accounts/acme/refunds', {}), { status: 422 });
     t.match(await ask('POST', '/accounts/acme/refunds', { ...refund, request: 'r' }), { status: 422 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-11.00' }), { status: 409 });
@@ -268,7 +271,9 @@ for (const name of STORES) {
       await ask('POST', '/accounts', { id: account });
       await ask('POST', '/keys', { account });
       await ask('POST', '/accounts/acme-0/grants', { amount: '1.00', id: `g${i}` });
-      await ledger.charge([{ id: `c${i}`, account, amount: 5n, usage: { ...USAGE, model: `m${i % 3}` } }]);
+      await ledger.charge([
+        { id: `c${i}`, account, amount: 5n, usage: { ...USAGE, model: `m${i % 3}` }, dateMs: START_MS + i },
+      ]);
       await ledger.webhooks.emit({ type: 'payment.open', account, data: {} });
     }
     await ledger.requests.add(Array.from({ length: 7 }, (_, at) => recordOf(at, 'acme-0', 1n)));

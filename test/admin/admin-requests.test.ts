@@ -134,11 +134,11 @@ t.test('a usage query has existing days in order and known dimensions', async (t
   );
 });
 
-t.test('a history query has a bounded page and a cursor of digits', async (t) => {
-  t.strictSame(requests.readHistoryQuery('a', { limit: '5', before: '9007199254740993' }), {
+t.test('a history query has a bounded page and the position of a movement as its cursor', async (t) => {
+  t.strictSame(requests.readHistoryQuery('a', { limit: '5', before: '1893456000000-c--1' }), {
     account: 'a',
     limit: 5,
-    before: 9_007_199_254_740_993n,
+    before: '1893456000000-c--1',
   });
   t.match(
     refusals(() => requests.readHistoryQuery('a', { limit: '1001', before: '-1' })),

@@ -121,7 +121,7 @@ for (const name of STORES) {
     await adminService.grant('acme', { amount: '1', id: 'g' });
     await debit(ledger, 'acme', 'd1', 40_000_000n, { ...USAGE, key });
     pass(HOUR_MS);
-    await debit(ledger, 'acme', 'd2', 2_000_000n, { ...USAGE, key, measured: false });
+    await debit(ledger, 'acme', 'd2', 2_000_000n, { ...USAGE, key, measured: false }, START_MS + HOUR_MS);
     const [newest, ...others] = await adminService.history('acme', { limit: 2 });
     t.match(newest, { amount_usd: '-0.000002', amount_credits: '-2', usage: { key, model: 'm', measured: false } });
     t.strictSame(

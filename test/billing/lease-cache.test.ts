@@ -172,7 +172,7 @@ t.test('credit is leased once, spent without asking, and charged in sums', async
   await advance(250);
   const [row] = await ledger.usage({ by: ['account', 'key', 'model'] });
   t.match(row, { account: 'a', key: 'k', model: 'm', requests: 21n, amount: 147n, inputTokens: 63n, estimated: 0n });
-  t.equal((await ledger.history({ account: 'a' })).filter(({ kind }) => kind === 'settle').length, 1, 'one movement');
+  t.equal((await ledger.history({ account: 'a' })).filter(({ kind }) => kind === 'charge').length, 1, 'one movement');
   leases.close();
   await settle();
   t.match(await ledger.account('a'), { balance: 99_853n, held: 0n });
@@ -312,7 +312,7 @@ t.test('a lease whose answer was lost goes back with the next renewal', async (t
 
 t.test('a lease that could not be extended is not lost', async (t) => {
   const change = (ledger: Ledger): Partial<Ledger> => ({
-    extend: losesFirstAnswer((lease: string, id: string, amount: bigint) => ledger.extend(lease, id, amount)),
+    extend: losesFirstAnswer((lease: string, id: number, amount: bigint) => ledger.extend(lease, id, amount)),
   });
   const { advance, fund, ledger, tell } = await openManager(t, change);
   t.match(await fund(10), { kind: 'funded' });

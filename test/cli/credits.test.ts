@@ -1,4 +1,5 @@
 import t from 'tap';
+import { systemClock } from '../../src/actor/index.ts';
 import { debit } from '../billing/ledger/stores.ts';
 import { runCli } from '../support/cli.ts';
 import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
@@ -48,16 +49,16 @@ t.test('history pages backwards', async (t) => {
   const ledger = await ledgerOf(t, url);
   await ledger.createAccount({ id: 'acme' });
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n, memo: 'hello' });
-  await debit(ledger, 'acme', 'd', 40_000_000n, USAGE);
+  await debit(ledger, 'acme', 'd', 40_000_000n, USAGE, Math.floor(systemClock.now()));
   const page = await run(t, 'credits', 'history', 'acme', '--limit', '1', ...where);
   const [head, charge, , hint = ''] = page.stdout.split('\n');
   t.match(head, /^seq +date +kind +id +amount_usd +amount_credits +memo +model$/);
   t.match(charge, / -0\.00004 +-40 +atlas$/);
-  const [, before = ''] = /^older ones: --before (\d+)$/.exec(hint) ?? [];
+  const [, before = ''] = /^older ones: --before (\S+)$/.exec(hint) ?? [];
   const rest = await run(t, 'credits', 'history', 'acme', '--before', before, '--format', 'csv', ...where);
   t.match(
     rest.stdout,
-    /^seq,date,kind,id,account,.*measured\r\n\d+,[^,]+,grant,grant:g,acme,1\.00,1000000,hello,(,*)\r\n$/,
+    /^seq,date,kind,id,account,.*measured\r\n\d+-m-grant:g,[^,]+,grant,grant:g,acme,1\.00,1000000,hello,(,*)\r\n$/,
   );
   t.notMatch((await run(t, 'credits', 'history', 'acme', ...where)).stdout, /older/);
 });

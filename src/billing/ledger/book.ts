@@ -2,14 +2,17 @@
 // after another, and what they changed is written in bulk. The number of statements does not grow with the commands.
 // The lock on an account's row guards all that belongs to the account; accounts are locked in order of their ids.
 
+import { type ChargeKey, findMonths, MissingRows, monthOf, numbersOf } from './charges.ts';
 import type { Row, Session, Write } from './database.ts';
 import {
   type Account,
   type CreditGrant,
+  type Charge,
   LedgerError,
   type MovementKind,
   type Payment,
   type Pico,
+  type StoredHold,
   type Usage,
 } from './store.ts';
 import {
@@ -17,6 +20,7 @@ import {
   accountRow,
   ADD_ACCOUNTS,
   ADD_USAGE,
+  chargeStatements,
   FIND_HOLDS,
   FIND_MOVEMENTS,
   FIND_OPEN_GRANTS,
@@ -25,17 +29,16 @@ import {
   grantRow,
   holdOf,
   holdRow,
-  INSERT_ENTRIES,
   INSERT_GRANTS,
   INSERT_HOLDS,
   INSERT_MOVEMENTS,
   INSERT_PAYMENTS,
   INSERT_REFUNDS,
+  integer,
   LOCK_ACCOUNTS,
   LOCK_PAYMENTS,
   paymentOf,
   paymentRow,
-  type StoredHold,
   UPDATE_ACCOUNTS,
   UPDATE_GRANTS,
   UPDATE_HOLDS,
@@ -46,7 +49,7 @@ import { noteChanges } from './changes.ts';
 import { printUsd } from '../money.ts';
 import { type NewWebhookEvent, noteEvents } from './webhook-records.ts';
 
-/** Ids of the rows that a command reads. */
+/** What a command reads: ids of rows, and more. */
 export interface Needs {
   readonly accounts?: readonly string[];
   /** Accounts that are created, empty, when they do not exist. */
@@ -59,6 +62,13 @@ export interface Needs {
   readonly grants?: readonly string[];
   /** Movements whose refunds are read. */
   readonly refunds?: readonly string[];
+  /** Charges that may have been posted before. */
+  readonly charges?: readonly ChargeKey[];
+  /** Dates of the charges that it posts, and the names in them. */
+  readonly dates?: readonly number[];
+  readonly names?: readonly string[];
+  /** The clock of the database. */
+  readonly clock?: boolean;
 }
 
 /** What was refunded of a charge, at once. */
@@ -98,27 +108,23 @@ export function paidOn(network: string): string {
   return `source:x402:${network}`;
 }
 
-/** What one account of the operator gains. */
-interface OperatorEntry {
-  readonly account: string;
-  readonly amount: Pico;
-}
-
-/** A movement in double entry. All amounts together are 0; what is 0 gets no entry. */
+/** A movement that is no charge: the account gains what `counter`, an account of the operator, loses. */
 export interface NewMovement {
   readonly id: string;
-  readonly kind: MovementKind;
+  readonly kind: Exclude<MovementKind, 'charge'>;
   readonly account: string;
-  /** What the account's balance gains, and what its open holds gain. Default 0. */
-  readonly balance?: Pico;
-  readonly held?: Pico;
-  readonly operator?: readonly OperatorEntry[];
+  readonly counter: string;
+  readonly amount: Pico;
   readonly memo?: string;
-  readonly usage?: Usage;
-  /** Income of the operator in this movement, counted with the usage. */
-  readonly charged?: Pico;
   /** What the expiring part of the credit gains. Default: what leaves the account is taken from it first. */
   readonly expiring?: Pico;
+}
+
+/** A charge that is posted. */
+export interface NewCharge extends Pick<Charge, 'account' | 'amount' | 'usage' | 'dateMs'> {
+  readonly number: bigint;
+  /** Whose credit pays: the account or its organisation. */
+  readonly payer: string;
 }
 
 const HIGHEST: Pico = 2n ** 63n - 1n;
@@ -173,40 +179,51 @@ interface BookRows {
   readonly movements: Map<string, KnownMovement>;
   readonly grants: readonly CreditGrant[];
   readonly refunds: readonly ChargeRefund[];
+  /** Numbers of names. */
+  readonly numbers: ReadonlyMap<string, bigint>;
+  /** By the database's clock; 0 when no command asked for it. */
+  readonly clockMs: number;
+}
+
+/** One text for a charge within the book. */
+function keyOf(payer: bigint, dateMs: bigint | number, number: bigint): string {
+  return `${dateMs}/${number}/${payer}`;
 }
 
 export class Book {
   readonly dateMs: number;
+  readonly clockMs: number;
   readonly #accounts: Rows<Account>;
   readonly #holds: Rows<StoredHold>;
   readonly #payments: Rows<Payment>;
   readonly #grants: Rows<CreditGrant>;
   readonly #refunds: Rows<ChargeRefund>;
   readonly #known: Map<string, KnownMovement>;
+  readonly #knownCharges: Map<string, Pico>;
+  readonly #numbers: ReadonlyMap<string, bigint>;
   readonly #movements: Row[];
-  /** One list of ledger accounts and amounts for each movement. */
-  readonly #entries: (readonly OperatorEntry[])[];
+  /** By month. */
+  readonly #charges: Map<string, Row[]>;
   readonly #usage: Map<string, Record<string, bigint | string>>;
   readonly #credited: Set<string>;
   readonly #events: NewWebhookEvent[] = [];
   readonly #lowBalance: Pico | null;
 
   /** `lowBalance`: of accounts that have none of their own. */
-  constructor(
-    dateMs: number,
-    lowBalance: Pico | null,
-    { accounts, grants, holds, movements, payments, refunds }: BookRows,
-  ) {
+  constructor(dateMs: number, lowBalance: Pico | null, rows: BookRows) {
     this.dateMs = dateMs;
+    this.clockMs = rows.clockMs;
     this.#lowBalance = lowBalance;
-    this.#accounts = new Rows(accounts);
-    this.#holds = new Rows(holds);
-    this.#payments = new Rows(payments);
-    this.#grants = new Rows(grants);
-    this.#refunds = new Rows(refunds);
-    this.#known = movements;
+    this.#accounts = new Rows(rows.accounts);
+    this.#holds = new Rows(rows.holds);
+    this.#payments = new Rows(rows.payments);
+    this.#grants = new Rows(rows.grants);
+    this.#refunds = new Rows(rows.refunds);
+    this.#known = rows.movements;
+    this.#knownCharges = new Map();
+    this.#numbers = rows.numbers;
     this.#movements = [];
-    this.#entries = [];
+    this.#charges = new Map();
     this.#usage = new Map();
     this.#credited = new Set();
   }
@@ -256,6 +273,35 @@ export class Book {
     return this.#known.get(id);
   }
 
+  /** The account that pays for a charge: who gave the lease, where it is known, else as `payerOf`. */
+  payerOfCharge({ account, lease }: ChargeKey): Account {
+    const hold = lease === undefined ? undefined : this.#holds.get(lease);
+    return hold?.kind === 'lease' ? this.account(hold.account) : this.payerOf(account);
+  }
+
+  /** The amount of a charge that was posted before; undefined: it was not. */
+  knownCharge(charge: ChargeKey): Pico | undefined {
+    const payer = this.#number(this.payerOfCharge(charge).id);
+    return this.#knownCharges.get(keyOf(payer, charge.dateMs, charge.number));
+  }
+
+  /** Finds out which of the charges were posted before. */
+  async readCharges(session: Session, charges: readonly ChargeKey[], months: ReadonlySet<string>): Promise<void> {
+    const byMonth = new Map<string, Row[]>();
+    for (const charge of charges) {
+      const month = monthOf(charge.dateMs);
+      if (!months.has(month) || this.#accounts.get(charge.account) === undefined) continue;
+      const account = this.#number(this.payerOfCharge(charge).id);
+      append(byMonth, month, { account, date_ms: BigInt(charge.dateMs), id: charge.number });
+    }
+    for (const [month, rows] of byMonth) {
+      for (const row of await session.match(chargeStatements(month).find, rows)) {
+        const key = keyOf(integer(row, 'account'), integer(row, 'date_ms'), integer(row, 'id'));
+        this.#knownCharges.set(key, integer(row, 'amount'));
+      }
+    }
+  }
+
   putHold(hold: StoredHold): void {
     this.#holds.put(hold);
   }
@@ -269,45 +315,59 @@ export class Book {
     this.#credited.add(account);
   }
 
-  /** The only way that balances change: by entries that add up to zero. */
-  post(movement: NewMovement): void {
-    const { account: id, balance = 0n, charged = 0n, held = 0n, memo = '', operator = [], usage } = movement;
-    let sum = balance + held;
-    for (const { amount } of operator) sum += amount;
-    if (sum !== 0n) throw new Error(`The entries of movement '${movement.id}' add up to ${sum}, not to zero`);
-    const entries: OperatorEntry[] = [];
-    if (balance !== 0n || held !== 0n) {
-      const account = this.account(id);
-      const spent = balance + held < 0n ? balance + held : 0n;
-      const expiring = account.expiring + (movement.expiring ?? spent);
-      const after = {
-        ...account,
-        balance: account.balance + balance,
-        held: account.held + held,
-        expiring: expiring < 0n ? 0n : expiring,
-      };
-      if (after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
-        throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
-      }
-      this.#accounts.put(after);
-      this.#noteLow(account, after);
-      if (balance !== 0n) entries.push({ account: `customer:${id}`, amount: balance });
-      if (held !== 0n) entries.push({ account: `held:${id}`, amount: held });
-    }
-    for (const entry of operator) if (entry.amount !== 0n) entries.push(entry);
-    const amount = balance + held;
-    this.#known.set(movement.id, { account: id, amount });
-    this.#entries.push(entries);
-    this.#movements.push({
-      id: movement.id,
-      kind: movement.kind,
-      account: id,
+  /** Moves credit of an account from its balance to what holds and leases hold; back when `amount` is below zero. */
+  reserve(account: string, amount: Pico): void {
+    this.#change(account, -amount, amount);
+  }
+
+  /** Posts what is no charge. */
+  post({ account, amount, counter, expiring, id, kind, memo = '' }: NewMovement): void {
+    this.#change(account, amount, 0n, expiring);
+    this.#known.set(id, { account, amount });
+    this.#movements.push({ id, kind, account, counter, amount, date_ms: BigInt(this.dateMs), memo });
+  }
+
+  /** Charges the payer, `fromHeld` out of what its holds and leases hold. */
+  charge({ account, amount, dateMs, number, payer, usage }: NewCharge, fromHeld: Pico = 0n): void {
+    this.#change(payer, fromHeld - amount, -fromHeld);
+    const { cachedTokens, inputTokens, key, measured, model, outputTokens, price, requests = 1 } = usage;
+    const row = {
+      account: this.#number(payer),
+      date_ms: BigInt(dateMs),
+      id: number,
       amount,
-      date_ms: BigInt(this.dateMs),
-      memo,
-      usage: usage === undefined ? null : JSON.stringify(usage),
-    });
-    if (usage !== undefined) this.#count(usage.account ?? id, usage, charged);
+      input_tokens: BigInt(inputTokens),
+      cached_tokens: BigInt(cachedTokens),
+      output_tokens: BigInt(outputTokens),
+      member: account === payer ? 0n : this.#number(account),
+      key: key === null ? 0n : this.#number(key),
+      model: this.#number(model),
+      price: price === undefined ? 0n : this.#number(price),
+      requests: BigInt(requests),
+      measured: measured ? 1n : 0n,
+    };
+    append(this.#charges, monthOf(dateMs), row);
+    this.#knownCharges.set(keyOf(row.account, dateMs, number), amount);
+    this.#count(account, payer, usage, amount, dateMs);
+  }
+
+  /** The only way that balances change. `expiring`: as in `NewMovement`. */
+  #change(id: string, balance: Pico, held: Pico, expiring?: Pico): void {
+    if (balance === 0n && held === 0n) return;
+    const account = this.account(id);
+    const gained = balance + held;
+    const left = account.expiring + (expiring ?? (gained < 0n ? gained : 0n));
+    const after = {
+      ...account,
+      balance: account.balance + balance,
+      held: account.held + held,
+      expiring: left < 0n ? 0n : left,
+    };
+    if (after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
+      throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
+    }
+    this.#accounts.put(after);
+    this.#noteLow(account, after);
   }
 
   #noteLow(before: Account, after: Account): void {
@@ -317,10 +377,16 @@ export class Book {
     this.#events.push({ type: 'credit.low', account: after.id, data });
   }
 
-  #count(account: string, usage: Usage, amount: Pico): void {
+  #number(name: string): bigint {
+    const number = this.#numbers.get(name);
+    if (number === undefined) throw new MissingRows([name], []);
+    return number;
+  }
+
+  #count(account: string, payer: string, usage: Usage, amount: Pico, dateMs: number): void {
     // The day in UTC.
-    const day = new Date(this.dateMs).toISOString().slice(0, 10);
-    const key = { account, key_id: usage.key ?? '', model: usage.model, day };
+    const day = new Date(dateMs).toISOString().slice(0, 10);
+    const key = { account, key_id: usage.key ?? '', model: usage.model, day, payer };
     const name = JSON.stringify(key);
     const requests = BigInt(usage.requests ?? 1);
     const counts: Record<(typeof USAGE_SUMS)[number], bigint> = {
@@ -339,7 +405,8 @@ export class Book {
   /** Writes what the commands changed. True when watchers have to be told. */
   async save(session: Session): Promise<boolean> {
     await this.#accounts.save(session, null, UPDATE_ACCOUNTS, accountRow);
-    if (this.#movements.length > 0) await this.#saveMovements(session);
+    if (this.#movements.length > 0) await session.write(INSERT_MOVEMENTS, this.#movements);
+    for (const [month, rows] of this.#charges) await session.write(chargeStatements(month).insert, rows);
     await this.#holds.save(session, INSERT_HOLDS, UPDATE_HOLDS, holdRow);
     await this.#payments.save(session, INSERT_PAYMENTS, UPDATE_PAYMENTS, paymentRow);
     await this.#grants.save(session, INSERT_GRANTS, UPDATE_GRANTS, grantRow);
@@ -353,19 +420,12 @@ export class Book {
     );
     return true;
   }
+}
 
-  async #saveMovements(session: Session): Promise<void> {
-    const seqs = await session.nextMovements(this.#movements.length);
-    const movements: Row[] = [];
-    const entries: Row[] = [];
-    for (const [at, movement] of this.#movements.entries()) {
-      const seq = seqs[at] as bigint;
-      movements.push({ seq, ...movement });
-      for (const entry of this.#entries[at] ?? []) entries.push({ movement: seq, ...entry });
-    }
-    await session.write(INSERT_MOVEMENTS, movements);
-    if (entries.length > 0) await session.write(INSERT_ENTRIES, entries);
-  }
+function append<K, T>(lists: Map<K, T[]>, key: K, item: T): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [item]);
+  else list.push(item);
 }
 
 export function byExpiry(a: CreditGrant, b: CreditGrant): number {
@@ -389,7 +449,7 @@ export async function openBook(
   dateMs: number,
   lowBalance: Pico | null,
 ): Promise<Book> {
-  const needed = {
+  const ids = {
     accounts: new Set<string>(),
     newAccounts: new Set<string>(),
     holds: new Set<string>(),
@@ -397,30 +457,28 @@ export async function openBook(
     payments: new Set<string>(),
     grants: new Set<string>(),
     refunds: new Set<string>(),
+    names: new Set<string>(),
   };
+  const months = new Set<string>();
+  const charges: ChargeKey[] = [];
+  let clock = false;
   for (const { needs } of commands) {
-    for (const part of Object.keys(needs) as (keyof Needs)[]) for (const id of needs[part] ?? []) needed[part].add(id);
+    for (const part of Object.keys(ids) as (keyof typeof ids)[]) for (const id of needs[part] ?? []) ids[part].add(id);
+    for (const date of needs.dates ?? []) months.add(monthOf(date));
+    if (needs.charges !== undefined) charges.push(...needs.charges);
+    clock ||= needs.clock === true;
   }
-  const { accounts, grants, holds, movements, newAccounts, payments, refunds } = needed;
-  if (newAccounts.size > 0) {
-    const created = sorted(newAccounts);
-    await session.write(
-      ADD_ACCOUNTS,
-      created.map((id) => newAccountRow(id, '', dateMs)),
-    );
-    for (const id of created) accounts.add(id);
-  }
+  const { accounts, grants, holds, movements, names, newAccounts, payments, refunds } = ids;
   let holdRows = holds.size === 0 ? [] : await session.find(FIND_HOLDS, sorted(holds));
   for (const row of holdRows) accounts.add(row['account'] as string);
-  let accountRows = accounts.size === 0 ? [] : await session.find(LOCK_ACCOUNTS, sorted(accounts));
-  // An account that has joined an organisation between the read of its row and the lock on it.
-  const read = new Set(accountRows.map(({ id }) => id));
-  if (accountRows.some(({ organisation }) => organisation !== null && !read.has(organisation as string))) {
-    accountRows = await session.find(LOCK_ACCOUNTS, sorted(accounts));
-  }
+  for (const id of newAccounts) accounts.add(id);
+  const accountRows = await lockAccounts(session, sorted(accounts), newAccounts, dateMs);
   // A hold never changes its account, so the first read needs no lock. Everything else of it, also that it does not exist,
   // may have changed until its account was locked.
   if (holds.size > 0 && !session.holdsWriteLock) holdRows = await session.find(FIND_HOLDS, sorted(holds));
+  const there = months.size + charges.length === 0 ? new Set<string>() : await findMonths(session, months, charges);
+  if (there.size > 0) for (const { id } of accountRows) names.add(id as string);
+  const numbers = names.size === 0 ? new Map<string, bigint>() : await numbersOf(session, sorted(names));
   const paymentRows = payments.size === 0 ? [] : await session.find(LOCK_PAYMENTS, sorted(payments));
   const known = new Map<string, KnownMovement>();
   const movementRows = movements.size === 0 ? [] : await session.find(FIND_MOVEMENTS, sorted(movements));
@@ -431,12 +489,37 @@ export async function openBook(
   for (const { id, organisation } of found) if (organisation !== null && grants.has(id)) grants.add(organisation);
   const grantRows = grants.size === 0 ? [] : await session.find(FIND_OPEN_GRANTS, sorted(grants));
   const refundRows = refunds.size === 0 ? [] : await session.find(FIND_REFUNDS, sorted(refunds));
-  return new Book(dateMs, lowBalance, {
+  const book = new Book(dateMs, lowBalance, {
     accounts: found,
     grants: grantRows.map(grantOf),
     refunds: refundRows.map((row) => ({ ...row }) as unknown as ChargeRefund),
     holds: holdRows.map(holdOf),
     payments: paymentRows.map(paymentOf),
     movements: known,
+    numbers,
+    clockMs: clock ? await session.clockMs() : 0,
   });
+  await book.readCharges(session, charges, there);
+  return book;
+}
+
+/** Those that are missing are created where that is wanted. */
+async function lockAccounts(
+  session: Session,
+  ids: readonly string[],
+  newAccounts: ReadonlySet<string>,
+  dateMs: number,
+): Promise<Row[]> {
+  if (ids.length === 0) return [];
+  let rows = await session.find(LOCK_ACCOUNTS, ids);
+  const read = new Set(rows.map((row) => row['id'] as string));
+  const missing = ids.filter((id) => newAccounts.has(id) && !read.has(id));
+  if (missing.length > 0) {
+    const created = missing.map((id) => newAccountRow(id, '', dateMs));
+    await session.write(ADD_ACCOUNTS, created);
+  }
+  // An account may have joined an organisation between the read of its row and the lock on it.
+  const joined = rows.some(({ organisation }) => organisation !== null && !read.has(organisation as string));
+  if (joined || missing.length > 0) rows = await session.find(LOCK_ACCOUNTS, ids);
+  return rows;
 }

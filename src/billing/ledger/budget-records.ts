@@ -5,6 +5,7 @@ import { noteChanges } from './changes.ts';
 import type { Cell, Database, Row, Session } from './database.ts';
 import { wide, wideSum } from './reports.ts';
 import {
+  accountId,
   type BudgetAlert,
   type BudgetRecords,
   LedgerError,
@@ -179,10 +180,11 @@ export function budgetRecords(database: Database, dateMs: () => number, onChange
     return done;
   };
   return {
-    set: (budget) => noted(set(database, budget, dateMs())),
+    set: ({ account, ...budget }) =>
+      noted(set(database, { ...budget, account: account === null ? null : accountId(account) }, dateMs())),
     remove: (id) => noted(remove(database, id)),
     find: (id) => find(database, id),
-    list: (account) => list(database, account),
+    list: (account) => list(database, account === undefined ? undefined : accountId(account)),
     noteAlert: (alert) => noteAlert(database, alert, dateMs()),
     spending: (query) => spending(database, query),
   };

@@ -1,7 +1,8 @@
 // The commands of the ledger on holds, leases, charges and signed payments. Each is a pure step on the book, named by an
 // id that makes its repeat harmless. A payment's nonce is reserved once, and nothing leads away from `settled`.
 
-import { type Book, type Command, paidOn, REVENUE } from './book.ts';
+import { type Book, type Command, paidOn } from './book.ts';
+import { chargeNumber } from './charges.ts';
 import {
   type Charge,
   type HoldAnswer,
@@ -15,9 +16,9 @@ import {
   type PaymentTarget,
   type Pico,
   type ReserveAnswer,
+  type StoredHold,
   type Usage,
 } from './store.ts';
-import type { StoredHold } from './tables.ts';
 
 /** Refuses amounts that no movement carries. */
 export function checkAmount(amount: Pico, lowest: Pico): void {
@@ -25,9 +26,13 @@ export function checkAmount(amount: Pico, lowest: Pico): void {
   throw new LedgerError('amount-invalid', `An amount of ${amount} pico-USD is not between ${lowest} and ${MAX_AMOUNT}`);
 }
 
-/** Refuses dates that are no whole milliseconds. */
+/** 9999-12-31T23:59:59.999Z. */
+const LAST_MS = 253_402_300_799_999;
+
+/** Refuses dates that are no whole milliseconds between 1970 and 9999, and such times to live. */
 export function checkDate(dateMs: number): void {
-  if (!Number.isSafeInteger(dateMs)) throw new LedgerError('date-invalid', `${dateMs} is not a date`);
+  if (Number.isSafeInteger(dateMs) && dateMs >= 0 && dateMs <= LAST_MS) return;
+  throw new LedgerError('date-invalid', `${dateMs} is not a date`);
 }
 
 /** Refuses what is not a count. */
@@ -52,10 +57,10 @@ export function isRepeat(book: Book, id: string, account: string, amount: Pico):
 
 export function holdCommand(kind: 'hold' | 'lease', request: HoldRequest): Command<HoldAnswer> {
   checkAmount(request.amount, kind === 'hold' ? 0n : 1n);
-  checkDate(request.expiresMs);
-  const { id, account, holder, expiresMs } = request;
+  checkDate(request.ttlMs);
+  const { id, account, holder, ttlMs } = request;
   return {
-    needs: { accounts: [account], holds: [id] },
+    needs: { accounts: [account], holds: [id], clock: true },
     apply(book) {
       const known = book.hold(id);
       if (known !== undefined) return repeatedHold(known, kind, { ...request, account: book.payerOf(account).id });
@@ -63,8 +68,9 @@ export function holdCommand(kind: 'hold' | 'lease', request: HoldRequest): Comma
       const free = payer.balance + payer.creditLimit;
       const amount = kind === 'lease' && free < request.amount ? free : request.amount;
       if (free < amount || (kind === 'lease' && amount <= 0n)) return { kind: 'short', balance: free };
-      book.post({ id: `hold:${id}`, kind: 'hold', account: payer.id, balance: -amount, held: amount });
-      book.putHold({ id, kind, account: payer.id, holder, amount, spent: 0n, state: 'open', expiresMs });
+      book.reserve(payer.id, amount);
+      const made = { id, kind, account: payer.id, holder, expiresMs: book.clockMs + ttlMs, state: 'open' } as const;
+      book.putHold({ ...made, amount, spent: 0n, operation: 0n, charged: null });
       return { kind: 'held', amount, repeated: false };
     },
   };
@@ -84,90 +90,103 @@ function repeatedHold(known: StoredHold, kind: StoredHold['kind'], request: Hold
  * Adds to an open lease, or takes back from it when `amount` is negative. Answers with what moved. `wanted`: watchers are told
  * of the account.
  */
-export function resizeCommand(lease: string, id: string, amount: Pico, wanted = false): Command<HoldAnswer> {
+export function resizeCommand(lease: string, operation: number, amount: Pico, wanted = false): Command<HoldAnswer> {
   checkAmount(amount < 0n ? -amount : amount, 1n);
-  const movement = `hold:${lease}:${id}`;
+  const number = BigInt(operation);
+  // A commit whose outcome was lost runs again: then this is what the first one answered.
+  let answered: HoldAnswer | undefined;
   return {
-    needs: { holds: [lease], movements: [movement] },
+    needs: { holds: [lease] },
     apply(book) {
       const hold = requireHold(book, lease, 'lease');
+      if (hold.operation >= number) {
+        if (answered !== undefined) return answered;
+        throw new LedgerError('id-reused', `Operation ${operation} on lease '${lease}' comes after ${hold.operation}`);
+      }
       if (hold.state === 'closed') throw new LedgerError('hold-closed', `'${lease}' was closed`);
-      if (book.movement(movement) !== undefined) throw new LedgerError('id-reused', `'${movement}' was used before`);
       const { balance, creditLimit } = book.account(hold.account);
       const free = balance + creditLimit;
       const least = hold.spent - hold.amount;
       const moved = amount < 0n ? (amount < least ? least : amount) : amount < free ? amount : free;
       if (amount > 0n && moved <= 0n) return { kind: 'short', balance: free };
-      const kind = amount > 0n ? 'hold' : 'release';
-      book.post({ id: movement, kind, account: hold.account, balance: -moved, held: moved });
-      book.putHold({ ...hold, amount: hold.amount + moved });
+      book.reserve(hold.account, moved);
+      book.putHold({ ...hold, amount: hold.amount + moved, operation: number });
       if (wanted) book.credited(hold.account);
-      return { kind: 'held', amount: moved, repeated: false };
+      answered = { kind: 'held', amount: moved, repeated: false };
+      return answered;
     },
   };
 }
 
 /** Charges a hold and gives the rest of it back. */
-export function settleCommand(holdId: string, amount: Pico, usage: Usage): Command<HoldSettlement> {
-  const id = `settle:${holdId}`;
+export function settleCommand(holdId: string, amount: Pico, usage: Usage, dateMs: number): Command<HoldSettlement> {
+  checkAmount(amount, 0n);
+  checkUsage(usage);
   return {
-    needs: { holds: [holdId], movements: [id] },
-    apply: (book) => chargeHold(book, { kind: 'hold', hold: holdId, id, amount, usage }),
-  };
-}
-
-/** Charges a lease, or an account that pays later. */
-export function chargeCommand(charge: Charge): Command<HoldSettlement> {
-  const { amount, usage } = charge;
-  const id = `settle:${charge.id}`;
-  if ('lease' in charge) {
-    const { lease } = charge;
-    return {
-      needs: { holds: [lease], movements: [id] },
-      apply: (book) => chargeHold(book, { kind: 'lease', hold: lease, id, amount, usage }),
-    };
-  }
-  const { account } = charge;
-  return {
-    needs: { newAccounts: [account], movements: [id] },
+    needs: { holds: [holdId], dates: [dateMs], names: namesIn(usage) },
     apply(book) {
-      checkAmount(amount, 0n);
-      checkUsage(usage);
-      const payer = book.payerOf(account);
-      if (isRepeat(book, id, payer.id, -amount)) return { late: false, repeated: true };
-      const operator = [{ account: REVENUE, amount }];
-      const used = payer.id === account ? usage : { ...usage, account };
-      book.post({ id, kind: 'settle', account: payer.id, balance: -amount, operator, usage: used, charged: amount });
-      return { late: false, repeated: false };
+      const hold = requireHold(book, holdId, 'hold');
+      const { account } = hold;
+      if (hold.charged === amount) return { late: false, repeated: true };
+      if (hold.charged !== null) {
+        throw new LedgerError('id-reused', `Hold '${holdId}' was settled with ${hold.charged}, not with ${amount}`);
+      }
+      const late = hold.state === 'closed';
+      const left = late ? 0n : hold.amount;
+      const spent = amount < left ? amount : left;
+      const number = chargeNumber(`settle:${holdId}`);
+      book.charge({ number, payer: account, account, amount, usage, dateMs }, left);
+      book.putHold({ ...hold, spent, state: 'closed', charged: amount });
+      return { late, repeated: false };
     },
   };
 }
 
-interface HoldCharge {
-  readonly kind: StoredHold['kind'];
-  readonly hold: string;
-  /** Of the movement. */
-  readonly id: string;
-  readonly amount: Pico;
-  readonly usage: Usage;
+/** Charges a lease as far as it reaches, and the balance with the rest. A lease stays open. */
+export function chargeCommand(charge: Charge): Command<HoldSettlement> {
+  const { account, amount, dateMs, lease, usage } = charge;
+  try {
+    checkAmount(amount, 0n);
+    checkDate(dateMs);
+    checkUsage(usage);
+  } catch (error) {
+    // The other charges of its batch are good.
+    return {
+      needs: {},
+      apply() {
+        throw error;
+      },
+    };
+  }
+  const key = { account, dateMs, number: chargeNumber(charge.id), ...(lease !== undefined && { lease }) };
+  return {
+    needs: {
+      newAccounts: [account],
+      holds: lease === undefined ? [] : [lease],
+      charges: [key],
+      dates: [dateMs],
+      names: namesIn(usage),
+    },
+    apply(book) {
+      const known = book.knownCharge(key);
+      if (known === amount) return { late: false, repeated: true };
+      if (known !== undefined) {
+        throw new LedgerError('id-reused', `'${charge.id}' names a charge of ${known} on account '${account}'`);
+      }
+      const found = lease === undefined ? undefined : book.hold(lease);
+      // A lease that is unknown was made before the store fell back to an older state: the charge is due all the same.
+      const open = found?.kind === 'lease' && found.state === 'open' ? found : undefined;
+      const left = open === undefined ? 0n : open.amount - open.spent;
+      const spent = amount < left ? amount : left;
+      book.charge({ ...key, amount, usage, payer: book.payerOfCharge(key).id }, spent);
+      if (open !== undefined) book.putHold({ ...open, spent: open.spent + spent });
+      return { late: lease !== undefined && open === undefined, repeated: false };
+    },
+  };
 }
 
-/** Takes the amount from the hold as far as it reaches, the rest from the balance. A lease stays open. */
-function chargeHold(book: Book, { amount, hold: holdId, id, kind, usage }: HoldCharge): HoldSettlement {
-  checkAmount(amount, 0n);
-  checkUsage(usage);
-  const hold = requireHold(book, holdId, kind);
-  const { account } = hold;
-  if (isRepeat(book, id, account, -amount)) return { late: false, repeated: true };
-  const late = hold.state === 'closed';
-  const left = late ? 0n : hold.amount - hold.spent;
-  const fromHold = amount < left ? amount : left;
-  const closes = hold.kind === 'hold' && !late;
-  const held = closes ? -left : -fromHold;
-  const operator = [{ account: REVENUE, amount }];
-  book.post({ id, kind: 'settle', account, balance: -amount - held, held, operator, usage, charged: amount });
-  if (!late) book.putHold({ ...hold, spent: hold.spent + fromHold, state: closes ? 'closed' : hold.state });
-  return { late, repeated: false };
+function namesIn({ key, model, price }: Usage): string[] {
+  return [key, model, price].filter((name) => typeof name === 'string');
 }
 
 function requireHold(book: Book, id: string, kind: StoredHold['kind']): StoredHold {
@@ -176,16 +195,15 @@ function requireHold(book: Book, id: string, kind: StoredHold['kind']): StoredHo
   throw new LedgerError('hold-unknown', `No ${kind} '${id}'`);
 }
 
-/** Gives back what is left; with `expiredBy`, only when it has expired by then. */
-export function releaseCommand(holdId: string, expiredBy: number = Infinity): Command<boolean> {
+/** Gives back what is left; with `onlyExpired`, when it has expired by the database's clock. */
+export function releaseCommand(holdId: string, onlyExpired = false): Command<boolean> {
   return {
-    needs: { holds: [holdId] },
+    needs: { holds: [holdId], clock: onlyExpired },
     apply(book) {
       const hold = book.hold(holdId);
       if (hold === undefined) throw new LedgerError('hold-unknown', `No hold or lease '${holdId}'`);
-      if (hold.state === 'closed' || hold.expiresMs > expiredBy) return false;
-      const left = hold.amount - hold.spent;
-      book.post({ id: `release:${holdId}`, kind: 'release', account: hold.account, balance: left, held: -left });
+      if (hold.state === 'closed' || (onlyExpired && hold.expiresMs > book.clockMs)) return false;
+      book.reserve(hold.account, hold.spent - hold.amount);
       book.putHold({ ...hold, state: 'closed' });
       return true;
     },
@@ -232,27 +250,28 @@ export function settlePaymentCommand(
   id: string,
   target: PaymentTarget,
   answer: string,
+  dateMs: number,
 ): Command<{ repeated: boolean }> {
   const { account } = target;
   const movement = `payment:${id}`;
-  if (target.kind === 'charge') checkUsage(target.usage);
+  const usage = target.kind === 'charge' ? target.usage : undefined;
+  if (usage !== undefined) checkUsage(usage);
   return {
-    needs: { payments: [id], movements: [movement], newAccounts: [account] },
+    needs: {
+      payments: [id],
+      movements: [movement],
+      newAccounts: [account],
+      ...(usage !== undefined && { dates: [dateMs], names: namesIn(usage) }),
+    },
     apply(book) {
       const payment = requirePayment(book, id);
       const { amount, purpose: memo } = payment;
-      const credit = target.kind === 'credit' ? amount : 0n;
-      const payer = target.kind === 'credit' ? book.payerOf(account).id : account;
-      if (isRepeat(book, movement, payer, credit)) return { repeated: true };
-      const source = { account: paidOn(payment.network), amount: -amount };
-      const posted = { id: movement, kind: 'payment', account: payer, memo } as const;
-      if (target.kind === 'credit') book.post({ ...posted, balance: amount, operator: [source] });
-      else {
-        const operator = [source, { account: REVENUE, amount }];
-        book.post({ ...posted, operator, usage: target.usage, charged: amount });
-      }
+      const payer = usage === undefined ? book.payerOf(account).id : account;
+      if (isRepeat(book, movement, payer, amount)) return { repeated: true };
+      book.post({ id: movement, kind: 'payment', account: payer, counter: paidOn(payment.network), amount, memo });
+      if (usage === undefined) book.credited(payer);
+      else book.charge({ number: chargeNumber(movement), payer, account, amount, usage, dateMs });
       book.putPayment({ ...payment, state: 'settled', answer, changedMs: book.dateMs });
-      if (target.kind === 'credit') book.credited(payer);
       return { repeated: false };
     },
   };

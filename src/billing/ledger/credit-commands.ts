@@ -3,6 +3,7 @@
 // account and taken off the grants here, the first to expire first: charges do not read them.
 
 import { ADJUSTMENTS, type Book, type Command, GRANTS, REFUNDS } from './book.ts';
+import { chargeOf } from './charges.ts';
 import { checkAmount, checkDate, isRepeat } from './commands.ts';
 import {
   type Account,
@@ -42,8 +43,7 @@ export function grantCommand(grant: Grant): Command<{ repeated: boolean }> {
     apply(book) {
       const payer = book.payerOf(account);
       if (isRepeat(book, id, payer.id, amount)) return { repeated: true };
-      const operator = [{ account: GRANTS, amount: -amount }];
-      const posted = { id, kind: 'grant', account: payer.id, balance: amount, operator, memo } as const;
+      const posted = { id, kind: 'grant', account: payer.id, counter: GRANTS, amount, memo } as const;
       if (expiresMs === undefined) {
         book.post(posted);
       } else {
@@ -71,8 +71,7 @@ export function adjustCommand(adjustment: Adjustment): Command<{ repeated: boole
       const payer = book.payerOf(account);
       if (isRepeat(book, id, payer.id, amount)) return { repeated: true };
       if (amount < 0n && payer.balance + payer.creditLimit + amount < 0n) throw short(payer, amount);
-      const operator = [{ account: ADJUSTMENTS, amount: -amount }];
-      book.post({ id, kind: 'adjustment', account: payer.id, balance: amount, operator, memo });
+      book.post({ id, kind: 'adjustment', account: payer.id, counter: ADJUSTMENTS, amount, memo });
       if (amount > 0n) book.credited(payer.id);
       return { repeated: false };
     },
@@ -84,17 +83,19 @@ function short({ balance, creditLimit, held, id }: Account, amount: Pico): Ledge
   return new LedgerError('credit-short', message);
 }
 
-/** Charges are movements of this prefix. */
-const CHARGE = 'settle:';
-
 export function refundCommand(refund: Refund): Command<{ repeated: boolean; amount: Pico }> {
   const { account, memo = '' } = refund;
   const id = `refund:${refund.id}`;
   const charge = 'charge' in refund ? refund.charge : undefined;
   if (refund.amount !== undefined) checkAmount(refund.amount, 1n);
-  const charges = charge === undefined ? [] : [charge];
+  const key = charge === undefined ? undefined : chargeOf(charge, account);
   return {
-    needs: { accounts: [account], movements: [id, ...charges], refunds: charges },
+    needs: {
+      accounts: [account],
+      movements: [id],
+      ...(charge !== undefined && { refunds: [charge] }),
+      ...(key !== undefined && { charges: [key] }),
+    },
     apply(book) {
       const payer = book.payerOf(account);
       const known = book.movement(id);
@@ -104,9 +105,16 @@ export function refundCommand(refund: Refund): Command<{ repeated: boolean; amou
         if (!same) throw new LedgerError('id-reused', `'${id}' names another refund`);
         return { repeated: isRepeat(book, id, payer.id, amount), amount };
       }
-      const amount = charge === undefined ? (refund.amount as Pico) : refundable(book, payer, charge, refund.amount);
-      const operator = [{ account: REFUNDS, amount: -amount }];
-      book.post({ id, kind: 'refund', account: payer.id, balance: amount, operator, memo });
+      let { amount } = refund;
+      if (charge !== undefined) {
+        const charged = key === undefined ? undefined : book.knownCharge(key);
+        if (charged === undefined) {
+          throw new LedgerError('charge-unknown', `No charge '${charge}' on account '${payer.id}'`);
+        }
+        amount = refundable(book, charge, charged, amount);
+      }
+      if (amount === undefined) throw new LedgerError('amount-invalid', 'A refund needs an amount or a charge');
+      book.post({ id, kind: 'refund', account: payer.id, counter: REFUNDS, amount, memo });
       if (charge !== undefined) book.putRefund({ id: refund.id, charge, amount });
       book.credited(payer.id);
       return { repeated: false, amount };
@@ -115,12 +123,8 @@ export function refundCommand(refund: Refund): Command<{ repeated: boolean; amou
 }
 
 /** The amount that is asked for, or all that was not given back of the charge. */
-function refundable(book: Book, payer: Account, charge: string, asked: Pico | undefined): Pico {
-  const charged = book.movement(charge);
-  if (!charge.startsWith(CHARGE) || charged?.account !== payer.id) {
-    throw new LedgerError('charge-unknown', `No charge '${charge}' on account '${payer.id}'`);
-  }
-  let left = -charged.amount;
+function refundable(book: Book, charge: string, charged: Pico, asked: Pico | undefined): Pico {
+  let left = charged;
   for (const { amount } of book.refundsOf(charge)) left -= amount;
   const amount = asked ?? left;
   if (amount <= left && amount > 0n) return amount;
@@ -140,8 +144,7 @@ export function expireGrantsCommand(account: string): Command<Pico> {
         const remaining = grant.remaining - taken;
         // What is left differs at each round.
         const id = `expiry:${grant.id}:${remaining}`;
-        const operator = [{ account: GRANTS, amount: taken }];
-        book.post({ id, kind: 'expiry', account, balance: -taken, operator, expiring: -taken });
+        book.post({ id, kind: 'expiry', account, counter: GRANTS, amount: -taken, expiring: -taken });
         book.putGrant({ ...grant, remaining });
         total += taken;
       }

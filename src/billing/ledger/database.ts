@@ -10,6 +10,16 @@ export interface Lookup {
   readonly postgres: string;
 }
 
+/** Reads the rows of one table whose columns equal those of one of the given rows. */
+export interface Match {
+  /** In the order of the parameters. */
+  readonly columns: readonly string[];
+  /** Takes one row. */
+  readonly sqlite: string;
+  /** Takes one array per column. */
+  readonly postgres: string;
+}
+
 /** Writes rows of one table. */
 export interface Write {
   /** In the order of the parameters. */
@@ -26,9 +36,10 @@ export interface Session {
   readonly holdsWriteLock: boolean;
   all(sql: string, params?: readonly Cell[]): Promise<Row[]>;
   find(lookup: Lookup, keys: readonly string[]): Promise<Row[]>;
+  match(match: Match, rows: readonly Row[]): Promise<Row[]>;
   write(write: Write, rows: readonly Row[]): Promise<void>;
-  /** Unused movement numbers, ascending. */
-  nextMovements(count: number): Promise<bigint[]>;
+  /** The database's own clock, in milliseconds since 1970. */
+  clockMs(): Promise<number>;
   /** Wakes the watchers of other processes once this transaction is committed, where the database can. */
   notify(): Promise<void>;
 }
@@ -40,11 +51,19 @@ export interface Session {
 export type Blame = 'command' | 'conflict' | 'store';
 
 export interface Dialect {
+  readonly name: 'sqlite' | 'postgres';
+  /** Types of 64, 32 and 16 bits. */
   readonly integer: string;
+  readonly integer4: string;
+  readonly integer2: string;
+  /** A 32-bit primary key that the database numbers. */
+  readonly numbered: string;
   /** Follows the bracket that closes a table definition. */
   readonly tableOptions: string;
-  /** Statements that only this database needs. */
-  readonly extras: readonly string[];
+  /** The database's own clock in milliseconds since 1970, as an expression. */
+  readonly nowMs: string;
+  /** The day in UTC of a date in milliseconds, as `YYYY-MM-DD`: an expression of one. */
+  readonly dayOf: (ms: string) => string;
   /** Statements after which rows of these tables can neither be changed nor deleted. */
   readonly appendOnly: (tables: readonly string[]) => readonly string[];
 }

@@ -7,6 +7,7 @@ import { audit } from './audit.ts';
 import { type Book, byExpiry, type Command, newAccountRow, openBook } from './book.ts';
 import { noteChanges, Watch } from './changes.ts';
 import { adminActs } from './admin-acts.ts';
+import { addMissing, MissingRows } from './charges.ts';
 import { adjustCommand, expireGrantsCommand, grantCommand, refundCommand, unspent } from './credit-commands.ts';
 import {
   chargeCommand,
@@ -31,6 +32,7 @@ import { migrate } from './schema.ts';
 import { SqliteDatabase } from './sqlite.ts';
 import {
   type Account,
+  accountId,
   type CreditGrant,
   type HoldSettlement,
   type Ledger,
@@ -48,9 +50,11 @@ import {
   ADD_ACCOUNTS,
   CONFIGURE_ACCOUNTS,
   FIND_ACCOUNTS,
+  FIND_HOLDS,
   FIND_OPEN_GRANTS,
   FIND_PAYMENTS,
   grantOf,
+  holdOf,
   integer,
   LOCK_ACCOUNTS,
   paymentOf,
@@ -62,7 +66,7 @@ export type CommitStep = 'begun' | 'loaded' | 'written' | 'committed';
 
 export interface LedgerOptions {
   readonly clock: Clock;
-  /** Milliseconds since 1970. Processes that share a store must agree to well within the life of a lease. */
+  /** Milliseconds since 1970: dates what is not a charge. Leases expire by the clock of the database. */
   readonly dateMs: () => number;
   /** The event `credit.low` is written when an account falls below it that has no threshold of its own. Default: none. */
   readonly lowBalance?: Pico | null;
@@ -87,6 +91,9 @@ const EXPIRE_ROUND = 1000;
 
 const PAYMENTS_LIMIT = 1000;
 
+/** A commit may lack a month first and names after that. */
+const MISSING_TRIES = 3;
+
 /** A bug in one command: its effect on the book is unknown, so the commit is given up. */
 class CommandFault extends Error {
   override readonly name = 'CommandFault';
@@ -109,9 +116,9 @@ async function commit(
   watch: Watch,
 ): Promise<readonly Outcome[]> {
   const startedMs = clock.now();
-  const outcomes: Outcome[] = [];
   let ok = false;
-  try {
+  const run = async (): Promise<readonly Outcome[]> => {
+    const outcomes: Outcome[] = [];
     const changed = await database.transaction(async (session) => {
       onStep?.('begun');
       const book = await openBook(session, commands, Math.floor(dateMs()), lowBalance);
@@ -125,6 +132,16 @@ async function commit(
     ok = true;
     if (changed) watch.nudge();
     return outcomes;
+  };
+  try {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await run();
+      } catch (error) {
+        if (!(error instanceof MissingRows) || tries === MISSING_TRIES) throw error;
+        await addMissing(database, error);
+      }
+    }
   } finally {
     metrics?.committed(ok, clock.now() - startedMs);
   }
@@ -159,10 +176,11 @@ async function paymentsIn(database: Database, state: PaymentState, limit: number
   return rows.map(paymentOf);
 }
 
-async function renew(database: Database, holder: string, expiresMs: number): Promise<OpenHold[]> {
-  const sql =
-    "update holds set expires_ms = $1 where holder = $2 and state = 'open' returning id, amount - spent as rest";
-  const rows = await database.transaction((session) => session.all(sql, [BigInt(expiresMs), holder]));
+/** Waits for rows that a commit of this process has locked. */
+async function renew(database: Database, holder: string, ttlMs: number): Promise<OpenHold[]> {
+  const sql = `update holds set expires_ms = ${database.dialect.nowMs} + $1 where holder = $2 and state = 'open'
+    returning id, amount - spent as rest`;
+  const rows = await database.transaction((session) => session.all(sql, [BigInt(ttlMs), holder]));
   return rows
     .map((row) => ({ id: text(row, 'id'), left: integer(row, 'rest') }))
     .sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -197,34 +215,42 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
   };
   return {
     ...accountsAndKeys(database, dateMs, watch),
-    grant: async (grant) => await submit(grantCommand(grant)),
-    adjust: async (adjustment) => await submit(adjustCommand(adjustment)),
-    refund: async (refund) => await submit(refundCommand(refund)),
-    openGrants: (account) => openGrants(database, account),
-    hold: async (request) => await submit(holdCommand('hold', request)),
-    lease: async (request) => await submit(holdCommand('lease', request)),
-    settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage)),
+    grant: async (grant) => await submit(grantCommand(stored(grant))),
+    adjust: async (adjustment) => await submit(adjustCommand(stored(adjustment))),
+    refund: async (refund) => await submit(refundCommand(stored(refund))),
+    openGrants: (account) => openGrants(database, accountId(account)),
+    hold: async (request) => await submit(holdCommand('hold', stored(request))),
+    lease: async (request) => await submit(holdCommand('lease', stored(request))),
+    settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage, dateMs())),
     charge: (charges) =>
-      commits.submit(charges.map(chargeCommand)) as Promise<readonly PromiseSettledResult<HoldSettlement>[]>,
-    extend: async (lease, id, amount) => await submit(resizeCommand(lease, id, amount)),
-    async giveBack(lease, id, amount, wanted) {
-      const moved = await submit(resizeCommand(lease, id, -amount, wanted));
+      commits.submit(charges.map((charge) => chargeCommand(stored(charge)))) as Promise<
+        readonly PromiseSettledResult<HoldSettlement>[]
+      >,
+    extend: async (lease, operation, amount) => await submit(resizeCommand(lease, operation, amount)),
+    async giveBack(lease, operation, amount, wanted) {
+      const moved = await submit(resizeCommand(lease, operation, -amount, wanted));
       return moved.kind === 'held' ? -moved.amount : 0n;
     },
     release: (hold) => submit(releaseCommand(hold)),
     async want(account, by) {
-      await database.transaction((session) => noteChanges(session, [{ kind: 'wanted', account, by }]));
+      const wanted = { kind: 'wanted', account: accountId(account), by } as const;
+      await database.transaction((session) => noteChanges(session, [wanted]));
       watch.nudge();
     },
-    renew: (holder, expiresMs) => renew(database, holder, expiresMs),
+    renew: (holder, ttlMs) => renew(database, holder, ttlMs),
     async expire() {
-      const released = await expire(database, dateMs(), commits);
+      const released = await expire(database, commits);
       await expireGrants(database, dateMs(), commits);
       return released;
     },
+    async findHold(id) {
+      const [row] = await database.snapshot((session) => session.find(FIND_HOLDS, [id]));
+      return row === undefined ? undefined : holdOf(row);
+    },
     reservePayment: async (request) => await submit(reserveCommand(request)),
     submitPayment: (id, request) => submit(submitCommand(id, request)),
-    settlePayment: async (id, target, answer) => await submit(settlePaymentCommand(id, target, answer)),
+    settlePayment: async (id, target, answer) =>
+      await submit(settlePaymentCommand(id, stored(target), answer, dateMs())),
     failPayment: (id, reason) => submit(failCommand(id, reason)),
     async findPayment(id) {
       const [row] = await database.snapshot((session) => session.find(FIND_PAYMENTS, [id]));
@@ -235,20 +261,28 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     adminActs: adminActs(database, openDateMs),
     webhooks: webhookRecords(database, dateMs),
     budgets: budgetRecords(database, dateMs, () => watch.nudge()),
-    history: (query) => history(database, query),
-    usage: (query) => usage(database, query),
+    history: (query) => history(database, stored(query)),
+    usage: ({ account, ...query }) =>
+      usage(database, { ...query, ...(account !== undefined && { account: accountId(account) }) }),
     audit: () => audit(database),
     watch: (onChange) => watch.add(onChange),
     close: () => (closing ??= close()),
   };
 }
 
-async function expire(database: Database, nowMs: number, commits: GroupCommit<Command<unknown>>): Promise<number> {
-  const sql = "select id from holds where state = 'open' and expires_ms <= $1 order by expires_ms, id limit $2";
+/** With the id of the account as stored. */
+function stored<T extends { readonly account: string }>(request: T): T {
+  const account = accountId(request.account);
+  return account === request.account ? request : { ...request, account };
+}
+
+async function expire(database: Database, commits: GroupCommit<Command<unknown>>): Promise<number> {
+  const { nowMs } = database.dialect;
+  const sql = `select id from holds where state = 'open' and expires_ms <= ${nowMs} order by expires_ms, id limit $1`;
   let released = 0;
   for (;;) {
-    const rows = await database.snapshot((session) => session.all(sql, [BigInt(nowMs), BigInt(EXPIRE_ROUND)]));
-    for (const outcome of await commits.submit(rows.map((row) => releaseCommand(text(row, 'id'), nowMs)))) {
+    const rows = await database.snapshot((session) => session.all(sql, [BigInt(EXPIRE_ROUND)]));
+    for (const outcome of await commits.submit(rows.map((row) => releaseCommand(text(row, 'id'), true)))) {
       if (outcome.status === 'rejected') throw outcome.reason;
       if (outcome.value === true) released++;
     }
@@ -341,29 +375,30 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
     return done;
   };
   return {
-    createAccount: ({ id, label = '' }) => createAccount(database, id, label, dateMs()),
+    createAccount: ({ id, label = '' }) => createAccount(database, accountId(id), label, dateMs()),
     async account(id) {
-      const [row] = await database.snapshot((session) => session.find(FIND_ACCOUNTS, [id]));
+      const [row] = await database.snapshot((session) => session.find(FIND_ACCOUNTS, [accountId(id)]));
       return row === undefined ? undefined : accountOf(row);
     },
     listAccounts: (query) => listAccounts(database, query),
     async setCreditLimit(id, limit) {
       checkAmount(limit, 0n);
-      const changed = configureAccount(database, id, [], async (_, accounts) => {
-        return { ...(accounts.get(id) as Account), creditLimit: limit };
+      const changed = configureAccount(database, accountId(id), [], async (_, accounts) => {
+        return { ...(accounts.get(accountId(id)) as Account), creditLimit: limit };
       });
       return await noted(changed);
     },
     setLowBalance(id, amount) {
       if (amount !== null) checkAmount(amount, 0n);
-      const changed = configureAccount(database, id, [], async (_, accounts) => {
-        return { ...(accounts.get(id) as Account), lowBalance: amount };
+      const changed = configureAccount(database, accountId(id), [], async (_, accounts) => {
+        return { ...(accounts.get(accountId(id)) as Account), lowBalance: amount };
       });
       return noted(changed);
     },
-    setOrganisation: (id, organisation) => noted(setOrganisation(database, id, organisation)),
-    createKey: (key) => noted(createKey(database, key, dateMs())),
-    listKeys: (account, page) => listKeys(database, account, page),
+    setOrganisation: (id, organisation) =>
+      noted(setOrganisation(database, accountId(id), organisation === null ? null : accountId(organisation))),
+    createKey: (key) => noted(createKey(database, stored(key), dateMs())),
+    listKeys: (account, page) => listKeys(database, account === undefined ? undefined : accountId(account), page),
     findKey: (hash) => findKey(database, hash),
     editKey: (id, edit) => noted(editKey(database, id, edit)),
     disableKey: (id) => noted(disableKey(database, id, dateMs())),

@@ -1,7 +1,15 @@
 // Reports of the ledger: the history of an account, and usage summed by account, key, model and day. Read-only.
 
-import type { Cell, Database, Row } from './database.ts';
-import type { HistoryQuery, Movement, UsageDimension, UsageQuery, UsageRow } from './store.ts';
+import { chargeId, listMonths, usageOf } from './charges.ts';
+import type { Cell, Database, Row, Session } from './database.ts';
+import {
+  type HistoryQuery,
+  LedgerError,
+  type Movement,
+  type UsageDimension,
+  type UsageQuery,
+  type UsageRow,
+} from './store.ts';
 import { integer, movementOf, text, USAGE_SUMS } from './tables.ts';
 
 const HISTORY_LIMIT = 50;
@@ -19,14 +27,108 @@ export function wide(row: Row | undefined, name: string): bigint {
   return row === undefined ? 0n : integer(row, `${name}_high`) * HALF + integer(row, `${name}_low`);
 }
 
+/**
+ * A position in a history, which runs by date; at one date charges are newer than other movements. Written as `DATE-c-NUMBER`
+ * or `DATE-m-ID`.
+ */
+interface Position {
+  readonly dateMs: bigint;
+  /** The last charge seen at that date; null: none of them is left. */
+  readonly charge: bigint | null;
+  /** The last other movement seen at that date; null: all of them are left. */
+  readonly movement: string | null;
+}
+
+const POSITION = /^(\d{1,15})-(?:(c)-(-?\d{1,19})|m-(.+))$/s;
+
+/** Whether a text is the position of a movement. */
+export function isPosition(seq: string): boolean {
+  return POSITION.test(seq);
+}
+
+function positionOf(seq: string): Position {
+  const [, date = '', isCharge, charge = '', movement = ''] = POSITION.exec(seq) ?? [];
+  if (date === '') throw new LedgerError('cursor-invalid', `'${seq}' is not the position of a movement`);
+  const dateMs = BigInt(date);
+  if (isCharge === undefined) return { dateMs, charge: null, movement };
+  return { dateMs, charge: BigInt(charge), movement: null };
+}
+
 export async function history(database: Database, query: HistoryQuery): Promise<Movement[]> {
   const limit = Math.min(Math.max(Math.trunc(query.limit ?? HISTORY_LIMIT), 1), HISTORY_MOST);
-  const params: Cell[] = [query.account, BigInt(limit)];
-  const kinds = query.holds === true ? '' : "and kind not in ('hold', 'release')";
-  const before = query.before === undefined ? '' : `and seq < $${params.push(query.before)}`;
-  const sql = `select * from movements where account = $1 ${kinds} ${before} order by seq desc limit $2`;
-  const rows = await database.snapshot((session) => session.all(sql, params));
-  return rows.map(movementOf);
+  const before = query.before === undefined ? undefined : positionOf(query.before);
+  return await database.snapshot(async (session) => {
+    const movements = await movementsOf(session, query.account, before, limit);
+    const charges = await chargesOf(session, query.account, before, limit);
+    const page: Movement[] = [];
+    while (page.length < limit) {
+      const [charge, movement] = [charges[0], movements[0]];
+      const isCharge = charge !== undefined && (movement === undefined || charge.dateMs >= movement.dateMs);
+      const next = (isCharge ? charges : movements).shift();
+      if (next === undefined) break;
+      page.push(next);
+    }
+    return page;
+  });
+}
+
+async function movementsOf(
+  session: Session,
+  account: string,
+  before: Position | undefined,
+  limit: number,
+): Promise<Movement[]> {
+  const params: Cell[] = [account, BigInt(limit)];
+  let rest = '';
+  if (before?.movement != null) rest = 'and (date_ms, id) < ($3, $4)';
+  else if (before !== undefined) rest = 'and date_ms <= $3';
+  if (before !== undefined) params.push(before.dateMs);
+  if (before?.movement != null) params.push(before.movement);
+  const sql = `select * from movements where account = $1 ${rest} order by date_ms desc, id desc limit $2`;
+  return (await session.all(sql, params)).map((row) => {
+    const movement = movementOf(row);
+    return { ...movement, seq: `${movement.dateMs}-m-${movement.id}`, usage: null };
+  });
+}
+
+/** From the newest month on, until the page is full. */
+async function chargesOf(
+  session: Session,
+  account: string,
+  before: Position | undefined,
+  limit: number,
+): Promise<Movement[]> {
+  const charges: Movement[] = [];
+  const [name] = await session.all('select num from names where name = $1', [account]);
+  if (name === undefined) return charges;
+  for (const month of await listMonths(session)) {
+    if (charges.length === limit) break;
+    const params: Cell[] = [integer(name, 'num'), BigInt(limit - charges.length)];
+    let rest = '';
+    if (before !== undefined && before.charge !== null) rest = 'and (date_ms, c.id) < ($3, $4)';
+    else if (before !== undefined) rest = 'and date_ms < $3';
+    if (before !== undefined) params.push(before.dateMs);
+    if (before !== undefined && before.charge !== null) params.push(before.charge);
+    const sql = `select c.*, k.name as key_name, m.name as model_name, p.name as price_name from charges_${month} c
+      left join names k on k.num = c.key left join names m on m.num = c.model left join names p on p.num = c.price
+      where c.account = $1 ${rest} order by date_ms desc, c.id desc limit $2`;
+    for (const row of await session.all(sql, params)) charges.push(chargeMovement(row, account));
+  }
+  return charges;
+}
+
+function chargeMovement(row: Row, account: string): Movement {
+  const [dateMs, number] = [Number(row['date_ms']), integer(row, 'id')];
+  return {
+    seq: `${dateMs}-c-${number}`,
+    id: chargeId(dateMs, number),
+    kind: 'charge',
+    account,
+    amount: -integer(row, 'amount'),
+    dateMs,
+    memo: '',
+    usage: usageOf(row),
+  };
 }
 
 const COLUMNS: Readonly<Record<UsageDimension, string>> = {

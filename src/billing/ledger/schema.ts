@@ -2,14 +2,17 @@
 // time, each version whole or not at all. A version that has shipped never changes. A schema newer than this program is
 // refused: its rows may mean something else.
 
-import type { Database, Dialect } from './database.ts';
+import { addMonth, chargeColumns } from './charges.ts';
+import type { Database, Dialect, Session } from './database.ts';
 import { LedgerError } from './store.ts';
-import { insertion, integer } from './tables.ts';
+import { insertion, integer, text, USAGE_SUMS } from './tables.ts';
 
 export interface Migration {
   readonly version: number;
   readonly name: string;
   statements(dialect: Dialect): readonly string[];
+  /** Moves data after the statements, where SQL alone does not do. */
+  readonly move?: (session: Session, dialect: Dialect) => Promise<void>;
 }
 
 function money({ integer, tableOptions }: Dialect): string[] {
@@ -106,7 +109,11 @@ function records({ integer, tableOptions }: Dialect): string[] {
 const first: Migration = {
   version: 1,
   name: 'accounts, movements, holds, payments, usage, keys',
-  statements: (dialect) => [...money(dialect), ...records(dialect), ...dialect.extras],
+  statements: (dialect) => [
+    ...money(dialect),
+    ...records(dialect),
+    ...(dialect.name === 'postgres' ? ['create sequence movement_seq'] : []),
+  ],
 };
 
 const organisations: Migration = {
@@ -254,7 +261,149 @@ const budgets: Migration = {
   ],
 };
 
-export const MIGRATIONS: readonly Migration[] = [first, organisations, customers, budgets];
+/** Whether a column holds a hexadecimal address that is not in lower case. */
+function isMixedAddress({ name }: Dialect, column: string): string {
+  const isAddress =
+    name === 'postgres'
+      ? `${column} ~* '^0x[0-9a-f]{40}$'`
+      : `length(${column}) = 42 and lower(substr(${column}, 1, 2)) = '0x' and substr(${column}, 3) not glob '*[^0-9a-fA-F]*'`;
+  return `(${isAddress} and ${column} <> lower(${column}))`;
+}
+
+/** Accounts whose names are one address become one account. */
+function mergeAddresses(dialect: Dialect): string[] {
+  const isMixed = (column: string): string => isMixedAddress(dialect, column);
+  const sumOf = (column: string): string =>
+    `(select sum(o.${column}) from accounts o where lower(o.id) = accounts.id and ${isMixed('o.id')})`;
+  const sums = USAGE_SUMS.map((column) => `sum(${column})`);
+  return [
+    `insert into accounts (id, label, created_ms, balance, held)
+     select lower(id), min(label), min(created_ms), 0, 0 from accounts o
+     where ${isMixed('id')} and not exists (select 1 from accounts a where a.id = lower(o.id)) group by lower(id)`,
+    `update accounts set balance = balance + ${sumOf('balance')}, held = held + ${sumOf('held')},
+     expiring = expiring + ${sumOf('expiring')}
+     where not ${isMixed('id')} and exists (select 1 from accounts o where lower(o.id) = accounts.id and ${isMixed('o.id')})`,
+    ...['movements', 'holds', 'api_keys', 'credit_grants', 'requests', 'webhook_events', 'budgets'].map(
+      (table) => `update ${table} set account = lower(account) where ${isMixed('account')}`,
+    ),
+    `insert into usage_daily (account, key_id, model, day, ${USAGE_SUMS.join(', ')})
+     select lower(account), key_id, model, day, ${sums.join(', ')} from usage_daily
+     where ${isMixed('account')} group by lower(account), key_id, model, day
+     on conflict (account, key_id, model, day) do update set
+     ${USAGE_SUMS.map((column) => `${column} = usage_daily.${column} + excluded.${column}`).join(', ')}`,
+    `delete from usage_daily where ${isMixed('account')}`,
+    `update accounts set organisation = lower(organisation) where ${isMixed('organisation')}`,
+    `delete from accounts where ${isMixed('id')}`,
+  ];
+}
+
+/** A member of the JSON in which version 1 kept the usage of a charge. */
+function usageMember({ name }: Dialect, member: string): string {
+  return name === 'postgres' ? `(m.usage::json ->> '${member}')` : `json_extract(m.usage, '$.${member}')`;
+}
+
+const charges: Migration = {
+  version: 5,
+  name: 'charges by month, movements of one amount, leases by the clock of the database',
+  statements: (dialect) => {
+    const { integer, numbered, tableOptions } = dialect;
+    const member = (name: string): string => usageMember(dialect, name);
+    const source = "e.movement = m.seq and e.account like 'source:%'";
+    const isPostgres = dialect.name === 'postgres';
+    return [
+      ...mergeAddresses(dialect),
+      'alter table usage_daily rename to usage_daily_1',
+      ...['day', 'account', 'model'].map((column) => `drop index usage_daily_of_${column}`),
+      `create table usage_daily (
+        account text not null,
+        key_id text not null,
+        model text not null,
+        day text not null,
+        payer text not null,
+        requests ${integer} not null,
+        estimated ${integer} not null,
+        input_tokens ${integer} not null,
+        cached_tokens ${integer} not null,
+        output_tokens ${integer} not null,
+        amount ${integer} not null,
+        primary key (account, key_id, model, day, payer)
+      ) ${tableOptions}`,
+      `insert into usage_daily (account, key_id, model, day, payer, ${USAGE_SUMS.join(', ')})
+       select account, key_id, model, day, account, ${USAGE_SUMS.join(', ')} from usage_daily_1`,
+      'drop table usage_daily_1',
+      'create index usage_daily_of_day on usage_daily (day)',
+      'create index usage_daily_of_account on usage_daily (account, day)',
+      'create index usage_daily_of_model on usage_daily (model, day)',
+      `alter table holds add column operation ${integer} not null default 0`,
+      `alter table holds add column charged ${integer}`,
+      `update holds set charged = (select -m.amount from movements m where m.id = 'settle:' || holds.id)
+       where kind = 'hold' and state = 'closed'`,
+      'drop index movements_of_account',
+      'alter table movements rename to movements_1',
+      `create table movements (
+        id text primary key,
+        kind text not null,
+        account text not null references accounts (id),
+        counter text not null,
+        amount ${integer} not null,
+        date_ms ${integer} not null,
+        memo text not null
+      ) ${tableOptions}`,
+      'create index movements_of_account on movements (account, date_ms, id)',
+      `insert into movements (id, kind, account, counter, amount, date_ms, memo)
+       select m.id, m.kind, m.account, coalesce((select e.account from entries e where ${source}), 'source:none'),
+       coalesce((select -e.amount from entries e where ${source}), 0), m.date_ms, m.memo
+       from movements_1 m where m.kind in ('grant', 'payment')`,
+      `create table names (num ${numbered}, name text not null unique) ${tableOptions}`,
+      `insert into names (name) select account from movements_1 m where usage is not null
+       union select ${member('model')} from movements_1 m where usage is not null
+       union select ${member('key')} from movements_1 m where ${member('key')} is not null`,
+      `create table charge_months (month text primary key) ${tableOptions}`,
+      ...(isPostgres
+        ? [
+            `create table charges (${chargeColumns(dialect)}) partition by range (date_ms)`,
+            // Rows come almost in the order of their dates: a block range index finds a day and takes no room.
+            'create index charges_by_date on charges using brin (date_ms) with (pages_per_range = 32)',
+          ]
+        : []),
+    ];
+  },
+  async move(session, dialect) {
+    const member = (name: string): string => usageMember(dialect, name);
+    const isPostgres = dialect.name === 'postgres';
+    const number = (name: string): string =>
+      isPostgres ? `cast(${member(name)} as bigint)` : `cast(${member(name)} as integer)`;
+    const month = isPostgres
+      ? "to_char(to_timestamp(date_ms / 1000) at time zone 'UTC', 'YYYY_MM')"
+      : "strftime('%Y_%m', date_ms / 1000, 'unixepoch')";
+    const months = await session.all(
+      `select distinct ${month} as month from movements_1 where usage is not null order by 1`,
+    );
+    for (const row of months) {
+      const name = text(row, 'month');
+      await addMonth(session, dialect, name);
+      // Ids need not be those of version 1: no process lives on that would repeat one of its charges.
+      await session.all(
+        `insert into charges_${name}
+         (account, date_ms, id, amount, input_tokens, cached_tokens, output_tokens, member, key, model, price, requests,
+          measured)
+         select a.num, m.date_ms, m.seq,
+         coalesce((select e.amount from entries e where e.movement = m.seq and e.account = 'revenue'), 0),
+         ${number('inputTokens')}, ${number('cachedTokens')}, ${number('outputTokens')}, 0,
+         coalesce((select k.num from names k where k.name = ${member('key')}), 0),
+         (select n.num from names n where n.name = ${member('model')}), 0, coalesce(${number('requests')}, 1),
+         case when ${member('measured')} in (${isPostgres ? "'true'" : '1'}) then 1 else 0 end
+         from movements_1 m join names a on a.name = m.account where m.usage is not null and ${month} = $1`,
+        [name],
+      );
+    }
+    await session.all('drop table entries');
+    await session.all('drop table movements_1');
+    if (isPostgres) await session.all('drop sequence movement_seq');
+  },
+};
+
+export const MIGRATIONS: readonly Migration[] = [first, organisations, customers, budgets, charges];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',
@@ -284,6 +433,7 @@ export async function migrate(
     const missing = migrations.filter((migration) => BigInt(migration.version) > version);
     for (const migration of missing) {
       for (const statement of migration.statements(database.dialect)) await session.all(statement);
+      await migration.move?.(session, database.dialect);
       const applied = { version: BigInt(migration.version), name: migration.name, applied_ms: BigInt(dateMs) };
       await session.write(INSERT_VERSION, [applied]);
     }

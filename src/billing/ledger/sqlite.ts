@@ -3,11 +3,13 @@
 
 import { realpathSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { Blame, Cell, Database, Dialect, Lookup, Row, Session, Write } from './database.ts';
+import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
 import { LedgerError } from './store.ts';
 
 /** How long a statement waits for another process that is writing. */
 const BUSY_MS = 5000;
+
+const NOW_MS = "cast(unixepoch('subsec') * 1000 as integer)";
 
 /** Low byte of SQLite's result codes: the row breaks a rule of its table. */
 const CONSTRAINT = 19;
@@ -50,6 +52,17 @@ class SqliteSession implements Session {
     return statement.all(JSON.stringify(keys)) as Row[];
   }
 
+  async match({ columns, sqlite }: Match, rows: readonly Row[]): Promise<Row[]> {
+    const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
+    const found: Row[] = [];
+    const values: Cell[] = [];
+    for (const row of rows) {
+      for (const [at, column] of columns.entries()) values[at] = row[column] ?? null;
+      found.push(...(statement.all(...values) as Row[]));
+    }
+    return found;
+  }
+
   async write({ columns, sqlite }: Write, rows: readonly Row[]): Promise<void> {
     const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
     const values: Cell[] = [];
@@ -59,12 +72,9 @@ class SqliteSession implements Session {
     }
   }
 
-  async nextMovements(count: number): Promise<bigint[]> {
-    const [row] = await this.all('select coalesce(max(seq), 0) as last from movements');
-    const last = row?.['last'] as bigint;
-    const numbers: bigint[] = [];
-    for (let at = 1; at <= count; at++) numbers.push(last + BigInt(at));
-    return numbers;
+  async clockMs(): Promise<number> {
+    const [row] = await this.all(`select ${NOW_MS} as now_ms`);
+    return Number(row?.['now_ms']);
   }
 
   async notify(): Promise<void> {
@@ -109,7 +119,17 @@ function appendOnly(tables: readonly string[]): string[] {
 }
 
 export class SqliteDatabase implements Database {
-  readonly dialect: Dialect = { integer: 'integer', tableOptions: 'strict', extras: [], appendOnly };
+  readonly dialect: Dialect = {
+    name: 'sqlite',
+    integer: 'integer',
+    integer4: 'integer',
+    integer2: 'integer',
+    numbered: 'integer primary key',
+    tableOptions: 'strict',
+    nowMs: NOW_MS,
+    dayOf: (ms) => `date(${ms} / 1000, 'unixepoch')`,
+    appendOnly,
+  };
   readonly #connection: DatabaseSync;
   readonly #session: SqliteSession;
   readonly #turns: Turns;

@@ -18,7 +18,7 @@ export const PICO_PER_CREDIT: Pico = 1_000_000n;
 
 export const PICO_PER_USD: Pico = 1_000_000_000_000n;
 
-/** The most that one movement carries: 1.15 million USD, so that the few entries of a movement add up in 64 bits. */
+/** The most that one movement carries: 1.15 million USD, so that a few of them add up in 64 bits. */
 export const MAX_AMOUNT: Pico = 1n << 60n;
 
 /** Stable reason of a refusal. */
@@ -40,6 +40,7 @@ export type LedgerRefusal =
   | 'key-taken'
   | 'budget-unknown'
   | 'id-reused'
+  | 'cursor-invalid'
   | 'queue-full'
   | 'closed'
   | 'schema-newer'
@@ -55,6 +56,13 @@ export class LedgerError extends Error {
     super(message, options);
     this.refusal = refusal;
   }
+}
+
+const ADDRESS = /^0x[0-9a-f]{40}$/i;
+
+/** The id of an account as stored: hexadecimal addresses are lower-cased, because their case is only a checksum. */
+export function accountId(name: string): string {
+  return ADDRESS.test(name) ? name.toLowerCase() : name;
 }
 
 export interface Account {
@@ -122,8 +130,25 @@ export interface HoldRequest {
   readonly amount: Pico;
   /** The process or thread whose `renew` keeps it open. */
   readonly holder: string;
-  /** From then on `expire` gives it back. Milliseconds since 1970. */
+  /** After so many milliseconds of the database's clock, `expire` gives it back. */
+  readonly ttlMs: number;
+}
+
+/** A hold or lease as stored: what is left of it is `amount - spent`. */
+export interface StoredHold {
+  readonly id: string;
+  readonly kind: 'hold' | 'lease';
+  readonly account: string;
+  readonly holder: string;
+  readonly amount: Pico;
+  readonly spent: Pico;
+  readonly state: 'open' | 'closed';
+  /** By the database's clock, in milliseconds since 1970. */
   readonly expiresMs: number;
+  /** Number of the last operation on a lease; 0 before the first. */
+  readonly operation: bigint;
+  /** What a hold was settled with; null: it was not. */
+  readonly charged: Pico | null;
 }
 
 /** An open hold or lease. */
@@ -140,8 +165,6 @@ export type HoldAnswer =
 
 /** What one charge was for. A search engine or a fetched page is a model of its own (`search:engine_a`, `fetch`). */
 export interface Usage {
-  /** Account that it is counted for, where another one pays. Default: the one that pays. */
-  readonly account?: string;
   /** Id of the key that asked, null when no key did. */
   readonly key: string | null;
   readonly model: string;
@@ -153,20 +176,32 @@ export interface Usage {
   readonly measured: boolean;
   /** Requests that this charge sums up. Default 1. */
   readonly requests?: number;
+  /** The version of the prices that made the amount, in any words that tell versions apart. */
+  readonly price?: string;
 }
 
-/** A charge of a lease, or straight of the balance of an account that pays later, which is created when it is new. */
-export type Charge = {
-  /** Names this charge for ever. */
+/** A charge of a lease, or straight of the balance of the account. An account that does not exist is created. */
+export interface Charge {
+  /** Names this charge for ever, together with its account and date. */
   readonly id: string;
+  /** Whose usage it is; its organisation pays, or who gave the lease. */
+  readonly account: string;
+  /** Pays as far as it reaches. The balance pays the rest, and all when the lease is closed or not known (any more). */
+  readonly lease?: string;
   readonly amount: Pico;
   readonly usage: Usage;
-} & ({ readonly lease: string } | { readonly account: string });
+  /** When the work was delivered, in milliseconds since 1970. It stays the same when the charge is repeated. */
+  readonly dateMs: number;
+}
 
-/** `late`: the hold had been given back before; the balance paid. `repeated`: the id was known, nothing moved. */
+/**
+ * `late`: the hold or lease was closed or unknown; the balance paid. `repeated`: the id was known, nothing moved. `parked`: the
+ * database refuses the charge itself; it is kept aside for the operator, moved nothing, and need not be repeated.
+ */
 export interface HoldSettlement {
   readonly late: boolean;
   readonly repeated: boolean;
+  readonly parked?: string;
 }
 
 /** A signed payment: the token contract takes (network, asset, payer, nonce) once, and so does the ledger. */
@@ -314,15 +349,16 @@ export type Change =
   | { readonly kind: 'wanted'; readonly account: string; readonly by: string }
   | { readonly kind: 'all' };
 
-export type MovementKind = 'grant' | 'hold' | 'settle' | 'release' | 'payment' | 'adjustment' | 'refund' | 'expiry';
+export type MovementKind = 'grant' | 'payment' | 'adjustment' | 'refund' | 'expiry' | 'charge';
 
+/** One amount that moved between an account and one of the operator: double entry without further rows. */
 export interface Movement {
-  /** Position in the ledger; the cursor of `history`. */
-  readonly seq: bigint;
+  /** Position in the history of its account; what `before` takes. */
+  readonly seq: string;
   readonly id: string;
   readonly kind: MovementKind;
   readonly account: string;
-  /** What the account's worth changed by: 0 for a hold or a release, below zero for a charge. */
+  /** What the account gained: below zero for a charge. */
   readonly amount: Pico;
   readonly dateMs: number;
   readonly memo: string;
@@ -338,12 +374,10 @@ export interface PageQuery {
 
 export interface HistoryQuery {
   readonly account: string;
-  /** Only movements before this one; the newest when absent. */
-  readonly before?: bigint;
+  /** Only movements before this one (`seq`); the newest when absent. */
+  readonly before?: string;
   /** Default 50, at most 1,000. */
   readonly limit?: number;
-  /** Also holds and releases, which change no worth. Default false. */
-  readonly holds?: boolean;
 }
 
 export type UsageDimension = 'account' | 'key' | 'model' | 'day';
@@ -379,8 +413,9 @@ export interface UsageRow {
 
 export interface AuditReport {
   readonly sound: boolean;
-  /** Sum of all entries ever; zero. */
+  /** Sum of all accounts, those of the operator included; zero. */
   readonly sum: bigint;
+  /** Charges included. */
   readonly movements: bigint;
   readonly accounts: bigint;
   readonly openHolds: bigint;
@@ -428,24 +463,25 @@ export interface Ledger {
    */
   charge(charges: readonly Charge[]): Promise<readonly PromiseSettledResult<HoldSettlement>[]>;
   /**
-   * Adds to an open lease as much of the amount as the balance has; answers with what was added. `id` names
-   * this extension for ever. Not to be repeated: after an error nobody knows whether it counted, and a new lease is due.
+   * Adds to an open lease as much of the amount as the balance has; answers with what was added. `operation` is larger than
+   * that of every operation on the lease before. Not to be repeated: after an error nobody knows whether it counted.
    */
-  extend(leaseId: string, id: string, amount: Pico): Promise<HoldAnswer>;
+  extend(leaseId: string, operation: number, amount: Pico): Promise<HoldAnswer>;
   /**
    * Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. `wanted`:
    * others wait for it, and watchers are told of the account. Default false.
    */
-  giveBack(leaseId: string, id: string, amount: Pico, wanted?: boolean): Promise<Pico>;
+  giveBack(leaseId: string, operation: number, amount: Pico, wanted?: boolean): Promise<Pico>;
   /** Tells watchers that the holder `by` needs credit of the account that others have leased. */
   want(account: string, by: string): Promise<void>;
-  /** Keeps what a holder has open until `expiresMs`; answers with what is open still, in order of ids. */
-  renew(holder: string, expiresMs: number): Promise<OpenHold[]>;
+  /** Keeps what a holder has open for `ttlMs` from now on, by the database's clock; answers with it in order of ids. */
+  renew(holder: string, ttlMs: number): Promise<OpenHold[]>;
   /**
-   * Gives back holds and leases that expired by now; answers with how many. Takes back the unspent rest of grants that
-   * expired: of what is on hold at that moment, what is released later is taken later.
+   * Gives back holds and leases that have expired by the database's clock; answers with how many. Takes back the unspent rest
+   * of grants that expired: of what is on hold at that moment, what is released later is taken later.
    */
   expire(): Promise<number>;
+  findHold(id: string): Promise<StoredHold | undefined>;
 
   /** Reserves the nonce, exactly once over all processes of this store. */
   reservePayment(request: PaymentRequest): Promise<ReserveAnswer>;

@@ -1,12 +1,12 @@
 // The tables as the newest migration leaves them, the reads and writes on them, and the mapping between rows and the types
 // of the ledger. A column named here exists in `schema.ts`.
 
-import type { Cell, Lookup, Row, Write } from './database.ts';
-import type { Account, CreditGrant, Movement, Payment, StoredKey, Usage } from './store.ts';
+import type { Cell, Lookup, Match, Row, Write } from './database.ts';
+import type { Account, CreditGrant, Movement, Payment, StoredHold, StoredKey } from './store.ts';
 
 interface Table {
   readonly name: string;
-  readonly columns: Readonly<Record<string, 'bigint' | 'text'>>;
+  readonly columns: Readonly<Record<string, 'bigint' | 'integer' | 'smallint' | 'text'>>;
   readonly key: readonly string[];
 }
 
@@ -45,6 +45,16 @@ export function insertion({ columns, key, name }: Table, { add = [], ignore, rep
   };
 }
 
+/** Finds rows by their primary key. */
+function matching({ columns, key, name }: Table): Match {
+  const arrays = key.map((column, at) => `$${at + 1}::${columns[column]}[]`);
+  return {
+    columns: key,
+    sqlite: `select * from ${name} where ${key.map((column) => `${column} = ?`).join(' and ')}`,
+    postgres: `select t.* from unnest(${arrays.join(', ')}) as k (${key.join(', ')}) join ${name} t using (${key.join(', ')})`,
+  };
+}
+
 const ACCOUNTS: Table = {
   name: 'accounts',
   columns: {
@@ -64,23 +74,39 @@ const ACCOUNTS: Table = {
 const MOVEMENTS: Table = {
   name: 'movements',
   columns: {
-    seq: 'bigint',
     id: 'text',
     kind: 'text',
     account: 'text',
+    counter: 'text',
     amount: 'bigint',
     date_ms: 'bigint',
     memo: 'text',
-    usage: 'text',
   },
-  key: ['seq'],
+  key: ['id'],
 };
 
-const ENTRIES: Table = {
-  name: 'entries',
-  columns: { movement: 'bigint', account: 'text', amount: 'bigint' },
-  key: ['movement', 'account'],
-};
+/** Of one month. Accounts, members, keys, models and prices are numbers of `names`; 0: none. */
+function charges(month: string): Table {
+  return {
+    name: `charges_${month}`,
+    columns: {
+      account: 'integer',
+      date_ms: 'bigint',
+      id: 'bigint',
+      amount: 'bigint',
+      input_tokens: 'bigint',
+      cached_tokens: 'bigint',
+      output_tokens: 'bigint',
+      member: 'integer',
+      key: 'integer',
+      model: 'integer',
+      price: 'integer',
+      requests: 'integer',
+      measured: 'smallint',
+    },
+    key: ['account', 'date_ms', 'id'],
+  };
+}
 
 const HOLDS: Table = {
   name: 'holds',
@@ -93,6 +119,8 @@ const HOLDS: Table = {
     spent: 'bigint',
     state: 'text',
     expires_ms: 'bigint',
+    operation: 'bigint',
+    charged: 'bigint',
   },
   key: ['id'],
 };
@@ -110,8 +138,9 @@ const USAGE: Table = {
     cached_tokens: 'bigint',
     output_tokens: 'bigint',
     amount: 'bigint',
+    payer: 'text',
   },
-  key: ['account', 'key_id', 'model', 'day'],
+  key: ['account', 'key_id', 'model', 'day', 'payer'],
 };
 
 /** The columns of a day's usage that add up. */
@@ -171,6 +200,9 @@ const REFUNDS: Table = {
   columns: { id: 'text', charge: 'text', amount: 'bigint' },
   key: ['id'],
 };
+const NAMES: Table = { name: 'names', columns: { num: 'integer', name: 'text' }, key: ['num'] };
+
+const MONTHS: Table = { name: 'charge_months', columns: { month: 'text' }, key: ['month'] };
 
 const CHANGES: Table = {
   name: 'changes',
@@ -193,10 +225,13 @@ export const ADD_ACCOUNTS: Write = insertion(ACCOUNTS, { ignore: true });
 export const UPDATE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['balance', 'held', 'expiring'] });
 export const FIND_MOVEMENTS: Lookup = lookup(MOVEMENTS, 'id');
 export const INSERT_MOVEMENTS: Write = insertion(MOVEMENTS);
-export const INSERT_ENTRIES: Write = insertion(ENTRIES);
+export const FIND_NAMES: Lookup = lookup(NAMES, 'name');
+export const ADD_NAMES: Write = insertion({ name: 'names', columns: { name: 'text' }, key: ['name'] });
+export const FIND_MONTHS: Lookup = lookup(MONTHS, 'month');
+export const ADD_MONTHS: Write = insertion(MONTHS);
 export const FIND_HOLDS: Lookup = lookup(HOLDS, 'id');
 export const INSERT_HOLDS: Write = insertion(HOLDS);
-export const UPDATE_HOLDS: Write = insertion(HOLDS, { replace: ['amount', 'spent', 'state'] });
+export const UPDATE_HOLDS: Write = insertion(HOLDS, { replace: ['amount', 'spent', 'state', 'operation', 'charged'] });
 export const ADD_USAGE: Write = insertion(USAGE, { add: USAGE_SUMS });
 export const FIND_PAYMENTS: Lookup = lookup(PAYMENTS, 'id');
 export const LOCK_PAYMENTS: Lookup = lookup(PAYMENTS, 'id', 'lock');
@@ -214,16 +249,22 @@ export const FIND_REFUNDS: Lookup = lookup(REFUNDS, 'charge');
 export const INSERT_REFUNDS: Write = insertion(REFUNDS);
 export const INSERT_CHANGES: Write = insertion(CHANGES);
 
-/** A hold or lease as stored: what is left of it is `amount - spent`. */
-export interface StoredHold {
-  readonly id: string;
-  readonly kind: 'hold' | 'lease';
-  readonly account: string;
-  readonly holder: string;
-  readonly amount: bigint;
-  readonly spent: bigint;
-  readonly state: 'open' | 'closed';
-  readonly expiresMs: number;
+/** The statements on the charges of one month. */
+export interface ChargeStatements {
+  readonly find: Match;
+  readonly insert: Write;
+}
+
+const CHARGE_STATEMENTS = new Map<string, ChargeStatements>();
+
+export function chargeStatements(month: string): ChargeStatements {
+  let statements = CHARGE_STATEMENTS.get(month);
+  if (statements === undefined) {
+    const table = charges(month);
+    statements = { find: matching(table), insert: insertion(table) };
+    CHARGE_STATEMENTS.set(month, statements);
+  }
+  return statements;
 }
 
 export function text(row: Row, column: string): string {
@@ -254,8 +295,8 @@ export function accountRow({ createdMs, creditLimit, lowBalance, ...row }: Accou
   return { ...row, created_ms: BigInt(createdMs), credit_limit: creditLimit, low_balance: lowBalance };
 }
 
-export function holdOf({ expires_ms: expiresMs, ...row }: Row): StoredHold {
-  return { ...(row as unknown as StoredHold), expiresMs: Number(expiresMs) };
+export function holdOf({ expires_ms: expiresMs, charged = null, ...row }: Row): StoredHold {
+  return { ...(row as unknown as StoredHold), charged: charged as bigint | null, expiresMs: Number(expiresMs) };
 }
 
 export function holdRow({ expiresMs, ...row }: StoredHold): Row {
@@ -278,9 +319,9 @@ export function paymentRow({ validUntilMs, changedMs, ...row }: Payment): Row {
   return { ...row, valid_until_ms: BigInt(validUntilMs), changed_ms: BigInt(changedMs) };
 }
 
-export function movementOf({ date_ms: dateMs, usage = null, ...row }: Row): Movement {
-  const parsed = usage === null ? null : (JSON.parse(String(usage)) as Usage);
-  return { ...(row as unknown as Movement), dateMs: Number(dateMs), usage: parsed };
+export function movementOf({ date_ms: dateMs, ...row }: Row): Omit<Movement, 'seq' | 'usage'> {
+  const { counter: _, ...movement } = row;
+  return { ...(movement as unknown as Movement), dateMs: Number(dateMs) };
 }
 
 export function keyOf({ limits, created_ms: createdMs, expires_ms, disabled_ms, ...row }: Row): StoredKey {

@@ -493,7 +493,7 @@ class PaymentProcessor {
     request: CallRequest,
     terms: Terms,
   ): Promise<Accepted | Offered | Refused> {
-    const { dateMs, ledger, merchant } = settlements.deps;
+    const { ledger, merchant } = settlements.deps;
     if (payment.purpose !== `call:${request.digest}` || !isSameSignature(payment, signed)) {
       return this.#offer(terms, 'duplicate_settlement');
     }
@@ -512,7 +512,7 @@ class PaymentProcessor {
     const id = await creditTicket(ledger, payment, answer.credited);
     if (id === undefined) return spent;
     const { amount, payer } = payment;
-    const hold = { id, account: payer, amount, holder: 'x402', expiresMs: dateMs() + terms.timeoutS * 1000 };
+    const hold = { id, account: payer, amount, holder: 'x402', ttlMs: terms.timeoutS * 1000 };
     const held = await ledger.hold(hold).catch(() => undefined);
     if (held?.kind !== 'held' || held.repeated) return spent;
     return { kind: 'accepted', id, source: { kind: 'credit', amount, answer }, terms, usage: request.usage };
@@ -563,15 +563,17 @@ async function accountOf(ledger: Ledger, address: string): Promise<string | unde
 
 /** Names the next try to serve a request from the credit of its payment; undefined when there is no such credit. */
 async function creditTicket(ledger: Ledger, { id, payer }: Payment, credited: boolean): Promise<string | undefined> {
-  const query = { account: payer, limit: RECENT_MOVEMENTS, holds: true };
-  const known = new Set((await ledger.history(query)).map((movement) => movement.id));
-  if (!credited && !known.has(`grant:${refundOf(id)}`)) return undefined;
+  const query = { account: payer, limit: RECENT_MOVEMENTS };
+  const isRefunded = async (): Promise<boolean> =>
+    (await ledger.history(query)).some((movement) => movement.id === `grant:${refundOf(id)}`);
+  if (!credited && !(await isRefunded())) return undefined;
   let ticket = HOLD + id;
   // A try that was given up has released its hold; one that was charged is the last.
-  for (let again = 1; known.has(`release:${ticket}`) && !known.has(`settle:${ticket}`); again++) {
+  for (let again = 1; ; again++) {
+    const hold = await ledger.findHold(ticket);
+    if (hold?.state !== 'closed' || hold.charged !== null) return ticket;
     ticket = `${HOLD}${id}#${again}`;
   }
-  return ticket;
 }
 
 export function refused(code: ErrorCode, subject = ''): Refused {

@@ -2,14 +2,16 @@ import t from 'tap';
 import { Book } from '../../../src/billing/ledger/book.ts';
 import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import type { Row, Session, Write } from '../../../src/billing/ledger/database.ts';
-import { INSERT_ENTRIES, UPDATE_ACCOUNTS } from '../../../src/billing/ledger/tables.ts';
+import { chargeStatements, INSERT_MOVEMENTS, UPDATE_ACCOUNTS } from '../../../src/billing/ledger/tables.ts';
+import { USAGE } from './stores.ts';
 
 const MONEY = { balance: 10n, held: 3n, organisation: null, creditLimit: 0n, lowBalance: null, expiring: 0n };
 const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, ...MONEY };
 
 function bookOf(): Book {
-  const rows = { holds: [], payments: [], grants: [], refunds: [] };
-  return new Book(0, null, { accounts: [ACCOUNT], movements: new Map(), ...rows });
+  const numbers = new Map(['a:b', USAGE.key as string, USAGE.model].map((name, at) => [name, BigInt(at + 1)]));
+  const none = { holds: [], payments: [], grants: [], refunds: [], movements: new Map() };
+  return new Book(0, null, { ...none, accounts: [ACCOUNT], numbers, clockMs: 0 });
 }
 
 /** What saving the book writes, by statement. */
@@ -19,48 +21,47 @@ async function saved(book: Book): Promise<Map<Write, readonly Row[]>> {
     holdsWriteLock: true,
     all: async () => [],
     find: async () => [],
+    match: async () => [],
     write: async (write, rows) => void writes.set(write, rows),
-    nextMovements: async (count) => Array.from({ length: count }, (_, at) => BigInt(at + 1)),
+    clockMs: async () => 0,
     notify: async () => undefined,
   };
   await book.save(session);
   return writes;
 }
 
-t.test('a movement changes its account and gets one entry for each part that changes', async (t) => {
+t.test('a charge takes from what is held and from the balance, and is one row of its month', async (t) => {
   const book = bookOf();
-  const operator = [{ account: 'revenue', amount: 5n }];
-  book.post({ id: 'm', kind: 'settle', account: 'a:b', balance: -7n, held: 2n, operator });
-  t.match(book.account('a:b'), { balance: 3n, held: 5n });
-  t.same(book.movement('m'), { account: 'a:b', amount: -5n });
+  const charge = { number: 9n, account: 'a:b', payer: 'a:b', amount: 5n, usage: USAGE, dateMs: Date.UTC(2026, 1, 28) };
+  book.charge(charge, 3n);
+  t.match(book.account('a:b'), { balance: 8n, held: 0n });
+  t.equal(book.knownCharge(charge), 5n);
+  t.equal(book.knownCharge({ ...charge, number: 8n }), undefined);
   const writes = await saved(book);
-  t.same(writes.get(INSERT_ENTRIES), [
-    { movement: 1n, account: 'customer:a:b', amount: -7n },
-    { movement: 1n, account: 'held:a:b', amount: 2n },
-    { movement: 1n, account: 'revenue', amount: 5n },
+  t.match(writes.get(chargeStatements('2026_02').insert), [
+    { account: 1n, member: 0n, key: 2n, model: 3n, amount: 5n },
   ]);
-  t.match(writes.get(UPDATE_ACCOUNTS), [{ id: 'a:b', balance: 3n, held: 5n }]);
+  t.match(writes.get(UPDATE_ACCOUNTS), [{ id: 'a:b', balance: 8n, held: 0n }]);
 });
 
-t.test('nothing is written for amounts of zero, and nothing for tables that did not change', async (t) => {
+t.test('credit is one row with the account of the operator that it came from', async (t) => {
   const book = bookOf();
-  book.post({ id: 'm', kind: 'settle', account: 'a:b', operator: [{ account: 'revenue', amount: 0n }] });
-  const writes = await saved(book);
-  t.equal(writes.size, 1, 'the movement alone');
+  book.post({ id: 'm', kind: 'grant', account: 'a:b', counter: 'source:grant', amount: 7n });
+  t.same(book.movement('m'), { account: 'a:b', amount: 7n });
+  t.match((await saved(book)).get(INSERT_MOVEMENTS), [{ account: 'a:b', counter: 'source:grant', amount: 7n }]);
+});
+
+t.test('a charge of zero changes no account, and nothing is written for tables that did not change', async (t) => {
+  const book = bookOf();
+  book.charge({ number: 9n, account: 'a:b', payer: 'a:b', amount: 0n, usage: USAGE, dateMs: 0 });
+  t.equal((await saved(book)).get(UPDATE_ACCOUNTS), undefined);
   t.equal((await saved(bookOf())).size, 0);
-});
-
-t.test('entries that do not add up to zero are refused', async (t) => {
-  const book = bookOf();
-  t.throws(() => book.post({ id: 'm', kind: 'grant', account: 'a:b', balance: 1n }), /movement 'm' add up to 1/);
-  t.match(book.account('a:b'), { balance: 10n });
 });
 
 t.test('a movement that exceeds 64 bits changes nothing', async (t) => {
   const book = bookOf();
-  const amount = 2n ** 63n;
-  const operator = [{ account: 'source:grant', amount: -amount }];
-  t.throws(() => book.post({ id: 'm', kind: 'grant', account: 'a:b', balance: amount, operator }), /exceeds 64 bits/);
+  const movement = { id: 'm', kind: 'grant', account: 'a:b', counter: 'source:grant', amount: 2n ** 63n } as const;
+  t.throws(() => book.post(movement), /exceeds 64 bits/);
   t.match(book.account('a:b'), { balance: 10n });
   t.equal(book.movement('m'), undefined);
 });

@@ -5,7 +5,7 @@ import { noteChanges } from '../../../src/billing/ledger/changes.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import type { Change, Ledger } from '../../../src/billing/ledger/store.ts';
-import { openStore, START_MS, STORES } from './stores.ts';
+import { openStore, STORES } from './stores.ts';
 
 /** Changes as they come, and a promise of the next. */
 async function listenTo(ledger: Ledger) {
@@ -52,12 +52,11 @@ for (const name of STORES) {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'an account' });
     await ledger.grant({ id: '1', account: 'an account', amount: 50n });
-    const expiresMs = START_MS + 60_000;
-    await ledger.lease({ id: 'l', account: 'an account', amount: 40n, holder: 'gateway-1', expiresMs });
+    await ledger.lease({ id: 'l', account: 'an account', amount: 40n, holder: 'gateway-1', ttlMs: 60_000 });
     const { upTo } = await listenTo(ledger);
     await ledger.want('an account', 'gateway-2');
-    t.equal(await ledger.giveBack('l', '1', 10n), 10n);
-    t.equal(await ledger.giveBack('l', '2', 10n, true), 10n);
+    t.equal(await ledger.giveBack('l', 1, 10n), 10n);
+    t.equal(await ledger.giveBack('l', 2, 10n, true), 10n);
     t.same(await upTo(2), [
       { kind: 'wanted', account: 'an account', by: 'gateway-2' },
       { kind: 'account', account: 'an account' },

@@ -2,7 +2,14 @@
 
 import t from 'tap';
 import { paymentId } from '../../../src/billing/ledger/commands.ts';
-import { type HoldRequest, type LedgerError, MAX_AMOUNT, type NewKey } from '../../../src/billing/ledger/store.ts';
+import { chargeId, chargeNumber } from '../../../src/billing/ledger/charges.ts';
+import {
+  type HoldRequest,
+  type LedgerError,
+  MAX_AMOUNT,
+  type Movement,
+  type NewKey,
+} from '../../../src/billing/ledger/store.ts';
 import { charge, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const hold = (id: string, amount: bigint, more: Partial<HoldRequest> = {}): HoldRequest => ({
@@ -10,7 +17,7 @@ const hold = (id: string, amount: bigint, more: Partial<HoldRequest> = {}): Hold
   account: 'a',
   amount,
   holder: 'thread-1',
-  expiresMs: START_MS + 60_000,
+  ttlMs: 60_000,
   ...more,
 });
 
@@ -105,6 +112,8 @@ for (const name of STORES) {
     await t.rejects(ledger.settle('h', 26n, USAGE), refusal('id-reused'));
     await t.rejects(ledger.hold(hold('h', 60n)), refusal('hold-closed'));
     await t.rejects(ledger.settle('unknown', 1n, USAGE), refusal('hold-unknown'));
+    t.match(await ledger.findHold('h'), { state: 'closed', amount: 60n, charged: 25n });
+    t.equal(await ledger.findHold('unknown'), undefined);
     t.match(await ledger.account('a'), { balance: 75n, held: 0n });
     t.match(await ledger.audit(), { sound: true, sum: 0n, openHolds: 0n });
   });
@@ -157,20 +166,19 @@ for (const name of STORES) {
   });
 
   t.test(`${name}: holds of a dead holder expire, those that a live one renews stay`, async (t) => {
-    const store = await openStore(t, name);
-    const { ledger } = store;
+    const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: '1', account: 'a', amount: 100n });
     await ledger.lease(hold('dead', 40n));
     await charge(ledger, 'dead', 'c1', 15n, USAGE);
-    await ledger.lease(hold('live', 40n, { holder: 'thread-2' }));
+    await ledger.lease(hold('live', 40n, { holder: 'thread-2', ttlMs: 0 }));
+    t.same(await ledger.renew('thread-2', 60_000), [{ id: 'live', left: 40n }]);
     t.equal(await ledger.expire(), 0);
-    store.pass(60_000);
-    t.same(await ledger.renew('thread-2', START_MS + 120_000), [{ id: 'live', left: 40n }]);
+    t.same(await ledger.renew('thread-1', 0), [{ id: 'dead', left: 25n }]);
     t.equal(await ledger.expire(), 1);
     t.equal(await ledger.expire(), 0);
     t.match(await ledger.account('a'), { balance: 45n, held: 40n });
-    t.same(await ledger.renew('thread-1', START_MS + 120_000), [], 'a holder is told that it lost its lease');
+    t.same(await ledger.renew('thread-1', 60_000), [], 'a holder is told that it lost its lease');
     t.same(await charge(ledger, 'dead', 'c2', 5n, USAGE), { late: true, repeated: false });
     t.match(await ledger.account('a'), { balance: 40n, held: 40n });
     t.match(await ledger.audit(), { sound: true });
@@ -184,7 +192,7 @@ for (const name of STORES) {
       ledger.grant({ id: '2', account: 'nobody', amount: 10n }),
       // A text with NUL is one that PostgreSQL refuses and SQLite keeps.
       ledger.grant({ id: '3', account: 'a', amount: 1n, memo: 'a\0b' }),
-      charge(ledger, 'unknown', 'c', 1n, USAGE),
+      ledger.settle('unknown', 1n, USAGE),
       ledger.grant({ id: '4', account: 'a', amount: 10n }),
     ]);
     const nul = name === 'postgres' ? 'rejected' : 'fulfilled';
@@ -203,7 +211,8 @@ for (const name of STORES) {
     }
     await t.rejects(charge(ledger, 'l', 'c', -1n, USAGE), refusal('amount-invalid'));
     for (const date of [NaN, Infinity, 0.5]) {
-      await t.rejects(ledger.hold(hold('h', 1n, { expiresMs: date })), refusal('date-invalid'));
+      await t.rejects(ledger.hold(hold('h', 1n, { ttlMs: date })), refusal('date-invalid'));
+      await t.rejects(charge(ledger, 'l', 'c', 1n, USAGE, { dateMs: date }), refusal('date-invalid'));
       await t.rejects(ledger.reservePayment({ ...PAYMENT, validUntilMs: date }), refusal('date-invalid'));
     }
   });
@@ -250,28 +259,51 @@ for (const name of STORES) {
     await ledger.settlePayment(id, { kind: 'charge', account: 'x402', usage: { ...USAGE, key: null } }, 'receipt');
     t.match(await ledger.usage({ by: ['account', 'key'] }), [{ account: 'x402', key: '', amount: 500n }]);
     t.match(await ledger.account('x402'), { balance: 0n });
-    t.match(await ledger.history({ account: 'x402' }), [{ kind: 'payment', amount: 0n, memo: 'credits for a' }]);
+    t.match(await ledger.history({ account: 'x402' }), [
+      { kind: 'charge', amount: -500n, usage: { model: 'm', key: null } },
+      { kind: 'payment', amount: 500n, memo: 'credits for a' },
+    ]);
     t.match(await ledger.audit(), { sound: true });
   });
 
-  t.test(`${name}: history is paged from the newest and leaves holds out`, async (t) => {
-    const { ledger } = await openStore(t, name);
+  t.test(`${name}: history is paged from the newest, over the end of a month, and leaves holds out`, async (t) => {
+    const { ledger, pass } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: '1', account: 'a', amount: 100n, memo: 'welcome' });
+    const usage = { ...USAGE, price: '0.25/1.50', requests: 3 };
     for (const id of ['h1', 'h2', 'h3']) {
+      pass(30_000);
       await ledger.hold(hold(id, 10n));
-      await ledger.settle(id, 4n, USAGE);
+      await ledger.settle(id, 4n, usage);
+      await ledger.grant({ id, account: 'a', amount: 1n });
     }
-    const page = await ledger.history({ account: 'a', limit: 2 });
-    t.match(page, [
-      { id: 'settle:h3', amount: -4n, usage: USAGE, dateMs: START_MS },
-      { id: 'settle:h2', kind: 'settle' },
+    const all = await ledger.history({ account: 'a' });
+    t.match(all, [
+      {
+        id: chargeId(START_MS + 90_000, chargeNumber('settle:h3')),
+        kind: 'charge',
+        amount: -4n,
+        usage,
+        dateMs: START_MS + 90_000,
+      },
+      { id: 'grant:h3' },
+      { id: chargeId(START_MS + 60_000, chargeNumber('settle:h2')), dateMs: START_MS + 60_000 },
+      { id: 'grant:h2' },
+      { id: chargeId(START_MS + 30_000, chargeNumber('settle:h1')), dateMs: START_MS + 30_000 },
+      { id: 'grant:h1' },
+      { id: 'grant:1', kind: 'grant', amount: 100n, memo: 'welcome', usage: null },
     ]);
-    const rest = await ledger.history({ account: 'a', before: page[1]?.seq ?? 0n });
-    t.match(rest, [{ id: 'settle:h1' }, { id: 'grant:1', amount: 100n, memo: 'welcome', usage: null }]);
-    t.equal(rest.length, 2);
-    t.equal((await ledger.history({ account: 'a', holds: true })).length, 7);
+    t.equal(all.length, 7);
+    for (const limit of [1, 2, 3, 6]) {
+      const paged: Movement[] = [];
+      for (let page = await ledger.history({ account: 'a', limit }); page.length > 0;) {
+        paged.push(...page);
+        page = await ledger.history({ account: 'a', limit, before: page.at(-1)?.seq ?? '' });
+      }
+      t.same(paged, all, `in pages of ${limit}`);
+    }
     t.same(await ledger.history({ account: 'b' }), []);
+    await t.rejects(ledger.history({ account: 'a', before: 'nonsense' }), refusal('cursor-invalid'));
   });
 
   t.test(`${name}: usage is summed by account, key, model and day`, async (t) => {
@@ -283,9 +315,9 @@ for (const name of STORES) {
       await ledger.lease(hold(account, 1000n, { account }));
     }
     await Promise.all([1, 2, 3].map((at) => charge(ledger, 'a', `a${at}`, 10n, USAGE)));
-    await charge(ledger, 'b', 'b1', 7n, { ...USAGE, key: 'key-2', model: 'n', measured: false });
-    store.pass(120_000);
-    await charge(ledger, 'a', 'a4', 5n, { ...USAGE, key: null });
+    const other = { ...USAGE, key: 'key-2', model: 'n', measured: false };
+    await charge(ledger, 'b', 'b1', 7n, other, { account: 'b' });
+    await charge(ledger, 'a', 'a4', 5n, { ...USAGE, key: null }, { dateMs: START_MS + 120_000 });
     t.match(await ledger.usage({ by: ['day'] }), [
       { day: '2026-03-31', requests: 4n, estimated: 1n, amount: 37n, inputTokens: 28n, outputTokens: 20n },
       { day: '2026-04-01', requests: 1n, estimated: 0n, amount: 5n, cachedTokens: 2n },

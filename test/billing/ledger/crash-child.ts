@@ -8,7 +8,7 @@ import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { type Ledger, LedgerError } from '../../../src/billing/ledger/store.ts';
 import { charge } from './stores.ts';
-import { chargeOf, LANES, PRICE, ROUNDS } from './crash-plan.ts';
+import { chargeOf, LANES, NOW_MS, PRICE, ROUNDS } from './crash-plan.ts';
 
 const [url = '', dyingStep = '', passes = '0'] = process.argv.slice(2);
 
@@ -31,7 +31,7 @@ async function buy(ledger: Ledger, lane: number, round: number): Promise<void> {
 
 async function spend(ledger: Ledger, lane: number, round: number): Promise<void> {
   const id = `${lane}-${round}`;
-  const request = { account: `lane-${lane}`, holder: `lane-${lane}`, expiresMs: 1e15 };
+  const request = { account: `lane-${lane}`, holder: `lane-${lane}`, ttlMs: 1e12 };
   const amount = chargeOf(lane, round);
   const usage = { key: 'k', model: 'm', inputTokens: 1, cachedTokens: 0, outputTokens: 1, measured: true };
   await ledger.hold({ ...request, id, amount: 100n }).catch((error: unknown) => {
@@ -42,14 +42,14 @@ async function spend(ledger: Ledger, lane: number, round: number): Promise<void>
   say(`settled ${id}`);
   const lease = `lease-${lane}`;
   await ledger.lease({ ...request, id: lease, amount: 200n });
-  await charge(ledger, lease, id + '-charge', amount, usage);
+  await charge(ledger, lease, id + '-charge', amount, usage, { account: request.account });
   say(`charged ${id}`);
 }
 
 const left = { passes: Number(passes) };
 const ledger = await openLedger(url, {
   clock: systemClock,
-  dateMs: () => 1_790_000_000_000,
+  dateMs: () => NOW_MS,
   lingerMs: 0,
   onStep(step) {
     if (step === dyingStep && left.passes-- === 0) process.kill(process.pid, 'SIGKILL');

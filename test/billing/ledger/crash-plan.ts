@@ -6,6 +6,9 @@ export const LANES = 4;
 /** Purchases of each customer, and as many holds and charges. */
 export const ROUNDS = 6;
 
+/** The date for all of them. */
+export const NOW_MS = 1_790_000_000_000;
+
 /** What a purchase brings. */
 export const PRICE = 1000n;
 

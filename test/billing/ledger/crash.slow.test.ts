@@ -6,10 +6,11 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
+import { chargeId, chargeNumber } from '../../../src/billing/ledger/charges.ts';
 import { type CommitStep, openLedger } from '../../../src/billing/ledger/ledger.ts';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
-import { chargeOf, LANES, PRICE, ROUNDS } from './crash-plan.ts';
-import { emptyStore, STORES } from './stores.ts';
+import { chargeOf, LANES, NOW_MS, PRICE, ROUNDS } from './crash-plan.ts';
+import { emptyStore, START_MS, STORES } from './stores.ts';
 
 const CHILD = fileURLToPath(new URL('crash-child.js', import.meta.url));
 
@@ -62,8 +63,8 @@ async function broken(ledger: Ledger, promises: ReadonlySet<string>): Promise<st
   const kept = (promise: string): boolean => {
     const [what, id] = promise.split(' ');
     if (what === 'bought') return charged.has(`payment:${id}`);
-    if (what === 'settled') return charged.has(`settle:${id}`);
-    return what !== 'charged' || charged.has(`settle:${id}-charge`);
+    if (what === 'settled') return charged.has(chargeId(NOW_MS, chargeNumber(`settle:${id}`)));
+    return what !== 'charged' || charged.has(chargeId(START_MS, chargeNumber(`${id}-charge`)));
   };
   return [...promises].filter((promise) => !kept(promise));
 }

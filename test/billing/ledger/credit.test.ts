@@ -3,6 +3,7 @@
 
 import fc from 'fast-check';
 import t from 'tap';
+import { chargeId, chargeNumber } from '../../../src/billing/ledger/charges.ts';
 import type { Ledger, LedgerError } from '../../../src/billing/ledger/store.ts';
 import { charge, debit, openStore, START_MS, STORES, type TestStore, USAGE } from './stores.ts';
 
@@ -14,7 +15,10 @@ const refusal = (name: LedgerError['refusal']): { name: string; refusal: string 
 });
 
 const lease = (ledger: Ledger, id: string, account: string, amount: bigint): ReturnType<Ledger['lease']> =>
-  ledger.lease({ id, account, amount, holder: 'x', expiresMs: START_MS + 1000 * HOUR_MS });
+  ledger.lease({ id, account, amount, holder: 'x', ttlMs: 1000 * HOUR_MS });
+
+/** The id of the movement of a charge. */
+const chargeOf = (id: string): string => chargeId(START_MS, chargeNumber(id));
 
 for (const name of STORES) {
   t.test(`${name}: an adjustment gives or takes credit once, never below the credit limit`, async (t) => {
@@ -71,20 +75,20 @@ for (const name of STORES) {
     await ledger.grant({ id: 'g', account: 'a', amount: 100n });
     await lease(ledger, 'l', 'a', 50n);
     await charge(ledger, 'l', 'c', 30n, USAGE);
-    const part = { id: '1', account: 'a', charge: 'settle:c', amount: 10n };
+    const part = { id: '1', account: 'a', charge: chargeOf('c'), amount: 10n };
     t.same(await ledger.refund(part), { repeated: false, amount: 10n });
     t.same(await ledger.refund(part), { repeated: true, amount: 10n });
-    await t.rejects(ledger.refund({ id: '1', account: 'a', amount: 10n, charge: 'settle:d' }), refusal('id-reused'));
+    await t.rejects(ledger.refund({ id: '1', account: 'a', amount: 10n, charge: chargeOf('d') }), refusal('id-reused'));
     await t.rejects(
-      ledger.refund({ id: '2', account: 'a', charge: 'settle:c', amount: 21n }),
+      ledger.refund({ id: '2', account: 'a', charge: chargeOf('c'), amount: 21n }),
       refusal('amount-invalid'),
     );
-    await t.rejects(ledger.refund({ id: '2', account: 'b', charge: 'settle:c' }), refusal('charge-unknown'));
+    await t.rejects(ledger.refund({ id: '2', account: 'b', charge: chargeOf('c') }), refusal('charge-unknown'));
     await t.rejects(ledger.refund({ id: '2', account: 'a', charge: 'grant:g' }), refusal('charge-unknown'));
-    t.same(await ledger.refund({ id: '2', account: 'a', charge: 'settle:c' }), { repeated: false, amount: 20n });
-    t.same(await ledger.refund({ id: '2', account: 'a', charge: 'settle:c' }), { repeated: true, amount: 20n });
+    t.same(await ledger.refund({ id: '2', account: 'a', charge: chargeOf('c') }), { repeated: false, amount: 20n });
+    t.same(await ledger.refund({ id: '2', account: 'a', charge: chargeOf('c') }), { repeated: true, amount: 20n });
     await t.rejects(
-      ledger.refund({ id: '3', account: 'a', charge: 'settle:c' }),
+      ledger.refund({ id: '3', account: 'a', charge: chargeOf('c') }),
       refusal('amount-invalid'),
       'nothing left',
     );
@@ -154,7 +158,7 @@ for (const name of STORES) {
     await ledger.setCreditLimit('a', 100n);
     await ledger.grant({ id: 'g', account: 'a', amount: 10n });
     t.match(await lease(ledger, 'l', 'a', 60n), { kind: 'held', amount: 60n });
-    t.match(await ledger.extend('l', 'e', 20n), { kind: 'held', amount: 20n });
+    t.match(await ledger.extend('l', 1, 20n), { kind: 'held', amount: 20n });
     t.match(await lease(ledger, 'm', 'a', 60n), { kind: 'held', amount: 30n }, 'what is left of the limit');
     t.match(await lease(ledger, 'n', 'a', 1n), { kind: 'short', balance: 0n });
     t.match(await ledger.account('a'), { balance: -100n, held: 110n });
@@ -182,7 +186,7 @@ for (const name of STORES) {
     await ledger.grant({ id: 'g', account: 'b', amount: 100n });
     t.match(await lease(ledger, 'l', 'a', 40n), { kind: 'held', amount: 40n });
     t.match(await lease(ledger, 'l', 'a', 40n), { kind: 'held', repeated: true });
-    await charge(ledger, 'l', 'c1', 10n, { ...USAGE, account: 'a' });
+    await charge(ledger, 'l', 'c1', 10n, USAGE);
     await debit(ledger, 'b', 'c2', 20n, USAGE);
     t.match(await ledger.account('org'), { balance: 40n, held: 30n });
     t.match(await ledger.account('a'), { balance: 5n, held: 0n, organisation: 'org' }, 'its own credit waits');
@@ -190,10 +194,10 @@ for (const name of STORES) {
       { account: 'a', amount: 10n },
       { account: 'b', amount: 20n },
     ]);
-    t.match(await ledger.refund({ id: 'r', account: 'b', charge: 'settle:c2' }), { amount: 20n });
+    t.match(await ledger.refund({ id: 'r', account: 'b', charge: chargeOf('c2') }), { amount: 20n });
     await ledger.setOrganisation('a', null);
     t.match(await lease(ledger, 'm', 'a', 40n), { kind: 'held', amount: 5n });
-    await charge(ledger, 'l', 'c3', 1n, { ...USAGE, account: 'a' });
+    await charge(ledger, 'l', 'c3', 1n, USAGE);
     t.match(await ledger.account('org'), { balance: 60n, held: 29n }, 'a lease stays with who gave it');
     t.match(await ledger.audit(), { sound: true, problems: [] });
   });
@@ -215,6 +219,7 @@ class Model {
   readonly ids = new Map<string, string>();
   readonly leases = new Map<string, { left: bigint; open: boolean }>();
   readonly charges = new Map<string, bigint>();
+  readonly refunds = new Map<string, { readonly charge: string | null; readonly amount: bigint }>();
 
   once(id: string, content: string, move: () => string): string {
     const known = this.ids.get(id);
@@ -245,7 +250,7 @@ class Model {
           return 'new';
         });
       case 'refund':
-        return this.once(`refund ${step.id}`, step.charge ?? `${step.amount}`, () => this.#refund(step));
+        return this.#refundOnce(step);
       case 'limit':
         this.limit = step.amount;
         return 'new';
@@ -261,10 +266,10 @@ class Model {
       }
       case 'charge': {
         const hold = this.leases.get(step.lease);
-        if (hold === undefined) return 'refused';
         return this.once(`charge ${step.id}`, `${step.amount}`, () => {
-          const fromHold = !hold.open ? 0n : step.amount < hold.left ? step.amount : hold.left;
-          hold.left -= fromHold;
+          const left = hold?.open === true ? hold.left : 0n;
+          const fromHold = step.amount < left ? step.amount : left;
+          if (hold !== undefined) hold.left -= fromHold;
           this.held -= fromHold;
           this.free -= step.amount - fromHold;
           this.spend(step.amount);
@@ -306,15 +311,18 @@ class Model {
     return 'new';
   }
 
-  #refund({ amount, charge }: Extract<Step, { kind: 'refund' }>): string {
-    if (charge === null) {
-      this.free += amount;
-      return 'new';
+  /** A repeat names the same charge, or the sum that was given back. */
+  #refundOnce({ amount, charge, id }: Extract<Step, { kind: 'refund' }>): string {
+    const known = this.refunds.get(id);
+    if (known !== undefined) {
+      const same = charge === null ? known.amount === amount : known.charge === charge;
+      return same ? 'repeated' : 'refused';
     }
-    const left = this.charges.get(charge) ?? 0n;
-    if (left <= 0n) return 'refused';
-    this.charges.set(charge, 0n);
-    this.free += left;
+    const sum = charge === null ? amount : (this.charges.get(charge) ?? 0n);
+    if (sum <= 0n) return 'refused';
+    if (charge !== null) this.charges.set(charge, 0n);
+    this.refunds.set(id, { charge, amount: sum });
+    this.free += sum;
     return 'new';
   }
 }
@@ -354,7 +362,7 @@ async function run({ ledger, pass }: TestStore, step: Step, own: string, member:
     case 'adjust':
       return word(await ledger.adjust({ id: name(step.id), account: member, amount: step.amount }));
     case 'refund': {
-      const what = step.charge === null ? { amount: step.amount } : { charge: `settle:${name(step.charge)}` };
+      const what = step.charge === null ? { amount: step.amount } : { charge: chargeOf(name(step.charge)) };
       return word(await ledger.refund({ id: name(step.id), account: member, ...what }));
     }
     case 'limit':
@@ -365,7 +373,7 @@ async function run({ ledger, pass }: TestStore, step: Step, own: string, member:
       return answer.kind === 'short' ? 'short' : answer.repeated ? 'again' : `held ${answer.amount}`;
     }
     case 'charge':
-      return word(await charge(ledger, name(step.lease), name(`c${step.id}`), step.amount, USAGE));
+      return word(await charge(ledger, name(step.lease), name(`c${step.id}`), step.amount, USAGE, { account: member }));
     case 'release':
       return `${await ledger.release(name(step.id))}`;
     case 'pass':

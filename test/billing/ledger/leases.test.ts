@@ -2,9 +2,9 @@
 
 import t from 'tap';
 import { type LedgerError } from '../../../src/billing/ledger/store.ts';
-import { charge, debit, openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, debit, openStore, STORES, USAGE } from './stores.ts';
 
-const LEASE = { id: 'l', account: 'a', amount: 10n, holder: 'h', expiresMs: START_MS + 60_000 };
+const LEASE = { id: 'l', account: 'a', amount: 10n, holder: 'h', ttlMs: 60_000 };
 const refusal = (name: LedgerError['refusal']): { name: string; refusal: string } => ({
   name: 'LedgerError',
   refusal: name,
@@ -16,9 +16,9 @@ for (const name of STORES) {
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: 'g', account: 'a', amount: 25n });
     await ledger.lease(LEASE);
-    t.same(await ledger.extend('l', '1', 10n), { kind: 'held', amount: 10n, repeated: false });
-    t.match(await ledger.extend('l', '2', 10n), { kind: 'held', amount: 5n });
-    t.match(await ledger.extend('l', '3', 1n), { kind: 'short', balance: 0n });
+    t.same(await ledger.extend('l', 1, 10n), { kind: 'held', amount: 10n, repeated: false });
+    t.match(await ledger.extend('l', 2, 10n), { kind: 'held', amount: 5n });
+    t.match(await ledger.extend('l', 3, 1n), { kind: 'short', balance: 0n });
     t.match(await ledger.account('a'), { balance: 0n, held: 25n });
     t.match(await charge(ledger, 'l', 'c', 22n, USAGE), { late: false });
     t.match(await ledger.account('a'), { balance: 0n, held: 3n });
@@ -31,9 +31,9 @@ for (const name of STORES) {
     await ledger.grant({ id: 'g', account: 'a', amount: 10n });
     await ledger.lease(LEASE);
     await charge(ledger, 'l', 'c', 4n, USAGE);
-    t.equal(await ledger.giveBack('l', '1', 2n), 2n);
-    t.equal(await ledger.giveBack('l', '2', 100n), 4n);
-    t.equal(await ledger.giveBack('l', '3', 1n), 0n);
+    t.equal(await ledger.giveBack('l', 1, 2n), 2n);
+    t.equal(await ledger.giveBack('l', 2, 100n), 4n);
+    t.equal(await ledger.giveBack('l', 3, 1n), 0n);
     t.match(await ledger.account('a'), { balance: 6n, held: 0n });
     t.match(await charge(ledger, 'l', 'd', 1n, USAGE), { late: false }, 'beyond the lease the balance pays');
     t.match(await ledger.account('a'), { balance: 5n, held: 0n });
@@ -45,13 +45,13 @@ for (const name of STORES) {
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: 'g', account: 'a', amount: 100n });
     await ledger.lease(LEASE);
-    await ledger.extend('l', '1', 5n);
-    await t.rejects(ledger.extend('l', '1', 5n), refusal('id-reused'));
+    await ledger.extend('l', 1, 5n);
+    await t.rejects(ledger.extend('l', 1, 5n), refusal('id-reused'));
     await ledger.release('l');
-    await t.rejects(ledger.extend('l', '2', 5n), refusal('hold-closed'));
-    await t.rejects(ledger.giveBack('l', '3', 5n), refusal('hold-closed'));
-    await t.rejects(ledger.extend('none', '4', 5n), refusal('hold-unknown'));
-    await t.rejects(ledger.extend('l', '5', 0n), refusal('amount-invalid'));
+    await t.rejects(ledger.extend('l', 2, 5n), refusal('hold-closed'));
+    await t.rejects(ledger.giveBack('l', 3, 5n), refusal('hold-closed'));
+    await t.rejects(ledger.extend('none', 4, 5n), refusal('hold-unknown'));
+    await t.rejects(ledger.extend('l', 5, 0n), refusal('amount-invalid'));
     t.match(await ledger.account('a'), { balance: 100n, held: 0n });
   });
 

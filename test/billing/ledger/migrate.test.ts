@@ -104,7 +104,7 @@ for (const name of STORES) {
     t.same(await ledger.account('a'), account);
     t.match(await ledger.findKey('h1'), { id: 'k1', account: 'a', limits: { tokensPerMinute: 9 }, lineage: 'k1' });
     t.match(await ledger.history({ account: 'a' }), [
-      { id: 'settle:c', amount: -30n, dateMs: 9, usage: { key: 'k1', model: 'm', inputTokens: 7 } },
+      { kind: 'charge', amount: -30n, dateMs: 9, usage: { key: 'k1', model: 'm', inputTokens: 7 } },
       { id: 'grant:g', amount: 100n, dateMs: 7, memo: 'welcome', usage: null },
     ]);
     t.match(await ledger.usage({ by: ['account', 'day'] }), [{ account: 'a', day: '1970-01-01', amount: 30n }]);

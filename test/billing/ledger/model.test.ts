@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
-import { charge, openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, openStore, STORES, USAGE } from './stores.ts';
 
 interface ModelHold {
   readonly lease: boolean;
@@ -48,18 +48,28 @@ class Model {
     return `held ${amount}`;
   }
 
-  charge(holdId: string, lease: boolean, id: string, amount: bigint): string {
+  settle(holdId: string, amount: bigint): string {
     const hold = this.holds.get(holdId);
-    if (hold?.lease !== lease) return 'refused';
-    const state = this.once(`settle ${id}`, `${hold.account} ${amount}`);
+    if (hold === undefined || hold.lease) return 'refused';
+    const state = this.once(`settle ${holdId}`, `${amount}`);
     if (state !== 'new') return state;
     this.income += amount;
     const late = !hold.open;
-    const fromHold = late ? 0n : amount < hold.left ? amount : hold.left;
-    hold.left -= fromHold;
-    this.add(hold.account, fromHold - amount);
-    if (!lease) this.release(holdId);
+    this.release(holdId);
+    this.add(hold.account, -amount);
     return late ? 'late' : 'new';
+  }
+
+  charge(lease: string, account: string, id: string, amount: bigint): string {
+    const state = this.once(`charge ${account} ${id}`, `${amount}`);
+    if (state !== 'new') return state;
+    this.income += amount;
+    const hold = this.holds.get(lease);
+    const pays = hold?.lease === true && hold.open && hold.account === account ? hold : undefined;
+    const fromHold = pays === undefined ? 0n : amount < pays.left ? amount : pays.left;
+    if (pays !== undefined) pays.left -= fromHold;
+    this.add(account, fromHold - amount);
+    return pays === undefined ? 'late' : 'new';
   }
 
   release(id: string): string {
@@ -75,7 +85,14 @@ class Model {
 type Step =
   | { readonly kind: 'grant'; readonly id: string; readonly account: string; readonly amount: bigint }
   | { readonly kind: 'hold' | 'lease'; readonly id: string; readonly account: string; readonly amount: bigint }
-  | { readonly kind: 'settle' | 'charge'; readonly hold: string; readonly id: string; readonly amount: bigint }
+  | { readonly kind: 'settle'; readonly hold: string; readonly amount: bigint }
+  | {
+      readonly kind: 'charge';
+      readonly hold: string;
+      readonly account: string;
+      readonly id: string;
+      readonly amount: bigint;
+    }
   | { readonly kind: 'release'; readonly id: string };
 
 // Few names and amounts: repeats, charges after the end and ids used for something else must come about often.
@@ -86,7 +103,8 @@ const large = fc.constantFrom(100n, 300n);
 const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constant('grant' as const), id, account, amount: large }),
   fc.record({ kind: fc.constantFrom('hold' as const, 'lease' as const), id, account, amount }),
-  fc.record({ kind: fc.constantFrom('settle' as const, 'charge' as const), hold: id, id, amount }),
+  fc.record({ kind: fc.constant('settle' as const), hold: id, amount }),
+  fc.record({ kind: fc.constant('charge' as const), hold: id, account, id, amount }),
   fc.record({ kind: fc.constant('release' as const), id }),
 );
 
@@ -98,9 +116,9 @@ function expected(model: Model, step: Step): string {
     case 'lease':
       return model.hold(step.id, step.kind === 'lease', step.account, step.amount);
     case 'settle':
-      return model.charge(step.hold, false, step.hold, step.amount);
+      return model.settle(step.hold, step.amount);
     case 'charge':
-      return model.charge(step.hold, true, `c${step.id}`, step.amount);
+      return model.charge(step.hold, step.account, step.id, step.amount);
     case 'release':
       return model.release(step.id);
   }
@@ -118,14 +136,16 @@ async function run(ledger: Ledger, step: Step, run: string): Promise<string> {
     case 'hold':
     case 'lease': {
       const { amount } = step;
-      const request = { id: own(step.id), account: own(step.account), amount, holder: 'x', expiresMs: START_MS };
+      const request = { id: own(step.id), account: own(step.account), amount, holder: 'x', ttlMs: 1000 };
       const answer = await ledger[step.kind](request);
       return answer.kind === 'short' ? 'short' : answer.repeated ? 'again' : `held ${answer.amount}`;
     }
     case 'settle':
       return settled(await ledger.settle(own(step.hold), step.amount, USAGE));
     case 'charge':
-      return settled(await charge(ledger, own(step.hold), own(`c${step.id}`), step.amount, USAGE));
+      return settled(
+        await charge(ledger, own(step.hold), own(step.id), step.amount, USAGE, { account: own(step.account) }),
+      );
     case 'release':
       return `${await ledger.release(own(step.id))}`;
   }

@@ -10,7 +10,7 @@ const [url = '', name = ''] = process.argv.slice(2);
 // A pause between commits leaves the other process its turn: SQLite's lock is not fair.
 const ledger = await openLedger(url, { clock: systemClock, dateMs: () => 1_790_000_000_000, lingerMs: 5 });
 const usage = { key: name, model: 'm', inputTokens: 1, cachedTokens: 0, outputTokens: 1, measured: true };
-const request = { account: 'a', holder: name, expiresMs: 1e15 };
+const request = { account: 'a', holder: name, ttlMs: 1e12 };
 let spent = 0n;
 
 async function spendHolds(lane: number): Promise<void> {

@@ -30,9 +30,16 @@ async function chargeOne(ledger: Ledger, charge: Charge): Promise<HoldSettlement
   return outcome.value;
 }
 
-/** Charges a lease; rejects as the ledger refuses it. */
-export function charge(ledger: Ledger, lease: string, id: string, amount: Pico, usage: Usage): Promise<HoldSettlement> {
-  return chargeOne(ledger, { lease, id, amount, usage });
+/** Charges a lease, by default of account `a`; rejects as the ledger refuses it. */
+export function charge(
+  ledger: Ledger,
+  lease: string,
+  id: string,
+  amount: Pico,
+  usage: Usage,
+  { account = 'a', dateMs = START_MS }: Partial<Pick<Charge, 'account' | 'dateMs'>> = {},
+): Promise<HoldSettlement> {
+  return chargeOne(ledger, { lease, account, id, amount, usage, dateMs });
 }
 
 /** Charges an account that pays later; rejects as the ledger refuses it. */
@@ -42,8 +49,9 @@ export function debit(
   id: string,
   amount: Pico,
   usage: Usage,
+  dateMs: number = START_MS,
 ): Promise<HoldSettlement> {
-  return chargeOne(ledger, { account, id, amount, usage });
+  return chargeOne(ledger, { account, id, amount, usage, dateMs });
 }
 
 export interface TestStore {
