@@ -51,6 +51,7 @@ export type ErrorCode =
   | 'HR_BUDGET_HELD'
   | 'HR_LIMITS_FULL'
   | 'HR_CREDIT_SHORT'
+  | 'HR_CREDIT_BUSY'
   | 'HR_CREDIT_UNKNOWN'
   | 'HR_PAYMENT_REQUIRED'
   | 'HR_PAYMENT_MALFORMED'
@@ -174,6 +175,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     detail: 'The gateway counts for too many limited keys and budgets; this one is refused',
   },
   HR_CREDIT_SHORT: { status: 402, source: 'client', retryable: false, detail: 'Not enough credit: this may cost {}' },
+  HR_CREDIT_BUSY: {
+    status: 503,
+    source: 'internal',
+    retryable: true,
+    detail: 'The credit of this account is held for other requests at the moment; nothing was charged',
+  },
   HR_CREDIT_UNKNOWN: {
     status: 503,
     source: 'internal',

@@ -22,7 +22,7 @@ const control = link(system, data.port);
 const registry = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
 
-const { limitMemory, paid } = data;
+const { leaseMemory, limitMemory, paid } = data;
 const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
 const payments = paid ? control.ref<PaymentCommand>('payments') : null;
 
@@ -36,7 +36,7 @@ const plane = new DataPlane({
   random: systemRandom,
   tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
   pages,
-  accounts: limitMemory === null ? null : { leaseManager, limitMemory, payments },
+  accounts: limitMemory === null || leaseMemory === null ? null : { leaseManager, leaseMemory, limitMemory, payments },
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

@@ -1,5 +1,5 @@
 // Clocks and random sources, which are passed as arguments everywhere: of the process, and manual or seeded ones for tests.
-// This file has the only ambient sources of monotonic time and randomness. `now()` never goes backwards and is not a date.
+// This file has the only ambient sources of time and randomness. `now()` never goes backwards and is not a date.
 
 import { performance } from 'node:perf_hooks';
 
@@ -30,6 +30,13 @@ export const systemClock: Clock = {
   setTimeout: (callback, delayMs) => setTimeout(callback, Math.min(Math.ceil(delayMs), MAX_DELAY_MS)),
   clearTimeout: (handle) => clearTimeout(handle as NodeJS.Timeout),
 };
+
+/**
+ * Milliseconds since 1970 by the wall clock of the machine. It follows corrections of the clock and the time that the machine
+ * was suspended, and may go back: a date, never a measure of time.
+ */
+// oxlint-disable-next-line no-restricted-properties -- the one place the ban points to
+export const systemEpochMs: () => number = Date.now;
 
 /** The random source of the process, uniform in [0, 1); not for secrets. */
 // oxlint-disable-next-line no-restricted-properties -- the one place the ban points to

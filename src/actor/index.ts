@@ -2,7 +2,7 @@
 
 export type { Actor, Behavior, Context, Signal, SpawnOptions } from './behavior.ts';
 export { EscalatedError } from './cell.ts';
-export { createManualClock, createSeededRandom, systemClock, systemRandom } from './clock.ts';
+export { createManualClock, createSeededRandom, systemClock, systemEpochMs, systemRandom } from './clock.ts';
 export type { Clock, ManualClock, TimerHandle } from './clock.ts';
 export type { DeadLetterReason, SystemEvent } from './kernel.ts';
 export type { MailboxOptions, Overflow } from './mailbox.ts';

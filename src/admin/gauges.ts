@@ -1,5 +1,6 @@
 // Metrics and status of CRNs, search engines and the process, as the control plane knows them.
 
+import { systemEpochMs as epochMs } from '../actor/index.ts';
 import { type Board, type CrnEvent, STANDING, type ModelTableData } from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
 import { CrnMetrics } from '../telemetry/crn-metrics.ts';
@@ -34,9 +35,6 @@ export function statusOf(table: ModelTableData, board: Board): CrnStatus[] {
     })),
   );
 }
-
-/** Milliseconds since 1970, by the clock that does not jump. */
-const epochMs = (): number => performance.timeOrigin + performance.now();
 
 export class Gauges {
   readonly #crns = new CrnMetrics();

@@ -266,6 +266,7 @@ export function unmeteredSpending(model: string, cost: number): Spending {
 }
 
 function creditError(reserved: Exclude<Reserved, { kind: 'reserved' }>, amount: number): HeadraceError {
+  if (reserved.kind === 'busy') return new HeadraceError('HR_CREDIT_BUSY', { headers: ['retry-after', '1'] });
   if (reserved.kind === 'away') return new HeadraceError('HR_CREDIT_UNKNOWN', { headers: ['retry-after', '2'] });
   const subject = `${usdText(amount)} USD, ${usdText(Math.max(reserved.balance, 0))} USD are left`;
   return new HeadraceError('HR_CREDIT_SHORT', { subject });

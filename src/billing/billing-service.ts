@@ -3,13 +3,20 @@
 // start is retried; keys of the configuration work meanwhile.
 
 import { randomUUID } from 'node:crypto';
-import { leaseManager, type LeaseManagerCommand, type LeaseManagerSettings } from './lease-manager.ts';
+import {
+  leaseManager,
+  type LeaseManagerCommand,
+  type LeaseManagerSettings,
+  type ReportedCharge,
+} from './lease-manager.ts';
+import { createLeaseMemory } from './lease-table.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
-import type { KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
+import type { Change, KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
 import type { BudgetChange, BudgetEvent } from './limits/budgets.ts';
 import { LimitRegistry } from './limits/limit-registry.ts';
 import { createLimitMemory, type LimitMemory } from './limits/limit-table.ts';
 import { openLedger } from './ledger/ledger.ts';
+import { printUsd } from './money.ts';
 import { picoPerCall, usdText } from './prices.ts';
 import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
@@ -18,13 +25,11 @@ import { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { PaymentCommand } from './payments/payment-processor.ts';
 import { type PaymentService, startPayments } from './payments/payment-service.ts';
+import { StoreReader } from './store-reader.ts';
 
 /** A change that every data plane applies. */
 export type BillingUpdate =
-  | { readonly type: 'Keys'; readonly change: KeyChange }
-  | { readonly type: 'Budgets'; readonly change: BudgetChange }
-  | { readonly type: 'Trust'; readonly untilMs: number }
-  | { readonly type: 'Recall'; readonly account: string };
+  { readonly type: 'Keys'; readonly change: KeyChange } | { readonly type: 'Budgets'; readonly change: BudgetChange };
 
 export interface BillingServiceOptions {
   readonly system: System;
@@ -51,7 +56,11 @@ export interface ConfiguredKey {
 
 const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 const REOPEN_MS = 2000;
-const FLUSH_TIMEOUT_MS = 10_000;
+
+/** A shutdown waits so long for a store that does not answer; what is not posted then is lost, and logged. */
+const FLUSH_MS = 10_000;
+const CLOSE_MS = 5000;
+const ANSWER_MS = 1000;
 
 /** Interval between readings of what other gateways have spent of budgets. */
 const READ_MS = 5000;
@@ -61,6 +70,7 @@ const REPORT_MS = 500;
 
 export class BillingService {
   readonly leaseManager: Ref<LeaseManagerCommand>;
+  readonly leaseMemory: SharedArrayBuffer;
   readonly limitMemory: LimitMemory;
   /** The payment processor; null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
@@ -69,19 +79,25 @@ export class BillingService {
   readonly #service: PaymentService | null;
   readonly #metrics = new LedgerMetrics();
   readonly #limits: LimitRegistry;
+  readonly #reader: StoreReader;
   readonly #keys = new Map<string, KeyRecord>();
   /** Hashes of the keys of the configuration. */
   #configured: ReadonlySet<string> = new Set();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
   #ledger: Ledger | null = null;
   #loaded = false;
-  #untilMs = 0;
   #closed = false;
 
   constructor(options: BillingServiceOptions) {
     this.#options = options;
     const { clock, epochMs, log, settings, system, tell, threads } = options;
+    this.leaseMemory = createLeaseMemory(threads);
     this.limitMemory = createLimitMemory(threads);
+    this.#reader = new StoreReader({
+      onProblem: (error, name) =>
+        log.error({ problem: sentenceOf(error) }, `${name} could not be read; it is tried again`),
+      later: (run) => this.#later(REOPEN_MS, run),
+    });
     this.#limits = new LimitRegistry({
       memory: this.limitMemory,
       epochMs,
@@ -92,16 +108,12 @@ export class BillingService {
     const behavior = leaseManager({
       openLedger: () => this.#openLedger(),
       settings: leaseSettings(settings),
+      memory: this.leaseMemory,
       instance: randomUUID(),
       epochMs,
       metrics: this.#metrics,
       onOpen: (ledger) => void this.#load(ledger),
-      onRenewed: (untilMs) => {
-        this.#untilMs = untilMs;
-        tell({ type: 'Trust', untilMs });
-      },
       onPosted: ({ account, amount, usage }) => this.#limits.posted(account, usage.key, usage.model, amount),
-      onRecall: (account) => tell({ type: 'Recall', account }),
       onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
     });
     this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });
@@ -132,7 +144,6 @@ export class BillingService {
     return [
       { type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } },
       { type: 'Budgets', change: this.#limits.budgets() },
-      { type: 'Trust', untilMs: this.#untilMs },
     ];
   }
 
@@ -161,27 +172,57 @@ export class BillingService {
     this.#limits.clearThread(thread);
   }
 
-  threadGone(thread: string): void {
+  threadGone(thread: number): void {
     this.leaseManager.tell({ type: 'ThreadGone', thread });
   }
 
-  /** Posts the charges that threads have reported, and closes the ledger. */
+  /**
+   * Posts the charges that threads have reported, gives all credit back, and closes the ledger. A store that does not answer is
+   * waited for so long only; every charge that it does not have then is logged.
+   */
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of this.#timers) this.#options.clock.clearTimeout(timer);
     this.#opened.promise.catch(() => undefined);
     if (this.#ledger === null) this.#opened.reject(new Error('the gateway has closed'));
     await this.#service?.close();
-    const flushed = ask<LeaseManagerCommand, 'flushed'>(this.leaseManager, (replyTo) => ({ type: 'Flush', replyTo }), {
-      timeoutMs: FLUSH_TIMEOUT_MS,
-    });
-    await flushed.catch((error: unknown) => this.#options.log.error({ err: error }, 'charges may be lost'));
-    await this.#ledger?.close();
+    const { log } = this.#options;
+    const flush = (replyTo: Ref<'flushed'>): LeaseManagerCommand => ({ type: 'Flush', withinMs: FLUSH_MS, replyTo });
+    const giveUp = (replyTo: Ref<readonly ReportedCharge[]>): LeaseManagerCommand => ({ type: 'GiveUp', replyTo });
+    try {
+      await ask(this.leaseManager, flush, { timeoutMs: FLUSH_MS + ANSWER_MS });
+      await this.#closeLedger();
+      this.#logLost(await ask(this.leaseManager, giveUp, { timeoutMs: ANSWER_MS }));
+    } catch (error) {
+      log.error({ err: error }, 'charges may be lost: the lease manager does not answer');
+    }
+  }
+
+  /** A ledger that is closed commits what waits, which a store that does not answer delays. */
+  async #closeLedger(): Promise<void> {
+    const { clock, log } = this.#options;
+    const closed = Promise.resolve(this.#ledger?.close()).catch((error: unknown) =>
+      log.error({ problem: sentenceOf(error) }, 'the ledger could not be closed'),
+    );
+    const timeout = Promise.withResolvers<void>();
+    const timer = clock.setTimeout(() => timeout.resolve(), CLOSE_MS);
+    await Promise.race([closed, timeout.promise]);
+    clock.clearTimeout(timer);
+  }
+
+  #logLost(charges: readonly ReportedCharge[]): void {
+    if (charges.length === 0) return;
+    const { log } = this.#options;
+    let total = 0n;
+    for (const { account, amount, usage } of charges) {
+      total += BigInt(amount);
+      const { key, model, requests = 1 } = usage;
+      log.error({ account, key, model, requests, usd: printUsd(BigInt(amount)) }, 'a charge is lost');
+    }
+    log.error({ charges: charges.length, usd: printUsd(total) }, 'charges are lost: the store did not answer');
   }
 
   async #openLedger(): Promise<Ledger> {
-    // A lease manager that was restarted finds the ledger open.
-    if (this.#ledger !== null) return this.#ledger;
     const { clock, epochMs, settings } = this.#options;
     const metrics = this.#metrics;
     const ledger = await openLedger(settings.store ?? ':memory:', { clock, dateMs: epochMs, metrics });
@@ -197,20 +238,30 @@ export class BillingService {
   async #load(ledger: Ledger): Promise<void> {
     if (this.#closed) return;
     try {
-      await ledger.watch((change) => {
-        if (change.kind === 'key') void this.#refresh(ledger, change.hash);
-        else if (change.kind === 'budget') void this.#refreshBudget(ledger, change.budget);
-        else if (change.kind === 'all') void this.#reload(ledger);
-      });
-      await this.#reload(ledger);
+      await ledger.watch((change) => this.#changed(ledger, change));
+      this.#readAll(ledger);
       this.#later(READ_MS, () => void this.#readSpending(ledger));
     } catch (error) {
-      this.#options.log.error({ problem: sentenceOf(error) }, 'keys could not be loaded; it is tried again');
+      this.#options.log.error({ problem: sentenceOf(error) }, 'the store could not be watched; it is tried again');
       this.#later(REOPEN_MS, () => void this.#load(ledger));
     }
   }
 
-  async #reload(ledger: Ledger): Promise<void> {
+  #changed(ledger: Ledger, change: Change): void {
+    if (change.kind === 'key') this.#reader.request(`key ${change.hash}`, () => this.#readKey(ledger, change.hash));
+    else if (change.kind === 'budget') {
+      this.#reader.request(`budget ${change.budget}`, () => this.#readBudget(ledger, change.budget));
+    } else {
+      this.leaseManager.tell({ type: 'Changed', change });
+      if (change.kind === 'all') this.#readAll(ledger);
+    }
+  }
+
+  #readAll(ledger: Ledger): void {
+    this.#reader.request('the list of keys', () => this.#readKeys(ledger));
+  }
+
+  async #readKeys(ledger: Ledger): Promise<void> {
     const stored = await ledger.listKeys();
     const budgets = await ledger.budgets.list();
     const gone = new Set(this.#keys.keys());
@@ -226,37 +277,27 @@ export class BillingService {
     this.#options.onKeys();
   }
 
-  async #refresh(ledger: Ledger, hash: string): Promise<void> {
-    try {
-      const key = await ledger.findKey(hash);
-      const record = key === undefined || !this.#isValid(key) ? undefined : this.#recordOf(key);
-      if (record === undefined) this.#limits.dropKey(hash);
-      else await this.#limits.read((query) => ledger.budgets.spending(query), false);
-      if (record === undefined) this.#keys.delete(hash);
-      else this.#keys.set(hash, record);
-      const change = {
-        reset: false,
-        put: record === undefined ? [] : [record],
-        drop: record === undefined ? [hash] : [],
-      };
-      this.#options.tell({ type: 'Keys', change });
-      this.#options.onKeys();
-    } catch (error) {
-      this.#options.log.error({ problem: sentenceOf(error) }, 'a key could not be read; it is tried again');
-      this.#later(REOPEN_MS, () => void this.#refresh(ledger, hash));
-    }
+  async #readKey(ledger: Ledger, hash: string): Promise<void> {
+    const key = await ledger.findKey(hash);
+    const record = key === undefined || !this.#isValid(key) ? undefined : this.#recordOf(key);
+    if (record === undefined) this.#limits.dropKey(hash);
+    else await this.#limits.read((query) => ledger.budgets.spending(query), false);
+    if (record === undefined) this.#keys.delete(hash);
+    else this.#keys.set(hash, record);
+    const change = {
+      reset: false,
+      put: record === undefined ? [] : [record],
+      drop: record === undefined ? [hash] : [],
+    };
+    this.#options.tell({ type: 'Keys', change });
+    this.#options.onKeys();
   }
 
-  async #refreshBudget(ledger: Ledger, id: string): Promise<void> {
-    try {
-      const budget = await ledger.budgets.find(id);
-      if (budget === undefined) this.#limits.dropBudget(id);
-      else this.#limits.putBudget(budget);
-      await this.#limits.read((query) => ledger.budgets.spending(query), false);
-    } catch (error) {
-      this.#options.log.error({ problem: sentenceOf(error) }, 'a budget could not be read; it is tried again');
-      this.#later(REOPEN_MS, () => void this.#refreshBudget(ledger, id));
-    }
+  async #readBudget(ledger: Ledger, id: string): Promise<void> {
+    const budget = await ledger.budgets.find(id);
+    if (budget === undefined) this.#limits.dropBudget(id);
+    else this.#limits.putBudget(budget);
+    await this.#limits.read((query) => ledger.budgets.spending(query), false);
   }
 
   #isValid({ disabledMs, expiresMs }: StoredKey): boolean {

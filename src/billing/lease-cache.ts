@@ -1,9 +1,10 @@
-// Credit leases of one ingress thread, by account. A request reserves what it may cost and settles what it did cost; neither
-// waits as long as the lease covers it. Spending is summed by account, key and model and reported to the lease manager a few
-// times a second.
+// Credit of one ingress thread. A request reserves what it may cost and settles what it did cost, out of the memory that all
+// threads share; it waits for the lease manager only when the lease does not cover it. Spending is summed by account, key and
+// model and reported a few times a second.
 
-import { ask, type Clock, type Ref, type TimerHandle } from '../actor/index.ts';
-import type { Funding, LeaseManagerCommand, ReportedCharge } from './lease-manager.ts';
+import type { Clock, Ref, System, TimerHandle } from '../actor/index.ts';
+import type { LeaseManagerCommand, LeaseNotice, Refusal, ReportedCharge } from './lease-manager.ts';
+import { LeaseTable } from './lease-table.ts';
 
 /** Whose request it is. */
 export interface Payer {
@@ -26,15 +27,15 @@ export interface Spending {
 }
 
 /** Outcome of a reservation that needed more credit. `reserved`: `amount` lies between the least and the most asked for. */
-export type Reserved =
-  | { readonly kind: 'reserved'; readonly amount: number }
-  | { readonly kind: 'short'; readonly balance: number }
-  | { readonly kind: 'away' };
+export type Reserved = { readonly kind: 'reserved'; readonly amount: number } | Refusal;
 
 export interface LeaseCacheOptions {
+  readonly system: System;
   readonly leaseManager: Ref<LeaseManagerCommand>;
-  /** Names this thread among those of the process. */
-  readonly thread: string;
+  /** Made by `createLeaseMemory`. */
+  readonly memory: SharedArrayBuffer;
+  /** Number of this thread among those of the process. */
+  readonly thread: number;
   readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
@@ -43,13 +44,11 @@ export interface LeaseCacheOptions {
   readonly leasePico: number;
 }
 
-const FUND_TIMEOUT_MS = 5000;
+/** The lease manager answers within a second; this bounds the wait for one that does not. */
+const FUND_TIMEOUT_MS = 1500;
 
-/** A lease that is unused for this long gives its credit back. */
-const IDLE_MS = 10_000;
-
-/** After credit ran short, only what is needed is leased, for this long. */
-const LEAN_MS = 5000;
+/** Interval of the search for accounts that are not used any more. */
+const SWEEP_MS = 10_000;
 
 interface Tally {
   readonly key: string | null;
@@ -57,99 +56,117 @@ interface Tally {
   readonly measured: boolean;
   requests: number;
   cost: number;
+  /** The part of the cost that was drawn from the lease. */
+  covered: number;
   promptTokens: number;
   cachedTokens: number;
   completionTokens: number;
 }
 
-interface Waiter {
-  readonly least: number;
-  readonly most: number;
-  readonly done: (reserved: Reserved) => void;
-}
-
-interface AccountLease {
+/** An account that this thread has served lately. */
+class AccountView {
   readonly account: string;
   readonly prepaid: boolean;
-  /** Of the lease, in pico-USD; reservations are not taken off. */
-  left: number;
-  reserved: number;
-  funding: boolean;
-  leanUntilMs: number;
-  usedMs: number;
-  readonly waiters: Waiter[];
-  readonly tallies: Map<string, Tally>;
+  readonly tallies = new Map<string, Tally>();
+  /** Its cell in the shared memory; -1: not known. */
+  cell = -1;
+  generation = 0;
+  /** What this thread holds and has not reported, in pico-USD. */
+  used = 0;
+  idle = false;
+
+  constructor(account: string, prepaid: boolean) {
+    this.account = account;
+    this.prepaid = prepaid;
+  }
+}
+
+interface Waiter {
+  readonly done: (reserved: Reserved) => void;
+  readonly timer: TimerHandle;
 }
 
 export class LeaseCache {
   readonly #options: LeaseCacheOptions;
-  readonly #prepaid = new Map<string, AccountLease>();
-  readonly #later = new Map<string, AccountLease>();
-  #untilMs = 0;
+  readonly #table: LeaseTable;
+  readonly #low: number;
+  readonly #prepaid = new Map<string, AccountView>();
+  readonly #later = new Map<string, AccountView>();
+  /** By the id of their request. */
+  readonly #waiters = new Map<number, Waiter>();
+  #count = 0;
   #flushing: TimerHandle | null = null;
   #sweeping: TimerHandle | null = null;
   #closed = false;
 
   constructor(options: LeaseCacheOptions) {
+    const { leaseManager, leasePico, memory, system, thread } = options;
     this.#options = options;
+    this.#table = new LeaseTable(memory, thread);
+    this.#low = leasePico / 2;
+    const replyTo = system.spawn<LeaseNotice>(() => (notice) => this.#receive(notice));
+    leaseManager.tell({ type: 'Join', thread, replyTo });
   }
 
   /**
-   * Reserves credit: between `least` and `most`, as much of `most` as can be had at once. An account that pays later gets `most`.
+   * Reserves `most` at once. An account that pays later gets `most` always.
    * @returns the pico-USD that are reserved; 0: call `fund`
    */
   reserve({ account, prepaid }: Payer, _least: number, most: number): number {
-    if (this.#untilMs <= this.#options.epochMs()) return 0;
-    const lease = this.#leaseOf(account, prepaid);
-    lease.usedMs = this.#options.clock.now();
+    const { clock, epochMs, leaseManager } = this.#options;
+    const table = this.#table;
+    if (!table.trusted(clock.now(), epochMs())) return 0;
     if (!prepaid) return most;
-    if (lease.waiters.length > 0 || lease.left - lease.reserved < most) return 0;
-    lease.reserved += most;
-    const target = lease.leanUntilMs > lease.usedMs ? 0 : this.#options.leasePico / 2;
-    if (lease.left - lease.reserved < target && !lease.funding) this.#fund(lease, 0);
+    const view = this.#prepaid.get(account);
+    if (view === undefined || !this.#knowsCell(view) || most > Number.MAX_SAFE_INTEGER) return 0;
+    const rest = table.draw(view.cell, most);
+    if (rest < 0) return 0;
+    view.used += most;
+    if (rest < this.#low && table.claimRefill(view.cell)) leaseManager.tell({ type: 'Refill', account });
     return most;
   }
 
   /** Reserves credit after the lease was extended: `most`, or what there is of it from `least` on. `done` is called once. */
   fund({ account, prepaid }: Payer, least: number, most: number, done: (reserved: Reserved) => void): void {
-    if (!prepaid) {
+    const { clock, leaseManager, thread } = this.#options;
+    if (!prepaid || this.#closed) {
       done({ kind: 'away' });
       return;
     }
-    const lease = this.#leaseOf(account, true);
-    lease.waiters.push({ least, most, done });
-    if (!lease.funding) this.#fund(lease, this.#wanted(lease));
+    const id = ++this.#count;
+    const timer = clock.setTimeout(() => this.#end(id, { kind: 'away' }), FUND_TIMEOUT_MS);
+    this.#waiters.set(id, { done, timer });
+    leaseManager.tell({ type: 'Fund', thread, id, account, least, most });
   }
 
   /** Releases a reservation without a charge. */
-  cancel(payer: Payer, reserved: number): void {
-    if (payer.prepaid) this.#leaseOf(payer.account, true).reserved -= reserved;
+  cancel({ account, prepaid }: Payer, held: number): void {
+    if (prepaid && held > 0) this.#restore(this.#viewOf(account, true), held);
   }
 
-  /** Ends a reservation with what the request cost. */
-  settle(payer: Payer, reserved: number, spending: Spending): void {
-    const lease = this.#leaseOf(payer.account, payer.prepaid);
-    if (payer.prepaid) {
-      lease.reserved -= reserved;
-      lease.left -= spending.cost;
+  /** Ends a reservation with what the request cost. What it cost beyond the reservation is drawn as far as it is there. */
+  settle({ account, key, prepaid }: Payer, held: number, spending: Spending): void {
+    const view = this.#viewOf(account, prepaid);
+    const { cost, measured, model } = spending;
+    let covered = 0;
+    if (prepaid) {
+      covered = Math.min(cost, held);
+      if (cost < held) this.#restore(view, held - cost);
+      else if (cost > held && this.#knowsCell(view) && this.#table.draw(view.cell, cost - held) >= 0) {
+        covered = cost;
+        view.used += cost - held;
+      }
     }
-    const name = `${payer.key ?? ''}\0${spending.model}\0${spending.measured ? 1 : 0}`;
-    let tally = lease.tallies.get(name);
+    const name = `${key ?? ''}\0${model}\0${measured ? 1 : 0}`;
+    let tally = view.tallies.get(name);
     if (tally === undefined) {
-      tally = {
-        key: payer.key,
-        model: spending.model,
-        measured: spending.measured,
-        requests: 0,
-        cost: 0,
-        promptTokens: 0,
-        cachedTokens: 0,
-        completionTokens: 0,
-      };
-      lease.tallies.set(name, tally);
+      const sums = { requests: 0, cost: 0, covered: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+      tally = { key, model, measured, ...sums };
+      view.tallies.set(name, tally);
     }
     tally.requests++;
-    tally.cost += spending.cost;
+    tally.cost += cost;
+    tally.covered += covered;
     tally.promptTokens += spending.promptTokens;
     tally.cachedTokens += spending.cachedTokens;
     tally.completionTokens += spending.completionTokens;
@@ -157,156 +174,117 @@ export class LeaseCache {
     else this.#flushing ??= this.#options.clock.setTimeout(() => this.flush(), this.#options.flushMs);
   }
 
-  /** Leases last until then, in milliseconds since 1970. */
-  trust(untilMs: number): void {
-    // Another gateway may have given back leases that expired meanwhile: what was left of them may be spent already.
-    if (this.#untilMs <= this.#options.epochMs()) for (const lease of this.#prepaid.values()) this.#spare(lease);
-    this.#untilMs = Math.max(this.#untilMs, untilMs);
-    this.#sweeping ??= this.#options.clock.setTimeout(() => this.#sweep(), IDLE_MS / 2);
-  }
-
-  /** Gives back what is not reserved: another thread needs it. */
-  recall(account: string): void {
-    const lease = this.#prepaid.get(account);
-    if (lease === undefined) return;
-    lease.leanUntilMs = this.#options.clock.now() + LEAN_MS;
-    this.#spare(lease);
-  }
-
   /** Reports what was spent since the last report. */
   flush(): void {
-    if (this.#flushing !== null) this.#options.clock.clearTimeout(this.#flushing);
+    const { clock, leaseManager, thread } = this.#options;
+    if (this.#flushing !== null) clock.clearTimeout(this.#flushing);
     this.#flushing = null;
     const charges: ReportedCharge[] = [];
-    for (const leases of [this.#prepaid, this.#later]) {
-      for (const { account, prepaid, tallies } of leases.values()) {
-        for (const tally of tallies.values()) {
-          charges.push({ account, prepaid, amount: tally.cost, usage: usageOf(tally) });
+    for (const views of [this.#prepaid, this.#later]) {
+      for (const view of views.values()) {
+        for (const tally of view.tallies.values()) {
+          charges.push(chargeOf(view, tally));
+          view.used -= tally.covered;
         }
-        tallies.clear();
+        view.tallies.clear();
       }
     }
-    const { leaseManager, thread } = this.#options;
     if (charges.length > 0) leaseManager.tell({ type: 'Charges', thread, charges });
   }
 
-  /** Reports what was spent and gives all credit back. What is settled later is reported at once. */
+  /** Reports what was spent. What is settled later is reported at once. */
   close(): void {
     this.flush();
     this.#closed = true;
     if (this.#sweeping !== null) this.#options.clock.clearTimeout(this.#sweeping);
     this.#sweeping = null;
-    for (const lease of this.#prepaid.values()) {
-      if (lease.reserved === 0) this.#giveUp(lease);
-      for (const { done } of lease.waiters.splice(0)) done({ kind: 'away' });
+    for (const id of this.#waiters.keys()) this.#end(id, { kind: 'away' });
+  }
+
+  #receive(notice: LeaseNotice): void {
+    const { leaseManager, thread } = this.#options;
+    switch (notice.type) {
+      case 'Granted': {
+        const { account, amount, cell, generation, id } = notice;
+        const view = this.#viewOf(account, true);
+        view.cell = cell;
+        view.generation = generation;
+        view.used += amount;
+        // Nobody waits for an answer that comes late.
+        if (!this.#end(id, { kind: 'reserved', amount })) this.#restore(view, amount);
+        break;
+      }
+      case 'Refused':
+        this.#end(notice.id, notice.refusal);
+        break;
+      case 'Sync':
+        leaseManager.tell({ type: 'Synced', thread, round: notice.round });
+        break;
     }
   }
 
-  #leaseOf(account: string, prepaid: boolean): AccountLease {
-    const leases = prepaid ? this.#prepaid : this.#later;
-    let lease = leases.get(account);
-    if (lease === undefined) {
-      lease = {
-        account,
-        prepaid,
-        left: 0,
-        reserved: 0,
-        funding: false,
-        leanUntilMs: 0,
-        usedMs: this.#options.clock.now(),
-        waiters: [],
-        tallies: new Map(),
-      };
-      leases.set(account, lease);
+  /** Answers a waiter; false when there is none of this id any more. */
+  #end(id: number, reserved: Reserved): boolean {
+    const waiter = this.#waiters.get(id);
+    if (waiter === undefined) return false;
+    this.#waiters.delete(id);
+    this.#options.clock.clearTimeout(waiter.timer);
+    waiter.done(reserved);
+    return true;
+  }
+
+  #restore(view: AccountView, amount: number): void {
+    view.used -= amount;
+    if (this.#table.restore(view.cell, amount)) {
+      this.#options.leaseManager.tell({ type: 'Freed', account: view.account });
     }
-    return lease;
   }
 
-  /** Charges go first, so that only unspent credit goes back. */
-  #spare(lease: AccountLease): void {
-    this.flush();
-    const { account, left, reserved } = lease;
-    const amount = Math.floor(left - reserved);
-    if (amount <= 0) return;
-    lease.left -= amount;
-    this.#options.leaseManager.tell({ type: 'GiveBack', thread: this.#options.thread, account, amount });
+  /** While this thread holds anything of the cell, it stays the account's. */
+  #knowsCell(view: AccountView): boolean {
+    view.idle = false;
+    return view.cell >= 0 && this.#table.generation(view.cell) === view.generation;
   }
 
-  /** What the lease lacks for the requests that wait. */
-  #wanted({ left, reserved, waiters }: AccountLease): number {
-    return Math.max(
-      waiters.reduce((sum, { most }) => sum + most, reserved - left),
-      1,
-    );
-  }
-
-  #fund(lease: AccountLease, need: number): void {
-    const { leaseManager, clock, thread } = this.#options;
-    const { account } = lease;
-    const lean = lease.leanUntilMs > clock.now();
-    lease.funding = true;
-    ask<LeaseManagerCommand, Funding>(
-      leaseManager,
-      (replyTo) => ({ type: 'Fund', thread, account, need, lean, replyTo }),
-      {
-        timeoutMs: FUND_TIMEOUT_MS,
-      },
-    ).then(
-      (funding) => this.#funded(lease, funding),
-      () => this.#funded(lease, { kind: 'away' }),
-    );
-  }
-
-  #funded(lease: AccountLease, funding: Funding): void {
-    lease.funding = false;
-    if (funding.kind === 'funded') lease.left = funding.added + (funding.fresh ? 0 : lease.left);
-    else lease.leanUntilMs = this.#options.clock.now() + LEAN_MS;
-    const waiters = lease.waiters.splice(0);
-    for (const { done, least, most } of waiters) {
-      const amount = Math.min(lease.left - lease.reserved, most);
-      if (amount >= least) {
-        lease.reserved += amount;
-        done({ kind: 'reserved', amount });
-      } else if (funding.kind === 'away') done(funding);
-      else done({ kind: 'short', balance: Math.max(lease.left - lease.reserved, 0) });
+  #viewOf(account: string, prepaid: boolean): AccountView {
+    const views = prepaid ? this.#prepaid : this.#later;
+    let view = views.get(account);
+    if (view === undefined) {
+      view = new AccountView(account, prepaid);
+      views.set(account, view);
+      if (!this.#closed) this.#sweeping ??= this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
     }
-    if (lease.waiters.length > 0 && !lease.funding) this.#fund(lease, this.#wanted(lease));
+    view.idle = false;
+    return view;
   }
 
   #sweep(): void {
-    const { clock } = this.#options;
-    this.#sweeping = clock.setTimeout(() => this.#sweep(), IDLE_MS / 2);
-    for (const leases of [this.#prepaid, this.#later]) {
-      for (const lease of leases.values()) {
-        const isIdle = lease.reserved === 0 && !lease.funding && lease.waiters.length === 0 && lease.tallies.size === 0;
-        if (isIdle && clock.now() - lease.usedMs >= IDLE_MS) this.#giveUp(lease);
+    for (const views of [this.#prepaid, this.#later]) {
+      for (const view of views.values()) {
+        if (view.idle && view.used === 0 && view.tallies.size === 0) views.delete(view.account);
+        view.idle = true;
       }
     }
-  }
-
-  #giveUp(lease: AccountLease): void {
-    const { leaseManager, thread } = this.#options;
-    (lease.prepaid ? this.#prepaid : this.#later).delete(lease.account);
-    if (lease.prepaid) leaseManager.tell({ type: 'GiveBack', thread, account: lease.account, amount: 'all' });
+    const isEmpty = this.#prepaid.size + this.#later.size === 0;
+    this.#sweeping = isEmpty ? null : this.#options.clock.setTimeout(() => this.#sweep(), SWEEP_MS);
   }
 }
 
-function usageOf({
-  cachedTokens,
-  completionTokens,
-  key,
-  measured,
-  model,
-  promptTokens,
-  requests,
-}: Tally): ReportedCharge['usage'] {
+function chargeOf({ account, prepaid }: AccountView, tally: Tally): ReportedCharge {
+  const { cachedTokens, completionTokens, cost, covered, key, measured, model, promptTokens, requests } = tally;
   return {
-    key,
-    model,
-    inputTokens: promptTokens,
-    cachedTokens,
-    outputTokens: completionTokens,
-    measured,
-    ...(requests > 1 && { requests }),
+    account,
+    prepaid,
+    amount: cost,
+    covered,
+    usage: {
+      key,
+      model,
+      inputTokens: promptTokens,
+      cachedTokens,
+      outputTokens: completionTokens,
+      measured,
+      ...(requests > 1 && { requests }),
+    },
   };
 }

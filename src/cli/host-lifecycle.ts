@@ -2,7 +2,7 @@
 // it out again before it stops.
 
 import { hashKey, readTrustedKeys } from '../billing/index.ts';
-import { systemClock, systemRandom } from '../actor/index.ts';
+import { systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Host, HostTrust, type Planned, Registration, snapshotFile, type TrustDeps } from '../host/index.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
@@ -36,7 +36,7 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
       : new HostTrust(
           { trusted: readTrustedKeys(publicKey), gateway, token, intervalMs, own },
           {
-            ...{ clock: systemClock, random: systemRandom, wallMs: () => performance.timeOrigin + performance.now() },
+            ...{ clock: systemClock, random: systemRandom, wallMs: systemEpochMs },
             ...{ send, store: file === null ? null : snapshotFile(file), log },
           },
         );

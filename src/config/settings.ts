@@ -359,7 +359,7 @@ export const SCHEMA = section('General', {
     lease: setting(
       decimal(),
       '0.05',
-      'Credit in USD that a thread leases from an account beyond what it needs at once.',
+      'Credit in USD that a gateway leases from an account beyond what its requests need at once. It grows where it is spent fast.',
     ),
     leaseTtl: setting(
       duration({ min: 1000 }),

@@ -1,7 +1,7 @@
 // The control plane: one per gateway, in the thread that made it. Owns settings, discovery, the CRN registry and the ingress
 // threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path waits for it.
 
-import { ask, type Clock, createSystem, type Ref, type System } from '../actor/index.ts';
+import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
 import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { Settings } from '../config/settings.ts';
@@ -294,7 +294,7 @@ export class ControlPlane {
       settings,
       threads: this.#options.threads + 1,
       clock,
-      epochMs: () => performance.timeOrigin + performance.now(),
+      epochMs: systemEpochMs,
       log,
       tell: (update) => {
         this.local.updateBilling(update);
@@ -370,6 +370,7 @@ export class ControlPlane {
           engineMemory: this.#engines.memory,
           bodyMemory: this.#bodyMemory,
           limitMemory: this.#billing?.limitMemory ?? null,
+          leaseMemory: this.#billing?.leaseMemory ?? null,
           paid: this.#billing?.payments != null,
           thread,
           snapshot: this.#snapshot(),
@@ -403,7 +404,7 @@ export class ControlPlane {
     else {
       this.#running.delete(thread);
       this.#billing?.clearLimits(thread);
-      this.#billing?.threadGone(`thread-${thread}`);
+      this.#billing?.threadGone(thread);
     }
     if (this.#running.size === 0) this.#ended?.resolve();
   }

@@ -1,7 +1,7 @@
 // One data plane: everything a thread needs to serve requests, made from its own memory, shared memory and the present
 // snapshot. One runs in each ingress thread, and one in the calling thread for `threads: 0`, `inject` and `nodeListener`.
 
-import type { Clock, Ref, System } from '../actor/index.ts';
+import { type Clock, type Ref, type System, systemEpochMs as epochMs } from '../actor/index.ts';
 import {
   type LeaseManagerCommand,
   KeyLimiter,
@@ -73,13 +73,11 @@ export interface DataPlaneOptions {
 /** The parts of billing that a data plane uses. */
 export interface PlaneAccounts {
   readonly leaseManager: Ref<LeaseManagerCommand>;
+  readonly leaseMemory: SharedArrayBuffer;
   readonly limitMemory: LimitMemory;
   /** Null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
 }
-
-/** Milliseconds since 1970, by the monotonic clock. */
-const epochMs = (): number => performance.timeOrigin + performance.now();
 
 export class DataPlane {
   /** Memory for bodies and limits of one body. They follow the settings; HTTP servers read them at every request. */
@@ -152,8 +150,10 @@ export class DataPlane {
       accounts === null
         ? null
         : new LeaseCache({
+            system: options.system,
             leaseManager: accounts.leaseManager,
-            thread: `thread-${thread}`,
+            memory: accounts.leaseMemory,
+            thread,
             clock,
             epochMs,
             flushMs: credit.flushMs,
@@ -203,15 +203,13 @@ export class DataPlane {
     }
   }
 
-  /** Takes over a change of keys or credit. */
+  /** Takes over a change of keys or budgets. */
   updateBilling(update: BillingUpdate): void {
     if (update.type === 'Keys') this.#keys.update(update.change);
-    else if (update.type === 'Budgets') this.#limits?.updateBudgets(update.change);
-    else if (update.type === 'Trust') this.#leases?.trust(update.untilMs);
-    else this.#leases?.recall(update.account);
+    else this.#limits?.updateBudgets(update.change);
   }
 
-  /** Settles requests in flight, reports what was spent to the lease manager and gives all credit back. */
+  /** Settles requests in flight, and reports what was spent to the lease manager. */
   closeLeases(): void {
     for (const exchange of this.#exchanges.list()) exchange.settlement?.close();
     this.#leases?.close();

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { systemClock, systemRandom } from '../actor/index.ts';
+import { systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { fetchPageFor } from '../api/fetch.ts';
 import {
   createAdminService,
@@ -187,7 +187,7 @@ class RunningGateway implements ServedGateway {
     });
     this.#accounts = new AccountRoutes({
       ledger: () => this.#control.ledger,
-      dateMs: () => Math.floor(performance.timeOrigin + performance.now()),
+      dateMs: () => Math.floor(systemEpochMs()),
       randomBytes,
       tokens: new AdminTokens(settings),
       log,
@@ -312,7 +312,7 @@ function openOverview(
     version: packageVersion(),
     tokens,
     acts: () => control.ledger?.adminActs ?? null,
-    epochMs: () => performance.timeOrigin + performance.now(),
+    epochMs: systemEpochMs,
     startedMs: performance.timeOrigin,
     parts: () => control.readings.overview(),
     spentOn: (day) => spentOn(control.ledger, day),

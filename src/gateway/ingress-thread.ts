@@ -26,6 +26,8 @@ export interface ThreadData {
   readonly bodyMemory: SharedArrayBuffer;
   /** Null without a ledger. */
   readonly limitMemory: LimitMemory | null;
+  /** Null without a ledger. */
+  readonly leaseMemory: SharedArrayBuffer | null;
   /** Whether x402 payments are taken. */
   readonly paid: boolean;
   readonly thread: number;

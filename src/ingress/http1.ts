@@ -10,6 +10,7 @@
 
 import { STATUS_CODES } from 'node:http';
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from 'node:net';
+import { systemEpochMs } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
 import { type RequestFailure, RequestParser } from '../net/http1-request-parser.ts';
@@ -820,7 +821,7 @@ class Http1Server implements Server {
 
   /** The last lines of every head: the date, made once a second, and the blank line. */
   dateLine(): string {
-    const epochS = Math.floor((performance.timeOrigin + performance.now()) / 1000);
+    const epochS = Math.floor(systemEpochMs() / 1000);
     if (epochS !== this.#dateS) {
       this.#dateS = epochS;
       this.#dateLine = `date: ${new Date(epochS * 1000).toUTCString()}\r\n\r\n`;

@@ -5,7 +5,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Clock, systemClock, systemRandom } from '../actor/index.ts';
+import { type Clock, systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
 import { configureEngines, type EngineReport, type EngineSpec } from '../search/index.ts';
 import { METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
@@ -92,7 +92,7 @@ class ServingWorker implements SearchWorker {
       clock,
       metrics,
       random: systemRandom,
-      epochMs: () => performance.timeOrigin + performance.now(),
+      epochMs: systemEpochMs,
       onNotice: settings.onNotice ?? (() => undefined),
     });
     const limits = {

@@ -20,7 +20,7 @@ export class LedgerMetrics {
   #readWaiting: () => number = () => 0;
   readonly #refills = new Counters(
     'headrace_ledger_lease_refills_total',
-    'Leases of credit asked for by the threads, by outcome: funded, short or away',
+    'Credit leased from the ledger, and requests that got none, by outcome: funded, short, busy or away',
     ['outcome'],
   );
   readonly #charges = new Counters(
@@ -51,7 +51,7 @@ export class LedgerMetrics {
     this.#readWaiting = read;
   }
 
-  refill(outcome: 'funded' | 'short' | 'away'): void {
+  refill(outcome: 'funded' | 'short' | 'busy' | 'away'): void {
     this.#refills.at(outcome).value++;
   }
 
