@@ -59,6 +59,7 @@ export type ErrorCode =
   | 'HR_PAYMENT_ADDRESS'
   | 'HR_PAYMENT_PENDING'
   | 'HR_PAYMENT_UNAVAILABLE'
+  | 'HR_PAYMENT_LIMIT'
   | 'HR_PAYMENT_OFF'
   | 'HR_LIST_NOT_READY'
   | 'HR_OVERLOADED'
@@ -202,6 +203,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: true,
     detail: 'Payments cannot be checked at the moment; nothing was paid',
+  },
+  HR_PAYMENT_LIMIT: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'This payer has too many requests under way that are not paid yet; nothing was paid',
   },
   HR_PAYMENT_OFF: { status: 503, source: 'internal', retryable: false, detail: 'Payments are not set up here' },
   HR_LIST_NOT_READY: { status: 503, source: 'internal', retryable: true, detail: 'Prices are not loaded yet' },

@@ -49,11 +49,10 @@ export function holdPayment(
 /** A held payment. Its price is fixed, so what was delivered does not change it. */
 export class PaymentSettlement implements Settlement, Approval {
   readonly kind = 'payment';
-  /** Useful output has been handed over: the money is kept. */
-  delivered = false;
   readonly #exchange: Exchange;
   readonly #payments: Payments;
   readonly #ticket: string;
+  /** `ended`: delivered, given back, or not paid. */
   #state: 'held' | 'settling' | 'settled' | 'ended' = 'held';
   #closed = false;
 
@@ -83,8 +82,15 @@ export class PaymentSettlement implements Settlement, Approval {
     }
     this.#state = 'settled';
     if (!this.#closed) return answer.headers;
-    this.#refund();
+    this.#giveBack();
     return null;
+  }
+
+  /** Useful output has been handed over: the money is earned. */
+  delivered(): void {
+    if (this.#state !== 'settled') return;
+    this.#state = 'ended';
+    this.#payments.deliver(this.#ticket);
   }
 
   /** Takes the money for a whole answer, then calls `respond` with the receipt headers, unless the client has left. */
@@ -92,29 +98,23 @@ export class PaymentSettlement implements Settlement, Approval {
     this.approve()
       .then((receipts) => {
         if (receipts === null || this.#exchange.handedOver) return;
-        this.delivered = true;
+        // First: the exchange may be over when `respond` returns.
+        this.delivered();
         respond(receipts);
       })
       .catch((thrown: unknown) => respondError(this.#exchange, thrown));
   }
 
-  /** Nothing was delivered: a held payment is free again, a settled one becomes credit. */
+  /** Unless useful output was delivered, a held payment is free again and a settled one becomes credit. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.delivered) return;
-    if (this.#state === 'held') this.#discard(this.#payments.cancel(this.#ticket));
-    else if (this.#state === 'settled') this.#refund();
+    if (this.#state === 'held' || this.#state === 'settled') this.#giveBack();
   }
 
-  #refund(): void {
-    this.#discard(this.#payments.refund(this.#ticket));
-  }
-
-  /** The payment processor's own records bring one to its end that fails here. */
-  #discard(work: Promise<void>): void {
+  #giveBack(): void {
     this.#state = 'ended';
-    work.catch(() => undefined);
+    this.#payments.cancel(this.#ticket);
   }
 }
 
@@ -133,10 +133,17 @@ export function respondUnpaid(
   exchange: Exchange,
   answer:
     | { readonly kind: 'offer'; readonly offer: Offer }
-    | { readonly kind: 'refused'; readonly code: ErrorCode; readonly subject: string },
+    | {
+        readonly kind: 'refused';
+        readonly code: ErrorCode;
+        readonly subject: string;
+        readonly retryAfterS?: number;
+      },
 ): void {
   if (answer.kind === 'refused') {
-    respondError(exchange, new HeadraceError(answer.code, { subject: answer.subject }));
+    const { code, retryAfterS, subject } = answer;
+    const headers = retryAfterS === undefined ? [] : ['retry-after', String(retryAfterS)];
+    respondError(exchange, new HeadraceError(code, { subject, headers }));
     return;
   }
   const { document, headers } = answer.offer;

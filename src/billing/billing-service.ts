@@ -148,7 +148,7 @@ export class BillingService {
   }
 
   metrics(): MetricsSnapshot {
-    return this.#metrics.snapshot();
+    return [...this.#metrics.snapshot(), ...(this.#service?.metrics.snapshot() ?? [])];
   }
 
   configure(settings: Settings): void {

@@ -391,6 +391,24 @@ export const SCHEMA = section('General', {
       { ...RESTART, ...SECRET },
     ),
     payTo: setting(nullable(string(CHAIN_ADDRESS)), null, 'Address that is paid.', RESTART),
+    rpc: setting(
+      nullable(url()),
+      null,
+      'URL of a JSON-RPC node that is asked about unanswered settlements; null asks the facilitator only.',
+      { ...RESTART, ...SECRET },
+    ),
+    unpaid: setting(
+      integer({ min: 1 }),
+      256,
+      'Most requests without a key that are worked on before their payment is settled.',
+      RESTART,
+    ),
+    unpaidPerPayer: setting(
+      integer({ min: 1 }),
+      8,
+      'The same for one payer, who begins with one and gains one with every payment.',
+      RESTART,
+    ),
     network: setting(choice(NETWORKS), 'base', 'Chain on which payments are made.', RESTART),
     asset: setting(
       nullable(string(CHAIN_ADDRESS)),

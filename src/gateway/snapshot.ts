@@ -79,7 +79,7 @@ export function withoutKeys(settings: Settings): Settings {
     adminToken: null,
     adminTokens: [],
     keys: { ...keys, static: [] },
-    payments: { ...payments, facilitatorHeaders: {} },
+    payments: { ...payments, facilitatorHeaders: {}, rpc: null },
     trust: { ...trust, signingKey: null, token: null },
   };
 }

@@ -68,8 +68,8 @@ export interface Approval {
    * been answered; the CRN's answer is then dropped. A rejection is answered instead of it. Must settle: nothing else bounds the wait.
    */
   approve(): Promise<readonly string[] | null>;
-  /** Set at the end of the exchange, before it is settled: whether useful output has been handed over. */
-  delivered: boolean;
+  /** Useful output has been handed over, after the approval was given. Called at the latest at the end of the exchange; may be repeated. */
+  delivered(): void;
 }
 
 /** What is wrong with a request that may not be sent to any CRN. */
@@ -163,8 +163,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   }
 
   onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
-    const { approval } = this.#request;
-    if (approval !== null && this.#receipts !== null) approval.delivered = this.#hasDelivered;
+    this.#noteDelivery();
     this.#stop(cause === 'gone' ? 'client gone' : null);
   }
 
@@ -184,7 +183,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     }
     this.#choosesBetween(attempt);
     const { approval } = this.#request;
-    if (this.#committed || approval === null || this.#receipts !== null || statusOf(attempt) >= 300) {
+    const isFree = statusOf(attempt) >= 300 || (attempt.whole && !attempt.judge.useful);
+    if (this.#committed || approval === null || this.#receipts !== null || isFree) {
       this.#deliver(attempt);
       return;
     }
@@ -425,7 +425,13 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (streams && continuation !== 'off' && choices === 1)
       this.#continuation = Continuation.of(continuation, dialect?.name, body);
     attempt.take();
+    this.#noteDelivery();
     if (!this.#full) attempt.resume();
+  }
+
+  #noteDelivery(): void {
+    const { approval } = this.#request;
+    if (approval !== null && this.#receipts !== null && this.#hasDelivered) approval.delivered();
   }
 
   #answerHeaders(attempt: Attempt, { status, headers }: ResponseHead): readonly string[] {

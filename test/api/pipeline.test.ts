@@ -97,8 +97,8 @@ class Money {
           if (kind === 'paid') note('settle');
           return kind === 'paid' ? { kind, headers: ['payment-response', 'r'] } : refused;
         },
-        cancel: async () => note('release'),
-        refund: async () => note('refund'),
+        deliver: () => note('deliver'),
+        cancel: () => note('release'),
       },
     } as unknown as ApiDeps;
   }
@@ -260,12 +260,12 @@ const HOLDS: readonly [name: string, headers: readonly string[], before: Step[],
     [],
     [],
     [body, ticket, answer, leave, paidFor],
-    ['hold', 'settle', 'refund'],
+    ['hold', 'settle', 'release'],
   ],
   ['payment, the client leaves and no money moves', [], [], [body, ticket, answer, leave, refusedPayment], ['hold']],
   ['payment, it is refused at the settlement', [], [], [body, ticket, answer, refusedPayment, leave], ['hold']],
   ['payment, its settlement breaks', [], [], [body, ticket, answer, brokenPayment, leave], ['hold']],
-  ['payment, the answer is delivered', [], [], [body, ticket, answer, paidFor, leave], ['hold', 'settle']],
+  ['payment, the answer is delivered', [], [], [body, ticket, answer, paidFor, leave], ['hold', 'settle', 'deliver']],
 ];
 
 for (const [name, headers, before, steps, calls] of HOLDS) {

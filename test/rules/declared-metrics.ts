@@ -3,6 +3,7 @@
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
+import { PaymentMetrics } from '../../src/telemetry/payment-metrics.ts';
 import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
 import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
 
@@ -18,6 +19,7 @@ export function declaredMetrics(): MetricsSnapshot {
     ...new CrnMetrics().snapshot(),
     ...new PageMetrics().snapshot(),
     ...new LedgerMetrics().snapshot(),
+    ...new PaymentMetrics().snapshot(),
     ...new ThreadMetrics(0, NO_ACTORS).declared(),
     ...new ProcessMetrics().declared(),
     ...new SpanMetrics().snapshot(),

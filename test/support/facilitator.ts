@@ -1,15 +1,19 @@
 // An x402 facilitator for tests, with a token of its own: it keeps balances, checks real signatures over HTTP and accepts a nonce
 // once. A test can make it fail before or after the money has moved.
 
+import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { TestChain } from './chain.ts';
 import { type Authorization, SEPOLIA_USDC, signerOf } from './payer.ts';
 
 /**
- * What goes wrong with one request: `lost`, broken off before anything happened; the others after the money moved:
- * broken off, no answer at all, 500, an answer that is no JSON.
+ * What goes wrong with one request. Nothing happens: `lost`, broken off; `rejected`, a transaction that is said to have failed.
+ * The money has moved: `cut`, broken off; `silent`, no answer at all; `error`, 500; `garbled`, no JSON; `failed`, a transaction that is
+ * said to have failed. `pending`: the transaction waits, and is named, until `mine` is called.
  */
-export type Fault = 'lost' | 'cut' | 'silent' | 'error' | 'garbled' | Promise<unknown>;
+export type Fault =
+  'lost' | 'rejected' | 'cut' | 'silent' | 'error' | 'garbled' | 'failed' | 'pending' | Promise<unknown>;
 
 export interface Transfer {
   readonly from: string;
@@ -24,6 +28,8 @@ export interface FacilitatorOptions {
   readonly nowS: () => number;
   /** Whether a repeat of a settled authorization is told of its success or refused as a used nonce. Default `answered`. */
   readonly repeats?: 'answered' | 'refused';
+  /** Where transfers are mined too. */
+  readonly chain?: TestChain;
   /** Called before the money of an authorization moves, and before the answer leaves. */
   readonly onSettle?: (moment: 'before' | 'after', authorization: Authorization) => void;
 }
@@ -43,6 +49,15 @@ interface Request {
   };
 }
 
+/** What the reference facilitator says of a nonce that is used, and of a broadcast that it knows nothing of. */
+const USED = 'invalid_exact_evm_nonce_already_used';
+const FAILED = { success: false, errorReason: 'invalid_exact_evm_transaction_failed', transaction: '' };
+
+/** A transaction is named after what it moves: each authorization has one. */
+function hashOf({ from, nonce }: Authorization): string {
+  return `0x${createHash('sha256').update(`${from}${nonce}`.toLowerCase()).digest('hex')}`;
+}
+
 const NETWORKS = ['base-sepolia', 'eip155:84532'];
 
 export class TestFacilitator {
@@ -52,6 +67,7 @@ export class TestFacilitator {
   /** Faults of the next requests to a path, first come first served. */
   readonly faults: { readonly path: '/verify' | '/settle'; readonly fault: Fault }[] = [];
   readonly #options: FacilitatorOptions;
+  readonly #waiting: Authorization[] = [];
   readonly #balances = new Map<string, bigint>();
   readonly #server = createServer((request, response) => void this.#serve(request, response));
 
@@ -90,28 +106,51 @@ export class TestFacilitator {
       request.socket.destroy();
       return;
     }
-    const answer = this.#answer(path, JSON.parse(Buffer.concat(pieces).toString()) as Request);
+    const body = JSON.parse(Buffer.concat(pieces).toString()) as Request;
+    if (fault === 'rejected' || fault === 'pending') {
+      response.end(JSON.stringify(this.#refuse(body, fault)));
+      return;
+    }
+    const answer = this.#answer(path, body);
     if (fault === 'silent') return;
     if (fault === 'cut') request.socket.destroy();
     else if (fault === 'error') response.writeHead(500).end('{"error":"internal"}');
+    else if (fault === 'failed') response.end(JSON.stringify({ ...answer, ...FAILED }));
     else if (fault === 'garbled') response.writeHead(200).end('<html>');
     else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+  }
+
+  /** Mines the transactions that wait. */
+  mine(): void {
+    for (const authorization of this.#waiting.splice(0)) {
+      if (this.#transferOf(authorization) === undefined) this.#move(authorization);
+    }
+  }
+
+  #refuse({ paymentPayload }: Request, fault: 'rejected' | 'pending'): object {
+    if (fault === 'rejected') return FAILED;
+    const { authorization } = paymentPayload.payload;
+    this.#waiting.push(authorization);
+    return { success: false, errorReason: 'settlement_pending', transaction: hashOf(authorization) };
   }
 
   #answer(path: string, request: Request): object {
     const { authorization } = request.paymentPayload.payload;
     const base = { network: request.paymentRequirements.network, payer: authorization.from };
     if (path === '/verify') {
-      const reason = this.#against(request) ?? (this.#transferOf(authorization) && 'invalid_transaction_state');
+      // As the reference facilitator: the terms, then the state of the nonce, then the funds.
+      const reason =
+        this.#against(request) ?? (this.#isUsed(authorization) ? USED : undefined) ?? this.#unfunded(request);
       return reason === undefined ? { isValid: true, ...base } : { isValid: false, invalidReason: reason, ...base };
     }
     const known = this.#transferOf(authorization);
     if (known !== undefined) {
       return this.#options.repeats === 'refused'
-        ? { success: false, errorReason: 'invalid_transaction_state', transaction: '', ...base }
+        ? { success: false, errorReason: USED, transaction: '', ...base }
         : { success: true, transaction: known.transaction, ...base };
     }
-    const reason = this.#against(request);
+    const used = this.#isUsed(authorization) ? USED : undefined;
+    const reason = this.#against(request) ?? used ?? this.#unfunded(request);
     if (reason !== undefined) return { success: false, errorReason: reason, transaction: '', ...base };
     this.#options.onSettle?.('before', authorization);
     const transaction = this.#move(authorization);
@@ -137,7 +176,17 @@ export class TestFacilitator {
     if (Number(authorization.validBefore) < nowS + 6) return 'invalid_exact_evm_payload_authorization_valid_before';
     if (Number(authorization.validAfter) > nowS) return 'invalid_exact_evm_payload_authorization_valid_after';
     if (BigInt(authorization.value) < required) return 'invalid_exact_evm_payload_authorization_value';
-    return this.balance(authorization.from) < BigInt(authorization.value) ? 'insufficient_funds' : undefined;
+    return undefined;
+  }
+
+  #unfunded({ paymentPayload }: Request): string | undefined {
+    const { from, value } = paymentPayload.payload.authorization;
+    return this.balance(from) < BigInt(value) ? 'insufficient_funds' : undefined;
+  }
+
+  #isUsed(authorization: Authorization): boolean {
+    const { from, nonce } = authorization;
+    return this.#transferOf(authorization) !== undefined || this.#options.chain?.isUsed(from, nonce) === true;
   }
 
   #transferOf(authorization: Authorization): Transfer | undefined {
@@ -152,10 +201,12 @@ export class TestFacilitator {
       authorization.to.toLowerCase(),
       BigInt(authorization.value),
     ];
-    const transaction = `0x${(this.transfers.length + 1).toString(16).padStart(64, '0')}`;
+    const transaction = hashOf(authorization);
     this.fund(from, -value);
     this.fund(to, value);
-    this.transfers.push({ from, to, value, nonce: authorization.nonce.toLowerCase(), transaction });
+    const nonce = authorization.nonce.toLowerCase();
+    this.transfers.push({ from, to, value, nonce, transaction });
+    this.#options.chain?.mine(transaction, [{ kind: 'authorized', from, to, value, nonce }]);
     return transaction;
   }
 }

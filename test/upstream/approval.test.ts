@@ -14,7 +14,8 @@ const EVENTS = 'content-type: text/event-stream';
 /** An approval that a test gives or refuses by hand. */
 class ManualApproval implements Approval {
   asked = 0;
-  delivered = false;
+  /** Whether useful output has been handed over. */
+  earned = false;
   readonly #verdict: PromiseWithResolvers<readonly string[] | null> = Promise.withResolvers();
   readonly #wasAsked: PromiseWithResolvers<void> = Promise.withResolvers();
 
@@ -22,6 +23,10 @@ class ManualApproval implements Approval {
     this.asked++;
     this.#wasAsked.resolve();
     return this.#verdict.promise;
+  }
+
+  delivered(): void {
+    this.earned = true;
   }
 
   get question(): Promise<void> {
@@ -82,7 +87,7 @@ for (const [name, script, body] of [
     t.same(run.downstream.values('x-payment-response'), ['paid']);
     t.equal(run.downstream.values('x-served-by').length, 1);
     t.same(run.attempts, [[0, 'ok', null]]);
-    t.same([approval.asked, approval.delivered, bench.inFlight], [1, true, 0]);
+    t.same([approval.asked, approval.earned, bench.inFlight], [1, true, 0]);
   });
 }
 
@@ -97,7 +102,7 @@ t.test('no approval is asked for an answer that costs nothing, and nothing count
     await run.downstream.done();
     t.same([run.downstream.status, run.downstream.text], [status, '{"detail":"no"}']);
     t.equal(approval.asked, 0);
-    t.equal(approval.delivered, false);
+    t.equal(approval.earned, false);
   }
 });
 
@@ -108,7 +113,7 @@ t.test('when every CRN fails nothing was asked and nothing counts as delivered',
   await run.downstream.done();
   t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
   t.equal(approval.asked, 0);
-  t.equal(approval.delivered, false);
+  t.equal(approval.earned, false);
 });
 
 t.test('a rejected approval is the answer, and the CRN is let go', async (t) => {
@@ -150,7 +155,7 @@ t.test('a client that leaves meanwhile takes the CRN along, and a late approval 
   const gone = closed(crns[0]);
   run.downstream.leave();
   await gone;
-  t.equal(approval.delivered, false);
+  t.equal(approval.earned, false);
   approval.give(RECEIPTS);
   await new Promise((resolve) => setImmediate(resolve));
   t.same(run.attempts, [[0, 'neutral', 'client gone']]);
@@ -164,7 +169,7 @@ t.test('a gateway that closes meanwhile says so', async (t) => {
   await approval.question;
   run.downstream.listener?.onCut();
   t.equal(run.error?.code, 'HR_DRAINING');
-  t.equal(approval.delivered, false);
+  t.equal(approval.earned, false);
   approval.give(RECEIPTS);
   await run.attempted(1);
   t.equal(bench.inFlight, 0);
@@ -196,7 +201,7 @@ t.test(
       [0, 'failed', 'truncated'],
       [1, 'ok', null],
     ]);
-    t.same([approval.asked, approval.delivered], [1, true]);
+    t.same([approval.asked, approval.earned], [1, true]);
   },
 );
 
@@ -212,7 +217,7 @@ t.test(
     t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
     t.same(run.downstream.values('payment-response'), ['paid']);
     t.equal(approval.asked, 1);
-    t.equal(approval.delivered, false);
+    t.equal(approval.earned, false);
   },
 );
 
@@ -226,7 +231,7 @@ t.test('a refusal behind the money carries the receipts as well', async (t) => {
     await run.downstream.done();
     t.equal(run.downstream.status, Number(status.slice(0, 3)));
     t.same(run.downstream.values('payment-response'), ['paid'], status);
-    t.equal(approval.delivered, false);
+    t.equal(approval.earned, false);
   }
 });
 
@@ -291,7 +296,7 @@ t.test('an answer without useful output was not delivered, although its approval
     const run = bench.ask({ approval });
     approval.give(RECEIPTS);
     await run.downstream.done();
-    t.equal(approval.delivered, false, name);
+    t.equal(approval.earned, false, name);
     t.equal(bench.inFlight, 0);
   }
 });
@@ -306,6 +311,6 @@ t.test('what a client has got of a stream counts as delivered, also when it leav
     if (leaves) run.downstream.leave();
     else for (const socket of crns[0]?.sockets ?? []) socket.destroy();
     await run.downstream.done();
-    t.equal(approval.delivered, true);
+    t.equal(approval.earned, true);
   }
 });

@@ -3,7 +3,7 @@
 
 import { MAX_AMOUNT } from '../ledger/store.ts';
 import { picoOf, type MerchantConfig } from './merchant-config.ts';
-import type { SignedPayment } from './signed-payment.ts';
+import { isContractSignature, type SignedPayment } from './signed-payment.ts';
 import { domainSeparator, recoverSigner, transferDigest } from './typed-data.ts';
 
 /** Stable reason why a payment is not accepted; from the x402 specification where it has one. */
@@ -23,8 +23,6 @@ export type PaymentReason =
 
 /** Seconds that a signature must stay valid, as facilitators require: it has to be mined. */
 const SETTLE_TIME_S = 6;
-
-const PLAIN_SIGNATURE_LENGTH = 2 + 65 * 2;
 
 /** What is wrong with a payment regardless of price and time. */
 export function checkOrigin(payment: SignedPayment, merchant: MerchantConfig): PaymentReason | undefined {
@@ -66,8 +64,7 @@ function checkValue(
   return fits ? undefined : 'invalid_exact_evm_payload_authorization_value';
 }
 
-/** Signatures of contract wallets can only be checked on the chain. */
 function isSigned({ authorization, signature }: SignedPayment, { asset, chain }: MerchantConfig): boolean {
-  if (signature.length > PLAIN_SIGNATURE_LENGTH) return true;
+  if (isContractSignature(signature)) return true;
   return recoverSigner(transferDigest(domainSeparator(chain, asset), authorization), signature) === authorization.from;
 }

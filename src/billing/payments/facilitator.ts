@@ -1,6 +1,6 @@
 // Client of an x402 facilitator, which checks payments against the chain (`/verify`) and moves the money (`/settle`). `/verify`
-// changes nothing and is asked twice at most. `/settle` is asked again only when nothing was sent: the outcome of a lost
-// answer is left to the recovery (`settlement.ts`).
+// changes nothing and is asked twice at most. `/settle` is asked again here only when nothing was sent. An answer counts as a
+// refusal only if it proves that no transaction was broadcast; everything else is an unknown outcome.
 
 import type { Clock } from '../../actor/index.ts';
 import { BufferedClient, type BufferedResponse } from '../../net/buffered-client.ts';
@@ -17,19 +17,21 @@ export interface FacilitatorSettings {
   readonly settleTimeoutMs?: number;
 }
 
-/** `unavailable`: no answer, or none that is valid. */
+/** `used`: the nonce is used on the chain, by this payment or another one. `unavailable`: no answer, or none that is valid. */
 export type Verified =
-  { readonly kind: 'valid' } | { readonly kind: 'invalid'; readonly reason: string } | { readonly kind: 'unavailable' };
+  | { readonly kind: 'valid' }
+  | { readonly kind: 'invalid'; readonly reason: string; readonly used: boolean }
+  | { readonly kind: 'unavailable' };
 
 /**
- * `refused`: no money has moved and none will. `unsent`: the facilitator was not reached. `unknown`: money may have
- * moved.
+ * `refused`: this request has broadcast nothing. `unsent`: the facilitator has not taken the request. `unknown`: money may have
+ * moved, by `transaction` if the facilitator named one.
  */
 export type Settled =
   | { readonly kind: 'settled'; readonly transaction: string }
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'unsent' }
-  | { readonly kind: 'unknown' };
+  | { readonly kind: 'unknown'; readonly transaction: string | null };
 
 const VERIFY_TIMEOUT_MS = 10_000;
 const SETTLE_TIMEOUT_MS = 30_000;
@@ -45,10 +47,47 @@ const UNSENT: ReadonlySet<string> = new Set<DispatchFault>(['unsendable', 'no co
 const MAX_TRANSACTION_LENGTH = 256;
 
 /**
- * Reasons that are found before anything is sent to the chain. All others leave it open: a nonce may have been used by
- * this very payment, and a transaction may still be mined after a timeout.
+ * Reasons that are found before anything is broadcast, of the x402 specification and of the reference facilitator. Not among them:
+ * `invalid_exact_evm_transaction_failed`, which also stands for a broadcast whose answer was lost;
+ * `invalid_exact_evm_nonce_already_used` and `invalid_transaction_state`, since this very payment may have used the nonce;
+ * `settlement_pending` and `invalid_exact_evm_transfer_event_mismatch`, which follow a broadcast; and texts of errors, which
+ * version 1 of the reference facilitator sends in place of a reason.
  */
-const CERTAIN = /^(?:insufficient_funds|unsupported_scheme|invalid_(?!transaction_state)(?!.*nonce)\w+)$/;
+const CERTAIN: ReadonlySet<string> = new Set([
+  'asset_not_deployed_contract',
+  'eip6492_factory_not_allowed',
+  'insufficient_funds',
+  'invalid_exact_evm_authorization_value',
+  'invalid_exact_evm_eip3009_not_supported',
+  'invalid_exact_evm_failed_to_parse_signature',
+  'invalid_exact_evm_insufficient_balance',
+  'invalid_exact_evm_missing_eip712_domain',
+  'invalid_exact_evm_network_mismatch',
+  'invalid_exact_evm_payload_authorization_valid_after',
+  'invalid_exact_evm_payload_authorization_valid_before',
+  'invalid_exact_evm_payload_authorization_value',
+  'invalid_exact_evm_payload_authorization_value_mismatch',
+  'invalid_exact_evm_payload_recipient_mismatch',
+  'invalid_exact_evm_payload_signature',
+  'invalid_exact_evm_recipient_mismatch',
+  'invalid_exact_evm_scheme',
+  'invalid_exact_evm_signature',
+  'invalid_exact_evm_token_name_mismatch',
+  'invalid_exact_evm_token_version_mismatch',
+  'invalid_network',
+  'invalid_payload',
+  'invalid_payment_requirements',
+  'invalid_scheme',
+  'invalid_x402_version',
+  'unsupported_payload_type',
+  'unsupported_scheme',
+]);
+
+/** Reasons of a verification that say that the nonce is used. */
+const USED: ReadonlySet<string> = new Set(['invalid_exact_evm_nonce_already_used', 'invalid_transaction_state']);
+
+/** Statuses with which a facilitator, or a proxy before it, declines a request without reading it (RFC 9110). */
+const DECLINED: ReadonlySet<number> = new Set([401, 403, 429]);
 
 const REASON = /^[\w.:-]+$/;
 
@@ -80,7 +119,10 @@ export class Facilitator {
       const answer = await this.#ask(this.#client, '/verify', body, verifyTimeoutMs).catch(() => undefined);
       const valid = answer?.fields['isValid'];
       if (valid === true && answer?.status === 200) return { kind: 'valid' };
-      if (valid === false) return { kind: 'invalid', reason: reasonOf(answer?.fields['invalidReason']) };
+      if (valid === false) {
+        const reason = reasonOf(answer?.fields['invalidReason']);
+        return { kind: 'invalid', reason, used: USED.has(reason) };
+      }
       if (left === 0) return { kind: 'unavailable' };
       await this.#pause();
     }
@@ -92,7 +134,7 @@ export class Facilitator {
         return judge(await this.#settleOnce(body));
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
-        if (error.sent) return { kind: 'unknown' };
+        if (error.sent) return { kind: 'unknown', transaction: null };
         if (left === 0) return { kind: 'unsent' };
         await this.#pause();
       }
@@ -152,12 +194,14 @@ function parse({ body, status }: BufferedResponse): Answer {
 }
 
 function judge({ fields, status }: Answer): Settled {
-  const { success, transaction } = fields;
-  if (success === true && status < 300 && typeof transaction === 'string') {
-    return { kind: 'settled', transaction: transaction.slice(0, MAX_TRANSACTION_LENGTH) };
-  }
+  const { success } = fields;
+  const named = fields['transaction'];
+  const transaction = typeof named === 'string' && named !== '' ? named.slice(0, MAX_TRANSACTION_LENGTH) : null;
+  if (success === true && status < 300 && transaction !== null) return { kind: 'settled', transaction };
+  if (success === undefined && DECLINED.has(status)) return { kind: 'unsent' };
   const reason = reasonOf(fields['errorReason']);
-  return success === false && CERTAIN.test(reason) ? { kind: 'refused', reason } : { kind: 'unknown' };
+  const isCertain = success === false && transaction === null && CERTAIN.has(reason);
+  return isCertain ? { kind: 'refused', reason } : { kind: 'unknown', transaction };
 }
 
 /** A reason is passed on to clients and into headers: only word characters. */

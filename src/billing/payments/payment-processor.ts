@@ -1,36 +1,44 @@
-// Sells credits and single requests for signed payments: one actor per process, beside the ledger. Whatever a client repeats,
-// its money moves once. A ticket belongs to the thread that asked for it: when the thread ends, or loses an answer, nothing
-// comes of the request, and its payment is cancelled or refunded.
+// Sells credits and single requests for signed payments: one actor per process, beside the ledger, that every thread asks. Whatever
+// a client repeats, its money moves once; money that has moved is the charge of delivered work, or credit of the payer. Work that is
+// not paid yet and checks of signatures are limited for each payer and in total.
 
+import { setImmediate } from 'node:timers/promises';
+import pLimit from 'p-limit';
 import type { Behavior, Context, Ref } from '../../actor/index.ts';
 import type { ErrorCode } from '../../errors.ts';
+import type { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
 import { type Ledger, type Payment, PICO_PER_CREDIT, PICO_PER_USD, type Pico, type Usage } from '../ledger/store.ts';
 import { picoOf, purchaseAmount, unitsFor } from './merchant-config.ts';
-import { makeOffer, type Offer, receiptHeaders, type Terms } from './offer.ts';
+import { makeOffer, type Offer, type Receipt, receiptHeaders, type Terms } from './offer.ts';
+import { PayerRecords } from './payer-records.ts';
 import {
   answerOf,
   type Outcome,
   type Presented,
+  PURCHASE,
   type RecoveryRound,
   type Reserved,
   type SettledAnswer,
   type SettlementDeps,
   Settlements,
+  type SettlementSettings,
   submissionOf,
 } from './settlement.ts';
+import { isContractSignature, type SignedPayment } from './signed-payment.ts';
+import { TurnQueue } from './turn-queue.ts';
 import { checksummed } from './typed-data.ts';
-import type { SignedPayment } from './signed-payment.ts';
 
-export interface PaymentProcessorSettings {
+export interface PaymentProcessorSettings extends SettlementSettings {
   /** Largest purchase. Default 1,000 USD. */
   readonly maxPurchase?: Pico;
   /** Validity asked of signatures, in seconds. Defaults 300 for purchases and 900 for requests. */
   readonly purchaseTimeoutS?: number;
   readonly callTimeoutS?: number;
-  /** Age from which a submitted payment counts as abandoned; more than a settlement takes anywhere. Default 60,000 ms. */
-  readonly graceMs?: number;
-  /** Pause between two recovery rounds. Default 15,000 ms. */
+  /** Longest pause between two recovery rounds. Default 15,000 ms. */
   readonly recoveryPeriodMs?: number;
+  /** Requests under way that are not paid yet: of all payers, default 256, and of one that has paid for as many before, default 8. */
+  readonly unpaid?: number;
+  readonly unpaidPerPayer?: number;
 }
 
 /** For a `HeadraceError`. */
@@ -38,6 +46,8 @@ export interface Refused {
   readonly kind: 'refused';
   readonly code: ErrorCode;
   readonly subject: string;
+  /** When a repeat may help; absent: at once. */
+  readonly retryAfterS?: number;
 }
 
 export interface Offered {
@@ -80,7 +90,7 @@ export interface CallRequest {
   readonly payment: string | undefined;
 }
 
-/** `ticket` names the paid request: exactly one of `settle` and `cancel` must follow. */
+/** `ticket` names the paid request: `Settle` and then `Deliver`, or `Cancel`, must follow. */
 export type BeginAnswer = Offered | Refused | { readonly kind: 'ticket'; readonly ticket: string };
 
 /** `paid`: receipt headers for the answer. Anything else is the answer instead. */
@@ -99,53 +109,67 @@ export type PaymentCommand =
     }
   /** The answer to a `Begin` is not wanted any more. */
   | { readonly type: 'Leave'; readonly call: string }
-  /** Takes the money: after the server's good answer has begun and before its first byte is sent on. */
+  /** Takes the money: with the first useful event of the answer, and before it is sent on. */
   | { readonly type: 'Settle'; readonly ticket: string; readonly replyTo: Ref<SettleAnswer> }
-  /** Nothing comes of the request, whether it has settled or not. */
-  | { readonly type: 'Cancel'; readonly ticket: string }
+  /** Useful output of a request whose `Settle` was answered with `paid` has been handed over: the money is earned. */
+  | { readonly type: 'Deliver'; readonly ticket: string }
   /**
-   * Nothing came of a request whose `Settle` was answered with `paid`: its money becomes credit of the payer, and the same
-   * request with the same payment is served from it, once.
+   * Nothing comes of the request. What it has paid becomes credit of the payer, and the same request with the same payment is served
+   * from it, once.
    */
-  | { readonly type: 'Refund'; readonly ticket: string }
+  | { readonly type: 'Cancel'; readonly ticket: string }
   | { readonly type: 'Expired'; readonly ticket: string }
   /** One recovery round; further ones follow regularly. Answered with null when the ledger could not be read. */
   | { readonly type: 'Recover'; readonly replyTo: Ref<RecoveryRound | null> | null }
-  /** Closes a payment that stays open, by what its operator saw on the chain: see `Settlements.decide`. */
-  | {
-      readonly type: 'Decide';
-      readonly payment: string;
-      readonly transaction: string | null;
-      readonly replyTo: Ref<boolean>;
-    }
   /** Answered once nothing is under way. No further recovery round starts by itself. */
   | { readonly type: 'Drain'; readonly replyTo: Ref<null> };
 
-export interface PaymentProcessorDeps extends Omit<SettlementDeps, 'ledger'> {
+export interface PaymentProcessorDeps extends Omit<SettlementDeps, 'ledger' | 'clock' | 'random' | 'settings'> {
   /** Commands that arrive before it is open wait for it. */
   readonly ledger: Ledger | Promise<Ledger>;
   readonly settings?: PaymentProcessorSettings;
   /** Called with failures of the gateway itself, most often of the ledger. */
   readonly onDefect: (error: unknown) => void;
   readonly onRound: (round: RecoveryRound) => void;
+  readonly metrics?: PaymentMetrics;
 }
 
-/** Purchases and new requests under way at once: each may cost a signature check and requests to the facilitator. */
-const MAX_BUSY = 256;
+/** Signatures that wait for their check, some milliseconds of the control thread each. */
+const MAX_CHECKS = 1024;
+
+/**
+ * Verifications under way at the facilitator. Payers that have paid before have places of their own, and so have contract wallets,
+ * whose signatures nobody else can check: a flood of strangers delays strangers only.
+ */
+const KNOWN_PLACES = 16;
+const STRANGER_PLACES = 12;
+const CONTRACT_PLACES = 4;
+const PLACES_OF_PAYER = 4;
+
+/** Requests that wait for a place. */
+const WAITING = 256;
+const WAITING_OF_PAYER = 16;
+const WAIT_MS = 8000;
+
+const UNPAID = 256;
+const UNPAID_PER_PAYER = 8;
 
 /** How long a ticket may stay unused: as long as clients make signatures valid for. */
 const TICKET_MS = 900_000;
 
-/** How long a paid ticket is remembered for a thread that lost the answer. */
-const PAID_MS = 120_000;
+/** Other processes take a paid request for abandoned that is older than this, times three. */
+const TOUCH_MS = 30_000;
 
-/** Before a refund that the ledger could not take is tried again. */
-const REFUND_RETRY_MS = 15_000;
+/** Before a command is tried again that the ledger could not take. */
+const RETRY_MS = 15_000;
+
+/** When a client should repeat a payment that another process is at. */
+const PENDING_S = 5;
+const MAX_PENDING_S = 30;
 
 const MAX_PURCHASE = 1000n * PICO_PER_USD;
 const PURCHASE_TIMEOUT_S = 300;
 const CALL_TIMEOUT_S = 900;
-const GRACE_MS = 60_000;
 const RECOVERY_PERIOD_MS = 15_000;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
@@ -155,13 +179,21 @@ const MAX_ACCOUNT_LENGTH = 256;
 /** Prefix of the ticket of a request that is served from credit; also the id of its hold. */
 const HOLD = 'x402:';
 
-/** Movements of an account that are searched for the credit of a payment. */
-const RECENT_MOVEMENTS = 200;
+/** By how much a hold outlives its ticket. */
+const HOLD_MARGIN_MS = 300_000;
 
 /** What pays for a request: a reserved payment, or the credit that its payment has become. */
 type Source =
   | { readonly kind: 'payment'; readonly reserved: Reserved }
   | { readonly kind: 'credit'; readonly amount: Pico; readonly answer: SettledAnswer };
+
+/** A purchase that was read. */
+interface Purchase {
+  readonly id: string;
+  readonly signed: SignedPayment;
+  readonly terms: Terms;
+  readonly account: string;
+}
 
 /** A request that may be served. */
 interface Accepted {
@@ -177,6 +209,8 @@ interface Ticket extends Accepted {
   state: 'open' | 'settling' | 'paid';
   /** Cancelled while it settled. */
   unwanted: boolean;
+  /** When a paid ticket is given up. */
+  readonly endMs: number;
 }
 
 export function paymentProcessor(deps: PaymentProcessorDeps): Behavior<PaymentCommand> {
@@ -203,18 +237,44 @@ class PaymentProcessor {
   /** Purchases under way, by payment: a repeat waits for the same answer. */
   readonly #buying = new Map<string, { readonly purpose: string; readonly answer: Promise<PurchaseAnswer> }>();
   readonly #draining: Ref<null>[] = [];
+  readonly #records: PayerRecords;
+  /** One signature at a time, each in a turn of its own: other work of the thread goes on between them. */
+  readonly #checks = pLimit(1);
+  readonly #known: TurnQueue;
+  readonly #strangers: TurnQueue;
+  readonly #contracts: TurnQueue;
+  readonly #unpaidTurns: TurnQueue;
   #recovers = true;
-  #busy = 0;
   #running = 0;
 
   constructor(deps: PaymentProcessorDeps, context: Context<PaymentCommand>) {
     this.#deps = deps;
     this.#settings = deps.settings ?? {};
     this.#context = context;
-    const { graceMs = GRACE_MS } = this.#settings;
-    this.#opened = Promise.resolve(deps.ledger).then((ledger) => new Settlements({ ...deps, ledger }, graceMs));
+    const { clock, random } = context;
+    const { unpaid = UNPAID, unpaidPerPayer = UNPAID_PER_PAYER } = this.#settings;
+    const settings = this.#settings;
+    this.#opened = Promise.resolve(deps.ledger).then(
+      (ledger) => new Settlements({ ...deps, ledger, clock, random, settings }),
+    );
     // Handled by every command that needs it.
     this.#opened.catch(() => undefined);
+    const records = new PayerRecords(unpaidPerPayer, clock);
+    const line = { waiting: WAITING, waitingOfKey: WAITING_OF_PAYER, waitMs: WAIT_MS };
+    const verifying = { ...line, placesOf: () => PLACES_OF_PAYER };
+    this.#records = records;
+    this.#known = new TurnQueue({ ...verifying, places: KNOWN_PLACES }, clock);
+    this.#strangers = new TurnQueue({ ...verifying, places: STRANGER_PLACES }, clock);
+    this.#contracts = new TurnQueue({ ...verifying, places: CONTRACT_PLACES }, clock);
+    this.#unpaidTurns = new TurnQueue(
+      { ...line, places: unpaid, placesOf: (payer) => records.unpaidLimit(payer) },
+      clock,
+    );
+    deps.metrics?.readQueues(() => ({
+      verifying: this.#known.taken + this.#strangers.taken + this.#contracts.taken,
+      waiting: this.#known.waiting + this.#strangers.waiting + this.#contracts.waiting + this.#unpaidTurns.waiting,
+      unpaid: this.#unpaidTurns.taken,
+    }));
   }
 
   receive(command: PaymentCommand): void {
@@ -231,25 +291,18 @@ class PaymentProcessor {
       case 'Settle':
         this.#settle(command.ticket, command.replyTo);
         break;
+      case 'Deliver':
+        this.#deliver(command.ticket);
+        break;
       case 'Cancel':
         this.#cancel(command.ticket);
         break;
-      case 'Refund':
-        this.#refund(command.ticket);
-        break;
       case 'Expired':
-        if (this.#tickets.get(command.ticket)?.state === 'paid') this.#forget(command.ticket);
-        else this.#cancel(command.ticket);
+        this.#expired(command.ticket);
         break;
       case 'Recover':
         this.#recover(command.replyTo);
         break;
-      case 'Decide': {
-        const { payment, replyTo, transaction } = command;
-        const decide = (settlements: Settlements): Promise<boolean> => settlements.decide(payment, transaction);
-        this.#run(decide, (decided) => replyTo.tell(decided ?? false));
-        break;
-      }
       case 'Drain':
         this.#recovers = false;
         this.#draining.push(command.replyTo);
@@ -260,30 +313,18 @@ class PaymentProcessor {
 
   ownerGone(owner: string): void {
     this.#owners.delete(owner);
-    for (const [id, ticket] of this.#tickets) {
-      if (ticket.owner === owner && ticket.state !== 'paid') this.#cancel(id);
-    }
+    for (const [id, ticket] of this.#tickets) if (ticket.owner === owner) this.#cancel(id);
   }
 
   #purchase(request: PurchaseRequest, replyTo: Ref<PurchaseAnswer>): void {
-    if (this.#busy >= MAX_BUSY) {
-      replyTo.tell(refused('HR_PAYMENT_UNAVAILABLE'));
-      return;
-    }
-    this.#busy++;
     const buy = (settlements: Settlements): Promise<PurchaseAnswer> => this.#sell(settlements, request);
     this.#run(buy, (answer) => {
-      this.#busy--;
+      this.#planRound();
       replyTo.tell(answer ?? refused(unknownOutcome(request.payment)));
     });
   }
 
   #begin({ call, owner, replyTo, request }: Extract<PaymentCommand, { type: 'Begin' }>): void {
-    if (this.#busy >= MAX_BUSY) {
-      replyTo.tell(refused('HR_PAYMENT_UNAVAILABLE'));
-      return;
-    }
-    this.#busy++;
     this.#beginning.set(call, false);
     if (!this.#owners.has(owner.path)) {
       this.#owners.add(owner.path);
@@ -292,7 +333,6 @@ class PaymentProcessor {
     const accept = (settlements: Settlements): Promise<Accepted | Offered | Refused> =>
       this.#accept(settlements, request);
     this.#run(accept, (answer) => {
-      this.#busy--;
       const unwanted = this.#beginning.get(call) === true || !this.#owners.has(owner.path);
       this.#beginning.delete(call);
       if (answer?.kind !== 'accepted') {
@@ -300,7 +340,8 @@ class PaymentProcessor {
         return;
       }
       const { id } = answer;
-      this.#tickets.set(id, { ...answer, owner: owner.path, state: 'open', unwanted: false });
+      const endMs = this.#context.clock.now() + TICKET_MS;
+      this.#tickets.set(id, { ...answer, owner: owner.path, state: 'open', unwanted: false, endMs });
       this.#context.timers.once(id, TICKET_MS, { type: 'Expired', ticket: id });
       if (unwanted) this.#cancel(id);
       else replyTo.tell({ kind: 'ticket', ticket: id });
@@ -317,16 +358,46 @@ class PaymentProcessor {
     this.#context.timers.cancel(id);
     const pay = (settlements: Settlements): Promise<SettleAnswer> => this.#pay(settlements, ticket);
     this.#run(pay, (answer) => {
+      this.#leaveUnpaid(ticket);
       if (answer?.kind === 'paid') this.#paid(id, ticket);
       else this.#tickets.delete(id);
+      this.#planRound();
       replyTo.tell(answer ?? refused('HR_PAYMENT_PENDING'));
     });
   }
 
   #paid(id: string, ticket: Ticket): void {
     ticket.state = 'paid';
-    if (ticket.unwanted || !this.#owners.has(ticket.owner)) this.#refund(id);
-    else this.#context.timers.once(id, PAID_MS, { type: 'Expired', ticket: id });
+    if (ticket.unwanted || !this.#owners.has(ticket.owner)) this.#cancel(id);
+    else this.#context.timers.once(id, TOUCH_MS, { type: 'Expired', ticket: id });
+  }
+
+  /** A paid ticket is kept while its request is under way, and other processes are told so. */
+  #expired(id: string): void {
+    const ticket = this.#tickets.get(id);
+    if (ticket === undefined) return;
+    const { endMs, source, state } = ticket;
+    if (state !== 'paid' || this.#context.clock.now() >= endMs) {
+      this.#cancel(id);
+      return;
+    }
+    this.#context.timers.once(id, TOUCH_MS, { type: 'Expired', ticket: id });
+    if (source.kind === 'payment') this.#run((settlements) => settlements.touch(source.reserved), ignore);
+  }
+
+  #deliver(id: string): void {
+    const ticket = this.#tickets.get(id);
+    if (ticket?.state !== 'paid') return;
+    this.#forget(id);
+    const { source, usage } = ticket;
+    const deliver = async (settlements: Settlements): Promise<true> => {
+      if (source.kind === 'payment') await settlements.deliver(id, usage);
+      else await settlements.deps.ledger.settle(id, source.amount, usage);
+      return true;
+    };
+    this.#run(deliver, (done) => {
+      if (done !== true) this.#again(ticket, { type: 'Deliver', ticket: id });
+    });
   }
 
   #cancel(id: string): void {
@@ -334,31 +405,31 @@ class PaymentProcessor {
     if (ticket === undefined) return;
     if (ticket.state === 'settling') {
       ticket.unwanted = true;
-    } else if (ticket.state === 'paid') {
-      this.#refund(id);
-    } else {
-      this.#forget(id);
-      const cancel = async ({ deps: { ledger } }: Settlements): Promise<void> => {
-        if (ticket.source.kind === 'payment') await ledger.failPayment(id, 'cancelled');
-        else await ledger.release(id);
-      };
-      this.#run(cancel, () => undefined);
+      return;
     }
-  }
-
-  #refund(id: string): void {
     this.#forget(id);
-    const refund = async ({ deps: { ledger } }: Settlements): Promise<true> => {
-      const payment = await ledger.findPayment(paymentOf(id));
-      if (payment?.state === 'settled' && payment.purpose.startsWith('call:')) {
-        const { amount, payer } = payment;
-        await ledger.grant({ id: refundOf(id), account: payer, amount, memo: 'x402: nothing was delivered' });
-      }
+    const { source, state } = ticket;
+    if (state === 'open') this.#leaveUnpaid(ticket);
+    const cancel = async (settlements: Settlements): Promise<true> => {
+      const { ledger } = settlements.deps;
+      if (source.kind === 'credit') await ledger.release(id);
+      else if (state === 'paid') await settlements.giveBack(id);
+      else await ledger.failPayment(id, 'cancelled');
       return true;
     };
-    this.#run(refund, (done) => {
-      if (done !== true) this.#context.timers.once(id, REFUND_RETRY_MS, { type: 'Refund', ticket: id });
+    this.#run(cancel, (done) => {
+      if (done !== true && source.kind === 'credit') this.#again(ticket, { type: 'Cancel', ticket: id });
     });
+  }
+
+  /** The ledger could not take a command. */
+  #again(ticket: Ticket, command: Extract<PaymentCommand, { readonly type: 'Deliver' | 'Cancel' }>): void {
+    this.#tickets.set(ticket.id, ticket);
+    this.#context.timers.once(ticket.id, RETRY_MS, command);
+  }
+
+  #leaveUnpaid({ source }: Accepted): void {
+    if (source.kind === 'payment') this.#unpaidTurns.leave(source.reserved.payer);
   }
 
   #forget(id: string): void {
@@ -370,11 +441,24 @@ class PaymentProcessor {
     if (replyTo === null && !this.#recovers) return;
     const recover = (settlements: Settlements): Promise<RecoveryRound> => settlements.recover();
     this.#run(recover, (round) => {
-      if (round !== undefined) this.#deps.onRound(round);
+      if (round !== undefined) {
+        this.#deps.metrics?.round(round, this.#deps.dateMs());
+        this.#deps.onRound(round);
+      }
       replyTo?.tell(round ?? null);
-      const { recoveryPeriodMs = RECOVERY_PERIOD_MS } = this.#settings;
-      if (this.#recovers) this.#context.timers.once('recover', recoveryPeriodMs, { type: 'Recover', replyTo: null });
+      this.#planRound();
     });
+  }
+
+  /** The next round comes regularly, and earlier when a payment of this process is due. */
+  #planRound(): void {
+    if (!this.#recovers) return;
+    const { recoveryPeriodMs = RECOVERY_PERIOD_MS } = this.#settings;
+    const plan = (settlements: Settlements): void => {
+      const delayMs = Math.min(settlements.nextDueMs - this.#deps.dateMs(), recoveryPeriodMs);
+      this.#context.timers.once('recover', Math.max(delayMs, 0), { type: 'Recover', replyTo: null });
+    };
+    this.#opened.then(plan, ignore);
   }
 
   /** `then` gets undefined when the work failed, most often because the ledger did. */
@@ -409,60 +493,69 @@ class PaymentProcessor {
     const description = `${amount / PICO_PER_CREDIT} credits for ${account}`;
     const terms = { units, resource: request.resource, description, timeoutS };
     if (request.payment === undefined) return this.#offer(terms);
-    const read = settlements.read(request.payment);
+    const read = await this.#read(settlements, request.payment);
     if ('kind' in read) return this.#unpaid(read, terms);
-    const purpose = `credits:${account}`;
+    const purpose = `${PURCHASE}${account}`;
     const running = this.#buying.get(read.id);
     if (running !== undefined) {
       return running.purpose === purpose ? await running.answer : this.#offer(terms, 'duplicate_settlement');
     }
-    const answer = this.#buy(settlements, read.signed, terms, account).finally(() => this.#buying.delete(read.id));
+    const purchase = { id: read.id, signed: read.signed, terms, account };
+    const answer = this.#buy(settlements, purchase).finally(() => this.#buying.delete(read.id));
     this.#buying.set(read.id, { purpose, answer });
     return await answer;
   }
 
-  async #buy(settlements: Settlements, signed: SignedPayment, terms: Terms, account: string): Promise<PurchaseAnswer> {
-    const presented = await settlements.present(signed, terms, `credits:${account}`, account);
-    if (presented.kind === 'known') {
-      return await this.#repeatPurchase(settlements, presented.payment, signed, terms, account);
-    }
-    if (presented.kind !== 'reserved') return this.#unpaid(presented, terms);
-    const outcome = await settlements.pay(presented.reserved, { kind: 'credit', account });
-    return this.#sold(outcome, picoOf(signed.authorization.value, this.#deps.merchant.asset), account, terms);
+  async #buy(settlements: Settlements, purchase: Purchase): Promise<PurchaseAnswer> {
+    const { account, id, signed, terms } = purchase;
+    const known = await settlements.deps.ledger.findPayment(id);
+    if (known !== undefined) return await this.#repeatPurchase(settlements, purchase, known);
+    const against = await this.#verify(settlements, signed, terms);
+    if (against !== undefined) return against;
+    const reserved = await settlements.reserve(signed, terms, `${PURCHASE}${account}`, account);
+    if ('state' in reserved) return await this.#repeatPurchase(settlements, purchase, reserved);
+    return this.#sold(settlements, purchase, await this.#credit(settlements, reserved));
   }
 
-  async #repeatPurchase(
-    settlements: Settlements,
-    payment: Payment,
-    signed: SignedPayment,
-    terms: Terms,
-    account: string,
-  ): Promise<PurchaseAnswer> {
-    if (payment.purpose !== `credits:${account}` || !isSameSignature(payment, signed)) {
+  async #repeatPurchase(settlements: Settlements, purchase: Purchase, payment: Payment): Promise<PurchaseAnswer> {
+    const { account, id, signed, terms } = purchase;
+    if (payment.purpose !== `${PURCHASE}${account}` || !isSameSignature(payment, signed)) {
       return this.#offer(terms, 'duplicate_settlement');
     }
     const answer = answerOf(payment);
-    if (answer !== undefined) return this.#sold({ kind: 'posted', answer }, payment.amount, account, terms);
+    if (answer !== undefined) return this.#soldFor(purchase, answer.receipt);
     if (payment.state === 'failed') return this.#offer(terms, payment.answer ?? 'payment_refused');
     // Its first request may be under way elsewhere: an offer would invite a second payment.
-    if (!settlements.isAbandoned(payment)) return refused('HR_PAYMENT_PENDING');
+    if (!settlements.isAbandoned(payment)) return this.#pending(settlements, id);
     const outcome =
       payment.state === 'submitted'
-        ? await settlements.askAgain(payment)
-        : await settlements.pay(settlements.reservedOf(signed, terms, account), { kind: 'credit', account });
-    return this.#sold(outcome, payment.amount, account, terms);
+        ? await settlements.inquire(payment)
+        : await this.#credit(settlements, settlements.reservedOf(signed, terms, account));
+    return this.#sold(settlements, purchase, outcome);
   }
 
-  #sold(outcome: Outcome, amount: Pico, account: string, terms: Terms): PurchaseAnswer {
-    if (outcome.kind !== 'posted') return this.#unsettled(outcome, terms);
-    const { receipt } = outcome.answer;
+  async #credit(settlements: Settlements, reserved: Reserved): Promise<Outcome> {
+    const outcome = await settlements.credit(reserved);
+    this.#note(outcome, reserved.payer);
+    return outcome;
+  }
+
+  #sold(settlements: Settlements, purchase: Purchase, outcome: Outcome): PurchaseAnswer {
+    const { id, terms } = purchase;
+    return outcome.kind === 'settled'
+      ? this.#soldFor(purchase, outcome.receipt)
+      : this.#unsettled(settlements, outcome, id, terms);
+  }
+
+  #soldFor({ account, signed }: Purchase, receipt: Receipt): PurchaseAnswer {
+    const { merchant } = this.#deps;
     const body = {
       status: 'success',
-      credits_transferred: Number(amount / PICO_PER_CREDIT),
+      credits_transferred: Number(picoOf(signed.authorization.value, merchant.asset) / PICO_PER_CREDIT),
       recipient: ADDRESS.test(account) ? checksummed(account) : account,
       item_hash: receipt.transaction,
     } as const;
-    return { kind: 'sold', body, headers: receiptHeaders(receipt, this.#deps.merchant) };
+    return { kind: 'sold', body, headers: receiptHeaders(receipt, merchant) };
   }
 
   /** Judges the payment of a request without a key and reserves it. */
@@ -471,15 +564,29 @@ class PaymentProcessor {
     const { callTimeoutS: timeoutS = CALL_TIMEOUT_S } = this.#settings;
     const terms = { units: unitsFor(price, this.#deps.merchant.asset), resource, description, timeoutS };
     if (payment === undefined) return this.#offer(terms);
-    const read = settlements.read(payment);
+    const read = await this.#read(settlements, payment);
     if ('kind' in read) return this.#unpaid(read, terms);
-    const presented = await settlements.present(read.signed, terms, `call:${digest}`);
-    if (presented.kind === 'known') {
-      return await this.#repeatCall(settlements, presented.payment, read.signed, request, terms);
+    const { id, signed } = read;
+    const known = await settlements.deps.ledger.findPayment(id);
+    if (known !== undefined) return await this.#repeatCall(settlements, known, signed, request, terms);
+    const payer = signed.authorization.from;
+    const barredMs = this.#records.barredMs(payer);
+    if (barredMs > 0) return refused('HR_PAYMENT_LIMIT', '', Math.ceil(barredMs / 1000));
+    const against = await this.#verify(settlements, signed, terms);
+    if (against !== undefined) return against;
+    const turn = await this.#unpaidTurns.enter(payer);
+    if (turn !== 'place') return refused(turn === 'full' ? 'HR_PAYMENT_UNAVAILABLE' : 'HR_PAYMENT_LIMIT');
+    try {
+      const reserved = await settlements.reserve(signed, terms, `call:${digest}`);
+      if (!('state' in reserved)) {
+        return { kind: 'accepted', id, source: { kind: 'payment', reserved }, terms, usage };
+      }
+      this.#unpaidTurns.leave(payer);
+      return await this.#repeatCall(settlements, reserved, signed, request, terms);
+    } catch (error) {
+      this.#unpaidTurns.leave(payer);
+      throw error;
     }
-    if (presented.kind !== 'reserved') return this.#unpaid(presented, terms);
-    const { reserved } = presented;
-    return { kind: 'accepted', id: reserved.id, source: { kind: 'payment', reserved }, terms, usage };
   }
 
   /**
@@ -494,40 +601,88 @@ class PaymentProcessor {
     terms: Terms,
   ): Promise<Accepted | Offered | Refused> {
     const { ledger, merchant } = settlements.deps;
-    if (payment.purpose !== `call:${request.digest}` || !isSameSignature(payment, signed)) {
+    const { amount, id, purpose } = payment;
+    if (purpose !== `call:${request.digest}` || !isSameSignature(payment, signed)) {
       return this.#offer(terms, 'duplicate_settlement');
     }
+    const spentFor = (receipt: Receipt): Offered => {
+      const headers = receiptHeaders(receipt, merchant);
+      return { kind: 'offer', offer: makeOffer(merchant, terms, 'duplicate_settlement', headers) };
+    };
+    const delivered = settlements.deliveredFor(id);
+    if (delivered !== undefined) return spentFor(delivered);
     if (payment.state === 'submitted') {
-      if (!settlements.isAbandoned(payment)) return refused('HR_PAYMENT_PENDING');
-      const outcome = await settlements.askAgain(payment);
-      if (outcome.kind !== 'posted') return refused('HR_PAYMENT_PENDING');
+      const { kind } = await settlements.inquire(payment);
+      if (kind === 'open') return this.#pending(settlements, id);
     }
-    const settled = (await ledger.findPayment(payment.id)) ?? payment;
+    const settled = (await ledger.findPayment(id)) ?? payment;
+    if (settled.state === 'failed' && settled.answer !== 'cancelled') {
+      return this.#offer(terms, settled.answer ?? 'payment_refused');
+    }
     const answer = answerOf(settled);
     if (answer === undefined) return this.#offer(terms, 'duplicate_settlement');
-    const spent = {
-      kind: 'offer',
-      offer: makeOffer(merchant, terms, 'duplicate_settlement', receiptHeaders(answer.receipt, merchant)),
-    } as const;
-    const id = await creditTicket(ledger, payment, answer.credited);
-    if (id === undefined) return spent;
-    const { amount, payer } = payment;
-    const hold = { id, account: payer, amount, holder: 'x402', ttlMs: terms.timeoutS * 1000 };
-    const held = await ledger.hold(hold).catch(() => undefined);
-    if (held?.kind !== 'held' || held.repeated) return spent;
-    return { kind: 'accepted', id, source: { kind: 'credit', amount, answer }, terms, usage: request.usage };
+    const ticket = answer.credited ? await this.#holdCredit(ledger, payment) : undefined;
+    if (ticket === undefined) return spentFor(answer.receipt);
+    const source = { kind: 'credit', amount, answer } as const;
+    return { kind: 'accepted', id: ticket, source, terms, usage: request.usage };
   }
 
-  async #pay(settlements: Settlements, { id, source, terms, usage }: Ticket): Promise<SettleAnswer> {
-    const { ledger, merchant } = settlements.deps;
-    if (source.kind === 'credit') {
-      await ledger.settle(id, source.amount, usage);
-      return { kind: 'paid', headers: receiptHeaders(source.answer.receipt, merchant) };
+  /** Holds the credit that a payment has become; undefined when it is spent, or held by another try. */
+  async #holdCredit(ledger: Ledger, { amount, id, payer }: Payment): Promise<string | undefined> {
+    let ticket = HOLD + id;
+    for (let again = 1; ; again++) {
+      const known = await ledger.findHold(ticket);
+      if (known === undefined) break;
+      // A try that was given up has released its hold; one that was charged is the last.
+      if (known.state === 'open' || known.charged !== null) return undefined;
+      ticket = `${HOLD}${id}#${again}`;
     }
-    const { account } = source.reserved.submission;
-    const outcome = await settlements.pay(source.reserved, { kind: 'charge', account, usage });
-    if (outcome.kind !== 'posted') return this.#unsettled(outcome, terms);
-    return { kind: 'paid', headers: receiptHeaders(outcome.answer.receipt, merchant) };
+    const ttlMs = TICKET_MS + HOLD_MARGIN_MS;
+    const held = await ledger.hold({ id: ticket, account: payer, amount, holder: 'x402', ttlMs });
+    return held.kind === 'held' && !held.repeated ? ticket : undefined;
+  }
+
+  async #pay(settlements: Settlements, { id, source, terms }: Ticket): Promise<SettleAnswer> {
+    const { merchant } = settlements.deps;
+    if (source.kind === 'credit') return { kind: 'paid', headers: receiptHeaders(source.answer.receipt, merchant) };
+    const outcome = await settlements.keep(source.reserved);
+    this.#note(outcome, source.reserved.payer);
+    return outcome.kind === 'settled'
+      ? { kind: 'paid', headers: receiptHeaders(outcome.receipt, merchant) }
+      : this.#unsettled(settlements, outcome, id, terms);
+  }
+
+  /** Checks the form and the signature of a payment. */
+  async #read(settlements: Settlements, payment: string): Promise<ReturnType<Settlements['read']>> {
+    if (this.#checks.pendingCount >= MAX_CHECKS) return { kind: 'unavailable' };
+    return await this.#checks(async () => {
+      await setImmediate();
+      return settlements.read(payment);
+    });
+  }
+
+  /** Lets the facilitator check a payment when it is its payer's turn. Undefined: it is valid. */
+  async #verify(settlements: Settlements, signed: SignedPayment, terms: Terms): Promise<Offered | Refused | undefined> {
+    const wrong = settlements.check(signed, terms);
+    if (wrong !== undefined) return this.#unpaid(wrong, terms);
+    const payer = signed.authorization.from;
+    const known = this.#records.hasPaid(payer) ? this.#known : this.#strangers;
+    const turns = isContractSignature(signed.signature) ? this.#contracts : known;
+    const turn = await turns.enter(payer);
+    if (turn !== 'place') return refused(turn === 'full' ? 'HR_PAYMENT_UNAVAILABLE' : 'HR_PAYMENT_LIMIT');
+    try {
+      const against = await settlements.verify(signed, terms);
+      return against === undefined ? undefined : this.#unpaid(against, terms);
+    } finally {
+      turns.leave(payer);
+    }
+  }
+
+  /** What a settlement says about its payer. */
+  #note({ kind }: Outcome, payer: string): void {
+    this.#deps.metrics?.settled(kind);
+    if (kind === 'settled') this.#records.paid(payer);
+    else if (kind === 'refused') this.#records.refused(payer);
   }
 
   #unpaid(presented: Presented, terms: Terms): Offered | Refused {
@@ -536,19 +691,33 @@ class PaymentProcessor {
         return refused('HR_PAYMENT_MALFORMED', presented.message);
       case 'invalid':
         return this.#offer(terms, presented.reason);
-      default:
+      case 'unavailable':
         return refused('HR_PAYMENT_UNAVAILABLE');
     }
   }
 
-  #unsettled(outcome: Exclude<Outcome, { readonly kind: 'posted' }>, terms: Terms): Offered | Refused {
+  #unsettled(
+    settlements: Settlements,
+    outcome: Exclude<Outcome, { readonly kind: 'settled' }>,
+    id: string,
+    terms: Terms,
+  ): Offered | Refused {
     if (outcome.kind === 'refused') return this.#offer(terms, outcome.reason);
-    return refused(outcome.kind === 'unsent' ? 'HR_PAYMENT_UNAVAILABLE' : 'HR_PAYMENT_PENDING');
+    return outcome.kind === 'unsent' ? refused('HR_PAYMENT_UNAVAILABLE') : this.#pending(settlements, id);
+  }
+
+  #pending(settlements: Settlements, id: string): Refused {
+    const waitS = Math.ceil(settlements.waitMs(id) / 1000);
+    return refused('HR_PAYMENT_PENDING', '', waitS === 0 ? PENDING_S : Math.min(waitS, MAX_PENDING_S));
   }
 
   #offer(terms: Terms, reason?: string): Offered {
     return { kind: 'offer', offer: makeOffer(this.#deps.merchant, terms, reason) };
   }
+}
+
+function ignore(): void {
+  // A failure was told by whoever runs the work.
 }
 
 /** The account that a purchase goes to: hexadecimal addresses need none yet, other names do. */
@@ -561,31 +730,8 @@ async function accountOf(ledger: Ledger, address: string): Promise<string | unde
   return (await ledger.account(address))?.id;
 }
 
-/** Names the next try to serve a request from the credit of its payment; undefined when there is no such credit. */
-async function creditTicket(ledger: Ledger, { id, payer }: Payment, credited: boolean): Promise<string | undefined> {
-  const query = { account: payer, limit: RECENT_MOVEMENTS };
-  const isRefunded = async (): Promise<boolean> =>
-    (await ledger.history(query)).some((movement) => movement.id === `grant:${refundOf(id)}`);
-  if (!credited && !(await isRefunded())) return undefined;
-  let ticket = HOLD + id;
-  // A try that was given up has released its hold; one that was charged is the last.
-  for (let again = 1; ; again++) {
-    const hold = await ledger.findHold(ticket);
-    if (hold?.state !== 'closed' || hold.charged !== null) return ticket;
-    ticket = `${HOLD}${id}#${again}`;
-  }
-}
-
-export function refused(code: ErrorCode, subject = ''): Refused {
-  return { kind: 'refused', code, subject };
-}
-
-function paymentOf(ticket: string): string {
-  return ticket.startsWith(HOLD) ? ticket.slice(HOLD.length).replace(/#\d+$/, '') : ticket;
-}
-
-function refundOf(ticket: string): string {
-  return `x402-refund:${ticket}`;
+export function refused(code: ErrorCode, subject = '', retryAfterS?: number): Refused {
+  return { kind: 'refused', code, subject, ...(retryAfterS !== undefined && { retryAfterS }) };
 }
 
 /** True as long as nothing was submitted: then there is nothing to be had. */

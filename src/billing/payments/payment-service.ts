@@ -4,8 +4,10 @@
 import { ask, type Clock, type Ref, type System } from '../../actor/index.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { Log } from '../../telemetry/log.ts';
+import { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { picoPerCall } from '../prices.ts';
+import { Chain } from './chain.ts';
 import { Facilitator } from './facilitator.ts';
 import { type MerchantSettings, readMerchantConfig } from './merchant-config.ts';
 import { type PaymentCommand, paymentProcessor } from './payment-processor.ts';
@@ -25,10 +27,11 @@ export interface PaymentServiceDeps {
 const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 
 /** Limit for settlements under way when the gateway closes; the ledger knows of them whatever becomes of them. */
-const CLOSE_MS = 45_000;
+const CLOSE_MS = 90_000;
 
 export interface PaymentService {
   readonly ref: Ref<PaymentCommand>;
+  readonly metrics: PaymentMetrics;
   /** Waits for what is under way. */
   readonly close: () => Promise<void>;
 }
@@ -36,19 +39,23 @@ export interface PaymentService {
 /** Null where payments are off. Throws a `MerchantConfigError` for settings that contradict each other. */
 export function startPayments(deps: PaymentServiceDeps): PaymentService | null {
   const { clock, dateMs, ledger, log, settings, system } = deps;
-  const { facilitator: url, facilitatorHeaders, maxPurchase, payTo } = settings;
+  const { facilitator: url, facilitatorHeaders, maxPurchase, payTo, rpc, unpaid, unpaidPerPayer } = settings;
   if (url === null || payTo === null) return null;
   const merchant = readMerchantConfig(merchantSettingsOf(settings, payTo));
   const headers = Object.fromEntries(
     Object.entries(facilitatorHeaders).map(([name, value]) => [name.toLowerCase(), value]),
   );
   const facilitator = new Facilitator({ url, headers }, clock);
+  const chain = rpc === null ? null : new Chain({ url: rpc }, merchant.chain, clock);
+  const metrics = new PaymentMetrics();
   const behavior = paymentProcessor({
     ledger,
     facilitator,
+    chain,
     merchant,
     dateMs,
-    settings: { maxPurchase: BigInt(picoPerCall(maxPurchase)) },
+    metrics,
+    settings: { maxPurchase: BigInt(picoPerCall(maxPurchase)), unpaid, unpaidPerPayer },
     onDefect: (error) => log.error({ err: error }, 'payment processing failed'),
     onRound: (round) => logRound(log, round),
   });
@@ -60,12 +67,14 @@ export function startPayments(deps: PaymentServiceDeps): PaymentService | null {
   );
   return {
     ref,
+    metrics,
     async close() {
       const drained = ask<PaymentCommand, null>(ref, (replyTo) => ({ type: 'Drain', replyTo }), {
         timeoutMs: CLOSE_MS,
       });
       await drained.catch((error: unknown) => log.error({ err: error }, 'payments under way may stay open'));
       facilitator.close();
+      chain?.close();
     },
   };
 }
@@ -76,7 +85,8 @@ function merchantSettingsOf(settings: Settings['payments'], payTo: string): Merc
   return { network, payTo, asset: { address, version, decimals, ...(name === null ? {} : { name }) } };
 }
 
-function logRound(log: Log, round: RecoveryRound): void {
-  if (round.posted > 0) log.warn({ ...round }, 'abandoned payments have become credit');
-  else if (round.expired > 0) log.info({ ...round }, 'payments that were never settled have expired');
+function logRound(log: Log, { closed, expired, open, posted }: RecoveryRound): void {
+  if (posted > 0) log.warn({ posted, open }, 'money of open payments has arrived and has become credit');
+  if (closed > 0) log.info({ closed, open }, 'open payments have moved no money and are closed');
+  if (expired > 0) log.info({ expired }, 'payments that were never settled have expired');
 }

@@ -1,39 +1,63 @@
-// Settlement of a payment in steps, from signature to posted money: look for an earlier use, verify, reserve, submit, settle, post;
-// and the recovery of payments that stopped at any of them. The ledger records each step before the next begins, so a crash can
-// neither repeat nor lose a payment. A submitted payment is polled until the facilitator reports it settled; its money then
-// becomes credit, because its request is over.
+// Settlement of a payment in steps, from signature to posted money: look for an earlier use, verify, reserve, submit, take, post; and
+// the search for the truth about payments that stopped in between. The ledger records each step before the next begins. Money that
+// has arrived is posted once: as a charge when work was delivered for it, otherwise as credit of the payer.
 
 import pLimit from 'p-limit';
+import { backoffMs, type Clock } from '../../actor/index.ts';
 import { paymentId } from '../ledger/commands.ts';
-import { type Ledger, LedgerError, type Payment, type PaymentKey, type PaymentTarget } from '../ledger/store.ts';
-import { picoOf, type MerchantConfig } from './merchant-config.ts';
+import { type Ledger, LedgerError, type Payment, type PaymentKey, type Usage } from '../ledger/store.ts';
+import type { Chain, SignedTransfer, TransferState } from './chain.ts';
 import { checkOrigin, checkTerms } from './checks.ts';
 import type { Facilitator, Settled } from './facilitator.ts';
+import { type MerchantConfig, picoOf } from './merchant-config.ts';
 import { facilitatorBody, type Receipt, type Terms } from './offer.ts';
 import { decodePayment, PaymentFormatError, type SignedPayment } from './signed-payment.ts';
+
+export interface SettlementSettings {
+  /** Repeats of an unanswered settlement while its client waits. Default 4. */
+  readonly repeats?: number;
+  /** No repeat begins later than this after the first request. Default 20,000 ms. */
+  readonly patienceMs?: number;
+  /**
+   * Age from which a payment that another process has submitted counts as abandoned; more than a settlement takes anywhere.
+   * Default 90,000 ms. Payments of this process are asked about at once.
+   */
+  readonly graceMs?: number;
+}
 
 export interface SettlementDeps {
   readonly ledger: Ledger;
   readonly facilitator: Pick<Facilitator, 'verify' | 'settle'>;
+  /** Null: only the facilitator is asked. */
+  readonly chain: Pick<Chain, 'find'> | null;
   readonly merchant: MerchantConfig;
   /** Milliseconds since 1970. */
   readonly dateMs: () => number;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly settings: SettlementSettings;
 }
 
 /** What the ledger keeps of a submitted payment. */
 export interface Submission {
-  /** Account that is credited if the request is over before the outcome is known. */
+  /** Account that is credited if no work is delivered for the money. */
   readonly account: string;
   /** A repeat must bring the same one: nonces are public, and contract wallets cannot be checked here. */
   readonly signature: string;
   /** The body for the facilitator. */
   readonly body: string;
+  /** When it was first submitted, in milliseconds since 1970. */
+  readonly sentMs?: number;
+  /** A transaction that the facilitator has named. */
+  readonly transaction?: string;
+  /** That transaction has moved the money. */
+  readonly moved?: boolean;
 }
 
 /** What the ledger keeps of a settled payment. */
 export interface SettledAnswer {
   readonly receipt: Receipt;
-  /** True when the money became credit of the submission's account, false when a request was paid directly. */
+  /** True when the money became credit of the submission's account, false when it paid for delivered work. */
   readonly credited: boolean;
 }
 
@@ -48,35 +72,67 @@ export interface Reserved {
 export type Presented =
   | { readonly kind: 'malformed'; readonly message: string }
   | { readonly kind: 'invalid'; readonly reason: string }
-  | { readonly kind: 'unavailable' }
-  | { readonly kind: 'known'; readonly payment: Payment; readonly signed: SignedPayment }
-  | { readonly kind: 'reserved'; readonly reserved: Reserved };
+  | { readonly kind: 'unavailable' };
 
-/** `open`: money may have moved; the payment stays submitted until the recovery knows. */
+/** `open`: money may have moved; the payment stays submitted until it is known. */
 export type Outcome =
-  | { readonly kind: 'posted'; readonly answer: SettledAnswer }
+  | { readonly kind: 'settled'; readonly receipt: Receipt }
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'unsent' }
   | { readonly kind: 'open' };
 
-/** Money that arrived and could not be posted, as when the database was away. */
+/** Where money goes that has arrived: credit of the account, or a charge for what was delivered. */
 interface Posting {
   readonly id: string;
-  readonly target: PaymentTarget;
-  readonly answer: SettledAnswer;
+  readonly account: string;
+  /** Null: credit. */
+  readonly usage: Usage | null;
+  readonly receipt: Receipt;
+}
+
+/** What a facilitator's body holds, as `facilitatorBody` writes it. */
+interface SubmittedBody {
+  readonly paymentPayload: {
+    readonly payload: {
+      readonly authorization: Readonly<Record<'from' | 'to' | 'value' | 'validBefore' | 'nonce', string>>;
+    };
+  };
+  readonly paymentRequirements: { readonly asset: string };
 }
 
 /** Result of one recovery round. */
 export interface RecoveryRound {
+  /** Money of these has arrived and was posted. */
   readonly posted: number;
-  /** Left submitted: the facilitator does not say that they have settled. */
+  /** Ruled out: no money has moved, and none can any more. */
+  readonly closed: number;
+  /** Their outcome is not known yet. */
   readonly open: number;
   /** Reserved and never submitted, and too old now. */
   readonly expired: number;
+  /** Since when the oldest open one is submitted, in milliseconds since 1970; null when none is open. */
+  readonly openSinceMs: number | null;
 }
 
-/** Between two requests about the same payment; doubles each time. */
-const FIRST_WAIT_MS = 30_000;
+const REPEATS = 4;
+const PATIENCE_MS = 20_000;
+const GRACE_MS = 90_000;
+
+/** Between two requests of a settlement whose client waits. */
+const REPEAT_BACKOFF = { minMs: 250, maxMs: 4000 } as const;
+
+/** Between two questions about an open payment, after the first at once. */
+const QUESTION_BACKOFF = { minMs: 1000, maxMs: 60_000 } as const;
+
+/** The same from an hour after the end of its validity, when only an operator or another node can tell more. */
+const LATE_QUESTION_MS = 3_600_000;
+const AFTERMATH_MS = 3_600_000;
+
+/** Without a node of the chain: how long before the end of its validity a payment may be last known to be unused. */
+const LAST_WORD_MS = 90_000;
+
+/** After its submission, how long a settlement and the mining of its transaction take at most. */
+const MINING_MS = 150_000;
 
 /**
  * Payments looked at in a round beyond those it knows to be stuck, so that these never hide the others, and how many of
@@ -86,26 +142,36 @@ const ROUND_PAYMENTS = 1000;
 const ROUND_QUESTIONS = 64;
 const QUESTIONS_AT_ONCE = 8;
 
-/** How long after the end of its validity a payment is still asked about. */
-const AFTERMATH_MS = 3_600_000;
-
-interface Patience {
+/** What was asked about an open payment. */
+interface Inquiry {
+  readonly asked: number;
   readonly nextMs: number;
-  readonly waitMs: number;
+  /** When the facilitator last said that its nonce is unused; 0: never. */
+  readonly unusedMs: number;
 }
+
+/** A payment of an earlier version has no date of its submission: it is at most so old when its validity ends. */
+const OLDEST_S = 3600;
+
+/** Of the purpose of a payment that buys credits; others pay for one request. */
+export const PURCHASE = 'credits:';
+
+const NOT_ASKED: Inquiry = { asked: 0, nextMs: 0, unusedMs: 0 };
 
 export class Settlements {
   readonly deps: SettlementDeps;
-  /** By payment id; posted with the next round of the recovery. */
+  /** Money that arrived and could not be posted, as when the database was away; posted with the next round. */
   readonly #unposted = new Map<string, Posting>();
+  /** Money that arrived for work that is not delivered yet, or that is being posted. */
+  readonly #kept = new Map<string, Posting>();
   readonly #asking = new Set<string>();
-  readonly #patience = new Map<string, Patience>();
-  readonly #graceMs: number;
+  readonly #inquiries = new Map<string, Inquiry>();
+  /** Payments whose settlement by this process has come to no end. */
+  readonly #own = new Set<string>();
   #recovering: Promise<RecoveryRound> | undefined;
 
-  constructor(deps: SettlementDeps, graceMs: number) {
+  constructor(deps: SettlementDeps) {
     this.deps = deps;
-    this.#graceMs = graceMs;
   }
 
   /** The id of what a header brings, or why it brings nothing that could be paid with. */
@@ -122,28 +188,34 @@ export class Settlements {
     return reason === undefined ? { signed, id: paymentId(keyOf(signed, merchant)) } : { kind: 'invalid', reason };
   }
 
-  /**
-   * Judges a payment and takes its nonce. It is verified before it is reserved, so that a row of the ledger costs its
-   * writer real funds; of several at once that verify, one reserves.
-   */
-  async present(signed: SignedPayment, terms: Terms, purpose: string, account?: string): Promise<Presented> {
-    const { dateMs, facilitator, ledger, merchant } = this.deps;
-    const key = keyOf(signed, merchant);
-    const known = await ledger.findPayment(paymentId(key));
-    if (known !== undefined) return { kind: 'known', payment: known, signed };
+  /** Why a payment does not buy what the terms say, as far as can be told without the chain. */
+  check(signed: SignedPayment, terms: Terms): Presented | undefined {
+    const { dateMs, merchant } = this.deps;
     const reason = checkTerms(signed, merchant, terms.units, dateMs());
-    if (reason !== undefined) return { kind: 'invalid', reason };
-    const body = facilitatorBody(signed, merchant, terms);
-    const verified = await facilitator.verify(body);
-    if (verified.kind !== 'valid') return verified;
-    const { validBefore, value } = signed.authorization;
-    const amount = picoOf(value, merchant.asset);
-    const answer = await ledger.reservePayment({ ...key, purpose, amount, validUntilMs: dateOf(validBefore) });
-    if (answer.kind === 'taken') return { kind: 'known', payment: answer.payment, signed };
-    return { kind: 'reserved', reserved: this.reservedOf(signed, terms, account) };
+    return reason === undefined ? undefined : { kind: 'invalid', reason };
   }
 
-  /** What `pay` needs of a payment that was reserved, here or by a process that is gone. Default account: the payer's. */
+  /** Lets the facilitator check a payment against the chain. Undefined: it is valid. */
+  async verify(signed: SignedPayment, terms: Terms): Promise<Presented | undefined> {
+    const { facilitator, merchant } = this.deps;
+    const verified = await facilitator.verify(facilitatorBody(signed, merchant, terms));
+    return verified.kind === 'valid' ? undefined : verified;
+  }
+
+  /**
+   * Takes the nonce of a verified payment, so that a row of the ledger costs its writer real funds; of several at once that verify,
+   * one reserves. Otherwise resolves with the payment that has it.
+   */
+  async reserve(signed: SignedPayment, terms: Terms, purpose: string, account?: string): Promise<Reserved | Payment> {
+    const { ledger, merchant } = this.deps;
+    const { validBefore, value } = signed.authorization;
+    const amount = picoOf(value, merchant.asset);
+    const validUntilMs = dateOf(validBefore);
+    const answer = await ledger.reservePayment({ ...keyOf(signed, merchant), purpose, amount, validUntilMs });
+    return answer.kind === 'taken' ? answer.payment : this.reservedOf(signed, terms, account);
+  }
+
+  /** What `credit` and `keep` need of a payment that was reserved, here or by a process that is gone. Default account: the payer's. */
   reservedOf(signed: SignedPayment, terms: Terms, account?: string): Reserved {
     const { merchant } = this.deps;
     const key = keyOf(signed, merchant);
@@ -152,64 +224,235 @@ export class Settlements {
     return { id: paymentId(key), network: key.network, payer: key.payer, submission };
   }
 
-  /** Lets the facilitator move the money of a payment that was never submitted, and posts it. */
-  async pay({ id, network, payer, submission }: Reserved, target: PaymentTarget): Promise<Outcome> {
-    const { facilitator } = this.deps;
-    return await this.#alone(id, async () => {
-      if (!(await this.#submit(id, submission))) return await this.#gone(id);
-      const settled = await facilitator.settle(submission.body);
-      const outcome = await this.#post(id, { network, payer }, target, settled);
-      if (settled.kind === 'refused') return await this.#fail(id, outcome, settled.reason);
-      if (settled.kind === 'unsent') return await this.#fail(id, outcome, 'facilitator_unreachable');
-      return outcome;
+  /** Takes the money of a payment that was never submitted, and posts it as credit. */
+  async credit(reserved: Reserved): Promise<Outcome> {
+    return await this.#alone(reserved.id, async () => {
+      const taken = await this.#take(reserved);
+      if (taken.kind !== 'settled') return taken;
+      const { account } = reserved.submission;
+      const posting = { id: reserved.id, account, usage: null, receipt: taken.receipt };
+      return (await this.#tryPost(posting)) ? taken : { kind: 'open' };
     });
   }
 
   /**
-   * Asks once more about a submitted payment; money that moved becomes credit. A refusal says nothing now: the nonce is
-   * used when the first request has settled.
+   * Takes the money of a payment that was never submitted, for work that follows. Once it is settled, exactly one of `deliver` and
+   * `giveBack` must follow; until then the ledger knows the transaction, and a process that ends leaves credit.
    */
-  async askAgain(payment: Payment): Promise<Outcome> {
-    const { id, network, payer } = payment;
-    const submission = submissionOf(payment);
-    if (submission === undefined) return { kind: 'open' };
-    const target = { kind: 'credit', account: submission.account } as const;
+  async keep(reserved: Reserved): Promise<Outcome> {
+    const { id, submission } = reserved;
     return await this.#alone(id, async () => {
-      const settled = await this.deps.facilitator.settle(submission.body);
-      const outcome = await this.#post(id, { network, payer }, target, settled);
-      return outcome.kind === 'posted' ? outcome : { kind: 'open' };
+      const taken = await this.#take(reserved);
+      if (taken.kind !== 'settled') return taken;
+      const { receipt } = taken;
+      const kept = { id, account: submission.account, usage: null, receipt };
+      try {
+        if (!(await this.#submit(id, { ...submission, transaction: receipt.transaction, moved: true })))
+          return { kind: 'open' };
+      } catch (error) {
+        // The request is refused then, and nobody waits for its money.
+        this.#unposted.set(id, kept);
+        throw error;
+      }
+      this.#kept.set(id, kept);
+      return taken;
     });
   }
 
-  /**
-   * Closes a submitted payment by what its operator saw on the chain: the transaction that moved the money, which then
-   * becomes credit, or null when none did and none can any more. False when there is no such payment left.
-   */
-  async decide(id: string, transaction: string | null): Promise<boolean> {
-    const { ledger } = this.deps;
-    const payment = await ledger.findPayment(id);
-    const submission = payment?.state === 'submitted' ? submissionOf(payment) : undefined;
-    if (payment === undefined || submission === undefined || this.isBusy(id)) return false;
-    if (transaction === null) {
-      await ledger.failPayment(id, 'payment_refused');
-      return true;
-    }
-    const target = { kind: 'credit', account: submission.account } as const;
-    return (await this.#post(id, payment, target, { kind: 'settled', transaction })).kind === 'posted';
+  /** Posts kept money as the charge of work that is delivered. */
+  async deliver(id: string, usage: Usage): Promise<void> {
+    await this.#postKept(id, usage);
+  }
+
+  /** Posts kept money as credit: nothing was delivered for it. */
+  async giveBack(id: string): Promise<void> {
+    await this.#postKept(id, null);
+  }
+
+  /** Shows other processes that this one still works on a payment whose money it keeps. */
+  async touch({ id, submission }: Reserved): Promise<void> {
+    const kept = this.#kept.get(id);
+    if (kept === undefined) return;
+    await this.#submit(id, { ...submission, transaction: kept.receipt.transaction, moved: true });
+  }
+
+  /** Asks about a submitted payment, if it is time. */
+  async inquire(payment: Payment): Promise<Outcome> {
+    return this.#mayAsk(payment) ? await this.#alone(payment.id, () => this.#inquire(payment)) : { kind: 'open' };
+  }
+
+  /** The receipt of a payment whose work was delivered, while its charge is being posted. */
+  deliveredFor(id: string): Receipt | undefined {
+    const { receipt, usage = null } = this.#kept.get(id) ?? this.#unposted.get(id) ?? {};
+    return usage === null ? undefined : receipt;
   }
 
   /** Whether this process is at it, or holds money for it. */
   isBusy(id: string): boolean {
-    return this.#asking.has(id) || this.#unposted.has(id);
+    return this.#asking.has(id) || this.#unposted.has(id) || this.#kept.has(id);
   }
 
-  /** Posts what could not be posted before. Resolves with how many now were. */
-  async postLate(): Promise<number> {
-    let posted = 0;
-    for (const posting of this.#unposted.values()) {
-      if (await this.#tryPost(posting)) posted++;
+  /** Whether a payment that another process began may be taken over. */
+  isAbandoned({ changedMs, id }: Payment): boolean {
+    const { dateMs, settings } = this.deps;
+    const { graceMs = GRACE_MS } = settings;
+    return (this.#own.has(id) || changedMs + graceMs <= dateMs()) && !this.isBusy(id);
+  }
+
+  /** Milliseconds until the outcome of a payment may be known: until this process asks next. */
+  waitMs(id: string): number {
+    return Math.max(0, (this.#inquiries.get(id)?.nextMs ?? 0) - this.deps.dateMs());
+  }
+
+  /** When the next question about a payment of this process is due, in milliseconds since 1970; Infinity: none is open. */
+  get nextDueMs(): number {
+    let nextMs = Infinity;
+    for (const id of this.#own) {
+      if (!this.isBusy(id)) nextMs = Math.min(nextMs, this.#inquiries.get(id)?.nextMs ?? 0);
     }
-    return posted;
+    return nextMs;
+  }
+
+  /**
+   * One round over the payments that a crash, a lost answer or an absent database left half done. Rounds run in every process
+   * of a store and may overlap; one that is under way here is joined. Rejects when the ledger cannot be read.
+   */
+  recover(): Promise<RecoveryRound> {
+    this.#recovering ??= this.#recover().finally(() => (this.#recovering = undefined));
+    return this.#recovering;
+  }
+
+  async #recover(): Promise<RecoveryRound> {
+    const { dateMs, ledger } = this.deps;
+    let posted = await this.#postLate();
+    let closed = 0;
+    const limit = ROUND_PAYMENTS + this.#inquiries.size;
+    const submitted = await ledger.paymentsIn('submitted', limit);
+    const due = submitted.filter((payment) => this.#mayAsk(payment));
+    const ask = pLimit(QUESTIONS_AT_ONCE);
+    const outcomes = await Promise.all(
+      due.slice(0, ROUND_QUESTIONS).map((payment) => ask(() => this.#alone(payment.id, () => this.#inquire(payment)))),
+    );
+    for (const { kind } of outcomes) {
+      if (kind === 'settled') posted++;
+      else if (kind === 'refused') closed++;
+    }
+    const left = await ledger.paymentsIn('submitted', limit);
+    this.#forgetBut(new Set(left.map(({ id }) => id)));
+    let expired = 0;
+    for (const { id, validUntilMs } of await ledger.paymentsIn('reserved')) {
+      if (validUntilMs > dateMs() || this.isBusy(id)) continue;
+      await ledger.failPayment(id, 'expired');
+      expired++;
+    }
+    const open = left.filter(({ id }) => !this.#asking.has(id) && !this.#kept.has(id));
+    const since = open.map((payment) => submissionOf(payment)?.sentMs ?? payment.changedMs);
+    const openSinceMs = open.length === 0 ? null : Math.min(...since);
+    return { posted, closed, open: open.length, expired, openSinceMs };
+  }
+
+  /** Lets the facilitator move the money. An unanswered request is repeated: the chain takes a nonce once. */
+  async #take({ id, network, payer, submission: draft }: Reserved): Promise<Outcome> {
+    const { clock, dateMs, facilitator, random, settings } = this.deps;
+    const { patienceMs = PATIENCE_MS, repeats = REPEATS } = settings;
+    let submission: Submission = { ...draft, sentMs: dateMs() };
+    if (!(await this.#submit(id, submission))) return await this.#gone(id);
+    this.#own.add(id);
+    const startMs = clock.now();
+    for (let repeat = 0; ; repeat++) {
+      const settled = await facilitator.settle(submission.body);
+      if (settled.kind === 'settled') return settledBy(settled.transaction, { network, payer });
+      // A refusal of the first request is certain; that of a repeat may be due to the first one.
+      if (repeat === 0 && settled.kind === 'refused') return await this.#close(id, settled.reason);
+      if (repeat === 0 && settled.kind === 'unsent') {
+        const { kind } = await this.#close(id, 'facilitator_unreachable');
+        return kind === 'open' ? { kind } : { kind: 'unsent' };
+      }
+      submission = await this.#noteNamed(id, submission, settled);
+      const seen = await this.#look({ network }, submission);
+      if (seen.kind === 'moved') return settledBy(seen.transaction, { network, payer });
+      const reason = reasonAgainst(seen);
+      if (reason !== undefined) return await this.#close(id, reason);
+      if (repeat >= repeats || clock.now() - startMs >= patienceMs) break;
+      const delayMs = backoffMs(REPEAT_BACKOFF, repeat + 1, random);
+      await new Promise<void>((resolve) => void clock.setTimeout(resolve, delayMs));
+    }
+    this.#inquiries.set(id, { asked: 1, nextMs: dateMs() + backoffMs(QUESTION_BACKOFF, 1, random), unusedMs: 0 });
+    return { kind: 'open' };
+  }
+
+  #mayAsk(payment: Payment): boolean {
+    return this.isAbandoned(payment) && this.waitMs(payment.id) === 0;
+  }
+
+  /** Finds out what became of a submitted payment whose client does not wait any more. Money that moved becomes credit. */
+  async #inquire(payment: Payment): Promise<Outcome> {
+    const { dateMs, random } = this.deps;
+    const { id, validUntilMs } = payment;
+    const submission = submissionOf(payment);
+    if (submission === undefined) return { kind: 'open' };
+    const { asked, unusedMs } = this.#inquiries.get(id) ?? NOT_ASKED;
+    const isLate = dateMs() > validUntilMs + AFTERMATH_MS;
+    const pauseMs = isLate ? LATE_QUESTION_MS : backoffMs(QUESTION_BACKOFF, asked + 1, random);
+    this.#inquiries.set(id, { asked: asked + 1, nextMs: dateMs() + pauseMs, unusedMs });
+    const outcome = await this.#findOut(payment, submission);
+    if (outcome.kind !== 'settled') return outcome;
+    const posting = { id, account: submission.account, usage: null, receipt: outcome.receipt };
+    return (await this.#tryPost(posting)) ? outcome : { kind: 'open' };
+  }
+
+  /**
+   * `/settle` is an order: given again, it may move money that has not moved yet. That is what a purchase asked for. Nobody gets the
+   * work of a request any more, so there the order is given only when it cannot move anything: to hear of a transaction.
+   */
+  async #findOut(payment: Payment, submission: Submission): Promise<Outcome> {
+    const { id, purpose, validUntilMs } = payment;
+    const { dateMs, facilitator } = this.deps;
+    if (submission.moved === true && submission.transaction !== undefined) {
+      return settledBy(submission.transaction, payment);
+    }
+    const seen = await this.#look(payment, submission);
+    if (seen.kind === 'moved') return settledBy(seen.transaction, payment);
+    const reason = reasonAgainst(seen);
+    if (reason !== undefined) return await this.#close(id, reason);
+    const isUnknown = seen.kind === 'unknown';
+    const isOver = dateMs() >= validUntilMs;
+    const isSpent = isUnknown && (isOver || (await this.#isUsed(id, submission)));
+    if (purpose.startsWith(PURCHASE) || isSpent) {
+      const settled = await facilitator.settle(submission.body);
+      if (settled.kind === 'settled') return settledBy(settled.transaction, payment);
+      await this.#noteNamed(id, submission, settled);
+    }
+    const { unusedMs } = this.#inquiries.get(id) ?? NOT_ASKED;
+    const wasUnused = unusedMs >= Math.max((submission.sentMs ?? Infinity) + MINING_MS, validUntilMs - LAST_WORD_MS);
+    const isRuledOut = this.deps.chain === null && isOver && wasUnused && !purpose.startsWith(PURCHASE);
+    return isRuledOut ? await this.#close(id, 'not_settled') : { kind: 'open' };
+  }
+
+  /** Whether the facilitator finds the nonce used. `/verify` moves nothing. */
+  async #isUsed(id: string, { body }: Submission): Promise<boolean> {
+    const verified = await this.deps.facilitator.verify(body);
+    const inquiry = this.#inquiries.get(id);
+    if (verified.kind === 'valid' && inquiry !== undefined) {
+      this.#inquiries.set(id, { ...inquiry, unusedMs: this.deps.dateMs() });
+    }
+    return verified.kind === 'invalid' && verified.used;
+  }
+
+  async #look({ network }: Pick<Payment, 'network'>, submission: Submission): Promise<TransferState> {
+    const { chain, dateMs, merchant } = this.deps;
+    // A payment of other settings is on another chain.
+    if (chain === null || network !== merchant.chain.network) return { kind: 'unknown', problem: 'no node' };
+    return await chain.find(transferIn(submission, dateMs()));
+  }
+
+  /** Keeps the name of a transaction that is not known to have moved the money. */
+  async #noteNamed(id: string, submission: Submission, settled: Settled): Promise<Submission> {
+    if (settled.kind !== 'unknown' || settled.transaction === null) return submission;
+    if (settled.transaction === submission.transaction) return submission;
+    const noted = { ...submission, transaction: settled.transaction };
+    await this.#submit(id, noted);
+    return noted;
   }
 
   /** False when the payment has settled or failed in other hands. */
@@ -230,10 +473,10 @@ export class Settlements {
     return payment?.state === 'failed' ? { kind: 'refused', reason } : { kind: 'open' };
   }
 
-  async #fail(id: string, outcome: Outcome, reason: string): Promise<Outcome> {
+  async #close(id: string, reason: string): Promise<Outcome> {
     try {
       await this.deps.ledger.failPayment(id, reason);
-      return outcome;
+      return { kind: 'refused', reason };
     } catch (error) {
       // Another process took the same payment over and was paid: the next repeat finds that.
       if (error instanceof LedgerError && error.refusal === 'payment-settled') return { kind: 'open' };
@@ -251,91 +494,94 @@ export class Settlements {
     }
   }
 
-  async #post(
-    id: string,
-    { network, payer }: Pick<Payment, 'network' | 'payer'>,
-    target: PaymentTarget,
-    settled: Settled,
-  ): Promise<Outcome> {
-    if (settled.kind === 'unknown') return { kind: 'open' };
-    if (settled.kind !== 'settled') return settled;
-    const receipt = { success: true, transaction: settled.transaction, network, payer } as const;
-    const answer = { receipt, credited: target.kind === 'credit' };
-    return (await this.#tryPost({ id, target, answer })) ? { kind: 'posted', answer } : { kind: 'open' };
+  async #postKept(id: string, usage: Usage | null): Promise<void> {
+    const kept = this.#kept.get(id);
+    if (kept === undefined) return;
+    const posting = { ...kept, usage };
+    this.#kept.set(id, posting);
+    await this.#tryPost(posting);
+    this.#kept.delete(id);
   }
 
-  /** False when it must be tried later, or when another process has posted the money as credit. */
+  /** Resolves with how many were posted. */
+  async #postLate(): Promise<number> {
+    let posted = 0;
+    for (const posting of this.#unposted.values()) {
+      if (await this.#tryPost(posting)) posted++;
+    }
+    return posted;
+  }
+
+  /** False when it must be tried later, or when another process has posted the money. */
   async #tryPost(posting: Posting): Promise<boolean> {
-    const { answer, id, target } = posting;
-    const text = JSON.stringify(answer);
+    const { account, id, receipt, usage } = posting;
     const { ledger } = this.deps;
+    const answer: SettledAnswer = { receipt, credited: usage === null };
+    const text = JSON.stringify(answer);
+    const target =
+      usage === null ? ({ kind: 'credit', account } as const) : ({ kind: 'charge', account, usage } as const);
     try {
       // Twice at once: a commit whose confirmation was lost is confirmed by its repeat.
       await ledger.settlePayment(id, target, text).catch(() => ledger.settlePayment(id, target, text));
     } catch (error) {
-      const lost = error instanceof LedgerError && error.refusal === 'id-reused';
-      // Nobody waits for it then: whatever it was to pay, it becomes credit.
-      const late = { kind: 'credit', account: target.account } as const;
-      if (lost) this.#unposted.delete(id);
-      else this.#unposted.set(id, { id, target: late, answer: { ...answer, credited: true } });
+      const isLost = error instanceof LedgerError && error.refusal === 'id-reused';
+      if (isLost) this.#unposted.delete(id);
+      else this.#unposted.set(id, posting);
       return false;
     }
     this.#unposted.delete(id);
+    this.#own.delete(id);
     return true;
   }
 
-  /**
-   * One round over the payments that a crash, a lost answer or an absent database left half done. Rounds run in every process
-   * of a store and may overlap; one that is under way here is joined. Rejects when the ledger cannot be read.
-   */
-  recover(): Promise<RecoveryRound> {
-    this.#recovering ??= this.#recover().finally(() => (this.#recovering = undefined));
-    return this.#recovering;
-  }
-
-  /** Whether a payment that another process began may be taken over. */
-  isAbandoned({ changedMs, id }: Payment): boolean {
-    return changedMs + this.#graceMs <= this.deps.dateMs() && !this.isBusy(id);
-  }
-
-  async #recover(): Promise<RecoveryRound> {
-    const { dateMs, ledger } = this.deps;
-    let posted = await this.postLate();
-    const limit = ROUND_PAYMENTS + this.#patience.size;
-    const submitted = await ledger.paymentsIn('submitted', limit);
-    const due = submitted.filter((payment) => this.isAbandoned(payment) && this.#isTime(payment));
-    const ask = pLimit(QUESTIONS_AT_ONCE);
-    const asked = due.slice(0, ROUND_QUESTIONS).map((payment) => ask(() => this.#ask(payment)));
-    posted += (await Promise.all(asked)).filter(Boolean).length;
-    const open = await ledger.paymentsIn('submitted', limit);
-    this.#forget(new Set(open.map(({ id }) => id)));
-    let expired = 0;
-    for (const { id, validUntilMs } of await ledger.paymentsIn('reserved')) {
-      if (validUntilMs > dateMs() || this.isBusy(id)) continue;
-      await ledger.failPayment(id, 'expired');
-      expired++;
+  /** Forgets what was asked about payments that are not open any more. */
+  #forgetBut(open: ReadonlySet<string>): void {
+    for (const id of this.#inquiries.keys()) {
+      if (!open.has(id)) this.#inquiries.delete(id);
     }
-    return { posted, open: open.length, expired };
-  }
-
-  async #ask(payment: Payment): Promise<boolean> {
-    const { waitMs } = this.#patience.get(payment.id) ?? { waitMs: FIRST_WAIT_MS };
-    this.#patience.set(payment.id, { nextMs: this.deps.dateMs() + waitMs, waitMs: waitMs * 2 });
-    return (await this.askAgain(payment)).kind === 'posted';
-  }
-
-  #isTime({ id, validUntilMs }: Payment): boolean {
-    const nowMs = this.deps.dateMs();
-    const { nextMs } = this.#patience.get(id) ?? { nextMs: 0 };
-    // The first time is for every payment: the start of a process is when the facilitator may know more.
-    return nowMs >= nextMs && (nextMs === 0 || nowMs <= validUntilMs + AFTERMATH_MS);
-  }
-
-  #forget(open: ReadonlySet<string>): void {
-    for (const id of this.#patience.keys()) {
-      if (!open.has(id)) this.#patience.delete(id);
+    for (const id of this.#own) {
+      if (!open.has(id)) this.#own.delete(id);
     }
   }
+}
+
+/** What an operator has seen on the chain: the transaction that moved the money, or null when none did. */
+export interface Decision {
+  readonly transaction: string | null;
+}
+
+/**
+ * Closes a submitted payment by what its operator has seen on the chain. Money that moved becomes credit. False when the payment is
+ * not open any more. Should money arrive later after all for a payment that was closed without, it is posted then.
+ */
+export async function decidePayment(ledger: Ledger, payment: Payment, { transaction }: Decision): Promise<boolean> {
+  const { id, network, payer } = payment;
+  const submission = submissionOf(payment);
+  if (payment.state !== 'submitted' || submission === undefined) return false;
+  try {
+    if (transaction === null) {
+      await ledger.failPayment(id, 'not_settled');
+    } else {
+      const receipt = { success: true, transaction, network, payer } as const;
+      const answer: SettledAnswer = { receipt, credited: true };
+      await ledger.settlePayment(id, { kind: 'credit', account: submission.account }, JSON.stringify(answer));
+    }
+    return true;
+  } catch (error) {
+    if (error instanceof LedgerError && (error.refusal === 'payment-settled' || error.refusal === 'id-reused'))
+      return false;
+    throw error;
+  }
+}
+
+function settledBy(transaction: string, { network, payer }: Pick<Payment, 'network' | 'payer'>): Outcome {
+  return { kind: 'settled', receipt: { success: true, transaction, network, payer } };
+}
+
+/** Why a payment can move no money any more; undefined when it can, or when that is not known. */
+function reasonAgainst(seen: TransferState): string | undefined {
+  if (seen.kind === 'void') return 'invalid_exact_evm_nonce_already_used';
+  return seen.kind === 'unused' && seen.expired ? 'not_settled' : undefined;
 }
 
 function keyOf({ authorization }: SignedPayment, { asset, chain }: MerchantConfig): PaymentKey {
@@ -346,6 +592,23 @@ function keyOf({ authorization }: SignedPayment, { asset, chain }: MerchantConfi
 /** Milliseconds of a date in seconds; dates beyond all calendars end at the last whole one. */
 function dateOf(seconds: bigint): number {
   return Number(seconds * 1000n < BigInt(Number.MAX_SAFE_INTEGER) ? seconds * 1000n : Number.MAX_SAFE_INTEGER);
+}
+
+/** The transfer that was submitted: settings may have changed since. */
+function transferIn({ body, sentMs, transaction }: Submission, nowMs: number): SignedTransfer {
+  const { paymentPayload, paymentRequirements } = JSON.parse(body) as SubmittedBody;
+  const { from, nonce, to, validBefore, value } = paymentPayload.payload.authorization;
+  const validBeforeS = Number(validBefore);
+  return {
+    asset: paymentRequirements.asset.toLowerCase(),
+    payer: from,
+    payTo: to,
+    nonce,
+    value: BigInt(value),
+    sentS: sentMs === undefined ? Math.min(validBeforeS, nowMs / 1000) - OLDEST_S : Math.floor(sentMs / 1000),
+    validBeforeS,
+    transaction: transaction ?? null,
+  };
 }
 
 /** What was submitted of a payment, undefined before. */

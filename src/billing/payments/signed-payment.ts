@@ -28,6 +28,9 @@ export const MAX_PAYMENT_LENGTH: number = 16_384;
 
 const MAX_NAME_LENGTH = 64;
 
+/** In characters, of the signature of a key: 65 bytes. */
+const PLAIN_SIGNATURE_LENGTH = 2 + 65 * 2;
+
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
 const NONCE = /^0x[0-9a-f]{64}$/i;
 const SIGNATURE = /^0x(?:[0-9a-f]{2}){65,}$/i;
@@ -39,6 +42,11 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 /** The header has the wrong form. The message is for the client and repeats nothing of the header. */
 export class PaymentFormatError extends Error {
   override readonly name = 'PaymentFormatError';
+}
+
+/** Whether a contract wallet made a signature: only the chain can check it. */
+export function isContractSignature(signature: string): boolean {
+  return signature.length > PLAIN_SIGNATURE_LENGTH;
 }
 
 /** Reads the value of either header. Throws `PaymentFormatError`. */

@@ -50,7 +50,7 @@ t.test('settle is never sent again once it was sent', async (t) => {
   for (const fault of ['lost', 'cut', 'silent', 'error', 'garbled'] as const) {
     const { body, client, served } = await open(t);
     served.faults.push({ path: '/settle', fault });
-    t.same(await client.settle(body), { kind: 'unknown' }, fault);
+    t.same(await client.settle(body), { kind: 'unknown', transaction: null }, fault);
     t.same(served.requests, ['/settle'], fault);
   }
 });
@@ -60,7 +60,7 @@ t.test('a kept connection that dies under settle does not make it two', async (t
   await client.verify(body);
   await client.settle(body);
   served.faults.push({ path: '/settle', fault: 'cut' });
-  t.same(await client.settle(body), { kind: 'unknown' });
+  t.same(await client.settle(body), { kind: 'unknown', transaction: null });
   t.same(served.requests, ['/verify', '/settle', '/settle']);
 });
 
@@ -75,7 +75,7 @@ t.test('only reasons found before the chain was asked are certain', async (t) =>
   const { body, client, served } = await open(t);
   served.fund(new Payer(3n).address, -50n);
   t.same(await client.settle(body), { kind: 'refused', reason: 'insufficient_funds' });
-  t.same(await client.verify(body), { kind: 'invalid', reason: 'insufficient_funds' });
+  t.same(await client.verify(body), { kind: 'invalid', reason: 'insufficient_funds', used: false });
   const says = async (errorReason: unknown): Promise<string> => {
     const server = createServer((_, response) => response.end(JSON.stringify({ success: false, errorReason })));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -108,6 +108,6 @@ t.test('requests time out by the given clock', async (t) => {
   const answer = client.settle(body);
   t.equal(clock.nextDueMs, 7000);
   clock.advance(7000);
-  t.same(await answer, { kind: 'unknown' });
+  t.same(await answer, { kind: 'unknown', transaction: null });
   held.resolve();
 });

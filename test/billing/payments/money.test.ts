@@ -58,8 +58,12 @@ function secondsOf(rounds: readonly (readonly Step[])[]): number {
 async function serve(paymentProcessor: TestProcessor, header: string, cancels: boolean): Promise<string> {
   const begun = await paymentProcessor.begin(call(header));
   if (begun.kind !== 'ticket') return word(begun);
-  if (!cancels) return word(await paymentProcessor.settle(begun.ticket));
-  await paymentProcessor.cancel(begun.ticket);
+  if (!cancels) {
+    const paid = word(await paymentProcessor.settle(begun.ticket));
+    if (paid === 'paid') await paymentProcessor.delivered(begun.ticket);
+    return paid;
+  }
+  await paymentProcessor.cancelled(begun.ticket);
   return 'cancelled';
 }
 

@@ -14,6 +14,8 @@ import {
   paymentProcessor,
   type PaymentProcessorDeps,
 } from '../../../src/billing/payments/payment-processor.ts';
+import type { RecoveryRound } from '../../../src/billing/payments/settlement.ts';
+import { Payer } from '../../support/payer.ts';
 import { START_MS } from '../ledger/stores.ts';
 import {
   balances,
@@ -21,8 +23,10 @@ import {
   call,
   CALL_UNITS,
   MERCHANT,
+  NO_REPEATS,
   openPaymentFixture,
   type PaymentFixture,
+  word,
 } from './payment-fixture.ts';
 
 interface Tap {
@@ -41,6 +45,8 @@ interface Threads {
   readonly end: () => Promise<void>;
   /** Resolves when nothing is under way in the processor. */
   readonly drained: () => Promise<null>;
+  /** One recovery round. */
+  readonly recover: () => Promise<RecoveryRound | null>;
 }
 
 async function open(t: Tap, change: (ledger: Ledger) => Partial<PaymentProcessorDeps> = () => ({})): Promise<Threads> {
@@ -55,6 +61,8 @@ async function open(t: Tap, change: (ledger: Ledger) => Partial<PaymentProcessor
   const processor = paymentProcessor({
     ledger: fixture.ledger,
     facilitator,
+    chain: null,
+    settings: NO_REPEATS,
     merchant: MERCHANT,
     dateMs: () => START_MS,
     onDefect: (error) => defects.push(error),
@@ -93,6 +101,11 @@ async function open(t: Tap, change: (ledger: Ledger) => Partial<PaymentProcessor
         const replyTo = control.spawn<null>(() => resolve);
         ref.tell({ type: 'Drain', replyTo });
       }),
+    recover: () =>
+      new Promise((resolve) => {
+        const replyTo = control.spawn<RecoveryRound | null>(() => resolve);
+        ref.tell({ type: 'Recover', replyTo });
+      }),
   };
 }
 
@@ -102,13 +115,17 @@ class Held {
   readonly verifies: PromiseWithResolvers<Verified>[] = [];
   readonly settles: PromiseWithResolvers<Settled>[] = [];
   readonly #events = new EventTarget();
-  /** Refunds that the ledger does not take. */
+  /** Postings that the ledger does not take. */
   fails = 0;
+  /** Verifications are answered at once. */
+  isValid = false;
+  /** How often a payment was submitted. */
+  submits = 0;
 
   /** For `open`. */
   readonly change = (ledger: Ledger): Partial<PaymentProcessorDeps> => ({
     facilitator: {
-      verify: () => this.#hold(this.verifies, 'verify'),
+      verify: () => (this.isValid ? Promise.resolve(VALID) : this.#hold(this.verifies, 'verify')),
       settle: () => this.#hold(this.settles, 'settle'),
     },
     ledger: {
@@ -117,10 +134,14 @@ class Held {
         await ledger.failPayment(id, reason);
         this.#record(reason);
       },
-      grant: async (grant) => {
-        const answer = this.fails-- > 0 ? away() : ledger.grant(grant);
-        this.#record(grant.memo ?? '');
-        return await answer;
+      submitPayment: async (id, request) => {
+        await ledger.submitPayment(id, request);
+        this.submits++;
+      },
+      settlePayment: async (id, target, answer) => {
+        const posted = this.fails-- > 0 ? away() : ledger.settlePayment(id, target, answer);
+        this.#record(target.kind);
+        return await posted;
       },
     },
   });
@@ -145,7 +166,6 @@ class Held {
 
 const VALID = { kind: 'valid' } as const;
 const SETTLED = { kind: 'settled', transaction: '0x1' } as const;
-const REFUND = 'x402: nothing was delivered';
 
 function away(): Promise<never> {
   return Promise.reject(new Error('the ledger is away'));
@@ -174,10 +194,14 @@ t.test('purchases and requests are paid through a link, one by one and many at o
   const answers = await Promise.all(
     Array.from({ length: 20 }, async () => {
       const answer = await begin();
-      return answer.kind === 'ticket' ? await client.settle(answer.ticket) : answer;
+      if (answer.kind !== 'ticket') return answer;
+      const paid = await client.settle(answer.ticket);
+      client.deliver(answer.ticket);
+      return paid;
     }),
   );
   t.same(new Set(answers.map(({ kind }) => kind)), new Set(['paid']));
+  await client.settle('nobody');
   await drained();
   t.equal(await balances(fixture), 5_000_000n + 20n * CALL_UNITS);
 });
@@ -213,7 +237,7 @@ t.test('a ticket that comes after its thread has ended is cancelled', async (t) 
   t.same(held.calls, ['verify', 'cancelled']);
 });
 
-t.test('money that arrives for a thread that has ended is refunded', async (t) => {
+t.test('money that arrives for a thread that has ended becomes credit', async (t) => {
   const held = new Held();
   const threads = await open(t, held.change);
   const settled = threads.client.settle(await begun(threads, held));
@@ -223,15 +247,15 @@ t.test('money that arrives for a thread that has ended is refunded', async (t) =
   await ended;
   held.settles[0]?.resolve(SETTLED);
   await held.reached(3);
-  t.same(held.calls, ['verify', 'settle', REFUND]);
+  t.same(held.calls, ['verify', 'settle', 'credit']);
 });
 
-t.test('an answer that comes too late is cancelled or refunded', async (t) => {
+t.test('what is answered too late is cancelled, or becomes credit', async (t) => {
   const held = new Held();
   const { begin, client, clock } = await open(t, held.change);
   const asked = begin();
   await held.reached(1);
-  clock.advance(30_001);
+  clock.advance(40_001);
   t.match(await asked, { code: 'HR_PAYMENT_UNAVAILABLE' });
   // The link keeps the order: when the next command has arrived, so has the one before.
   const second = begin();
@@ -242,13 +266,13 @@ t.test('an answer that comes too late is cancelled or refunded', async (t) => {
   held.verifies[1]?.resolve(VALID);
   const settled = client.settle(ticketOf(await second));
   await held.reached(4);
-  clock.advance(75_001);
+  clock.advance(100_001);
   t.match(await settled, { code: 'HR_PAYMENT_PENDING' });
   const third = begin();
   await held.reached(5);
   held.settles[0]?.resolve(SETTLED);
   await held.reached(6);
-  t.equal(held.calls.at(-1), REFUND);
+  t.equal(held.calls.at(-1), 'credit');
   held.verifies[2]?.resolve({ kind: 'unavailable' });
   await third;
 });
@@ -265,7 +289,7 @@ t.test('a ticket that stays unused is cancelled in time', async (t) => {
   t.equal(held.calls[1], 'cancelled');
 });
 
-t.test('a paid ticket is refunded when its thread has lost the answer, and settles once', async (t) => {
+t.test('a paid ticket becomes credit when its thread has lost the answer, and settles once', async (t) => {
   const held = new Held();
   const threads = await open(t, held.change);
   const { client, drained } = threads;
@@ -275,51 +299,78 @@ t.test('a paid ticket is refunded when its thread has lost the answer, and settl
   held.settles[0]?.resolve(SETTLED);
   t.match(await settled, { kind: 'paid' });
   t.match(await client.settle(ticket), { code: 'HR_PAYMENT_PENDING' }, 'a ticket settles once');
-  await client.cancel(ticket);
+  client.cancel(ticket);
   await held.reached(3);
-  t.equal(held.calls[2], REFUND);
+  t.equal(held.calls[2], 'credit');
   t.match(await client.settle(ticket), { code: 'HR_PAYMENT_PENDING' });
   await drained();
   const { payer, ledger } = threads.fixture;
   t.equal((await ledger.account(payer.address))?.balance, call(undefined).price);
 });
 
-t.test('a paid ticket whose answer was not lost is forgotten in time', async (t) => {
+t.test('a paid ticket is charged with its delivery, once', async (t) => {
   const held = new Held();
   const threads = await open(t, held.change);
+  const { client, drained, fixture } = threads;
+  const ticket = await begun(threads, held);
+  client.deliver(ticket);
+  const settled = client.settle(ticket);
+  client.deliver(ticket);
+  // The link keeps the order: when a later command is answered, these have arrived.
+  await client.settle('nobody');
+  await held.reached(2);
+  held.settles[0]?.resolve(SETTLED);
+  t.match(await settled, { kind: 'paid' });
+  await drained();
+  t.same(held.calls, ['verify', 'settle'], 'what is not paid yet cannot be delivered');
+  client.deliver(ticket);
+  client.deliver(ticket);
+  client.cancel(ticket);
+  t.match(await client.settle(ticket), { code: 'HR_PAYMENT_PENDING' });
+  await drained();
+  t.same(held.calls, ['verify', 'settle', 'charge']);
+  t.match(await fixture.ledger.usage({ by: [] }), [{ requests: 1n, amount: call(undefined).price }]);
+});
+
+t.test('a paid ticket is shown to other processes as long as its work goes on, and then becomes credit', async (t) => {
+  const held = new Held();
+  const threads = await open(t, held.change);
+  const { clock, drained } = threads;
   const ticket = await begun(threads, held);
   const settled = threads.client.settle(ticket);
   await held.reached(2);
   held.settles[0]?.resolve(SETTLED);
-  t.match(await settled, { kind: 'paid' });
-  threads.clock.advance(120_000);
-  await threads.drained();
-  await threads.client.cancel(ticket);
-  t.match(await threads.client.settle(ticket), { code: 'HR_PAYMENT_PENDING' });
-  await threads.drained();
+  await settled;
+  t.equal(held.submits, 2, 'before the money moves, and with its transaction');
+  for (let times = 1; times < 30; times++) {
+    clock.advance(30_000);
+    await drained();
+    t.equal(held.submits, 2 + times);
+  }
   t.same(held.calls, ['verify', 'settle']);
+  clock.advance(30_000);
+  await held.reached(3);
+  t.equal(held.calls[2], 'credit');
 });
 
-t.test('a refund that the ledger could not take is tried again', async (t) => {
+t.test('a delivery that the ledger could not take is posted with a later round', async (t) => {
   const held = new Held();
-  held.fails = 1;
+  // Each posting is tried twice at once.
+  held.fails = 2;
   const threads = await open(t, held.change);
-  const { client, clock, defects, drained, fixture } = threads;
+  const { client, drained, fixture, recover } = threads;
   const ticket = await begun(threads, held);
   const settled = client.settle(ticket);
   await held.reached(2);
   held.settles[0]?.resolve(SETTLED);
   await settled;
-  await client.refund(ticket);
-  await held.reached(3);
-  await drained();
-  t.equal(defects.length, 1);
-  t.equal((await fixture.ledger.account(fixture.payer.address))?.balance, 0n);
-  clock.advance(15_000);
+  client.deliver(ticket);
   await held.reached(4);
-  t.same(held.calls, ['verify', 'settle', REFUND, REFUND]);
   await drained();
-  t.equal((await fixture.ledger.account(fixture.payer.address))?.balance, call(undefined).price);
+  t.equal((await fixture.ledger.findPayment(ticket))?.state, 'submitted');
+  t.match(await recover(), { posted: 1, open: 0 });
+  t.same(held.calls, ['verify', 'settle', 'charge', 'charge', 'charge']);
+  t.equal((await fixture.ledger.findPayment(ticket))?.state, 'settled');
 });
 
 t.test('when the ledger fails, a purchase is pending if money may have moved', async (t) => {
@@ -331,13 +382,26 @@ t.test('when the ledger fails, a purchase is pending if money may have moved', a
   t.equal(defects.length, 2);
 });
 
-t.test('when too many requests are judged at once, further ones are refused unpaid', async (t) => {
+t.test('verifications and unpaid work are limited for each payer and in total, by turns', async (t) => {
   const held = new Held();
-  const { begin } = await open(t, held.change);
-  const asked = Array.from({ length: 257 }, begin);
-  t.match(await asked[256], { code: 'HR_PAYMENT_UNAVAILABLE' });
-  await held.reached(256);
-  for (const verify of held.verifies) verify.resolve({ kind: 'invalid', reason: 'insufficient_funds' });
-  t.match(await asked[0], { offer: { reason: 'insufficient_funds' } });
-  await Promise.all(asked);
+  const { client, clock, fixture } = await open(t, held.change);
+  const payers = Array.from({ length: 16 }, (_, at) => new Payer(BigInt(1000 + at)));
+  const from = (payer: Payer): Promise<BeginAnswer> => client.begin(call(fixture.header(CALL_UNITS, { payer })));
+  const [greedy] = payers as [Payer];
+  const flood = Array.from({ length: 30 }, () => from(greedy));
+  await Promise.all(flood.slice(20).map(async (answer) => t.equal(word(await answer), 'HR_PAYMENT_LIMIT')));
+  t.equal(held.verifies.length, 4, 'four of one payer are verified at once, 16 wait');
+  const others = payers.slice(1).map(from);
+  await held.reached(12);
+  for (let at = 0; at < 12; at++) held.verifies[at]?.resolve(VALID);
+  await held.reached(12 + 11);
+  t.equal(held.verifies.length, 23, 'at most four of one payer again');
+  held.isValid = true;
+  for (const { resolve } of held.verifies) resolve(VALID);
+  for (const answer of others) t.equal(word(await answer), 'ticket', 'nobody waits behind the flood');
+  await client.settle('nobody');
+  clock.advance(8000);
+  const words = await Promise.all(flood.map(async (answer) => word(await answer)));
+  t.equal(words.filter((one) => one === 'ticket').length, 1, 'a payer that has never paid begins with one');
+  t.equal(words.filter((one) => one === 'HR_PAYMENT_LIMIT').length, 29);
 });

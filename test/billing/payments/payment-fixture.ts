@@ -1,8 +1,9 @@
 // A payment processor over a ledger and the test facilitator, with a payer that has money.
 
 import { ask, type Ref } from '../../../src/actor/index.ts';
-import { systemClock } from '../../../src/actor/clock.ts';
+import { type ManualClock, systemClock } from '../../../src/actor/clock.ts';
 import { createTestSystem } from '../../../src/actor/testkit.ts';
+import { Chain } from '../../../src/billing/payments/chain.ts';
 import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
 import { readMerchantConfig, type MerchantConfig } from '../../../src/billing/payments/merchant-config.ts';
 import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
@@ -16,6 +17,7 @@ import {
 import type { RecoveryRound } from '../../../src/billing/payments/settlement.ts';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
 import { type FacilitatorOptions, TestFacilitator } from '../../support/facilitator.ts';
+import { TestChain } from '../../support/chain.ts';
 import { headerV1, Payer, type Wanted, type Wish } from '../../support/payer.ts';
 import { openStore, START_MS, type StoreName } from '../ledger/stores.ts';
 
@@ -37,31 +39,37 @@ export class TestProcessor extends PaymentClient {
   readonly defects: unknown[];
   readonly #processor: Ref<PaymentCommand>;
 
+  readonly clock: ManualClock;
+
   static start(deps: Omit<PaymentProcessorDeps, 'onDefect' | 'onRound'>): TestProcessor {
-    const { system } = createTestSystem();
+    const { clock, system } = createTestSystem();
     const defects: unknown[] = [];
     const onDefect = (error: unknown): void => void defects.push(error);
     const processor = system.spawn(paymentProcessor({ ...deps, onDefect, onRound: () => undefined }));
-    return new TestProcessor(system, processor, defects);
+    return new TestProcessor(system, processor, defects, clock);
   }
 
   private constructor(
     system: ReturnType<typeof createTestSystem>['system'],
     ref: Ref<PaymentCommand>,
     defects: unknown[],
+    clock: ManualClock,
   ) {
     super(system, ref, 'test');
     this.#processor = ref;
     this.defects = defects;
+    this.clock = clock;
   }
 
-  override async cancel(ticket: string): Promise<void> {
-    await super.cancel(ticket);
+  /** Delivers, and resolves when that is posted. */
+  async delivered(ticket: string): Promise<void> {
+    this.deliver(ticket);
     await this.drained();
   }
 
-  override async refund(ticket: string): Promise<void> {
-    await super.refund(ticket);
+  /** Cancels, and resolves when that is posted. */
+  async cancelled(ticket: string): Promise<void> {
+    this.cancel(ticket);
     await this.drained();
   }
 
@@ -70,10 +78,6 @@ export class TestProcessor extends PaymentClient {
     const round = await this.#ask<RecoveryRound | null>((replyTo) => ({ type: 'Recover', replyTo }));
     if (round === null) throw this.defects.at(-1);
     return round;
-  }
-
-  decide(payment: string, transaction: string | null): Promise<boolean> {
-    return this.#ask((replyTo) => ({ type: 'Decide', payment, transaction, replyTo }));
   }
 
   drained(): Promise<null> {
@@ -85,8 +89,13 @@ export class TestProcessor extends PaymentClient {
   }
 }
 
+/** An unanswered settlement is left open at once. */
+export const NO_REPEATS = { repeats: 0 } as const;
+
 export interface PaymentFixture {
   readonly facilitator: TestFacilitator;
+  /** The chain on which the facilitator moves money; processors ask it with the option `rpc`. */
+  readonly chain: TestChain;
   readonly ledger: Ledger;
   readonly payer: Payer;
   readonly paymentProcessor: TestProcessor;
@@ -94,14 +103,16 @@ export interface PaymentFixture {
   pass(ms: number): void;
   /** Another processor on the same store and facilitator, as another process has it. */
   other(settings?: Settings): Promise<TestProcessor>;
-  /** A header for an offer of so many units. */
-  header(units: bigint | number, wish?: Partial<Wish>): string;
+  /** A header for an offer of so many units, by `payer` unless another one is given. */
+  header(units: bigint | number, wish?: Partial<Wish> & { readonly payer?: Payer }): string;
 }
 
 export interface FixtureOptions extends Partial<FacilitatorOptions> {
   readonly store?: StoreName;
   readonly settings?: Settings;
   readonly settleTimeoutMs?: number;
+  /** Processors may ask the chain. Default false. */
+  readonly rpc?: boolean;
 }
 
 export function wanted(units: bigint | number): Wanted {
@@ -112,25 +123,34 @@ export async function openPaymentFixture(
   t: Parameters<typeof openStore>[0],
   options: FixtureOptions = {},
 ): Promise<PaymentFixture> {
-  const { settings, settleTimeoutMs = 5000, store = 'sqlite' } = options;
+  const { rpc = false, settings = NO_REPEATS, settleTimeoutMs = 5000, store = 'sqlite' } = options;
   const opened = await openStore(t, store);
   const { ledger, url } = opened;
   let passedMs = 0;
   const nowS = (): number => START_S + Math.floor(passedMs / 1000);
-  const facilitator = await new TestFacilitator({ nowS, ...options }).listen();
-  t.teardown(() => facilitator.close());
+  const node = await new TestChain(nowS).listen();
+  const facilitator = await new TestFacilitator({ nowS, chain: node, ...options }).listen();
+  t.teardown(() => {
+    node.close();
+    facilitator.close();
+  });
   const payer = new Payer(7n);
   facilitator.fund(payer.address, FUNDS);
   const open = (over: Ledger, with_: Settings): TestProcessor => {
     const client = new Facilitator({ url: facilitator.url, settleTimeoutMs }, systemClock);
-    t.teardown(() => client.close());
+    const chain = rpc ? new Chain({ url: node.url, timeoutMs: 1000 }, MERCHANT.chain, systemClock) : null;
+    t.teardown(() => {
+      client.close();
+      chain?.close();
+    });
     const dateMs = (): number => START_MS + passedMs;
     const more = with_ === undefined ? {} : { settings: with_ };
-    return TestProcessor.start({ ledger: over, facilitator: client, merchant: MERCHANT, dateMs, ...more });
+    return TestProcessor.start({ ledger: over, facilitator: client, chain, merchant: MERCHANT, dateMs, ...more });
   };
   let nonce = 0;
   return {
     facilitator,
+    chain: node,
     ledger,
     payer,
     url,
@@ -140,7 +160,8 @@ export async function openPaymentFixture(
       passedMs += ms;
       opened.pass(ms);
     },
-    header: (units, wish = {}) => headerV1(payer, wanted(units), { nonce: ++nonce, nowS: nowS(), ...wish }),
+    header: (units, { payer: by = payer, ...wish } = {}) =>
+      headerV1(by, wanted(units), { nonce: ++nonce, nowS: nowS(), ...wish }),
   };
 }
 
@@ -168,6 +189,16 @@ export function buying(payment: string | undefined, more: Partial<PurchaseReques
 /** What the answer of a purchase or call is, in a word. */
 export function word(answer: { kind: string; offer?: { reason: string }; code?: string }): string {
   return answer.offer?.reason ?? answer.code ?? answer.kind;
+}
+
+/** Serves a request to its end; resolves with its ticket, or with why it was not served. */
+export async function serve(processor: TestProcessor, request: CallRequest): Promise<string> {
+  const begun = await processor.begin(request);
+  if (begun.kind !== 'ticket') return word(begun);
+  const paid = await processor.settle(begun.ticket);
+  if (paid.kind !== 'paid') return word(paid);
+  await processor.delivered(begun.ticket);
+  return 'served';
 }
 
 /** Makes one call of a ledger fail, until what it returns is called. */

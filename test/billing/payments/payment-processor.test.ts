@@ -1,4 +1,6 @@
 import t from 'tap';
+import type { Payment } from '../../../src/billing/ledger/store.ts';
+import { decidePayment } from '../../../src/billing/payments/settlement.ts';
 import { type PurchaseAnswer, type PurchaseRequest } from '../../../src/billing/payments/payment-processor.ts';
 import { headerV1, encodeHeader, SEPOLIA_USDC, signedPayload } from '../../support/payer.ts';
 import {
@@ -14,6 +16,7 @@ import {
   PAY_TO,
   PICO_PER_UNIT,
   RESOURCE,
+  serve,
   type PaymentFixture,
   START_S,
   wanted,
@@ -165,8 +168,8 @@ t.test('when the outcome is lost, the same payment finds it', async (t) => {
     const header = fixture.header(5_000_000);
     fixture.facilitator.faults.push({ path: '/settle', fault });
     t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'HR_PAYMENT_PENDING', fault);
-    t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'HR_PAYMENT_PENDING', 'not asked at once');
-    fixture.pass(61_000);
+    t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'HR_PAYMENT_PENDING', 'asked a moment ago');
+    fixture.pass(1000);
     t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'sold', fault);
     t.equal(await balances(fixture), 5_000_000n);
     t.equal(fixture.facilitator.requests.filter((path) => path === '/settle').length, 2);
@@ -178,8 +181,8 @@ t.test('a recovery round posts what was lost, also in another process', async (t
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' }, { path: '/settle', fault: 'cut' });
   await Promise.all([1, 2].map(() => fixture.paymentProcessor.purchase(buying(fixture.header(5_000_000)))));
   const other = await fixture.other();
-  t.same(await other.recover(), { posted: 0, open: 2, expired: 0 }, 'not while it may be under way');
-  fixture.pass(61_000);
+  t.match(await other.recover(), { posted: 0, open: 2, openSinceMs: START_S * 1000 }, 'not while it may be under way');
+  fixture.pass(91_000);
   const rounds = await Promise.all([other.recover(), fixture.paymentProcessor.recover()]);
   t.equal(
     rounds.some(({ posted }) => posted > 0),
@@ -194,21 +197,17 @@ t.test('a refusal after a lost answer settles nothing: the payment stays open', 
   const header = fixture.header(5_000_000);
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
   await fixture.paymentProcessor.purchase(buying(header));
-  fixture.pass(61_000);
-  t.same(await fixture.paymentProcessor.recover(), { posted: 0, open: 1, expired: 0 });
+  fixture.pass(1000);
+  t.match(await fixture.paymentProcessor.recover(), { posted: 0, open: 1, expired: 0 });
   const asked = fixture.facilitator.requests.length;
-  t.same(await fixture.paymentProcessor.recover(), { posted: 0, open: 1, expired: 0 });
+  t.match(await fixture.paymentProcessor.recover(), { posted: 0, open: 1, expired: 0 });
   t.equal(fixture.facilitator.requests.length, asked, 'not asked without pause');
-  t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'HR_PAYMENT_PENDING');
-  const [payment] = await fixture.ledger.paymentsIn('submitted');
+  const pending = await fixture.paymentProcessor.purchase(buying(header));
+  t.match(pending, { code: 'HR_PAYMENT_PENDING', retryAfterS: 2 });
+  const [payment] = (await fixture.ledger.paymentsIn('submitted')) as [Payment];
   const { transaction = '' } = fixture.facilitator.transfers[0] ?? {};
-  t.equal(await fixture.paymentProcessor.decide('another', transaction), false);
-  t.equal(
-    await fixture.paymentProcessor.decide(payment?.id ?? '', transaction),
-    true,
-    'its operator looked at the chain',
-  );
-  t.equal(await fixture.paymentProcessor.decide(payment?.id ?? '', null), false, 'once');
+  t.equal(await decidePayment(fixture.ledger, payment, { transaction }), true, 'its operator looked at the chain');
+  t.equal(await decidePayment(fixture.ledger, payment, { transaction: null }), false, 'once');
   t.match(await fixture.paymentProcessor.purchase(buying(header)), { kind: 'sold', body: { item_hash: transaction } });
   t.equal(await balances(fixture), 5_000_000n);
 });
@@ -218,9 +217,9 @@ t.test('an open payment that never moved is given up by its operator', async (t)
   const header = fixture.header(5_000_000);
   fixture.facilitator.faults.push({ path: '/settle', fault: 'lost' });
   await fixture.paymentProcessor.purchase(buying(header));
-  const [payment] = await fixture.ledger.paymentsIn('submitted');
-  t.equal(await fixture.paymentProcessor.decide(payment?.id ?? '', null), true);
-  t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'payment_refused');
+  const [payment] = (await fixture.ledger.paymentsIn('submitted')) as [Payment];
+  t.equal(await decidePayment(fixture.ledger, payment, { transaction: null }), true);
+  t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'not_settled');
   t.equal(await balances(fixture), 0n);
 });
 
@@ -236,7 +235,7 @@ t.test('a purchase that broke off before anything was submitted goes on with its
     'HR_PAYMENT_PENDING',
     'it may be under way elsewhere',
   );
-  fixture.pass(61_000);
+  fixture.pass(91_000);
   const other = await fixture.other();
   const words = (await Promise.all([fixture.paymentProcessor, other].map((one) => one.purchase(buying(header))))).map(
     word,
@@ -292,6 +291,8 @@ t.test('a request is paid when it settles and only then', async (t) => {
   ]);
   t.match(paid, { kind: 'paid', headers: ['x-payment-response'] });
   t.match(again, { kind: 'refused', code: 'HR_PAYMENT_PENDING' }, 'a ticket settles once');
+  t.equal(word(await fixture.paymentProcessor.begin(call(header))), 'HR_PAYMENT_PENDING', 'while it is delivered');
+  await fixture.paymentProcessor.delivered(begun.ticket);
   const repeat = await fixture.paymentProcessor.begin(call(header));
   t.equal(word(repeat), 'duplicate_settlement');
   t.match(repeat, { offer: { headers: ['payment-required', /./, 'x-payment-response', /./] } }, 'with its receipt');
@@ -306,8 +307,8 @@ t.test('a request that failed costs nothing, and its payment is used up', async 
   const header = fixture.header(CALL_UNITS);
   const begun = await fixture.paymentProcessor.begin(call(header));
   if (begun.kind !== 'ticket') throw new Error(word(begun));
-  await fixture.paymentProcessor.cancel(begun.ticket);
-  await fixture.paymentProcessor.cancel(begun.ticket);
+  await fixture.paymentProcessor.cancelled(begun.ticket);
+  await fixture.paymentProcessor.cancelled(begun.ticket);
   t.equal(word(await fixture.paymentProcessor.settle(begun.ticket)), 'HR_PAYMENT_PENDING');
   t.equal(word(await fixture.paymentProcessor.begin(call(header))), 'duplicate_settlement');
   t.equal(await balances(fixture), 0n);
@@ -330,7 +331,7 @@ t.test('a payment that settled late serves its request once', async (t) => {
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
   t.equal(word(await fixture.paymentProcessor.settle(begun.ticket)), 'HR_PAYMENT_PENDING');
   t.equal(word(await fixture.paymentProcessor.begin(call(header))), 'HR_PAYMENT_PENDING');
-  fixture.pass(61_000);
+  fixture.pass(91_000);
   await fixture.paymentProcessor.recover();
   t.equal(await creditOf(fixture, fixture.payer.address), CALL_UNITS * PICO_PER_UNIT);
   t.equal(word(await fixture.paymentProcessor.begin(call(header, { digest: 'other' }))), 'duplicate_settlement');
@@ -338,6 +339,7 @@ t.test('a payment that settled late serves its request once', async (t) => {
   t.same(again.map(word).sort(), ['duplicate_settlement', 'duplicate_settlement', 'ticket']);
   const [served] = again.flatMap((each) => (each.kind === 'ticket' ? [each.ticket] : []));
   t.match(await fixture.paymentProcessor.settle(served ?? ''), { kind: 'paid', headers: ['x-payment-response'] });
+  await fixture.paymentProcessor.delivered(served ?? '');
   t.equal(word(await fixture.paymentProcessor.begin(call(header))), 'duplicate_settlement');
   t.equal(await creditOf(fixture, fixture.payer.address), 0n);
   t.equal(await balances(fixture), CALL_UNITS);
@@ -362,11 +364,10 @@ t.test('a request presented concurrently is served once', async (t) => {
   const served = await Promise.all(
     Array.from({ length: 30 }, async (_, at) => {
       const paymentProcessor = at % 2 ? other : fixture.paymentProcessor;
-      const begun = await paymentProcessor.begin(call(header));
-      return begun.kind === 'ticket' ? word(await paymentProcessor.settle(begun.ticket)) : word(begun);
+      return await serve(paymentProcessor, call(header));
     }),
   );
-  t.equal(served.filter((kind) => kind === 'paid').length, 1);
+  t.equal(served.filter((kind) => kind === 'served').length, 1);
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
@@ -384,7 +385,7 @@ t.test('the facilitator checks contract wallets, and a copied payment is refused
   t.equal(word(await fixture.paymentProcessor.purchase(buying(copied))), 'duplicate_settlement');
 });
 
-t.test('a refunded payment becomes credit and serves the same request once', async (t) => {
+t.test('what was paid and not delivered becomes credit and serves the same request once', async (t) => {
   const fixture = await openPaymentFixture(t);
   const { paymentProcessor, ledger, payer } = fixture;
   const header = fixture.header(CALL_UNITS);
@@ -394,38 +395,48 @@ t.test('a refunded payment becomes credit and serves the same request once', asy
     t.equal((await paymentProcessor.settle(begun.ticket)).kind, 'paid');
     return begun.ticket;
   };
+  const balance = async (): Promise<bigint | undefined> => (await ledger.account(payer.address))?.balance;
   const first = await paid();
-  t.equal(await paid(), 'duplicate_settlement', 'what was paid for is not served twice');
-  await paymentProcessor.refund(first);
-  await paymentProcessor.refund(first);
+  await paymentProcessor.cancelled(first);
+  await paymentProcessor.cancelled(first);
   const price = CALL_UNITS * PICO_PER_UNIT;
-  t.equal((await ledger.account(payer.address))?.balance, price, 'given back once');
+  t.equal(await balance(), price, 'given back once');
   t.equal(word(await paymentProcessor.begin(call(header, { digest: 'another' }))), 'duplicate_settlement');
   for (let vain = 0; vain < 3; vain++) {
-    const begun = await paymentProcessor.begin(call(header));
-    t.equal(word(begun), 'ticket', 'a try that came to nothing costs nothing');
-    if (begun.kind === 'ticket') await paymentProcessor.cancel(begun.ticket);
-    t.equal((await ledger.account(payer.address))?.balance, price);
+    const ticket = await paid();
+    t.equal(await balance(), 0n, 'held while it is tried');
+    t.equal(await paid(), 'duplicate_settlement');
+    await paymentProcessor.cancelled(ticket);
+    t.equal(await balance(), price, 'a try that came to nothing costs nothing');
   }
-  const second = await paid();
-  t.equal((await ledger.account(payer.address))?.balance, 0n);
-  t.equal(await paid(), 'duplicate_settlement');
-  await paymentProcessor.refund(second);
-  await paymentProcessor.refund(second);
-  t.equal((await ledger.account(payer.address))?.balance, price, 'nothing came of the second time either');
-  t.equal(await paid(), 'duplicate_settlement');
+  await paymentProcessor.delivered(await paid());
+  t.equal(await balance(), 0n);
+  t.equal(await paid(), 'duplicate_settlement', 'what was delivered is not served twice');
   t.equal(fixture.facilitator.transfers.length, 1);
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
-t.test('only a paid request is refunded', async (t) => {
+t.test('credit of a payment that was spent otherwise does not serve its request', async (t) => {
   const fixture = await openPaymentFixture(t);
   const { paymentProcessor, ledger, payer } = fixture;
-  await paymentProcessor.refund('nothing');
+  const header = fixture.header(CALL_UNITS);
+  const begun = await paymentProcessor.begin(call(header));
+  if (begun.kind !== 'ticket') throw new Error(word(begun));
+  await paymentProcessor.settle(begun.ticket);
+  await paymentProcessor.cancelled(begun.ticket);
+  const hold = { id: 'another', account: payer.address, amount: 1n, holder: 'test', ttlMs: 60_000 };
+  await ledger.hold(hold);
+  t.equal(word(await paymentProcessor.begin(call(header))), 'duplicate_settlement');
+});
+
+t.test('only a paid request that came to nothing becomes credit', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const { paymentProcessor, ledger, payer } = fixture;
+  await paymentProcessor.cancelled('nothing');
   const reserved = await paymentProcessor.begin(call(fixture.header(CALL_UNITS)));
-  if (reserved.kind === 'ticket') await paymentProcessor.refund(reserved.ticket);
+  if (reserved.kind === 'ticket') await paymentProcessor.cancelled(reserved.ticket);
   await paymentProcessor.purchase(buying(fixture.header(5_000_000)));
   const [bought] = await ledger.paymentsIn('settled');
-  await paymentProcessor.refund(bought?.id ?? '');
+  await paymentProcessor.cancelled(bought?.id ?? '');
   t.equal(await ledger.account(payer.address), undefined);
 });

@@ -1,10 +1,11 @@
 // Payments as a gateway has them: off, on, waiting for the ledger, and ended with nothing left half done.
 
 import t from 'tap';
-import { createSystem, systemClock } from '../../../src/actor/index.ts';
+import { ask, createSystem, systemClock } from '../../../src/actor/index.ts';
 import { resolveSettings } from '../../../src/config/load.ts';
 import type { Settings } from '../../../src/config/settings.ts';
 import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
+import type { PaymentCommand } from '../../../src/billing/payments/payment-processor.ts';
 import { startPayments } from '../../../src/billing/payments/payment-service.ts';
 import type { Log } from '../../../src/telemetry/log.ts';
 import { START_MS } from '../ledger/stores.ts';
@@ -76,7 +77,9 @@ t.test('commands wait until the ledger is open, and closing waits for money unde
   t.equal(closed, false);
   gate.resolve();
   t.equal((await settled).kind, 'paid');
+  client.deliver(begun.ticket);
   await end;
+  await ask<PaymentCommand, null>(service.ref, (replyTo) => ({ type: 'Drain', replyTo }), { timeoutMs: 60_000 });
   t.equal(await balances(fixture), 5_000_000n + CALL_UNITS);
   t.same(lines, []);
   await parts.system.terminate();

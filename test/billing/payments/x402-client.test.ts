@@ -33,7 +33,10 @@ async function work(paymentProcessor: TestProcessor, request: IncomingMessage): 
     return await paymentProcessor.purchase({ address: BUYER, amount: 0.05, resource, payment });
   }
   const begun = await paymentProcessor.begin(call(payment, { resource }));
-  return begun.kind === 'ticket' ? await paymentProcessor.settle(begun.ticket) : begun;
+  if (begun.kind !== 'ticket') return begun;
+  const paid = await paymentProcessor.settle(begun.ticket);
+  await paymentProcessor.delivered(begun.ticket);
+  return paid;
 }
 
 function send(response: ServerResponse, answer: Answer): void {
