@@ -2,9 +2,10 @@
 // the first call of a process and stopped at its end, or the server that HEADRACE_TEST_POSTGRES names. Each caller gets
 // a database of its own. Without a server the tests fail; they are never left out quietly.
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -45,7 +46,20 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-async function startCluster(): Promise<string> {
+/** A server of one's own, for tests that stop it. */
+export interface PostgresServer {
+  /** Of its database `postgres`. It stays the same over stops and starts. */
+  readonly url: string;
+  /** Stops it at once, as a crash does. */
+  stop(): void;
+  /** Starts it again on the same port, on its own data or on those of a backup. */
+  start(backup?: string): void;
+  /** Copies its data as they are now; answers with the folder. */
+  backUp(): string;
+}
+
+/** Starts a server, which ends with this process at the latest. */
+export async function startPostgres(): Promise<PostgresServer> {
   const bin = serverFolder();
   const home = mkdtempSync(join(tmpdir(), 'headrace-postgres-'));
   if (process.getuid?.() === 0) execFileSync('chown', ['postgres', home]);
@@ -56,26 +70,98 @@ async function startCluster(): Promise<string> {
   run(join(bin, 'initdb'), ['-D', data, '-U', 'headrace', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync']);
   // The machine does not fail in a test, only processes do: nothing has to reach the disk.
   const settings = `-p ${port} -c fsync=off -c listen_addresses=127.0.0.1 -c unix_socket_directories=${home}`;
+  let running: string | undefined;
+  let backups = 0;
+  const stop = (): void => {
+    if (running !== undefined) run(join(bin, 'pg_ctl'), ['-D', running, '-m', 'immediate', '-w', 'stop']);
+    running = undefined;
+  };
+  const start = (folder: string = data): void => {
+    try {
+      run(join(bin, 'pg_ctl'), ['-D', folder, '-l', log, '-w', '-o', settings, 'start']);
+    } catch (cause) {
+      throw new Error(`PostgreSQL does not start: ${existsSync(log) ? readFileSync(log, 'utf8') : 'no log'}`, {
+        cause,
+      });
+    }
+    running = folder;
+  };
   process.on('exit', () => {
     try {
-      run(join(bin, 'pg_ctl'), ['-D', data, '-m', 'immediate', '-w', 'stop']);
+      stop();
     } finally {
       rmSync(home, { recursive: true, force: true });
     }
   });
-  try {
-    run(join(bin, 'pg_ctl'), ['-D', data, '-l', log, '-w', '-o', settings, 'start']);
-  } catch (cause) {
-    throw new Error(`PostgreSQL does not start: ${existsSync(log) ? readFileSync(log, 'utf8') : 'no log'}`, { cause });
-  }
-  return `postgres://headrace@127.0.0.1:${port}/postgres`;
+  start();
+  return {
+    url: `postgres://headrace@127.0.0.1:${port}/postgres`,
+    stop,
+    start,
+    backUp() {
+      const folder = join(home, `backup-${++backups}`);
+      const source = ['-h', '127.0.0.1', '-p', `${port}`, '-U', 'headrace'];
+      run(join(bin, 'pg_basebackup'), [...source, '-D', folder, '-X', 'fetch', '-c', 'fast', '--no-sync']);
+      return folder;
+    },
+  };
+}
+
+/** Where Debian installs PgBouncer. */
+const PGBOUNCER = '/usr/sbin/pgbouncer';
+
+/** Starts PgBouncer in transaction mode before the server of a database; answers with the URL through it, and an end. */
+export async function startPgBouncer(database: string): Promise<{ readonly url: string; stop(): Promise<void> }> {
+  if (!existsSync(PGBOUNCER)) throw new Error('This test needs PgBouncer: install the Debian package pgbouncer.');
+  const url = new URL(database);
+  const home = mkdtempSync(join(tmpdir(), 'headrace-pgbouncer-'));
+  const port = await freePort();
+  const name = url.pathname.slice(1);
+  const config = join(home, 'pgbouncer.ini');
+  writeFileSync(join(home, 'users.txt'), `"${url.username}" ""\n`);
+  writeFileSync(
+    config,
+    `[databases]
+${name} = host=${url.hostname} port=${url.port} dbname=${name}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = trust
+auth_file = ${join(home, 'users.txt')}
+pool_mode = transaction
+default_pool_size = 4
+`,
+  );
+  const root = process.getuid?.() === 0;
+  if (root) execFileSync('chown', ['-R', 'postgres', home]);
+  const [command, args] = root ? ['runuser', ['-u', 'postgres', '--', PGBOUNCER, config]] : [PGBOUNCER, [config]];
+  const child = spawn(command, args, { cwd: home, stdio: ['ignore', 'ignore', 'pipe'], env: {} });
+  const exited = once(child, 'exit');
+  let log = '';
+  await new Promise<void>((resolve, reject) => {
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      log += text;
+      if (/process up/.test(log)) resolve();
+    });
+    child.on('exit', () => reject(new Error(`PgBouncer does not start: ${log}`)));
+  });
+  url.port = `${port}`;
+  return {
+    url: url.href,
+    async stop() {
+      child.kill('SIGTERM');
+      await exited;
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
 }
 
 let server: Promise<string> | undefined;
 
 /** The URL of a new, empty database. */
 export async function postgresDatabase(): Promise<string> {
-  server ??= Promise.resolve(process.env['HEADRACE_TEST_POSTGRES'] ?? startCluster());
+  server ??= Promise.resolve(process.env['HEADRACE_TEST_POSTGRES'] ?? startPostgres().then(({ url }) => url));
   const url = new URL(await server);
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();

@@ -126,5 +126,5 @@ export function audit(database: Database): Promise<AuditReport> {
       openHolds: await countOf(session, "holds where state = 'open'"),
       problems,
     };
-  });
+  }, 'report');
 }

@@ -21,6 +21,7 @@ import {
   ADD_ACCOUNTS,
   ADD_USAGE,
   chargeStatements,
+  FIND_ACCOUNTS,
   FIND_HOLDS,
   FIND_MOVEMENTS,
   FIND_OPEN_GRANTS,
@@ -39,6 +40,7 @@ import {
   LOCK_PAYMENTS,
   paymentOf,
   paymentRow,
+  TRY_LOCK_ACCOUNTS,
   UPDATE_ACCOUNTS,
   UPDATE_GRANTS,
   UPDATE_HOLDS,
@@ -183,6 +185,8 @@ interface BookRows {
   readonly numbers: ReadonlyMap<string, bigint>;
   /** By the database's clock; 0 when no command asked for it. */
   readonly clockMs: number;
+  /** Accounts that were not locked. */
+  readonly blocked: ReadonlySet<string>;
 }
 
 /** One text for a charge within the book. */
@@ -206,6 +210,7 @@ export class Book {
   readonly #charges: Map<string, Row[]>;
   readonly #usage: Map<string, Record<string, bigint | string>>;
   readonly #credited: Set<string>;
+  readonly #blocked: ReadonlySet<string>;
   readonly #events: NewWebhookEvent[] = [];
   readonly #lowBalance: Pico | null;
 
@@ -222,10 +227,18 @@ export class Book {
     this.#known = rows.movements;
     this.#knownCharges = new Map();
     this.#numbers = rows.numbers;
+    this.#blocked = rows.blocked;
     this.#movements = [];
     this.#charges = new Map();
     this.#usage = new Map();
     this.#credited = new Set();
+  }
+
+  /** An account that the command needs and that was not locked; undefined when there is none. */
+  blockedAccount({ accounts = [], holds = [], newAccounts = [] }: Needs): string | undefined {
+    if (this.#blocked.size === 0) return undefined;
+    const ofHolds = holds.map((id) => this.#holds.get(id)?.account).filter((account) => account !== undefined);
+    return [...accounts, ...newAccounts, ...ofHolds].find((account) => this.#blocked.has(account));
   }
 
   account(id: string): Account {
@@ -442,12 +455,20 @@ export function newAccountRow(id: string, label: string, dateMs: number): Row {
   return accountRow({ id, label, createdMs: dateMs, ...money });
 }
 
+export interface BookOptions {
+  readonly dateMs: number;
+  /** Of accounts that have none of their own. */
+  readonly lowBalance: Pico | null;
+  /** Waits for accounts that are locked; else commands on them, and on those of `busy`, are left out. */
+  readonly waits: boolean;
+  readonly busy: Iterable<string>;
+}
+
 /** Reads and locks what the commands need. Tables that none of them needs are left alone. */
 export async function openBook(
   session: Session,
   commands: readonly Command<unknown>[],
-  dateMs: number,
-  lowBalance: Pico | null,
+  { busy, dateMs, lowBalance, waits }: BookOptions,
 ): Promise<Book> {
   const ids = {
     accounts: new Set<string>(),
@@ -472,7 +493,11 @@ export async function openBook(
   let holdRows = holds.size === 0 ? [] : await session.find(FIND_HOLDS, sorted(holds));
   for (const row of holdRows) accounts.add(row['account'] as string);
   for (const id of newAccounts) accounts.add(id);
-  const accountRows = await lockAccounts(session, sorted(accounts), newAccounts, dateMs);
+  const blocked = new Set(waits ? [] : busy);
+  const accountRows =
+    waits || session.holdsWriteLock
+      ? await lockAccounts(session, sorted(accounts), newAccounts, dateMs)
+      : await tryLockAccounts(session, sorted(accounts), newAccounts, dateMs, blocked);
   // A hold never changes its account, so the first read needs no lock. Everything else of it, also that it does not exist,
   // may have changed until its account was locked.
   if (holds.size > 0 && !session.holdsWriteLock) holdRows = await session.find(FIND_HOLDS, sorted(holds));
@@ -497,9 +522,15 @@ export async function openBook(
     payments: paymentRows.map(paymentOf),
     movements: known,
     numbers,
+    blocked,
     clockMs: clock ? await session.clockMs() : 0,
   });
-  await book.readCharges(session, charges, there);
+  const open = commands.filter(({ needs }) => book.blockedAccount(needs) === undefined);
+  await book.readCharges(
+    session,
+    open.flatMap(({ needs }) => needs.charges ?? []),
+    there,
+  );
   return book;
 }
 
@@ -521,5 +552,39 @@ async function lockAccounts(
   // An account may have joined an organisation between the read of its row and the lock on it.
   const joined = rows.some(({ organisation }) => organisation !== null && !read.has(organisation as string));
   if (joined || missing.length > 0) rows = await session.find(LOCK_ACCOUNTS, ids);
+  return rows;
+}
+
+/** As `lockAccounts`, but accounts that another transaction has locked, and their members, go into `blocked`. */
+async function tryLockAccounts(
+  session: Session,
+  ids: readonly string[],
+  newAccounts: ReadonlySet<string>,
+  dateMs: number,
+  blocked: Set<string>,
+): Promise<Row[]> {
+  const wanted = ids.filter((id) => !blocked.has(id));
+  if (wanted.length === 0) return [];
+  let rows = await session.find(TRY_LOCK_ACCOUNTS, wanted);
+  const locked = new Set(rows.map((row) => row['id'] as string));
+  const missing = wanted.filter((id) => !locked.has(id));
+  if (missing.length > 0) {
+    for (const { id } of await session.find(FIND_ACCOUNTS, missing)) blocked.add(id as string);
+    const created = missing.filter((id) => newAccounts.has(id) && !blocked.has(id));
+    if (created.length > 0) {
+      await session.write(
+        ADD_ACCOUNTS,
+        created.map((id) => newAccountRow(id, '', dateMs)),
+      );
+      const made = await session.find(TRY_LOCK_ACCOUNTS, created);
+      for (const id of created) if (!made.some((row) => row['id'] === id)) blocked.add(id);
+      rows = [...rows, ...made];
+    }
+  }
+  for (const { id, organisation } of rows) {
+    if (organisation !== null && (blocked.has(organisation as string) || !locked.has(organisation as string))) {
+      blocked.add(id as string);
+    }
+  }
   return rows;
 }

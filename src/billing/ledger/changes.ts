@@ -62,6 +62,12 @@ export async function noteChanges(session: Session, changes: readonly NotedChang
   await session.notify();
 }
 
+/** The number of the last change. */
+async function countOf(session: Session): Promise<bigint> {
+  const [row] = await session.all('select value from change_count');
+  return row === undefined ? 0n : integer(row, 'value');
+}
+
 /** Reads the changes regularly and when nudged, and passes them to its listeners. */
 export class Watch {
   readonly #database: Database;
@@ -111,10 +117,7 @@ export class Watch {
   }
 
   async #start(): Promise<void> {
-    this.#seen = await this.#database.snapshot(async (session) => {
-      const [row] = await session.all('select value from change_count');
-      return row === undefined ? 0n : integer(row, 'value');
-    });
+    this.#seen = await this.#database.snapshot(countOf);
     await this.#database.listen(() => this.nudge());
     this.#poll();
   }
@@ -129,11 +132,17 @@ export class Watch {
 
   /** When the store does not answer, the timer tries again. */
   async #read(): Promise<void> {
-    const rows = await this.#database
-      .snapshot((session) =>
-        session.all('select seq, kind, subject from changes where seq > $1 order by seq', [this.#seen]),
-      )
-      .catch(() => []);
+    const { count, rows } = await this.#database
+      .snapshot(async (session) => ({
+        count: await countOf(session),
+        rows: await session.all('select seq, kind, subject from changes where seq > $1 order by seq', [this.#seen]),
+      }))
+      .catch(() => ({ count: this.#seen, rows: [] }));
+    if (count < this.#seen) {
+      // The store fell back to an older state, and its numbers begin again from there.
+      this.#seen = count;
+      return this.#tell({ kind: 'all' });
+    }
     const [first] = rows;
     if (first === undefined) return;
     const gap = integer(first, 'seq') > this.#seen + 1n;

@@ -74,8 +74,8 @@ export interface Database {
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** As `transaction`, but one process at a time over the whole database: for migrations. */
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T>;
-  /** Reads that all see the same moment. */
-  snapshot<T>(work: (session: Session) => Promise<T>): Promise<T>;
+  /** Reads that all see the same moment. A `report` may take minutes. */
+  snapshot<T>(work: (session: Session) => Promise<T>, kind?: 'read' | 'report'): Promise<T>;
   blame(error: unknown): Blame;
   /** Calls back after `notify` of any process, and when such calls may have been missed. */
   listen(onNudge: () => void): Promise<void>;

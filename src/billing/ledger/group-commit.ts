@@ -1,5 +1,6 @@
 // Group commit of the ledger: all waiting commands go into one commit; while it runs, and until `lingerMs` have passed since it
-// began, the next one gathers. A submission resolves after the commits of all its commands are durable.
+// began, the next one gathers. Commands on an account that another process has locked leave the batch for a lane of their
+// own, in which they wait in order; all others go on. A submission resolves after the commits of all its commands are durable.
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Blame } from './database.ts';
@@ -7,6 +8,19 @@ import { LedgerError } from './store.ts';
 
 /** How one command ended; a rejected one has changed nothing. */
 export type Outcome = PromiseSettledResult<unknown>;
+
+/** The command was left out because the account is locked by another process or waits in its lane. */
+export interface Deferred {
+  readonly status: 'deferred';
+  readonly account: string;
+}
+
+/** Where a commit runs: in the lane of an account it waits for locks; else it leaves out what is locked or in a lane. */
+export interface CommitPlace {
+  readonly lane: string | null;
+  /** Accounts that have a lane. */
+  readonly lanes: Iterable<string>;
+}
 
 export interface GroupCommitOptions<Command> {
   readonly clock: Clock;
@@ -16,9 +30,11 @@ export interface GroupCommitOptions<Command> {
   readonly maxBatch: number;
   /** When so many commands wait, submissions are refused. */
   readonly maxWaiting: number;
+  /** Longest time for all tries of one batch, in milliseconds; what is left of it then is rejected. */
+  readonly maxBatchMs: number;
   /** Commits the commands together, or rejects when nothing was committed or the outcome is unknown. Safe to repeat. */
-  commit(commands: readonly Command[]): Promise<readonly Outcome[]>;
-  blame(error: unknown): Blame;
+  readonly commit: (commands: readonly Command[], place: CommitPlace) => Promise<readonly (Outcome | Deferred)[]>;
+  readonly blame: (error: unknown) => Blame;
 }
 
 /** Commands that were submitted together. */
@@ -35,11 +51,17 @@ interface Waiting<Command> {
   readonly at: number;
 }
 
-/** How often a commit is tried again after a conflict with another process or a lost connection. */
-const RETRIES: Readonly<Record<Blame, number>> = { command: 0, conflict: 4, store: 1 };
+/** Tries of a batch before it is halved, or rejected where halves would do no better. */
+const TRIES: Readonly<Record<Blame, number>> = { command: 1, conflict: 5, store: 2 };
+
+/** Lanes that commit at the same time: each may occupy a connection until its lock times out. */
+const LANES_AT_ONCE = 2;
 
 export class GroupCommit<Command> {
   readonly #options: GroupCommitOptions<Command>;
+  /** What waits for its account, by account. */
+  readonly #lanes = new Map<string, Waiting<Command>[]>();
+  readonly #runningLanes = new Map<string, Promise<void>>();
   #waiting: Waiting<Command>[] = [];
   #running: Promise<void> | undefined;
   #timer: TimerHandle | undefined;
@@ -70,6 +92,7 @@ export class GroupCommit<Command> {
     this.#closed = true;
     if (this.#timer !== undefined) this.#options.clock.clearTimeout(this.#timer);
     while (this.#running !== undefined || this.#waiting.length > 0) await (this.#running ?? this.#flush());
+    while (this.#runningLanes.size > 0) await Promise.all(this.#runningLanes.values());
   }
 
   #arm(): void {
@@ -91,36 +114,73 @@ export class GroupCommit<Command> {
     this.#lastMs = this.#options.clock.now();
     const batch = this.#waiting.slice(0, this.#options.maxBatch);
     this.#waiting = this.#waiting.slice(batch.length);
-    this.#running = this.#commit(batch).finally(() => {
+    this.#running = this.#commit(batch, null, this.#deadlineMs()).finally(() => {
       this.#running = undefined;
+      this.#startLanes();
       this.#arm();
     });
     return this.#running;
   }
 
-  async #commit(batch: readonly Waiting<Command>[]): Promise<void> {
+  #deadlineMs(): number {
+    return this.#options.clock.now() + this.#options.maxBatchMs;
+  }
+
+  #startLanes(): void {
+    for (const account of this.#lanes.keys()) {
+      if (this.#runningLanes.size >= LANES_AT_ONCE) return;
+      if (!this.#runningLanes.has(account)) this.#runningLanes.set(account, this.#runLane(account));
+    }
+  }
+
+  /** The lane stays until it is empty, so that the commands of its account keep their order. */
+  async #runLane(account: string): Promise<void> {
+    for (;;) {
+      const batch = this.#lanes.get(account)?.splice(0, this.#options.maxBatch) ?? [];
+      if (batch.length === 0) break;
+      await this.#commit(batch, account, this.#deadlineMs());
+    }
+    this.#lanes.delete(account);
+    this.#runningLanes.delete(account);
+    this.#startLanes();
+  }
+
+  async #commit(batch: readonly Waiting<Command>[], lane: string | null, deadlineMs: number): Promise<void> {
+    const { blame: blameOf, clock, commit } = this.#options;
     const commands: Command[] = [];
     for (const { command } of batch) commands.push(command);
-    let outcomes: readonly Outcome[] = [];
-    let failure: Outcome | undefined;
-    for (let tries = 0; ; tries++) {
+    for (let tries = 1; ; tries++) {
       try {
-        outcomes = await this.#options.commit(commands);
-        break;
+        const outcomes = await commit(commands, { lane, lanes: this.#lanes.keys() });
+        for (const [at, waiting] of batch.entries()) this.#end(waiting, outcomes[at] as Outcome | Deferred);
+        return;
       } catch (error) {
-        const blame = this.#options.blame(error);
-        if (tries < RETRIES[blame]) continue;
-        if (batch.length > 1 && blame !== 'store') {
-          for (const waiting of batch) await this.#commit([waiting]);
+        const blame = blameOf(error);
+        const isLate = clock.now() >= deadlineMs;
+        // A lane waits for its account; halves of it would wait for the same.
+        const waits = lane !== null && blame === 'conflict';
+        if (!isLate && (waits || tries < TRIES[blame])) continue;
+        if (!isLate && batch.length > 1 && blame !== 'store') {
+          const half = Math.ceil(batch.length / 2);
+          await this.#commit(batch.slice(0, half), lane, deadlineMs);
+          await this.#commit(batch.slice(half), lane, deadlineMs);
           return;
         }
-        failure = { status: 'rejected', reason: error };
-        break;
+        for (const waiting of batch) this.#end(waiting, { status: 'rejected', reason: error });
+        return;
       }
     }
-    for (const [index, { at, submission }] of batch.entries()) {
-      submission.outcomes[at] = failure ?? (outcomes[index] as Outcome);
-      if (--submission.open === 0) submission.resolve(submission.outcomes);
+  }
+
+  #end(waiting: Waiting<Command>, outcome: Outcome | Deferred): void {
+    if (outcome.status === 'deferred') {
+      const lane = this.#lanes.get(outcome.account);
+      if (lane === undefined) this.#lanes.set(outcome.account, [waiting]);
+      else lane.push(waiting);
+      return;
     }
+    const { at, submission } = waiting;
+    submission.outcomes[at] = outcome;
+    if (--submission.open === 0) submission.resolve(submission.outcomes);
   }
 }

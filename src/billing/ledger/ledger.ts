@@ -22,7 +22,7 @@ import {
   submitCommand,
 } from './commands.ts';
 import type { Cell, Database, Session } from './database.ts';
-import { GroupCommit, type Outcome } from './group-commit.ts';
+import { type CommitPlace, type Deferred, GroupCommit, type Outcome } from './group-commit.ts';
 import { budgetRecords } from './budget-records.ts';
 import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
@@ -83,6 +83,9 @@ const LINGER_MS = 20;
 /** Bounds the memory of one commit and the time that it keeps accounts locked. */
 const MAX_BATCH = 2000;
 
+/** Time for all tries of a batch: what is rejected then is tried again by its caller, in another batch. */
+const MAX_BATCH_MS = 10_000;
+
 /** Some seconds of settlements; a store that far behind is down. */
 const MAX_WAITING = 100_000;
 
@@ -114,16 +117,21 @@ async function commit(
   commands: readonly Command<unknown>[],
   { clock, dateMs, lowBalance = null, metrics, onStep }: LedgerOptions,
   watch: Watch,
-): Promise<readonly Outcome[]> {
+  { lane, lanes }: CommitPlace,
+): Promise<readonly (Outcome | Deferred)[]> {
   const startedMs = clock.now();
   let ok = false;
-  const run = async (): Promise<readonly Outcome[]> => {
-    const outcomes: Outcome[] = [];
+  const run = async (): Promise<readonly (Outcome | Deferred)[]> => {
+    const outcomes: (Outcome | Deferred)[] = [];
     const changed = await database.transaction(async (session) => {
       onStep?.('begun');
-      const book = await openBook(session, commands, Math.floor(dateMs()), lowBalance);
+      const place = { waits: lane !== null, busy: lanes };
+      const book = await openBook(session, commands, { ...place, dateMs: Math.floor(dateMs()), lowBalance });
       onStep?.('loaded');
-      for (const command of commands) outcomes.push(applyTo(book, command));
+      for (const command of commands) {
+        const account = book.blockedAccount(command.needs);
+        outcomes.push(account === undefined ? applyTo(book, command) : { status: 'deferred', account });
+      }
       const noted = await book.save(session);
       onStep?.('written');
       return noted;
@@ -196,7 +204,8 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     maxBatch: MAX_BATCH,
     maxWaiting: MAX_WAITING,
     blame: (error) => (error instanceof CommandFault ? 'command' : database.blame(error)),
-    commit: (commands) => commit(database, commands, options, watch),
+    maxBatchMs: MAX_BATCH_MS,
+    commit: (commands, place) => commit(database, commands, options, watch, place),
   });
   const submit = async <Answer>(command: Command<Answer>): Promise<Answer> => {
     const [outcome] = (await commits.submit([command])) as readonly [PromiseSettledResult<Answer>];

@@ -1,18 +1,52 @@
 // The ledger's database on PostgreSQL, shared by many gateways. A commit locks the rows of its accounts, and writes rows as
 // arrays, so that it is a dozen statements whatever its size. The driver `pg` is loaded on first use only.
 
-import type { Client, Pool, PoolClient } from 'pg';
+import type { Client, Pool, QueryConfig } from 'pg';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
 import { LedgerError } from './store.ts';
 
-/** One for commits, the rest for reads and keys. */
-const MAX_CONNECTIONS = 4;
+/** One for commits, two for accounts that are locked elsewhere, the rest for reads and keys. */
+const MAX_CONNECTIONS = 6;
 
 const CONNECT_MS = 10_000;
 
-/** A statement that takes longer is given up and its commit tried again: it would keep its accounts locked. */
-const STATEMENT_MS = 30_000;
+/** Beyond the server's own limit: the server does not answer any more, and the connection is given up. */
+const SILENT_MS = 5000;
+
+/** First probe of a connection without traffic. */
+const KEEP_ALIVE_MS = 10_000;
+
+interface Limits {
+  /** Longest wait for a row that another transaction has locked. */
+  readonly lockMs: number;
+  readonly statementMs: number;
+}
+
+/** Short, so that a lock elsewhere delays little; a statement of a commit takes some milliseconds. */
+const COMMIT: Limits = { lockMs: 1000, statementMs: 10_000 };
+
+/** Tables are rebuilt and indexes built in one statement each. */
+const MIGRATION: Limits = { lockMs: 60_000, statementMs: 3_600_000 };
+
+const READ: Limits = { lockMs: 5000, statementMs: 30_000 };
+
+/** Audits and sums over all accounts. */
+const REPORT: Limits = { lockMs: 5000, statementMs: 600_000 };
+
+/**
+ * Settings of one transaction, because a pooler gives the connection to others after it. The server ends a transaction whose
+ * gateway is silent for that long: a host that vanishes in the middle of a commit does not keep its locks.
+ */
+function settings({ lockMs, statementMs }: Limits): string {
+  return [
+    `set local lock_timeout to ${lockMs}`,
+    `set local statement_timeout to ${statementMs}`,
+    'set local idle_in_transaction_session_timeout to 10000',
+    'set local tcp_keepalives_idle to 10; set local tcp_keepalives_interval to 5; set local tcp_keepalives_count to 3',
+    'set local tcp_user_timeout to 20000',
+  ].join('; ');
+}
 
 /** Pause before the listening connection is opened again; watchers poll meanwhile. */
 const LISTEN_AGAIN_MS = 1000;
@@ -50,31 +84,31 @@ function arraysOf(columns: readonly string[], rows: readonly Row[]): Cell[][] {
   return columns.map((column) => rows.map((row) => row[column] ?? null));
 }
 
+/** Runs a statement in one transaction. */
+type Query = (text: string, values?: readonly (Cell | readonly Cell[])[]) => Promise<Row[]>;
+
 class PostgresSession implements Session {
   readonly holdsWriteLock = false;
-  readonly #client: PoolClient;
+  readonly #query: Query;
 
-  constructor(client: PoolClient) {
-    this.#client = client;
+  constructor(query: Query) {
+    this.#query = query;
   }
 
   async all(sql: string, params: readonly Cell[] = []): Promise<Row[]> {
-    const { rows } = await this.#client.query<Record<string, Cell>>(sql, params as Cell[]);
-    return rows;
+    return await this.#query(sql, params);
   }
 
   async find({ postgres }: Lookup, keys: readonly string[]): Promise<Row[]> {
-    const { rows } = await this.#client.query<Record<string, Cell>>(postgres, [keys]);
-    return rows;
+    return await this.#query(postgres, [keys]);
   }
 
   async match({ columns, postgres }: Match, rows: readonly Row[]): Promise<Row[]> {
-    const { rows: found } = await this.#client.query<Record<string, Cell>>(postgres, arraysOf(columns, rows));
-    return found;
+    return await this.#query(postgres, arraysOf(columns, rows));
   }
 
   async write({ columns, postgres }: Write, rows: readonly Row[]): Promise<void> {
-    await this.#client.query(postgres, arraysOf(columns, rows));
+    await this.#query(postgres, arraysOf(columns, rows));
   }
 
   async clockMs(): Promise<number> {
@@ -83,7 +117,7 @@ class PostgresSession implements Session {
   }
 
   async notify(): Promise<void> {
-    await this.#client.query(`notify ${CHANNEL}`);
+    await this.#query(`notify ${CHANNEL}`);
   }
 }
 
@@ -138,8 +172,8 @@ export class PostgresDatabase implements Database {
       connectionString: url,
       max: MAX_CONNECTIONS,
       connectionTimeoutMillis: CONNECT_MS,
-      query_timeout: STATEMENT_MS,
       keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
       types: types(driver),
     });
     // An idle connection that breaks is replaced at its next use. Without a listener the error would end the process.
@@ -148,35 +182,46 @@ export class PostgresDatabase implements Database {
 
   // With asynchronous commit, a crash of the server could lose credit.
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#within('begin; set local synchronous_commit to on', work);
+    return this.#within('begin; set local synchronous_commit to on', COMMIT, work);
   }
 
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.transaction(async (session) => {
+    return this.#within('begin; set local synchronous_commit to on', MIGRATION, async (session) => {
       await session.all('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
       return await work(session);
     });
   }
 
-  snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#within('begin isolation level repeatable read read only', work);
+  snapshot<T>(work: (session: Session) => Promise<T>, kind: 'read' | 'report' = 'read'): Promise<T> {
+    const limits = kind === 'report' ? REPORT : READ;
+    return this.#within('begin isolation level repeatable read read only', limits, work);
   }
 
-  async #within<T>(begin: string, work: (session: Session) => Promise<T>): Promise<T> {
+  async #within<T>(begin: string, limits: Limits, work: (session: Session) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
     // Without a listener, a connection that breaks between two statements would end the process.
     const ignore = (): void => undefined;
     client.on('error', ignore);
+    const silentMs = limits.statementMs + SILENT_MS;
     let broken: Error | undefined;
+    const query: Query = async (text, values = []) => {
+      try {
+        const config: QueryConfig & { readonly query_timeout: number } = { text, query_timeout: silentMs };
+        config.values = [...values];
+        return (await client.query<Record<string, Cell>>(config)).rows;
+      } catch (error) {
+        // No word of the server: the connection is in an unknown state. Closing it rolls back.
+        if (!(error instanceof this.#driver.DatabaseError)) broken = error as Error;
+        throw error;
+      }
+    };
     try {
-      await client.query(begin);
-      const done = await work(new PostgresSession(client));
-      await client.query('commit');
+      await query(`${begin}; ${settings(limits)}`);
+      const done = await work(new PostgresSession(query));
+      await query('commit');
       return done;
     } catch (error) {
-      await client.query('rollback').catch((cause: Error) => {
-        broken = cause;
-      });
+      if (broken === undefined) await query('rollback').catch((cause: Error) => (broken = cause));
       throw error;
     } finally {
       client.off('error', ignore);
@@ -198,6 +243,7 @@ export class PostgresDatabase implements Database {
       connectionString: this.#url,
       connectionTimeoutMillis: CONNECT_MS,
       keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     });
     client.on('notification', onNudge);
     const lose = (): void => this.#listenAgain(client, onNudge);

@@ -161,7 +161,7 @@ export async function usage(database: Database, query: UsageQuery): Promise<Usag
     by.length === 0 ? '' : `group by ${by.join(', ')} order by ${by.join(', ')}`,
     query.limit === undefined ? '' : `limit $${params.push(BigInt(query.limit))}`,
   ].join(' ');
-  const rows = await database.snapshot((session) => session.all(sql, params));
+  const rows = await database.snapshot((session) => session.all(sql, params), 'report');
   return rows.map((row) => usageRow(row, query.by));
 }
 

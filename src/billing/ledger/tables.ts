@@ -218,6 +218,11 @@ export const LOCK_ACCOUNTS: Lookup = {
   postgres: `select * from accounts where id in (select unnest($1::text[])
     union select organisation from accounts where id = any($1::text[])) order by id for no key update`,
 };
+/** The same without waiting: rows that another transaction has locked are left out. */
+export const TRY_LOCK_ACCOUNTS: Lookup = {
+  sqlite: LOCK_ACCOUNTS.sqlite,
+  postgres: `${LOCK_ACCOUNTS.postgres} skip locked`,
+};
 export const CONFIGURE_ACCOUNTS: Write = insertion(ACCOUNTS, {
   replace: ['organisation', 'credit_limit', 'low_balance'],
 });

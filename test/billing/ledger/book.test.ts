@@ -11,7 +11,7 @@ const ACCOUNT = { id: 'a:b', label: '', createdMs: 0, ...MONEY };
 function bookOf(): Book {
   const numbers = new Map(['a:b', USAGE.key as string, USAGE.model].map((name, at) => [name, BigInt(at + 1)]));
   const none = { holds: [], payments: [], grants: [], refunds: [], movements: new Map() };
-  return new Book(0, null, { ...none, accounts: [ACCOUNT], numbers, clockMs: 0 });
+  return new Book(0, null, { ...none, accounts: [ACCOUNT], numbers, clockMs: 0, blocked: new Set() });
 }
 
 /** What saving the book writes, by statement. */

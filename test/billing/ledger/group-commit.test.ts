@@ -13,6 +13,7 @@ function setUp(options: Options = {}) {
     lingerMs: 20,
     maxBatch: 100,
     maxWaiting: 1000,
+    maxBatchMs: 10_000,
     blame: (error) => (error as { blame: Blame }).blame,
     async commit(commands) {
       batches.push(commands);
@@ -90,7 +91,89 @@ t.test('a command that fails its commit fails alone', async (t) => {
     outcomes.map(({ status }) => status),
     ['fulfilled', 'rejected', 'fulfilled'],
   );
-  t.same(batches, [['a', 'bad', 'c'], ['a'], ['bad'], ['c']]);
+  t.same(batches, [['a', 'bad', 'c'], ['a', 'bad'], ['a'], ['bad'], ['c']]);
+});
+
+t.test('a command among many that fails its commit is found by halves', async (t) => {
+  let commits = 0;
+  const { commits: group } = setUp({
+    maxBatch: 2000,
+    maxWaiting: 3000,
+    async commit(commands) {
+      commits++;
+      if (commands.includes('1234')) throw failure('command');
+      return commands.map((command): Outcome => ({ status: 'fulfilled', value: command }));
+    },
+  });
+  const outcomes = await group.submit(Array.from({ length: 2000 }, (_, at) => `${at}`));
+  t.equal(outcomes.filter(({ status }) => status === 'rejected').length, 1);
+  t.equal(outcomes[1234]?.status, 'rejected');
+  t.ok(commits <= 24, `${commits} commits`);
+});
+
+t.test('what is left of a batch is rejected when its time is over', async (t) => {
+  const { clock, commits } = setUp({
+    maxBatchMs: 50,
+    async commit() {
+      clock.advance(20);
+      throw failure('conflict');
+    },
+  });
+  const outcomes = await commits.submit(['a', 'b', 'c', 'd']);
+  t.same(
+    outcomes.map(({ status }) => status),
+    ['rejected', 'rejected', 'rejected', 'rejected'],
+  );
+  t.equal(clock.now(), 60, 'the try that was under way is the last');
+});
+
+/** Commands are `ACCOUNT NUMBER`; accounts in `locked` are left out, or waited for in their lane until the gate opens. */
+function setUpLanes(locked: Set<string>) {
+  const done: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const accountOf = (command: string): string => command.split(' ')[0] as string;
+  const { commits } = setUp({
+    lingerMs: 0,
+    async commit(commands, { lane, lanes }) {
+      if (lane !== null) await gate.promise;
+      const busy = new Set([...locked, ...lanes]);
+      return commands.map((command) => {
+        const account = accountOf(command);
+        if (lane === null && busy.has(account)) return { status: 'deferred', account };
+        done.push(command);
+        return { status: 'fulfilled', value: command };
+      });
+    },
+  });
+  return { commits, done, gate };
+}
+
+t.test('commands on a locked account wait in their order, all others go on', async (t) => {
+  const locked = new Set(['a']);
+  const { commits, done, gate } = setUpLanes(locked);
+  const first = commits.submit(['a 1', 'b 1', 'a 2', 'c 1']);
+  await submit(commits, 'b 2');
+  locked.clear();
+  const later = submit(commits, 'a 3');
+  await submit(commits, 'b 3');
+  t.same(done, ['b 1', 'c 1', 'b 2', 'b 3'], 'a command does not pass those that wait for its account');
+  gate.resolve();
+  await first;
+  await later;
+  t.same(done.slice(4), ['a 1', 'a 2', 'a 3']);
+  await submit(commits, 'a 4');
+  t.same(done.at(-1), 'a 4', 'the lane is gone');
+});
+
+t.test('closing waits for the lanes', async (t) => {
+  const { commits, done, gate } = setUpLanes(new Set(['a']));
+  const waiting = commits.submit(['a 1', 'b 1']);
+  while (done.length === 0) await Promise.resolve();
+  const closed = commits.close();
+  gate.resolve();
+  await closed;
+  t.same(done, ['b 1', 'a 1']);
+  t.equal((await waiting).length, 2);
 });
 
 t.test('a conflict with another process is tried again', async (t) => {
