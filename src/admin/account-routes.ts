@@ -2,9 +2,9 @@
 // is one call of the `AdminService`, whose refusals become HTTP statuses here. Every act is recorded.
 //
 // GET/POST /accounts   GET/POST /accounts/ID   POST /accounts/ID/adjustments, /refunds   GET/POST /accounts/ID/grants
-// GET /accounts/ID/history   GET/POST /keys   GET /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
+// GET /accounts/ID/history   GET/POST /keys   GET/PATCH /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
 // GET /requests   GET /requests/ID   GET /acts   GET /webhooks/deliveries   POST /webhooks/deliveries/ID/redeliver
-// GET /usage   GET /whoami
+// GET/POST /budgets   GET/DELETE /budgets/ID   GET /usage   GET /whoami
 // Lists take `limit` and `cursor`, and answer with `next`: the cursor of the next page, or null.
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
@@ -41,7 +41,7 @@ interface Question {
 }
 
 interface Route {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly path: RegExp;
   readonly role: AdminRole;
   readonly call: (adminService: AdminService, question: Question) => Promise<Reply>;
@@ -72,11 +72,22 @@ const ROUTES: readonly Route[] = [
     return { value: await adminService.createKey(fields), status: 201, note: 'key made' };
   }),
   route('GET', '/keys/ID', async (adminService, { id }) => ({ value: await adminService.key(id) })),
+  route('PATCH', '/keys/ID', async (adminService, { id, fields }) => {
+    return { value: await adminService.editKey(id, fields), note: 'key edited' };
+  }),
   route('POST', '/keys/ID/disable', async (adminService, { id }) => {
     return { value: await adminService.disableKey(id), note: 'key disabled' };
   }),
   route('POST', '/keys/ID/rotate', async (adminService, { id, fields }) => {
     return { value: await adminService.rotateKey(id, fields), status: 201, note: 'key rotated' };
+  }),
+  list('/budgets', LISTS.budgets, (adminService, { fields }) => adminService.listBudgets(fields)),
+  route('GET', '/budgets/ID', async (adminService, { id }) => ({ value: await adminService.budget(id) })),
+  route('POST', '/budgets', async (adminService, { fields }) => {
+    return { value: await adminService.setBudget(fields), note: 'budget set' };
+  }),
+  route('DELETE', '/budgets/ID', async (adminService, { id }) => {
+    return { value: await adminService.removeBudget(id), note: 'budget removed' };
   }),
   list('/usage', LISTS.usage, (adminService, { fields }) => adminService.usage(fields)),
   route('GET', '/audit', async (adminService) => ({ value: await adminService.audit() })),
@@ -127,7 +138,7 @@ function credit(
 }
 
 /** Every path below these requires the token, so that a client without it does not learn which paths exist. */
-const OWN = /^\/(?:accounts|keys|usage|audit|requests|acts|webhooks|whoami)(?:\/|$)/;
+const OWN = /^\/(?:accounts|keys|budgets|usage|audit|requests|acts|webhooks|whoami)(?:\/|$)/;
 
 const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
   'account-unknown': 404,
@@ -137,6 +148,7 @@ const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
   'message-unknown': 404,
   'account-nested': 409,
   'credit-short': 409,
+  'budget-unknown': 404,
   'amount-invalid': 422,
   'date-invalid': 422,
   'cursor-invalid': 422,

@@ -18,7 +18,7 @@ export interface AdminClientOptions {
 }
 
 export function createAdminClient({ url, token, send }: AdminClientOptions): AdminService {
-  const ask = async <T>(method: 'GET' | 'POST', path: string, body?: Fields): Promise<T> => {
+  const ask = async <T>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: Fields): Promise<T> => {
     const headers = {
       authorization: `Bearer ${token}`,
       accept: 'application/json',
@@ -52,6 +52,11 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
     listKeys: (fields) => list('/keys', fields),
     key: (id) => get(key(id)),
     createKey: (fields) => ask('POST', '/keys', fields),
+    editKey: (id, fields) => ask('PATCH', key(id), fields),
+    listBudgets: (fields) => list('/budgets', fields),
+    budget: (id) => get(`/budgets/${encodeURIComponent(id)}`),
+    setBudget: (fields) => ask('POST', '/budgets', fields),
+    removeBudget: (id) => ask('DELETE', `/budgets/${encodeURIComponent(id)}`),
     disableKey: (id) => ask('POST', `${key(id)}/disable`, {}),
     rotateKey: (id, fields) => ask('POST', `${key(id)}/rotate`, fields),
     usage: (fields) => list('/usage', fields),

@@ -6,10 +6,14 @@ import { parseDuration } from '../config/units.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import {
   type AdminActQuery,
+  BUDGET_PERIODS,
+  type BudgetPeriod,
   type HistoryQuery,
   isPosition,
+  type KeyEdit,
   type KeyLimits,
   MAX_AMOUNT,
+  type NewBudget,
   type PageQuery,
   type Pico,
   type RequestRecordQuery,
@@ -81,8 +85,9 @@ const MAX_GRACE_MS = 366 * DAY_MS;
 /** No key is meant to live longer; keeps dates far inside of what a date can be. */
 const MAX_LIFE_MS = 100 * 366 * DAY_MS;
 
-/** The counts lie in 32 bits. */
-const MAX_PER_MINUTE = 2 ** 31 - 1;
+/** The counts of a minute lie in 32 bits, with what is reserved. */
+const MAX_PER_MINUTE = 1_000_000_000;
+const MAX_RUNNING = 1_000_000;
 
 const MAX_TEXT = 200;
 /** Rows of one page of a list. */
@@ -122,6 +127,12 @@ class FieldReader {
     if (value === undefined) return undefined;
     if (typeof value !== 'string') return this.refuse(name, `must be a string: ${must}`, 'string_type');
     return read(value) ?? this.refuse(name, `must be ${must}`);
+  }
+
+  /** As `read` says; null removes what there is, and so does the text `word`. Undefined when absent or wrong. */
+  removable<T>(name: string, word: string, read: (name: string) => T | undefined): T | null | undefined {
+    const value = Object.hasOwn(this.#fields, name) ? this.#fields[name] : undefined;
+    return value === null || value === word ? null : read(name);
   }
 
   required<T>(name: string, must: string, read: (text: string) => T | undefined): T | undefined {
@@ -208,21 +219,73 @@ export function readAccountRequest(fields: Fields): AccountRequest {
   return reader.end({ id, label: reader.line('label') });
 }
 
-/** Fields: account, label, expires, rpm, tpm, monthly. */
+const KEY_FIELDS = ['label', 'expires', 'running', 'rpm', 'tpm', 'monthly'];
+
+/** Fields: account, label, expires, running, rpm, tpm, monthly. */
 export function readKeyRequest(fields: Fields, nowMs: number): KeyRequest {
-  const reader = new FieldReader(fields, 'body', ['account', 'label', 'expires', 'rpm', 'tpm', 'monthly']);
+  const reader = new FieldReader(fields, 'body', ['account', ...KEY_FIELDS]);
   const account = reader.required('account', NAME_WORDS, nameOf) ?? '';
   const label = reader.line('label');
   const expiresMs = reader.text('expires', EXPIRY_WORDS, (text) => expiryOf(text, nowMs)) ?? null;
+  const runningRequests = reader.integer('running', 1, MAX_RUNNING);
   const requestsPerMinute = reader.integer('rpm', 1, MAX_PER_MINUTE);
   const tokensPerMinute = reader.integer('tpm', 1, MAX_PER_MINUTE);
   const monthlySpend = reader.text('monthly', AMOUNT_WORDS, amountOf)?.toString();
   const limits = {
+    ...(runningRequests !== undefined && { runningRequests }),
     ...(requestsPerMinute !== undefined && { requestsPerMinute }),
     ...(tokensPerMinute !== undefined && { tokensPerMinute }),
     ...(monthlySpend !== undefined && { monthlySpend }),
   };
   return reader.end({ account, label, expiresMs, limits });
+}
+
+/** Fields: label, expires, running, rpm, tpm, monthly. Null or `none` removes a limit, null or `never` an expiry. */
+export function readKeyEdit(fields: Fields, nowMs: number): KeyEdit {
+  const reader = new FieldReader(fields, 'body', KEY_FIELDS);
+  if (Object.keys(fields).length === 0) reader.refuse('label', `or another of ${KEY_FIELDS.join(', ')} is required`);
+  const label = Object.hasOwn(fields, 'label') ? reader.line('label') : undefined;
+  const expiresMs = reader.removable('expires', 'never', (name) =>
+    reader.text(name, EXPIRY_WORDS, (text) => expiryOf(text, nowMs)),
+  );
+  const count = (most: number) => (name: string) => reader.integer(name, 1, most);
+  const limits = {
+    runningRequests: reader.removable('running', 'none', count(MAX_RUNNING)),
+    requestsPerMinute: reader.removable('rpm', 'none', count(MAX_PER_MINUTE)),
+    tokensPerMinute: reader.removable('tpm', 'none', count(MAX_PER_MINUTE)),
+    monthlySpend: reader.removable('monthly', 'none', (name) => reader.text(name, AMOUNT_WORDS, amountOf)?.toString()),
+  };
+  return reader.end({
+    ...(label !== undefined && { label }),
+    ...(expiresMs !== undefined && { expiresMs }),
+    limits: Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined)),
+  });
+}
+
+const ALERT_WORDS = 'USD as a decimal, or a part of the limit such as 80%';
+
+/** A part of an amount, in whole per cent. */
+function partOf(text: string, amount: Pico): Pico | undefined {
+  const [, percent] = /^(\d{1,3})%$/.exec(text) ?? [];
+  if (percent === undefined) return amountOf(text);
+  return (amount * BigInt(percent)) / 100n;
+}
+
+/** Fields: account, key, model, period, limit, alert. */
+export function readBudgetRequest(fields: Fields): Omit<NewBudget, 'id'> {
+  const reader = new FieldReader(fields, 'body', ['account', 'key', 'model', 'period', 'limit', 'alert']);
+  const [account = null, key = null, model = null] = ['account', 'key', 'model'].map((name) =>
+    reader.text(name, NAME_WORDS, nameOf),
+  );
+  if (account === null && key === null && model === null)
+    reader.refuse('account', 'or key or model is required', 'missing');
+  const period = reader.required('period', `one of ${BUDGET_PERIODS.join(', ')}`, (text) =>
+    BUDGET_PERIODS.find((each) => each === text),
+  );
+  const limit = reader.required('limit', AMOUNT_WORDS, amountOf) ?? 0n;
+  const soft = reader.text('alert', ALERT_WORDS, (text) => partOf(text, limit)) ?? null;
+  if (soft !== null && (soft > limit || soft === 0n)) reader.refuse('alert', 'must be above 0 and at most the limit');
+  return reader.end({ account, key, model, period: period ?? ('month' satisfies BudgetPeriod), limit, soft });
 }
 
 /** Fields: grace, expires. */

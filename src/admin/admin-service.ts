@@ -10,9 +10,11 @@ import {
   LedgerError,
   type NewKey,
   type Pico,
+  type StoredBudget,
   type StoredKey,
   printCredits,
   printUsd,
+  spentOf,
 } from '../billing/index.ts';
 import {
   type Fields,
@@ -22,8 +24,10 @@ import {
   readActQuery,
   readAdjustmentRequest,
   readDeliveryQuery,
+  readBudgetRequest,
   readGrantRequest,
   readHistoryQuery,
+  readKeyEdit,
   readKeyRequest,
   readKeyQuery,
   readRedelivery,
@@ -41,6 +45,8 @@ import {
   type AuditView,
   deliveryView,
   type DeliveryView,
+  budgetView,
+  type BudgetView,
   type GrantView,
   keyView,
   type KeyView,
@@ -81,9 +87,16 @@ export interface AdminService {
   key(id: string): Promise<KeyView>;
   /** Makes the account too when it is new. */
   createKey(fields: Fields): Promise<NewKeyView>;
+  /** Changes the label, expiry or limits of a key in place. */
+  editKey(id: string, fields: Fields): Promise<KeyView>;
   disableKey(id: string): Promise<KeyView>;
   /** A successor that ends when the old key would have, by default. Refuses a key that is disabled. */
   rotateKey(id: string, fields: Fields): Promise<RotationView>;
+  listBudgets(fields: Fields): Promise<BudgetView[]>;
+  budget(id: string): Promise<BudgetView>;
+  /** Sets the budget of an account, key or model and period; one that exists is changed. */
+  setBudget(fields: Fields): Promise<BudgetView>;
+  removeBudget(id: string): Promise<BudgetView>;
   usage(fields: Fields): Promise<UsageView[]>;
   audit(): Promise<AuditView>;
   /** Single requests, the newest first, where the setting `requestLog.records` keeps them. */
@@ -208,6 +221,21 @@ async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fie
   return { ...keyView(created, nowMs), key, replaces: id, replaced_until: replacedUntil };
 }
 
+async function budgetViews(
+  ledger: Ledger,
+  { dateMs }: AdminServiceDeps,
+  budgets: readonly StoredBudget[],
+): Promise<BudgetView[]> {
+  const nowMs = dateMs();
+  const spent = await spentOf(budgets, (query) => ledger.budgets.spending(query), nowMs);
+  return budgets.map((budget) => budgetView(budget, spent.get(budget) ?? 0n, nowMs));
+}
+
+async function oneBudgetView(ledger: Ledger, deps: AdminServiceDeps, budget: StoredBudget): Promise<BudgetView> {
+  const [view] = await budgetViews(ledger, deps, [budget]);
+  return view as BudgetView;
+}
+
 /** The service over a ledger, which the caller closes. */
 export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): AdminService {
   return {
@@ -238,6 +266,21 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
       await ledger.createAccount({ id: request.account });
       return { ...keyView(await ledger.createKey({ ...stored, ...request }), deps.dateMs()), key };
     },
+    editKey: async (id, fields) => keyView(await ledger.editKey(id, readKeyEdit(fields, deps.dateMs())), deps.dateMs()),
+    async listBudgets(fields) {
+      const { account, page } = readKeyQuery(fields);
+      return await budgetViews(ledger, deps, await ledger.budgets.list(account, page));
+    },
+    async budget(id) {
+      const budget = await ledger.budgets.find(id);
+      if (budget === undefined) throw new LedgerError('budget-unknown', `No budget '${id}'`);
+      return await oneBudgetView(ledger, deps, budget);
+    },
+    async setBudget(fields) {
+      const id = `budget_${deps.randomBytes(ID_BYTES).toString('hex')}`;
+      return await oneBudgetView(ledger, deps, await ledger.budgets.set({ id, ...readBudgetRequest(fields) }));
+    },
+    removeBudget: async (id) => await oneBudgetView(ledger, deps, await ledger.budgets.remove(id)),
     disableKey: async (id) => keyView(await ledger.disableKey(id), deps.dateMs()),
     rotateKey: (id, fields) => rotateKey(ledger, deps, id, fields),
     usage: async (fields) => (await ledger.usage(readUsageQuery(fields))).map(usageView),

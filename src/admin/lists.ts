@@ -4,6 +4,7 @@ import { type Fields, MOST_ROWS, usageCursor } from './admin-requests.ts';
 import {
   ACCOUNT_COLUMNS,
   ACT_COLUMNS,
+  BUDGET_COLUMNS,
   type Column,
   DELIVERY_COLUMNS,
   KEY_COLUMNS,
@@ -15,6 +16,7 @@ import {
 import type {
   AccountView,
   ActView,
+  BudgetView,
   DeliveryView,
   KeyView,
   MovementView,
@@ -55,6 +57,7 @@ function fixed<Row>(
 export const LISTS = {
   accounts: fixed<AccountView>(ACCOUNT_COLUMNS, ({ id }) => id),
   keys: fixed<KeyView>(KEY_COLUMNS, ({ id }) => id),
+  budgets: fixed<BudgetView>(BUDGET_COLUMNS, ({ id }) => id),
   openGrants: fixed<OpenGrantView>(OPEN_GRANT_COLUMNS, () => null),
   history: fixed<MovementView>(MOVEMENT_COLUMNS, ({ seq }) => seq, MOVEMENTS),
   requests: fixed<RequestView>(REQUEST_COLUMNS, ({ id }) => id),

@@ -18,6 +18,7 @@ interface ActKind {
 
 const account = (service: AdminService, id: string): Promise<object | null> => known(service.account(id));
 const key = async (service: AdminService, id: string): Promise<object | null> => await known(service.key(id));
+const budget = async (service: AdminService, id: string): Promise<object | null> => await known(service.budget(id));
 const nothing = async (): Promise<null> => null;
 
 /** Null where the subject does not exist; the act is refused for it then. */
@@ -39,8 +40,13 @@ const ACTS: Readonly<Record<keyof AdminService, ActKind | null>> = {
   listKeys: null,
   key: null,
   createKey: { action: 'key.create', before: account, subjectField: 'account' },
+  editKey: { action: 'key.edit', before: key },
   disableKey: { action: 'key.disable', before: key },
   rotateKey: { action: 'key.rotate', before: key },
+  listBudgets: null,
+  budget: null,
+  setBudget: { action: 'budget.set', before: account, subjectField: 'account' },
+  removeBudget: { action: 'budget.remove', before: budget },
   usage: null,
   audit: null,
   requests: null,

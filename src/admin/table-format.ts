@@ -4,6 +4,7 @@ import type {
   AccountView,
   ActView,
   AuditView,
+  BudgetView,
   DeliveryView,
   GrantView,
   KeyView,
@@ -117,7 +118,11 @@ export const ACT_COLUMNS: readonly Column<ActView>[] = [
 ];
 
 export const KEY_COLUMNS: readonly Column<KeyView>[] = fields(
-  'id prefix account label state #rpm #tpm #monthly_usd created_at+ expires_at disabled_at+',
+  'id prefix account label state #running #rpm #tpm #monthly_usd created_at+ expires_at disabled_at+ lineage+',
+);
+
+export const BUDGET_COLUMNS: readonly Column<BudgetView>[] = fields(
+  'id account key model period #limit_usd #alert_usd #spent_usd starts_at+ ends_at',
 );
 
 export const GRANT_COLUMNS: readonly Column<GrantView>[] = fields(

@@ -8,12 +8,16 @@ import {
   type AuditReport,
   type CreditGrant,
   type Movement,
+  type Pico,
   type RequestRecord,
+  type StoredBudget,
   type StoredKey,
   type UsageRow,
   type WebhookDelivery,
+  periodOf,
   printCredits,
   printUsd,
+  startOf,
 } from '../billing/index.ts';
 
 export interface AccountView {
@@ -42,13 +46,34 @@ export interface KeyView {
   readonly account: string;
   readonly label: string;
   readonly state: 'active' | 'expired' | 'disabled';
-  /** Requests and tokens a minute, USD a month; null: no limit. */
+  /** Requests at the same time, requests and tokens a minute, USD a month; null: no limit. */
+  readonly running: number | null;
   readonly rpm: number | null;
   readonly tpm: number | null;
   readonly monthly_usd: string | null;
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly disabled_at: string | null;
+  /** Id of the first key in its chain of rotations, whose budget it shares. */
+  readonly lineage: string;
+}
+
+/** What an account, a key, a model or a combination of them may spend in a period. */
+export interface BudgetView {
+  readonly id: string;
+  /** Null: all of them. */
+  readonly account: string | null;
+  /** Id of the first key in a chain of rotations. */
+  readonly key: string | null;
+  readonly model: string | null;
+  readonly period: string;
+  readonly limit_usd: string;
+  /** Spending from which on an alert is due; null: none. */
+  readonly alert_usd: string | null;
+  /** In the present period, as far as it is in the ledger. */
+  readonly spent_usd: string;
+  readonly starts_at: string;
+  readonly ends_at: string;
 }
 
 /** A new key; the key itself is shown only here. */
@@ -242,7 +267,7 @@ export function deliveryView(delivery: WebhookDelivery): DeliveryView {
 }
 
 export function keyView(key: StoredKey, nowMs: number): KeyView {
-  const { account, createdMs, disabledMs, expiresMs, id, label, limits, prefix } = key;
+  const { account, createdMs, disabledMs, expiresMs, id, label, limits, lineage, prefix } = key;
   const isExpired = expiresMs !== null && expiresMs <= nowMs;
   return {
     id,
@@ -250,12 +275,27 @@ export function keyView(key: StoredKey, nowMs: number): KeyView {
     account,
     label,
     state: disabledMs !== null ? 'disabled' : isExpired ? 'expired' : 'active',
+    running: limits.runningRequests ?? null,
     rpm: limits.requestsPerMinute ?? null,
     tpm: limits.tokensPerMinute ?? null,
     monthly_usd: limits.monthlySpend === undefined ? null : printUsd(BigInt(limits.monthlySpend)),
     created_at: dateOf(createdMs),
     expires_at: expiresMs === null ? null : dateOf(expiresMs),
     disabled_at: disabledMs === null ? null : dateOf(disabledMs),
+    lineage,
+  };
+}
+
+export function budgetView(budget: StoredBudget, spent: Pico, nowMs: number): BudgetView {
+  const { account, id, key, limit, model, period, soft } = budget;
+  const number = periodOf(period, nowMs);
+  return {
+    ...{ id, account, key, model, period },
+    limit_usd: printUsd(limit),
+    alert_usd: soft === null ? null : printUsd(soft),
+    spent_usd: printUsd(spent),
+    starts_at: dateOf(startOf(period, number)),
+    ends_at: dateOf(startOf(period, number + 1)),
   };
 }
 

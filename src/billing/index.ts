@@ -1,6 +1,15 @@
 // Public surface of billing: keys and their limits, prices, credit leases, the ledger, payments.
 export { BillingService, type BillingUpdate, type ConfiguredKey } from './billing-service.ts';
-export type { Budget, BudgetChange, BudgetEvent } from './limits/budgets.ts';
+export {
+  type Budget,
+  BUDGET_PERIODS,
+  type BudgetChange,
+  type BudgetEvent,
+  type BudgetPeriod,
+  periodOf,
+  startOf,
+} from './limits/budgets.ts';
+export { spentOf } from './limits/budget-spending.ts';
 export { type Exceeded, type KeyAllowance, KeyLimiter, type LimitReservation } from './limits/key-limiter.ts';
 export type { LimitMemory } from './limits/limit-table.ts';
 export { addRateLimitHeaders, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';

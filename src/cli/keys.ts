@@ -1,4 +1,4 @@
-// `headrace keys`: creates, lists, disables and rotates the API keys of accounts. A key is printed once, when it is created.
+// `headrace keys`: creates, lists, edits, disables and rotates the API keys of accounts. A key is printed once, when it is created.
 
 import type { Command } from 'commander';
 import { type Column, KEY_COLUMNS, LISTS, type NewKeyView, type RotationView } from '../admin/index.ts';
@@ -25,13 +25,14 @@ export function configureKeys(command: Command, io: CliIo): void {
     .option('--account <name>', 'who pays')
     .option('--label <text>', 'for people')
     .option('--expires <when>', 'from now (30d, 12h) or a date (2030-01-31, in UTC, or with a time); default never')
+    .option('--running <n>', 'most requests at the same time')
     .option('--rpm <n>', 'most requests a minute')
     .option('--tpm <n>', 'most tokens a minute')
     .option('--monthly <usd>', 'most money in a calendar month (UTC), such as 25.00')
     .option('--quiet', 'prints the key and nothing else')
     .action(async ({ quiet = false }: { quiet?: boolean }) =>
       runAction(create, io, async (adminService) => {
-        const fields = pick(create, 'account', 'label', 'expires', 'rpm', 'tpm', 'monthly');
+        const fields = pick(create, 'account', 'label', 'expires', 'running', 'rpm', 'tpm', 'monthly');
         return answerOf(await adminService.createKey(fields), quiet, '');
       }),
     );
@@ -44,6 +45,22 @@ export function configureKeys(command: Command, io: CliIo): void {
       ),
     );
   addPageOptions(list);
+  const edit = command.command('edit').description('changes a key in place; what is not named stays');
+  edit
+    .argument('<id>', 'id of the key')
+    .option('--label <text>', 'for people')
+    .option('--expires <when>', 'from now (30d, 12h), a date, or never')
+    .option('--running <n>', 'most requests at the same time, or none for no limit')
+    .option('--rpm <n>', 'most requests a minute, or none')
+    .option('--tpm <n>', 'most tokens a minute, or none')
+    .option('--monthly <usd>', 'most money in a calendar month (UTC), or none')
+    .action(async (id: string) =>
+      runAction(edit, io, async (adminService) => {
+        const fields = pick(edit, 'label', 'expires', 'running', 'rpm', 'tpm', 'monthly');
+        const key = await adminService.editKey(id, fields);
+        return answer([key], KEY_COLUMNS, { value: key });
+      }),
+    );
   const disable = command.command('disable').description('disables a key for good');
   disable.argument('<id>', 'id of the key').action(async (id: string) =>
     runAction(disable, io, async (adminService) => {
@@ -69,6 +86,7 @@ export function configureKeys(command: Command, io: CliIo): void {
 /** A new key, alone on the first line. */
 function answerOf(created: NewKeyView, isQuiet: boolean, note: string): Answer {
   const limits = [
+    created.running === null ? '' : `, ${created.running} requests at the same time`,
     created.rpm === null ? '' : `, ${created.rpm} requests a minute`,
     created.tpm === null ? '' : `, ${created.tpm} tokens a minute`,
     created.monthly_usd === null ? '' : `, ${created.monthly_usd} USD a month`,

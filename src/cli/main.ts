@@ -61,9 +61,14 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     load: async () => (await import('./fetch.ts')).configureFetch,
   },
   keys: {
-    summary: 'creates, lists, disables and rotates API keys',
+    summary: 'creates, lists, edits, disables and rotates API keys',
     group: ACCOUNTS,
     load: async () => (await import('./keys.ts')).configureKeys,
+  },
+  budgets: {
+    summary: 'what accounts, keys and models may spend in a day, a week or a month',
+    group: ACCOUNTS,
+    load: async () => (await import('./budgets.ts')).configureBudgets,
   },
   credits: {
     summary: 'grants credit, shows balances and the history of an account',

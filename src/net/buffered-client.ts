@@ -15,7 +15,7 @@ import { IntrusiveSet } from './intrusive-set.ts';
 
 /** Header names are lower case. */
 export interface BufferedRequest {
-  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array;

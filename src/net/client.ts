@@ -10,7 +10,7 @@ import { type NameCache, type NameWaiter, type ServerName, systemNames } from '.
 
 /** A request to send. */
 export interface DispatchOptions {
-  readonly method: 'GET' | 'HEAD' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PATCH' | 'DELETE';
   /** Path and query. */
   readonly path: string;
   /** Flat: name in lower case, value. Host, Content-Length and Connection are added by the client. */

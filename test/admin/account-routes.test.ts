@@ -69,8 +69,12 @@ const PATHS = [
   ['GET', '/accounts/a/history'],
   ['GET', '/keys'],
   ['POST', '/keys'],
+  ['PATCH', '/keys/k'],
   ['POST', '/keys/k/disable'],
   ['POST', '/keys/k/rotate'],
+  ['GET', '/budgets'],
+  ['POST', '/budgets'],
+  ['DELETE', '/budgets/b'],
   ['GET', '/usage'],
   ['GET', '/audit'],
   ['GET', '/accounts/a/nothing'],
@@ -120,6 +124,38 @@ t.test('makes accounts, keys and grants, and shows them', async (t) => {
   for (const key of [made.key, rotated.key]) t.notMatch(lines.join() + JSON.stringify(listed), key.slice(9));
 });
 
+t.test('edits a key in place; sets, lists and removes budgets', async (t) => {
+  const { ask, lines } = await startDesk(t);
+  const { value: key } = await ask('POST', '/keys', { account: 'acme', rpm: 3, tpm: 100, monthly: '1', expires: '1d' });
+  const edit = { rpm: 60, tpm: null, running: '8', monthly: 'none', expires: 'never', label: 'ci' };
+  const { status, value: edited } = await ask('PATCH', `/keys/${key.id}`, edit);
+  t.equal(status, 200);
+  t.match(edited, { id: key.id, running: 8, rpm: 60, tpm: null, monthly_usd: null, expires_at: null, label: 'ci' });
+  t.match(await ask('PATCH', `/keys/${key.id}`, { tpm: 7 }), { value: { running: 8, rpm: 60, tpm: 7, label: 'ci' } });
+  t.match(await ask('PATCH', `/keys/${key.id}`, {}), { status: 422 });
+  const wanted = { key: key.id, model: 'm', period: 'week', limit: '5.00', alert: '80%' };
+  const { value: budget } = await ask('POST', '/budgets', wanted);
+  t.match(budget, {
+    account: 'acme',
+    key: key.id,
+    model: 'm',
+    limit_usd: '5.00',
+    alert_usd: '4.00',
+    spent_usd: '0.00',
+  });
+  const { value: again } = await ask('POST', '/budgets', { ...wanted, limit: '7', alert: '1' });
+  t.match(again, { id: budget.id, limit_usd: '7.00', alert_usd: '1.00' });
+  await ask('POST', '/budgets', { model: 'm', period: 'day', limit: '9' });
+  t.match((await ask('GET', '/budgets?limit=1')).value.data, { length: 1 });
+  t.match((await ask('GET', '/budgets')).value.data, { length: 2 });
+  t.match(await ask('GET', `/budgets/${budget.id}`), { value: again });
+  t.match(await ask('GET', '/budgets?account=acme'), { value: { data: [{ id: budget.id }] } });
+  t.match(await ask('DELETE', `/budgets/${budget.id}`), { status: 200, value: { id: budget.id } });
+  t.match(await ask('GET', `/budgets/${budget.id}`), { status: 404 });
+  t.strictSame((await ask('GET', '/budgets?account=acme')).value, { data: [], next: null });
+  t.equal(lines.length, 7, 'a line for each change');
+});
+
 t.test('refusals have their status', async (t) => {
   const { ask } = await startDesk(t);
   await ask('POST', '/accounts', { id: 'a' });
@@ -134,6 +170,9 @@ t.test('refusals have their status', async (t) => {
   t.match(await ask('POST', '/keys/k/disable'), { status: 404, value: { detail: /No key/ } });
   t.match(await ask('GET', '/accounts/%zz'), { status: 404 });
   t.match(await ask('GET', '/keys/k'), { status: 404 });
+  t.match(await ask('PATCH', '/keys/k', { rpm: 1 }), { status: 404, value: { detail: /No key/ } });
+  t.match(await ask('DELETE', '/budgets/b'), { status: 404, value: { detail: /No budget/ } });
+  t.match(await ask('POST', '/budgets', { account: 'b', period: 'day', limit: '1' }), { status: 404 });
   t.match(await ask('GET', '/accountsx'), { status: 404 });
   t.match(await ask('PUT', '/accounts'), { status: 405 });
   t.match(await ask('GET', '/keys/k/rotate'), { status: 405 });

@@ -38,6 +38,53 @@ t.test('a key request: a limit that is left out is unlimited', async (t) => {
   );
 });
 
+t.test('an edit keeps what it does not name, and removes what is null or none', async (t) => {
+  t.strictSame(requests.readKeyEdit({ rpm: '5' }, NOW_MS), { limits: { requestsPerMinute: 5 } });
+  t.strictSame(requests.readKeyEdit({ label: '', expires: null, tpm: null, monthly: 'none', running: 3 }, NOW_MS), {
+    label: '',
+    expiresMs: null,
+    limits: { runningRequests: 3, tokensPerMinute: null, monthlySpend: null },
+  });
+  t.match(
+    refusals(() => requests.readKeyEdit({ rpm: 0, account: 'b', expires: 'none' }, NOW_MS)),
+    { 'body.rpm': /must be/, 'body.account': /not a field/, 'body.expires': /must be/ },
+  );
+  t.match(
+    refusals(() => requests.readKeyEdit({}, NOW_MS)),
+    { 'body.label': /is required/ },
+  );
+});
+
+t.test('a budget is for something, in a period, with an alert below its limit', async (t) => {
+  const read = (fields: object): unknown => requests.readBudgetRequest({ period: 'day', limit: '2', ...fields });
+  t.strictSame(read({ account: 'a', alert: '50%' }), {
+    account: 'a',
+    key: null,
+    model: null,
+    period: 'day',
+    limit: 2_000_000_000_000n,
+    soft: 1_000_000_000_000n,
+  });
+  t.match(
+    refusals(() => read({})),
+    { 'body.account': /is required/ },
+  );
+  for (const [fields, name] of [
+    [{ alert: '101%' }, 'body.alert'],
+    [{ alert: '0%' }, 'body.alert'],
+    [{ alert: '2.01' }, 'body.alert'],
+    [{ period: 'year' }, 'body.period'],
+    [{ limit: '0' }, 'body.limit'],
+    [{ limit: 5 }, 'body.limit'],
+  ] as const) {
+    t.match(
+      refusals(() => read({ account: 'a', ...fields })),
+      { [name]: /must be/ },
+      JSON.stringify(fields),
+    );
+  }
+});
+
 t.test('an expiry is a duration with its unit or a future date', async (t) => {
   const until = (expires: unknown): number | null =>
     requests.readKeyRequest({ account: 'a', expires }, NOW_MS).expiresMs;

@@ -17,7 +17,10 @@ t.test('create shows the key once, on a line of its own; --quiet shows nothing e
   const { stdout } = await run(t, 'keys', 'create', '--account', 'acme', '--quiet', ...where);
   t.match(stdout, /^hr_[\w-]{43}\n$/);
   const listed = await run(t, 'keys', 'list', ...where);
-  t.match(listed.stdout, /^id +prefix +account +label +state +rpm +tpm +monthly_usd +expires_at\n(?:key_.*\n){2}$/);
+  t.match(
+    listed.stdout,
+    /^id +prefix +account +label +state +running +rpm +tpm +monthly_usd +expires_at\n(?:key_.*\n){2}$/,
+  );
   const files = readdirSync(folder).map((file) => readFileSync(`${folder}/${file}`, 'latin1'));
   for (const key of [first.stdout.slice(0, 46), stdout.trim()]) {
     t.notMatch(listed.stdout, key.slice(9));
@@ -41,8 +44,8 @@ t.test('list as CSV and JSON, of one account or all', async (t) => {
   t.strictSame(JSON.parse(json.stdout), [row]);
   const csv = await run(t, 'keys', 'list', '--account', 'acme', '--format', 'csv', ...where);
   const [head, line] = csv.stdout.split('\r\n');
-  t.equal(head, 'id,prefix,account,label,state,rpm,tpm,monthly_usd,created_at,expires_at,disabled_at');
-  t.equal(line, `${row['id']},${row['prefix']},acme,"a ""b"", c",active,,,25.00,${row['created_at']},,`);
+  t.equal(head, 'id,prefix,account,label,state,running,rpm,tpm,monthly_usd,created_at,expires_at,disabled_at,lineage');
+  t.equal(line, `${row['id']},${row['prefix']},acme,"a ""b"", c",active,,,,25.00,${row['created_at']},,,${row['id']}`);
   t.equal((await run(t, 'keys', 'list', '--format', 'csv', ...where)).stdout.split('\r\n').length, 4);
   t.not(key, undefined);
 });
@@ -61,6 +64,16 @@ t.test('rotate hands out a successor; disable stops a key', async (t) => {
   const { stderr, exit } = await runCli(t, ['keys', 'rotate', id, ...where]);
   t.equal(exit.code, 1);
   t.equal(stderr, 'headrace: id the key is disabled: make a new one\n');
+});
+
+t.test('edit changes limits in place', async (t) => {
+  const { where } = storeFor(t);
+  const { id = '' } = await create(t, where, '--rpm', '9', '--monthly', '1');
+  const flags = ['--rpm', 'none', '--tpm', '5000', '--running=3', '--monthly', '2.50', '--format', 'json'];
+  const edited = await run(t, 'keys', 'edit', id, ...flags, ...where);
+  t.match(JSON.parse(edited.stdout), { id, rpm: null, tpm: 5000, running: 3, monthly_usd: '2.50' });
+  const refused = await runCli(t, ['keys', 'edit', id, ...where]);
+  t.equal(refused.stderr, 'headrace: label or another of label, expires, running, rpm, tpm, monthly is required\n');
 });
 
 t.test('refusals: a sentence on standard error, exit code 1, nothing on standard output', async (t) => {

@@ -10,6 +10,7 @@ import {
   type BudgetRecords,
   LedgerError,
   type NewBudget,
+  type PageQuery,
   type SpendingQuery,
   type SpendingRow,
   type StoredBudget,
@@ -111,9 +112,14 @@ async function find(database: Database, id: string): Promise<StoredBudget | unde
   return row === undefined ? undefined : budgetOf(row);
 }
 
-async function list(database: Database, account?: string): Promise<StoredBudget[]> {
-  const [where, params] = account === undefined ? ['', []] : ['where account = $1', [account]];
-  const sql = `select * from budgets ${where} order by account, key_lineage, model, period`;
+async function list(database: Database, account?: string, { after, limit }: PageQuery = {}): Promise<StoredBudget[]> {
+  const params: Cell[] = [];
+  const conditions: string[] = [];
+  if (account !== undefined) conditions.push(`account = $${params.push(account)}`);
+  if (after !== undefined) conditions.push(`id > $${params.push(after)}`);
+  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
+  const end = limit === undefined ? '' : `limit $${params.push(BigInt(limit))}`;
+  const sql = `select * from budgets ${where} order by id ${end}`;
   const rows = await database.snapshot((session) => session.all(sql, params));
   return rows.map(budgetOf);
 }

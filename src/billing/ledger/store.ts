@@ -332,7 +332,8 @@ export interface BudgetRecords {
   set(budget: NewBudget): Promise<StoredBudget>;
   remove(id: string): Promise<StoredBudget>;
   find(id: string): Promise<StoredBudget | undefined>;
-  list(account?: string): Promise<StoredBudget[]>;
+  /** In order of ids; all of them, or a page behind the id `after`. */
+  list(account?: string, page?: PageQuery): Promise<StoredBudget[]>;
   /** Records that an alert was given; false when it was before, here or by another process. */
   noteAlert(alert: BudgetAlert): Promise<boolean>;
   /** What was spent, for budgets. */

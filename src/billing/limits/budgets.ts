@@ -3,7 +3,7 @@
 
 import type { LimitCell } from './limit-table.ts';
 
-const BUDGET_PERIODS = ['day', 'week', 'month'] as const;
+export const BUDGET_PERIODS = ['day', 'week', 'month'] as const;
 export type BudgetPeriod = (typeof BUDGET_PERIODS)[number];
 
 /** What a budget is for. Null: all of them; at least one is not null. */

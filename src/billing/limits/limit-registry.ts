@@ -5,7 +5,8 @@
 import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, periodOf, startOf } from './budgets.ts';
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
 import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
-import type { KeyLimits, SpendingQuery, SpendingRow, StoredBudget } from '../ledger/store.ts';
+import type { BudgetRecords, KeyLimits, StoredBudget } from '../ledger/store.ts';
+import { dayOf, firstDay, sumSpending } from './budget-spending.ts';
 
 /** What the registry knows of a valid key. */
 export interface RegisteredKey {
@@ -188,7 +189,7 @@ export class LimitRegistry {
    * Reads what was spent beyond this process: for all budgets, or for those with traffic and some of the others in turn. Reads
    * closed days once a day and the last two days each time.
    */
-  async read(spending: (query: SpendingQuery) => Promise<readonly SpendingRow[]>, all: boolean): Promise<void> {
+  async read(spending: BudgetRecords['spending'], all: boolean): Promise<void> {
     for (const id of this.#goneIds.splice(0)) if (!this.#isKnown(id)) this.#lineagesById.delete(id);
     const entries = [...this.#budgets.values()];
     const due = all ? entries : this.#due(entries);
@@ -199,12 +200,24 @@ export class LimitRegistry {
       const from = firstDay(budget, nowMs);
       return from < openFrom && (closed?.from !== from || closed.to !== openFrom);
     });
-    const months = await sums(stale, spending, (budget) => firstDay(budget, nowMs), openFrom);
+    const months = await sumSpending(
+      stale,
+      spending,
+      ({ budget }) => budget,
+      (budget) => firstDay(budget, nowMs),
+      openFrom,
+    );
     for (const entry of stale) {
       entry.closed = { from: firstDay(entry.budget, nowMs), to: openFrom, amount: months.get(entry) ?? 0n };
     }
     const posted = new Map(due.map((entry) => [entry, { ...entry.posted }]));
-    const open = await sums(due, spending, (budget) => later(firstDay(budget, nowMs), openFrom), null);
+    const open = await sumSpending(
+      due,
+      spending,
+      ({ budget }) => budget,
+      (budget) => later(firstDay(budget, nowMs), openFrom),
+      null,
+    );
     for (const entry of due) {
       const { budget, closed } = entry;
       const period = periodOf(budget.period, nowMs);
@@ -342,42 +355,6 @@ function sameScope(a: BudgetScope, b: BudgetScope): boolean {
   return a.account === b.account && a.key === b.key && a.model === b.model;
 }
 
-function dayOf(epochMs: number): string {
-  return new Date(epochMs).toISOString().slice(0, 10);
-}
-
-function firstDay({ period }: Budget, nowMs: number): string {
-  return dayOf(startOf(period, periodOf(period, nowMs)));
-}
-
 function later(a: string, b: string): string {
   return a > b ? a : b;
-}
-
-/** What the ledger has for each budget from its first day on, before the day `to`. One question for each first day. */
-async function sums(
-  entries: readonly BudgetEntry[],
-  spending: (query: SpendingQuery) => Promise<readonly SpendingRow[]>,
-  fromOf: (budget: Budget) => string,
-  to: string | null,
-): Promise<Map<BudgetEntry, bigint>> {
-  const found = new Map<BudgetEntry, bigint>();
-  for (const [from, asked] of Map.groupBy(entries, ({ budget }) => fromOf(budget))) {
-    const accounts = asked.flatMap(({ budget: { account } }) => (account === null ? [] : [account]));
-    const models = asked.flatMap(({ budget: { account, model } }) =>
-      account === null && model !== null ? [model] : [],
-    );
-    const rows = await spending({ accounts: [...new Set(accounts)], models: [...new Set(models)], from, to });
-    const byAccount = Map.groupBy(rows, ({ account }) => account);
-    for (const entry of asked) {
-      const { account, key, model } = entry.budget;
-      const own = byAccount.get(account) ?? [];
-      const fitting = own.filter((row) => (key === null || row.key === key) && (model === null || row.model === model));
-      found.set(
-        entry,
-        fitting.reduce((sum, { amount }) => sum + amount, 0n),
-      );
-    }
-  }
-  return found;
 }

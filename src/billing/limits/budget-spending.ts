@@ -1,0 +1,62 @@
+// What the ledger says was spent of budgets. One question for each first day, whatever the number of budgets.
+
+import type { BudgetRecords, Pico, StoredBudget } from '../ledger/store.ts';
+import { type BudgetPeriod, type BudgetScope, periodOf, startOf } from './budgets.ts';
+
+interface Periodic extends BudgetScope {
+  readonly period: BudgetPeriod;
+}
+
+/** The day of a date, in UTC. */
+export function dayOf(epochMs: number): string {
+  return new Date(epochMs).toISOString().slice(0, 10);
+}
+
+/** First day of the present period. */
+export function firstDay({ period }: Periodic, nowMs: number): string {
+  return dayOf(startOf(period, periodOf(period, nowMs)));
+}
+
+/** What was spent of each budget in its present period. */
+export function spentOf(
+  budgets: readonly StoredBudget[],
+  spending: BudgetRecords['spending'],
+  nowMs: number,
+): Promise<Map<StoredBudget, Pico>> {
+  return sumSpending(
+    budgets,
+    spending,
+    (budget) => budget,
+    (budget) => firstDay(budget, nowMs),
+    null,
+  );
+}
+
+/** What was spent for the budget of each item from its first day on, before the day `to`. */
+export async function sumSpending<Item>(
+  items: readonly Item[],
+  spending: BudgetRecords['spending'],
+  budgetOf: (item: Item) => Periodic,
+  fromOf: (budget: Periodic) => string,
+  to: string | null,
+): Promise<Map<Item, Pico>> {
+  const sums = new Map<Item, Pico>();
+  for (const [from, asked] of Map.groupBy(items, (item) => fromOf(budgetOf(item)))) {
+    const accounts = new Set<string>();
+    const models = new Set<string>();
+    for (const { account, model } of asked.map(budgetOf)) {
+      if (account !== null) accounts.add(account);
+      else if (model !== null) models.add(model);
+    }
+    const rows = await spending({ accounts: [...accounts], models: [...models], from, to });
+    const byAccount = Map.groupBy(rows, ({ account }) => account);
+    for (const item of asked) {
+      const { account, key, model } = budgetOf(item);
+      const sum = (byAccount.get(account) ?? [])
+        .filter((row) => (key === null || row.key === key) && (model === null || row.model === model))
+        .reduce((total, { amount }) => total + amount, 0n);
+      sums.set(item, sum);
+    }
+  }
+  return sums;
+}
