@@ -113,7 +113,7 @@ export class BillingService {
       epochMs,
       metrics: this.#metrics,
       onOpen: (ledger) => void this.#load(ledger),
-      onPosted: ({ account, amount, usage }) => this.#limits.posted(account, usage.key, usage.model, amount),
+      onPosted: (charge) => this.#limits.posted(charge),
       onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
     });
     this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });

@@ -107,7 +107,7 @@ export interface LeaseManagerDeps {
   readonly metrics: Pick<LedgerMetrics, 'charged' | 'readWaiting' | 'refill'>;
   readonly onOpen: (ledger: Ledger) => void;
   /** A charge is in the ledger. */
-  readonly onPosted: (charge: ReportedCharge) => void;
+  readonly onPosted: (charge: Charge) => void;
   /** Called with what the ledger refuses or cannot take. */
   readonly onProblem: (error: unknown, what: string) => void;
 }
@@ -987,7 +987,7 @@ class LeaseManager {
       } else {
         this.#done(waiting);
         const { amount, usage } = waiting.reported;
-        this.#deps.onPosted(waiting.reported);
+        this.#deps.onPosted(waiting.charge);
         const basis = usage.measured ? 'measured' : 'estimated';
         this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);
       }

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { runCli } from '../support/cli.ts';
-import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
+import { dateMs, ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 import { charge } from '../billing/ledger/stores.ts';
 
 t.test('budgets are set, listed with what is spent of them, changed and removed', async (t) => {
@@ -15,7 +15,7 @@ t.test('budgets are set, listed with what is spent of them, changed and removed'
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
   await ledger.lease({ id: 'l', account: 'acme', amount: 10n ** 12n, holder: 'h', ttlMs: 60_000 });
   const usage = { key: null, model: 'm', inputTokens: 1, cachedTokens: 0, outputTokens: 1, measured: true };
-  await charge(ledger, 'l', 'c', 10n ** 11n, usage);
+  await charge(ledger, 'l', 'c', 10n ** 11n, usage, { account: 'acme', dateMs: dateMs() });
   const flags = ['--model', 'm', '--period', 'day', '--limit', '5', '--alert', '50%', '--format', 'json', ...where];
   const daily = JSON.parse((await run(t, 'budgets', 'set', ...flags)).stdout) as Record<string, string>;
   t.match(daily, { account: null, model: 'm', alert_usd: '2.50', spent_usd: '0.10' });

@@ -190,7 +190,7 @@ export function budgetRecords(database: Database, dateMs: () => number, onChange
       noted(set(database, { ...budget, account: account === null ? null : accountId(account) }, dateMs())),
     remove: (id) => noted(remove(database, id)),
     find: (id) => find(database, id),
-    list: (account) => list(database, account === undefined ? undefined : accountId(account)),
+    list: (account, page) => list(database, account === undefined ? undefined : accountId(account), page),
     noteAlert: (alert) => noteAlert(database, alert, dateMs()),
     spending: (query) => spending(database, query),
   };

@@ -5,7 +5,7 @@
 import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, periodOf, startOf } from './budgets.ts';
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
 import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
-import type { BudgetRecords, KeyLimits, StoredBudget } from '../ledger/store.ts';
+import type { BudgetRecords, Charge, KeyLimits, StoredBudget } from '../ledger/store.ts';
 import { dayOf, firstDay, sumSpending } from './budget-spending.ts';
 
 /** What the registry knows of a valid key. */
@@ -174,14 +174,14 @@ export class LimitRegistry {
   }
 
   /** Notes a charge that is in the ledger now. */
-  posted(account: string, keyId: string | null, model: string, amount: number): void {
-    const lineage = keyId === null ? null : (this.#lineagesById.get(keyId) ?? keyId);
+  posted({ account, amount, dateMs, usage: { key, model } }: Charge): void {
+    const lineage = key === null ? null : (this.#lineagesById.get(key) ?? key);
     for (const { id, period } of this.#finder.budgetsOf({ account, lineage, allowance: null }, model)) {
       const entry = this.#budgets.get(id);
-      if (entry === undefined) continue;
-      const number = periodOf(period, this.#deps.epochMs());
-      if (entry.posted.period === number) entry.posted.amount += amount;
-      else entry.posted = { period: number, amount };
+      const number = periodOf(period, dateMs);
+      if (entry === undefined || number < entry.posted.period) continue;
+      if (entry.posted.period === number) entry.posted.amount += Number(amount);
+      else entry.posted = { period: number, amount: Number(amount) };
     }
   }
 
