@@ -63,7 +63,10 @@ export async function startLedgerFixture(
     hosts: [],
     settings: {
       ...settings,
-      models: { [MODEL]: { servers: hosts.map(({ url }) => url), pricing: PRICING, ...more.model } },
+      models: {
+        [MODEL]: { servers: hosts.map(({ url }) => url), pricing: PRICING, ...more.model },
+        ...more.settings?.models,
+      },
       store,
       credit: { flush: '5ms', ...more.settings?.credit },
     },

@@ -1,0 +1,196 @@
+// What is charged, over random requests to a real gateway whose servers are honest, lie about usage, fail or break off, while clients
+// stay or leave, many at once: no prepaid balance falls below zero, nothing is charged that was not delivered, and where usage is
+// honest and the credit is enough the charge is the truth to the pico-USD.
+
+import { randomInt } from 'node:crypto';
+import t from 'tap';
+import { type Ledger } from '../../src/billing/index.ts';
+import { bearer, endow, PRICING, priceOf, startLedgerFixture, USD } from '../support/ledger-fixture.ts';
+import { Random } from '../support/random.ts';
+import {
+  type ApiPath,
+  BREAKS,
+  type CrnScript,
+  FAILURES,
+  LIES,
+  ScriptedCrns,
+  type Step,
+} from '../support/scripted-crn.ts';
+import { until } from '../support/system.ts';
+
+/** Models with the same prices, by what their requests meet, so that usage tells their charges apart. */
+type Kind = 'honest' | 'nothing' | 'odd';
+
+const PATHS: readonly ApiPath[] = [
+  '/v1/chat/completions',
+  '/v1/completions',
+  '/v1/responses',
+  '/v1/messages',
+  '/completions',
+];
+const CRNS = 4;
+const CONTEXT = 4000;
+
+interface Ask {
+  readonly id: string;
+  readonly account: string;
+  readonly kind: Kind;
+  readonly path: ApiPath;
+  readonly body: string;
+  readonly script: CrnScript;
+  /** Bytes of the answer after which the client leaves; Infinity: never. */
+  readonly leavesAt: number;
+}
+
+const LIMIT_NAMES: Readonly<Record<ApiPath, readonly string[]>> = {
+  '/v1/chat/completions': ['max_tokens', 'max_completion_tokens'],
+  '/v1/completions': ['max_tokens'],
+  '/v1/responses': ['max_output_tokens'],
+  '/v1/messages': ['max_tokens'],
+  '/completions': ['n_predict'],
+};
+
+function conversation(path: ApiPath, text: string): object {
+  if (path === '/v1/responses') return { input: text };
+  if (path === '/v1/completions' || path === '/completions') return { prompt: text };
+  return { messages: [{ role: 'user', content: text }] };
+}
+
+function randomAsk(random: Random, id: string, account: string, kind: Kind): Ask {
+  const path = random.pick(PATHS);
+  const steps: Step[] = [];
+  const failed = kind === 'nothing' ? CRNS : random.chance(0.3) ? 1 + random.below(2) : 0;
+  for (let at = 0; at < failed; at++) steps.push(random.pick(FAILURES));
+  const hasEnd = kind !== 'nothing';
+  if (hasEnd) steps.push(kind === 'honest' ? 'honest' : random.pick([...LIES, ...BREAKS, 'honest'] as const));
+  const choices = path.startsWith('/v1/c') && random.chance(0.2) ? { n: 2 + random.below(2) } : {};
+  const limit = random.pick([undefined, 5, 40, 200, 2000, '30', -1, null]);
+  const isSent = limit !== undefined;
+  const body = JSON.stringify({
+    model: kind,
+    stream: random.chance(0.6),
+    ...conversation(path, 'x'.repeat(random.below(800))),
+    ...choices,
+    ...(isSent && { [random.pick(LIMIT_NAMES[path])]: limit }),
+    ...(random.chance(0.1) && { n_predict: 1_000_000 }),
+  });
+  const prompt = 1 + random.below(Math.floor(body.length / 2));
+  const script: CrnScript = { steps, words: random.below(300) + 1, prompt, cached: random.below(prompt) };
+  const leavesAt = kind === 'odd' && random.chance(0.3) ? random.below(4000) : Infinity;
+  return { id, account, kind, path, body, script, leavesAt };
+}
+
+/** Sends a request and reads its answer to the end, or until it leaves. Returns the status; 0 when it left or the answer broke. */
+async function send(url: string, { account, body, id, leavesAt, path, script }: Ask): Promise<number> {
+  const leaving = new AbortController();
+  try {
+    const response = await fetch(url + path, {
+      method: 'POST',
+      headers: {
+        ...bearer(`hr_${account}`),
+        'content-type': 'application/json',
+        'x-request-id': id,
+        'x-script': JSON.stringify(script),
+      },
+      body,
+      signal: leaving.signal,
+    });
+    let bytes = 0;
+    for await (const piece of response.body as ReadableStream<Uint8Array>) {
+      bytes += piece.byteLength;
+      if (bytes < leavesAt) continue;
+      leaving.abort();
+      return 0;
+    }
+    return response.status;
+  } catch {
+    return 0;
+  }
+}
+
+async function chargesOf(ledger: Ledger, account: string): Promise<Map<string, bigint>> {
+  const rows = await ledger.usage({ account, by: ['model'] });
+  return new Map(rows.map(({ amount, model }) => [model as string, amount]));
+}
+
+const ROUNDS = 8;
+const REQUESTS = 24;
+
+for (const threads of [0, 2])
+  t.test(`${threads} threads: charges are the truth, or less, and never more than the credit`, async (t) => {
+    const seed = randomInt(2 ** 32);
+    t.comment(`seed ${seed}`);
+    const random = new Random(seed);
+    const crns = await ScriptedCrns.start(t, CRNS);
+    const model = { servers: crns.urls, pricing: PRICING, context_length: CONTEXT };
+    const fixture = await startLedgerFixture(t, {
+      settings: {
+        threads,
+        models: { honest: model, nothing: model, odd: model },
+        // Servers that fail on purpose are not to be ejected, and all attempts are allowed.
+        ejection: { consecutive: 1_000_000, errorRate: 1, minRequests: 1_000_000 },
+        routing: { retryBudget: 1, retryBurst: 100_000, hedge: true, hedgeShare: 1, continue: 'prefill' },
+        timeouts: { firstByte: '500ms', idle: '500ms' },
+        // Comments of the gateway commit streams that have not begun.
+        streamKeepAlive: '200ms',
+        credit: { assumedTokens: 500 },
+      },
+    });
+    const { ledger, url } = fixture;
+    const credits = Array.from({ length: ROUNDS }, (_, round) => {
+      return round % 2 === 0 ? USD : BigInt(random.below(5_000_000)) * 1000n;
+    });
+    for (const [round, credit] of credits.entries()) await endow(ledger, credit, {}, `account-${round}`);
+    const known = (): Promise<Response> =>
+      fetch(`${url}/svc/auth/check`, { headers: bearer(`hr_account-${ROUNDS - 1}`) });
+    await until('the keys are known', async () => (await known()).status === 200);
+
+    const asks: Ask[] = [];
+    const statuses = new Map<string, number>();
+    const kinds = ['honest', 'honest', 'nothing', 'odd', 'odd'] as const;
+    const round = async (account: string): Promise<void> => {
+      const mine = Array.from({ length: REQUESTS }, (_, at) =>
+        randomAsk(random, `${account}-${at}`, account, random.pick(kinds)),
+      );
+      asks.push(...mine);
+      const left = mine.values();
+      const client = async (): Promise<void> => {
+        for (const ask of left) statuses.set(ask.id, await send(url, ask));
+      };
+      await Promise.all(Array.from({ length: random.pick([1, 4, REQUESTS]) }, client));
+    };
+    await Promise.all(credits.map((_, at) => round(`account-${at}`)));
+    await fixture.gateway.close();
+
+    let served = 0;
+    for (const [at, credit] of credits.entries()) {
+      const account = `account-${at}`;
+      const charges = await chargesOf(ledger, account);
+      const state = await ledger.account(account);
+      const sum = [...charges.values()].reduce((total, amount) => total + amount, 0n);
+      const balance = state?.balance ?? -1n;
+      t.ok(balance >= 0n, `${account}: ${balance} of ${credit} is left`);
+      t.equal(balance, credit - sum, `${account}: what was charged is what is missing`);
+      t.equal(state?.held, 0n, `${account}: nothing is held any more`);
+      t.equal(charges.get('nothing') ?? 0n, 0n, `${account}: what was not delivered costs nothing`);
+      let truth = 0n;
+      let unfinished = 0;
+      for (const { id, kind } of asks.filter((ask) => ask.account === account)) {
+        const status = statuses.get(id);
+        if (kind !== 'honest') continue;
+        const told = crns.truths.get(id);
+        if (status === 200 && told !== undefined) {
+          truth += priceOf(told.prompt, told.cached, told.completion);
+          served++;
+        } else if (told !== undefined && (credit === USD || (status !== 402 && status !== 503))) {
+          unfinished++;
+        }
+      }
+      t.equal(unfinished, 0, `${account}: no honest request is lost, or refused with credit enough`);
+      const charged = charges.get('honest') ?? 0n;
+      if (credit === USD) t.equal(charged, truth, `${account}: the charge is the truth`);
+      else t.ok(charged <= truth, `${account}: ${charged} of ${truth} were charged`);
+    }
+    t.ok(served > 20, `${served} honest requests were served`);
+    t.match(await ledger.audit(), { sound: true });
+  });
