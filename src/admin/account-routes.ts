@@ -4,7 +4,8 @@
 // GET/POST /accounts   GET/POST /accounts/ID   POST /accounts/ID/adjustments, /refunds   GET/POST /accounts/ID/grants
 // GET /accounts/ID/history   GET/POST /keys   GET/PATCH /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
 // GET /requests   GET /requests/ID   GET /acts   GET /webhooks/deliveries   POST /webhooks/deliveries/ID/redeliver
-// GET/POST /budgets   GET/DELETE /budgets/ID   GET /usage   GET /whoami
+// GET/POST /budgets   GET/DELETE /budgets/ID   GET /usage   GET /payments   GET /payments/ID
+// POST /payments/ID/decide   GET /whoami
 // Lists take `limit` and `cursor`, and answer with `next`: the cursor of the next page, or null.
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
@@ -94,6 +95,17 @@ const ROUTES: readonly Route[] = [
   list('/requests', LISTS.requests, (adminService, { fields }) => adminService.requests(fields)),
   route('GET', '/requests/ID', async (adminService, { id }) => ({ value: await adminService.request(id) })),
   list('/acts', LISTS.acts, (adminService, { fields }) => adminService.acts(fields)),
+  list('/payments', LISTS.payments, (adminService, { fields }) => adminService.payments(fields)),
+  route('GET', '/payments/ID', async (adminService, { id }) => ({ value: await adminService.payment(id) })),
+  // It turns money into credit, or gives it up.
+  route(
+    'POST',
+    '/payments/ID/decide',
+    async (adminService, { id, fields }) => {
+      return { value: await adminService.decidePayment(id, fields), note: 'payment decided' };
+    },
+    'owner',
+  ),
   list('/webhooks/deliveries', LISTS.deliveries, (adminService, { fields }) => adminService.deliveries(fields)),
   route('POST', '/webhooks/deliveries/ID/redeliver', async (adminService, { id, fields }) => {
     return { value: await adminService.redeliver(id, fields), note: 'webhook sent again' };
@@ -138,12 +150,14 @@ function credit(
 }
 
 /** Every path below these requires the token, so that a client without it does not learn which paths exist. */
-const OWN = /^\/(?:accounts|keys|budgets|usage|audit|requests|acts|webhooks|whoami)(?:\/|$)/;
+const OWN = /^\/(?:accounts|keys|budgets|usage|audit|payments|requests|acts|webhooks|whoami)(?:\/|$)/;
 
 const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
   'account-unknown': 404,
   'key-unknown': 404,
   'charge-unknown': 404,
+  'payment-unknown': 404,
+  'payment-settled': 409,
   'request-unknown': 404,
   'message-unknown': 404,
   'account-nested': 409,

@@ -39,6 +39,7 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
   const list = async <T>(path: string, fields?: Fields): Promise<T[]> => (await get<{ data: T[] }>(path, fields)).data;
   const account = (id: string): string => `/accounts/${encodeURIComponent(id)}`;
   const key = (id: string): string => `/keys/${encodeURIComponent(id)}`;
+  const payment = (id: string): string => `/payments/${encodeURIComponent(id)}`;
   return {
     listAccounts: (fields) => list('/accounts', fields),
     createAccount: (fields) => ask('POST', '/accounts', fields),
@@ -64,6 +65,9 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
     requests: (fields) => list('/requests', fields),
     request: (id) => get(`/requests/${encodeURIComponent(id)}`),
     acts: (fields) => list('/acts', fields),
+    payments: (fields) => list('/payments', fields),
+    payment: (id) => get(payment(id)),
+    decidePayment: (id, fields) => ask('POST', `${payment(id)}/decide`, fields),
     deliveries: (fields) => list('/webhooks/deliveries', fields),
     redeliver: (message, fields) =>
       ask('POST', `/webhooks/deliveries/${encodeURIComponent(message)}/redeliver`, fields),

@@ -15,6 +15,8 @@ import {
   MAX_AMOUNT,
   type NewBudget,
   type PageQuery,
+  type PaymentQuery,
+  type PaymentState,
   type Pico,
   type RequestRecordQuery,
   type UsageDimension,
@@ -144,6 +146,13 @@ class FieldReader {
     const isLine = (text: string): boolean => text.length <= MAX_TEXT && text.isWellFormed() && LINE.test(text);
     const must = `one line of at most ${MAX_TEXT} characters`;
     return this.text(name, must, (text) => (isLine(text) ? text : undefined)) ?? '';
+  }
+
+  /** True, as a value of JSON or as a text. */
+  flag(name: string): boolean {
+    const value = this.#value(name);
+    if (value === undefined || value === false || value === 'false') return false;
+    return value === true || value === 'true' || this.refuse(name, 'must be true or false') === true;
   }
 
   /** From a number or its digits. */
@@ -440,6 +449,56 @@ export function readDeliveryQuery(fields: Fields): WebhookDeliveryQuery {
     ...(limit !== undefined && { limit }),
     ...(after !== undefined && { before: after }),
   });
+}
+
+const PAYMENT_STATES: readonly PaymentState[] = ['reserved', 'submitted', 'settled', 'failed'];
+const ADDRESS = /^0x[0-9a-f]{40}$/i;
+
+/** The cursor behind a payment. */
+export function paymentCursor(changedAt: string, id: string): string {
+  return `${Date.parse(changedAt)} ${id}`;
+}
+
+/** Fields: state, payer, limit, cursor. Without a state: those whose outcome is not known. */
+export function readPaymentQuery(fields: Fields): PaymentQuery {
+  const reader = new FieldReader(fields, 'query', ['state', 'payer', 'limit', 'cursor']);
+  const state = reader.text('state', `one of ${PAYMENT_STATES.join(', ')}`, (text) =>
+    PAYMENT_STATES.find((each) => each === text),
+  );
+  const payer = reader.text('payer', 'an address, 0x and 40 hexadecimal digits', (text) =>
+    ADDRESS.test(text) ? text.toLowerCase() : undefined,
+  );
+  const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
+  const before = reader.text('cursor', CURSOR_WORDS, (text) => {
+    const [, changedMs, id] = /^(\d{1,15}) (\S{1,300})$/.exec(text) ?? [];
+    return id === undefined ? undefined : { changedMs: Number(changedMs), id };
+  });
+  return reader.end({
+    state: state ?? 'submitted',
+    limit,
+    ...(payer !== undefined && { payer }),
+    ...(before !== undefined && { before }),
+  });
+}
+
+export interface PaymentDecision {
+  /** The transaction that has moved the money; null: none has. */
+  readonly transaction: string | null;
+  /** Also while the money can still move. */
+  readonly force: boolean;
+}
+
+/** Fields: transaction, or not_settled and force. */
+export function readPaymentDecision(fields: Fields): PaymentDecision {
+  const reader = new FieldReader(fields, 'body', ['transaction', 'not_settled', 'force']);
+  const transaction = reader.text('transaction', 'the hash of a transaction, 0x and 64 hexadecimal digits', (text) =>
+    /^0x[0-9a-f]{64}$/i.test(text) ? text.toLowerCase() : undefined,
+  );
+  const [notSettled, force] = (['not_settled', 'force'] as const).map((name) => reader.flag(name));
+  if ((transaction === undefined) === (notSettled !== true)) {
+    reader.refuse('transaction', 'is required, or else not_settled', 'missing');
+  }
+  return reader.end({ transaction: transaction ?? null, force: force === true });
 }
 
 /** Fields: endpoint. */

@@ -8,7 +8,9 @@ import {
   type Account,
   type Ledger,
   LedgerError,
+  decidePayment,
   type NewKey,
+  type Payment,
   type Pico,
   type StoredBudget,
   type StoredKey,
@@ -30,6 +32,8 @@ import {
   readKeyEdit,
   readKeyRequest,
   readKeyQuery,
+  readPaymentDecision,
+  readPaymentQuery,
   readRedelivery,
   readRefundRequest,
   readRequestQuery,
@@ -55,6 +59,8 @@ import {
   type NewKeyView,
   openGrantView,
   type OpenGrantView,
+  paymentView,
+  type PaymentView,
   requestView,
   type RequestView,
   type RotationView,
@@ -104,6 +110,12 @@ export interface AdminService {
   request(id: string): Promise<RequestView>;
   /** Acts of operators, the newest first. */
   acts(fields: Fields): Promise<ActView[]>;
+  /** Payments by x402 in one state, those that changed last first. */
+  payments(fields: Fields): Promise<PaymentView[]>;
+  /** `id`: of the payment, or its nonce. */
+  payment(id: string): Promise<PaymentView>;
+  /** Closes a payment without a known outcome by what the operator has seen on the chain. */
+  decidePayment(id: string, fields: Fields): Promise<PaymentView>;
   /** Deliveries of webhooks, the newest first. */
   deliveries(fields: Fields): Promise<DeliveryView[]>;
   /** Makes a delivery due again, with all its attempts. */
@@ -236,6 +248,31 @@ async function oneBudgetView(ledger: Ledger, deps: AdminServiceDeps, budget: Sto
   return view as BudgetView;
 }
 
+async function requirePayment(ledger: Ledger, id: string): Promise<Payment> {
+  if (/^0x[0-9a-f]{64}$/i.test(id)) {
+    const [payment, another] = await ledger.listPayments({ nonce: id.toLowerCase(), limit: 2 });
+    if (another !== undefined) throw refuse('id', 'is the nonce of several payments: use the id of one');
+    if (payment !== undefined) return payment;
+  }
+  const payment = await ledger.findPayment(id.toLowerCase());
+  if (payment === undefined) throw new LedgerError('payment-unknown', `No payment '${id}'`);
+  return payment;
+}
+
+async function decide(ledger: Ledger, deps: AdminServiceDeps, id: string, fields: Fields): Promise<PaymentView> {
+  const { force, transaction } = readPaymentDecision(fields);
+  const payment = await requirePayment(ledger, id);
+  const { state, validUntilMs } = payment;
+  if (transaction === null && state === 'submitted' && validUntilMs > deps.dateMs() && !force) {
+    const until = paymentView(payment).valid_until;
+    throw refuse('not_settled', `is refused until ${until}, when the signature ends: the money can still move`);
+  }
+  if (!(await decidePayment(ledger, payment, { transaction }))) {
+    throw new LedgerError('payment-settled', `Payment '${payment.id}' is not open: it is ${state}`);
+  }
+  return paymentView(await requirePayment(ledger, payment.id));
+}
+
 /** The service over a ledger, which the caller closes. */
 export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): AdminService {
   return {
@@ -292,6 +329,9 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
       return requestView(record);
     },
     acts: async (fields) => (await ledger.adminActs.list(readActQuery(fields))).map(actView),
+    payments: async (fields) => (await ledger.listPayments(readPaymentQuery(fields))).map(paymentView),
+    payment: async (id) => paymentView(await requirePayment(ledger, id)),
+    decidePayment: (id, fields) => decide(ledger, deps, id, fields),
     deliveries: async (fields) => (await ledger.webhooks.list(readDeliveryQuery(fields))).map(deliveryView),
     async redeliver(message, fields) {
       const endpoint = readRedelivery(fields);

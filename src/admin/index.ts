@@ -21,6 +21,7 @@ export {
   GRANT_COLUMNS,
   KEY_COLUMNS,
   MOVEMENT_COLUMNS,
+  PAYMENT_COLUMNS,
   printCsv,
   printJsonLines,
   printTable,

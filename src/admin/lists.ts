@@ -1,6 +1,6 @@
 // The lists of the admin interface: how their rows are printed, and the cursor behind a row, by which the next page is asked for.
 
-import { type Fields, MOST_ROWS, usageCursor } from './admin-requests.ts';
+import { type Fields, MOST_ROWS, paymentCursor, usageCursor } from './admin-requests.ts';
 import {
   ACCOUNT_COLUMNS,
   ACT_COLUMNS,
@@ -10,6 +10,7 @@ import {
   KEY_COLUMNS,
   MOVEMENT_COLUMNS,
   OPEN_GRANT_COLUMNS,
+  PAYMENT_COLUMNS,
   REQUEST_COLUMNS,
   usageColumns,
 } from './table-format.ts';
@@ -21,6 +22,7 @@ import type {
   KeyView,
   MovementView,
   OpenGrantView,
+  PaymentView,
   RequestView,
   UsageView,
 } from './views.ts';
@@ -62,6 +64,7 @@ export const LISTS = {
   history: fixed<MovementView>(MOVEMENT_COLUMNS, ({ seq }) => seq, MOVEMENTS),
   requests: fixed<RequestView>(REQUEST_COLUMNS, ({ id }) => id),
   acts: fixed<ActView>(ACT_COLUMNS, ({ seq }) => seq),
+  payments: fixed<PaymentView>(PAYMENT_COLUMNS, ({ changed_at, id }) => paymentCursor(changed_at, id)),
   deliveries: fixed<DeliveryView>(DELIVERY_COLUMNS, ({ endpoint, message }) => `${message} ${endpoint}`),
   usage: {
     limit: MOST_ROWS,

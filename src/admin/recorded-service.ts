@@ -19,6 +19,7 @@ interface ActKind {
 const account = (service: AdminService, id: string): Promise<object | null> => known(service.account(id));
 const key = async (service: AdminService, id: string): Promise<object | null> => await known(service.key(id));
 const budget = async (service: AdminService, id: string): Promise<object | null> => await known(service.budget(id));
+const payment = async (service: AdminService, id: string): Promise<object | null> => await known(service.payment(id));
 const nothing = async (): Promise<null> => null;
 
 /** Null where the subject does not exist; the act is refused for it then. */
@@ -52,6 +53,9 @@ const ACTS: Readonly<Record<keyof AdminService, ActKind | null>> = {
   requests: null,
   request: null,
   acts: null,
+  payments: null,
+  payment: null,
+  decidePayment: { action: 'payment.decide', before: payment },
   deliveries: null,
   redeliver: { action: 'webhook.redeliver', before: nothing },
 };

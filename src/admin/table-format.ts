@@ -10,6 +10,7 @@ import type {
   KeyView,
   MovementView,
   OpenGrantView,
+  PaymentView,
   RequestView,
   UsageView,
 } from './views.ts';
@@ -100,6 +101,10 @@ export const OPEN_GRANT_COLUMNS: readonly Column<OpenGrantView>[] = fields(
 
 export const REQUEST_COLUMNS: readonly Column<RequestView>[] = fields(
   'id+ date request_id account key+ endpoint model #status code #input_tokens #cached_tokens #output_tokens measured+ #cost_usd #duration_ms #first_byte_ms+',
+);
+
+export const PAYMENT_COLUMNS: readonly Column<PaymentView>[] = fields(
+  'id+ state kind account payer+ network+ asset+ nonce #amount_usd #amount_credits+ transaction+ credited+ reason sent_at valid_until changed_at+',
 );
 
 export const DELIVERY_COLUMNS: readonly Column<DeliveryView>[] = fields(

@@ -7,8 +7,12 @@ import {
   type AdminAct,
   type AuditReport,
   type CreditGrant,
+  answerOf,
   type Movement,
   type Pico,
+  type Payment,
+  PURCHASE,
+  submissionOf,
   type RequestRecord,
   type StoredBudget,
   type StoredKey,
@@ -197,6 +201,34 @@ export interface UsageView {
   readonly amount_credits: string;
 }
 
+/** A payment by x402. */
+export interface PaymentView {
+  readonly id: string;
+  /** `submitted`: the outcome is not known. */
+  readonly state: 'reserved' | 'submitted' | 'settled' | 'failed';
+  readonly kind: 'purchase' | 'request';
+  /** Who gets the money as credit, unless work is delivered for it. */
+  readonly account: string;
+  readonly payer: string;
+  readonly network: string;
+  /** Address of the token. */
+  readonly asset: string;
+  readonly nonce: string;
+  readonly amount_usd: string;
+  readonly amount_credits: string;
+  /** The transaction that has moved the money, or that is said to. */
+  readonly transaction: string | null;
+  /** Whether the money became credit; null unless it is settled. */
+  readonly credited: boolean | null;
+  /** Why it failed. */
+  readonly reason: string | null;
+  /** When the facilitator was first asked to settle it. */
+  readonly sent_at: string | null;
+  readonly changed_at: string;
+  /** End of the signature's validity: the money cannot move later. */
+  readonly valid_until: string;
+}
+
 export interface AuditView {
   readonly sound: boolean;
   /** Of all entries ever. */
@@ -336,6 +368,31 @@ export function usageView(row: UsageRow): UsageView {
     output_tokens: Number(outputTokens),
     amount_usd: printUsd(amount),
     amount_credits: printCredits(amount),
+  };
+}
+
+export function paymentView(payment: Payment): PaymentView {
+  const { amount, answer, asset, changedMs, id, network, nonce, payer, purpose, state, validUntilMs } = payment;
+  const submission = submissionOf(payment);
+  const settled = answerOf(payment);
+  const isPurchase = purpose.startsWith(PURCHASE);
+  return {
+    id,
+    state,
+    kind: isPurchase ? 'purchase' : 'request',
+    account: submission?.account ?? (isPurchase ? purpose.slice(PURCHASE.length) : payer),
+    payer,
+    network,
+    asset,
+    nonce,
+    amount_usd: printUsd(amount),
+    amount_credits: printCredits(amount),
+    transaction: settled?.receipt.transaction ?? submission?.transaction ?? null,
+    credited: settled?.credited ?? null,
+    reason: state === 'failed' ? answer : null,
+    sent_at: submission?.sentMs === undefined ? null : dateOf(submission.sentMs),
+    changed_at: dateOf(changedMs),
+    valid_until: dateOf(validUntilMs),
   };
 }
 

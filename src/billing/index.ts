@@ -53,6 +53,9 @@ export {
   type Movement,
   type NewBudget,
   type NewKey,
+  type Payment,
+  type PaymentQuery,
+  type PaymentState,
   type PageQuery,
   type Pico,
   type StoredBudget,
@@ -63,6 +66,7 @@ export {
 } from './ledger/store.ts';
 export { parseUsd, printCredits, printUsd } from './money.ts';
 export type { Offer } from './payments/offer.ts';
+export { answerOf, decidePayment, PURCHASE, submissionOf } from './payments/settlement.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';
 export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-processor.ts';
 export { costOf, type ModelPrice, modelPriceOf, picoPerCall, type Tokens, usdText } from './prices.ts';

@@ -100,6 +100,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: ACCOUNTS,
     load: async () => (await import('./webhooks.ts')).configureWebhooks,
   },
+  payments: {
+    summary: 'lists payments by x402, and closes those without a known outcome',
+    group: ACCOUNTS,
+    load: async () => (await import('./payments.ts')).configurePayments,
+  },
   audit: {
     summary: 'verifies that the ledger adds up to zero',
     group: ACCOUNTS,

@@ -40,6 +40,7 @@ import {
   type PageQuery,
   type OpenHold,
   type Payment,
+  type PaymentQuery,
   type PaymentState,
   type Pico,
 } from './store.ts';
@@ -184,6 +185,21 @@ async function paymentsIn(database: Database, state: PaymentState, limit: number
   return rows.map(paymentOf);
 }
 
+async function listPayments(database: Database, query: PaymentQuery): Promise<Payment[]> {
+  const { before, limit, nonce, payer, state } = query;
+  const values: Cell[] = [];
+  const value = (cell: Cell): string => `$${values.push(cell)}`;
+  const filters = [
+    ...(state === undefined ? [] : [`state = ${value(state)}`]),
+    ...(payer === undefined ? [] : [`payer = ${value(payer)}`]),
+    ...(nonce === undefined ? [] : [`nonce = ${value(nonce)}`]),
+    ...(before === undefined ? [] : [`(changed_ms, id) < (${value(BigInt(before.changedMs))}, ${value(before.id)})`]),
+  ];
+  const where = filters.length === 0 ? '' : `where ${filters.join(' and ')}`;
+  const sql = `select * from payments ${where} order by changed_ms desc, id desc limit ${value(BigInt(limit))}`;
+  return (await database.snapshot((session) => session.all(sql, values))).map(paymentOf);
+}
+
 /** Waits for rows that a commit of this process has locked. */
 async function renew(database: Database, holder: string, ttlMs: number): Promise<OpenHold[]> {
   const sql = `update holds set expires_ms = ${database.dialect.nowMs} + $1 where holder = $2 and state = 'open'
@@ -265,6 +281,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
       const [row] = await database.snapshot((session) => session.find(FIND_PAYMENTS, [id]));
       return row === undefined ? undefined : paymentOf(row);
     },
+    listPayments: (query) => listPayments(database, query),
     paymentsIn: (state, limit = PAYMENTS_LIMIT) => paymentsIn(database, state, limit),
     requests: requestRecords(database),
     adminActs: adminActs(database, openDateMs),

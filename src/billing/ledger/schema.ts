@@ -403,7 +403,16 @@ const charges: Migration = {
   },
 };
 
-export const MIGRATIONS: readonly Migration[] = [first, organisations, customers, budgets, charges];
+const paymentNonces: Migration = {
+  version: 6,
+  name: 'payments by nonce and by date',
+  statements: () => [
+    'create index payments_of_nonce on payments (nonce)',
+    'create index payments_by_change on payments (changed_ms, id)',
+  ],
+};
+
+export const MIGRATIONS: readonly Migration[] = [first, organisations, customers, budgets, charges, paymentNonces];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',

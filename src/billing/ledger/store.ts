@@ -236,6 +236,16 @@ export interface Payment extends PaymentRequest {
   readonly changedMs: number;
 }
 
+export interface PaymentQuery {
+  /** Default: any. */
+  readonly state?: PaymentState;
+  readonly payer?: string;
+  readonly nonce?: string;
+  /** Only those behind this payment. */
+  readonly before?: { readonly changedMs: number; readonly id: string };
+  readonly limit: number;
+}
+
 export type ReserveAnswer =
   { readonly kind: 'reserved'; readonly id: string } | { readonly kind: 'taken'; readonly payment: Payment };
 
@@ -492,6 +502,8 @@ export interface Ledger {
   settlePayment(id: string, target: PaymentTarget, answer: string): Promise<{ readonly repeated: boolean }>;
   failPayment(id: string, reason: string): Promise<void>;
   findPayment(id: string): Promise<Payment | undefined>;
+  /** Payments, those that changed last first. */
+  listPayments(query: PaymentQuery): Promise<Payment[]>;
   /** Payments left in a state, oldest first: after a crash the submitted ones must be asked about. */
   paymentsIn(state: PaymentState, limit?: number): Promise<Payment[]>;
 

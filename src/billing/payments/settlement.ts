@@ -153,6 +153,9 @@ interface Inquiry {
 /** A payment of an earlier version has no date of its submission: it is at most so old when its validity ends. */
 const OLDEST_S = 3600;
 
+/** 9999-12-31, in seconds since 1970. */
+const LAST_S = 253_402_214_400;
+
 /** Of the purpose of a payment that buys credits; others pay for one request. */
 export const PURCHASE = 'credits:';
 
@@ -589,9 +592,9 @@ function keyOf({ authorization }: SignedPayment, { asset, chain }: MerchantConfi
   return { network: chain.network, asset: asset.address, payer: from, nonce };
 }
 
-/** Milliseconds of a date in seconds; dates beyond all calendars end at the last whole one. */
+/** Milliseconds of a date in seconds, at most the last that the ledger takes. */
 function dateOf(seconds: bigint): number {
-  return Number(seconds * 1000n < BigInt(Number.MAX_SAFE_INTEGER) ? seconds * 1000n : Number.MAX_SAFE_INTEGER);
+  return Number(seconds < BigInt(LAST_S) ? seconds : LAST_S) * 1000;
 }
 
 /** The transfer that was submitted: settings may have changed since. */

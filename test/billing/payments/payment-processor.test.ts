@@ -124,6 +124,15 @@ t.test('invalid amounts and addresses are refused', async (t) => {
   for (const address of ['demo', BUYER, ACCOUNT]) t.equal(await tried({ address }), 'payment_required', address);
 });
 
+t.test('a signature that is valid for ever pays like another', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  for (const validBefore of [1n << 40n, (1n << 256n) - 1n]) {
+    const header = fixture.header(5_000_000, { authorization: { validBefore: `${validBefore}` } });
+    t.equal(word(await fixture.paymentProcessor.purchase(buying(header))), 'sold');
+  }
+  t.equal(await balances(fixture), 10_000_000n);
+});
+
 t.test('an invalid payment is refused with a reason and costs nothing', async (t) => {
   const fixture = await openPaymentFixture(t);
   const tried = async (header: string): Promise<string> =>
