@@ -29,7 +29,7 @@ export function turnsOf(rounds) {
 }
 
 /**
- * Runs `rounds` rounds of `run(peer)` after a warm-up round (none if `isWarm`, or for a single round); calls `step(text)`
+ * Runs `rounds` rounds of `run(peer, isWarmUp)` after a warm-up round (none if `isWarm`, or for a single round); calls `step(text)`
  * before each run. Resolves with the runs of each peer, in round order, each with the peer's memory after it and the CPU
  * time of its threads.
  */
@@ -40,7 +40,7 @@ export async function interleave(peers, rounds, run, step, isWarm = false) {
       const peer = peers[(turn + round) % peers.length];
       step(`${round === 0 ? 'warm-up' : `round ${round}/${rounds}`} ${peer.name}`);
       const before = threadCpuUs(peer.pid);
-      const result = await run(peer);
+      const result = await run(peer, round === 0);
       if (round === 0) continue;
       runs[peer.name].push({ ...result, rssBytes: rssBytes(peer.pid), threadsUs: threadsSince(before, peer.pid) });
     }

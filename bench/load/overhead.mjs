@@ -8,7 +8,7 @@ import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
 import { interleave, runClient } from '../lib/rounds.mjs';
 import { spread, summarise } from '../lib/statistics.mjs';
 import { ANSWER, STREAM_BYTES } from '../lib/traffic.mjs';
-import { streamsOf, streamWarmupMs } from './stream.mjs';
+import { heating, streamsOf, streamWarmupMs } from './stream.mjs';
 
 const GATEWAY = 'headrace';
 const BASE = 'direct';
@@ -80,7 +80,7 @@ async function capacity(peers, load, unitsOf, rig) {
   let run;
   for (const what of ['warm-up', 'full load']) {
     rig.step(`${load.stream ? 'streams' : 'requests'}, ${what}`);
-    run = await runClient(gateway, load);
+    run = await runClient(gateway, load.stream && what === 'warm-up' ? heating(load) : load);
   }
   return unitsOf(run) / (run.cpuUs.peer / 1e6);
 }

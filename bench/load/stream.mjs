@@ -32,6 +32,19 @@ export const streamsOf = ({ events, eventsPerStream }) => events / eventsPerStre
 /** Warm-up of streams: connections open over its first half, as long as two streams, so that phases stay spread. */
 export const streamWarmupMs = ({ warmUp, gapMs }) => Math.max(warmUp * 1000, 4 * EVENTS * gapMs);
 
+/** Streams at a time, and the least time in milliseconds, of the run that does not count. */
+const HEATING = { connections: 256, durationMs: 8000 };
+
+/**
+ * The run of a peer that does not count: enough streams that just-in-time compilers have finished. 64 streams at a time are 200 in a
+ * second, and a path is compiled for good after some thousands.
+ */
+export const heating = (load) => ({
+  ...load,
+  connections: HEATING.connections,
+  durationMs: Math.max(load.durationMs, HEATING.durationMs),
+});
+
 /** What `summarise` does not know of streams. */
 export function summariseStreams(runs, reference) {
   return summarise(runs, streamsOf, reference).map((peer) => ({
@@ -59,7 +72,8 @@ export async function measureStreams(flags, rig) {
         answerBytes: STREAM_BYTES,
       };
       const step = (text) => rig.step(`${connections} streams, ${text}`);
-      const runs = await interleave(peers, flags.rounds, (peer) => runClient(peer, load), step);
+      const run = (peer, isWarmUp) => runClient(peer, isWarmUp ? heating(load) : load);
+      const runs = await interleave(peers, flags.rounds, run, step);
       const summary = summariseStreams(runs);
       rig.result({
         ...streamResult(flags, connections, summary),
