@@ -83,30 +83,31 @@ export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
  * final. After `begun`, `finished` and `complete` say how far a stream is.
  */
 export class AnswerJudge {
+  // What every event of a stream touches comes first: few cache lines.
   readonly #dialect: Dialect | undefined;
   /** Answers that were asked for. */
   readonly choices: number;
-  readonly #counts: boolean;
   #state: AnswerState = 'undecided';
+  #useful = false;
+  #complete = false;
+  #bytes = 0;
+  #dataEvents = 0;
+  #nextSequence = 0;
+  /** Of a stream whose counts are read; null otherwise. */
+  #text: TextCounter | null = null;
+  /** The last bytes of an event that is longer than what is held; null outside such an event. */
+  #longEvent: Buffer | null = null;
+  readonly #counts: boolean;
   #streams = false;
   #judged = false;
   #countsRead = false;
-  #useful = false;
   #finished = false;
-  #complete = false;
   #reportedError = false;
-  #bytes = 0;
-  #dataEvents = 0;
   #onlyDone = false;
-  #nextSequence = 0;
   #usage: Usage | undefined;
-  /** Of a stream whose counts are read; null otherwise. */
-  #text: TextCounter | null = null;
   #answerText = 0;
   /** Indexes of the choices that have ended; null while there is one choice, or none has ended. */
   #ended: Set<number> | null = null;
-  /** The last bytes of an event that is longer than what is held; null outside such an event. */
-  #longEvent: Buffer | null = null;
   // Offsets in the piece of the next marks of an end and of an error; -1 none is left, -2 not searched. Nothing is searched twice.
   #mark = NOT_SEARCHED;
   #errorMark = NOT_SEARCHED;
@@ -225,6 +226,7 @@ export class AnswerJudge {
     if (this.#state !== 'undecided' && this.#state !== 'begun') return this.#state;
     const isFirst = this.#bytes === 0;
     this.#bytes += piece.byteLength;
+    if (this.#useful && this.#longEvent === null && !midEvent && this.#passesQuietPiece(piece)) return this.#state;
     const start = isFirst && startsWithMark(piece) ? 3 : this.#longEvent === null ? 0 : this.#passLongEvent(piece);
     this.#readEvents(piece, start, midEvent);
     if (this.#state === 'undecided' && this.#bytes > HELD_STREAM_BYTES) this.#state = 'begun';
@@ -326,7 +328,7 @@ export class AnswerJudge {
         next = lf === cr + 1 ? cr + 2 : cr + 1;
       }
       if (end === pos) {
-        this.#endEvent(piece, next);
+        this.#endEvent(piece);
         this.#clearEvent();
       } else {
         this.#readLine(piece, pos, end);
@@ -362,19 +364,18 @@ export class AnswerJudge {
     this.#errorField = false;
   }
 
-  /** Judges the event whose fields were read; the next one begins at `next`. */
-  #endEvent(piece: Buffer, next: number): void {
+  /** Judges the event whose fields were read. */
+  #endEvent(piece: Buffer): void {
     if (this.#dataStart < 0 && !this.#errorField) return;
-    this.#dataEvents++;
     if (this.#text !== null && this.#dataStart >= 0) this.#text.add(piece, this.#dataStart, this.#dataEnd);
     const dialect = this.#dialect;
-    if (dialect === undefined) {
-      this.#takeUseful();
+    if (dialect !== undefined && this.#useful && this.#lines === null && this.#isQuiet(dialect, piece)) {
+      this.#countQuiet();
       return;
     }
-    if (this.#useful && this.#lines === null && this.#isQuiet(dialect, piece, next)) {
-      // Numbers are consecutive.
-      if (this.#nextSequence > 0) this.#nextSequence++;
+    this.#dataEvents++;
+    if (dialect === undefined) {
+      this.#takeUseful();
       return;
     }
     const data = this.#lines ?? piece.toString('latin1', this.#dataStart, this.#dataEnd);
@@ -400,26 +401,39 @@ export class AnswerJudge {
     dialect.readEvent(name, data, into);
   }
 
+  #countQuiet(): void {
+    this.#dataEvents++;
+    // Numbers are consecutive.
+    if (this.#nextSequence > 0) this.#nextSequence++;
+  }
+
+  /** Counts the usual piece of a stream: one event, on one line, that is surely neither an end nor an error. False for any other. */
+  #passesQuietPiece(piece: Buffer): boolean {
+    const endMark = this.choices === 1 ? this.#dialect?.endMark : null;
+    if (endMark === null || endMark === undefined) return false;
+    const end = piece.length - 2;
+    if (piece[0] !== 0x64 || !startsWith(piece, 0, end, DATA) || piece[end] !== LF || piece[end + 1] !== LF)
+      return false;
+    const start = valueStart(piece, DATA.length, end);
+    if (!opensData(piece, start)) return false;
+    // The mark is near the end of the event. If it is none, but the end of a longer name, or a text, all marks are read.
+    const at = piece.lastIndexOf(endMark, end);
+    const value = at > start && piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
+    if (value >= end || !isEmptyValue(piece, value) || piece.indexOf(LF) !== end || piece.includes(CR)) return false;
+    this.#text?.add(piece, start, end);
+    this.#countQuiet();
+    return true;
+  }
+
   /** Whether the event of a stream that has begun is surely neither an end nor an error. Cheap, for nearly all are. */
-  #isQuiet(dialect: Dialect, piece: Buffer, next: number): boolean {
+  #isQuiet(dialect: Dialect, piece: Buffer): boolean {
     const { endMark } = dialect;
     if (endMark === null) return this.#nameEnd > 0 && dialect.isQuietName(piece, this.#nameStart, this.#nameEnd);
     const start = this.#dataStart;
     const end = this.#dataEnd;
-    // Anything else may be `[DONE]` or begin with `error`.
-    if (start < 0 || this.#nameEnd > 0 || piece[start] !== OPEN_OBJECT) return false;
-    if (piece[start + 1] !== QUOTE || piece[start + 2] === 0x65) return false;
+    if (start < 0 || this.#nameEnd > 0 || !opensData(piece, start)) return false;
     let at = this.#mark;
-    if (this.choices === 1 && next >= piece.length && at === NOT_SEARCHED) {
-      // The usual piece is one event, and the mark is near its end.
-      at = piece.lastIndexOf(endMark, end);
-      const value = at > start && piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
-      if (value < end) return isEmptyValue(piece, value);
-      // None, the end of a longer name, or a text.
-      at = at > start ? piece.indexOf(endMark, start) : -1;
-    } else if (at === NOT_SEARCHED || (at >= 0 && at < start)) {
-      at = piece.indexOf(endMark, start);
-    }
+    if (at === NOT_SEARCHED || (at >= 0 && at < start)) at = piece.indexOf(endMark, start);
     if (at < 0 || at >= end) {
       this.#mark = at;
       if (this.#errorMark === NOT_SEARCHED || (this.#errorMark >= 0 && this.#errorMark < start)) {
@@ -613,6 +627,11 @@ function startsWith(piece: Buffer, start: number, end: number, field: Buffer): b
   if (end - start < field.length) return false;
   for (let at = 1; at < field.length; at++) if (piece[start + at] !== field[at]) return false;
   return true;
+}
+
+/** Whether data is an object. Anything else may be `[DONE]`, or begin with `error`. */
+function opensData(piece: Buffer, start: number): boolean {
+  return piece[start] === OPEN_OBJECT && piece[start + 1] === QUOTE && piece[start + 2] !== 0x65;
 }
 
 /** One space behind the colon belongs to the field. */

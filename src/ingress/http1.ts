@@ -85,14 +85,14 @@ type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume';
 type ProbeResult = 'sent' | 'later' | 'never';
 
 class Http1Exchange extends Exchange {
-  /** The connection is closed behind this response. */
-  closes = false;
   readonly #connection: Connection;
   #framing: Framing = 'none';
-  /** Bytes that are missing of a body of declared length. */
-  #left = 0;
   /** Leading zeros that have been sent of the size of the next chunk. */
   #zeros = 0;
+  /** Bytes that are missing of a body of declared length. */
+  #left = 0;
+  /** The connection is closed behind this response. */
+  closes = false;
 
   constructor(connection: Connection, head: RequestHead, body: Body | null, nowMs: number) {
     super(head, nowMs);
@@ -316,7 +316,7 @@ class Connection implements Expirable {
   /** Sends text (one byte per character), bytes and text in one write. False when the client has to read first. */
   send(prefix: string, body: Uint8Array, suffix: string): boolean {
     const length = prefix.length + body.byteLength + suffix.length;
-    if (length === 0 || this.#socket.destroyed) return true;
+    if (length === 0 || this.#writer.closed) return true;
     const writer = this.#writer;
     const wasEmpty = writer.queuedBytes === 0;
     const reuses = wasEmpty && length <= SCRATCH_BYTES;

@@ -84,6 +84,11 @@ export class SocketWriter {
     return this.#isRaw ? this.#pending : this.#socket.writableLength;
   }
 
+  /** Whether the socket is destroyed. The handle tells it, which a write needs: the states of the stream are two objects more. */
+  get closed(): boolean {
+    return this.#isRaw ? (this.#socket as unknown as HandleOwner)._handle === null : this.#socket.destroyed;
+  }
+
   /** Whether a write has failed: nothing more is sent. */
   get failed(): boolean {
     return this.#failed || this.#socket.errored !== null;

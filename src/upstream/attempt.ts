@@ -102,6 +102,21 @@ const LF = 0x0a;
 const NO_BYTES = Buffer.alloc(0);
 
 export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expirable {
+  // What every piece of a stream touches comes first: few cache lines.
+  /** In milliseconds, 0 before: when the CRN was last heard, when the answer began. */
+  heardMs = 0;
+  begunMs = 0;
+  /** Bytes of the body of the answer so far. */
+  bytes = 0;
+  /** Bytes of it may have reached the client. */
+  passed = false;
+  #phase: Phase = 'connect';
+  #splitter: EventSplitter | null = null;
+  /** The last byte of a stream ended a line. */
+  #lineEnded = false;
+  readonly judge: AnswerJudge;
+  readonly #owner: AttemptOwner;
+
   /** @internal Index in the set of running attempts. */
   slot = -1;
   readonly member: Member;
@@ -119,16 +134,10 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   readonly headers: readonly string[];
   readonly body: Buffer;
 
-  /** In milliseconds, 0 before: when the request left, when the answer began, when the CRN was last heard. */
+  /** When the request left, in milliseconds; 0 before. */
   sentMs = 0;
-  begunMs = 0;
-  heardMs = 0;
   /** Of the answer; null before it came. */
   head: ResponseHead | null = null;
-  /** Bytes of its body so far. */
-  bytes = 0;
-  /** Bytes of it may have reached the client. */
-  passed = false;
   /** The answer is whole and good. */
   whole = false;
   /** Of a refusal that another CRN may better. */
@@ -139,22 +148,16 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   /** What a client is told whose answer breaks off here. */
   brokenCode: ErrorCode = 'HR_STREAM_BROKEN';
 
-  readonly judge: AnswerJudge;
   readonly #deps: AttemptDeps;
   readonly #request: UpstreamRequest;
-  readonly #owner: AttemptOwner;
   readonly #deadline: Deadline;
   #connection: AttemptConnection | null = null;
-  #phase: Phase = 'connect';
-  #splitter: EventSplitter | null = null;
   /** Copies, but for the last one while `#borrows`. */
   readonly #held: Buffer[] = [];
   /** The last held piece is in memory that the connection uses again when it has called. */
   #borrows = false;
   /** Bytes read since the phase `rest` began. */
   #restBytes = 0;
-  /** The last byte of a stream ended a line. */
-  #lineEnded = false;
   #paused = false;
   #left = false;
 

@@ -72,15 +72,18 @@ const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 export class Relay implements Expirable {
   readonly #clock: Clock;
   readonly #keepAliveMs: number | null;
-  readonly #request: RelayedRequest;
+  // Not the request: every object that a piece passes is a miss of the cache when many streams take turns.
+  readonly #usage: UsageWatch | null;
+  readonly #gaps: RelayedRequest['gaps'];
+  readonly #dialect: Dialect | undefined;
   readonly #owner: RelayOwner;
   readonly #downstream: Downstream;
   readonly #streams: boolean;
   readonly #deadline: Deadline | null;
   /** When the last piece of a stream was handed to the client; 0 before the first. */
   #lastPieceMs = 0;
-  /** The same of any write, comments included. */
-  #lastWriteMs: number;
+  /** When the last comment was; 0 before the first. */
+  #lastCommentMs = 0;
 
   /** `streams`: the answer is an event stream, in which silence is filled from now on. */
   constructor(
@@ -92,34 +95,35 @@ export class Relay implements Expirable {
   ) {
     this.#clock = clock;
     this.#keepAliveMs = relay.keepAliveMs;
-    this.#request = request;
+    this.#usage = request.usage;
+    this.#gaps = request.gaps;
+    this.#dialect = request.dialect;
     this.#owner = owner;
     this.#downstream = downstream;
     this.#streams = streams;
-    this.#lastWriteMs = 0;
     this.#deadline = streams && relay.keepAliveMs !== null ? deadlines.deadline(this) : null;
     if (relay.keepAliveMs !== null) this.#deadline?.set(relay.keepAliveMs);
   }
 
   /** Sends a piece: whole events of a stream, unless `midEvent`. */
   piece(piece: Buffer, midEvent: boolean, nowMs: number): void {
-    const { usage } = this.#request;
+    const usage = this.#usage;
     if (!this.#streams) {
       usage?.data(piece);
-      this.#write(piece, nowMs);
+      this.#write(piece);
       return;
     }
     const passed = usage === null ? piece : usage.events(piece, midEvent);
     if (passed === undefined) return;
     this.#note(passed, nowMs);
-    this.#write(passed, nowMs);
+    this.#write(passed);
   }
 
   /** Counts the last piece. Returns what of it the client gets. */
   last(piece: Buffer | null, nowMs: number): Buffer | undefined {
     this.close();
     if (piece === null) return undefined;
-    const { usage } = this.#request;
+    const usage = this.#usage;
     if (!this.#streams) {
       usage?.data(piece);
       return piece;
@@ -141,7 +145,7 @@ export class Relay implements Expirable {
       return;
     }
     const { message, status } = new HeadraceError(code);
-    this.#downstream.end(Buffer.from(errorEvent(this.#request.dialect, { code, message, status, sequence })));
+    this.#downstream.end(Buffer.from(errorEvent(this.#dialect, { code, message, status, sequence })));
   }
 
   /** Nothing more will come. */
@@ -153,9 +157,11 @@ export class Relay implements Expirable {
   expire(): void {
     if (this.#keepAliveMs === null || this.#downstream.handedOver) return;
     const nowMs = this.#clock.now();
-    const restMs = this.#lastWriteMs + this.#keepAliveMs - nowMs;
+    const restMs = Math.max(this.#lastPieceMs, this.#lastCommentMs) + this.#keepAliveMs - nowMs;
     this.#deadline?.set(restMs > 0 ? Math.ceil(restMs) : this.#keepAliveMs);
-    if (restMs <= 0 && this.#owner.onSilence()) this.#write(KEEP_ALIVE, nowMs);
+    if (restMs > 0 || !this.#owner.onSilence()) return;
+    this.#lastCommentMs = nowMs;
+    this.#write(KEEP_ALIVE);
   }
 
   /** @internal */
@@ -163,15 +169,14 @@ export class Relay implements Expirable {
     this.#owner.onDefect(cause);
   }
 
-  #write(bytes: Uint8Array, nowMs: number): void {
-    this.#lastWriteMs = nowMs;
+  #write(bytes: Uint8Array): void {
     if (!this.#downstream.write(bytes) && !this.#downstream.handedOver) this.#owner.onFull();
   }
 
   #note({ byteLength }: Buffer, nowMs: number): void {
     if (this.#downstream.handedOver) return;
     this.#downstream.bytesOut += byteLength;
-    if (this.#lastPieceMs > 0) this.#request.gaps.observe((nowMs - this.#lastPieceMs) / 1000);
+    if (this.#lastPieceMs > 0) this.#gaps.observe((nowMs - this.#lastPieceMs) / 1000);
     else this.#owner.onFirstPiece(nowMs);
     this.#lastPieceMs = nowMs;
   }

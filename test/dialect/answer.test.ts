@@ -725,6 +725,28 @@ const SIZES = fc.array(fc.oneof(fc.integer({ min: 1, max: 40 }), fc.integer({ mi
   maxLength: 12,
 });
 
+t.test('pieces that end like the usual one, but are not one event on one line, are read whole', async (t) => {
+  const begun = (): AnswerJudge => judged('chat-completions', chunk({ delta: { content: 'a' } }));
+  const quiet = chunk({ delta: { content: 'b' } });
+  const end = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]';
+  const rows: [string, string][] = [
+    ['two events', `data: ${end}}\n\n${quiet}`],
+    ['ends of lines without line feeds', `data: ${end}}\r\r${quiet}`],
+    ['data of two lines', `data: ${end},\ndata: "more":{"finish_reason":null}}\n\n`],
+    ['another field in front', `data: ${end}}\nid: 7\ndata: \n\n${quiet}`],
+  ];
+  for (const [title, text] of rows) {
+    const judge = begun();
+    judge.events(Buffer.from(text));
+    t.equal(judge.finished, true, title);
+  }
+  const judge = begun();
+  judge.events(Buffer.from(quiet));
+  t.equal(judge.finished, false);
+  judge.events(Buffer.from('data: {"error":{"message":"m"},"finish_reason":null}\n\n'));
+  t.equal(judge.reportedError, true);
+});
+
 t.test('random events in any order, cut anywhere, get the verdict of a reader that parses everything', async (t) => {
   for (const [name, pool] of POOLS) {
     const property = fc.property(
