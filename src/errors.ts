@@ -53,6 +53,9 @@ export type ErrorCode =
   | 'HR_CREDIT_SHORT'
   | 'HR_CREDIT_BUSY'
   | 'HR_CREDIT_UNKNOWN'
+  | 'HR_ACCOUNT_RATE'
+  | 'HR_ACCOUNT_REQUEST'
+  | 'HR_ACCOUNT_UNAVAILABLE'
   | 'HR_PAYMENT_REQUIRED'
   | 'HR_PAYMENT_MALFORMED'
   | 'HR_PAYMENT_AMOUNT'
@@ -187,6 +190,24 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'internal',
     retryable: true,
     detail: 'Credit cannot be checked at the moment; nothing was charged',
+  },
+  HR_ACCOUNT_RATE: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'The account is read too often',
+  },
+  HR_ACCOUNT_REQUEST: {
+    status: 404,
+    source: 'client',
+    retryable: false,
+    detail: 'No such request of this key is recorded',
+  },
+  HR_ACCOUNT_UNAVAILABLE: {
+    status: 503,
+    source: 'internal',
+    retryable: true,
+    detail: 'The account cannot be read at the moment',
   },
   HR_PAYMENT_REQUIRED: { status: 402, source: 'client', retryable: false, detail: 'Payment required: {}' },
   HR_PAYMENT_MALFORMED: { status: 400, source: 'client', retryable: false, detail: 'Malformed payment: {}' },

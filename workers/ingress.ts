@@ -3,7 +3,12 @@
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemRandom } from '../src/actor/index.ts';
-import type { LeaseManagerCommand, PaymentCommand } from '../src/billing/index.ts';
+import type {
+  AccountReaderCommand,
+  LeaseManagerCommand,
+  PaymentCommand,
+  RequestLogCommand,
+} from '../src/billing/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
@@ -24,6 +29,8 @@ const pages = control.ref<PagesCommand>('pages');
 
 const { leaseMemory, limitMemory, paid } = data;
 const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
+const accountReader = control.ref<AccountReaderCommand>('accountReader');
+const requestLog = control.ref<RequestLogCommand>('requestLog');
 const payments = paid ? control.ref<PaymentCommand>('payments') : null;
 
 const plane = new DataPlane({
@@ -36,7 +43,10 @@ const plane = new DataPlane({
   random: systemRandom,
   tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
   pages,
-  accounts: limitMemory === null || leaseMemory === null ? null : { leaseManager, leaseMemory, limitMemory, payments },
+  accounts:
+    limitMemory === null || leaseMemory === null
+      ? null
+      : { accountReader, leaseManager, leaseMemory, limitMemory, payments, requestLog },
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

@@ -105,7 +105,7 @@ export interface AdminService {
   removeBudget(id: string): Promise<BudgetView>;
   usage(fields: Fields): Promise<UsageView[]>;
   audit(): Promise<AuditView>;
-  /** Single requests, the newest first, where the setting `requestLog.records` keeps them. */
+  /** Single requests, the newest first, where the setting `costLog.requests` keeps them. */
   requests(fields: Fields): Promise<RequestView[]>;
   request(id: string): Promise<RequestView>;
   /** Acts of operators, the newest first. */

@@ -1,13 +1,21 @@
 // What endpoints are given: the services of one data plane, and the present snapshot of what the control plane knows.
 // A reload replaces the whole object; a request that has begun keeps the one it was given.
 
-import type { Clock } from '../actor/index.ts';
-import type { KeyLimiter, KeyTable, LeaseCache, ModelPrice, Payments, Spending } from '../billing/index.ts';
+import type { Clock, Ref } from '../actor/index.ts';
+import type {
+  AccountReaderCommand,
+  KeyLimiter,
+  KeyTable,
+  LeaseCache,
+  ModelPrice,
+  Payments,
+  Spending,
+} from '../billing/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { TokenSizes } from '../dialect/index.ts';
 import type { PageClient } from '../fetch/index.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import type { Exchange, ExchangeSettlement } from '../ingress/exchange.ts';
 import type {
   Board,
   Model,
@@ -45,8 +53,10 @@ export interface Billing {
 }
 
 /** Money held for one request. The exchange closes it when it is over; until then what was delivered is added. */
-export interface Settlement {
+export interface Settlement extends ExchangeSettlement {
   readonly kind: 'account' | 'payment';
+  /** What the request costs by what was delivered, in pico-USD; final when the answer is complete. */
+  readonly dueCost: number;
   /** Adds what was delivered and what it costs. */
   add(spending: Spending): void;
   /** Ends the hold: charges what was delivered, releases it where nothing was. Further calls do nothing. */
@@ -73,6 +83,8 @@ export interface ApiDeps {
   readonly responseHolders: ResponseHolders;
   /** Null without a ledger: nothing is limited or charged. */
   readonly billing: Billing | null;
+  /** Reads accounts for their customers; null without a ledger. */
+  readonly accountReader: Ref<AccountReaderCommand> | null;
   /** Takes x402 payments; null where payments are off. */
   readonly paymentProcessor: Payments | null;
   readonly search: SearchService;

@@ -19,7 +19,7 @@ import {
 } from '../dialect/index.ts';
 import { picoPerCall, type Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { type Exchange, readCookie, setCookie } from '../ingress/exchange.ts';
+import { type Exchange, readCookie, setCookie, type TrailerSource } from '../ingress/exchange.ts';
 import {
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
@@ -43,7 +43,16 @@ import {
 } from '../upstream/index.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
-import { type Meter, paid, type PaidEndpoint, type PaidRequest, refuse, type RequestSettlement } from './pipeline.ts';
+import {
+  COST_HEADER,
+  costText,
+  type Meter,
+  paid,
+  type PaidEndpoint,
+  type PaidRequest,
+  refuse,
+  type RequestSettlement,
+} from './pipeline.ts';
 import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
@@ -115,7 +124,7 @@ function notJson(): HeadraceError {
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
-class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
+class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSource {
   readonly model: string;
   readonly path: string;
   readonly lines: RequestLines;
@@ -128,6 +137,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
   readonly budget: RetryBudget;
   readonly approval: Approval | null;
   readonly #exchange: Exchange;
+  readonly #settlement: RequestSettlement;
   readonly #deps: ApiDeps;
   readonly #cells: RequestCells;
   readonly #budget: TokenBudget | null;
@@ -151,6 +161,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     const budget = settlement === null ? null : input.budget;
     const limit = budget === null || settlement === null ? undefined : outputLimit(budget, settlement);
     const edits = limit === undefined ? [] : limitEdits(dialect, body, scan, limit);
+    this.#settlement = settlement;
     this.#budget = budget;
     this.#limit = limit;
     this.dialect = dialect;
@@ -242,6 +253,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     if (this.#limit !== undefined && this.#limit !== this.#budget?.bounds.limit) {
       headers.push('x-headrace-output-limit', String(this.#limit));
     }
+    this.#tellCost(attempt, headers);
     this.#noteResponse(attempt);
     // A CRN that is merely busy gets its conversations back.
     if (!settings.routing.affinity || this.candidates.preferredFit) return;
@@ -249,6 +261,22 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter {
     if (updated === undefined) return;
     const secure = settings.publicScheme === 'https';
     headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
+  }
+
+  /** The cost of a whole answer is known by now; that of others follows them, if the client reads trailers. */
+  #tellCost({ head, judge, whole }: Attempt, headers: string[]): void {
+    const settlement = this.#settlement;
+    if (settlement === null) return;
+    if (settlement.kind === 'payment' || (whole && !judge.streams)) {
+      headers.push(COST_HEADER, costText(settlement.dueCost));
+    } else if ((judge.streams || (head?.contentLength ?? 0) < 0) && this.#exchange.acceptsTrailers) {
+      headers.push('trailer', COST_HEADER);
+      this.#exchange.trailerSource = this;
+    }
+  }
+
+  trailers(): readonly string[] {
+    return this.#settlement === null ? NO_HEADERS : [COST_HEADER, costText(this.#settlement.dueCost)];
   }
 
   /** The CRN that has the response which the request continues. */

@@ -29,6 +29,14 @@ export interface RouteDoc {
   /** Whether the 2xx answer may also be a stream of server-sent events. */
   readonly streams?: boolean;
   readonly cookie?: { readonly name: string; readonly description: string; readonly default: string };
+  /** Parameters of the query; the answer 422 follows from them. */
+  readonly query?: readonly ParameterDoc[];
+}
+
+/** One parameter of a query. */
+export interface ParameterDoc {
+  readonly name: string;
+  readonly schema: Schema;
 }
 
 /** The two path segments an operator may rename, without slashes. */
@@ -116,7 +124,7 @@ function operationId(method: string, path: string, taken: Set<string>): string {
 }
 
 function describe(route: RouteDoc, path: string, schemas: Record<string, JsonSchema>): JsonSchema {
-  const parameters = [...pathParameters(path), ...cookieParameters(route)];
+  const parameters = [...pathParameters(path), ...queryParameters(route), ...cookieParameters(route)];
   return {
     tags: [route.tag],
     summary: route.summary,
@@ -139,6 +147,13 @@ function pathParameters(path: string): JsonSchema[] {
   }));
 }
 
+function queryParameters({ query = [] }: RouteDoc): JsonSchema[] {
+  return query.map(({ name, schema }) => {
+    const { description, ...rest } = toJsonSchema(schema);
+    return { name, in: 'query', required: schema.required === true, description, schema: rest };
+  });
+}
+
 function cookieParameters({ cookie }: RouteDoc): JsonSchema[] {
   if (cookie === undefined) return [];
   const { name, description, default: preset } = cookie;
@@ -146,7 +161,11 @@ function cookieParameters({ cookie }: RouteDoc): JsonSchema[] {
 }
 
 function operationResponses(route: RouteDoc, schemas: Record<string, JsonSchema>): JsonSchema {
-  const implied = [...(route.auth === 'key' ? [401] : []), ...(route.request === undefined ? [] : BODY_STATUSES)];
+  const implied = [
+    ...(route.auth === 'key' ? [401] : []),
+    ...(route.request === undefined ? [] : BODY_STATUSES),
+    ...(route.query === undefined ? [] : [422]),
+  ];
   const responses: JsonSchema = Object.fromEntries(
     implied.map((status) => [status, { $ref: `#/components/responses/Error${status}` }]),
   );

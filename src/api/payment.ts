@@ -35,7 +35,7 @@ export function holdPayment(
         respondUnpaid(exchange, answer);
         return;
       }
-      const settlement = new PaymentSettlement(exchange, paymentProcessor, answer.ticket);
+      const settlement = new PaymentSettlement(exchange, paymentProcessor, answer.ticket, request);
       if (exchange.handedOver) {
         settlement.close();
         return;
@@ -49,6 +49,15 @@ export function holdPayment(
 /** A held payment. Its price is fixed, so what was delivered does not change it. */
 export class PaymentSettlement implements Settlement, Approval {
   readonly kind = 'payment';
+  /** Pico-USD that were taken and earned. */
+  cost = 0;
+  /** Tokens are not counted: the price was that of an estimate. */
+  readonly promptTokens = 0;
+  readonly cachedTokens = 0;
+  readonly completionTokens = 0;
+  readonly measured = false;
+  /** Pico-USD that are taken when an answer begins. */
+  readonly dueCost: number;
   readonly #exchange: Exchange;
   readonly #payments: Payments;
   readonly #ticket: string;
@@ -56,7 +65,8 @@ export class PaymentSettlement implements Settlement, Approval {
   #state: 'held' | 'settling' | 'settled' | 'ended' = 'held';
   #closed = false;
 
-  constructor(exchange: Exchange, payments: Payments, ticket: string) {
+  constructor(exchange: Exchange, payments: Payments, ticket: string, { price }: Pick<Quote, 'price'>) {
+    this.dueCost = Number(price);
     this.#exchange = exchange;
     this.#payments = payments;
     this.#ticket = ticket;
@@ -90,6 +100,7 @@ export class PaymentSettlement implements Settlement, Approval {
   delivered(): void {
     if (this.#state !== 'settled') return;
     this.#state = 'ended';
+    this.cost = this.dueCost;
     this.#payments.deliver(this.#ticket);
   }
 

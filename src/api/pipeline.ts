@@ -10,6 +10,7 @@ import {
   type GoodCredential,
   type LimitReservation,
   presentedKey,
+  printUsd,
   refusalHeaders,
   type Reserved,
   retryHeaders,
@@ -86,7 +87,10 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): A
   const presented = presentedKey(exchange.authorization, exchange.apiKey);
   const credential = keys.check(presented.key);
   if (credential.kind === 'bad' && settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
-  if (credential.kind === 'good') exchange.account = credential.account;
+  if (credential.kind === 'good') {
+    exchange.account = credential.account;
+    exchange.credential = credential.key;
+  }
   exchange.keyless = credential.kind === 'none' && settings.keys.required;
   return { credential, bearer: presented.bearer };
 }
@@ -192,6 +196,11 @@ function rateLimitFamily({ path }: Exchange): 'openai' | 'anthropic' {
  */
 class AccountSettlement implements Settlement {
   readonly kind = 'account';
+  cost = 0;
+  promptTokens = 0;
+  cachedTokens = 0;
+  completionTokens = 0;
+  measured = true;
   /** Asked once, at the close. */
   meter: Meter | null = null;
   /** Pico-USD that are held. */
@@ -210,6 +219,12 @@ class AccountSettlement implements Settlement {
     this.#payer = payer;
     this.#model = model;
     this.limits = limits;
+  }
+
+  get dueCost(): number {
+    let cost = this.#closed ? 0 : (this.meter?.spending()?.cost ?? 0);
+    for (const spending of this.#spendings) cost += spending.cost;
+    return Math.min(cost, this.maxCost);
   }
 
   /** The most that the request may cost, in pico-USD. Infinity: the account pays later, whatever it is. */
@@ -240,18 +255,20 @@ class AccountSettlement implements Settlement {
     if (metered !== null) this.#spendings.push(metered);
     let { held } = this;
     let left = this.maxCost;
-    let tokens = 0;
-    let total = 0;
     for (const spending of this.#spendings) {
       const cost = Math.min(spending.cost, left);
       left -= cost;
       leases.settle(this.#payer, held, cost === spending.cost ? spending : { ...spending, cost });
       held = 0;
-      tokens += spending.promptTokens + spending.completionTokens;
-      total += cost;
+      this.cost += cost;
+      this.promptTokens += spending.promptTokens;
+      this.cachedTokens += spending.cachedTokens;
+      this.completionTokens += spending.completionTokens;
+      this.measured &&= spending.measured;
     }
     if (held > 0) leases.cancel(this.#payer, held);
-    limits.settle(this.limits, this.#payer, this.#model, tokens, total, epochMs());
+    const tokens = this.promptTokens + this.completionTokens;
+    limits.settle(this.limits, this.#payer, this.#model, tokens, this.cost, epochMs());
   }
 }
 
@@ -312,6 +329,14 @@ export interface Pending {
 /** Hears an answer, and whether it was kept from an earlier request; or why there is none. */
 export type WholeDone<Answer> = (error: HeadraceError | null, answer: Answer | null, cached: boolean) => void;
 
+/** What a request cost, in USD as a decimal: a header of answers that are whole, a trailer of streams. */
+export const COST_HEADER = 'x-headrace-cost';
+
+/** Exact USD of pico-USD. */
+export function costText(pico: number): string {
+  return printUsd(BigInt(Math.ceil(pico)));
+}
+
 const NO_HEADERS: readonly string[] = [];
 const CACHE_HIT: readonly string[] = ['x-headrace-cache', 'hit'];
 
@@ -335,10 +360,11 @@ export function respondWhole<Answer>(
     }
     const spendings = settlement === null ? [] : spendingsOf(answer, cached);
     for (const spending of spendings) settlement?.add(spending);
+    const cost = settlement === null ? NO_HEADERS : [COST_HEADER, costText(settlement.dueCost)];
     if (settlement?.kind === 'payment' && spendings.length > 0) {
-      settlement.deliver((receipts) => respondJson(exchange, 200, answer, receipts));
+      settlement.deliver((receipts) => respondJson(exchange, 200, answer, [...receipts, ...cost]));
     } else {
-      respondJson(exchange, 200, answer, cached ? CACHE_HIT : NO_HEADERS);
+      respondJson(exchange, 200, answer, cached ? [...CACHE_HIT, ...cost] : cost);
     }
   });
   listener.pending = pending;

@@ -5,6 +5,16 @@ import { HeadraceError } from '../errors.ts';
 import type { Cors } from '../ingress/cors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
+import {
+  ACCOUNT,
+  account,
+  ACCOUNT_PARAMETERS,
+  ACCOUNT_REQUEST,
+  ACCOUNT_REQUESTS,
+  accountRequest,
+  accountRequests,
+  REQUESTS_PARAMETERS,
+} from './account.ts';
 import { credits } from './credits.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
 import { fetchPage } from './fetch.ts';
@@ -169,6 +179,51 @@ export const ROUTES: readonly Route[] = [
     serve: authCheck,
   },
   {
+    method: 'GET',
+    path: '/svc/account',
+    summary: 'Balance, limits and usage of the account of the key',
+    tag: 'Account',
+    auth: 'key',
+    query: ACCOUNT_PARAMETERS,
+    responses: {
+      200: { description: 'The account', schema: ACCOUNT },
+      429: { description: 'The account is read too often' },
+      503: { description: 'The ledger does not answer' },
+    },
+    serve: account,
+    extra: true,
+  },
+  {
+    method: 'GET',
+    path: '/svc/account/requests',
+    summary: 'Requests of the key with their tokens and cost, the newest first',
+    tag: 'Account',
+    auth: 'key',
+    query: REQUESTS_PARAMETERS,
+    responses: {
+      200: { description: 'A page of them', schema: ACCOUNT_REQUESTS },
+      429: { description: 'The account is read too often' },
+      503: { description: 'The ledger does not answer' },
+    },
+    serve: accountRequests,
+    extra: true,
+  },
+  {
+    method: 'GET',
+    path: '/svc/account/requests/{id}',
+    summary: 'One request of the key, by its id or by the request id of its answer',
+    tag: 'Account',
+    auth: 'key',
+    responses: {
+      200: { description: 'The request', schema: ACCOUNT_REQUEST },
+      404: { description: 'No such request of this key is recorded' },
+      429: { description: 'The account is read too often' },
+      503: { description: 'The ledger does not answer' },
+    },
+    serve: accountRequest,
+    extra: true,
+  },
+  {
     method: 'POST',
     path: '/svc/credits',
     summary: 'Credits for an account, paid by x402',
@@ -222,7 +277,8 @@ export class Router {
   readonly #gets = new Map<string, Route>();
   readonly #posts = new Map<string, Route>();
   readonly #catchAll: Route;
-  readonly #entry: Route;
+  /** GET routes whose path ends in a parameter, by what stands before it. */
+  readonly #entries: (readonly [prefix: string, route: Route])[] = [];
 
   constructor(prefixes: { readonly servicePrefix: string; readonly listingPrefix: string }) {
     for (const route of ROUTES) {
@@ -230,9 +286,9 @@ export class Router {
         .replace(/^\/svc(?=\/)/, `/${prefixes.servicePrefix}`)
         .replace(/^\/aggregator(?=\/)/, `/${prefixes.listingPrefix}`);
       (route.method === 'GET' ? this.#gets : this.#posts).set(path, route);
+      if (route.method === 'GET' && path.endsWith('}')) this.#entries.push([path.slice(0, path.indexOf('{')), route]);
     }
     this.#catchAll = this.#posts.get('/{full_path}') as Route;
-    this.#entry = this.#gets.get('/v1/models/{model}') as Route;
   }
 
   /** Serves one exchange; never throws. */
@@ -268,10 +324,14 @@ export class Router {
   }
 
   #get(path: string): Route {
-    const route = this.#gets.get(path) ?? (path.startsWith('/v1/models/') ? this.#entry : undefined);
+    const route = this.#gets.get(path) ?? this.#entry(path);
     if (route !== undefined) return route;
     if (this.#posts.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'POST, OPTIONS'] });
     throw new HeadraceError('HR_ROUTE_NOT_FOUND');
+  }
+
+  #entry(path: string): Route | undefined {
+    return this.#entries.find(([prefix]) => path.startsWith(prefix))?.[1];
   }
 
   #named(exchange: Exchange, route: Route): Route {
@@ -280,6 +340,6 @@ export class Router {
   }
 
   #allow(path: string): string {
-    return this.#gets.has(path) || path.startsWith('/v1/models/') ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS';
+    return this.#gets.has(path) || this.#entry(path) !== undefined ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS';
   }
 }

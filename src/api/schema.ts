@@ -140,6 +140,13 @@ export function readBody<T>(schema: ObjectSchema<T>, body: Buffer, contentType: 
   return valueOf('errors' in parsed ? parsed : validate(schema, parsed.value, ['body']));
 }
 
+/** The converted parameters of a query; a number may be given as digits. Throws `HR_REQUEST_INVALID` with every mistake. */
+export function readQuery<T>(schema: ObjectSchema<T>, query: string): T {
+  const value: Record<string, string> = {};
+  for (const [name, text] of new URLSearchParams(query)) value[name] = text;
+  return valueOf(validate(schema, value, ['query']));
+}
+
 /** The converted input of a library call. Throws `HR_REQUEST_INVALID` with every mistake. */
 export function readValue<T>(schema: ObjectSchema<T>, value: unknown): T {
   return valueOf(validate(schema, value, []));

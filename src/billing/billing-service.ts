@@ -10,6 +10,8 @@ import {
   type ReportedCharge,
 } from './lease-manager.ts';
 import { createLeaseMemory } from './lease-table.ts';
+import { accountReader, type AccountReaderCommand } from './account-reader.ts';
+import { requestLog, type RequestLogCommand, type RequestLogSettings } from './request-recorder.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
 import type { Change, KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
 import type { BudgetChange, BudgetEvent } from './limits/budgets.ts';
@@ -72,6 +74,8 @@ export class BillingService {
   readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly leaseMemory: SharedArrayBuffer;
   readonly limitMemory: LimitMemory;
+  readonly accountReader: Ref<AccountReaderCommand>;
+  readonly requestLog: Ref<RequestLogCommand>;
   /** The payment processor; null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
   readonly #options: BillingServiceOptions;
@@ -117,6 +121,18 @@ export class BillingService {
       onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
     });
     this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });
+    const ledgerNow = (): Ledger | null => this.#ledger;
+    const onProblem = (error: unknown, what: string): void => log.error({ problem: sentenceOf(error) }, what);
+    this.accountReader = system.spawn(accountReader({ ledger: ledgerNow, onProblem }), { name: 'accountReader' });
+    const recording = requestLog({
+      ledger: ledgerNow,
+      settings: recordSettings(settings),
+      tag: randomUUID().replaceAll('-', ''),
+      epochMs,
+      metrics: this.#metrics,
+      onProblem,
+    });
+    this.requestLog = system.spawn(recording, { name: 'requestLog', mailbox: MAILBOX });
     const dateMs = (): number => Math.floor(epochMs());
     const ledger = this.#opened.promise;
     this.#service = startPayments({ system, ledger, settings: settings.payments, clock, dateMs, log });
@@ -153,6 +169,7 @@ export class BillingService {
 
   configure(settings: Settings): void {
     this.leaseManager.tell({ type: 'Configure', settings: leaseSettings(settings) });
+    this.requestLog.tell({ type: 'Configure', settings: recordSettings(settings) });
   }
 
   /** The keys of the configuration with the places of their limits; those that were given before and not now are forgotten. */
@@ -191,11 +208,19 @@ export class BillingService {
     const giveUp = (replyTo: Ref<readonly ReportedCharge[]>): LeaseManagerCommand => ({ type: 'GiveUp', replyTo });
     try {
       await ask(this.leaseManager, flush, { timeoutMs: FLUSH_MS + ANSWER_MS });
+      await this.#flushRecords();
       await this.#closeLedger();
       this.#logLost(await ask(this.leaseManager, giveUp, { timeoutMs: ANSWER_MS }));
     } catch (error) {
       log.error({ err: error }, 'charges may be lost: the lease manager does not answer');
     }
+  }
+
+  async #flushRecords(): Promise<void> {
+    const flush = (replyTo: Ref<'flushed'>): RequestLogCommand => ({ type: 'Flush', replyTo });
+    await ask(this.requestLog, flush, { timeoutMs: ANSWER_MS }).catch((error: unknown) =>
+      this.#options.log.error({ err: error }, 'records of requests are lost'),
+    );
   }
 
   /** A ledger that is closed commits what waits, which a store that does not answer delays. */
@@ -366,6 +391,10 @@ export class BillingService {
     }, delayMs);
     this.#timers.add(timer);
   }
+}
+
+function recordSettings({ costLog: { retentionMs, rows } }: Settings): RequestLogSettings {
+  return { retentionMs, rows };
 }
 
 function leaseSettings({ credit }: Settings): LeaseManagerSettings {

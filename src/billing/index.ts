@@ -1,4 +1,5 @@
 // Public surface of billing: keys and their limits, prices, credit leases, the ledger, payments.
+export type { AccountAnswer, AccountCaller, AccountQuestion, AccountReaderCommand } from './account-reader.ts';
 export { BillingService, type BillingUpdate, type ConfiguredKey } from './billing-service.ts';
 export {
   type Budget,
@@ -65,6 +66,7 @@ export {
   type UsageRow,
 } from './ledger/store.ts';
 export { parseUsd, printCredits, printUsd } from './money.ts';
+export { type FinishedRecord, type RequestLogCommand, RequestRecorder } from './request-recorder.ts';
 export type { Offer } from './payments/offer.ts';
 export { answerOf, decidePayment, PURCHASE, submissionOf } from './payments/settlement.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';

@@ -5,7 +5,7 @@ import { LISTS } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, pick, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const DESCRIPTION = `Single requests with their tokens and cost, the newest first, where the setting \`requestLog.records\` keeps them.`;
+const DESCRIPTION = `Single requests with their tokens and cost, the newest first, where the setting \`costLog.requests\` keeps them.`;
 
 const EXAMPLE = `
 For example

@@ -377,6 +377,15 @@ export const SCHEMA = section('General', {
       'Answer tokens that are held for a request without a limit, which is its limit then.',
     ),
   }),
+  costLog: section('Records of requests', {
+    requests: setting(
+      choice(['off', 'charged', 'all']),
+      'off',
+      'Requests of keys that the store records: none, those that cost something, all.',
+    ),
+    retention: setting(duration({ min: 60_000, max: 3_650 * 86_400_000 }), '30d', 'Age at which a record is removed.'),
+    rows: setting(integer({ min: 1000 }), 1_000_000, 'Most records that are kept; the oldest are removed.'),
+  }),
   payments: section('Payments (x402)', {
     facilitator: setting(
       nullable(url(BASE_URL)),

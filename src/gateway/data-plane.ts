@@ -3,6 +3,7 @@
 
 import { type Clock, type Ref, type System, systemEpochMs as epochMs } from '../actor/index.ts';
 import {
+  type AccountReaderCommand,
   type LeaseManagerCommand,
   KeyLimiter,
   type LimitMemory,
@@ -13,6 +14,8 @@ import {
   type ModelPrice,
   modelPriceOf,
   type PaymentCommand,
+  type RequestLogCommand,
+  RequestRecorder,
   PaymentClient,
   type BillingUpdate,
 } from '../billing/index.ts';
@@ -74,6 +77,8 @@ export interface DataPlaneOptions {
 export interface PlaneAccounts {
   readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly leaseMemory: SharedArrayBuffer;
+  readonly accountReader: Ref<AccountReaderCommand>;
+  readonly requestLog: Ref<RequestLogCommand>;
   readonly limitMemory: LimitMemory;
   /** Null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
@@ -106,6 +111,8 @@ export class DataPlane {
   readonly #leases: LeaseCache | null;
   readonly #limits: KeyLimiter | null;
   readonly #paymentProcessor: Payments | null;
+  readonly #recorder: RequestRecorder | null;
+  #recorded: Snapshot['settings']['costLog']['requests'] = 'off';
   #searchKey = '';
   /** Requests without a complete answer. */
   readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
@@ -159,6 +166,8 @@ export class DataPlane {
             flushMs: credit.flushMs,
             leasePico: picoPerCall(credit.lease),
           });
+    this.#recorder = accounts === null ? null : new RequestRecorder(accounts.requestLog, clock);
+    this.#recorded = snapshot.settings.costLog.requests;
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
     this.budget = new BodyBudget(0, options.bodyMemory, thread);
     const { connections, headerBytes } = snapshot.settings.limits;
@@ -194,6 +203,7 @@ export class DataPlane {
     this.#bound(snapshot);
     this.#configureSearch(snapshot);
     this.#observer.configure(snapshot.settings);
+    this.#recorded = snapshot.settings.costLog.requests;
     this.#budgets = new Map();
     const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
     for (const [url, pool] of this.#pools) {
@@ -212,6 +222,7 @@ export class DataPlane {
   /** Settles requests in flight, and reports what was spent to the lease manager. */
   closeLeases(): void {
     for (const exchange of this.#exchanges.list()) exchange.settlement?.close();
+    this.#recorder?.flush();
     this.#leases?.close();
   }
 
@@ -279,10 +290,36 @@ export class DataPlane {
     if (firstPieceMs > 0) this.#metrics.streamEnded();
     if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);
     if (this.#observer.active || span !== null) this.#observer.closed(exchange, status, elapsedMs);
+    if (this.#recorded !== 'off') this.#record(exchange, status, elapsedMs);
     if (this.#whenIdle === null || this.#exchanges.size > 0) return;
     this.#whenIdle();
     this.#whenIdle = null;
   };
+
+  /** Only POSTs of accounts are recorded: others cost nothing, or have their payment. */
+  #record(exchange: Exchange, status: number, elapsedMs: number): void {
+    const { account, credential, firstPieceMs, receivedMs, settlement } = exchange;
+    const cost = settlement?.cost ?? 0;
+    if (this.#recorder === null || account === '' || exchange.method !== 'POST') return;
+    if (this.#recorded === 'charged' && cost === 0) return;
+    this.#recorder.add({
+      dateMs: Math.floor(epochMs()),
+      requestId: exchange.requestId,
+      account,
+      key: credential,
+      endpoint: exchange.endpoint,
+      model: exchange.model,
+      status,
+      code: exchange.errorCode,
+      inputTokens: settlement?.promptTokens ?? 0,
+      cachedTokens: settlement?.cachedTokens ?? 0,
+      outputTokens: settlement?.completionTokens ?? 0,
+      measured: settlement?.measured ?? true,
+      cost,
+      durationMs: Math.round(elapsedMs),
+      firstByteMs: firstPieceMs > 0 ? Math.round(firstPieceMs - receivedMs) : null,
+    });
+  }
 
   #makeDeps(snapshot: Snapshot): ApiDeps {
     const { clock, random } = this.#options;
@@ -300,6 +337,7 @@ export class DataPlane {
       billing: this.#billingOf(snapshot),
       paymentProcessor: this.#paymentProcessor,
       tokenSizes: this.#tokenSizes,
+      accountReader: this.#options.accounts?.accountReader ?? null,
       createdS: snapshot.createdS,
       board: this.#board,
       reporter: this.#reporter,

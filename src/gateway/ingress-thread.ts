@@ -69,7 +69,7 @@ export interface ThreadDeps {
   readonly registry: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
   /** Null without a ledger. */
-  readonly accounts: Pick<PlaneAccounts, 'leaseManager' | 'payments'> | null;
+  readonly accounts: Pick<PlaneAccounts, 'accountReader' | 'leaseManager' | 'payments' | 'requestLog'> | null;
   /** Start data with the present snapshot and address. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
@@ -106,7 +106,11 @@ class Thread {
     this.#link = link(deps.system, port1);
     this.#link.expose('crns', deps.registry);
     this.#link.expose('pages', deps.pages);
-    if (deps.accounts !== null) this.#link.expose('leaseManager', deps.accounts.leaseManager);
+    if (deps.accounts !== null) {
+      this.#link.expose('leaseManager', deps.accounts.leaseManager);
+      this.#link.expose('accountReader', deps.accounts.accountReader);
+      this.#link.expose('requestLog', deps.accounts.requestLog);
+    }
     if (data.paid && deps.accounts?.payments) this.#link.expose('payments', deps.accounts.payments);
     this.#ingress = this.#link.ref('ingress');
     this.#worker = new Worker(new URL('../../workers/ingress.js', import.meta.url), {

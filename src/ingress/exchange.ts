@@ -23,6 +23,24 @@ export interface ExchangeListener {
   onEnded(cause: EndCause): void;
 }
 
+/** The money of one request. What was charged is 0 until it is closed. */
+export interface ExchangeSettlement {
+  /** Pico-USD. */
+  readonly cost: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** False when the tokens are estimates. */
+  readonly measured: boolean;
+  close(): void;
+}
+
+/** Knows the trailer fields of a response when its last byte is given. */
+export interface TrailerSource {
+  /** A flat list: name, value, name, value. */
+  trailers(): readonly string[];
+}
+
 /** Header names are lower case; the list is flat: name, value, name, value. */
 export interface RequestHead {
   readonly method: string;
@@ -84,6 +102,8 @@ const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
 /** Fifteen digits are below 2^53. */
 const LENGTH = /^\d{1,15}$/;
 
+const TE_TRAILERS = /(?:^|,)[ \t]*trailers[ \t]*(?:,|$)/i;
+
 /** Headers by which clients name their session, in order of preference. */
 const SESSION_HEADERS = [
   'session_id',
@@ -130,7 +150,9 @@ export abstract class Exchange implements RequestHead {
   onClose: ((exchange: Exchange) => void) | null = null;
 
   /** The money held for the request, if any; closed when the exchange is over, before `onClose`. */
-  settlement: { close(): void } | null = null;
+  settlement: ExchangeSettlement | null = null;
+  /** Asked for trailer fields at the end of a response whose head announces them; see `acceptsTrailers`. */
+  trailerSource: TrailerSource | null = null;
 
   /** Status of the response, 0 before there is one. */
   status = 0;
@@ -143,6 +165,8 @@ export abstract class Exchange implements RequestHead {
   keyless = false;
   /** Account of the key or of the wallet; empty without either. */
   account = '';
+  /** Id of the key; null without a key, and for one that has no id. */
+  credential: string | null = null;
   /** The CRN of the last attempt, and the number of attempts. */
   crn = '';
   attempts = 0;
@@ -245,6 +269,16 @@ export abstract class Exchange implements RequestHead {
   /** The client has gone before it had the whole response. */
   get aborted(): boolean {
     return this.endCause === 'gone';
+  }
+
+  /** Whether the client reads trailer fields (RFC 9110, section 6.5.1) and this server can send them. */
+  get acceptsTrailers(): boolean {
+    return this.sendsTrailers && TE_TRAILERS.test(this.header('te') ?? '');
+  }
+
+  /** Whether a body of unknown length may be followed by trailer fields. */
+  protected get sendsTrailers(): boolean {
+    return false;
   }
 
   /** First value of a header by its lower-case name. */

@@ -104,6 +104,10 @@ class Http1Exchange extends Exchange {
     return this.requestBody;
   }
 
+  protected override get sendsTrailers(): boolean {
+    return this.#connection.minor > 0 && this.method !== 'HEAD';
+  }
+
   override readBody(done: BodyCallback): void {
     super.readBody(done);
     if (this.requestBody !== null) this.#connection.bodyWanted();
@@ -144,8 +148,11 @@ class Http1Exchange extends Exchange {
     this.handedOver = true;
     if (this.#framing === 'none') this.#connection.send(prefix, NO_BYTES, '');
     else if (this.#framing !== 'chunked') this.#connection.send(prefix, chunk, '');
-    else if (length === 0) this.#connection.send(prefix, NO_BYTES, '0\r\n\r\n');
-    else this.#connection.send(`${prefix}${length.toString(16)}\r\n`, chunk, '\r\n0\r\n\r\n');
+    else {
+      const trailers = this.trailerSource === null ? '' : withHeaders('', this.trailerSource.trailers());
+      if (length === 0) this.#connection.send(prefix, NO_BYTES, `0\r\n${trailers}\r\n`);
+      else this.#connection.send(`${prefix}${length.toString(16)}\r\n`, chunk, `\r\n0\r\n${trailers}\r\n`);
+    }
     this.#connection.flush(this);
   }
 

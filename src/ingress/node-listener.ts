@@ -56,6 +56,10 @@ class NodeExchange extends Exchange implements Expirable {
     return this.requestBody;
   }
 
+  protected override get sendsTrailers(): boolean {
+    return this.#req.httpVersionMinor > 0 && this.method !== 'HEAD';
+  }
+
   override write(chunk: Uint8Array): boolean {
     if (this.handedOver) return true;
     this.#writeHead();
@@ -71,6 +75,10 @@ class NodeExchange extends Exchange implements Expirable {
     this.#writeHead();
     const bodiless = this.method === 'HEAD' || this.status === 204 || this.status === 304;
     const last = bodiless || chunk === undefined ? undefined : Buffer.from(chunk);
+    if (this.trailerSource !== null && !bodiless) {
+      const flat = this.trailerSource.trailers();
+      for (let i = 0; i < flat.length; i += 2) this.#res.addTrailers([[flat[i] as string, flat[i + 1] as string]]);
+    }
     if (lingers) this.#endAfterRequest(last);
     else this.#res.end(last);
     this.handedOver = true;

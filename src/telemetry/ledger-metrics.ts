@@ -36,6 +36,12 @@ export class LedgerMetrics {
     ['threshold'],
   );
 
+  readonly #records = new Counters(
+    'headrace_request_records_dropped_total',
+    'Finished requests that were not recorded in the store because too many waited for it',
+    [],
+  );
+
   // A series that begins at 0 shows its first increase.
   readonly #ok = this.#commits.at('ok');
   readonly #failed = this.#commits.at('failed');
@@ -60,6 +66,11 @@ export class LedgerMetrics {
     this.#budgets.at(threshold).value++;
   }
 
+  /** A finished request is not recorded. */
+  recordsDropped(): void {
+    this.#records.at().value++;
+  }
+
   /** A charge for so many requests was posted. `model`: its configured id. */
   charged(model: string, basis: ChargeBasis, usd: number, requests: number): void {
     let cells = this.#models.get(model);
@@ -78,6 +89,7 @@ export class LedgerMetrics {
       this.#charges.json(),
       this.#spent.json(),
       this.#budgets.json(),
+      this.#records.json(),
     ];
   }
 }

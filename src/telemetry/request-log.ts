@@ -22,6 +22,8 @@ export interface FinishedRequest {
   readonly aborted: boolean;
   readonly account: string;
   readonly span: { readonly traceId: string } | null;
+  /** What was charged, in pico-USD; null where nobody pays. */
+  readonly settlement: { readonly cost: number } | null;
 }
 
 export interface RequestLogOptions {
@@ -87,7 +89,7 @@ function standardError(): Sink {
 }
 
 function lineOf(request: FinishedRequest, status: number, elapsedMs: number): object {
-  const { receivedMs, firstPieceMs, span } = request;
+  const { receivedMs, firstPieceMs, settlement, span } = request;
   return {
     requestId: request.requestId,
     endpoint: request.endpoint,
@@ -105,8 +107,16 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     firstByteMs: firstPieceMs > 0 ? tenths(firstPieceMs - receivedMs) : undefined,
     bytesIn: request.bytesIn || undefined,
     bytesOut: request.bytesOut || undefined,
+    costUsd: settlement === null ? undefined : usdDecimal(settlement.cost),
     traceId: span?.traceId,
   };
+}
+
+/** Exact USD of pico-USD, as text: JSON numbers are read as doubles. */
+function usdDecimal(pico: number): string {
+  const digits = String(Math.ceil(pico)).padStart(13, '0');
+  const fraction = digits.slice(-12).replace(/0+$/, '');
+  return `${digits.slice(0, -12)}.${fraction.padEnd(2, '0')}`;
 }
 
 function tenths(ms: number): number {

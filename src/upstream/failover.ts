@@ -206,7 +206,6 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (last !== null && continuation !== null) last = continuation.rewrite(last);
     let passed = last ?? undefined;
     if (relay !== null) passed = relay.last(last, this.#deps.clock.now());
-    else if (last !== null && statusOf(attempt) < 300) this.#request.usage?.data(last);
     this.#over = true;
     attempt.succeed();
     this.#downstream.end(passed);
@@ -411,6 +410,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { streams } = attempt.judge;
     const atOnce = attempt.whole && !streams;
     this.#committed = true;
+    if (head.status < 300) this.#count(attempt, atOnce);
     const headers = this.#answerHeaders(attempt, head);
     this.#downstream.start(head.status, headers, atOnce ? attempt.bytes : streams ? -1 : head.contentLength);
     if (!streams) {
@@ -419,7 +419,6 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#relay = null;
     }
     if (!atOnce) this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
-    if (head.status < 300) this.#request.usage?.begin(attempt.judge);
     const { body, choices, dialect } = this.#request;
     const { continuation } = this.#deps;
     if (streams && continuation !== 'off' && choices === 1)
@@ -432,6 +431,13 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #noteDelivery(): void {
     const { approval } = this.#request;
     if (approval !== null && this.#receipts !== null && this.#hasDelivered) approval.delivered();
+  }
+
+  /** Counts an answer that is whole before its head is made, which tells what it costs; others are counted as they pass. */
+  #count({ held, judge }: Attempt, atOnce: boolean): void {
+    const { usage } = this.#request;
+    usage?.begin(judge);
+    if (atOnce) for (const piece of held) usage?.data(piece);
   }
 
   #answerHeaders(attempt: Attempt, { status, headers }: ResponseHead): readonly string[] {

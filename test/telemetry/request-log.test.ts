@@ -19,6 +19,7 @@ const REQUEST: FinishedRequest = {
   aborted: false,
   account: 'team',
   span: null,
+  settlement: null,
 };
 
 function logging(options: Partial<RequestLogOptions> = {}): {
@@ -102,4 +103,15 @@ t.test('lines have level info: a log with a higher level has none', async (t) =>
   const { log, lines } = logging({ level: 'warn' });
   log.finished(REQUEST, 500, 1);
   t.same(lines(), []);
+});
+
+t.test('a line says what the request cost, exactly', async (t) => {
+  const { log, lines } = logging();
+  for (const cost of [0, 1, 925_000_000, 12_500_000_000_000])
+    log.finished({ ...REQUEST, settlement: { cost } }, 200, 1);
+  log.finished(REQUEST, 200, 1);
+  t.same(
+    lines().map(({ costUsd }) => costUsd),
+    ['0.00', '0.000000000001', '0.000925', '12.50', undefined],
+  );
 });

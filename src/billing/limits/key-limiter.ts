@@ -1,6 +1,7 @@
 // Limits of one thread's requests: running requests, requests and tokens per minute of a key, and the money of budgets. All that a
 // request may take is reserved before it runs and replaced by what it has taken when it is over, exactly once.
 
+import { printUsd } from '../money.ts';
 import { type Budget, type BudgetChange, type BudgetScope, Periods, startOf } from './budgets.ts';
 import { type KeyBounds, type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
 
@@ -63,6 +64,19 @@ export type Exceeded =
   | { readonly kind: 'spent' | 'held'; readonly budget: Budget; readonly endsMs: number }
   /** The gateway has more limited keys or budgets than it can count for. */
   | { readonly kind: 'capacity' };
+
+/** One limit of a payer, with what is left of it. Counts; of a budget USD as decimals. */
+export interface LimitState {
+  readonly kind: 'running' | 'requests' | 'tokens' | 'budget';
+  /** Null: at any moment. */
+  readonly per: string | null;
+  /** Model of a budget; null: all of them. */
+  readonly model: string | null;
+  readonly limit: number | string;
+  readonly remaining: number | string;
+  /** End of a budget's period; null: a sliding window. */
+  readonly resets_at: string | null;
+}
 
 const NO_BUDGETS: readonly Budget[] = [];
 
@@ -181,6 +195,37 @@ export class KeyLimiter {
       byModel.set(model, budgets);
     }
     return budgets;
+  }
+
+  /** What is left of the limits that apply to a payer. A budget of one model names it. */
+  stateOf({ account, allowance, lineage }: LimitedPayer, nowMs: number): LimitState[] {
+    const states: LimitState[] = [];
+    if (allowance?.cell != null) {
+      const { requestsPerMinute, runningRequests, tokensPerMinute } = allowance;
+      const table = this.#table;
+      table.readKey(allowance.cell, allowance, nowMs);
+      const window = { per: 'minute', model: null, resets_at: null };
+      if (runningRequests !== undefined) {
+        const remaining = Math.max(runningRequests - table.running, 0);
+        states.push({ kind: 'running', ...window, per: null, limit: runningRequests, remaining });
+      }
+      if (requestsPerMinute !== undefined) {
+        states.push({ kind: 'requests', ...window, limit: requestsPerMinute, remaining: table.remainingRequests });
+      }
+      if (tokensPerMinute !== undefined) {
+        states.push({ kind: 'tokens', ...window, limit: tokensPerMinute, remaining: table.remainingTokens });
+      }
+    }
+    for (const budget of this.#budgets.values()) {
+      const { cell, limit, model, period } = budget;
+      if (cell === null || !applies({ ...budget, model: null }, { account, key: lineage, model: null })) continue;
+      const number = this.#periods.of(period, nowMs);
+      const left = Math.max(limit - this.#table.spent(cell, number), 0);
+      const resets = new Date(startOf(period, number + 1)).toISOString();
+      const amounts = { limit: printUsd(BigInt(Math.floor(limit))), remaining: printUsd(BigInt(Math.floor(left))) };
+      states.push({ kind: 'budget', per: period, model, ...amounts, resets_at: resets });
+    }
+    return states;
   }
 
   #unindex(id: string): void {

@@ -117,6 +117,8 @@ export class LimitTable {
   /** After the last call for a key: what is left of its limits. */
   remainingRequests = 0;
   remainingTokens = 0;
+  /** After `readKey`: requests under way. */
+  running = 0;
   /** After a refusal by `requests` or `tokens`: how long until the same request is admitted, if no other is. */
   retryMs = 0;
   /** After a refusal by `requests` or `tokens`: how long until everything counted has left the window. */
@@ -205,6 +207,14 @@ export class LimitTable {
     this.remainingRequests = Math.max(requestsPerMinute - this.#requests, 0);
     this.remainingTokens = Math.max((tokensPerMinute ?? 0) - this.#counted, 0);
     return verdict;
+  }
+
+  /** Reads what is left of a key's limits without a lock: a moment's view. The results are in the fields above. */
+  readKey(cell: LimitCell, { requestsPerMinute = MAX_TOKENS, tokensPerMinute = 0 }: KeyBounds, nowMs: number): void {
+    this.#sum(cell.index * this.#keyWords, cell.generation, Math.floor(nowMs / BUCKET_MS));
+    this.remainingRequests = Math.max(requestsPerMinute - this.#requests, 0);
+    this.remainingTokens = Math.max(tokensPerMinute - this.#counted, 0);
+    this.running = this.#running;
   }
 
   /** Lowers what is reserved for a request that is under way. */

@@ -1,0 +1,171 @@
+// Records of finished requests on their way into the store: gathered in each ingress thread, sent in batches to one actor of the
+// control plane, written there in one transaction per round. What does not fit is dropped and counted; no request waits for it.
+
+import type { Behavior, Clock, Context, Ref, TimerHandle } from '../actor/index.ts';
+import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
+import { type RequestRecord, requestRecordId } from './ledger/request-records.ts';
+import type { Ledger } from './ledger/store.ts';
+
+/** A record without its id, which the control plane gives, and with its amount as a number. */
+export type FinishedRecord = Omit<RequestRecord, 'id' | 'amount'> & {
+  /** Pico-USD. */
+  readonly cost: number;
+};
+
+export type RequestLogCommand =
+  | { readonly type: 'Record'; readonly records: readonly FinishedRecord[] }
+  | { readonly type: 'Configure'; readonly settings: RequestLogSettings }
+  | { readonly type: 'Write' }
+  | { readonly type: 'Prune' }
+  /** Answered when what has arrived is written or given up. */
+  | { readonly type: 'Flush'; readonly replyTo: Ref<'flushed'> };
+
+export interface RequestLogSettings {
+  readonly retentionMs: number;
+  /** Most records that are kept. */
+  readonly rows: number;
+}
+
+export interface RequestLogDeps {
+  /** Null while it is opening. */
+  readonly ledger: () => Ledger | null;
+  readonly settings: RequestLogSettings;
+  /** Tells the ids of this process from those of others. */
+  readonly tag: string;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  readonly metrics: Pick<LedgerMetrics, 'recordsDropped'>;
+  readonly onProblem: (error: unknown, what: string) => void;
+}
+
+/** Interval between two batches of a thread, and between two writes. */
+const FLUSH_MS = 500;
+
+/** Records that a thread sends at once, and that it keeps at most while the control plane is busy. */
+const BATCH = 500;
+
+/** Records that wait while the store is away: some 20 MB. */
+const MAX_WAITING = 50_000;
+
+/** Records of one transaction. */
+const WRITE_ROWS = 2000;
+
+const RETRY_MS = 2000;
+
+/** Interval at which old records are removed. */
+const PRUNE_MS = 60_000;
+
+/** The records of one ingress thread. */
+export class RequestRecorder {
+  readonly #log: Ref<RequestLogCommand>;
+  readonly #clock: Clock;
+  #records: FinishedRecord[] = [];
+  #timer: TimerHandle | null = null;
+
+  constructor(log: Ref<RequestLogCommand>, clock: Clock) {
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  add(record: FinishedRecord): void {
+    this.#records.push(record);
+    if (this.#records.length >= BATCH) this.flush();
+    else this.#timer ??= this.#clock.setTimeout(this.#due, FLUSH_MS);
+  }
+
+  /** Sends what has been gathered. */
+  flush(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#records.length === 0) return;
+    this.#log.tell({ type: 'Record', records: this.#records });
+    this.#records = [];
+  }
+
+  readonly #due = (): void => {
+    this.#timer = null;
+    this.flush();
+  };
+}
+
+export function requestLog(deps: RequestLogDeps): Behavior<RequestLogCommand> {
+  return (context) => new RequestLog(deps, context);
+}
+
+class RequestLog {
+  readonly #deps: RequestLogDeps;
+  readonly #context: Context<RequestLogCommand>;
+  #settings: RequestLogSettings;
+  #waiting: RequestRecord[] = [];
+  #writing: Promise<void> | null = null;
+  #count = 0;
+
+  constructor(deps: RequestLogDeps, context: Context<RequestLogCommand>) {
+    this.#deps = deps;
+    this.#context = context;
+    this.#settings = deps.settings;
+    context.timers.once('prune', PRUNE_MS, { type: 'Prune' });
+  }
+
+  receive(command: RequestLogCommand): void {
+    switch (command.type) {
+      case 'Record':
+        this.#add(command.records);
+        break;
+      case 'Configure':
+        this.#settings = command.settings;
+        break;
+      case 'Write':
+        this.#write();
+        break;
+      case 'Prune':
+        this.#context.timers.once('prune', PRUNE_MS, { type: 'Prune' });
+        this.#prune();
+        break;
+      case 'Flush':
+        this.#write();
+        void (this.#writing ?? Promise.resolve()).then(() => command.replyTo.tell('flushed'));
+        break;
+    }
+  }
+
+  #add(records: readonly FinishedRecord[]): void {
+    for (const { cost, ...record } of records) {
+      if (this.#waiting.length >= MAX_WAITING) {
+        this.#deps.metrics.recordsDropped();
+        continue;
+      }
+      const id = requestRecordId(record.dateMs, this.#deps.tag, this.#count++);
+      this.#waiting.push({ ...record, id, amount: BigInt(Math.ceil(cost)) });
+    }
+    this.#write();
+  }
+
+  #write(): void {
+    const ledger = this.#deps.ledger();
+    if (this.#writing !== null || this.#waiting.length === 0) return;
+    if (ledger === null) {
+      this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
+      return;
+    }
+    const batch = this.#waiting.slice(0, WRITE_ROWS);
+    this.#writing = ledger.requests.add(batch).then(
+      () => {
+        this.#waiting = this.#waiting.slice(batch.length);
+        this.#writing = null;
+        if (this.#waiting.length > 0) this.#context.self.tell({ type: 'Write' });
+      },
+      (error: unknown) => {
+        this.#writing = null;
+        this.#deps.onProblem(error, 'requests could not be recorded; it is tried again');
+        this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
+      },
+    );
+  }
+
+  #prune(): void {
+    const { rows, retentionMs } = this.#settings;
+    const pruned = this.#deps.ledger()?.requests.prune(this.#deps.epochMs() - retentionMs, rows);
+    pruned?.catch((error: unknown) => this.#deps.onProblem(error, 'old records of requests could not be removed'));
+  }
+}
