@@ -206,7 +206,8 @@ t.test('by default nothing is recorded', async (t) => {
 
 t.test('with `charged` only what cost something is recorded', async (t) => {
   const charged = await open(t, 'sqlite', { costLog: { requests: 'charged' } });
-  t.equal((await chat(charged.url, { ...KEYED, body: { model: 'nobody' } } as object)).status < 500, true);
+  const unknown = { method: 'POST', headers: bearer(), body: '{"model": "nobody"}' };
+  t.equal((await fetch(`${charged.url}/v1/chat/completions`, unknown)).status, 404);
   await (await chat(charged.url, KEYED)).text();
   await until('it is recorded', async () => (await charged.ledger.requests.list({})).length === 1);
   t.match(await charged.ledger.requests.list({}), [{ status: 200 }]);

@@ -294,7 +294,9 @@ export class Book {
 
   /** The amount of a charge that was posted before; undefined: it was not. */
   knownCharge(charge: ChargeKey): Pico | undefined {
-    const payer = this.#number(this.payerOfCharge(charge).id);
+    // Names are read where there are charges of that month.
+    const payer = this.#numbers.get(this.payerOfCharge(charge).id);
+    if (payer === undefined) return undefined;
     return this.#knownCharges.get(keyOf(payer, charge.dateMs, charge.number));
   }
 
