@@ -3,6 +3,7 @@
 // socket itself is used, with a buffer per read.
 
 import { Socket, type SocketConstructorOpts } from 'node:net';
+import { readBelowStream } from '../net/socket-reader.ts';
 
 /**
  * Takes the first `length` bytes of `bytes`, which the next read of any socket overwrites. False stops reading until
@@ -38,7 +39,9 @@ export function readInto(buffer: Buffer, accepted: Socket, onRead: ReadCallback)
   owner._handle = null;
   const onread = { buffer, callback: onRead as (length: number, bytes: Uint8Array) => boolean };
   const options: AdoptOptions = { handle, allowHalfOpen: true, onread };
-  return new Socket(options);
+  const socket = new Socket(options);
+  readBelowStream(socket, (length) => onRead(length, buffer));
+  return socket;
 }
 
 /** A slow reader is looked at this often in the time that it has. */

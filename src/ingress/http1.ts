@@ -323,7 +323,7 @@ class Connection implements Expirable {
   /** Sends text (one byte per character), bytes and text in one write. False when the client has to read first. */
   send(prefix: string, body: Uint8Array, suffix: string): boolean {
     const length = prefix.length + body.byteLength + suffix.length;
-    if (length === 0 || this.#writer.closed) return true;
+    if (length === 0 || !this.#writer.isOpen) return true;
     const writer = this.#writer;
     const wasEmpty = writer.queuedBytes === 0;
     const reuses = wasEmpty && length <= SCRATCH_BYTES;
@@ -344,7 +344,7 @@ class Connection implements Expirable {
   /** Ends an exchange, whose last byte has been given to the socket, when the kernel has it. */
   flush(exchange: Http1Exchange): void {
     // A write that failed at once: `close` follows and ends the exchange.
-    if (this.#socket.destroyed || this.#writer.failed) return;
+    if (!this.#writer.isOpen) return;
     if (this.#writer.queuedBytes === 0) exchange.over('delivered');
   }
 
@@ -365,7 +365,7 @@ class Connection implements Expirable {
   exchangeOver(exchange: Http1Exchange, cause: EndCause): void {
     if (this.#exchange !== exchange) return;
     this.#exchange = null;
-    if (cause !== 'delivered' || this.#socket.destroyed) return;
+    if (cause !== 'delivered' || !this.#writer.isOpen) return;
     const { state } = this.#parser;
     const idle = state === 'done' && this.#unread === null;
     if (exchange.closes || state === 'failed' || (idle && this.server.draining)) {

@@ -5,6 +5,7 @@ import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
+import { readBelowStream } from './socket-reader.ts';
 import { SocketWriter } from './socket-writer.ts';
 import { type NameCache, type NameWaiter, type ServerName, systemNames } from './name-cache.ts';
 
@@ -246,10 +247,11 @@ export class Connection implements NameWaiter {
     const pool = this.#pool;
     const { clock } = pool.settings;
     const startedMs = clock.now();
-    const socket = pool.connect(address, (length) => {
+    const onRead = (length: number): boolean => {
       if (socket === this.#socket) this.#receive(length);
       return true;
-    });
+    };
+    const socket = pool.connect(address, onRead);
     this.address = address;
     this.#socket = socket;
     let isOpen = false;
@@ -268,6 +270,7 @@ export class Connection implements NameWaiter {
       const { head, body } = this.#unsent as UnsentRequest;
       this.#unsent = null;
       this.#writer = new SocketWriter(socket, null);
+      readBelowStream(socket, onRead);
       this.#write(head, body, this.openedMs);
     });
     // A socket that was closed may emit events still.
@@ -377,7 +380,7 @@ export class Connection implements NameWaiter {
 
   /** @internal False while a part of the request is unsent: a response may overtake it, and the rest would precede the next request. */
   get isSent(): boolean {
-    return this.#socket !== null && this.#writer?.queuedBytes === 0 && !this.#writer.failed;
+    return this.#socket !== null && this.#writer?.queuedBytes === 0 && this.#writer.isOpen;
   }
 
   #fail(fault: DispatchFault, cause?: unknown): void {

@@ -17,9 +17,13 @@ interface WriteRequest {
 /** What node:net itself writes with. */
 interface StreamBinding {
   readonly WriteWrap: new () => WriteRequest;
-  /** At `kLastWriteWasAsync`: whether the last write has not been taken whole. */
+  /**
+   * At `kLastWriteWasAsync`: whether the last write has not been taken whole. At `kReadBytesOrError`: what the last read has brought, or
+   * an error number.
+   */
   readonly streamBaseState: Int32Array;
   readonly kLastWriteWasAsync: number;
+  readonly kReadBytesOrError: number;
 }
 
 interface Handle {
@@ -34,16 +38,18 @@ interface HandleOwner {
 function streamBinding(): StreamBinding | null {
   try {
     const { binding } = process as unknown as { binding: (name: 'stream_wrap') => Partial<StreamBinding> };
-    const { WriteWrap, kLastWriteWasAsync, streamBaseState } = binding('stream_wrap');
-    const isKnown = typeof WriteWrap === 'function' && streamBaseState?.[kLastWriteWasAsync ?? -1] !== undefined;
-    return isKnown ? ({ WriteWrap, kLastWriteWasAsync, streamBaseState } as StreamBinding) : null;
+    const { WriteWrap, kLastWriteWasAsync = -1, kReadBytesOrError = -1, streamBaseState } = binding('stream_wrap');
+    if (typeof WriteWrap !== 'function' || streamBaseState?.[kLastWriteWasAsync] === undefined) return null;
+    if (streamBaseState[kReadBytesOrError] === undefined) return null;
+    return { WriteWrap, kLastWriteWasAsync, kReadBytesOrError, streamBaseState };
   } catch {
     // With the permission model, for one.
     return null;
   }
 }
 
-const BINDING = streamBinding();
+/** Null where there is none, or with the permission model. */
+export const STREAM_BINDING: StreamBinding | null = streamBinding();
 
 /** For all writes until one needs it. */
 let spare: WriteRequest | null = null;
@@ -76,7 +82,8 @@ export class SocketWriter {
     this.#socket = socket;
     this.#onDrain = onDrain;
     const isPlain = !('encrypted' in socket);
-    this.#isRaw = BINDING !== null && isPlain && handle?.writeBuffer !== undefined && handle.writev !== undefined;
+    this.#isRaw =
+      STREAM_BINDING !== null && isPlain && handle?.writeBuffer !== undefined && handle.writev !== undefined;
   }
 
   /** Bytes whose memory the socket still needs: a write counts whole until its last byte has left. */
@@ -84,14 +91,11 @@ export class SocketWriter {
     return this.#isRaw ? this.#pending : this.#socket.writableLength;
   }
 
-  /** Whether the socket is destroyed. The handle tells it, which a write needs: the states of the stream are two objects more. */
-  get closed(): boolean {
-    return this.#isRaw ? (this.#socket as unknown as HandleOwner)._handle === null : this.#socket.destroyed;
-  }
-
-  /** Whether a write has failed: nothing more is sent. */
-  get failed(): boolean {
-    return this.#failed || this.#socket.errored !== null;
+  /** Whether more can be sent: no write has failed, and the socket is not destroyed. */
+  get isOpen(): boolean {
+    // The handle tells it, which a write needs anyway: the states of the stream are two objects more.
+    if (this.#isRaw) return !this.#failed && (this.#socket as unknown as HandleOwner)._handle !== null;
+    return !this.#socket.destroyed && this.#socket.errored === null;
   }
 
   /** Sends `bytes`, and `more` behind them, with one system call. Returns `queuedBytes`: at 0 the memory is free again. */
@@ -99,7 +103,7 @@ export class SocketWriter {
     if (!this.#isRaw) return this.#writeStream(bytes, more);
     const handle = (this.#socket as unknown as HandleOwner)._handle as Handle | null;
     if (handle === null || this.#failed) return this.#pending;
-    const { WriteWrap, kLastWriteWasAsync, streamBaseState } = BINDING as StreamBinding;
+    const { WriteWrap, kLastWriteWasAsync, streamBaseState } = STREAM_BINDING as StreamBinding;
     const request = (spare ??= new WriteWrap());
     const status = more === null ? handle.writeBuffer(request, bytes) : handle.writev(request, [bytes, more], true);
     if (status !== 0) {
