@@ -7,6 +7,7 @@ import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import { LeaseTable, MAX_LEFT } from './lease-table.ts';
 import {
+  type HoldSettlement,
   type Account,
   type Change,
   type Charge,
@@ -979,14 +980,19 @@ class LeaseManager {
       .finally(() => this.#checkFlushed());
   }
 
-  #posted(batch: readonly WaitingCharge[], outcomes: readonly PromiseSettledResult<unknown>[]): void {
+  #posted(batch: readonly WaitingCharge[], outcomes: readonly PromiseSettledResult<HoldSettlement>[]): void {
     for (const [at, waiting] of batch.entries()) {
-      const outcome = outcomes[at] as PromiseSettledResult<unknown>;
+      const outcome = outcomes[at] as PromiseSettledResult<HoldSettlement>;
       if (outcome.status === 'rejected') {
         this.#failed([waiting], outcome.reason);
       } else {
         this.#done(waiting);
-        const { amount, usage } = waiting.reported;
+        const { account, amount, usage } = waiting.reported;
+        if (outcome.value.parked !== undefined) {
+          const what = `a charge of ${amount} pico-USD to account '${account}' is parked: the database refuses it`;
+          this.#deps.onProblem(new Error(outcome.value.parked), what);
+          continue;
+        }
         this.#deps.onPosted(waiting.charge);
         const basis = usage.measured ? 'measured' : 'estimated';
         this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);

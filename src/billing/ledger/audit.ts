@@ -1,12 +1,14 @@
 // Audit of the ledger: every account has what its movements gave it and its usage did not take, the charges of every day add up
-// to its usage, open holds add up to what is held, settled payments are posted once. Reads one snapshot and changes nothing;
-// each check is a query for rows that should not exist.
+// to its usage, open holds add up to what is held, settled payments are posted once. Reads one snapshot; each check is a
+// query for rows that should not exist. Days that were found sound are recorded with their sums and not read again while
+// their usage stays the same, unless a full audit is asked for. On a file it runs in a thread of its own.
 
+import { Worker } from 'node:worker_threads';
 import { listMonths, rangeOf } from './charges.ts';
 import type { Database, Dialect, Row, Session } from './database.ts';
 import { wide, wideSum } from './reports.ts';
 import type { AuditReport } from './store.ts';
-import { integer, text, USAGE_SUMS } from './tables.ts';
+import { integer, PUT_AUDITED_DAYS, text, USAGE_SUMS } from './tables.ts';
 
 /** Problems shown for one check; the number of further ones is added. */
 const SHOWN = 20;
@@ -17,7 +19,7 @@ interface Check {
   describe(row: Row): string | undefined;
 }
 
-const CHECKS: readonly Check[] = [
+export const CHECKS: readonly Check[] = [
   {
     // Compared here and not in the query: a sum in halves has no form there that cannot overflow.
     sql: `select a.id as id, a.balance + a.held as kept, m.total_high as in_high, m.total_low as in_low,
@@ -37,8 +39,10 @@ const CHECKS: readonly Check[] = [
     describe: (row) => `Movements of '${text(row, 'account')}' have no account`,
   },
   {
-    sql: `select a.id as id, a.held as kept, ${wideSum('coalesce(h.amount - h.spent, 0)', 'total')} from accounts a
-          left join holds h on h.account = a.id and h.state = 'open' group by a.id, a.held`,
+    sql: `select a.id as id, a.held as kept, coalesce(h.total_high, 0) as total_high, coalesce(h.total_low, 0) as total_low
+          from accounts a left join (
+            select account, ${wideSum('amount - spent', 'total')} from holds where state = 'open' group by account
+          ) h on h.account = a.id where a.held <> 0 or h.account is not null`,
     describe(row) {
       const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
       if (kept === total) return undefined;
@@ -50,6 +54,13 @@ const CHECKS: readonly Check[] = [
           where (p.state = 'settled') <> (m.id is not null)`,
     describe: (row) => `Payment '${text(row, 'id')}' is settled and not posted, or posted and not settled`,
   },
+  {
+    sql: 'select date_ms, amount, reason from parked_charges order by date_ms',
+    describe(row) {
+      const date = new Date(Number(row['date_ms'])).toISOString();
+      return `A charge of ${integer(row, 'amount')} of ${date} is parked: ${text(row, 'reason')}`;
+    },
+  },
 ];
 
 const DAY_MS = 86_400_000;
@@ -59,26 +70,41 @@ const SUMS = USAGE_SUMS.map((column) => {
   return column === 'estimated' ? 'sum(requests * (1 - measured)) as estimated' : `sum(${column}) as ${column}`;
 });
 
-/** Rows of usage of a month that differ from the charges of their account, key, model and day. */
-function monthCheck(month: string, { dayOf }: Dialect): Check {
-  const { fromMs, untilMs } = rangeOf(month);
-  const [first, last] = [fromMs, untilMs - 1].map((ms) => new Date(ms).toISOString().slice(0, 10));
+/** Days of one month, as numbers since 1970; the last is included. */
+interface Days {
+  readonly month: string;
+  readonly first: number;
+  readonly last: number;
+}
+
+function dayOf(number: number): string {
+  return new Date(number * DAY_MS).toISOString().slice(0, 10);
+}
+
+/** Charges of the days. Ordered by account first, as they are stored: SQLite then reads no others. */
+function chargesOf({ first, last, month }: Days): string {
+  return `names a cross join charges_${month} c
+    where c.account = a.num and c.date_ms >= ${first * DAY_MS} and c.date_ms < ${(last + 1) * DAY_MS}`;
+}
+
+/** Rows of usage of the days that differ from the charges of their account, key, model and day. */
+export function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
   const differs = USAGE_SUMS.map((column) => `u.${column} is distinct from c.${column}`);
   return {
-    sql: `select coalesce(u.account, c.account) as account, coalesce(u.key_id, c.key_id) as key_id,
-          coalesce(u.model, c.model) as model, coalesce(u.day, c.day) as day,
-          coalesce(u.amount, 0) as used, coalesce(c.amount, 0) as charged
-          from (select * from usage_daily where day between '${first}' and '${last}') u
+    sql: `select coalesce(u.account, c.account) as account, coalesce(u.model, c.model) as model,
+          coalesce(u.day, c.day) as day, coalesce(u.amount, 0) as used, coalesce(c.amount, 0) as charged
+          from (select * from usage_daily where day between '${dayOf(days.first)}' and '${dayOf(days.last)}') u
           full join (
-            select coalesce(o.name, a.name, '') as account, coalesce(k.name, '') as key_id, coalesce(m.name, '') as model,
-            coalesce(a.name, '') as payer, ${dayOf(`(g.number * ${DAY_MS})`)} as day, ${USAGE_SUMS.map((column) => `g.${column}`).join(', ')}
+            select coalesce(o.name, g.payer) as account, coalesce(k.name, '') as key_id, coalesce(m.name, '') as model,
+            g.payer as payer, ${sqlDay(`(g.number * ${DAY_MS})`)} as day,
+            ${USAGE_SUMS.map((column) => `g.${column}`).join(', ')}
             from (
-              select account, member, key, model, date_ms / ${DAY_MS} as number, ${SUMS.join(', ')}
-              from charges_${month} group by 1, 2, 3, 4, 5
+              select a.name as payer, c.member as member, c.key as key, c.model as model,
+              c.date_ms / ${DAY_MS} as number, ${SUMS.join(', ')} from ${chargesOf(days)} group by 1, 2, 3, 4, 5
             ) g
-            left join names a on a.num = g.account left join names o on o.num = g.member
-            left join names k on k.num = g.key left join names m on m.num = g.model
-          ) c on c.account = u.account and c.payer = u.payer and c.key_id = u.key_id and c.model = u.model and c.day = u.day
+            left join names o on o.num = g.member left join names k on k.num = g.key left join names m on m.num = g.model
+          ) c on c.account = u.account and c.payer = u.payer and c.key_id = u.key_id and c.model = u.model
+          and c.day = u.day
           where ${differs.join(' or ')}`,
     describe(row) {
       const [account, day, model] = [text(row, 'account'), text(row, 'day'), text(row, 'model')];
@@ -105,20 +131,81 @@ async function sumOf(session: Session, expression: string, from: string): Promis
   return wide(row, 'amount');
 }
 
-export function audit(database: Database): Promise<AuditReport> {
-  return database.snapshot(async (session) => {
+/** Sums of one day's usage, and of the charges that were compared with it. */
+export interface DaySums {
+  readonly day: string;
+  readonly requests: bigint;
+  readonly amount: bigint;
+  readonly charges: bigint;
+}
+
+async function usageByDay(session: Session): Promise<Map<string, DaySums>> {
+  const sql = `select day, sum(requests) as requests, ${wideSum('amount', 'amount')} from usage_daily group by day`;
+  const days = new Map<string, DaySums>();
+  for (const row of await session.all(sql)) {
+    const day = text(row, 'day');
+    days.set(day, { day, requests: integer(row, 'requests'), amount: wide(row, 'amount'), charges: 0n });
+  }
+  return days;
+}
+
+async function auditedDays(session: Session): Promise<Map<string, DaySums>> {
+  const days = new Map<string, DaySums>();
+  for (const row of await session.all('select * from audited_days')) {
+    const sums = { requests: integer(row, 'requests'), amount: BigInt(text(row, 'amount')) };
+    days.set(text(row, 'day'), { day: text(row, 'day'), ...sums, charges: integer(row, 'charges') });
+  }
+  return days;
+}
+
+function isSame(one: DaySums | undefined, other: DaySums | undefined): boolean {
+  return (one?.requests ?? 0n) === (other?.requests ?? 0n) && (one?.amount ?? 0n) === (other?.amount ?? 0n);
+}
+
+export interface AuditOptions {
+  /** Reads the charges of all days again. */
+  readonly full: boolean;
+  /** The charges of days before are compared once; today's go on. Milliseconds since 1970. */
+  readonly nowMs: number;
+}
+
+export interface AuditResult {
+  readonly report: AuditReport;
+  /** Days that are sound, to be recorded. */
+  readonly days: readonly DaySums[];
+}
+
+/** The part that reads. */
+export async function readAudit(database: Database, { full, nowMs }: AuditOptions): Promise<AuditResult> {
+  return await database.snapshot(async (session) => {
     const problems: string[] = [];
     const customers = (await sumOf(session, 'balance', 'accounts')) + (await sumOf(session, 'held', 'accounts'));
     const income = await sumOf(session, 'amount', 'usage_daily');
     const sum = customers + income - (await sumOf(session, 'amount', 'movements'));
     if (sum !== 0n) problems.push(`All accounts add up to ${sum}, not to zero`);
-    const months = await listMonths(session);
-    for (const check of [...CHECKS, ...months.map((month) => monthCheck(month, database.dialect))]) {
-      problems.push(...(await problemsOf(session, check)));
-    }
+    for (const check of CHECKS) problems.push(...(await problemsOf(session, check)));
+    const used = await usageByDay(session);
+    const audited = await auditedDays(session);
+    const months = (await listMonths(session)).toReversed();
     let movements = await countOf(session, 'movements');
-    for (const month of months) movements += await countOf(session, `charges_${month}`);
-    return {
+    const sound: DaySums[] = [];
+    for (const month of months) {
+      const days = unaudited(month, used, full ? new Map() : audited);
+      const wrong = days === undefined ? [] : await problemsOf(session, usageCheck(days, database.dialect));
+      problems.push(...wrong);
+      const counts = days === undefined ? new Map<number, bigint>() : await countByDay(session, days);
+      const { fromMs, untilMs } = rangeOf(month);
+      for (let number = fromMs / DAY_MS; number < untilMs / DAY_MS; number++) {
+        const day = dayOf(number);
+        const isRead = days !== undefined && number >= days.first && number <= days.last;
+        const charges = isRead ? (counts.get(number) ?? 0n) : (audited.get(day)?.charges ?? 0n);
+        movements += charges;
+        if (!isRead || wrong.length > 0 || (number + 1) * DAY_MS > nowMs) continue;
+        sound.push({ ...(used.get(day) ?? { day, requests: 0n, amount: 0n }), charges });
+      }
+    }
+    problems.push(...withoutCharges(used, audited, months));
+    const report = {
       sound: problems.length === 0,
       sum,
       movements,
@@ -126,5 +213,64 @@ export function audit(database: Database): Promise<AuditReport> {
       openHolds: await countOf(session, "holds where state = 'open'"),
       problems,
     };
+    return { report, days: sound };
   }, 'report');
+}
+
+/** The days of a month from the first to the last that were not audited, or whose usage has changed since. */
+function unaudited(
+  month: string,
+  used: ReadonlyMap<string, DaySums>,
+  audited: ReadonlyMap<string, DaySums>,
+): Days | undefined {
+  const { fromMs, untilMs } = rangeOf(month);
+  let [first, last] = [Infinity, -Infinity];
+  for (let number = fromMs / DAY_MS; number < untilMs / DAY_MS; number++) {
+    const day = dayOf(number);
+    if (audited.has(day) && isSame(audited.get(day), used.get(day))) continue;
+    first = Math.min(first, number);
+    last = number;
+  }
+  return first === Infinity ? undefined : { month, first, last };
+}
+
+async function countByDay(session: Session, days: Days): Promise<Map<number, bigint>> {
+  const rows = await session.all(
+    `select c.date_ms / ${DAY_MS} as number, count(*) as count from ${chargesOf(days)} group by 1`,
+  );
+  return new Map(rows.map((row) => [Number(row['number']), integer(row, 'count')]));
+}
+
+/** Usage of months whose charges were removed must be what it was when they were audited. */
+function withoutCharges(
+  used: ReadonlyMap<string, DaySums>,
+  audited: ReadonlyMap<string, DaySums>,
+  months: readonly string[],
+): string[] {
+  const there = new Set(months);
+  const wrong = [...used.values()].filter(
+    (sums) => !there.has(sums.day.slice(0, 7).replace('-', '_')) && !isSame(sums, audited.get(sums.day)),
+  );
+  return wrong.map(({ amount, day }) => `Usage of ${day} is ${amount} and has no charges`).slice(0, SHOWN);
+}
+
+/** Records what was found sound; also charges that came late change the sums of their day. */
+async function record(database: Database, days: readonly DaySums[]): Promise<void> {
+  const rows = days.map(({ amount, ...sums }) => ({ ...sums, amount: amount.toString() }));
+  if (rows.length > 0) await database.transaction((session) => session.write(PUT_AUDITED_DAYS, rows));
+}
+
+function readInThread(file: string, options: AuditOptions): Promise<AuditResult> {
+  const { promise, reject, resolve } = Promise.withResolvers<AuditResult>();
+  const worker = new Worker(new URL('../../../workers/audit.js', import.meta.url), { workerData: { file, options } });
+  worker.once('message', resolve).once('error', reject);
+  worker.once('exit', (code) => reject(new Error(`The thread of the audit ended with ${code}`)));
+  return promise;
+}
+
+export async function audit(database: Database, options: AuditOptions): Promise<AuditReport> {
+  const { file } = database;
+  const { days, report } = await (file === null ? readAudit(database, options) : readInThread(file, options));
+  await record(database, days);
+  return report;
 }

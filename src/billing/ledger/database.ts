@@ -70,6 +70,8 @@ export interface Dialect {
 
 export interface Database {
   readonly dialect: Dialect;
+  /** Path of its file; null when other threads cannot open it or need not. */
+  readonly file: string | null;
   /** Commits durably, or rolls back and rejects. */
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** As `transaction`, but one process at a time over the whole database: for migrations. */

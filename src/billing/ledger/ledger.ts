@@ -7,7 +7,7 @@ import { audit } from './audit.ts';
 import { type Book, byExpiry, type Command, newAccountRow, openBook } from './book.ts';
 import { noteChanges, Watch } from './changes.ts';
 import { adminActs } from './admin-acts.ts';
-import { addMissing, MissingRows } from './charges.ts';
+import { addMissing, chargeNumber, MissingRows } from './charges.ts';
 import { adjustCommand, expireGrantsCommand, grantCommand, refundCommand, unspent } from './credit-commands.ts';
 import {
   chargeCommand,
@@ -21,7 +21,7 @@ import {
   settlePaymentCommand,
   submitCommand,
 } from './commands.ts';
-import type { Cell, Database, Session } from './database.ts';
+import type { Blame, Cell, Database, Session } from './database.ts';
 import { type CommitPlace, type Deferred, GroupCommit, type Outcome } from './group-commit.ts';
 import { budgetRecords } from './budget-records.ts';
 import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
@@ -33,6 +33,7 @@ import { SqliteDatabase } from './sqlite.ts';
 import {
   type Account,
   accountId,
+  type Charge,
   type CreditGrant,
   type HoldSettlement,
   type Ledger,
@@ -58,6 +59,7 @@ import {
   holdOf,
   integer,
   LOCK_ACCOUNTS,
+  PARK_CHARGES,
   paymentOf,
   text,
 } from './tables.ts';
@@ -247,10 +249,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     hold: async (request) => await submit(holdCommand('hold', stored(request))),
     lease: async (request) => await submit(holdCommand('lease', stored(request))),
     settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage, dateMs())),
-    charge: (charges) =>
-      commits.submit(charges.map((charge) => chargeCommand(stored(charge)))) as Promise<
-        readonly PromiseSettledResult<HoldSettlement>[]
-      >,
+    charge: (charges) => postCharges(database, charges.map(stored), commits),
     extend: async (lease, operation, amount) => await submit(resizeCommand(lease, operation, amount)),
     async giveBack(lease, operation, amount, wanted) {
       const moved = await submit(resizeCommand(lease, operation, -amount, wanted));
@@ -290,10 +289,44 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     history: (query) => history(database, stored(query)),
     usage: ({ account, ...query }) =>
       usage(database, { ...query, ...(account !== undefined && { account: accountId(account) }) }),
-    audit: () => audit(database),
+    audit: ({ full = false } = {}) => audit(database, { full, nowMs: dateMs() }),
     watch: (onChange) => watch.add(onChange),
     close: () => (closing ??= close()),
   };
+}
+
+/** Charges that the database refuses for what they contain are parked, and not tried again with others. */
+async function postCharges(
+  database: Database,
+  charges: readonly Charge[],
+  commits: GroupCommit<Command<unknown>>,
+): Promise<readonly PromiseSettledResult<HoldSettlement>[]> {
+  const outcomes = (await commits.submit(charges.map(chargeCommand))) as PromiseSettledResult<HoldSettlement>[];
+  for (const [at, outcome] of outcomes.entries()) {
+    if (outcome.status !== 'rejected' || blameOf(database, outcome.reason) !== 'command') continue;
+    const { message } = outcome.reason as Error;
+    // JSON escapes what a text of the database cannot hold.
+    const charge = charges[at] as Charge;
+    const row = {
+      date_ms: BigInt(charge.dateMs),
+      id: chargeNumber(charge.id),
+      amount: charge.amount,
+      charge: JSON.stringify(charge, (_, value: unknown) => (typeof value === 'bigint' ? value.toString() : value)),
+      reason: JSON.stringify(message).slice(1, -1),
+    };
+    try {
+      await database.transaction((session) => session.write(PARK_CHARGES, [row]));
+      outcomes[at] = { status: 'fulfilled', value: { late: false, repeated: false, parked: message } };
+    } catch {
+      // The store is away by now: the caller tries the charge again, as its outcome says.
+    }
+  }
+  return outcomes;
+}
+
+function blameOf(database: Database, error: unknown): Blame | 'refusal' {
+  if (error instanceof LedgerError) return 'refusal';
+  return error instanceof CommandFault ? 'command' : database.blame(error);
 }
 
 /** With the id of the account as stored. */

@@ -152,6 +152,7 @@ export class PostgresDatabase implements Database {
     dayOf: (ms) => `to_char(to_timestamp(${ms} / 1000) at time zone 'UTC', 'YYYY-MM-DD')`,
     appendOnly,
   };
+  readonly file = null;
   readonly #driver: Driver;
   readonly #url: string;
   readonly #clock: Clock;

@@ -412,7 +412,37 @@ const paymentNonces: Migration = {
   ],
 };
 
-export const MIGRATIONS: readonly Migration[] = [first, organisations, customers, budgets, charges, paymentNonces];
+const growth: Migration = {
+  version: 7,
+  name: 'audited days, parked charges',
+  statements: ({ integer, tableOptions }) => [
+    `create table audited_days (
+      day text primary key,
+      requests ${integer} not null,
+      amount text not null,
+      charges ${integer} not null
+    ) ${tableOptions}`,
+    `create table parked_charges (
+      date_ms ${integer} not null,
+      id ${integer} not null,
+      amount ${integer} not null,
+      charge text not null,
+      reason text not null,
+      primary key (date_ms, id)
+    ) ${tableOptions}`,
+    "create index holds_closed on holds (expires_ms) where kind = 'lease' and state = 'closed'",
+  ],
+};
+
+export const MIGRATIONS: readonly Migration[] = [
+  first,
+  organisations,
+  customers,
+  budgets,
+  charges,
+  paymentNonces,
+  growth,
+];
 
 const INSERT_VERSION = insertion({
   name: 'schema_version',

@@ -130,6 +130,7 @@ export class SqliteDatabase implements Database {
     dayOf: (ms) => `date(${ms} / 1000, 'unixepoch')`,
     appendOnly,
   };
+  readonly file: string | null;
   readonly #connection: DatabaseSync;
   readonly #session: SqliteSession;
   readonly #turns: Turns;
@@ -137,6 +138,7 @@ export class SqliteDatabase implements Database {
   /** `:memory:` keeps nothing. */
   constructor(path: string) {
     const { DatabaseSync } = loadDriver();
+    this.file = path === ':memory:' ? null : path;
     this.#connection = new DatabaseSync(path);
     this.#connection.exec(`pragma busy_timeout = ${BUSY_MS}; pragma journal_mode = wal; pragma synchronous = full`);
     this.#session = new SqliteSession(this.#connection);

@@ -529,7 +529,8 @@ export interface Ledger {
 
   history(query: HistoryQuery): Promise<Movement[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;
-  audit(): Promise<AuditReport>;
+  /** With `full`, days that were audited before are read again. */
+  audit(options?: { readonly full?: boolean }): Promise<AuditReport>;
   /** Calls back for changes made here or by another process, within about a second. Resolves with a function that stops it. */
   watch(onChange: (change: Change) => void): Promise<() => void>;
   /** Commits what waits, then closes the database. */

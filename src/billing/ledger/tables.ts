@@ -204,6 +204,18 @@ const NAMES: Table = { name: 'names', columns: { num: 'integer', name: 'text' },
 
 const MONTHS: Table = { name: 'charge_months', columns: { month: 'text' }, key: ['month'] };
 
+const AUDITED_DAYS: Table = {
+  name: 'audited_days',
+  columns: { day: 'text', requests: 'bigint', amount: 'text', charges: 'bigint' },
+  key: ['day'],
+};
+
+const PARKED: Table = {
+  name: 'parked_charges',
+  columns: { date_ms: 'bigint', id: 'bigint', amount: 'bigint', charge: 'text', reason: 'text' },
+  key: ['date_ms', 'id'],
+};
+
 const CHANGES: Table = {
   name: 'changes',
   columns: { seq: 'bigint', kind: 'text', subject: 'text' },
@@ -230,6 +242,8 @@ export const ADD_ACCOUNTS: Write = insertion(ACCOUNTS, { ignore: true });
 export const UPDATE_ACCOUNTS: Write = insertion(ACCOUNTS, { replace: ['balance', 'held', 'expiring'] });
 export const FIND_MOVEMENTS: Lookup = lookup(MOVEMENTS, 'id');
 export const INSERT_MOVEMENTS: Write = insertion(MOVEMENTS);
+export const PUT_AUDITED_DAYS: Write = insertion(AUDITED_DAYS, { replace: ['requests', 'amount', 'charges'] });
+export const PARK_CHARGES: Write = insertion(PARKED, { ignore: true });
 export const FIND_NAMES: Lookup = lookup(NAMES, 'name');
 export const ADD_NAMES: Write = insertion({ name: 'names', columns: { name: 'text' }, key: ['name'] });
 export const FIND_MONTHS: Lookup = lookup(MONTHS, 'month');

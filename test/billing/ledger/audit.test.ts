@@ -3,7 +3,7 @@
 import t from 'tap';
 import { DatabaseSync } from 'node:sqlite';
 import pg from 'pg';
-import { openStore, type StoreName, STORES, USAGE } from './stores.ts';
+import { debit, openStore, START_MS, type StoreName, STORES, USAGE } from './stores.ts';
 
 async function spoil(name: StoreName, url: string, sql: string): Promise<void> {
   if (name === 'sqlite') {
@@ -66,3 +66,66 @@ for (const name of STORES) {
     });
   }
 }
+
+const DAY_MS = 86_400_000;
+
+for (const name of STORES) {
+  t.test(`${name}: days that were found sound are not read again, unless all is asked for`, async (t) => {
+    const { ledger, pass, url } = await openStore(t, name);
+    await debit(ledger, 'a', '1', 10n, USAGE);
+    await debit(ledger, 'a', '2', 10n, USAGE, START_MS + DAY_MS);
+    pass(DAY_MS);
+    t.match(await ledger.audit(), { sound: true, movements: 2n });
+    await spoil(name, url, 'update charges_2026_03 set amount = 9');
+    t.match(await ledger.audit(), { sound: true, movements: 2n }, 'yesterday was compared');
+    await spoil(name, url, 'update charges_2026_04 set amount = 9');
+    t.match((await ledger.audit()).problems, [/on 2026-04-01 is 10 .*add up to 9/], 'today goes on');
+    t.match((await ledger.audit({ full: true })).problems, [/on 2026-03-31 is 10/, /on 2026-04-01 is 10/]);
+    await spoil(name, url, 'update charges_2026_03 set amount = 10; update charges_2026_04 set amount = 10');
+    await spoil(name, url, 'update usage_daily set output_tokens = 0');
+    t.match((await ledger.audit()).problems, [/on 2026-04-01/], 'tokens of an audited day are not read either');
+  });
+
+  t.test(`${name}: a charge that comes late has its day read again`, async (t) => {
+    const { ledger, pass, url } = await openStore(t, name);
+    await debit(ledger, 'a', '1', 10n, USAGE);
+    pass(DAY_MS);
+    t.match(await ledger.audit(), { sound: true, movements: 1n });
+    await debit(ledger, 'a', 'late', 5n, USAGE);
+    t.match(await ledger.audit(), { sound: true, movements: 2n });
+    await spoil(name, url, 'update charges_2026_03 set amount = 6 where amount = 5');
+    t.match(await ledger.audit(), { sound: true }, 'found sound before');
+    await debit(ledger, 'a', 'later', 1n, USAGE);
+    t.match((await ledger.audit()).problems, [/is 16 .*add up to 17/]);
+  });
+}
+
+t.test('the audit of a file runs in a thread of its own, beside commits', async (t) => {
+  const { ledger } = await openStore(t, 'sqlite');
+  await debit(ledger, 'a', '1', 10n, USAGE);
+  let threads = 0;
+  const count = (): void => void threads++;
+  process.on('worker', count);
+  t.teardown(() => process.off('worker', count));
+  const [report] = await Promise.all([ledger.audit(), debit(ledger, 'a', '2', 10n, USAGE)]);
+  t.match(report, { sound: true });
+  t.equal(threads, 1);
+});
+
+t.test('postgres: a charge that the database refuses is parked, and reported by every audit', async (t) => {
+  const { ledger } = await openStore(t, 'postgres');
+  const charges = ['good', 'a\0b', 'better'].map((model, at) => {
+    return { id: `c${at}`, account: 'a', amount: 7n, usage: { ...USAGE, model }, dateMs: START_MS };
+  });
+  t.match(await ledger.charge(charges), [
+    { status: 'fulfilled', value: { repeated: false } },
+    { status: 'fulfilled', value: { repeated: false, parked: /invalid byte sequence/ } },
+    { status: 'fulfilled', value: { repeated: false } },
+  ]);
+  t.match(await ledger.account('a'), { balance: -14n }, 'the rest was posted');
+  await ledger.charge(charges);
+  t.match(await ledger.audit(), {
+    sound: false,
+    problems: [/^A charge of 7 of 2026-03-31T23:59:00.000Z is parked: invalid byte/],
+  });
+});
