@@ -87,25 +87,27 @@ function chargesOf({ first, last, month }: Days): string {
     where c.account = a.num and c.date_ms >= ${first * DAY_MS} and c.date_ms < ${(last + 1) * DAY_MS}`;
 }
 
-/** Rows of usage of the days that differ from the charges of their account, key, model and day. */
+/**
+ * Rows of usage of the days that differ from the charges of their account, key, model and day. Both are summed with opposite
+ * signs: a full join of two queries would be a nested loop on SQLite.
+ */
 export function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
-  const differs = USAGE_SUMS.map((column) => `u.${column} is distinct from c.${column}`);
+  const columns = (prefix: string, sign: string): string =>
+    USAGE_SUMS.map((column) => `${sign}${prefix}${column} as ${column}`).join(', ');
   return {
-    sql: `select coalesce(u.account, c.account) as account, coalesce(u.model, c.model) as model,
-          coalesce(u.day, c.day) as day, coalesce(u.amount, 0) as used, coalesce(c.amount, 0) as charged
-          from (select * from usage_daily where day between '${dayOf(days.first)}' and '${dayOf(days.last)}') u
-          full join (
-            select coalesce(o.name, g.payer) as account, coalesce(k.name, '') as key_id, coalesce(m.name, '') as model,
-            g.payer as payer, ${sqlDay(`(g.number * ${DAY_MS})`)} as day,
-            ${USAGE_SUMS.map((column) => `g.${column}`).join(', ')}
+    sql: `select account, model, day, sum(used) as used, sum(charged) as charged from (
+            select account, key_id, model, day, payer, amount as used, 0 as charged, ${columns('', '')}
+            from usage_daily where day between '${dayOf(days.first)}' and '${dayOf(days.last)}'
+            union all
+            select coalesce(o.name, p.name, ''), coalesce(k.name, ''), coalesce(m.name, ''),
+            ${sqlDay(`(g.number * ${DAY_MS})`)}, coalesce(p.name, ''), 0, g.amount, ${columns('g.', '-')}
             from (
-              select a.name as payer, c.member as member, c.key as key, c.model as model,
+              select c.account as payer, c.member as member, c.key as key, c.model as model,
               c.date_ms / ${DAY_MS} as number, ${SUMS.join(', ')} from ${chargesOf(days)} group by 1, 2, 3, 4, 5
             ) g
-            left join names o on o.num = g.member left join names k on k.num = g.key left join names m on m.num = g.model
-          ) c on c.account = u.account and c.payer = u.payer and c.key_id = u.key_id and c.model = u.model
-          and c.day = u.day
-          where ${differs.join(' or ')}`,
+            left join names p on p.num = g.payer left join names o on o.num = g.member left join names k on k.num = g.key left join names m on m.num = g.model
+          ) both_sides group by account, key_id, model, day, payer
+          having ${USAGE_SUMS.map((column) => `sum(${column}) <> 0`).join(' or ')}`,
     describe(row) {
       const [account, day, model] = [text(row, 'account'), text(row, 'day'), text(row, 'model')];
       const [used, charged] = [integer(row, 'used'), integer(row, 'charged')];
