@@ -463,7 +463,7 @@ class Run {
     else if (choice < 0.99) this.#restart();
     else this.#kill();
     // What follows an answer of the ledger.
-    for (let turn = 0; turn < 6; turn++) await null;
+    for (let turn = 0; turn < 6; turn++) await Promise.resolve();
     this.#check();
   }
 

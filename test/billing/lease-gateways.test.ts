@@ -1,0 +1,119 @@
+// Twelve gateways with four threads each share a dollar on one PostgreSQL, each with connections of its own.
+
+import t from 'tap';
+import { createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
+import { type Ledger, LeaseCache, openLedger } from '../../src/billing/index.ts';
+import { leaseManager } from '../../src/billing/lease-manager.ts';
+import { createLeaseMemory } from '../../src/billing/lease-table.ts';
+import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
+import { postgresDatabase } from '../support/postgres.ts';
+import { hold, PAYER, spend } from './lease-fixture.ts';
+
+const GATEWAYS = 12;
+const THREADS = 4;
+const USD = 1_000_000_000_000;
+const LEASE = USD / 20;
+
+/** Questions to the ledger and to other gateways until a request has its credit. One would do without competition. */
+const MOST_ROUNDS = 6;
+
+interface Gateway {
+  readonly threads: readonly LeaseCache[];
+  readonly ledger: Ledger;
+  /** Looks at the balance, since the last reading. */
+  readonly takeRounds: () => number;
+}
+
+async function openGateway(t: { teardown(run: () => unknown): void }, url: string, instance: string): Promise<Gateway> {
+  const system = createSystem({ name: instance });
+  const ledger = await openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
+  let rounds = 0;
+  const counted: Ledger = {
+    ...ledger,
+    account(id) {
+      rounds++;
+      return ledger.account(id);
+    },
+  };
+  const memory = createLeaseMemory(THREADS);
+  const ready = Promise.withResolvers<void>();
+  const manager = system.spawn(
+    leaseManager({
+      openLedger: () => Promise.resolve(counted),
+      settings: { leasePico: LEASE, leaseTtlMs: 60_000 },
+      memory,
+      instance,
+      epochMs: systemEpochMs,
+      metrics: new LedgerMetrics(),
+      onOpen: (opened) =>
+        void opened.watch((change) => manager.tell({ type: 'Changed', change })).then(() => ready.resolve()),
+      onPosted: () => undefined,
+      onProblem: (error, what) => t.teardown(() => Promise.reject(new Error(what, { cause: error }))),
+    }),
+  );
+  const own = { system, leaseManager: manager, memory, clock: systemClock, epochMs: systemEpochMs };
+  const threads = Array.from(
+    { length: THREADS },
+    (_, thread) => new LeaseCache({ ...own, thread, flushMs: 20, leasePico: LEASE }),
+  );
+  t.teardown(async () => {
+    for (const leases of threads) leases.close();
+    const flushed = Promise.withResolvers<void>();
+    const replyTo = system.spawn<'flushed'>(() => () => flushed.resolve());
+    manager.tell({ type: 'Flush', withinMs: 10_000, replyTo });
+    await flushed.promise;
+    await system.terminate();
+    await ledger.close();
+  });
+  await ready.promise;
+  return {
+    threads,
+    ledger,
+    takeRounds: () => {
+      const taken = rounds;
+      rounds = 0;
+      return taken;
+    },
+  };
+}
+
+t.test('a request for a fifth of the credit succeeds on any of twelve gateways that all have leases', async (t) => {
+  const url = await postgresDatabase();
+  const first = await openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
+  await first.createAccount({ id: 'a' });
+  await first.grant({ id: 'g', account: 'a', amount: BigInt(USD) });
+  const gateways: Gateway[] = [];
+  for (let at = 0; at < GATEWAYS; at++) gateways.push(await openGateway(t, url, `gateway-${at}`));
+  for (const { threads } of gateways) {
+    for (const leases of threads) {
+      t.equal((await hold(leases, USD / 1000)).kind, 'reserved');
+      leases.settle(PAYER, USD / 1000, spend(USD / 1e6));
+    }
+  }
+  t.comment(`${Number((await first.account('a'))?.held ?? 0n) / USD} USD are leased before`);
+  const tookMs: number[] = [];
+  for (const [at, { takeRounds, threads }] of gateways.entries()) {
+    takeRounds();
+    const leases = threads[at % THREADS] as LeaseCache;
+    const beganMs = performance.now();
+    const reserved = await hold(leases, USD / 5);
+    tookMs.push(performance.now() - beganMs);
+    const rounds = takeRounds();
+    t.same(reserved, { kind: 'reserved', amount: USD / 5 }, `gateway ${at}: ${rounds} rounds`);
+    t.ok(rounds <= MOST_ROUNDS);
+    leases.settle(PAYER, USD / 5, spend(USD / 1e6));
+  }
+  tookMs.sort((a, b) => a - b);
+  const [median, slowest] = [tookMs[GATEWAYS / 2], tookMs.at(-1)].map((ms = 0) => ms.toFixed(1));
+  t.comment(`one after another: ${median} ms in the median, ${slowest} ms at most`);
+  const beganMs = performance.now();
+  const four = await Promise.all(
+    [1, 4, 7, 10].map((at) => hold((gateways[at] as Gateway).threads[0] as LeaseCache, USD / 5)),
+  );
+  t.comment(`four at once: ${(performance.now() - beganMs).toFixed(1)} ms`);
+  t.same(
+    four.map(({ kind }) => kind),
+    ['reserved', 'reserved', 'reserved', 'reserved'],
+  );
+  await first.close();
+});
