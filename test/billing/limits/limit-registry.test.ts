@@ -1,0 +1,214 @@
+// Cells, chains of keys, what the ledger says was spent, and alerts.
+
+import t from 'tap';
+import { KeyLimiter, type LimitedPayer } from '../../../src/billing/limits/key-limiter.ts';
+import { LimitRegistry, type RegisteredKey } from '../../../src/billing/limits/limit-registry.ts';
+import { createLimitMemory } from '../../../src/billing/limits/limit-table.ts';
+import type { BudgetEvent } from '../../../src/billing/limits/budgets.ts';
+import type { Charge, KeyLimits, SpendingQuery, SpendingRow, StoredBudget } from '../../../src/billing/ledger/store.ts';
+
+const START = Date.UTC(2026, 10, 18, 12);
+const DAY_MS = 86_400_000;
+
+class Fixture {
+  readonly events: BudgetEvent[] = [];
+  readonly full: string[] = [];
+  readonly queries: SpendingQuery[] = [];
+  rows: (query: SpendingQuery) => SpendingRow[] = () => [];
+  nowMs = START;
+  readonly limiter: KeyLimiter;
+  readonly registry: LimitRegistry;
+
+  constructor(cells = 4) {
+    const memory = createLimitMemory(2, cells);
+    this.limiter = new KeyLimiter(memory, 1);
+    this.registry = new LimitRegistry({
+      memory,
+      epochMs: () => this.nowMs,
+      tell: (change) => this.limiter.updateBudgets(change),
+      onCrossed: (event) => this.events.push(event),
+      onFull: (kind, id) => this.full.push(`${kind} ${id}`),
+    });
+  }
+
+  read(all = false): Promise<void> {
+    const spending = async (query: SpendingQuery): Promise<SpendingRow[]> => {
+      this.queries.push(query);
+      return this.rows(query);
+    };
+    return this.registry.read(spending, all);
+  }
+
+  /** Spends, or answers with why not. */
+  spend(payer: LimitedPayer, amount: number): string {
+    const bound = { least: amount, most: amount, leastTokens: 0, mostTokens: 0 };
+    const admitted = this.limiter.admit(payer, 'm', bound, this.nowMs);
+    if (admitted.kind !== 'reserved') return admitted.kind;
+    this.limiter.settle(admitted, payer, 'm', 0, amount, this.nowMs);
+    return 'spent it';
+  }
+
+  posted(amount: number, key: string | null = null): void {
+    const usage = { key, model: 'm', inputTokens: 0, cachedTokens: 0, outputTokens: 0, measured: true };
+    this.registry.posted({ id: 'c', account: 'a', amount: BigInt(amount), dateMs: this.nowMs, usage } as Charge);
+  }
+}
+
+const keyOf = (id: string, limits: KeyLimits, more: Partial<RegisteredKey> = {}): RegisteredKey => ({
+  ...{ hash: `hash of ${id}`, id, lineage: id, account: 'a', createdMs: 1, limits },
+  ...more,
+});
+
+const budgetOf = (more: Partial<StoredBudget> = {}): StoredBudget => ({
+  ...{ id: 'b', account: 'a', key: null, model: null, period: 'day', limit: 1000n, soft: null },
+  ...{ createdMs: 0, changedMs: 0 },
+  ...more,
+});
+
+const ACCOUNT: LimitedPayer = { account: 'a', lineage: null, allowance: null };
+
+t.test('cells of keys that have gone are used again; beyond the capacity a key is refused', async (t) => {
+  const { full, registry } = new Fixture(3);
+  for (let times = 0; times < 70_000; times++) {
+    const key = keyOf(`k${times}`, { requestsPerMinute: 1, monthlySpend: '5' });
+    if (registry.putKey(key)?.cell === null) t.fail(`no cell for key ${times}`);
+    registry.dropKey(key.hash);
+  }
+  t.match(registry.taken, { keys: 0, budgets: 0 });
+  const cells = [1, 2, 3, 4].map((number) => registry.putKey(keyOf(`n${number}`, { tokensPerMinute: 1 }))?.cell);
+  t.equal(new Set(cells.slice(0, 3).map((cell) => cell?.index)).size, 3);
+  t.equal(cells[3], null);
+  t.same(full, ['key n4']);
+  registry.dropKey('hash of n1');
+  const again = registry.putKey(keyOf('n4', { tokensPerMinute: 1 }))?.cell;
+  t.equal(again?.index, cells[0]?.index);
+  t.ok((again?.generation ?? 0) > (cells[0]?.generation ?? 0), 'the counts before do not count');
+  t.equal(registry.putKey(keyOf('free', {})), undefined);
+});
+
+t.test('a rotated key and its successor share counts and budget; the newest says how much', async (t) => {
+  const fixture = new Fixture();
+  const { registry } = fixture;
+  const old = registry.putKey(keyOf('k1', { requestsPerMinute: 5, monthlySpend: '1000' }));
+  const payer = { account: 'a', lineage: 'k1', allowance: null };
+  t.equal(fixture.spend(payer, 600), 'spent it');
+  const limits = { requestsPerMinute: 5, monthlySpend: '1000' };
+  const next = registry.putKey(keyOf('k2', limits, { lineage: 'k1', createdMs: 2 }));
+  t.same(next?.cell, old?.cell);
+  registry.dropKey('hash of k1');
+  t.equal(fixture.spend(payer, 600), 'spent', 'the budget does not begin anew');
+  registry.putKey(keyOf('k2', { ...limits, monthlySpend: '1200' }, { lineage: 'k1', createdMs: 2 }));
+  t.equal(fixture.spend(payer, 600), 'spent it', 'an edited limit keeps what was spent');
+  registry.dropKey('hash of k2');
+  t.match(registry.taken, { keys: 0, budgets: 0 });
+});
+
+t.test('spending of other gateways counts, and own spending counts once', async (t) => {
+  const fixture = new Fixture();
+  const { registry } = fixture;
+  registry.putBudget(budgetOf());
+  let ledger = 300;
+  fixture.rows = () => [{ account: 'a', key: '', model: 'm', amount: BigInt(ledger) }];
+  await fixture.read(true);
+  t.equal(registry.spent('b'), 300);
+  t.equal(fixture.spend(ACCOUNT, 200), 'spent it');
+  await fixture.read();
+  t.equal(registry.spent('b'), 500, 'not in the ledger yet');
+  ledger += 200;
+  fixture.posted(200);
+  await fixture.read();
+  t.equal(registry.spent('b'), 500, 'in the ledger');
+  ledger += 400;
+  await fixture.read();
+  t.equal(registry.spent('b'), 900, 'another gateway');
+  t.equal(fixture.spend(ACCOUNT, 101), 'spent');
+  fixture.nowMs += DAY_MS;
+  ledger = 0;
+  t.equal(fixture.spend(ACCOUNT, 1000), 'spent it', 'the next day');
+  await fixture.read();
+  t.equal(registry.spent('b'), 1000);
+});
+
+t.test('closed days are read once a day, and the last two days each time', async (t) => {
+  const fixture = new Fixture();
+  fixture.registry.putBudget(budgetOf({ period: 'month' }));
+  fixture.registry.putBudget(budgetOf({ id: 'week', period: 'week', model: 'm' }));
+  fixture.registry.putBudget(budgetOf({ id: 'all', account: null, model: 'm' }));
+  fixture.rows = ({ accounts, from, to }) =>
+    accounts.length === 0
+      ? []
+      : [{ account: 'a', key: '', model: 'm', amount: to === null ? 5n : BigInt(from.slice(-2)) }];
+  await fixture.read(true);
+  const asked = (): string[] =>
+    fixture.queries.splice(0).map(({ accounts, from, models, to }) => `${[...accounts, ...models]} ${from} ${to}`);
+  t.same(asked().sort(), [
+    'a 2026-11-01 2026-11-17',
+    'a 2026-11-16 2026-11-17',
+    'a 2026-11-17 null',
+    'm 2026-11-18 null',
+  ]);
+  t.equal(fixture.registry.spent('b'), 6);
+  t.equal(fixture.registry.spent('week'), 21);
+  await fixture.read();
+  t.same(asked().sort(), ['a 2026-11-17 null', 'm 2026-11-18 null']);
+  fixture.nowMs += DAY_MS;
+  await fixture.read();
+  t.ok(asked().includes('a 2026-11-01 2026-11-18'));
+});
+
+t.test('a reading of 65,536 budgets takes those with traffic and a bounded number of others', async (t) => {
+  const fixture = new Fixture(65_536);
+  for (let number = 0; number < 65_536; number++) {
+    fixture.registry.putBudget(budgetOf({ id: `b${number}`, account: `a${number}` }));
+  }
+  await fixture.read();
+  fixture.queries.splice(0);
+  await fixture.read();
+  t.equal(
+    fixture.queries.reduce((sum, { accounts }) => sum + accounts.length, 0),
+    500,
+  );
+  fixture.spend({ ...ACCOUNT, account: 'a60000' }, 1);
+  fixture.queries.splice(0);
+  await fixture.read();
+  t.ok(fixture.queries.some(({ accounts }) => accounts.includes('a60000')));
+});
+
+t.test('thresholds are reported once per period, whoever crosses them', async (t) => {
+  const fixture = new Fixture();
+  const { events, registry } = fixture;
+  registry.putBudget(budgetOf({ soft: 800n }));
+  const crossed = (): string[] => {
+    registry.report();
+    return events
+      .splice(0)
+      .map(({ spent, startsMs, threshold }) => `${threshold} ${spent} ${new Date(startsMs).getUTCDate()}`);
+  };
+  fixture.spend(ACCOUNT, 799);
+  t.same(crossed(), []);
+  fixture.spend(ACCOUNT, 1);
+  fixture.spend(ACCOUNT, 100);
+  t.same(crossed(), ['soft 900 18']);
+  t.same(crossed(), []);
+  t.equal(fixture.spend(ACCOUNT, 101), 'spent');
+  t.same(crossed(), ['hard 900 18'], 'what is left is of no use');
+  fixture.nowMs += DAY_MS;
+  fixture.rows = () => [{ account: 'a', key: '', model: 'm', amount: 1000n }];
+  await fixture.read();
+  t.same(crossed(), ['soft 1000 19', 'hard 1000 19'], 'another gateway');
+  registry.putBudget(budgetOf({ limit: 1500n, soft: 900n }));
+  await fixture.read();
+  t.same(crossed(), ['soft 1000 19'], 'another limit');
+});
+
+t.test('what a thread has reserved returns when it has ended', async (t) => {
+  const fixture = new Fixture();
+  fixture.registry.putBudget(budgetOf());
+  const allowance = fixture.registry.putKey(keyOf('k', { runningRequests: 1 })) ?? null;
+  const payer = { ...ACCOUNT, allowance };
+  const bound = { least: 1000, most: 1000, leastTokens: 0, mostTokens: 0 };
+  t.equal(fixture.limiter.admit(payer, 'm', bound, START).kind, 'reserved');
+  t.equal(fixture.limiter.admit(payer, 'm', bound, START).kind, 'running');
+  fixture.registry.clearThread(1);
+  t.equal(fixture.limiter.admit(payer, 'm', bound, START).kind, 'reserved');
+});
