@@ -20,7 +20,7 @@ const budgetOf = (limit: number): Budget => ({
 interface Threads {
   readonly memory: LimitMemory;
   readonly held: Int32Array;
-  start(thread: number): Worker;
+  readonly start: (thread: number) => Worker;
 }
 
 function threadsOf(bounds: KeyBounds, limit: number, attempts: LimitWorkerData['attempts']): Threads {
