@@ -14,6 +14,7 @@ import { accountReader, type AccountReaderCommand } from './account-reader.ts';
 import { requestLog, type RequestLogCommand, type RequestLogSettings } from './request-recorder.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
 import type { Change, KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
+import type { NewWebhookEvent } from './ledger/webhook-records.ts';
 import type { BudgetChange, BudgetEvent } from './limits/budgets.ts';
 import { LimitRegistry } from './limits/limit-registry.ts';
 import { createLimitMemory, type LimitMemory } from './limits/limit-table.ts';
@@ -250,7 +251,9 @@ export class BillingService {
   async #openLedger(): Promise<Ledger> {
     const { clock, epochMs, settings } = this.#options;
     const metrics = this.#metrics;
-    const ledger = await openLedger(settings.store ?? ':memory:', { clock, dateMs: epochMs, metrics });
+    const { lowBalance: low } = settings.webhooks;
+    const lowBalance = low === null ? null : BigInt(picoPerCall(low));
+    const ledger = await openLedger(settings.store ?? ':memory:', { clock, dateMs: epochMs, lowBalance, metrics });
     if (this.#closed) {
       await ledger.close();
       throw new Error('the gateway has closed');
@@ -366,6 +369,8 @@ export class BillingService {
   async #alert(event: BudgetEvent): Promise<void> {
     const { log, onBudget } = this.#options;
     try {
+      // First: an alert that is noted is not emitted again.
+      await this.#ledger?.webhooks.emit(budgetEvent(event));
       const isNew = (await this.#ledger?.budgets.noteAlert(event)) ?? true;
       if (!isNew) return;
     } catch (error) {
@@ -391,6 +396,39 @@ export class BillingService {
     }, delayMs);
     this.#timers.add(timer);
   }
+}
+
+/** Named by budget, its limits, threshold and period: gateways that see the same crossing write one event. */
+function budgetEvent({
+  account,
+  budget,
+  endsMs,
+  key,
+  limit,
+  model,
+  period,
+  soft,
+  spent,
+  startsMs,
+  threshold,
+}: BudgetEvent): NewWebhookEvent {
+  const usd = (pico: number): string => printUsd(BigInt(Math.floor(pico)));
+  return {
+    type: 'budget.reached',
+    account: account ?? '',
+    id: `budget-${budget}-${threshold}-${limit}-${soft}-${startsMs}`,
+    data: {
+      budget,
+      threshold,
+      key,
+      model,
+      period,
+      limit_usd: usd(limit),
+      soft_usd: soft === null ? null : usd(soft),
+      spent_usd: usd(spent),
+      ends_at: new Date(endsMs).toISOString(),
+    },
+  };
 }
 
 function recordSettings({ costLog: { retentionMs, rows } }: Settings): RequestLogSettings {

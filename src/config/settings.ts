@@ -52,6 +52,12 @@ const STORE: Pattern = {
   pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
   hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
 };
+const WEBHOOK_EVENTS = ['credit.low', 'budget.reached', 'payment.open', 'key.created', 'key.disabled'] as const;
+/** 24 to 64 bytes in base64, as Standard Webhooks has them. */
+const WEBHOOK_SECRET: Pattern = {
+  pattern: /^whsec_[A-Za-z0-9+/]{32,86}={0,2}(?: whsec_[A-Za-z0-9+/]{32,86}={0,2})?$/,
+  hint: 'whsec_ and 24 to 64 bytes in base64; "headrace webhooks secret" makes one',
+};
 const SHA256: Pattern = { pattern: /^[0-9A-Fa-f]{64}$/, hint: '64 hexadecimal digits' };
 const CHAIN_ADDRESS: Pattern = { pattern: /^0x[0-9A-Fa-f]{40}$/, hint: '0x and 40 hexadecimal digits' };
 
@@ -103,6 +109,16 @@ const ADMIN_TOKEN = section('One token of an operator.', {
     'What it allows: viewer reads, operator also runs accounts, keys and servers, owner also moves money.',
   ),
   sha256: required(string(SHA256), 'SHA-256 of the token; `headrace admins token` makes both.'),
+});
+
+const WEBHOOK = section('One receiver of events.', {
+  url: required(url(), 'URL that messages are posted to.'),
+  secret: required(
+    string(WEBHOOK_SECRET),
+    'Key of the signatures; two with a blank between them while it is changed.',
+    SECRET,
+  ),
+  events: setting(list(choice(WEBHOOK_EVENTS)), [...WEBHOOK_EVENTS], 'Events that are sent.'),
 });
 
 /** All settings; sections are records. */
@@ -385,6 +401,22 @@ export const SCHEMA = section('General', {
     ),
     retention: setting(duration({ min: 60_000, max: 3_650 * 86_400_000 }), '30d', 'Age at which a record is removed.'),
     rows: setting(integer({ min: 1000 }), 1_000_000, 'Most records that are kept; the oldest are removed.'),
+  }),
+  webhooks: section('Webhooks', {
+    endpoints: setting(map(WEBHOOK), {}, 'Receivers of events, by name.', SECRET),
+    lowBalance: setting(
+      nullable(decimal()),
+      null,
+      'Credit in USD below which credit.low is sent, for accounts without a threshold.',
+      RESTART,
+    ),
+    allow: setting(list(string(HOST_OR_BLOCK)), [], 'Private hosts and CIDR blocks that may receive webhooks.'),
+    timeout: setting(duration(), '15s', 'Longest wait for the answer of a receiver.'),
+    retention: setting(
+      duration({ min: 60_000, max: 3_650 * 86_400_000 }),
+      '30d',
+      'Age at which an event is removed whose deliveries have ended.',
+    ),
   }),
   payments: section('Payments (x402)', {
     facilitator: setting(

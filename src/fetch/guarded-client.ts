@@ -1,4 +1,4 @@
-// HTTP client for untrusted servers: GET only, over a connection pool whose sockets come from the guarded connector. One
+// HTTP client for untrusted servers, over a connection pool whose sockets come from the guarded connector. One
 // request is one hop; redirects, decoding and size limits are left to the caller. No text from a server gets into an error.
 
 import { Agent, type Dispatcher } from 'undici';
@@ -77,6 +77,19 @@ export class GuardedClient {
     } finally {
       if (--waiting.requests === 0) this.#waiting.delete(url.origin);
     }
+  }
+
+  /** Sends a POST once and resolves at the response head; otherwise as `get`. */
+  async post(
+    url: URL,
+    headers: Readonly<Record<string, string>>,
+    body: string,
+    signal: AbortSignal,
+  ): Promise<GuardedResponse> {
+    const response = new GuardedResponse(this.#options.clock, this.#options.firstByteTimeoutMs, signal);
+    const path = url.pathname + url.search;
+    this.#agent.dispatch({ origin: url.origin, path, method: 'POST', headers: { ...headers }, body }, response);
+    return await response.head;
   }
 
   /** Ends all requests and connections. */

@@ -1,6 +1,7 @@
 // The control plane: one per gateway, in the thread that made it. Owns settings, discovery, the CRN registry and the ingress
 // threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path waits for it.
 
+import { randomUUID } from 'node:crypto';
 import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
 import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
@@ -26,6 +27,7 @@ import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { EngineCells } from '../search/index.ts';
 import { Gauges, HostRoutes, STANDING_WORDS } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
+import { WebhookSender } from './webhook-sender.ts';
 import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from '../fetch/index.ts';
 import { createBodyMemory } from '../ingress/body.ts';
@@ -71,6 +73,7 @@ export class ControlPlane {
   readonly #registry: Ref<CrnRegistryCommand>;
   readonly #pages: PageService;
   readonly #billing: BillingService | null;
+  readonly #webhooks: WebhookSender | null;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -109,6 +112,18 @@ export class ControlPlane {
     });
     this.#pages = new PageService(this.#system, settings.fetch, log);
     this.#billing = this.#openBilling(settings);
+    this.#webhooks =
+      this.#billing === null
+        ? null
+        : new WebhookSender({
+            settings: settings.webhooks,
+            ledger: () => this.ledger,
+            instance: randomUUID(),
+            clock,
+            epochMs: systemEpochMs,
+            random,
+            log,
+          });
     this.local = new DataPlane({
       system: this.#system,
       memory: this.#memory,
@@ -200,6 +215,7 @@ export class ControlPlane {
     }
     this.#pages.configure(settings.fetch);
     this.#billing?.configure(settings);
+    this.#webhooks?.configure(settings.webhooks);
     this.#configureCrns();
   }
 
@@ -235,6 +251,7 @@ export class ControlPlane {
       ...threads.map((ref) => askDrain(ref, passOn, drainMs)),
     ]);
     await this.abort();
+    await this.#webhooks?.close();
     await this.#billing?.close();
     this.hosts.close();
     await this.#system.terminate();

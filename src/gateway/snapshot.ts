@@ -73,7 +73,7 @@ function limitsOf({ monthly, rpm, running, tpm }: Partial<Settings['keys']['stat
 
 /** Settings without the keys of clients, hosts and operators. */
 export function withoutKeys(settings: Settings): Settings {
-  const { keys, payments, trust } = settings;
+  const { keys, payments, trust, webhooks } = settings;
   return {
     ...settings,
     adminToken: null,
@@ -81,5 +81,6 @@ export function withoutKeys(settings: Settings): Settings {
     keys: { ...keys, static: [] },
     payments: { ...payments, facilitatorHeaders: {}, rpc: null },
     trust: { ...trust, signingKey: null, token: null },
+    webhooks: { ...webhooks, endpoints: {} },
   };
 }

@@ -9,6 +9,7 @@ const DEFAULTS: Settings = {
   admin: { host: '127.0.0.1', port: 9090 },
   adminToken: null,
   adminTokens: [],
+  webhooks: { endpoints: {}, lowBalance: null, allow: [], timeoutMs: 15_000, retentionMs: 2_592_000_000 },
   costLog: { requests: 'off', retentionMs: 2_592_000_000, rows: 1_000_000 },
   threads: 'auto',
   sharePort: false,

@@ -1,0 +1,270 @@
+// Sends the events of the ledger to the endpoints of the configuration, as Standard Webhooks describes: signed with HMAC-SHA256 over
+// id, time and body, at least once, with backoff until an endpoint accepts. One process of a store sends, the one with the lease.
+// Connections pass the guard against private addresses. Secrets and bodies are never logged.
+
+import { createHmac } from 'node:crypto';
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import { type Ledger, printUsd, type WebhookDelivery } from '../billing/index.ts';
+import type { Settings } from '../config/settings.ts';
+import { HeadraceError } from '../errors.ts';
+import { createGuard, GuardedClient } from '../fetch/index.ts';
+import type { Log } from '../telemetry/log.ts';
+
+export type WebhookSettings = Settings['webhooks'];
+
+export interface WebhookSenderOptions {
+  readonly settings: WebhookSettings;
+  /** Null while it is opening. */
+  readonly ledger: () => Ledger | null;
+  /** Tells this process from the others of the store. */
+  readonly instance: string;
+  readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  readonly random: () => number;
+  readonly log: Log;
+}
+
+/** Interval at which events and due deliveries are looked for. */
+const TICK_MS = 1000;
+
+/** The lease on sending outlives some failed renewals. */
+const LEASE_MS = 30_000;
+const RENEW_MS = 10_000;
+
+/** Interval at which open payments are looked for and old events are removed. */
+const CHORES_MS = 30_000;
+
+/** A payment whose settlement has been unknown for so long is reported as open. */
+const OPEN_PAYMENT_MS = 60_000;
+
+/** Deliveries to one endpoint at once. */
+const CONCURRENCY = 4;
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** Pauses after failed attempts, as Standard Webhooks recommends them; then a delivery is given up, after three days. */
+const BACKOFF_MS: readonly number[] = [
+  5000,
+  5 * MINUTE_MS,
+  30 * MINUTE_MS,
+  2 * HOUR_MS,
+  5 * HOUR_MS,
+  10 * HOUR_MS,
+  14 * HOUR_MS,
+  20 * HOUR_MS,
+  24 * HOUR_MS,
+];
+
+/** Share of a pause that is drawn at random, so that endpoints that return are not met all at once. */
+const JITTER = 0.2;
+
+/** Longest wait for a connection. */
+const CONNECT_MS = 5000;
+
+const SECRET_PREFIX = 'whsec_';
+
+/** Value of `webhook-signature`. `secrets`: one, or several with blanks between them while they are changed. */
+export function webhookSignature(secrets: string, id: string, timestampS: number, body: string): string {
+  return secrets
+    .split(/\s+/)
+    .map((secret) => {
+      const key = Buffer.from(secret.slice(SECRET_PREFIX.length), 'base64');
+      return `v1,${createHmac('sha256', key).update(`${id}.${timestampS}.${body}`).digest('base64')}`;
+    })
+    .join(' ');
+}
+
+type Outcome = Parameters<Ledger['webhooks']['attempted']>[1];
+
+export class WebhookSender {
+  readonly #options: WebhookSenderOptions;
+  readonly #inFlight = new Map<string, Promise<void>>();
+  readonly #closing = new AbortController();
+  #settings: WebhookSettings;
+  #client: GuardedClient | null = null;
+  #guard: ReturnType<typeof createGuard> | null = null;
+  #timer: TimerHandle | null = null;
+  #ticking: Promise<void> | null = null;
+  /** Whether this process has the lease on sending. */
+  #leads = false;
+  #renewAtMs = 0;
+  #choresAtMs = 0;
+
+  constructor(options: WebhookSenderOptions) {
+    this.#options = options;
+    this.#settings = options.settings;
+    this.#open();
+    this.#arm();
+  }
+
+  /** Takes over other endpoints. Deliveries under way go on. */
+  configure(settings: WebhookSettings): void {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
+    this.#settings = settings;
+    const before = this.#client;
+    this.#open();
+    void Promise.allSettled(this.#inFlight.values()).then(() => before?.close());
+  }
+
+  /** Ends deliveries under way, which another process repeats, and gives the lease up. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer);
+    await this.#ticking;
+    await Promise.allSettled(this.#inFlight.values());
+    await this.#client?.close();
+    if (this.#leads)
+      await this.#options
+        .ledger()
+        ?.webhooks.resign(this.#options.instance)
+        .catch(() => undefined);
+  }
+
+  #open(): void {
+    const { allow, endpoints, timeoutMs } = this.#settings;
+    const { clock } = this.#options;
+    // An endpoint may be on any port: operators name it, not strangers.
+    const ports = Object.values(endpoints).map(({ url }) => portOf(new URL(url)));
+    this.#guard = createGuard({ allow, ports });
+    this.#client = new GuardedClient({
+      guard: this.#guard,
+      clock,
+      timeoutMs: CONNECT_MS,
+      firstByteTimeoutMs: timeoutMs,
+      connections: CONCURRENCY,
+    });
+  }
+
+  #arm(): void {
+    const { clock, log } = this.#options;
+    this.#timer = clock.setTimeout(() => {
+      this.#ticking = this.#tick()
+        .catch((error: unknown) =>
+          log.warn({ problem: sentenceOf(error) }, 'webhooks could not be read from the store'),
+        )
+        .finally(() => {
+          if (!this.#closing.signal.aborted) this.#arm();
+        });
+    }, TICK_MS);
+  }
+
+  async #tick(): Promise<void> {
+    const { clock, epochMs, instance } = this.#options;
+    const ledger = this.#options.ledger();
+    const names = Object.keys(this.#settings.endpoints);
+    if (ledger === null || this.#closing.signal.aborted) return;
+    const nowMs = clock.now();
+    if (nowMs >= this.#renewAtMs) {
+      this.#leads = false;
+      this.#leads = await ledger.webhooks.lead(instance, Math.floor(epochMs()) + LEASE_MS);
+      this.#renewAtMs = nowMs + RENEW_MS;
+    }
+    if (!this.#leads) return;
+    if (nowMs >= this.#choresAtMs) {
+      this.#choresAtMs = nowMs + CHORES_MS;
+      await this.#doChores(ledger);
+    }
+    if (names.length === 0) return;
+    await ledger.webhooks.fanOut((type) => this.#endpointsOf(type));
+    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2)) this.#send(ledger, delivery);
+  }
+
+  #endpointsOf(type: string): string[] {
+    return Object.entries(this.#settings.endpoints)
+      .filter(([, { events }]) => (events as readonly string[]).includes(type))
+      .map(([name]) => name);
+  }
+
+  async #doChores(ledger: Ledger): Promise<void> {
+    const nowMs = this.#options.epochMs();
+    for (const payment of await ledger.paymentsIn('submitted')) {
+      if (payment.changedMs > nowMs - OPEN_PAYMENT_MS) continue;
+      const { amount, id, network, payer } = payment;
+      const data = { payment: id, network, payer, amount_usd: printUsd(amount) };
+      await ledger.webhooks.emit({ type: 'payment.open', account: payer, id: `payment-open-${id}`, data });
+    }
+    await ledger.webhooks.prune(nowMs - this.#settings.retentionMs);
+  }
+
+  #send(ledger: Ledger, delivery: WebhookDelivery): void {
+    const name = `${delivery.message} ${delivery.endpoint}`;
+    const running = [...this.#inFlight.keys()].filter((each) => each.endsWith(` ${delivery.endpoint}`)).length;
+    if (this.#inFlight.has(name) || running >= CONCURRENCY) return;
+    const { log } = this.#options;
+    const sending = this.#attempt(delivery)
+      .then(async (outcome) => {
+        if (outcome === null) return;
+        const { message, endpoint, type } = delivery;
+        const { result, state } = outcome;
+        if (state !== 'delivered') log.warn({ message, endpoint, type, result, state }, 'a webhook was not accepted');
+        await ledger.webhooks.attempted(delivery, outcome);
+      })
+      .catch((error: unknown) =>
+        log.warn({ problem: sentenceOf(error) }, 'the outcome of a webhook could not be recorded; it is sent again'),
+      )
+      .finally(() => this.#inFlight.delete(name));
+    this.#inFlight.set(name, sending);
+  }
+
+  /** Null: the process closes, and the delivery stays due. */
+  async #attempt(delivery: WebhookDelivery): Promise<Outcome | null> {
+    const { epochMs } = this.#options;
+    const endpoint = this.#settings.endpoints[delivery.endpoint];
+    const [client, guard] = [this.#client, this.#guard];
+    if (endpoint === undefined || client === null || guard === null) return null;
+    const { message, type } = delivery;
+    const data = { account: delivery.account, ...delivery.data };
+    const body = JSON.stringify({ type, timestamp: new Date(delivery.dateMs).toISOString(), data });
+    const timestampS = Math.floor(epochMs() / 1000);
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': String(Buffer.byteLength(body)),
+      'user-agent': 'headrace-webhooks',
+      'webhook-id': message,
+      'webhook-timestamp': String(timestampS),
+      'webhook-signature': webhookSignature(endpoint.secret, message, timestampS, body),
+    };
+    const timeout = AbortSignal.timeout(this.#settings.timeoutMs);
+    const signal = AbortSignal.any([this.#closing.signal, timeout]);
+    try {
+      const response = await client.post(guard.admit(endpoint.url), headers, body, signal);
+      // Receivers answer with nothing of use; the connection ends with what they say.
+      response.close();
+      return this.#judge(delivery, response.status);
+    } catch (error) {
+      if (this.#closing.signal.aborted) return null;
+      return this.#again(delivery, timeout.aborted ? 'timeout' : reasonOf(error));
+    }
+  }
+
+  #judge(delivery: WebhookDelivery, status: number): Outcome {
+    const nowMs = Math.floor(this.#options.epochMs());
+    const result = `HTTP ${status}`;
+    if (status >= 200 && status < 300) return { state: 'delivered', dueMs: nowMs, result };
+    // The receiver is gone for good (Standard Webhooks).
+    if (status === 410) return { state: 'failed', dueMs: nowMs, result };
+    return this.#again(delivery, result);
+  }
+
+  #again({ attempts }: WebhookDelivery, result: string): Outcome {
+    const nowMs = Math.floor(this.#options.epochMs());
+    const pauseMs = BACKOFF_MS[attempts];
+    if (pauseMs === undefined) return { state: 'failed', dueMs: nowMs, result };
+    const jittered = pauseMs * (1 - JITTER / 2 + this.#options.random() * JITTER);
+    return { state: 'pending', dueMs: nowMs + Math.floor(jittered), result };
+  }
+}
+
+function portOf({ port, protocol }: URL): number {
+  return port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port);
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof HeadraceError ? error.subject || error.code : 'connection failed';
+}
+
+function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
