@@ -143,6 +143,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   readonly #budget: TokenBudget | null;
   /** The limit of an answer that stands in the request that CRNs get; undefined when it has none, or none was needed. */
   readonly #limit: number | undefined;
+  /** The client asked for no limit, or for a higher one. */
+  readonly #lowered: boolean;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
   /** How the last attempt ended. */
@@ -164,6 +166,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     this.#settlement = settlement;
     this.#budget = budget;
     this.#limit = limit;
+    this.#lowered = edits.length > 0 && limit !== budget?.bounds.limit;
     this.dialect = dialect;
     this.#exchange = exchange;
     this.#deps = deps;
@@ -250,9 +253,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
         `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
       );
     }
-    if (this.#limit !== undefined && this.#limit !== this.#budget?.bounds.limit) {
-      headers.push('x-headrace-output-limit', String(this.#limit));
-    }
+    if (this.#lowered) headers.push('x-headrace-output-limit', String(this.#limit));
     this.#tellCost(attempt, headers);
     this.#noteResponse(attempt);
     // A CRN that is merely busy gets its conversations back.
@@ -314,7 +315,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     if (counted.measured && tokens === counted) {
       this.#deps.tokenSizes.note(model, usage.streamedBytes, tokens.completionTokens);
     }
-    return { ...tokens, model, cost: budget.costOf(tokens) };
+    const { cachedTokens, completionTokens, measured, promptTokens } = tokens;
+    return { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured };
   }
 }
 

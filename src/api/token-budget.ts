@@ -50,11 +50,12 @@ export class TokenBudget implements CostRange {
 
   /**
    * The limit of each answer that must stand in the request, so that it stays within `amount` pico-USD and `tokens`, as far as the
-   * prompt is as long as estimated. Undefined when the context of the model limits it well enough.
+   * prompt is as long as estimated. Undefined when output costs nothing, or the context of the model limits it well enough.
    */
   limitFor(amount: number, tokens: number): number | undefined {
     const { answers, context, limit, promptTokens } = this.bounds;
     const { completion, prompt } = this.#price;
+    if (completion === 0 && tokens >= this.mostTokens) return undefined;
     let output = this.output;
     if (amount < this.most && completion > 0) {
       output = Math.min(output, Math.floor((amount - promptTokens * prompt) / (completion * answers)));

@@ -33,11 +33,12 @@ const OPEN_OBJECT = 0x7b;
 
 /**
  * Most tokens of one answer, as the request says it: the larger one where it says it twice. Undefined when it sets no limit that its
- * servers obey: none at all, null, a negative number, or no number.
+ * servers surely obey: none at all, null, a negative number, no number, or any on a path without a dialect.
  */
 export function outputLimitOf(dialect: Dialect | undefined, body: Buffer, { spans }: ScannedBody): number | undefined {
   let limit: number | undefined;
-  for (const name of dialect === undefined ? LIMIT_NAMES : OWN_LIMITS[dialect.name]) {
+  if (dialect === undefined) return undefined;
+  for (const name of OWN_LIMITS[dialect.name]) {
     const start = spans[SPAN[name]] as number;
     if (start < 0) continue;
     const value = countAt(body, start, spans[SPAN[name] + 1] as number);

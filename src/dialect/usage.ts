@@ -111,6 +111,7 @@ function larger(one: Usage | undefined, other: Usage | undefined): Usage | undef
 const CUT_BYTES = 4096;
 
 const NOTHING: Buffer = Buffer.alloc(0);
+const UNCOUNTED: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
 
 /** Tokens of a response, and whether the CRN counted them (or they are an estimate). */
 export interface Metered extends Usage {
@@ -214,10 +215,12 @@ export class UsageWatch {
     const bytes = this.#judge?.textBytes ?? 0;
     const usage = this.#judge?.usage ?? this.#usage;
     const isFinal = usage !== undefined && this.#isFinal(usage);
-    const { cachedTokens = 0, completionTokens = 0, promptTokens: prompt = 0 } = usage ?? {};
+    const { cachedTokens, completionTokens, promptTokens: prompt } = usage ?? UNCOUNTED;
     // Text is output: a count of 0 beside it is none. What other paths answer, such as embeddings, is not.
     const isCounted = completionTokens > 0 || bytes === 0 || !this.#isDialect;
-    if (isFinal && isCounted && prompt > 0) return { ...usage, measured: true };
+    if (isFinal && isCounted && prompt > 0) {
+      return { promptTokens: prompt, completionTokens, cachedTokens, measured: true };
+    }
     const estimate = isFinal && isCounted ? 0 : Math.ceil(bytes / this.#bytesPerToken);
     return {
       promptTokens: this.#isOneOfSeveral ? Math.max(prompt, promptTokens) : prompt || promptTokens,

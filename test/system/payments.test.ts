@@ -109,6 +109,21 @@ for (const threads of [0, 2]) {
   });
 }
 
+t.test('a wallet gets no more output than it paid for, and pays for its tools', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const unlimited = { max_tokens: undefined, ignore_eos: true };
+  const answered = await pay(`${fixture.url}/v1/chat/completions`, chatting(unlimited));
+  t.equal(answered.headers.get('x-headrace-output-limit'), '1024');
+  const { usage } = (await answered.json()) as { usage: { completion_tokens: number } };
+  t.equal(usage.completion_tokens, 1024);
+  // 1024 tokens of output at 1.5 millionths of a USD, and ten of the prompt at a quarter of one.
+  const price = fixture.spent();
+  t.equal(price, 1539n);
+  const tools = [{ type: 'function', function: { name: 'f', description: 'x'.repeat(4000) } }];
+  await pay(`${fixture.url}/v1/chat/completions`, chatting({ ...unlimited, tools })).then((each) => each.text());
+  t.ok(fixture.spent() - price > price + 250n, 'a thousand tokens more');
+});
+
 t.test(
   'total failure and refusals of the CRN cost nothing; nor does a client that leaves before the answer',
   async (t) => {
