@@ -56,6 +56,28 @@ t.test('the grace period of the Kubernetes manifest exceeds the drain time of it
   }
 });
 
+t.test('the Kubernetes manifest admits monitoring alone to the admin port', async (t) => {
+  interface Policy {
+    readonly kind: string;
+    readonly spec: {
+      readonly podSelector: object;
+      readonly ingress: readonly {
+        readonly ports: readonly { readonly port: string }[];
+        readonly from?: readonly object[];
+      }[];
+    };
+  }
+  const documents = parseAllDocuments(read('kubernetes/headrace.yaml')).map((document) => document.toJS() as Policy);
+  const policy = documents.find(({ kind }) => kind === 'NetworkPolicy');
+  t.match(policy?.spec.podSelector, { matchLabels: { app: 'headrace' } });
+  for (const { from, ports } of policy?.spec.ingress ?? []) {
+    for (const { port } of ports) t.equal(from === undefined, port === 'http', port);
+  }
+  t.equal(policy?.spec.ingress.length, 2);
+  const services = documents.filter(({ kind }) => kind === 'Service');
+  t.notOk(JSON.stringify(services).includes('admin'), 'no service leads there');
+});
+
 t.test('the stop timeout of the systemd units exceeds the default drain time', async (t) => {
   const { timeouts } = settingsOf(resolveSettings({}));
   for (const unit of ['headrace.service', 'headrace@.service']) {

@@ -31,6 +31,7 @@ export class PayerRecords {
   }
 
   unpaidLimit(payer: string): number {
+    if (this.barredMs(payer) > 0) return 0;
     return Math.min(this.#most, 1 + (this.#records.get(payer)?.paid ?? 0));
   }
 

@@ -560,7 +560,7 @@ class PaymentProcessor {
 
   /** Judges the payment of a request without a key and reserves it. */
   async #accept(settlements: Settlements, request: CallRequest): Promise<Accepted | Offered | Refused> {
-    const { description, digest, payment, price, resource, usage } = request;
+    const { description, payment, price, resource } = request;
     const { callTimeoutS: timeoutS = CALL_TIMEOUT_S } = this.#settings;
     const terms = { units: unitsFor(price, this.#deps.merchant.asset), resource, description, timeoutS };
     if (payment === undefined) return this.#offer(terms);
@@ -574,19 +574,30 @@ class PaymentProcessor {
     if (barredMs > 0) return refused('HR_PAYMENT_LIMIT', '', Math.ceil(barredMs / 1000));
     const against = await this.#verify(settlements, signed, terms);
     if (against !== undefined) return against;
+    const waits = !this.#unpaidTurns.isFree(payer);
     const turn = await this.#unpaidTurns.enter(payer);
     if (turn !== 'place') return refused(turn === 'full' ? 'HR_PAYMENT_UNAVAILABLE' : 'HR_PAYMENT_LIMIT');
+    let accepted: Accepted | Offered | Refused | undefined;
     try {
-      const reserved = await settlements.reserve(signed, terms, `call:${digest}`);
-      if (!('state' in reserved)) {
-        return { kind: 'accepted', id, source: { kind: 'payment', reserved }, terms, usage };
-      }
-      this.#unpaidTurns.leave(payer);
-      return await this.#repeatCall(settlements, reserved, signed, request, terms);
-    } catch (error) {
-      this.#unpaidTurns.leave(payer);
-      throw error;
+      // What was paid meanwhile may have taken the funds.
+      if (waits) accepted = await this.#verify(settlements, signed, terms);
+      accepted ??= await this.#reserve(settlements, request, id, signed, terms);
+      return accepted;
+    } finally {
+      if (accepted?.kind !== 'accepted' || accepted.source.kind !== 'payment') this.#unpaidTurns.leave(payer);
     }
+  }
+
+  async #reserve(
+    settlements: Settlements,
+    request: CallRequest,
+    id: string,
+    signed: SignedPayment,
+    terms: Terms,
+  ): Promise<Accepted | Offered | Refused> {
+    const reserved = await settlements.reserve(signed, terms, `call:${request.digest}`);
+    if ('state' in reserved) return await this.#repeatCall(settlements, reserved, signed, request, terms);
+    return { kind: 'accepted', id, source: { kind: 'payment', reserved }, terms, usage: request.usage };
   }
 
   /**

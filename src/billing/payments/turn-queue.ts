@@ -45,11 +45,16 @@ export class TurnQueue {
     return this.#waiters;
   }
 
+  /** Whether `enter` takes a place now. */
+  isFree(key: string): boolean {
+    return !this.#lines.has(key) && this.#hasPlace(key);
+  }
+
   /** Takes a place, now or when it is the key's turn. `leave` gives it back, once. */
   enter(key: string): Promise<Turn> {
     const { waitMs, waiting, waitingOfKey } = this.#settings;
     const line = this.#lines.get(key);
-    if (line === undefined && this.#isFree(key)) {
+    if (this.isFree(key)) {
       this.#take(key);
       return Promise.resolve('place');
     }
@@ -81,7 +86,7 @@ export class TurnQueue {
     for (const [key, line] of this.#lines) {
       if (this.#takenPlaces >= this.#settings.places) return;
       const [next] = line;
-      if (next === undefined || !this.#isFree(key)) continue;
+      if (next === undefined || !this.#hasPlace(key)) continue;
       this.#remove(key, next);
       // Behind the others: the loop comes to it again when they have had their turn.
       if (this.#lines.delete(key)) this.#lines.set(key, line);
@@ -98,7 +103,7 @@ export class TurnQueue {
     if (line.size === 0) this.#lines.delete(key);
   }
 
-  #isFree(key: string): boolean {
+  #hasPlace(key: string): boolean {
     const { places, placesOf } = this.#settings;
     return this.#takenPlaces < places && (this.#taken.get(key) ?? 0) < placesOf(key);
   }
