@@ -206,7 +206,8 @@ t.test('by default nothing is recorded', async (t) => {
 
 t.test('with `charged` only what cost something is recorded', async (t) => {
   const charged = await open(t, 'sqlite', { costLog: { requests: 'charged' } });
-  const unknown = { method: 'POST', headers: bearer(), body: '{"model": "nobody"}' };
+  const headers = { ...bearer(), 'content-type': 'application/json' };
+  const unknown = { method: 'POST', headers, body: '{"model": "nobody"}' };
   t.equal((await fetch(`${charged.url}/v1/chat/completions`, unknown)).status, 404);
   await (await chat(charged.url, KEYED)).text();
   await until('it is recorded', async () => (await charged.ledger.requests.list({})).length === 1);
@@ -219,3 +220,63 @@ t.test('a gateway that closes has recorded what it served', async (t) => {
   await fixture.gateway.close();
   t.equal((await fixture.ledger.requests.list({})).length, 5);
 });
+
+for (const store of STORES) {
+  t.test(
+    `${store}: members of an organisation spend its credit over a gateway, each with usage of its own`,
+    async (t) => {
+      const fixture = await open(t, store, { threads: 2, credit: { flush: '5ms' } });
+      const { ledger, url } = fixture;
+      await ledger.createAccount({ id: 'org' });
+      for (const member of ['a', 'b']) {
+        await ledger.createAccount({ id: member });
+        await ledger.setOrganisation(member, 'org');
+        await ledger.createKey({
+          id: `key-${member}`,
+          hash: hashKey(`hr_${member}`),
+          prefix: 'hr_mem',
+          account: member,
+        });
+        await known(fixture, `hr_${member}`);
+      }
+      t.equal((await chat(url, { headers: bearer('hr_a') })).status, 402, 'nobody has credit');
+      await ledger.grant({ id: 'org-grant', account: 'org', amount: USD });
+      const costs: bigint[] = [];
+      for (const member of ['a', 'b', 'a']) {
+        const answer = await chat(url, { headers: bearer(`hr_${member}`) });
+        await answer.text();
+        t.equal(answer.status, 200, member);
+        costs.push(parseUsd(answer.headers.get('x-headrace-cost') ?? '') as bigint);
+      }
+      const [first, second, third] = costs as [bigint, bigint, bigint];
+      t.equal((await usageOf(ledger, 2, 'a')).amount, first + third);
+      t.equal((await usageOf(ledger, 1, 'b')).amount, second);
+      const shown = (await ask(fixture, '/svc/account', 'hr_b')).value;
+      t.match(shown, { account: 'b', organisation: 'org', usage: { total: { requests: 1 } } });
+      t.equal(parseUsd(shown.credit.balance_usd), USD - first - second - third);
+      const org = await ledger.account('org');
+      t.equal((org?.balance ?? 0n) + (org?.held ?? 0n), USD - first - second - third);
+      t.match(await ledger.audit(), { sound: true });
+    },
+  );
+
+  t.test(`${store}: an account with a credit limit goes below zero down to it`, async (t) => {
+    const fixture = await open(t, store, { credit: { flush: '5ms' } });
+    const { ledger, url } = fixture;
+    await endow(ledger, 0n, {}, 'later');
+    await known(fixture, 'hr_later');
+    const send = (): Promise<Response> => chat(url, { headers: bearer('hr_later') });
+    t.equal((await send()).status, 402);
+    await ledger.setCreditLimit('later', USD / 100n);
+    const answer = await send();
+    await answer.text();
+    t.equal(answer.status, 200);
+    const { amount } = await usageOf(ledger, 1, 'later');
+    const account = await ledger.account('later');
+    t.equal((account?.balance ?? 0n) + (account?.held ?? 0n), -amount);
+    t.ok((account?.balance ?? 0n) >= -USD / 100n, 'never below the limit');
+    await ledger.setCreditLimit('later', 0n);
+    await until('it is refused again', async () => (await send()).status === 402);
+    t.match(await ledger.audit(), { sound: true });
+  });
+}
