@@ -1,6 +1,7 @@
 // Kills a gateway at each point of its work with credit, on both stores, and counts what was lost: nothing for the customer, whose
 // credit is there or was charged for what was delivered; for the operator at most what was delivered and not yet written.
-// With the argument `full` each point is tried at several of its passes, and the matrix is printed.
+// `TAP_TIMEOUT=1500 node dist/test/billing/crash-matrix.slow.test.js full` tries each point at several of its passes and prints the
+// matrix.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

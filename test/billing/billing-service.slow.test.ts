@@ -1,0 +1,116 @@
+// The billing service over PostgreSQL, on a manual clock: a shutdown while the store is away loses no charge without a word.
+
+import t from 'tap';
+import pg from 'pg';
+import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
+import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
+import { BillingService } from '../../src/billing/billing-service.ts';
+import { type Ledger, LeaseCache, openLedger } from '../../src/billing/index.ts';
+import { resolveSettings } from '../../src/config/load.ts';
+import type { Log } from '../../src/telemetry/log.ts';
+import { postgresDatabase } from '../support/postgres.ts';
+import { hold, PAYER, spend } from './lease-fixture.ts';
+
+interface Line {
+  readonly fields: Record<string, unknown>;
+  readonly text: string;
+}
+
+/** Lets the clock and the store go on until the condition holds. */
+async function until({ advance }: TestSystem, condition: () => boolean): Promise<void> {
+  while (!condition()) {
+    await advance(20);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+/** Refuses connections to the database, and ends those that are open; or takes them again. */
+async function allow(url: string, isAllowed: boolean): Promise<void> {
+  const name = new URL(url).pathname.slice(1);
+  const client = new pg.Client({ connectionString: url.replace(name, 'postgres') });
+  await client.connect();
+  await client.query(`alter database ${name} allow_connections ${isAllowed}`);
+  if (!isAllowed)
+    await client.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [name]);
+  await client.end();
+}
+
+interface Running extends TestSystem {
+  readonly service: BillingService;
+  readonly leases: LeaseCache;
+  /** What was logged. */
+  readonly lines: readonly Line[];
+}
+
+/** A billing service over the store, and its one thread. */
+async function openService(url: string): Promise<Running> {
+  const test = createTestSystem();
+  const { clock, system } = test;
+  const resolution = resolveSettings({ store: url });
+  if ('mistakes' in resolution) throw new Error('the settings are wrong');
+  const lines: Line[] = [];
+  const note = (fields: Record<string, unknown>, text: string): void => void lines.push({ fields, text });
+  const service = new BillingService({
+    ...{ system, clock, settings: resolution.settings, threads: 1, epochMs: systemEpochMs },
+    log: { debug: note, info: note, warn: note, error: note } as unknown as Log,
+    tell: () => undefined,
+    onKeys: () => undefined,
+  });
+  await until(test, () => service.loaded);
+  const leases = new LeaseCache({
+    ...{ system, clock, leaseManager: service.leaseManager, memory: service.leaseMemory, thread: 0 },
+    ...{ epochMs: systemEpochMs, flushMs: 250, leasePico: 5e10 },
+  });
+  return { ...test, service, leases, lines };
+}
+
+function openTestLedger(url: string): Promise<Ledger> {
+  return openLedger(url, { clock: systemClock, dateMs: systemEpochMs, lingerMs: 0 });
+}
+
+t.test('a shutdown while the store is away logs each charge that is lost, and their sum', async (t) => {
+  const url = await postgresDatabase();
+  const seeded = await openTestLedger(url);
+  await seeded.createAccount({ id: 'a' });
+  await seeded.grant({ id: 'g', account: 'a', amount: 10n ** 12n });
+  await seeded.close();
+  const running = await openService(url);
+  const { leases, lines, service, system } = running;
+  let isHeld = false;
+  void hold(leases, 1e9).then(() => (isHeld = true));
+  await until(running, () => isHeld);
+  await allow(url, false);
+  leases.settle(PAYER, 1e9, spend(2_000_000));
+  leases.settle({ ...PAYER, account: 'b', prepaid: false }, 0, spend(1_500_000));
+  leases.close();
+  let isClosed = false;
+  void service.close().then(() => (isClosed = true));
+  await until(running, () => isClosed);
+  const lost = lines.filter(({ text }) => text === 'a charge is lost').map(({ fields }) => fields);
+  t.same(lost, [
+    { account: 'a', key: 'k', model: 'm', requests: 1, usd: '0.000002' },
+    { account: 'b', key: 'k', model: 'm', requests: 1, usd: '0.0000015' },
+  ]);
+  const sum = lines.find(({ text }) => text === 'charges are lost: the store did not answer');
+  t.same(sum?.fields, { charges: 2, usd: '0.0000035' });
+  await system.terminate();
+});
+
+t.test('a shutdown waits for a store that comes back', async (t) => {
+  const url = await postgresDatabase();
+  const running = await openService(url);
+  const { leases, lines, service, system } = running;
+  await allow(url, false);
+  leases.settle({ ...PAYER, prepaid: false }, 0, spend(1_500_000));
+  leases.close();
+  let isClosed = false;
+  void service.close().then(() => (isClosed = true));
+  await until(running, () => lines.some(({ text }) => text.includes('could not be posted')));
+  await allow(url, true);
+  await until(running, () => isClosed);
+  t.equal(lines.filter(({ text }) => text.includes('lost')).length, 0);
+  const ledger = await openTestLedger(url);
+  t.match(await ledger.account('a'), { balance: -1_500_000n });
+  await ledger.close();
+  await system.terminate();
+});
