@@ -91,7 +91,7 @@ const ROUTES: readonly Route[] = [
     return { value: await adminService.removeBudget(id), note: 'budget removed' };
   }),
   list('/usage', LISTS.usage, (adminService, { fields }) => adminService.usage(fields)),
-  route('GET', '/audit', async (adminService) => ({ value: await adminService.audit() })),
+  route('GET', '/audit', async (adminService, { fields }) => ({ value: await adminService.audit(fields) })),
   list('/requests', LISTS.requests, (adminService, { fields }) => adminService.requests(fields)),
   route('GET', '/requests/ID', async (adminService, { id }) => ({ value: await adminService.request(id) })),
   list('/acts', LISTS.acts, (adminService, { fields }) => adminService.acts(fields)),

@@ -61,7 +61,7 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
     disableKey: (id) => ask('POST', `${key(id)}/disable`, {}),
     rotateKey: (id, fields) => ask('POST', `${key(id)}/rotate`, fields),
     usage: (fields) => list('/usage', fields),
-    audit: () => get('/audit'),
+    audit: (fields) => get('/audit', fields),
     requests: (fields) => list('/requests', fields),
     request: (id) => get(`/requests/${encodeURIComponent(id)}`),
     acts: (fields) => list('/acts', fields),

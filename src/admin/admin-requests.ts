@@ -514,6 +514,13 @@ export function readKeyQuery(fields: Fields): { readonly account: string | undef
   return reader.end({ account, page: readPage(reader) });
 }
 
+/** Fields: full. */
+export function readAuditQuery(fields: Fields): { readonly full: boolean } {
+  const reader = new FieldReader(fields, 'query', ['full']);
+  const full = reader.text('full', 'true or false', (text) => (/^(true|false)$/.test(text) ? text : undefined));
+  return reader.end({ full: full === 'true' });
+}
+
 /** Fields: by, from, to, account, key, model, limit, cursor. */
 export function readUsageQuery(fields: Fields): UsageQuery {
   const reader = new FieldReader(fields, 'query', ['by', 'from', 'to', 'account', 'key', 'model', 'limit', 'cursor']);

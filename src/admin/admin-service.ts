@@ -38,6 +38,7 @@ import {
   readRefundRequest,
   readRequestQuery,
   readRotationRequest,
+  readAuditQuery,
   readUsageQuery,
 } from './admin-requests.ts';
 import {
@@ -104,7 +105,7 @@ export interface AdminService {
   setBudget(fields: Fields): Promise<BudgetView>;
   removeBudget(id: string): Promise<BudgetView>;
   usage(fields: Fields): Promise<UsageView[]>;
-  audit(): Promise<AuditView>;
+  audit(fields?: Fields): Promise<AuditView>;
   /** Single requests, the newest first, where the setting `costLog.requests` keeps them. */
   requests(fields: Fields): Promise<RequestView[]>;
   request(id: string): Promise<RequestView>;
@@ -321,7 +322,7 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
     disableKey: async (id) => keyView(await ledger.disableKey(id), deps.dateMs()),
     rotateKey: (id, fields) => rotateKey(ledger, deps, id, fields),
     usage: async (fields) => (await ledger.usage(readUsageQuery(fields))).map(usageView),
-    audit: async () => auditView(await ledger.audit()),
+    audit: async (fields = {}) => auditView(await ledger.audit(readAuditQuery(fields))),
     requests: async (fields) => (await ledger.requests.list(readRequestQuery(fields))).map(requestView),
     async request(id) {
       const record = await ledger.requests.find(id);

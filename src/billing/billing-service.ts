@@ -269,6 +269,7 @@ export class BillingService {
       await ledger.watch((change) => this.#changed(ledger, change));
       this.#readAll(ledger);
       this.#later(READ_MS, () => void this.#readSpending(ledger));
+      this.#maintain(ledger);
     } catch (error) {
       this.#options.log.error({ problem: sentenceOf(error) }, 'the store could not be watched; it is tried again');
       this.#later(REOPEN_MS, () => void this.#load(ledger));
@@ -359,6 +360,26 @@ export class BillingService {
     for (const hash of drop) this.#limits.dropKey(hash);
     if (drop.length > 0) tell({ type: 'Keys', change: { reset: false, put: [], drop } });
     this.#later(READ_MS, () => void this.#readSpending(ledger));
+  }
+
+  /** Audits the ledger and removes what is too old. Gateways that share a store repeat little: audited days are not read again. */
+  #maintain(ledger: Ledger): void {
+    const { epochMs, log, settings } = this.#options;
+    const { auditMs, chargesMs } = settings.retention;
+    if (auditMs === null) return;
+    this.#later(auditMs, () => {
+      const maintained = async (): Promise<void> => {
+        const { movements, problems, sound } = await ledger.audit();
+        if (sound) log.info({ movements: Number(movements) }, 'the ledger was audited: it is sound');
+        else log.error({ problems }, 'the ledger was audited: it does not add up');
+        const { kept, leases, months } = await ledger.prune(chargesMs === null ? null : epochMs() - chargesMs);
+        if (months.length > 0 || leases > 0) log.info({ months, leases }, 'old charges and leases were removed');
+        if (kept.length > 0) log.warn({ months: kept }, 'old charges are kept: their days were not found sound');
+      };
+      maintained()
+        .catch((error: unknown) => log.warn({ problem: sentenceOf(error) }, 'the ledger could not be audited'))
+        .finally(() => this.#maintain(ledger));
+    });
   }
 
   #reportBudgets(): void {

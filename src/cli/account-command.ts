@@ -19,7 +19,7 @@ import {
   createAdminClient,
   AdminClientError,
 } from '../admin/index.ts';
-import { LedgerError, openLedger } from '../billing/index.ts';
+import { type Ledger, LedgerError, openLedger } from '../billing/index.ts';
 import { systemClock } from '../actor/index.ts';
 import { parseConfigText, resolveSetting } from '../config/load.ts';
 import { HeadraceError } from '../errors.ts';
@@ -183,6 +183,35 @@ function reasonOf(error: unknown): string {
   return `the store failed: ${error instanceof Error ? error.message : String(error)}`;
 }
 
+/**
+ * Runs an action on the store that the options of `command` name, or on that of `url`. Refusals are a sentence on standard error
+ * and exit code 1.
+ */
+export async function runOnLedger(
+  command: Command,
+  io: CliIo,
+  action: (ledger: Ledger) => Promise<void>,
+  url?: string,
+): Promise<void> {
+  const { config, store } = command.opts<Pick<AccountOptions, 'config' | 'store'>>();
+  try {
+    const ledger = await openStore(url ?? (await storeUrl(store, config, io.env)));
+    try {
+      await action(ledger);
+    } finally {
+      await ledger.close();
+    }
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    io.stderr.write(`headrace: ${reasonOf(error)}\n`);
+    io.exitCode = 1;
+  }
+}
+
+function openStore(url: string): Promise<Ledger> {
+  return openLedger(url, { clock: systemClock, dateMs: () => Math.floor(systemClock.now()) });
+}
+
 interface OpenAdminService {
   readonly adminService: AdminService;
   close(): Promise<void>;
@@ -193,7 +222,7 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
   if (admin === undefined) {
     if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
     const dateMs = (): number => Math.floor(systemClock.now());
-    const ledger = await openLedger(await storeUrl(store, config, env), { clock: systemClock, dateMs });
+    const ledger = await openStore(await storeUrl(store, config, env));
     const service = createAdminService(ledger, { dateMs, randomBytes });
     // Who has the store needs no token. The name is that of the account of the operating system.
     const actor = { name: userInfo().username, role: 'owner', via: 'cli' };

@@ -105,6 +105,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: ACCOUNTS,
     load: async () => (await import('./payments.ts')).configurePayments,
   },
+  backup: {
+    summary: 'copies a store in a SQLite file while it is in use',
+    group: ACCOUNTS,
+    load: async () => (await import('./backup.ts')).configureBackup,
+  },
   audit: {
     summary: 'verifies that the ledger adds up to zero',
     group: ACCOUNTS,

@@ -393,6 +393,18 @@ export const SCHEMA = section('General', {
       'Answer tokens that are held for a request without a limit, which is its limit then.',
     ),
   }),
+  retention: section('Retention', {
+    charges: setting(
+      nullable(duration({ min: 31 * 86_400_000 })),
+      null,
+      'Age at which audited charges of whole months are removed; sums by day stay. Null: never.',
+    ),
+    audit: setting(
+      nullable(duration({ min: 60_000 })),
+      '24h',
+      'Interval of audits of the ledger and of the removal of what is too old; null: never.',
+    ),
+  }),
   costLog: section('Records of requests', {
     requests: setting(
       choice(['off', 'charged', 'all']),

@@ -11,6 +11,7 @@ const DEFAULTS: Settings = {
   adminTokens: [],
   webhooks: { endpoints: {}, lowBalance: null, allow: [], timeoutMs: 15_000, retentionMs: 2_592_000_000 },
   costLog: { requests: 'off', retentionMs: 2_592_000_000, rows: 1_000_000 },
+  retention: { chargesMs: null, auditMs: 86_400_000 },
   threads: 'auto',
   sharePort: false,
   server: 'auto',

@@ -81,6 +81,12 @@ function dayOf(number: number): string {
   return new Date(number * DAY_MS).toISOString().slice(0, 10);
 }
 
+/** All days of a month, as `YYYY-MM-DD`. */
+export function daysOf(month: string): string[] {
+  const { fromMs, untilMs } = rangeOf(month);
+  return Array.from({ length: (untilMs - fromMs) / DAY_MS }, (_, at) => dayOf(fromMs / DAY_MS + at));
+}
+
 /** Charges of the days. Ordered by account first, as they are stored: SQLite then reads no others. */
 function chargesOf({ first, last, month }: Days): string {
   return `names a cross join charges_${month} c
@@ -141,7 +147,7 @@ export interface DaySums {
   readonly charges: bigint;
 }
 
-async function usageByDay(session: Session): Promise<Map<string, DaySums>> {
+export async function usageByDay(session: Session): Promise<Map<string, DaySums>> {
   const sql = `select day, sum(requests) as requests, ${wideSum('amount', 'amount')} from usage_daily group by day`;
   const days = new Map<string, DaySums>();
   for (const row of await session.all(sql)) {
@@ -151,7 +157,7 @@ async function usageByDay(session: Session): Promise<Map<string, DaySums>> {
   return days;
 }
 
-async function auditedDays(session: Session): Promise<Map<string, DaySums>> {
+export async function auditedDays(session: Session): Promise<Map<string, DaySums>> {
   const days = new Map<string, DaySums>();
   for (const row of await session.all('select * from audited_days')) {
     const sums = { requests: integer(row, 'requests'), amount: BigInt(text(row, 'amount')) };
@@ -160,7 +166,7 @@ async function auditedDays(session: Session): Promise<Map<string, DaySums>> {
   return days;
 }
 
-function isSame(one: DaySums | undefined, other: DaySums | undefined): boolean {
+export function isSame(one: DaySums | undefined, other: DaySums | undefined): boolean {
   return (one?.requests ?? 0n) === (other?.requests ?? 0n) && (one?.amount ?? 0n) === (other?.amount ?? 0n);
 }
 
@@ -207,6 +213,7 @@ export async function readAudit(database: Database, { full, nowMs }: AuditOption
       }
     }
     problems.push(...withoutCharges(used, audited, months));
+    for (const { charges, day } of audited.values()) if (!months.includes(monthOfDay(day))) movements += charges;
     const report = {
       sound: problems.length === 0,
       sum,
@@ -243,6 +250,10 @@ async function countByDay(session: Session, days: Days): Promise<Map<number, big
   return new Map(rows.map((row) => [Number(row['number']), integer(row, 'count')]));
 }
 
+function monthOfDay(day: string): string {
+  return day.slice(0, 7).replace('-', '_');
+}
+
 /** Usage of months whose charges were removed must be what it was when they were audited. */
 function withoutCharges(
   used: ReadonlyMap<string, DaySums>,
@@ -251,7 +262,7 @@ function withoutCharges(
 ): string[] {
   const there = new Set(months);
   const wrong = [...used.values()].filter(
-    (sums) => !there.has(sums.day.slice(0, 7).replace('-', '_')) && !isSame(sums, audited.get(sums.day)),
+    (sums) => !there.has(monthOfDay(sums.day)) && !isSame(sums, audited.get(sums.day)),
   );
   return wrong.map(({ amount, day }) => `Usage of ${day} is ${amount} and has no charges`).slice(0, SHOWN);
 }

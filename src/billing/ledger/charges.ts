@@ -3,7 +3,7 @@
 
 import { hash } from 'node:crypto';
 import type { Database, Dialect, Row, Session } from './database.ts';
-import type { Charge, Usage } from './store.ts';
+import { type Charge, LedgerError, type Usage } from './store.ts';
 import { ADD_MONTHS, ADD_NAMES, FIND_MONTHS, FIND_NAMES, integer, text } from './tables.ts';
 
 /** What names a charge; who pays follows from its account and lease. */
@@ -75,15 +75,16 @@ export async function findMonths(
 ): Promise<Set<string>> {
   const months = new Set(needed);
   for (const { dateMs } of charges) months.add(monthOf(dateMs));
-  const found = new Set((await session.find(FIND_MONTHS, [...months])).map((row) => text(row, 'month')));
+  const rows = await session.find(FIND_MONTHS, [...months]);
+  const found = new Set(rows.filter((row) => row['pruned'] !== 1n).map((row) => text(row, 'month')));
   const missing = [...needed].filter((month) => !found.has(month));
   if (missing.length > 0) throw new MissingRows([], missing);
   return found;
 }
 
-/** All months that have a table, the newest first. */
+/** All months that have a table (those that retention removed have none), the newest first. */
 export async function listMonths(session: Session): Promise<string[]> {
-  const rows = await session.all('select month from charge_months order by month desc');
+  const rows = await session.all('select month from charge_months where pruned = 0 order by month desc');
   return rows.map((row) => text(row, 'month'));
 }
 
@@ -91,8 +92,15 @@ export async function listMonths(session: Session): Promise<string[]> {
 export function addMissing(database: Database, { months, names }: MissingRows): Promise<void> {
   return database.exclusive(async (session) => {
     if (names.length > 0) await addNames(session, names);
-    const known = new Set(await listMonths(session));
-    for (const month of months) if (!known.has(month)) await addMonth(session, database.dialect, month);
+    const known = new Map<string, Row>();
+    for (const row of await session.find(FIND_MONTHS, months)) known.set(text(row, 'month'), row);
+    for (const month of months) {
+      const row = known.get(month);
+      if (row === undefined) await addMonth(session, database.dialect, month);
+      else if (row['pruned'] === 1n) {
+        throw new LedgerError('date-invalid', `The charges of ${month} were removed: none is added to them`);
+      }
+    }
   });
 }
 

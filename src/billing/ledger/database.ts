@@ -78,6 +78,8 @@ export interface Database {
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** Reads that all see the same moment. A `report` may take minutes. */
   snapshot<T>(work: (session: Session) => Promise<T>, kind?: 'read' | 'report'): Promise<T>;
+  /** Copies the database into a new file, page by page, while others write. */
+  readonly backUp?: (file: string) => Promise<void>;
   blame(error: unknown): Blame;
   /** Calls back after `notify` of any process, and when such calls may have been missed. */
   listen(onNudge: () => void): Promise<void>;

@@ -27,6 +27,7 @@ import { budgetRecords } from './budget-records.ts';
 import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
+import { prune } from './retention.ts';
 import { requestRecords } from './request-records.ts';
 import { migrate } from './schema.ts';
 import { SqliteDatabase } from './sqlite.ts';
@@ -290,6 +291,13 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     usage: ({ account, ...query }) =>
       usage(database, { ...query, ...(account !== undefined && { account: accountId(account) }) }),
     audit: ({ full = false } = {}) => audit(database, { full, nowMs: dateMs() }),
+    prune: (chargesBeforeMs) => prune(database, chargesBeforeMs),
+    async backUp(file) {
+      if (database.backUp !== undefined) return await database.backUp(file);
+      const message =
+        'Only a store in a SQLite file is backed up this way; for PostgreSQL use pg_dump or a base backup';
+      throw new LedgerError('backup-unsupported', message);
+    },
     watch: (onChange) => watch.add(onChange),
     close: () => (closing ??= close()),
   };

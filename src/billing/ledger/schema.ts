@@ -430,6 +430,7 @@ const growth: Migration = {
       reason text not null,
       primary key (date_ms, id)
     ) ${tableOptions}`,
+    `alter table charge_months add column pruned ${integer} not null default 0`,
     "create index holds_closed on holds (expires_ms) where kind = 'lease' and state = 'closed'",
   ],
 };

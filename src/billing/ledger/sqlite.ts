@@ -1,7 +1,7 @@
 // The ledger's database in one SQLite file: WAL, every commit synced to the disk. Statements run synchronously in the thread
 // that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds.
 
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync, renameSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
 import { LedgerError } from './store.ts';
@@ -10,6 +10,9 @@ import { LedgerError } from './store.ts';
 const BUSY_MS = 5000;
 
 const NOW_MS = "cast(unixepoch('subsec') * 1000 as integer)";
+
+/** Pages copied at a time by a backup: 4 MiB. */
+const BACKUP_PAGES = 1024;
 
 /** Low byte of SQLite's result codes: the row breaks a rule of its table. */
 const CONSTRAINT = 19;
@@ -171,6 +174,15 @@ export class SqliteDatabase implements Database {
   snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
     return this.transaction(work, 'begin');
   }
+
+  /** Pages are copied some at a time, so that this thread goes on with commits; a commit of it is copied along. */
+  readonly backUp = async (file: string): Promise<void> => {
+    if (existsSync(file))
+      throw new LedgerError('backup-unsupported', `${file} exists: a backup is written to a new file`);
+    const partial = `${file}.partial`;
+    await loadDriver().backup(this.#connection, partial, { rate: BACKUP_PAGES });
+    renameSync(partial, file);
+  };
 
   blame(error: unknown): Blame {
     const code = (error as { errcode?: unknown }).errcode;

@@ -1,6 +1,7 @@
 // Interface of the ledger: accounts, credit, holds, payments, usage and keys, over either database; one suite tests both. Every
 // writing call resolves after the durable commit and may be repeated with the same id without moving money twice.
 
+import type { Pruned } from './retention.ts';
 import type { AdminActs } from './admin-acts.ts';
 import type { RequestRecords } from './request-records.ts';
 import type { WebhookRecords } from './webhook-records.ts';
@@ -41,6 +42,7 @@ export type LedgerRefusal =
   | 'budget-unknown'
   | 'id-reused'
   | 'cursor-invalid'
+  | 'backup-unsupported'
   | 'queue-full'
   | 'closed'
   | 'schema-newer'
@@ -531,6 +533,10 @@ export interface Ledger {
   usage(query: UsageQuery): Promise<UsageRow[]>;
   /** With `full`, days that were audited before are read again. */
   audit(options?: { readonly full?: boolean }): Promise<AuditReport>;
+  /** Removes closed leases, and charges of whole months before the date that an audit found sound; null keeps all charges. */
+  prune(chargesBeforeMs: number | null): Promise<Pruned>;
+  /** Copies the store into a new file while it is in use. Refuses (`backup-unsupported`) what is not a SQLite file. */
+  backUp(file: string): Promise<void>;
   /** Calls back for changes made here or by another process, within about a second. Resolves with a function that stops it. */
   watch(onChange: (change: Change) => void): Promise<() => void>;
   /** Commits what waits, then closes the database. */

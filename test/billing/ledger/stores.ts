@@ -4,6 +4,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import pg from 'pg';
 import type t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/ledger.ts';
@@ -90,4 +92,18 @@ export async function openStore(t: Tap, name: StoreName): Promise<TestStore> {
       nowMs += ms;
     },
   };
+}
+
+/** Runs statements behind the back of the ledger, without the checks of foreign keys. */
+export async function execute(name: StoreName, url: string, sql: string): Promise<void> {
+  if (name === 'sqlite') {
+    const file = new DatabaseSync(url.slice('sqlite:'.length), { enableForeignKeyConstraints: false });
+    file.exec(sql);
+    file.close();
+    return;
+  }
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`set session_replication_role = replica; ${sql}`);
+  await client.end();
 }

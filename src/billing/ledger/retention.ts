@@ -1,0 +1,60 @@
+// Removal of what is no longer needed: charges of whole months, and closed leases. Charges of a month go only when all of its days
+// were found sound by an audit and their usage is still the same; the sums by day in `usage_daily` stay, so that balances
+// can be audited without the charges.
+
+import { auditedDays, daysOf, isSame, usageByDay } from './audit.ts';
+import { listMonths, rangeOf } from './charges.ts';
+import type { Database } from './database.ts';
+
+/** A closed lease is kept for a day, for those who look for what happened. */
+const CLOSED_LEASE_MS = 86_400_000;
+
+/** Rows removed in one transaction: commits wait no longer than some milliseconds. */
+const ROUND = 1000n;
+
+export interface Pruned {
+  /** Months whose charges were removed, as `YYYY_MM`. */
+  readonly months: readonly string[];
+  /** Months that are old enough and were not found sound. */
+  readonly kept: readonly string[];
+  readonly leases: number;
+}
+
+/** `chargesBeforeMs`: null keeps all charges. */
+export async function prune(database: Database, chargesBeforeMs: number | null): Promise<Pruned> {
+  const leases = await pruneLeases(database);
+  const [months, kept]: [string[], string[]] = [[], []];
+  if (chargesBeforeMs !== null) {
+    const old = (await database.snapshot(listMonths)).filter((month) => rangeOf(month).untilMs <= chargesBeforeMs);
+    for (const month of old) ((await pruneMonth(database, month)) ? months : kept).push(month);
+  }
+  return { months, kept, leases };
+}
+
+async function pruneLeases(database: Database): Promise<number> {
+  const sql = `delete from holds where id in (select id from holds
+    where kind = 'lease' and state = 'closed' and expires_ms < ${database.dialect.nowMs} - ${CLOSED_LEASE_MS} limit $1)
+    returning id`;
+  for (let removed = 0; ;) {
+    const rows = await database.transaction((session) => session.all(sql, [ROUND]));
+    removed += rows.length;
+    if (rows.length < Number(ROUND)) return removed;
+  }
+}
+
+/** False when the month was not found sound. */
+async function pruneMonth(database: Database, month: string): Promise<boolean> {
+  return await database.exclusive(async (session) => {
+    if (database.dialect.name === 'postgres') {
+      // Behind a reader that takes long, others would wait for this lock too.
+      await session.all("set local lock_timeout to '1s'");
+      await session.all(`lock table charges_${month} in access exclusive mode`);
+    }
+    const [used, audited] = [await usageByDay(session), await auditedDays(session)];
+    const isSound = daysOf(month).every((day) => audited.has(day) && isSame(audited.get(day), used.get(day)));
+    if (!isSound) return false;
+    await session.all(`drop table charges_${month}`);
+    await session.all('update charge_months set pruned = 1 where month = $1', [month]);
+    return true;
+  });
+}
