@@ -511,7 +511,10 @@ class PaymentProcessor {
     const known = await settlements.deps.ledger.findPayment(id);
     if (known !== undefined) return await this.#repeatPurchase(settlements, purchase, known);
     const against = await this.#verify(settlements, signed, terms);
-    if (against !== undefined) return against;
+    if (against !== undefined) {
+      const meanwhile = await settlements.deps.ledger.findPayment(id);
+      return meanwhile === undefined ? against : await this.#repeatPurchase(settlements, purchase, meanwhile);
+    }
     const reserved = await settlements.reserve(signed, terms, `${PURCHASE}${account}`, account);
     if ('state' in reserved) return await this.#repeatPurchase(settlements, purchase, reserved);
     return this.#sold(settlements, purchase, await this.#credit(settlements, reserved));
@@ -573,19 +576,35 @@ class PaymentProcessor {
     const barredMs = this.#records.barredMs(payer);
     if (barredMs > 0) return refused('HR_PAYMENT_LIMIT', '', Math.ceil(barredMs / 1000));
     const against = await this.#verify(settlements, signed, terms);
-    if (against !== undefined) return against;
+    if (against !== undefined) return await this.#takenMeanwhile(settlements, request, id, signed, terms, against);
     const waits = !this.#unpaidTurns.isFree(payer);
     const turn = await this.#unpaidTurns.enter(payer);
     if (turn !== 'place') return refused(turn === 'full' ? 'HR_PAYMENT_UNAVAILABLE' : 'HR_PAYMENT_LIMIT');
     let accepted: Accepted | Offered | Refused | undefined;
     try {
       // What was paid meanwhile may have taken the funds.
-      if (waits) accepted = await this.#verify(settlements, signed, terms);
-      accepted ??= await this.#reserve(settlements, request, id, signed, terms);
+      const changed = waits ? await this.#verify(settlements, signed, terms) : undefined;
+      accepted =
+        changed === undefined
+          ? await this.#reserve(settlements, request, id, signed, terms)
+          : await this.#takenMeanwhile(settlements, request, id, signed, terms, changed);
       return accepted;
     } finally {
       if (accepted?.kind !== 'accepted' || accepted.source.kind !== 'payment') this.#unpaidTurns.leave(payer);
     }
+  }
+
+  /** A payment that is not valid any more: another process may have taken it meanwhile. */
+  async #takenMeanwhile(
+    settlements: Settlements,
+    request: CallRequest,
+    id: string,
+    signed: SignedPayment,
+    terms: Terms,
+    against: Offered | Refused,
+  ): Promise<Accepted | Offered | Refused> {
+    const known = await settlements.deps.ledger.findPayment(id);
+    return known === undefined ? against : await this.#repeatCall(settlements, known, signed, request, terms);
   }
 
   async #reserve(

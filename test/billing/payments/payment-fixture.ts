@@ -101,8 +101,8 @@ export interface PaymentFixture {
   readonly paymentProcessor: TestProcessor;
   readonly url: string;
   pass(ms: number): void;
-  /** Another processor on the same store and facilitator, as another process has it. */
-  other(settings?: Settings): Promise<TestProcessor>;
+  /** Another processor on the same store and facilitator, as another process has it. `change`: of its ledger. */
+  other(settings?: Settings, change?: (ledger: Ledger) => Ledger): Promise<TestProcessor>;
   /** A header for an offer of so many units, by `payer` unless another one is given. */
   header(units: bigint | number, wish?: Partial<Wish> & { readonly payer?: Payer }): string;
 }
@@ -155,7 +155,7 @@ export async function openPaymentFixture(
     payer,
     url,
     paymentProcessor: open(ledger, settings),
-    other: async (more = settings) => open(await opened.again(), more),
+    other: async (more = settings, change = (one) => one) => open(change(await opened.again()), more),
     pass(ms) {
       passedMs += ms;
       opened.pass(ms);
