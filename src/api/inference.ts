@@ -17,7 +17,7 @@ import {
   usageEdit,
   UsageWatch,
 } from '../dialect/index.ts';
-import { picoPerCall, type Spending } from '../billing/index.ts';
+import { exactUsdText, picoPerCall, type Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type Exchange, readCookie, setCookie, type TrailerSource } from '../ingress/exchange.ts';
 import {
@@ -45,7 +45,6 @@ import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
 import {
   COST_HEADER,
-  costText,
   type Meter,
   paid,
   type PaidEndpoint,
@@ -147,6 +146,9 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   readonly #lowered: boolean;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
+  /** The answer leaves in one piece, so that what it took is final. */
+  #isWhole = false;
+  #spent: Spending | null = null;
   /** How the last attempt ended. */
   #cause = '';
 
@@ -269,7 +271,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     const settlement = this.#settlement;
     if (settlement === null) return;
     if (settlement.kind === 'payment' || (whole && !judge.streams)) {
-      headers.push(COST_HEADER, costText(settlement.dueCost));
+      this.#isWhole = true;
+      headers.push(COST_HEADER, exactUsdText(settlement.dueCost));
     } else if ((judge.streams || (head?.contentLength ?? 0) < 0) && this.#exchange.acceptsTrailers) {
       headers.push('trailer', COST_HEADER);
       this.#exchange.trailerSource = this;
@@ -277,7 +280,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   }
 
   trailers(): readonly string[] {
-    return this.#settlement === null ? NO_HEADERS : [COST_HEADER, costText(this.#settlement.dueCost)];
+    return this.#settlement === null ? NO_HEADERS : [COST_HEADER, exactUsdText(this.#settlement.dueCost)];
   }
 
   /** The CRN that has the response which the request continues. */
@@ -307,6 +310,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   }
 
   spending(): Spending | null {
+    if (this.#spent !== null) return this.#spent;
     const { model, usage } = this;
     if (usage?.delivered !== true) return null;
     const budget = this.#budget as TokenBudget;
@@ -316,7 +320,9 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
       this.#deps.tokenSizes.note(model, usage.streamedBytes, tokens.completionTokens);
     }
     const { cachedTokens, completionTokens, measured, promptTokens } = tokens;
-    return { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured };
+    const spent = { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured };
+    if (this.#isWhole) this.#spent = spent;
+    return spent;
   }
 }
 

@@ -10,7 +10,7 @@ import {
   type GoodCredential,
   type LimitReservation,
   presentedKey,
-  printUsd,
+  exactUsdText,
   refusalHeaders,
   type Reserved,
   retryHeaders,
@@ -332,11 +332,6 @@ export type WholeDone<Answer> = (error: HeadraceError | null, answer: Answer | n
 /** What a request cost, in USD as a decimal: a header of answers that are whole, a trailer of streams. */
 export const COST_HEADER = 'x-headrace-cost';
 
-/** Exact USD of pico-USD. */
-export function costText(pico: number): string {
-  return printUsd(BigInt(Math.ceil(pico)));
-}
-
 const NO_HEADERS: readonly string[] = [];
 const CACHE_HIT: readonly string[] = ['x-headrace-cache', 'hit'];
 
@@ -360,7 +355,7 @@ export function respondWhole<Answer>(
     }
     const spendings = settlement === null ? [] : spendingsOf(answer, cached);
     for (const spending of spendings) settlement?.add(spending);
-    const cost = settlement === null ? NO_HEADERS : [COST_HEADER, costText(settlement.dueCost)];
+    const cost = settlement === null ? NO_HEADERS : [COST_HEADER, exactUsdText(settlement.dueCost)];
     if (settlement?.kind === 'payment' && spendings.length > 0) {
       settlement.deliver((receipts) => respondJson(exchange, 200, answer, [...receipts, ...cost]));
     } else {

@@ -69,6 +69,20 @@ export function costOf({ prompt, completion, cachedPrompt }: ModelPrice, tokens:
   return Math.min(cost, Number.MAX_SAFE_INTEGER);
 }
 
+const USD_DIGITS = 12;
+const CENT_DIGITS = 2;
+const ZERO = 0x30;
+
+/** Pico-USD as exact USD, cents always shown: `'0.0000375'`, `'25.00'`. The same as `printUsd`, for amounts of 0 or more below 2^53. */
+export function exactUsdText(pico: number): string {
+  const amount = Math.ceil(pico);
+  const whole = Math.floor(amount / PICO_PER_USD_NUMBER);
+  const digits = String(amount - whole * PICO_PER_USD_NUMBER).padStart(USD_DIGITS, '0');
+  let end = USD_DIGITS;
+  while (end > CENT_DIGITS && digits.charCodeAt(end - 1) === ZERO) end--;
+  return `${whole}.${digits.slice(0, end)}`;
+}
+
 /** Pico-USD as USD to display: `'0.0123'`, rounded up to a millionth. */
 export function usdText(pico: number): string {
   const micro = Math.ceil(pico / (PICO_PER_USD_NUMBER / 1e6));

@@ -16,6 +16,7 @@ import {
 import { chatCompletions } from './openai.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';
+import { usageObject } from './usage-object.ts';
 
 /** Why a 2xx answer is a failure of the attempt. */
 export type AnswerFailure =
@@ -305,7 +306,9 @@ export class AnswerJudge {
     for (const name of usageMembers) {
       const at = 2 * MEMBER_NAMES.indexOf(name);
       const from = spans[at] as number;
-      if (from >= 0) members[name] = parsed(body.toString('latin1', from, spans[at + 1]));
+      if (from < 0) continue;
+      const to = spans[at + 1] as number;
+      members[name] = name === 'usage' ? usageObject(body, from, to) : parsed(body.toString('latin1', from, to));
     }
     this.#usage = usage(members);
   }

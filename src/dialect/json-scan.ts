@@ -246,11 +246,15 @@ function skipElements(body: Buffer, start: number, end: number, elements: number
   }
 }
 
+/** Whether a nested key ended with `url` since the scan of a body began. */
+let hasAddress = false;
+
 /** Skips a nested key, its colon and the white space around it. */
 function skipKey(body: Buffer, start: number, end: number): number {
   if (start >= end || body[start] !== QUOTE) return ~start;
   let pos = skipString(body, start, end, STRICT_BYTES);
   if (pos < 0) return pos;
+  if (body[pos - 2] === 0x6c && body[pos - 3] === 0x72 && body[pos - 4] === 0x75) hasAddress = true;
   while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
   if (pos >= end || body[pos] !== COLON) return ~pos;
   pos++;
@@ -374,6 +378,8 @@ export interface ScannedBody {
   readonly turns: readonly number[];
   /** Earlier ones of duplicate members: index in `spans`, start and end of each, flattened; null when there are none. */
   readonly repeated: readonly number[] | null;
+  /** Whether a nested key ends with `url`: an image, a video or a sound by its address. */
+  readonly hasAddress: boolean;
 }
 
 /** A body that is refused with 422 and these entries. */
@@ -400,6 +406,7 @@ export function scanBody(body: Buffer, options?: ScanOptions): Scan {
   while (start < length && IS_SPACE[body[start] as number] === 1) start++;
   const isObject = body[start] === OPEN_OBJECT;
   const members = found(REQUEST);
+  hasAddress = false;
   let end = isObject
     ? scanMembers(body, start, length, REQUEST, members, maxDepth)
     : skipValue(body, start, length, 0, maxDepth);
@@ -430,7 +437,7 @@ function readMembers(body: Buffer, { spans, elements, repeated }: Found, require
   }
   const streamStart = spans[SPAN.stream] as number;
   const stream = streamStart >= 0 && body[streamStart] === 0x74;
-  return { ok: true, model, stream, session, spans, turns: elements, repeated };
+  return { ok: true, model, stream, session, spans, turns: elements, repeated, hasAddress };
 }
 
 /** In order of preference. */

@@ -29,9 +29,6 @@ const PROMPT = [
 ] as const;
 const CHOICES = [SPAN.n, SPAN.n_cmpl, SPAN.best_of] as const;
 
-/** An image, a video or a sound by its address: `image_url`, `url` and so on. */
-const ADDRESS = Buffer.from('url"');
-
 /** Tokens that one request may take. */
 export interface TokenBounds {
   /** Estimate for all prompts together: a quarter of the bytes that become prompt, and at most the context. */
@@ -66,7 +63,7 @@ export function tokenBounds(
   const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
   const longest = context ?? Infinity;
   const mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
-  const most = isWhole(dialect, body, spans) ? mostBytes : context === undefined ? mostBytes + UNSEEN_TOKENS : Infinity;
+  const most = isWhole(dialect, scan) ? mostBytes : context === undefined ? mostBytes + UNSEEN_TOKENS : Infinity;
   const perPrompt = bytes / prompts / BYTES_PER_TOKEN;
   return {
     promptTokens: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), longest * prompts),
@@ -81,8 +78,8 @@ export function tokenBounds(
 }
 
 /** Whether all of the prompt is in the body: no attachment, no earlier response, and no system prompt that the server keeps. */
-function isWhole(dialect: Dialect | undefined, body: Buffer, spans: readonly number[]): boolean {
-  return dialect?.name !== 'llama' && (spans[SPAN.previous_response_id] as number) < 0 && !body.includes(ADDRESS);
+function isWhole(dialect: Dialect | undefined, { hasAddress, spans }: ScannedBody): boolean {
+  return dialect?.name !== 'llama' && (spans[SPAN.previous_response_id] as number) < 0 && !hasAddress;
 }
 
 /** The largest of the counts of answers to one prompt. */

@@ -5,6 +5,7 @@ import type { Dialect, Usage } from './dialect.ts';
 import { chatCompletions } from './openai.ts';
 import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
+import { usageObject } from './usage-object.ts';
 
 const OPTION = '{"include_usage":true}';
 const MEMBER = `"stream_options":${OPTION},`;
@@ -55,7 +56,7 @@ export function usageIn(dialect: Dialect, bytes: Buffer): Usage | undefined {
   let total: Usage | undefined;
   for (let at = nextUsage(bytes, 0); at >= 0; at = nextUsage(bytes, at + 1)) {
     const end = skipValue(bytes, at, bytes.length, 0, USAGE_MAX_DEPTH);
-    if (end > 0) total = larger(total, dialect.usage({ usage: parsed(bytes, at, end) }));
+    if (end > 0) total = larger(total, dialect.usage({ usage: usageObject(bytes, at, end) }));
   }
   return total;
 }

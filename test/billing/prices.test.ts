@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { costOf, picoPerCall, picoPerToken, modelPriceOf, usdText } from '../../src/billing/prices.ts';
+import { printUsd } from '../../src/billing/money.ts';
+import { costOf, exactUsdText, picoPerCall, picoPerToken, modelPriceOf, usdText } from '../../src/billing/prices.ts';
 import { perToken } from '../../src/catalog/models.ts';
 
 t.test('prices become whole pico-USD without a float in between', async (t) => {
@@ -50,4 +51,13 @@ t.test('the cost of a request is a whole number that can be charged', async (t) 
   const modelPrice = modelPriceOf({ prompt: '9000000', completion: '0.25' });
   const cost = costOf(modelPrice, { promptTokens: 2 ** 31, completionTokens: 2 ** 50, cachedTokens: 0 });
   t.equal(cost, Number.MAX_SAFE_INTEGER);
+});
+
+t.test('exact amounts are printed as the ledger prints them', async () => {
+  const amount = fc.oneof(
+    fc.maxSafeNat(),
+    fc.nat(1e9),
+    fc.nat(9007).map((usd) => usd * 1e12),
+  );
+  fc.assert(fc.property(amount, (pico) => exactUsdText(pico) === printUsd(BigInt(pico))));
 });

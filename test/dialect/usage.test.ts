@@ -482,3 +482,31 @@ t.test('several llama-style answers are estimated: each has counts of its own', 
   );
   t.match(whole.result(20), { promptTokens: 20, measured: false });
 });
+
+t.test('usage objects are read as a parser reads them', async () => {
+  const names = ['prompt_tokens', 'completion_tokens', 'input_tokens', 'output_tokens', 'cache_read_input_tokens'];
+  const detailed = ['prompt_tokens_details', 'input_tokens_details', 'other'];
+  const value = fc.oneof(
+    fc.nat(200_000_000).map(String),
+    fc.constantFrom('null', '-1', '5.0', '5.5', '1e2', '"7"', '18446744073709551616', 'true', '[1]', '{}'),
+  );
+  const detail = fc.oneof(
+    value,
+    fc
+      .array(fc.tuple(fc.constantFrom('cached_tokens', 'audio'), value), { maxLength: 3 })
+      .map((members) => `{${members.map(([name, text]) => `"${name}": ${text}`).join(' , ')}}`),
+  );
+  const members = fc.array(
+    fc.oneof(fc.tuple(fc.constantFrom(...names), value), fc.tuple(fc.constantFrom(...detailed), detail)),
+    { maxLength: 6 },
+  );
+  fc.assert(
+    fc.property(fc.constantFrom<DialectName>('chat-completions', 'responses', 'messages'), members, (name, each) => {
+      const text = `{${each.map(([member, printed]) => `"${member}":${printed}`).join(',')}}`;
+      const dialect = DIALECTS[name];
+      const read = usageIn(dialect, Buffer.from(`data: {"usage":${text}}\n\n`));
+      return isDeepStrictEqual(read, dialect.usage({ usage: JSON.parse(text) }));
+    }),
+    { numRuns: 3000 },
+  );
+});
