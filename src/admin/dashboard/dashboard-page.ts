@@ -25,8 +25,8 @@ const PLOTS: readonly (readonly [id: string, name: string, legend: string])[] = 
   ['plot-first-byte', 'First byte of streams', 'line: median, dashed: 99th percentile'],
 ];
 
-/** A long list scrolls in a box of its own, also by keyboard. */
-const ERRORS_BOX = ' long" tabindex="0" role="region" aria-labelledby="errors-title';
+/** A long list scrolls in a box of its own, also by keyboard; `title` names it. */
+const box = (title: string): string => ` long" tabindex="0" role="region" aria-labelledby="${title}`;
 
 /** The page. */
 export const dashboardPage: string = `<!doctype html>
@@ -63,7 +63,22 @@ ${table('models', 'Rates and times since the last reading; counts since the star
 <h2>Fetch pool</h2>${table('fetch', 'Threads that turn pages into text, and their queue.')}</section>
 </div>
 <h2 id="errors-title">Last errors</h2>
-${table('errors', 'The last 100, newest first, with the request id that was sent to the client.', ERRORS_BOX)}
+${table('errors', 'The last 100, newest first, with the request id that was sent to the client.', box('errors-title'))}
+<h2 id="accounts-title">Accounts and operators</h2>
+<p class="note">Accounts, requests, acts and webhooks take a token; that of a viewer is enough.
+<button id="show-accounts" type="button" aria-expanded="false" aria-controls="accounts-part">Show accounts</button> <span id="who"></span></p>
+<div id="accounts-part" hidden>
+<h3>Accounts</h3>
+${table('accounts', 'The first hundred, with credit that may be spent and what is on hold.')}
+<h3>Budgets</h3>
+${table('budgets', 'Budgets with what is spent of them in their period.')}
+<h3 id="requests-title">Requests</h3>
+${table('requests', 'The last hundred that are recorded, newest first (setting costLog.requests).', box('requests-title'))}
+<h3 id="acts-title">Acts of operators</h3>
+${table('acts', 'The last hundred, newest first.', box('acts-title'))}
+<h3 id="deliveries-title">Webhooks</h3>
+${table('deliveries', 'The last hundred deliveries, newest first.', box('deliveries-title'))}
+</div>
 </main>
 <dialog id="confirm" aria-labelledby="confirm-title" aria-describedby="confirm-text">
 <form id="confirm-form">

@@ -112,6 +112,7 @@ const TEXTS = {
   drain: ['Drain this CRN?', (url) => url + ' gets no new requests until it is returned or the gateway restarts. Requests in flight finish; conversations move to other CRNs.'],
   eject: ['Eject this CRN?', (url) => url + ' gets no requests for a while and comes back through one trial request.'],
   return: ['Return this CRN?', (url) => url + ' gets requests again as soon as its probes are good.'],
+  accounts: ['Show accounts?', () => 'They are read with a token, that of a viewer at least, and renewed while they are shown.'],
   reload: ['Reload the configuration?', () => 'The file is read again. A file with mistakes changes nothing.'],
 };
 let wanted = null;
@@ -135,22 +136,26 @@ function confirmAction(action, url) {
 async function sendAction() {
   const { action, url } = wanted;
   const token = $('token-label').hidden ? sessionStorage.getItem(TOKEN) : $('token').value.trim();
+  const reads = action === 'accounts';
   const body = action === 'reload' ? {} : { url };
   if (action === 'eject' && $('duration').value.trim()) body.for = $('duration').value.trim();
   $('do-it').disabled = true;
   try {
-    const response = await fetch(action === 'reload' ? '/reload' : '/crns/' + action, {
-      method: 'POST',
-      headers: { authorization: 'Bearer ' + token, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    });
+    const authorization = 'Bearer ' + token;
+    const response = await (reads ? fetch('/whoami', { headers: { authorization } })
+      : fetch(action === 'reload' ? '/reload' : '/crns/' + action, {
+        method: 'POST',
+        headers: { authorization, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }));
     const answer = await response.json();
     if (response.status === 401) sessionStorage.removeItem(TOKEN);
     else if (response.status !== 403) sessionStorage.setItem(TOKEN, token);
     if (response.ok) {
       $('confirm').close();
       announce(doneText(action, url, answer));
-      look();
+      if (reads) showAccounts(answer);
+      else look();
     } else {
       $('token-label').hidden = response.status !== 401;
       say($('refused'), response.status + ': ' + answer.detail);
@@ -163,6 +168,7 @@ async function sendAction() {
 }
 
 function doneText(action, url, answer) {
+  if (action === 'accounts') return 'Accounts are shown to ' + answer.name + ', ' + answer.role;
   if (action !== 'reload') return url + ' is ' + { drain: 'drained', eject: 'ejected', return: 'returned' }[action];
   const changed = answer.applied.length ? 'in force: ' + answer.applied.join(', ') : 'nothing changed';
   return 'Reloaded, ' + changed + (answer.needRestart.length ? '; after a restart: ' + answer.needRestart.join(', ') : '');
@@ -174,6 +180,78 @@ $('confirm-form').addEventListener('submit', (event) => {
 });
 $('cancel').addEventListener('click', () => $('confirm').close());
 $('reload').addEventListener('click', () => confirmAction('reload'));
+`;
+
+const ACCOUNTS = String.raw`
+const ACCOUNTS_EVERY_MS = 10000;
+const date = (text) => new Date(text).toLocaleString();
+const orDash = (value) => (value === null || value === '' ? '–' : value);
+const LISTS = {
+  accounts: ['/accounts?limit=100', makeTable('accounts', [
+    ['Account', (one) => one.id], ['Balance, USD', (one) => one.balance_usd], ['On hold', (one) => one.held_usd],
+    ['Credit limit', (one) => one.credit_limit_usd], ['Expires', (one) => one.expiring_usd],
+    ['Organisation', (one) => orDash(one.organisation)],
+  ]), (one) => one.id],
+  budgets: ['/budgets?limit=100', makeTable('budgets', [
+    ['Budget', (one) => one.id], ['Account', (one) => orDash(one.account)], ['Key', (one) => orDash(one.key)],
+    ['Model', (one) => orDash(one.model)], ['Period', (one) => one.period], ['Spent, USD', (one) => one.spent_usd],
+    ['Limit', (one) => one.limit_usd],
+  ]), (one) => one.id],
+  requests: ['/requests?limit=100', makeTable('requests', [
+    ['Request', (one) => one.request_id], ['Time', (one) => date(one.date)], ['Account', (one) => one.account],
+    ['Model', (one) => orDash(one.model)], ['Status', (one) => one.status],
+    ['Tokens in, cached, out', (one) => one.input_tokens + ', ' + one.cached_tokens + ', ' + one.output_tokens],
+    ['Cost, USD', (one) => one.cost_usd],
+  ]), (one) => one.id],
+  acts: ['/acts?limit=100', makeTable('acts', [
+    ['Act', (one) => one.action], ['Time', (one) => date(one.date)], ['Who', (one) => one.actor + ' (' + one.role + ')'],
+    ['Subject', (one) => orDash(one.subject)], ['Outcome', (one) => one.outcome],
+    ['Asked for', (one) => JSON.stringify(one.request)],
+  ]), (one) => one.id],
+  deliveries: ['/webhooks/deliveries?limit=100', makeTable('deliveries', [
+    ['Event', (one) => one.type], ['Time', (one) => date(one.date)], ['Account', (one) => orDash(one.account)],
+    ['Endpoint', (one) => one.endpoint], ['State', (one) => one.state], ['Attempts', (one) => one.attempts],
+    ['Result', (one) => orDash(one.result)],
+  ]), (one) => one.message + one.endpoint],
+};
+let accountsTimer = 0;
+
+function showAccounts({ name, role }) {
+  $('accounts-part').hidden = false;
+  $('show-accounts').setAttribute('aria-expanded', 'true');
+  say($('show-accounts'), 'Hide accounts');
+  say($('who'), name + ', ' + role);
+  readAccounts();
+}
+
+function hideAccounts() {
+  clearTimeout(accountsTimer);
+  $('accounts-part').hidden = true;
+  $('show-accounts').setAttribute('aria-expanded', 'false');
+  say($('show-accounts'), 'Show accounts');
+  say($('who'), '');
+}
+
+async function readAccounts() {
+  clearTimeout(accountsTimer);
+  const headers = { authorization: 'Bearer ' + sessionStorage.getItem(TOKEN) };
+  try {
+    for (const [path, fill, keyOf] of Object.values(LISTS)) {
+      const response = await fetch(path, { headers });
+      const answer = await response.json();
+      if (!response.ok) throw new Error(response.status + ': ' + answer.detail);
+      fill(answer.data, keyOf);
+    }
+  } catch (error) {
+    announce('Accounts cannot be read: ' + error.message, true);
+  }
+  if (!$('accounts-part').hidden) accountsTimer = setTimeout(readAccounts, ACCOUNTS_EVERY_MS);
+}
+
+$('show-accounts').addEventListener('click', () => {
+  if ($('accounts-part').hidden) confirmAction('accounts');
+  else hideAccounts();
+});
 `;
 
 const VIEW = String.raw`
@@ -275,6 +353,7 @@ function show() {
   say($('why'), why);
   $('why').hidden = why === '';
   $('reload').disabled = !overview.orders || !overview.reloadable;
+  $('show-accounts').disabled = !overview.orders || overview.ledger === null;
   if (rates) {
     history.push(rates.total);
     if (history.length > SAMPLES) history.shift();
@@ -342,6 +421,6 @@ look();
 /** JavaScript of the page, run by browsers as it stands. */
 export const dashboardScript: string = `'use strict';
 (() => {
-${[RATES, ELEMENTS, PLOTS, ACTIONS, VIEW, LOOP].join('\n')}
+${[RATES, ELEMENTS, PLOTS, ACTIONS, ACCOUNTS, VIEW, LOOP].join('\n')}
 })();
 `;
