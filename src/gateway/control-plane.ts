@@ -83,6 +83,7 @@ export class ControlPlane {
   /** Called with the messages of each thread while `listen` waits for its first start. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   readonly #via = viaName();
+  #built = false;
   #settings: Settings;
   #discovered: ServersByModel = new Map();
   #discovery: Ref<DiscoveryCommand> | null = null;
@@ -137,6 +138,8 @@ export class ControlPlane {
       accounts: this.#billing,
       snapshot: this.#snapshot(),
     });
+    this.#built = true;
+    for (const update of this.#billing?.updates() ?? []) this.local.updateBilling(update);
     this.readings = new Readings({
       local: this.local,
       board: this.#board,
@@ -314,6 +317,8 @@ export class ControlPlane {
       epochMs: systemEpochMs,
       log,
       tell: (update) => {
+        // Before there is a data plane, the limits of configured keys get their places.
+        if (!this.#built) return;
         this.local.updateBilling(update);
         for (const ref of this.#threads) ref.tell(passOn({ type: 'Billing', update }));
       },
