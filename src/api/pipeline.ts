@@ -240,7 +240,7 @@ class AccountSettlement implements Settlement {
   /** Notes the credit that is held. What is reserved of budgets beyond it is given back. */
   hold(amount: number): void {
     this.held = amount;
-    this.#billing.limits.lower(this.limits, Infinity, amount);
+    this.#billing.limits.lower(this.limits, amount);
   }
 
   add(spending: Spending): void {

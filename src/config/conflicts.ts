@@ -19,7 +19,7 @@ export function findConflicts(settings: Settings): Mistake[] {
   if (limits.heldEventBytes > limits.bufferedBytes) {
     refuse('limits.heldEventBytes', 'must not exceed limits.bufferedBytes');
   }
-  return [...conflicts, ...findPaymentConflicts(settings), ...findRepeats(settings)];
+  return [...conflicts, ...findPaymentConflicts(settings), ...findLimitConflicts(settings), ...findRepeats(settings)];
 }
 
 function findPaymentConflicts({ payments, store }: Settings): Mistake[] {
@@ -32,6 +32,15 @@ function findPaymentConflicts({ payments, store }: Settings): Mistake[] {
   if (payments.payTo === null) mistakes.push({ path: 'payments.payTo', message: 'is required with a facilitator' });
   if (store === null) mistakes.push({ path: 'store', message: 'must not be null with a facilitator' });
   return mistakes;
+}
+
+/** Limits are counted where accounts are: without a ledger they would not hold. */
+function findLimitConflicts({ keys, store }: Settings): Mistake[] {
+  if (store !== null) return [];
+  return keys.static.flatMap(({ monthly, rpm, running, tpm }, index) => {
+    const isLimited = [monthly, rpm, running, tpm].some((limit) => limit !== undefined);
+    return isLimited ? [{ path: `keys.static[${index}]`, message: 'has limits, which need a store' }] : [];
+  });
 }
 
 /** A wildcard host takes the port of every other host. */

@@ -89,10 +89,8 @@ t.test('a limit is edited in place and takes effect on a running gateway', async
   await endow(fixture.ledger, USD, { requestsPerMinute: 2 });
   await known(fixture);
   t.same([await statusOf(fixture), await statusOf(fixture), await statusOf(fixture)], [200, 200, 429]);
-  const startedMs = performance.now();
   await fixture.ledger.editKey('key-of-acme', { limits: { requestsPerMinute: 4 } });
   await until('the limit is higher', async () => (await statusOf(fixture)) === 200);
-  t.ok(performance.now() - startedMs < 2000);
   t.same([await statusOf(fixture), await statusOf(fixture)], [200, 429], 'what was counted still counts');
   await fixture.ledger.editKey('key-of-acme', { limits: { requestsPerMinute: null } });
   await until('there is no limit', async () => (await statusOf(fixture)) === 200);

@@ -142,17 +142,12 @@ export class KeyLimiter {
     return reservation;
   }
 
-  /** Gives back what a request turns out not to need, before it runs. */
-  lower(reservation: LimitReservation, tokens: number, amount: number): void {
-    const { allowance, bucket, budgets } = reservation;
-    if (tokens < reservation.tokens && reservation.tokens !== Infinity) {
-      this.#table.lowerTokens(allowance?.cell as LimitCell, bucket, reservation.tokens - Math.ceil(tokens));
-      reservation.tokens = Math.ceil(tokens);
-    }
-    if (amount < reservation.amount && reservation.amount !== Infinity) {
-      this.#releaseBudgets(budgets, budgets.length, reservation.amount - amount);
-      reservation.amount = amount;
-    }
+  /** Gives back the money of budgets that a request turns out not to need, before it runs. */
+  lower(reservation: LimitReservation, amount: number): void {
+    const { budgets } = reservation;
+    if (reservation.amount === Infinity || amount >= reservation.amount) return;
+    this.#releaseBudgets(budgets, budgets.length, reservation.amount - amount);
+    reservation.amount = amount;
   }
 
   /**

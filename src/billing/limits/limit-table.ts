@@ -217,15 +217,6 @@ export class LimitTable {
     this.running = this.#running;
   }
 
-  /** Lowers what is reserved for a request that is under way. */
-  lowerTokens(cell: LimitCell, bucket: number, by: number): void {
-    const ints = this.#ints;
-    const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
-    if (ints[own + GENERATION] !== cell.generation || (ints[own + LAST] as number) - bucket >= RING) return;
-    const slot = own + (bucket & MASK);
-    ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - by;
-  }
-
   /** Ends a request: the tokens that it has used take the place of those that were reserved. */
   settleKey(cell: LimitCell, bucket: number, reserved: number, used: number): void {
     const ints = this.#ints;
