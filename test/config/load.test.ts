@@ -176,6 +176,9 @@ t.test('settings that are right alone and wrong together are mistakes', async (t
     { path: 'models["m.1"].servers[1]', message: 'is listed before' },
   ]);
   t.match(mistakesOf({ keys: { static: [repeated, repeated] } }), [{ path: 'keys.static[1].key' }]);
+  t.same(mistakesOf({ store: null, keys: { static: [repeated, { ...repeated, key: 'l', rpm: 5 }] } }), [
+    { path: 'keys.static[1]', message: 'has limits, which need a store' },
+  ]);
 });
 
 t.test('variables are expanded in every string', async (t) => {
