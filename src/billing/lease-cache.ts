@@ -47,6 +47,9 @@ export interface LeaseCacheOptions {
 /** The lease manager answers within a second; this bounds the wait for one that does not. */
 const FUND_TIMEOUT_MS = 1500;
 
+/** Requests of a thread that wait for credit; further ones are busy. It keeps room in mailboxes and links for charges. */
+const MAX_WAITERS = 4096;
+
 /** Interval of the search for accounts that are not used any more. */
 const SWEEP_MS = 10_000;
 
@@ -131,6 +134,10 @@ export class LeaseCache {
     const { clock, leaseManager, thread } = this.#options;
     if (!prepaid || this.#closed) {
       done({ kind: 'away' });
+      return;
+    }
+    if (this.#waiters.size >= MAX_WAITERS) {
+      done({ kind: 'busy' });
       return;
     }
     const id = ++this.#count;

@@ -199,6 +199,19 @@ t.test('a grant that comes too late is released', async (t) => {
   t.same(await hold(leases, 1000), { kind: 'reserved', amount: 1000 });
 });
 
+t.test('a thread lets so many requests wait for credit, and no more', async (t) => {
+  const store = await openStore(t, 100n);
+  const { threads } = await openGateway(store);
+  const [leases] = threads as [LeaseCache];
+  t.same(await hold(leases, 100), { kind: 'reserved', amount: 100 });
+  const results: Reserved[] = [];
+  for (let request = 0; request < 4097; request++) leases.fund(PAYER, 100, 100, (reserved) => results.push(reserved));
+  t.same(results, [{ kind: 'busy' }]);
+  await store.advance(1200);
+  t.equal(results.length, 4097);
+  t.ok(results.every(({ kind }) => kind === 'busy'));
+});
+
 t.test('an account that pays later needs no credit and may fall below zero', async (t) => {
   const store = await openStore(t, 0n);
   const { threads } = await openGateway(store);
