@@ -2,6 +2,7 @@
 // bytes pass untouched; one scan reads what routing and prices need. Failover then picks a CRN and relays its answer.
 
 import {
+  type BodyEdit,
   type Dialect,
   choicesOf,
   dialectOf,
@@ -55,6 +56,7 @@ import {
 import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
+const NO_EDITS: readonly BodyEdit[] = [];
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
@@ -164,7 +166,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     const asking = isCounted ? usageEdit(dialect, body, scan) : undefined;
     const budget = settlement === null ? null : input.budget;
     const limit = budget === null || settlement === null ? undefined : outputLimit(budget, settlement);
-    const edits = limit === undefined ? [] : limitEdits(dialect, body, scan, limit);
+    const edits = limit === undefined ? NO_EDITS : limitEdits(dialect, body, scan, limit);
     this.#settlement = settlement;
     this.#budget = budget;
     this.#limit = limit;

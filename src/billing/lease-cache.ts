@@ -71,6 +71,8 @@ class AccountView {
   readonly account: string;
   readonly prepaid: boolean;
   readonly tallies = new Map<string, Tally>();
+  /** The tally of the last request: mostly that of the next one too. */
+  last: Tally | null = null;
   /** Its cell in the shared memory; -1: not known. */
   cell = -1;
   generation = 0;
@@ -164,13 +166,7 @@ export class LeaseCache {
         view.used += cost - held;
       }
     }
-    const name = `${key ?? ''}\0${model}\0${measured ? 1 : 0}`;
-    let tally = view.tallies.get(name);
-    if (tally === undefined) {
-      const sums = { requests: 0, cost: 0, covered: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
-      tally = { key, model, measured, ...sums };
-      view.tallies.set(name, tally);
-    }
+    const tally = tallyOf(view, key, model, measured);
     tally.requests++;
     tally.cost += cost;
     tally.covered += covered;
@@ -194,6 +190,7 @@ export class LeaseCache {
           view.used -= tally.covered;
         }
         view.tallies.clear();
+        view.last = null;
       }
     }
     if (charges.length > 0) leaseManager.tell({ type: 'Charges', thread, charges });
@@ -294,4 +291,18 @@ function chargeOf({ account, prepaid }: AccountView, tally: Tally): ReportedChar
       ...(requests > 1 && { requests }),
     },
   };
+}
+
+function tallyOf(view: AccountView, key: string | null, model: string, measured: boolean): Tally {
+  const { last } = view;
+  if (last !== null && last.model === model && last.key === key && last.measured === measured) return last;
+  const name = `${key ?? ''}\0${model}\0${measured ? 1 : 0}`;
+  let tally = view.tallies.get(name);
+  if (tally === undefined) {
+    const sums = { requests: 0, cost: 0, covered: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+    tally = { key, model, measured, ...sums };
+    view.tallies.set(name, tally);
+  }
+  view.last = tally;
+  return tally;
 }
