@@ -354,6 +354,9 @@ export const SPAN = {
   previous_response_id: 34,
   tools: 36,
   functions: 38,
+  documents: 40,
+  texts: 42,
+  text_2: 44,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);
@@ -470,19 +473,17 @@ function charsBefore(body: Buffer, offset: number): number {
 }
 
 /**
- * Prompts in the value of `prompt` at `[start, end)`: a text or an array of tokens is one prompt, an array of either is a
- * list of them. 1 for any other value and for none (-1).
+ * Prompts in the value at `[start, end)`, as llama-server reads it: an array in which an element is a number is one prompt, of tokens
+ * and texts; any other array has one in each element. 1 for any other value, for an empty array and for none (-1).
  */
 export function promptsIn(body: Buffer, start: number, end: number): number {
   if (start < 0 || body[start] !== OPEN_ARRAY) return 1;
   let pos = skipSpace(body, start + 1, end);
-  const first = body[pos];
-  if (first !== QUOTE && first !== OPEN_ARRAY) return 1;
   for (let prompts = 1; ; prompts++) {
+    const first = body[pos] as number;
+    if (first !== QUOTE && first !== OPEN_ARRAY && first !== OPEN_OBJECT) return 1;
     pos = skipSpace(body, skipValue(body, pos, end, 0, DEFAULT_MAX_DEPTH), end);
     if (body[pos] !== COMMA) return prompts;
     pos = skipSpace(body, pos + 1, end);
-    // A mixture of texts and tokens is one prompt in parts.
-    if (body[pos] !== first) return 1;
   }
 }

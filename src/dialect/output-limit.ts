@@ -100,7 +100,10 @@ function lowered(body: Buffer, start: number, end: number, limit: number, edits:
   return [...edits, { start, end, text: String(Math.min(value ?? limit, limit)) }];
 }
 
-/** The whole number of 0 or more at `[start, end)`. Servers that accept a text or a fraction read it like this. */
+/**
+ * The whole number of 0 or more at `[start, end)`, at most 2^53 - 1, so that products with it stay numbers. Servers that accept a text
+ * or a fraction read it like this.
+ */
 export function countAt(body: Buffer, start: number, end: number): number | undefined {
   let count = 0;
   for (let pos = start; pos < end; pos++) {
@@ -108,7 +111,7 @@ export function countAt(body: Buffer, start: number, end: number): number | unde
     if (digit < 0 || digit > 9) return oddCount(body.toString('latin1', start, end));
     count = count * 10 + digit;
   }
-  return count;
+  return Math.min(count, Number.MAX_SAFE_INTEGER);
 }
 
 function oddCount(text: string): number | undefined {
@@ -116,7 +119,7 @@ function oddCount(text: string): number | undefined {
   if (first !== QUOTE && first !== 0x2d && (first < 0x30 || first > 0x39)) return undefined;
   const number = first === QUOTE ? text.slice(1, -1).trim() : text;
   const value = number === '' ? NaN : Math.floor(Number(number));
-  return value >= 0 ? value : undefined;
+  return value >= 0 ? Math.min(value, Number.MAX_SAFE_INTEGER) : undefined;
 }
 
 function isDigits(body: Buffer, start: number, end: number): boolean {

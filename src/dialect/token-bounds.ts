@@ -27,13 +27,18 @@ const PROMPT = [
   SPAN.tools,
   SPAN.functions,
 ] as const;
+/** Documents of a ranking. */
+const DOCUMENTS = [SPAN.documents, SPAN.texts, SPAN.text_2] as const;
 const CHOICES = [SPAN.n, SPAN.n_cmpl, SPAN.best_of] as const;
 
 /** Tokens that one request may take. */
 export interface TokenBounds {
-  /** Estimate for all prompts together: a quarter of the bytes that become prompt, and at most the context. */
+  /**
+   * Estimate for all prompts together: a quarter of the bytes that become prompt, and at most the context. Without a dialect a quarter
+   * of all bytes.
+   */
   readonly promptTokens: number;
-  /** No server counts more: the bytes of the request and what a template adds, or the context. */
+  /** No server counts more: the bytes of the request and what a template adds, or the context where the dialect has one for a prompt. */
   readonly mostPromptTokens: number;
   /** Answers that are generated, over all prompts: with `best_of` more than are given. */
   readonly answers: number;
@@ -62,12 +67,19 @@ export function tokenBounds(
   }
   const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
   const longest = context ?? Infinity;
-  const mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
-  const most = isWhole(dialect, scan) ? mostBytes : context === undefined ? mostBytes + UNSEEN_TOKENS : Infinity;
+  let mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
+  let mostContext = longest * prompts;
+  if (dialect === undefined) {
+    // Embeddings and rankings read many inputs, each in a context of its own.
+    bytes = body.byteLength;
+    mostBytes += repeatedBytes(body, spans);
+    mostContext = Infinity;
+  }
+  const unseen = isWhole(dialect, scan) ? 0 : (context ?? UNSEEN_TOKENS) * prompts;
   const perPrompt = bytes / prompts / BYTES_PER_TOKEN;
   return {
-    promptTokens: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), longest * prompts),
-    mostPromptTokens: Math.min(most, longest * prompts),
+    promptTokens: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), mostContext),
+    mostPromptTokens: Math.min(mostBytes + unseen, mostContext),
     answers: prompts * choicesIn(body, spans),
     limit: outputLimitOf(dialect, body, scan),
     context: longest,
@@ -80,6 +92,18 @@ export function tokenBounds(
 /** Whether all of the prompt is in the body: no attachment, no earlier response, and no system prompt that the server keeps. */
 function isWhole(dialect: Dialect | undefined, { hasAddress, spans }: ScannedBody): boolean {
   return dialect?.name !== 'llama' && (spans[SPAN.previous_response_id] as number) < 0 && !hasAddress;
+}
+
+/** A ranking reads its query, which is all but the documents, once more beside each further document; with what joins them. */
+function repeatedBytes(body: Buffer, spans: readonly number[]): number {
+  let most = 0;
+  for (const at of DOCUMENTS) {
+    const start = spans[at] as number;
+    const end = spans[at + 1] as number;
+    const bytes = body.byteLength - (end - start) + TEMPLATE_TOKENS;
+    most = Math.max(most, (promptsIn(body, start, end) - 1) * bytes);
+  }
+  return most;
 }
 
 /** The largest of the counts of answers to one prompt. */

@@ -196,7 +196,9 @@ export class UsageWatch {
     const isCut = this.#beforeCut.byteLength > 0;
     // All frames of the llama-style dialect have counts: the first one's prompt and the last one's answer are enough.
     const isEnd = isLlama && (!this.#passed || this.#judge?.finished === true);
-    if (at >= 0 || isEnd || isCut || midEvent) this.#read(piece, !isCut, midEvent);
+    // Earlier events of a response repeat parts of its request, such as tools, in which a client could write counts of its own.
+    const isEarly = this.#dialect.name === 'responses' && this.#judge?.finished !== true;
+    if (!isEarly && (at >= 0 || isEnd || isCut || midEvent)) this.#read(piece, !isCut, midEvent);
     const passed = this.#strip && at >= 0 ? withoutUsageEvent(piece) : piece;
     if (passed !== undefined) this.#passed = true;
     return passed;
@@ -214,7 +216,9 @@ export class UsageWatch {
 
   #resultOfLast(promptTokens: number): Metered {
     const bytes = this.#judge?.textBytes ?? 0;
-    const usage = this.#judge?.usage ?? this.#usage;
+    // A whole answer may repeat parts of its request too, and its counts come at its end.
+    const isPart = this.#isDialect && this.#judge?.streams === false && !this.#judge.finished;
+    const usage = this.#judge?.usage ?? (isPart ? undefined : this.#usage);
     const isFinal = usage !== undefined && this.#isFinal(usage);
     const { cachedTokens, completionTokens, promptTokens: prompt } = usage ?? UNCOUNTED;
     // Text is output: a count of 0 beside it is none. What other paths answer, such as embeddings, is not.

@@ -19,6 +19,7 @@ t.test('a request may cost its longest prompt and the longest answer that is hel
     [{ limit: 50 }, 360, 1200 + 500, 116, 650],
     [{ limit: 5 }, 250, 1250, 105, 605],
     [{ limit: 0 }, 200, 1200, 100, 600],
+    [{ limit: 0, answers: Number.MAX_SAFE_INTEGER }, 200, 1200, 100, 600],
     [{ limit: 50, answers: 3 }, 200 + 480, 1200 + 1500, 148, 750],
     [{ limit: 1e12, context: 4000, free: 3900, surelyFree: 3500 }, 360, 1200 + 40_000, 116, 4600],
     [{ context: 1200, free: 1100, surelyFree: 700 }, 360, 1200 + 12_000, 116, 1800],
@@ -28,6 +29,8 @@ t.test('a request may cost its longest prompt and the longest answer that is hel
   }
   t.match(new TokenBudget(bounds(), 1000), { least: 0, most: 0, leastTokens: 116, mostTokens: 1600 }, 'a free model');
   t.match(new TokenBudget(bounds({ limit: 1e30 }), 1000, PRICE), { most: Number.MAX_SAFE_INTEGER });
+  const huge = bounds({ limit: Number.MAX_SAFE_INTEGER, answers: 1e6 * Number.MAX_SAFE_INTEGER });
+  t.match(new TokenBudget(huge, 1000, { ...PRICE, completion: 0 }), { least: 200, most: 1200 }, 'free output');
   t.match(new TokenBudget(bounds(), 1000, { ...PRICE, cachedPrompt: 3 }), { most: 1800 + 10_000 }, 'the dearer prompt');
   t.end();
 });

@@ -309,15 +309,18 @@ function prompts(json: string): number {
   return promptsIn(body, 10, 10 + Buffer.byteLength(json));
 }
 
-t.test('a text, an array of tokens and a mixture are one prompt', async (t) => {
-  for (const json of ['"a, b"', '[1, 2, 3]', '[]', '[ ]', 'null', '["a", 1]', '[[1], "a"]', '["a", [1], "b"]']) {
+t.test('a text, an array of tokens and a mixture with a token are one prompt', async (t) => {
+  for (const json of ['"a, b"', '[1, 2, 3]', '[]', '[ ]', 'null', '["a", 1]', '[{}, [1], 2]', '{"id": ["a", "b"]}']) {
     t.equal(prompts(json), 1, json);
   }
   t.equal(promptsIn(Buffer.from('{}'), -1, -1), 1, 'no prompt counts as one');
 });
 
-t.test('an array of texts, or of arrays of tokens, has as many prompts as elements', async (t) => {
+t.test('an array without a token has as many prompts as elements', async (t) => {
   t.equal(prompts('["a"]'), 1);
+  t.equal(prompts('[[1], "a"]'), 2);
+  t.equal(prompts('["a", [1], "b", ["c", 2]]'), 4);
+  t.equal(prompts('[{"prompt_string": "a"}, {"prompt_string": "b"}]'), 2);
   t.equal(prompts('["a","b, c","d"]'), 3);
   t.equal(prompts('[ [1, 2],\n [3], [] ]'), 3);
   t.equal(prompts(String.raw`["\"," , "\\", "\\\","]`), 3);

@@ -51,6 +51,39 @@ t.test('a prompt that is not all in the body may fill the context', (t) => {
   t.end();
 });
 
+t.test('a path without a dialect has a context for each input, and reads a query beside each document', (t) => {
+  const inputs = JSON.stringify({ model: 'm', input: Array.from({ length: 50 }, () => 'x'.repeat(2000)) });
+  t.match(boundsOf(inputs, 1000, '/v1/embeddings'), {
+    promptTokens: Math.ceil(inputs.length / 4),
+    mostPromptTokens: inputs.length + 256,
+    answers: 1,
+  });
+  for (const [query, name] of [
+    ['query', 'documents'],
+    ['query', 'texts'],
+    ['text_1', 'text_2'],
+  ] as const) {
+    const ranking = { model: 'm', [query]: 'q'.repeat(900), [name]: ['d', { text: 'd' }, 'd'] };
+    const { mostPromptTokens } = boundsOf(JSON.stringify(ranking), 1000, '/v1/rerank');
+    t.ok(mostPromptTokens > 3 * 900, `${name}: ${mostPromptTokens}`);
+    t.ok(mostPromptTokens < 3 * (1000 + 256), `${name}: ${mostPromptTokens}`);
+  }
+  const image = '{"model":"m","image":{"url":"https://x"}}';
+  t.equal(boundsOf(image, 8000, '/v1/other').mostPromptTokens, image.length + 256 + 8000, 'an attachment');
+  t.equal(boundsOf(image, undefined, '/v1/other').mostPromptTokens, image.length + 256 + 16_384);
+  t.end();
+});
+
+t.test('no count in a request is beyond numbers', (t) => {
+  const bounds = boundsOf(
+    '{"model":"m","max_tokens":1e999,"n":1e999,"prompt":["a","b"]}',
+    undefined,
+    '/v1/completions',
+  );
+  t.match(bounds, { answers: 2 * Number.MAX_SAFE_INTEGER, limit: Number.MAX_SAFE_INTEGER });
+  t.end();
+});
+
 t.test('counts the answers over all prompts, whatever spelling the server accepts', (t) => {
   const rows: [members: string, answers: number][] = [
     ['"n":3', 3],

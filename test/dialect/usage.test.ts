@@ -422,6 +422,35 @@ t.test('the counts in an event that is too long to be held are read, wherever it
   }
 });
 
+t.test('counts that a client has written into its request are not those of a response that is left', async (t) => {
+  const tools = [{ type: 'function', parameters: { usage: { input_tokens: 1, output_tokens: 16 } } }];
+  const text = 'x'.repeat(4000);
+  for (const maxHeldBytes of [64, 1e6]) {
+    const splitter = new EventSplitter({ maxHeldBytes });
+    const judge = judgeOf(DIALECTS.responses, STREAM);
+    const watch = new UsageWatch(DIALECTS.responses, false, 4);
+    watch.begin(judge);
+    const pass = (event: object): void => {
+      const piece = splitter.push(Buffer.from(sse(event))) as Buffer;
+      judge.events(piece, splitter.midEvent);
+      watch.events(piece, splitter.midEvent);
+    };
+    pass({ type: 'response.created', response: { tools, usage: null } });
+    pass({ type: 'response.output_text.delta', delta: text });
+    t.match(watch.result(7), { promptTokens: 7, measured: false });
+    t.ok(watch.result(7).completionTokens >= 1000);
+    pass({ type: 'response.completed', response: { tools, usage: { input_tokens: 10, output_tokens: 900 } } });
+    t.same(watch.result(7), { ...tokens(10, 900), measured: true });
+  }
+  const judge = judgeOf(DIALECTS.responses, WHOLE);
+  const watch = new UsageWatch(DIALECTS.responses, false, 4);
+  watch.begin(judge);
+  const part = Buffer.from(`{"tools":${JSON.stringify(tools)},"output":["${'x'.repeat(300_000)}`);
+  t.equal(judge.data(part), 'begun');
+  watch.data(part);
+  t.same(watch.result(7), { ...tokens(7, Math.ceil(part.byteLength / 4)), measured: false });
+});
+
 t.test('only output that has passed is delivered', async (t) => {
   const html: AnswerHead = { ...WHOLE, contentType: 'text/html' };
   const wholes: [string, AnswerHead, string, boolean][] = [
