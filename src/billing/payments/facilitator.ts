@@ -17,10 +17,12 @@ export interface FacilitatorSettings {
   readonly settleTimeoutMs?: number;
 }
 
-/** `used`: the nonce is used on the chain, by this payment or another one. `unavailable`: no answer, or none that is valid. */
+/**
+ * `nonce`: what the refusal says about it; `used` by this payment or another one. `unavailable`: no answer, or none that is valid.
+ */
 export type Verified =
   | { readonly kind: 'valid' }
-  | { readonly kind: 'invalid'; readonly reason: string; readonly used: boolean }
+  | { readonly kind: 'invalid'; readonly reason: string; readonly nonce: 'used' | 'unused' | 'unknown' }
   | { readonly kind: 'unavailable' };
 
 /**
@@ -86,6 +88,9 @@ const CERTAIN: ReadonlySet<string> = new Set([
 /** Reasons of a verification that say that the nonce is used. */
 const USED: ReadonlySet<string> = new Set(['invalid_exact_evm_nonce_already_used', 'invalid_transaction_state']);
 
+/** The reference facilitator says so after it has found the nonce unused; for `insufficient_funds` the order is not known. */
+const UNUSED = 'invalid_exact_evm_insufficient_balance';
+
 /** Statuses with which a facilitator, or a proxy before it, declines a request without reading it (RFC 9110). */
 const DECLINED: ReadonlySet<number> = new Set([401, 403, 429]);
 
@@ -121,7 +126,8 @@ export class Facilitator {
       if (valid === true && answer?.status === 200) return { kind: 'valid' };
       if (valid === false) {
         const reason = reasonOf(answer?.fields['invalidReason']);
-        return { kind: 'invalid', reason, used: USED.has(reason) };
+        const nonce = USED.has(reason) ? 'used' : reason === UNUSED ? 'unused' : 'unknown';
+        return { kind: 'invalid', reason, nonce };
       }
       if (left === 0) return { kind: 'unavailable' };
       await this.#pause();

@@ -436,10 +436,11 @@ export class Settlements {
   async #isUsed(id: string, { body }: Submission): Promise<boolean> {
     const verified = await this.deps.facilitator.verify(body);
     const inquiry = this.#inquiries.get(id);
-    if (verified.kind === 'valid' && inquiry !== undefined) {
+    const isUnused = verified.kind === 'valid' || (verified.kind === 'invalid' && verified.nonce === 'unused');
+    if (isUnused && inquiry !== undefined) {
       this.#inquiries.set(id, { ...inquiry, unusedMs: this.deps.dateMs() });
     }
-    return verified.kind === 'invalid' && verified.used;
+    return verified.kind === 'invalid' && verified.nonce === 'used';
   }
 
   async #look({ network }: Pick<Payment, 'network'>, submission: Submission): Promise<TransferState> {

@@ -75,9 +75,10 @@ t.test('only reasons found before the chain was asked are certain', async (t) =>
   const { body, client, served } = await open(t);
   served.fund(new Payer(3n).address, -50n);
   t.same(await client.settle(body), { kind: 'refused', reason: 'insufficient_funds' });
-  t.same(await client.verify(body), { kind: 'invalid', reason: 'insufficient_funds', used: false });
-  const says = async (errorReason: unknown): Promise<string> => {
-    const server = createServer((_, response) => response.end(JSON.stringify({ success: false, errorReason })));
+  t.same(await client.verify(body), { kind: 'invalid', reason: 'insufficient_funds', nonce: 'unknown' });
+  const says = async (errorReason: unknown, more: object = {}, status = 200): Promise<string> => {
+    const text = JSON.stringify({ ...(errorReason !== null && { success: false, errorReason }), ...more });
+    const server = createServer((_, response) => response.writeHead(status).end(text));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as { port: number };
     const answer = await new Facilitator({ url: `http://127.0.0.1:${port}` }, systemClock).settle(body);
@@ -86,11 +87,20 @@ t.test('only reasons found before the chain was asked are certain', async (t) =>
     return answer.kind === 'refused' ? answer.reason : answer.kind;
   };
   t.equal(await says('invalid_exact_evm_payload_signature'), 'invalid_exact_evm_payload_signature');
+  t.equal(await says('insufficient_funds', {}, 400), 'insufficient_funds', 'whatever the status');
+  t.equal(await says('insufficient_funds', { transaction: '0x1' }), 'unknown', 'not beside a transaction');
+  for (const status of [401, 403, 429]) t.equal(await says(null, {}, status), 'unsent', 'declined before it was read');
+  for (const status of [200, 400, 404, 500, 503]) t.equal(await says(null, {}, status), 'unknown', `${status}`);
   for (const open of [
     'invalid_transaction_state',
     'unexpected_settle_error',
     'duplicate_settlement',
     'invalid_exact_evm_nonce_already_used',
+    'invalid_exact_evm_transaction_failed',
+    'invalid_exact_evm_transaction_simulation_failed',
+    'invalid_exact_evm_transfer_event_mismatch',
+    'settlement_pending',
+    'fetch failed',
     'new words\r\nx: y',
     7,
     undefined,
