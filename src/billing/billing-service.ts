@@ -47,8 +47,6 @@ export interface BillingServiceOptions {
   readonly tell: (update: BillingUpdate) => void;
   /** Keys of the store have changed, or were loaded for the first time. */
   readonly onKeys: () => void;
-  /** Spending has crossed a threshold of a budget; once per budget, threshold and period over all gateways. */
-  readonly onBudget?: (event: BudgetEvent) => void;
 }
 
 /** A key of the configuration and its limits. */
@@ -388,7 +386,7 @@ export class BillingService {
   }
 
   async #alert(event: BudgetEvent): Promise<void> {
-    const { log, onBudget } = this.#options;
+    const { log } = this.#options;
     try {
       // First: an alert that is noted is not emitted again.
       await this.#ledger?.webhooks.emit(budgetEvent(event));
@@ -406,7 +404,6 @@ export class BillingService {
     const words = threshold === 'soft' ? 'a budget has reached its alert threshold' : 'a budget is used up';
     log.warn({ budget, account, key, model, period, spentUsd: usdText(spent), limitUsd: usdText(limit) }, words);
     this.#metrics.budgetCrossed(threshold);
-    onBudget?.(event);
   }
 
   #later(delayMs: number, run: () => void): void {

@@ -4,7 +4,7 @@
 
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { chat, readStream, startHosts, until, within } from '../support/system.ts';
+import { chat, KEY, readStream, startHosts, until, within } from '../support/system.ts';
 import { type Served, startServe, statusOf } from '../support/system-cli.ts';
 
 const CRASHING = fileURLToPath(new URL('fixtures/crashing.js', import.meta.url));
@@ -66,6 +66,23 @@ t.test('past the restart intensity the process ends with code 1 and says why', a
   }
   t.strictSame(await cli.ends(), { code: 1, signal: null });
   t.match(cli.log.at(-1), { level: 60, msg: 'the gateway cannot go on', err: { message: /ingress thread 1 ended/ } });
+});
+
+t.test('what a thread has reserved of limits returns when it ends', async (t) => {
+  const hosts = await startHosts(t);
+  const keys = { static: [{ key: KEY, account: 'tests', running: 1, tpm: 2000 }] };
+  const settings = { threads: 1, store: 'sqlite::memory:', keys };
+  const { cli, url } = await startServe(t, hosts, settings, { script: CRASHING });
+  const cut = chat(url, { tokens: 1500, headers: { 'x-headrace-fault': 'hang' } }).then(
+    () => 'answered',
+    () => 'cut',
+  );
+  await hosts[0]?.nextRequest();
+  t.equal((await chat(url)).headers.get('x-headrace-error'), 'HR_KEY_RUNNING');
+  cli.send({ crash: 1 });
+  t.equal(await cut, 'cut');
+  await until('another thread serves', () => count(cli.stderr, 'ingress thread serves') === 2);
+  t.equal((await chat(url, { tokens: 1500 })).status, 200, 'neither the place nor the tokens are lost');
 });
 
 t.test('an error in the main thread ends the process with code 1 and says why', async (t) => {
