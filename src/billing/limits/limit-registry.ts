@@ -224,7 +224,9 @@ export class LimitRegistry {
       if (budget.cell === null || period !== periodOf(budget.period, this.#deps.epochMs())) continue;
       const before = firstDay(budget, nowMs) < openFrom ? (closed?.amount ?? 0n) : 0n;
       const own = posted.get(entry);
-      const known = Number(before + (open.get(entry) ?? 0n)) - (own?.period === period ? own.amount : 0);
+      // What was settled before the period or the budget began, and posted after it, is in no row: it stays in the base.
+      const here = own?.period === period ? Math.min(own.amount, this.#table.spentHere(budget.cell, period)) : 0;
+      const known = Number(before + (open.get(entry) ?? 0n)) - here;
       this.#table.setBase(budget.cell, period, Math.max(known, 0));
       this.#checkThresholds(budget, budget.cell, period);
     }

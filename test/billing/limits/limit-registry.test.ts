@@ -129,6 +129,17 @@ t.test('spending of other gateways counts, and own spending counts once', async 
   t.equal(registry.spent('b'), 1000);
 });
 
+t.test('what was settled before a budget began, and posted after it, counts', async (t) => {
+  const fixture = new Fixture();
+  const { registry } = fixture;
+  registry.putBudget(budgetOf());
+  await fixture.read(true);
+  fixture.posted(300);
+  fixture.rows = () => [{ account: 'a', key: '', model: 'm', amount: 300n }];
+  await fixture.read(true);
+  t.equal(registry.spent('b'), 300);
+});
+
 t.test('closed days are read once a day, and the last two days each time', async (t) => {
   const fixture = new Fixture();
   fixture.registry.putBudget(budgetOf({ period: 'month' }));
