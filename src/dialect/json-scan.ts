@@ -249,12 +249,17 @@ function skipElements(body: Buffer, start: number, end: number, elements: number
 /** Whether a nested key ended with `url` since the scan of a body began. */
 let hasAddress = false;
 
+/** The last bytes of a key that ends with `url`, also where its letters are escaped: escapes have six bytes. */
+const ADDRESS_KEY = /(?:u|\\u0075)(?:r|\\u0072)(?:l|\\u006c)"$/i;
+
 /** Skips a nested key, its colon and the white space around it. */
 function skipKey(body: Buffer, start: number, end: number): number {
   if (start >= end || body[start] !== QUOTE) return ~start;
   let pos = skipString(body, start, end, STRICT_BYTES);
   if (pos < 0) return pos;
-  if (body[pos - 2] === 0x6c && body[pos - 3] === 0x72 && body[pos - 4] === 0x75) hasAddress = true;
+  const last = body[pos - 2] as number;
+  const mayBeAddress = (last === 0x6c && (body[pos - 3] === 0x72 || body[pos - 3] === 0x32)) || (last | 0x20) === 0x63;
+  if (mayBeAddress) hasAddress ||= ADDRESS_KEY.test(body.toString('latin1', Math.max(start, pos - 19), pos));
   while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
   if (pos >= end || body[pos] !== COLON) return ~pos;
   pos++;

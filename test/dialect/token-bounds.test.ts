@@ -40,6 +40,8 @@ t.test('no token is shorter than a byte, and templates add a few', (t) => {
 t.test('a prompt that is not all in the body may fill the context', (t) => {
   for (const [path, members] of [
     ['/v1/chat/completions', '"messages":[{"content":[{"type":"image_url","image_url":{"url":"https://x"}}]}]'],
+    ['/v1/chat/completions', String.raw`"messages":[{"content":[{"image_\u0075\u0072\u006C":"https://x"}]}]`],
+    ['/v1/chat/completions', String.raw`"messages":[{"content":[{"image_\u0075rl":{"u\u0072l":"https://x"}}]}]`],
     ['/v1/messages', '"messages":[{"content":[{"type":"image","source":{"type":"url","url":"https://x"}}]}]'],
     ['/v1/responses', '"input":"hi","previous_response_id":"r"'],
     ['/completions', '"prompt":"hi"'],
