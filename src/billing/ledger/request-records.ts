@@ -191,13 +191,14 @@ async function prune(database: Database, beforeMs: number, most: number): Promis
   );
   const byDate = idFrom(beforeMs);
   const kept = newest === undefined ? '' : text(newest, 'id');
+  const last = byDate > kept ? byDate : kept;
   let removed = 0;
   for (;;) {
     const rows = await database.transaction((session) =>
       session.all(
         `delete from requests where id in
-         (select id from requests where id < $1 or id <= $2 order by id limit $3) returning id`,
-        [byDate, kept, BigInt(PRUNE_ROWS)],
+         (select id from requests where id <= $1 order by id limit $2) returning id`,
+        [last, BigInt(PRUNE_ROWS)],
       ),
     );
     removed += rows.length;

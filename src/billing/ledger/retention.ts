@@ -5,6 +5,7 @@
 import { auditedDays, daysOf, isSame, usageByDay } from './audit.ts';
 import { listMonths, rangeOf } from './charges.ts';
 import type { Database } from './database.ts';
+import { DELETE_HOLDS, text } from './tables.ts';
 
 /** A closed lease is kept for a day, for those who look for what happened. */
 const CLOSED_LEASE_MS = 86_400_000;
@@ -32,11 +33,13 @@ export async function prune(database: Database, chargesBeforeMs: number | null):
 }
 
 async function pruneLeases(database: Database): Promise<number> {
-  const sql = `delete from holds where id in (select id from holds
-    where kind = 'lease' and state = 'closed' and expires_ms < ${database.dialect.nowMs} - ${CLOSED_LEASE_MS} limit $1)
-    returning id`;
+  const sql = `select id from holds where kind = 'lease' and state = 'closed'
+    and expires_ms < ${database.dialect.nowMs} - ${CLOSED_LEASE_MS} order by expires_ms limit $1`;
   for (let removed = 0; ;) {
-    const rows = await database.transaction((session) => session.all(sql, [ROUND]));
+    const rows = await database.transaction(async (session) => {
+      const ids = (await session.all(sql, [ROUND])).map((row) => text(row, 'id'));
+      return ids.length === 0 ? [] : await session.find(DELETE_HOLDS, ids);
+    });
     removed += rows.length;
     if (rows.length < Number(ROUND)) return removed;
   }

@@ -431,6 +431,7 @@ const growth: Migration = {
       primary key (date_ms, id)
     ) ${tableOptions}`,
     `alter table charge_months add column pruned ${integer} not null default 0`,
+    "create index holds_of_holder on holds (holder) where state = 'open'",
     "create index holds_closed on holds (expires_ms) where kind = 'lease' and state = 'closed'",
   ],
 };

@@ -249,6 +249,11 @@ export const ADD_NAMES: Write = insertion({ name: 'names', columns: { name: 'tex
 export const FIND_MONTHS: Lookup = lookup(MONTHS, 'month');
 export const ADD_MONTHS: Write = insertion(MONTHS);
 export const FIND_HOLDS: Lookup = lookup(HOLDS, 'id');
+/** Answers with the ids of those that were there. */
+export const DELETE_HOLDS: Lookup = {
+  sqlite: 'delete from holds where id in (select value from json_each(?1)) returning id',
+  postgres: 'delete from holds where id = any($1::text[]) returning id',
+};
 export const INSERT_HOLDS: Write = insertion(HOLDS);
 export const UPDATE_HOLDS: Write = insertion(HOLDS, { replace: ['amount', 'spent', 'state', 'operation', 'charged'] });
 export const ADD_USAGE: Write = insertion(USAGE, { add: USAGE_SUMS });

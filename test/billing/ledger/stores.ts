@@ -104,6 +104,9 @@ export async function execute(name: StoreName, url: string, sql: string): Promis
   }
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  await client.query(`set session_replication_role = replica; ${sql}`);
-  await client.end();
+  try {
+    await client.query(`set session_replication_role = replica; ${sql}`);
+  } finally {
+    await client.end();
+  }
 }
