@@ -49,6 +49,9 @@ const MAX_ANSWER_BYTES = 1024 * 1024;
 /** Requests of one look-up: nodes limit the range of a search for logs, which is then searched in parts. */
 const MAX_REQUESTS = 64;
 
+/** No request of a look-up begins later than this after the first. */
+const LOOKUP_MS = 15_000;
+
 /**
  * By how much the time of a block must have passed the end of an authorization before a transfer is ruled out: a block may still be
  * replaced by an earlier one.
@@ -119,7 +122,9 @@ export class Chain {
   find(transfer: SignedTransfer): Promise<TransferState> {
     return this.#limit(async () => {
       let left = MAX_REQUESTS;
+      const endMs = this.#clock.now() + LOOKUP_MS;
       const call: Call = async (method, params) => {
+        if (this.#clock.now() >= endMs) throw new ChainError(`a look-up takes more than ${LOOKUP_MS / 1000} s`);
         if (left-- === 0) throw new ChainError(`a look-up takes more than ${MAX_REQUESTS} requests`);
         return await this.#ask(method, params);
       };

@@ -7,7 +7,7 @@ import type { Log } from '../../telemetry/log.ts';
 import { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { picoPerCall } from '../prices.ts';
-import { Chain } from './chain.ts';
+import { Chain, type SignedTransfer, type TransferState } from './chain.ts';
 import { Facilitator } from './facilitator.ts';
 import { type MerchantSettings, readMerchantConfig } from './merchant-config.ts';
 import { type PaymentCommand, paymentProcessor } from './payment-processor.ts';
@@ -46,7 +46,8 @@ export function startPayments(deps: PaymentServiceDeps): PaymentService | null {
     Object.entries(facilitatorHeaders).map(([name, value]) => [name.toLowerCase(), value]),
   );
   const facilitator = new Facilitator({ url, headers }, clock);
-  const chain = rpc === null ? null : new Chain({ url: rpc }, merchant.chain, clock);
+  const node = rpc === null ? null : new Chain({ url: rpc }, merchant.chain, clock);
+  const chain = node === null ? null : { find: (transfer: SignedTransfer) => lookedUp(log, node.find(transfer)) };
   const metrics = new PaymentMetrics();
   const behavior = paymentProcessor({
     ledger,
@@ -74,7 +75,7 @@ export function startPayments(deps: PaymentServiceDeps): PaymentService | null {
       });
       await drained.catch((error: unknown) => log.error({ err: error }, 'payments under way may stay open'));
       facilitator.close();
-      chain?.close();
+      node?.close();
     },
   };
 }
@@ -83,6 +84,12 @@ function merchantSettingsOf(settings: Settings['payments'], payTo: string): Merc
   const { asset: address, assetDecimals: decimals, assetName: name, assetVersion: version, network } = settings;
   if (address === null) return { network, payTo };
   return { network, payTo, asset: { address, version, decimals, ...(name === null ? {} : { name }) } };
+}
+
+async function lookedUp(log: Log, finding: Promise<TransferState>): Promise<TransferState> {
+  const seen = await finding;
+  if (seen.kind === 'unknown') log.warn({ problem: seen.problem }, 'a payment could not be looked up on the chain');
+  return seen;
 }
 
 function logRound(log: Log, { closed, expired, open, posted }: RecoveryRound): void {

@@ -106,6 +106,21 @@ t.test('a node that limits the range of a search is asked in parts, within bound
   t.equal(node.requests.length, 64);
 });
 
+t.test('a look-up that takes long ends', async (t) => {
+  const { node } = await open(t);
+  const clock = createManualClock();
+  const chain = new Chain({ url: node.url, timeoutMs: 60_000 }, MERCHANT.chain, clock);
+  const slow = Promise.withResolvers<void>();
+  node.mine(TRANSACTION, [paid]);
+  node.faults.push({ method: 'eth_call', fault: slow.promise });
+  const found = chain.find(transfer);
+  while (node.requests.at(-1)?.method !== 'eth_call') await new Promise((resolve) => setImmediate(resolve));
+  clock.advance(15_000);
+  slow.resolve();
+  t.match(await found, { kind: 'unknown', problem: 'a look-up takes more than 15 s' });
+  chain.close();
+});
+
 t.test('a node that fails, or makes no sense, says nothing', async (t) => {
   const { chain, node, pass } = await open(t);
   node.mine(TRANSACTION, [paid]);
