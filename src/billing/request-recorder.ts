@@ -55,6 +55,9 @@ const RETRY_MS = 2000;
 /** Interval at which old records are removed. */
 const PRUNE_MS = 60_000;
 
+/** Every so many of these intervals the records are counted, which walks over an index of all of them. */
+const COUNT_EVERY = 10;
+
 /** The records of one ingress thread. */
 export class RequestRecorder {
   readonly #log: Ref<RequestLogCommand>;
@@ -99,6 +102,7 @@ class RequestLog {
   #waiting: RequestRecord[] = [];
   #writing: Promise<void> | null = null;
   #count = 0;
+  #rounds = 0;
 
   constructor(deps: RequestLogDeps, context: Context<RequestLogCommand>) {
     this.#deps = deps;
@@ -165,7 +169,8 @@ class RequestLog {
 
   #prune(): void {
     const { rows, retentionMs } = this.#settings;
-    const pruned = this.#deps.ledger()?.requests.prune(this.#deps.epochMs() - retentionMs, rows);
+    const counts = this.#rounds++ % COUNT_EVERY === 0;
+    const pruned = this.#deps.ledger()?.requests.prune(this.#deps.epochMs() - retentionMs, counts ? rows : null);
     pruned?.catch((error: unknown) => this.#deps.onProblem(error, 'old records of requests could not be removed'));
   }
 }

@@ -104,6 +104,7 @@ async function demo(publicPort: number, adminPort: number, overrides: Rest['sett
       keys: { static: [{ key: KEY, account: 'demo' }] },
       search: { engines: search.engines },
       store: 'sqlite::memory:',
+      costLog: { requests: 'all' },
       log: { level: 'warn' },
     },
     {},

@@ -60,9 +60,6 @@ const BACKOFF_MS: readonly number[] = [
 /** Share of a pause that is drawn at random, so that endpoints that return are not met all at once. */
 const JITTER = 0.2;
 
-/** Longest wait for a connection. */
-const CONNECT_MS = 5000;
-
 const SECRET_PREFIX = 'whsec_';
 
 /** Value of `webhook-signature`. `secrets`: one, or several with blanks between them while they are changed. */
@@ -131,7 +128,7 @@ export class WebhookSender {
     this.#client = new GuardedClient({
       guard: this.#guard,
       clock,
-      timeoutMs: CONNECT_MS,
+      timeoutMs,
       firstByteTimeoutMs: timeoutMs,
       connections: CONCURRENCY,
     });
@@ -168,7 +165,11 @@ export class WebhookSender {
     }
     if (names.length === 0) return;
     await ledger.webhooks.fanOut((type) => this.#endpointsOf(type));
-    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2)) this.#send(ledger, delivery);
+    // What is under way now may end before the answer comes, which would show it as due still.
+    const busy = new Set(this.#inFlight.keys());
+    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2)) {
+      if (!busy.has(nameOf(delivery))) this.#send(ledger, delivery);
+    }
   }
 
   #endpointsOf(type: string): string[] {
@@ -189,9 +190,9 @@ export class WebhookSender {
   }
 
   #send(ledger: Ledger, delivery: WebhookDelivery): void {
-    const name = `${delivery.message} ${delivery.endpoint}`;
+    const name = nameOf(delivery);
     const running = [...this.#inFlight.keys()].filter((each) => each.endsWith(` ${delivery.endpoint}`)).length;
-    if (this.#inFlight.has(name) || running >= CONCURRENCY) return;
+    if (running >= CONCURRENCY) return;
     const { log } = this.#options;
     const sending = this.#attempt(delivery)
       .then(async (outcome) => {
@@ -255,6 +256,10 @@ export class WebhookSender {
     const jittered = pauseMs * (1 - JITTER / 2 + this.#options.random() * JITTER);
     return { state: 'pending', dueMs: nowMs + Math.floor(jittered), result };
   }
+}
+
+function nameOf({ endpoint, message }: WebhookDelivery): string {
+  return `${message} ${endpoint}`;
 }
 
 function portOf({ port, protocol }: URL): number {

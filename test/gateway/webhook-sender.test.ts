@@ -17,6 +17,9 @@ import { until } from '../support/system.ts';
 const KEY = Buffer.alloc(32, 7);
 const SECRET = `whsec_${KEY.toString('base64')}`;
 
+/** Longer than all that a test passes: a slow machine must not look like a receiver that hangs. */
+const TIMEOUT_MS = 2_000_000_000;
+
 interface Received {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
@@ -68,7 +71,14 @@ function startSender(
   const note = (...said: unknown[]): void => void lines.push(JSON.stringify(said));
   let nowMs = START_MS;
   const sender = new WebhookSender({
-    settings: { endpoints: {}, lowBalance: null, allow: ['127.0.0.1'], timeoutMs: 5000, retentionMs: 1e9, ...settings },
+    settings: {
+      endpoints: {},
+      lowBalance: null,
+      allow: ['127.0.0.1'],
+      timeoutMs: TIMEOUT_MS,
+      retentionMs: 1e9,
+      ...settings,
+    },
     ledger: () => ledger,
     instance: `sender-${clocks++}`,
     clock,
@@ -261,7 +271,7 @@ for (const name of STORES) {
       ...endpoints(receiver.url),
       lowBalance: null,
       allow: ['127.0.0.1'],
-      timeoutMs: 5000,
+      timeoutMs: TIMEOUT_MS,
       retentionMs: 1e9,
     } as WebhookSettings);
     sending.pass(5000);

@@ -2,7 +2,8 @@
 // trailers, `GET /svc/account` and the records of requests agree with the ledger.
 
 import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { createServer, request as httpRequest, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { hashKey, parseUsd } from '../../src/billing/index.ts';
@@ -278,5 +279,53 @@ for (const store of STORES) {
     await ledger.setCreditLimit('later', 0n);
     await until('it is refused again', async () => (await send()).status === 402);
     t.match(await ledger.audit(), { sound: true });
+  });
+}
+
+for (const store of STORES) {
+  t.test(`${store}: a gateway tells a webhook that a budget and the credit run low, once each`, async (t) => {
+    const told: { type: string; data: Record<string, unknown> }[] = [];
+    const receiver = createServer((req, res) => {
+      void text(req).then((body) => {
+        told.push(JSON.parse(body) as (typeof told)[number]);
+        res.writeHead(told.length === 1 ? 500 : 204).end();
+      });
+    });
+    receiver.listen(0, '127.0.0.1');
+    await once(receiver, 'listening');
+    t.teardown(() => {
+      receiver.close();
+      receiver.closeAllConnections();
+    });
+    const hook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+    const secret = `whsec_${Buffer.alloc(32, 1).toString('base64')}`;
+    const fixture = await open(t, store, {
+      threads: 2,
+      credit: { flush: '5ms' },
+      webhooks: {
+        allow: ['127.0.0.1'],
+        lowBalance: '4.9999999',
+        endpoints: { hook: { url: hook, secret, events: ['budget.reached', 'credit.low'] } },
+      },
+    });
+    const { ledger, url } = fixture;
+    const scope = { account: 'acme', key: null, model: null };
+    await ledger.budgets.set({ id: 'b', ...scope, period: 'day', limit: 2n * USD, soft: 1_000_000n });
+    await until('the budget is known', async () => {
+      const { value } = await ask(fixture, '/svc/account');
+      return value.limits?.some(({ kind }: { kind: string }) => kind === 'budget') === true;
+    });
+    for (let i = 0; i < 3; i++) await (await chat(url, KEYED)).text();
+    await until('both events have come', () => new Set(told.map(({ type }) => type)).size === 2);
+    await until('both are accepted', async () => (await ledger.webhooks.list({ state: 'delivered' })).length === 2);
+    t.match(told.find(({ type }) => type === 'budget.reached')?.data, {
+      account: 'acme',
+      budget: 'b',
+      threshold: 'soft',
+      period: 'day',
+      limit_usd: '2.00',
+    });
+    t.match(told.find(({ type }) => type === 'credit.low')?.data, { account: 'acme', below_usd: '4.9999999' });
+    t.equal((await ledger.webhooks.list({})).length, 2, 'one event each');
   });
 }

@@ -52,8 +52,8 @@ export interface RequestRecords {
   list(query: RequestRecordQuery): Promise<RequestRecord[]>;
   /** By its id, or the newest with this request id; of one account where it is given. */
   find(id: string, account?: string): Promise<RequestRecord | undefined>;
-  /** Removes records from before the date, and the oldest of more than `most`. Answers with how many. */
-  prune(beforeMs: number, most: number): Promise<number>;
+  /** Removes records from before the date, and the oldest of more than `most`; null: any number. Answers with how many. */
+  prune(beforeMs: number, most: number | null): Promise<number>;
 }
 
 const LIMIT = 50;
@@ -185,10 +185,9 @@ async function find(database: Database, id: string, account?: string): Promise<R
   });
 }
 
-async function prune(database: Database, beforeMs: number, most: number): Promise<number> {
-  const [newest] = await database.snapshot((session) =>
-    session.all('select id from requests order by id desc limit 1 offset $1', [BigInt(most)]),
-  );
+async function prune(database: Database, beforeMs: number, most: number | null): Promise<number> {
+  const sql = 'select id from requests order by id desc limit 1 offset $1';
+  const [newest] = most === null ? [] : await database.snapshot((session) => session.all(sql, [BigInt(most)]));
   const byDate = idFrom(beforeMs);
   const kept = newest === undefined ? '' : text(newest, 'id');
   const last = byDate > kept ? byDate : kept;
