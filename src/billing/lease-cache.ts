@@ -50,6 +50,9 @@ const FUND_TIMEOUT_MS = 1500;
 /** Requests of a thread that wait for credit; further ones are busy. It keeps room in mailboxes and links for charges. */
 const MAX_WAITERS = 4096;
 
+/** When half of the room is taken, an account with more waiting requests than this gets none of the rest: others need it. */
+const FAIR_WAITERS = 32;
+
 /** Interval of the search for accounts that are not used any more. */
 const SWEEP_MS = 10_000;
 
@@ -78,6 +81,8 @@ class AccountView {
   generation = 0;
   /** What this thread holds and has not reported, in pico-USD. */
   used = 0;
+  /** Requests that wait for credit. */
+  waiting = 0;
   idle = false;
 
   constructor(account: string, prepaid: boolean) {
@@ -87,6 +92,7 @@ class AccountView {
 }
 
 interface Waiter {
+  readonly view: AccountView;
   readonly done: (reserved: Reserved) => void;
   readonly timer: TimerHandle;
 }
@@ -138,13 +144,16 @@ export class LeaseCache {
       done({ kind: 'away' });
       return;
     }
-    if (this.#waiters.size >= MAX_WAITERS) {
+    const view = this.#viewOf(account, true);
+    const room = MAX_WAITERS - this.#waiters.size;
+    if (room === 0 || (room <= MAX_WAITERS / 2 && view.waiting >= FAIR_WAITERS)) {
       done({ kind: 'busy' });
       return;
     }
+    view.waiting++;
     const id = ++this.#count;
     const timer = clock.setTimeout(() => this.#end(id, { kind: 'away' }), FUND_TIMEOUT_MS);
-    this.#waiters.set(id, { done, timer });
+    this.#waiters.set(id, { view, done, timer });
     leaseManager.tell({ type: 'Fund', thread, id, account, least, most });
   }
 
@@ -232,6 +241,7 @@ export class LeaseCache {
     const waiter = this.#waiters.get(id);
     if (waiter === undefined) return false;
     this.#waiters.delete(id);
+    waiter.view.waiting--;
     this.#options.clock.clearTimeout(waiter.timer);
     waiter.done(reserved);
     return true;

@@ -571,18 +571,22 @@ class LeaseManager {
     this.#serve(lease);
     if (!this.#trusted) return;
     const nowMs = this.#clock.now();
-    for (;;) {
-      const [head] = lease.waiters;
-      if (head === undefined) return;
+    let late = 0;
+    let isCovered = false;
+    for (const head of lease.waiters) {
       // What the account does not have is not waited for.
       head.flexible = nowMs >= head.dueMs || total < head.most;
-      const goal = head.flexible ? head.least : head.most;
-      if (this.#table.free(lease.cell) + credit >= goal) break;
-      if (nowMs < head.dueMs) {
-        await this.#ask(ledger, lease, payer);
-        return;
-      }
-      this.#refuseSome(lease, (waiter) => waiter === head, { kind: 'busy' });
+      isCovered = this.#table.free(lease.cell) + credit >= (head.flexible ? head.least : head.most);
+      if (isCovered || nowMs < head.dueMs) break;
+      late++;
+    }
+    // All at once: there may be thousands.
+    for (const waiter of lease.waiters.splice(0, late)) this.#refuse(waiter, { kind: 'busy' });
+    this.#table.setWaiting(lease.cell, lease.waiters.length);
+    if (lease.waiters.length === 0) return;
+    if (!isCovered) {
+      await this.#ask(ledger, lease, payer);
+      return;
     }
     const amount = this.#missing(lease, credit);
     const before = lease.waiters.length;

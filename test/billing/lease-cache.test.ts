@@ -199,17 +199,33 @@ t.test('a grant that comes too late is released', async (t) => {
   t.same(await hold(leases, 1000), { kind: 'reserved', amount: 1000 });
 });
 
-t.test('a thread lets so many requests wait for credit, and no more', async (t) => {
+t.test('a thread lets so many requests wait for credit, and no account takes all the room', async (t) => {
   const store = await openStore(t, 100n);
-  const { threads } = await openGateway(store);
+  const others = Array.from({ length: 64 }, (_, at) => ({ ...PAYER, account: `other-${at}` }));
+  for (const { account } of others) {
+    await store.ledger.createAccount({ id: account });
+    await store.ledger.grant({ id: `grant-${account}`, account, amount: 5000n });
+  }
+  const { threads } = await openGateway(store, { accounts: 80 });
   const [leases] = threads as [LeaseCache];
   t.same(await hold(leases, 100), { kind: 'reserved', amount: 100 });
   const results: Reserved[] = [];
-  for (let request = 0; request < 4097; request++) leases.fund(PAYER, 100, 100, (reserved) => results.push(reserved));
-  t.same(results, [{ kind: 'busy' }]);
+  for (let request = 0; request < 3000; request++) leases.fund(PAYER, 100, 100, (reserved) => results.push(reserved));
+  t.equal(results.length, 3000 - 2048, 'half of the room');
+  const served: Reserved[] = [];
+  for (const payer of others) {
+    for (let request = 0; request < 33; request++) leases.fund(payer, 100, 100, (reserved) => served.push(reserved));
+  }
+  t.equal(served.length, 64, 'one too many of each');
+  const late: Reserved[] = [];
+  leases.fund({ ...PAYER, account: 'late' }, 100, 100, (reserved) => late.push(reserved));
+  t.same(late, [{ kind: 'busy' }], 'all of the room is taken');
   await store.advance(1200);
-  t.equal(results.length, 4097);
+  t.equal(results.length, 3000);
   t.ok(results.every(({ kind }) => kind === 'busy'));
+  t.equal(served.filter(({ kind }) => kind === 'reserved').length, 2048);
+  const again = await hold(leases, 100, 100, others[0]);
+  t.same(again, { kind: 'reserved', amount: 100 }, 'there is room again');
 });
 
 t.test('an account that pays later needs no credit and may fall below zero', async (t) => {
