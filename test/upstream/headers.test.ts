@@ -169,3 +169,15 @@ t.test('the length is kept apart, and so is whether the body is encoded', async 
   });
   t.match(responseHead(200, ['content-encoding', 'identity']), { encoded: false });
 });
+
+t.test('what a CRN says of its own rate limits is not passed on; when to come again is', async (t) => {
+  const fields = [
+    'x-ratelimit-remaining-requests',
+    '5',
+    'anthropic-ratelimit-tokens-reset',
+    'soon',
+    'retry-after',
+    '7',
+  ];
+  t.same(responseHead(429, fields).headers, ['retry-after', '7']);
+});
