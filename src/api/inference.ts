@@ -96,7 +96,10 @@ const inference: PaidEndpoint<InferenceInput> = {
     const usage = { key: null, model: id, inputTokens: promptTokens, cachedTokens: 0 };
     return {
       price: BigInt(price),
-      usage: { ...usage, outputTokens: completionTokens, measured: false },
+      usage: {
+        ...{ ...usage, outputTokens: completionTokens, measured: false },
+        ...(budget.priceVersion !== undefined && { price: budget.priceVersion }),
+      },
       description: `A request to ${id}`,
     };
   },
@@ -322,7 +325,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
       this.#deps.tokenSizes.note(model, usage.streamedBytes, tokens.completionTokens);
     }
     const { cachedTokens, completionTokens, measured, promptTokens } = tokens;
-    const spent = { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured };
+    const price = budget.priceVersion;
+    const spent = { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured, price };
     if (this.#isWhole) this.#spent = spent;
     return spent;
   }

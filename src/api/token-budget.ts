@@ -19,6 +19,8 @@ export class TokenBudget implements CostRange {
   readonly output: number;
   readonly bounds: TokenBounds;
   readonly #price: ModelPrice;
+  /** Version of the price; undefined for a free model. */
+  readonly priceVersion: string | undefined;
 
   /** `assumed`: tokens of an answer without a limit. `price`: undefined for a free model. */
   constructor(bounds: TokenBounds, assumed: number, price: ModelPrice = FREE) {
@@ -30,6 +32,7 @@ export class TokenBudget implements CostRange {
     const most = mostPromptTokens * dearest + output * answers * price.completion;
     this.bounds = bounds;
     this.#price = price;
+    this.priceVersion = price.version;
     this.output = output;
     this.most = Math.min(most, Number.MAX_SAFE_INTEGER);
     this.mostTokens = mostPromptTokens + output * answers;

@@ -24,6 +24,8 @@ export interface Spending {
   readonly completionTokens: number;
   /** False when the counts are estimates. */
   readonly measured: boolean;
+  /** Version of the prices. */
+  readonly price?: string | undefined;
 }
 
 /** Outcome of a reservation that needed more credit. `reserved`: `amount` lies between the least and the most asked for. */
@@ -60,6 +62,7 @@ interface Tally {
   readonly key: string | null;
   readonly model: string;
   readonly measured: boolean;
+  readonly price: string | undefined;
   requests: number;
   cost: number;
   /** The part of the cost that was drawn from the lease. */
@@ -165,7 +168,7 @@ export class LeaseCache {
   /** Ends a reservation with what the request cost. What it cost beyond the reservation is drawn as far as it is there. */
   settle({ account, key, prepaid }: Payer, held: number, spending: Spending): void {
     const view = this.#viewOf(account, prepaid);
-    const { cost, measured, model } = spending;
+    const { cost } = spending;
     let covered = 0;
     if (prepaid) {
       covered = Math.min(cost, held);
@@ -175,7 +178,7 @@ export class LeaseCache {
         view.used += cost - held;
       }
     }
-    const tally = tallyOf(view, key, model, measured);
+    const tally = tallyOf(view, key, spending);
     tally.requests++;
     tally.cost += cost;
     tally.covered += covered;
@@ -285,7 +288,7 @@ export class LeaseCache {
 }
 
 function chargeOf({ account, prepaid }: AccountView, tally: Tally): ReportedCharge {
-  const { cachedTokens, completionTokens, cost, covered, key, measured, model, promptTokens, requests } = tally;
+  const { cachedTokens, completionTokens, cost, covered, key, measured, model, price, promptTokens, requests } = tally;
   return {
     account,
     prepaid,
@@ -299,18 +302,20 @@ function chargeOf({ account, prepaid }: AccountView, tally: Tally): ReportedChar
       outputTokens: completionTokens,
       measured,
       ...(requests > 1 && { requests }),
+      ...(price !== undefined && { price }),
     },
   };
 }
 
-function tallyOf(view: AccountView, key: string | null, model: string, measured: boolean): Tally {
+function tallyOf(view: AccountView, key: string | null, { measured, model, price }: Spending): Tally {
   const { last } = view;
-  if (last !== null && last.model === model && last.key === key && last.measured === measured) return last;
-  const name = `${key ?? ''}\0${model}\0${measured ? 1 : 0}`;
+  const isLast = last !== null && last.model === model && last.key === key && last.measured === measured;
+  if (isLast && last.price === price) return last;
+  const name = `${key ?? ''}\0${model}\0${measured ? 1 : 0}${price ?? ''}`;
   let tally = view.tallies.get(name);
   if (tally === undefined) {
     const sums = { requests: 0, cost: 0, covered: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
-    tally = { key, model, measured, ...sums };
+    tally = { key, model, measured, price, ...sums };
     view.tallies.set(name, tally);
   }
   view.last = tally;

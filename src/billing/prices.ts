@@ -9,6 +9,8 @@ export interface ModelPrice {
   readonly completion: number;
   /** For prompt tokens that the server had in its cache. */
   readonly cachedPrompt: number;
+  /** The three in USD per million tokens, `PROMPT/COMPLETION/CACHED`: recorded with each charge. */
+  readonly version?: string;
 }
 
 /** Tokens of one request. */
@@ -55,10 +57,12 @@ export function modelPriceOf(pricing: {
   readonly cachedPrompt?: string;
 }): ModelPrice {
   const prompt = picoPerToken(pricing.prompt);
+  const { cachedPrompt = pricing.prompt } = pricing;
   return {
     prompt,
     completion: picoPerToken(pricing.completion),
-    cachedPrompt: pricing.cachedPrompt === undefined ? prompt : picoPerToken(pricing.cachedPrompt),
+    cachedPrompt: picoPerToken(cachedPrompt),
+    version: `${pricing.prompt}/${pricing.completion}/${cachedPrompt}`,
   };
 }
 

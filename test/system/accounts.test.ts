@@ -383,6 +383,9 @@ t.test('the prices in the model list are those that the ledger charges', async (
   const listed = Number(row.inputTokens) * pico(pricing.prompt) + Number(row.outputTokens) * pico(pricing.completion);
   t.equal(row.cachedTokens, 0n);
   t.equal(Number(row.amount), listed);
+  t.match(await fixture.ledger.history({ account: 'acme', limit: 1 }), [
+    { kind: 'charge', usage: { price: '0.25/1.50/0.05' } },
+  ]);
 });
 
 t.test('two gateways on one store never spend more than the balance', async (t) => {

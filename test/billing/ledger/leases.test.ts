@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { type LedgerError } from '../../../src/billing/ledger/store.ts';
-import { charge, debit, openStore, STORES, USAGE } from './stores.ts';
+import { charge, debit, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const LEASE = { id: 'l', account: 'a', amount: 10n, holder: 'h', ttlMs: 60_000 };
 const refusal = (name: LedgerError['refusal']): { name: string; refusal: string } => ({
@@ -74,5 +74,57 @@ for (const name of STORES) {
     await debit(ledger, 'a', '2', 1n, USAGE);
     t.match(await ledger.usage({ by: [] }), [{ requests: 8n, estimated: 7n }]);
     await t.rejects(debit(ledger, 'a', '3', 1n, { ...USAGE, requests: -1 }), refusal('amount-invalid'));
+  });
+}
+
+for (const name of STORES) {
+  t.test(`${name}: a gateway whose clock is ahead does not expire leases in use`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: 'g', account: 'a', amount: 1000n });
+    await ledger.lease({ ...LEASE, amount: 1000n });
+    const ahead = await again({ dateMs: () => START_MS + 365 * 86_400_000 });
+    t.equal(await ahead.expire(), 0);
+    t.match(await ahead.lease({ ...LEASE, id: 'm', holder: 'other' }), { kind: 'short', balance: 0n });
+    t.same(await ahead.renew('h', 60_000), [{ id: 'l', left: 1000n }]);
+    t.match(await ledger.account('a'), { balance: 0n, held: 1000n });
+  });
+
+  t.test(`${name}: a charge has the date of its work, whenever it is posted`, async (t) => {
+    const { ledger, pass } = await openStore(t, name);
+    pass(3 * 86_400_000);
+    await debit(ledger, 'a', 'c', 5n, USAGE, START_MS);
+    t.match(await ledger.usage({ by: ['day'] }), [{ day: '2026-03-31', amount: 5n }]);
+    t.match(await ledger.history({ account: 'a' }), [{ dateMs: START_MS }]);
+  });
+
+  t.test(`${name}: a charge of a lease that the store does not know is paid by the balance, once`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: 'g', account: 'a', amount: 10n });
+    t.same(await charge(ledger, 'lost', 'c', 4n, USAGE), { late: true, repeated: false });
+    t.same(await charge(ledger, 'lost', 'c', 4n, USAGE), { late: false, repeated: true });
+    await t.rejects(charge(ledger, 'lost', 'c', 5n, USAGE), refusal('id-reused'));
+    t.match(await ledger.account('a'), { balance: 6n, held: 0n });
+  });
+
+  t.test(`${name}: an address is one account in any case of its letters`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const address = '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed';
+    const id = address.toLowerCase();
+    t.match(await ledger.createAccount({ id: address }), { id });
+    t.match(await ledger.createKey({ id: 'k', hash: 'h', prefix: 'hr', account: address }), { account: id });
+    await ledger.grant({ id: 'g', account: address.toUpperCase().replace('0X', '0x'), amount: 10n });
+    t.match(await ledger.lease({ ...LEASE, account: address }), { kind: 'held', amount: 10n });
+    await charge(ledger, 'l', 'c', 4n, USAGE, { account: address });
+    for (const name of [address, id]) {
+      t.match(await ledger.account(name), { id, balance: 0n, held: 6n });
+      t.match(await ledger.history({ account: name }), [{ kind: 'charge', account: id }, { kind: 'grant' }]);
+      t.match(await ledger.usage({ account: name, by: [] }), [{ amount: 4n }]);
+      t.equal((await ledger.listKeys(name)).length, 1);
+    }
+    t.equal((await ledger.listAccounts()).length, 1);
+    await ledger.createAccount({ id: 'Acme' });
+    t.equal(await ledger.account('acme'), undefined, 'other names are told apart');
   });
 }

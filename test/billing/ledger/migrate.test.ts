@@ -36,6 +36,26 @@ const VERSION_1_ROWS = [
    values ('a', 'k1', 'm', '1970-01-01', 1, 0, 7, 2, 5, 30)`,
 ];
 
+const ADDRESS = '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed';
+const MIXED = ADDRESS.toLowerCase();
+
+/** Two accounts of one address, each with credit, a key and usage of the same day. */
+const ADDRESS_ROWS = [ADDRESS, MIXED].flatMap((account, at) => [
+  `insert into accounts (id, label, created_ms, balance, held) values ('${account}', 'l${at}', ${at}, 90, 0)`,
+  `insert into api_keys (id, hash, prefix, account, label, limits, created_ms)
+   values ('k${at}', 'h${at}', 'hr', '${account}', '', '{}', ${at})`,
+  `insert into movements (seq, id, kind, account, amount, date_ms, memo, usage) values
+   (${at * 2 + 1}, 'grant:${at}', 'grant', '${account}', 100, 7, '', null),
+   (${at * 2 + 2}, 'settle:${at}', 'settle', '${account}', -10, 9, '',
+    '{"key":null,"model":"m","inputTokens":1,"cachedTokens":0,"outputTokens":1,"measured":false,"requests":3}')`,
+  `insert into entries (movement, account, amount) values
+   (${at * 2 + 1}, 'customer:${account}', 100), (${at * 2 + 1}, 'source:grant', -100),
+   (${at * 2 + 2}, 'customer:${account}', -10), (${at * 2 + 2}, 'revenue', 10)`,
+  `insert into usage_daily
+   (account, key_id, model, day, requests, estimated, input_tokens, cached_tokens, output_tokens, amount)
+   values ('${account}', '', 'm', '1970-01-01', 3, 3, 1, 0, 1, 10)`,
+]);
+
 /** Opens the ledger that its argument names. */
 const OPEN = `const { openLedger } = await import('${new URL('../../../src/billing/ledger/ledger.js', import.meta.url).href}');
   const clock = { now: () => 0, setTimeout: () => 0, clearTimeout: () => undefined };
@@ -73,6 +93,23 @@ for (const name of STORES) {
     await database.close();
     const message = new RegExp(`version ${MIGRATIONS.length + 1}.*knows ${MIGRATIONS.length}`);
     await t.rejects(openLedger(url, options), { refusal: 'schema-newer', message });
+  });
+
+  t.test(`${name}: accounts of version 1 that are one address become one account`, async (t) => {
+    const url = await emptyStore(t, name);
+    const old = await open(url);
+    await migrate(old, 1, MIGRATIONS.slice(0, 1));
+    await old.transaction(async (session) => {
+      for (const statement of ADDRESS_ROWS) await session.all(statement);
+    });
+    await old.close();
+    const ledger = await openLedger(url, options);
+    t.teardown(() => ledger.close());
+    t.match(await ledger.listAccounts(), [{ id: MIXED, label: 'l1', balance: 180n }]);
+    t.equal((await ledger.listKeys(ADDRESS)).length, 2);
+    t.match(await ledger.usage({ by: ['account'] }), [{ account: MIXED, requests: 6n, estimated: 6n, amount: 20n }]);
+    t.equal((await ledger.history({ account: ADDRESS })).length, 4);
+    t.match(await ledger.audit(), { sound: true, problems: [] });
   });
 
   t.test(`${name}: two processes bring a store of version 1 up to date at once, and its data stays`, async (t) => {

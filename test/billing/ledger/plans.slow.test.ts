@@ -1,7 +1,7 @@
 // Plans of the queries that run with requests or regularly, on a million charges: each finds its rows by an index. The statements
 // are those that the ledger really sends, caught at the driver and explained afterwards.
 
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import t from 'tap';
 import pg from 'pg';
 import { systemClock } from '../../../src/actor/clock.ts';
@@ -89,8 +89,8 @@ async function caught(name: StoreName, url: string): Promise<Map<string, unknown
   const note = (sql: string, values: unknown[] = []): void => {
     if (/^\s*(select|insert|update|delete)/i.test(sql) && !statements.has(sql)) statements.set(sql, values);
   };
-  const prepare = DatabaseSync.prototype.prepare;
-  const query = pg.Client.prototype.query as (this: pg.Client, ...args: unknown[]) => unknown;
+  const prepare = Reflect.get(DatabaseSync.prototype, 'prepare') as (sql: string) => StatementSync;
+  const query = Reflect.get(pg.Client.prototype, 'query') as (...args: unknown[]) => unknown;
   const ledger = await openLedger(url, { clock: systemClock, dateMs: () => START_MS, lingerMs: 0 });
   if (name === 'sqlite') {
     DatabaseSync.prototype.prepare = function (sql, ...rest) {
@@ -107,8 +107,8 @@ async function caught(name: StoreName, url: string): Promise<Map<string, unknown
   try {
     await work(ledger);
   } finally {
-    DatabaseSync.prototype.prepare = prepare;
-    pg.Client.prototype.query = query as typeof pg.Client.prototype.query;
+    Reflect.set(DatabaseSync.prototype, 'prepare', prepare);
+    Reflect.set(pg.Client.prototype, 'query', query);
     await ledger.close();
   }
   return statements;
