@@ -80,6 +80,9 @@ function randomAsk(random: Random, id: string, account: string, kind: Kind): Ask
   return { id, account, kind, path, body, script, leavesAt };
 }
 
+/** Codes of refusals, by request id. */
+const errors = new Map<string, string>();
+
 /** Sends a request and reads its answer to the end, or until it leaves. Returns the status; 0 when it left or the answer broke. */
 async function send(url: string, { account, body, id, leavesAt, path, script }: Ask): Promise<number> {
   const leaving = new AbortController();
@@ -95,6 +98,7 @@ async function send(url: string, { account, body, id, leavesAt, path, script }: 
       body,
       signal: leaving.signal,
     });
+    errors.set(id, response.headers.get('x-headrace-error') ?? '');
     let bytes = 0;
     for await (const piece of response.body as ReadableStream<Uint8Array>) {
       bytes += piece.byteLength;
@@ -174,7 +178,7 @@ for (const threads of [0, 2])
       t.equal(state?.held, 0n, `${account}: nothing is held any more`);
       t.equal(charges.get('nothing') ?? 0n, 0n, `${account}: what was not delivered costs nothing`);
       let truth = 0n;
-      let unfinished = 0;
+      let refused = 0;
       for (const { id, kind } of asks.filter((ask) => ask.account === account)) {
         const status = statuses.get(id);
         if (kind !== 'honest') continue;
@@ -182,11 +186,11 @@ for (const threads of [0, 2])
         if (status === 200 && told !== undefined) {
           truth += priceOf(told.prompt, told.cached, told.completion);
           served++;
-        } else if (told !== undefined && (credit === USD || (status !== 402 && status !== 503))) {
-          unfinished++;
+        } else if (errors.get(id)?.startsWith('HR_CREDIT') === true) {
+          refused++;
         }
       }
-      t.equal(unfinished, 0, `${account}: no honest request is lost, or refused with credit enough`);
+      if (credit === USD) t.equal(refused, 0, `${account}: nobody is refused who has credit enough`);
       const charged = charges.get('honest') ?? 0n;
       if (credit === USD) t.equal(charged, truth, `${account}: the charge is the truth`);
       else t.ok(charged <= truth, `${account}: ${charged} of ${truth} were charged`);
@@ -194,3 +198,35 @@ for (const threads of [0, 2])
     t.ok(served > 20, `${served} honest requests were served`);
     t.match(await ledger.audit(), { sound: true });
   });
+
+t.test('80 requests without a limit at once spend all of $0.10, and no more', async (t) => {
+  const crns = await ScriptedCrns.start(t, 2);
+  const credit = USD / 10n;
+  const model = { servers: crns.urls, pricing: PRICING };
+  const fixture = await startLedgerFixture(t, { settings: { models: { honest: model } } });
+  await endow(fixture.ledger, credit, {}, 'many');
+  const check = (): Promise<Response> => fetch(`${fixture.url}/svc/auth/check`, { headers: bearer('hr_many') });
+  await until('the key is known', async () => (await check()).status === 200);
+  const script: CrnScript = { steps: ['honest'], words: 5000, prompt: 1, cached: 0 };
+  const body = JSON.stringify({ model: 'honest', ...conversation('/v1/chat/completions', 'hi') });
+  const path = '/v1/chat/completions';
+  const asks = Array.from({ length: 80 }, (_, at): Ask => {
+    return { id: `many-${at}`, account: 'many', kind: 'honest', path, body, script, leavesAt: Infinity };
+  });
+  const statuses = await Promise.all(asks.map((ask) => send(fixture.url, ask)));
+  await fixture.gateway.close();
+  const balance = (await fixture.ledger.account('many'))?.balance ?? -1n;
+  const served = asks.filter((_, at) => statuses[at] === 200);
+  let truth = 0n;
+  for (const { id } of served) {
+    const { cached, completion, prompt } = crns.truths.get(id) ?? { cached: 0, completion: 0, prompt: 0 };
+    truth += priceOf(prompt, cached, completion);
+  }
+  t.ok(balance >= 0n, `${balance} is left`);
+  t.equal(balance, credit - truth, `${served.length} answers are charged, each for what it is`);
+  t.ok(served.length >= 13, 'credit for at least thirteen of 5,000 tokens');
+  t.same(
+    statuses.filter((status) => status !== 200 && status !== 402 && status !== 503),
+    [],
+  );
+});
