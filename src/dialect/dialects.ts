@@ -18,14 +18,17 @@ const BY_PATH: ReadonlyMap<string, Dialect> = new Map(
 );
 
 const ASCII_ESCAPE = /%[2-7][\da-f]/gi;
+const SLASHES = /\/{2,}/g;
 
 /**
- * The usual spelling of a path: servers answer others too, with escapes or with a slash at the end, and the same must be read
- * from those answers.
+ * The usual spelling of a path: servers and proxies before them answer others too, with escapes, with two slashes or with a slash at
+ * the end, and the same must be read from those answers.
  */
 function usualPath(path: string): string {
-  if (!path.endsWith('/') && !path.includes('%')) return path;
-  const plain = path.replace(ASCII_ESCAPE, (escape) => String.fromCharCode(Number.parseInt(escape.slice(1), 16)));
+  if (!path.endsWith('/') && !path.includes('%') && !path.includes('//')) return path;
+  const plain = path
+    .replace(ASCII_ESCAPE, (escape) => String.fromCharCode(Number.parseInt(escape.slice(1), 16)))
+    .replace(SLASHES, '/');
   return plain.endsWith('/') ? plain.slice(0, -1) : plain;
 }
 

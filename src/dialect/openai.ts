@@ -20,7 +20,8 @@ const COMPLETION_TEXTS = textMembers('text');
 /** A stream has `data:` lines without event names and ends with a finish reason and `[DONE]`. */
 export const chatCompletions: Dialect = {
   name: 'chat-completions',
-  paths: ['/v1/chat/completions'],
+  // llama-server answers without the version too.
+  paths: ['/v1/chat/completions', '/chat/completions'],
   conversation: 'messages',
   // No `[DONE]` behind it: the stream is not complete, and SDKs throw without one.
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),
@@ -68,7 +69,7 @@ function readChoice(choice: unknown, into: EventReading): void {
 /** Events have names and numbers. The last one holds the whole response. */
 export const responses: Dialect = {
   name: 'responses',
-  paths: ['/v1/responses'],
+  paths: ['/v1/responses', '/responses'],
   conversation: 'input',
   errorEvent: responsesErrorEvent,
   errorMember,

@@ -15,12 +15,16 @@ t.test('dialectOf knows the dialect of a path', (t) => {
     ['/v1/chat/completions', 'chat-completions'],
     ['/v1/responses', 'responses'],
     ['/v1/messages', 'messages'],
+    ['/chat/completions', 'chat-completions'],
+    ['/responses', 'responses'],
     ['/completions', 'llama'],
     ['/completion', 'llama'],
     ['/infill', 'llama'],
     ['/v1/chat/completions/', 'chat-completions'],
     ['/v1/chat/completion%73', 'chat-completions'],
     ['/v1%2Fchat%2fcompletions/', 'chat-completions'],
+    ['//v1///chat/completions//', 'chat-completions'],
+    ['/v1/chat/%2Fcompletions', 'chat-completions'],
     ['/%763/messages', undefined],
     ['/v1/embeddings', undefined],
     ['/v1/messages/count_tokens', undefined],
@@ -30,6 +34,7 @@ t.test('dialectOf knows the dialect of a path', (t) => {
   for (const [name, dialect] of Object.entries(DIALECTS)) t.equal(dialect.name, name);
   t.equal(upstreamPath('/completions'), '/completion');
   t.equal(upstreamPath('/%63ompletions/'), '/completion');
+  t.equal(upstreamPath('//completions'), '/completion');
   t.equal(upstreamPath('/v1/completions'), '/v1/completions');
   t.equal(upstreamPath('/v1/completions/'), '/v1/completions/', 'other paths are passed on as they are');
   t.end();
