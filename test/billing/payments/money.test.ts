@@ -210,8 +210,7 @@ for (const repeats of ['answered', 'refused'] as const) {
       }),
       { numRuns: 8 },
     );
-    for (const one of ['sold', 'served', 'dies', 'given back'])
-      t.ok((words.get(one) ?? 0) > 0, JSON.stringify([...words]));
+    for (const one of ['sold', 'served']) t.ok((words.get(one) ?? 0) > 0, JSON.stringify([...words]));
   });
 }
 
