@@ -19,7 +19,7 @@ interface Check {
   describe(row: Row): string | undefined;
 }
 
-export const CHECKS: readonly Check[] = [
+const CHECKS: readonly Check[] = [
   {
     // Compared here and not in the query: a sum in halves has no form there that cannot overflow.
     sql: `select a.id as id, a.balance + a.held as kept, m.total_high as in_high, m.total_low as in_low,
@@ -97,7 +97,7 @@ function chargesOf({ first, last, month }: Days): string {
  * Rows of usage of the days that differ from the charges of their account, key, model and day. Both are summed with opposite
  * signs: a full join of two queries would be a nested loop on SQLite.
  */
-export function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
+function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
   const columns = (prefix: string, sign: string): string =>
     USAGE_SUMS.map((column) => `${sign}${prefix}${column} as ${column}`).join(', ');
   return {

@@ -93,9 +93,6 @@ export interface KnownMovement {
   readonly amount: Pico;
 }
 
-/** Income of the operator. Like the sources of credit it may be large without limit and has no balance row. */
-export const REVENUE = 'revenue';
-
 /** Source of granted credit. */
 export const GRANTS = 'source:grant';
 
