@@ -133,8 +133,14 @@ const WAIT_MS = 1000;
 /** A ledger that has not answered by then is away. The thread gives up a little later. */
 const GRACE_MS = 250;
 
-/** Interval at which waiting requests look again, beside what they are told: SQLite cannot wake other processes. */
-const POLL_MS = 100;
+/** Interval at which waiting requests look at the balance again, beside what they are told. */
+const LOOK_MS = 100;
+
+/** The same while other gateways give credit back, which they do not announce: each would wake all the others. */
+const LOOK_SOON_MS = 25;
+const GIVING_MS = 300;
+
+const TICK_MS = 25;
 
 /** Interval at which other gateways are asked for the same account. */
 const WANT_MS = 250;
@@ -224,6 +230,8 @@ class Lease {
   /** When free credit goes back. */
   returnMs = Infinity;
   askedMs = -Infinity;
+  /** When requests that wait look at the balance again. */
+  lookMs = -Infinity;
   growth = 1n;
   refilledMs = -Infinity;
   idleSweeps = 0;
@@ -444,14 +452,14 @@ class LeaseManager {
   }
 
   #tickSoon(): void {
-    if (this.#attention.size > 0 && !this.#timers.has('tick')) this.#timers.once('tick', POLL_MS, { type: 'Tick' });
+    if (this.#attention.size > 0 && !this.#timers.has('tick')) this.#timers.once('tick', TICK_MS, { type: 'Tick' });
   }
 
   #tick(): void {
     const nowMs = this.#clock.now();
     for (const lease of this.#attention) {
       if (lease.busy) this.#expire(lease, nowMs - GRACE_MS);
-      this.#pump(lease);
+      if (lease.waiters.length === 0 || nowMs >= lease.lookMs) this.#pump(lease);
       if (lease.waiters.length === 0 && lease.returnMs === Infinity) this.#attention.delete(lease);
     }
     this.#tickSoon();
@@ -497,7 +505,7 @@ class LeaseManager {
       this.#attend(lease);
     } else if (this.#clock.now() >= lease.returnMs) {
       lease.returnMs = Infinity;
-      this.#run(lease, () => this.#giveBack(ledger, lease, this.#table.takeFree(lease.cell), false));
+      this.#run(lease, () => this.#giveBack(ledger, lease, this.#table.takeFree(lease.cell)));
     }
   }
 
@@ -638,8 +646,11 @@ class LeaseManager {
       elsewhere -= other.left;
       this.#want(other);
     }
-    if (elsewhere <= 0n || nowMs - lease.askedMs < WANT_MS) return;
+    const isAsked = nowMs - lease.askedMs < WANT_MS;
+    lease.lookMs = nowMs + (elsewhere > 0n && nowMs - lease.askedMs < GIVING_MS ? LOOK_SOON_MS : LOOK_MS);
+    if (elsewhere <= 0n || isAsked) return;
     lease.askedMs = nowMs;
+    lease.lookMs = nowMs + LOOK_SOON_MS;
     await ledger.want(lease.payer, this.#deps.instance);
   }
 
@@ -731,16 +742,19 @@ class LeaseManager {
   /** Gives all free credit to another gateway. Own requests wait with it, so that two gateways do not each keep a half. */
   async #yield(ledger: Ledger, lease: Lease): Promise<void> {
     lease.wanted = false;
-    await this.#giveBack(ledger, lease, this.#table.takeFree(lease.cell), true);
+    await this.#giveBack(ledger, lease, this.#table.takeFree(lease.cell));
     lease.again = true;
+    for (const other of this.#attention) {
+      if (other !== lease && other.payer === lease.payer && other.waiters.length > 0) this.#pump(other);
+    }
   }
 
   /** Gives back what was taken out of FREE. */
-  async #giveBack(ledger: Ledger, lease: Lease, amount: bigint, wanted: boolean): Promise<void> {
+  async #giveBack(ledger: Ledger, lease: Lease, amount: bigint): Promise<void> {
     lease.left -= amount;
     if (amount === 0n || lease.id === null) return;
     try {
-      await ledger.giveBack(lease.id, ++this.#lastId, amount, wanted);
+      await ledger.giveBack(lease.id, ++this.#lastId, amount);
     } catch (error) {
       if (!isClosed(error)) throw error;
       this.#drop(lease);
@@ -793,7 +807,7 @@ class LeaseManager {
       const taken = this.#table.takeFree(lease.cell);
       const kept = taken > surplus ? taken - surplus : 0n;
       this.#table.add(lease.cell, kept);
-      await this.#giveBack(ledger, lease, taken - kept, false);
+      await this.#giveBack(ledger, lease, taken - kept);
     });
   }
 

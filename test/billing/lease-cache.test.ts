@@ -133,7 +133,9 @@ t.test('credit that another gateway has leased and does not use comes back for a
   const [second] = two.threads as [LeaseCache];
   t.same(await hold(first, 9500), { kind: 'reserved', amount: 9500 });
   first.settle(PAYER, 9500, spend(100));
-  t.same(await hold(second, 9800), { kind: 'reserved', amount: 9800 });
+  const waits = hold(second, 9800);
+  await store.advance(50);
+  t.same(await waits, { kind: 'reserved', amount: 9800 });
   second.settle(PAYER, 9800, spend(9800));
   await store.advance(250);
   t.same(await hold(first, 90), { kind: 'reserved', amount: 90 });

@@ -428,9 +428,10 @@ class Run {
   }
 
   async #finish(seconds: number): Promise<void> {
+    while (this.#isUnderWay()) await this.#step();
     for (let second = 0; second < seconds; second++) {
-      while (this.#isUnderWay()) await this.#step();
       this.#pass(SECOND_MS);
+      while (this.#isUnderWay()) await this.#step();
     }
   }
 

@@ -86,11 +86,8 @@ function repeatedHold(known: StoredHold, kind: StoredHold['kind'], request: Hold
   return { kind: 'held', amount: known.amount, repeated: true };
 }
 
-/**
- * Adds to an open lease, or takes back from it when `amount` is negative. Answers with what moved. `wanted`: watchers are told
- * of the account.
- */
-export function resizeCommand(lease: string, operation: number, amount: Pico, wanted = false): Command<HoldAnswer> {
+/** Adds to an open lease, or takes back from it when `amount` is negative. Answers with what moved. */
+export function resizeCommand(lease: string, operation: number, amount: Pico): Command<HoldAnswer> {
   checkAmount(amount < 0n ? -amount : amount, 1n);
   const number = BigInt(operation);
   // A commit whose outcome was lost runs again: then this is what the first one answered.
@@ -111,7 +108,6 @@ export function resizeCommand(lease: string, operation: number, amount: Pico, wa
       if (amount > 0n && moved <= 0n) return { kind: 'short', balance: free };
       book.reserve(hold.account, moved);
       book.putHold({ ...hold, amount: hold.amount + moved, operation: number });
-      if (wanted) book.credited(hold.account);
       answered = { kind: 'held', amount: moved, repeated: false };
       return answered;
     },

@@ -252,8 +252,8 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage, dateMs())),
     charge: (charges) => postCharges(database, charges.map(stored), commits),
     extend: async (lease, operation, amount) => await submit(resizeCommand(lease, operation, amount)),
-    async giveBack(lease, operation, amount, wanted) {
-      const moved = await submit(resizeCommand(lease, operation, -amount, wanted));
+    async giveBack(lease, operation, amount) {
+      const moved = await submit(resizeCommand(lease, operation, -amount));
       return moved.kind === 'held' ? -moved.amount : 0n;
     },
     release: (hold) => submit(releaseCommand(hold)),

@@ -480,11 +480,8 @@ export interface Ledger {
    * that of every operation on the lease before. Not to be repeated: after an error nobody knows whether it counted.
    */
   extend(leaseId: string, operation: number, amount: Pico): Promise<HoldAnswer>;
-  /**
-   * Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. `wanted`:
-   * others wait for it, and watchers are told of the account. Default false.
-   */
-  giveBack(leaseId: string, operation: number, amount: Pico, wanted?: boolean): Promise<Pico>;
+  /** Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. */
+  giveBack(leaseId: string, operation: number, amount: Pico): Promise<Pico>;
   /** Tells watchers that the holder `by` needs credit of the account that others have leased. */
   want(account: string, by: string): Promise<void>;
   /** Keeps what a holder has open for `ttlMs` from now on, by the database's clock; answers with it in order of ids. */
