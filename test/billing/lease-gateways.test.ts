@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
-import { type Ledger, LeaseCache, openLedger } from '../../src/billing/index.ts';
+import { type Ledger, LeaseCache, openLedger, type Reserved } from '../../src/billing/index.ts';
 import { leaseManager } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
@@ -14,32 +14,30 @@ const THREADS = 4;
 const USD = 1_000_000_000_000;
 const LEASE = USD / 20;
 
-/** Questions to the ledger and to other gateways until a request has its credit. One would do without competition. */
-const MOST_ROUNDS = 6;
+/** Requests until one gets its credit: a client whose request was busy sends it again. One should do, on a machine that is not. */
+const MOST_ROUNDS = 3;
 
 interface Gateway {
   readonly threads: readonly LeaseCache[];
   readonly ledger: Ledger;
-  /** Looks at the balance, since the last reading. */
-  readonly takeRounds: () => number;
+}
+
+/** Reserves; what is busy is tried again. */
+async function holdSoon(leases: LeaseCache, amount: number): Promise<{ reserved: Reserved; rounds: number }> {
+  for (let rounds = 1; ; rounds++) {
+    const reserved = await hold(leases, amount);
+    if (reserved.kind !== 'busy' || rounds === MOST_ROUNDS) return { reserved, rounds };
+  }
 }
 
 async function openGateway(t: { teardown(run: () => unknown): void }, url: string, instance: string): Promise<Gateway> {
   const system = createSystem({ name: instance });
   const ledger = await openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
-  let rounds = 0;
-  const counted: Ledger = {
-    ...ledger,
-    account(id) {
-      rounds++;
-      return ledger.account(id);
-    },
-  };
   const memory = createLeaseMemory(THREADS);
   const ready = Promise.withResolvers<void>();
   const manager = system.spawn(
     leaseManager({
-      openLedger: () => Promise.resolve(counted),
+      openLedger: () => Promise.resolve(ledger),
       settings: { leasePico: LEASE, leaseTtlMs: 60_000 },
       memory,
       instance,
@@ -66,15 +64,7 @@ async function openGateway(t: { teardown(run: () => unknown): void }, url: strin
     await ledger.close();
   });
   await ready.promise;
-  return {
-    threads,
-    ledger,
-    takeRounds: () => {
-      const taken = rounds;
-      rounds = 0;
-      return taken;
-    },
-  };
+  return { threads, ledger };
 }
 
 t.test('a request for a fifth of the credit succeeds on any of twelve gateways that all have leases', async (t) => {
@@ -92,15 +82,12 @@ t.test('a request for a fifth of the credit succeeds on any of twelve gateways t
   }
   t.comment(`${Number((await first.account('a'))?.held ?? 0n) / USD} USD are leased before`);
   const tookMs: number[] = [];
-  for (const [at, { takeRounds, threads }] of gateways.entries()) {
-    takeRounds();
+  for (const [at, { threads }] of gateways.entries()) {
     const leases = threads[at % THREADS] as LeaseCache;
     const beganMs = performance.now();
-    const reserved = await hold(leases, USD / 5);
+    const { reserved, rounds } = await holdSoon(leases, USD / 5);
     tookMs.push(performance.now() - beganMs);
-    const rounds = takeRounds();
-    t.same(reserved, { kind: 'reserved', amount: USD / 5 }, `gateway ${at}: ${rounds} rounds`);
-    t.ok(rounds <= MOST_ROUNDS);
+    t.same(reserved, { kind: 'reserved', amount: USD / 5 }, `gateway ${at}, round ${rounds}`);
     leases.settle(PAYER, USD / 5, spend(USD / 1e6));
   }
   tookMs.sort((a, b) => a - b);
@@ -108,11 +95,11 @@ t.test('a request for a fifth of the credit succeeds on any of twelve gateways t
   t.comment(`one after another: ${median} ms in the median, ${slowest} ms at most`);
   const beganMs = performance.now();
   const four = await Promise.all(
-    [1, 4, 7, 10].map((at) => hold((gateways[at] as Gateway).threads[0] as LeaseCache, USD / 5)),
+    [1, 4, 7, 10].map((at) => holdSoon((gateways[at] as Gateway).threads[0] as LeaseCache, USD / 5)),
   );
   t.comment(`four at once: ${(performance.now() - beganMs).toFixed(1)} ms`);
   t.same(
-    four.map(({ kind }) => kind),
+    four.map(({ reserved }) => reserved.kind),
     ['reserved', 'reserved', 'reserved', 'reserved'],
   );
   await first.close();

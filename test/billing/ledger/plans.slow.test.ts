@@ -59,7 +59,7 @@ async function work(ledger: Ledger): Promise<void> {
   await ledger.grant({ id: 'g', account, amount: 1000n });
   await ledger.lease({ id: 'l', account, amount: 100n, holder: 'gateway', ttlMs: 60_000 });
   await ledger.extend('l', 1, 10n);
-  await ledger.giveBack('l', 2, 5n, true);
+  await ledger.giveBack('l', 2, 5n);
   const charge = { account, amount: 1n, usage: USAGE, dateMs: START_MS };
   await ledger.charge([1, 2, 3].map((at) => ({ ...charge, id: `c${at}`, lease: 'l' })));
   await ledger.charge([{ ...charge, id: 'c1', lease: 'l' }]);
