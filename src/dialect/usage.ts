@@ -15,7 +15,8 @@ const MEMBER = `"stream_options":${OPTION},`;
  * counts. Undefined when the body asks already, when its dialect need not be asked, and when only the CRN can judge the option.
  */
 export function usageEdit(dialect: Dialect | undefined, body: Buffer, scan: ScannedBody): BodyEdit | undefined {
-  if (!scan.stream || (dialect?.name !== 'chat-completions' && dialect?.name !== 'completions')) return undefined;
+  if (dialect?.name !== 'chat-completions' && dialect?.name !== 'completions') return undefined;
+  if (!scan.stream && !isLooselyTrue(body, scan.spans)) return undefined;
   const start = scan.spans[SPAN.stream_options] as number;
   if (start < 0) {
     const first = body.indexOf(OPEN_OBJECT) + 1;
@@ -26,13 +27,27 @@ export function usageEdit(dialect: Dialect | undefined, body: Buffer, scan: Scan
   return text === undefined ? undefined : { start, end, text };
 }
 
+/** Values other than booleans that servers written in Python take for them. */
+const LOOSE_TRUE = /^(?:1|"(?:1|t|y|on|yes|true)")$/i;
+const LOOSE_FALSE = /^(?:0|"(?:0|f|n|no|off|false)")$/i;
+
+/** Whether some servers stream although the body does not say plainly so: a client must not get streams without counts by it. */
+function isLooselyTrue(body: Buffer, spans: readonly number[]): boolean {
+  const start = spans[SPAN.stream] as number;
+  const end = spans[SPAN.stream + 1] as number;
+  // In its longest spelling each letter is an escape.
+  if (start < 0 || end - start > 26 || body[start] === 0x66) return false;
+  return LOOSE_TRUE.test(JSON.stringify(parsed(body, start, end)) ?? '');
+}
+
 /** The options as text with counts asked for; undefined when they ask already or are no options. */
 function withUsage(options: unknown): string | undefined {
   if (options === null) return OPTION;
   if (typeof options !== 'object' || Array.isArray(options)) return undefined;
   const { include_usage: asked } = options as { readonly include_usage?: unknown };
   // Neither true nor false: the CRN has an error message for it.
-  if (asked !== undefined && asked !== null && asked !== false) return undefined;
+  const isUnasked = asked === undefined || asked === null || asked === false || LOOSE_FALSE.test(JSON.stringify(asked));
+  if (!isUnasked) return undefined;
   return JSON.stringify({ ...options, include_usage: true });
 }
 

@@ -186,6 +186,19 @@ t.test('leaves bodies that ask already, need not ask or are wrong', async (t) =>
   }
 });
 
+t.test('asks for counts where only some servers stream, or give none', async (t) => {
+  for (const stream of ['1', '1.0', '"true"', '"1"', '"YES"', '"on"', '"t"', String.raw`"\u0074ru\u0065"`]) {
+    t.type(asking(`{"model":"m","stream":${stream}}`), 'string', stream);
+  }
+  for (const stream of ['0', '2', 'false', 'null', '"false"', '"trueish"', '[1]', '""']) {
+    t.equal(asking(`{"model":"m","stream":${stream}}`), undefined, stream);
+  }
+  for (const option of ['0', '"no"', '"False"', '"0"']) {
+    const asked = asking(`{"model":"m","stream":true,"stream_options":{"include_usage":${option}}}`);
+    t.match(asked, '"include_usage":true', option);
+  }
+});
+
 t.test('changes nothing but the option', async () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }), (extra) => {
