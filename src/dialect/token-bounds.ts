@@ -80,7 +80,7 @@ export function tokenBounds(
   return {
     promptTokens: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), mostContext),
     mostPromptTokens: Math.min(mostBytes + unseen, mostContext),
-    answers: prompts * choicesIn(body, spans),
+    answers: prompts * choicesIn(body, scan),
     limit: outputLimitOf(dialect, body, scan),
     context: longest,
     // Attachments are no text: a prompt that seems to fill the context is shorter, or is refused.
@@ -106,13 +106,17 @@ function repeatedBytes(body: Buffer, spans: readonly number[]): number {
   return most;
 }
 
-/** The largest of the counts of answers to one prompt. */
-function choicesIn(body: Buffer, spans: readonly number[]): number {
+/** The largest of the counts of answers to one prompt. Of two members of one name a server may read the first or the last. */
+function choicesIn(body: Buffer, { repeated, spans }: ScannedBody): number {
   let choices = 1;
   for (const at of CHOICES) {
     const start = spans[at] as number;
     if (start < 0) continue;
     choices = Math.max(choices, countAt(body, start, spans[at + 1] as number) ?? 1);
+  }
+  for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
+    if (!CHOICES.some((member) => member === repeated[at])) continue;
+    choices = Math.max(choices, countAt(body, repeated[at + 1] as number, repeated[at + 2] as number) ?? 1);
   }
   return choices;
 }

@@ -96,6 +96,8 @@ t.test('counts the answers over all prompts, whatever spelling the server accept
     ['"n":-4', 1],
     ['"n":2,"best_of":5', 5],
     ['"n_cmpl":4', 4],
+    ['"n":8,"n":1', 8],
+    ['"n":1,"n":8,"a":9,"a":10', 8],
     ['"prompt":["a","b"],"n":3', 6],
     ['"prompt":[[1,2],[3]]', 2],
   ];
