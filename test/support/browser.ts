@@ -1,8 +1,9 @@
 // Chromium for the tests of HTML pages, driven by playwright-core: the system's, or the one that `HEADRACE_TEST_CHROMIUM` names.
 // A test fails if its page logs an error or a warning.
 
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from 'playwright-core';
 import type { Test } from 'tap';
+import { until } from './system.ts';
 
 let running: Promise<Browser> | null = null;
 
@@ -53,4 +54,21 @@ export function focusedName(page: Page): Promise<string> {
   return page.evaluate(
     "document.activeElement.getAttribute('aria-label') || document.activeElement.textContent.trim().slice(0, 60)",
   );
+}
+
+/** The row of a table that begins with this text. */
+export function row(page: Page, table: string, head: string): Locator {
+  return page.locator(`#${table} tbody tr`).filter({ has: page.getByRole('rowheader', { name: head, exact: true }) });
+}
+
+/** Waits until the text of an element matches. */
+export async function shows(page: Page, selector: string, text: RegExp): Promise<void> {
+  let seen = '';
+  const holds = async (): Promise<boolean> => {
+    seen = (await page.locator(selector).textContent()) ?? '';
+    return text.test(seen);
+  };
+  await until(`${String(text)} in ${selector}`, holds).catch((error: unknown) => {
+    throw new Error(`${String(error)}; it says ${seen}`);
+  });
 }

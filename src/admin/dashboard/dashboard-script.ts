@@ -1,7 +1,8 @@
 // The script of the dashboard; `dashboard-page.ts` puts it into the page and its hash into the policy. It reads the overview
 // once a second and changes texts where they stand, so that focus and reading position stay. Whatever comes from the
-// overview becomes a text node: no markup is ever parsed. The admin token lives in the session storage of the tab.
+// gateway becomes a text node: no markup is ever parsed. The admin token lives in the session storage of the tab.
 
+import { accountsScript } from './accounts-script.ts';
 import { durationText, growth, numberText, quantileMs, ratesBetween, sumOf, timeText } from '../rates.ts';
 
 /** The functions that `headrace top` calls, as the browser runs them. */
@@ -18,6 +19,13 @@ function say(node, text) {
 
 function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+function svgEl(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
   return node;
@@ -94,163 +102,167 @@ function drawSpark(cell, url, rate) {
   const values = crnHistory.get(url);
   values.push(rate);
   if (values.length > SAMPLES) values.shift();
+  showSpark(cell, numberText(rate) + '/s', values);
+}
+
+/** A figure and the line behind it. */
+function showSpark(cell, text, values) {
   if (!cell.firstChild) {
-    const svg = document.createElementNS(SVG, 'svg');
-    for (const [name, value] of [['class', 'spark'], ['viewBox', '0 0 100 20'], ['preserveAspectRatio', 'none'], ['aria-hidden', 'true']])
-      svg.setAttribute(name, value);
-    svg.append(document.createElementNS(SVG, 'polyline'));
+    const svg = svgEl('svg', { class: 'spark', viewBox: '0 0 100 20', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+      svgEl('polyline', {}));
     cell.append(el('span', { class: 'attempts' }, el('span', { class: 'rate' }), svg));
   }
-  say(cell.querySelector('.rate'), numberText(rate) + '/s');
+  say(cell.querySelector('.rate'), text);
   cell.querySelector('polyline').setAttribute('points', points(values, Math.max(...values), 100, 20));
 }
 `;
 
 const ACTIONS = String.raw`
 const TOKEN = 'headrace-admin-token';
-const TEXTS = {
-  drain: ['Drain this CRN?', (url) => url + ' gets no new requests until it is returned or the gateway restarts. Requests in flight finish; conversations move to other CRNs.'],
-  eject: ['Eject this CRN?', (url) => url + ' gets no requests for a while and comes back through one trial request.'],
-  return: ['Return this CRN?', (url) => url + ' gets requests again as soon as its probes are good.'],
-  accounts: ['Show accounts?', () => 'They are read with a token, that of a viewer at least, and renewed while they are shown.'],
-  reload: ['Reload the configuration?', () => 'The file is read again. A file with mistakes changes nothing.'],
-};
+const ROLES = ['viewer', 'operator', 'owner'];
+/** Name and role of the holder of the token; null while they are not known. */
+let who = null;
+/** The action that the dialog asks about. */
 let wanted = null;
 
-/** Asks for confirmation; the action is sent with the form. */
-function confirmAction(action, url) {
-  const [title, text] = TEXTS[action];
-  wanted = { action, url };
-  say($('confirm-title'), title);
-  say($('confirm-text'), text(url));
+const may = (role) => who !== null && ROLES.indexOf(who.role) >= ROLES.indexOf(role);
+
+/** What the admin interface refuses, and why. */
+class Refusal extends Error {}
+
+/** Asks the admin interface. */
+async function ask(method, path, { body, signal, token = sessionStorage.getItem(TOKEN) } = {}) {
+  const response = await fetch(path, {
+    method,
+    signal,
+    headers: { authorization: 'Bearer ' + token, 'content-type': 'application/json' },
+    body: body && JSON.stringify(body),
+  });
+  const answer = await response.json();
+  if (response.ok) return answer;
+  if (response.status === 401) setIdentity(null);
+  const { detail } = answer;
+  const text = Array.isArray(detail) ? detail.map(({ loc, msg }) => loc.slice(1).concat(msg).join(' ')).join('; ') : detail;
+  throw new Refusal(response.status + ': ' + text);
+}
+
+function setIdentity(identity) {
+  who = identity;
+  if (who === null) sessionStorage.removeItem(TOKEN);
+  say($('sign-in'), who === null ? 'Sign in' : 'Sign out');
+  say($('who'), who === null ? '' : who.name + ', ' + who.role);
+}
+
+async function identify(token) {
+  const identity = await ask('GET', '/whoami', { token });
+  sessionStorage.setItem(TOKEN, token);
+  setIdentity(identity);
+}
+
+/** One input of the dialog; one with options is a list to choose from. */
+function makeField({ label, name, options, type = 'text', value = '' }) {
+  if (type === 'checkbox') return el('label', { class: 'check' }, el('input', { name, type }), label);
+  const input = options
+    ? el('select', { name }, ...options.map((text) => el('option', {}, text)))
+    : el('input', { name, type, autocomplete: 'off', spellcheck: 'false' });
+  input.value = value;
+  return el('label', {}, label, input);
+}
+
+/** What was filled in. */
+function givenFields() {
+  const inputs = [...$('fields').querySelectorAll('[name]')];
+  const all = inputs.map(({ checked, name, type, value }) => [name, type === 'checkbox' ? checked : value.trim()]);
+  return Object.fromEntries(all.filter(([, value]) => value !== '' && value !== false));
+}
+
+/**
+ * Asks for confirmation; the action is sent with the form. An action has a title, a text, fields, a method and a path, a body
+ * made of what was filled in, and what to say when it is done.
+ */
+function confirmAction(action) {
+  wanted = { method: 'POST', fields: [], body: (given) => given, verb: action.title.split(' ')[0], ...action };
+  say($('confirm-title'), wanted.title);
+  say($('confirm-text'), wanted.text);
   say($('refused'), '');
-  say($('do-it'), title.split(' ')[0]);
-  $('duration-label').hidden = action !== 'eject';
-  $('duration').value = '';
+  say($('do-it'), wanted.verb);
+  say($('cancel'), 'Cancel');
+  $('do-it').hidden = false;
+  $('fields').replaceChildren(...wanted.fields.map(makeField));
   $('token').value = '';
   $('token-label').hidden = sessionStorage.getItem(TOKEN) !== null;
   $('confirm').showModal();
-  ($('token-label').hidden ? $('do-it') : $('token')).focus();
+  ($('confirm-form').querySelector('label:not([hidden]) :is(input, select)') || $('do-it')).focus();
+}
+
+/** Shows a new key: the one time it can be read. */
+function showSecret(key) {
+  say($('confirm-text'), 'The key is shown this once only. Copy it now.');
+  $('fields').replaceChildren(el('code', { class: 'secret', tabindex: '0' }, key));
+  $('do-it').hidden = true;
+  say($('cancel'), 'Close');
+  $('cancel').focus();
 }
 
 async function sendAction() {
-  const { action, url } = wanted;
-  const token = $('token-label').hidden ? sessionStorage.getItem(TOKEN) : $('token').value.trim();
-  const reads = action === 'accounts';
-  const body = action === 'reload' ? {} : { url };
-  if (action === 'eject' && $('duration').value.trim()) body.for = $('duration').value.trim();
+  const { body, done, method, path } = wanted;
   $('do-it').disabled = true;
+  say($('refused'), '');
   try {
-    const authorization = 'Bearer ' + token;
-    const response = await (reads ? fetch('/whoami', { headers: { authorization } })
-      : fetch(action === 'reload' ? '/reload' : '/crns/' + action, {
-        method: 'POST',
-        headers: { authorization, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      }));
-    const answer = await response.json();
-    if (response.status === 401) sessionStorage.removeItem(TOKEN);
-    else if (response.status !== 403) sessionStorage.setItem(TOKEN, token);
-    if (response.ok) {
-      $('confirm').close();
-      announce(doneText(action, url, answer));
-      if (reads) showAccounts(answer);
-      else look();
-    } else {
-      $('token-label').hidden = response.status !== 401;
-      say($('refused'), response.status + ': ' + answer.detail);
-      if (response.status === 401) $('token').select();
-    }
+    if (who === null) await identify($('token-label').hidden ? sessionStorage.getItem(TOKEN) : $('token').value.trim());
+    $('token-label').hidden = true;
+    const answer = path && (await ask(method, path, { body: body(givenFields()) }));
+    announce(done(answer));
+    if (answer && answer.key && answer.prefix) showSecret(answer.key);
+    else $('confirm').close();
+    look();
+    await route('again');
   } catch (error) {
-    say($('refused'), 'The gateway does not answer: ' + error.message);
+    const isTokenMissing = sessionStorage.getItem(TOKEN) === null;
+    $('token-label').hidden = !isTokenMissing;
+    say($('refused'), error instanceof Refusal ? error.message : 'The gateway does not answer: ' + error.message);
+    if (isTokenMissing) $('token').select();
   }
   $('do-it').disabled = false;
 }
 
-function doneText(action, url, answer) {
-  if (action === 'accounts') return 'Accounts are shown to ' + answer.name + ', ' + answer.role;
-  if (action !== 'reload') return url + ' is ' + { drain: 'drained', eject: 'ejected', return: 'returned' }[action];
-  const changed = answer.applied.length ? 'in force: ' + answer.applied.join(', ') : 'nothing changed';
-  return 'Reloaded, ' + changed + (answer.needRestart.length ? '; after a restart: ' + answer.needRestart.join(', ') : '');
+const CRN_ACTIONS = {
+  drain: ['Drain this CRN?', ' gets no new requests until it is returned or the gateway restarts. Requests in flight finish; conversations move to other CRNs.', 'drained'],
+  eject: ['Eject this CRN?', ' gets no requests for a while and comes back through one trial request.', 'ejected'],
+  return: ['Return this CRN?', ' gets requests again as soon as its probes are good.', 'returned'],
+};
+const DURATION = { name: 'for', label: 'Duration, such as 5m; empty is the duration of the next automatic ejection' };
+
+function crnAction(action, url) {
+  const [title, text, standing] = CRN_ACTIONS[action];
+  return {
+    title, text: url + text, path: '/crns/' + action, fields: action === 'eject' ? [DURATION] : [],
+    body: (given) => ({ url, ...given }), done: () => url + ' is ' + standing,
+  };
 }
+
+const RELOAD = {
+  title: 'Reload the configuration?', text: 'The file is read again. A file with mistakes changes nothing.', path: '/reload',
+  done: ({ applied, needRestart }) => 'Reloaded, ' + (applied.length ? 'in force: ' + applied.join(', ') : 'nothing changed')
+    + (needRestart.length ? '; after a restart: ' + needRestart.join(', ') : ''),
+};
+const SIGN_IN = {
+  title: 'Sign in', verb: 'Sign in', text: 'The token decides what you may see and do.',
+  done: () => 'Signed in as ' + who.name + ', ' + who.role,
+};
 
 $('confirm-form').addEventListener('submit', (event) => {
   event.preventDefault();
   sendAction();
 });
 $('cancel').addEventListener('click', () => $('confirm').close());
-$('reload').addEventListener('click', () => confirmAction('reload'));
-`;
-
-const ACCOUNTS = String.raw`
-const ACCOUNTS_EVERY_MS = 10000;
-const date = (text) => new Date(text).toLocaleString();
-const orDash = (value) => (value === null || value === '' ? '–' : value);
-const LISTS = {
-  accounts: ['/accounts?limit=100', makeTable('accounts', [
-    ['Account', (one) => one.id], ['Balance, USD', (one) => one.balance_usd], ['On hold', (one) => one.held_usd],
-    ['Credit limit', (one) => one.credit_limit_usd], ['Expires', (one) => one.expiring_usd],
-    ['Organisation', (one) => orDash(one.organisation)],
-  ]), (one) => one.id],
-  budgets: ['/budgets?limit=100', makeTable('budgets', [
-    ['Budget', (one) => one.id], ['Account', (one) => orDash(one.account)], ['Key', (one) => orDash(one.key)],
-    ['Model', (one) => orDash(one.model)], ['Period', (one) => one.period], ['Spent, USD', (one) => one.spent_usd],
-    ['Limit', (one) => one.limit_usd],
-  ]), (one) => one.id],
-  requests: ['/requests?limit=100', makeTable('requests', [
-    ['Request', (one) => one.request_id], ['Time', (one) => date(one.date)], ['Account', (one) => one.account],
-    ['Model', (one) => orDash(one.model)], ['Status', (one) => one.status],
-    ['Tokens in, cached, out', (one) => one.input_tokens + ', ' + one.cached_tokens + ', ' + one.output_tokens],
-    ['Cost, USD', (one) => one.cost_usd],
-  ]), (one) => one.id],
-  acts: ['/acts?limit=100', makeTable('acts', [
-    ['Act', (one) => one.action], ['Time', (one) => date(one.date)], ['Who', (one) => one.actor + ' (' + one.role + ')'],
-    ['Subject', (one) => orDash(one.subject)], ['Outcome', (one) => one.outcome],
-    ['Asked for', (one) => JSON.stringify(one.request)],
-  ]), (one) => one.id],
-  deliveries: ['/webhooks/deliveries?limit=100', makeTable('deliveries', [
-    ['Event', (one) => one.type], ['Time', (one) => date(one.date)], ['Account', (one) => orDash(one.account)],
-    ['Endpoint', (one) => one.endpoint], ['State', (one) => one.state], ['Attempts', (one) => one.attempts],
-    ['Result', (one) => orDash(one.result)],
-  ]), (one) => one.message + one.endpoint],
-};
-let accountsTimer = 0;
-
-function showAccounts({ name, role }) {
-  $('accounts-part').hidden = false;
-  $('show-accounts').setAttribute('aria-expanded', 'true');
-  say($('show-accounts'), 'Hide accounts');
-  say($('who'), name + ', ' + role);
-  readAccounts();
-}
-
-function hideAccounts() {
-  clearTimeout(accountsTimer);
-  $('accounts-part').hidden = true;
-  $('show-accounts').setAttribute('aria-expanded', 'false');
-  say($('show-accounts'), 'Show accounts');
-  say($('who'), '');
-}
-
-async function readAccounts() {
-  clearTimeout(accountsTimer);
-  const headers = { authorization: 'Bearer ' + sessionStorage.getItem(TOKEN) };
-  try {
-    for (const [path, fill, keyOf] of Object.values(LISTS)) {
-      const response = await fetch(path, { headers });
-      const answer = await response.json();
-      if (!response.ok) throw new Error(response.status + ': ' + answer.detail);
-      fill(answer.data, keyOf);
-    }
-  } catch (error) {
-    announce('Accounts cannot be read: ' + error.message, true);
-  }
-  if (!$('accounts-part').hidden) accountsTimer = setTimeout(readAccounts, ACCOUNTS_EVERY_MS);
-}
-
-$('show-accounts').addEventListener('click', () => {
-  if ($('accounts-part').hidden) confirmAction('accounts');
-  else hideAccounts();
+$('confirm').addEventListener('close', () => $('fields').replaceChildren());
+$('reload').addEventListener('click', () => confirmAction(RELOAD));
+$('sign-in').addEventListener('click', () => {
+  if (who === null) return confirmAction(SIGN_IN);
+  setIdentity(null);
+  // Nothing that the token has shown stays in the page.
+  location.reload();
 });
 `;
 
@@ -284,12 +296,12 @@ function showActions(crn, cell) {
   if (!cell.firstChild) {
     const button = (action, text) => {
       const node = el('button', { type: 'button', 'aria-label': text + ' ' + crn.url, 'aria-describedby': 'why' }, text);
-      node.addEventListener('click', () => confirmAction(action, crn.url));
+      node.addEventListener('click', () => confirmAction(crnAction(action, crn.url)));
       return node;
     };
     cell.append(el('span', { class: 'actions' }, button('drain', 'Drain'), button('eject', 'Eject'), button('return', 'Return')));
   }
-  for (const button of cell.querySelectorAll('button')) button.disabled = !overview.orders;
+  for (const button of cell.querySelectorAll('button')) button.disabled = !overview.orders || (who !== null && !may('operator'));
 }
 
 const firstByte = (crn) => crn.models.map((one) => one.model + ' ' + timeText(one.firstByteMs)).join(', ');
@@ -349,11 +361,12 @@ function showFigures() {
 function show() {
   showFigures();
   const why = !overview.orders ? 'Admin actions are disabled: adminToken is not set in the configuration of this gateway.'
+    : who !== null && !may('operator') ? 'The role ' + who.role + ' may not steer CRNs or reload: it takes operator.'
     : overview.reloadable ? '' : 'This gateway has no configuration file to read again.';
   say($('why'), why);
   $('why').hidden = why === '';
-  $('reload').disabled = !overview.orders || !overview.reloadable;
-  $('show-accounts').disabled = !overview.orders || overview.ledger === null;
+  $('reload').disabled = !overview.orders || !overview.reloadable || (who !== null && !may('operator'));
+  $('sign-in').disabled = !overview.orders;
   if (rates) {
     history.push(rates.total);
     if (history.length > SAMPLES) history.shift();
@@ -416,11 +429,12 @@ $('pause').addEventListener('click', () => {
 });
 document.addEventListener('visibilitychange', wait);
 look();
+start();
 `;
 
 /** JavaScript of the page, run by browsers as it stands. */
 export const dashboardScript: string = `'use strict';
 (() => {
-${[RATES, ELEMENTS, PLOTS, ACTIONS, ACCOUNTS, VIEW, LOOP].join('\n')}
+${[RATES, ELEMENTS, PLOTS, ACTIONS, VIEW, accountsScript, LOOP].join('\n')}
 })();
 `;

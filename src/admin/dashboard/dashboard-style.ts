@@ -18,7 +18,7 @@ h1 { font-weight: 650; letter-spacing: -.01em; font-size: 1.1rem; margin: 0; }
 h1 small { font-weight: 400; color: var(--quiet); font-size: .8rem; margin-left: .35rem; }
 #status { flex: 1 1 14rem; color: var(--quiet); font-size: .875rem; overflow-wrap: anywhere; }
 #status.bad { color: var(--bad); font-weight: 600; }
-button, input { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: 7px; padding: .3rem .7rem; }
+button, input, select { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: 7px; padding: .3rem .7rem; }
 button { cursor: pointer; background: var(--sheet); }
 button:hover:not(:disabled) { border-color: var(--water); color: var(--water); }
 button:disabled { opacity: .6; cursor: default; }
@@ -27,7 +27,22 @@ button.main:hover:not(:disabled) { color: var(--on-water); }
 main { max-width: 84rem; margin: 0 auto; padding: 1rem 1.25rem 4rem; }
 h2 { font-size: 1.05rem; letter-spacing: -.01em; margin: 1.6rem 0 .5rem; }
 .note { color: var(--quiet); font-size: .875rem; margin: 0 0 .6rem; max-width: 72ch; }
-.note[hidden] { display: none; }
+[hidden] { display: none !important; }
+a { color: var(--water); }
+.bad { color: var(--bad); }
+#who { color: var(--quiet); font-size: .875rem; overflow-wrap: anywhere; }
+nav.bar { padding-top: 0; padding-bottom: .5rem; }
+nav a { color: inherit; text-decoration: none; padding: .1rem 0; border-bottom: 2px solid transparent; }
+nav a:hover { color: var(--water); }
+nav a[aria-current] { border-color: var(--water); font-weight: 600; }
+.title { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; gap: .3rem 1rem; }
+.title h2 { overflow-wrap: anywhere; }
+h3 { font-size: .95rem; margin: 1.3rem 0 .4rem; }
+.filter, .filter form { display: flex; flex-wrap: wrap; align-items: center; gap: .4rem .8rem; }
+.filter { margin: 0 0 .6rem; }
+.filter label { font-size: .875rem; }
+.filter input { width: 11rem; max-width: 100%; }
+.more { margin: .5rem .9rem .7rem; }
 
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.4rem, 1fr)); gap: .6rem; margin: 0; }
 .figures div, figure, .sheet { background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; }
@@ -43,6 +58,13 @@ svg { display: block; width: 100%; }
 .spark { flex: none; width: 5rem; height: 1.4rem; }
 polyline { fill: none; stroke: var(--water); stroke-width: 2; vector-effect: non-scaling-stroke; stroke-linejoin: round; }
 polyline.second { stroke: var(--quiet); stroke-width: 1.5; stroke-dasharray: 4 3; }
+rect { fill: var(--line); }
+rect.spent { fill: var(--water); }
+rect.spent.bad { fill: var(--bad); }
+line { stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke; }
+.share svg { width: 9rem; max-width: 100%; height: .5rem; margin-top: .2rem; }
+pre { font: .8rem/1.4 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0 0; text-align: left; }
+summary { cursor: pointer; }
 .legend { font-size: .75rem; color: var(--quiet); }
 
 .sheet { overflow: hidden; }
@@ -60,7 +82,7 @@ td { overflow-wrap: anywhere; }
 .standing.bad { color: var(--bad); }
 .attempts { display: inline-flex; align-items: center; gap: .6rem; white-space: nowrap; }
 .rate { min-width: 3rem; }
-.actions { display: flex; gap: .35rem; }
+.actions { display: flex; flex-wrap: wrap; gap: .35rem; }
 .actions button { padding: .1rem .55rem; font-size: .8rem; white-space: nowrap; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 0 1rem; }
 .columns > section { min-width: 0; }
@@ -71,8 +93,10 @@ dialog::backdrop { background: rgb(0 0 0 / .45); }
 dialog h2 { margin: 0 0 .4rem; }
 dialog p { margin: 0 0 .7rem; overflow-wrap: anywhere; }
 dialog label { display: block; font-size: .85rem; margin: 0 0 .6rem; }
-dialog label[hidden] { display: none; }
-dialog input { width: 100%; }
+dialog input, dialog select { width: 100%; }
+dialog .check { display: flex; gap: .5rem; align-items: center; }
+dialog .check input { width: auto; }
+.secret { display: block; padding: .5rem .7rem; margin: 0 0 .7rem; background: var(--wash); border-radius: 7px; user-select: all; }
 dialog .refused { color: var(--bad); }
 dialog .refused:empty { display: none; }
 .choice { display: flex; justify-content: flex-end; gap: .5rem; }
@@ -88,5 +112,5 @@ dialog .refused:empty { display: none; }
   td::before { content: attr(data-label); color: var(--quiet); text-align: left; flex: none; }
 }
 @media (prefers-reduced-motion: no-preference) { button { transition: border-color .12s, color .12s; } }
-@media (forced-colors: active) { polyline { stroke: CanvasText; } }
+@media (forced-colors: active) { polyline, line { stroke: CanvasText; } rect.spent { fill: Highlight; } }
 `;

@@ -2,13 +2,12 @@
 
 import { createHash } from 'node:crypto';
 import axe from 'axe-core';
-import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../../src/config/settings.ts';
 import { dashboardPage, dashboardPolicy } from '../../../src/admin/dashboard/dashboard-page.ts';
 import { createGateway, type Gateway } from '../../../src/gateway/gateway.ts';
 import type { Host } from '../../../src/host/index.ts';
-import { focusedName, openPage, startBrowser, tabTo } from '../../support/browser.ts';
+import { focusedName, openPage, row, shows, startBrowser, tabTo } from '../../support/browser.ts';
 import { chat, MODEL, readStream, settingsFor, startHosts, until } from '../../support/system.ts';
 
 const TOKEN = 'sesame';
@@ -33,22 +32,6 @@ async function start(t: Test, settings: SettingsInput = {}): Promise<Running> {
   const { url, adminUrl } = await gateway.listen();
   await gateway.ready();
   return { url, adminUrl: adminUrl ?? '', hosts, gateway };
-}
-
-/** The row of a table that begins with this text. */
-function row(page: Page, table: string, head: string): ReturnType<Page['locator']> {
-  return page.locator(`#${table} tbody tr`).filter({ has: page.getByRole('rowheader', { name: head, exact: true }) });
-}
-
-async function shows(page: Page, selector: string, text: RegExp): Promise<void> {
-  let seen = '';
-  const holds = async (): Promise<boolean> => {
-    seen = (await page.locator(selector).textContent()) ?? '';
-    return text.test(seen);
-  };
-  await until(`${String(text)} in ${selector}`, holds).catch((error: unknown) => {
-    throw new Error(`${String(error)}; it says ${seen}`);
-  });
 }
 
 t.test('the policy names the script and the style, and nothing is loaded from elsewhere', async (t) => {
@@ -241,48 +224,3 @@ for (const colorScheme of ['light', 'dark'] as const) {
     t.ok(box !== null && box.x >= 0 && box.x + box.width <= 360);
   });
 }
-
-t.test('shows accounts, requests and acts to who has a token, and hides them again', async (t) => {
-  const account = '<img/src=x>';
-  const { url, adminUrl } = await start(t, { store: 'sqlite::memory:', costLog: { requests: 'all' } });
-  const admin = (path: string, body: object): Promise<Response> =>
-    fetch(adminUrl + path, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${TOKEN}` },
-      body: JSON.stringify(body),
-    });
-  await admin('/accounts', { id: account });
-  await admin(`/accounts/${encodeURIComponent(account)}/grants`, { amount: '12.50' });
-  await (await chat(url, { headers: { 'x-request-id': 'seen-1' } })).text();
-  const page = await openPage(t, adminUrl, { bypassCSP: true }, /status of 401/);
-  await shows(page, '#status', /^Live$/);
-  t.equal(await page.locator('#accounts-part').isVisible(), false);
-  await page.getByRole('button', { name: 'Show accounts' }).first().click();
-  await page.getByLabel('Admin token').fill('wrong');
-  await page.keyboard.press('Enter');
-  await shows(page, '#refused', /401/);
-  await page.getByLabel('Admin token').fill(TOKEN);
-  await page.keyboard.press('Enter');
-  await shows(page, '#who', /^adminToken, owner$/);
-  await until('the account', async () => /12\.50/.test((await row(page, 'accounts', account).textContent()) ?? ''));
-  t.equal(await page.locator('img').count(), 0, 'a name that is markup stays text');
-  await until('the acts', async () => /credit\.grant/.test((await page.locator('#acts').textContent()) ?? ''));
-  await page.getByRole('button', { name: 'Hide accounts' }).click();
-  t.equal(await page.locator('#accounts-part').isVisible(), false);
-  await page.getByRole('button', { name: 'Show accounts' }).click();
-  t.equal(await page.locator('#token').isVisible(), false, 'the tab knows the token');
-  await page.keyboard.press('Enter');
-  await until('the request', async () => /seen-1/.test((await page.locator('#requests').textContent()) ?? ''));
-  await page.evaluate(axe.source);
-  for (const width of [360, 1200]) {
-    await page.setViewportSize({ width, height: 740 });
-    const wide = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
-    t.equal(await page.evaluate(wide), 0, `no sideways scroll at ${width}`);
-    const { violations } = (await page.evaluate('axe.run()')) as { violations: { id: string }[] };
-    t.same(
-      violations.map(({ id }) => id),
-      [],
-      `axe at ${width}`,
-    );
-  }
-});
