@@ -5,6 +5,7 @@ import {
   type BodyEdit,
   type Dialect,
   choicesOf,
+  dialectLimit,
   dialectOf,
   edited,
   limitEdits,
@@ -115,8 +116,10 @@ export const forward: Endpoint = paid(inference);
 /** What the request may take and cost. `assumed`: tokens of an answer without a limit. */
 function budgetOf({ body, deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
   const { model, scan } = input;
-  const bounds = tokenBounds(dialectOf(exchange.path), body, scan, deps.contextLengths.get(model.id));
-  input.budget = new TokenBudget(bounds, assumed, billing.modelPrices.get(model.id));
+  const dialect = dialectOf(exchange.path);
+  const bounds = tokenBounds(dialect, body, scan, deps.contextLengths.get(model.id));
+  const unsaid = dialectLimit(dialect, scan) ?? assumed;
+  input.budget = new TokenBudget(bounds, unsaid, billing.modelPrices.get(model.id));
   return input.budget;
 }
 

@@ -47,6 +47,15 @@ export function outputLimitOf(dialect: Dialect | undefined, body: Buffer, { span
   return limit;
 }
 
+/** Tokens of an answer to a completions request that says nothing of a limit (OpenAI API reference, `max_tokens`). */
+const COMPLETIONS_DEFAULT = 16;
+
+/** Tokens of an answer that the dialect fixes for a request without any member for a limit; undefined where servers decide. */
+export function dialectLimit(dialect: Dialect | undefined, { spans }: ScannedBody): number | undefined {
+  const isSilent = dialect?.name === 'completions' && LIMIT_NAMES.every((name) => (spans[SPAN[name]] as number) < 0);
+  return isSilent ? COMPLETIONS_DEFAULT : undefined;
+}
+
 /**
  * What has to be changed so that no answer is longer than `limit` tokens; nothing when the request says so already. Without a dialect
  * members that are there are lowered, and none is added.

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { dialectOf } from '../../src/dialect/dialects.ts';
 import { type Scan, scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
-import { edited, limitEdits, outputLimitOf } from '../../src/dialect/output-limit.ts';
+import { dialectLimit, edited, limitEdits, outputLimitOf } from '../../src/dialect/output-limit.ts';
 
 const PATHS = ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages', '/completions'];
 const NAMES = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'];
@@ -24,6 +24,17 @@ function limited(text: string, limit: number, path = '/v1/chat/completions'): st
   const body = Buffer.from(text);
   return edited(body, limitEdits(dialectOf(path), body, scanned(body), limit)).toString();
 }
+
+t.test('knows that completions without a word on the limit are 16 tokens long', (t) => {
+  const limitFor = (members: string, path: string): number | undefined => {
+    return dialectLimit(dialectOf(path), scanned(Buffer.from(`{"model":"m","prompt":"p"${members}}`)));
+  };
+  t.equal(limitFor('', '/v1/completions'), 16);
+  t.equal(limitFor(',"max_tokens":null', '/v1/completions'), undefined, 'a server decides what null means');
+  t.equal(limitFor(',"n_predict":100', '/v1/completions'), undefined, 'llama-server reads it');
+  for (const path of PATHS) if (path !== '/v1/completions') t.equal(limitFor('', path), undefined, path);
+  t.end();
+});
 
 t.test('reads the limit that the servers of a dialect obey', (t) => {
   const rows: [path: string, members: string, limit: number | undefined][] = [
