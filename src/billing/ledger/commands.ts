@@ -29,9 +29,14 @@ export function checkAmount(amount: Pico, lowest: Pico): void {
 /** 9999-12-31T23:59:59.999Z. */
 const LAST_MS = 253_402_300_799_999;
 
-/** Refuses dates that are no whole milliseconds between 1970 and 9999, and such times to live. */
+/** Whether a number is whole milliseconds between 1970 and 9999. */
+export function isDate(dateMs: number): boolean {
+  return Number.isSafeInteger(dateMs) && dateMs >= 0 && dateMs <= LAST_MS;
+}
+
+/** Refuses what is no date, and no such time to live. */
 export function checkDate(dateMs: number): void {
-  if (Number.isSafeInteger(dateMs) && dateMs >= 0 && dateMs <= LAST_MS) return;
+  if (isDate(dateMs)) return;
   throw new LedgerError('date-invalid', `${dateMs} is not a date`);
 }
 

@@ -14,6 +14,7 @@ import {
   checkAmount,
   failCommand,
   holdCommand,
+  isDate,
   releaseCommand,
   reserveCommand,
   resizeCommand,
@@ -222,7 +223,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     lingerMs,
     maxBatch: MAX_BATCH,
     maxWaiting: MAX_WAITING,
-    blame: (error) => (error instanceof CommandFault ? 'command' : database.blame(error)),
+    blame: (error) => blameOf(database, error),
     maxBatchMs: MAX_BATCH_MS,
     commit: (commands, place) => commit(database, commands, options, watch, place),
   });
@@ -303,7 +304,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
   };
 }
 
-/** Charges that the database refuses for what they contain are parked, and not tried again with others. */
+/** Charges that the database refuses for what they contain or for their date are parked, and not tried again with others. */
 async function postCharges(
   database: Database,
   charges: readonly Charge[],
@@ -311,10 +312,10 @@ async function postCharges(
 ): Promise<readonly PromiseSettledResult<HoldSettlement>[]> {
   const outcomes = (await commits.submit(charges.map(chargeCommand))) as PromiseSettledResult<HoldSettlement>[];
   for (const [at, outcome] of outcomes.entries()) {
-    if (outcome.status !== 'rejected' || blameOf(database, outcome.reason) !== 'command') continue;
+    const charge = charges[at] as Charge;
+    if (outcome.status !== 'rejected' || !isParked(database, outcome.reason, charge)) continue;
     const { message } = outcome.reason as Error;
     // JSON escapes what a text of the database cannot hold.
-    const charge = charges[at] as Charge;
     const row = {
       date_ms: BigInt(charge.dateMs),
       id: chargeNumber(charge.id),
@@ -332,9 +333,15 @@ async function postCharges(
   return outcomes;
 }
 
-function blameOf(database: Database, error: unknown): Blame | 'refusal' {
-  if (error instanceof LedgerError) return 'refusal';
-  return error instanceof CommandFault ? 'command' : database.blame(error);
+/** Refusals go to the caller, but for a date whose month was removed: the charge is good and has no place any more. */
+function isParked(database: Database, error: unknown, { dateMs }: Charge): boolean {
+  if (error instanceof LedgerError) return error.refusal === 'date-invalid' && isDate(dateMs);
+  return blameOf(database, error) === 'command';
+}
+
+/** A refusal that ends a transaction is about one command, as a bug in one is. */
+function blameOf(database: Database, error: unknown): Blame {
+  return error instanceof CommandFault || error instanceof LedgerError ? 'command' : database.blame(error);
 }
 
 /** With the id of the account as stored. */

@@ -28,8 +28,17 @@ for (const name of STORES) {
     t.match(await ledger.history({ account: 'a' }), [{ kind: 'charge', amount: -5n }, { kind: 'grant' }]);
     t.match(await ledger.usage({ by: ['day'] }), [{ amount: 11n }, { amount: 5n }]);
     t.match(await ledger.audit({ full: true }), { sound: true, movements: 4n, problems: [] });
-    await t.rejects(debit(ledger, 'a', 'later', 1n, USAGE), { refusal: 'date-invalid', message: /were removed/ });
-    t.match(await ledger.account('a'), { balance: 84n });
+    const charge = { account: 'a', amount: 1n, usage: USAGE };
+    const outcomes = await ledger.charge([
+      { ...charge, id: 'later', dateMs: START_MS },
+      { ...charge, id: 'beside', dateMs: START_MS + DAY_MS },
+    ]);
+    t.match(outcomes, [{ value: { parked: /were removed/ } }, { value: { late: false, repeated: false } }]);
+    t.match(await ledger.account('a'), { balance: 83n });
+    t.match(await ledger.audit(), {
+      sound: false,
+      problems: [/^A charge of 1 of 2026-03-31.* is parked: .*were removed/],
+    });
   });
 
   t.test(`${name}: closed leases are removed a day after they expired, others stay`, async (t) => {
