@@ -67,7 +67,7 @@ pre { font: .8rem/1.4 var(--mono); white-space: pre-wrap; overflow-wrap: anywher
 summary { cursor: pointer; }
 .legend { font-size: .75rem; color: var(--quiet); }
 
-.sheet { overflow: hidden; }
+.sheet { overflow: hidden; overflow-x: auto; }
 .sheet.long { max-height: 32rem; overflow-y: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .875rem; }
 caption { text-align: left; padding: .5rem .9rem 0; color: var(--quiet); font-size: .8rem; }
@@ -110,6 +110,9 @@ dialog .refused:empty { display: none; }
   tbody th, td { border-top: 0; padding: .1rem .9rem; }
   td { display: flex; justify-content: space-between; gap: 1rem; text-align: right; }
   td::before { content: attr(data-label); color: var(--quiet); text-align: left; flex: none; }
+}
+@media (min-width: 70rem) {
+  td:is([data-label='USD'], [data-label='Kind'], [data-label='Balance'], [data-label='In use'], [data-label='Today'], [data-label='Month']) { overflow-wrap: normal; }
 }
 @media (prefers-reduced-motion: no-preference) { button { transition: border-color .12s, color .12s; } }
 @media (forced-colors: active) { polyline, line { stroke: CanvasText; } rect.spent { fill: Highlight; } }

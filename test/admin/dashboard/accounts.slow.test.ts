@@ -371,7 +371,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     };
     for (const path of ['#/accounts', '#/accounts/acme', '#/payments', '#/acts', '#/webhooks']) {
       await goTo(page, path);
-      for (const width of [360, 1200]) {
+      for (const width of [360, 800, 1200]) {
         await page.setViewportSize({ width, height: 740 });
         const wide = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
         t.equal(await page.evaluate(wide), 0, `no sideways scroll at ${width} in ${path}`);
