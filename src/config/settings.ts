@@ -375,7 +375,7 @@ export const SCHEMA = section('General', {
     lease: setting(
       decimal(),
       '0.05',
-      'Credit in USD that a gateway leases from an account beyond what its requests need at once. It grows where it is spent fast.',
+      'Credit in USD that a gateway leases of an account beyond present needs; more where spending is fast.',
     ),
     leaseTtl: setting(
       duration({ min: 1000 }),

@@ -9,7 +9,7 @@ const RING = new KeyTable([
 
 t.test('a key is valid when its hash is known, and belongs to an account', async (t) => {
   t.equal(RING.size, 2);
-  const plain = { kind: 'good', key: null, prepaid: false, expiresMs: Infinity, allowance: null };
+  const plain = { kind: 'good', key: null, lineage: null, prepaid: false, expiresMs: Infinity, allowance: null };
   t.same(RING.check('hr_one'), { ...plain, account: 'first' });
   t.same(RING.check('hr_two'), { ...plain, account: 'second' });
   t.same(RING.check('hr_one'), { ...plain, account: 'first' }, 'also when it is remembered');

@@ -61,12 +61,23 @@ function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unkno
   return file;
 }
 
-// Random payments are never complete.
-const ROWS = SETTINGS.filter(({ path }) => !path.startsWith('payments.'));
+// Random payments, receivers of webhooks and admin tokens are never complete.
+const ROWS = SETTINGS.filter(({ path }) => !/^(?:payments\.|webhooks\.endpoints$|adminTokens$)/.test(path));
+
+/** Values of settings that have a lower bound beyond the usual random values. */
+const BOUNDED: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
+  'retention.charges': fc.constantFrom(null, '31d', '400d'),
+  'retention.audit': fc.constantFrom(null, '60s', '24h'),
+  'costLog.retention': fc.constantFrom('60s', '30d'),
+  'costLog.rows': fc.integer({ min: 1000, max: 1_000_000 }),
+  'webhooks.retention': fc.constantFrom('60s', '30d'),
+};
 
 /** Files with values of the right types. */
 export const TYPED_FILES: fc.Arbitrary<Record<string, unknown>> = fc
-  .record(Object.fromEntries(ROWS.map(({ path, setting }) => [path, written(setting, setting)])), { requiredKeys: [] })
+  .record(Object.fromEntries(ROWS.map(({ path, setting }) => [path, BOUNDED[path] ?? written(setting, setting)])), {
+    requiredKeys: [],
+  })
   .map(fileOf);
 
 /** Values that no file can hold, but a program can pass. */
