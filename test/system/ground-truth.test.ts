@@ -10,6 +10,16 @@ const CLIENTS = 24;
 const PATHS = ['/v1/chat/completions', '/v1/completions', '/v1/messages', '/v1/responses', '/completions'] as const;
 const TEXTS = Array.from({ length: 6 }, (_, at) => `question ${at} ${'about the water '.repeat(at)}`);
 const LENGTHS = [1, 3, 8];
+/** What is assumed of a model whose answers were all too short to learn from. */
+const BYTES_PER_TOKEN = 4;
+
+/** Bytes of the texts in a stream of completions, as they stand in its JSON. */
+function textBytes(stream: string): number {
+  let bytes = 0;
+  for (const [, text = ''] of stream.matchAll(/"text":"((?:[^"\\]|\\.)*)"/g)) bytes += Buffer.byteLength(text);
+  return bytes;
+}
+
 /** Events before a stream breaks or its client leaves. */
 const CUT = 2;
 
@@ -124,9 +134,7 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
       count(truths.get(`${path} ${text} ${length}`) as bigint);
       return;
     }
-    // Only streams of completions count one token an event and nothing else.
     const body = bodyOf('/v1/completions', text, 50, true);
-    const estimate = priceOf(Math.ceil(conversationBytes('/v1/completions', body) / 4), 0, CUT);
     const words = kind === 'leave' ? `stall-after=${CUT}` : `truncate-after=${CUT}`;
     const leaving = new AbortController();
     const response = await post(fixture.url, '/v1/completions', body, { 'x-headrace-fault': words }, leaving.signal);
@@ -135,7 +143,8 @@ t.test(`after ${REQUESTS} mixed requests the ledger equals what the hosts counte
     while (seen.split('\n\n').length <= CUT) seen += Buffer.from((await reader.read()).value ?? []).toString();
     if (kind === 'leave') leaving.abort();
     else while (!(await reader.read()).done);
-    count(estimate, 1);
+    const prompt = Math.ceil(conversationBytes('/v1/completions', body) / BYTES_PER_TOKEN);
+    count(priceOf(prompt, 0, Math.ceil(textBytes(seen) / BYTES_PER_TOKEN)), 1);
   };
 
   let next = 0;
