@@ -395,7 +395,7 @@ export const SCHEMA = section('General', {
   }),
   retention: section('Retention', {
     charges: setting(
-      nullable(duration({ min: 31 * 86_400_000 })),
+      nullable(duration({ min: 31 * 86_400_000, max: 36_500 * 86_400_000 })),
       null,
       'Age at which audited charges of whole months are removed; sums by day stay. Null: never.',
     ),

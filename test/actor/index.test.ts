@@ -17,6 +17,7 @@ t.test('exports exactly its public names', (t) => {
     'createSystem',
     'link',
     'systemClock',
+    'systemEpochMs',
     'systemRandom',
   ]);
   t.end();

@@ -10,7 +10,7 @@ t.test('a sound ledger is reported with its counts', async (t) => {
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
   t.equal(
     (await run(t, 'audit', ...where)).stdout,
-    'sound: all entries add up to 0.00 USD; 1 movements, 1 accounts, 0 open holds\n',
+    'sound: all accounts add up to 0.00 USD; 1 movements, 1 accounts, 0 open holds\n',
   );
   t.equal(
     (await run(t, 'audit', '--format', 'csv', ...where)).stdout,
@@ -25,11 +25,11 @@ t.test('exits with 1 and a line for each thing that does not add up', async (t) 
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
   await ledger.close();
   const database = new DatabaseSync(`${folder}/accounts.db`);
-  database.exec("update entries set amount = amount + 1000000000 where account = 'customer:acme'");
+  database.exec("update accounts set balance = balance + 1000000000 where id = 'acme'");
   database.close();
   const told = await runCli(t, ['audit', ...where]);
   t.equal(told.exit.code, 1);
-  t.match(told.stdout, /^NOT SOUND: all entries add up to 0\.001 USD;.*\n {2}All entries add up to /);
+  t.match(told.stdout, /^NOT SOUND: all accounts add up to 0\.001 USD;.*\n {2}All accounts add up to /);
   const json = await runCli(t, ['audit', '--format', 'json', ...where]);
   t.equal(json.exit.code, 1);
   t.match(JSON.parse(json.stdout), { sound: false, sum_usd: '0.001' });

@@ -8,9 +8,9 @@ const USAGE = { key: 'key_1', model: 'atlas', inputTokens: 1000, cachedTokens: 2
 t.test('sums by account, key, model and day, as table, CSV and JSON', async (t) => {
   const { where, url } = storeFor(t);
   const ledger = await ledgerOf(t, url);
-  await debit(ledger, 'acme', 'd1', 40_000_000n, USAGE);
-  await debit(ledger, 'acme', 'd2', 1_500_000_000_000n, { ...USAGE, model: 'finch', measured: false });
-  await debit(ledger, 'b', 'd3', 0n, { ...USAGE, key: null });
+  await debit(ledger, 'acme', 'd1', 40_000_000n, USAGE, dateMs());
+  await debit(ledger, 'acme', 'd2', 1_500_000_000_000n, { ...USAGE, model: 'finch', measured: false }, dateMs());
+  await debit(ledger, 'b', 'd3', 0n, { ...USAGE, key: null }, dateMs());
   const day = new Date(dateMs()).toISOString().slice(0, 10);
   const all = await run(t, 'usage', ...where);
   t.match(
@@ -58,7 +58,7 @@ t.test('refuses unknown days and dimensions', async (t) => {
 
 t.test('the same over a running gateway', async (t) => {
   const { where, env, ledger } = await startAdminService(t);
-  await debit(ledger, 'acme', 'd1', 40_000_000n, USAGE);
+  await debit(ledger, 'acme', 'd1', 40_000_000n, USAGE, dateMs());
   const args = ['usage', '--by', 'model', '--from', '2000-01-01', '--format', 'csv', ...where];
   t.match((await runCli(t, args, { env })).stdout, /\r\natlas,1,0,1000,2,5,0\.00004,40\r\n$/);
   t.match((await runCli(t, ['usage', '--by=', ...where], { env })).stdout, /^requests /);

@@ -212,6 +212,12 @@ t.test('a list or mapping that contains itself is a mistake', async (t) => {
   });
 });
 
+t.test('charges can be kept for years', async (t) => {
+  t.match(resolveSettings({ retention: { charges: '400d' } }), {
+    settings: { retention: { chargesMs: 400 * 86_400_000 } },
+  });
+});
+
 t.test('mistakes never repeat a value', async (t) => {
   const inputs = [
     { keys: { static: [{ key: 'sesame open', account: 1 }, { 'sesame-1': 'demo' }, ['sesame']] } },

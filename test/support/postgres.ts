@@ -136,7 +136,11 @@ default_pool_size = 4
   const root = process.getuid?.() === 0;
   if (root) execFileSync('chown', ['-R', 'postgres', home]);
   const [command, args] = root ? ['runuser', ['-u', 'postgres', '--', PGBOUNCER, config]] : [PGBOUNCER, [config]];
-  const child = spawn(command, args, { cwd: home, stdio: ['ignore', 'ignore', 'pipe'], env: {} });
+  const child = spawn(command, args, {
+    cwd: home,
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { PATH: process.env['PATH'] },
+  });
   const exited = once(child, 'exit');
   let log = '';
   await new Promise<void>((resolve, reject) => {
