@@ -255,6 +255,9 @@ function invalid(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
 }
 
+/** PostgreSQL takes it in no text. */
+const NO_NUL = 'must not contain the character NUL';
+
 function textOf(dateMs: number): string {
   return new Date(dateMs).toISOString().slice(0, 10);
 }
@@ -285,6 +288,9 @@ export const account: Endpoint = answering(
 export const accountRequests: Endpoint = answering(
   (exchange) => {
     const { cursor, from, limit, model, to } = readQuery(requestsQuery, exchange.query);
+    for (const [name, text] of Object.entries({ cursor, model })) {
+      if (text?.includes('\0') === true) throw invalid(name, NO_NUL);
+    }
     return {
       kind: 'requests',
       limit,
@@ -299,7 +305,11 @@ export const accountRequests: Endpoint = answering(
 
 /** `GET /svc/account/requests/ID`: by the id of the record, or by the request id of the answer. */
 export const accountRequest: Endpoint = answering(
-  ({ path }) => ({ kind: 'request', id: decoded(path.slice(path.lastIndexOf('/') + 1)) }),
+  ({ path }) => {
+    const id = decoded(path.slice(path.lastIndexOf('/') + 1));
+    if (id.includes('\0')) throw new HeadraceError('HR_ACCOUNT_REQUEST');
+    return { kind: 'request', id };
+  },
   (value) => value,
 );
 

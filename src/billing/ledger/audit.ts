@@ -1,6 +1,6 @@
 // Audit of the ledger: every account has what its movements gave it and its usage did not take, the charges of every day add up
-// to its usage, open holds add up to what is held, settled payments are posted once. Reads one snapshot; each check is a
-// query for rows that should not exist. Days that were found sound are recorded with their sums and not read again while
+// to its usage, open holds add up to what is held, settled payments are posted once with their amount, credit that expires
+// has grants. Reads one snapshot; each check is a query for rows that should not exist. Days that were found sound are recorded with their sums and not read again while
 // their usage stays the same, unless a full audit is asked for. On a file it runs in a thread of its own.
 
 import { Worker } from 'node:worker_threads';
@@ -51,8 +51,29 @@ const CHECKS: readonly Check[] = [
   },
   {
     sql: `select p.id as id from payments p left join movements m on m.id = 'payment:' || p.id
-          where (p.state = 'settled') <> (m.id is not null)`,
+          where (p.state = 'settled') <> (m.id is not null)
+          union all select substr(id, 9) from movements m where kind = 'payment'
+          and not exists (select 1 from payments p where p.id = substr(m.id, 9))`,
     describe: (row) => `Payment '${text(row, 'id')}' is settled and not posted, or posted and not settled`,
+  },
+  {
+    sql: `select p.id as id, p.amount as amount, m.amount as posted from payments p
+          join movements m on m.id = 'payment:' || p.id where m.amount <> p.amount`,
+    describe(row) {
+      const [amount, posted] = [integer(row, 'amount'), integer(row, 'posted')];
+      return `Payment '${text(row, 'id')}' is ${amount}, and ${posted} was posted`;
+    },
+  },
+  {
+    sql: `select a.id as id, a.expiring as kept, coalesce(g.total_high, 0) as total_high, coalesce(g.total_low, 0) as total_low
+          from accounts a left join (
+            select account, ${wideSum('remaining', 'total')} from credit_grants where remaining > 0 group by account
+          ) g on g.account = a.id where a.expiring > 0`,
+    describe(row) {
+      const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
+      if (kept <= total) return undefined;
+      return `Account '${text(row, 'id')}' has ${kept} that expires, its grants add up to ${total}`;
+    },
   },
   {
     sql: 'select date_ms, amount, reason from parked_charges order by date_ms',

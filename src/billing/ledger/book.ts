@@ -289,12 +289,21 @@ export class Book {
     return hold?.kind === 'lease' ? this.account(hold.account) : this.payerOf(account);
   }
 
+  /** Who may have paid for a charge that was posted before: who pays now, or the account itself before it joined an organisation. */
+  #payersOf(charge: ChargeKey): ReadonlySet<string> {
+    return new Set([this.payerOfCharge(charge).id, charge.account]);
+  }
+
   /** The amount of a charge that was posted before; undefined: it was not. */
   knownCharge(charge: ChargeKey): Pico | undefined {
-    // Names are read where there are charges of that month.
-    const payer = this.#numbers.get(this.payerOfCharge(charge).id);
-    if (payer === undefined) return undefined;
-    return this.#knownCharges.get(keyOf(payer, charge.dateMs, charge.number));
+    for (const id of this.#payersOf(charge)) {
+      // Names are read where there are charges of that month.
+      const payer = this.#numbers.get(id);
+      const amount =
+        payer === undefined ? undefined : this.#knownCharges.get(keyOf(payer, charge.dateMs, charge.number));
+      if (amount !== undefined) return amount;
+    }
+    return undefined;
   }
 
   /** Finds out which of the charges were posted before. */
@@ -303,8 +312,9 @@ export class Book {
     for (const charge of charges) {
       const month = monthOf(charge.dateMs);
       if (!months.has(month) || this.#accounts.get(charge.account) === undefined) continue;
-      const account = this.#number(this.payerOfCharge(charge).id);
-      append(byMonth, month, { account, date_ms: BigInt(charge.dateMs), id: charge.number });
+      for (const id of this.#payersOf(charge)) {
+        append(byMonth, month, { account: this.#number(id), date_ms: BigInt(charge.dateMs), id: charge.number });
+      }
     }
     for (const [month, rows] of byMonth) {
       for (const row of await session.match(chargeStatements(month).find, rows)) {

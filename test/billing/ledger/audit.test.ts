@@ -83,6 +83,22 @@ for (const name of STORES) {
     await debit(ledger, 'a', 'later', 1n, USAGE);
     t.match((await ledger.audit()).problems, [/is 16 .*add up to 17/]);
   });
+
+  t.test(`${name}: payments and expiring credit that were tampered with are reported`, async (t) => {
+    const { ledger, url } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: 'g', account: 'a', amount: 10n, expiresMs: START_MS + DAY_MS });
+    const key = { network: 'n', asset: 's', payer: '0xp', nonce: '1' };
+    await ledger.reservePayment({ ...key, purpose: 'p', amount: 7n, validUntilMs: START_MS });
+    await ledger.settlePayment('n|s|0xp|1', { kind: 'credit', account: 'a' }, '{}');
+    t.match(await ledger.audit(), { sound: true, problems: [] });
+    await execute(name, url, 'update accounts set expiring = 11');
+    t.match((await ledger.audit()).problems, [/^Account 'a' has 11 that expires, its grants add up to 10$/]);
+    await execute(name, url, 'update accounts set expiring = 10; update payments set amount = 8');
+    t.match((await ledger.audit()).problems, [/^Payment 'n\|s\|0xp\|1' is 8, and 7 was posted$/]);
+    await execute(name, url, 'delete from payments');
+    t.match((await ledger.audit()).problems, [/^Payment 'n\|s\|0xp\|1' is .*posted and not settled$/]);
+  });
 }
 
 t.test('the audit of a file runs in a thread of its own, beside commits', async (t) => {

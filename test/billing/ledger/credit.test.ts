@@ -201,6 +201,17 @@ for (const name of STORES) {
     t.match(await ledger.account('org'), { balance: 60n, held: 29n }, 'a lease stays with who gave it');
     t.match(await ledger.audit(), { sound: true, problems: [] });
   });
+
+  t.test(`${name}: a charge is not repeated when its account has joined an organisation meanwhile`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    for (const id of ['org', 'a']) await ledger.createAccount({ id });
+    t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: false });
+    await ledger.setOrganisation('a', 'org');
+    t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: true });
+    t.match(await ledger.account('a'), { balance: -10n });
+    t.match(await ledger.account('org'), { balance: 0n });
+    t.match(await ledger.refund({ id: 'r', account: 'a', charge: chargeOf('c') }), { amount: 10n });
+  });
 }
 
 interface ModelGrant {

@@ -61,14 +61,17 @@ class Model {
   }
 
   charge(lease: string, account: string, id: string, amount: bigint): string {
-    const state = this.once(`charge ${account} ${id}`, `${amount}`);
+    const hold = this.holds.get(lease);
+    // Who gave the lease pays; a charge that the account itself has paid is not charged again.
+    const payer = hold?.lease === true ? hold.account : account;
+    const known = [payer, account].find((each) => this.done.has(`charge ${each} ${id}`)) ?? payer;
+    const state = this.once(`charge ${known} ${id}`, `${amount}`);
     if (state !== 'new') return state;
     this.income += amount;
-    const hold = this.holds.get(lease);
-    const pays = hold?.lease === true && hold.open && hold.account === account ? hold : undefined;
+    const pays = hold?.lease === true && hold.open ? hold : undefined;
     const fromHold = pays === undefined ? 0n : amount < pays.left ? amount : pays.left;
     if (pays !== undefined) pays.left -= fromHold;
-    this.add(account, fromHold - amount);
+    this.add(payer, fromHold - amount);
     return pays === undefined ? 'late' : 'new';
   }
 
