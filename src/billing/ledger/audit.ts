@@ -202,6 +202,8 @@ export interface AuditResult {
   readonly report: AuditReport;
   /** Days that are sound, to be recorded. */
   readonly days: readonly DaySums[];
+  /** Days of months in which something is wrong: no longer recorded as sound, however they were found before. */
+  readonly unsound: readonly string[];
 }
 
 /** The part that reads. */
@@ -218,10 +220,12 @@ export async function readAudit(database: Database, { full, nowMs }: AuditOption
     const months = (await listMonths(session)).toReversed();
     let movements = await countOf(session, 'movements');
     const sound: DaySums[] = [];
+    const unsound: string[] = [];
     for (const month of months) {
       const days = unaudited(month, used, full ? new Map() : audited);
       const wrong = days === undefined ? [] : await problemsOf(session, usageCheck(days, database.dialect));
       problems.push(...wrong);
+      if (wrong.length > 0) unsound.push(...daysOf(month));
       const counts = days === undefined ? new Map<number, bigint>() : await countByDay(session, days);
       const { fromMs, untilMs } = rangeOf(month);
       for (let number = fromMs / DAY_MS; number < untilMs / DAY_MS; number++) {
@@ -243,7 +247,7 @@ export async function readAudit(database: Database, { full, nowMs }: AuditOption
       openHolds: await countOf(session, "holds where state = 'open'"),
       problems,
     };
-    return { report, days: sound };
+    return { report, days: sound, unsound };
   }, 'report');
 }
 
@@ -289,9 +293,13 @@ function withoutCharges(
 }
 
 /** Records what was found sound; also charges that came late change the sums of their day. */
-async function record(database: Database, days: readonly DaySums[]): Promise<void> {
+async function record(database: Database, days: readonly DaySums[], unsound: readonly string[]): Promise<void> {
   const rows = days.map(({ amount, ...sums }) => ({ ...sums, amount: amount.toString() }));
-  if (rows.length > 0) await database.transaction((session) => session.write(PUT_AUDITED_DAYS, rows));
+  if (rows.length + unsound.length === 0) return;
+  await database.transaction(async (session) => {
+    if (rows.length > 0) await session.write(PUT_AUDITED_DAYS, rows);
+    for (const day of unsound) await session.all('delete from audited_days where day = $1', [day]);
+  });
 }
 
 function readInThread(file: string, options: AuditOptions): Promise<AuditResult> {
@@ -304,7 +312,7 @@ function readInThread(file: string, options: AuditOptions): Promise<AuditResult>
 
 export async function audit(database: Database, options: AuditOptions): Promise<AuditReport> {
   const { file } = database;
-  const { days, report } = await (file === null ? readAudit(database, options) : readInThread(file, options));
-  await record(database, days);
+  const { days, report, unsound } = await (file === null ? readAudit(database, options) : readInThread(file, options));
+  await record(database, days, unsound);
   return report;
 }

@@ -66,7 +66,10 @@ for (const name of STORES) {
     await execute(name, url, 'update charges_2026_04 set amount = 9');
     t.match((await ledger.audit()).problems, [/on 2026-04-01 is 10 .*add up to 9/], 'today goes on');
     t.match((await ledger.audit({ full: true })).problems, [/on 2026-03-31 is 10/, /on 2026-04-01 is 10/]);
+    t.match((await ledger.audit()).problems, [/on 2026-03-31 is 10/, /on 2026-04-01 is 10/], 'not sound any more');
+    t.match(await ledger.prune(START_MS + DAY_MS), { months: [], kept: ['2026_03'] });
     await execute(name, url, 'update charges_2026_03 set amount = 10; update charges_2026_04 set amount = 10');
+    t.match(await ledger.audit(), { sound: true, problems: [] });
     await execute(name, url, 'update usage_daily set output_tokens = 0');
     t.match((await ledger.audit()).problems, [/on 2026-04-01/], 'tokens of an audited day are not read either');
   });
