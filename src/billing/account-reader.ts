@@ -113,7 +113,7 @@ async function read(ledger: Ledger, caller: AccountCaller, question: AccountQues
       return { kind: 'found', value: await accountDocument(ledger, caller, question) };
     case 'requests': {
       const { kind: _, ...query } = question;
-      const records = await ledger.requests.list({ ...query, account, ...(key !== null && { key }) });
+      const records = await ledger.requests.list({ ...query, account, key });
       const last = records.at(-1);
       const next = last === undefined || records.length < question.limit ? null : last.id;
       return { kind: 'found', value: { data: records.map(requestDocument), next } };

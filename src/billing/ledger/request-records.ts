@@ -34,7 +34,8 @@ export interface RequestRecord {
 
 export interface RequestRecordQuery {
   readonly account?: string;
-  readonly key?: string;
+  /** Null: only requests of keys without an id. */
+  readonly key?: string | null;
   readonly model?: string;
   /** Date of the request: from the first, included, to the second, not included. Milliseconds since 1970. */
   readonly fromMs?: number;
@@ -161,7 +162,8 @@ async function list(database: Database, query: RequestRecordQuery): Promise<Requ
     if (value !== undefined) conditions.push(`${condition} $${params.push(value)}`);
   };
   where('account =', query.account);
-  where('key_id =', query.key);
+  if (query.key === null) conditions.push('key_id is null');
+  else where('key_id =', query.key);
   where('model =', query.model);
   where('id >=', query.fromMs === undefined ? undefined : idFrom(query.fromMs));
   where('id <', query.toMs === undefined ? undefined : idFrom(query.toMs));

@@ -69,6 +69,8 @@ for (const name of STORES) {
     await requests.add([record(99, { requestId: 'client-7', firstByteMs: 4, key: null, measured: false })]);
     t.match(await requests.find('client-7'), { firstByteMs: 4, key: null, measured: false }, 'the newest of that name');
     t.same((await requests.list({ model: 'other' })).length, 0);
+    t.match(await requests.list({ account: 'a', key: null }), [{ firstByteMs: 4 }], 'only those without a key');
+    t.equal((await requests.list({ account: 'a', key: null })).length, 1);
   });
 
   t.test(`${name}: records are pruned by age and by number`, async (t) => {
