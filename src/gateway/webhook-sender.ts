@@ -186,7 +186,8 @@ export class WebhookSender {
       const data = { payment: id, network, payer, amount_usd: printUsd(amount) };
       await ledger.webhooks.emit({ type: 'payment.open', account: payer, id: `payment-open-${id}`, data });
     }
-    await ledger.webhooks.prune(nowMs - this.#settings.retentionMs);
+    const { endpoints, retentionMs } = this.#settings;
+    await ledger.webhooks.prune(nowMs - retentionMs, Object.keys(endpoints));
   }
 
   #send(ledger: Ledger, delivery: WebhookDelivery): void {

@@ -278,6 +278,25 @@ for (const name of STORES) {
     await working('a reload allows it', sending, () => receiver.received.length === 1);
   });
 
+  t.test(`${name}: a delivery to an endpoint that is not configured any more is removed with old events`, async (t) => {
+    const store = await open(t, name);
+    const { webhooks } = store.ledger;
+    await makeKey(store.ledger, 'k');
+    await webhooks.fanOut(() => ['former', 'billing']);
+    await makeKey(store.ledger, 'l');
+    await webhooks.fanOut(() => ['former']);
+    const receiver = await startReceiver(t);
+    receiver.answers.push((res) => res.writeHead(500).end());
+    const sending = startSender(t, store, { ...endpoints(receiver.url), retentionMs: 2000 });
+    await working('it is refused once', sending, async () => {
+      return (await webhooks.list({ endpoint: 'billing' }))[0]?.attempts === 1;
+    });
+    sending.pass(4000);
+    for (let chores = 0; chores < 2; chores++) sending.clock.advance(30_000);
+    await working('the other event is removed', sending, async () => (await webhooks.list({})).length < 3);
+    t.same((await webhooks.list({})).map(({ endpoint }) => endpoint).sort(), ['billing', 'former']);
+  });
+
   t.test(`${name}: a payment that stays open is told once`, async (t) => {
     const store = await open(t, name);
     const receiver = await startReceiver(t);

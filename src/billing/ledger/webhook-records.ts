@@ -64,8 +64,8 @@ export interface WebhookRecords {
   redeliver(message: string, endpoint: string): Promise<boolean>;
   /** The newest first. */
   list(query: WebhookDeliveryQuery): Promise<WebhookDelivery[]>;
-  /** Removes events from before the date whose deliveries have ended. */
-  prune(beforeMs: number): Promise<void>;
+  /** Removes events from before the date that are not due to any of these endpoints any more, with their deliveries. */
+  prune(beforeMs: number, endpoints: readonly string[]): Promise<void>;
 }
 
 const LIMIT = 50;
@@ -208,12 +208,16 @@ async function list(database: Database, query: WebhookDeliveryQuery): Promise<We
   return (await database.snapshot((session) => session.all(sql, params))).map(deliveryOf);
 }
 
-async function prune(database: Database, beforeMs: number): Promise<void> {
+async function prune(database: Database, beforeMs: number, endpoints: readonly string[]): Promise<void> {
+  const params = [BigInt(beforeMs), ...endpoints];
+  // An empty list is no valid SQL.
+  const isKept =
+    endpoints.length === 0 ? '1 = 0' : `d.endpoint in (${endpoints.map((_, at) => `$${at + 2}`).join(', ')})`;
   await database.transaction(async (session) => {
     const old = `select id from webhook_events e where date_ms < $1 and not exists
-      (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending')`;
-    await session.all(`delete from webhook_deliveries where message in (${old})`, [BigInt(beforeMs)]);
-    await session.all(`delete from webhook_events where id in (${old})`, [BigInt(beforeMs)]);
+      (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending' and ${isKept})`;
+    await session.all(`delete from webhook_deliveries where message in (${old})`, params);
+    await session.all(`delete from webhook_events where id in (${old})`, params);
   });
 }
 
@@ -239,6 +243,6 @@ export function webhookRecords(database: Database, dateMs: () => number): Webhoo
       return (await database.transaction((session) => session.all(sql, params))).length > 0;
     },
     list: (query) => list(database, query),
-    prune: (beforeMs) => prune(database, beforeMs),
+    prune: (beforeMs, endpoints) => prune(database, beforeMs, endpoints),
   };
 }

@@ -157,11 +157,19 @@ for (const name of STORES) {
       t.equal(await webhooks.redeliver('msg_budget-1', 'one'), true);
       t.equal(await webhooks.redeliver('msg_none', 'one'), false);
       t.match(await webhooks.due(['one'], 10), [{ attempts: 0 }]);
-      await webhooks.prune(START_MS + 10_000);
+      await webhooks.prune(START_MS + 10_000, ['one', 'two']);
       t.equal((await webhooks.list({})).length, 3, 'what is pending is kept, with its event');
       await webhooks.attempted(due[0]!, { state: 'delivered', dueMs: START_MS, result: '200' });
-      await webhooks.prune(START_MS + 10_000);
+      await webhooks.prune(START_MS + 10_000, ['one', 'two']);
       t.match(await webhooks.list({}), [{ type: 'payment.open' }]);
+      await webhooks.prune(START_MS, ['one']);
+      t.equal((await webhooks.list({})).length, 1, 'an endpoint that is not configured may come back for a while');
+      await webhooks.prune(START_MS + 10_000, ['one']);
+      t.same(await webhooks.list({}), []);
+      await webhooks.emit({ type: 'payment.open', account: 'b', data: {} });
+      await webhooks.fanOut(wants);
+      await webhooks.prune(START_MS + 20_000, []);
+      t.same(await webhooks.list({}), [], 'also when no endpoint is left');
     },
   );
 
