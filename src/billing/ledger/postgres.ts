@@ -9,6 +9,9 @@ import { LedgerError } from './store.ts';
 /** One for commits, two for accounts that are locked elsewhere, the rest for reads and keys. */
 const MAX_CONNECTIONS = 6;
 
+/** Connections for reads: reads that take long must not keep commits from theirs. */
+const MAX_READS = 3;
+
 const CONNECT_MS = 10_000;
 
 /** Beyond the server's own limit: the server does not answer any more, and the connection is given up. */
@@ -157,6 +160,9 @@ export class PostgresDatabase implements Database {
   readonly #url: string;
   readonly #clock: Clock;
   readonly #pool: Pool;
+  #reads = 0;
+  /** Starts reads that wait for others, the oldest first. */
+  readonly #waitingReads = new Set<() => void>();
   #listener: Client | undefined;
   #listenTimer: TimerHandle | undefined;
   #closed = false;
@@ -193,9 +199,39 @@ export class PostgresDatabase implements Database {
     });
   }
 
-  snapshot<T>(work: (session: Session) => Promise<T>, kind: 'read' | 'report' = 'read'): Promise<T> {
+  async snapshot<T>(work: (session: Session) => Promise<T>, kind: 'read' | 'report' = 'read'): Promise<T> {
     const limits = kind === 'report' ? REPORT : READ;
-    return this.#within('begin isolation level repeatable read read only', limits, work);
+    await this.#beginRead();
+    try {
+      return await this.#within('begin isolation level repeatable read read only', limits, work);
+    } finally {
+      this.#endRead();
+    }
+  }
+
+  async #beginRead(): Promise<void> {
+    if (this.#reads < MAX_READS) {
+      this.#reads++;
+      return;
+    }
+    const { promise, reject, resolve } = Promise.withResolvers<void>();
+    this.#waitingReads.add(resolve);
+    const timer = this.#clock.setTimeout(() => {
+      this.#waitingReads.delete(resolve);
+      reject(new Error(`A read waited ${CONNECT_MS} ms for other reads of the ledger to end`));
+    }, CONNECT_MS);
+    await promise.finally(() => this.#clock.clearTimeout(timer));
+  }
+
+  /** Hands the connection's share to the read that has waited longest. */
+  #endRead(): void {
+    const [next] = this.#waitingReads;
+    if (next === undefined) {
+      this.#reads--;
+    } else {
+      this.#waitingReads.delete(next);
+      next();
+    }
   }
 
   async #within<T>(begin: string, limits: Limits, work: (session: Session) => Promise<T>): Promise<T> {

@@ -2,7 +2,7 @@
 
 import t, { type Test } from 'tap';
 import pg from 'pg';
-import { systemClock } from '../../../src/actor/clock.ts';
+import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
 import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
@@ -118,6 +118,36 @@ t.test('transactions have limits of their own, and no setting outlives them', as
   t.match(await database.snapshot((session) => session.all(sql), 'report'), [{ statement_timeout: '10min', ...idle }]);
   const bare = await connect(t, url);
   t.match((await bare.query(sql)).rows, [{ lock_timeout: '0', statement_timeout: '0' }]);
+});
+
+t.test('reads leave connections for commits, and wait for each other as long as for a connection', async (t) => {
+  const { url } = await openStore(t, 'postgres');
+  const clock = createManualClock();
+  const database = await PostgresDatabase.open(url, clock);
+  t.teardown(() => database.close());
+  const [full, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let [running, most] = [0, 0];
+  const read = (): Promise<unknown> =>
+    database.snapshot(async (session) => {
+      most = Math.max(most, ++running);
+      if (running === 3) full.resolve();
+      await gate.promise;
+      running--;
+      return await session.all('select 1');
+    });
+  const reads = Array.from({ length: 6 }, read);
+  await full.promise;
+  const commit = (): Promise<unknown> => database.transaction((session) => session.all('select 1'));
+  await Promise.all(Array.from({ length: 3 }, commit));
+  t.equal(running, 3);
+  const late = reads.slice(3).map((each) => t.rejects(each, /read waited 10000 ms/));
+  clock.advance(10_000);
+  await Promise.all(late);
+  const next = read();
+  gate.resolve();
+  await Promise.all([...reads.slice(0, 3), next]);
+  await Promise.all(Array.from({ length: 6 }, read));
+  t.equal(most, 3);
 });
 
 t.test('a gateway that is silent in the middle of a commit loses its locks', async (t) => {
