@@ -2,7 +2,8 @@
 // outcome afterwards, so that no change happens without a record. Both tables refuse changes and deletions.
 
 import { randomUUID } from 'node:crypto';
-import type { Cell, Database, Row } from './database.ts';
+import type { Database, Row } from './database.ts';
+import { pageRows, QueryFilter } from './query-filter.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** Who acts: name and role of the token, and the interface it came through. */
@@ -60,9 +61,6 @@ export interface AdminActs {
   list(query: AdminActQuery): Promise<AdminAct[]>;
 }
 
-const LIMIT = 50;
-const MOST = 1000;
-
 const ACT_COLUMNS = {
   seq: 'bigint',
   id: 'text',
@@ -113,22 +111,17 @@ async function begin(database: Database, act: NewAdminAct, dateMs: number): Prom
 }
 
 async function list(database: Database, query: AdminActQuery): Promise<AdminAct[]> {
-  const params: Cell[] = [];
-  const conditions: string[] = [];
-  const where = (condition: string, value: Cell | undefined): void => {
-    if (value !== undefined) conditions.push(`${condition} $${params.push(value)}`);
-  };
-  where('a.actor =', query.actor);
-  where('a.action =', query.action);
-  where('a.subject =', query.subject);
-  where('a.date_ms >=', query.fromMs === undefined ? undefined : BigInt(query.fromMs));
-  where('a.date_ms <', query.toMs === undefined ? undefined : BigInt(query.toMs));
-  where('a.seq <', query.before);
-  const limit = Math.min(Math.max(Math.trunc(query.limit ?? LIMIT), 1), MOST);
+  const filter = new QueryFilter();
+  filter.compare('a.actor =', query.actor);
+  filter.compare('a.action =', query.action);
+  filter.compare('a.subject =', query.subject);
+  filter.compare('a.date_ms >=', query.fromMs === undefined ? undefined : BigInt(query.fromMs));
+  filter.compare('a.date_ms <', query.toMs === undefined ? undefined : BigInt(query.toMs));
+  filter.compare('a.seq <', query.before);
   const sql = `select a.*, o.outcome as outcome, o.after as after from admin_acts a
-    left join admin_outcomes o on o.act = a.id ${conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`}
-    order by a.seq desc limit $${params.push(BigInt(limit))}`;
-  const rows = await database.snapshot((session) => session.all(sql, params));
+    left join admin_outcomes o on o.act = a.id ${filter.where}
+    order by a.seq desc ${filter.limit(pageRows(query.limit))}`;
+  const rows = await database.snapshot((session) => session.all(sql, filter.params));
   return rows.map(actOf);
 }
 

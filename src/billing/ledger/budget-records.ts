@@ -4,6 +4,7 @@
 import { noteChanges } from './changes.ts';
 import type { Cell, Database, Row, Session } from './database.ts';
 import { wide, wideSum } from './reports.ts';
+import { QueryFilter } from './query-filter.ts';
 import {
   accountId,
   type BudgetAlert,
@@ -113,14 +114,11 @@ async function find(database: Database, id: string): Promise<StoredBudget | unde
 }
 
 async function list(database: Database, account?: string, { after, limit }: PageQuery = {}): Promise<StoredBudget[]> {
-  const params: Cell[] = [];
-  const conditions: string[] = [];
-  if (account !== undefined) conditions.push(`account = $${params.push(account)}`);
-  if (after !== undefined) conditions.push(`id > $${params.push(after)}`);
-  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
-  const end = limit === undefined ? '' : `limit $${params.push(BigInt(limit))}`;
-  const sql = `select * from budgets ${where} order by id ${end}`;
-  const rows = await database.snapshot((session) => session.all(sql, params));
+  const filter = new QueryFilter();
+  filter.compare('account =', account);
+  filter.compare('id >', after);
+  const sql = `select * from budgets ${filter.where} order by id ${filter.limit(limit)}`;
+  const rows = await database.snapshot((session) => session.all(sql, filter.params));
   return rows.map(budgetOf);
 }
 

@@ -2,7 +2,8 @@
 // same commit. Only hashes of keys are stored.
 
 import { noteChanges } from './changes.ts';
-import type { Cell, Database, Session } from './database.ts';
+import type { Database, Session } from './database.ts';
+import { QueryFilter } from './query-filter.ts';
 import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type PageQuery, type StoredKey } from './store.ts';
 import {
   FIND_ACCOUNTS,
@@ -107,17 +108,13 @@ export async function listKeys(
   account?: string,
   { after, limit }: PageQuery = {},
 ): Promise<StoredKey[]> {
-  const params: Cell[] = [];
-  const conditions: string[] = [];
-  if (account !== undefined) conditions.push(`account = $${params.push(account)}`);
+  const filter = new QueryFilter();
+  filter.compare('account =', account);
   if (after !== undefined) {
-    const cursor = `$${params.push(after)}`;
-    conditions.push(`(created_ms, id) > ((select created_ms from api_keys where id = ${cursor}), ${cursor})`);
+    const cursor = filter.param(after);
+    filter.add(`(created_ms, id) > ((select created_ms from api_keys where id = ${cursor}), ${cursor})`);
   }
-  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
-  const end = limit === undefined ? '' : `limit $${params.push(BigInt(limit))}`;
-  const rows = await database.snapshot((session) =>
-    session.all(`select * from api_keys ${where} order by created_ms, id ${end}`, params),
-  );
+  const sql = `select * from api_keys ${filter.where} order by created_ms, id ${filter.limit(limit)}`;
+  const rows = await database.snapshot((session) => session.all(sql, filter.params));
   return rows.map(keyOf);
 }

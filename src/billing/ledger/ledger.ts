@@ -22,12 +22,13 @@ import {
   settlePaymentCommand,
   submitCommand,
 } from './commands.ts';
-import type { Blame, Cell, Database, Session } from './database.ts';
+import type { Blame, Database, Session } from './database.ts';
 import { type CommitPlace, type Deferred, GroupCommit, type Outcome } from './group-commit.ts';
 import { budgetRecords } from './budget-records.ts';
 import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
+import { QueryFilter } from './query-filter.ts';
 import { prune } from './retention.ts';
 import { requestRecords } from './request-records.ts';
 import { migrate } from './schema.ts';
@@ -173,14 +174,11 @@ async function listAccounts(
   database: Database,
   { after, limit, organisation }: PageQuery & { readonly organisation?: string } = {},
 ): Promise<Account[]> {
-  const params: Cell[] = [];
-  const conditions: string[] = [];
-  if (after !== undefined) conditions.push(`id > $${params.push(after)}`);
-  if (organisation !== undefined) conditions.push(`organisation = $${params.push(organisation)}`);
-  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
-  const end = limit === undefined ? '' : `limit $${params.push(BigInt(limit))}`;
-  const sql = `select * from accounts ${where} order by id ${end}`;
-  return (await database.snapshot((session) => session.all(sql, params))).map(accountOf);
+  const filter = new QueryFilter();
+  filter.compare('id >', after);
+  filter.compare('organisation =', organisation);
+  const sql = `select * from accounts ${filter.where} order by id ${filter.limit(limit)}`;
+  return (await database.snapshot((session) => session.all(sql, filter.params))).map(accountOf);
 }
 
 async function paymentsIn(database: Database, state: PaymentState, limit: number): Promise<Payment[]> {
@@ -191,17 +189,15 @@ async function paymentsIn(database: Database, state: PaymentState, limit: number
 
 async function listPayments(database: Database, query: PaymentQuery): Promise<Payment[]> {
   const { before, limit, nonce, payer, state } = query;
-  const values: Cell[] = [];
-  const value = (cell: Cell): string => `$${values.push(cell)}`;
-  const filters = [
-    ...(state === undefined ? [] : [`state = ${value(state)}`]),
-    ...(payer === undefined ? [] : [`payer = ${value(payer)}`]),
-    ...(nonce === undefined ? [] : [`nonce = ${value(nonce)}`]),
-    ...(before === undefined ? [] : [`(changed_ms, id) < (${value(BigInt(before.changedMs))}, ${value(before.id)})`]),
-  ];
-  const where = filters.length === 0 ? '' : `where ${filters.join(' and ')}`;
-  const sql = `select * from payments ${where} order by changed_ms desc, id desc limit ${value(BigInt(limit))}`;
-  return (await database.snapshot((session) => session.all(sql, values))).map(paymentOf);
+  const filter = new QueryFilter();
+  filter.compare('state =', state);
+  filter.compare('payer =', payer);
+  filter.compare('nonce =', nonce);
+  if (before !== undefined) {
+    filter.add(`(changed_ms, id) < (${filter.param(BigInt(before.changedMs))}, ${filter.param(before.id)})`);
+  }
+  const sql = `select * from payments ${filter.where} order by changed_ms desc, id desc ${filter.limit(limit)}`;
+  return (await database.snapshot((session) => session.all(sql, filter.params))).map(paymentOf);
 }
 
 /** Waits for rows that a commit of this process has locked. */

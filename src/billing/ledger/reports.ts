@@ -2,6 +2,7 @@
 
 import { chargeId, listMonths, usageOf } from './charges.ts';
 import type { Cell, Database, Row, Session } from './database.ts';
+import { pageRows, QueryFilter } from './query-filter.ts';
 import {
   type HistoryQuery,
   LedgerError,
@@ -11,9 +12,6 @@ import {
   type UsageRow,
 } from './store.ts';
 import { integer, movementOf, text, USAGE_SUMS } from './tables.ts';
-
-const HISTORY_LIMIT = 50;
-const HISTORY_MOST = 1000;
 
 const HALF = 2n ** 32n;
 
@@ -55,7 +53,7 @@ function positionOf(seq: string): Position {
 }
 
 export async function history(database: Database, query: HistoryQuery): Promise<Movement[]> {
-  const limit = Math.min(Math.max(Math.trunc(query.limit ?? HISTORY_LIMIT), 1), HISTORY_MOST);
+  const limit = pageRows(query.limit);
   const before = query.before === undefined ? undefined : positionOf(query.before);
   return await database.snapshot(async (session) => {
     const movements = await movementsOf(session, query.account, before, limit);
@@ -139,29 +137,25 @@ const COLUMNS: Readonly<Record<UsageDimension, string>> = {
 };
 
 export async function usage(database: Database, query: UsageQuery): Promise<UsageRow[]> {
-  const params: Cell[] = [];
-  const conditions: string[] = [];
-  const where = (condition: string, value: string | undefined): void => {
-    if (value !== undefined) conditions.push(`${condition} $${params.push(value)}`);
-  };
-  where('account =', query.account);
-  where('key_id =', query.key);
-  where('model =', query.model);
-  where('day >=', query.fromDay);
-  where('day <=', query.toDay);
+  const filter = new QueryFilter();
+  filter.compare('account =', query.account);
+  filter.compare('key_id =', query.key);
+  filter.compare('model =', query.model);
+  filter.compare('day >=', query.fromDay);
+  filter.compare('day <=', query.toDay);
   const by = query.by.map((dimension) => COLUMNS[dimension]);
   if (query.after !== undefined && by.length > 0) {
-    const values = query.after.slice(0, by.length).map((value) => `$${params.push(value)}`);
-    conditions.push(`(${by.join(', ')}) > (${values.join(', ')})`);
+    const values = query.after.slice(0, by.length).map((value) => filter.param(value));
+    filter.add(`(${by.join(', ')}) > (${values.join(', ')})`);
   }
   const sums = USAGE_SUMS.map((column) => wideSum(column, column));
   const sql = [
     `select ${[...by, ...sums].join(', ')} from usage_daily`,
-    conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`,
+    filter.where,
     by.length === 0 ? '' : `group by ${by.join(', ')} order by ${by.join(', ')}`,
-    query.limit === undefined ? '' : `limit $${params.push(BigInt(query.limit))}`,
+    filter.limit(query.limit),
   ].join(' ');
-  const rows = await database.snapshot((session) => session.all(sql, params), 'report');
+  const rows = await database.snapshot((session) => session.all(sql, filter.params), 'report');
   return rows.map((row) => usageRow(row, query.by));
 }
 

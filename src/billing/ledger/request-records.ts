@@ -1,7 +1,8 @@
 // Records of single requests in the store: what each one was, used and cost. Written in batches, read by cursor from the newest,
 // pruned by age and number. Ids sort by the date of the request, so that one index serves the cursor and the pruning.
 
-import type { Cell, Database, Row } from './database.ts';
+import type { Database, Row } from './database.ts';
+import { pageRows, QueryFilter } from './query-filter.ts';
 import type { Pico } from './store.ts';
 import { insertion, integer, text } from './tables.ts';
 
@@ -56,9 +57,6 @@ export interface RequestRecords {
   /** Removes records from before the date, and the oldest of more than `most`; null: any number. Answers with how many. */
   prune(beforeMs: number, most: number | null): Promise<number>;
 }
-
-const LIMIT = 50;
-const MOST = 1000;
 
 /** Rows removed in one transaction: a writer waits no longer than some milliseconds. */
 const PRUNE_ROWS = 2000;
@@ -156,22 +154,16 @@ function recordOf(row: Row): RequestRecord {
 }
 
 async function list(database: Database, query: RequestRecordQuery): Promise<RequestRecord[]> {
-  const params: Cell[] = [];
-  const conditions: string[] = [];
-  const where = (condition: string, value: string | undefined): void => {
-    if (value !== undefined) conditions.push(`${condition} $${params.push(value)}`);
-  };
-  where('account =', query.account);
-  if (query.key === null) conditions.push('key_id is null');
-  else where('key_id =', query.key);
-  where('model =', query.model);
-  where('id >=', query.fromMs === undefined ? undefined : idFrom(query.fromMs));
-  where('id <', query.toMs === undefined ? undefined : idFrom(query.toMs));
-  where('id <', query.before);
-  const limit = Math.min(Math.max(Math.trunc(query.limit ?? LIMIT), 1), MOST);
-  const condition = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
-  const sql = `select * from requests ${condition} order by id desc limit $${params.push(BigInt(limit))}`;
-  const rows = await database.snapshot((session) => session.all(sql, params));
+  const filter = new QueryFilter();
+  filter.compare('account =', query.account);
+  if (query.key === null) filter.add('key_id is null');
+  else filter.compare('key_id =', query.key);
+  filter.compare('model =', query.model);
+  filter.compare('id >=', query.fromMs === undefined ? undefined : idFrom(query.fromMs));
+  filter.compare('id <', query.toMs === undefined ? undefined : idFrom(query.toMs));
+  filter.compare('id <', query.before);
+  const sql = `select * from requests ${filter.where} order by id desc ${filter.limit(pageRows(query.limit))}`;
+  const rows = await database.snapshot((session) => session.all(sql, filter.params));
   return rows.map(recordOf);
 }
 

@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import type { Database, Row, Session } from './database.ts';
+import { pageRows, QueryFilter } from './query-filter.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** What happened. Names are public: receivers match on them. */
@@ -68,8 +69,6 @@ export interface WebhookRecords {
   prune(beforeMs: number, endpoints: readonly string[]): Promise<void>;
 }
 
-const LIMIT = 50;
-const MOST = 1000;
 const FAN_OUT = 500;
 
 const LEASE = 'webhooks';
@@ -191,21 +190,19 @@ async function due(
 }
 
 async function list(database: Database, query: WebhookDeliveryQuery): Promise<WebhookDelivery[]> {
-  const params: (string | bigint)[] = [];
-  const conditions: string[] = [];
-  if (query.endpoint !== undefined) conditions.push(`d.endpoint = $${params.push(query.endpoint)}`);
-  if (query.state !== undefined) conditions.push(`d.state = $${params.push(query.state)}`);
+  const filter = new QueryFilter();
+  filter.compare('d.endpoint =', query.endpoint);
+  filter.compare('d.state =', query.state);
   if (query.before !== undefined) {
     const [message = '', endpoint = ''] = query.before.split(' ', 2);
-    const cursor = params.push(message);
-    conditions.push(
-      `(e.date_ms, e.id, d.endpoint) < ((select date_ms from webhook_events where id = $${cursor}), $${cursor}, $${params.push(endpoint)})`,
+    const cursor = filter.param(message);
+    filter.add(
+      `(e.date_ms, e.id, d.endpoint) < ((select date_ms from webhook_events where id = ${cursor}), ${cursor}, ${filter.param(endpoint)})`,
     );
   }
-  const limit = Math.min(Math.max(Math.trunc(query.limit ?? LIMIT), 1), MOST);
-  const sql = `${DELIVERIES} ${conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`}
-    order by e.date_ms desc, e.id desc, d.endpoint desc limit $${params.push(BigInt(limit))}`;
-  return (await database.snapshot((session) => session.all(sql, params))).map(deliveryOf);
+  const sql = `${DELIVERIES} ${filter.where}
+    order by e.date_ms desc, e.id desc, d.endpoint desc ${filter.limit(pageRows(query.limit))}`;
+  return (await database.snapshot((session) => session.all(sql, filter.params))).map(deliveryOf);
 }
 
 async function prune(database: Database, beforeMs: number, endpoints: readonly string[]): Promise<void> {
