@@ -8,6 +8,7 @@ import {
   type AdminActQuery,
   BUDGET_PERIODS,
   type BudgetPeriod,
+  DAY_MS,
   type HistoryQuery,
   isPosition,
   type KeyEdit,
@@ -19,6 +20,7 @@ import {
   type PaymentState,
   type Pico,
   type RequestRecordQuery,
+  startOfDay,
   type UsageDimension,
   type UsageQuery,
   type WebhookDeliveryQuery,
@@ -77,8 +79,6 @@ export interface AccountChange {
   readonly organisation: string | null | undefined;
   readonly lowBalance: Pico | null | undefined;
 }
-
-const DAY_MS = 86_400_000;
 
 /** Default validity of a rotated key: a day to distribute the new one. */
 const GRACE_MS = DAY_MS;
@@ -214,11 +214,8 @@ function expiryOf(text: string, nowMs: number): number | undefined {
   return lifeMs !== undefined && lifeMs > 0 && lifeMs <= MAX_LIFE_MS ? nowMs + lifeMs : undefined;
 }
 
-/** Dates roll over: the 31st of June parses as the 1st of July and prints as another day. */
-function dayOf(text: string): string | undefined {
-  if (!DAY.test(text)) return undefined;
-  const date = new Date(`${text}T00:00:00Z`);
-  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text) ? text : undefined;
+function dayFrom(text: string): string | undefined {
+  return startOfDay(text) === undefined ? undefined : text;
 }
 
 /** Fields: id, label. */
@@ -386,7 +383,7 @@ export function readAccountQuery(fields: Fields): PageQuery & { readonly organis
 
 /** A date, or the beginning of a day in UTC. */
 function dateOf(text: string): number | undefined {
-  if (DAY.test(text) && dayOf(text) === undefined) return undefined;
+  if (DAY.test(text) && startOfDay(text) === undefined) return undefined;
   const dateMs = DATE.test(text) ? Date.parse(text) : Number.NaN;
   return Number.isNaN(dateMs) ? undefined : dateMs;
 }
@@ -525,7 +522,7 @@ export function readAuditQuery(fields: Fields): { readonly full: boolean } {
 export function readUsageQuery(fields: Fields): UsageQuery {
   const reader = new FieldReader(fields, 'query', ['by', 'from', 'to', 'account', 'key', 'model', 'limit', 'cursor']);
   const by = reader.text('by', `each at most once of ${DIMENSIONS.join(', ')}, separated by commas`, dimensionsOf);
-  const [fromDay, toDay] = ['from', 'to'].map((name) => reader.text(name, 'a day, such as 2030-01-31', dayOf));
+  const [fromDay, toDay] = ['from', 'to'].map((name) => reader.text(name, 'a day, such as 2030-01-31', dayFrom));
   if (fromDay !== undefined && toDay !== undefined && fromDay > toDay) reader.refuse('to', 'must not be before from');
   const filters = readNames(reader, 'account', 'key', 'model');
   const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;

@@ -8,7 +8,7 @@ import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import type { Ledger } from '../billing/index.ts';
+import { dayOf, type Ledger } from '../billing/index.ts';
 import { readJson, respond, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
@@ -155,7 +155,7 @@ export class OverviewRoutes {
   async #spentToday(): Promise<string | null> {
     const { epochMs, spentOn, log } = this.#options;
     try {
-      return await spentOn(new Date(epochMs()).toISOString().slice(0, 10));
+      return await spentOn(dayOf(epochMs()));
     } catch (error) {
       log.warn({ err: error }, 'the sum of today could not be read from the ledger');
       return null;

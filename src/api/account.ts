@@ -2,7 +2,15 @@
 // account. They cost nothing, count for no limit, and wait for the control plane.
 
 import { ask } from '../actor/index.ts';
-import type { AccountAnswer, AccountQuestion, AccountReaderCommand, GoodCredential } from '../billing/index.ts';
+import {
+  type AccountAnswer,
+  type AccountQuestion,
+  type AccountReaderCommand,
+  DAY_MS,
+  dayOf,
+  type GoodCredential,
+  startOfDay,
+} from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
@@ -17,8 +25,6 @@ const ASK_MS = 10_000;
 /** Longest range of days in one answer. */
 const MAX_DAYS = 366;
 
-const DAY_MS = 86_400_000;
-
 const REQUESTS = 50;
 const MOST_REQUESTS = 1000;
 
@@ -29,8 +35,6 @@ interface AccountQuery {
   readonly to?: string;
   readonly scope: 'key' | 'account';
 }
-
-const DAY_PATTERN = '^\\d{4}-\\d{2}-\\d{2}$';
 
 const accountQuery: ObjectSchema<AccountQuery> = {
   type: 'object',
@@ -244,10 +248,9 @@ function nowOf({ billing }: ApiDeps): number {
 }
 
 /** Milliseconds since 1970 of a day in UTC. Throws 422 for what is no day. */
-function dayOf(day: string, name: string): number {
-  const dateMs = new RegExp(DAY_PATTERN).test(day) ? Date.parse(`${day}T00:00:00Z`) : Number.NaN;
-  // The 31st of June would roll over into another day.
-  if (!Number.isNaN(dateMs) && new Date(dateMs).toISOString().startsWith(day)) return dateMs;
+function readDay(day: string, name: string): number {
+  const startMs = startOfDay(day);
+  if (startMs !== undefined) return startMs;
   throw invalid(name, 'must be a day, such as 2030-01-31');
 }
 
@@ -258,16 +261,12 @@ function invalid(name: string, msg: string): HeadraceError {
 /** PostgreSQL takes it in no text. */
 const NO_NUL = 'must not contain the character NUL';
 
-function textOf(dateMs: number): string {
-  return new Date(dateMs).toISOString().slice(0, 10);
-}
-
 /** `GET /svc/account`. */
 export const account: Endpoint = answering(
   (exchange, deps) => {
-    const today = textOf(nowOf(deps));
+    const today = dayOf(nowOf(deps));
     const { from = `${today.slice(0, 8)}01`, to = today, scope } = readQuery(accountQuery, exchange.query);
-    const days = (dayOf(to, 'to') - dayOf(from, 'from')) / DAY_MS + 1;
+    const days = (readDay(to, 'to') - readDay(from, 'from')) / DAY_MS + 1;
     if (days < 1) throw invalid('to', 'must not be before from');
     if (days > MAX_DAYS) throw invalid('to', `must be at most ${MAX_DAYS} days behind from`);
     return { kind: 'account', fromDay: from, toDay: to, scope };
@@ -294,8 +293,8 @@ export const accountRequests: Endpoint = answering(
     return {
       kind: 'requests',
       limit,
-      ...(from !== undefined && { fromMs: dayOf(from, 'from') }),
-      ...(to !== undefined && { toMs: dayOf(to, 'to') + DAY_MS }),
+      ...(from !== undefined && { fromMs: readDay(from, 'from') }),
+      ...(to !== undefined && { toMs: readDay(to, 'to') + DAY_MS }),
       ...(model !== undefined && { model }),
       ...(cursor !== undefined && { before: cursor }),
     };

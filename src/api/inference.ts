@@ -154,8 +154,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   readonly #lowered: boolean;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
-  /** The answer leaves in one piece, so that what it took is final. */
-  #isWhole = false;
+  /** Nothing of the answer is to come, so that what it took stands. */
+  #isComplete = false;
   #spent: Spending | null = null;
   /** How the last attempt ended. */
   #cause = '';
@@ -279,7 +279,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     const settlement = this.#settlement;
     if (settlement === null) return;
     if (settlement.kind === 'payment' || (whole && !judge.streams)) {
-      this.#isWhole = true;
+      this.#isComplete = true;
       headers.push(COST_HEADER, exactUsdText(settlement.dueCost));
     } else if ((judge.streams || (head?.contentLength ?? 0) < 0) && this.#exchange.acceptsTrailers) {
       headers.push('trailer', COST_HEADER);
@@ -288,6 +288,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   }
 
   trailers(): readonly string[] {
+    this.#isComplete = true;
     return this.#settlement === null ? NO_HEADERS : [COST_HEADER, exactUsdText(this.#settlement.dueCost)];
   }
 
@@ -330,7 +331,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     const { cachedTokens, completionTokens, measured, promptTokens } = tokens;
     const price = budget.priceVersion;
     const spent = { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured, price };
-    if (this.#isWhole) this.#spent = spent;
+    if (this.#isComplete) this.#spent = spent;
     return spent;
   }
 }

@@ -127,8 +127,7 @@ class RequestLog {
         this.#prune();
         break;
       case 'Flush':
-        this.#write();
-        void (this.#writing ?? Promise.resolve()).then(() => command.replyTo.tell('flushed'));
+        void this.#flush().then(() => command.replyTo.tell('flushed'));
         break;
     }
   }
@@ -165,6 +164,18 @@ class RequestLog {
         this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
       },
     );
+  }
+
+  /** Ends when nothing waits, or when the store takes nothing more. */
+  async #flush(): Promise<void> {
+    for (let before = Infinity; this.#waiting.length > 0 && this.#waiting.length < before;) {
+      before = this.#waiting.length;
+      this.#write();
+      await this.#writing;
+    }
+    if (this.#waiting.length > 0) {
+      this.#deps.onProblem(new Error(`${this.#waiting.length} of them`), 'records of requests are lost');
+    }
   }
 
   #prune(): void {

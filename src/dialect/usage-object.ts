@@ -28,7 +28,7 @@ export function usageObject(bytes: Buffer, start: number, end: number): unknown 
   const { spans } = members;
   spans.fill(-1);
   if (bytes[start] !== OPEN_OBJECT || scanMembers(bytes, start, end, MEMBERS, members, MAX_DEPTH) !== end) {
-    return parsed(bytes, start, end);
+    return parsedValue(bytes, start, end);
   }
   members.repeated = null;
   const usage: Record<(typeof NAMES)[number], unknown> = {
@@ -46,7 +46,7 @@ export function usageObject(bytes: Buffer, start: number, end: number): unknown 
     if (from < 0 || bytes[from] === NULL) continue;
     const to = spans[2 * at + 1] as number;
     const value = bytes[from] === OPEN_OBJECT ? detailsAt(bytes, from, to) : digitsAt(bytes, from, to);
-    if (value === undefined) return parsed(bytes, start, end);
+    if (value === undefined) return parsedValue(bytes, start, end);
     usage[NAMES[at] as (typeof NAMES)[number]] = value;
   }
   return usage;
@@ -76,7 +76,8 @@ function digitsAt(bytes: Buffer, start: number, end: number): number | undefined
   return value;
 }
 
-function parsed(bytes: Buffer, start: number, end: number): unknown {
+/** The JSON value at `[start, end)`; undefined when there is none. */
+export function parsedValue(bytes: Buffer, start: number, end: number): unknown {
   try {
     return JSON.parse(bytes.toString('utf8', start, end));
   } catch {

@@ -5,7 +5,7 @@ import type { Dialect, Usage } from './dialect.ts';
 import { chatCompletions } from './openai.ts';
 import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
-import { usageObject } from './usage-object.ts';
+import { parsedValue, usageObject } from './usage-object.ts';
 
 const OPTION = '{"include_usage":true}';
 const MEMBER = `"stream_options":${OPTION},`;
@@ -23,7 +23,7 @@ export function usageEdit(dialect: Dialect | undefined, body: Buffer, scan: Scan
     return { start: first, end: first, text: MEMBER };
   }
   const end = scan.spans[SPAN.stream_options + 1] as number;
-  const text = withUsage(parsed(body, start, end));
+  const text = withUsage(parsedValue(body, start, end));
   return text === undefined ? undefined : { start, end, text };
 }
 
@@ -37,7 +37,7 @@ function isLooselyTrue(body: Buffer, spans: readonly number[]): boolean {
   const end = spans[SPAN.stream + 1] as number;
   // In its longest spelling each letter is an escape.
   if (start < 0 || end - start > 26 || body[start] === 0x66) return false;
-  return LOOSE_TRUE.test(JSON.stringify(parsed(body, start, end)) ?? '');
+  return LOOSE_TRUE.test(JSON.stringify(parsedValue(body, start, end)) ?? '');
 }
 
 /** The options as text with counts asked for; undefined when they ask already or are no options. */
@@ -101,17 +101,9 @@ function lastValue(bytes: Buffer, name: string): unknown {
     if (bytes[colon] !== COLON) continue;
     const start = skipSpace(bytes, colon + 1, bytes.length);
     const end = skipValue(bytes, start, bytes.length, 0, USAGE_MAX_DEPTH);
-    if (end > 0) return parsed(bytes, start, end);
+    if (end > 0) return parsedValue(bytes, start, end);
   }
   return undefined;
-}
-
-function parsed(bytes: Buffer, start: number, end: number): unknown {
-  try {
-    return JSON.parse(bytes.toString('utf8', start, end));
-  } catch {
-    return undefined;
-  }
 }
 
 function larger(one: Usage | undefined, other: Usage | undefined): Usage | undefined {

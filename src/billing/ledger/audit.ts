@@ -1,9 +1,11 @@
 // Audit of the ledger: every account has what its movements gave it and its usage did not take, the charges of every day add up
 // to its usage, open holds add up to what is held, settled payments are posted once with their amount, credit that expires
-// has grants. Reads one snapshot; each check is a query for rows that should not exist. Days that were found sound are recorded with their sums and not read again while
-// their usage stays the same, unless a full audit is asked for. On a file it runs in a thread of its own.
+// has grants. Reads one snapshot; each check is a query for rows that should not exist. Days that were found sound are recorded with
+// their sums and not read again while their usage stays the same, unless a full audit is asked for. On a file it runs in a thread
+// of its own.
 
 import { Worker } from 'node:worker_threads';
+import { DAY_MS, dayOf } from '../days.ts';
 import { listMonths, rangeOf } from './charges.ts';
 import type { Database, Dialect, Row, Session } from './database.ts';
 import { wide, wideSum } from './reports.ts';
@@ -84,8 +86,6 @@ const CHECKS: readonly Check[] = [
   },
 ];
 
-const DAY_MS = 86_400_000;
-
 const SUMS = USAGE_SUMS.map((column) => {
   if (column === 'requests') return 'sum(requests) as requests';
   return column === 'estimated' ? 'sum(requests * (1 - measured)) as estimated' : `sum(${column}) as ${column}`;
@@ -98,14 +98,10 @@ interface Days {
   readonly last: number;
 }
 
-function dayOf(number: number): string {
-  return new Date(number * DAY_MS).toISOString().slice(0, 10);
-}
-
 /** All days of a month, as `YYYY-MM-DD`. */
 export function daysOf(month: string): string[] {
   const { fromMs, untilMs } = rangeOf(month);
-  return Array.from({ length: (untilMs - fromMs) / DAY_MS }, (_, at) => dayOf(fromMs / DAY_MS + at));
+  return Array.from({ length: (untilMs - fromMs) / DAY_MS }, (_, at) => dayOf(fromMs + at * DAY_MS));
 }
 
 /** Charges of the days. Ordered by account first, as they are stored: SQLite then reads no others. */
@@ -124,7 +120,7 @@ function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
   return {
     sql: `select account, model, day, sum(used) as used, sum(charged) as charged from (
             select account, key_id, model, day, payer, amount as used, 0 as charged, ${columns('', '')}
-            from usage_daily where day between '${dayOf(days.first)}' and '${dayOf(days.last)}'
+            from usage_daily where day between '${dayOf(days.first * DAY_MS)}' and '${dayOf(days.last * DAY_MS)}'
             union all
             select coalesce(o.name, p.name, ''), coalesce(k.name, ''), coalesce(m.name, ''),
             ${sqlDay(`(g.number * ${DAY_MS})`)}, coalesce(p.name, ''), 0, g.amount, ${columns('g.', '-')}
@@ -229,7 +225,7 @@ export async function readAudit(database: Database, { full, nowMs }: AuditOption
       const counts = days === undefined ? new Map<number, bigint>() : await countByDay(session, days);
       const { fromMs, untilMs } = rangeOf(month);
       for (let number = fromMs / DAY_MS; number < untilMs / DAY_MS; number++) {
-        const day = dayOf(number);
+        const day = dayOf(number * DAY_MS);
         const isRead = days !== undefined && number >= days.first && number <= days.last;
         const charges = isRead ? (counts.get(number) ?? 0n) : (audited.get(day)?.charges ?? 0n);
         movements += charges;
@@ -260,7 +256,7 @@ function unaudited(
   const { fromMs, untilMs } = rangeOf(month);
   let [first, last] = [Infinity, -Infinity];
   for (let number = fromMs / DAY_MS; number < untilMs / DAY_MS; number++) {
-    const day = dayOf(number);
+    const day = dayOf(number * DAY_MS);
     if (audited.has(day) && isSame(audited.get(day), used.get(day))) continue;
     first = Math.min(first, number);
     last = number;

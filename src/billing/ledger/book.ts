@@ -3,6 +3,7 @@
 // The lock on an account's row guards all that belongs to the account; accounts are locked in order of their ids.
 
 import { type ChargeKey, findMonths, MissingRows, monthOf, numbersOf } from './charges.ts';
+import { dayOf } from '../days.ts';
 import type { Row, Session, Write } from './database.ts';
 import {
   type Account,
@@ -406,8 +407,7 @@ export class Book {
   }
 
   #count(account: string, payer: string, usage: Usage, amount: Pico, dateMs: number): void {
-    // The day in UTC.
-    const day = new Date(dateMs).toISOString().slice(0, 10);
+    const day = dayOf(dateMs);
     const key = { account, key_id: usage.key ?? '', model: usage.model, day, payer };
     const name = JSON.stringify(key);
     const requests = BigInt(usage.requests ?? 1);

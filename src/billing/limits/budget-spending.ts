@@ -1,15 +1,11 @@
 // What the ledger says was spent of budgets. One question for each first day, whatever the number of budgets.
 
+import { dayOf } from '../days.ts';
 import type { BudgetRecords, Pico, StoredBudget } from '../ledger/store.ts';
 import { type BudgetPeriod, type BudgetScope, periodOf, startOf } from './budgets.ts';
 
 interface Periodic extends BudgetScope {
   readonly period: BudgetPeriod;
-}
-
-/** The day of a date, in UTC. */
-export function dayOf(epochMs: number): string {
-  return new Date(epochMs).toISOString().slice(0, 10);
 }
 
 /** First day of the present period. */

@@ -1,6 +1,7 @@
 // Budgets: how much money an account, a key, a model, or a combination of them may spend in a day, a week or a month. Periods
 // begin at midnight UTC; weeks begin on Mondays (ISO 8601).
 
+import { DAY_MS } from '../days.ts';
 import type { LimitCell } from './limit-table.ts';
 
 export const BUDGET_PERIODS = ['day', 'week', 'month'] as const;
@@ -47,8 +48,6 @@ export interface BudgetEvent extends BudgetScope {
   readonly soft: number | null;
   readonly spent: number;
 }
-
-const DAY_MS = 86_400_000;
 
 /** The 1st of January 1970 was a Thursday. */
 const THURSDAY = 3;

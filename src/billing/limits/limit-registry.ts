@@ -6,7 +6,8 @@ import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, per
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
 import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
 import type { BudgetRecords, Charge, KeyLimits, StoredBudget } from '../ledger/store.ts';
-import { dayOf, firstDay, sumSpending } from './budget-spending.ts';
+import { DAY_MS, dayOf } from '../days.ts';
+import { firstDay, sumSpending } from './budget-spending.ts';
 
 /** What the registry knows of a valid key. */
 export interface RegisteredKey {
@@ -84,8 +85,6 @@ class Cells {
 
 /** Budgets without traffic that one reading brings up to date: with a reading every 5 s, 6,000 a minute. */
 const IDLE_ROUND = 500;
-
-const DAY_MS = 86_400_000;
 
 export class LimitRegistry {
   readonly #deps: LimitRegistryDeps;
