@@ -13,6 +13,8 @@ import {
   type Payment,
   PURCHASE,
   submissionOf,
+  type RequestDocument,
+  requestDocument,
   type RequestRecord,
   type StoredBudget,
   type StoredKey,
@@ -112,23 +114,9 @@ export interface OpenGrantView {
 }
 
 /** One request of a client: what it used and cost. */
-export interface RequestView {
-  readonly id: string;
-  readonly date: string;
-  readonly request_id: string;
+export interface RequestView extends RequestDocument {
   readonly account: string;
   readonly key: string | null;
-  readonly endpoint: string;
-  readonly model: string;
-  readonly status: number;
-  readonly code: string;
-  readonly input_tokens: number;
-  readonly cached_tokens: number;
-  readonly output_tokens: number;
-  readonly measured: boolean;
-  readonly cost_usd: string;
-  readonly duration_ms: number;
-  readonly first_byte_ms: number | null;
 }
 
 /** One act of an operator. */
@@ -265,24 +253,8 @@ export function openGrantView({ account, amount, expiresMs, id, remaining }: Cre
 }
 
 export function requestView(record: RequestRecord): RequestView {
-  return {
-    id: record.id,
-    date: dateOf(record.dateMs),
-    request_id: record.requestId,
-    account: record.account,
-    key: record.key,
-    endpoint: record.endpoint,
-    model: record.model,
-    status: record.status,
-    code: record.code,
-    input_tokens: record.inputTokens,
-    cached_tokens: record.cachedTokens,
-    output_tokens: record.outputTokens,
-    measured: record.measured,
-    cost_usd: printUsd(record.amount),
-    duration_ms: record.durationMs,
-    first_byte_ms: record.firstByteMs,
-  };
+  const { date, id, request_id, ...rest } = requestDocument(record);
+  return { id, date, request_id, account: record.account, key: record.key, ...rest };
 }
 
 export function actView(act: AdminAct): ActView {

@@ -178,7 +178,25 @@ function usageDocument(row: UsageRow): object {
   return { day: row.day, model: row.model, ...countsOf(row) };
 }
 
-function requestDocument(record: RequestRecord): object {
+/** One request as its customer sees it. */
+export interface RequestDocument {
+  readonly id: string;
+  readonly request_id: string;
+  readonly date: string;
+  readonly endpoint: string;
+  readonly model: string;
+  readonly status: number;
+  readonly code: string;
+  readonly input_tokens: number;
+  readonly cached_tokens: number;
+  readonly output_tokens: number;
+  readonly measured: boolean;
+  readonly cost_usd: string;
+  readonly duration_ms: number;
+  readonly first_byte_ms: number | null;
+}
+
+export function requestDocument(record: RequestRecord): RequestDocument {
   return {
     id: record.id,
     request_id: record.requestId,

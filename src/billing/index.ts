@@ -1,5 +1,12 @@
 // Public surface of billing: keys and their limits, prices, credit leases, the ledger, payments.
-export type { AccountAnswer, AccountCaller, AccountQuestion, AccountReaderCommand } from './account-reader.ts';
+export {
+  type AccountAnswer,
+  type AccountCaller,
+  type AccountQuestion,
+  type AccountReaderCommand,
+  type RequestDocument,
+  requestDocument,
+} from './account-reader.ts';
 export { BillingService, type BillingUpdate, type ConfiguredKey } from './billing-service.ts';
 export { DAY_MS, dayOf, startOfDay } from './days.ts';
 export {

@@ -4,14 +4,13 @@
 import { chargeId, chargeNumber } from '../../src/billing/ledger/charges.ts';
 import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
-import { type RequestRecord, requestRecordId } from '../../src/billing/ledger/request-records.ts';
 import { hashKey, type Ledger } from '../../src/billing/index.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
 import { type AdminRole, AdminTokens, isAllowed } from '../../src/admin/admin-tokens.ts';
 import { openAdmin } from '../../src/admin/admin.ts';
 import { OverviewRoutes } from '../../src/admin/overview-routes.ts';
 import type { Log } from '../../src/telemetry/log.ts';
-import { charge, openStore, START_MS, STORES, type StoreName, USAGE } from '../billing/ledger/stores.ts';
+import { charge, openStore, requestRecord, START_MS, STORES, type StoreName, USAGE } from '../billing/ledger/stores.ts';
 
 const ROLES: readonly AdminRole[] = ['viewer', 'operator', 'owner'];
 
@@ -240,7 +239,7 @@ for (const name of STORES) {
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-11.00' }), { status: 409 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '0' }), { status: 422 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-10.00' }), { value: { balance_usd: '0.00' } });
-    await ledger.requests.add([recordOf(1, 'acme', 5n * 10n ** 11n)]);
+    await ledger.requests.add([requestRecord(1, { account: 'acme', amount: 5n * 10n ** 11n })]);
     const request = { request: 'client-1' };
     t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 201, value: { amount_usd: '0.50' } });
     t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 200, value: { repeated: true } });
@@ -276,7 +275,9 @@ for (const name of STORES) {
       ]);
       await ledger.webhooks.emit({ type: 'payment.open', account, data: {} });
     }
-    await ledger.requests.add(Array.from({ length: 7 }, (_, at) => recordOf(at, 'acme-0', 1n)));
+    await ledger.requests.add(
+      Array.from({ length: 7 }, (_, at) => requestRecord(at, { account: 'acme-0', amount: 1n })),
+    );
     await ledger.webhooks.fanOut(() => ['one']);
     for (const path of [
       '/accounts?',
@@ -307,25 +308,4 @@ for (const name of STORES) {
     t.match(await ask('GET', '/acts?cursor=x'), { status: 422 });
     t.match(await ask('GET', '/accounts?limit=0'), { status: 422 });
   });
-}
-
-function recordOf(count: number, account: string, amount: bigint): RequestRecord {
-  return {
-    id: requestRecordId(START_MS + count, 'tag', count),
-    dateMs: START_MS + count,
-    requestId: `client-${count}`,
-    account,
-    key: 'key-1',
-    endpoint: '/v1/chat/completions',
-    model: 'm',
-    status: 200,
-    code: '',
-    inputTokens: 7,
-    cachedTokens: 2,
-    outputTokens: 5,
-    measured: true,
-    amount,
-    durationMs: 12,
-    firstByteMs: null,
-  };
 }

@@ -8,29 +8,11 @@ import {
   accountReader,
   type AccountReaderCommand,
 } from '../../src/billing/account-reader.ts';
-import { requestRecordId } from '../../src/billing/ledger/request-records.ts';
-import { openStore, START_MS } from './ledger/stores.ts';
+import { openStore, requestRecord } from './ledger/stores.ts';
 
 t.test('a key without an id sees only the requests of keys without an id, as list and one by one', async (t) => {
   const { ledger } = await openStore(t, 'sqlite');
-  const record = (count: number, key: string | null) => ({
-    id: requestRecordId(START_MS + count, 'tag', count),
-    dateMs: START_MS + count,
-    requestId: `request-${count}`,
-    account: 'a',
-    key,
-    endpoint: '/v1/chat/completions',
-    model: 'm',
-    status: 200,
-    code: '',
-    inputTokens: 1,
-    cachedTokens: 0,
-    outputTokens: 1,
-    measured: true,
-    amount: 1n,
-    durationMs: 1,
-    firstByteMs: null,
-  });
+  const record = (count: number, key: string | null) => requestRecord(count, { key, requestId: `request-${count}` });
   await ledger.requests.add([record(1, 'key-1'), record(2, null), record(3, 'key-2')]);
   const system = createSystem({ name: 'reader' });
   t.teardown(() => system.terminate());

@@ -3,35 +3,12 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
-import { type RequestRecord, requestRecordId } from '../../../src/billing/ledger/request-records.ts';
+import { requestRecordId } from '../../../src/billing/ledger/request-records.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { charge, debit, openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, debit, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
 
 const ACTOR = { name: 'anna', role: 'owner', via: 'cli' };
-
-function record(count: number, more: Partial<RequestRecord> = {}): RequestRecord {
-  const dateMs = more.dateMs ?? START_MS + count;
-  return {
-    id: requestRecordId(dateMs, 'tagtag', count),
-    dateMs,
-    requestId: `client-${count}`,
-    account: 'a',
-    key: 'key-1',
-    endpoint: '/v1/chat/completions',
-    model: 'm',
-    status: 200,
-    code: '',
-    inputTokens: 7,
-    cachedTokens: 2,
-    outputTokens: 5,
-    measured: true,
-    amount: 30n,
-    durationMs: 12,
-    firstByteMs: null,
-    ...more,
-  };
-}
 
 t.test('ids of records sort by their date, then by their count', async (t) => {
   const part = fc.tuple(fc.integer({ min: 0, max: 4e12 }), fc.integer({ min: 0, max: 1e6 }));
@@ -50,7 +27,7 @@ for (const name of STORES) {
   t.test(`${name}: records of requests are listed by cursor, found, and kept once`, async (t) => {
     const { ledger } = await openStore(t, name);
     const { requests } = ledger;
-    const all = Array.from({ length: 25 }, (_, at) => record(at, { account: at % 5 === 0 ? 'b' : 'a' }));
+    const all = Array.from({ length: 25 }, (_, at) => requestRecord(at, { account: at % 5 === 0 ? 'b' : 'a' }));
     await requests.add(all);
     await requests.add(all.slice(0, 3));
     const seen: string[] = [];
@@ -62,11 +39,11 @@ for (const name of STORES) {
     }
     const own = all.filter(({ account }) => account === 'a');
     t.same(seen, own.map(({ requestId }) => requestId).reverse());
-    t.same(await requests.find('client-7'), record(7), 'every field comes back');
-    t.same(await requests.find(record(7).id, 'a'), record(7));
+    t.same(await requests.find('client-7'), requestRecord(7), 'every field comes back');
+    t.same(await requests.find(requestRecord(7).id, 'a'), requestRecord(7));
     t.equal(await requests.find('client-5', 'a'), undefined, 'not of another account');
     t.match(await requests.list({ fromMs: START_MS + 3, toMs: START_MS + 5 }), [{ amount: 30n }, {}]);
-    await requests.add([record(99, { requestId: 'client-7', firstByteMs: 4, key: null, measured: false })]);
+    await requests.add([requestRecord(99, { requestId: 'client-7', firstByteMs: 4, key: null, measured: false })]);
     t.match(await requests.find('client-7'), { firstByteMs: 4, key: null, measured: false }, 'the newest of that name');
     t.same((await requests.list({ model: 'other' })).length, 0);
     t.match(await requests.list({ account: 'a', key: null }), [{ firstByteMs: 4 }], 'only those without a key');
@@ -76,7 +53,7 @@ for (const name of STORES) {
   t.test(`${name}: records are pruned by age and by number`, async (t) => {
     const { ledger } = await openStore(t, name);
     const { requests } = ledger;
-    await requests.add(Array.from({ length: 4500 }, (_, at) => record(at)));
+    await requests.add(Array.from({ length: 4500 }, (_, at) => requestRecord(at)));
     t.equal(await requests.prune(START_MS + 2100, 1e6), 2100);
     t.equal(await requests.prune(0, 100), 2300);
     t.same((await requests.list({ limit: 1000 })).map(({ dateMs }) => dateMs).at(-1), START_MS + 4400);

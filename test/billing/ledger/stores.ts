@@ -9,6 +9,7 @@ import pg from 'pg';
 import type t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { type RequestRecord, requestRecordId } from '../../../src/billing/ledger/request-records.ts';
 import type { Charge, HoldSettlement, Ledger, Pico, Usage } from '../../../src/billing/ledger/store.ts';
 import { postgresDatabase } from '../../support/postgres.ts';
 
@@ -109,4 +110,28 @@ export async function execute(name: StoreName, url: string, sql: string): Promis
   } finally {
     await client.end();
   }
+}
+
+/** The record of one request of account `a`. Later counts are later requests. */
+export function requestRecord(count: number, more: Partial<RequestRecord> = {}): RequestRecord {
+  const dateMs = more.dateMs ?? START_MS + count;
+  return {
+    id: requestRecordId(dateMs, 'tagtag', count),
+    dateMs,
+    requestId: `client-${count}`,
+    account: 'a',
+    key: 'key-1',
+    endpoint: '/v1/chat/completions',
+    model: 'm',
+    status: 200,
+    code: '',
+    inputTokens: 7,
+    cachedTokens: 2,
+    outputTokens: 5,
+    measured: true,
+    amount: 30n,
+    durationMs: 12,
+    firstByteMs: null,
+    ...more,
+  };
 }
