@@ -87,12 +87,16 @@ export class BillingService {
   /** Hashes of the keys of the configuration. */
   #configured: ReadonlySet<string> = new Set();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
+  #retention: Settings['retention'];
+  /** Of the next audit. */
+  #maintenance: ReturnType<Clock['setTimeout']> | null = null;
   #ledger: Ledger | null = null;
   #loaded = false;
   #closed = false;
 
   constructor(options: BillingServiceOptions) {
     this.#options = options;
+    this.#retention = options.settings.retention;
     const { clock, epochMs, log, settings, system, tell, threads } = options;
     this.leaseMemory = createLeaseMemory(threads);
     this.limitMemory = createLimitMemory(threads);
@@ -169,6 +173,9 @@ export class BillingService {
   configure(settings: Settings): void {
     this.leaseManager.tell({ type: 'Configure', settings: leaseSettings(settings) });
     this.requestLog.tell({ type: 'Configure', settings: recordSettings(settings) });
+    const { auditMs } = this.#retention;
+    this.#retention = settings.retention;
+    if (auditMs !== settings.retention.auditMs && this.#ledger !== null) this.#maintain(this.#ledger);
   }
 
   /** The keys of the configuration with the places of their limits; those that were given before and not now are forgotten. */
@@ -199,6 +206,7 @@ export class BillingService {
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of this.#timers) this.#options.clock.clearTimeout(timer);
+    if (this.#maintenance !== null) this.#options.clock.clearTimeout(this.#maintenance);
     this.#opened.promise.catch(() => undefined);
     if (this.#ledger === null) this.#opened.reject(new Error('the gateway has closed'));
     await this.#service?.close();
@@ -362,11 +370,15 @@ export class BillingService {
 
   /** Audits the ledger and removes what is too old. Gateways that share a store repeat little: audited days are not read again. */
   #maintain(ledger: Ledger): void {
-    const { epochMs, log, settings } = this.#options;
-    const { auditMs, chargesMs } = settings.retention;
-    if (auditMs === null) return;
-    this.#later(auditMs, () => {
+    const { clock, epochMs, log } = this.#options;
+    const { auditMs } = this.#retention;
+    if (this.#maintenance !== null) clock.clearTimeout(this.#maintenance);
+    this.#maintenance = null;
+    if (auditMs === null || this.#closed) return;
+    this.#maintenance = clock.setTimeout(() => {
+      this.#maintenance = null;
       const maintained = async (): Promise<void> => {
+        const { chargesMs } = this.#retention;
         const { movements, problems, sound } = await ledger.audit();
         if (sound) log.info({ movements: Number(movements) }, 'the ledger was audited: it is sound');
         else log.error({ problems }, 'the ledger was audited: it does not add up');
@@ -376,8 +388,11 @@ export class BillingService {
       };
       maintained()
         .catch((error: unknown) => log.warn({ problem: sentenceOf(error) }, 'the ledger could not be audited'))
-        .finally(() => this.#maintain(ledger));
-    });
+        .finally(() => {
+          // Another interval may have been set meanwhile.
+          if (this.#maintenance === null) this.#maintain(ledger);
+        });
+    }, auditMs);
   }
 
   #reportBudgets(): void {

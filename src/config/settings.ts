@@ -427,7 +427,7 @@ export const SCHEMA = section('General', {
     retention: setting(
       duration({ min: 60_000, max: 3_650 * 86_400_000 }),
       '30d',
-      'Age at which an event is removed whose deliveries have ended.',
+      'Age at which an event is removed whose deliveries have ended or have no endpoint any more.',
     ),
   }),
   payments: section('Payments (x402)', {

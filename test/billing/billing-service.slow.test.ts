@@ -114,3 +114,26 @@ t.test('a shutdown waits for a store that comes back', async (t) => {
   await ledger.close();
   await system.terminate();
 });
+
+t.test('another interval of audits is taken over from a reload', async (t) => {
+  const running = await openService('sqlite::memory:');
+  const { advance, lines, service, system } = running;
+  t.teardown(async () => {
+    await service.close();
+    await system.terminate();
+  });
+  const audits = (): number => lines.filter(({ text }) => text === 'the ledger was audited: it is sound').length;
+  const configure = (audit: string | null): void => {
+    const resolution = resolveSettings({ store: 'sqlite::memory:', retention: { audit } });
+    if ('mistakes' in resolution) throw new Error('the settings are wrong');
+    service.configure(resolution.settings);
+  };
+  await advance(120_000);
+  t.equal(audits(), 0);
+  configure('60s');
+  await advance(60_000);
+  await until(running, () => audits() === 1);
+  configure(null);
+  await advance(600_000);
+  t.equal(audits(), 1);
+});
