@@ -20,7 +20,7 @@ import {
   AdminClientError,
 } from '../admin/index.ts';
 import { type Ledger, LedgerError, openLedger } from '../billing/index.ts';
-import { systemClock } from '../actor/index.ts';
+import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting } from '../config/load.ts';
 import { HeadraceError } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
@@ -97,7 +97,7 @@ export async function runAction(
   action: (adminService: AdminService) => Promise<Answer>,
 ): Promise<void> {
   const options = command.optsWithGlobals<AccountOptions>();
-  try {
+  await explainingRefusals(io, async () => {
     const opened = await openAdminService(options, io.env);
     try {
       const answered = await action(opened.adminService);
@@ -106,6 +106,12 @@ export async function runAction(
     } finally {
       await opened.close();
     }
+  });
+}
+
+async function explainingRefusals(io: CliIo, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
   } catch (error) {
     if (error instanceof UsageError) throw error;
     io.stderr.write(`headrace: ${reasonOf(error)}\n`);
@@ -194,22 +200,18 @@ export async function runOnLedger(
   url?: string,
 ): Promise<void> {
   const { config, store } = command.opts<Pick<AccountOptions, 'config' | 'store'>>();
-  try {
+  await explainingRefusals(io, async () => {
     const ledger = await openStore(url ?? (await storeUrl(store, config, io.env)));
     try {
       await action(ledger);
     } finally {
       await ledger.close();
     }
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    io.stderr.write(`headrace: ${reasonOf(error)}\n`);
-    io.exitCode = 1;
-  }
+  });
 }
 
 function openStore(url: string): Promise<Ledger> {
-  return openLedger(url, { clock: systemClock, dateMs: () => Math.floor(systemClock.now()) });
+  return openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
 }
 
 interface OpenAdminService {
@@ -221,9 +223,8 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
   const { admin, config, store, token = env[TOKEN_VARIABLE] } = options;
   if (admin === undefined) {
     if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
-    const dateMs = (): number => Math.floor(systemClock.now());
     const ledger = await openStore(await storeUrl(store, config, env));
-    const service = createAdminService(ledger, { dateMs, randomBytes });
+    const service = createAdminService(ledger, { dateMs: systemEpochMs, randomBytes });
     // Who has the store needs no token. The name is that of the account of the operating system.
     const actor = { name: userInfo().username, role: 'owner', via: 'cli' };
     return { adminService: recordedService(service, ledger.adminActs, actor), close: () => ledger.close() };
