@@ -71,6 +71,17 @@ export class BlockCache implements PrefixCache {
     return tokens <= this.capacityTokens;
   }
 
+  /** Leading tokens of a prompt that are in memory, as `admit` would find them now. Nothing changes. */
+  cachedTokens(tokens: Int32Array, length: number): number {
+    let name = 0;
+    let end = this.#blockTokens;
+    for (; end < length; end += this.#blockTokens) {
+      name = nameOf(name, tokens, end - this.#blockTokens, end);
+      if (!this.#byName.has(name)) break;
+    }
+    return end - this.#blockTokens;
+  }
+
   admit(tokens: Int32Array, length: number, isCached: boolean, _slotId: number): CacheAllocation | null {
     const needed = Math.ceil(length / this.#blockTokens);
     const slot = this.#slots.at(-1);

@@ -11,6 +11,8 @@ export interface SchedulerSettings {
   readonly profile: Profile;
   /** The engine's clock; see engine-clock.ts for faster and virtual ones. */
   readonly clock: Clock;
+  /** Memory in place of the one that the profile describes. */
+  readonly cache?: PrefixCache;
   /** Steps made in one go when late, before other work of the process gets its turn; default 4. */
   readonly catchUpSteps?: number;
   /** Sequences in a step above which tokens leave in pairs, for jobs that allow it; default 512. */
@@ -45,14 +47,15 @@ export class Scheduler {
   #lateSteps = 0;
 
   /** Throws a RangeError for a profile that makes no sense. */
-  constructor({ profile, clock, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 }: SchedulerSettings) {
+  constructor(settings: SchedulerSettings) {
+    const { profile, clock, cache, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 } = settings;
     checkProfile(profile);
     this.profile = profile;
     this.#clock = clock;
     this.#catchUpSteps = catchUpSteps;
     this.#mostBehindUs = mostBehindMs * 1000;
     this.#pairAbove = pairAbove;
-    this.#cache = createCache(profile);
+    this.#cache = cache ?? createCache(profile);
     this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#counts);
   }
 

@@ -88,7 +88,10 @@ t.test('shared blocks find, hold and forget what a plain list would', (t) => {
       } else {
         const tokens = randomPrompt(dice);
         const isCached = dice(5) > 0;
+        const found = blocks.cachedTokens(tokens, tokens.length);
         const allocation = blocks.admit(tokens, tokens.length, isCached, -1);
+        if (isCached && allocation !== null && allocation.cachedTokens !== found)
+          return t.fail(`seed ${seed}, event ${event}: ${found} cached tokens were foretold`);
         const own = plain.admit(tokens, isCached);
         if ((allocation === null) !== (own === null))
           return t.fail(`seed ${seed}, event ${event}: admitted by one only`);
