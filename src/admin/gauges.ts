@@ -1,7 +1,7 @@
 // Metrics and status of CRNs, search engines and the process, as the control plane knows them.
 
 import { systemEpochMs as epochMs } from '../actor/index.ts';
-import { type Board, type CrnEvent, STANDING, type ModelTableData } from '../routing/index.ts';
+import { type BlockIndex, type Board, type CrnEvent, STANDING, type ModelTableData } from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
 import { CrnMetrics } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -72,12 +72,13 @@ export class Gauges {
   }
 
   /** The present metrics. `engines`: ids of the configured ones. */
-  snapshot(crns: readonly CrnStatus[], engines: readonly string[]): MetricsSnapshot {
+  snapshot(crns: readonly CrnStatus[], engines: readonly string[], blocks: BlockIndex): MetricsSnapshot {
     const nowMs = epochMs();
     const suspended = this.engines(engines).map(([id, untilMs]) => [id, untilMs > nowMs] as const);
     this.#crns.set(
       crns.map(({ url, ...numbers }) => ({ crn: url, ...numbers })),
       new Map(suspended),
+      blocks.use(),
     );
     return [...this.#crns.snapshot(), ...this.#process.snapshot()];
   }

@@ -17,6 +17,7 @@ import type { TokenSizes } from '../dialect/index.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { Exchange, ExchangeSettlement } from '../ingress/exchange.ts';
 import type {
+  BlockIndex,
   Board,
   Model,
   ModelTable,
@@ -81,6 +82,7 @@ export interface ApiDeps {
   readonly failover: FailoverDeps;
   readonly headerRules: RequestHeaderRules;
   readonly responseHolders: ResponseHolders;
+  readonly blockIndex: BlockIndex;
   /** Null without a ledger: nothing is limited or charged. */
   readonly billing: Billing | null;
   /** Reads accounts for their customers; null without a ledger. */

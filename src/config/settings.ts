@@ -238,6 +238,12 @@ export const SCHEMA = section('General', {
       1.25,
       'Load relative to the mean at which affinity skips a server; 4 requests are always allowed.',
     ),
+    indexBytes: setting(
+      bytes({ min: 64 * 1024, max: 4 * 1024 ** 3 }),
+      '64MiB',
+      'Memory of the index of prompt blocks, rounded down to a power of two; 8 bytes per block and server.',
+      RESTART,
+    ),
     retryBudget: setting(number({ max: 1 }), 0.2, 'Retries allowed as a share of requests.'),
     retryBurst: setting(integer({ max: 100_000 }), 64, 'Retries per model allowed at once before the share applies.'),
     hedge: setting(boolean(), false, 'Whether a stream whose first event is late is asked of a second server too.'),

@@ -9,6 +9,7 @@ import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
   type ServersByModel,
+  BlockIndex,
   Board,
   type BoardMemory,
   createBoardMemory,
@@ -67,6 +68,7 @@ export class ControlPlane {
   readonly #memory: BoardMemory;
   readonly #bodyMemory: SharedArrayBuffer;
   readonly #board: Board;
+  readonly #blockIndex: BlockIndex;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
   readonly #client = new BufferedClient(4);
@@ -100,8 +102,9 @@ export class ControlPlane {
     this.#options = options;
     this.#settings = settings;
     this.#address = settings.listen;
-    this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1);
+    this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1, settings.routing.indexBytes);
     this.#board = new Board(this.#memory, 0);
+    this.#blockIndex = new BlockIndex(this.#memory.blocks);
     this.#bodyMemory = createBodyMemory(threads + 1);
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
@@ -143,6 +146,7 @@ export class ControlPlane {
     this.readings = new Readings({
       local: this.local,
       board: this.#board,
+      blockIndex: this.#blockIndex,
       gauges: this.#gauges,
       pages: this.#pages,
       accounts: this.#billing,
@@ -158,6 +162,7 @@ export class ControlPlane {
       crnRegistry({
         board: this.#board,
         memory: this.#memory,
+        blockIndex: this.#blockIndex,
         probe: (url, timeoutMs) => probe(this.#client, url, timeoutMs),
         onTable: (table) => {
           this.#table = table;

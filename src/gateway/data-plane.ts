@@ -33,6 +33,7 @@ import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
 import {
+  BlockIndex,
   Board,
   type BoardMemory,
   ResponseHolders,
@@ -93,6 +94,7 @@ export class DataPlane {
   readonly #options: DataPlaneOptions;
   readonly #board: Board;
   readonly #responseHolders: ResponseHolders;
+  readonly #blockIndex: BlockIndex;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
@@ -128,6 +130,7 @@ export class DataPlane {
     this.#options = options;
     this.#board = new Board(memory, thread);
     this.#responseHolders = new ResponseHolders(memory);
+    this.#blockIndex = new BlockIndex(memory.blocks);
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#threadMetrics = new ThreadMetrics(thread, options.system, clock);
     this.#overviewMetrics = new ThreadMetrics(thread, options.system, clock);
@@ -354,6 +357,7 @@ export class DataPlane {
       },
       budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       responseHolders: this.#responseHolders,
+      blockIndex: this.#blockIndex,
       headerRules: {
         peers: new Peers(settings.trustedProxies),
         scheme: settings.publicScheme,

@@ -3,7 +3,7 @@
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
-import type { Board, ModelTableData } from '../routing/index.ts';
+import type { BlockIndex, Board, ModelTableData } from '../routing/index.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { DataPlane } from './data-plane.ts';
 import { type CrnStatus, type Gauges, statusOf, type OverviewParts } from '../admin/index.ts';
@@ -19,6 +19,7 @@ interface MetricsSource {
 export interface Sources {
   readonly local: DataPlane;
   readonly board: Board;
+  readonly blockIndex: BlockIndex;
   readonly gauges: Gauges;
   readonly pages: MetricsSource;
   /** Null without a ledger. */
@@ -47,12 +48,12 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, gauges, now } = this.#sources;
+    const { local, pages, accounts, gauges, now, blockIndex } = this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
     const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? []];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
-    const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines));
+    const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex);
     return [...own, ofControl, ...(await Promise.all(asked))];
   }
 

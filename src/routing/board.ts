@@ -12,6 +12,7 @@
 // | model unknown, member      | set by any thread, cleared by the CRN's actor    | pickers                       |
 // | wait, failure share, member| any thread                                       | pickers, status               |
 // | retries spent, model       | any thread; cleared by the CRN registry          | any thread                    |
+// | blocks held, member        | any thread: see `block-index.ts`                 | pickers                       |
 //
 // A thread may die at any instruction. Requests in flight are the sum of the threads' words, each of one writer and changed by one
 // store: it is right as soon as the words of the dead thread are cleared. The word of a trial names the thread that has taken it, so
@@ -20,6 +21,7 @@
 // a request never carries an older epoch than the standing that it was chosen by.
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
+import { type BlockIndexMemory, createBlockIndexMemory, MIN_INDEX_BYTES } from './block-index.ts';
 import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
@@ -64,10 +66,17 @@ export interface BoardMemory {
   readonly retries: SharedArrayBuffer;
   /** CRNs of responses that may be continued: see `ResponseHolders`. */
   readonly responses: SharedArrayBuffer;
+  /** Which member holds which blocks of prompts: see `BlockIndex`. */
+  readonly blocks: BlockIndexMemory;
 }
 
-/** Creates the memory of a board. Its sizes are fixed for the life of the process. */
-export function createBoardMemory(servers: number, members: number, threads: number): BoardMemory {
+/** Creates the memory of a board. Its sizes are fixed for the life of the process. `indexBytes`: of the block index. */
+export function createBoardMemory(
+  servers: number,
+  members: number,
+  threads: number,
+  indexBytes: number = MIN_INDEX_BYTES,
+): BoardMemory {
   return {
     servers,
     members,
@@ -78,6 +87,7 @@ export function createBoardMemory(servers: number, members: number, threads: num
     times: new SharedArrayBuffer((members * ROW_COUNT + servers * 3) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
+    blocks: createBlockIndexMemory(indexBytes, members),
   };
 }
 

@@ -3,6 +3,7 @@
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { type BreakerSettings, FailureRates } from './breaker.ts';
+import type { BlockIndex } from './block-index.ts';
 import type { BoardMemory } from './board.ts';
 import type { Outcome } from './outcome.ts';
 import {
@@ -44,6 +45,7 @@ export type CrnRegistryCommand =
 
 export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
   readonly memory: BoardMemory;
+  readonly blockIndex: BlockIndex;
   readonly onTable: (table: ModelTableData) => void;
   readonly onEvent: (event: CrnEvent) => void;
   /** Every CRN of the table has completed its first probes. */
@@ -244,7 +246,11 @@ class CrnRegistry {
       else this.#free(cell);
     }
     for (const model of models) {
-      if (!members.has(model)) members.set(model, this.#memberCells.take(`${model} on ${url}`));
+      if (members.has(model)) continue;
+      const cell = this.#memberCells.take(`${model} on ${url}`);
+      // Requests that were routed by an older table may have entered blocks since the cell was freed.
+      this.#deps.blockIndex.reset(cell);
+      members.set(model, cell);
     }
     return members;
   }
@@ -291,6 +297,7 @@ class CrnRegistry {
     this.#byMember.delete(member);
     this.#rates.forget(member);
     this.#deps.board.resetMember(member);
+    this.#deps.blockIndex.reset(member);
     this.#memberCells.give(member);
   }
 

@@ -1,4 +1,5 @@
 // Public names of the routing module. Re-exports only.
+export { BlockIndex, type BlockIndexUse } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult } from './crn.ts';
 export {

@@ -36,6 +36,12 @@ export class CrnMetrics {
     'Ejections of a CRN, by the failure that completed the case against it',
     ['crn', 'failure'],
   );
+  readonly #index = new Counters(
+    'headrace_locality_index_bytes',
+    'Memory of the index of prompt blocks, estimated by a sample: held by a CRN, stale (not held any more), free',
+    ['state'],
+    'gauge',
+  );
   readonly #suspended = new Counters(
     'headrace_search_engine_suspended',
     '1 while a search engine is suspended, 0 while it may be asked',
@@ -47,14 +53,19 @@ export class CrnMetrics {
     this.#ejections.at(crn, failure).value++;
   }
 
-  /** Replaces the gauges by those of the present CRNs and engines. */
-  set(crns: readonly CrnNumbers[], suspended: ReadonlyMap<string, boolean>): void {
+  /** Replaces the gauges by those of the present CRNs and engines. `index`: bytes of the index of prompt blocks by state. */
+  set(
+    crns: readonly CrnNumbers[],
+    suspended: ReadonlyMap<string, boolean>,
+    index: Readonly<Record<string, number>>,
+  ): void {
     for (const family of [this.#standing, this.#inFlight, this.#firstByte, this.#suspended]) family.clear();
     for (const { crn, model, standing, inFlight, firstByteMs } of crns) {
       for (const word of STANDINGS) this.#standing.at(crn, model, word).value = word === standing ? 1 : 0;
       this.#inFlight.at(crn).value = inFlight;
       this.#firstByte.at(crn, model).value = firstByteMs / 1000;
     }
+    for (const [state, bytes] of Object.entries(index)) this.#index.at(state).value = bytes;
     for (const [engine, is] of suspended) this.#suspended.at(engine).value = is ? 1 : 0;
   }
 
@@ -64,6 +75,7 @@ export class CrnMetrics {
       this.#inFlight.json(),
       this.#firstByte.json(),
       this.#ejections.json(),
+      this.#index.json(),
       this.#suspended.json(),
     ];
   }

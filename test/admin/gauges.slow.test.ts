@@ -5,6 +5,7 @@ import type { SettingsInput } from '../../src/config/settings.ts';
 import { EngineCells } from '../../src/search/engine-board.ts';
 import { Gauges } from '../../src/admin/gauges.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
+import { BlockIndex, createBlockIndexMemory, MIN_INDEX_BYTES } from '../../src/routing/block-index.ts';
 import type { Host } from '../../src/host/index.ts';
 import { EngineBoard } from '../../src/search/index.ts';
 import { mergeMetrics } from '../../src/telemetry/metrics.ts';
@@ -157,13 +158,26 @@ t.test('an engine is suspended until its time has come', async (t) => {
   const engines = new EngineCells();
   const board = new EngineBoard(engines.memory);
   const gauges = new Gauges(engines);
+  const blockIndex = new BlockIndex(createBlockIndexMemory(MIN_INDEX_BYTES, 1));
   const cells = engines.of(['engine_gone', 'engine_a', 'engine_b', 'engine_c']);
   const nowMs = performance.timeOrigin + performance.now();
   for (const id of ['engine_c', 'engine_gone']) board.fail(cells[id] ?? 0, 0n, 'denied', nowMs);
   board.fail(cells['engine_b'] ?? 0, 0n, 'denied', nowMs - 86_400_000);
-  const series = seriesOf(await mergeMetrics([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'])]));
+  const series = seriesOf(await mergeMetrics([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'], blockIndex)]));
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_a"}'), 0);
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_b"}'), 0, 'a trial is due');
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_c"}'), 1);
   t.notOk(series.has('headrace_search_engine_suspended{engine="engine_gone"}'));
+});
+
+t.test('the memory of the block index is shown by what its entries are worth', async (t) => {
+  const blockIndex = new BlockIndex(createBlockIndexMemory(MIN_INDEX_BYTES, 2));
+  const hashes = Int32Array.from({ length: 200 }, (_, at) => Math.imul(at + 1, 0x9e3779b1));
+  blockIndex.enter(0, hashes, 100, 0);
+  blockIndex.enter(1, hashes, 60, 0);
+  blockIndex.clear(1);
+  const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex)]));
+  t.equal(series.get('headrace_locality_index_bytes{state="held"}'), 800);
+  t.equal(series.get('headrace_locality_index_bytes{state="stale"}'), 480);
+  t.equal(series.get('headrace_locality_index_bytes{state="free"}'), MIN_INDEX_BYTES - 1280);
 });

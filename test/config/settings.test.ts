@@ -42,6 +42,7 @@ const DEFAULTS: Settings = {
   routing: {
     affinity: true,
     boundedLoad: 1.25,
+    indexBytes: 64 * 1024 * 1024,
     retryBudget: 0.2,
     retryBurst: 64,
     hedge: false,

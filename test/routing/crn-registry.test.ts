@@ -2,6 +2,7 @@
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
+import { BlockIndex } from '../../src/routing/block-index.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { CrnEvent, CrnOverride, OverrideResult } from '../../src/routing/crn.ts';
 import {
@@ -46,6 +47,7 @@ class Fixture {
       crnRegistry({
         board: this.board,
         memory: this.memory,
+        blockIndex: new BlockIndex(this.memory.blocks),
         probe: (url) => {
           this.probes.push(url);
           return this.answer(url);
@@ -377,4 +379,25 @@ t.test('overrides by an operator count for the panic threshold but are not limit
   t.equal(fixture.standing('m', 'http://y'), STANDING.up, 'it is the last one');
   await fixture.override('http://y', { action: 'eject', forMs: 1000 });
   t.equal(fixture.standing('m', 'http://y'), STANDING.down, 'an order is an order');
+});
+
+t.test('the next member of a cell holds no blocks, whatever was entered for the one before', async (t) => {
+  const fixture = new Fixture(1);
+  const blocks = new BlockIndex(fixture.memory.blocks);
+  const hashes = Int32Array.from({ length: 8 }, (_, at) => at * 0x9e3779b1);
+  await fixture.configure({ m: ['http://a'] });
+  const { member } = fixture.member('m', 'http://a');
+  blocks.setCapacity(member, 4096);
+  blocks.enter(member, hashes, 4, 0);
+  await fixture.configure({ m: ['http://a'], n: [] });
+  t.equal(blocks.matched(member, hashes, 4), 4, 'a member that stays');
+  await fixture.configure({ m: [] });
+  t.equal(blocks.matched(member, hashes, 4), 0, 'a member that has gone');
+  // A request that was routed by the table before.
+  blocks.enter(member, hashes, 4, 0);
+  await fixture.configure({ m: ['http://b'] });
+  t.equal(fixture.member('m', 'http://b').member, member);
+  t.equal(blocks.matched(member, hashes, 4), 0, 'another member');
+  t.not(blocks.capacity(member), 4096);
+  t.end();
 });

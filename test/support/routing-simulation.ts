@@ -3,6 +3,7 @@
 
 import { createSeededRandom, createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { Ref } from '../../src/actor/ref.ts';
+import { BlockIndex } from '../../src/routing/block-index.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { CrnEvent } from '../../src/routing/crn.ts';
 import { crnRegistry, type CrnRegistryCommand, type CrnRegistrySettings } from '../../src/routing/crn-registry.ts';
@@ -103,6 +104,7 @@ export class Simulation {
       crnRegistry({
         board: this.board,
         memory: this.#memory,
+        blockIndex: new BlockIndex(this.#memory.blocks),
         probe: () => Promise.resolve(200),
         onTable: (table: ModelTableData) => {
           this.#table = new ModelTable(table);

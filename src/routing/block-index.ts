@@ -1,0 +1,295 @@
+// Index of prompt blocks in memory that all threads share: which member of a model (a CRN) holds which blocks in its KV cache, as far
+// as is known from what was sent to it. Blocks are named by chained hashes, so that a block stands for the whole prompt up to its end.
+//
+// | words                     | written by                                          | read by     |
+// |---------------------------|-----------------------------------------------------|-------------|
+// | clock, member             | any thread, `Atomics.add` only                      | any thread  |
+// | capacity, member          | any thread; the last value counts                   | any thread  |
+// | key, slot                 | any thread, `Atomics.compareExchange` only          | any thread  |
+// | stamp ^ mask(key), slot   | the thread that took the slot; who renews the entry | any thread  |
+//
+// Slots are in lines of eight, one cache line each: eight keys, then eight stamps. A key is the member (12 bits) and 20 bits of the
+// block's hash, never 0. The line is chosen by other bits of the hash and by the member: members share lines by four, and the lines of
+// one block for all members are within 4 KiB.
+//
+// Time is counted in units of 512 bytes of prompt. A member's clock advances by what a request has to prefill. A block of it gets as
+// stamp the clock less the units before the block: the first block of a prompt is its youngest, as in an LRU cache that frees the
+// last block of a request first. A block is held while `clock - stamp`, modulo 2^32, is less than the capacity of its member.
+// Forgetting a block sets an old stamp, forgetting a member advances its clock by more than any capacity.
+//
+// Invariants:
+// 1. Slots of a line are taken from the first to the last and never become empty again. An entry takes an empty slot as long as there
+//    is one, else that of the entry that is oldest, relative to the capacity of its member: last blocks go before first ones. So an
+//    entry that was written to its end is only lost to another one in a full line.
+// 2. The clock is advanced before a stamp is written, and never goes back: no stamp is ahead of its clock.
+// 3. Nothing is locked. Between the two stores of a new entry, and after a thread has died there, its stamp is that of another key and
+//    decodes to a random number, which counts as held with a probability of capacity / 2^32. The next thread that enters the
+//    block completes it; the next one that needs the slot takes it. Two threads that take one slot of a full line at the same time
+//    leave either entry or such a one.
+// 4. An entry whose age wraps around would be held again after 2^32 units, or 2^11 clearings of its member. A line that is used
+//    gets new entries long before: entries are spread evenly, so that a line of 2^20 gets 2^12 of them in 2^32 units.
+// 5. A block that was never entered is found with a probability of 2^-20 for each entry of the member in the line.
+
+/** Bytes of a unit of clocks, stamps and capacities: the shorter blocks. */
+const UNIT_BYTES = 512;
+
+/** Blocks of one unit at the beginning of a prompt; the others have `LONG_UNITS`. */
+const SHORT_BLOCKS = 128;
+const LONG_UNITS = 4;
+
+/** Slots of a line, and words of a line. */
+const SLOTS = 8;
+const LINE_WORDS = 2 * SLOTS;
+const LINE_BYTES = LINE_WORDS * 4;
+
+/** Words before the first line: buffers begin 16 bytes behind a multiple of 64 (malloc), and lines must not cross cache lines. */
+const PADDING_WORDS = 12;
+
+/** Bits of the hash in a key. */
+const TAG_BITS = 20;
+const TAG_MASK = (1 << TAG_BITS) - 1;
+
+/** Members that fit into a key. */
+const MAX_MEMBERS = 2 ** (32 - TAG_BITS);
+
+/** Lines on which the entries of one block for all members are: 4 KiB, one page. */
+const NEAR_LINES = 64;
+
+/** Members of neighbouring cells whose entries of one block are on one line, as bits of the cell. */
+const SHARED_BITS = 2;
+
+/** Lines at most, for 4 GiB. */
+const MAX_LINES = 2 ** 26;
+
+/** Least memory of an index, in bytes. */
+export const MIN_INDEX_BYTES: number = 64 * 1024;
+
+/** Largest capacity of a member in bytes of prompt: about 250 million tokens. */
+const MAX_CAPACITY_BYTES = 2 ** 30;
+const MAX_CAPACITY_UNITS = MAX_CAPACITY_BYTES / UNIT_BYTES;
+
+/** Capacity of a member of which nothing is known, in bytes of prompt: about 4 million tokens. Too much is mostly harmless. */
+const ASSUMED_CAPACITY_BYTES = 2 ** 24;
+
+/** Words of a member. */
+const MEMBER_WORDS = 2;
+const CLOCK = 0;
+/** In bytes; 0 is unknown. */
+const CAPACITY = 1;
+
+/** Lines that are looked at to estimate what is in use. */
+const SAMPLED_LINES = 1024;
+
+/** The memory of an index; can be posted to another thread. */
+export interface BlockIndexMemory {
+  readonly members: number;
+  readonly lines: SharedArrayBuffer;
+  readonly clocks: SharedArrayBuffer;
+}
+
+/** Memory of an index in bytes. A type, so that it can be read by state. */
+export type BlockIndexUse = {
+  /** Blocks that their member holds. */
+  readonly held: number;
+  /** Blocks that their member does not hold any more. */
+  readonly stale: number;
+  readonly free: number;
+};
+
+/** Creates the memory of an index for so many members. `bytes` is rounded down to a power of two. */
+export function createBlockIndexMemory(bytes: number, members: number): BlockIndexMemory {
+  if (members > MAX_MEMBERS) throw new RangeError(`a block index has at most ${MAX_MEMBERS} members, not ${members}`);
+  const lines = 2 ** Math.floor(Math.log2(Math.max(bytes, MIN_INDEX_BYTES) / LINE_BYTES));
+  return {
+    members,
+    lines: new SharedArrayBuffer(PADDING_WORDS * 4 + Math.min(lines, MAX_LINES) * LINE_BYTES),
+    clocks: new SharedArrayBuffer(members * MEMBER_WORDS * 4),
+  };
+}
+
+/** Blocks are given by their chained hashes, two words (low, high) each, evenly distributed. */
+export class BlockIndex {
+  readonly #words: Int32Array;
+  readonly #clocks: Int32Array;
+  readonly #lineMask: number;
+  /** Where the next sample of lines begins. */
+  #sampled = 0;
+
+  constructor({ lines, clocks }: BlockIndexMemory) {
+    this.#words = new Int32Array(lines);
+    this.#clocks = new Int32Array(clocks);
+    this.#lineMask = (this.#words.length - PADDING_WORDS) / LINE_WORDS - 1;
+  }
+
+  /** Leading blocks of `hashes`, of which there are `count`, that a member holds, as far as is known. */
+  matched(member: number, hashes: Int32Array, count: number): number {
+    const capacity = this.#capacityUnits(member);
+    const near = nearLine(member);
+    // Whoever holds a block holds those before it: binary search.
+    let low = 0;
+    let high = count;
+    // Most prompts are unknown to most members from their first block on.
+    let at = 0;
+    while (low < high) {
+      if (this.#isHeld(member, near, hashes, at, capacity)) low = at + 1;
+      else high = at;
+      at = (low + high) >>> 1;
+    }
+    return low;
+  }
+
+  /** A member gets this prompt: its blocks are the youngest from now on. `matched`: what it held of them before. */
+  enter(member: number, hashes: Int32Array, count: number, matched: number): void {
+    if (count === 0) return;
+    const missed = Math.max(unitsBefore(count) - unitsBefore(matched), 0);
+    const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, missed) + missed;
+    const near = nearLine(member);
+    for (let at = 0; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      this.#put(this.#lineOf(hashes[2 * at] as number, near), key, (clock - unitsBefore(at)) ^ maskOf(key));
+    }
+  }
+
+  /** A member does not hold the blocks from `from` to `count`. */
+  forget(member: number, hashes: Int32Array, from: number, count: number): void {
+    const near = nearLine(member);
+    const words = this.#words;
+    for (let at = from; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      const line = this.#lineOf(hashes[2 * at] as number, near);
+      const old = (this.#clock(member) - MAX_CAPACITY_UNITS) ^ maskOf(key);
+      // Threads that entered the block at the same time may have taken a slot each.
+      for (let slot = line; slot < line + SLOTS && words[slot] !== 0; slot++) {
+        if (words[slot] === key) words[slot + SLOTS] = old;
+      }
+    }
+  }
+
+  /** A member holds nothing any more: it was restarted, or said so. */
+  clear(member: number): void {
+    Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, MAX_CAPACITY_UNITS);
+  }
+
+  /** Clears a member's cell, before it is used for another member. */
+  reset(member: number): void {
+    this.clear(member);
+    Atomics.store(this.#clocks, member * MEMBER_WORDS + CAPACITY, 0);
+  }
+
+  /** Capacity of a member's cache in bytes of prompt. */
+  capacity(member: number): number {
+    const bytes = this.#clocks[member * MEMBER_WORDS + CAPACITY] as number;
+    return bytes === 0 ? ASSUMED_CAPACITY_BYTES : bytes;
+  }
+
+  /** Limited to a range from one unit to 1 GiB. */
+  setCapacity(member: number, bytes: number): void {
+    const whole = Math.round(Math.min(Math.max(bytes, UNIT_BYTES), MAX_CAPACITY_BYTES));
+    Atomics.store(this.#clocks, member * MEMBER_WORDS + CAPACITY, whole);
+  }
+
+  /** An estimate from a sample of lines, another one at each call. */
+  use(): BlockIndexUse {
+    const lines = this.#lineMask + 1;
+    const sampled = Math.min(SAMPLED_LINES, lines);
+    const stride = lines / sampled;
+    let held = 0;
+    let stale = 0;
+    for (let n = 0; n < sampled; n++) {
+      const line = PADDING_WORDS + (n * stride + (this.#sampled % stride)) * LINE_WORDS;
+      for (let slot = line; slot < line + SLOTS && this.#words[slot] !== 0; slot++) {
+        if (this.#staleness(slot) < 1) held++;
+        else stale++;
+      }
+    }
+    this.#sampled++;
+    const bytesOfOne = (lines / sampled) * (LINE_BYTES / SLOTS);
+    const free = sampled * SLOTS - held - stale;
+    return { held: held * bytesOfOne, stale: stale * bytesOfOne, free: free * bytesOfOne };
+  }
+
+  #clock(member: number): number {
+    return Atomics.load(this.#clocks, member * MEMBER_WORDS + CLOCK);
+  }
+
+  #capacityUnits(member: number): number {
+    return Math.floor(this.capacity(member) / UNIT_BYTES);
+  }
+
+  #lineOf(low: number, near: number): number {
+    return PADDING_WORDS + ((low & this.#lineMask) ^ near) * LINE_WORDS;
+  }
+
+  #isHeld(member: number, near: number, hashes: Int32Array, at: number, capacity: number): boolean {
+    const key = keyOf(member, hashes[2 * at + 1] as number);
+    const line = this.#lineOf(hashes[2 * at] as number, near);
+    const words = this.#words;
+    for (let slot = line; slot < line + SLOTS; slot++) {
+      const found = words[slot];
+      if (found === 0) return false;
+      if (found !== key) continue;
+      // The stamp before the clock: it is not ahead of it then.
+      const stamp = Atomics.load(words, slot + SLOTS) ^ maskOf(key);
+      if ((this.#clock(member) - stamp) >>> 0 < capacity) return true;
+    }
+    return false;
+  }
+
+  /** Renews the entry of a key, or adds it. */
+  #put(line: number, key: number, stamp: number): void {
+    const words = this.#words;
+    for (;;) {
+      let slot = line;
+      while (slot < line + SLOTS && words[slot] !== key && words[slot] !== 0) slot++;
+      if (slot === line + SLOTS) slot = this.#oldest(line);
+      const found = words[slot] as number;
+      // When another thread has taken the slot meanwhile, it may have entered the same block: the line is looked at again.
+      if (found === key || Atomics.compareExchange(words, slot, found, key) === found) {
+        words[slot + SLOTS] = stamp;
+        return;
+      }
+    }
+  }
+
+  /** The slot of a full line whose entry has the greatest age relative to the capacity of its member. */
+  #oldest(line: number): number {
+    let oldest = line;
+    let most = -1;
+    for (let slot = line; slot < line + SLOTS; slot++) {
+      const staleness = this.#staleness(slot);
+      if (staleness <= most) continue;
+      most = staleness;
+      oldest = slot;
+    }
+    return oldest;
+  }
+
+  /** Age of an entry relative to the capacity of its member; 1 and more: not held any more. */
+  #staleness(slot: number): number {
+    const key = this.#words[slot] as number;
+    const member = key >>> TAG_BITS;
+    const stamp = Atomics.load(this.#words, slot + SLOTS) ^ maskOf(key);
+    return ((this.#clock(member) - stamp) >>> 0) / this.#capacityUnits(member);
+  }
+}
+
+/** Units of a prompt before its block `at`, from 0. */
+function unitsBefore(at: number): number {
+  return at <= SHORT_BLOCKS ? at : SHORT_BLOCKS + (at - SHORT_BLOCKS) * LONG_UNITS;
+}
+
+function keyOf(member: number, high: number): number {
+  const tag = high & TAG_MASK;
+  return (member << TAG_BITS) | (tag === 0 ? 1 : tag);
+}
+
+/** Differs between any two keys. */
+function maskOf(key: number): number {
+  return Math.imul(key ^ (key >>> 15), 0x2c1b3c6d);
+}
+
+/** What distinguishes the lines of one block for several members. Cells of one model may have any stride. */
+function nearLine(member: number): number {
+  const group = member >>> SHARED_BITS;
+  return (group ^ (group >>> 6)) & (NEAR_LINES - 1);
+}
