@@ -362,6 +362,17 @@ export const SPAN = {
   documents: 40,
   texts: 42,
   text_2: 44,
+  cache_salt: 46,
+  lora: 48,
+  lora_path: 50,
+  chat_template: 52,
+  chat_template_kwargs: 54,
+  reasoning_effort: 56,
+  system_prompt: 58,
+  input_extra: 60,
+  input_prefix: 62,
+  input_suffix: 64,
+  image_data: 66,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);

@@ -1,0 +1,610 @@
+// The prompt of a request as a chain of hashed blocks, for an index of what is in the KV caches of servers. The prompt is read in the
+// order in which chat templates write it: tools, system text, messages. Only what a template renders counts; docs/locality.md has
+// the list. Bodies were scanned before, so they are valid JSON of any shape.
+
+import type { Dialect } from './dialect.ts';
+import { readString, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import {
+  begin,
+  blockBytes,
+  hashBlocks,
+  hashes,
+  moveTo,
+  putAttachment,
+  putByte,
+  putString,
+  putUnread,
+  putValue,
+  seedChain,
+  sizeOf,
+  takeBack,
+} from './prompt-stream.ts';
+
+export { blockBytes };
+
+/** The blocks of one prompt. */
+export interface PromptBlocks {
+  /** Two words (low, high) per whole block: the hash of everything up to its end. Scratch memory: valid until the next call. */
+  readonly hashes: Int32Array;
+  /** Whole blocks. */
+  readonly count: number;
+  /** Bytes of the prompt in template order, the rest behind the last whole block and the part beyond 1 MiB included. */
+  readonly bytes: number;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
+const COLON = 0x3a;
+const OPEN_ARRAY = 0x5b;
+const BACKSLASH = 0x5c;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const LETTER_N = 0x6e;
+
+/** The depth was checked with the body; walking a part of it needs a limit all the same. */
+const MAX_DEPTH = 65_536;
+/** Levels of objects in messages that are read by their members: message, part, result of a tool, part of that, and its source. */
+const READ_LEVELS = 8;
+/** Most values that are read one by one; more are only counted, so that a million empty parts cost no more than scanning them. */
+const MOST_VALUES = 65_536;
+
+// Marks between texts: control characters, which no text in the stream contains.
+const MARK_MEMBER = 0x01; // to 0x17: a member, by its place
+const MARK_PART = 0x18;
+const MARK_TOKENS = 0x19;
+const MARK_OBJECT = 0x1a;
+const MARK_MESSAGE = 0x1b;
+const MARK_TOOLS = 0x1c;
+const MARK_SYSTEM = 0x1d;
+const MARK_OPTION = 0x1e;
+
+/** How the value of a member of a message counts. */
+const KIND = {
+  /** Not rendered by templates. */
+  nothing: 0,
+  /** A string as its text; any other value as it is written. */
+  text: 1,
+  /** The same without a mark before it. */
+  bare: 2,
+  /** A text, or a list of parts. */
+  parts: 3,
+  /** An object with members of this table, or a list of such objects. */
+  object: 4,
+  /** An image, a sound or a file: an address, base64, or an object with either. */
+  attachment: 5,
+} as const;
+type Kind = (typeof KIND)[keyof typeof KIND];
+
+interface Key {
+  readonly name: Buffer;
+  /** Members count in the order of their places, in whichever order they stand. */
+  readonly place: number;
+  readonly kind: Kind;
+}
+
+const PLACES: readonly (readonly [names: readonly string[], kind: Kind])[] = [
+  [['signature', 'encrypted_content', 'data'], KIND.nothing],
+  [['role'], KIND.text],
+  [['id'], KIND.text],
+  [['tool_call_id', 'tool_use_id', 'call_id'], KIND.text],
+  [['name'], KIND.text],
+  [['function', 'custom'], KIND.object],
+  [['arguments', 'input', 'action', 'operation'], KIND.text],
+  [['reasoning_content', 'reasoning', 'thinking'], KIND.parts],
+  [['summary'], KIND.parts],
+  [['text'], KIND.bare],
+  [['content', 'output', 'result'], KIND.parts],
+  [['refusal'], KIND.text],
+  [['tool_calls', 'function_call'], KIND.object],
+  [['is_error'], KIND.text],
+  [
+    ['source', 'image_url', 'image', 'input_audio', 'audio', 'audio_url', 'video', 'video_url', 'file'].concat([
+      ...['file_data', 'file_id', 'file_url', 'url'],
+    ]),
+    KIND.attachment,
+  ],
+  [['filename', 'title', 'context', 'detail'], KIND.text],
+];
+
+const KEYS: readonly Key[] = PLACES.flatMap(([names, kind], place) =>
+  names.map((name) => ({ name: Buffer.from(name, 'latin1'), place, kind })),
+);
+const KEYS_BY_NAME: ReadonlyMap<string, Key> = new Map(KEYS.map((key) => [key.name.toString(), key]));
+const LONGEST_KEY = Math.max(...KEYS.map(({ name }) => name.length));
+const KEYS_BY_LENGTH: readonly (readonly Key[])[] = Array.from({ length: LONGEST_KEY + 1 }, (_, length) =>
+  KEYS.filter(({ name }) => name.length === length),
+);
+
+/** Lines that clients put before a text and change with every request; up to the end of the line they do not count. */
+const VOLATILE_LINES = [
+  // Claude Code, first block of `system`: `x-anthropic-billing-header: cc_version=…; cc_entrypoint=…; cch=…;`.
+  Buffer.from('x-anthropic-billing-header:'),
+];
+const LINE_END = Buffer.from('\\n');
+
+/** Members of a tool that are marks. */
+const CACHE_CONTROL = Buffer.from('cache_control');
+
+let valuesLeft = 0;
+
+/** Places and offsets of the members of the objects that are being read, innermost last. */
+const places = new Uint8Array(512);
+const offsets = new Int32Array(512);
+let memberCount = 0;
+
+class Blocks implements PromptBlocks {
+  readonly hashes: Int32Array = hashes;
+  count = 0;
+  bytes = 0;
+}
+
+const blocks = new Blocks();
+
+/**
+ * Reads the prompt of a scanned body.
+ * @param seed uint32 of what separates caches: the model, and the account where accounts share nothing
+ * @returns the same object for every call; without a dialect it has no blocks
+ */
+export function promptBlocks(
+  body: Buffer,
+  scan: ScannedBody,
+  dialect: Dialect | undefined,
+  seed: number,
+): PromptBlocks {
+  blocks.count = blocks.bytes = 0;
+  if (dialect === undefined) return blocks;
+  const { spans } = scan;
+  valuesLeft = MOST_VALUES;
+  begin();
+  for (const at of OPTIONS) putOption(body, spans, at);
+  seedChain(seed);
+  putTools(body, spans, SPAN.tools);
+  putTools(body, spans, SPAN.functions);
+  putSystem(body, spans, SPAN.system);
+  putSystem(body, spans, SPAN.instructions);
+  const conversation = SPAN[dialect.conversation];
+  const start = spans[conversation] as number;
+  const end = spans[conversation + 1] as number;
+  if (dialect.name === 'llama') {
+    putSystem(body, spans, SPAN.system_prompt);
+    for (const at of INFILL) putSystem(body, spans, at);
+  }
+  if (start >= 0) {
+    if (conversation === SPAN.prompt) putPrompt(body, start, end);
+    else putMessages(body, start, end);
+  }
+  if (dialect.name === 'llama')
+    putAttachments(body, spans[SPAN.image_data] as number, spans[SPAN.image_data + 1] as number);
+  blocks.bytes = sizeOf();
+  blocks.count = hashBlocks();
+  return blocks;
+}
+
+/** Members that change how the whole prompt is rendered, or which cache is used. */
+const OPTIONS = [
+  SPAN.cache_salt,
+  SPAN.lora,
+  SPAN.lora_path,
+  SPAN.chat_template,
+  SPAN.chat_template_kwargs,
+  SPAN.reasoning_effort,
+  SPAN.documents,
+] as const;
+
+/** In the order of llama-server's template for infills. */
+const INFILL = [SPAN.input_extra, SPAN.input_prefix, SPAN.input_suffix] as const;
+
+function putOption(body: Buffer, spans: readonly number[], at: number): void {
+  const start = spans[at] as number;
+  if (start < 0 || body[start] === LETTER_N) return;
+  putByte(MARK_OPTION);
+  putByte(at);
+  putValue(body, start, spans[at + 1] as number);
+}
+
+function isFilled(body: Buffer, start: number, end: number): boolean {
+  if (start < 0 || body[start] === LETTER_N) return false;
+  const first = body[start] as number;
+  if (first === QUOTE) return end - start > 2;
+  if (first !== OPEN_ARRAY) return true;
+  return skipSpace(body, start + 1, end) < end - 1;
+}
+
+/** Tools as they are written but for cache marks. */
+function putTools(body: Buffer, spans: readonly number[], at: number): void {
+  const start = spans[at] as number;
+  const end = spans[at + 1] as number;
+  if (!isFilled(body, start, end)) return;
+  putByte(MARK_TOOLS);
+  if (body[start] !== OPEN_ARRAY) return putValue(body, start, end);
+  let pos = skipSpace(body, start + 1, end);
+  while (pos < end - 1) {
+    const toolEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
+    if (toolEnd < 0) return;
+    if (valuesLeft-- <= 0) return putUnread(end - pos);
+    putByte(MARK_OBJECT);
+    if (body[pos] === OPEN_OBJECT) putUnmarked(body, pos, toolEnd);
+    else putValue(body, pos, toolEnd);
+    pos = nextItem(body, toolEnd, end);
+  }
+}
+
+/** Appends the members of an object but for cache marks. */
+function putUnmarked(body: Buffer, start: number, end: number): void {
+  let pos = skipSpace(body, start + 1, end);
+  while (body[pos] === QUOTE) {
+    const keyEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
+    const valueStart = skipSpace(body, skipSpace(body, keyEnd, end) + 1, end);
+    const valueEnd = skipValue(body, valueStart, end, 0, MAX_DEPTH);
+    if (keyEnd < 0 || valueEnd < 0) return;
+    if (!isText(body, pos + 1, keyEnd - 1, CACHE_CONTROL)) {
+      putValue(body, pos, keyEnd);
+      putByte(COLON);
+      putValue(body, valueStart, valueEnd);
+      putByte(COMMA);
+    }
+    pos = nextItem(body, valueEnd, end);
+  }
+}
+
+/** Whether `[start, end)`, the inside of a string, is exactly this text. */
+function isText(body: Buffer, start: number, end: number, text: Buffer): boolean {
+  if (end - start === text.length) return startsWith(body, start, text);
+  if (end - start < text.length || body.indexOf(BACKSLASH, start) >= end) return false;
+  return readString(body, start - 1, end + 1) === text.toString();
+}
+
+function startsWith(body: Buffer, start: number, text: Buffer): boolean {
+  let at = 0;
+  while (at < text.length && body[start + at] === text[at]) at++;
+  return at === text.length;
+}
+
+/** The next item of a list or the next key, behind the comma after the one that ends at `at`. */
+function nextItem(body: Buffer, at: number, end: number): number {
+  const pos = skipSpace(body, at, end);
+  return body[pos] === COMMA ? skipSpace(body, pos + 1, end) : pos;
+}
+
+function putSystem(body: Buffer, spans: readonly number[], at: number): void {
+  const start = spans[at] as number;
+  const end = spans[at + 1] as number;
+  if (!isFilled(body, start, end)) return;
+  const before = sizeOf();
+  putByte(MARK_SYSTEM);
+  putParts(body, start, end, READ_LEVELS);
+  if (sizeOf() === before + 1) takeBack(before);
+}
+
+function putMessages(body: Buffer, start: number, end: number): void {
+  if (body[start] !== OPEN_ARRAY) {
+    putParts(body, start, end, READ_LEVELS);
+    return;
+  }
+  let pos = skipSpace(body, start + 1, end);
+  while (pos < end - 1) {
+    if (valuesLeft-- <= 0) return putUnread(end - pos);
+    putByte(MARK_MESSAGE);
+    if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, READ_LEVELS, true, false);
+    else pos = putScalar(body, pos, end);
+    pos = nextItem(body, pos, end);
+  }
+}
+
+/** Appends a value that is no object with known members; returns what follows. */
+function putScalar(body: Buffer, start: number, end: number): number {
+  if (body[start] === QUOTE) return putText(body, start);
+  const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
+  if (valueEnd < 0) return end;
+  putValue(body, start, valueEnd);
+  return valueEnd;
+}
+
+/** Appends the text of a string but for a volatile line at its beginning; returns what follows. */
+function putText(body: Buffer, start: number): number {
+  for (const line of VOLATILE_LINES) {
+    if (body[start + 1] !== line[0] || !startsWith(body, start + 1, line)) continue;
+    const textEnd = skipValue(body, start, body.length, 0, 1);
+    if (textEnd < 0) break;
+    let next = body.indexOf(LINE_END, start);
+    if (next < 0 || next >= textEnd) return textEnd;
+    while (body[next] === BACKSLASH && body[next + 1] === LETTER_N) next += 2;
+    return putString(body, next - 1);
+  }
+  return putString(body, start);
+}
+
+/** Appends a text, or the parts of a list; returns what follows. */
+function putParts(body: Buffer, start: number, end: number, levels: number): number {
+  const first = body[start];
+  if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, false);
+  if (first === LETTER_N) return start + 4;
+  if (first !== OPEN_ARRAY) return putScalar(body, start, end);
+  if (levels <= 0) return putWhole(body, start, end);
+  let pos = skipSpace(body, start + 1, end);
+  let isSeparate = false;
+  while (pos < end && body[pos] !== OPEN_ARRAY + 2) {
+    if (valuesLeft-- <= 0) {
+      const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
+      putUnread(valueEnd - pos);
+      return valueEnd;
+    }
+    const before = sizeOf();
+    if (isSeparate) putByte(MARK_PART);
+    if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, levels - 1, false, false);
+    else pos = putScalar(body, pos, end);
+    if (isSeparate && sizeOf() === before + 1) takeBack(before);
+    else if (sizeOf() > before) isSeparate = true;
+    pos = nextItem(body, pos, end);
+  }
+  return pos + 1;
+}
+
+function putWhole(body: Buffer, start: number, end: number): number {
+  const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
+  if (valueEnd < 0) return end;
+  putValue(body, start, valueEnd);
+  return valueEnd;
+}
+
+/** Appends the members of a message, a part, a call or a source in the order of their places; returns what follows. */
+function putObject(
+  body: Buffer,
+  start: number,
+  end: number,
+  levels: number,
+  isMessage: boolean,
+  isSource: boolean,
+): number {
+  if (levels <= 0) return putWhole(body, start, end);
+  const base = memberCount;
+  const from = sizeOf();
+  let isKnown = false;
+  let idStart = -1;
+  let pos = skipSpace(body, start + 1, end);
+  while (pos < end && body[pos] !== CLOSE_OBJECT) {
+    const keyStart = pos;
+    const key = keyAt(body, pos);
+    pos = skipSpace(body, keyEnd, end);
+    pos = skipSpace(body, pos + 1, end);
+    const isId = isMessage && key?.name.length === 2;
+    if (isId) idStart = pos;
+    const isData = key === undefined ? false : isSource && key.place === 0;
+    if (key === undefined || isId || (key.kind === KIND.nothing && !isData)) {
+      isKnown ||= key !== undefined && !isId;
+      pos = skipValue(body, pos, end, 0, MAX_DEPTH);
+      if (pos < 0) return end;
+    } else {
+      isKnown = true;
+      pos = putMember(body, pos, end, levels, key.place, isData ? KIND.attachment : key.kind, base, isSource);
+    }
+    pos = nextItem(body, pos, end);
+    if (pos <= keyStart) return end;
+  }
+  memberCount = base;
+  if (!isKnown) {
+    putValue(body, start, pos + 1);
+  } else if (idStart >= 0 && sizeOf() === from) {
+    // A reference to an item that the server has.
+    putScalar(body, idStart, end);
+  }
+  return pos + 1;
+}
+
+let keyEnd = 0;
+
+/** The known key that opens at `start`; its end is in `keyEnd`. */
+function keyAt(body: Buffer, start: number): Key | undefined {
+  let pos = start + 1;
+  let byte = body[pos] as number;
+  while (byte !== QUOTE && byte !== BACKSLASH && pos < body.length) byte = body[++pos] as number;
+  if (byte === BACKSLASH) {
+    keyEnd = skipValue(body, start, body.length, 0, 1);
+    if (keyEnd < 0) keyEnd = body.length;
+    return KEYS_BY_NAME.get(readString(body, start, keyEnd) ?? '');
+  }
+  keyEnd = pos + 1;
+  const length = pos - start - 1;
+  if (length > LONGEST_KEY) return undefined;
+  for (const key of KEYS_BY_LENGTH[length] as readonly Key[]) if (startsWith(body, start + 1, key.name)) return key;
+  return undefined;
+}
+
+/** Appends the value at `start` at its place among the members of the object that began with member `base`; returns what follows. */
+function putMember(
+  body: Buffer,
+  start: number,
+  end: number,
+  levels: number,
+  place: number,
+  kind: Kind,
+  base: number,
+  isSource: boolean,
+): number {
+  const from = sizeOf();
+  // Of a member that is null or empty nothing remains.
+  if (body[start] === LETTER_N) return start + 4;
+  if (kind !== KIND.bare) putByte(MARK_MEMBER + place);
+  const marked = sizeOf();
+  const next = putKind(body, start, end, levels, kind, isSource);
+  if (sizeOf() === marked) {
+    takeBack(from);
+    return next;
+  }
+  let at = memberCount;
+  while (at > base && (places[at - 1] as number) > place) at--;
+  if (memberCount === places.length) return next;
+  if (at < memberCount) {
+    const to = offsets[at] as number;
+    const length = sizeOf() - from;
+    moveTo(to, from);
+    for (let later = memberCount; later > at; later--) {
+      places[later] = places[later - 1] as number;
+      offsets[later] = (offsets[later - 1] as number) + length;
+    }
+    offsets[at] = to;
+  } else {
+    offsets[at] = from;
+  }
+  places[at] = place;
+  memberCount++;
+  return next;
+}
+
+function putKind(body: Buffer, start: number, end: number, levels: number, kind: Kind, isSource: boolean): number {
+  const first = body[start];
+  if (kind === KIND.parts || kind === KIND.bare) return putParts(body, start, end, levels);
+  if (kind === KIND.object) {
+    if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, false);
+    return putParts(body, start, end, levels);
+  }
+  if (kind === KIND.attachment) {
+    if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, true);
+    if (first === QUOTE) return putFile(body, start, end, isSource);
+  }
+  return putScalar(body, start, end);
+}
+
+const DATA_URL = Buffer.from('data:');
+/** A shorter string is an address or the name of a file. */
+const ADDRESS_BYTES = 256;
+/** Bytes of a string that show whether it is base64. */
+const SAMPLE_BYTES = 64;
+
+/** Appends the string of an attachment, which opens at `start`: by its content, or as the text that it is; returns what follows. */
+function putFile(body: Buffer, start: number, end: number, isSource: boolean): number {
+  const stringEnd = skipValue(body, start, end, 0, 1);
+  if (stringEnd < 0) return end;
+  let from = start + 1;
+  const to = stringEnd - 1;
+  if (startsWith(body, from, DATA_URL)) {
+    const comma = body.indexOf(COMMA, from);
+    if (comma > 0 && comma < to) from = comma + 1;
+  } else if (isSource && to - from > ADDRESS_BYTES && !isBase64(body, from)) {
+    return putString(body, start);
+  }
+  if (to > from) putAttachment(body, from, to);
+  return stringEnd;
+}
+
+function isBase64(body: Buffer, from: number): boolean {
+  for (let pos = from; pos < from + SAMPLE_BYTES; pos++) {
+    const byte = body[pos] as number;
+    const letter = byte | 0x20;
+    const isLetter = letter >= 0x61 && letter <= 0x7a;
+    // Digits, `+`, `/`, and `-` and `_` of base64url; `\` of an escaped slash.
+    if (
+      !isLetter &&
+      !(byte >= 0x2f && byte <= 0x39) &&
+      byte !== 0x2b &&
+      byte !== MINUS &&
+      byte !== 0x5f &&
+      byte !== BACKSLASH
+    )
+      return false;
+  }
+  return true;
+}
+
+/** Appends a prompt: a text, tokens, a list of either, or an object with a text and attachments. Several prompts follow one another. */
+function putPrompt(body: Buffer, start: number, end: number): void {
+  const first = body[start];
+  if (first === OPEN_OBJECT) return putPromptObject(body, start, end);
+  if (first !== OPEN_ARRAY) {
+    if (isFilled(body, start, end)) putScalar(body, start, end);
+    return;
+  }
+  let depth = 0;
+  let isTokens = false;
+  let isSeparate = false;
+  let pos = start;
+  while (pos < end) {
+    const byte = body[pos] as number;
+    if (byte === OPEN_ARRAY) {
+      depth++;
+      if (depth > 1 && isSeparate) putByte(MARK_PART);
+      isTokens = false;
+      pos++;
+    } else if (byte === OPEN_ARRAY + 2 || byte === COMMA) {
+      pos++;
+    } else if ((byte >= 0x30 && byte <= 0x39) || byte === MINUS) {
+      if (!isTokens) putByte(MARK_TOKENS);
+      isTokens = isSeparate = true;
+      pos = putToken(body, pos, end);
+    } else {
+      if (valuesLeft-- <= 0) return putUnread(end - pos);
+      const valueEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
+      if (valueEnd < 0) return;
+      if (isSeparate) putByte(MARK_PART);
+      isTokens = false;
+      isSeparate = true;
+      if (byte === OPEN_OBJECT) putPromptObject(body, pos, valueEnd);
+      else putScalar(body, pos, end);
+      pos = valueEnd;
+    }
+    pos = skipSpace(body, pos, end);
+  }
+}
+
+/** Appends the number at `start` as four bytes, low byte first; returns what follows. */
+function putToken(body: Buffer, start: number, end: number): number {
+  let pos = start;
+  let id = 0;
+  let byte = body[pos] as number;
+  while (byte >= 0x30 && byte <= 0x39) {
+    id = (Math.imul(id, 10) + byte - 0x30) | 0;
+    byte = body[++pos] as number;
+  }
+  if (byte === 0x2e || byte === MINUS || (byte | 0x20) === 0x65) {
+    // No token; engines refuse it, or read the number in its own way.
+    const valueEnd = skipValue(body, start, end, 0, 1);
+    if (valueEnd < 0) return end;
+    id = Number(body.toString('latin1', start, valueEnd)) | 0;
+    pos = valueEnd;
+  }
+  putByte(id & 255);
+  putByte((id >>> 8) & 255);
+  putByte((id >>> 16) & 255);
+  putByte(id >>> 24);
+  return pos;
+}
+
+const PROMPT_STRING = Buffer.from('prompt_string');
+const MULTIMODAL_DATA = Buffer.from('multimodal_data');
+
+/** llama-server: `{ prompt_string, multimodal_data: [base64, …] }`. */
+function putPromptObject(body: Buffer, start: number, end: number): void {
+  let text = -1;
+  let data = -1;
+  let dataEnd = -1;
+  let pos = skipSpace(body, start + 1, end);
+  while (body[pos] === QUOTE) {
+    const keyStart = pos;
+    keyAt(body, pos);
+    const keyStop = keyEnd - 1;
+    pos = skipSpace(body, skipSpace(body, keyEnd, end) + 1, end);
+    const valueEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
+    if (valueEnd < 0) return;
+    if (isText(body, keyStart + 1, keyStop, PROMPT_STRING)) text = pos;
+    else if (isText(body, keyStart + 1, keyStop, MULTIMODAL_DATA)) [data, dataEnd] = [pos, valueEnd];
+    pos = nextItem(body, valueEnd, end);
+  }
+  if (text < 0) return putValue(body, start, end);
+  putScalar(body, text, end);
+  putAttachments(body, data, dataEnd);
+}
+
+/** Appends a list of attachments: strings of base64, or objects with one as `data`. */
+function putAttachments(body: Buffer, start: number, end: number): void {
+  if (start < 0 || body[start] !== OPEN_ARRAY) return;
+  let pos = skipSpace(body, start + 1, end);
+  while (pos < end - 1) {
+    if (valuesLeft-- <= 0) return putUnread(end - pos);
+    putByte(MARK_PART);
+    if (body[pos] === QUOTE) pos = putFile(body, pos, end, true);
+    else if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, 1, false, true);
+    else pos = putScalar(body, pos, end);
+    pos = nextItem(body, pos, end);
+  }
+}
