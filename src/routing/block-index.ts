@@ -12,9 +12,10 @@
 // block's hash, never 0. The line is chosen by other bits of the hash and by the member: members share lines by four, and the lines of
 // one block for all members are within 4 KiB.
 //
-// Time is counted in units of 512 bytes of prompt. A member's clock advances by what a request has to prefill. A block of it gets as
-// stamp the clock less the units before the block: the first block of a prompt is its youngest, as in an LRU cache that frees the
-// last block of a request first. A block is held while `clock - stamp`, modulo 2^32, is less than the capacity of its member.
+// Time is counted in units of 512 bytes of prompt. When a member gets a prompt, its clock advances by one for each unit that it does not
+// hold, and by age / capacity for each unit that it holds: in an LRU cache, a hit ages only what is younger than itself. The blocks
+// get as stamp the clock less the units before the block: the first block of a prompt is its youngest, as in a cache that frees the
+// last block of a request first. A block is held while its age, `clock - stamp` modulo 2^32, is less than the capacity of its member.
 // Forgetting a block sets an old stamp, forgetting a member advances its clock by more than any capacity.
 //
 // Invariants:
@@ -112,6 +113,8 @@ export class BlockIndex {
   readonly #words: Int32Array;
   readonly #clocks: Int32Array;
   readonly #lineMask: number;
+  /** Slots of the blocks that are being entered: only used within one call. */
+  #slots = new Int32Array(1024);
   /** Where the next sample of lines begins. */
   #sampled = 0;
 
@@ -138,15 +141,29 @@ export class BlockIndex {
     return low;
   }
 
-  /** A member gets this prompt: its blocks are the youngest from now on. `matched`: what it held of them before. */
-  enter(member: number, hashes: Int32Array, count: number, matched: number): void {
-    if (count === 0) return;
-    const missed = Math.max(unitsBefore(count) - unitsBefore(matched), 0);
-    const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, missed) + missed;
+  /** A member gets this prompt: its blocks are the youngest from now on. */
+  enter(member: number, hashes: Int32Array, count: number): void {
+    if (count > this.#slots.length) this.#slots = new Int32Array(count);
+    const words = this.#words;
+    const slots = this.#slots;
+    const capacity = this.#capacityUnits(member);
     const near = nearLine(member);
+    let ages = 0;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
-      this.#put(this.#lineOf(hashes[2 * at] as number, near), key, (clock - unitsBefore(at)) ^ maskOf(key));
+      const slot = this.#find(this.#lineOf(hashes[2 * at] as number, near), key);
+      slots[at] = slot;
+      const age = words[slot] === key ? Math.min(this.#ageOf(slot, key, member), capacity) : capacity;
+      ages += at < SHORT_BLOCKS ? age : age * LONG_UNITS;
+    }
+    const passed = Math.round(ages / capacity);
+    const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, passed) + passed;
+    for (let at = 0; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      const stamp = (clock - unitsBefore(at)) ^ maskOf(key);
+      const slot = slots[at] as number;
+      if (words[slot] === key) words[slot + SLOTS] = stamp;
+      else this.#add(this.#lineOf(hashes[2 * at] as number, near), key, stamp);
     }
   }
 
@@ -227,22 +244,36 @@ export class BlockIndex {
     for (let slot = line; slot < line + SLOTS; slot++) {
       const found = words[slot];
       if (found === 0) return false;
-      if (found !== key) continue;
-      // The stamp before the clock: it is not ahead of it then.
-      const stamp = Atomics.load(words, slot + SLOTS) ^ maskOf(key);
-      if ((this.#clock(member) - stamp) >>> 0 < capacity) return true;
+      if (found === key && this.#ageOf(slot, key, member) < capacity) return true;
     }
     return false;
   }
 
-  /** Renews the entry of a key, or adds it. */
-  #put(line: number, key: number, stamp: number): void {
+  /** Age of the entry in a slot that had this key, in units. */
+  #ageOf(slot: number, key: number, member: number): number {
+    // The stamp before the clock, which is not behind it then.
+    const stamp = Atomics.load(this.#words, slot + SLOTS) ^ maskOf(key);
+    return (this.#clock(member) - stamp) >>> 0;
+  }
+
+  /** The slot of a line that has the key, else the first empty one, else the last one. */
+  #find(line: number, key: number): number {
+    const words = this.#words;
+    let slot = line;
+    while (slot < line + SLOTS - 1 && words[slot] !== key && words[slot] !== 0) slot++;
+    return slot;
+  }
+
+  /** Adds an entry, or renews the one that another thread has added meanwhile. */
+  #add(line: number, key: number, stamp: number): void {
     const words = this.#words;
     for (;;) {
-      let slot = line;
-      while (slot < line + SLOTS && words[slot] !== key && words[slot] !== 0) slot++;
-      if (slot === line + SLOTS) slot = this.#oldest(line);
-      const found = words[slot] as number;
+      let slot = this.#find(line, key);
+      let found = words[slot] as number;
+      if (found !== key && found !== 0) {
+        slot = this.#oldest(line);
+        found = words[slot] as number;
+      }
       // When another thread has taken the slot meanwhile, it may have entered the same block: the line is looked at again.
       if (found === key || Atomics.compareExchange(words, slot, found, key) === found) {
         words[slot + SLOTS] = stamp;
@@ -268,8 +299,7 @@ export class BlockIndex {
   #staleness(slot: number): number {
     const key = this.#words[slot] as number;
     const member = key >>> TAG_BITS;
-    const stamp = Atomics.load(this.#words, slot + SLOTS) ^ maskOf(key);
-    return ((this.#clock(member) - stamp) >>> 0) / this.#capacityUnits(member);
+    return this.#ageOf(slot, key, member) / this.#capacityUnits(member);
   }
 }
 

@@ -173,8 +173,8 @@ t.test('an engine is suspended until its time has come', async (t) => {
 t.test('the memory of the block index is shown by what its entries are worth', async (t) => {
   const blockIndex = new BlockIndex(createBlockIndexMemory(MIN_INDEX_BYTES, 2));
   const hashes = Int32Array.from({ length: 200 }, (_, at) => Math.imul(at + 1, 0x9e3779b1));
-  blockIndex.enter(0, hashes, 100, 0);
-  blockIndex.enter(1, hashes, 60, 0);
+  blockIndex.enter(0, hashes, 100);
+  blockIndex.enter(1, hashes, 60);
   blockIndex.clear(1);
   const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex)]));
   t.equal(series.get('headrace_locality_index_bytes{state="held"}'), 800);

@@ -19,7 +19,7 @@ function prompt(count: number, before: Int32Array = new Int32Array(0), shared: n
 function send(at: BlockIndex, member: number, hashes: Int32Array): number {
   const count = hashes.length / 2;
   const matched = at.matched(member, hashes, count);
-  at.enter(member, hashes, count, matched);
+  at.enter(member, hashes, count);
   return matched;
 }
 
@@ -28,7 +28,7 @@ t.test('a member holds what it was sent, up to the first other block', (t) => {
   const [one, two] = [new BlockIndex(memory), new BlockIndex(memory)];
   const first = prompt(10);
   t.equal(one.matched(3, first, 10), 0);
-  one.enter(3, first, 10, 0);
+  one.enter(3, first, 10);
   for (let count = 0; count <= 10; count++) t.equal(two.matched(3, first, count), count);
   t.equal(two.matched(2, first, 10), 0, 'another member');
   t.equal(two.matched(3, prompt(20, first), 20), 10, 'a longer prompt');

@@ -388,13 +388,13 @@ t.test('the next member of a cell holds no blocks, whatever was entered for the 
   await fixture.configure({ m: ['http://a'] });
   const { member } = fixture.member('m', 'http://a');
   blocks.setCapacity(member, 4096);
-  blocks.enter(member, hashes, 4, 0);
+  blocks.enter(member, hashes, 4);
   await fixture.configure({ m: ['http://a'], n: [] });
   t.equal(blocks.matched(member, hashes, 4), 4, 'a member that stays');
   await fixture.configure({ m: [] });
   t.equal(blocks.matched(member, hashes, 4), 0, 'a member that has gone');
   // A request that was routed by the table before.
-  blocks.enter(member, hashes, 4, 0);
+  blocks.enter(member, hashes, 4);
   await fixture.configure({ m: ['http://b'] });
   t.equal(fixture.member('m', 'http://b').member, member);
   t.equal(blocks.matched(member, hashes, 4), 0, 'another member');
