@@ -31,17 +31,21 @@ export async function startGateway(settings, { threads = 1, cores, nodeFlags = [
   return { port: Number(match[1]), child };
 }
 
+/** Limits that no benchmark reaches: what is measured is the counting. */
+const LIMITS = { rpm: 100_000_000, tpm: 1_000_000_000, monthly: '9000' };
+
 /**
  * Settings of a gateway over the model servers on `ports`. `headrace` has everything on, as in production: it checks keys, routes
- * with affinity, probes, keeps metrics, counts tokens and charges an account in a SQLite ledger. `keys` has no prices and no ledger;
- * `open` has no keys either.
+ * with affinity, probes, keeps metrics, counts tokens and charges an account in a SQLite ledger in `folder`. `keys` has no prices and
+ * no ledger; `open` has no keys either. `limited` is `headrace` with limits of requests, tokens and money for the key.
  */
-export function gatewaySettings(variant, ports) {
+export function gatewaySettings(variant, ports, folder = temporaryFolder()) {
   const servers = ports.map((port) => `http://127.0.0.1:${port}`);
   const plain = { models: { [MODEL]: { servers } }, routing: { affinity: true } };
   if (variant === 'open') return { ...plain, keys: { required: false } };
-  if (variant === 'keys') return plain;
-  const store = `sqlite:${join(temporaryFolder(), 'ledger.db')}`;
+  if (variant === 'keys') return { ...plain, keys: KEYS };
   const pricing = { prompt: '0.25', completion: '1.50' };
-  return { ...plain, models: { [MODEL]: { servers, pricing } }, store };
+  const charged = { ...plain, models: { [MODEL]: { servers, pricing } }, store: `sqlite:${join(folder, 'ledger.db')}` };
+  if (variant === 'headrace') return { ...charged, keys: KEYS };
+  return { ...charged, keys: { required: true, static: [{ key: KEY, account: 'bench', ...LIMITS }] } };
 }

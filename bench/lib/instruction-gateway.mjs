@@ -1,13 +1,13 @@
-// The gateway under `../micro/instructions.mjs`: embedded, in one thread, everything on (keys, affinity, metrics, prices, a SQLite
-// ledger). `node instruction-gateway.mjs JSON` prints `ready PORT` and serves until SIGTERM. JSON: { dist, ports, store }.
+// The gateway under `../micro/instructions.mjs`: embedded, in one thread, with the settings of a variant of `gateway.mjs`.
+// `node instruction-gateway.mjs JSON` prints `ready PORT` and serves until SIGTERM. JSON: { dist, ports, folder, variant }.
 //
 // Once it is ready its timers never fire: how many would fire during a count depends on the speed of the machine.
 
 import { pathToFileURL } from 'node:url';
-import { KEY, MODEL } from './traffic.mjs';
+import { gatewaySettings } from './gateway.mjs';
 
 const NEVER = '3600s';
-const { dist, ports, store } = JSON.parse(process.argv[2]);
+const { dist, ports, folder, variant } = JSON.parse(process.argv[2]);
 
 /** Timers that were started before the gateway was ready. */
 const timers = new Set();
@@ -23,14 +23,12 @@ for (const name of ['setTimeout', 'setInterval']) {
 }
 
 const { createGateway } = await import(pathToFileURL(`${dist}/src/index.js`).href);
-const servers = ports.map((port) => `http://127.0.0.1:${port}`);
 const gateway = createGateway({
   listen: '127.0.0.1:0',
   threads: 0,
-  store: `sqlite:${store}`,
+  store: null,
   log: { level: 'warn' },
-  keys: { required: true, static: [{ key: KEY, account: 'bench' }] },
-  models: { [MODEL]: { servers, pricing: { prompt: '0.25', completion: '1.50' } } },
+  ...gatewaySettings(variant, ports, folder),
   health: { interval: NEVER },
   credit: { leaseTtl: NEVER, flush: NEVER },
 });

@@ -17,6 +17,7 @@ const PROBE_BYTES = 1000;
 /** Variants of this gateway, with what they do for the report. */
 export const VARIANTS = {
   headrace: 'keys; affinity by prefix; probes; metrics; counts tokens and charges a SQLite ledger',
+  limited: 'the same with limits of requests, tokens and money for the key',
   keys: 'keys; affinity by prefix; probes; metrics',
   open: 'no keys; affinity by prefix; probes; metrics',
 };

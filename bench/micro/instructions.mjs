@@ -29,9 +29,14 @@ const GATEWAY = fileURLToPath(new URL('../lib/instruction-gateway.mjs', import.m
  * What is counted: `warm` requests before the count, then `samples` times `count` requests, of which the mean is taken. A collection
  * more or less in a sample is half a per cent.
  */
+const JSON_CASE = { stream: false, warm: 200, count: 100, samples: 4 };
+const STREAM_CASE = { stream: true, warm: 8, count: 5, samples: 4 };
+/** By variant of the gateway (`../lib/gateway.mjs`), each in a process of its own. Ratios are to `open`. */
 const CASES = {
-  json: { stream: false, warm: 200, count: 100, samples: 4 },
-  stream: { stream: true, warm: 8, count: 5, samples: 4 },
+  open: { 'json open': JSON_CASE, 'stream open': STREAM_CASE },
+  keys: { 'json keys': JSON_CASE },
+  headrace: { json: JSON_CASE, stream: STREAM_CASE },
+  limited: { 'json limited': JSON_CASE },
 };
 /** Loading the gateway under valgrind takes 8 s on a quiet machine. */
 const START_TIMEOUT_MS = 120_000;
@@ -133,9 +138,15 @@ async function openClient(port, next) {
 
 /** Instructions of one request of every case, on the built tree `dist`. */
 async function countTree(dist) {
+  const counts = {};
+  for (const variant of Object.keys(CASES)) Object.assign(counts, await countVariant(dist, variant));
+  return counts;
+}
+
+async function countVariant(dist, variant) {
   const servers = await startServers();
   const folder = temporaryFolder();
-  const spec = JSON.stringify({ dist: resolve(dist), ports: servers.ports, store: join(folder, 'ledger.db') });
+  const spec = JSON.stringify({ dist: resolve(dist), ports: servers.ports, folder, variant });
   const out = `--callgrind-out-file=${join(folder, 'count')}`;
   const { child, match } = await startChild({
     name: 'gateway under valgrind',
@@ -153,7 +164,7 @@ async function countTree(dist) {
   const control = (...words) => runCommand('callgrind_control', [...words, String(child.pid)]);
   try {
     const counts = {};
-    for (const [name, { stream, warm, count, samples }] of Object.entries(CASES)) {
+    for (const [name, { stream, warm, count, samples }] of Object.entries(CASES[variant])) {
       const messages = requests({ port, stream, bodyBytes: 1000 });
       progress(`instructions, ${name}`);
       await client.run(messages, warm);
@@ -180,6 +191,15 @@ function newestTotal(folder) {
   return Number(/^(?:summary|totals): (\d+)/m.exec(readFileSync(join(folder, newest), 'latin1'))[1]);
 }
 
+/** What keys, metering and limits add to the same request of an open gateway. */
+function ratioLines(counts) {
+  return Object.values(CASES)
+    .flatMap((cases) => Object.entries(cases))
+    .map(([name, { stream }]) => [name, counts[name] / counts[`${stream ? 'stream' : 'json'} open`] - 1])
+    .filter(([, more]) => more !== 0)
+    .map(([name, more]) => `${name}: ${(more * 100).toFixed(1)} % more than an open gateway`);
+}
+
 async function main(words) {
   const say = (text) => process.stdout.write(`${text}\n`);
   if (!isInstalled('valgrind') || !isInstalled('callgrind_control')) {
@@ -196,6 +216,7 @@ async function main(words) {
       say(`${name}: ${count} instructions a request, written`);
     return;
   }
+  for (const line of ratioLines(counted.counts)) say(line);
   const { lines, isOver } = compareCounts(JSON.parse(readFileSync(BASELINE, 'utf8')), counted);
   for (const line of lines) say(line);
   if (isOver && words.includes('--check')) process.exitCode = 1;

@@ -133,32 +133,40 @@ function holdCredit<Input>(
   billing: Billing,
   payer: GoodCredential,
 ): void {
-  const { exchange, deps } = request;
   const range = endpoint.price(request, billing);
-  const limits = admitRequest(exchange, billing, payer, range);
-  const settlement = new AccountSettlement(billing, payer, exchange.model, limits);
-  const { least } = range;
-  const most = Math.min(range.most, limits.amount);
-  const amount = most === 0 ? 0 : billing.leases.reserve(payer, least, most);
-  if (amount > 0 || most === 0) {
-    settlement.hold(amount);
-    exchange.settlement = settlement;
-    endpoint.run(request, settlement);
+  const settlement = admitRequest(request.exchange, billing, payer, range);
+  const most = Math.min(range.most, settlement.limits.amount);
+  const amount = most === 0 ? 0 : billing.leases.reserve(payer, most);
+  if (amount === 0 && most > 0) {
+    fundCredit(endpoint, request, billing, settlement, range.least, most);
     return;
   }
-  billing.leases.fund(payer, least, most, (reserved) => {
-    if (reserved.kind === 'reserved') settlement.hold(reserved.amount);
-    if (reserved.kind !== 'reserved' || exchange.handedOver) {
-      settlement.close();
-      if (reserved.kind !== 'reserved') refuse(exchange, deps, creditError(reserved, least));
-    } else {
-      exchange.settlement = settlement;
-      try {
-        endpoint.run(request, settlement);
-      } catch (thrown) {
-        // The lease cache calls others that wait for the same credit, and must not see this error.
-        refuse(exchange, deps, thrown);
+  settlement.hold(amount);
+  endpoint.run(request, settlement);
+}
+
+/** Holds credit that the lease does not cover. Apart from `holdCredit`, whose variables would else be allocated for the closure. */
+function fundCredit<Input>(
+  endpoint: PaidEndpoint<Input>,
+  request: PaidRequest<Input>,
+  billing: Billing,
+  settlement: AccountSettlement,
+  least: number,
+  most: number,
+): void {
+  const { deps, exchange } = request;
+  billing.leases.fund(settlement.payer, least, most, (reserved) => {
+    // The lease cache calls others that wait for the same credit, and must not see errors.
+    try {
+      if (reserved.kind === 'reserved') {
+        settlement.hold(reserved.amount);
+        if (!exchange.handedOver) endpoint.run(request, settlement);
+      } else {
+        settlement.close();
+        refuse(exchange, deps, creditError(reserved, least));
       }
+    } catch (thrown) {
+      refuse(exchange, deps, thrown);
     }
   });
 }
@@ -169,20 +177,25 @@ export interface Meter {
   spending(): Spending | null;
 }
 
-/** Reserves what the limits of a key and the budgets allow, before credit is held. Throws the error of the limit that is reached. */
+/**
+ * Reserves what the limits of a key and the budgets allow, before credit is held. The settlement is the exchange's at once: whatever is
+ * thrown from here on, it ends with the exchange. Throws the error of the limit that is reached.
+ */
 function admitRequest(
   exchange: Exchange,
-  { epochMs, limits }: Billing,
+  billing: Billing,
   payer: GoodCredential,
   range: CostRange,
-): LimitReservation {
-  const nowMs = epochMs();
-  const admitted = limits.admit(payer, exchange.model, range, nowMs);
+): AccountSettlement {
+  const nowMs = billing.epochMs();
+  const admitted = billing.limits.admit(payer, exchange.model, range, nowMs);
   if (admitted.kind !== 'reserved') throw limitError(admitted, rateLimitFamily(exchange), nowMs);
+  const settlement = new AccountSettlement(billing, payer, exchange.model, admitted);
+  exchange.settlement = settlement;
   if (payer.allowance !== null) {
     addRateLimitHeaders(exchange.commonHeaders, admitted, rateLimitFamily(exchange), nowMs);
   }
-  return admitted;
+  return settlement;
 }
 
 /** Clients of the Messages API read other headers than all others. */
@@ -205,31 +218,32 @@ class AccountSettlement implements Settlement {
   meter: Meter | null = null;
   /** Pico-USD that are held. */
   held = 0;
+  readonly payer: GoodCredential;
   /** What was reserved of the limits of the key and of budgets. */
   readonly limits: LimitReservation;
   readonly #billing: Billing;
-  readonly #payer: GoodCredential;
   readonly #model: string;
-  readonly #spendings: Spending[] = [];
+  /** Null while nothing was added. */
+  #spendings: Spending[] | null = null;
   #closed = false;
 
-  /** `limits`: what was reserved of the limits of the key and of budgets. */
   constructor(billing: Billing, payer: GoodCredential, model: string, limits: LimitReservation) {
     this.#billing = billing;
-    this.#payer = payer;
+    this.payer = payer;
     this.#model = model;
     this.limits = limits;
   }
 
   get dueCost(): number {
-    let cost = this.#closed ? 0 : (this.meter?.spending()?.cost ?? 0);
-    for (const spending of this.#spendings) cost += spending.cost;
+    if (this.#closed) return this.cost;
+    let cost = this.meter?.spending()?.cost ?? 0;
+    if (this.#spendings !== null) for (const spending of this.#spendings) cost += spending.cost;
     return Math.min(cost, this.maxCost);
   }
 
   /** The most that the request may cost, in pico-USD. Infinity: the account pays later, whatever it is. */
   get maxCost(): number {
-    return this.#payer.prepaid ? this.held : this.limits.amount;
+    return this.payer.prepaid ? this.held : this.limits.amount;
   }
 
   /** The most tokens that the request may take, prompt and output together. */
@@ -237,38 +251,49 @@ class AccountSettlement implements Settlement {
     return this.limits.tokens;
   }
 
-  /** Notes the credit that is held. What is reserved of budgets beyond it is given back. */
+  /** Notes the credit that is held. What is reserved of budgets beyond it is given back. After the end nothing is held. */
   hold(amount: number): void {
+    if (this.#closed) {
+      if (amount > 0) this.#billing.leases.cancel(this.payer, amount);
+      return;
+    }
     this.held = amount;
     this.#billing.limits.lower(this.limits, amount);
   }
 
   add(spending: Spending): void {
-    this.#spendings.push(spending);
+    if (this.#spendings === null) this.#spendings = [spending];
+    else this.#spendings.push(spending);
   }
 
   close(): void {
     if (this.#closed) return;
+    const { epochMs, limits } = this.#billing;
+    const most = this.maxCost;
     this.#closed = true;
-    const { epochMs, limits, leases } = this.#billing;
-    const metered = this.meter?.spending() ?? null;
-    if (metered !== null) this.#spendings.push(metered);
-    let { held } = this;
-    let left = this.maxCost;
-    for (const spending of this.#spendings) {
-      const cost = Math.min(spending.cost, left);
-      left -= cost;
-      leases.settle(this.#payer, held, cost === spending.cost ? spending : { ...spending, cost });
-      held = 0;
-      this.cost += cost;
-      this.promptTokens += spending.promptTokens;
-      this.cachedTokens += spending.cachedTokens;
-      this.completionTokens += spending.completionTokens;
-      this.measured &&= spending.measured;
+    try {
+      if (this.#spendings !== null) for (const spending of this.#spendings) this.#charge(spending, most);
+      const metered = this.meter?.spending() ?? null;
+      if (metered !== null) this.#charge(metered, most);
+    } finally {
+      if (this.held > 0) this.#billing.leases.cancel(this.payer, this.held);
+      this.held = 0;
+      const tokens = this.promptTokens + this.completionTokens;
+      limits.settle(this.limits, this.payer, this.#model, tokens, this.cost, epochMs());
     }
-    if (held > 0) leases.cancel(this.#payer, held);
-    const tokens = this.promptTokens + this.completionTokens;
-    limits.settle(this.limits, this.#payer, this.#model, tokens, this.cost, epochMs());
+  }
+
+  /** Charges what was delivered, as far as `most` allows. The hold goes with the first charge. */
+  #charge(spending: Spending, most: number): void {
+    const { held } = this;
+    const cost = Math.min(spending.cost, most - this.cost);
+    this.held = 0;
+    this.#billing.leases.settle(this.payer, held, cost === spending.cost ? spending : { ...spending, cost });
+    this.cost += cost;
+    this.promptTokens += spending.promptTokens;
+    this.cachedTokens += spending.cachedTokens;
+    this.completionTokens += spending.completionTokens;
+    this.measured &&= spending.measured;
   }
 }
 

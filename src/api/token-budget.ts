@@ -19,8 +19,6 @@ export class TokenBudget implements CostRange {
   readonly output: number;
   readonly bounds: TokenBounds;
   readonly #price: ModelPrice;
-  /** Version of the price; undefined for a free model. */
-  readonly priceVersion: string | undefined;
 
   /** `assumed`: tokens of an answer without a limit. `price`: undefined for a free model. */
   constructor(bounds: TokenBounds, assumed: number, price: ModelPrice = FREE) {
@@ -32,12 +30,16 @@ export class TokenBudget implements CostRange {
     const most = mostPromptTokens * dearest + output * answers * price.completion;
     this.bounds = bounds;
     this.#price = price;
-    this.priceVersion = price.version;
     this.output = output;
     this.most = Math.min(most, Number.MAX_SAFE_INTEGER);
     this.mostTokens = mostPromptTokens + output * answers;
     this.least = Math.min(promptTokens * price.prompt + leastOutput * price.completion, this.most);
     this.leastTokens = promptTokens + leastOutput;
+  }
+
+  /** Version of the price; undefined for a free model. */
+  get priceVersion(): string | undefined {
+    return this.#price.version;
   }
 
   /** What a request pays for that is paid before it runs: each answer gets no more than its part of these tokens. */

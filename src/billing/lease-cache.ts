@@ -126,7 +126,7 @@ export class LeaseCache {
    * Reserves `most` at once. An account that pays later gets `most` always.
    * @returns the pico-USD that are reserved; 0: call `fund`
    */
-  reserve({ account, prepaid }: Payer, _least: number, most: number): number {
+  reserve({ account, prepaid }: Payer, most: number): number {
     const { clock, epochMs, leaseManager } = this.#options;
     const table = this.#table;
     if (!table.trusted(clock.now(), epochMs())) return 0;

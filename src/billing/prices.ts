@@ -81,10 +81,11 @@ const ZERO = 0x30;
 export function exactUsdText(pico: number): string {
   const amount = Math.ceil(pico);
   const whole = Math.floor(amount / PICO_PER_USD_NUMBER);
-  const digits = String(amount - whole * PICO_PER_USD_NUMBER).padStart(USD_DIGITS, '0');
-  let end = USD_DIGITS;
-  while (end > CENT_DIGITS && digits.charCodeAt(end - 1) === ZERO) end--;
-  return `${whole}.${digits.slice(0, end)}`;
+  // With a one before them, so that leading zeros are printed.
+  const digits = String(amount - whole * PICO_PER_USD_NUMBER + PICO_PER_USD_NUMBER);
+  let end = 1 + USD_DIGITS;
+  while (end > 1 + CENT_DIGITS && digits.charCodeAt(end - 1) === ZERO) end--;
+  return `${whole}.${digits.slice(1, end)}`;
 }
 
 /** Pico-USD as USD to display: `'0.0123'`, rounded up to a millionth. */

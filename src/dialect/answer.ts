@@ -16,7 +16,7 @@ import {
 import { chatCompletions } from './openai.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';
-import { usageObject } from './usage-object.ts';
+import { parsedValue, usageObject } from './usage-object.ts';
 
 /** Why a 2xx answer is a failure of the attempt. */
 export type AnswerFailure =
@@ -278,7 +278,9 @@ export class AnswerJudge {
     const start = skipSpace(body, startsWithMark(body) ? 3 : 0, body.length);
     const first = body[start];
     if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return 'not an answer';
-    const scan = found(MEMBERS);
+    const scan = SCAN;
+    scan.spans.fill(-1);
+    scan.repeated = null;
     const end =
       first === OPEN_OBJECT
         ? scanMembers(body, start, body.length, MEMBERS, scan, MAX_DEPTH)
@@ -301,16 +303,19 @@ export class AnswerJudge {
   }
 
   #readUsage(body: Buffer, { spans }: Found): void {
-    const { usage, usageMembers } = this.#dialect as Dialect;
+    const dialect = this.#dialect as Dialect;
+    const start = spans[USAGE_AT] as number;
+    if (dialect.name !== 'llama') {
+      if (start >= 0) this.#usage = dialect.usage({ usage: usageObject(body, start, spans[USAGE_AT + 1] as number) });
+      return;
+    }
     const members: Record<string, unknown> = {};
-    for (const name of usageMembers) {
+    for (const name of dialect.usageMembers) {
       const at = 2 * MEMBER_NAMES.indexOf(name);
       const from = spans[at] as number;
-      if (from < 0) continue;
-      const to = spans[at + 1] as number;
-      members[name] = name === 'usage' ? usageObject(body, from, to) : parsed(body.toString('latin1', from, to));
+      if (from >= 0) members[name] = parsedValue(body, from, spans[at + 1] as number);
     }
-    this.#usage = usage(members);
+    this.#usage = dialect.usage(members);
   }
 
   /** Reads the lines of a piece from `start` on. Line ends are LF, CRLF or CR, in any mixture. */
@@ -568,7 +573,10 @@ const BLANK_LINE = Buffer.from('\n\n');
 const OUTPUT_NAMES = ['choices', 'content', 'output', 'data', 'embedding', 'results'];
 const USAGE_NAMES = ['usage', 'timings', 'tokens_evaluated', 'tokens_predicted', 'tokens_cached'];
 const MEMBER_NAMES = ['error', ...OUTPUT_NAMES, ...USAGE_NAMES];
+const USAGE_AT = 2 * MEMBER_NAMES.indexOf('usage');
 const MEMBERS = memberTable(MEMBER_NAMES);
+/** One for all judges: it is read before the next answer. */
+const SCAN = found(MEMBERS);
 const MAX_DEPTH = 256;
 const EMPTY_VALUE = /^(?:null|""|\[\s*\]|\{\s*\}|false)$/;
 

@@ -68,15 +68,19 @@ export function sseEvent(event: string | undefined, data: unknown): string {
 /** No response takes more; a larger count is a mistake of the CRN and must not be charged. */
 const MAX_TOKENS = 100_000_000;
 
-/** The token count at `path` inside a parsed value; undefined when it is absent or no whole number up to 10^8. */
-export function tokenCount(value: unknown, ...path: readonly string[]): number | undefined {
-  let at: unknown = value;
-  for (const name of path) {
-    if (typeof at !== 'object' || at === null) return undefined;
-    at = (at as Record<string, unknown>)[name];
-  }
-  return typeof at === 'number' && Number.isSafeInteger(at) && at >= 0 && at <= MAX_TOKENS ? at : undefined;
+/** A parsed value as a token count; undefined when it is no whole number up to 10^8. */
+export function tokenCount(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 && value <= MAX_TOKENS
+    ? value
+    : undefined;
 }
+
+/** A parsed value whose members can be asked for: it has none unless it is an object. */
+export function membersOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : NO_MEMBERS;
+}
+
+const NO_MEMBERS: Readonly<Record<string, unknown>> = {};
 
 /** Meaning of one event of a stream. */
 export interface EventReading {

@@ -6,6 +6,7 @@ import {
   type EventReading,
   type Failure,
   isFilled,
+  membersOf,
   sseEvent,
   tokenCount,
   type Usage,
@@ -58,9 +59,9 @@ function errorMember({ status, message }: Failure): Record<string, unknown> {
  * tokens (docs/interface.md), but engines fill it with all tokens in the slot.
  */
 function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined {
-  const timings = members['timings'];
-  const reused = tokenCount(timings, 'cache_n');
-  const processed = tokenCount(timings, 'prompt_n');
+  const timings = membersOf(members['timings']);
+  const reused = tokenCount(timings['cache_n']);
+  const processed = tokenCount(timings['prompt_n']);
   const promptTokens =
     tokenCount(members['tokens_evaluated']) ?? (processed === undefined ? undefined : processed + (reused ?? 0));
   if (promptTokens === undefined) return undefined;
@@ -68,7 +69,7 @@ function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined 
     reused ?? (processed === undefined ? (tokenCount(members['tokens_cached']) ?? 0) : promptTokens - processed);
   return {
     promptTokens,
-    completionTokens: tokenCount(members['tokens_predicted']) ?? tokenCount(timings, 'predicted_n') ?? 0,
+    completionTokens: tokenCount(members['tokens_predicted']) ?? tokenCount(timings['predicted_n']) ?? 0,
     cachedTokens: Math.min(Math.max(cached, 0), promptTokens),
   };
 }

@@ -7,6 +7,7 @@ import {
   type Failure,
   isFilled,
   isFilledBeside,
+  membersOf,
   sseEvent,
   tokenCount,
   type Usage,
@@ -90,11 +91,11 @@ function errorMember({ status, message }: Failure): Record<string, unknown> {
 
 /** The prompt is the sum of what was processed, read from the cache and written to it; the dialect counts them apart. */
 function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined {
-  const usage = members['usage'];
-  const fresh = tokenCount(usage, 'input_tokens');
-  const completionTokens = tokenCount(usage, 'output_tokens');
+  const usage = membersOf(members['usage']);
+  const fresh = tokenCount(usage['input_tokens']);
+  const completionTokens = tokenCount(usage['output_tokens']);
   if (fresh === undefined && completionTokens === undefined) return undefined;
-  const cachedTokens = tokenCount(usage, 'cache_read_input_tokens') ?? 0;
-  const written = tokenCount(usage, 'cache_creation_input_tokens') ?? 0;
+  const cachedTokens = tokenCount(usage['cache_read_input_tokens']) ?? 0;
+  const written = tokenCount(usage['cache_creation_input_tokens']) ?? 0;
   return { promptTokens: (fresh ?? 0) + cachedTokens + written, completionTokens: completionTokens ?? 0, cachedTokens };
 }

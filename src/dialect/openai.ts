@@ -7,6 +7,7 @@ import {
   type Failure,
   isFilled,
   isFilledBeside,
+  membersOf,
   sseEvent,
   tokenCount,
   type Usage,
@@ -33,7 +34,7 @@ export const chatCompletions: Dialect = {
   deltaTexts: CHAT_TEXTS,
   answerTexts: CHAT_TEXTS,
   usageMembers: ['usage'],
-  usage: ({ usage }) => counts(usage, 'prompt_tokens', 'completion_tokens'),
+  usage: chatUsage,
 };
 
 /** Differs from chat completions in the request only: the conversation is one growing `prompt`. */
@@ -81,7 +82,7 @@ export const responses: Dialect = {
   deltaTexts: textMembers('delta'),
   answerTexts: textMembers('text', 'arguments', 'refusal'),
   usageMembers: ['usage'],
-  usage: ({ usage }) => counts(usage, 'input_tokens', 'output_tokens'),
+  usage: responseUsage,
 };
 
 const DELTA = Buffer.from('.delta');
@@ -173,11 +174,21 @@ function responsesErrorEvent(failure: Failure): string {
   );
 }
 
-/** Reads a usage object whose counts have these names; undefined when it has neither count. */
-function counts(usage: unknown, prompt: string, completion: string): Usage | undefined {
-  const promptTokens = tokenCount(usage, prompt);
-  const completionTokens = tokenCount(usage, completion);
+function chatUsage({ usage }: Readonly<Record<string, unknown>>): Usage | undefined {
+  const { completion_tokens: completion, prompt_tokens: prompt, prompt_tokens_details: details } = membersOf(usage);
+  return counts(prompt, completion, details);
+}
+
+function responseUsage({ usage }: Readonly<Record<string, unknown>>): Usage | undefined {
+  const { input_tokens: prompt, input_tokens_details: details, output_tokens: completion } = membersOf(usage);
+  return counts(prompt, completion, details);
+}
+
+/** The tokens that these values say; undefined when they have neither count. */
+function counts(prompt: unknown, completion: unknown, details: unknown): Usage | undefined {
+  const promptTokens = tokenCount(prompt);
+  const completionTokens = tokenCount(completion);
   if (promptTokens === undefined && completionTokens === undefined) return undefined;
-  const cachedTokens = tokenCount(usage, `${prompt}_details`, 'cached_tokens') ?? 0;
+  const cachedTokens = tokenCount(membersOf(details)['cached_tokens']) ?? 0;
   return { promptTokens: promptTokens ?? 0, completionTokens: completionTokens ?? 0, cachedTokens };
 }

@@ -4,6 +4,7 @@
 import t from 'tap';
 import {
   authenticate,
+  type Meter,
   paid,
   type PaidEndpoint,
   respondWhole,
@@ -16,7 +17,7 @@ import { forward } from '../../src/api/inference.ts';
 import { search } from '../../src/api/search.ts';
 import { hashKey, KeyTable, type Reserved } from '../../src/billing/index.ts';
 import type { Exceeded } from '../../src/billing/index.ts';
-import { LimitReservation } from '../../src/billing/limits/key-limiter.ts';
+import { type KeyAllowance, LimitReservation } from '../../src/billing/limits/key-limiter.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import type { BodyCallback } from '../../src/ingress/body.ts';
@@ -45,12 +46,20 @@ class BodyExchange extends StubExchange {
 class Money {
   readonly calls: string[] = [];
   exceeded: Exceeded | null = null;
+  /** Reservations of limits that are not settled. */
+  limited = 0;
+  /** The call that throws. */
+  broken = '';
   /** Whether the lease reaches; if not, `fund` waits for `funded`. */
   reaches = true;
   funded: (reserved: Reserved) => void = () => undefined;
   /** Kinds of answer of the payment processor. */
   readonly begin: PromiseWithResolvers<string> = Promise.withResolvers();
   readonly settle: PromiseWithResolvers<string> = Promise.withResolvers();
+
+  breakAt(call: string): void {
+    if (call === this.broken) throw new Error(`${call} is broken`);
+  }
 
   deps(settings: object = {}): ApiDeps {
     const resolved = resolveSettings({ fetch: { price: '0.001' }, ...settings });
@@ -65,20 +74,31 @@ class Money {
       contextLengths: new Map(),
       billing: {
         leases: {
-          reserve: (_payer: unknown, _least: number, most: number) => {
+          reserve: (_payer: unknown, most: number) => {
+            this.breakAt('reserve');
             if (this.reaches) note('hold');
             return this.reaches ? most : 0;
           },
           fund: (_payer: unknown, _least: number, _most: number, done: (reserved: Reserved) => void) => {
             this.funded = done;
+            this.breakAt('fund');
           },
-          settle: () => note('settle'),
+          settle: () => {
+            this.breakAt('charge');
+            note('settle');
+          },
           cancel: () => note('release'),
         },
         limits: {
-          admit: () => this.exceeded ?? new LimitReservation(),
-          lower: () => undefined,
-          settle: () => undefined,
+          admit: () => {
+            if (this.exceeded !== null) return this.exceeded;
+            this.limited++;
+            const reservation = new LimitReservation();
+            reservation.allowance = { cell: null, requestsPerMinute: 1 } as KeyAllowance;
+            return reservation;
+          },
+          lower: () => this.breakAt('lower'),
+          settle: () => void this.limited--,
         },
         modelPrices: new Map([['m', { prompt: 1, completion: 1, cachedPrompt: 1 }]]),
         enginePrices: new Map([['engine_a', 5]]),
@@ -284,6 +304,57 @@ for (const [name, headers, before, steps, calls] of HOLDS) {
     work.exchange.settlement?.close();
     await work.turn();
     t.same(work.money.calls, calls, 'a second close does nothing');
+    t.equal(work.money.limited, 0, 'and so do the limits');
+  });
+}
+
+const broken =
+  (call: string): Step =>
+  ({ exchange, money }) => {
+    money.broken = call;
+    if (call === 'headers') Object.freeze(exchange.commonHeaders);
+  };
+const brokenMeter: Step = ({ exchange }) => {
+  const meter: Meter = {
+    spending: () => {
+      throw new Error('meter is broken');
+    },
+  };
+  Object.assign(exchange.settlement ?? {}, { meter });
+};
+
+const DEFECTS: readonly [name: string, before: Step[], steps: Step[], calls: string[]][] = [
+  ['the headers of the limits', [broken('headers')], [body], []],
+  ['the reservation', [broken('reserve')], [body], []],
+  ['what is given back of budgets', [broken('lower')], [body], ['hold', 'release']],
+  ['the extension of the lease', [short, broken('fund')], [body], []],
+  [
+    'the extension of the lease, which comes all the same',
+    [short, broken('fund')],
+    [body, funded],
+    ['hold', 'release'],
+  ],
+  ['what is given back after the extension', [short, broken('lower')], [body, funded], ['hold', 'release']],
+  ['the meter at the end', [], [body, brokenMeter, leave], ['hold', 'release']],
+  ['the charge', [broken('charge')], [body, answer], ['hold']],
+];
+
+for (const [name, before, steps, calls] of DEFECTS) {
+  t.test(`limits and holds are given back when something breaks: ${name}`, async (t) => {
+    const work = new Work(GOOD);
+    for (const step of before) step(work);
+    work.begin();
+    for (const step of steps) {
+      try {
+        step(work);
+      } catch (error) {
+        t.match(error, /broken/, 'the server reports it');
+      }
+      await work.turn();
+    }
+    t.equal(work.exchange.handedOver || work.exchange.aborted, true, 'the client is answered');
+    t.equal(work.money.limited, 0);
+    t.same(work.money.calls, calls);
   });
 }
 

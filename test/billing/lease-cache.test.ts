@@ -27,14 +27,14 @@ t.test('credit is leased once, drawn without asking, and charged in sums', async
   const { ledger } = store;
   const { problems, threads } = await openGateway(store);
   const [leases] = threads as [LeaseCache];
-  t.equal(leases.reserve(PAYER, 10, 10), 0, 'nothing is at hand yet');
+  t.equal(leases.reserve(PAYER, 10), 0, 'nothing is at hand yet');
   t.same(await hold(leases, 10), { kind: 'reserved', amount: 10 });
   leases.settle(PAYER, 10, spend(7));
   for (let request = 0; request < 20; request++) {
-    t.equal(leases.reserve(PAYER, 10, 10), 10);
+    t.equal(leases.reserve(PAYER, 10), 10);
     leases.settle(PAYER, 10, spend(7));
   }
-  t.equal(leases.reserve(PAYER, 10, 10), 10);
+  t.equal(leases.reserve(PAYER, 10), 10);
   leases.cancel(PAYER, 10);
   await store.advance(250);
   const [row] = await ledger.usage({ by: ['account', 'key', 'model'] });
@@ -54,8 +54,8 @@ t.test('threads draw from one lease', async (t) => {
   await hold(two, 10);
   await hold(three, 10);
   const held = (await store.ledger.account('a'))?.held;
-  t.equal(two.reserve(PAYER, 100, 100), 100);
-  t.equal(three.reserve(PAYER, 100, 100), 100);
+  t.equal(two.reserve(PAYER, 100), 100);
+  t.equal(three.reserve(PAYER, 100), 100);
   await store.settle();
   t.equal((await store.ledger.account('a'))?.held, held, 'the ledger is not asked again');
 });
@@ -95,7 +95,7 @@ t.test('waiting requests are judged by their own amounts, in order of arrival', 
   t.same(await first, { kind: 'reserved', amount: 60 });
   await store.settle();
   t.same(order, ['never: short'], 'nobody overtakes the one that waits');
-  t.equal(leases.reserve(PAYER, 1, 1), 0, 'not even without asking');
+  t.equal(leases.reserve(PAYER, 1), 0, 'not even without asking');
   leases.cancel(PAYER, 60);
   await store.settle();
   t.same(order, ['never: short', 'no room now: reserved', 'behind: reserved']);
@@ -235,7 +235,7 @@ t.test('an account that pays later needs no credit and may fall below zero', asy
   const { threads } = await openGateway(store);
   const [leases] = threads as [LeaseCache];
   const later = { ...PAYER, prepaid: false };
-  t.equal(leases.reserve(later, 1e9, 1e9), 1e9);
+  t.equal(leases.reserve(later, 1e9), 1e9);
   leases.settle(later, 1e9, { ...spend(70), measured: false });
   await store.advance(250);
   t.match(await store.ledger.account('a'), { balance: -70n });
@@ -262,11 +262,11 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   isAway = true;
   for (let elapsedMs = 4000; elapsedMs < SETTINGS.leaseTtlMs; elapsedMs += 4000) {
     await store.advance(4000);
-    t.equal(leases.reserve(PAYER, 1, 1), 1, 'as long as the lease lasts');
+    t.equal(leases.reserve(PAYER, 1), 1, 'as long as the lease lasts');
   }
   await store.advance(4000);
-  t.equal(leases.reserve(PAYER, 1, 1), 0);
-  t.equal(leases.reserve({ ...PAYER, prepaid: false }, 1, 1), 0);
+  t.equal(leases.reserve(PAYER, 1), 0);
+  t.equal(leases.reserve({ ...PAYER, prepaid: false }, 1), 0);
   t.same(await hold(leases, 1), { kind: 'away' });
   t.match(problems.at(-1), /the store is away/);
   isAway = false;
@@ -280,7 +280,7 @@ t.test('a machine that was suspended renews its leases before it spends', async 
   const [leases] = threads as [LeaseCache];
   await hold(leases, 1);
   store.wall.stepMs += SETTINGS.leaseTtlMs;
-  t.equal(leases.reserve(PAYER, 1, 1), 0, 'the steady clock stood still, the wall clock went on');
+  t.equal(leases.reserve(PAYER, 1), 0, 'the steady clock stood still, the wall clock went on');
   t.same(await hold(leases, 1), { kind: 'reserved', amount: 1 });
   store.wall.stepMs -= 3_600_000;
   await store.advance(SETTINGS.leaseTtlMs);
@@ -303,10 +303,10 @@ t.test('credit of a lease that expired meanwhile is not spent', async (t) => {
     { balance: 0n, held: 100n },
     'what is in use is leased again, as far as it goes',
   );
-  t.equal(leases.reserve(PAYER, 1, 1), 0);
+  t.equal(leases.reserve(PAYER, 1), 0);
   leases.settle(PAYER, 600, spend(80));
   t.same(await hold(leases, 20), { kind: 'reserved', amount: 20 });
-  t.equal(leases.reserve(PAYER, 1, 1), 0, 'and no more');
+  t.equal(leases.reserve(PAYER, 1), 0, 'and no more');
 });
 
 t.test('threads that spend concurrently never spend more than the balance', async (t) => {
@@ -551,7 +551,7 @@ t.test('a lease manager that restarts goes on: one ledger, one watch, no charge 
   manager.tell({ type: 'Charges', thread: 0, charges: null } as never);
   await store.settle();
   t.equal(store.system.stats().restarts, 1);
-  t.equal(leases.reserve(PAYER, 10, 10), 10, 'the lease is the same');
+  t.equal(leases.reserve(PAYER, 10), 10, 'the lease is the same');
   leases.settle(PAYER, 10, spend(3));
   await store.advance(250);
   t.equal(new Set(ids).size, 2);

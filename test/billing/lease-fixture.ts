@@ -112,7 +112,7 @@ export async function openGateway(store: Store, options: GatewayOptions = {}): P
 
 /** A reservation as the pipeline makes it: at once, or by waiting. */
 export function hold(leases: LeaseCache, least: number, most = least, payer = PAYER): Promise<Reserved> {
-  const amount = leases.reserve(payer, least, most);
+  const amount = leases.reserve(payer, most);
   if (amount > 0) return Promise.resolve({ kind: 'reserved', amount });
   return new Promise((resolve) => leases.fund(payer, least, most, resolve));
 }

@@ -49,7 +49,7 @@ function serve(at: number): void {
       else leases.settle(payer, held, spend(cost));
     });
   };
-  const held = leases.reserve(payer, 1, most);
+  const held = leases.reserve(payer, most);
   if (held > 0) begin(held);
   else if (running.length < 20)
     leases.fund(payer, 1, most, (reserved) => reserved.kind === 'reserved' && begin(reserved.amount));

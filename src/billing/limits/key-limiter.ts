@@ -162,6 +162,7 @@ export class KeyLimiter {
     amount: number,
     nowMs: number,
   ): void {
+    if (reservation === UNLIMITED && this.#budgets.size === 0) return;
     this.#settleKey(reservation, tokens);
     if (amount > 0) for (const budget of this.budgetsOf(payer, model)) this.#spend(budget, amount, nowMs);
     if (reservation.budgets.length > 0) {

@@ -80,13 +80,30 @@ function add(
   headers.push(limitName, String(limit), remainingName, String(remaining), resetName, reset);
 }
 
+// Requests of one millisecond have the same text mostly: this is the last one.
+let lastText = '';
+let lastFamily: Family = 'openai';
+let lastWaitMs = -1;
+let lastNowMs = -1;
+
 /** OpenAI sends durations such as `1m2.5s` or `120ms`, Anthropic dates (RFC 3339). */
 function resetText(family: Family, waitMs: number, nowMs: number): string {
   const wholeMs = Math.max(Math.ceil(waitMs), 0);
-  // Whole seconds, rounded up: the limit is restored by then.
-  if (family === 'anthropic')
-    return `${new Date(Math.ceil((nowMs + wholeMs) / 1000) * 1000).toISOString().slice(0, 19)}Z`;
+  if (wholeMs === lastWaitMs && nowMs === lastNowMs && family === lastFamily) return lastText;
+  lastText = family === 'openai' ? durationText(wholeMs) : dateText(nowMs + wholeMs);
+  lastFamily = family;
+  lastWaitMs = wholeMs;
+  lastNowMs = nowMs;
+  return lastText;
+}
+
+function durationText(wholeMs: number): string {
   if (wholeMs < 1000) return `${wholeMs}ms`;
   const minutes = Math.floor(wholeMs / 60_000);
   return `${minutes === 0 ? '' : `${minutes}m`}${(wholeMs % 60_000) / 1000}s`;
+}
+
+/** In whole seconds, rounded up: the limit is restored by then. */
+function dateText(epochMs: number): string {
+  return `${new Date(Math.ceil(epochMs / 1000) * 1000).toISOString().slice(0, 19)}Z`;
 }
