@@ -53,6 +53,8 @@ export class Gauges {
     if (event.type === 'ejected') {
       this.#crns.ejected(event.url, event.failure);
       this.#ejectedUntilMs.set(event.url, epochMs() + event.forMs);
+    } else if (event.type === 'restarted') {
+      this.#crns.restarted(event.url);
     } else if (event.type === 'returned' || (event.type === 'probed' && !event.ejected)) {
       this.#ejectedUntilMs.delete(event.url);
     }

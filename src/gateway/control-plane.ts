@@ -10,6 +10,7 @@ import { BufferedClient } from '../net/buffered-client.ts';
 import {
   type ServersByModel,
   BlockIndex,
+  CacheFeedback,
   Board,
   type BoardMemory,
   createBoardMemory,
@@ -20,6 +21,7 @@ import {
   type OverrideResult,
   type ModelTableData,
   probe,
+  readCrnReport,
   STANDING,
 } from '../routing/index.ts';
 import { describeEvent, type Log } from '../telemetry/log.ts';
@@ -69,6 +71,7 @@ export class ControlPlane {
   readonly #bodyMemory: SharedArrayBuffer;
   readonly #board: Board;
   readonly #blockIndex: BlockIndex;
+  readonly #feedback: CacheFeedback;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
   readonly #client = new BufferedClient(4);
@@ -105,6 +108,7 @@ export class ControlPlane {
     this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1, settings.routing.indexBytes);
     this.#board = new Board(this.#memory, 0);
     this.#blockIndex = new BlockIndex(this.#memory.blocks);
+    this.#feedback = new CacheFeedback(this.#memory, this.#blockIndex);
     this.#bodyMemory = createBodyMemory(threads + 1);
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
@@ -163,7 +167,9 @@ export class ControlPlane {
         board: this.#board,
         memory: this.#memory,
         blockIndex: this.#blockIndex,
+        feedback: this.#feedback,
         probe: (url, timeoutMs) => probe(this.#client, url, timeoutMs),
+        report: (url, apiKey, timeoutMs) => readCrnReport(this.#client, url, apiKey, timeoutMs),
         onTable: (table) => {
           this.#table = table;
           this.#publish();
@@ -450,6 +456,8 @@ function logCrn(log: Log, event: CrnEvent): void {
     log.warn({ crn: event.url }, 'CRN drained');
   } else if (event.type === 'returned') {
     log.info({ crn: event.url }, 'CRN returned');
+  } else if (event.type === 'restarted') {
+    log.info({ crn: event.url }, 'CRN restarted: its KV cache is taken for empty');
   }
 }
 

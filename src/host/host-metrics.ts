@@ -32,7 +32,12 @@ function ours(figures: EngineFigures, live: number): Row[] {
     [`${prefix}_late_steps_total`, 'counter', 'Steps that ended late by more than a step.', figures.lateSteps],
     [`${prefix}_most_behind_seconds`, 'gauge', 'The most that a step ended late.', figures.mostBehindMs / 1000],
     [`${prefix}_prompt_tokens_cached_total`, 'counter', 'Prompt tokens found in the cache.', figures.cachedTokens],
+    ...(figures.cacheTokens > 0 ? [cacheTokens(figures)] : []),
   ];
+}
+
+function cacheTokens({ cacheTokens: tokens }: EngineFigures): Row {
+  return ['headrace_host_cache_tokens', 'gauge', 'Tokens that the KV memory of a model holds.', tokens];
 }
 
 function llamaCpp(figures: EngineFigures): Row[] {

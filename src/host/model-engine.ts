@@ -156,6 +156,8 @@ export const NO_FIGURES = {
   generationMs: 0,
   /** Part of the KV memory that running sequences hold, 0 to 1. */
   memoryUse: 0,
+  /** Tokens that the KV memory of a model holds; 0 when the engine does not say. */
+  cacheTokens: 0,
 };
 
 /** Figures since the engine began, for `/metrics`. */

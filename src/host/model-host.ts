@@ -1,6 +1,7 @@
 // The model host: an HTTP server in front of an engine, with faults on demand. Order of a request: refusal by header, key,
 // body, journal, faults before the answer, answer. Every request ends in exactly one way: finished, aborted by its client, or
 // cut.
+import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock } from '../actor/index.ts';
@@ -117,6 +118,8 @@ export class Host {
   #started = false;
   #loadedAtMs = 0;
   #flapping: Step | undefined;
+  /** Identifies the run of this host: its caches are empty when it begins. */
+  #instance = '';
 
   /** @internal */
   constructor(settings: HostSettings) {
@@ -173,6 +176,8 @@ export class Host {
     const { guard } = this.#settings;
     const { engine } = this.#deps;
     return {
+      // The caches of an attached engine outlive the host.
+      ...(engine.metrics === undefined && { instance: this.#instance }),
       ...(engine.isPaced !== true && { engine: engine.kind }),
       ...(guard !== undefined && { keys: guard.health() }),
     };
@@ -194,6 +199,7 @@ export class Host {
   /** Starts listening, on the same port as before when it listened before; resolves with the URL. */
   async listen(): Promise<string> {
     this.#started = true;
+    this.#instance = randomUUID();
     this.#loadedAtMs = this.#pacer.now() + (this.#settings.loadingMs ?? 0);
     await this.#bind();
     if (this.#faults.refusesConnections) this.#server.close();

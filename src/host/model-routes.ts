@@ -100,7 +100,8 @@ function answerModelHealth(deps: RouteDeps, reply: Reply, segment: string): void
   const model = decode(segment);
   if (deps.models.includes(model)) {
     if (deps.loading()) return reply.json(503, { status: unready(deps.engine).code }, { 'retry-after': '1' });
-    return reply.json(200, { status: 'ok', model });
+    const { instance } = deps.healthDetails();
+    return reply.json(200, { status: 'ok', model, ...(instance !== undefined && { instance }) });
   }
   if (deps.loadable.includes(model)) return reply.json(202, { status: 'not loaded', model });
   refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');

@@ -20,10 +20,11 @@
 // races with another one, costs one sample. An epoch is raised before the standing that belongs to it, and read after the standing:
 // a request never carries an older epoch than the standing that it was chosen by.
 
-/** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
 import { type BlockIndexMemory, createBlockIndexMemory, MIN_INDEX_BYTES } from './block-index.ts';
+import { feedbackBytes } from './cache-feedback.ts';
 import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 
+/** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
@@ -68,6 +69,8 @@ export interface BoardMemory {
   readonly responses: SharedArrayBuffer;
   /** Which member holds which blocks of prompts: see `BlockIndex`. */
   readonly blocks: BlockIndexMemory;
+  /** What answers and CRNs say about KV caches: see `CacheFeedback`. */
+  readonly feedback: SharedArrayBuffer;
 }
 
 /** Creates the memory of a board. Its sizes are fixed for the life of the process. `indexBytes`: of the block index. */
@@ -88,6 +91,7 @@ export function createBoardMemory(
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
     blocks: createBlockIndexMemory(indexBytes, members),
+    feedback: new SharedArrayBuffer(feedbackBytes(members)),
   };
 }
 

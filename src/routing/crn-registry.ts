@@ -5,6 +5,8 @@ import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { type BreakerSettings, FailureRates } from './breaker.ts';
 import type { BlockIndex } from './block-index.ts';
 import type { BoardMemory } from './board.ts';
+import type { CacheFeedback } from './cache-feedback.ts';
+import type { CrnReport } from './crn-report.ts';
 import type { Outcome } from './outcome.ts';
 import {
   crn,
@@ -46,6 +48,9 @@ export type CrnRegistryCommand =
 export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
   readonly memory: BoardMemory;
   readonly blockIndex: BlockIndex;
+  readonly feedback: CacheFeedback;
+  /** Asks a CRN what it says about itself, with the gateway's credential for it. */
+  readonly report: (url: string, apiKey: string | undefined, timeoutMs: number) => Promise<CrnReport>;
   readonly onTable: (table: ModelTableData) => void;
   readonly onEvent: (event: CrnEvent) => void;
   /** Every CRN of the table has completed its first probes. */
@@ -113,9 +118,8 @@ class CrnRegistry {
   readonly #servers = new Map<string, Server>();
   readonly #rates = new FailureRates();
   readonly #byMember = new Map<number, Server>();
-  /** Cells of retry budgets by model id. */
-  readonly #budgets = new Map<string, number>();
-  readonly #budgetCells: Cells;
+  readonly #modelCells = new Map<string, number>();
+  readonly #freeModelCells: Cells;
   /** Base URLs. A CRN stays drained through changes of the configuration, until it is returned. */
   readonly #drained = new Set<string>();
   #models: readonly Model[] = [];
@@ -127,21 +131,21 @@ class CrnRegistry {
     this.#context = context;
     this.#serverCells = new Cells(deps.memory.servers);
     this.#memberCells = new Cells(deps.memory.members);
-    this.#budgetCells = new Cells(deps.memory.members);
+    this.#freeModelCells = new Cells(deps.memory.members);
   }
 
   configure(given: readonly ModelSpec[], settings: CrnRegistrySettings): void {
     this.#maxShare = settings.maxShare;
     const specs = this.#fit(given);
     const wanted = modelsByUrl(specs);
+    const ids = new Set(specs.flatMap(({ id, servers }) => (servers.length > 0 ? [id] : [])));
+    for (const [id, cell] of this.#modelCells) if (!ids.has(id)) this.#freeModel(id, cell);
     for (const url of [...this.#servers.keys()]) if (!wanted.has(url)) this.#retire(url);
     for (const [url, models] of wanted) this.#ensure(url, models, settings);
-    const ids = new Set(specs.flatMap(({ id, servers }) => (servers.length > 0 ? [id] : [])));
-    for (const [id, cell] of this.#budgets) if (!ids.has(id)) this.#freeBudget(id, cell);
     this.#models = specs.map((spec) => ({
       id: spec.id,
       members: spec.servers.map((url) => this.#member(url, spec)),
-      budget: this.#budgetOf(spec),
+      budget: this.#cellOf(spec.id, spec.servers.length),
     }));
     this.#deps.onTable({ version: ++this.#version, models: this.#models });
     this.#checkProbed();
@@ -208,21 +212,22 @@ class CrnRegistry {
   }
 
   /** Each model with a CRN has a cell: there are as many as members. The others share the last one, since they never try anything. */
-  #budgetOf({ id, servers }: ModelSpec): number {
-    let cell = this.#budgets.get(id);
-    if (cell === undefined && servers.length === 0) return this.#deps.memory.members;
+  #cellOf(id: string, servers: number): number {
+    let cell = this.#modelCells.get(id);
+    if (cell === undefined && servers === 0) return this.#deps.memory.members;
     if (cell === undefined) {
-      cell = this.#budgetCells.take(id);
-      this.#budgets.set(id, cell);
+      cell = this.#freeModelCells.take(id);
+      this.#modelCells.set(id, cell);
     }
     return cell;
   }
 
-  /** Clears the cell: its next model begins with a full budget. */
-  #freeBudget(id: string, cell: number): void {
-    this.#budgets.delete(id);
+  /** Clears the cell: its next model begins with a full retry budget, and without what was learned. */
+  #freeModel(id: string, cell: number): void {
+    this.#modelCells.delete(id);
     Atomics.store(new Int32Array(this.#deps.memory.retries), cell, 0);
-    this.#budgetCells.give(cell);
+    this.#deps.feedback.resetModel(cell);
+    this.#freeModelCells.give(cell);
   }
 
   #ensure(url: string, models: readonly string[], settings: CrnRegistrySettings): void {
@@ -261,19 +266,21 @@ class CrnRegistry {
     members: ReadonlyMap<string, number>,
     settings: CrnRegistrySettings,
   ): Ref<CrnCommand> {
-    const { board, probe } = this.#deps;
+    const { board, feedback, probe, report } = this.#deps;
     return this.#context.spawn(
       crn(
         {
           url,
           server,
-          members: [...members].map(([model, member]) => ({ model, member })),
+          members: [...members].map(([model, member]) => ({ model, modelCell: this.#cellOf(model, 1), member })),
           health: settings.health,
           ejection: settings.ejection,
         },
         {
           board,
+          feedback,
           probe,
+          report: (asked, timeoutMs) => report(asked, this.#apiKeyOf(asked), timeoutMs),
           rates: this.#rates,
           peers: (model) => this.#peers(model, url),
           mayEject: (wanted) => this.#mayEject(wanted),
@@ -298,7 +305,16 @@ class CrnRegistry {
     this.#rates.forget(member);
     this.#deps.board.resetMember(member);
     this.#deps.blockIndex.reset(member);
+    this.#deps.feedback.resetMember(member);
     this.#memberCells.give(member);
+  }
+
+  #apiKeyOf(url: string): string | undefined {
+    for (const { members } of this.#models) {
+      const apiKey = members.find((member) => member.url === url)?.apiKey;
+      if (apiKey !== undefined) return apiKey;
+    }
+    return undefined;
   }
 
   #peers(model: string, url: string): readonly number[] {

@@ -1,11 +1,16 @@
 // Health actor of one CRN: probes it, counts the outcomes of its requests, and writes the standings of its members to the board.
 // A member is up when its last probes succeeded and the CRN is not ejected; an ejected CRN comes back through one trial request. A
-// restart keeps the standings. Operators may drain, eject and return a CRN; a drained one is checked as before, but stays drained.
+// restart of the actor keeps the standings. Operators may drain, eject and return a CRN; a drained one is checked as before, but stays
+// drained. Seldom, and never in the way of a probe, the actor asks what the CRN says about its process and its KV cache: after a restart
+// of the CRN its cache is known to be empty.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { Breaker, type BreakerSettings, type FailureRates } from './breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
+import type { CacheFeedback } from './cache-feedback.ts';
+import { type CrnReport, NO_REPORT, ProcessIdentity } from './crn-report.ts';
 import type { Failure, Outcome, Verdict } from './outcome.ts';
+import { isRefused, type ProbeAnswer } from './probe.ts';
 
 export interface HealthSettings {
   /** Time between two probes in milliseconds, spread by ±10 % so that CRNs are not probed in step. */
@@ -23,8 +28,8 @@ export interface CrnSettings {
   readonly url: string;
   /** Server cell on the board. */
   readonly server: number;
-  /** The models of this CRN and their member cells. */
-  readonly members: readonly { readonly model: string; readonly member: number }[];
+  /** The models of this CRN and their cells. */
+  readonly members: readonly { readonly model: string; readonly modelCell: number; readonly member: number }[];
   readonly health: HealthSettings;
   readonly ejection: BreakerSettings;
 }
@@ -35,8 +40,11 @@ export interface CrnDeps {
   readonly rates: FailureRates;
   /** Member cells of a model on the other CRNs. */
   readonly peers: (model: string) => readonly number[];
-  /** Sends a probe. Resolves with the status, 0 for an answer that cannot be read; rejects without any response in time. */
-  readonly probe: (url: string, timeoutMs: number) => Promise<number>;
+  readonly feedback: Pick<CacheFeedback, 'reported' | 'restarted'>;
+  /** Sends a probe. Rejects without any response in time. */
+  readonly probe: (url: string, timeoutMs: number) => Promise<ProbeAnswer>;
+  /** Asks a CRN what it says about itself. */
+  readonly report: (url: string, timeoutMs: number) => Promise<CrnReport>;
   /** Whether this CRN may be ejected: enough others of each of its models must stay (panic threshold). */
   readonly mayEject: (url: string) => boolean;
   /** Whether an operator has drained this CRN. This state outlives the actor. */
@@ -62,12 +70,15 @@ export type CrnEvent =
   | { readonly type: 'ejected'; readonly url: string; readonly forMs: number; readonly failure: string }
   | { readonly type: 'returned'; readonly url: string }
   | { readonly type: 'drained'; readonly url: string }
+  /** Another process answers: its KV cache is empty. */
+  | { readonly type: 'restarted'; readonly url: string }
   /** The board has no cell for it, so it gets no requests. */
   | { readonly type: 'left out'; readonly url: string; readonly model: string };
 
 export type CrnCommand =
   | { readonly type: 'Probe' }
-  | { readonly type: 'Probed'; readonly model: string | null; readonly status: number | null }
+  | { readonly type: 'Probed'; readonly model: string | null; readonly answer: ProbeAnswer | Unanswered }
+  | { readonly type: 'Reported'; readonly report: CrnReport; readonly absence: Absence }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
   | { readonly type: 'Override'; readonly override: CrnOverride; readonly replyTo: Ref<OverrideResult> }
   | { readonly type: 'Release' }
@@ -79,8 +90,23 @@ const FAST_SHARE = 0.2;
 /** Each trial that hangs doubles the time until another one is offered, up to this many times the first. */
 const MAX_PATIENCE = 6;
 
+/** No response to a probe. `refused`: nothing listens there. */
+type Unanswered = 'refused' | 'silent';
+
+/** How far a CRN has been away since its last report. `ended`: its process has. `failing`: it may have. */
+type Absence = 'none' | 'failing' | 'ended';
+
+/** Time between two reports in milliseconds: sizes change with a restart only. Spread, since they follow a probe. */
+const REPORT_MS = 5 * 60_000;
+/** The same for a CRN that was away. */
+const LEAST_REPORT_MS = 10_000;
+
+/** Failures of requests behind which there may be a restart. */
+const ENDING_FAILURES: ReadonlySet<Failure | null> = new Set(['connect', 'reset', 'stale', 'truncated', 'unreachable']);
+
 interface MemberState {
   readonly model: string;
+  readonly modelCell: number;
   readonly member: number;
   /** The standing by the probes; null before the first. */
   probed: Standing | null;
@@ -105,7 +131,10 @@ export function crn(settings: CrnSettings, deps: CrnDeps): Behavior<CrnCommand> 
           state.probe();
           break;
         case 'Probed':
-          state.probed(command.model, command.status);
+          state.probed(command.model, command.answer);
+          break;
+        case 'Reported':
+          state.reported(command.report, command.absence);
           break;
         case 'Outcome':
           state.outcome(command.outcome);
@@ -142,12 +171,21 @@ class Crn {
   #heard = false;
   /** When the last rounds of probes without any response were sent; at most `fall`. */
   #silentSince: number[] = [];
+  /** What probes and metrics identify the process by: each source by itself. */
+  readonly #instance = new ProcessIdentity();
+  readonly #start = new ProcessIdentity();
+  #hasServed = false;
+  #absence: Absence = 'none';
+  #report: CrnReport = NO_REPORT;
+  #isReporting = false;
+  #reportedMs = -Infinity;
+  #reportDueMs = -Infinity;
 
   constructor(settings: CrnSettings, deps: CrnDeps, context: Context<CrnCommand>) {
     this.#settings = settings;
     this.#deps = deps;
     this.#context = context;
-    this.#members = settings.members.map(({ model, member }) => ({ model, member, probed: null, streak: 0 }));
+    this.#members = settings.members.map((member) => ({ ...member, probed: null, streak: 0 }));
     this.#perModel = settings.health.path.includes('{model}');
     const cells = this.#members.map(({ member }) => member);
     this.#breaker = new Breaker(settings.ejection, cells, deps.rates);
@@ -169,13 +207,15 @@ class Crn {
       const path = model === null ? health.path : health.path.replace('{model}', () => encodeURIComponent(model));
       this.#context.pipe(
         this.#deps.probe(url + path, health.timeoutMs),
-        (status) => ({ type: 'Probed', model, status }),
-        () => ({ type: 'Probed', model, status: null }),
+        (answer) => ({ type: 'Probed', model, answer }),
+        (error) => ({ type: 'Probed', model, answer: isRefused(error) ? 'refused' : 'silent' }),
       );
     }
   }
 
-  probed(model: string | null, status: number | null): void {
+  probed(model: string | null, answer: ProbeAnswer | Unanswered): void {
+    const status = typeof answer === 'string' ? null : answer.status;
+    this.#noteProcess(answer);
     for (const state of this.#members) if (model === null || state.model === model) this.#note(state, status);
     if (status !== null) this.#hear();
     this.#openProbes--;
@@ -185,6 +225,7 @@ class Crn {
       this.#probed = true;
       this.#deps.onEvent({ type: 'probed', url: this.#settings.url, ejected: this.#ejection !== 'none' });
     }
+    this.#askForReport();
     const unsettled = this.#members.some((state) => state.streak > 0);
     const spread = 0.9 + 0.2 * this.#context.random();
     const delayMs = this.#settings.health.intervalMs * spread * (unsettled ? FAST_SHARE : 1);
@@ -193,6 +234,7 @@ class Crn {
 
   outcome({ count, epoch, failure, member, trial, verdict }: Outcome): void {
     if (verdict === 'ok') this.#hear();
+    if (ENDING_FAILURES.has(failure)) this.#noteAbsence('failing');
     // Requests that began before the last ejection, trial or return say nothing about the time after it.
     if (epoch !== this.#deps.board.epoch(member)) return;
     if (this.#ejection === 'trial') {
@@ -207,6 +249,77 @@ class Crn {
     // A failed request is a reason to probe at once.
     this.probe();
     if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed');
+  }
+
+  /** What the CRN says about itself. `absence`: how far it had been away when it was asked. */
+  reported(report: CrnReport, absence: Absence): void {
+    const wasAway = absence !== 'none';
+    const { promptTokens: before } = this.#report;
+    this.#isReporting = false;
+    const { keepsPrefixes, promptTokens, startedS } = report;
+    const hasStarted = startedS !== null && this.#start.isRestart(String(startedS), wasAway);
+    if (hasStarted) this.#restarted();
+    else if (wasAway && !this.#instance.isKnown && startedS === null) {
+      // Without anything that identifies it: counters begin anew with a process.
+      const isComparable = promptTokens !== null && before !== null && before > 0;
+      if (isComparable ? promptTokens < before : absence === 'ended') this.#restarted();
+    }
+    this.#report = report;
+    this.#tellSize(keepsPrefixes);
+  }
+
+  /** Asks for a report when one is due and the CRN serves. */
+  #askForReport(): void {
+    const nowMs = this.#context.clock.now();
+    const absence = this.#absence;
+    const isServing = this.#members.some(({ probed }) => probed !== null && probed !== STANDING.down);
+    this.#tellSize();
+    if (isServing) this.#hasServed = true;
+    if (this.#isReporting || !isServing) return;
+    if (absence === 'none' ? nowMs < this.#reportDueMs : nowMs < this.#reportedMs + LEAST_REPORT_MS) return;
+    const { health, url } = this.#settings;
+    this.#isReporting = true;
+    this.#absence = 'none';
+    this.#reportedMs = nowMs;
+    this.#reportDueMs = nowMs + REPORT_MS;
+    this.#context.pipe(
+      this.#deps.report(url, health.timeoutMs),
+      (report) => ({ type: 'Reported', report, absence }),
+      () => ({ type: 'Reported', report: NO_REPORT, absence }),
+    );
+  }
+
+  /** The size of its cache is told again and again: what a token of its models has in bytes is learned meanwhile. */
+  #tellSize(keepsPrefixes = true): void {
+    const { cacheTokens } = this.#report;
+    for (const { member, modelCell } of this.#members) {
+      this.#deps.feedback.reported(modelCell, member, cacheTokens, keepsPrefixes);
+    }
+  }
+
+  #noteProcess(answer: ProbeAnswer | Unanswered): void {
+    if (typeof answer === 'string') {
+      this.#noteAbsence(answer === 'refused' ? 'ended' : 'failing');
+      return;
+    }
+    const { instance, isLoading, status } = answer;
+    if (isLoading) this.#noteAbsence('ended');
+    else if (probedStanding(status) === STANDING.down) this.#noteAbsence('failing');
+    if (instance === '' || !this.#instance.isRestart(instance, this.#absence !== 'none')) return;
+    this.#restarted();
+    this.#reportDueMs = -Infinity;
+  }
+
+  #noteAbsence(absence: Absence): void {
+    // Its cache was empty before it first served.
+    if (this.#hasServed && this.#absence !== 'ended') this.#absence = absence;
+  }
+
+  #restarted(): void {
+    const { feedback, onEvent } = this.#deps;
+    for (const { member } of this.#members) feedback.restarted(member);
+    this.#report = NO_REPORT;
+    onEvent({ type: 'restarted', url: this.#settings.url });
   }
 
   /** The CRN has responded to something. */
@@ -315,6 +428,8 @@ class Crn {
     state.streak = turns ? state.streak + 1 : 0;
     // The first probe counts by itself, and so does a change between up and capable.
     if (!turns || state.streak >= (good ? rise : fall)) {
+      // A model that is not loaded any more has no cache.
+      if (seen === STANDING.capable && state.probed === STANDING.up) this.#deps.feedback.restarted(state.member);
       state.probed = seen;
       state.streak = 0;
     }

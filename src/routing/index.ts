@@ -1,6 +1,8 @@
 // Public names of the routing module. Re-exports only.
 export { BlockIndex, type BlockIndexUse } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
+export { CacheFeedback } from './cache-feedback.ts';
+export { readCrnReport } from './crn-report.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult } from './crn.ts';
 export {
   type CrnRegistryCommand,

@@ -19,7 +19,7 @@ export interface Model {
   /** As configured. */
   readonly id: string;
   readonly members: readonly Member[];
-  /** Cell of its retry budget; kept while the model stays. */
+  /** Cell of its retry budget, and of what else is kept by model; kept while the model stays. */
   readonly budget: number;
 }
 

@@ -10,14 +10,52 @@ const PROBE_BYTES = 64 * 1024;
 /** Faults after which something has responded, if not with an answer. */
 const UNREADABLE_ANSWERS: ReadonlySet<DispatchFault> = new Set(['stale', 'reset', 'malformed', 'truncated']);
 
-/** GETs `url`. Resolves with the status, 0 for an answer that cannot be read; rejects without any response in time. */
-export async function probe(client: BufferedClient, url: string, timeoutMs: number): Promise<number> {
+/** What a CRN answered to a probe. */
+export interface ProbeAnswer {
+  /** 0 for an answer that cannot be read. */
+  readonly status: number;
+  /** Identifies the process of the CRN, as `headrace host` does; '' when the answer does not. */
+  readonly instance: string;
+  /** It loads its model, so that its process has just begun. */
+  readonly isLoading: boolean;
+}
+
+const UNREADABLE: ProbeAnswer = { status: 0, instance: '', isLoading: false };
+
+/** A longer identity counts as none. */
+const MAX_INSTANCE_CHARS = 128;
+
+/** Longer bodies are not read for what they say. */
+const READ_BYTES = 4096;
+
+/** llama-server and `headrace host` say so beside a 503. */
+const LOADING = /\bloading\b/i;
+
+/** GETs `url`. Rejects without any response in time. */
+export async function probe(client: BufferedClient, url: string, timeoutMs: number): Promise<ProbeAnswer> {
   try {
-    const { status } = await client.get(url, timeoutMs, PROBE_BYTES);
-    return status;
+    const { body, status } = await client.get(url, timeoutMs, PROBE_BYTES);
+    const text = body.byteLength <= READ_BYTES ? body.toString('utf8') : '';
+    return { status, instance: instanceIn(text), isLoading: status === 503 && LOADING.test(text) };
   } catch (error) {
-    if (error instanceof TooLongError) return 0;
-    if (error instanceof DispatchError && UNREADABLE_ANSWERS.has(error.fault)) return 0;
+    if (error instanceof TooLongError) return UNREADABLE;
+    if (error instanceof DispatchError && UNREADABLE_ANSWERS.has(error.fault)) return UNREADABLE;
     throw error;
+  }
+}
+
+/** Whether nothing listened where a probe went: the process of the CRN has ended. */
+export function isRefused(error: unknown): boolean {
+  const cause = error instanceof DispatchError ? (error.cause as { readonly code?: unknown } | undefined) : undefined;
+  return cause?.code === 'ECONNREFUSED';
+}
+
+function instanceIn(text: string): string {
+  if (!text.includes('"instance"')) return '';
+  try {
+    const { instance } = JSON.parse(text) as { readonly instance?: unknown };
+    return typeof instance === 'string' && instance.length <= MAX_INSTANCE_CHARS ? instance : '';
+  } catch {
+    return '';
   }
 }

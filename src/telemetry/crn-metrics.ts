@@ -42,6 +42,11 @@ export class CrnMetrics {
     ['state'],
     'gauge',
   );
+  readonly #restarts = new Counters(
+    'headrace_crn_restarts_total',
+    'Restarts of a CRN that were noticed, after which its KV cache is taken for empty',
+    ['crn'],
+  );
   readonly #suspended = new Counters(
     'headrace_search_engine_suspended',
     '1 while a search engine is suspended, 0 while it may be asked',
@@ -51,6 +56,10 @@ export class CrnMetrics {
 
   ejected(crn: string, failure: string): void {
     this.#ejections.at(crn, failure).value++;
+  }
+
+  restarted(crn: string): void {
+    this.#restarts.at(crn).value++;
   }
 
   /** Replaces the gauges by those of the present CRNs and engines. `index`: bytes of the index of prompt blocks by state. */
@@ -75,6 +84,7 @@ export class CrnMetrics {
       this.#inFlight.json(),
       this.#firstByte.json(),
       this.#ejections.json(),
+      this.#restarts.json(),
       this.#index.json(),
       this.#suspended.json(),
     ];

@@ -33,7 +33,10 @@ t.test('health and lists are open and say what is there', async (t) => {
     t.equal(response.headers.get('x-host'), 'h1');
     return [response.status, (await response.json()) as Json];
   };
-  t.same(await get('/health'), [200, { status: 'ok' }]);
+  const { instance } = (await get('/health'))[1];
+  t.match(instance, /^[0-9a-f-]{36}$/);
+  t.same(await get('/health'), [200, { status: 'ok', instance }]);
+  t.same(await get('/health/m'), [200, { status: 'ok', model: 'm', instance }]);
   t.same((await get('/health/m'))[0], 200);
   t.same((await get('/health/org%2Fbig%20model'))[0], 200);
   t.same((await get('/health/org/big%20model'))[0], 200);

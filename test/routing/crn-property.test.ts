@@ -10,6 +10,7 @@ import { crn, type CrnCommand, type CrnEvent, type CrnOverride, type OverrideRes
 import { hashText, type Member, type Model } from '../../src/routing/model-table.ts';
 import { type Choice, Reporter, type Verdict } from '../../src/routing/outcome.ts';
 import { Candidates } from '../../src/routing/picker.ts';
+import { answerOf, silentDeps } from '../support/crn-deps.ts';
 
 const MAX_MS = 10_000;
 const THREADS = 3;
@@ -19,7 +20,7 @@ const URL = 'http://crn';
 const SETTINGS = {
   url: URL,
   server: 0,
-  members: MODELS.map((model, member) => ({ model, member })),
+  members: MODELS.map((model, member) => ({ model, modelCell: member, member })),
   health: { intervalMs: 1000, timeoutMs: 500, path: '/health', rise: 1, fall: 2 },
   ejection: {
     consecutive: 2,
@@ -104,7 +105,9 @@ class World {
         board: this.board,
         rates: new FailureRates(),
         peers: () => [],
-        probe: () => (this.status === null ? Promise.reject(new Error('no response')) : Promise.resolve(this.status)),
+        ...silentDeps(memory),
+        probe: () =>
+          this.status === null ? Promise.reject(new Error('no response')) : Promise.resolve(answerOf(this.status)),
         mayEject: () => true,
         isDrained: () => this.drained,
         onEvent: (event) => this.events.push(event),

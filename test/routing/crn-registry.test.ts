@@ -13,6 +13,7 @@ import {
 } from '../../src/routing/crn-registry.ts';
 import { type Member, ModelTable, type ModelTableData } from '../../src/routing/model-table.ts';
 import { RetryBudget } from '../../src/routing/retry-budget.ts';
+import { answerOf, silentDeps } from '../support/crn-deps.ts';
 
 const SETTINGS: CrnRegistrySettings = {
   health: { intervalMs: 1000, timeoutMs: 500, path: '/health', rise: 1, fall: 2 },
@@ -48,9 +49,10 @@ class Fixture {
         board: this.board,
         memory: this.memory,
         blockIndex: new BlockIndex(this.memory.blocks),
-        probe: (url) => {
+        ...silentDeps(this.memory),
+        probe: async (url) => {
           this.probes.push(url);
-          return this.answer(url);
+          return answerOf(await this.answer(url));
         },
         onTable: (table) => this.tables.push(table),
         onEvent: (event) => this.events.push(event),

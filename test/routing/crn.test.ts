@@ -14,6 +14,8 @@ import {
   type HealthSettings,
   type OverrideResult,
 } from '../../src/routing/crn.ts';
+import type { ProbeAnswer } from '../../src/routing/probe.ts';
+import { answerOf, silentDeps } from '../support/crn-deps.ts';
 
 const URL = 'http://crn';
 
@@ -59,16 +61,18 @@ class Fixture {
     const { models = ['m'], health = {}, ejection = {}, mayEject = () => true, peers = () => [], seed = 1 } = options;
     this.drained = options.drained ?? false;
     this.test = createTestSystem({ seed });
-    this.board = new Board(createBoardMemory(1, models.length, 1), 0);
+    const memory = createBoardMemory(1, models.length, 1);
+    this.board = new Board(memory, 0);
     const settings: CrnSettings = {
       url: URL,
       server: 0,
-      members: models.map((model, member) => ({ model, member })),
+      members: models.map((model, member) => ({ model, modelCell: member, member })),
       health: { ...HEALTH, ...health },
       ejection: { ...EJECTION, ...ejection },
     };
     const behavior = crn(settings, {
       board: this.board,
+      ...silentDeps(memory),
       rates: this.rates,
       peers,
       probe: (url) => this.#probe(url),
@@ -79,11 +83,11 @@ class Fixture {
     this.ref = this.test.system.spawn(behavior);
   }
 
-  async #probe(url: string): Promise<number> {
+  async #probe(url: string): Promise<ProbeAnswer> {
     this.probes.push({ url, atMs: this.test.clock.now() });
     const status = await this.answer(url);
     if (status === 0) throw new Error('no response');
-    return status;
+    return answerOf(status);
   }
 
   /** Takes the trial as a request does: only a CRN that is on trial by its standing is asked. */

@@ -11,6 +11,7 @@ import { hashText, ModelTable, type ModelTableData } from '../../src/routing/mod
 import { type Choice, type Failure, Reporter, type Verdict } from '../../src/routing/outcome.ts';
 import { Candidates, type PickerSettings } from '../../src/routing/picker.ts';
 import { RetryBudget } from '../../src/routing/retry-budget.ts';
+import { answerOf, silentDeps } from './crn-deps.ts';
 
 /** The settings of a gateway that sets none. */
 const SETTINGS: CrnRegistrySettings = {
@@ -105,7 +106,8 @@ export class Simulation {
         board: this.board,
         memory: this.#memory,
         blockIndex: new BlockIndex(this.#memory.blocks),
-        probe: () => Promise.resolve(200),
+        ...silentDeps(this.#memory),
+        probe: () => Promise.resolve(answerOf(200)),
         onTable: (table: ModelTableData) => {
           this.#table = new ModelTable(table);
         },

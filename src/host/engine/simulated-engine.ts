@@ -289,14 +289,17 @@ class SimulatedEngine implements ModelEngine {
     let used = 0;
     let lateSteps = 0;
     let mostBehindMs = 0;
+    let cacheTokens = 0;
     for (const { scheduler } of this.#loaded.values()) {
       const { counts, usedTokens, capacityTokens, ...state } = scheduler.state();
       steps += counts.steps;
       used += usedTokens / capacityTokens;
+      cacheTokens = Math.max(cacheTokens, capacityTokens);
       lateSteps += state.lateSteps;
       mostBehindMs = Math.max(mostBehindMs, state.mostBehindUs / 1000);
     }
-    return { ...this.#figures, steps, lateSteps, mostBehindMs, memoryUse: used / this.#loaded.size };
+    const memory = { memoryUse: used / this.#loaded.size, cacheTokens: this.isPaced ? 0 : cacheTokens };
+    return { ...this.#figures, ...memory, steps, lateSteps, mostBehindMs };
   }
 
   timings(id: string): unknown {

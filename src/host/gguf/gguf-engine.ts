@@ -186,7 +186,8 @@ export class GgufEngine implements ModelEngine {
   figures(): EngineFigures {
     const slots = this.slots();
     const used = slots.reduce((sum, { n_tokens, n_ctx }) => sum + n_tokens / n_ctx, 0);
-    return { ...this.#figures, waiting: this.#pool.waiting, memoryUse: used / slots.length };
+    const cacheTokens = slots.reduce((sum, { n_ctx }) => sum + n_ctx, 0);
+    return { ...this.#figures, waiting: this.#pool.waiting, memoryUse: used / slots.length, cacheTokens };
   }
 
   async close(): Promise<void> {
