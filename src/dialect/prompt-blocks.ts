@@ -7,7 +7,7 @@ import { readString, type ScannedBody, skipSpace, skipValue, SPAN } from './json
 import {
   begin,
   blockBytes,
-  hashBlocks,
+  chainBlocks,
   hashes,
   moveTo,
   putAttachment,
@@ -35,7 +35,6 @@ export interface PromptBlocks {
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const MINUS = 0x2d;
-const COLON = 0x3a;
 const OPEN_ARRAY = 0x5b;
 const BACKSLASH = 0x5c;
 const OPEN_OBJECT = 0x7b;
@@ -53,7 +52,6 @@ const MOST_VALUES = 65_536;
 const MARK_MEMBER = 0x01; // to 0x17: a member, by its place
 const MARK_PART = 0x18;
 const MARK_TOKENS = 0x19;
-const MARK_OBJECT = 0x1a;
 const MARK_MESSAGE = 0x1b;
 const MARK_TOOLS = 0x1c;
 const MARK_SYSTEM = 0x1d;
@@ -123,9 +121,6 @@ const VOLATILE_LINES = [
 ];
 const LINE_END = Buffer.from('\\n');
 
-/** Members of a tool that are marks. */
-const CACHE_CONTROL = Buffer.from('cache_control');
-
 let valuesLeft = 0;
 
 /** Places and offsets of the members of the objects that are being read, innermost last. */
@@ -177,7 +172,7 @@ export function promptBlocks(
   if (dialect.name === 'llama')
     putAttachments(body, spans[SPAN.image_data] as number, spans[SPAN.image_data + 1] as number);
   blocks.bytes = sizeOf();
-  blocks.count = hashBlocks();
+  blocks.count = chainBlocks();
   return blocks;
 }
 
@@ -200,7 +195,7 @@ function putOption(body: Buffer, spans: readonly number[], at: number): void {
   if (start < 0 || body[start] === LETTER_N) return;
   putByte(MARK_OPTION);
   putByte(at);
-  putValue(body, start, spans[at + 1] as number);
+  putValue(body, start, spans[at + 1] as number, 0);
 }
 
 function isFilled(body: Buffer, start: number, end: number): boolean {
@@ -211,41 +206,13 @@ function isFilled(body: Buffer, start: number, end: number): boolean {
   return skipSpace(body, start + 1, end) < end - 1;
 }
 
-/** Tools as they are written but for cache marks. */
+/** Tools as they are written but for cache marks, which are members of the tools: objects in a list. */
 function putTools(body: Buffer, spans: readonly number[], at: number): void {
   const start = spans[at] as number;
   const end = spans[at + 1] as number;
   if (!isFilled(body, start, end)) return;
   putByte(MARK_TOOLS);
-  if (body[start] !== OPEN_ARRAY) return putValue(body, start, end);
-  let pos = skipSpace(body, start + 1, end);
-  while (pos < end - 1) {
-    const toolEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
-    if (toolEnd < 0) return;
-    if (valuesLeft-- <= 0) return putUnread(end - pos);
-    putByte(MARK_OBJECT);
-    if (body[pos] === OPEN_OBJECT) putUnmarked(body, pos, toolEnd);
-    else putValue(body, pos, toolEnd);
-    pos = nextItem(body, toolEnd, end);
-  }
-}
-
-/** Appends the members of an object but for cache marks. */
-function putUnmarked(body: Buffer, start: number, end: number): void {
-  let pos = skipSpace(body, start + 1, end);
-  while (body[pos] === QUOTE) {
-    const keyEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
-    const valueStart = skipSpace(body, skipSpace(body, keyEnd, end) + 1, end);
-    const valueEnd = skipValue(body, valueStart, end, 0, MAX_DEPTH);
-    if (keyEnd < 0 || valueEnd < 0) return;
-    if (!isText(body, pos + 1, keyEnd - 1, CACHE_CONTROL)) {
-      putValue(body, pos, keyEnd);
-      putByte(COLON);
-      putValue(body, valueStart, valueEnd);
-      putByte(COMMA);
-    }
-    pos = nextItem(body, valueEnd, end);
-  }
+  putValue(body, start, end, 2);
 }
 
 /** Whether `[start, end)`, the inside of a string, is exactly this text. */
@@ -297,7 +264,7 @@ function putScalar(body: Buffer, start: number, end: number): number {
   if (body[start] === QUOTE) return putText(body, start);
   const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
   if (valueEnd < 0) return end;
-  putValue(body, start, valueEnd);
+  putValue(body, start, valueEnd, 0);
   return valueEnd;
 }
 
@@ -326,9 +293,8 @@ function putParts(body: Buffer, start: number, end: number, levels: number): num
   let isSeparate = false;
   while (pos < end && body[pos] !== OPEN_ARRAY + 2) {
     if (valuesLeft-- <= 0) {
-      const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
-      putUnread(valueEnd - pos);
-      return valueEnd;
+      putUnread(end - pos);
+      return end;
     }
     const before = sizeOf();
     if (isSeparate) putByte(MARK_PART);
@@ -344,7 +310,7 @@ function putParts(body: Buffer, start: number, end: number, levels: number): num
 function putWhole(body: Buffer, start: number, end: number): number {
   const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
   if (valueEnd < 0) return end;
-  putValue(body, start, valueEnd);
+  putValue(body, start, valueEnd, 0);
   return valueEnd;
 }
 
@@ -383,8 +349,8 @@ function putObject(
     if (pos <= keyStart) return end;
   }
   memberCount = base;
-  if (!isKnown) {
-    putValue(body, start, pos + 1);
+  if (!isKnown && pos < end) {
+    putValue(body, start, pos + 1, 0);
   } else if (idStart >= 0 && sizeOf() === from) {
     // A reference to an item that the server has.
     putScalar(body, idStart, end);
@@ -590,7 +556,7 @@ function putPromptObject(body: Buffer, start: number, end: number): void {
     else if (isText(body, keyStart + 1, keyStop, MULTIMODAL_DATA)) [data, dataEnd] = [pos, valueEnd];
     pos = nextItem(body, valueEnd, end);
   }
-  if (text < 0) return putValue(body, start, end);
+  if (text < 0) return putValue(body, start, end, 0);
   putScalar(body, text, end);
   putAttachments(body, data, dataEnd);
 }

@@ -1,13 +1,28 @@
 // The bytes of a prompt on their way into blocks: texts, JSON values and attachments are appended in one canonical form, then cut into
-// blocks whose 64-bit hashes are chained. Equal text has equal bytes, however a client wrote it in JSON. Appending does not allocate.
+// blocks whose 64-bit hashes are chained. Equal text has equal bytes, however a client wrote it in JSON, and equal bytes have equal
+// hashes on every gateway. Appending does not allocate.
 
-import { crc32 } from 'node:zlib';
-import { readString, skipSpace } from './json-scan.ts';
+import { readString, skipValue } from './json-scan.ts';
+import { PROMPT_STREAM_WASM } from './prompt-stream-wasm.ts';
+
+// Text stands as JSON.stringify writes it: with `\n` and `\"` as two bytes, since most text comes so and need not be decoded, and
+// with UTF-8 for what other writers escape. The loops over bytes are in WebAssembly: JavaScript has no 64-bit multiplication and no
+// vectors, and calls of native searches cost more than what they skip where text is full of escapes. The hash is XXH64 with the hash
+// of the block before as its seed. It is no cryptographic one: whoever makes two prompts with one hash gets a wrong guess of where
+// their own prompts are cached, and never another's answer.
+
+/** What prompt-stream.wat exports. */
+interface Loops {
+  readonly memory: { readonly buffer: ArrayBuffer };
+  readonly findEnd: (at: number, end: number, continued: number) => number;
+  readonly copyString: (from: number, to: number, end: number) => number;
+  readonly compact: (from: number, end: number, markDepth: number) => number;
+  readonly hash: (at: number, end: number, cell: number) => void;
+  readonly hashBlocks: (at: number, length: number, count: number, to: number) => void;
+}
 
 const QUOTE = 0x22;
-const SLASH = 0x2f;
 const BACKSLASH = 0x5c;
-const LETTER_U = 0x75;
 
 /** Blocks up to `SMALL_BYTES` of prompt have this many bytes: about 128 tokens, a few KV blocks of a server. */
 const SMALL_BLOCK = 512;
@@ -25,24 +40,53 @@ const MOST_COUNT = SMALL_COUNT + (MOST_BYTES - SMALL_BYTES) / LARGE_BLOCK;
  */
 const ATTACHMENT_BYTES = 4096;
 
-/** Room behind the last hashed byte, for a character that passes it. */
-const bytes = new Uint8Array(MOST_BYTES + 16);
-const words = new Int32Array(bytes.buffer);
-/** A segment that moves within the stream. */
-let moved = new Uint8Array(256);
+/** Most bytes that are copied at a time; the memory has as much room behind the stream. */
+const CHUNK = 64 * 1024;
+/** First bytes of a string with escapes that are copied, where its end is not known; then more and more. */
+const FIRST_CHUNK = 1024;
+/** A native copy costs about as much as this many bytes one by one. */
+const SHORT_BYTES = 24;
+/** Strings are searched in steps of so many bytes. */
+const STEP = 64;
+/** `copyString` stops so many bytes before the end. */
+const TAIL = 16;
+/** Bytes that a hash takes at a time. */
+const LANES = 32;
+const ROOT = 0x110000;
+const HASHES = ROOT + 8;
+const STOPPED = 0x112080;
+const ATTACHMENT_HASH = 0x112088;
+const COPY = 0x112100;
+
+/** The part of the WebAssembly API that is used here; it is in no library of types for Node.js. */
+interface WebAssemblyApi {
+  readonly Module: new (code: Uint8Array) => object;
+  readonly Instance: new (module: object) => { readonly exports: Loops };
+}
+
+const { Instance, Module } = (globalThis as unknown as { WebAssembly: WebAssemblyApi }).WebAssembly;
+const { exports } = new Instance(new Module(Buffer.from(PROMPT_STREAM_WASM, 'base64')));
+const { memory, findEnd, copyString, compact, hash, hashBlocks } = exports;
+const bytes = new Uint8Array(memory.buffer);
+/** WebAssembly is little-endian on every processor. */
+const words = new DataView(memory.buffer);
+const IS_LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
 
 /** Bytes appended since `begin`, those that were only counted included. */
 let size = 0;
+/** Bytes from the beginning that are hashed at most. */
+let limit = MOST_BYTES;
 /** The first backslash of the body at or behind `searchedFrom`; its length when there is none. */
-let backslash = -1;
+let backslash = 0;
 let searchedFrom = 0;
 
-/** Two words per whole block. */
-export const hashes: Int32Array = new Int32Array(2 * MOST_COUNT);
+/** Two words, low and high, per whole block. */
+export const hashes: Int32Array = new Int32Array(memory.buffer, HASHES, 2 * MOST_COUNT);
 
 /** Begins a new stream. All appended spans are of one body until the next call. */
 export function begin(): void {
   size = 0;
+  limit = MOST_BYTES;
   backslash = -1;
 }
 
@@ -50,15 +94,14 @@ export function sizeOf(): number {
   return size;
 }
 
+/** Takes back what was appended from `to` on. */
+export function takeBack(to: number): void {
+  size = to;
+}
+
 /** Bytes of a prompt up to the end of its first `count` blocks. */
 export function blockBytes(count: number): number {
   return count <= SMALL_COUNT ? count * SMALL_BLOCK : SMALL_BYTES + (count - SMALL_COUNT) * LARGE_BLOCK;
-}
-
-/** Whole blocks in `length` bytes of prompt. */
-function blocksIn(length: number): number {
-  if (length <= SMALL_BYTES) return Math.floor(length / SMALL_BLOCK);
-  return SMALL_COUNT + Math.floor((Math.min(length, MOST_BYTES) - SMALL_BYTES) / LARGE_BLOCK);
 }
 
 export function putByte(byte: number): void {
@@ -66,11 +109,17 @@ export function putByte(byte: number): void {
   size++;
 }
 
+/** Counts bytes that are not read; nothing that follows is hashed. */
+export function putUnread(length: number): void {
+  if (size < limit) limit = size;
+  size += length;
+}
+
 /** Appends `[from, to)` of `body` as it is. */
 function putBytes(body: Buffer, from: number, to: number): void {
   const length = to - from;
   const room = MOST_BYTES - size;
-  if (length <= 24 && length <= room) {
+  if (length <= SHORT_BYTES && length <= room) {
     for (let at = 0; at < length; at++) bytes[size + at] = body[from + at] as number;
   } else if (room > 0) {
     body.copy(bytes, size, from, length < room ? to : from + room);
@@ -78,197 +127,147 @@ function putBytes(body: Buffer, from: number, to: number): void {
   size += length;
 }
 
-/** Counts bytes that are not hashed, and ends the hashed part. */
-export function putUnread(length: number): void {
-  size = Math.max(size, MOST_BYTES) + length;
+/** Appends the text of the string that opens at `start`; returns the offset behind its closing quote. */
+export function putString(body: Buffer, start: number): number {
+  const from = start + 1;
+  if (size >= limit) return putRest(body, start, from);
+  const quote = body.indexOf(QUOTE, from);
+  if (quote < 0) return body.length;
+  if (backslash < from || searchedFrom > from) {
+    searchedFrom = from;
+    backslash = body.indexOf(BACKSLASH, from);
+    if (backslash < 0) backslash = body.length;
+  }
+  if (backslash > quote) {
+    putBytes(body, from, quote);
+    return quote + 1;
+  }
+  return putEscaped(body, start, quote);
+}
+
+/** The same for a string with escapes; `quote` is the first quote in it. */
+function putEscaped(body: Buffer, start: number, quote: number): number {
+  let from = start + 1;
+  let to = size;
+  let length = Math.min((quote - from + STEP) & -STEP, CHUNK);
+  for (let continued = 0; ; continued = 1) {
+    const end = Math.min(from + length, body.length);
+    body.copy(bytes, to, from, end);
+    const copied = end - from;
+    const found = findEnd(to, to + copied, continued);
+    if (found < 0) return putRewritten(body, start);
+    from += found - to;
+    to = found;
+    if (from < end) {
+      size = found;
+      return from + 1;
+    }
+    if (to >= limit || from >= body.length) {
+      size = to;
+      return putRest(body, start, from);
+    }
+    length = Math.min(Math.max(to - size, FIRST_CHUNK) & -STEP, CHUNK);
+  }
+}
+
+/** The same for a string with escapes that have shorter forms. */
+function putRewritten(body: Buffer, start: number): number {
+  let from = start + 1;
+  for (let length = FIRST_CHUNK; ; length = CHUNK) {
+    const end = Math.min(from + length, body.length);
+    body.copy(bytes, COPY, from, end);
+    size = copyString(COPY, size, COPY + (end - from) + (end === body.length ? TAIL : 0));
+    from += words.getInt32(STOPPED, true) - COPY;
+    if (body[from] === QUOTE) return from + 1;
+    if (size >= limit || end === body.length) return putRest(body, start, from);
+  }
+}
+
+/** Counts the rest, from `from` on, of the string that opens at `start`. */
+function putRest(body: Buffer, start: number, from: number): number {
+  const end = skipValue(body, start, body.length, 0, 1);
+  if (end < 0) return body.length;
+  size += end - 1 - from;
+  return end;
 }
 
 /**
- * Appends the text of the string that opens at `start`, as JSON.stringify would write it between the quotes.
- * @returns the offset behind the closing quote
+ * Appends the JSON value `[start, end)` without white space between its tokens, its members in the order in which they stand.
+ * @param markDepth members named `cache_control` of objects at this nesting are left out, the value being at 1; 0: none
  */
-export function putString(body: Buffer, start: number): number {
-  let from = start + 1;
-  let pos = from;
-  for (;;) {
-    const quote = body.indexOf(QUOTE, pos);
-    if (quote < 0) return body.length;
-    if (backslash < pos || searchedFrom > pos) {
-      searchedFrom = pos;
-      backslash = body.indexOf(BACKSLASH, pos);
-      if (backslash < 0) backslash = body.length;
-    }
-    if (backslash > quote) {
-      putBytes(body, from, quote);
-      return quote + 1;
-    }
-    const escape = body[backslash + 1];
-    if (escape === LETTER_U) {
-      putBytes(body, from, backslash);
-      pos = from = putCodePoint(body, backslash);
-    } else if (escape === SLASH) {
-      putBytes(body, from, backslash);
-      from = backslash + 1;
-      pos = backslash + 2;
-    } else {
-      pos = backslash + 2;
-    }
+export function putValue(body: Buffer, start: number, end: number, markDepth: number): void {
+  const length = end - start;
+  const room = limit - size;
+  if (room <= 0) {
+    size += length;
+    return;
   }
-}
-
-function hexAt(body: Buffer, at: number): number {
-  let value = 0;
-  for (let pos = at; pos < at + 4; pos++) {
-    const byte = body[pos] as number;
-    value = (value << 4) | (byte <= 0x39 ? byte & 15 : (byte & 7) + 9);
-  }
-  return value;
-}
-
-const SHORT_ESCAPES: ReadonlyMap<number, number> = new Map([
-  [0x08, 0x62],
-  [0x09, 0x74],
-  [0x0a, 0x6e],
-  [0x0c, 0x66],
-  [0x0d, 0x72],
-  [QUOTE, QUOTE],
-  [BACKSLASH, BACKSLASH],
-]);
-const HEX = Buffer.from('0123456789abcdef');
-
-/** Appends the character of the `\u` escape at `at`, of two such escapes if they are a surrogate pair; returns what follows. */
-function putCodePoint(body: Buffer, at: number): number {
-  const unit = hexAt(body, at + 2);
-  const short = SHORT_ESCAPES.get(unit);
-  if (short !== undefined) {
-    putByte(BACKSLASH);
-    putByte(short);
-  } else if (unit < 0x20 || (unit & 0xf800) === 0xd800) {
-    if ((unit & 0xfc00) === 0xd800 && body[at + 6] === BACKSLASH && body[at + 7] === LETTER_U) {
-      const low = hexAt(body, at + 8);
-      if ((low & 0xfc00) === 0xdc00) {
-        const point = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
-        putByte(0xf0 | (point >> 18));
-        putByte(0x80 | ((point >> 12) & 63));
-        putByte(0x80 | ((point >> 6) & 63));
-        putByte(0x80 | (point & 63));
-        return at + 12;
-      }
-    }
-    putByte(BACKSLASH);
-    putByte(LETTER_U);
-    for (let shift = 12; shift >= 0; shift -= 4) putByte(HEX[(unit >> shift) & 15] as number);
-  } else if (unit < 0x80) {
-    putByte(unit);
-  } else if (unit < 0x800) {
-    putByte(0xc0 | (unit >> 6));
-    putByte(0x80 | (unit & 63));
-  } else {
-    putByte(0xe0 | (unit >> 12));
-    putByte(0x80 | ((unit >> 6) & 63));
-    putByte(0x80 | (unit & 63));
-  }
-  return at + 6;
-}
-
-/** Appends the JSON value `[start, end)` without white space between its tokens, its members in the order in which they stand. */
-export function putValue(body: Buffer, start: number, end: number): void {
-  let pos = start;
-  while (pos < end) {
-    if (body[pos] === QUOTE) {
-      putByte(QUOTE);
-      pos = putString(body, pos);
-      putByte(QUOTE);
-    } else {
-      putByte(body[pos] as number);
-      pos++;
-    }
-    pos = skipSpace(body, pos, end);
-  }
+  const copied = Math.min(length, room);
+  body.copy(bytes, size, start, start + copied);
+  const to = compact(size, size + copied, markDepth);
+  if (copied < length) return putUnread(length);
+  size = to;
 }
 
 /** Appends a hash of the attachment in `[from, to)`, which is the inside of a string: base64 or an address. */
 export function putAttachment(body: Buffer, from: number, to: number): void {
-  // The native calls take no offsets: a view costs less than a copy.
-  let content = body.subarray(from, to);
-  if (content.includes(BACKSLASH)) content = Buffer.from(readString(body, from - 1, to + 1) ?? '');
-  const sum = crc32(content);
-  const length = content.length;
-  const room = Math.min(MOST_BYTES - size, ATTACHMENT_BYTES);
-  for (let at = 0; at < room; at++) bytes[size + at] = (at & 4 ? length : sum) >>> (8 * (at & 3));
-  size += ATTACHMENT_BYTES;
+  const slash = body.subarray(from, to).includes(BACKSLASH);
+  const content = slash ? Buffer.from(readString(body, from - 1, to + 1) ?? '') : body;
+  const end = slash ? content.length : to;
+  bytes.fill(0, ATTACHMENT_HASH, ATTACHMENT_HASH + 8);
+  for (let at = slash ? 0 : from; at < end; at += CHUNK) {
+    const length = Math.min(end - at, CHUNK);
+    content.copy(bytes, COPY, at, at + length);
+    hash(COPY, padded(COPY, length), ATTACHMENT_HASH);
+  }
+  if (size + ATTACHMENT_BYTES <= limit) {
+    bytes.copyWithin(size, ATTACHMENT_HASH, ATTACHMENT_HASH + 8);
+    bytes.fill(0, size + 8, size + ATTACHMENT_BYTES);
+    size += ATTACHMENT_BYTES;
+  } else {
+    putUnread(ATTACHMENT_BYTES);
+  }
+}
+
+/** The end of `length` bytes at `at`, filled with zeros up to a multiple of what a hash takes. */
+function padded(at: number, length: number): number {
+  const end = at + ((length + LANES - 1) & -LANES);
+  bytes.fill(0, at + length, end);
+  return end;
 }
 
 /** Moves what was appended from `from` on to `to`, before what is there. */
 export function moveTo(to: number, from: number): void {
-  const length = size - from;
-  if (size > MOST_BYTES || length === 0) return;
-  if (length > moved.length) moved = new Uint8Array(2 * length);
-  for (let at = 0; at < length; at++) moved[at] = bytes[from + at] as number;
-  bytes.copyWithin(to + length, to, from);
-  for (let at = 0; at < length; at++) bytes[to + at] = moved[at] as number;
+  if (size > limit) return;
+  // The shorter of the two segments waits in the room for copies.
+  if (size - from <= from - to) {
+    bytes.copyWithin(COPY, from, size);
+    bytes.copyWithin(to + size - from, to, from);
+    bytes.copyWithin(to, COPY, COPY + size - from);
+  } else {
+    bytes.copyWithin(COPY, to, from);
+    bytes.copyWithin(to, from, size);
+    bytes.copyWithin(to + size - from, COPY, COPY + from - to);
+  }
 }
-
-/** Takes back what was appended from `to` on. */
-export function takeBack(to: number): void {
-  size = to;
-}
-
-let low = 0;
-let high = 0;
 
 /** Hashes all of the stream into the value that the chain begins with, and empties the stream. */
 export function seedChain(seed: number): void {
-  low = mixed(seed ^ 0x9e3779b9);
-  high = mixed(low ^ 0x85ebca6b);
-  const end = Math.min(size, MOST_BYTES);
-  if (end > 0) {
-    let last = end;
-    while ((last & 15) !== 0) bytes[last++] = 0;
-    hashBlock(0, last >> 2);
-    low ^= end;
-  }
+  words.setInt32(ROOT, seed, true);
+  words.setInt32(ROOT + 4, 0, true);
+  if (size > 0) hash(0, padded(0, Math.min(size, limit)), ROOT);
   size = 0;
+  limit = MOST_BYTES;
 }
 
 /** Hashes the whole blocks of the stream into `hashes`; returns how many there are. */
-export function hashBlocks(): number {
-  const count = blocksIn(size);
-  let from = 0;
-  for (let block = 0; block < count; block++) {
-    const to = from + (block < SMALL_COUNT ? SMALL_BLOCK >> 2 : LARGE_BLOCK >> 2);
-    hashBlock(from, to);
-    hashes[2 * block] = low;
-    hashes[2 * block + 1] = high;
-    from = to;
-  }
+export function chainBlocks(): number {
+  const length = Math.min(size, limit);
+  const small = (Math.min(length, SMALL_BYTES) / SMALL_BLOCK) | 0;
+  hashBlocks(0, SMALL_BLOCK, small, HASHES);
+  const large = ((length - SMALL_BYTES) / LARGE_BLOCK) | 0;
+  if (large > 0) hashBlocks(SMALL_BYTES, LARGE_BLOCK, large, HASHES + 8 * SMALL_COUNT);
+  const count = small + Math.max(large, 0);
+  if (!IS_LITTLE_ENDIAN) Buffer.from(memory.buffer, HASHES, 8 * count).swap32();
   return count;
-}
-
-/** Adds the words `[from, to)`, a multiple of four, to the chain. */
-function hashBlock(from: number, to: number): void {
-  let a = low ^ 0x9e3779b1;
-  let b = high ^ 0x85ebca77;
-  let c = low + 0x27d4eb2f;
-  let d = high + 0x165667b1;
-  for (let at = from; at < to; at += 4) {
-    a = Math.imul(a ^ (words[at] as number), 0x85ebca6b);
-    b = Math.imul(b ^ (words[at + 1] as number), 0xc2b2ae35);
-    c = Math.imul(c ^ (words[at + 2] as number), 0x27d4eb2f);
-    d = Math.imul(d ^ (words[at + 3] as number), 0x165667b1);
-    a = (a << 13) | (a >>> 19);
-    b = (b << 15) | (b >>> 17);
-    c = (c << 11) | (c >>> 21);
-    d = (d << 17) | (d >>> 15);
-  }
-  const one = mixed(a ^ Math.imul(c, 0x9e3779b1));
-  const two = mixed(b ^ Math.imul(d, 0xc2b2ae3d) ^ one);
-  low = mixed(one ^ Math.imul(two, 0x85ebca77) ^ d);
-  high = mixed(two ^ Math.imul(low, 0x27d4eb2f) ^ c);
-}
-
-function mixed(value: number): number {
-  let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return hash ^ (hash >>> 16);
 }
