@@ -28,6 +28,7 @@ export type ErrorCode =
   | 'HR_ROUTE_UNKNOWN_MODEL'
   | 'HR_ROUTE_ALL_FAILED'
   | 'HR_ROUTE_LOOP'
+  | 'HR_ROUTE_BACKLOG'
   | 'HR_UPSTREAM_BUSY'
   | 'HR_UPSTREAM_CREDENTIALS'
   | 'HR_STREAM_BROKEN'
@@ -95,6 +96,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'internal',
     retryable: false,
     detail: 'The request has passed this gateway before: a server of the model leads back to it',
+  },
+  HR_ROUTE_BACKLOG: {
+    status: 429,
+    source: 'upstream',
+    retryable: true,
+    detail: 'All servers of model {} have a long backlog, and too many requests wait for them',
   },
   HR_UPSTREAM_BUSY: {
     status: 429,

@@ -13,6 +13,7 @@
 // | wait, failure share, member| any thread                                       | pickers, status               |
 // | retries spent, model       | any thread; cleared by the CRN registry          | any thread                    |
 // | blocks held, member        | any thread: see `block-index.ts`                 | pickers                       |
+// | turns, model × thread      | any thread: see `admission-memory.ts`            | admission                     |
 //
 // A thread may die at any instruction. Requests in flight are the sum of the threads' words, each of one writer and changed by one
 // store: it is right as soon as the words of the dead thread are cleared. The word of a trial names the thread that has taken it, so
@@ -20,6 +21,7 @@
 // races with another one, costs one sample. An epoch is raised before the standing that belongs to it, and read after the standing:
 // a request never carries an older epoch than the standing that it was chosen by.
 
+import { admissionBytes } from './admission-memory.ts';
 import { type BlockIndexMemory, createBlockIndexMemory, MIN_INDEX_BYTES } from './block-index.ts';
 import { feedbackBytes } from './cache-feedback.ts';
 import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
@@ -71,6 +73,8 @@ export interface BoardMemory {
   readonly blocks: BlockIndexMemory;
   /** What answers and CRNs say about KV caches: see `CacheFeedback`. */
   readonly feedback: SharedArrayBuffer;
+  /** Turns of the threads among requests that wait: see `AdmissionTurns`. */
+  readonly holds: SharedArrayBuffer;
 }
 
 /** Creates the memory of a board. Its sizes are fixed for the life of the process. `indexBytes`: of the block index. */
@@ -92,6 +96,7 @@ export function createBoardMemory(
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
     blocks: createBlockIndexMemory(indexBytes, members),
     feedback: new SharedArrayBuffer(feedbackBytes(members)),
+    holds: new SharedArrayBuffer(admissionBytes(members, threads)),
   };
 }
 

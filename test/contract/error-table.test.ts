@@ -22,10 +22,11 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** Codes of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits). */
+/** Codes of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/routing/admission). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_ROUTE_LOOP',
   'HR_DRAINING',
+  'HR_ROUTE_BACKLOG',
   'HR_LIMITS_FULL',
   'HR_ACCOUNT_RATE',
   'HR_ACCOUNT_REQUEST',
