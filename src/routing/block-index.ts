@@ -22,7 +22,8 @@
 // 1. Slots of a line are taken from the first to the last and never become empty again. An entry takes an empty slot as long as there
 //    is one, else that of the entry that is oldest, relative to the capacity of its member: last blocks go before first ones. So an
 //    entry that was written to its end is only lost to another one in a full line.
-// 2. The clock is advanced before a stamp is written, and never goes back: no stamp is ahead of its clock.
+// 2. The clock is advanced before a stamp is written, and never goes back: no stamp is ahead of its clock. A thread that reads the
+//    clock too early may see one that is ahead by what was entered meanwhile; up to two of the longest prompts count as just entered.
 // 3. Nothing is locked. Between the two stores of a new entry, and after a thread has died there, its stamp is that of another key and
 //    decodes to a random number, which counts as held with a probability of capacity / 2^32. The next thread that enters the
 //    block completes it; the next one that needs the slot takes it. Two threads that take one slot of a full line at the same time
@@ -31,8 +32,9 @@
 //    gets new entries long before: entries are spread evenly, so that a line of 2^20 gets 2^12 of them in 2^32 units.
 // 5. A block that was never entered is found with a probability of 2^-20 for each entry of the member in the line.
 
-/** Bytes of a unit of clocks, stamps and capacities: the shorter blocks. */
-const UNIT_BYTES = 512;
+/** A unit of clocks, stamps and capacities: the shorter blocks, in bytes. */
+const UNIT_BITS = 9;
+const UNIT_BYTES = 1 << UNIT_BITS;
 
 /** Blocks of one unit at the beginning of a prompt; the others have `LONG_UNITS`. */
 const SHORT_BLOCKS = 128;
@@ -71,6 +73,9 @@ const MAX_CAPACITY_UNITS = MAX_CAPACITY_BYTES / UNIT_BYTES;
 
 /** Capacity of a member of which nothing is known, in bytes of prompt: about 4 million tokens. Too much is mostly harmless. */
 const ASSUMED_CAPACITY_BYTES = 2 ** 24;
+
+/** A stamp may be ahead of a clock that was read too early, by less than two of the longest prompts. */
+const AHEAD_UNITS = 2 ** 12;
 
 /** Words of a member. */
 const MEMBER_WORDS = 2;
@@ -126,7 +131,7 @@ export class BlockIndex {
 
   /** Leading blocks of `hashes`, of which there are `count`, that a member holds, as far as is known. */
   matched(member: number, hashes: Int32Array, count: number): number {
-    const capacity = this.#capacityUnits(member);
+    const limit = this.#capacityUnits(member) + AHEAD_UNITS;
     const near = nearLine(member);
     // Whoever holds a block holds those before it: binary search.
     let low = 0;
@@ -134,7 +139,8 @@ export class BlockIndex {
     // Most prompts are unknown to most members from their first block on.
     let at = 0;
     while (low < high) {
-      if (this.#isHeld(member, near, hashes, at, capacity)) low = at + 1;
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      if (this.#isHeld(lineOf(hashes[2 * at] as number, this.#lineMask, near), key, limit)) low = at + 1;
       else high = at;
       at = (low + high) >>> 1;
     }
@@ -143,42 +149,51 @@ export class BlockIndex {
 
   /** A member gets this prompt: its blocks are the youngest from now on. */
   enter(member: number, hashes: Int32Array, count: number): void {
-    if (count > this.#slots.length) this.#slots = new Int32Array(count);
+    if (count >= this.#slots.length) this.#slots = new Int32Array(count + 1);
     const words = this.#words;
     const slots = this.#slots;
-    const capacity = this.#capacityUnits(member);
+    const mask = this.#lineMask;
     const near = nearLine(member);
+    // Reads the lines before anything depends on them, so that the processor waits for many of them at once.
+    let touched = 0;
+    for (let at = 0; at < count; at++) {
+      const line = lineOf(hashes[2 * at] as number, mask, near);
+      slots[at] = line;
+      touched |= words[line] as number;
+    }
+    // Used, or it would not be read.
+    slots[count] = touched;
+    const capacity = this.#capacityUnits(member);
     let ages = 0;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
-      const slot = this.#find(this.#lineOf(hashes[2 * at] as number, near), key);
+      const line = slots[at] as number;
+      const slot = line + firstOf(matches(words, line, key));
       slots[at] = slot;
-      const age = words[slot] === key ? Math.min(this.#ageOf(slot, key, member), capacity) : capacity;
+      const age = words[slot] === key ? Math.min(this.#age(slot, key), capacity) : capacity;
       ages += at < SHORT_BLOCKS ? age : age * LONG_UNITS;
     }
     const passed = Math.round(ages / capacity);
     const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, passed) + passed;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
-      const stamp = (clock - unitsBefore(at)) ^ maskOf(key);
       const slot = slots[at] as number;
+      const stamp = (clock - unitsBefore(at)) ^ maskOf(key);
       if (words[slot] === key) words[slot + SLOTS] = stamp;
-      else this.#add(this.#lineOf(hashes[2 * at] as number, near), key, stamp);
+      else this.#add(lineOf(hashes[2 * at] as number, mask, near), key, stamp);
     }
   }
 
   /** A member does not hold the blocks from `from` to `count`. */
   forget(member: number, hashes: Int32Array, from: number, count: number): void {
-    const near = nearLine(member);
     const words = this.#words;
+    const near = nearLine(member);
     for (let at = from; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
-      const line = this.#lineOf(hashes[2 * at] as number, near);
-      const old = (this.#clock(member) - MAX_CAPACITY_UNITS) ^ maskOf(key);
+      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
+      const stamp = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ maskOf(key);
       // Threads that entered the block at the same time may have taken a slot each.
-      for (let slot = line; slot < line + SLOTS && words[slot] !== 0; slot++) {
-        if (words[slot] === key) words[slot + SLOTS] = old;
-      }
+      for (let slot = line; slot < line + SLOTS; slot++) if (words[slot] === key) words[slot + SLOTS] = stamp;
     }
   }
 
@@ -215,7 +230,8 @@ export class BlockIndex {
     for (let n = 0; n < sampled; n++) {
       const line = PADDING_WORDS + (n * stride + (this.#sampled % stride)) * LINE_WORDS;
       for (let slot = line; slot < line + SLOTS && this.#words[slot] !== 0; slot++) {
-        if (this.#staleness(slot) < 1) held++;
+        const key = this.#words[slot] as number;
+        if (this.#age(slot, key) < this.#capacityUnits(key >>> TAG_BITS)) held++;
         else stale++;
       }
     }
@@ -225,55 +241,35 @@ export class BlockIndex {
     return { held: held * bytesOfOne, stale: stale * bytesOfOne, free: free * bytesOfOne };
   }
 
-  #clock(member: number): number {
-    return Atomics.load(this.#clocks, member * MEMBER_WORDS + CLOCK);
-  }
-
   #capacityUnits(member: number): number {
-    return Math.floor(this.capacity(member) / UNIT_BYTES);
+    return this.capacity(member) >>> UNIT_BITS;
   }
 
-  #lineOf(low: number, near: number): number {
-    return PADDING_WORDS + ((low & this.#lineMask) ^ near) * LINE_WORDS;
-  }
-
-  #isHeld(member: number, near: number, hashes: Int32Array, at: number, capacity: number): boolean {
-    const key = keyOf(member, hashes[2 * at + 1] as number);
-    const line = this.#lineOf(hashes[2 * at] as number, near);
-    const words = this.#words;
-    for (let slot = line; slot < line + SLOTS; slot++) {
-      const found = words[slot];
-      if (found === 0) return false;
-      if (found === key && this.#ageOf(slot, key, member) < capacity) return true;
+  #isHeld(line: number, key: number, limit: number): boolean {
+    for (let found = matches(this.#words, line, key); found !== 0; found &= found - 1) {
+      if (this.#aheadAge(line + firstOf(found), key) < limit) return true;
     }
     return false;
   }
 
-  /** Age of the entry in a slot that had this key, in units. */
-  #ageOf(slot: number, key: number, member: number): number {
-    // The stamp before the clock, which is not behind it then.
-    const stamp = Atomics.load(this.#words, slot + SLOTS) ^ maskOf(key);
-    return (this.#clock(member) - stamp) >>> 0;
+  /** Age in units of the entry in a slot that had this key, plus `AHEAD_UNITS`; modulo 2^32. */
+  #aheadAge(slot: number, key: number): number {
+    const stamp = (this.#words[slot + SLOTS] as number) ^ maskOf(key);
+    const clock = this.#clocks[(key >>> TAG_BITS) * MEMBER_WORDS + CLOCK] as number;
+    return (clock - stamp + AHEAD_UNITS) >>> 0;
   }
 
-  /** The slot of a line that has the key, else the first empty one, else the last one. */
-  #find(line: number, key: number): number {
-    const words = this.#words;
-    let slot = line;
-    while (slot < line + SLOTS - 1 && words[slot] !== key && words[slot] !== 0) slot++;
-    return slot;
+  #age(slot: number, key: number): number {
+    return Math.max(this.#aheadAge(slot, key) - AHEAD_UNITS, 0);
   }
 
   /** Adds an entry, or renews the one that another thread has added meanwhile. */
   #add(line: number, key: number, stamp: number): void {
     const words = this.#words;
     for (;;) {
-      let slot = this.#find(line, key);
-      let found = words[slot] as number;
-      if (found !== key && found !== 0) {
-        slot = this.#oldest(line);
-        found = words[slot] as number;
-      }
+      const present = matches(words, line, key) | matches(words, line, 0);
+      const slot = present === 0 ? this.#oldest(line) : line + firstOf(present);
+      const found = words[slot] as number;
       // When another thread has taken the slot meanwhile, it may have entered the same block: the line is looked at again.
       if (found === key || Atomics.compareExchange(words, slot, found, key) === found) {
         words[slot + SLOTS] = stamp;
@@ -284,23 +280,41 @@ export class BlockIndex {
 
   /** The slot of a full line whose entry has the greatest age relative to the capacity of its member. */
   #oldest(line: number): number {
+    const words = this.#words;
     let oldest = line;
-    let most = -1;
+    let most = -Infinity;
     for (let slot = line; slot < line + SLOTS; slot++) {
-      const staleness = this.#staleness(slot);
-      if (staleness <= most) continue;
-      most = staleness;
+      const key = words[slot] as number;
+      const relative = (this.#aheadAge(slot, key) - AHEAD_UNITS) / this.capacity(key >>> TAG_BITS);
+      if (relative <= most) continue;
+      most = relative;
       oldest = slot;
     }
     return oldest;
   }
+}
 
-  /** Age of an entry relative to the capacity of its member; 1 and more: not held any more. */
-  #staleness(slot: number): number {
-    const key = this.#words[slot] as number;
-    const member = key >>> TAG_BITS;
-    return this.#ageOf(slot, key, member) / this.#capacityUnits(member);
-  }
+/** The slots of a line that have the key, one bit each. Without branches, which could not be predicted. */
+function matches(words: Int32Array, line: number, key: number): number {
+  return (
+    Number(words[line] === key) |
+    (Number(words[line + 1] === key) << 1) |
+    (Number(words[line + 2] === key) << 2) |
+    (Number(words[line + 3] === key) << 3) |
+    (Number(words[line + 4] === key) << 4) |
+    (Number(words[line + 5] === key) << 5) |
+    (Number(words[line + 6] === key) << 6) |
+    (Number(words[line + 7] === key) << 7)
+  );
+}
+
+/** The lowest bit that is set; 0 of none. */
+function firstOf(bits: number): number {
+  return (31 - Math.clz32(bits & -bits)) & 7;
+}
+
+function lineOf(low: number, mask: number, near: number): number {
+  return PADDING_WORDS + ((low & mask) ^ near) * LINE_WORDS;
 }
 
 /** Units of a prompt before its block `at`, from 0. */
