@@ -7,7 +7,19 @@ import { runChild } from '../lib/process.mjs';
 const MEASURE = fileURLToPath(new URL('measure.mjs', import.meta.url));
 
 /** Files of `cases`, in the order in which a request passes their code. */
-export const CASES = ['keys', 'heads', 'scan', 'blocks', 'pick', 'forward', 'client', 'mailbox', 'sse', 'merge', 'clean'];
+export const CASES = [
+  'keys',
+  'heads',
+  'scan',
+  'blocks',
+  'pick',
+  'forward',
+  'client',
+  'mailbox',
+  'sse',
+  'merge',
+  'clean',
+];
 
 /**
  * Measures `files` on every build (`{ NAME: DIST }`) `rounds` times, the builds alternating in an order that rotates. Resolves
