@@ -244,6 +244,11 @@ export const SCHEMA = section('General', {
       'Memory of the index of prompt blocks, rounded down to a power of two; 8 bytes per block and server.',
       RESTART,
     ),
+    isolate: setting(
+      choice(['none', 'account']),
+      'none',
+      'Who is taken to share cached prompts: all clients of a model, or only those of an account.',
+    ),
     retryBudget: setting(number({ max: 1 }), 0.2, 'Retries allowed as a share of requests.'),
     retryBurst: setting(integer({ max: 100_000 }), 64, 'Retries per model allowed at once before the share applies.'),
     hedge: setting(boolean(), false, 'Whether a stream whose first event is late is asked of a second server too.'),

@@ -43,6 +43,7 @@ const DEFAULTS: Settings = {
     affinity: true,
     boundedLoad: 1.25,
     indexBytes: 64 * 1024 * 1024,
+    isolate: 'none',
     retryBudget: 0.2,
     retryBurst: 64,
     hedge: false,
