@@ -9,6 +9,8 @@ import {
   dialectOf,
   edited,
   limitEdits,
+  type NativeRequest,
+  nativeRequest,
   prefixHash,
   previousResponseId,
   responseIdOf,
@@ -67,6 +69,8 @@ interface InferenceInput {
   readonly model: Model;
   /** Known once the request is to be paid. */
   budget: TokenBudget | null;
+  /** Of a request without a dialect that is to be paid. */
+  native: NativeRequest | null;
 }
 
 type InferenceRequest = PaidRequest<InferenceInput>;
@@ -81,7 +85,7 @@ const inference: PaidEndpoint<InferenceInput> = {
     if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     exchange.model = model.id;
-    return { scan, model, budget: null };
+    return { scan, model, budget: null, native: null };
   },
   price(request, billing) {
     return budgetOf(request, billing, billing.assumedTokens);
@@ -117,7 +121,8 @@ export const forward: Endpoint = paid(inference);
 function budgetOf({ body, deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
   const { model, scan } = input;
   const dialect = dialectOf(exchange.path);
-  const bounds = tokenBounds(dialect, body, scan, deps.contextLengths.get(model.id));
+  if (dialect === undefined) input.native = nativeRequest(exchange.path, body, scan);
+  const bounds = tokenBounds(dialect, body, scan, deps.contextLengths.get(model.id), input.native);
   const unsaid = dialectLimit(dialect, scan) ?? assumed;
   input.budget = new TokenBudget(bounds, unsaid, billing.modelPrices.get(model.id));
   return input.budget;
@@ -172,7 +177,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     const asking = isCounted ? usageEdit(dialect, body, scan) : undefined;
     const budget = settlement === null ? null : input.budget;
     const limit = budget === null || settlement === null ? undefined : outputLimit(budget, settlement);
-    const edits = limit === undefined ? NO_EDITS : limitEdits(dialect, body, scan, limit);
+    const edits =
+      limit === undefined ? NO_EDITS : (input.native?.edits(limit) ?? limitEdits(dialect, body, scan, limit));
     this.#settlement = settlement;
     this.#budget = budget;
     this.#limit = limit;
@@ -203,13 +209,15 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;
     this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
-    this.choices = choicesOf(body, scan);
+    this.choices = choicesOf(body, scan) * (input.native?.answers ?? 1);
     this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
     this.budget = deps.budget(model);
     this.approval = paid ? settlement : null;
     // A trace shows what the CRN counted, also where nobody is charged.
     this.usage =
-      charged || span !== null ? new UsageWatch(dialect, asking !== undefined, deps.tokenSizes.of(model.id)) : null;
+      charged || span !== null
+        ? new UsageWatch(dialect, asking !== undefined, deps.tokenSizes.of(model.id), input.native?.api)
+        : null;
   }
 
   get listener(): UpstreamListener {

@@ -13,7 +13,7 @@ import {
   skipValue,
   SPAN,
 } from './json-scan.ts';
-import { chatCompletions } from './openai.ts';
+import { NATIVE_TEXTS } from './native.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';
 import { parsedValue, usageObject } from './usage-object.ts';
@@ -150,7 +150,7 @@ export class AnswerJudge {
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
-    this.#text = this.#counts && this.#streams ? new TextCounter((this.#dialect ?? chatCompletions).deltaTexts) : null;
+    this.#text = this.#counts && this.#streams ? new TextCounter(this.#dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
     this.#answerText = 0;
     if (status >= 300) {
       this.#judged = false;
@@ -200,11 +200,17 @@ export class AnswerJudge {
     return this.#reportedError;
   }
 
+  /** Bytes of the answer so far. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   /**
    * Bytes of generated text, where counts are read: of a stream so far, of a whole answer that was held if it has no counts. All
-   * bytes of an answer that could not be read.
+   * bytes of an answer that could not be read, or of a stream without a dialect in which no text was found.
    */
   get textBytes(): number {
+    if (this.#text !== null && this.#text.bytes === 0 && this.#dialect === undefined) return this.#bytes;
     return this.#text?.bytes ?? (this.#countsRead ? this.#answerText : this.#bytes);
   }
 

@@ -24,7 +24,7 @@ const SLASHES = /\/{2,}/g;
  * The usual spelling of a path: servers and proxies before them answer others too, with escapes, with two slashes or with a slash at
  * the end, and the same must be read from those answers.
  */
-function usualPath(path: string): string {
+export function usualPath(path: string): string {
   if (!path.endsWith('/') && !path.includes('%') && !path.includes('//')) return path;
   const plain = path
     .replace(ASCII_ESCAPE, (escape) => String.fromCharCode(Number.parseInt(escape.slice(1), 16)))

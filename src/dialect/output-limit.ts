@@ -103,10 +103,16 @@ export function edited(body: Buffer, edits: readonly BodyEdit[]): Buffer {
 
 /** Adds the change that the value at `[start, end)` needs, if any, in a list of its own. */
 function lowered(body: Buffer, start: number, end: number, limit: number, edits: BodyEdit[]): BodyEdit[] {
+  const edit = loweredLimit(body, start, end, limit);
+  return edit === null ? edits : [...edits, edit];
+}
+
+/** The change that a limit at `[start, end)` needs to be no more than `limit`; null: none. */
+export function loweredLimit(body: Buffer, start: number, end: number, limit: number): BodyEdit | null {
   const value = countAt(body, start, end);
-  if (value !== undefined && value <= limit && isDigits(body, start, end)) return edits;
+  if (value !== undefined && value <= limit && isDigits(body, start, end)) return null;
   // Servers disagree about texts, fractions and null; of a plain number there is one reading.
-  return [...edits, { start, end, text: String(Math.min(value ?? limit, limit)) }];
+  return { start, end, text: String(Math.min(value ?? limit, limit)) };
 }
 
 /**

@@ -3,6 +3,7 @@
 
 import type { Dialect } from './dialect.ts';
 import { promptsIn, type ScannedBody, SPAN } from './json-scan.ts';
+import type { NativeRequest } from './native.ts';
 import { countAt, outputLimitOf } from './output-limit.ts';
 
 /** Bytes of text that are one token on average; images and other attachments are counted like text. */
@@ -52,12 +53,16 @@ export interface TokenBounds {
   readonly surelyFree: number;
 }
 
-/** `context`: length of the model's context in tokens; undefined when it is not known. */
+/**
+ * @param context length of the model's context in tokens; undefined when it is not known
+ * @param native of a request without a dialect
+ */
 export function tokenBounds(
   dialect: Dialect | undefined,
   body: Buffer,
   scan: ScannedBody,
   context: number | undefined,
+  native: NativeRequest | null = null,
 ): TokenBounds {
   const { spans } = scan;
   let bytes = 0;
@@ -75,13 +80,13 @@ export function tokenBounds(
     mostBytes += repeatedBytes(body, spans);
     mostContext = Infinity;
   }
-  const unseen = isWhole(dialect, scan) ? 0 : (context ?? UNSEEN_TOKENS) * prompts;
+  const unseen = isWhole(dialect, scan) && native?.api?.keepsPrompt !== true ? 0 : (context ?? UNSEEN_TOKENS) * prompts;
   const perPrompt = bytes / prompts / BYTES_PER_TOKEN;
   return {
     promptTokens: Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), mostContext),
     mostPromptTokens: Math.min(mostBytes + unseen, mostContext),
-    answers: prompts * choicesIn(body, scan),
-    limit: outputLimitOf(dialect, body, scan),
+    answers: prompts * choicesIn(body, scan) * (native?.answers ?? 1),
+    limit: native === null ? outputLimitOf(dialect, body, scan) : native.limit,
     context: longest,
     // Attachments are no text: a prompt that seems to fill the context is shorter, or is refused.
     free: perPrompt < longest ? Math.floor(longest - perPrompt) : longest,

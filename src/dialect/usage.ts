@@ -2,6 +2,7 @@
 
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
+import { LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
 import { chatCompletions } from './openai.ts';
 import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
@@ -61,17 +62,25 @@ const OPEN_OBJECT = 0x7b;
 /** Without its first quote, which every member has: the native search is faster. */
 const USAGE = Buffer.from('usage"');
 
+/** How a dialect, or a server without one, writes counts. */
+type CountForm = Pick<Dialect, 'usage' | 'usageMembers'>;
+
+/** Whether the counts are members with names of their own, not of an object `usage`. */
+function hasNamedCounts({ usageMembers }: CountForm): boolean {
+  return usageMembers[0] !== 'usage';
+}
+
 /** Usage in a part of an answer. Counts in several events are running totals: the largest of each is the answer's. */
-export function usageIn(dialect: Dialect, bytes: Buffer): Usage | undefined {
-  if (dialect.name === 'llama') {
+export function usageIn(form: CountForm, bytes: Buffer): Usage | undefined {
+  if (hasNamedCounts(form)) {
     const members: Record<string, unknown> = {};
-    for (const name of dialect.usageMembers) members[name] = lastValue(bytes, name);
-    return dialect.usage(members);
+    for (const name of form.usageMembers) members[name] = lastValue(bytes, name);
+    return form.usage(members);
   }
   let total: Usage | undefined;
   for (let at = nextUsage(bytes, 0); at >= 0; at = nextUsage(bytes, at + 1)) {
     const end = skipValue(bytes, at, bytes.length, 0, USAGE_MAX_DEPTH);
-    if (end > 0) total = larger(total, dialect.usage({ usage: usageObject(bytes, at, end) }));
+    if (end > 0) total = larger(total, form.usage({ usage: usageObject(bytes, at, end) }));
   }
   return total;
 }
@@ -130,6 +139,9 @@ export interface Metered extends Usage {
 export class UsageWatch {
   readonly #dialect: Dialect;
   readonly #isDialect: boolean;
+  /** Undefined with a dialect, and on paths of which nothing is known. */
+  readonly #native: NativeApi | undefined;
+  readonly #form: CountForm;
   readonly #strip: boolean;
   readonly #bytesPerToken: number;
   #judge: AnswerJudge | null = null;
@@ -138,6 +150,8 @@ export class UsageWatch {
   /** Tokens of the answers that this one continues. */
   #before = 0;
   #usage: Usage | undefined;
+  /** Counts the text of an answer without a dialect that is no stream; null for others. */
+  #lines: LineTextCounter | null = null;
   /** Last bytes of an answer that was cut by the network where a usage object may be. */
   #beforeCut: Buffer = NOTHING;
 
@@ -145,17 +159,20 @@ export class UsageWatch {
    * @param dialect of the request; without one the answer is read like one of chat completions
    * @param strip removes events that hold usage only: the gateway asked for them, the client did not
    * @param bytesPerToken of text, for what the CRN does not count
+   * @param native how its server counts, for a request without a dialect
    */
-  constructor(dialect: Dialect | undefined, strip: boolean, bytesPerToken: number) {
+  constructor(dialect: Dialect | undefined, strip: boolean, bytesPerToken: number, native?: NativeApi) {
     this.#dialect = dialect ?? chatCompletions;
     this.#isDialect = dialect !== undefined;
+    this.#native = native;
+    this.#form = native ?? this.#dialect;
     this.#strip = strip;
     this.#bytesPerToken = bytesPerToken;
   }
 
-  /** Bytes of text in a stream; 0 when another CRN has continued it. */
+  /** Bytes of text in a stream of a dialect; 0 when another CRN has continued it. */
   get streamedBytes(): number {
-    return this.#judge?.streams === true && this.#before === 0 ? this.#judge.textBytes : 0;
+    return this.#isDialect && this.#judge?.streams === true && this.#before === 0 ? this.#judge.textBytes : 0;
   }
 
   /** Whether output has passed. An answer without any is not charged. */
@@ -181,6 +198,7 @@ export class UsageWatch {
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;
+    this.#lines = this.#isDialect || judge.streams ? null : new LineTextCounter(nativeTextBytes);
   }
 
   /** A piece of a whole answer. */
@@ -188,6 +206,7 @@ export class UsageWatch {
     this.#passed = true;
     const isFirst = this.#bytes === 0;
     this.#bytes += piece.byteLength;
+    this.#lines?.add(piece);
     // The judge has read the counts of an answer that was held to its end.
     if (this.#judge?.countsRead !== true) this.#read(piece, isFirst, true);
   }
@@ -202,7 +221,7 @@ export class UsageWatch {
     const at = isLlama ? -1 : nextUsage(piece, 0);
     const isCut = this.#beforeCut.byteLength > 0;
     // All frames of the llama-style dialect have counts: the first one's prompt and the last one's answer are enough.
-    const isEnd = isLlama && (!this.#passed || this.#judge?.finished === true);
+    const isEnd = this.#native !== undefined || (isLlama && (!this.#passed || this.#judge?.finished === true));
     // Earlier events of a response repeat parts of its request, such as tools, in which a client could write counts of its own.
     const isEarly = this.#dialect.name === 'responses' && this.#judge?.finished !== true;
     if (!isEarly && (at >= 0 || isEnd || isCut || midEvent)) this.#read(piece, !isCut, midEvent);
@@ -222,14 +241,17 @@ export class UsageWatch {
   }
 
   #resultOfLast(promptTokens: number): Metered {
-    const bytes = this.#judge?.textBytes ?? 0;
+    const bytes = this.#lines?.bytes ?? this.#judge?.textBytes ?? 0;
     // A whole answer may repeat parts of its request too, and its counts come at its end.
     const isPart = this.#isDialect && this.#judge?.streams === false && !this.#judge.finished;
     const usage = this.#judge?.usage ?? (isPart ? undefined : this.#usage);
     const isFinal = usage !== undefined && this.#isFinal(usage);
-    const { cachedTokens, completionTokens, promptTokens: prompt } = usage ?? UNCOUNTED;
+    const { cachedTokens, promptTokens: prompt, completionTokens: reported } = usage ?? UNCOUNTED;
+    const isKnown = this.#isDialect || this.#native !== undefined;
+    // Of a path of which nothing is known no more is believed than was delivered: no token is shorter than a byte.
+    const completionTokens = isKnown ? reported : Math.min(reported, this.#judge?.bytes ?? 0);
     // Text is output: a count of 0 beside it is none. What other paths answer, such as embeddings, is not.
-    const isCounted = completionTokens > 0 || bytes === 0 || !this.#isDialect;
+    const isCounted = completionTokens > 0 || bytes === 0 || !(isKnown || this.#judge?.streams === true);
     if (isFinal && isCounted && prompt > 0) {
       return { promptTokens: prompt, completionTokens, cachedTokens, measured: true };
     }
@@ -242,9 +264,9 @@ export class UsageWatch {
     };
   }
 
-  /** In the llama-style dialect each of several answers has counts of its own. */
+  /** Where counts have names of their own each of several answers has its own counts. */
   get #isOneOfSeveral(): boolean {
-    return this.#dialect.name === 'llama' && (this.#judge?.choices ?? 1) > 1;
+    return hasNamedCounts(this.#form) && (this.#judge?.choices ?? 1) > 1;
   }
 
   #read(piece: Buffer, isFirst: boolean, cut: boolean): void {
@@ -256,7 +278,7 @@ export class UsageWatch {
   }
 
   #add(bytes: Buffer): void {
-    const usage = usageIn(this.#dialect, bytes);
+    const usage = usageIn(this.#form, bytes);
     if (usage !== undefined) this.#usage = larger(this.#usage, usage);
   }
 

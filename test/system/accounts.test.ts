@@ -228,6 +228,18 @@ t.test(
     t.ok(limit > 0 && limit < 1000, `a limit of ${limit} was written`);
     t.equal(response.headers.get('x-headrace-output-limit'), String(limit));
     await usageOf(fixture.ledger, 2);
+    // The same without a dialect: Ollama's own path gets a limit, another one does not, and neither takes what is not there.
+    for (const path of ['/api/generate', '/other']) {
+      const { status } = await fetch(fixture.url + path, {
+        method: 'POST',
+        headers: { ...bearer(), 'content-type': 'application/json' },
+        body: JSON.stringify({ model: MODEL, prompt: 'hi' }),
+      });
+      t.ok(status === 200 || status === 402, path);
+      if (path !== '/api/generate' || status !== 200) continue;
+      const { options } = asked.at(-1) as { options: { num_predict: number } };
+      t.ok(options.num_predict > 0 && options.num_predict < 1000, `a limit of ${options.num_predict} was written`);
+    }
     await fixture.gateway.close();
     const balance = (await fixture.ledger.account('acme'))?.balance ?? -1n;
     t.ok(balance >= 0n, `${balance} pico-USD are left`);
