@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { flagLines, parseFlags } from './lib/flags.mjs';
 import { GOAL_COLUMNS, GOAL_PARTS, goalRows, judgeGoals, quietText } from './lib/goals.mjs';
+import { localityFiles, localityOf } from './lib/locality-page.mjs';
 import { condensed, performanceFiles } from './lib/performance-page.mjs';
 import { pageOf } from './lib/report-page.mjs';
 import { useOwnNode } from './lib/own-node.mjs';
@@ -18,6 +19,7 @@ import { fileDate, printTable, surroundings } from './lib/report.mjs';
 import { MODEL } from './lib/traffic.mjs';
 import { part as accounts } from './load/accounts.mjs';
 import { part as fetchPages } from './load/fetch.mjs';
+import { part as locality } from './load/locality.mjs';
 import { part as memory } from './load/memory.mjs';
 import { part as micro } from './load/micro.mjs';
 import { part as overhead } from './load/overhead.mjs';
@@ -29,13 +31,13 @@ import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
 
 const PARTS = Object.fromEntries(
-  [proxy, stream, peers, search, fetchPages, overhead, memory, accounts, micro, path, upload].map((part) => [
+  [proxy, stream, peers, search, fetchPages, overhead, memory, accounts, locality, micro, path, upload].map((part) => [
     part.name,
     part,
   ]),
 );
-/** Parts that run when none is named: all but uploads and the other gateways, which take many minutes. */
-const DEFAULT = Object.keys(PARTS).filter((name) => name !== upload.name && name !== peers.name);
+/** Parts that run when none is named: all but those that take many minutes. */
+const DEFAULT = Object.keys(PARTS).filter((name) => ![upload.name, peers.name, locality.name].includes(name));
 /** Not a part: all parts that measure a goal. */
 const GOALS = 'goals';
 
@@ -46,7 +48,7 @@ const GENERAL = {
   quick: { type: 'boolean', default: false, help: 'a smoke run of a minute or two: its figures mean nothing' },
   out: { type: 'word', default: join(HERE, 'results'), help: 'folder of the results' },
   render: { type: 'word', default: '', help: 'measure nothing: write report.html anew, from this DATE.json' },
-  docs: { type: 'boolean', default: false, help: 'write bench/performance.json and docs/performance.md too' },
+  docs: { type: 'boolean', default: false, help: 'write the pages of docs/ and what they are made of too' },
 };
 /** Values of `--quick` for flags without a `quick` value of their own. */
 const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
@@ -54,7 +56,7 @@ const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
 const HELP = `npm run bench [-- PART ... FLAGS]
 
 Measures the gateway and other gateways in the same rounds on the same core: CPU time per request, latency, rate
-and memory. Without a part, all but upload run: about ten minutes.
+and memory. Without a part, all but peers, locality and upload run: about ten minutes.
 
   proxy      JSON requests; nginx, HAProxy, fastify, Portkey beside it; one thread and two
   stream     streams of 64 events beside the same peers
@@ -64,6 +66,7 @@ and memory. Without a part, all but upload run: about ten minutes.
   overhead   what is added to a request and to each event of a stream at 25, 50 and 75 % of capacity
   memory     resident memory with 10,000 idle connections and with 2,000 live streams
   accounts   the gateway open, with keys, and with keys and metering
+  locality   prompts with shared beginnings over hosts with caches: tokens found there, time to first token (only when named)
   micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)
@@ -209,16 +212,31 @@ function write(out, run) {
   return [json, html];
 }
 
-/** Writes what the repository keeps of a run, and the page made of it. */
+/** Writes what the repository keeps of a run, and the pages made of it: one of the locality part, one of all others. */
 async function writeDocs(run) {
+  const others = { ...run, parts: run.parts.filter(({ name }) => name !== locality.name) };
+  const written = [];
+  if (others.parts.length > 0) {
+    const kept = condensed(others);
+    written.push(...(await writePage('performance.json', kept, performanceFiles(kept))));
+  }
+  const kept = localityOf(run);
+  if (kept !== null) {
+    const page = readFileSync(join(ROOT, 'docs', 'locality.md'), 'utf8');
+    written.push(...(await writePage('locality.json', kept, localityFiles(kept, page))));
+  }
+  return written;
+}
+
+async function writePage(name, kept, files) {
   const { format, resolveConfig } = await import('prettier');
-  const kept = join(HERE, 'performance.json');
-  const written = [kept];
-  const options = { ...(await resolveConfig(kept)), filepath: kept };
-  writeFileSync(kept, await format(JSON.stringify(condensed(run)), options));
-  for (const [name, text] of Object.entries(performanceFiles(condensed(run)))) {
-    const file = join(ROOT, 'docs', name);
-    writeFileSync(file, name.endsWith('.md') ? await format(text, { ...options, filepath: file }) : text);
+  const json = join(HERE, name);
+  const options = { ...(await resolveConfig(json)), filepath: json };
+  writeFileSync(json, await format(JSON.stringify(kept), options));
+  const written = [json];
+  for (const [page, text] of Object.entries(files)) {
+    const file = join(ROOT, 'docs', page);
+    writeFileSync(file, page.endsWith('.md') ? await format(text, { ...options, filepath: file }) : text);
     written.push(file);
   }
   return written;

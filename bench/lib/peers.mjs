@@ -20,6 +20,7 @@ export const VARIANTS = {
   limited: 'the same with limits of requests, tokens and money for the key',
   keys: 'keys; affinity by prefix; probes; metrics',
   open: 'no keys; affinity by prefix; probes; metrics',
+  'least-load': 'no keys; no affinity; probes; metrics',
 };
 const GATEWAYS = Object.keys(VARIANTS);
 

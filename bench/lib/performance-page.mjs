@@ -19,7 +19,8 @@ export function condensed(run) {
   return { ...run, parts };
 }
 
-function withoutRuns(result) {
+/** A result without its single runs. */
+export function withoutRuns(result) {
   return Object.fromEntries(Object.entries(result).filter(([field]) => field !== 'data'));
 }
 

@@ -19,11 +19,13 @@ export function escapeHtml(content) {
 }
 
 /**
- * Draws `{ kind: 'bars', title, unit, bars: [{ name, median, min, max }] }` or `{ kind: 'curves', title, xLabel, yLabel,
- * isLog, curves: [{ name, points: [[x, y]] }] }`. `colourOf(name)` numbers the colours of the page.
+ * Draws `{ kind: 'bars', title, unit, bars: [{ name, median, min, max }] }`, `{ kind: 'groups', title, unit, groups: [{ name, bars }] }`
+ * or `{ kind: 'curves', title, xLabel, yLabel, isLog, curves: [{ name, points: [[x, y]] }] }`. `colourOf(name)` numbers the colours of
+ * the page.
  */
 export function drawPlot(plot, colourOf = (_, at) => at) {
-  return plot.kind === 'bars' ? bars(plot, colourOf) : curves(plot, colourOf);
+  if (plot.kind === 'bars') return bars(plot, colourOf);
+  return plot.kind === 'groups' ? groups(plot, colourOf) : curves(plot, colourOf);
 }
 
 /** Colours of a drawing that stands alone; the page of the report has its own. */
@@ -41,6 +43,13 @@ export function drawFile({ title, unit, bars: rows }, own = ['headrace', 'keys',
   const drawn = barParts(shown, (_, at) => (own.includes(shown[at].name) ? FILE_COLOUR : OTHER_COLOUR));
   const height = rows.length * BAR + 6 + TITLE;
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH * 1.5}" role="img" aria-label="${escapeHtml(`${title}, ${unit}`)}"><style>${FILE_STYLE}</style>${text(6, 18, 'start', `${title} (${unit})`, 'title')}<g transform="translate(0 ${TITLE})">${drawn.join('')}</g></svg>\n`;
+}
+
+/** Draws groups of bars as an SVG file that stands alone, on a light ground. Bars of `own` peers are blue, others grey. */
+export function drawGroupsFile({ title, unit, groups: all }, isOwn) {
+  const parts = groupParts(all, (name) => (isOwn(name) ? FILE_COLOUR : OTHER_COLOUR));
+  const height = groupsHeight(all) + TITLE;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH * 1.5}" role="img" aria-label="${escapeHtml(`${title}, ${unit}`)}"><style>${FILE_STYLE}</style>${text(6, 18, 'start', `${title} (${unit})`, 'title')}<g transform="translate(0 ${TITLE})">${parts.join('')}</g></svg>\n`;
 }
 
 const colour = (number) => `var(--c${number % COLOURS})`;
@@ -64,6 +73,27 @@ function bars({ title, unit, bars: rows }, colourOf) {
   if (rows.length === 0) return '';
   const parts = barParts(cutBars(rows), (name, at) => colour(colourOf(name, at)));
   return svg(rows.length * BAR + 6, `${title}, ${unit}`, parts);
+}
+
+/** Each group has a heading, its bars below it, and a scale of its own. */
+function groupParts(all, fillOf) {
+  let top = 0;
+  return all.map(({ name, bars: rows }) => {
+    const heading = text(6, top + 15, 'start', name, 'label');
+    const drawn = barParts(cutBars(rows), fillOf);
+    const group = `${heading}<g transform="translate(0 ${top + BAR - 4})">${drawn.join('')}</g>`;
+    top += (rows.length + 1) * BAR;
+    return group;
+  });
+}
+
+const groupsHeight = (all) => all.reduce((height, { bars: rows }) => height + (rows.length + 1) * BAR, 6);
+
+function groups({ title, unit, groups: all }, colourOf) {
+  const shown = all.filter(({ bars: rows }) => rows.length > 0);
+  if (shown.length === 0) return '';
+  const parts = groupParts(shown, (name, at) => colour(colourOf(name, at)));
+  return svg(groupsHeight(shown), `${title}, ${unit}`, parts);
 }
 
 /** Bars beyond `CUT` times the median bar are cut, so that the others can be compared; their figure stays. */

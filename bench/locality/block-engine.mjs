@@ -24,20 +24,22 @@ const WORD = 1;
 const VOCABULARY = { eos: 0, text: () => ' word', bytes: () => [] };
 const SAMPLER = { next: () => WORD, probabilities: [], logProbabilities: null };
 
-/** Tokens of the turns of a chat: `tokenBytes` characters each, one for each role. */
+/** Text of a turn on its way to tokens. */
+let scratch = Buffer.from(new ArrayBuffer(1 << 16));
+
+/** Tokens of the turns of a chat: one or two bytes each (`tokenBytes`), and one for each role. Texts are ASCII. */
 export function tokensOf(turns, tokenBytes) {
   const count = turns.reduce((sum, { text }) => sum + 1 + Math.ceil(text.length / tokenBytes), 0);
   const tokens = new Int32Array(count + 1);
   let at = 0;
   for (const { role, text } of turns) {
     tokens[at++] = ROLE_TOKENS[role];
-    for (let from = 0; from < text.length; from += tokenBytes) {
-      let token = 0;
-      for (let end = Math.min(from + tokenBytes, text.length), i = from; i < end; i++) {
-        token = (Math.imul(token, 31) + text.charCodeAt(i)) & 0xfffffff;
-      }
-      tokens[at++] = token;
-    }
+    if (text.length >= scratch.length) scratch = Buffer.from(new ArrayBuffer(2 * text.length));
+    scratch.latin1Write(text);
+    scratch[text.length] = 0;
+    const length = Math.ceil(text.length / tokenBytes);
+    tokens.set(new (tokenBytes === 1 ? Uint8Array : Uint16Array)(scratch.buffer, 0, length), at);
+    at += length;
   }
   tokens[at] = ROLE_TOKENS.assistant;
   return tokens;
@@ -53,18 +55,21 @@ export class BlockEngine {
   #cache;
   #scheduler;
   #tokenBytes;
-  #cacheBlocks;
   #figures = { ...NO_FIGURES };
-  /** Tokens to prefill of the requests that have no first token yet, and sequences that decode. */
+  /** Prompts that were announced and have no first token yet, each with the tokens that it adds to the work of the engine. */
+  #expected = new Set();
+  /** The sum of what they add, and requests that were announced and have not ended. */
   backlogTokens = 0;
-  decoding = 0;
+  requests = 0;
 
   constructor({ model, cacheBlocks, speed, blockBytes, clock = systemClock }) {
     this.models = [model];
     this.#tokenBytes = blockBytes / BLOCK_TOKENS;
-    if (!Number.isInteger(this.#tokenBytes)) throw new RangeError(`blockBytes must be a multiple of ${BLOCK_TOKENS}`);
-    this.#cacheBlocks = (cacheBlocks * BLOCK_TOKENS) / CACHE_BLOCK_TOKENS;
-    const memory = { kind: 'blocks', blocks: this.#cacheBlocks, blockTokens: CACHE_BLOCK_TOKENS };
+    if (![1, 2].includes(this.#tokenBytes)) {
+      throw new RangeError(`blockBytes must be ${BLOCK_TOKENS} or ${2 * BLOCK_TOKENS}, not ${blockBytes}`);
+    }
+    const blocks = (cacheBlocks * BLOCK_TOKENS) / CACHE_BLOCK_TOKENS;
+    const memory = { kind: 'blocks', blocks, blockTokens: CACHE_BLOCK_TOKENS };
     const profile = { ...speed, maxSequences: MAX_SEQUENCES, contextTokens: CONTEXT_TOKENS, memory };
     this.#cache = new BlockCache({ ...memory, sequences: MAX_SEQUENCES });
     this.#scheduler = new Scheduler({ profile, clock, cache: this.#cache });
@@ -78,9 +83,30 @@ export class BlockEngine {
     return 'ready';
   }
 
-  /** Tokens of a prompt that would have to be prefilled now. */
+  /** Tokens of a prompt that neither the cache has nor a prompt on its way here. */
   missing(tokens) {
-    return tokens.length - this.#cache.cachedTokens(tokens, tokens.length);
+    let found = this.#cache.cachedTokens(tokens, tokens.length);
+    for (const { tokens: other } of this.#expected) found = Math.max(found, sharedTokens(tokens, other));
+    return tokens.length - found;
+  }
+
+  /** Announces a prompt: it counts as waiting, and its blocks as there, before it arrives. */
+  expect(tokens) {
+    const missing = this.missing(tokens);
+    this.#expected.add({ tokens, missing, isHere: false });
+    this.backlogTokens += missing;
+    this.requests++;
+  }
+
+  #arrived(tokens) {
+    for (const expected of this.#expected) {
+      if (expected.isHere || expected.tokens.length !== tokens.length) continue;
+      if (sharedTokens(tokens, expected.tokens) < Math.floor(tokens.length / CACHE_BLOCK_TOKENS) * CACHE_BLOCK_TOKENS)
+        continue;
+      expected.isHere = true;
+      return expected;
+    }
+    return null;
   }
 
   tokensOf(prompt) {
@@ -89,13 +115,9 @@ export class BlockEngine {
 
   complete(task, sink) {
     const prompt = this.tokensOf(task.prompt);
-    const missing = this.missing(prompt);
-    let hasBegun = false;
+    const expected = this.#arrived(prompt);
     const begin = () => {
-      if (hasBegun) return;
-      hasBegun = true;
-      this.backlogTokens -= missing;
-      this.decoding++;
+      if (expected !== null && this.#expected.delete(expected)) this.backlogTokens -= expected.missing;
     };
     const watched = {
       mayWait: sink.mayWait,
@@ -115,11 +137,10 @@ export class BlockEngine {
       },
       onEnd: (end) => {
         begin();
-        this.decoding--;
+        if (expected !== null) this.requests--;
         this.#ended(end);
       },
     });
-    this.backlogTokens += missing;
     this.#figures.waiting++;
     this.#scheduler.submit(generation.job);
     return {
@@ -151,17 +172,11 @@ export class BlockEngine {
 
   figures() {
     const { counts, usedTokens, capacityTokens, lateSteps, mostBehindUs } = this.#scheduler.state();
-    const memoryUse = usedTokens / capacityTokens;
-    return { ...this.#figures, steps: counts.steps, lateSteps, mostBehindMs: mostBehindUs / 1000, memoryUse };
-  }
-
-  /** What a server of this kind says of itself, the size of its cache among it. */
-  metrics() {
-    const labels = `block_size="${CACHE_BLOCK_TOKENS}",num_gpu_blocks="${this.#cacheBlocks}",enable_prefix_caching="True"`;
-    return Promise.resolve(
-      `# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{engine="0",${labels}} 1\n` +
-        `# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name="${this.models[0]}"} ${this.#figures.waiting}\n`,
-    );
+    return {
+      ...this.#figures,
+      ...{ steps: counts.steps, lateSteps, mostBehindMs: mostBehindUs / 1000 },
+      ...{ memoryUse: usedTokens / capacityTokens, cacheTokens: capacityTokens },
+    };
   }
 
   props() {
@@ -178,13 +193,22 @@ export class BlockEngine {
   }
 }
 
-/** Weight of the tokens to be prefilled over those that wait already, as the gateway has it. */
-const MISS_WEIGHT = 3;
+/** Tokens of the whole blocks in which two prompts begin alike. */
+function sharedTokens(one, other) {
+  const most = Math.min(one.length, other.length) - 1;
+  let at = 0;
+  while (at < most && one[at] === other[at]) at++;
+  return at - (at % CACHE_BLOCK_TOKENS);
+}
+
+/** Weight of the tokens to be prefilled over those that wait already, and tokens that a running request counts as. */
+const MISS_WEIGHT = 2;
+const REQUEST_TOKENS = 1024;
 
 /**
- * A choice between engines by the gateway's cost with the truth in place of what it knows: tokens that wait to be prefilled, plus
- * three times those that the cache of the engine does not have. Equal costs go to the engine that has had the fewest. Returns `choose(prompt)`, the index
- * of an engine.
+ * A choice between engines by the gateway's cost with the truth in place of what it knows: tokens that wait to be prefilled, plus those
+ * that the engine does not have with their weight, plus its requests. What was sent to an engine and has not arrived counts as there. Equal
+ * costs go to the engine that has had the fewest. Returns `choose(prompt)`, the index of an engine.
  */
 export function createOracle(engines) {
   const given = engines.map(() => 0);
@@ -193,12 +217,13 @@ export function createOracle(engines) {
     let best = 0;
     let bestCost = Infinity;
     for (const [at, engine] of engines.entries()) {
-      const cost = engine.backlogTokens + MISS_WEIGHT * engine.missing(tokens);
+      const cost = engine.backlogTokens + MISS_WEIGHT * engine.missing(tokens) + REQUEST_TOKENS * engine.requests;
       if (cost > bestCost || (cost === bestCost && given[at] >= given[best])) continue;
       best = at;
       bestCost = cost;
     }
     given[best]++;
+    engines[best].expect(tokens);
     return best;
   };
 }

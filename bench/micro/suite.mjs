@@ -11,6 +11,7 @@ export const CASES = [
   'keys',
   'heads',
   'scan',
+  'prompt',
   'blocks',
   'pick',
   'forward',
