@@ -4,7 +4,7 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import type { ServersByModel } from '../routing/index.ts';
+import { type KvEventSource, readKvEventSource, type ServerDetails, type ServersByModel } from '../routing/index.ts';
 
 export interface HostRegistrySettings {
   /** Time after its last announcement when a host is taken out. */
@@ -36,6 +36,8 @@ export interface Announcement {
   readonly models: readonly string[];
   /** Requests in flight. */
   readonly load: number;
+  /** Where it publishes its KV events. */
+  readonly events?: KvEventSource;
 }
 
 /** A registered host, as the status shows it. */
@@ -75,7 +77,7 @@ export class HostRegistry {
     this.#deps = deps;
   }
 
-  /** Base URLs by model id, of hosts that have answered a probe. */
+  /** Servers by model id, of hosts that have answered a probe. */
   get servers(): ServersByModel {
     return this.#servers;
   }
@@ -98,7 +100,7 @@ export class HostRegistry {
       this.#enter(announced);
       return 'new';
     }
-    const moved = held.announced.models.join('\n') !== announced.models.join('\n');
+    const moved = listing(held.announced) !== listing(announced);
     held.announced = announced;
     held.heardMs = this.#deps.clock.now();
     this.#deps.clock.clearTimeout(held.expiry);
@@ -185,7 +187,7 @@ export class HostRegistry {
   }
 
   #changed(): void {
-    const servers = new Map<string, string[]>();
+    const servers = new Map<string, (string | ServerDetails)[]>();
     const spelling = new Map<string, string>();
     for (const { announced, listed } of this.#entries.values()) {
       if (!listed) continue;
@@ -193,7 +195,8 @@ export class HostRegistry {
         // The first host's spelling is the model's, as everywhere ids match in any case.
         const id = spelling.get(model.toLowerCase()) ?? model;
         spelling.set(model.toLowerCase(), id);
-        servers.set(id, [...(servers.get(id) ?? []), announced.url]);
+        const { url, events } = announced;
+        servers.set(id, [...(servers.get(id) ?? []), events === undefined ? url : { url, events }]);
       }
     }
     this.#servers = servers;
@@ -201,10 +204,15 @@ export class HostRegistry {
   }
 }
 
+/** What the routing table takes over of an announcement. */
+function listing({ models, events }: Announcement): string {
+  return JSON.stringify([models, events]);
+}
+
 /** Parses an announcement: the value, or a message about what is wrong with it. */
 export function readAnnouncement(value: unknown): Announcement | string {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'the body must be a JSON object';
-  const { name, url, models, load = 0 } = value as Record<string, unknown>;
+  const { name, url, models, load = 0, events } = value as Record<string, unknown>;
   if (typeof name !== 'string' || !NAME.test(name)) return 'name must be 1 to 64 letters, digits, ".", "_" or "-"';
   const base = typeof url === 'string' ? baseUrl(url) : null;
   if (base === null) return 'url must be an http or https base URL without credentials, query or fragment';
@@ -213,7 +221,9 @@ export function readAnnouncement(value: unknown): Announcement | string {
   }
   if (new Set(models.map((id) => id.toLowerCase())).size < models.length) return 'models must each be named once';
   if (typeof load !== 'number' || !Number.isFinite(load) || load < 0) return 'load must be a number of 0 or more';
-  return { name, url: base, models, load };
+  const source = readKvEventSource(events);
+  if (events !== undefined && source === null) return 'events must be a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"';
+  return { name, url: base, models, load, ...(source !== null && { events: source }) };
 }
 
 function isModel(id: unknown): id is string {

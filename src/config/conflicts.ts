@@ -57,7 +57,7 @@ function findRepeats({ models, keys }: Settings): Mistake[] {
   }
   for (const [id, { servers }] of Object.entries(models)) {
     if (id.trim() === '') mistakes.push({ path: 'models', message: 'holds a model without an id' });
-    for (const index of repeated(servers)) {
+    for (const index of repeated(servers.map(({ url }) => url))) {
       mistakes.push({ path: `${entryPath('models', id)}.servers[${index}]`, message: 'is listed before' });
     }
   }

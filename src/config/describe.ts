@@ -79,12 +79,13 @@ export function explain(settings: Settings, source?: string): string {
 
 function explainModels(models: Readonly<Record<string, ModelSettings>>): string[] {
   const entries = Object.entries(models);
-  const servers = new Set(entries.flatMap(([, model]) => model.servers)).size;
+  const servers = new Set(entries.flatMap(([, model]) => model.servers.map(({ url }) => url))).size;
   const rows = entries.map(([id, model]): [string, string] => {
     const traits = [...(model.capabilities ?? []), ...(model.tee === true ? ['tee'] : [])];
     if (model.apiKey !== undefined) traits.push('own credential');
     const notes = traits.length > 0 ? ` (${traits.join(', ')})` : '';
-    return [id, `${model.servers.length === 0 ? 'no server' : model.servers.join(', ')}${notes}`];
+    const listed = model.servers.map(({ url, events }) => (events === undefined ? url : `${url} with KV events`));
+    return [id, `${listed.length === 0 ? 'no server' : listed.join(', ')}${notes}`];
   });
   return [`${count(entries.length, 'model')} on ${count(servers, 'server')}`, ...align(rows)];
 }
@@ -130,15 +131,18 @@ function fieldsOf(path: string, { kind, items }: Setting): (readonly [string, Se
 }
 
 function recordFieldsOf(prefix: string, fields: Fields): (readonly [string, Setting])[] {
-  return Object.entries(fields).flatMap(([name, field]) =>
-    field.kind === 'record'
-      ? recordFieldsOf(`${prefix}.${name}`, field.fields ?? {})
-      : [[`${prefix}.${name}`, field] as const],
-  );
+  return Object.entries(fields).flatMap(([name, field]) => {
+    const path = `${prefix}.${name}`;
+    if (field.kind === 'record') return recordFieldsOf(path, field.fields ?? {});
+    return [[path, field] as const, ...recordFieldsOf(`${path}[]`, field.items?.fields ?? {})];
+  });
 }
 
 function typeOf({ kind, words = [], items, nullable }: AnyType): string {
-  const entries = items?.kind === 'enum' ? 'words' : KINDS[items?.kind ?? 'string'].name;
+  const { text } = items ?? {};
+  const entry = KINDS[items?.kind ?? 'string'].name;
+  const entries =
+    items?.kind === 'enum' ? 'words' : text === undefined ? entry : `${KINDS[text.kind].name} or ${entry}`;
   const name = kind === 'list' ? `list of ${entries}` : KINDS[kind].name;
   const types = kind === 'enum' ? [...words] : [...words, name];
   if (nullable === true) types.push('null');

@@ -17,6 +17,7 @@ import {
   number,
   open,
   optional,
+  orText,
   required,
   resolvedName,
   section,
@@ -61,15 +62,31 @@ const WEBHOOK_SECRET: Pattern = {
 const SHA256: Pattern = { pattern: /^[0-9A-Fa-f]{64}$/, hint: '64 hexadecimal digits' };
 const CHAIN_ADDRESS: Pattern = { pattern: /^0x[0-9A-Fa-f]{40}$/, hint: '0x and 40 hexadecimal digits' };
 
+const ZMQ_ENDPOINT: Pattern = {
+  pattern: /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/,
+  hint: 'a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"',
+};
+
 const CAPABILITIES = ['chat', 'completion', 'vision', 'tools', 'reasoning', 'embedding', 'image', 'audio'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 const NETWORKS = ['base', 'base-sepolia', 'eip155:8453', 'eip155:84532'] as const;
 
 const BASE_URL = { base: true } as const;
 
+const KV_EVENTS = section('KV events of a server.', {
+  endpoint: required(string(ZMQ_ENDPOINT), 'ZeroMQ endpoint at which the server publishes its KV events.'),
+  replay: optional(string(ZMQ_ENDPOINT), 'Endpoint that sends missed events again.'),
+  topic: optional(string(), 'Topic to subscribe to; without one, all topics.'),
+});
+
+const SERVER = section('One server.', {
+  url: required(url(BASE_URL), 'Base URL of the server.'),
+  events: optional(orText('endpoint', KV_EVENTS), 'KV events of the server; see KV-cache locality.'),
+});
+
 /** Model fields have the names that they have in the model lists of the interface. */
 const MODEL = section('One model.', {
-  servers: setting(list(url(BASE_URL)), [], 'Base URLs of the servers that run the model.'),
+  servers: setting(list(orText('url', SERVER)), [], 'The servers that run the model: base URLs, or mappings.'),
   context_length: optional(integer({ min: 1 }), 'Longest context in tokens.'),
   hugging_face_id: optional(string(), 'Name of the weights on Hugging Face.'),
   tee: optional(boolean(), 'Whether the servers run in a trusted execution environment.'),
@@ -526,6 +543,9 @@ export type SettingsInput = SectionInput<typeof SCHEMA.fields>;
 
 /** One model of `Settings`. All fields but `servers` may be absent. */
 export type ModelSettings = SectionOutput<typeof MODEL.fields>;
+
+/** One server of a model. */
+export type ServerSettings = SectionOutput<typeof SERVER.fields>;
 
 /** One model of `SettingsInput`. */
 export type ModelInput = SectionInput<typeof MODEL.fields>;

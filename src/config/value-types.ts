@@ -39,6 +39,8 @@ export interface ValueType<Output, Input = Output, Suffix extends string = ''> {
   readonly items?: AnyType;
   /** The settings of a record. */
   readonly fields?: Fields;
+  /** The type of a text that may stand in place of a record. */
+  readonly text?: AnyType;
 }
 
 /** `default`: has a default. `required`: must be written. `optional`: may be absent, in `Settings` too. */
@@ -300,6 +302,39 @@ export function section<const F extends Fields>(title: string, fields: F): Secti
   return settle({ ...about, fields }, z.prefault(renamed, {}));
 }
 
+/** A section, or a text in its place that is the value of its field `name`, where nothing else is to be said. */
+export function orText<const F extends Fields, const Name extends keyof F & string>(
+  name: Name,
+  record: Section<F>,
+): ValueType<SectionOutput<F>, SectionInput<F> | Input<F[Name]>> {
+  const text = record.fields[name] as Setting;
+  const schema = z.pipe(
+    z.unknown(),
+    z.transform((raw, { issues }) => {
+      const isRecord = typeof raw === 'object' && raw !== null;
+      const read = (isRecord ? record : text).schema.safeParse(raw, { reportInput: true });
+      if (read.success) return isRecord ? read.data : { [name]: read.data };
+      issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
+      return z.NEVER;
+    }),
+  );
+  JSON_SCHEMA.add(schema, { anyOf: [text, record].map(jsonSchemaOf) });
+  return { kind: 'record', schema: schema as never, suffix: '', fields: record.fields, text };
+}
+
+function jsonSchemaOf({ schema }: Setting): object {
+  const {
+    $schema: _,
+    default: _default,
+    ...keywords
+  } = z.toJSONSchema(schema, {
+    io: 'input',
+    target: 'draft-7',
+    metadata: JSON_SCHEMA,
+  });
+  return keywords;
+}
+
 function rename(read: Readonly<Record<string, unknown>>, fields: Fields): Record<string, unknown> {
   const renamed: Record<string, unknown> = {};
   for (const [name, field] of Object.entries(fields)) {
@@ -352,7 +387,7 @@ const EMPTIABLE: Partial<Record<Kind, string>> = { list: 'array', map: 'object',
 function settle<S extends Setting>(about: Omit<Setting, 'schema'>, type: z.ZodMiniType): S {
   const empty = EMPTIABLE[about.kind];
   const schema = empty === undefined ? type : preprocess((raw) => raw ?? undefined, type);
-  const keywords = empty === undefined ? {} : { type: [empty, 'null'] };
+  const keywords = empty === undefined || about.text !== undefined ? {} : { type: [empty, 'null'] };
   JSON_SCHEMA.add(schema, { ...JSON_SCHEMA.get(schema), description: about.sentence, ...keywords });
   return { ...about, schema } as unknown as S;
 }

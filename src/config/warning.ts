@@ -35,8 +35,8 @@ function warnOfModel(id: string, { servers, apiKey }: ModelSettings, isDiscovere
   const warnings: string[] = [];
   if (servers.length === 0 && !isDiscovered) warnings.push(`${id}: no server, so every request gets 503`);
   if (servers.length === 1 && !isDiscovered) warnings.push(`${id}: one server only, so nothing to fail over to`);
-  for (const server of apiKey === undefined ? [] : servers.filter(crossesOpenly)) {
-    warnings.push(`${id}: its apiKey crosses a public network unencrypted (${new URL(server).host})`);
+  for (const { url } of apiKey === undefined ? [] : servers.filter((server) => crossesOpenly(server.url))) {
+    warnings.push(`${id}: its apiKey crosses a public network unencrypted (${new URL(url).host})`);
   }
   return warnings;
 }

@@ -18,6 +18,8 @@ import {
   type CrnOverride,
   crnRegistry,
   type CrnRegistryCommand,
+  type KvEventSource,
+  KvEvents,
   type OverrideResult,
   type ModelTableData,
   probe,
@@ -72,6 +74,7 @@ export class ControlPlane {
   readonly #board: Board;
   readonly #blockIndex: BlockIndex;
   readonly #feedback: CacheFeedback;
+  readonly #kvEvents: KvEvents;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
   readonly #client = new BufferedClient(4);
@@ -95,6 +98,7 @@ export class ControlPlane {
   #discoveryPolled = false;
   #crnsJudged = false;
   #table: ModelTableData = { version: 0, models: [] };
+  #eventSources: ReadonlyMap<string, KvEventSource> = new Map();
   #stage: Stage = 'starting';
   #server: Server | null = null;
   #localIngress: Ref<IngressCommand> | null = null;
@@ -109,6 +113,7 @@ export class ControlPlane {
     this.#board = new Board(this.#memory, 0);
     this.#blockIndex = new BlockIndex(this.#memory.blocks);
     this.#feedback = new CacheFeedback(this.#memory, this.#blockIndex);
+    this.#kvEvents = new KvEvents({ index: this.#blockIndex, feedback: this.#feedback, clock, log });
     this.#bodyMemory = createBodyMemory(threads + 1);
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
@@ -151,6 +156,7 @@ export class ControlPlane {
       local: this.local,
       board: this.#board,
       blockIndex: this.#blockIndex,
+      kvEvents: this.#kvEvents,
       gauges: this.#gauges,
       pages: this.#pages,
       accounts: this.#billing,
@@ -172,6 +178,7 @@ export class ControlPlane {
         report: (url, apiKey, timeoutMs) => readCrnReport(this.#client, url, apiKey, timeoutMs),
         onTable: (table) => {
           this.#table = table;
+          this.#kvEvents.configure(this.#eventSources, table);
           this.#publish();
           this.#configured.resolve();
         },
@@ -276,6 +283,7 @@ export class ControlPlane {
   /** Ends what serves requests, whatever is in flight. The process may end once it resolves. */
   async abort(): Promise<void> {
     this.#server?.close();
+    this.#kvEvents.close();
     this.local.close();
     for (const ref of this.#threads) this.#system.stop(ref);
     if (this.#running.size === 0) return;
@@ -342,7 +350,8 @@ export class ControlPlane {
 
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
-    const { specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
+    const { specs, events } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
+    this.#eventSources = events;
     const keys = [...this.#configuredKeys(), ...(this.#billing?.keys() ?? [])];
     this.hosts.configure(this.#settings, keys, new Set(specs.flatMap((spec) => spec.servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;

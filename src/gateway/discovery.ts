@@ -2,7 +2,7 @@
 // poll keeps the last answer: an unreachable directory must not cost the servers.
 
 import type { Behavior } from '../actor/index.ts';
-import type { ServersByModel } from '../routing/index.ts';
+import { readKvEventSource, type ServerDetails, type ServersByModel } from '../routing/index.ts';
 
 export interface DiscoverySettings {
   readonly url: string;
@@ -48,24 +48,34 @@ export function discovery(settings: DiscoverySettings, deps: DiscoveryDeps): Beh
   };
 }
 
-/** Reads a discovery map. Throws when the value is not one. Entries without a usable URL are left out. */
+/**
+ * Reads a discovery map. Throws when the value is not one. A server is a base URL, or a mapping with `url` and `events`. Servers
+ * without a usable URL are left out, and so are events without a usable endpoint.
+ */
 export function readDiscoveryMap(value: unknown): ServersByModel {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new Error('is not a discovery map: an object of model ids is expected');
-  const models = new Map<string, readonly string[]>();
+  const models = new Map<string, readonly (string | ServerDetails)[]>();
   for (const [id, entry] of Object.entries(value)) {
     const { servers } = (entry ?? {}) as { servers?: unknown };
     if (!Array.isArray(servers)) throw new Error(`has no list of servers for model ${id}`);
-    const urls = servers.filter((url): url is string => typeof url === 'string' && isHttp(url));
-    if (urls.length > 0) models.set(id, [...new Set(urls.map((url) => url.replace(/\/+$/, '')))]);
+    const read = new Map(servers.flatMap(readServer));
+    if (read.size > 0) models.set(id, [...read.values()]);
   }
   return models;
 }
 
+function readServer(value: unknown): (readonly [url: string, server: string | ServerDetails])[] {
+  const { url, events: source } = (typeof value === 'string' ? { url: value } : (value ?? {})) as Record<
+    string,
+    unknown
+  >;
+  if (typeof url !== 'string' || !isHttp(url)) return [];
+  const base = url.replace(/\/+$/, '');
+  const events = readKvEventSource(source);
+  return [[base, events === null ? base : { url: base, events }]];
+}
+
 function isHttp(text: string): boolean {
-  try {
-    return /^https?:$/.test(new URL(text).protocol);
-  } catch {
-    return false;
-  }
+  return /^https?:$/.test(URL.parse(text)?.protocol ?? '');
 }

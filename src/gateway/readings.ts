@@ -3,7 +3,7 @@
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
-import type { BlockIndex, Board, ModelTableData } from '../routing/index.ts';
+import type { BlockIndex, Board, KvEvents, ModelTableData } from '../routing/index.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { DataPlane } from './data-plane.ts';
 import { type CrnStatus, type Gauges, statusOf, type OverviewParts } from '../admin/index.ts';
@@ -20,6 +20,7 @@ export interface Sources {
   readonly local: DataPlane;
   readonly board: Board;
   readonly blockIndex: BlockIndex;
+  readonly kvEvents: KvEvents;
   readonly gauges: Gauges;
   readonly pages: MetricsSource;
   /** Null without a ledger. */
@@ -48,10 +49,10 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, gauges, now, blockIndex } = this.#sources;
+    const { local, pages, accounts, gauges, now, blockIndex, kvEvents } = this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
-    const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? []];
+    const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics()];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex);
     return [...own, ofControl, ...(await Promise.all(asked))];

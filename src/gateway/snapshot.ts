@@ -5,7 +5,14 @@ import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoPerCal
 import type { Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
-import type { ModelSpec, ModelTableData, ServersByModel } from '../routing/index.ts';
+import {
+  type KvEventSource,
+  type ModelSpec,
+  type ModelTableData,
+  type ServerDetails,
+  serverDetails,
+  type ServersByModel,
+} from '../routing/index.ts';
 
 export interface Snapshot {
   /** `keys.static` is empty here: data planes get hashes. */
@@ -26,32 +33,47 @@ export function sameModels(a: ServersByModel, b: ServersByModel): boolean {
   return JSON.stringify([...a]) === JSON.stringify([...b]);
 }
 
-/** Configured models merged with found ones. Ids match in any case; the configured spelling wins, then the first found. */
-export function mergeModels(
-  settings: Settings,
-  ...found: readonly ServersByModel[]
-): { specs: ModelSpec[]; catalog: CatalogModel[] } {
-  const extra = new Map<string, { readonly id: string; readonly servers: readonly string[] }>();
+/** Configured and found models as one, in the form that each of their readers needs. */
+export interface MergedModels {
+  readonly specs: readonly ModelSpec[];
+  readonly catalog: readonly CatalogModel[];
+  /** Where servers publish their KV events, by base URL. */
+  readonly events: ReadonlyMap<string, KvEventSource>;
+}
+
+/**
+ * Merges configured models with found ones. Ids match in any case; the configured spelling wins, then the first found. What is said
+ * first of a server holds.
+ */
+export function mergeModels(settings: Settings, ...found: readonly ServersByModel[]): MergedModels {
+  const extra = new Map<string, { readonly id: string; readonly servers: readonly ServerDetails[] }>();
   for (const [id, servers] of found.flatMap((each) => [...each])) {
     const before = extra.get(id.toLowerCase());
-    const merged = [...new Set([...(before?.servers ?? []), ...servers])];
+    const merged = [...(before?.servers ?? []), ...servers.map(serverDetails)];
     extra.set(id.toLowerCase(), { id: before?.id ?? id, servers: merged });
   }
   const specs: ModelSpec[] = [];
   const catalog: CatalogModel[] = [];
-  for (const [id, model] of Object.entries(settings.models)) {
+  const events = new Map<string, KvEventSource>();
+  const urlsOf = (servers: readonly ServerDetails[]): readonly string[] => {
+    for (const server of servers) {
+      if (server.events !== undefined && !events.has(server.url)) events.set(server.url, server.events);
+    }
+    return [...new Set(servers.map(({ url }) => url))];
+  };
+  for (const [id, { apiKey, servers: configured, ...listed }] of Object.entries(settings.models)) {
     const added = extra.get(id.toLowerCase());
     extra.delete(id.toLowerCase());
-    const servers = [...new Set([...model.servers, ...(added?.servers ?? [])])];
-    const { apiKey, ...listed } = model;
+    const servers = urlsOf([...configured, ...(added?.servers ?? [])]);
     specs.push({ id, servers, apiKey });
     catalog.push({ id, ...listed, servers });
   }
-  for (const { id, servers } of extra.values()) {
+  for (const { id, servers: details } of extra.values()) {
+    const servers = urlsOf(details);
     specs.push({ id, servers, apiKey: undefined });
     catalog.push({ id, servers });
   }
-  return { specs, catalog };
+  return { specs, catalog, events };
 }
 
 /** The keys of the configuration. */

@@ -13,6 +13,8 @@ export interface RegistrationSettings {
   /** Base URL under which the gateway reaches this host. */
   readonly url: string;
   readonly models: readonly string[];
+  /** `tcp://HOST:PORT` at which the gateway reaches the KV events of this host. */
+  readonly events?: string | undefined;
 }
 
 export interface RegistrationDeps {
@@ -80,10 +82,10 @@ export class Registration {
   }
 
   async #announce(): Promise<void> {
-    const { name, url, models } = this.#settings;
+    const { name, url, models, events } = this.#settings;
     const { log, load } = this.#deps;
     try {
-      const { status, body } = await this.#send('POST', '/hosts', { name, url, models, load: load() });
+      const { status, body } = await this.#send('POST', '/hosts', { name, url, models, load: load(), events });
       const { ttl_ms: ttlMs, detail } = readObject(body);
       if (status !== 200 && status !== 201) throw new Error(`it answered ${status}: ${String(detail)}`);
       if (!this.#registered && !this.#left) log.info({ gateway: this.#settings.gateway, name }, 'registered');

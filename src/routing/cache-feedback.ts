@@ -6,6 +6,7 @@
 // |------------------------------|---------------------------------------------------------|
 // | zero streak, member          | answers that report cached tokens; set at restarts      |
 // | size in bytes, member        | the CRN's actor, from what the CRN says; 0: not known   |
+// | measured, member             | the control plane, when KV events tell the size         |
 // | bytes per token, model       | answers that report tokens; 0: not known                |
 
 import type { BoardMemory } from './board.ts';
@@ -56,7 +57,8 @@ const DENIED = 24;
 /** Rows of a member. */
 const ZEROS = 0;
 const SIZE = 1;
-const MEMBER_ROWS = 2;
+const MEASURED = 2;
+const MEMBER_ROWS = 3;
 
 /** Bytes of the memory for so many members, and as many models. */
 export function feedbackBytes(members: number): number {
@@ -117,7 +119,18 @@ export class CacheFeedback {
   /** A member's CRN says how many tokens its cache holds, and whether it keeps prefixes. May be repeated. `model`: its cell. */
   reported(model: number, member: number, tokens: number | null, keepsPrefixes: boolean): void {
     if (!keepsPrefixes) this.#rows[member * MEMBER_ROWS + ZEROS] = DENIED;
-    if (tokens === null) return;
+    // What is measured is what is left by running requests, too.
+    const isMeasured = this.#rows[member * MEMBER_ROWS + MEASURED] === 1;
+    if (tokens !== null && !isMeasured) this.#setSize(model, member, tokens);
+  }
+
+  /** KV events of a member's CRN show how many tokens its cache keeps, whatever the CRN says of its size. May be repeated. */
+  measured(model: number, member: number, tokens: number): void {
+    this.#rows[member * MEMBER_ROWS + MEASURED] = 1;
+    this.#setSize(model, member, tokens);
+  }
+
+  #setSize(model: number, member: number, tokens: number): void {
     const at = member * MEMBER_ROWS + SIZE;
     const before = this.#rows[at] as number;
     const bytes = tokens * this.bytesPerToken(model);

@@ -11,12 +11,17 @@ export {
   type CrnRegistryDeps,
   type ModelSpec,
 } from './crn-registry.ts';
+export { KvEvents, type KvEventStatus } from './kv-events.ts';
 export {
   hashText,
+  type KvEventSource,
   type Member,
   type Model,
   ModelTable,
   type ModelTableData,
+  readKvEventSource,
+  type ServerDetails,
+  serverDetails,
   type ServersByModel,
 } from './model-table.ts';
 export {

@@ -77,5 +77,43 @@ export function mix(value: number): number {
   return (hash ^ (hash >>> 16)) >>> 0;
 }
 
-/** Base URLs by model id, from discovery or registration. */
-export type ServersByModel = ReadonlyMap<string, readonly string[]>;
+/** Where a server publishes its KV events over ZeroMQ. */
+export interface KvEventSource {
+  /** `tcp://HOST:PORT` of the PUB socket. */
+  readonly endpoint: string;
+  /** `tcp://HOST:PORT` of the ROUTER socket that sends missed batches again. */
+  readonly replay?: string;
+  /** Topic to subscribe to. Default: all. */
+  readonly topic?: string;
+}
+
+/** A server with more than its base URL. */
+export interface ServerDetails {
+  readonly url: string;
+  readonly events?: KvEventSource;
+}
+
+/** Servers by model id, from discovery or registration; a string is a base URL. */
+export type ServersByModel = ReadonlyMap<string, readonly (string | ServerDetails)[]>;
+
+export function serverDetails(server: string | ServerDetails): ServerDetails {
+  return typeof server === 'string' ? { url: server } : server;
+}
+
+const ENDPOINT = /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
+const MAX_ENDPOINT_CHARS = 300;
+const MAX_TOPIC_CHARS = 256;
+
+/** Reads a source of KV events from JSON: an endpoint or a mapping. Null when it is neither. */
+export function readKvEventSource(value: unknown): KvEventSource | null {
+  if (typeof value === 'string') return readKvEventSource({ endpoint: value });
+  if (typeof value !== 'object' || value === null) return null;
+  const { endpoint, replay, topic } = value as Record<string, unknown>;
+  if (!isEndpoint(endpoint) || (replay !== undefined && !isEndpoint(replay))) return null;
+  if (topic !== undefined && (typeof topic !== 'string' || topic.length > MAX_TOPIC_CHARS)) return null;
+  return { endpoint, ...(replay !== undefined && { replay }), ...(topic !== undefined && { topic }) };
+}
+
+function isEndpoint(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_ENDPOINT_CHARS && ENDPOINT.test(value);
+}

@@ -68,6 +68,33 @@ t.test('a host is listed after its first good probe, not before', async (t) => {
   t.equal(scene.probes.length, 4, 'from then on others probe it');
 });
 
+t.test('a host may say where it publishes its KV events, and change it', async (t) => {
+  const scene = setUp();
+  scene.registry.announce(host('one', { events: { endpoint: 'tcp://one:5557' } }));
+  await scene.turn();
+  t.same([...scene.registry.servers], [['atlas-27b', [{ url: 'http://one', events: { endpoint: 'tcp://one:5557' } }]]]);
+  t.equal(scene.changes(), 1);
+  scene.registry.announce(host('one', { events: { endpoint: 'tcp://one:5557' } }));
+  t.equal(scene.changes(), 1);
+  scene.registry.announce(host('one'));
+  t.equal(scene.changes(), 2);
+  t.same([...scene.registry.servers], [['atlas-27b', ['http://one']]]);
+  const body = { name: 'one', url: 'http://one', models: ['m'] };
+  t.match(readAnnouncement({ ...body, events: 'tcp://one:1' }), { events: { endpoint: 'tcp://one:1' } });
+  t.match(readAnnouncement({ ...body, events: { endpoint: 'tcp://one:1', topic: 'kv' } }), { events: { topic: 'kv' } });
+  for (const events of [
+    'one:1',
+    'tcp://*:1',
+    7,
+    null,
+    {},
+    { endpoint: 'tcp://one:1', topic: 7 },
+    `tcp://${'a'.repeat(400)}:1`,
+  ]) {
+    t.match(readAnnouncement({ ...body, events }), /^events must be a ZeroMQ endpoint/);
+  }
+});
+
 t.test('the probe asks for the first model where the path wants one', async (t) => {
   const scene = setUp('/health/{model}');
   scene.registry.announce(host('one', { models: ['acme/Atlas 27B', 'finch'] }));

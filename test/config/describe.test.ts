@@ -18,6 +18,8 @@ t.test('the table has one line for every setting, the fields of models and keys 
   }
   for (const name of Object.keys(MODEL_FIELDS)) t.ok(settingsTable().includes(`\`models.ID.${name}`), name);
   t.ok(settingsTable().includes('| `keys.static[].key` | string | required |'));
+  t.ok(settingsTable().includes('| `models.ID.servers` | list of URL or mapping |'));
+  t.ok(settingsTable().includes('| `models.ID.servers[].events.endpoint` | string | required |'));
   const columns = new Set(lines.map((line) => line.replaceAll('\\|', '').split('|').length));
   t.same([...columns], [7], 'every line has the same columns');
 });
@@ -50,6 +52,14 @@ t.test('the explanation lists what the example would run', async (t) => {
   t.match(text, /atlas-27b +http:\/\/127\.0\.0\.1:9001, http:\/\/127\.0\.0\.1:9002 \(chat, tools, vision\)/);
   t.match(text, 'Every setting has its default.');
   t.match(text, 'Embed-1.5: one server only');
+});
+
+t.test('the explanation says which servers publish KV events', async (t) => {
+  const servers = ['http://a:1', { url: 'http://b:1', events: 'tcp://b:5557' }];
+  t.match(
+    explain(settingsOf(resolveSettings({ models: { m: { servers } } }))),
+    'm  http://a:1, http://b:1 with KV events\n',
+  );
 });
 
 t.test('the explanation lists what differs from the defaults, as it would be written', async (t) => {

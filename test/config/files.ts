@@ -13,7 +13,10 @@ const DURATION = fc.oneof(
 const ENGINE = fc.constantFrom({}, { kind: 'brave', apiKey: 'k' }, { kind: 'worker', nested: { list: [1, 'two'] } });
 
 /** Values of the type of a setting as a user may write them, most of them right. */
-function written({ kind, items, fields = {}, words = [], nullable }: AnyType, setting: Setting): fc.Arbitrary<unknown> {
+function written(
+  { kind, items, fields = {}, text, words = [], nullable }: AnyType,
+  setting: Setting,
+): fc.Arbitrary<unknown> {
   const item = (): fc.Arbitrary<unknown> => written(items as AnyType, { ...setting, fallback: undefined });
   const kinds: Record<Kind, () => fc.Arbitrary<unknown>> = {
     // A star satisfies every pattern of strings without a default.
@@ -35,7 +38,8 @@ function written({ kind, items, fields = {}, words = [], nullable }: AnyType, se
     record: () => {
       const requiredKeys = Object.keys(fields).filter((name) => fields[name]?.presence === 'required');
       const values = Object.entries(fields).map(([name, field]) => [name, written(field, field)] as const);
-      return fc.record(Object.fromEntries(values), { requiredKeys, noNullPrototype: true });
+      const record = fc.record(Object.fromEntries(values), { requiredKeys, noNullPrototype: true });
+      return text === undefined ? record : fc.oneof(written(text, setting), record);
     },
   };
   return nullable === true ? fc.option(kinds[kind]()) : kinds[kind]();

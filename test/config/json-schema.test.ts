@@ -67,6 +67,13 @@ t.test('what may be written with a unit, as text, from the environment or left e
     { threads: 'auto' },
     { threads: '${THREADS}', sharePort: '${SHARE}', server: '${SERVER}', listen: '${HOST}:${PORT}' },
     { listen: 8080, admin: null, timeouts: { idle: '1.5m', connect: 500 }, limits: { bodyBytes: '64 KiB' } },
+    { models: { m: { servers: ['http://a', { url: '${GPU}' }, { url: 'http://b', events: null }] } } },
+    { models: { m: { servers: [{ url: 'http://a', events: 'tcp://a:5557' }] } } },
+    {
+      models: {
+        m: { servers: [{ url: 'http://a', events: { endpoint: 'tcp://a:1', replay: 'tcp://a:2', topic: 'kv' } }] },
+      },
+    },
     { fetch: { price: 0.5 }, routing: { boundedLoad: '1.5', affinity: 'false' } },
   ]) {
     t.ok(accepts(good), JSON.stringify(good));
@@ -87,6 +94,11 @@ t.test('what is surely wrong is refused', async (t) => {
     { limits: { bodyBytes: '1 pile' } },
     { routing: { retryBudget: 2 } },
     { models: { m: { servers: ['gpu1:1'] } } },
+    { models: { m: { servers: [7] } } },
+    { models: { m: { servers: [{ events: 'tcp://a:5557' }] } } },
+    { models: { m: { servers: [{ url: 'http://a', weights: 1 }] } } },
+    { models: { m: { servers: [{ url: 'http://a', events: 'http://a:5557' }] } } },
+    { models: { m: { servers: [{ url: 'http://a', events: { replay: 'tcp://a:5558' } }] } } },
     { models: { m: { pricing: { prompt: '1' } } } },
     { keys: { static: [{ key: 'k' }] } },
     { keys: { static: [{ key: 'a b', account: 'a' }] } },

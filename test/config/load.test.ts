@@ -29,14 +29,14 @@ t.test('the example loads completely', async (t) => {
     settings: {
       models: {
         'atlas-27b': {
-          servers: ['http://127.0.0.1:9001', 'http://127.0.0.1:9002'],
+          servers: [{ url: 'http://127.0.0.1:9001' }, { url: 'http://127.0.0.1:9002' }],
           contextLength: 131_072,
           huggingFaceId: 'acme/Atlas-27B',
           tee: false,
           capabilities: ['chat', 'tools', 'vision'],
           pricing: { prompt: '0.25', completion: '1.50' },
         },
-        'Embed-1.5': { servers: ['https://embed.example/base'] },
+        'Embed-1.5': { servers: [{ url: 'https://embed.example/base' }] },
       },
       keys: { required: true, static: [{ key: 'hr_example_client_key', account: 'demo' }] },
       fetch: { timeoutMs: 15_000, maxBytes: 10_000_000, allow: [] },
@@ -190,7 +190,7 @@ t.test('variables are expanded in every string', async (t) => {
   t.match(resolveSettings(input, { N: '4', HOST: 'gpu1', KEY: 'sesame' }), {
     settings: {
       threads: 4,
-      models: { m: { servers: ['http://gpu1:1'], apiKey: 'sesame' } },
+      models: { m: { servers: [{ url: 'http://gpu1:1' }], apiKey: 'sesame' } },
       keys: { static: [{ key: '${KEY}', account: 'sesame' }] },
     },
   });

@@ -32,7 +32,7 @@ t.test('text is read by the type of the setting', async (t) => {
       log: { level: 'debug' },
       cors: { origins: ['https://a.example', 'https://b.example'] },
       keys: { static: [{ key: 'k${x}', account: 'a' }] },
-      models: { m: { servers: ['http://gpu1:1'] } },
+      models: { m: { servers: [{ url: 'http://gpu1:1' }] } },
     },
   });
   t.match(resolveSettings({}, {}, { 'cors.origins': '["*"]' }), { settings: { cors: { origins: ['*'] } } });

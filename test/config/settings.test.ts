@@ -163,6 +163,42 @@ t.test('an object of the input type resolves', async (t) => {
   });
 });
 
+t.test('a server is a base URL or a mapping, and so are its KV events', async (t) => {
+  const servers = (...list: unknown[]): unknown => {
+    const resolution = resolveSettings({ models: { m: { servers: list } } });
+    return 'mistakes' in resolution
+      ? resolution.mistakes.map(({ path, message }) => `${path} ${message}`)
+      : resolution.settings.models['m']?.servers;
+  };
+  t.same(servers('http://a/', { url: 'http://b/' }, { url: 'http://c', events: 'tcp://c:5557' }), [
+    { url: 'http://a' },
+    { url: 'http://b' },
+    { url: 'http://c', events: { endpoint: 'tcp://c:5557' } },
+  ]);
+  const events = { endpoint: 'tcp://[::1]:5557', replay: 'tcp://10.0.0.1:5558', topic: 'kv' };
+  t.same(servers({ url: 'http://a', events }), [{ url: 'http://a', events }]);
+  t.same(servers({ url: 'http://a', events: null }), [{ url: 'http://a' }]);
+  t.same(
+    servers(
+      7,
+      null,
+      {},
+      { url: 'a' },
+      { url: 'http://a', event: 'tcp://a:1' },
+      { url: 'http://a', events: 'tcp://*:1' },
+    ),
+    [
+      'models.m.servers[0] must be a URL that begins with http:// or https://',
+      'models.m.servers[1] must be a URL that begins with http:// or https://',
+      'models.m.servers[2].url is required',
+      'models.m.servers[3].url must be a URL that begins with http:// or https://',
+      'models.m.servers[4].event is unknown; did you mean events?',
+      'models.m.servers[5].events must be a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"',
+    ],
+  );
+  t.same(servers('http://a', { url: 'http://a/', events: 'tcp://a:1' }), ['models.m.servers[1] is listed before']);
+});
+
 t.test('the three names of a setting follow from its path', async (t) => {
   const connect = SETTINGS.find(({ path }) => path === 'timeouts.connect');
   t.equal(connect?.env, 'HEADRACE_TIMEOUTS_CONNECT');

@@ -14,6 +14,31 @@ t.test('reads the discovery map of the interface', (t) => {
   t.end();
 });
 
+t.test('a server of a discovery map may say where it publishes its KV events', async (t) => {
+  const events = { endpoint: 'tcp://one:5557', replay: 'tcp://one:5558', topic: 'kv' };
+  const servers = [
+    { url: 'http://one/', events },
+    { url: 'http://two', events: 'tcp://two:5557' },
+    { url: 'http://three', events: 'udp://three' },
+    { url: 'http://four', events: { endpoint: 'tcp://four:1', replay: 7 }, weight: 1 },
+    ...[{ url: 'ftp://five' }, {}, null, 7],
+  ];
+  t.same(
+    [...readDiscoveryMap({ a: { servers } })],
+    [
+      [
+        'a',
+        [
+          { url: 'http://one', events },
+          { url: 'http://two', events: { endpoint: 'tcp://two:5557' } },
+          'http://three',
+          'http://four',
+        ],
+      ],
+    ],
+  );
+});
+
 t.test('refuses what is no map', (t) => {
   for (const value of [null, [], 'x', 7]) t.throws(() => readDiscoveryMap(value), /not a discovery map/);
   for (const value of [{ a: null }, { a: [] }, { a: { servers: 'http://one' } }]) {

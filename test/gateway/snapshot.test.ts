@@ -42,6 +42,29 @@ t.test('servers of several discoveries are merged under the first spelling', (t)
   t.end();
 });
 
+t.test('what is said first of the events of a server holds, whoever says it', (t) => {
+  const events = (topic: string): { endpoint: string; topic: string } => ({ endpoint: 'tcp://one:5557', topic });
+  const settings = settingsOf({
+    models: { a: { servers: [{ url: 'http://one', events: events('configured') }, 'http://two'] } },
+  });
+  const discovered = new Map([['a', ['http://two', { url: 'http://one', events: events('discovered') }]]]);
+  const registered = new Map([['b', [{ url: 'http://two', events: events('registered') }, 'http://three']]]);
+  const merged = mergeModels(settings, discovered, registered);
+  t.same(
+    [...merged.events],
+    [
+      ['http://one', events('configured')],
+      ['http://two', events('registered')],
+    ],
+  );
+  t.same(merged.specs, [
+    { id: 'a', servers: ['http://one', 'http://two'], apiKey: undefined },
+    { id: 'b', servers: ['http://two', 'http://three'], apiKey: undefined },
+  ]);
+  t.same(merged.catalog[1], { id: 'b', servers: ['http://two', 'http://three'] }, 'lists show base URLs only');
+  t.end();
+});
+
 t.test('data planes get hashes of keys, never keys', (t) => {
   const settings = settingsOf({
     keys: { static: [{ key: 'hr_secret', account: 'demo' }] },

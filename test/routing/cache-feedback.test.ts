@@ -111,6 +111,20 @@ t.test('the size that a CRN reports is the capacity, in bytes of its model', asy
   t.equal(Math.round(blocks.capacity(M)), 196_000, 'no size');
 });
 
+t.test('a size that KV events show takes the place of the reported one until the CRN is restarted', async (t) => {
+  const { blocks, feedback } = scene();
+  feedback.reported(MODEL, M, 100_000, true);
+  feedback.measured(MODEL, M, 70_000);
+  t.equal(blocks.capacity(M), 280_000);
+  feedback.reported(MODEL, M, 100_000, true);
+  t.equal(blocks.capacity(M), 280_000);
+  feedback.measured(MODEL, M, 72_000);
+  t.equal(blocks.capacity(M), 280_000, 'about the same');
+  feedback.restarted(M);
+  feedback.reported(MODEL, M, 100_000, true);
+  t.equal(blocks.capacity(M), 400_000);
+});
+
 t.test('answers move the capacity within bounds', async (t) => {
   const { blocks, feedback } = scene();
   feedback.reported(MODEL, M, 100_000, true);

@@ -1,6 +1,7 @@
 // All metrics that the gateway declares, for docs/metrics.md and the check of dashboards and alerts.
 
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
+import { KvEventMetrics } from '../../src/telemetry/kv-event-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
 import { PaymentMetrics } from '../../src/telemetry/payment-metrics.ts';
@@ -17,6 +18,7 @@ export function declaredMetrics(): MetricsSnapshot {
   return [
     ...new Metrics().snapshot(),
     ...new CrnMetrics().snapshot(),
+    ...new KvEventMetrics().snapshot(),
     ...new PageMetrics().snapshot(),
     ...new LedgerMetrics().snapshot(),
     ...new PaymentMetrics().snapshot(),

@@ -1,0 +1,169 @@
+// KV events of all servers that publish them: one subscription per server, and what follows from its events for the block index.
+// Runs in the control plane. The index works without them: they only correct it.
+
+import type { Clock } from '../actor/index.ts';
+import { KvEventMetrics } from '../telemetry/kv-event-metrics.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { loadZeroMq, type ZeroMq } from '../net/zeromq.ts';
+import { type KvEventCounts, KvEventSubscription } from './kv-event-subscription.ts';
+import type { KvEventSource, ModelTableData } from './model-table.ts';
+
+export interface KvEventsDeps {
+  /** The part of a `BlockIndex` that events correct. */
+  readonly index: { clear(member: number): void };
+  /** The part of a `CacheFeedback` that events correct. `model`: its cell. */
+  readonly feedback: {
+    measured(model: number, member: number, tokens: number): void;
+    restarted(member: number): void;
+  };
+  readonly clock: Clock;
+  readonly log: KvEventsLog;
+  /** Default: the package `zeromq`. */
+  readonly load?: () => Promise<ZeroMq>;
+}
+
+export interface KvEventsLog {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+}
+
+/** What is known of one server by its events. */
+export interface KvEventStatus extends Readonly<KvEventCounts> {
+  readonly url: string;
+  /** Tokens that are known to be in its cache. */
+  readonly residentTokens: number;
+  /** Tokens that its cache holds when it is full; 0 while unknown. */
+  readonly capacityTokens: number;
+  /** Tokens that have left its cache. */
+  readonly removedTokens: number;
+}
+
+interface Subscribed {
+  readonly fingerprint: string;
+  readonly subscription: KvEventSubscription;
+  members: readonly MemberOfModel[];
+}
+
+/** Cells of a model on a server. */
+interface MemberOfModel {
+  readonly model: number;
+  readonly member: number;
+}
+
+export class KvEvents {
+  readonly #deps: KvEventsDeps;
+  readonly #subscribed = new Map<string, Subscribed>();
+  #wanted: ReadonlyMap<string, KvEventSource> = new Map();
+  #members: ReadonlyMap<string, readonly MemberOfModel[]> = new Map();
+  #zeromq: ZeroMq | null = null;
+  #loading: Promise<void> | null = null;
+  #isClosed = false;
+  readonly #metrics = new KvEventMetrics();
+
+  constructor(deps: KvEventsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Subscribes to the servers of the table that have a source, and ends the subscriptions of the others. */
+  configure(sources: ReadonlyMap<string, KvEventSource>, table: ModelTableData): void {
+    this.#members = membersByUrl(table);
+    this.#wanted = sources;
+    if (this.#zeromq !== null) this.#update(this.#zeromq);
+    else if (sources.size > 0) this.#loading ??= this.#load();
+  }
+
+  status(): KvEventStatus[] {
+    return [...this.#subscribed].map(([url, { subscription }]) => {
+      const { residentTokens, capacityTokens, removedTokens } = subscription.residency;
+      return { url, ...subscription.counts, residentTokens, capacityTokens, removedTokens };
+    });
+  }
+
+  metrics(): MetricsSnapshot {
+    const nowMs = this.#deps.clock.now();
+    const crns = this.status().map(({ url, lastMs, ...numbers }) => {
+      return { ...numbers, crn: url, ageMs: lastMs === null ? null : nowMs - lastMs };
+    });
+    this.#metrics.set(crns);
+    return this.#metrics.snapshot();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const url of [...this.#subscribed.keys()]) this.#unsubscribe(url);
+  }
+
+  async #load(): Promise<void> {
+    try {
+      const zeromq = await (this.#deps.load ?? loadZeroMq)();
+      if (this.#isClosed) return;
+      this.#zeromq = zeromq;
+      this.#update(zeromq);
+    } catch (error) {
+      this.#deps.log.warn({ problem: (error as Error).message }, 'KV events are not read');
+    }
+  }
+
+  #update(zeromq: ZeroMq): void {
+    for (const url of [...this.#subscribed.keys()]) {
+      const source = this.#members.has(url) ? this.#wanted.get(url) : undefined;
+      if (this.#subscribed.get(url)?.fingerprint !== JSON.stringify(source)) this.#unsubscribe(url);
+    }
+    for (const [url, source] of this.#wanted) {
+      const members = this.#members.get(url);
+      if (members === undefined) continue;
+      const known = this.#subscribed.get(url) ?? this.#subscribe(zeromq, url, source);
+      known.members = members;
+    }
+  }
+
+  #subscribe(zeromq: ZeroMq, url: string, source: KvEventSource): Subscribed {
+    const { clock, feedback, index, log } = this.#deps;
+    const subscription = new KvEventSubscription(source, {
+      zeromq,
+      clock,
+      onApplied: ({ capacityTokens: tokens }) => {
+        if (tokens > 0) for (const { member, model } of subscribed.members) feedback.measured(model, member, tokens);
+      },
+      onCleared: (reason) => {
+        for (const { member } of subscribed.members) {
+          if (reason === 'restarted') feedback.restarted(member);
+          else index.clear(member);
+        }
+        log.info({ crn: url, reason }, 'the KV cache of a CRN is empty');
+      },
+      onConnection: (connected) => {
+        log.info({ crn: url, endpoint: source.endpoint, connected }, 'connection to the KV events of a CRN changed');
+      },
+      onRejected: (error) => {
+        const { rejected } = subscription.counts;
+        // A server that sends garbage sends much of it: every doubling is logged.
+        if ((rejected & (rejected - 1)) === 0) {
+          log.warn({ crn: url, endpoint: source.endpoint, rejected, problem: error.message }, 'KV events rejected');
+        }
+      },
+    });
+    const subscribed: Subscribed = {
+      ...{ fingerprint: JSON.stringify(source), subscription, members: [] },
+    };
+    this.#subscribed.set(url, subscribed);
+    return subscribed;
+  }
+
+  #unsubscribe(url: string): void {
+    this.#subscribed.get(url)?.subscription.close();
+    this.#subscribed.delete(url);
+  }
+}
+
+function membersByUrl({ models }: ModelTableData): Map<string, readonly MemberOfModel[]> {
+  const byUrl = new Map<string, MemberOfModel[]>();
+  for (const { budget: model, members } of models) {
+    for (const { url, member } of members) {
+      const cells = byUrl.get(url) ?? [];
+      cells.push({ member, model });
+      byUrl.set(url, cells);
+    }
+  }
+  return byUrl;
+}
