@@ -373,6 +373,7 @@ export const SPAN = {
   input_prefix: 62,
   input_suffix: 64,
   image_data: 66,
+  reasoning: 68,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);

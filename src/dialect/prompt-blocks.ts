@@ -13,6 +13,7 @@ import {
   putAttachment,
   putByte,
   putString,
+  putToken,
   putUnread,
   putValue,
   seedChain,
@@ -32,6 +33,7 @@ export interface PromptBlocks {
   readonly bytes: number;
 }
 
+const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const MINUS = 0x2d;
@@ -45,6 +47,8 @@ const LETTER_N = 0x6e;
 const MAX_DEPTH = 65_536;
 /** Levels of objects in messages that are read by their members: message, part, result of a tool, part of that, and its source. */
 const READ_LEVELS = 8;
+/** Most members of an object that are ordered. */
+const MOST_MEMBERS = 24;
 /** Most values that are read one by one; more are only counted, so that a million empty parts cost no more than scanning them. */
 const MOST_VALUES = 65_536;
 
@@ -105,14 +109,21 @@ const PLACES: readonly (readonly [names: readonly string[], kind: Kind])[] = [
   [['filename', 'title', 'context', 'detail'], KIND.text],
 ];
 
+const ID_PLACE = 2;
+
 const KEYS: readonly Key[] = PLACES.flatMap(([names, kind], place) =>
   names.map((name) => ({ name: Buffer.from(name, 'latin1'), place, kind })),
 );
 const KEYS_BY_NAME: ReadonlyMap<string, Key> = new Map(KEYS.map((key) => [key.name.toString(), key]));
 const LONGEST_KEY = Math.max(...KEYS.map(({ name }) => name.length));
-const KEYS_BY_LENGTH: readonly (readonly Key[])[] = Array.from({ length: LONGEST_KEY + 1 }, (_, length) =>
-  KEYS.filter(({ name }) => name.length === length),
+/** The keys by their length and the low bits of their first letter. */
+const KEY_SLOTS: readonly (readonly Key[])[] = Array.from({ length: (LONGEST_KEY + 1) << 5 }, (_, slot) =>
+  KEYS.filter(({ name }) => keySlot(name.length, name[0] as number) === slot),
 );
+
+function keySlot(length: number, first: number): number {
+  return (length << 5) | (first & 31);
+}
 
 /** Lines that clients put before a text and change with every request; up to the end of the line they do not count. */
 const VOLATILE_LINES = [
@@ -120,12 +131,15 @@ const VOLATILE_LINES = [
   Buffer.from('x-anthropic-billing-header:'),
 ];
 const LINE_END = Buffer.from('\\n');
+/** 1 at the first bytes of those lines. */
+const MAY_BE_VOLATILE = new Uint8Array(256);
+for (const line of VOLATILE_LINES) MAY_BE_VOLATILE[line[0] as number] = 1;
 
 let valuesLeft = 0;
 
 /** Places and offsets of the members of the objects that are being read, innermost last. */
-const places = new Uint8Array(512);
-const offsets = new Int32Array(512);
+const places = new Uint8Array(MOST_MEMBERS * (READ_LEVELS + 1));
+const offsets = new Int32Array(MOST_MEMBERS * (READ_LEVELS + 1));
 let memberCount = 0;
 
 class Blocks implements PromptBlocks {
@@ -152,7 +166,7 @@ export function promptBlocks(
   const { spans } = scan;
   valuesLeft = MOST_VALUES;
   begin();
-  for (const at of OPTIONS) putOption(body, spans, at);
+  for (let at = 0; at < OPTIONS.length; at++) putOption(body, spans, OPTIONS[at] as number);
   seedChain(seed);
   putTools(body, spans, SPAN.tools);
   putTools(body, spans, SPAN.functions);
@@ -184,6 +198,7 @@ const OPTIONS = [
   SPAN.chat_template,
   SPAN.chat_template_kwargs,
   SPAN.reasoning_effort,
+  SPAN.reasoning,
   SPAN.documents,
 ] as const;
 
@@ -228,10 +243,15 @@ function startsWith(body: Buffer, start: number, text: Buffer): boolean {
   return at === text.length;
 }
 
+/** As `skipSpace`, for where there is mostly none. */
+function nextToken(body: Buffer, at: number, end: number): number {
+  return (body[at] as number) > SPACE ? at : skipSpace(body, at, end);
+}
+
 /** The next item of a list or the next key, behind the comma after the one that ends at `at`. */
 function nextItem(body: Buffer, at: number, end: number): number {
-  const pos = skipSpace(body, at, end);
-  return body[pos] === COMMA ? skipSpace(body, pos + 1, end) : pos;
+  const pos = nextToken(body, at, end);
+  return body[pos] === COMMA ? nextToken(body, pos + 1, end) : pos;
 }
 
 function putSystem(body: Buffer, spans: readonly number[], at: number): void {
@@ -270,8 +290,9 @@ function putScalar(body: Buffer, start: number, end: number): number {
 
 /** Appends the text of a string but for a volatile line at its beginning; returns what follows. */
 function putText(body: Buffer, start: number): number {
+  if (MAY_BE_VOLATILE[body[start + 1] as number] === 0) return putString(body, start);
   for (const line of VOLATILE_LINES) {
-    if (body[start + 1] !== line[0] || !startsWith(body, start + 1, line)) continue;
+    if (!startsWith(body, start + 1, line)) continue;
     const textEnd = skipValue(body, start, body.length, 0, 1);
     if (textEnd < 0) break;
     let next = body.indexOf(LINE_END, start);
@@ -325,19 +346,16 @@ function putObject(
 ): number {
   if (levels <= 0) return putWhole(body, start, end);
   const base = memberCount;
-  const from = sizeOf();
   let isKnown = false;
-  let idStart = -1;
   let pos = skipSpace(body, start + 1, end);
   while (pos < end && body[pos] !== CLOSE_OBJECT) {
     const keyStart = pos;
     const key = keyAt(body, pos);
-    pos = skipSpace(body, keyEnd, end);
-    pos = skipSpace(body, pos + 1, end);
-    const isId = isMessage && key?.name.length === 2;
-    if (isId) idStart = pos;
-    const isData = key === undefined ? false : isSource && key.place === 0;
-    if (key === undefined || isId || (key.kind === KIND.nothing && !isData)) {
+    pos = nextToken(body, nextToken(body, keyEnd, end) + 1, end);
+    // The ids of items are the server's; those of calls are in the prompt.
+    const isId = isMessage && key?.place === ID_PLACE;
+    const isData = isSource && key?.place === 0;
+    if (key === undefined || isId || (key.place === 0 && !isData)) {
       isKnown ||= key !== undefined && !isId;
       pos = skipValue(body, pos, end, 0, MAX_DEPTH);
       if (pos < 0) return end;
@@ -349,12 +367,8 @@ function putObject(
     if (pos <= keyStart) return end;
   }
   memberCount = base;
-  if (!isKnown && pos < end) {
-    putValue(body, start, pos + 1, 0);
-  } else if (idStart >= 0 && sizeOf() === from) {
-    // A reference to an item that the server has.
-    putScalar(body, idStart, end);
-  }
+  // Of another kind, such as a reference to an item that the server has.
+  if (!isKnown && pos < end) putValue(body, start, pos + 1, 1);
   return pos + 1;
 }
 
@@ -373,7 +387,11 @@ function keyAt(body: Buffer, start: number): Key | undefined {
   keyEnd = pos + 1;
   const length = pos - start - 1;
   if (length > LONGEST_KEY) return undefined;
-  for (const key of KEYS_BY_LENGTH[length] as readonly Key[]) if (startsWith(body, start + 1, key.name)) return key;
+  const keys = KEY_SLOTS[keySlot(length, body[start + 1] as number)] as readonly Key[];
+  for (let at = 0; at < keys.length; at++) {
+    const key = keys[at] as Key;
+    if (startsWith(body, start + 1, key.name)) return key;
+  }
   return undefined;
 }
 
@@ -398,9 +416,10 @@ function putMember(
     takeBack(from);
     return next;
   }
+  // An object has each member once; of one with more, the rest stands in the order in which it is written.
+  if (memberCount - base === MOST_MEMBERS) return next;
   let at = memberCount;
   while (at > base && (places[at - 1] as number) > place) at--;
-  if (memberCount === places.length) return next;
   if (at < memberCount) {
     const to = offsets[at] as number;
     const length = sizeOf() - from;
@@ -497,7 +516,7 @@ function putPrompt(body: Buffer, start: number, end: number): void {
     } else if ((byte >= 0x30 && byte <= 0x39) || byte === MINUS) {
       if (!isTokens) putByte(MARK_TOKENS);
       isTokens = isSeparate = true;
-      pos = putToken(body, pos, end);
+      pos = putNumber(body, pos, end);
     } else {
       if (valuesLeft-- <= 0) return putUnread(end - pos);
       const valueEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
@@ -514,7 +533,7 @@ function putPrompt(body: Buffer, start: number, end: number): void {
 }
 
 /** Appends the number at `start` as four bytes, low byte first; returns what follows. */
-function putToken(body: Buffer, start: number, end: number): number {
+function putNumber(body: Buffer, start: number, end: number): number {
   let pos = start;
   let id = 0;
   let byte = body[pos] as number;
@@ -529,10 +548,7 @@ function putToken(body: Buffer, start: number, end: number): number {
     id = Number(body.toString('latin1', start, valueEnd)) | 0;
     pos = valueEnd;
   }
-  putByte(id & 255);
-  putByte((id >>> 8) & 255);
-  putByte((id >>> 16) & 255);
-  putByte(id >>> 24);
+  putToken(id);
   return pos;
 }
 

@@ -2,7 +2,7 @@
 // blocks whose 64-bit hashes are chained. Equal text has equal bytes, however a client wrote it in JSON, and equal bytes have equal
 // hashes on every gateway. Appending does not allocate.
 
-import { readString, skipValue } from './json-scan.ts';
+import { readString } from './json-scan.ts';
 import { PROMPT_STREAM_WASM } from './prompt-stream-wasm.ts';
 
 // Text stands as JSON.stringify writes it: with `\n` and `\"` as two bytes, since most text comes so and need not be decoded, and
@@ -185,10 +185,22 @@ function putRewritten(body: Buffer, start: number): number {
 
 /** Counts the rest, from `from` on, of the string that opens at `start`. */
 function putRest(body: Buffer, start: number, from: number): number {
-  const end = skipValue(body, start, body.length, 0, 1);
-  if (end < 0) return body.length;
-  size += end - 1 - from;
-  return end;
+  for (let pos = from; ;) {
+    const quote = body.indexOf(QUOTE, pos);
+    if (quote < 0) return body.length;
+    let slash = quote;
+    while (slash > start + 1 && body[slash - 1] === BACKSLASH) slash--;
+    pos = quote + 1;
+    if (((quote - slash) & 1) !== 0) continue;
+    size += quote - from;
+    return pos;
+  }
+}
+
+/** Appends the token at `id` as four bytes, low byte first. */
+export function putToken(id: number): void {
+  if (size < MOST_BYTES) words.setInt32(size, id, true);
+  size += 4;
 }
 
 /**

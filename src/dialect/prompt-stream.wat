@@ -128,20 +128,21 @@
       (br $next))
     (unreachable))
 
-  ;; The value of four hexadecimal digits.
+  ;; The value of four hexadecimal digits: the low bits of each, and 9 more for letters.
   (func $hex (param $at i32) (result i32)
-    (local $end i32) (local $value i32) (local $byte i32)
-    (local.set $end (i32.add (local.get $at) (i32.const 4)))
-    (loop $next
-      (local.set $byte (i32.load8_u (local.get $at)))
-      (local.set $value
-        (i32.or (i32.shl (local.get $value) (i32.const 4))
-          (i32.and
-            (i32.add (i32.and (local.get $byte) (i32.const 15)) (i32.mul (i32.shr_u (local.get $byte) (i32.const 6)) (i32.const 9)))
-            (i32.const 15))))
-      (local.set $at (i32.add (local.get $at) (i32.const 1)))
-      (br_if $next (i32.lt_u (local.get $at) (local.get $end))))
-    (local.get $value))
+    (local $digits i32)
+    (local.set $digits (i32.load (local.get $at)))
+    (local.set $digits
+      (i32.and
+        (i32.add
+          (i32.and (local.get $digits) (i32.const 0x0f0f0f0f))
+          (i32.mul (i32.and (i32.shr_u (local.get $digits) (i32.const 6)) (i32.const 0x01010101)) (i32.const 9)))
+        (i32.const 0x0f0f0f0f)))
+    (i32.or
+      (i32.or (i32.shl (i32.and (local.get $digits) (i32.const 15)) (i32.const 12)) (i32.and (local.get $digits) (i32.const 0xf00)))
+      (i32.or
+        (i32.and (i32.shr_u (local.get $digits) (i32.const 12)) (i32.const 0xf0))
+        (i32.shr_u (local.get $digits) (i32.const 24)))))
 
   ;; Copies the inside of the string at $from to $to, as JSON.stringify would write it, up to its closing quote or to one of the last 16
   ;; bytes before $end; that address is in 0x112080. Source and target do not overlap. Returns the end of what was written.
@@ -245,7 +246,7 @@
   ;; Rewrites the JSON value `[$from, $end)` in place without white space and with the shortest escapes. Members of objects at nesting
   ;; $markDepth that are named `cache_control` are left out; 0 is none. Returns its end.
   (func (export "compact") (param $from i32) (param $end i32) (param $markDepth i32) (result i32)
-    (local $at i32) (local $slashes i64) (local $quotes i64) (local $inside i64) (local $before i64) (local $marks i64) (local $escaped i64)
+    (local $at i32) (local $slashes i64) (local $quotes i64) (local $inside i64) (local $before i64) (local $marks i64) (local $escaped i64) (local $faults i64)
     (local $byte i32) (local $to i32) (local $depth i32) (local $markAt i32)
     ;; Most values are compact as they come: a fast look at 64 bytes at a time.
     (global.set $carry (i64.const 0))
@@ -256,11 +257,12 @@
         (call $look (local.get $at))
         (local.set $quotes)
         (local.set $slashes)
+        (local.set $faults (i64.const 0))
         (if (i64.ne (i64.or (local.get $slashes) (global.get $carry)) (i64.const 0))
           (then
             (local.set $escaped (call $escaped (local.get $slashes)))
             (local.set $quotes (i64.and (local.get $quotes) (i64.xor (local.get $escaped) (i64.const -1))))
-            (br_if $needed (i64.ne (i64.and (local.get $escaped) (call $longer (local.get $at))) (i64.const 0)))))
+            (local.set $faults (i64.and (local.get $escaped) (call $longer (local.get $at))))))
         ;; The bytes from an opening quote up to the closing one: the parity of the quotes before.
         (local.set $inside (local.get $quotes))
         (local.set $inside (i64.xor (local.get $inside) (i64.shl (local.get $inside) (i64.const 1))))
@@ -271,8 +273,18 @@
         (local.set $inside (i64.xor (local.get $inside) (i64.shl (local.get $inside) (i64.const 32))))
         (local.set $inside (i64.xor (local.get $inside) (local.get $before)))
         (local.set $before (i64.shr_s (local.get $inside) (i64.const 63)))
-        (br_if $needed
-          (i64.ne (i64.and (call $spaces (local.get $at)) (i64.xor (local.get $inside) (i64.const -1))) (i64.const 0)))
+        (local.set $faults
+          (i64.or (local.get $faults)
+            (i64.and (call $spaces (local.get $at)) (i64.xor (local.get $inside) (i64.const -1)))))
+        ;; Of the bytes before the end.
+        (if (i32.lt_u (i32.sub (local.get $end) (local.get $at)) (i32.const 64))
+          (then
+            (local.set $faults
+              (i64.and (local.get $faults)
+                (i64.sub
+                  (i64.shl (i64.const 1) (i64.extend_i32_u (i32.sub (local.get $end) (local.get $at))))
+                  (i64.const 1))))))
+        (br_if $needed (i64.ne (local.get $faults) (i64.const 0)))
         (if (local.get $markDepth)
           (then
             ;; Strings that begin with `c`.
