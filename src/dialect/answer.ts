@@ -99,6 +99,7 @@ export class AnswerJudge {
   /** The last bytes of an event that is longer than what is held; null outside such an event. */
   #longEvent: Buffer | null = null;
   readonly #counts: boolean;
+  readonly #countsText: boolean;
   #streams = false;
   #judged = false;
   #countsRead = false;
@@ -126,8 +127,10 @@ export class AnswerJudge {
    * @param dialect of the request; without one any event, and any byte of a whole answer, is useful
    * @param choices see {@link choicesOf}
    * @param counts whether to read the token counts of a whole answer too. Default false
+   * @param countsText whether to count the bytes of generated text. Default: as `counts`
    */
-  constructor(dialect: Dialect | undefined, choices: number, counts = false) {
+  constructor(dialect: Dialect | undefined, choices: number, counts = false, countsText: boolean = counts) {
+    this.#countsText = countsText;
     this.#dialect = dialect;
     this.choices = choices;
     this.#counts = counts;
@@ -150,7 +153,8 @@ export class AnswerJudge {
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
-    this.#text = this.#counts && this.#streams ? new TextCounter(this.#dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
+    this.#text =
+      this.#countsText && this.#streams ? new TextCounter(this.#dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
     this.#answerText = 0;
     if (status >= 300) {
       this.#judged = false;
@@ -300,7 +304,7 @@ export class AnswerJudge {
     // An array has an answer for each prompt, with counts of its own: they are estimated.
     this.#countsRead = this.#counts && end > 0;
     const { answerTexts } = this.#dialect as Dialect;
-    if (this.#counts && !(this.#usage !== undefined && this.#usage.completionTokens > 0)) {
+    if (this.#countsText && !(this.#usage !== undefined && this.#usage.completionTokens > 0)) {
       this.#answerText = textBytes(body, answerTexts);
     }
     this.#useful = end < 0 || first === OPEN_ARRAY || hasOutput(body, scan);

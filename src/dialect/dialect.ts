@@ -22,6 +22,8 @@ export interface Usage {
   readonly completionTokens: number;
   /** Prompt tokens that came from a cache; 0 when the CRN does not say. */
   readonly cachedTokens: number;
+  /** Whether the CRN says how many came from a cache. */
+  readonly saysCached: boolean;
 }
 
 /** One way to call a model: the paths that speak it, and what it looks like on the wire. */

@@ -65,11 +65,13 @@ function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined 
   const promptTokens =
     tokenCount(members['tokens_evaluated']) ?? (processed === undefined ? undefined : processed + (reused ?? 0));
   if (promptTokens === undefined) return undefined;
-  const cached =
-    reused ?? (processed === undefined ? (tokenCount(members['tokens_cached']) ?? 0) : promptTokens - processed);
+  const inSlot = tokenCount(members['tokens_cached']);
+  const cached = reused ?? (processed === undefined ? (inSlot ?? 0) : promptTokens - processed);
   return {
     promptTokens,
     completionTokens: tokenCount(members['tokens_predicted']) ?? tokenCount(timings['predicted_n']) ?? 0,
     cachedTokens: Math.min(Math.max(cached, 0), promptTokens),
+    // More than the prompt are those of the slot.
+    saysCached: reused !== undefined || processed !== undefined || (inSlot !== undefined && inSlot <= promptTokens),
   };
 }

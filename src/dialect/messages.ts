@@ -95,7 +95,12 @@ function usageOf(members: Readonly<Record<string, unknown>>): Usage | undefined 
   const fresh = tokenCount(usage['input_tokens']);
   const completionTokens = tokenCount(usage['output_tokens']);
   if (fresh === undefined && completionTokens === undefined) return undefined;
-  const cachedTokens = tokenCount(usage['cache_read_input_tokens']) ?? 0;
+  const cached = tokenCount(usage['cache_read_input_tokens']);
   const written = tokenCount(usage['cache_creation_input_tokens']) ?? 0;
-  return { promptTokens: (fresh ?? 0) + cachedTokens + written, completionTokens: completionTokens ?? 0, cachedTokens };
+  return {
+    promptTokens: (fresh ?? 0) + (cached ?? 0) + written,
+    completionTokens: completionTokens ?? 0,
+    cachedTokens: cached ?? 0,
+    saysCached: cached !== undefined,
+  };
 }

@@ -81,7 +81,8 @@ function countsOf(prompt: unknown, completion: unknown, cached: unknown): Usage 
   const completionTokens = tokenCount(completion);
   if (completionTokens === undefined) return undefined;
   const promptTokens = tokenCount(prompt) ?? 0;
-  return { promptTokens, completionTokens, cachedTokens: Math.min(tokenCount(cached) ?? 0, promptTokens) };
+  const cachedTokens = Math.min(tokenCount(cached) ?? 0, promptTokens);
+  return { promptTokens, completionTokens, cachedTokens, saysCached: tokenCount(cached) !== undefined };
 }
 
 /** Objects of a body in which servers read a limit, and members that tell whose request it is. */

@@ -189,6 +189,11 @@ function counts(prompt: unknown, completion: unknown, details: unknown): Usage |
   const promptTokens = tokenCount(prompt);
   const completionTokens = tokenCount(completion);
   if (promptTokens === undefined && completionTokens === undefined) return undefined;
-  const cachedTokens = tokenCount(membersOf(details)['cached_tokens']) ?? 0;
-  return { promptTokens: promptTokens ?? 0, completionTokens: completionTokens ?? 0, cachedTokens };
+  const cached = tokenCount(membersOf(details)['cached_tokens']);
+  return {
+    promptTokens: promptTokens ?? 0,
+    completionTokens: completionTokens ?? 0,
+    cachedTokens: cached ?? 0,
+    saysCached: cached !== undefined,
+  };
 }

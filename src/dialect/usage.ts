@@ -121,6 +121,7 @@ function larger(one: Usage | undefined, other: Usage | undefined): Usage | undef
     promptTokens: Math.max(one.promptTokens, other.promptTokens),
     completionTokens: Math.max(one.completionTokens, other.completionTokens),
     cachedTokens: Math.max(one.cachedTokens, other.cachedTokens),
+    saysCached: one.saysCached || other.saysCached,
   };
 }
 
@@ -128,10 +129,10 @@ function larger(one: Usage | undefined, other: Usage | undefined): Usage | undef
 const CUT_BYTES = 4096;
 
 const NOTHING: Buffer = Buffer.alloc(0);
-const UNCOUNTED: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
+const UNCOUNTED: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0, saysCached: false };
 
 /** Tokens of a response, and whether the CRN counted them (or they are an estimate). */
-export interface Metered extends Usage {
+export interface Metered extends Omit<Usage, 'saysCached'> {
   readonly measured: boolean;
 }
 
@@ -144,6 +145,8 @@ export class UsageWatch {
   readonly #form: CountForm;
   readonly #strip: boolean;
   readonly #bytesPerToken: number;
+  /** False: only what the CRN counts is read, at the end of an answer, and nothing is estimated. */
+  readonly estimates: boolean;
   #judge: AnswerJudge | null = null;
   #passed = false;
   #bytes = 0;
@@ -158,10 +161,11 @@ export class UsageWatch {
   /**
    * @param dialect of the request; without one the answer is read like one of chat completions
    * @param strip removes events that hold usage only: the gateway asked for them, the client did not
-   * @param bytesPerToken of text, for what the CRN does not count
+   * @param bytesPerToken of text, for what the CRN does not count; 0: only what it counts is read, where it costs little, for `counted`
    * @param native how its server counts, for a request without a dialect
    */
   constructor(dialect: Dialect | undefined, strip: boolean, bytesPerToken: number, native?: NativeApi) {
+    this.estimates = bytesPerToken > 0;
     this.#dialect = dialect ?? chatCompletions;
     this.#isDialect = dialect !== undefined;
     this.#native = native;
@@ -208,7 +212,7 @@ export class UsageWatch {
     this.#bytes += piece.byteLength;
     this.#lines?.add(piece);
     // The judge has read the counts of an answer that was held to its end.
-    if (this.#judge?.countsRead !== true) this.#read(piece, isFirst, true);
+    if (this.estimates && this.#judge?.countsRead !== true) this.#read(piece, isFirst, true);
   }
 
   /**
@@ -217,6 +221,7 @@ export class UsageWatch {
    * @returns the bytes for the client: the same or fewer; undefined when none are left
    */
   events(piece: Buffer, midEvent = false): Buffer | undefined {
+    if (!this.estimates && !this.#mayCount()) return piece;
     const isLlama = this.#dialect.name === 'llama';
     const at = isLlama ? -1 : nextUsage(piece, 0);
     const isCut = this.#beforeCut.byteLength > 0;
@@ -228,6 +233,19 @@ export class UsageWatch {
     const passed = this.#strip && at >= 0 ? withoutUsageEvent(piece) : piece;
     if (passed !== undefined) this.#passed = true;
     return passed;
+  }
+
+  /** Whether counts may stand in the next events: behind the end of the output, and in the messages dialect also before it. */
+  #mayCount(): boolean {
+    const isFirst = !this.#passed;
+    this.#passed = true;
+    return this.#judge?.finished === true || (isFirst && this.#dialect.name === 'messages');
+  }
+
+  /** What the CRN has counted in a whole answer; undefined where it has not, or where its counts are not those of the request. */
+  get counted(): Usage | undefined {
+    if (this.#before > 0 || this.#judge?.finished !== true || this.#isOneOfSeveral) return undefined;
+    return this.#judge.usage ?? this.#usage;
   }
 
   /** The tokens of what has passed. `promptTokens` is the estimate for a prompt that was not counted. */

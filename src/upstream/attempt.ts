@@ -186,7 +186,8 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.path = pathOf(member.url) + request.path;
     this.lines = linesFor(request.lines, member.apiKey);
     this.body = body;
-    this.judge = new AnswerJudge(request.dialect, request.choices, request.usage !== null);
+    const { choices, dialect, usage } = request;
+    this.judge = new AnswerJudge(dialect, choices, usage !== null, usage?.estimates);
     this.#deadline = deps.deadlines.deadline(this);
     this.headers = request.listener.onAttempt(this);
   }

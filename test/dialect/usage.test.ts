@@ -10,11 +10,18 @@ import { EventSplitter } from '../../src/net/sse.ts';
 import { edited } from '../../src/dialect/output-limit.ts';
 import { usageEdit, usageIn, UsageWatch } from '../../src/dialect/usage.ts';
 
-const tokens = (promptTokens: number, completionTokens: number, cachedTokens = 0): Usage => ({
+/** Without `cachedTokens`: the CRN does not say how many there are. */
+const tokens = (promptTokens: number, completionTokens: number, cachedTokens?: number): Usage => ({
   promptTokens,
   completionTokens,
-  cachedTokens,
+  cachedTokens: cachedTokens ?? 0,
+  saysCached: cachedTokens !== undefined,
 });
+/** The same in what is charged. */
+function metered(promptTokens: number, completionTokens: number, cachedTokens = 0): Omit<Usage, 'saysCached'> {
+  return { promptTokens, completionTokens, cachedTokens };
+}
+
 const WHOLE: AnswerHead = { status: 200, contentType: 'application/json', encoded: false, contentLength: -1 };
 const STREAM: AnswerHead = { ...WHOLE, contentType: 'text/event-stream' };
 
@@ -72,7 +79,7 @@ t.test('reads the counts of every dialect from a JSON response', (t) => {
       tokens(10, 9, 6),
     ],
     ['llama', { tokens_evaluated: 10, tokens_predicted: 9, tokens_cached: 6 }, tokens(10, 9, 6)],
-    ['llama', { tokens_evaluated: 10, tokens_cached: 19 }, tokens(10, 0, 10)],
+    ['llama', { tokens_evaluated: 10, tokens_cached: 19 }, { ...tokens(10, 0, 10), saysCached: false }],
     ['llama', { content: 'x' }, undefined],
   ];
   for (const [name, value, expected] of rows) {
@@ -394,7 +401,7 @@ t.test('comments, usage events and errors alone deliver nothing', async (t) => {
 
 t.test('null and nested usage members, white space and cut values do not hide the counts', async (t) => {
   const usage = '{"prompt_tokens":9,"completion_tokens":3}';
-  const counted = { promptTokens: 9, completionTokens: 3, cachedTokens: 0 };
+  const counted = tokens(9, 3);
   for (const text of [
     `data: {"usage":null}\n\ndata: {"usage" :\t${usage}}\n\n`,
     `data: {"usage": ${usage}}\n\ndata: {"usage":null}\n\ndata: [DONE]\n\n`,
@@ -407,7 +414,7 @@ t.test('null and nested usage members, white space and cut values do not hide th
   }
   const frame =
     'data: {"timings":{"prompt_n":1},"tokens_predicted":2}\n\ndata: {"tokens_predicted":5,"timings":{"prompt_n":4';
-  t.same(usageIn(DIALECTS.llama, Buffer.from(frame)), { promptTokens: 1, completionTokens: 5, cachedTokens: 0 });
+  t.same(usageIn(DIALECTS.llama, Buffer.from(frame)), tokens(1, 5, 0));
 });
 
 t.test('the counts in an event that is too long to be held are read, wherever it is cut', async (t) => {
@@ -430,7 +437,7 @@ t.test('the counts in an event that is too long to be held are read, wherever it
       judge.events(piece, splitter.midEvent);
       watch.events(piece, splitter.midEvent);
     }
-    t.same(watch.result(1), { ...tokens(10, 4, 3), measured: true }, `reads of ${size} bytes`);
+    t.same(watch.result(1), { ...metered(10, 4, 3), measured: true }, `reads of ${size} bytes`);
     t.equal(judge.complete, true);
   }
 });
@@ -453,7 +460,7 @@ t.test('counts that a client has written into its request are not those of a res
     t.match(watch.result(7), { promptTokens: 7, measured: false });
     t.ok(watch.result(7).completionTokens >= 1000);
     pass({ type: 'response.completed', response: { tools, usage: { input_tokens: 10, output_tokens: 900 } } });
-    t.same(watch.result(7), { ...tokens(10, 900), measured: true });
+    t.same(watch.result(7), { ...metered(10, 900), measured: true });
   }
   const judge = judgeOf(DIALECTS.responses, WHOLE);
   const watch = new UsageWatch(DIALECTS.responses, false, 4);
@@ -461,7 +468,7 @@ t.test('counts that a client has written into its request are not those of a res
   const part = Buffer.from(`{"tools":${JSON.stringify(tools)},"output":["${'x'.repeat(300_000)}`);
   t.equal(judge.data(part), 'begun');
   watch.data(part);
-  t.same(watch.result(7), { ...tokens(7, Math.ceil(part.byteLength / 4)), measured: false });
+  t.same(watch.result(7), { ...metered(7, Math.ceil(part.byteLength / 4)), measured: false });
 });
 
 t.test('only output that has passed is delivered', async (t) => {
@@ -551,4 +558,101 @@ t.test('usage objects are read as a parser reads them', async () => {
     }),
     { numRuns: 3000 },
   );
+});
+
+/** Passes whole events one by one, with the judge that such a watch asks for; returns what went to the client. */
+function passLightly(watch: UsageWatch, dialect: Dialect, events: readonly string[]): string {
+  const judge = new AnswerJudge(dialect, 1, true, watch.estimates);
+  judge.begin(STREAM);
+  watch.begin(judge);
+  return events
+    .map((event) => {
+      const piece = Buffer.from(event);
+      judge.events(piece);
+      return watch.events(piece)?.toString() ?? '';
+    })
+    .join('');
+}
+
+t.test('a watch that estimates nothing reads what the CRN counts at the end, and passes every byte', async (t) => {
+  const usage = { prompt_tokens: 90, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 64 } };
+  const responseUsage = { input_tokens: 90, output_tokens: 3, input_tokens_details: { cached_tokens: 64 } };
+  const messageUsage = { input_tokens: 26, cache_read_input_tokens: 64, output_tokens: 1 };
+  const word = { choices: [{ index: 0, delta: { content: 'a' } }] };
+  const last = { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] };
+  const data = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`;
+  const cases: readonly (readonly [DialectName, readonly string[], Usage | undefined])[] = [
+    ['chat-completions', [data(word), data(last), data({ choices: [], usage }), 'data: [DONE]\n\n'], tokens(90, 3, 64)],
+    ['chat-completions', [data(word), data({ ...last, usage }) + 'data: [DONE]\n\n'], tokens(90, 3, 64)],
+    ['chat-completions', [data(word), data(last), 'data: [DONE]\n\n'], undefined],
+    ['chat-completions', [data({ ...word, usage }), data(word)], undefined],
+    [
+      'responses',
+      [
+        data({ type: 'response.created', response: { tools: [{ usage: { input_tokens: 1, output_tokens: 1 } }] } }),
+        data({ type: 'response.output_text.delta', delta: 'a' }),
+        data({ type: 'response.completed', response: { usage: responseUsage } }),
+      ],
+      tokens(90, 3, 64),
+    ],
+    [
+      'messages',
+      [
+        data({ type: 'message_start', message: { content: [], usage: messageUsage } }),
+        data({ type: 'content_block_delta', delta: { text: 'a' } }),
+        data({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 3 } }),
+        data({ type: 'message_stop' }),
+      ],
+      // The prompt is counted in the first event, the answer in one that is not read.
+      tokens(90, 1, 64),
+    ],
+    [
+      'llama',
+      [
+        data({ content: 'a', stop: false }),
+        data({ content: '', stop: true, timings: { cache_n: 64, prompt_n: 26, predicted_n: 3 } }),
+      ],
+      tokens(90, 3, 64),
+    ],
+  ];
+  for (const [name, events, expected] of cases) {
+    const watch = new UsageWatch(DIALECTS[name], false, 0);
+    t.equal(passLightly(watch, DIALECTS[name], events), events.join(''), name);
+    t.same(watch.counted, expected, `${name}: ${events.join('')}`);
+  }
+});
+
+t.test('a watch that estimates nothing reads whole answers that are held, and no others', async (t) => {
+  const usage = { prompt_tokens: 90, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 0 } };
+  const whole = (text: string): Usage | undefined => {
+    const body = Buffer.from(JSON.stringify({ choices: [{ message: { content: text } }], usage }));
+    const watch = new UsageWatch(DIALECTS['chat-completions'], false, 0);
+    const judge = new AnswerJudge(DIALECTS['chat-completions'], 1, true, watch.estimates);
+    judge.begin(WHOLE);
+    const isHeld = judge.data(body) === 'undecided';
+    judge.end(isHeld ? body : Buffer.alloc(0), false);
+    watch.begin(judge);
+    watch.data(body);
+    return watch.counted;
+  };
+  t.same(whole('hello'), tokens(90, 3, 0));
+  t.equal(whole('x'.repeat(300_000)), undefined);
+});
+
+t.test('an answer of two CRNs has no counts of its own', async (t) => {
+  const dialect = DIALECTS['chat-completions'];
+  const usage = { prompt_tokens: 90, completion_tokens: 3 };
+  const end = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], usage })}\n\n`;
+  const watch = new UsageWatch(dialect, false, 4);
+  const judge = judgeOf(dialect, STREAM);
+  watch.begin(judge);
+  const word = Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"some text"}}]}\n\n');
+  judge.events(word);
+  watch.events(word);
+  const next = judgeOf(dialect, STREAM);
+  watch.resume(next);
+  next.events(Buffer.from(end));
+  watch.events(Buffer.from(end));
+  t.match(watch.result(0), { measured: false });
+  t.equal(watch.counted, undefined);
 });
