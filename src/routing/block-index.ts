@@ -27,7 +27,7 @@
 // 3. Nothing is locked. Between the two stores of a new entry, and after a thread has died there, its stamp is that of another key and
 //    decodes to a random number, which counts as held with a probability of capacity / 2^32. The next thread that enters the
 //    block completes it; the next one that needs the slot takes it. Two threads that take one slot of a full line at the same time
-//    leave either entry or such a one.
+//    leave either entry or such a one. A thread that is overtaken by the clearing of a member may set stamps from before it.
 // 4. An entry whose age wraps around would be held again after 2^32 units, or 2^11 clearings of its member. A line that is used
 //    gets new entries long before: entries are spread evenly, so that a line of 2^20 gets 2^12 of them in 2^32 units.
 // 5. A block that was never entered is found with a probability of 2^-20 for each entry of the member in the line.
@@ -267,10 +267,11 @@ export class BlockIndex {
   #add(line: number, key: number, stamp: number): void {
     const words = this.#words;
     for (;;) {
-      const present = matches(words, line, key) | matches(words, line, 0);
-      const slot = present === 0 ? this.#oldest(line) : line + firstOf(present);
+      const usable = matches(words, line, key) | matches(words, line, 0);
+      const slot = usable === 0 ? this.#oldest(line) : line + firstOf(usable);
       const found = words[slot] as number;
-      // When another thread has taken the slot meanwhile, it may have entered the same block: the line is looked at again.
+      // Another thread has taken the slot meanwhile, perhaps for the same block: the line is looked at again.
+      if (usable !== 0 && found !== 0 && found !== key) continue;
       if (found === key || Atomics.compareExchange(words, slot, found, key) === found) {
         words[slot + SLOTS] = stamp;
         return;
