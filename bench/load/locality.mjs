@@ -12,11 +12,15 @@ import { localityGoals, localityPlots } from '../lib/locality-page.mjs';
 import { runChild, startChild, stopChild } from '../lib/process.mjs';
 import { percent, roundsText, show } from '../lib/report.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
-import { figuresOf, spread, summarise } from '../lib/statistics.mjs';
+import { figuresOf, formatNs, spread, summarise } from '../lib/statistics.mjs';
 import { ANSWER, KEY, MODEL } from '../lib/traffic.mjs';
 import { calibrate } from '../locality/calibration.mjs';
+import { measureSuite } from '../micro/suite.mjs';
 import { cacheBlocks, generate, readTrace, spread as spreadTimes, workingSet, WORKLOADS } from '../locality/traces.mjs';
 
+const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
+/** Micro benchmarks of what a choice consists of. */
+const COST_CASES = ['prompt', 'blocks', 'pick'];
 const script = (name) => fileURLToPath(new URL(`../locality/${name}.mjs`, import.meta.url));
 
 /** Steps of the hosts. How long a token of prefill takes is found for each workload: see calibration.mjs. */
@@ -79,11 +83,16 @@ export const part = {
     blockBytes: { type: 'number', default: 1024, help: 'bytes of text for a block of 512 tokens: 512 or 1024' },
     answerTokens: { type: 'number', default: 8, help: 'most tokens of an answer' },
     seed: { type: 'number', default: 1, help: 'of the workloads' },
-    cpuRounds: { type: 'number', default: 5, quick: 1, help: 'rounds for the CPU time that affinity costs; 0: none' },
+    cpuRounds: {
+      type: 'number',
+      default: 5,
+      quick: 1,
+      help: 'rounds for the CPU time of a choice and of a request; 0: none',
+    },
   },
   steps: (flags) =>
     flags.rounds * (flags.policies.length + flags.gateway.length) * scenariosOf(flags).length +
-    (flags.cpuRounds === 0 ? 0 : 2 * turnsOf(flags.cpuRounds)),
+    (flags.cpuRounds === 0 ? 0 : 2 * turnsOf(flags.cpuRounds) + COST_CASES.length * flags.cpuRounds),
   measure,
 };
 
@@ -106,8 +115,9 @@ async function measure(flags, rig) {
     scenarios.push(figures);
     rig.result({ ...scenarioResult(plan, figures, flags), figures, data: { plan, runs } });
   }
-  const cpu = flags.cpuRounds > 0 ? await measureCpu(flags, rig) : null;
-  const goals = localityGoals(scenarios, cpu);
+  const costs =
+    flags.cpuRounds > 0 ? { ...(await measureCpu(flags, rig)), calls: await measureCalls(flags, rig) } : null;
+  const goals = localityGoals(scenarios, costs);
   if (goals.rows.length > 0) rig.result({ ...goals, remarks: [], plots: localityPlots(scenarios), data: {} });
 }
 
@@ -210,15 +220,25 @@ async function runPolicy(name, plan, flags, builds) {
       ...{ ports: gateways.map(({ port }) => port), hostPorts: fleet.ports, controlPort: fleet.controlPort },
       watch: Object.fromEntries([['fleet', fleet.child.pid], ...gateways.map(({ child }, at) => [at, child.pid])]),
     };
-    return await runChild({
+    const run = await runChild({
       name: `client of ${name}`,
       command: process.execPath,
       args: [script('client'), JSON.stringify(load)],
       core: LOAD_CORE,
     });
+    return { ...run, indexBytes: await indexBytes(gateways[0]?.child) };
   } finally {
     for (const child of children.reverse()) await stopChild(child);
   }
+}
+
+/** Memory of the block index in use at a gateway of this repository, in bytes; null for others. */
+async function indexBytes(child) {
+  const admin = child?.lines.map((line) => /^admin on (\S+)$/.exec(line)?.[1]).find((url) => url !== undefined);
+  if (admin === undefined) return null;
+  const text = await (await fetch(`${admin}/metrics`)).text();
+  const held = /^headrace_locality_index_bytes\{state="held"\} (\S+)$/m.exec(text);
+  return held === null ? null : Number(held[1]);
 }
 
 async function startFleet({ cacheBlocks: blocks, speed }, { hosts, blockBytes }) {
@@ -300,6 +320,7 @@ function figuresOfRun(run) {
     use: sum(hosts.map((host) => host.stepUs)) / hosts.length / 1e6 / seconds,
     cpuUs: gatewayUs / requests,
     late: run.lateMs.p99,
+    indexMb: (run.indexBytes ?? 0) / 2 ** 20,
     foreignUse: Math.max(0, cores[0].busy - gatewayUs / 1e6 / seconds) + cores[0].stolen,
     loadCoreUse: cores[1].busy,
   };
@@ -337,7 +358,7 @@ function scenarioResult(plan, { peers }, flags) {
     title: `${plan.title}, ${roundsText({ rounds: flags.rounds })}`,
     columns: [
       ...['policy', 'hit rate', 'of the oracle', 'first token p50 ms', 'p90 ms', 'p99 ms', 'p99 of the oracle'],
-      ...['busy max/mean', 'requests max/mean', 'fleet busy', 'CPU us/request', 'core 1', 'errors'],
+      ...['busy max/mean', 'requests max/mean', 'fleet busy', 'CPU us/request', 'index MB', 'core 1', 'errors'],
     ],
     rows: peers.map((peer) => [
       peer.name,
@@ -351,6 +372,7 @@ function scenarioResult(plan, { peers }, flags) {
       shown(peer.spread, 2),
       percent(peer.use),
       peer.name === REFERENCE ? '-' : shown(peer.cpuUs, 0),
+      peer.indexMb.median === 0 ? '-' : shown(peer.indexMb, 2),
       percent(peer.loadCoreUse),
       `${peer.errors} ${peer.lastError}`.trim(),
     ]),
@@ -393,4 +415,21 @@ async function measureCpu({ cpuRounds: rounds }, rig) {
     });
     return { added };
   });
+}
+
+/** Time of one call of what a choice consists of. */
+async function measureCalls({ cpuRounds: rounds }, rig) {
+  const limits = { rounds, batchMs: 5, batches: 7 };
+  const measured = await measureSuite({ built: DIST }, COST_CASES, { ...limits, step: rig.step, warn: rig.note });
+  const calls = measured.map(({ name, samples }) => ({ name, ns: spread(samples.built ?? [Number.NaN]) }));
+  rig.result({
+    title: `Time of one call, ${roundsText({ rounds })}: median (min-max)`,
+    columns: ['call', 'median', 'least', 'most'],
+    rows: calls.map(({ name, ns }) => [name, formatNs(ns.median), formatNs(ns.min), formatNs(ns.max)]),
+    remarks: [],
+    plots: [],
+    figures: { scenario: 'locality calls', calls },
+    data: {},
+  });
+  return calls;
 }

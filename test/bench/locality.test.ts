@@ -64,7 +64,12 @@ const scenario = (workload: string, peers: object[]): object => ({ title: `${wor
 t.test('every workload is judged by its own goals', async (t) => {
   const peers = [peer('oracle', 0.5, 1), peer('headrace', 0.48, 0.96), peer('headrace*4', 0.485, 0.97)];
   const scenarios = ['agents', 'tenants', 'hot', 'my-trace'].map((name) => scenario(name, peers));
-  const { rows } = page.localityGoals(scenarios, { added: value(2.5) });
+  const calls = [
+    { name: 'choice of 8, 1 KB', ns: value(2400) },
+    { name: 'choice of 8, 100 KB', ns: value(41_000) },
+    { name: 'another', ns: value(1) },
+  ];
+  const { rows } = page.localityGoals(scenarios, { added: value(2.5), calls });
   const verdicts = rows.map(([goal, , , verdict]) => `${goal}: ${verdict}`);
   t.strictSame(verdicts, [
     'agents, 9 blocks: hit rate, of the oracle: missed',
@@ -78,6 +83,8 @@ t.test('every workload is judged by its own goals', async (t) => {
     'my-trace, 9 blocks: first token p99, of the oracle: missed',
     'my-trace, 9 blocks: hit rate of 4 threads, of 1 thread: met',
     'CPU time that affinity adds to a request of 1 KB: met',
+    'choice of 8, 1 KB: met',
+    'choice of 8, 100 KB: missed',
   ]);
   t.strictSame(page.localityGoals([scenario('agents', [peer('oracle', 0.5, 1)])], null).rows, []);
 });
