@@ -1,11 +1,11 @@
-// Cases of reading the prompt of a chat as hashed blocks: bodies from 1 KB to 1 MB with the messages of a coding agent, that is with an
-// escaped line end about every 60 bytes.
+// Cases of reading the prompt of a chat as hashed blocks, alone and with the choice among 8 CRNs by what they hold of it: bodies from
+// 1 KB to 1 MB with the messages of a coding agent, that is with an escaped line end about every 60 bytes.
 
 const LINE = 'const level = gauge.read(intake) ?? limits.least; // of the weir\n';
 
 /** A chat of `bytes` with messages of up to 8 KB. */
-function chatOf(bytes) {
-  const messages = [{ role: 'system', content: 'You change code. ' }];
+function chatOf(bytes, number = 0) {
+  const messages = [{ role: 'system', content: `You change code of project ${number}. ` }];
   const sized = () => Buffer.from(JSON.stringify({ model: 'atlas-27b', messages, max_tokens: 256, stream: true }));
   for (let size = sized().length; bytes - size > 120; size = sized().length) {
     const room = Math.min(bytes - size - 60, 8192);
@@ -21,16 +21,63 @@ function chatOf(bytes) {
 /** From the largest down, so that the small ones find compiled code, as in a gateway. */
 const SIZES = { '1 MB': 1_000_000, '100 KB': 100_000, '10 KB': 10_000, '1 KB': 1000 };
 
+/** Prompts that take turns in the cases of a choice: all are known after the first turn. */
+const PROMPTS = 8;
+const MEMBERS = 8;
+const INDEX_BYTES = 64 * 1024 * 1024;
+
+/** The defaults of `routing`. */
+const SETTINGS = {
+  ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10, commonShare: 0.2 },
+  ...{ prior: 0.2, sessionPrior: 0.8, stickiness: 4, slowStartMs: 10_000 },
+};
+
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
   const { DIALECTS } = await load('src/dialect/dialects.js');
   const { scanBody } = await load('src/dialect/json-scan.js');
   const { promptBlocks } = await load('src/dialect/prompt-blocks.js');
+  const routing = await load('src/routing/index.js');
   const chat = DIALECTS['chat-completions'];
-  const named = Object.entries(SIZES).map(([name, bytes]) => {
-    const body = chatOf(bytes);
-    const scanned = scanBody(body);
-    return [`blocks of a prompt, ${name}`, () => promptBlocks(body, scanned, chat, 7)];
+  const readersOf = (bytes) =>
+    Array.from({ length: PROMPTS }, (_, number) => {
+      const body = chatOf(bytes, number);
+      const scanned = scanBody(body);
+      return { bytes: body.length, blocks: () => promptBlocks(body, scanned, chat, 7) };
+    });
+  const read = Object.entries(SIZES).map(([name, bytes]) => [
+    `blocks of a prompt, ${name}`,
+    readersOf(bytes)[0].blocks,
+  ]);
+  const choices = Object.entries(SIZES).map(([name, bytes]) => [
+    `choice of ${MEMBERS}, ${name}`,
+    choiceOf(routing, readersOf(bytes)),
+  ]);
+  return Object.fromEntries([...read, ...choices]);
+}
+
+/** One choice for a prompt, which is read for it; the request begins and ends at once. */
+function choiceOf({ BlockIndex, Board, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING }, prompts) {
+  const memory = createBoardMemory(MEMBERS, MEMBERS, 1, INDEX_BYTES);
+  const board = new Board(memory, 0);
+  const members = Array.from({ length: MEMBERS }, (_, at) => {
+    const url = `http://10.0.0.${at}:8000`;
+    board.setStanding(at, STANDING.up, 0);
+    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
   });
-  return Object.fromEntries(named);
+  const model = { id: 'm', members, budget: 0 };
+  let seed = 1;
+  const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
+  const deps = {
+    ...{ board, index: new BlockIndex(memory.blocks), common: new CommonPrefixes(), random },
+    clock: { now: () => 1_000_000 },
+  };
+  const hints = prompts.map((prompt) => ({ url: undefined, session: 0, holder: 0, stream: true, ...prompt }));
+  let request = 0;
+  return () => {
+    const candidates = new Candidates(model, deps, SETTINGS, hints[request++ % hints.length]);
+    const member = candidates.next();
+    candidates.prefilled(candidates, 10);
+    board.leave(member.server);
+  };
 }
