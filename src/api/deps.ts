@@ -21,6 +21,7 @@ import type {
   Board,
   Model,
   ModelTable,
+  PickerDeps,
   PickerSettings,
   Reporter,
   ResponseHolders,
@@ -78,7 +79,8 @@ export interface ApiDeps {
   readonly createdS: number;
   readonly board: Board;
   readonly reporter: Reporter;
-  readonly picker: PickerSettings;
+  readonly picker: PickerDeps;
+  readonly pickerSettings: PickerSettings;
   readonly failover: FailoverDeps;
   readonly headerRules: RequestHeaderRules;
   readonly responseHolders: ResponseHolders;

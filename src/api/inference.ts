@@ -11,7 +11,8 @@ import {
   limitEdits,
   type NativeRequest,
   nativeRequest,
-  prefixHash,
+  promptBlocks,
+  type PromptBlocks,
   previousResponseId,
   responseIdOf,
   scanBody,
@@ -27,6 +28,7 @@ import { type Exchange, readCookie, setCookie, type TrailerSource } from '../ing
 import {
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
+  type AffinityHint,
   Candidates,
   hashText,
   type Model,
@@ -56,6 +58,7 @@ import {
   refuse,
   type RequestSettlement,
 } from './pipeline.ts';
+import { promptSeed } from './prompt-seed.ts';
 import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
@@ -136,7 +139,7 @@ function notJson(): HeadraceError {
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
-class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSource {
+class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Meter, TrailerSource {
   readonly model: string;
   readonly path: string;
   readonly lines: RequestLines;
@@ -148,7 +151,13 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
   readonly approval: Approval | null;
+  readonly url: string | undefined;
+  readonly session: number;
+  readonly holder: number;
   readonly #exchange: Exchange;
+  /** As the client sent it, and what was found in it. */
+  readonly #received: Buffer;
+  readonly #scan: ScannedBody;
   readonly #settlement: RequestSettlement;
   readonly #deps: ApiDeps;
   readonly #cells: RequestCells;
@@ -185,6 +194,8 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     this.#lowered = edits.length > 0 && limit !== budget?.bounds.limit;
     this.dialect = dialect;
     this.#exchange = exchange;
+    this.#received = body;
+    this.#scan = scan;
     this.#deps = deps;
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
     this.stream = scan.stream;
@@ -192,11 +203,10 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
-    const hint = {
-      url: this.#preferred.get(model.id.toLowerCase()),
-      key: affinityKey(exchange, body, scan, dialect),
-      holder: this.#holderOf(body, scan),
-    };
+    const session = exchange.session ?? scan.session;
+    this.url = this.#preferred.get(model.id.toLowerCase());
+    this.session = session === undefined ? 0 : hashText(session) || 1;
+    this.holder = this.#holderOf(body, scan);
     this.lines = requestLines(deps.headerRules, {
       headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
       remoteAddress: exchange.remoteAddress,
@@ -210,7 +220,7 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
     this.path = query === '' ? path : `${path}?${query}`;
     this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
     this.choices = choicesOf(body, scan) * (input.native?.answers ?? 1);
-    this.candidates = new Candidates(model, deps.board, deps.picker, hint, deps.clock.now(), deps.random);
+    this.candidates = new Candidates(model, deps.picker, deps.pickerSettings, this);
     this.budget = deps.budget(model);
     this.approval = paid ? settlement : null;
     // A trace shows what the CRN counted, also where nobody is charged.
@@ -222,6 +232,16 @@ class Forwarding implements UpstreamRequest, UpstreamListener, Meter, TrailerSou
 
   get listener(): UpstreamListener {
     return this;
+  }
+
+  get bytes(): number {
+    return this.#received.byteLength;
+  }
+
+  blocks(): PromptBlocks {
+    const { isolate } = this.#deps.settings.routing;
+    const seed = promptSeed(isolate, this.model, this.#exchange.account);
+    return promptBlocks(this.#received, this.#scan, this.dialect, seed);
   }
 
   get gaps(): RequestCells['gaps'] {
@@ -350,9 +370,4 @@ function outputLimit(budget: TokenBudget, settlement: NonNullable<RequestSettlem
   const { maxCost, maxTokens } = settlement;
   const isBounded = (maxCost < Infinity && budget.most > 0) || maxTokens < Infinity;
   return isBounded ? budget.limitFor(maxCost, maxTokens) : undefined;
-}
-
-function affinityKey(exchange: Exchange, body: Buffer, scan: ScannedBody, dialect: Dialect | undefined): number {
-  const session = exchange.session ?? scan.session;
-  return session === undefined ? prefixHash(body, scan, dialect) : hashText(session) || 1;
 }

@@ -250,10 +250,41 @@ export const SCHEMA = section('General', {
       true,
       'Whether requests with a common prefix go to the same server, for its KV cache.',
     ),
-    boundedLoad: setting(
-      number({ min: 1 }),
-      1.25,
-      'Load relative to the mean at which affinity skips a server; 4 requests are always allowed.',
+    missWeight: setting(
+      number({ max: 100 }),
+      2,
+      'Weight of prompt bytes that a server would have to prefill, relative to bytes that wait there.',
+    ),
+    requestBytes: setting(
+      bytes({ min: 0, max: 16 * 1024 ** 2 }),
+      '4KiB',
+      'Load of a request in flight besides its prefill, in bytes of prompt.',
+    ),
+    speedWeight: setting(
+      number({ max: 2 }),
+      1,
+      "Weight of a server's measured prefill speed; 0 takes all servers for equally fast.",
+    ),
+    failurePenalty: setting(
+      number({ max: 20 }),
+      10,
+      'Doublings of the cost of a server whose last answers all failed; a share counts in proportion.',
+    ),
+    commonShare: setting(
+      number({ max: 1 }),
+      0.2,
+      'Share of requests from which a common beginning of prompts attracts no more of them; 0 is off.',
+    ),
+    prior: setting(
+      number({ max: 1 }),
+      0.2,
+      'Share of an unknown prompt that one server, the same for all gateways, is expected to hold.',
+    ),
+    sessionPrior: setting(number({ max: 1 }), 0.8, 'The same for requests that name a session.'),
+    stickiness: setting(
+      number({ min: 1, max: 1000 }),
+      4,
+      'Cost of the server of the affinity cookie, relative to the best one, above which a request leaves it.',
     ),
     indexBytes: setting(
       bytes({ min: 64 * 1024, max: 4 * 1024 ** 3 }),

@@ -5,7 +5,6 @@ export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
 export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
 export { type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
-export { prefixHash } from './prefix.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';
 export { TokenSizes } from './text-counter.ts';

@@ -36,6 +36,8 @@ import {
   BlockIndex,
   Board,
   type BoardMemory,
+  CommonPrefixes,
+  type PickerDeps,
   ResponseHolders,
   type Member,
   type Model,
@@ -95,6 +97,7 @@ export class DataPlane {
   readonly #board: Board;
   readonly #responseHolders: ResponseHolders;
   readonly #blockIndex: BlockIndex;
+  readonly #picker: PickerDeps;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
@@ -131,6 +134,13 @@ export class DataPlane {
     this.#board = new Board(memory, thread);
     this.#responseHolders = new ResponseHolders(memory);
     this.#blockIndex = new BlockIndex(memory.blocks);
+    this.#picker = {
+      board: this.#board,
+      index: this.#blockIndex,
+      common: new CommonPrefixes(),
+      clock,
+      random: options.random,
+    };
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#threadMetrics = new ThreadMetrics(thread, options.system, clock);
     this.#overviewMetrics = new ThreadMetrics(thread, options.system, clock);
@@ -350,11 +360,8 @@ export class DataPlane {
       recent: this.#recent,
       clock,
       random,
-      picker: {
-        affinity: routing.affinity,
-        boundedLoad: routing.boundedLoad,
-        slowStartMs: settings.ejection.slowStartMs,
-      },
+      picker: this.#picker,
+      pickerSettings: { ...routing, slowStartMs: settings.ejection.slowStartMs },
       budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       responseHolders: this.#responseHolders,
       blockIndex: this.#blockIndex,

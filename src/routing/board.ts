@@ -12,6 +12,7 @@
 // | model unknown, member      | set by any thread, cleared by the CRN's actor    | pickers                       |
 // | wait, failure share, member| any thread                                       | pickers, status               |
 // | retries spent, model       | any thread; cleared by the CRN registry          | any thread                    |
+// | prefill, member            | any thread: see `loads.ts`                       | pickers, status               |
 // | blocks held, member        | any thread: see `block-index.ts`                 | pickers                       |
 // | turns, model × thread      | any thread: see `admission-memory.ts`            | admission                     |
 //
@@ -24,6 +25,7 @@
 import { admissionBytes } from './admission-memory.ts';
 import { type BlockIndexMemory, createBlockIndexMemory, MIN_INDEX_BYTES } from './block-index.ts';
 import { feedbackBytes } from './cache-feedback.ts';
+import { createLoadsMemory, Loads, type LoadsMemory } from './loads.ts';
 import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
@@ -75,6 +77,8 @@ export interface BoardMemory {
   readonly feedback: SharedArrayBuffer;
   /** Turns of the threads among requests that wait: see `AdmissionTurns`. */
   readonly holds: SharedArrayBuffer;
+  /** Prefill that waits at members: see `Loads`. */
+  readonly loads: LoadsMemory;
 }
 
 /** Creates the memory of a board. Its sizes are fixed for the life of the process. `indexBytes`: of the block index. */
@@ -94,6 +98,7 @@ export function createBoardMemory(
     times: new SharedArrayBuffer((members * ROW_COUNT + servers * 3) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
+    loads: createLoadsMemory(members, threads),
     blocks: createBlockIndexMemory(indexBytes, members),
     feedback: new SharedArrayBuffer(feedbackBytes(members)),
     holds: new SharedArrayBuffer(admissionBytes(members, threads)),
@@ -107,6 +112,7 @@ export interface MemberCells {
 }
 
 export class Board {
+  readonly loads: Loads;
   readonly #words: Int32Array;
   readonly #times: Float64Array;
   readonly #servers: number;
@@ -127,6 +133,7 @@ export class Board {
   /** `thread`: this thread's in-flight counts, from 0. */
   constructor(memory: BoardMemory, thread: number) {
     const { servers, members, threads } = memory;
+    this.loads = new Loads(memory.loads, thread);
     this.#words = new Int32Array(memory.words);
     this.#times = new Float64Array(memory.times);
     this.#servers = servers;
@@ -242,6 +249,7 @@ export class Board {
 
   /** Clears a member's cell, before it is used for another member. */
   resetMember(member: number): void {
+    this.loads.resetMember(member);
     this.raiseEpoch(member);
     this.setStanding(member, STANDING.down, 0);
     this.clearModelUnknown(member);
@@ -275,6 +283,7 @@ export class Board {
 
   /** Removes the counts of a dead thread and offers its trials again. Must not run while that thread lives. */
   clearThread(thread: number): void {
+    this.loads.clearThread(thread);
     for (let server = 0; server < this.#servers; server++) {
       Atomics.store(this.#words, server * this.#threads + thread, 0);
       Atomics.compareExchange(this.#words, this.#trialAt + server, TAKEN + thread, OFFERED);

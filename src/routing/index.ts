@@ -3,6 +3,7 @@ export { BlockIndex, type BlockIndexUse } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';
+export { CommonPrefixes } from './common-prefixes.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult } from './crn.ts';
 export {
   type CrnRegistryCommand,
@@ -25,6 +26,7 @@ export {
   type ServersByModel,
 } from './model-table.ts';
 export {
+  type Candidate,
   type Choice,
   classifyBody,
   classifyStatus,
@@ -40,8 +42,11 @@ export {
   type Affinity,
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
+  type AffinityHint,
   Candidates,
+  type PickerDeps,
   type PickerSettings,
+  type PromptHashes,
   readAffinity,
   writeAffinity,
 } from './picker.ts';

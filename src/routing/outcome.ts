@@ -57,6 +57,16 @@ export interface Choice {
   readonly trial: boolean;
 }
 
+/** A choice with what it was charged: see `Candidates.prefilled`. */
+export interface Candidate extends Choice {
+  /** Leading blocks of the prompt that the member held, as far as was known. */
+  readonly matched: number;
+  /** Bytes that it has to prefill. */
+  readonly charged: number;
+  /** The same with what waited there before. */
+  readonly work: number;
+}
+
 /** Outcome of one or several requests to a member. */
 export interface Outcome {
   /** Member cell on the board. */

@@ -1,93 +1,150 @@
-// Picks CRNs for one request in the order of failover: 1. the CRN with the response that is continued, 2. that of the affinity cookie,
-// 3. by session or prompt prefix, with rendezvous hashing and bounded load (Mirrokni et al., "Consistent Hashing with Bounded Loads"),
-// 4. power of two choices on requests in flight × expected wait. CRNs that do not know the model come after those that do, then those
+// Picks CRNs for one request in the order of failover. Of those that are fit, the next one is that with the least cost:
+//
+//   cost = (backlog + requestBytes × (requests in flight + 1) + missWeight × miss) × slowness × 2^(failurePenalty × failure share) / warmth
+//
+// in bytes of prompt. `backlog` is what the CRN has still to prefill; `miss` what it would have to prefill of this prompt, by the
+// block index; `slowness` its time per byte relative to the others; `warmth` rises from 0.1 to 1 in a slow start. Three things alter the miss:
+//
+// 1. Blocks that many requests have in common count as held everywhere: a system prompt draws no requests to one CRN.
+// 2. The CRN with the highest rendezvous score for the session, else for the first block that is not common, is expected to hold
+//    more than is known: gateways that do not know of each other agree on it.
+// 3. The CRN of the affinity cookie is taken to hold the whole prompt. It is left only when its cost is `stickiness` times the least.
+//
+// Before all that, a response is continued by the CRN that has it. CRNs that do not know the model come after those that do, then those
 // that are down; drained ones never come. Choosing allocates nothing.
 
+import type { Clock } from '../actor/index.ts';
+import { blockBytes, type BlockIndex } from './block-index.ts';
 import { type Board, type Standing, STANDING } from './board.ts';
+import type { CommonPrefixes } from './common-prefixes.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
+import type { Candidate, Choice } from './outcome.ts';
 
 /**
- * How the first CRN was chosen; `response`: it has the response that is continued; `moved`: the CRN of the cookie or of the hash was
- * passed over, since it is too busy or refuses.
+ * How the first CRN was chosen. `response`: it has the response that is continued. `cookie`: the affinity cookie names it. `cache`: it holds the
+ * beginning of the prompt, as far as is known, and no other one holds more. `prior`: by the rendezvous score. `moved`: the CRN of the
+ * cookie was passed over. `spilled`: one that holds more of the prompt was passed over. `none`: by load.
  */
-export type Affinity = 'response' | 'cookie' | 'hash' | 'moved' | 'none';
+export type Affinity = 'response' | 'cookie' | 'cache' | 'prior' | 'moved' | 'spilled' | 'none';
 
+/** The terms of the cost; sizes in bytes of prompt. */
 export interface PickerSettings {
   /** False: every request goes by load. */
   readonly affinity: boolean;
-  /** A CRN chosen by affinity may have this many times the mean load. */
-  readonly boundedLoad: number;
+  /** Weight of bytes that this request would have to prefill, relative to those that wait already. */
+  readonly missWeight: number;
+  /** What a request in flight counts besides its prefill: it decodes. */
+  readonly requestBytes: number;
+  /** 1: a CRN that takes twice as long per byte costs twice as much. 0: all are taken for equally fast. */
+  readonly speedWeight: number;
+  /** Doublings of the cost of a CRN whose last answers all failed or were refused. */
+  readonly failurePenalty: number;
+  /** Share of the requests of a model from which a beginning is common; 0: none is. */
+  readonly commonShare: number;
+  /** Share of the unknown part that the CRN with the highest rendezvous score is expected to hold. */
+  readonly prior: number;
+  /** The same for a request with a session. */
+  readonly sessionPrior: number;
+  /** The CRN of the cookie may cost this many times the least. */
+  readonly stickiness: number;
   /** Ramp of a CRN that came back, in milliseconds. */
   readonly slowStartMs: number;
+}
+
+/** A prompt as chained hashes of its blocks. Scratch memory: valid until the next prompt is read. */
+export interface PromptHashes {
+  /** Two words for each whole block. */
+  readonly hashes: Int32Array;
+  readonly count: number;
+  /** Bytes of the prompt, the rest behind the last whole block included. */
+  readonly bytes: number;
 }
 
 /** What a request says about the CRN that it should go to. */
 export interface AffinityHint {
   /** Base URL from the affinity cookie. */
   readonly url: string | undefined;
-  /** Hash of the session or of the prompt prefix; 0 without either. */
-  readonly key: number;
+  /** Hash of the session; 0 without one. */
+  readonly session: number;
   /** `Member.hash` of the CRN with the response that the request continues; 0 when there is none, or it is not known. */
   readonly holder: number;
+  /** Whether the answer will be a stream, whose first event tells when its prefill is over. */
+  readonly stream: boolean;
+  /** Bytes of the body, for a prompt that cannot be read. */
+  readonly bytes: number;
+  /** The prompt; called at each choice. */
+  blocks(): PromptHashes;
 }
 
-/** The bound of affinity is never below this many requests in flight, or one running request would move the next. */
-const MIN_BOUND = 4;
+/** What all choices of a thread share. */
+export interface PickerDeps {
+  readonly board: Board;
+  readonly index: BlockIndex;
+  readonly common: CommonPrefixes;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly random: () => number;
+}
 
-/** Affinity passes over a CRN of which a larger share of the last answers failed or was refused. */
+/** Costs that differ by less are alike: estimates are no better than that. */
+const NEAR_TIE = 1.01;
+
+/** Doublings of the time per byte by which CRNs that are equally fast may seem to differ. */
+const SPEED_NOISE = 1;
+
+/** An idle CRN of the cookie is kept unless a larger share of its last answers failed or was refused. */
 const FAILING_SHARE = 0.5;
 
 /** Ranks of members in the order of preference; a request goes to the highest that is left. */
 const RANK = { none: 0, down: 1, unknown: 2, capable: 3, up: 4 } as const;
 
-/** Members that are a choice of the request that is choosing: only used within one call, so that no choice allocates. */
+/** Members that are a choice of the request that is choosing, and their costs: only used within one call, so that no choice allocates. */
 const eligible: Member[] = [];
+const costs: number[] = [];
 
-/** The candidates of one request: a cursor over the members of a model. */
-export class Candidates {
+const NO_BLOCKS: PromptHashes = { hashes: new Int32Array(0), count: 0, bytes: 0 };
+
+/** The candidates of one request: a cursor over the members of a model, and the last choice. */
+export class Candidates implements Candidate {
   affinity: Affinity = 'none';
   /** Whether only members that are down were left for the last `next`. */
   lastResort = false;
   /** Whether `next` has returned a member that is not down. */
   admitted = false;
-  /** Of the member that `next` returned last, as `Choice` says; an attempt must remember both. */
+  // The last choice; an attempt must remember it.
+  member!: Member;
   epoch = 0;
   trial = false;
+  matched = 0;
+  charged = 0;
+  work = 0;
   readonly #model: Model;
-  readonly #board: Board;
+  readonly #deps: PickerDeps;
   readonly #settings: PickerSettings;
   readonly #hint: AffinityHint;
-  readonly #random: () => number;
-  readonly #nowMs: number;
   /** Members returned so far; most requests try one only. */
   #first: Member | null = null;
   #others: Set<Member> | null = null;
 
-  constructor(
-    model: Model,
-    board: Board,
-    settings: PickerSettings,
-    hint: AffinityHint,
-    nowMs: number,
-    random: () => number,
-  ) {
+  constructor(model: Model, deps: PickerDeps, settings: PickerSettings, hint: AffinityHint) {
     this.#model = model;
-    this.#board = board;
+    this.#deps = deps;
     this.#settings = settings;
     this.#hint = hint;
-    this.#nowMs = nowMs;
-    this.#random = random;
   }
 
-  /** The next CRN to try, undefined after each has been returned once. Counts the request on the board: see `Board.leave`. */
+  /**
+   * The next CRN to try, undefined after each has been returned once. The request is counted on the board (`Board.leave`) and charged
+   * with its prefill (`prefilled` or `abandoned`), and its blocks are entered into the index.
+   */
   next(): Member | undefined {
     this.trial = false;
-    const member = this.#choose();
+    const blocks = this.#settings.affinity ? this.#hint.blocks() : NO_BLOCKS;
+    const nowMs = this.#deps.clock.now();
+    const member = this.choose(blocks, nowMs);
     if (member === undefined) return undefined;
-    this.epoch = this.#board.epoch(member.member);
     if (this.#first === null) this.#first = member;
     else (this.#others ??= new Set()).add(member);
-    this.#board.enter(member.server);
+    this.#take(member, blocks, nowMs);
     return member;
   }
 
@@ -95,9 +152,43 @@ export class Candidates {
   nextFit(): Member | undefined {
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
-      if (this.#rankOf(member, this.#board.standing(member.member)) > RANK.down) return this.next();
+      if (this.#rankOf(member, this.#deps.board.standing(member.member)) > RANK.down) return this.next();
     }
     return undefined;
+  }
+
+  /** Chooses the member of an attempt once more. */
+  again({ epoch, member }: Choice): void {
+    this.#take(member, this.#settings.affinity ? this.#hint.blocks() : NO_BLOCKS, this.#deps.clock.now());
+    this.epoch = epoch;
+    // The outcome told for the trial has offered it again.
+    this.trial = false;
+  }
+
+  /**
+   * An answer has begun, so that its prompt is prefilled: once for each choice, or `abandoned`. `elapsedMs`: from the request sent to the
+   * first useful event; null for an answer that is no stream.
+   */
+  prefilled({ charged, member: { member }, work }: Candidate, elapsedMs: number | null): void {
+    if (!this.#hint.stream) return;
+    const { loads } = this.#deps.board;
+    if (elapsedMs !== null) loads.noteFirst(member, work, elapsedMs, this.#deps.clock.now());
+    loads.discharge(member, charged);
+  }
+
+  /** An answer has not begun, and will not: the member may hold no more of the prompt than before. */
+  abandoned({ charged, matched, member: { member } }: Candidate): void {
+    const { board, index } = this.#deps;
+    if (this.#hint.stream) board.loads.discharge(member, charged);
+    if (!this.#settings.affinity) return;
+    const { count, hashes } = this.#hint.blocks();
+    index.forget(member, hashes, matched, count);
+  }
+
+  /** Takes the last choice back: it is not asked. */
+  giveBack(): void {
+    this.#deps.board.leave(this.member.server);
+    this.abandoned(this);
   }
 
   /**
@@ -108,18 +199,39 @@ export class Candidates {
     const { url } = this.#hint;
     if (url === undefined) return false;
     for (const member of this.#model.members) {
-      if (member.url === url) return this.#rankOf(member, this.#board.standing(member.member)) === RANK.up;
+      if (member.url === url) return this.#rankOf(member, this.#deps.board.standing(member.member)) === RANK.up;
     }
     return false;
   }
 
-  #choose(): Member | undefined {
+  #take(member: Member, blocks: PromptHashes, nowMs: number): void {
+    const { board, index } = this.#deps;
+    const cell = member.member;
+    const { count, hashes } = blocks;
+    this.member = member;
+    this.epoch = board.epoch(cell);
+    this.matched = index.matched(cell, hashes, count);
+    this.charged = Math.max(this.#bytesOf(blocks) - blockBytes(this.matched), 0);
+    this.work = board.loads.backlog(cell, nowMs) + this.charged + this.#settings.requestBytes;
+    index.enter(cell, hashes, count);
+    board.enter(member.server);
+    if (this.#hint.stream) board.loads.charge(cell, this.charged, nowMs);
+    else board.loads.chargeWhole(cell, this.charged, nowMs);
+  }
+
+  #bytesOf(blocks: PromptHashes): number {
+    return blocks === NO_BLOCKS || blocks.bytes === 0 ? this.#hint.bytes : blocks.bytes;
+  }
+
+  /** @internal The next member; sets `trial`, `admitted`, `lastResort` and `affinity`. */
+  protected choose(blocks: PromptHashes, nowMs: number): Member | undefined {
+    const { board } = this.#deps;
     let best: number = RANK.none;
     let count = 0;
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
-      const standing = this.#board.standing(member.member);
-      if (standing === STANDING.probing && this.#mayTry(member) && this.#board.takeTrial(member.server, this.#nowMs)) {
+      const standing = board.standing(member.member);
+      if (standing === STANDING.probing && this.#mayTry(member) && board.takeTrial(member.server, nowMs)) {
         // A CRN on trial gets exactly one request, whichever comes first.
         this.admitted = true;
         this.trial = true;
@@ -131,13 +243,17 @@ export class Candidates {
       best = rank;
       eligible[count++] = member;
     }
+    if (count === 0) {
+      this.lastResort = true;
+      return undefined;
+    }
     if (best > RANK.down) {
       this.admitted = true;
-      return this.#best(count);
+      return this.#best(blocks, count, nowMs);
     }
     // Health checks may be wrong: with no other CRN left, those that are down are tried rather than refusing the request.
     this.lastResort = true;
-    return this.#byLoad(count);
+    return this.#cheapest(NO_BLOCKS, 0, 0, count, nowMs);
   }
 
   /** A request that only one CRN can serve is no trial of another one. */
@@ -148,17 +264,21 @@ export class Candidates {
 
   #rankOf({ member }: Member, standing: Standing): number {
     if (standing === STANDING.up || standing === STANDING.capable) {
-      if (this.#board.modelUnknown(member)) return RANK.unknown;
+      if (this.#deps.board.modelUnknown(member)) return RANK.unknown;
       return standing === STANDING.up ? RANK.up : RANK.capable;
     }
     return standing === STANDING.drained ? RANK.none : RANK.down;
   }
 
   /** The best of the first `count` eligible members, at least one. */
-  #best(count: number): Member | undefined {
-    const { url, key, holder } = this.#hint;
+  #best(blocks: PromptHashes, count: number, nowMs: number): Member {
+    const { affinity, commonShare, stickiness } = this.#settings;
+    if (!affinity) return this.#cheapest(NO_BLOCKS, 0, 0, count, nowMs);
+    const { holder, session, url } = this.#hint;
+    const { common } = this.#deps;
     const isFirst = this.#first === null;
-    if (isFirst && holder !== 0 && this.#settings.affinity) {
+    if (isFirst) common.note(this.#model.budget, blocks.hashes, blocks.count);
+    if (isFirst && holder !== 0) {
       // Whatever its load: no other CRN can continue the response.
       for (let i = 0; i < count; i++) {
         const member = eligible[i] as Member;
@@ -167,84 +287,139 @@ export class Candidates {
         return member;
       }
     }
-    if (count === 1) {
-      const only = eligible[0] as Member;
-      if (isFirst && only.url === url) this.affinity = 'cookie';
-      else if (isFirst && key !== 0) this.affinity = 'hash';
-      return only;
+    const shared = commonShare === 0 ? 0 : common.leading(this.#model.budget, blocks.hashes, blocks.count, commonShare);
+    const key = session === 0 ? keyOf(blocks, shared) : session;
+    const best = this.#cheapest(blocks, shared, key, count, nowMs);
+    if (!isFirst) return best;
+    const preferred = url === undefined ? undefined : this.#eligibleAt(url, count);
+    if (preferred !== undefined && (preferred === best || this.#keeps(preferred, stickiness, count, nowMs))) {
+      this.affinity = 'cookie';
+      return preferred;
     }
-    if (!this.#settings.affinity) return this.#byLoad(count);
-    let moved = false;
-    if (url !== undefined && isFirst) {
-      const preferred = this.#eligibleAt(url, count);
-      if (preferred !== undefined && this.#fits(preferred, count)) {
-        this.affinity = 'cookie';
-        return preferred;
-      }
-      moved = preferred !== undefined;
+    this.affinity = preferred === undefined ? this.#affinityOf(best, blocks, key, count) : 'moved';
+    return best;
+  }
+
+  /** The least cost of the first `count` eligible members; of those that are alike the one with the highest score, without a key a random one. */
+  #cheapest(blocks: PromptHashes, shared: number, key: number, count: number, nowMs: number): Member {
+    const { missWeight, prior, sessionPrior } = this.#settings;
+    const { index, random } = this.#deps;
+    const bytes = this.#bytesOf(blocks);
+    const favourite = key === 0 ? undefined : highest(key, count);
+    const expected = 1 - (this.#hint.session === 0 ? prior : sessionPrior);
+    const speed = this.#meanSpeed(count, nowMs);
+    let least = Infinity;
+    for (let i = 0; i < count; i++) {
+      const member = eligible[i] as Member;
+      const held = Math.max(index.matched(member.member, blocks.hashes, blocks.count), shared);
+      const miss = Math.max(bytes - blockBytes(held), 0) * (member === favourite ? expected : 1);
+      const cost = (this.#load(member, nowMs) + missWeight * miss) * this.#factor(member, speed, nowMs);
+      costs[i] = cost;
+      if (cost < least) least = cost;
     }
-    const member = key === 0 ? this.#byLoad(count) : this.#byHash(key, count, isFirst);
-    if (moved) this.affinity = 'moved';
-    return member;
+    let chosen = eligible[0] as Member;
+    let bestScore = -1;
+    for (let i = 0; i < count; i++) {
+      const member = eligible[i] as Member;
+      if ((costs[i] as number) > least * NEAR_TIE) continue;
+      const score = key === 0 ? random() : scoreOf(member, key);
+      if (score <= bestScore) continue;
+      chosen = member;
+      bestScore = score;
+    }
+    return chosen;
+  }
+
+  /** What waits at a member, with this request, in bytes. */
+  #load({ member, server }: Member, nowMs: number): number {
+    const { board } = this.#deps;
+    return board.loads.backlog(member, nowMs) + this.#settings.requestBytes * (board.inFlight(server) + 1);
+  }
+
+  /** What makes a byte of work more expensive at a member. `speed`: `#meanSpeed`. */
+  #factor({ member }: Member, speed: number, nowMs: number): number {
+    const { failurePenalty, slowStartMs, speedWeight } = this.#settings;
+    const { board } = this.#deps;
+    const { loads } = board;
+    const share = board.failureShare(member, nowMs);
+    let doublings = share * failurePenalty;
+    const recency = speedWeight * loads.recency(member, nowMs);
+    if (recency > 0) {
+      const slower = Math.log2(loads.msPerByte(member)) - speed;
+      // Smaller differences are those of the prompts.
+      if (Math.abs(slower) > SPEED_NOISE) doublings += recency * (slower - Math.sign(slower) * SPEED_NOISE);
+    }
+    return 2 ** doublings / board.warmth(member, nowMs, slowStartMs);
+  }
+
+  /** Logarithm of the mean time per byte of the eligible members, newer measurements weighing more; 0 without any. */
+  #meanSpeed(count: number, nowMs: number): number {
+    const { loads } = this.#deps.board;
+    let weights = 0;
+    let sum = 0;
+    for (let i = 0; i < count; i++) {
+      const { member } = eligible[i] as Member;
+      const weight = loads.recency(member, nowMs);
+      if (weight === 0) continue;
+      weights += weight;
+      sum += weight * Math.log2(loads.msPerByte(member));
+    }
+    return weights === 0 ? 0 : sum / weights;
+  }
+
+  /** Whether a request stays with the CRN of its cookie, the costs of all eligible members being known. An idle one is always kept. */
+  #keeps(preferred: Member, stickiness: number, count: number, nowMs: number): boolean {
+    const { board } = this.#deps;
+    const { member, server } = preferred;
+    if (board.inFlight(server) === 0 && board.loads.backlog(member, nowMs) === 0) {
+      return board.failureShare(member, nowMs) <= FAILING_SHARE;
+    }
+    let least = Infinity;
+    for (let i = 0; i < count; i++) least = Math.min(least, costs[i] as number);
+    const cost = this.#load(preferred, nowMs) * this.#factor(preferred, this.#meanSpeed(count, nowMs), nowMs);
+    return cost <= stickiness * least;
+  }
+
+  #affinityOf(chosen: Member, blocks: PromptHashes, key: number, count: number): Affinity {
+    const { index } = this.#deps;
+    const held = index.matched(chosen.member, blocks.hashes, blocks.count);
+    for (let i = 0; i < count; i++) {
+      const other = eligible[i] as Member;
+      if (other !== chosen && index.matched(other.member, blocks.hashes, blocks.count) > held) return 'spilled';
+    }
+    if (held > 0) return 'cache';
+    return key !== 0 && highest(key, count) === chosen ? 'prior' : 'none';
   }
 
   #eligibleAt(url: string, count: number): Member | undefined {
     for (let i = 0; i < count; i++) if ((eligible[i] as Member).url === url) return eligible[i];
     return undefined;
   }
-
-  /** Whether a CRN chosen by affinity may have this request too: it serves, and has at most `boundedLoad` times the mean then. */
-  #fits({ member, server }: Member, count: number): boolean {
-    if (this.#board.failureShare(member, this.#nowMs) > FAILING_SHARE) return false;
-    const load = this.#board.inFlight(server) + 1;
-    if (load <= MIN_BOUND) return true;
-    let total = 1;
-    for (let i = 0; i < count; i++) total += this.#board.inFlight((eligible[i] as Member).server);
-    const bound = Math.ceil((total / count) * this.#settings.boundedLoad);
-    return load <= bound * this.#board.warmth(member, this.#nowMs, this.#settings.slowStartMs);
-  }
-
-  /** The highest rendezvous score among the members that fit. Each key has its own order of members. */
-  #byHash(key: number, count: number, isFirst: boolean): Member | undefined {
-    let below = Infinity;
-    for (let tried = 0; tried < count; tried++) {
-      let best: Member | undefined;
-      let bestScore = -1;
-      for (let i = 0; i < count; i++) {
-        const score = mix((eligible[i] as Member).hash ^ key);
-        if (score <= bestScore || score >= below) continue;
-        best = eligible[i] as Member;
-        bestScore = score;
-      }
-      if (best === undefined) break;
-      if (this.#fits(best, count)) {
-        if (isFirst) this.affinity = tried === 0 ? 'hash' : 'moved';
-        return best;
-      }
-      below = bestScore;
-    }
-    if (isFirst) this.affinity = 'moved';
-    return this.#byLoad(count);
-  }
-
-  /** Power of two choices (Mitzenmacher): of two random members the one with the lower cost; undefined of none. */
-  #byLoad(count: number): Member | undefined {
-    if (count === 0) return undefined;
-    if (count === 1) return eligible[0];
-    const first = Math.floor(this.#random() * count);
-    const second = (first + 1 + Math.floor(this.#random() * (count - 1))) % count;
-    const a = eligible[first] as Member;
-    const b = eligible[second] as Member;
-    return this.#cost(a, count) <= this.#cost(b, count) ? a : b;
-  }
-
-  #cost({ member, server }: Member, count: number): number {
-    const warmth = this.#board.warmth(member, this.#nowMs, this.#settings.slowStartMs);
-    const expectedMs = this.#board.expectedMs(member, eligible, count, this.#nowMs);
-    return ((this.#board.inFlight(server) + 1) * expectedMs) / warmth;
-  }
 }
 
+/** What all gateways agree on for a prompt: its first block that is not common; 0 when it has none. */
+function keyOf({ count, hashes }: PromptHashes, shared: number): number {
+  return shared < count ? (hashes[2 * shared] as number) || 1 : 0;
+}
+
+/** Rendezvous score of a member for a key. Each key has its own order of members. */
+function scoreOf({ hash }: Member, key: number): number {
+  return mix(hash ^ key);
+}
+
+/** The highest score among the first `count` eligible members. */
+function highest(key: number, count: number): Member | undefined {
+  let best: Member | undefined;
+  let bestScore = -1;
+  for (let i = 0; i < count; i++) {
+    const score = scoreOf(eligible[i] as Member, key);
+    if (score <= bestScore) continue;
+    best = eligible[i];
+    bestScore = score;
+  }
+
+  return best;
+}
 // The affinity cookie (docs/interface.md, section 6): a JSON object from model id to base URL. Clients can change it, so an
 // entry counts only if its URL is in the model's pool.
 

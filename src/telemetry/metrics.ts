@@ -133,7 +133,7 @@ export class Metrics {
   );
   readonly #picks = new Counters(
     'headrace_routing_picks_total',
-    'First choices by how they were made: response, cookie, hash, moved (affinity yielded to load), none (by load)',
+    'First choices by how they were made: response, cookie, cache, prior, moved (from the cookie), spilled (from a cache), none (by load)',
     ['affinity'],
   );
   readonly #engines = new Histograms(

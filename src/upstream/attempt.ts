@@ -9,7 +9,7 @@ import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter } from '../net/sse.ts';
 import {
   type Board,
-  type Choice,
+  type Candidate,
   classifyBody,
   classifyStatus,
   type Failure,
@@ -101,7 +101,7 @@ const BLAMELESS: ReadonlySet<DispatchFault> = new Set(['unsendable', 'no connect
 const LF = 0x0a;
 const NO_BYTES = Buffer.alloc(0);
 
-export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expirable {
+export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Expirable {
   // What every piece of a stream touches comes first: few cache lines.
   /** In milliseconds, 0 before: when the CRN was last heard, when the answer began. */
   heardMs = 0;
@@ -123,6 +123,9 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   readonly epoch: number;
   /** Whether this is the trial of an ejected CRN. A request that is sent again on a fresh connection takes the trial along. */
   trial: boolean;
+  readonly matched: number;
+  readonly charged: number;
+  readonly work: number;
   /** Counts the attempts of a request, from 1. */
   readonly number: number;
   /** Another attempt of the request was under way when this one was made. */
@@ -160,16 +163,18 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   #restBytes = 0;
   #paused = false;
   #left = false;
+  /** The prefill is charged no more. */
+  #prefilled = false;
 
   /**
-   * `choice` has been counted on the board: the attempt gives the place back. `number` counts from 1. `isHedge`: another attempt of the
+   * `choice` has been counted on the board and charged with its prefill: the attempt gives both back. `number` counts from 1. `isHedge`: another attempt of the
    * request is under way. `body`: in place of the request's.
    */
   constructor(
     deps: AttemptDeps,
     owner: AttemptOwner,
     request: UpstreamRequest,
-    choice: Choice,
+    choice: Candidate,
     number: number,
     isHedge: boolean,
     body: Buffer = request.body,
@@ -181,6 +186,9 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.member = member;
     this.epoch = choice.epoch;
     this.trial = choice.trial;
+    this.matched = choice.matched;
+    this.charged = choice.charged;
+    this.work = choice.work;
     this.number = number;
     this.isHedge = isHedge;
     this.path = pathOf(member.url) + request.path;
@@ -440,7 +448,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   /** The answer has begun: from now on only its silence is limited. */
   #begin(): void {
     this.#phase = 'held';
-    this.begunMs = this.heardMs;
+    this.#noteBegun(this.heardMs);
     this.#deadline.set(this.#deps.timeouts.idleMs);
     this.#owner.onBegun(this);
     this.#own();
@@ -509,7 +517,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     if (phase === 'passing') {
       this.#owner.onEnd(this, held.pop() ?? null);
     } else if (phase !== 'held') {
-      this.begunMs = this.#splitter === null && this.bytes > 0 ? this.heardMs : this.#deps.clock.now();
+      this.#noteBegun(this.#splitter === null && this.bytes > 0 ? this.heardMs : this.#deps.clock.now());
       this.#owner.onBegun(this);
     }
     this.#own();
@@ -545,7 +553,7 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
   /** A piece of a stream that had not begun before. While it has not, the time for its first useful event goes on. */
   #waitOn(state: AnswerState): void {
     const { firstByteMs, headersMs, idleMs } = this.#deps.timeouts;
-    if (state === 'begun') this.begunMs = this.heardMs;
+    if (state === 'begun') this.#noteBegun(this.heardMs);
     const restMs = state === 'begun' ? idleMs : this.#restMs(firstByteMs ?? headersMs);
     this.#deadline.set(Math.ceil(Math.min(idleMs, restMs)));
   }
@@ -607,7 +615,19 @@ export class Attempt implements Choice, DispatchOptions, DispatchHandler, Expira
     this.verdict = verdict;
     this.failure = failure;
     this.#leave();
+    if (!this.#prefilled) {
+      this.#prefilled = true;
+      this.#request.candidates.abandoned(this);
+    }
     this.#request.listener.onOutcome(this);
+  }
+
+  /** The CRN has prefilled the prompt, unless it refuses it. */
+  #noteBegun(atMs: number): void {
+    this.begunMs = atMs;
+    if (this.#prefilled || (this.head as ResponseHead).status >= 300) return;
+    this.#prefilled = true;
+    this.#request.candidates.prefilled(this, this.judge.streams ? atMs - this.sentMs : null);
   }
 
   /** Gives the place on the board back. */

@@ -4,7 +4,7 @@
 
 import { type Dialect, type UsageWatch } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
-import type { Candidates, Choice, RetryBudget } from '../routing/index.ts';
+import type { Candidate, Candidates, RetryBudget } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
 import { Continuation, type ContinuationKind } from './continuation.ts';
 import type { Hedging } from './hedging.ts';
@@ -141,8 +141,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#deps.hedging.giveBack();
       return;
     }
-    const { epoch, trial } = candidates;
-    const hedge = new Attempt(this.#deps, this, this.#request, { member, epoch, trial }, ++this.#attempts, true);
+    const hedge = new Attempt(this.#deps, this, this.#request, candidates, ++this.#attempts, true);
     this.#hedge = hedge;
     hedge.start(this.#deps.timeouts.connectMs, false);
   }
@@ -308,12 +307,11 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const body = broken.midEvent ? null : (this.#continuation?.body() ?? null);
     const member = body !== null && budget.withdraw() ? candidates.next() : undefined;
     if (body !== null && member !== undefined && !candidates.lastResort) {
-      const choice = { member, epoch: candidates.epoch, trial: candidates.trial };
-      this.#attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts, false, body);
+      this.#attempt = new Attempt(this.#deps, this, this.#request, candidates, ++this.#attempts, false, body);
       this.#attempt.start(this.#deps.timeouts.connectMs, false);
       return;
     }
-    if (member !== undefined) this.#deps.board.leave(member.server);
+    if (member !== undefined) candidates.giveBack();
     this.#over = true;
     this.#relay?.broken(broken.brokenCode, broken.midEvent, broken.judge.nextSequence);
   }
@@ -360,10 +358,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const fresh = failed?.failure === 'stale';
     const { connectMs } = this.#deps.timeouts;
     if (fresh) {
-      const { epoch, member } = failed;
-      this.#deps.board.enter(member.server);
-      // The outcome told for the trial has offered it again.
-      this.#ask({ member, epoch, trial: false }, true, connectMs);
+      candidates.again(failed);
+      this.#ask(candidates, true, connectMs);
       return;
     }
     const member = candidates.next();
@@ -373,14 +369,14 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     }
     const restMs = candidates.lastResort ? this.#lastResortMs() : connectMs;
     if (restMs <= 0) {
-      this.#deps.board.leave(member.server);
+      candidates.giveBack();
       this.#giveUp();
       return;
     }
-    this.#ask({ member, epoch: candidates.epoch, trial: candidates.trial }, false, restMs);
+    this.#ask(candidates, false, restMs);
   }
 
-  #ask(choice: Choice, fresh: boolean, connectMs: number): void {
+  #ask(choice: Candidate, fresh: boolean, connectMs: number): void {
     const attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts, false);
     this.#attempt = attempt;
     attempt.start(connectMs, fresh);

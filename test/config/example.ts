@@ -22,7 +22,7 @@ models:
       - https://embed.example/base/
 discovery: null
 health: { interval: 5s, timeout: 2s, path: /health }
-routing: { affinity: true, boundedLoad: 1.25, retryBudget: 0.2 }
+routing: { affinity: true, stickiness: 4, retryBudget: 0.2 }
 timeouts: { connect: 3s, headers: 600s, firstByte: null, idle: 60s }
 keys:
   required: true

@@ -74,7 +74,7 @@ t.test('what may be written with a unit, as text, from the environment or left e
         m: { servers: [{ url: 'http://a', events: { endpoint: 'tcp://a:1', replay: 'tcp://a:2', topic: 'kv' } }] },
       },
     },
-    { fetch: { price: 0.5 }, routing: { boundedLoad: '1.5', affinity: 'false' } },
+    { fetch: { price: 0.5 }, routing: { stickiness: '1.5', affinity: 'false' } },
   ]) {
     t.ok(accepts(good), JSON.stringify(good));
   }

@@ -4,13 +4,14 @@ import fc from 'fast-check';
 import t from 'tap';
 import { ask } from '../../src/actor/ref.ts';
 import { createTestSystem } from '../../src/actor/testkit.ts';
-import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
+import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { FailureRates } from '../../src/routing/breaker.ts';
 import { crn, type CrnCommand, type CrnEvent, type CrnOverride, type OverrideResult } from '../../src/routing/crn.ts';
 import { hashText, type Member, type Model } from '../../src/routing/model-table.ts';
 import { type Choice, Reporter, type Verdict } from '../../src/routing/outcome.ts';
 import { Candidates } from '../../src/routing/picker.ts';
 import { answerOf, silentDeps } from '../support/crn-deps.ts';
+import { NO_HINT, PICKER, pickerDeps } from '../support/picker.ts';
 
 const MAX_MS = 10_000;
 const THREADS = 3;
@@ -94,11 +95,12 @@ class World {
   readonly #boards: Board[];
   readonly #reporters: Reporter[];
   readonly #models: Model[];
+  readonly #memory: BoardMemory = createBoardMemory(1, MODELS.length, THREADS);
   readonly #ref;
 
   constructor() {
     const { clock, system } = this.test;
-    const memory = createBoardMemory(1, MODELS.length, THREADS);
+    const memory = this.#memory;
     this.#boards = Array.from({ length: THREADS }, (_, at) => new Board(memory, at));
     this.#ref = system.spawn(
       crn(SETTINGS, {
@@ -179,10 +181,8 @@ class World {
   }
 
   request(model: number, by: number): Flight {
-    const board = this.#boards[by] as Board;
-    const settings = { affinity: true, boundedLoad: 1.25, slowStartMs: 0 };
-    const hint = { url: undefined, key: 0, holder: 0 };
-    const candidates = new Candidates(this.#models[model] as Model, board, settings, hint, this.nowMs, () => 0);
+    const deps = pickerDeps(this.#boards[by] as Board, this.#memory, () => this.nowMs);
+    const candidates = new Candidates(this.#models[model] as Model, deps, { ...PICKER, slowStartMs: 0 }, NO_HINT);
     const member = candidates.next();
     const flight = {
       choice: { member: member as Member, epoch: candidates.epoch, trial: candidates.trial },

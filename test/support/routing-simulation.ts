@@ -8,10 +8,11 @@ import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/
 import type { CrnEvent } from '../../src/routing/crn.ts';
 import { crnRegistry, type CrnRegistryCommand, type CrnRegistrySettings } from '../../src/routing/crn-registry.ts';
 import { hashText, ModelTable, type ModelTableData } from '../../src/routing/model-table.ts';
-import { type Choice, type Failure, Reporter, type Verdict } from '../../src/routing/outcome.ts';
-import { Candidates, type PickerSettings } from '../../src/routing/picker.ts';
+import { type Candidate, type Failure, Reporter, type Verdict } from '../../src/routing/outcome.ts';
+import { Candidates, type PickerDeps, type PickerSettings } from '../../src/routing/picker.ts';
 import { RetryBudget } from '../../src/routing/retry-budget.ts';
 import { answerOf, silentDeps } from './crn-deps.ts';
+import { NO_HINT, PICKER, pickerDeps } from './picker.ts';
 
 /** The settings of a gateway that sets none. */
 const SETTINGS: CrnRegistrySettings = {
@@ -85,6 +86,7 @@ export class Simulation {
   readonly #memory: BoardMemory;
   readonly #random: () => number;
   readonly #picker: PickerSettings;
+  readonly #deps: PickerDeps;
   readonly #reporter: Reporter;
   readonly #registry: Ref<CrnRegistryCommand>;
   readonly #gapMs: number;
@@ -100,7 +102,8 @@ export class Simulation {
     this.scripts = [...scripts];
     this.#memory = createBoardMemory(count, count, 1);
     this.board = new Board(this.#memory, 0);
-    this.#picker = { affinity, boundedLoad: 1.25, slowStartMs: 10_000 };
+    this.#picker = { ...PICKER, affinity };
+    this.#deps = pickerDeps(this.board, this.#memory, () => this.test.clock.now(), this.#random);
     this.#registry = this.test.system.spawn(
       crnRegistry({
         board: this.board,
@@ -159,8 +162,9 @@ export class Simulation {
     const conversation = Math.floor(this.#random() * CONVERSATIONS);
     const [model] = this.#table.models;
     if (model === undefined) throw new Error('the simulation has not been started');
-    const hint = { url: this.#cookies.get(conversation), key: hashText(`conversation ${conversation}`), holder: 0 };
-    const candidates = new Candidates(model, this.board, this.#picker, hint, this.test.clock.now(), this.#random);
+    const session = hashText(`conversation ${conversation}`);
+    const hint = { ...NO_HINT, url: this.#cookies.get(conversation), session, bytes: 4000 };
+    const candidates = new Candidates(model, this.#deps, this.#picker, hint);
     const budget = new RetryBudget(this.#memory, model.budget, { ratio: 0.2, burst: 64 });
     budget.deposit();
     const next = (): void => {
@@ -169,10 +173,11 @@ export class Simulation {
         this.unanswered++;
         return;
       }
-      const choice: Choice = { member, epoch: candidates.epoch, trial: candidates.trial };
+      const { charged, epoch, matched, trial, work } = candidates;
+      const choice: Candidate = { member, epoch, trial, matched, charged, work };
       const crn = model.members.indexOf(member);
       this.tries.push({ request, crn, trial: choice.trial, atMs: this.test.clock.now() });
-      this.#attempt(choice, this.scripts[crn] as Script, (verdict, failure) => {
+      this.#attempt(candidates, choice, this.scripts[crn] as Script, (verdict, failure) => {
         if (verdict === 'ok') {
           this.answered++;
           if (!candidates.preferredFit) this.#cookies.set(conversation, member.url);
@@ -186,16 +191,22 @@ export class Simulation {
     next();
   }
 
-  #attempt(choice: Choice, script: Script, done: (verdict: Verdict, failure: Failure | null) => void): void {
+  #attempt(
+    candidates: Candidates,
+    choice: Candidate,
+    script: Script,
+    done: (verdict: Verdict, failure: Failure | null) => void,
+  ): void {
     const { clock } = this.test;
     const { endMs, failure, firstByteMs, verdict } = script(this.#random);
     if (firstByteMs !== null) {
       clock.setTimeout(() => {
-        this.board.noteFirstByte(choice.member.member, firstByteMs, clock.now());
+        candidates.prefilled(choice, firstByteMs);
         this.#reporter.begun(choice);
       }, firstByteMs);
     }
     clock.setTimeout(() => {
+      if (firstByteMs === null) candidates.abandoned(choice);
       this.board.leave(choice.member.server);
       this.#reporter.report(choice, verdict, failure);
       done(verdict, failure);

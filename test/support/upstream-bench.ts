@@ -6,7 +6,7 @@ import { dialectOf } from '../../src/dialect/index.ts';
 import type { HeadraceError } from '../../src/errors.ts';
 import { ConnectionPool } from '../../src/net/client.ts';
 import { DeadlineQueue } from '../../src/net/deadline.ts';
-import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
+import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { Failure, Verdict } from '../../src/routing/outcome.ts';
 import { Candidates } from '../../src/routing/picker.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
@@ -26,6 +26,7 @@ import {
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
 import { TestDownstream } from './downstream.ts';
+import { NO_HINT, PICKER, pickerDeps } from './picker.ts';
 
 const RULES = { peers: new Peers([]), scheme: 'http', via: 'headrace-0' };
 
@@ -81,6 +82,7 @@ export class Bench {
   readonly budget: RetryBudget;
   readonly members: Member[];
   readonly pools: Map<string, ConnectionPool> = new Map();
+  readonly #memory: BoardMemory;
   readonly #options: BenchOptions;
   readonly #deps: FailoverDeps;
 
@@ -88,6 +90,7 @@ export class Bench {
     const { urls, apiKey, maxConnections = 100, standing = 'up' } = options;
     this.#options = options;
     const memory = createBoardMemory(urls.length, urls.length, 1);
+    this.#memory = memory;
     this.board = new Board(memory, 0);
     this.budget = new RetryBudget(memory, 0, { ratio: 0, burst: options.burst ?? 100 });
     this.members = urls.map((url, at) => ({ url, server: at, member: at, hash: hashText(url), apiKey }));
@@ -180,25 +183,15 @@ export class Bench {
 
   #candidates(): Candidates {
     const left = [...this.members];
-    const { board } = this;
     // In the order of the test instead of the picker's.
     class InOrder extends Candidates {
-      override next(): Member | undefined {
-        const member = left.shift();
-        if (member === undefined) return undefined;
-        board.enter(member.server);
-        return member;
+      protected override choose(): Member | undefined {
+        return left.shift();
       }
     }
-    const picker = { affinity: false, boundedLoad: 1.25, slowStartMs: 0 };
-    const candidates = new InOrder(
-      { id: 'm', members: this.members, budget: 0 },
-      board,
-      picker,
-      { url: undefined, key: 0, holder: 0 },
-      this.clock.now(),
-      () => 0,
-    );
+    const model = { id: 'm', members: this.members, budget: 0 };
+    const deps = pickerDeps(this.board, this.#memory, () => this.clock.now());
+    const candidates = new InOrder(model, deps, PICKER, NO_HINT);
     candidates.admitted = this.#options.standing !== 'down';
     candidates.lastResort = this.#options.standing === 'down';
     return candidates;

@@ -8,7 +8,8 @@ import { DispatchError, type DispatchFault, type DispatchHandler, type DispatchO
 import { DeadlineQueue } from '../../src/net/deadline.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { type Member } from '../../src/routing/model-table.ts';
-import { Candidates } from '../../src/routing/picker.ts';
+import type { Candidate } from '../../src/routing/outcome.ts';
+import { Candidates, type PickerDeps, type PromptHashes } from '../../src/routing/picker.ts';
 import {
   type Approval,
   type Attempt,
@@ -21,6 +22,7 @@ import {
   RunningAttempts,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
+import { NO_HINT, PICKER, pickerDeps } from './picker.ts';
 import { type Answer, answerOf } from './upstream-answers.ts';
 
 const CRNS = 4;
@@ -32,10 +34,27 @@ const LONG_MS = 10_000_000;
 
 type Random = () => number;
 
+/** Counts what is taken more than given back, for each CRN. */
+class CountedBoard extends Board {
+  readonly places: number[] = Array.from({ length: CRNS }, () => 0);
+
+  override enter(server: number): void {
+    this.places[server]!++;
+    super.enter(server);
+  }
+
+  override leave(server: number): void {
+    this.places[server]!--;
+    super.leave(server);
+  }
+}
+
 /** What is shared by all runs: state that a run leaves behind shows in the next one too. */
 export class Model {
   readonly clock: ManualClock = createManualClock(1_000_000);
-  readonly board: Board = new Board(createBoardMemory(CRNS, CRNS, 1), 0);
+  readonly #memory = createBoardMemory(CRNS, CRNS, 1);
+  readonly board: CountedBoard = new CountedBoard(this.#memory, 0);
+  readonly picker: PickerDeps = pickerDeps(this.board, this.#memory, () => this.clock.now());
   readonly deadlines: DeadlineQueue = new DeadlineQueue(this.clock, 1);
   readonly running: RunningAttempts = new RunningAttempts(this.board, this.clock);
   readonly members: readonly Member[] = Array.from({ length: CRNS }, (_, at) => ({
@@ -313,7 +332,11 @@ class Run {
   readonly #client: ModelClient;
   readonly #approval: ModelApproval | null;
   readonly #request: UpstreamRequest;
-  readonly #places: number[] = Array.from({ length: CRNS }, () => 0);
+  /** Prefill that is charged, as choices of each CRN. */
+  readonly #charges: number[] = Array.from({ length: CRNS }, () => 0);
+  /** CRNs whose answers have begun: they hold the prompt. */
+  readonly #holders = new Set<number>();
+  readonly #prompt: PromptHashes;
   readonly #attempts = new Map<Attempt, number>();
   readonly #path: string;
   readonly #stream: boolean;
@@ -339,6 +362,7 @@ class Run {
       ...['/completion', '/v1/embeddings'],
     ]);
     this.#stream = random() < 0.7;
+    this.#prompt = promptOf(random);
     this.#continuation = random() < 0.2 ? 'vllm' : 'off';
     this.#retries = random() < 0.1 ? 0 : 10;
     if (random() < 0.3) {
@@ -428,11 +452,16 @@ class Run {
     this.#check(clock.nextDueMs === Infinity, 'a timer is left');
     this.#check(running.size === 0, 'an attempt is left in the set of running ones');
     for (const { server } of members) {
-      this.#check(
-        this.#places[server] === 0,
-        `place of crn${server} returned ${1 - (this.#places[server] as number)} times`,
-      );
+      const places = board.places[server] as number;
+      board.places[server] = 0;
+      this.#check(places === 0, `place of crn${server} returned ${1 - places} times`);
       this.#check(board.inFlight(server) === 0, `crn${server} has requests in flight`);
+      const charges = this.#charges[server] as number;
+      this.#check(charges === 0, `prefill of crn${server} discharged ${1 - charges} times`);
+      this.#check(board.loads.backlog(server, clock.now()) === 0, `crn${server} has a backlog`);
+      const { count, hashes } = this.#prompt;
+      const held = this.#model.picker.index.matched(server, hashes, count);
+      this.#check(held === (this.#holders.has(server) ? count : 0), `crn${server} holds ${held} of ${count} blocks`);
     }
     for (const [attempt, outcomes] of this.#attempts) {
       this.#check(outcomes === 1, `attempt ${attempt.number} has ${outcomes} outcomes`);
@@ -511,19 +540,9 @@ class Run {
 
   #deps(): FailoverDeps {
     const { clock, deadlines, board, running } = this.#model;
-    const places = this.#places;
-    const counted = Object.create(board) as Board;
-    counted.enter = (server) => {
-      places[server]!++;
-      board.enter(server);
-    };
-    counted.leave = (server) => {
-      places[server]!--;
-      board.leave(server);
-    };
     return {
       ...{
-        board: counted,
+        board,
         clock,
         deadlines,
         running,
@@ -565,23 +584,38 @@ class Run {
   }
 
   #makeRequest(): UpstreamRequest {
-    const { board, clock, members } = this.#model;
+    const { members } = this.#model;
     const left = members.slice(0, 1 + Math.floor(this.#random() * CRNS));
-    const places = this.#places;
     const random = this.#random;
+    const charges = this.#charges;
+    const holders = this.#holders;
     class InOrder extends Candidates {
-      override next(): Member | undefined {
+      protected override choose(): Member | undefined {
         const member = left.shift();
         if (member === undefined) return undefined;
         this.trial = random() < 0.2;
-        places[member.server]!++;
-        board.enter(member.server);
+        charges[member.server]!++;
         return member;
       }
+
+      override again(choice: Candidate): void {
+        charges[choice.member.server]!++;
+        super.again(choice);
+      }
+
+      override prefilled(choice: Candidate, elapsedMs: number | null): void {
+        charges[choice.member.server]!--;
+        holders.add(choice.member.server);
+        super.prefilled(choice, elapsedMs);
+      }
+
+      override abandoned(choice: Candidate): void {
+        charges[choice.member.server]!--;
+        super.abandoned(choice);
+      }
     }
-    const picker = { affinity: false, boundedLoad: 1.25, slowStartMs: 0 };
-    const model = { id: 'm', members, budget: 0 };
-    const candidates = new InOrder(model, board, picker, { url: undefined, key: 0, holder: 0 }, clock.now(), random);
+    const hint = { ...NO_HINT, stream: this.#stream, blocks: () => this.#prompt };
+    const candidates = new InOrder({ id: 'm', members, budget: 0 }, this.#model.picker, PICKER, hint);
     candidates.lastResort = random() < 0.1;
     return {
       ...{ model: 'm', path: this.#path, lines: LINES, body: BODY, dialect: dialectOf(this.#path) },
@@ -613,6 +647,13 @@ class Run {
       },
     };
   }
+}
+
+/** A prompt that no other run has. */
+function promptOf(random: Random): PromptHashes {
+  const count = Math.floor(random() * 8);
+  const hashes = Int32Array.from({ length: 2 * count }, () => Math.floor(random() * 2 ** 32));
+  return { hashes, count, bytes: count * 512 + 100 };
 }
 
 /** Promises of an approval have run their callbacks. */

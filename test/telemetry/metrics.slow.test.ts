@@ -23,7 +23,7 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
     cells.count(503, 'HR_ROUTE_ALL_FAILED');
     cells.duration.observe(0.4);
     metrics.attempt('http://one', 'ok', '');
-    metrics.pick('hash');
+    metrics.pick('cache');
     cells.firstByte.observe(0.012);
     for (let stream = 0; stream < 2; stream++) {
       metrics.streamStarted();
@@ -45,7 +45,7 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
   t.equal(series.get(`headrace_request_duration_seconds_bucket{le="+Inf",${chats}}`), 4);
   t.equal(series.get(`headrace_request_duration_seconds_count{${chats}}`), 4);
   t.equal(series.get('headrace_upstream_attempts_total{crn="http://one",verdict="ok",failure=""}'), 2);
-  t.equal(series.get('headrace_routing_picks_total{affinity="hash"}'), 2);
+  t.equal(series.get('headrace_routing_picks_total{affinity="cache"}'), 2);
   t.equal(series.get(`headrace_upstream_first_byte_seconds_count{model="${MODEL}"}`), 2);
   t.equal(series.get('headrace_requests_aborted_total{endpoint="/v1/messages"}'), 2);
   t.equal(series.get('headrace_requests_in_flight'), 6);

@@ -39,8 +39,6 @@ function imageBody(modelFirst) {
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { DIALECTS } = await load('src/dialect/dialects.js', 'src/dialect/table.js');
-  const { prefixHash } = await load('src/dialect/prefix.js');
   const { scanBody } = await load('src/dialect/json-scan.js', 'src/dialect/scan.js');
   const bodies = {
     '862 B chat': smallBody(),
@@ -48,12 +46,9 @@ export async function cases(load) {
     '10 MB, model first': imageBody(true),
     '10 MB, model last': imageBody(false),
   };
-  const chat = DIALECTS['chat-completions'];
   const small = bodies['862 B chat'];
-  const scanned = scanBody(small);
   return {
     ...Object.fromEntries(Object.entries(bodies).map(([name, body]) => [`scan, ${name}`, () => scanBody(body)])),
     'JSON.parse, 862 B chat': () => JSON.parse(small.latin1Slice()),
-    'prefixHash, 862 B chat': () => prefixHash(small, scanned, chat),
   };
 }

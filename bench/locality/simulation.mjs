@@ -1,0 +1,226 @@
+// Policies of choice side by side, on a fleet in virtual time: `../../dist` must be built. Ours is the gateway's own picker and block index; the others
+// are small re-implementations. Deterministic: the same workloads and seeds give the same figures on any machine.
+
+import { createSeededRandom } from '../../dist/src/actor/index.js';
+import {
+  BlockIndex,
+  Board,
+  Candidates,
+  CommonPrefixes,
+  createBoardMemory,
+  hashText,
+  STANDING,
+} from '../../dist/src/routing/index.js';
+import { BLOCK_TOKENS } from './fleet.mjs';
+
+/** Bytes of text of a block of tokens, at 4 a token. */
+const BLOCK_BYTES = 2048;
+
+/** Blocks of the gateway are shorter than those of the caches up to here, then as long: see `block-index.ts`. */
+const SHORT_BYTES = 512;
+const SHORT_UNTIL = 65_536 / BLOCK_BYTES;
+
+/** The measured defaults of the settings in `routing`. */
+export const DEFAULTS = {
+  affinity: true,
+  missWeight: 2,
+  requestBytes: 4096,
+  speedWeight: 1,
+  failurePenalty: 10,
+  commonShare: 0.2,
+  prior: 0.2,
+  sessionPrior: 0.8,
+  stickiness: 4,
+  slowStartMs: 0,
+};
+
+/** Adds what a policy sees to requests of `traces.mjs`: whole blocks for the caches, and the chained hashes that a gateway makes of them. */
+export function prepared(requests) {
+  return requests.map(({ atMs, blocks, conversation, inputTokens, outputTokens }) => {
+    const hashes = [];
+    blocks.forEach((id, at) => {
+      const bytes = (Math.min(inputTokens - at * BLOCK_TOKENS, BLOCK_TOKENS) * BLOCK_BYTES) / BLOCK_TOKENS;
+      const size = at < SHORT_UNTIL ? SHORT_BYTES : BLOCK_BYTES;
+      for (let part = 0; part < Math.floor(bytes / size); part++)
+        hashes.push(spreadBits(id * 8 + part, 1), spreadBits(id * 8 + part, 2));
+    });
+    return {
+      ...{ atMs, conversation, inputTokens, outputTokens, ids: blocks },
+      whole: Math.floor(inputTokens / BLOCK_TOKENS),
+      key: hashText(conversation) || 1,
+      prompt: {
+        hashes: Int32Array.from(hashes),
+        count: hashes.length / 2,
+        bytes: Math.round((inputTokens * BLOCK_BYTES) / BLOCK_TOKENS),
+      },
+    };
+  });
+}
+
+/** Two independent hashes of a number (finaliser of MurmurHash3). */
+function spreadBits(value, seed) {
+  let hash = Math.imul(value + 1, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
+}
+
+/** The same cost with what nobody can know: the true caches and backlogs. */
+export function oracle({ missWeight = 2, requestTokens = 1024, seed = 1 } = {}) {
+  return (servers) => {
+    const random = createSeededRandom(seed);
+    return {
+      choose({ ids, inputTokens, whole }) {
+        let best = 0;
+        let least = Infinity;
+        servers.forEach((server, at) => {
+          const miss = Math.max(1, inputTokens - server.cache.matched(ids, whole) * BLOCK_TOKENS);
+          const cost = server.backlogTokens + missWeight * miss + requestTokens * server.requests + random();
+          if (cost >= least) return;
+          best = at;
+          least = cost;
+        });
+        return best;
+      },
+    };
+  };
+}
+
+/** The fewest requests in flight. */
+export function leastLoad({ seed = 1 } = {}) {
+  return (servers) => {
+    const random = createSeededRandom(seed);
+    return { choose: () => leastOf(servers.map(({ requests }) => requests + random() / 2)) };
+  };
+}
+
+/** Rendezvous hashing of conversations with bounded load, as before the block index. */
+export function conversationHash({ bound = 1.25, gateways = 1, seed = 1 } = {}) {
+  return (servers) => {
+    const random = createSeededRandom(seed);
+    const loads = Array.from({ length: gateways }, () => servers.map(() => 0));
+    return {
+      choose({ key }) {
+        const load = loads[Math.floor(random() * gateways)];
+        this.state = load;
+        const most = Math.max(4, Math.ceil(((sum(load) + 1) / load.length) * bound));
+        const order = servers
+          .map((_, at) => at)
+          .sort((a, b) => (spreadBits(key, b) >>> 0) - (spreadBits(key, a) >>> 0));
+        const fit = order.find((at) => load[at] < most) ?? leastOf(load);
+        load[fit]++;
+        return fit;
+      },
+      onEnd: ({ server, state }) => void state[server]--,
+    };
+  };
+}
+
+/** Like the `cache_aware` policy of SMG: the longest match above a threshold, unless loads differ too much. */
+export function longestMatch({ cacheBlocks, threshold = 0.3, absolute = 64, relative = 1.5, seed = 1 }) {
+  return (servers) => {
+    const random = createSeededRandom(seed);
+    const known = servers.map(() => new Set());
+    const load = servers.map(() => 0);
+    return {
+      choose({ ids, whole }) {
+        const high = Math.max(...load);
+        const low = Math.min(...load);
+        let server;
+        if (high - low > absolute && high > relative * low) {
+          server = leastOf(load);
+        } else {
+          const matched = known.map((blocks) => {
+            let at = 0;
+            while (at < whole && blocks.has(ids[at])) at++;
+            return at;
+          });
+          const most = Math.max(...matched);
+          const isHit = whole > 0 && most / whole > threshold;
+          server = leastOf(load.map((count, at) => (isHit && matched[at] < most ? Infinity : count + random() / 2)));
+        }
+        const blocks = known[server];
+        for (let at = whole - 1; at >= 0; at--) {
+          blocks.delete(ids[at]);
+          blocks.add(ids[at]);
+        }
+        for (const id of blocks) {
+          if (blocks.size <= cacheBlocks) break;
+          blocks.delete(id);
+        }
+        load[server]++;
+        return server;
+      },
+      onEnd: ({ server }) => void load[server]--,
+    };
+  };
+}
+
+/** The gateway's own picker. `gateways` know nothing of each other; `threads` share an index and loads. */
+export function ours({
+  cacheBlocks,
+  gateways = 1,
+  threads = 1,
+  capacityFactor = 1,
+  settings = {},
+  session = false,
+  seed = 1,
+}) {
+  return (servers) => {
+    const random = createSeededRandom(seed);
+    const clock = { nowMs: 0, now: () => clock.nowMs };
+    const planes = [];
+    for (let gateway = 0; gateway < gateways; gateway++) {
+      const memory = createBoardMemory(servers.length, servers.length, threads, 64 * 1024 * 1024);
+      for (let thread = 0; thread < threads; thread++) {
+        const index = new BlockIndex(memory.blocks);
+        const board = new Board(memory, thread);
+        servers.forEach((_, at) => {
+          board.setStanding(at, STANDING.up, 0);
+          index.setCapacity(at, cacheBlocks * BLOCK_BYTES * capacityFactor);
+        });
+        planes.push({ board, index, common: new CommonPrefixes(), clock, random });
+      }
+    }
+    const members = servers.map((_, at) => {
+      const url = `http://10.0.0.${at}:8000`;
+      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
+    });
+    const model = { id: 'm', members, budget: 0 };
+    const picker = { ...DEFAULTS, ...settings };
+    const picks = {};
+    return {
+      picks,
+      choose({ key, prompt }, nowMs) {
+        clock.nowMs = nowMs;
+        const plane = planes[Math.floor(random() * planes.length)];
+        const hint = {
+          url: undefined,
+          session: session ? key : 0,
+          holder: 0,
+          stream: true,
+          bytes: prompt.bytes,
+          blocks: () => prompt,
+        };
+        const candidates = new Candidates(model, plane, picker, hint);
+        const member = candidates.next();
+        this.state = { candidates, plane };
+        picks[candidates.affinity] = (picks[candidates.affinity] ?? 0) + 1;
+        return member.server;
+      },
+      onFirst({ request, state: { candidates } }, nowMs) {
+        clock.nowMs = nowMs;
+        candidates.prefilled(candidates, nowMs - request.atMs);
+      },
+      onEnd: ({ server, state: { plane } }) => plane.board.leave(server),
+    };
+  };
+}
+
+function sum(values) {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+function leastOf(values) {
+  return values.indexOf(Math.min(...values));
+}

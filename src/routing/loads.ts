@@ -1,0 +1,161 @@
+// Prefill of members (a model on a CRN): what waits there, and how fast it is done. Memory that all threads share.
+//
+// | words                           | written by                                      |
+// |---------------------------------|-------------------------------------------------|
+// | bytes charged, member × thread  | that thread; the control plane after its death  |
+// | streams charged, member × thread| that thread; the control plane after its death  |
+// | head since, member              | any thread                                      |
+// | whole until, member             | any thread                                      |
+// | work, time, when, member        | any thread                                      |
+//
+// A stream is charged when its CRN is chosen and discharged once: at its first useful event, or when its attempt ends before. The sum
+// over the threads is right as soon as the words of a dead thread are cleared. An answer that is no stream does not say when its prefill
+// ends: it is charged as a time at which the CRN will be done with it, which passes by itself. The other words are estimates: threads that
+// race for them, and one that dies between two stores, cost one sample.
+
+/** Weight of a sample in what is known of a member's speed: each further one halves in about 22. */
+const KEEP = 1 - 1 / 32;
+
+/** What was measured longer ago than this, in milliseconds, says nothing about the speed of a member any more. */
+const RECENT_MS = 60_000;
+
+/** Largest share of the prompt at the head of a backlog that may have been prefilled without its first event. */
+const MOST_DONE = 0.9;
+
+/** Largest backlog of a thread at a member, in bytes. */
+const MAX_BYTES = 2 ** 30;
+
+const WORDS = 2;
+const ROWS = { headSince: 0, wholeUntil: 1, work: 2, time: 3, measured: 4 } as const;
+const ROW_COUNT = 5;
+
+/** The memory of loads; can be posted to another thread. */
+export interface LoadsMemory {
+  readonly members: number;
+  readonly threads: number;
+  readonly charges: SharedArrayBuffer;
+  readonly times: SharedArrayBuffer;
+}
+
+export function createLoadsMemory(members: number, threads: number): LoadsMemory {
+  return {
+    members,
+    threads,
+    charges: new SharedArrayBuffer(members * threads * WORDS * 4),
+    times: new SharedArrayBuffer(members * ROW_COUNT * 8),
+  };
+}
+
+export class Loads {
+  readonly #charges: Int32Array;
+  readonly #times: Float64Array;
+  readonly #members: number;
+  readonly #threads: number;
+  readonly #thread: number;
+
+  constructor(memory: LoadsMemory, thread: number) {
+    this.#charges = new Int32Array(memory.charges);
+    this.#times = new Float64Array(memory.times);
+    this.#members = memory.members;
+    this.#threads = memory.threads;
+    this.#thread = thread;
+  }
+
+  /** Bytes of prompt that a member has not prefilled yet, as far as is known. */
+  backlog(member: number, nowMs: number): number {
+    let bytes = 0;
+    let streams = 0;
+    const from = member * this.#threads * WORDS;
+    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) {
+      bytes += this.#charges[at] as number;
+      streams += this.#charges[at + 1] as number;
+    }
+    const msPerByte = this.msPerByte(member);
+    if (msPerByte === 0) return bytes;
+    // Prefill is first come, first served: the first prompt is under way since the one before it had its first event.
+    const doneMs = bytes > 0 ? nowMs - this.#at(ROWS.headSince, member) : 0;
+    const left = bytes - Math.min(doneMs / msPerByte, streams > 0 ? (MOST_DONE * bytes) / streams : 0);
+    return left + Math.max(this.#at(ROWS.wholeUntil, member) - nowMs, 0) / msPerByte;
+  }
+
+  /** Milliseconds in which a member will have prefilled its backlog; 0 while its speed is unknown. */
+  waitMs(member: number, nowMs: number): number {
+    return this.backlog(member, nowMs) * this.msPerByte(member);
+  }
+
+  /** Milliseconds that a member needs for a byte of prompt, waiting not counted; 0 while nothing is known. */
+  msPerByte(member: number): number {
+    const work = this.#at(ROWS.work, member);
+    return work === 0 ? 0 : this.#at(ROWS.time, member) / work;
+  }
+
+  /** From 1 for a member whose speed was measured now to 0 for one without a recent measurement. */
+  recency(member: number, nowMs: number): number {
+    if (this.#at(ROWS.work, member) === 0) return 0;
+    return Math.min(Math.max(1 - (nowMs - this.#at(ROWS.measured, member)) / RECENT_MS, 0), 1);
+  }
+
+  /** Charges a stream with the bytes that its member has to prefill. `discharge` must follow exactly once. */
+  charge(member: number, bytes: number, nowMs: number): void {
+    const at = this.#own(member);
+    if (this.#isEmpty(member)) this.#times[this.#members * ROWS.headSince + member] = nowMs;
+    this.#charges[at] = Math.min((this.#charges[at] as number) + bytes, MAX_BYTES);
+    this.#charges[at + 1]!++;
+  }
+
+  /** Takes off what `charge` has added with the same bytes. */
+  discharge(member: number, bytes: number): void {
+    const at = this.#own(member);
+    const streams = (this.#charges[at + 1] as number) - 1;
+    this.#charges[at + 1] = streams;
+    // Without streams nothing waits, whatever was cut off at the largest backlog.
+    this.#charges[at] = streams === 0 ? 0 : Math.max((this.#charges[at] as number) - bytes, 0);
+  }
+
+  /** Charges an answer that is no stream; needs no discharge. Nothing while the speed of the member is unknown. */
+  chargeWhole(member: number, bytes: number, nowMs: number): void {
+    const at = this.#members * ROWS.wholeUntil + member;
+    this.#times[at] = Math.max(this.#times[at] as number, nowMs) + bytes * this.msPerByte(member);
+  }
+
+  /**
+   * A stream has had its first useful event `elapsedMs` after it was sent. `work`: bytes that the member had to prefill until then, those of the
+   * backlog before it included. To be called before the discharge.
+   */
+  noteFirst(member: number, work: number, elapsedMs: number, nowMs: number): void {
+    const times = this.#times;
+    const members = this.#members;
+    times[members * ROWS.work + member] = this.#at(ROWS.work, member) * KEEP + work;
+    times[members * ROWS.time + member] = this.#at(ROWS.time, member) * KEEP + elapsedMs;
+    times[members * ROWS.measured + member] = nowMs;
+    times[members * ROWS.headSince + member] = nowMs;
+  }
+
+  /** Clears a member's cell, before it is used for another member. Charges stay: they are discharged by themselves. */
+  resetMember(member: number): void {
+    for (let row = 0; row < ROW_COUNT; row++) this.#times[this.#members * row + member] = 0;
+  }
+
+  /** Removes the charges of a dead thread. Must not run while that thread lives. */
+  clearThread(thread: number): void {
+    for (let member = 0; member < this.#members; member++) {
+      const at = (member * this.#threads + thread) * WORDS;
+      Atomics.store(this.#charges, at, 0);
+      Atomics.store(this.#charges, at + 1, 0);
+    }
+  }
+
+  #own(member: number): number {
+    return (member * this.#threads + this.#thread) * WORDS;
+  }
+
+  #isEmpty(member: number): boolean {
+    const from = member * this.#threads * WORDS;
+    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) if (this.#charges[at + 1] !== 0) return false;
+    return true;
+  }
+
+  #at(row: number, member: number): number {
+    return this.#times[this.#members * row + member] as number;
+  }
+}
