@@ -461,15 +461,22 @@ const SAMPLE_BYTES = 64;
 function putFile(body: Buffer, start: number, end: number, isSource: boolean): number {
   const stringEnd = skipValue(body, start, end, 0, 1);
   if (stringEnd < 0) return end;
+  let content = body;
   let from = start + 1;
-  const to = stringEnd - 1;
-  if (startsWith(body, from, DATA_URL)) {
-    const comma = body.indexOf(COMMA, from);
+  let to = stringEnd - 1;
+  // Some writers escape the slashes of base64. A view without a copy keeps the search inside the string.
+  if (body.subarray(from, to).includes(BACKSLASH)) {
+    content = Buffer.from(readString(body, start, stringEnd) ?? '');
+    from = 0;
+    to = content.length;
+  }
+  if (startsWith(content, from, DATA_URL)) {
+    const comma = content.indexOf(COMMA, from);
     if (comma > 0 && comma < to) from = comma + 1;
-  } else if (isSource && to - from > ADDRESS_BYTES && !isBase64(body, from)) {
+  } else if (isSource && to - from > ADDRESS_BYTES && !isBase64(content, from)) {
     return putString(body, start);
   }
-  if (to > from) putAttachment(body, from, to);
+  if (to > from) putAttachment(content, from, to);
   return stringEnd;
 }
 
@@ -478,16 +485,8 @@ function isBase64(body: Buffer, from: number): boolean {
     const byte = body[pos] as number;
     const letter = byte | 0x20;
     const isLetter = letter >= 0x61 && letter <= 0x7a;
-    // Digits, `+`, `/`, and `-` and `_` of base64url; `\` of an escaped slash.
-    if (
-      !isLetter &&
-      !(byte >= 0x2f && byte <= 0x39) &&
-      byte !== 0x2b &&
-      byte !== MINUS &&
-      byte !== 0x5f &&
-      byte !== BACKSLASH
-    )
-      return false;
+    // Digits, `+`, `/`, and `-` and `_` of base64url.
+    if (!isLetter && !(byte >= 0x2f && byte <= 0x39) && byte !== 0x2b && byte !== MINUS && byte !== 0x5f) return false;
   }
   return true;
 }

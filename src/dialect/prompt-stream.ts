@@ -2,7 +2,6 @@
 // blocks whose 64-bit hashes are chained. Equal text has equal bytes, however a client wrote it in JSON, and equal bytes have equal
 // hashes on every gateway. Appending does not allocate.
 
-import { readString } from './json-scan.ts';
 import { PROMPT_STREAM_WASM } from './prompt-stream-wasm.ts';
 
 // Text stands as JSON.stringify writes it: with `\n` and `\"` as two bytes, since most text comes so and need not be decoded, and
@@ -221,14 +220,11 @@ export function putValue(body: Buffer, start: number, end: number, markDepth: nu
   size = to;
 }
 
-/** Appends a hash of the attachment in `[from, to)`, which is the inside of a string: base64 or an address. */
-export function putAttachment(body: Buffer, from: number, to: number): void {
-  const slash = body.subarray(from, to).includes(BACKSLASH);
-  const content = slash ? Buffer.from(readString(body, from - 1, to + 1) ?? '') : body;
-  const end = slash ? content.length : to;
+/** Appends a hash of the attachment in `[from, to)` of `content`, base64 or an address, at the cost of an image. */
+export function putAttachment(content: Buffer, from: number, to: number): void {
   bytes.fill(0, ATTACHMENT_HASH, ATTACHMENT_HASH + 8);
-  for (let at = slash ? 0 : from; at < end; at += CHUNK) {
-    const length = Math.min(end - at, CHUNK);
+  for (let at = from; at < to; at += CHUNK) {
+    const length = Math.min(to - at, CHUNK);
     content.copy(bytes, COPY, at, at + length);
     hash(COPY, padded(COPY, length), ATTACHMENT_HASH);
   }
