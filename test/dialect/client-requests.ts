@@ -7,7 +7,7 @@ export interface ClientSession {
   readonly client: string;
   readonly dialect: DialectName;
   /** Body of request `turn`, from 1. */
-  request(turn: number): string;
+  readonly request: (turn: number) => string;
 }
 
 const GUIDELINES = 'Read a file before you change it.\nNever "guess" what a command prints: run it.\n'.repeat(60);
