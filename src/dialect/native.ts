@@ -146,7 +146,7 @@ export function nativeRequest(path: string, body: Buffer, scan: ScannedBody): Na
   return {
     api,
     answers: answers * prompts,
-    limit: isSaid ? said.reduce((most = 0, value = 0) => Math.max(most, value), 0) : undefined,
+    limit: isSaid ? said.reduce((most, value) => Math.max(most, value), 0) : undefined,
     edits(limit) {
       const edits = [...limitEdits(undefined, body, scan, limit)];
       const lower = (each: Found, places: readonly number[]): void => {

@@ -12,6 +12,9 @@ const MAX_CONNECTIONS = 6;
 /** Connections for reads: reads that take long must not keep commits from theirs. */
 const MAX_READS = 3;
 
+/** Of these, connections for reports: a balance is read while reports take minutes. */
+const MAX_REPORTS = 2;
+
 const CONNECT_MS = 10_000;
 
 /** Beyond the server's own limit: the server does not answer any more, and the connection is given up. */
@@ -87,6 +90,13 @@ function arraysOf(columns: readonly string[], rows: readonly Row[]): Cell[][] {
   return columns.map((column) => rows.map((row) => row[column] ?? null));
 }
 
+type ReadKind = 'read' | 'report';
+
+interface WaitingRead {
+  readonly kind: ReadKind;
+  readonly start: () => void;
+}
+
 /** Runs a statement in one transaction. */
 type Query = (text: string, values?: readonly (Cell | readonly Cell[])[]) => Promise<Row[]>;
 
@@ -160,9 +170,11 @@ export class PostgresDatabase implements Database {
   readonly #url: string;
   readonly #clock: Clock;
   readonly #pool: Pool;
+  /** Connections that reads have, reports among them. */
   #reads = 0;
-  /** Starts reads that wait for others, the oldest first. */
-  readonly #waitingReads = new Set<() => void>();
+  #reports = 0;
+  /** Reads that wait for others, the oldest first. */
+  readonly #waitingReads = new Set<WaitingRead>();
   #listener: Client | undefined;
   #listenTimer: TimerHandle | undefined;
   #closed = false;
@@ -199,38 +211,45 @@ export class PostgresDatabase implements Database {
     });
   }
 
-  async snapshot<T>(work: (session: Session) => Promise<T>, kind: 'read' | 'report' = 'read'): Promise<T> {
+  async snapshot<T>(work: (session: Session) => Promise<T>, kind: ReadKind = 'read'): Promise<T> {
     const limits = kind === 'report' ? REPORT : READ;
-    await this.#beginRead();
+    await this.#beginRead(kind);
     try {
       return await this.#within('begin isolation level repeatable read read only', limits, work);
     } finally {
-      this.#endRead();
+      this.#endRead(kind);
     }
   }
 
-  async #beginRead(): Promise<void> {
-    if (this.#reads < MAX_READS) {
-      this.#reads++;
-      return;
-    }
+  async #beginRead(kind: ReadKind): Promise<void> {
+    if (this.#takeRead(kind)) return;
     const { promise, reject, resolve } = Promise.withResolvers<void>();
-    this.#waitingReads.add(resolve);
+    const waiting = { kind, start: resolve };
+    this.#waitingReads.add(waiting);
     const timer = this.#clock.setTimeout(() => {
-      this.#waitingReads.delete(resolve);
-      reject(new Error(`A read waited ${CONNECT_MS} ms for other reads of the ledger to end`));
+      this.#waitingReads.delete(waiting);
+      reject(new Error(`A ${kind} waited ${CONNECT_MS} ms for other reads of the ledger to end`));
     }, CONNECT_MS);
     await promise.finally(() => this.#clock.clearTimeout(timer));
   }
 
-  /** Hands the connection's share to the read that has waited longest. */
-  #endRead(): void {
-    const [next] = this.#waitingReads;
-    if (next === undefined) {
-      this.#reads--;
-    } else {
-      this.#waitingReads.delete(next);
-      next();
+  /** False: all connections of this kind are in use. */
+  #takeRead(kind: ReadKind): boolean {
+    if (this.#reads === MAX_READS || (kind === 'report' && this.#reports === MAX_REPORTS)) return false;
+    this.#reads++;
+    if (kind === 'report') this.#reports++;
+    return true;
+  }
+
+  /** Starts the read that has waited longest among those that may begin. */
+  #endRead(kind: ReadKind): void {
+    this.#reads--;
+    if (kind === 'report') this.#reports--;
+    for (const waiting of this.#waitingReads) {
+      if (!this.#takeRead(waiting.kind)) continue;
+      this.#waitingReads.delete(waiting);
+      waiting.start();
+      return;
     }
   }
 

@@ -102,6 +102,24 @@ t.test('a locked account delays its own charges and leases only, and in their or
   t.match(await ledger.audit(), { sound: true, problems: [] });
 });
 
+t.test('slow reports leave a connection for reads', async (t) => {
+  const { ledger, url } = await openStore(t, 'postgres');
+  await ledger.createAccount({ id: 'a' });
+  const other = await connect(t, url);
+  await other.query('begin; lock table usage_daily in access exclusive mode');
+  const reports = Array.from({ length: 3 }, () => ledger.usage({ by: ['account'] }));
+  const watcher = await connect(t, url);
+  const waiting = async (): Promise<number> => {
+    const { rows } = await watcher.query('select count(*)::int as count from pg_locks where not granted');
+    return (rows[0] as { count: number }).count;
+  };
+  while ((await waiting()) < 2);
+  t.match(await ledger.account('a'), { id: 'a' }, 'a balance is read while they wait');
+  t.equal(await waiting(), 2, 'the third report waits for its connection');
+  await other.query('commit');
+  t.same(await Promise.all(reports), [[], [], []]);
+});
+
 t.test('transactions have limits of their own, and no setting outlives them', async (t) => {
   const { url } = await openStore(t, 'postgres');
   const database = await PostgresDatabase.open(url, systemClock);
