@@ -296,3 +296,8 @@ export class HeadraceError extends Error {
     return ERRORS[this.code].retryable;
   }
 }
+
+/** The sentence of whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

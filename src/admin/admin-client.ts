@@ -2,7 +2,7 @@
 
 import type { Fields } from './admin-requests.ts';
 import type { AdminService } from './admin-service.ts';
-import { HeadraceError, type ValidationEntry } from '../errors.ts';
+import { HeadraceError, type ValidationEntry, messageOf } from '../errors.ts';
 import type { BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
 
 /** The gateway refused, or answered nothing that makes sense; the message is a sentence without the token. */
@@ -31,7 +31,7 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
       ...(body !== undefined && { body: JSON.stringify(body) }),
     };
     const response = await send(request).catch((error: unknown) => {
-      throw new AdminClientError(`${url} does not answer (${error instanceof Error ? error.message : String(error)})`);
+      throw new AdminClientError(`${url} does not answer (${messageOf(error)})`);
     });
     return valueOf<T>(response, url);
   };

@@ -15,6 +15,7 @@ import {
   type SnapshotKey,
 } from '../billing/index.ts';
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -295,8 +296,4 @@ function readObject(body: Buffer): Record<string, unknown> {
   } catch {
     return {};
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

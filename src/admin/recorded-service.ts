@@ -2,7 +2,7 @@
 // afterwards with how it ended. An act that cannot be recorded is not carried out.
 
 import type { AdminActor, Ledger } from '../billing/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, messageOf } from '../errors.ts';
 import type { Fields } from './admin-requests.ts';
 import type { AdminService } from './admin-service.ts';
 
@@ -117,5 +117,5 @@ function bounded(request: object): object {
 function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.join('.')} ${msg}`).join('; ');
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }

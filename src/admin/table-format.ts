@@ -24,14 +24,26 @@ export interface Column<Row> {
   readonly csvOnly: boolean;
 }
 
-/** CSV with a line of heads, but for further pages. Lines end with CR LF; null is an empty field. */
+/**
+ * CSV with a line of heads, but for further pages. Lines end with CR LF; null is an empty field. Texts that a spreadsheet would take for
+ * a formula begin with an apostrophe.
+ */
 export function printCsv<Row>(columns: readonly Column<Row>[], rows: readonly Row[], heads?: 'no heads'): string {
   const line = (cells: readonly string[]): string => `${cells.map(quoted).join(',')}\r\n`;
+  const field = ({ cell, isNumber }: Column<Row>, row: Row): string => {
+    const text = String(cell(row) ?? '');
+    return isNumber && PLAIN_NUMBER.test(text) ? text : text.replace(FORMULA, "'$&");
+  };
   return [
     heads === undefined ? line(columns.map(({ head }) => head)) : '',
-    ...rows.map((row) => line(columns.map(({ cell }) => String(cell(row) ?? '')))),
+    ...rows.map((row) => line(columns.map((column) => field(column, row)))),
   ].join('');
 }
+
+const PLAIN_NUMBER = /^-?\d+(?:\.\d+)?$/;
+
+/** First characters of a cell that spreadsheets run as a formula (OWASP, CSV Injection), full-width forms included. */
+const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 
 /** One JSON value on each line. */
 export function printJsonLines(rows: readonly object[]): string {

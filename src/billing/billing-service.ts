@@ -23,6 +23,7 @@ import { printUsd } from './money.ts';
 import { picoPerCall, usdText } from './prices.ts';
 import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
+import { messageOf } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -102,7 +103,7 @@ export class BillingService {
     this.limitMemory = createLimitMemory(threads);
     this.#reader = new StoreReader({
       onProblem: (error, name) =>
-        log.error({ problem: sentenceOf(error) }, `${name} could not be read; it is tried again`),
+        log.error({ problem: messageOf(error) }, `${name} could not be read; it is tried again`),
       later: (run) => this.#later(REOPEN_MS, run),
     });
     this.#limits = new LimitRegistry({
@@ -121,11 +122,11 @@ export class BillingService {
       metrics: this.#metrics,
       onOpen: (ledger) => void this.#load(ledger),
       onPosted: (charge) => this.#limits.posted(charge),
-      onProblem: (error, what) => log.error({ problem: sentenceOf(error) }, what),
+      onProblem: (error, what) => log.error({ problem: messageOf(error) }, what),
     });
     this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });
     const ledgerNow = (): Ledger | null => this.#ledger;
-    const onProblem = (error: unknown, what: string): void => log.error({ problem: sentenceOf(error) }, what);
+    const onProblem = (error: unknown, what: string): void => log.error({ problem: messageOf(error) }, what);
     this.accountReader = system.spawn(accountReader({ ledger: ledgerNow, onProblem }), { name: 'accountReader' });
     const recording = requestLog({
       ledger: ledgerNow,
@@ -234,7 +235,7 @@ export class BillingService {
   async #closeLedger(): Promise<void> {
     const { clock, log } = this.#options;
     const closed = Promise.resolve(this.#ledger?.close()).catch((error: unknown) =>
-      log.error({ problem: sentenceOf(error) }, 'the ledger could not be closed'),
+      log.error({ problem: messageOf(error) }, 'the ledger could not be closed'),
     );
     const timeout = Promise.withResolvers<void>();
     const timer = clock.setTimeout(() => timeout.resolve(), CLOSE_MS);
@@ -277,7 +278,7 @@ export class BillingService {
       this.#later(READ_MS, () => void this.#readSpending(ledger));
       this.#maintain(ledger);
     } catch (error) {
-      this.#options.log.error({ problem: sentenceOf(error) }, 'the store could not be watched; it is tried again');
+      this.#options.log.error({ problem: messageOf(error) }, 'the store could not be watched; it is tried again');
       this.#later(REOPEN_MS, () => void this.#load(ledger));
     }
   }
@@ -359,7 +360,7 @@ export class BillingService {
     try {
       await this.#limits.read((query) => ledger.budgets.spending(query), false);
     } catch (error) {
-      log.warn({ problem: sentenceOf(error) }, 'spending of budgets could not be read');
+      log.warn({ problem: messageOf(error) }, 'spending of budgets could not be read');
     }
     const drop = this.keys().flatMap(({ expiresMs = Infinity, hash }) => (expiresMs <= epochMs() ? [hash] : []));
     for (const hash of drop) this.#keys.delete(hash);
@@ -387,7 +388,7 @@ export class BillingService {
         if (kept.length > 0) log.warn({ months: kept }, 'old charges are kept: their days were not found sound');
       };
       maintained()
-        .catch((error: unknown) => log.warn({ problem: sentenceOf(error) }, 'the ledger could not be audited'))
+        .catch((error: unknown) => log.warn({ problem: messageOf(error) }, 'the ledger could not be audited'))
         .finally(() => {
           // Another interval may have been set meanwhile.
           if (this.#maintenance === null) this.#maintain(ledger);
@@ -409,7 +410,7 @@ export class BillingService {
       if (!isNew) return;
     } catch (error) {
       log.warn(
-        { problem: sentenceOf(error), budget: event.budget },
+        { problem: messageOf(error), budget: event.budget },
         'an alert of a budget could not be recorded; it is tried again',
       );
       this.#later(REOPEN_MS, () => void this.#alert(event));
@@ -470,8 +471,4 @@ function recordSettings({ costLog: { retentionMs, rows } }: Settings): RequestLo
 
 function leaseSettings({ credit }: Settings): LeaseManagerSettings {
   return { leasePico: picoPerCall(credit.lease), leaseTtlMs: credit.leaseTtlMs };
-}
-
-function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -22,7 +22,7 @@ import {
 import { type Ledger, LedgerError, openLedger } from '../billing/index.ts';
 import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting } from '../config/load.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
@@ -186,7 +186,7 @@ function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ');
   if (error instanceof LedgerError || error instanceof AdminClientError) return error.message;
-  return `the store failed: ${error instanceof Error ? error.message : String(error)}`;
+  return `the store failed: ${messageOf(error)}`;
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import { resolveSettings } from '../config/load.ts';
+import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host } from '../host/index.ts';
 import { startEngines } from './demo-engines.ts';
@@ -132,7 +133,7 @@ async function demo(publicPort: number, adminPort: number, overrides: Rest['sett
       if (!serving.isEnding) io.stdout.write(banner(url, adminUrl));
     } catch (error) {
       if (serving.isEnding) return;
-      io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+      io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
       io.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
       await gateway.close();
       serving.fail();

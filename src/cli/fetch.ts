@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 import { resolveSettings } from '../config/load.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, messageOf } from '../errors.ts';
 import type { PageExtra, PageFormat } from '../fetch/index.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -70,5 +70,5 @@ async function fetchPage({ format, include, json }: FetchOptions, args: readonly
 function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import { expandVariables, parseConfigText } from '../config/load.ts';
 import { type Address, isLoopback, parseAddress, printAddress } from '../config/units.ts';
+import { messageOf } from '../errors.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
 import { createLog } from '../telemetry/log.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -67,7 +68,7 @@ async function serveSearchWorker(options: SearchWorkerOptions, io: CliIo): Promi
   try {
     url = await worker.listen();
   } catch (error) {
-    io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
     await worker.abort();
     io.exitCode = 1;
     return;

@@ -7,6 +7,7 @@ import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import type { ReloadAnswer } from '../admin/index.ts';
+import { messageOf } from '../errors.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import type { CliIo } from './io.ts';
@@ -63,7 +64,7 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
       io.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
     } catch (error) {
       if (serving.isEnding) return;
-      io.stderr.write(`headrace cannot start: ${error instanceof Error ? error.message : String(error)}\n`);
+      io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
       await gateway.close();
       serving.fail();
     }

@@ -15,6 +15,7 @@ import {
   ratesBetween,
   timeText,
 } from '../admin/index.ts';
+import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { type CliIo, UsageError } from './io.ts';
 
@@ -61,7 +62,7 @@ async function top(address: string, once: boolean, io: CliIo): Promise<void> {
     view.close();
   } catch (error) {
     view.close();
-    io.stderr.write(`headrace: ${url} ${error instanceof Error ? error.message : String(error)}\n`);
+    io.stderr.write(`headrace: ${url} ${messageOf(error)}\n`);
     io.exitCode = 1;
   } finally {
     client.close();
@@ -98,7 +99,7 @@ async function readOverview(client: BufferedClient, url: string): Promise<Overvi
   const { status, body } = await client
     .send({ method: 'GET', url, headers: {} }, AbortSignal.timeout(TIMEOUT_MS), MAX_OVERVIEW_BYTES)
     .catch((error: unknown) => {
-      throw new Error(`does not answer (${error instanceof Error ? error.message : String(error)})`);
+      throw new Error(`does not answer (${messageOf(error)})`);
     });
   if (status !== 200) throw new Error(`answers ${status}: is it the admin listener of a gateway?`);
   try {

@@ -2,6 +2,7 @@
 // poll keeps the last answer: an unreachable directory must not cost the servers.
 
 import type { Behavior } from '../actor/index.ts';
+import { messageOf } from '../errors.ts';
 import { readKvEventSource, type ServerDetails, type ServersByModel } from '../routing/index.ts';
 
 export interface DiscoverySettings {
@@ -33,7 +34,7 @@ export function discovery(settings: DiscoverySettings, deps: DiscoveryDeps): Beh
           return readDiscoveryMap(JSON.parse(body.toString()));
         }),
         (models) => ({ type: 'Polled', models }),
-        (error) => ({ type: 'Failed', problem: error instanceof Error ? error.message : String(error) }),
+        (error) => ({ type: 'Failed', problem: messageOf(error) }),
       );
     poll();
     return (command) => {

@@ -6,7 +6,7 @@ import { createHmac } from 'node:crypto';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type Ledger, printUsd, type WebhookDelivery } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, messageOf } from '../errors.ts';
 import { createGuard, GuardedClient } from '../fetch/index.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -138,9 +138,7 @@ export class WebhookSender {
     const { clock, log } = this.#options;
     this.#timer = clock.setTimeout(() => {
       this.#ticking = this.#tick()
-        .catch((error: unknown) =>
-          log.warn({ problem: sentenceOf(error) }, 'webhooks could not be read from the store'),
-        )
+        .catch((error: unknown) => log.warn({ problem: messageOf(error) }, 'webhooks could not be read from the store'))
         .finally(() => {
           if (!this.#closing.signal.aborted) this.#arm();
         });
@@ -187,6 +185,8 @@ export class WebhookSender {
       await ledger.webhooks.emit({ type: 'payment.open', account: payer, id: `payment-open-${id}`, data });
     }
     const { endpoints, retentionMs } = this.#settings;
+    // An endpoint that is added later gets what happens from then on.
+    if (Object.keys(endpoints).length === 0) await ledger.webhooks.fanOut(() => []);
     await ledger.webhooks.prune(nowMs - retentionMs, Object.keys(endpoints));
   }
 
@@ -204,7 +204,7 @@ export class WebhookSender {
         await ledger.webhooks.attempted(delivery, outcome);
       })
       .catch((error: unknown) =>
-        log.warn({ problem: sentenceOf(error) }, 'the outcome of a webhook could not be recorded; it is sent again'),
+        log.warn({ problem: messageOf(error) }, 'the outcome of a webhook could not be recorded; it is sent again'),
       )
       .finally(() => this.#inFlight.delete(name));
     this.#inFlight.set(name, sending);
@@ -269,8 +269,4 @@ function portOf({ port, protocol }: URL): number {
 
 function reasonOf(error: unknown): string {
   return error instanceof HeadraceError ? error.subject || error.code : 'connection failed';
-}
-
-function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

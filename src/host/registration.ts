@@ -1,6 +1,7 @@
 // Registers a host at its gateway, renews the registration, and removes it on drain. While the gateway is unreachable,
 // registration is retried with backoff.
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -77,7 +78,7 @@ export class Registration {
     try {
       await this.#send('DELETE', `/hosts/${name}?url=${encodeURIComponent(url)}`);
     } catch (error) {
-      this.#deps.log.warn({ problem: sentenceOf(error) }, 'this host could not be deregistered at the gateway');
+      this.#deps.log.warn({ problem: messageOf(error) }, 'this host could not be deregistered at the gateway');
     }
   }
 
@@ -93,7 +94,7 @@ export class Registration {
       this.#failures = 0;
       this.#next(Math.max(MIN_PERIOD_MS, (typeof ttlMs === 'number' ? ttlMs : TTL_MS) / 3));
     } catch (error) {
-      if (this.#failures++ === 0) log.warn({ problem: sentenceOf(error) }, 'the gateway does not register this host');
+      if (this.#failures++ === 0) log.warn({ problem: messageOf(error) }, 'the gateway does not register this host');
       this.#registered = false;
       this.#next(Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), MAX_RETRY_MS));
     }
@@ -120,8 +121,4 @@ function readObject(body: Buffer): Record<string, unknown> {
   } catch {
     return {};
   }
-}
-
-function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

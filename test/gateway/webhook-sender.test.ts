@@ -297,6 +297,35 @@ for (const name of STORES) {
     t.same((await webhooks.list({})).map(({ endpoint }) => endpoint).sort(), ['billing', 'former']);
   });
 
+  t.test(`${name}: an endpoint gets no events from before it was added`, async (t) => {
+    const store = await openStore(t, name);
+    const receiver = await startReceiver(t);
+    await store.ledger.webhooks.emit({ type: 'key.created', account: 'a', id: 'old', data: {} });
+    const sending = startSender(t, store, {});
+    const isFannedOut = (): Promise<boolean> => {
+      const refused = (): never => {
+        throw new Error('an event is left');
+      };
+      return store.ledger.webhooks.fanOut(refused).then(
+        () => true,
+        () => false,
+      );
+    };
+    await working('the old event is for nobody', sending, isFannedOut);
+    const { endpoints: added = {} } = endpoints(receiver.url);
+    sending.sender.configure({
+      endpoints: added,
+      lowBalance: null,
+      allow: ['127.0.0.1'],
+      timeoutMs: TIMEOUT_MS,
+      retentionMs: 1e9,
+    });
+    await store.ledger.webhooks.emit({ type: 'key.created', account: 'b', id: 'new', data: {} });
+    await working('the new event is sent', sending, () => receiver.received.length > 0);
+    t.match(receiver.received, [{ headers: { 'webhook-id': 'msg_new' } }]);
+    t.equal(receiver.received.length, 1);
+  });
+
   t.test(`${name}: a payment that stays open is told once`, async (t) => {
     const store = await open(t, name);
     const receiver = await startReceiver(t);

@@ -482,7 +482,7 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
 async function openDatabase(url: string, clock: Clock): Promise<Database> {
   if (/^postgres(ql)?:\/\//.test(url)) return await PostgresDatabase.open(url, clock);
   const path = url === ':memory:' ? url : /^sqlite:(.+)$/.exec(url)?.[1];
-  if (path !== undefined) return new SqliteDatabase(path);
+  if (path !== undefined) return await SqliteDatabase.open(path, clock);
   const message = 'A store is sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE';
   throw new LedgerError('url-invalid', message);
 }

@@ -3,19 +3,29 @@
 
 import { existsSync, realpathSync, renameSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { Clock } from '../../actor/index.ts';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
 import { LedgerError } from './store.ts';
 
-/** How long a statement waits for another process that is writing. */
+/** How long a transaction is tried to begin while another process writes. */
 const BUSY_MS = 5000;
+
+/** Pauses between the tries: the thread goes on with other work meanwhile. The last one repeats. */
+const BUSY_PAUSES_MS = [2, 5, 10, 20, 50];
 
 const NOW_MS = "cast(unixepoch('subsec') * 1000 as integer)";
 
 /** Pages copied at a time by a backup: 4 MiB. */
 const BACKUP_PAGES = 1024;
 
-/** Low byte of SQLite's result codes: the row breaks a rule of its table. */
+/** Low bytes of SQLite's result codes: another connection has locked the file; the row breaks a rule of its table. */
+const BUSY = 5;
 const CONSTRAINT = 19;
+
+function hasCode(error: unknown, code: number): boolean {
+  const { errcode } = error as { readonly errcode?: unknown };
+  return typeof errcode === 'number' && errcode % 256 === code;
+}
 
 /** Loads `node:sqlite` without its one warning that it is experimental; every other warning passes. */
 function loadDriver(): typeof import('node:sqlite') {
@@ -97,10 +107,7 @@ interface Turns {
   last: Promise<unknown>;
 }
 
-/**
- * Shared by all connections of this thread to a file: a statement that waits for a lock stops the thread, so it must not
- * wait for a transaction of the same thread.
- */
+/** Shared by all connections of this thread to a file: they follow each other without tries that find the file locked. */
 const TURNS = new Map<string, WeakRef<Turns>>();
 
 function turnsOf(path: string): Turns {
@@ -109,6 +116,29 @@ function turnsOf(path: string): Turns {
   const turns = TURNS.get(file)?.deref() ?? { last: Promise.resolve() };
   TURNS.set(file, new WeakRef(turns));
   return turns;
+}
+
+/** Calls `attempt` until it is not kept off by a lock, at most for BUSY_MS: it answers with the error of SQLite when it is. */
+async function whileBusy(clock: Clock, attempt: () => Promise<Error | null>): Promise<void> {
+  const endMs = clock.now() + BUSY_MS;
+  for (let tries = 0; ; tries++) {
+    const busy = await attempt();
+    if (busy === null) return;
+    if (clock.now() >= endMs) throw busy;
+    const pauseMs = BUSY_PAUSES_MS[Math.min(tries, BUSY_PAUSES_MS.length - 1)] as number;
+    await new Promise<void>((resolve) => clock.setTimeout(resolve, pauseMs));
+  }
+}
+
+/** What SQLite throws because of a lock; null when nothing is thrown. All else is thrown on. */
+function busyError(run: () => void): Error | null {
+  try {
+    run();
+    return null;
+  } catch (error) {
+    if (hasCode(error, BUSY)) return error as Error;
+    throw error;
+  }
 }
 
 function appendOnly(tables: readonly string[]): string[] {
@@ -137,34 +167,60 @@ export class SqliteDatabase implements Database {
   readonly #connection: DatabaseSync;
   readonly #session: SqliteSession;
   readonly #turns: Turns;
+  readonly #clock: Clock;
+
+  /** Waits as a transaction does while another process has locked the file. */
+  static async open(path: string, clock: Clock): Promise<SqliteDatabase> {
+    let database: SqliteDatabase | undefined;
+    await whileBusy(clock, async () => busyError(() => (database = new SqliteDatabase(path, clock))));
+    return database as SqliteDatabase;
+  }
 
   /** `:memory:` keeps nothing. */
-  constructor(path: string) {
+  constructor(path: string, clock: Clock) {
     const { DatabaseSync } = loadDriver();
     this.file = path === ':memory:' ? null : path;
+    this.#clock = clock;
     this.#connection = new DatabaseSync(path);
-    this.#connection.exec(`pragma busy_timeout = ${BUSY_MS}; pragma journal_mode = wal; pragma synchronous = full`);
+    try {
+      // SQLite would wait for a lock in this thread.
+      this.#connection.exec('pragma busy_timeout = 0; pragma journal_mode = wal; pragma synchronous = full');
+    } catch (error) {
+      this.#connection.close();
+      throw error;
+    }
     this.#session = new SqliteSession(this.#connection);
     this.#turns = turnsOf(path);
   }
 
-  /** The default takes the write lock at the beginning: no transaction finds at its end that it has read old rows. */
+  /**
+   * The default takes the write lock at the beginning: no transaction finds at its end that it has read old rows. `begin` takes its lock;
+   * behind it no statement finds another one.
+   */
   async transaction<T>(work: (session: Session) => Promise<T>, begin = 'begin immediate'): Promise<T> {
-    const before = this.#turns.last;
-    const turn = Promise.withResolvers<void>();
-    this.#turns.last = turn.promise;
-    await before;
-    try {
-      this.#connection.exec(begin);
-      const done = await work(this.#session);
-      this.#connection.exec('commit');
-      return done;
-    } catch (error) {
-      if (this.#connection.isTransaction) this.#connection.exec('rollback');
-      throw error;
-    } finally {
-      turn.resolve();
-    }
+    let done: T | undefined;
+    await whileBusy(this.#clock, async () => {
+      const before = this.#turns.last;
+      const turn = Promise.withResolvers<void>();
+      this.#turns.last = turn.promise;
+      await before;
+      try {
+        const busy = busyError(() => this.#connection.exec(begin));
+        if (busy !== null) {
+          if (this.#connection.isTransaction) this.#connection.exec('rollback');
+          return busy;
+        }
+        done = await work(this.#session);
+        this.#connection.exec('commit');
+        return null;
+      } catch (error) {
+        if (this.#connection.isTransaction) this.#connection.exec('rollback');
+        throw error;
+      } finally {
+        turn.resolve();
+      }
+    });
+    return done as T;
   }
 
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T> {
@@ -172,7 +228,8 @@ export class SqliteDatabase implements Database {
   }
 
   snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.transaction(work, 'begin');
+    // The first statement takes the lock of readers.
+    return this.transaction(work, 'begin; select 1 from sqlite_schema limit 1');
   }
 
   /** Pages are copied some at a time, so that this thread goes on with commits; a commit of it is copied along. */
@@ -185,9 +242,8 @@ export class SqliteDatabase implements Database {
   };
 
   blame(error: unknown): Blame {
-    const code = (error as { errcode?: unknown }).errcode;
-    if (typeof code !== 'number') return 'command';
-    return code % 256 === CONSTRAINT ? 'command' : 'store';
+    const { errcode } = error as { readonly errcode?: unknown };
+    return typeof errcode !== 'number' || hasCode(error, CONSTRAINT) ? 'command' : 'store';
   }
 
   async listen(): Promise<void> {

@@ -73,7 +73,7 @@ for (const name of STORES) {
     const { upTo } = await listenTo(ledger);
     const database =
       name === 'sqlite'
-        ? new SqliteDatabase(url.slice('sqlite:'.length))
+        ? new SqliteDatabase(url.slice('sqlite:'.length), systemClock)
         : await PostgresDatabase.open(url, systemClock);
     const many = Array.from({ length: 10_001 }, (_, at) => ({ kind: 'key' as const, hash: `${at}` }));
     await database.transaction((session) => noteChanges(session, many));

@@ -58,12 +58,14 @@ const ADDRESS_ROWS = [ADDRESS, MIXED].flatMap((account, at) => [
 
 /** Opens the ledger that its argument names. */
 const OPEN = `const { openLedger } = await import('${new URL('../../../src/billing/ledger/ledger.js', import.meta.url).href}');
-  const clock = { now: () => 0, setTimeout: () => 0, clearTimeout: () => undefined };
+  const { systemClock: clock } = await import('${new URL('../../../src/actor/clock.js', import.meta.url).href}');
   await (await openLedger(process.argv[1], { clock, dateMs: () => 2 })).close();`;
 
 for (const name of STORES) {
   const open = async (url: string): Promise<Database> =>
-    name === 'sqlite' ? new SqliteDatabase(url.slice('sqlite:'.length)) : await PostgresDatabase.open(url, systemClock);
+    name === 'sqlite'
+      ? new SqliteDatabase(url.slice('sqlite:'.length), systemClock)
+      : await PostgresDatabase.open(url, systemClock);
 
   t.test(`${name}: versions are applied once, in order, also when two open at a time`, async (t) => {
     const url = await emptyStore(t, name);
@@ -166,7 +168,7 @@ t.test('both spellings of a store in memory work', async (t) => {
 t.test('opening a file prints no warning, and other warnings still pass', async (t) => {
   const module = new URL('../../../src/billing/ledger/sqlite.js', import.meta.url);
   const script = `const { SqliteDatabase } = await import('${module.href}');
-    new SqliteDatabase(':memory:').close();
+    new SqliteDatabase(':memory:', {}).close();
     process.emitWarning('something else', 'ExperimentalWarning');`;
   const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8', env: {} });
   t.match(stderr, 'something else');

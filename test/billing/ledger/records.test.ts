@@ -83,7 +83,7 @@ for (const name of STORES) {
     t.same(await ledger.adminActs.list({ fromMs: START_MS + 6 }), []);
     const database =
       name === 'sqlite'
-        ? new SqliteDatabase(url.slice('sqlite:'.length))
+        ? new SqliteDatabase(url.slice('sqlite:'.length), systemClock)
         : await PostgresDatabase.open(url, systemClock);
     for (const sql of [
       "update admin_acts set actor = 'nobody'",

@@ -1,0 +1,46 @@
+// What only SQLite has: a file that another process has locked.
+
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import t, { type Test } from 'tap';
+import { createManualClock } from '../../../src/actor/clock.ts';
+import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
+import { openStore } from './stores.ts';
+
+/** A second process that has locked the file. */
+async function lock(t: Test, url: string): Promise<ChildProcess> {
+  const child = fork(new URL('lock-child.js', import.meta.url), [url.slice('sqlite:'.length)]);
+  t.teardown(() => child.kill());
+  t.same(await once(child, 'message'), ['locked', undefined]);
+  return child;
+}
+
+t.test('a thread whose commit waits for another process goes on with reads', async (t) => {
+  const { ledger, url } = await openStore(t, 'sqlite');
+  await ledger.createAccount({ id: 'a' });
+  const child = await lock(t, url);
+  let isDone = false;
+  const grant = ledger.grant({ id: '1', account: 'a', amount: 5n }).finally(() => (isDone = true));
+  for (let reads = 0; reads < 3; reads++) t.match(await ledger.account('a'), { balance: 0n });
+  t.equal(isDone, false);
+  child.send('release');
+  t.same(await grant, { repeated: false });
+  t.match(await ledger.account('a'), { balance: 5n });
+});
+
+t.test('a file that stays locked is given up after five seconds', async (t) => {
+  const { url } = await openStore(t, 'sqlite');
+  const clock = createManualClock();
+  const database = new SqliteDatabase(url.slice('sqlite:'.length), clock);
+  t.teardown(() => database.close());
+  await lock(t, url);
+  const commit = database.transaction((session) => session.all('select 1'));
+  const refused = t.rejects(commit, { message: /locked/ });
+  for (let ms = 0; ms < 5100; ms += 50) {
+    // What it waits for is set in a later turn.
+    await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(50);
+  }
+  await refused;
+  t.equal(database.blame(await commit.catch((error: unknown) => error)), 'store');
+});
