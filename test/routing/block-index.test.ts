@@ -1,10 +1,13 @@
 // Block index: what is found of what was entered, forgetting, capacities, a full table, and clocks that wrap around.
 import t from 'tap';
 import { createSeededRandom } from '../../src/actor/index.ts';
+import { blockBytes } from '../../src/dialect/prompt-blocks.ts';
 import { BlockIndex, createBlockIndexMemory, MIN_INDEX_BYTES } from '../../src/routing/block-index.ts';
 
 const MEMBERS = 8;
 const KIB = 1024;
+/** Of a prompt of 1 MiB. */
+const MAX_BLOCKS = 128 + 480;
 const index = (bytes = MIN_INDEX_BYTES): BlockIndex => new BlockIndex(createBlockIndexMemory(bytes, MEMBERS));
 const random = createSeededRandom(1);
 
@@ -111,5 +114,164 @@ t.test('what is in use is estimated', (t) => {
   const large = index(2 ** 20);
   for (let n = 0; n < 2000; n++) send(large, n % 2, prompt(20));
   t.ok(Math.abs(large.use().held / (40_000 * 8) - 1) < 0.05);
+  t.end();
+});
+
+t.test('units are those of the blocks of prompts', (t) => {
+  const blocks = index();
+  const first = prompt(MAX_BLOCKS);
+  for (let count = 1; count <= MAX_BLOCKS; count += 37) {
+    blocks.reset(0);
+    blocks.setCapacity(0, blockBytes(count));
+    blocks.enter(0, first, MAX_BLOCKS);
+    t.equal(blocks.matched(0, first, MAX_BLOCKS), count);
+  }
+  t.end();
+});
+
+/** The true cache: units in the order of their last use; the first ones of a prompt are used last. */
+class Cache {
+  readonly #units = new Set<number>();
+  readonly #capacity: number;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  matched(hashes: Int32Array): number {
+    let at = 0;
+    while (2 * at < hashes.length && this.#units.has(hashes[2 * at] as number)) at++;
+    return at;
+  }
+
+  use(hashes: Int32Array): void {
+    for (let at = hashes.length - 2; at >= 0; at -= 2) {
+      this.#units.delete(hashes[at] as number);
+      this.#units.add(hashes[at] as number);
+    }
+    for (const unit of this.#units) {
+      if (this.#units.size <= this.#capacity) break;
+      this.#units.delete(unit);
+    }
+  }
+}
+
+/** Prompts of growing conversations, half of which share a preamble. */
+function* conversations(requests: number): Generator<Int32Array> {
+  const preamble = prompt(12);
+  const open = Array.from({ length: 24 }, (_, n) => prompt(14, preamble, n % 2 === 0 ? 12 : 0));
+  for (let n = 0; n < requests; n++) {
+    const at = Math.floor(random() ** 2 * open.length);
+    const before = open[at] as Int32Array;
+    yield before;
+    const grown = before.length / 2 + 1 + Math.floor(random() * 6);
+    open[at] = grown < 90 ? prompt(grown, before) : prompt(14, preamble, at % 2 === 0 ? 12 : 0);
+  }
+}
+
+t.test('what is matched is what an LRU cache of the same capacity holds', (t) => {
+  for (const capacity of [200, 600, 1200]) {
+    const [blocks, cache] = [index(2 ** 20), new Cache(capacity)];
+    blocks.setCapacity(0, capacity * 512);
+    let [wrong, held, total] = [0, 0, 0];
+    for (const hashes of conversations(3000)) {
+      const [predicted, truth] = [send(blocks, 0, hashes), cache.matched(hashes)];
+      cache.use(hashes);
+      wrong += Math.abs(predicted - truth);
+      held += truth;
+      total += hashes.length / 2;
+    }
+    t.ok(held > total / 5 && held < total * 0.95, `${held} of ${total} held`);
+    t.ok(wrong < total * 0.03, `${wrong} of ${total} wrong`);
+  }
+  t.end();
+});
+
+t.test('a full table keeps the first blocks of prompts longer than the last ones', (t) => {
+  const blocks = index(MIN_INDEX_BYTES);
+  blocks.setCapacity(0, 2 ** 30);
+  // Twice as many entries as there are slots.
+  const prompts = Array.from({ length: 320 }, () => prompt(50));
+  for (const hashes of prompts) blocks.enter(0, hashes, 50);
+  const { held, stale, free } = blocks.use();
+  t.equal(held + stale + free, MIN_INDEX_BYTES, 'bounded');
+  t.ok(free < MIN_INDEX_BYTES / 50, `${free} bytes free`);
+  const isKept = (hashes: Int32Array, block: number): boolean => blocks.matched(0, hashes.subarray(2 * block), 1) === 1;
+  const kept = (block: number): number => prompts.filter((hashes) => isKept(hashes, block)).length;
+  t.ok(kept(0) > kept(49), `${kept(0)} first and ${kept(49)} last ones`);
+  const young = prompts.slice(-100);
+  t.ok(
+    young.every((hashes) => isKept(hashes, 0)),
+    'the youngest first blocks are all there',
+  );
+  t.end();
+});
+
+t.test('what a member does not hold any more makes room for what others hold', (t) => {
+  const blocks = index(MIN_INDEX_BYTES);
+  blocks.setCapacity(0, 2 ** 30);
+  blocks.setCapacity(1, 100 * 512);
+  const first = Array.from({ length: 80 }, () => prompt(50));
+  for (const hashes of first) blocks.enter(0, hashes, 50);
+  // Younger, but most of it stale: the slots would not do for all.
+  for (let n = 0; n < 200; n++) blocks.enter(1, prompt(50), 50);
+  for (let n = 0; n < 10; n++) blocks.enter(0, prompt(50), 50);
+  const matched = first.reduce((sum, hashes) => sum + blocks.matched(0, hashes, 50), 0);
+  t.ok(matched > 80 * 50 * 0.95, `${matched} of ${80 * 50}`);
+  t.end();
+});
+
+t.test('a hot prefix of a full table stays', (t) => {
+  const blocks = index(MIN_INDEX_BYTES);
+  blocks.setCapacity(0, 2 ** 30);
+  const preamble = prompt(20);
+  for (let n = 0; n < 1000; n++) blocks.enter(0, prompt(50, preamble), 50);
+  t.equal(blocks.matched(0, preamble, 20), 20);
+  t.end();
+});
+
+t.test('clocks and stamps wrap around', (t) => {
+  for (const start of [2 ** 31, 2 ** 32]) {
+    const memory = createBlockIndexMemory(MIN_INDEX_BYTES, MEMBERS);
+    const [blocks, clocks] = [new BlockIndex(memory), new Int32Array(memory.clocks)];
+    blocks.setCapacity(0, 100 * 512);
+    clocks[0] = (start - 45) | 0;
+    const [first, second, third] = [prompt(40), prompt(30), prompt(80)];
+    blocks.enter(0, first, 40);
+    blocks.enter(0, second, 30);
+    t.equal(blocks.matched(0, first, 40), 40);
+    t.equal(blocks.matched(0, second, 30), 30);
+    blocks.enter(0, third, 80);
+    t.equal(blocks.matched(0, first, 40), 0);
+    t.equal(blocks.matched(0, second, 30), 20, 'of 100 units 80 are younger');
+    t.equal(blocks.matched(0, third, 80), 80);
+  }
+  t.end();
+});
+
+t.test('a member holds nothing after any number of clearings below the limit', (t) => {
+  const blocks = index();
+  const first = prompt(40);
+  blocks.setCapacity(0, 2 ** 30);
+  blocks.enter(0, first, 40);
+  for (let n = 1; n < 2 ** 11; n++) {
+    blocks.clear(0);
+    if (blocks.matched(0, first, 40) !== 0) t.fail(`held after ${n} clearings`);
+  }
+  t.end();
+});
+
+t.test('a line that is used takes old entries before they can come back', (t) => {
+  const memory = createBlockIndexMemory(MIN_INDEX_BYTES, MEMBERS);
+  const [blocks, clocks] = [new BlockIndex(memory), new Int32Array(memory.clocks)];
+  const first = prompt(40);
+  blocks.setCapacity(0, 2 ** 20);
+  blocks.enter(0, first, 40);
+  // Each line gets 31 entries on average while the clock goes around.
+  for (let n = 0; n < 640; n++) {
+    clocks[0] = ((clocks[0] as number) + 2 ** 32 / 640 - 50) | 0;
+    blocks.enter(0, prompt(50), 50);
+  }
+  t.equal(blocks.matched(0, first, 40), 0);
   t.end();
 });
