@@ -51,24 +51,36 @@ export function calibrate(requests, { hosts, cacheBlocks, speed, use }) {
   return prefillTokenUs;
 }
 
+/** As over HTTP, blocks that are on their way to a server count as there. */
 function oracle(servers) {
   let turn = 0;
+  const pending = servers.map(() => new Map());
+  const note = (index, { ids, whole }, change) => {
+    for (let at = 0; at < whole; at++) pending[index].set(ids[at], (pending[index].get(ids[at]) ?? 0) + change);
+  };
+  const matched = (index, { ids, whole }) => {
+    let at = 0;
+    while (at < whole && (servers[index].cache.has(ids[at]) || pending[index].get(ids[at]) > 0)) at++;
+    return at;
+  };
   return {
-    choose({ ids, whole, inputTokens }) {
+    choose(request) {
       let best = 0;
       let bestCost = Infinity;
       turn++;
       for (let at = 0; at < servers.length; at++) {
         // Equal costs by turns.
         const index = (at + turn) % servers.length;
-        const missing = inputTokens - servers[index].cache.matched(ids, whole) * BLOCK_TOKENS;
+        const missing = request.inputTokens - matched(index, request) * BLOCK_TOKENS;
         const { backlogTokens, requests } = servers[index];
         const cost = backlogTokens + MISS_WEIGHT * missing + REQUEST_TOKENS * requests;
         if (cost >= bestCost) continue;
         best = index;
         bestCost = cost;
       }
+      note(best, request, 1);
       return best;
     },
+    onFirst: ({ request, server }) => note(server, request, -1),
   };
 }

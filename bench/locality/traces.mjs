@@ -288,7 +288,7 @@ function crowd({ seed, requests }) {
 /** What the workloads are, with the number of requests of each and the cache sizes at which it is measured. */
 export const WORKLOADS = {
   chat: { make: chat, requests: 2000, shares: [0.1, 0.03], text: 'growing conversations' },
-  agents: { make: agents, requests: 1500, shares: [0.4, 0.3], text: 'coding agents with sub-agents and shared tools' },
+  agents: { make: agents, requests: 1500, shares: [0.5, 0.4], text: 'coding agents with sub-agents and shared tools' },
   documents: { make: documents, requests: 2000, shares: [0.3, 0.1], text: 'questions about long shared documents' },
   tenants: { make: tenants, requests: 3000, blocks: 325, text: '200 tenants, a system prompt of 3k tokens each' },
   hot: { make: hot, requests: 3000, blocks: 320, text: 'one request in four begins with the same 4k tokens' },
