@@ -318,12 +318,12 @@ function lineOf(low: number, mask: number, near: number): number {
   return PADDING_WORDS + ((low & mask) ^ near) * LINE_WORDS;
 }
 
-/** Units of a prompt before its block `at`, from 0. */
 /** Bytes of a prompt up to the end of its first `count` blocks. */
 export function blockBytes(count: number): number {
   return unitsBefore(count) * UNIT_BYTES;
 }
 
+/** Units of a prompt before its block `at`, from 0. */
 function unitsBefore(at: number): number {
   return at <= SHORT_BLOCKS ? at : SHORT_BLOCKS + (at - SHORT_BLOCKS) * LONG_UNITS;
 }
