@@ -5,6 +5,7 @@ import { createSeededRandom } from '../../dist/src/actor/index.js';
 import {
   BlockIndex,
   Board,
+  CacheFeedback,
   Candidates,
   CommonPrefixes,
   createBoardMemory,
@@ -164,12 +165,15 @@ export function ours({
   capacityFactor = 1,
   settings = {},
   session = false,
+  feedback = false,
+  learn = 0,
   seed = 1,
 }) {
   return (servers) => {
     const random = createSeededRandom(seed);
     const clock = { nowMs: 0, now: () => clock.nowMs };
     const planes = [];
+    const pickers = Array.from({ length: gateways }, () => ({ ...DEFAULTS, ...settings }));
     for (let gateway = 0; gateway < gateways; gateway++) {
       const memory = createBoardMemory(servers.length, servers.length, threads, 64 * 1024 * 1024);
       for (let thread = 0; thread < threads; thread++) {
@@ -179,7 +183,16 @@ export function ours({
           board.setStanding(at, STANDING.up, 0);
           index.setCapacity(at, cacheBlocks * BLOCK_BYTES * capacityFactor);
         });
-        planes.push({ board, index, common: new CommonPrefixes(), clock, random });
+        planes.push({
+          board,
+          index,
+          common: new CommonPrefixes(),
+          clock,
+          random,
+          feedback: new CacheFeedback(memory, index),
+          settings: pickers[gateway],
+          gateway,
+        });
       }
     }
     const members = servers.map((_, at) => {
@@ -202,15 +215,31 @@ export function ours({
           bytes: prompt.bytes,
           blocks: () => prompt,
         };
-        const candidates = new Candidates(model, plane, picker, hint);
+        const candidates = new Candidates(model, plane, plane.settings, hint);
         const member = candidates.next();
         this.state = { candidates, plane };
         picks[candidates.affinity] = (picks[candidates.affinity] ?? 0) + 1;
         return member.server;
       },
-      onFirst({ request, state: { candidates } }, nowMs) {
+      onFirst({ cachedTokens, request, server, state }, nowMs) {
+        const { candidates } = state;
         clock.nowMs = nowMs;
         candidates.prefilled(candidates, nowMs - request.atMs);
+        const { plane } = state;
+        const promptBytes = request.prompt.bytes;
+        const predictedBytes = promptBytes - candidates.charged;
+        if (feedback)
+          plane.feedback.answered(0, server, {
+            promptBytes,
+            predictedBytes,
+            promptTokens: request.inputTokens,
+            cachedTokens,
+          });
+        if (learn > 0 && candidates.charged > 4096) {
+          const sample = Math.min(Math.max((cachedTokens * 4 - predictedBytes) / candidates.charged, 0), 1);
+          plane.ewma = (plane.ewma ?? 0) + (sample - (plane.ewma ?? 0)) / 64;
+          plane.settings.prior = Math.max(settings.prior ?? DEFAULTS.prior, Math.min(plane.ewma * learn, 0.8));
+        }
       },
       onEnd: ({ server, state: { plane } }) => plane.board.leave(server),
     };

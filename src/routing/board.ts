@@ -35,18 +35,11 @@ export type Standing = (typeof STANDING)[keyof typeof STANDING];
 /** Decay of measured waits and of failure shares, in milliseconds (linkerd's default for its peak-EWMA). */
 const DECAY_MS = 10_000;
 
-/** A wait that was measured longer ago than this, in milliseconds, says nothing about its CRN any more: 5 % of it are left. */
-const RECENT_MS = 3 * DECAY_MS;
-
-/** Expected wait in milliseconds while no CRN of the model has a measurement. All have the same then; only penalties differ. */
+/** Least time to first byte in milliseconds, and the one of a member without a measurement. */
 const UNMEASURED_MS = 1;
-const LOG_UNMEASURED = Math.log(UNMEASURED_MS);
 
 /** Weight of one answer in the failure share of a member (an EWMA over its answers). */
 const SHARE_WEIGHT = 1 / 8;
-
-/** A member with a failure share of 1 is expected to take 1024 times as long, one with 0.1 twice. */
-const LOG_PENALTY = 10 * Math.LN2;
 
 /** A smaller failure share is none. */
 const LEAST_SHARE = 0.001;
@@ -56,7 +49,7 @@ const NO_TRIAL = 0;
 const OFFERED = 1;
 const TAKEN = 2;
 
-/** Rows of `times` per member: logarithm of the measured wait, when it was measured, failure share, when it changed, when it came up. */
+/** Rows of `times` per member: measured wait, when it was measured, failure share, when it changed, when it came up. */
 const ROWS = { wait: 0, measured: 1, share: 2, changed: 3, up: 4 } as const;
 const ROW_COUNT = 5;
 
@@ -103,12 +96,6 @@ export function createBoardMemory(
     feedback: new SharedArrayBuffer(feedbackBytes(members)),
     holds: new SharedArrayBuffer(admissionBytes(members, threads)),
   };
-}
-
-/** The part of a member that the board needs to judge it among the members of its model. */
-export interface MemberCells {
-  readonly server: number;
-  readonly member: number;
 }
 
 export class Board {
@@ -295,11 +282,11 @@ export class Board {
     const measuredAt = this.#members * ROWS.measured + member;
     const keep = decay(nowMs - (this.#times[measuredAt] as number));
     const before = this.#measured(member) ? this.firstByteMs(member) * keep : 0;
-    this.#times[member] = Math.log(Math.max(elapsedMs, before + elapsedMs * (1 - keep), UNMEASURED_MS));
+    this.#times[member] = Math.max(elapsedMs, before + elapsedMs * (1 - keep), UNMEASURED_MS);
     this.#times[measuredAt] = nowMs;
   }
 
-  /** Adds a failed or refused answer: raises the failure share, and with it the expected wait. */
+  /** Adds a failed or refused answer: raises the failure share, and with it the cost. */
   noteFailure(member: number, nowMs: number): void {
     const share = this.failureShare(member, nowMs);
     this.#setShare(member, share + (1 - share) * SHARE_WEIGHT, nowMs);
@@ -326,41 +313,11 @@ export class Board {
 
   /** Peak-EWMA of the time to first byte in milliseconds, as of the last measurement; the least value without one. */
   firstByteMs(member: number): number {
-    return this.#measured(member) ? Math.exp(this.#times[member] as number) : UNMEASURED_MS;
-  }
-
-  /**
-   * The wait in milliseconds to expect of a member, when the first `count` of `members` are the choice. What was measured decays
-   * towards the geometric mean of its peers, in which newer measurements weigh more. The mean also stands for a member without a
-   * recent measurement: a CRN that answers nothing is expected to be like its peers. Failures raise it.
-   */
-  expectedMs(member: number, members: readonly MemberCells[], count: number, nowMs: number): number {
-    let weights = 0;
-    let sum = 0;
-    for (let i = 0; i < count; i++) {
-      const peer = (members[i] as MemberCells).member;
-      if (peer === member) continue;
-      const weight = this.#recency(peer, nowMs);
-      weights += weight;
-      sum += weight * (this.#times[peer] as number);
-    }
-    const penalty = this.failureShare(member, nowMs) * LOG_PENALTY;
-    const mean = weights === 0 ? null : sum / weights;
-    if (this.#recency(member, nowMs) === 0) return Math.exp((mean ?? LOG_UNMEASURED) + penalty);
-    const own = this.#times[member] as number;
-    const keep = decay(nowMs - (this.#times[this.#members * ROWS.measured + member] as number));
-    return Math.exp((mean === null ? own : own * keep + mean * (1 - keep)) + penalty);
+    return this.#measured(member) ? (this.#times[member] as number) : UNMEASURED_MS;
   }
 
   #measured(member: number): boolean {
     return this.#times[this.#members * ROWS.measured + member] !== 0;
-  }
-
-  /** From 1 for a member that is measured now to 0 for one without a recent measurement. */
-  #recency(member: number, nowMs: number): number {
-    if (!this.#measured(member)) return 0;
-    const ageMs = nowMs - (this.#times[this.#members * ROWS.measured + member] as number);
-    return Math.min(Math.max(1 - ageMs / RECENT_MS, 0), 1);
   }
 
   /** Slow start of a member that came up: rises from 0.1 to 1 in `slowStartMs`. */

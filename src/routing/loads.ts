@@ -13,11 +13,11 @@
 // ends: it is charged as a time at which the CRN will be done with it, which passes by itself. The other words are estimates: threads that
 // race for them, and one that dies between two stores, cost one sample.
 
-/** Weight of a sample in what is known of a member's speed: each further one halves in about 22. */
+/** Weight of a sample in what is known of a member's speed: half of it is left after 22 more. */
 const KEEP = 1 - 1 / 32;
 
 /** What was measured longer ago than this, in milliseconds, says nothing about the speed of a member any more. */
-const RECENT_MS = 60_000;
+const RECENT_MS = 30_000;
 
 /** Largest share of the prompt at the head of a backlog that may have been prefilled without its first event. */
 const MOST_DONE = 0.9;

@@ -88,6 +88,12 @@ export interface PickerDeps {
 /** Costs that differ by less are alike: estimates are no better than that. */
 const NEAR_TIE = 1.01;
 
+/**
+ * Part of the share from which a beginning is common, from which on it is no key: requests that have it are spread by what follows, but
+ * still drawn to caches that are known to hold it.
+ */
+const KEY_SHARE = 1 / 4;
+
 /** Doublings of the time per byte by which CRNs that are equally fast may seem to differ. */
 const SPEED_NOISE = 1;
 
@@ -287,8 +293,11 @@ export class Candidates implements Candidate {
         return member;
       }
     }
-    const shared = commonShare === 0 ? 0 : common.leading(this.#model.budget, blocks.hashes, blocks.count, commonShare);
-    const key = session === 0 ? keyOf(blocks, shared) : session;
+    const { count: blockCount, hashes } = blocks;
+    const { budget } = this.#model;
+    const shared = commonShare === 0 ? 0 : common.leading(budget, hashes, blockCount, commonShare);
+    const unkeyed = commonShare === 0 ? 0 : common.leading(budget, hashes, blockCount, commonShare * KEY_SHARE);
+    const key = session === 0 ? keyOf(blocks, unkeyed) : session;
     const best = this.#cheapest(blocks, shared, key, count, nowMs);
     if (!isFirst) return best;
     const preferred = url === undefined ? undefined : this.#eligibleAt(url, count);

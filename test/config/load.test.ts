@@ -160,6 +160,12 @@ t.test('an unknown name is reported with the nearest known one, or with the sect
   ]);
 });
 
+t.test('a setting that is gone is reported with what replaces it', async (t) => {
+  t.match(mistakesOf({ routing: { boundedLoad: 1.25 } }), [
+    { path: 'routing.boundedLoad', message: /^is gone: remove it.*routing\.stickiness/ },
+  ]);
+});
+
 t.test('settings that are right alone and wrong together are mistakes', async (t) => {
   const repeated = { key: 'k', account: 'a' };
   t.match(mistakesOf({ admin: '0.0.0.0:8080' }), [{ path: 'admin', message: 'must not take the port of listen' }]);

@@ -224,16 +224,16 @@ t.test('a trial has succeeded once its answer has begun; of other answers that s
   t.same(sent, [{ ...ok(1, 1, 5), trial: true }]);
 });
 
-t.test('a failed or busy CRN is expected to answer later, one whose request was wrong is not', async (t) => {
+t.test('a failed or busy CRN has failures on the board, one whose request was wrong has none', async (t) => {
   const { reporter, board, clock } = open();
-  const expected = (): number[] => [0, 1, 2].map((member) => board.expectedMs(member, MEMBERS, 3, clock.now()));
+  const shares = (): number[] => [0, 1, 2].map((member) => board.failureShare(member, clock.now()));
   reporter.report(choice(0), 'failed', 'status 500');
   reporter.report(choice(1), 'neutral', 'busy');
   reporter.report(choice(2), 'neutral', 'context length');
   reporter.report(choice(2), 'neutral', 'client gone');
-  t.same(expected(), [2 ** (10 / 8), 2 ** (10 / 8), 1]);
+  t.same(shares(), [1 / 8, 1 / 8, 0]);
   for (let i = 0; i < 100; i++) reporter.report(choice(0), 'ok', null);
-  t.equal(expected()[0], 1, 'good answers bring it back');
+  t.equal(shares()[0], 0, 'good answers bring it back');
 });
 
 t.test('a CRN that does not know a model is passed over, unless its cell is another one now', async (t) => {
