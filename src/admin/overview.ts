@@ -70,6 +70,8 @@ export interface ModelOverview {
   readonly errors: number;
   /** Second and later tries. */
   readonly failovers: number;
+  /** Requests that wait for a CRN with a short backlog. */
+  readonly waiting: number;
   /** Times from request to the end of its answer, cumulative by `boundsS`. */
   readonly duration: readonly number[];
   /** Times from request to the first piece of its stream, cumulative by `boundsS`. */
@@ -238,6 +240,7 @@ function modelsOf(crns: readonly CrnStatus[], all: Numbers): ModelOverview[] {
       requests: all.sum('headrace_requests_total', own),
       errors: all.sum('headrace_requests_total', (labels) => own(labels) && isFailure(labels)),
       failovers: all.sum('headrace_failovers_total', own),
+      waiting: all.sum('headrace_held_requests', own),
       duration: all.buckets('headrace_request_duration_seconds', own),
       firstByte: all.buckets('headrace_stream_first_byte_seconds', own),
     };

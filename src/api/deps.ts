@@ -17,6 +17,7 @@ import type { TokenSizes } from '../dialect/index.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { Exchange, ExchangeSettlement } from '../ingress/exchange.ts';
 import type {
+  Admission,
   BlockIndex,
   Board,
   Model,
@@ -81,6 +82,8 @@ export interface ApiDeps {
   readonly reporter: Reporter;
   readonly picker: PickerDeps;
   readonly pickerSettings: PickerSettings;
+  /** Lets requests wait while all CRNs of their model have long backlogs; null: nothing is held. */
+  readonly admission: Admission | null;
   readonly failover: FailoverDeps;
   readonly headerRules: RequestHeaderRules;
   readonly responseHolders: ResponseHolders;

@@ -2,6 +2,7 @@
 // bytes pass untouched; one scan reads what routing and prices need. Failover then picks a CRN and relays its answer.
 
 import {
+  blockBytes,
   type BodyEdit,
   type Dialect,
   choicesOf,
@@ -26,6 +27,7 @@ import { exactUsdText, picoPerCall, type Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type Exchange, readCookie, setCookie, type TrailerSource } from '../ingress/exchange.ts';
 import {
+  type Admission,
   AFFINITY_COOKIE,
   AFFINITY_MAX_AGE_S,
   type AffinityHint,
@@ -49,6 +51,7 @@ import {
 } from '../upstream/index.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
+import { callerOf, type HeldActions, HeldExchange } from './held-exchange.ts';
 import {
   COST_HEADER,
   type Meter,
@@ -112,10 +115,53 @@ const inference: PaidEndpoint<InferenceInput> = {
     };
   },
   run(request, settlement) {
-    const { deps, exchange } = request;
-    new Failover(deps.failover, new Forwarding(request, settlement), exchange).start();
+    const { admission } = request.deps;
+    if (admission === null) start(request, settlement);
+    else admit(request, settlement, admission);
   },
 };
+
+function start(request: InferenceRequest, settlement: RequestSettlement): void {
+  new Failover(request.deps.failover, new Forwarding(request, settlement), request.exchange).start();
+}
+
+/** Starts the request when a CRN of its model has a short backlog. Throws 429 when too many requests wait for that. */
+function admit(request: InferenceRequest, settlement: RequestSettlement, admission: Admission): void {
+  const { body, deps, exchange, input } = request;
+  const holder = deps.settings.routing.affinity ? holderOf(request) : 0;
+  if (admission.admits(input.model, holder)) {
+    start(request, settlement);
+    return;
+  }
+  const bytes = body.byteLength;
+  const held = { account: callerOf(exchange, deps.headerRules.peers), bytes, holder, work: workOf(request) };
+  const actions: HeldActions = {
+    // The table may have changed meanwhile.
+    start: (model) => start({ ...request, input: { ...input, model } }, settlement),
+    refuse: (thrown) => refuse(exchange, deps, thrown),
+  };
+  exchange.bytesIn = bytes;
+  new HeldExchange(exchange, held, actions).wait(admission, input.model);
+}
+
+/** What the request adds to the backlog of the CRN that holds most of its prompt, in bytes. */
+function workOf({ body, deps, exchange, input }: InferenceRequest): number {
+  const { model, scan } = input;
+  const { affinity, isolate, requestBytes } = deps.settings.routing;
+  if (!affinity) return body.byteLength + requestBytes;
+  const seed = promptSeed(isolate, model.id, exchange.account);
+  const { bytes, count, hashes } = promptBlocks(body, scan, dialectOf(exchange.path), seed);
+  let held = 0;
+  for (const { member } of model.members) held = Math.max(held, deps.blockIndex.matched(member, hashes, count));
+  return Math.max((bytes || body.byteLength) - blockBytes(held), 0) + requestBytes;
+}
+
+/** `Member.hash` of the CRN that has the response which the request continues; 0 when there is none, or it is not known. */
+function holderOf({ body, deps, exchange, input }: InferenceRequest): number {
+  const isResponses = dialectOf(exchange.path)?.name === 'responses';
+  const id = isResponses ? previousResponseId(body, input.scan) : undefined;
+  return id === undefined ? 0 : deps.responseHolders.find(id);
+}
 
 /** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered. */
 export const forward: Endpoint = paid(inference);
@@ -174,7 +220,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   /** How the last attempt ended. */
   #cause = '';
 
-  constructor({ exchange, deps, access, body, input }: InferenceRequest, settlement: RequestSettlement) {
+  constructor(request: InferenceRequest, settlement: RequestSettlement) {
+    const { exchange, deps, access, body, input } = request;
     const { scan, model } = input;
     const { apiKey, authorization, query, span } = exchange;
     const dialect = dialectOf(exchange.path);
@@ -206,7 +253,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const session = exchange.session ?? scan.session;
     this.url = this.#preferred.get(model.id.toLowerCase());
     this.session = session === undefined ? 0 : hashText(session) || 1;
-    this.holder = this.#holderOf(body, scan);
+    this.holder = holderOf(request);
     this.lines = requestLines(deps.headerRules, {
       headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
       remoteAddress: exchange.remoteAddress,
@@ -285,10 +332,12 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     }
     if (settings.serverTiming) {
       // `Server-Timing` (W3C): what the gateway took until the request left, and the CRN until its answer began.
-      const gateway = (sentMs - this.#exchange.receivedMs).toFixed(3);
+      const { heldMs, receivedMs } = this.#exchange;
+      const gateway = (sentMs - receivedMs - heldMs).toFixed(3);
+      const held = heldMs > 0 ? `held;dur=${heldMs.toFixed(3)}, ` : '';
       headers.push(
         'server-timing',
-        `gateway;dur=${gateway}, upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
+        `gateway;dur=${gateway}, ${held}upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
       );
     }
     if (this.#lowered) headers.push('x-headrace-output-limit', String(this.#limit));
@@ -318,12 +367,6 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   trailers(): readonly string[] {
     this.#isComplete = true;
     return this.#settlement === null ? NO_HEADERS : [COST_HEADER, exactUsdText(this.#settlement.dueCost)];
-  }
-
-  /** The CRN that has the response which the request continues. */
-  #holderOf(body: Buffer, scan: ScannedBody): number {
-    const id = this.dialect?.name === 'responses' ? previousResponseId(body, scan) : undefined;
-    return id === undefined ? 0 : this.#deps.responseHolders.find(id);
   }
 
   #noteResponse({ held, judge, member }: Attempt): void {

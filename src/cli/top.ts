@@ -239,6 +239,7 @@ function modelCells(rates: Rates | null): Cell<Overview['models'][number]>[] {
     ['SO FAR', ({ requests }) => requests],
     ['ERRORS', ({ errors }) => errors],
     ['FAILOVERS', ({ failovers }) => failovers],
+    ['WAITING', ({ waiting }) => waiting],
   ];
 }
 

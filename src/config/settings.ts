@@ -301,6 +301,14 @@ export const SCHEMA = section('General', {
     retryBurst: setting(integer({ max: 100_000 }), 64, 'Retries per model allowed at once before the share applies.'),
     hedge: setting(boolean(), false, 'Whether a stream whose first event is late is asked of a second server too.'),
     hedgeShare: setting(number({ max: 1 }), 0.05, 'Second servers asked for late streams, as a share of requests.'),
+    hold: setting(
+      duration({ min: 0 }),
+      '0ms',
+      'Prefill backlog of all servers of a model beyond which requests wait in the gateway; 0 turns it off.',
+    ),
+    holdTimeout: setting(duration(), '30s', 'Longest wait of a request for a server with a shorter backlog.'),
+    holdRequests: setting(integer({ min: 1, max: 65_536 }), 1024, 'Requests of a model that may wait at a time.'),
+    holdBytes: setting(bytes(), '256MiB', 'Memory that the bodies of requests of a model that wait may take.'),
     continue: setting(
       choice(['off', 'vllm', 'prefill']),
       'off',

@@ -33,6 +33,8 @@ import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
 import {
+  Admission,
+  type AdmissionSettings,
   BlockIndex,
   Board,
   type BoardMemory,
@@ -107,6 +109,7 @@ export class DataPlane {
   readonly #observer: Observer;
   readonly #deadlines: DeadlineQueue;
   readonly #running: RunningAttempts;
+  readonly #admission: Admission;
   #hedging: Hedging | null = null;
   #hedgeShare = 0;
   readonly #router: Router;
@@ -148,6 +151,15 @@ export class DataPlane {
     this.#observer.configure(snapshot.settings);
     this.#deadlines = new DeadlineQueue(clock);
     this.#running = new RunningAttempts(this.#board, clock);
+    this.#admission = new Admission(
+      {
+        ...{ board: this.#board, memory, thread, clock, deadlines: this.#deadlines },
+        expected: this.#board.loads,
+        onWaiting: (model, count) => this.#metrics.waiting(model, count),
+        onOutcome: (model, outcome, waitedMs) => this.#metrics.held(model, outcome, waitedMs),
+      },
+      admissionSettings(snapshot),
+    );
     this.#router = new Router(snapshot.settings);
     this.#search = new SearchService({
       clock,
@@ -218,6 +230,7 @@ export class DataPlane {
     this.#observer.configure(snapshot.settings);
     this.#recorded = snapshot.settings.costLog.requests;
     this.#budgets = new Map();
+    this.#admission.configure(admissionSettings(snapshot), this.#deps.table);
     const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
     for (const [url, pool] of this.#pools) {
       if (urls.has(url)) continue;
@@ -284,6 +297,7 @@ export class DataPlane {
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
+    this.#admission.close();
     this.#deadlines.close();
     this.#running.close();
     this.#threadMetrics.close();
@@ -362,6 +376,7 @@ export class DataPlane {
       random,
       picker: this.#picker,
       pickerSettings: { ...routing, slowStartMs: settings.ejection.slowStartMs },
+      admission: routing.holdMs > 0 ? this.#admission : null,
       budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       responseHolders: this.#responseHolders,
       blockIndex: this.#blockIndex,
@@ -451,4 +466,9 @@ export class DataPlane {
     }
     return pool;
   }
+}
+
+function admissionSettings({ settings: { routing } }: Snapshot): AdmissionSettings {
+  const { holdBytes, holdMs, holdRequests, holdTimeoutMs } = routing;
+  return { holdMs, timeoutMs: holdTimeoutMs, requests: holdRequests, bytes: holdBytes };
 }

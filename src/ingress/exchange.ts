@@ -170,6 +170,8 @@ export abstract class Exchange implements RequestHead {
   /** The CRN of the last attempt, and the number of attempts. */
   crn = '';
   attempts = 0;
+  /** How long the request waited for a CRN with a short backlog, in milliseconds; 0 when it did not. */
+  heldMs = 0;
   /** When the first piece of a stream was handed to the client, in milliseconds; 0 without a stream. */
   firstPieceMs = 0;
   /** Size of the body of the request as far as it is known. */

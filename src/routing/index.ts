@@ -1,4 +1,12 @@
 // Public names of the routing module. Re-exports only.
+export {
+  Admission,
+  type AdmissionSettings,
+  type ExpectedWait,
+  type HeldRequest,
+  type Hold,
+  type HoldOutcome,
+} from './admission.ts';
 export { BlockIndex, type BlockIndexUse } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';

@@ -131,6 +131,23 @@ export class Metrics {
     'Second attempts beside a late first one: won, lost, failed; refused where the budget was spent',
     ['outcome'],
   );
+  readonly #waiting = new Counters(
+    'headrace_held_requests',
+    'Requests that wait because every CRN of their model has a backlog longer than routing.hold',
+    ['model'],
+    'gauge',
+  );
+  readonly #held = new Counters(
+    'headrace_held_requests_total',
+    'Waits that have ended: admitted, timeout, gone (client left), draining, removed (model); full: refused without a wait',
+    ['model', 'outcome'],
+  );
+  readonly #heldTimes = new Histograms(
+    'headrace_held_seconds',
+    'Time that a request waited for a CRN with a short backlog, however the wait ended',
+    ['model'],
+    DURATION_BUCKETS,
+  );
   readonly #picks = new Counters(
     'headrace_routing_picks_total',
     'First choices by how they were made: response, cookie, cache, prior, moved (from the cookie), spilled (from a cache), none (by load)',
@@ -220,6 +237,17 @@ export class Metrics {
     this.#hedges.at(outcome).value++;
   }
 
+  /** Sets the number of requests of a model that wait in this thread. */
+  waiting(model: string, count: number): void {
+    this.#waiting.at(model).value = count;
+  }
+
+  /** A wait has ended, or was refused as `full` before it began. */
+  held(model: string, outcome: string, waitedMs: number): void {
+    this.#held.at(model, outcome).value++;
+    if (outcome !== 'full') this.#heldTimes.at(model).observe(waitedMs / 1000);
+  }
+
   retryRefused(model: string): void {
     this.#retriesRefused.at(model).value++;
   }
@@ -251,6 +279,9 @@ export class Metrics {
       this.#retries.json(),
       this.#retriesRefused.json(),
       this.#hedges.json(),
+      this.#waiting.json(),
+      this.#held.json(),
+      this.#heldTimes.json(),
       this.#picks.json(),
       this.#engines.json(),
       this.#inFlight.json(),

@@ -19,6 +19,8 @@ export interface FinishedRequest {
   readonly firstPieceMs: number;
   readonly crn: string;
   readonly attempts: number;
+  /** Time that it waited for a CRN with a short backlog; 0 when it did not. */
+  readonly heldMs: number;
   readonly aborted: boolean;
   readonly account: string;
   readonly span: { readonly traceId: string } | null;
@@ -101,6 +103,7 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     account: request.account || undefined,
     crn: request.crn || undefined,
     attempts: request.attempts || undefined,
+    heldMs: request.heldMs > 0 ? tenths(request.heldMs) : undefined,
     streamed: firstPieceMs > 0,
     aborted: request.aborted,
     durationMs: tenths(elapsedMs),

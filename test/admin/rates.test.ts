@@ -11,7 +11,7 @@ function overview(
   models: Partial<Overview['models'][number]>[],
   more: Partial<Overview> = {},
 ): Overview {
-  const empty = { model: '', requests: 0, errors: 0, failovers: 0, duration: [], firstByte: [] };
+  const empty = { model: '', requests: 0, errors: 0, failovers: 0, waiting: 0, duration: [], firstByte: [] };
   return {
     dateMs,
     uptimeMs: dateMs,

@@ -29,8 +29,16 @@ const OVERVIEW: Overview = {
     },
   ],
   models: [
-    { model: 'a\u001b[2J', requests: 4, errors: 1, failovers: 1, duration: [0, 4, 4], firstByte: [4, 4, 4] },
-    { model: '', requests: 7, errors: 0, failovers: 0, duration: [7, 7, 7], firstByte: [] },
+    {
+      model: 'a\u001b[2J',
+      requests: 4,
+      errors: 1,
+      failovers: 1,
+      waiting: 37,
+      duration: [0, 4, 4],
+      firstByte: [4, 4, 4],
+    },
+    { model: '', requests: 7, errors: 0, failovers: 0, waiting: 0, duration: [7, 7, 7], firstByte: [] },
   ],
   engines: [
     { engine: 'e', standing: 'suspended', suspendedUntilMs: 40_000, reason: 'rate limited', answered: 1, failed: 2 },
@@ -55,6 +63,7 @@ t.test('a screen has everything of the overview, with rates once there are two',
   t.match(lines[2], /^latency 150 ms median/);
   for (const part of [
     /^http:\/\/x +down, ejected for 58 s +3 +42 ms +0\/s +1 +1$/m,
+    /^a\?\[2J +2\/s .* 8 +1 +1 +37$/m,
     /^e +suspended for 28 s +1 +2 +rate limited$/m,
     /^1 +3 +0 % +1\.5 ms +20 ms +50 MiB$/m,
     /^fetch pool: 1 threads, 1 reading, 5 waiting, 9 pages so far$/m,
@@ -75,7 +84,7 @@ t.test('once: measures for a second, prints one plain screen and ends', async (t
   t.strictSame(cli.exit, { code: 0, signal: null });
   t.equal(cli.stderr, '');
   t.match(cli.stdout, /^headrace \d\S+, ready, up \d+ s\nrequests \d\S*\/s/);
-  t.match(cli.stdout, new RegExp(`^${MODEL} +\\d\\S*/s .* 1 +0 +0$`, 'm'));
+  t.match(cli.stdout, new RegExp(`^${MODEL} +\\d\\S*/s .* 1 +0 +0 +0$`, 'm'));
   t.notOk(cli.stdout.includes('\u001b'));
 });
 

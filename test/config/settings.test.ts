@@ -55,6 +55,10 @@ const DEFAULTS: Settings = {
     retryBurst: 64,
     hedge: false,
     hedgeShare: 0.05,
+    holdMs: 0,
+    holdTimeoutMs: 30_000,
+    holdRequests: 1024,
+    holdBytes: 256 * 1024 ** 2,
     continue: 'off',
   },
   timeouts: {

@@ -22,7 +22,7 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** Codes of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/routing/admission). */
+/** Codes of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_ROUTE_LOOP',
   'HR_DRAINING',

@@ -6,8 +6,10 @@ import { dialectOf } from '../../src/dialect/index.ts';
 import type { HeadraceError } from '../../src/errors.ts';
 import { DispatchError, type DispatchFault, type DispatchHandler, type DispatchOptions } from '../../src/net/client.ts';
 import { DeadlineQueue } from '../../src/net/deadline.ts';
+import { HeldExchange } from '../../src/api/held-exchange.ts';
+import { Admission, type AdmissionSettings } from '../../src/routing/admission.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
-import { type Member } from '../../src/routing/model-table.ts';
+import { type Member, ModelTable, type Model as RoutedModel } from '../../src/routing/model-table.ts';
 import type { Candidate } from '../../src/routing/outcome.ts';
 import { Candidates, type PickerDeps, type PromptHashes } from '../../src/routing/picker.ts';
 import {
@@ -31,6 +33,8 @@ const ENDLESS = ': endless\n\n';
 const LINES = { common: '', credential: '' };
 /** Longer than every deadline of a run together. */
 const LONG_MS = 10_000_000;
+
+const HOLD: AdmissionSettings = { holdMs: 50, timeoutMs: 400, requests: 4, bytes: 1000 };
 
 type Random = () => number;
 
@@ -62,8 +66,31 @@ export class Model {
     apiKey: at === CRNS - 1 ? 'own' : undefined,
   }));
 
+  readonly routed: RoutedModel = { id: 'm', members: this.members, budget: 0 };
+  readonly admission: Admission;
+  /** Backlog of every CRN. */
+  backlogMs = 0;
+  /** Hears how waits end. */
+  onHeld: (outcome: string) => void = () => undefined;
+
   constructor() {
     for (const { member } of this.members) this.board.setStanding(member, STANDING.up, 0);
+    const { board, clock, deadlines } = this;
+    const memory = this.#memory;
+    this.admission = new Admission(
+      {
+        ...{ board, clock, deadlines, memory, thread: 0 },
+        expected: { waitMs: () => this.backlogMs, msPerByte: () => 1 },
+        onWaiting: () => undefined,
+        onOutcome: (_, outcome) => this.onHeld(outcome),
+      },
+      HOLD,
+    );
+  }
+
+  /** Takes over a table with the model or without it. */
+  reload(hasModel: boolean, settings: AdmissionSettings = HOLD): void {
+    this.admission.configure(settings, new ModelTable({ version: 1, models: hasModel ? [this.routed] : [] }));
   }
 
   /** Runs one request to its end. Returns what is wrong with it, nothing when all is well. */
@@ -211,6 +238,7 @@ class ModelClient implements Downstream {
   bytesOut = 0;
   listener: DownstreamListener | null = null;
   status = 0;
+  heldMs = 0;
   headers: readonly string[] = [];
   contentLength = -1;
   text = '';
@@ -375,7 +403,7 @@ class Run {
 
   async play(): Promise<void> {
     const { clock } = this.#model;
-    new Failover(this.#deps(), this.#request, this.#client).start();
+    this.#begin();
     for (let step = 0; step < 400 && !this.#done && !this.#comments; step++) {
       const live = this.#connections.filter((connection) => !connection.over && !connection.silent);
       const dice = this.#random();
@@ -384,6 +412,25 @@ class Run {
       else await this.#event();
     }
     await this.#finish();
+  }
+
+  /** Starts the request, or lets it wait for admission first. */
+  #begin(): void {
+    const model = this.#model;
+    const start = (): void => {
+      this.#check(this.#attempts.size === 0, 'admitted twice');
+      new Failover(this.#deps(), this.#request, this.#client).start();
+    };
+    model.onHeld = (outcome) => this.#seen.push(`held ${outcome}`);
+    model.backlogMs = this.#random() < 0.2 ? 1000 : 0;
+    if (model.admission.admits(model.routed, 0)) {
+      start();
+      return;
+    }
+    const refuse = (thrown: unknown): void => this.#request.listener.onFailed(thrown as HeadraceError);
+    const bytes = BODY.byteLength;
+    const held = { account: 'a', bytes, holder: this.#random() < 0.1 ? 1 : 0, work: bytes };
+    new HeldExchange(this.#client, held, { start, refuse }).wait(model.admission, model.routed);
   }
 
   findings(): Findings {
@@ -409,7 +456,12 @@ class Run {
   async #event(): Promise<void> {
     const client = this.#client;
     const kind = this.#random();
-    if (this.#approval?.settle != null && kind < 0.5) {
+    if (this.#model.admission.waiting('m') > 0 && kind > 0.4) {
+      if (kind > 0.6) this.#model.backlogMs = 0;
+      else if (kind > 0.5) this.#model.reload(false);
+      else if (kind > 0.45) this.#model.reload(true, { ...HOLD, holdMs: 0 });
+      else this.#model.reload(true);
+    } else if (this.#approval?.settle != null && kind < 0.5) {
       this.#approval.settle();
       await settled();
     } else if (kind < 0.3) {
@@ -423,7 +475,7 @@ class Run {
       this.#log.push('cut');
       client.listener?.onCut();
     } else if (kind < 0.5) {
-      const { crn } = this.#connections.at(-1) as ModelConnection;
+      const { crn } = this.#connections.at(-1) ?? { crn: 0 };
       this.#model.board.setUnreachable(crn, this.#random() < 0.7 ? this.#model.clock.now() : null);
       if (this.#random() < 0.5) this.#model.clock.advance(1000);
     } else if (client.handedOver && client.ends === 0 && kind < 0.8) {
@@ -447,6 +499,8 @@ class Run {
       if (client.handedOver) client.finish('delivered');
     }
     this.#check(this.#done, 'the run never ends');
+    this.#check(this.#model.admission.waiting('m') === 0, 'a request is left waiting');
+    this.#model.reload(true);
     clock.advance(LONG_MS);
     for (const { server } of members) board.setUnreachable(server, null);
     this.#check(clock.nextDueMs === Infinity, 'a timer is left');
@@ -500,6 +554,8 @@ class Run {
       return;
     }
     if (client.status === 402) return;
+    // It left while it waited.
+    if (this.#connections.length === 0 && client.ending === 'gone' && client.status === 0) return;
     if (this.#continued) {
       this.#seen.push(`continued ${client.ending} ${client.errorCode}`);
       this.#check(this.#continuation !== 'off', 'another CRN behind the first byte');

@@ -16,6 +16,7 @@ const REQUEST: FinishedRequest = {
   firstPieceMs: 1040.26,
   crn: 'http://10.0.0.1:8000',
   attempts: 2,
+  heldMs: 20.04,
   aborted: false,
   account: 'team',
   span: null,
@@ -49,6 +50,7 @@ t.test('a request is one JSON object per line', async (t) => {
       account: 'team',
       crn: 'http://10.0.0.1:8000',
       attempts: 2,
+      heldMs: 20,
       streamed: true,
       aborted: false,
       durationMs: 812.3,
@@ -63,11 +65,11 @@ t.test('a request is one JSON object per line', async (t) => {
 
 t.test('fields without a value are left out', async (t) => {
   const { log, lines } = logging();
-  const bare = { model: '', account: '', crn: '', attempts: 0, firstPieceMs: 0, bytesIn: 0, bytesOut: 0 };
+  const bare = { model: '', account: '', crn: '', attempts: 0, heldMs: 0, firstPieceMs: 0, bytesIn: 0, bytesOut: 0 };
   log.finished({ ...REQUEST, ...bare, errorCode: 'HR_AUTH_INVALID', span: { traceId: 'abc' } }, 401, 1);
   const [line = {}] = lines();
   t.match(line, { code: 'HR_AUTH_INVALID', status: 401, streamed: false, traceId: 'abc' });
-  for (const name of ['model', 'account', 'crn', 'attempts', 'firstByteMs', 'bytesIn', 'bytesOut'])
+  for (const name of ['model', 'account', 'crn', 'attempts', 'heldMs', 'firstByteMs', 'bytesIn', 'bytesOut'])
     t.notOk(name in line);
 });
 

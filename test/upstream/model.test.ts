@@ -22,6 +22,7 @@ const EXPECTED = [
     'continued complete ',
     'continued complete HR_STREAM_BROKEN',
   ],
+  ...['held admitted', 'held timeout', 'held gone', 'held draining', 'held removed'],
   ...['client complete 200 ', 'client complete 200 HR_STREAM_BROKEN', 'client complete 200 HR_STREAM_STALLED'],
   ...[
     'client complete 200 HR_STREAM_TRUNCATED',

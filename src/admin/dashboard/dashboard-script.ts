@@ -320,6 +320,7 @@ const fillModels = makeTable('models', [
   ['Median', ofModel('p50Ms', timeText)], ['99th percentile', ofModel('p99Ms', timeText)],
   ['First byte', ofModel('firstByteP50Ms', timeText)], ['Requests', (one) => one.requests.toLocaleString('en')],
   ['Errors', (one) => one.errors.toLocaleString('en')], ['Failovers', (one) => one.failovers.toLocaleString('en')],
+  ['Waiting', (one) => one.waiting.toLocaleString('en')],
 ]);
 const fillEngines = makeTable('engines', [
   ['Engine', (one) => one.engine],

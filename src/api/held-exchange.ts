@@ -1,0 +1,91 @@
+// A request that waits for admission to the CRNs of its model. While it waits it is the listener of its exchange: a client that leaves
+// leaves the queue, and a shutdown answers it.
+
+import { HeadraceError } from '../errors.ts';
+import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import type { Admission, HeldRequest, Hold, Model } from '../routing/index.ts';
+import type { Peers } from '../upstream/index.ts';
+
+/** What becomes of the request: exactly one of them is called, once, unless the exchange ends first. */
+export interface HeldActions {
+  /** It is admitted. May throw an error of the table. `model`: as it is configured now. */
+  start(model: Model): void;
+  /** It is to be answered with what was thrown. */
+  refuse(thrown: unknown): void;
+}
+
+export class HeldExchange implements HeldRequest, ExchangeListener {
+  readonly account: string;
+  readonly work: number;
+  readonly bytes: number;
+  readonly holder: number;
+  readonly #exchange: Pick<Exchange, 'heldMs' | 'listener'>;
+  readonly #actions: HeldActions;
+  #hold: Hold | null = null;
+
+  constructor(
+    exchange: Pick<Exchange, 'heldMs' | 'listener'>,
+    { account, bytes, holder, work }: Pick<HeldRequest, 'account' | 'bytes' | 'holder' | 'work'>,
+    actions: HeldActions,
+  ) {
+    this.account = account;
+    this.work = work;
+    this.bytes = bytes;
+    this.holder = holder;
+    this.#exchange = exchange;
+    this.#actions = actions;
+  }
+
+  /** Begins the wait, which may be over at once. Throws 429 when too much waits. */
+  wait(admission: Admission, model: Model): void {
+    this.#exchange.listener = this;
+    this.#hold = admission.hold(model, this);
+  }
+
+  onAdmitted(model: Model, waitedMs: number): void {
+    this.#exchange.heldMs = waitedMs;
+    this.#exchange.listener = null;
+    try {
+      this.#actions.start(model);
+    } catch (thrown) {
+      this.#actions.refuse(thrown);
+    }
+  }
+
+  onRefused(error: HeadraceError, waitedMs: number): void {
+    this.#exchange.heldMs = waitedMs;
+    this.#actions.refuse(error);
+  }
+
+  onWritable(): void {
+    // Nothing has been sent.
+  }
+
+  onCut(): void {
+    if (this.#hold?.leave('draining') === true) this.#actions.refuse(new HeadraceError('HR_DRAINING'));
+  }
+
+  onEnded(): void {
+    this.#hold?.leave('gone');
+  }
+}
+
+/** Groups of an IPv6 address that make the network of one subscriber. */
+const NETWORK_GROUPS = 4;
+
+/** Whose turn a request takes: its account's; without one, that of the network it comes from, as a trusted proxy says it. */
+export function callerOf(exchange: Exchange, peers: Peers): string {
+  if (exchange.account !== '') return exchange.account;
+  const { address, isTrusted } = peers.of(exchange.remoteAddress);
+  const said = isTrusted ? exchange.header('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
+  return `@${networkOf(said ?? address)}`;
+}
+
+/** An IPv4 address, or the first 64 bits of one of IPv6. */
+function networkOf(address: string): string {
+  if (!address.includes(':')) return address;
+  const [head = '', tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  if (tail !== undefined) while (groups.length < NETWORK_GROUPS) groups.push('0');
+  return groups.slice(0, NETWORK_GROUPS).join(':').toLowerCase();
+}
