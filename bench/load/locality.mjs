@@ -16,7 +16,16 @@ import { figuresOf, formatNs, spread, summarise } from '../lib/statistics.mjs';
 import { ANSWER, KEY, MODEL } from '../lib/traffic.mjs';
 import { calibrate } from '../locality/calibration.mjs';
 import { measureSuite } from '../micro/suite.mjs';
-import { cacheBlocks, generate, readTrace, spread as spreadTimes, workingSet, WORKLOADS } from '../locality/traces.mjs';
+import { TOKEN_BYTES } from '../locality/block-engine.mjs';
+import {
+  BLOCK_TOKENS,
+  cacheBlocks,
+  generate,
+  readTrace,
+  spread as spreadTimes,
+  workingSet,
+  WORKLOADS,
+} from '../locality/traces.mjs';
 
 const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
 /** Micro benchmarks of what a choice consists of. */
@@ -24,7 +33,7 @@ const COST_CASES = ['prompt', 'blocks', 'pick'];
 const script = (name) => fileURLToPath(new URL(`../locality/${name}.mjs`, import.meta.url));
 
 /** Steps of the hosts. How long a token of prefill takes is found for each workload: see calibration.mjs. */
-const SPEED = { stepUs: 1000, sequenceUs: 50, memoryTokenUs: 0, maxBatchTokens: 4096 };
+const SPEED = { stepUs: 1000, sequenceUs: 50, memoryTokenUs: 0, maxBatchTokens: 2048 };
 /** Share of the requests, the first ones, that do not count. */
 const WARM_UP = 0.1;
 /** A peer has this long to answer, and then this long until it has used all hosts. */
@@ -80,7 +89,7 @@ export const part = {
     ratePerS: { type: 'number', default: 180, quick: 150, help: 'requests a second' },
     use: { type: 'number', default: 0.6, help: 'share of the time for which the oracle keeps the fleet busy' },
     hosts: { type: 'number', default: 8, help: 'simulated hosts' },
-    blockBytes: { type: 'number', default: 1024, help: 'bytes of text for a block of 512 tokens: 512 or 1024' },
+    blockBytes: { type: 'number', default: 1024, help: 'bytes of text for a block of 512 tokens' },
     answerTokens: { type: 'number', default: 8, help: 'most tokens of an answer' },
     seed: { type: 'number', default: 1, help: 'of the workloads' },
     cpuRounds: {
@@ -162,11 +171,16 @@ function planOf({ name, trace, share, blocks }, flags) {
     outputTokens: Math.min(flags.answerTokens, request.outputTokens),
   }));
   const capacity = blocks ?? cacheBlocks(requests, share, flags.hosts);
-  const { hosts, use } = flags;
-  const speed = { ...SPEED, prefillTokenUs: calibrate(requests, { hosts, cacheBlocks: capacity, speed: SPEED, use }) };
+  const { blockBytes, hosts, use } = flags;
+  /** Tokens of the trace for one of the hosts. */
+  const scale = (BLOCK_TOKENS * TOKEN_BYTES) / blockBytes;
+  const traceSpeed = { ...SPEED, maxBatchTokens: SPEED.maxBatchTokens * scale };
+  const tokenUs = calibrate(requests, { hosts, cacheBlocks: capacity, blockBytes, speed: traceSpeed, use });
+  const speed = { ...SPEED, prefillTokenUs: tokenUs * scale };
   const inputTokens = all.reduce((sum, request) => sum + request.inputTokens, 0);
   return {
     ...{ name, trace, share, durationMs, speed, cacheBlocks: capacity, requests: all.length },
+    blockMs: (tokenUs * BLOCK_TOKENS) / 1000,
     meanTokens: inputTokens / all.length,
     workingSet: workingSet(all),
     title: `${name}, ${capacity} blocks a host`,
@@ -220,25 +234,15 @@ async function runPolicy(name, plan, flags, builds) {
       ...{ ports: gateways.map(({ port }) => port), hostPorts: fleet.ports, controlPort: fleet.controlPort },
       watch: Object.fromEntries([['fleet', fleet.child.pid], ...gateways.map(({ child }, at) => [at, child.pid])]),
     };
-    const run = await runChild({
+    return await runChild({
       name: `client of ${name}`,
       command: process.execPath,
       args: [script('client'), JSON.stringify(load)],
       core: LOAD_CORE,
     });
-    return { ...run, indexBytes: await indexBytes(gateways[0]?.child) };
   } finally {
     for (const child of children.reverse()) await stopChild(child);
   }
-}
-
-/** Memory of the block index in use at a gateway of this repository, in bytes; null for others. */
-async function indexBytes(child) {
-  const admin = child?.lines.map((line) => /^admin on (\S+)$/.exec(line)?.[1]).find((url) => url !== undefined);
-  if (admin === undefined) return null;
-  const text = await (await fetch(`${admin}/metrics`)).text();
-  const held = /^headrace_locality_index_bytes\{state="held"\} (\S+)$/m.exec(text);
-  return held === null ? null : Number(held[1]);
 }
 
 async function startFleet({ cacheBlocks: blocks, speed }, { hosts, blockBytes }) {
@@ -320,7 +324,6 @@ function figuresOfRun(run) {
     use: sum(hosts.map((host) => host.stepUs)) / hosts.length / 1e6 / seconds,
     cpuUs: gatewayUs / requests,
     late: run.lateMs.p99,
-    indexMb: (run.indexBytes ?? 0) / 2 ** 20,
     foreignUse: Math.max(0, cores[0].busy - gatewayUs / 1e6 / seconds) + cores[0].stolen,
     loadCoreUse: cores[1].busy,
   };
@@ -351,14 +354,14 @@ const shown = (value, digits) =>
   value === null ? '-' : value.min === value.max ? value.median.toFixed(digits) : show(value, digits);
 
 function scenarioResult(plan, { peers }, flags) {
-  const { requests, durationMs, meanTokens, workingSet: blocks, cacheBlocks: capacity, speed, share } = plan;
+  const { requests, durationMs, meanTokens, workingSet: blocks, cacheBlocks: capacity, blockMs, share } = plan;
   const of = share === undefined ? '' : `, ${Math.round(share * 100)} % of the working set in all`;
   const lateMs = Math.max(...peers.map(({ late }) => late.median));
   return {
     title: `${plan.title}, ${roundsText({ rounds: flags.rounds })}`,
     columns: [
       ...['policy', 'hit rate', 'of the oracle', 'first token p50 ms', 'p90 ms', 'p99 ms', 'p99 of the oracle'],
-      ...['busy max/mean', 'requests max/mean', 'fleet busy', 'CPU us/request', 'index MB', 'core 1', 'errors'],
+      ...['busy max/mean', 'requests max/mean', 'fleet busy', 'CPU us/request', 'core 1', 'errors'],
     ],
     rows: peers.map((peer) => [
       peer.name,
@@ -372,12 +375,11 @@ function scenarioResult(plan, { peers }, flags) {
       shown(peer.spread, 2),
       percent(peer.use),
       peer.name === REFERENCE ? '-' : shown(peer.cpuUs, 0),
-      peer.indexMb.median === 0 ? '-' : shown(peer.indexMb, 2),
       percent(peer.loadCoreUse),
       `${peer.errors} ${peer.lastError}`.trim(),
     ]),
     remarks: [
-      `${requests} requests in ${(durationMs / 1000).toFixed(1)} s, ${Math.round(meanTokens)} tokens each on average, ${blocks} different blocks of 512 tokens; ${capacity} blocks in each of ${flags.hosts} caches${of}. A token of prefill takes ${speed.prefillTokenUs.toFixed(2)} us. The first ${Math.round(WARM_UP * 100)} % of the requests do not count.`,
+      `${requests} requests in ${(durationMs / 1000).toFixed(1)} s, ${Math.round(meanTokens)} tokens each on average, ${blocks} different blocks of 512 tokens; ${capacity} blocks in each of ${flags.hosts} caches${of}. Prefill of a block takes ${blockMs.toFixed(2)} ms. The first ${Math.round(WARM_UP * 100)} % of the requests do not count.`,
       ...(lateMs > 20 ? [`1 % of the requests were sent ${lateMs.toFixed(0)} ms late or more: core 1 was full.`] : []),
     ],
     plots: [],

@@ -1,5 +1,5 @@
 // An engine for simulated hosts whose caches can be seen: the step scheduler and the block cache of `headrace host` over tokens that are
-// a fixed number of bytes each. Steps, queueing, chunks of prefill, sharing and eviction of blocks are those of the host; only the
+// four bytes each. Steps, queueing, chunks of prefill, sharing and eviction of blocks are those of the host; only the
 // language model is missing, since prompts of 100 KB would otherwise spend the core on tokens. `createOracle` chooses between such
 // engines by what their caches really hold.
 
@@ -8,16 +8,17 @@ import { BlockCache } from '../../dist/src/host/engine/block-cache.js';
 import { Generation } from '../../dist/src/host/engine/generation.js';
 import { Scheduler } from '../../dist/src/host/engine/scheduler.js';
 import { NO_FIGURES } from '../../dist/src/host/model-engine.js';
-import { BLOCK_TOKENS } from './traces.mjs';
 
-/** Tokens of a block of the caches: a block of a trace is eight of them, as partial blocks are cached in parts. */
-const CACHE_BLOCK_TOKENS = 64;
+/** Bytes of a token, as English has them on average. A block of 512 tokens of a trace is shorter text, and so fewer tokens here. */
+export const TOKEN_BYTES = 4;
+/** Tokens of a block of the caches; vLLM has 16, which costs twice as much. */
+const CACHE_BLOCK_TOKENS = 32;
 const MAX_SEQUENCES = 256;
 /** No prompt of a trace is cut. */
 const CONTEXT_TOKENS = 1 << 24;
 
-/** Tokens of roles stand above those of text. */
-const ROLE_TOKENS = { system: 1 << 28, user: (1 << 28) + 1, assistant: (1 << 28) + 2, tool: (1 << 28) + 3 };
+/** Tokens of text are not negative. */
+const ROLE_TOKENS = { system: -2, user: -3, assistant: -4, tool: -5 };
 
 /** Every answer consists of these, as many as are asked for. */
 const WORD = 1;
@@ -27,18 +28,18 @@ const SAMPLER = { next: () => WORD, probabilities: [], logProbabilities: null };
 /** Text of a turn on its way to tokens. */
 let scratch = Buffer.from(new ArrayBuffer(1 << 16));
 
-/** Tokens of the turns of a chat: one or two bytes each (`tokenBytes`), and one for each role. Texts are ASCII. */
-export function tokensOf(turns, tokenBytes) {
-  const count = turns.reduce((sum, { text }) => sum + 1 + Math.ceil(text.length / tokenBytes), 0);
+/** Tokens of the turns of a chat: those of the texts, which are ASCII, and one for each role. */
+export function tokensOf(turns) {
+  const count = turns.reduce((sum, { text }) => sum + 1 + Math.ceil(text.length / TOKEN_BYTES), 0);
   const tokens = new Int32Array(count + 1);
   let at = 0;
   for (const { role, text } of turns) {
     tokens[at++] = ROLE_TOKENS[role];
-    if (text.length >= scratch.length) scratch = Buffer.from(new ArrayBuffer(2 * text.length));
+    const length = Math.ceil(text.length / TOKEN_BYTES);
+    if (length * TOKEN_BYTES > scratch.length) scratch = Buffer.from(new ArrayBuffer(2 * length * TOKEN_BYTES));
+    scratch.fill(0, (length - 1) * TOKEN_BYTES, length * TOKEN_BYTES);
     scratch.latin1Write(text);
-    scratch[text.length] = 0;
-    const length = Math.ceil(text.length / tokenBytes);
-    tokens.set(new (tokenBytes === 1 ? Uint8Array : Uint16Array)(scratch.buffer, 0, length), at);
+    tokens.set(new Int32Array(scratch.buffer, 0, length), at);
     at += length;
   }
   tokens[at] = ROLE_TOKENS.assistant;
@@ -46,7 +47,7 @@ export function tokensOf(turns, tokenBytes) {
 }
 
 /**
- * An engine of one model. `cacheBlocks` counts blocks of 512 tokens; `speed` has the members of a profile that say how long steps
+ * An engine of one model. `cacheBlocks` counts blocks of `blockBytes` of text; `speed` has the members of a profile that say how long steps
  * take (`stepUs`, `sequenceUs`, `memoryTokenUs`, `prefillTokenUs`) and `maxBatchTokens`.
  */
 export class BlockEngine {
@@ -54,7 +55,6 @@ export class BlockEngine {
   models;
   #cache;
   #scheduler;
-  #tokenBytes;
   #figures = { ...NO_FIGURES };
   /** Prompts that were announced and have no first token yet, each with the tokens that it adds to the work of the engine. */
   #expected = new Set();
@@ -64,11 +64,10 @@ export class BlockEngine {
 
   constructor({ model, cacheBlocks, speed, blockBytes, clock = systemClock }) {
     this.models = [model];
-    this.#tokenBytes = blockBytes / BLOCK_TOKENS;
-    if (![1, 2].includes(this.#tokenBytes)) {
-      throw new RangeError(`blockBytes must be ${BLOCK_TOKENS} or ${2 * BLOCK_TOKENS}, not ${blockBytes}`);
+    if (blockBytes % (TOKEN_BYTES * CACHE_BLOCK_TOKENS) !== 0) {
+      throw new RangeError(`blockBytes must be a multiple of ${TOKEN_BYTES * CACHE_BLOCK_TOKENS}, not ${blockBytes}`);
     }
-    const blocks = (cacheBlocks * BLOCK_TOKENS) / CACHE_BLOCK_TOKENS;
+    const blocks = (cacheBlocks * blockBytes) / TOKEN_BYTES / CACHE_BLOCK_TOKENS;
     const memory = { kind: 'blocks', blocks, blockTokens: CACHE_BLOCK_TOKENS };
     const profile = { ...speed, maxSequences: MAX_SEQUENCES, contextTokens: CONTEXT_TOKENS, memory };
     this.#cache = new BlockCache({ ...memory, sequences: MAX_SEQUENCES });
@@ -110,7 +109,7 @@ export class BlockEngine {
   }
 
   tokensOf(prompt) {
-    return tokensOf(prompt.turns, this.#tokenBytes);
+    return tokensOf(prompt.turns);
   }
 
   complete(task, sink) {
@@ -201,7 +200,7 @@ function sharedTokens(one, other) {
   return at - (at % CACHE_BLOCK_TOKENS);
 }
 
-/** Weight of the tokens to be prefilled over those that wait already, and tokens that a running request counts as. */
+/** Weight of the tokens to be prefilled over those that wait already, and tokens that a running request counts as: the gateway's. */
 const MISS_WEIGHT = 2;
 const REQUEST_TOKENS = 1024;
 

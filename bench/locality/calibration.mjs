@@ -8,13 +8,14 @@ const TOLERANCE = 0.01;
 const MOST_STEPS = 8;
 /** As of the oracle over HTTP: see block-engine.mjs. */
 const MISS_WEIGHT = 2;
-const REQUEST_TOKENS = 1024;
+const REQUEST_BYTES = 4096;
 
 /**
- * Microseconds a token at which the oracle keeps `hosts` servers busy for the share `use` of the time. `speed` is that of the hosts (see
- * `BlockEngine`), `prefillTokenUs` excepted.
+ * Microseconds a token of the trace at which the oracle keeps `hosts` servers busy for the share `use` of the time. `speed` is that of the
+ * hosts (see `BlockEngine`), `prefillTokenUs` excepted, in tokens of the trace too; a block of those is `blockBytes` of text.
  */
-export function calibrate(requests, { hosts, cacheBlocks, speed, use }) {
+export function calibrate(requests, { hosts, cacheBlocks, blockBytes, speed, use }) {
+  const requestTokens = (REQUEST_BYTES * BLOCK_TOKENS) / blockBytes;
   const work = requests.map((request) => ({
     ...request,
     ids: request.blocks,
@@ -34,7 +35,7 @@ export function calibrate(requests, { hosts, cacheBlocks, speed, use }) {
           chunkTokens: speed.maxBatchTokens,
         },
       },
-      oracle,
+      (servers) => oracle(servers, requestTokens),
     ).utilisation;
   // As if half of the tokens were in a cache; then by bisection, since use grows with the time of a token.
   let least = 0;
@@ -52,7 +53,7 @@ export function calibrate(requests, { hosts, cacheBlocks, speed, use }) {
 }
 
 /** As over HTTP, blocks that are on their way to a server count as there. */
-function oracle(servers) {
+function oracle(servers, requestTokens) {
   let turn = 0;
   const pending = servers.map(() => new Map());
   const note = (index, { ids, whole }, change) => {
@@ -73,7 +74,7 @@ function oracle(servers) {
         const index = (at + turn) % servers.length;
         const missing = request.inputTokens - matched(index, request) * BLOCK_TOKENS;
         const { backlogTokens, requests } = servers[index];
-        const cost = backlogTokens + MISS_WEIGHT * missing + REQUEST_TOKENS * requests;
+        const cost = backlogTokens + MISS_WEIGHT * missing + requestTokens * requests;
         if (cost >= bestCost) continue;
         best = index;
         bestCost = cost;

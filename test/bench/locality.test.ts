@@ -47,7 +47,7 @@ t.test('a trace has a name, a file and cache sizes', async (t) => {
 t.test('hosts are as fast as the wanted use of the fleet takes, the same each time', async (t) => {
   const requests = spread(generate('documents', { requests: 300 }), 2000);
   const speed = { stepUs: 1000, sequenceUs: 50, memoryTokenUs: 0, maxBatchTokens: 4096 };
-  const settings = { hosts: 4, cacheBlocks: 400, speed };
+  const settings = { hosts: 4, cacheBlocks: 400, blockBytes: 1024, speed };
   const at = (use: number): number => calibrate(requests, { ...settings, use });
   t.equal(at(0.6), at(0.6));
   t.ok(at(0.3) < at(0.6), `${at(0.3)} and ${at(0.6)} us a token`);
