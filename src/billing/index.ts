@@ -79,4 +79,13 @@ export type { Offer } from './payments/offer.ts';
 export { answerOf, decidePayment, PURCHASE, submissionOf } from './payments/settlement.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';
 export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-processor.ts';
-export { costOf, exactUsdText, type ModelPrice, modelPriceOf, picoPerCall, type Tokens, usdText } from './prices.ts';
+export {
+  costOf,
+  exactUsdText,
+  type ModelPrice,
+  modelPriceOf,
+  picoLimit,
+  picoPerCall,
+  type Tokens,
+  usdText,
+} from './prices.ts';

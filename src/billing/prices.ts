@@ -43,6 +43,11 @@ export function picoPerCall(usd: string): number {
   throw new RangeError(`a price of ${usd} USD is more than one call may cost`);
 }
 
+/** Pico-USD of a limit in USD: exact up to 9,000 USD, and within 16 decimal digits above. Throws like `picoPerToken`. */
+export function picoLimit(usd: string): bigint {
+  return BigInt(scaled(usd, CALL_PRICE_DIGITS));
+}
+
 function scaled(decimal: string, digits: number): number {
   const [, whole, fraction = ''] = PLAIN_DECIMAL.exec(decimal) ?? [];
   if (whole === undefined) throw new RangeError(`not a plain decimal price: '${decimal}'`);

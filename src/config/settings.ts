@@ -13,6 +13,7 @@ import {
   integerOr,
   list,
   map,
+  MOST_USD,
   nullable,
   number,
   open,
@@ -400,7 +401,7 @@ export const SCHEMA = section('General', {
     engines: setting(map(open()), {}, 'The engines, by id.', SECRET),
     cacheTtl: setting(nullable(duration()), null, 'How long answers are cached for equal searches of one account.'),
     cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of answers, per thread.'),
-    pricing: setting(map(decimal()), {}, 'Price in USD of a successful call, by engine id.'),
+    pricing: setting(map(decimal(MOST_USD)), {}, 'Price in USD of a successful call, by engine id.'),
   }),
   fetch: section('Pages', {
     timeout: setting(duration(), '15s', 'Longest time for a page, from acceptance to clean text.'),
@@ -429,7 +430,7 @@ export const SCHEMA = section('General', {
     queue: setting(integer({ min: 1 }), 256, 'Pages that may wait for a cleaner before new ones are refused.'),
     cleanTimeout: setting(duration(), '5s', 'Longest time of a cleaner for one page; then the thread is replaced.'),
     cleanMemoryBytes: setting(bytes(), '256MiB', 'Largest memory of a cleaner; then the thread is replaced.'),
-    price: setting(decimal(), '0', 'Price in USD of a page that was fetched.'),
+    price: setting(decimal(MOST_USD), '0', 'Price in USD of a page that was fetched.'),
     pagesPerCleaner: setting(integer({ min: 1 }), 10_000, 'Pages after which a cleaner thread is replaced.'),
   }),
   store: setting(
@@ -440,7 +441,7 @@ export const SCHEMA = section('General', {
   ),
   credit: section('Credit', {
     lease: setting(
-      decimal(),
+      decimal(MOST_USD),
       '0.05',
       'Credit in USD that a gateway leases of an account beyond present needs; more where spending is fast.',
     ),
@@ -484,7 +485,7 @@ export const SCHEMA = section('General', {
   webhooks: section('Webhooks', {
     endpoints: setting(map(WEBHOOK), {}, 'Receivers of events, by name.', SECRET),
     lowBalance: setting(
-      nullable(decimal()),
+      nullable(decimal(MOST_USD)),
       null,
       'Credit in USD below which credit.low is sent, for accounts without a threshold.',
       RESTART,
@@ -539,8 +540,8 @@ export const SCHEMA = section('General', {
     assetName: setting(nullable(string()), null, 'Name in the EIP-712 domain of a token other than USDC.', RESTART),
     assetVersion: setting(string(), '2', 'Version in that domain.', RESTART),
     assetDecimals: setting(integer({ min: 6, max: 12 }), 6, 'Decimal places of that token.', RESTART),
-    maxPurchase: setting(decimal(), '1000', 'Largest purchase of credits in USD.', RESTART),
-    minimum: setting(decimal(), '0.0001', 'Lowest price in USD of a request without a key.'),
+    maxPurchase: setting(decimal(MOST_USD), '1000', 'Largest purchase of credits in USD.', RESTART),
+    minimum: setting(decimal(MOST_USD), '0.0001', 'Lowest price in USD of a request without a key.'),
     assumedTokens: setting(
       integer(),
       1024,

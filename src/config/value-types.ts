@@ -35,6 +35,8 @@ export interface ValueType<Output, Input = Output, Suffix extends string = ''> {
   readonly nullable?: boolean;
   /** The words of an enum, or the words that a number may be replaced with. */
   readonly words?: readonly string[];
+  /** Smallest and largest value of a number, in the base unit. */
+  readonly range?: Range;
   /** The type of the entries of a list or map. */
   readonly items?: AnyType;
   /** The settings of a record. */
@@ -121,20 +123,20 @@ export interface Range {
 export function integer(range?: Range): ValueType<number> {
   const schema = numeric(z.int({ error: 'must be a whole number' }), { min: 0, ...range });
   JSON_SCHEMA.add(schema, { type: ['integer', 'string'], pattern: String.raw`^-?\d+$|${VARIABLE}` });
-  return { kind: 'integer', schema, suffix: '' };
+  return { kind: 'integer', schema, suffix: '', range: { min: 0, ...range } };
 }
 
 /** A whole number, or a word in its place. */
 export function integerOr<const Word extends string>(word: Word, range?: Range): ValueType<number | Word> {
   const schema = z.union([z.literal(word), integer(range).schema], { error: `must be ${word} or a whole number` });
-  return { kind: 'integer', schema, suffix: '', words: [word] };
+  return { kind: 'integer', schema, suffix: '', words: [word], range: { min: 0, ...range } };
 }
 
 /** A number from 0, or within `range`. */
 export function number(range?: Range): ValueType<number> {
   const schema = numeric(z.number({ error: 'must be a number' }), { min: 0, ...range });
   JSON_SCHEMA.add(schema, { type: ['number', 'string'], pattern: String.raw`^-?\d+(\.\d+)?$|${VARIABLE}` });
-  return { kind: 'number', schema, suffix: '' };
+  return { kind: 'number', schema, suffix: '', range: { min: 0, ...range } };
 }
 
 /** A number of the base unit, or text with a unit, such as `5s` or `100MiB`. */
@@ -148,7 +150,7 @@ export function duration(range?: Range): ValueType<number, Quantity, 'Ms'> {
     type: ['integer', 'string'],
     pattern: String.raw`^\s*\d+(\.\d+)?\s*([mM]?[sS]|[mMhHdD])?\s*$|${VARIABLE}`,
   });
-  return { kind: 'duration', schema, suffix: 'Ms' };
+  return { kind: 'duration', schema, suffix: 'Ms', range: bounds };
 }
 
 /** Bytes, from 1 or within `range`. */
@@ -158,19 +160,25 @@ export function bytes(range?: Range): ValueType<number, Quantity> {
     type: ['integer', 'string'],
     pattern: String.raw`^\s*\d+(\.\d+)?\s*([kKmMgG][iI]?)?[bB]?\s*$|${VARIABLE}`,
   });
-  return { kind: 'bytes', schema, suffix: '' };
+  return { kind: 'bytes', schema, suffix: '', range: { min: 1, ...range } };
 }
 
-/** A decimal number kept as text, so that no digit of an amount of money is lost. */
-export function decimal(): ValueType<string, string | number> {
+/** Pico-USD are numbers up to 2^53 - 1: no larger amount can be charged at once. */
+export const MOST_USD = 9000;
+
+/** A decimal number up to `max`, kept as text, so that no digit of an amount of money is lost. */
+export function decimal(max = 9_999_999): ValueType<string, string | number> {
   const form = /^\d+(?:\.\d+)?$/;
   const error = 'must be a plain decimal number in quotes, such as "0.25"';
   const schema = preprocess<string, string | number>(
     (raw) => (typeof raw === 'number' ? String(raw) : raw),
-    z.string({ error }).check(z.regex(form, { error })),
+    z.string({ error }).check(
+      z.regex(form, { error, abort: true }),
+      z.refine<string>((text) => Number(text) <= max, { error: `must be at most ${max}` }),
+    ),
   );
   JSON_SCHEMA.add(schema, { type: ['string', 'number'], pattern: orVariable(form) });
-  return { kind: 'decimal', schema, suffix: '' };
+  return { kind: 'decimal', schema, suffix: '', range: { min: 0, max } };
 }
 
 /** `HOST:PORT`, or a port alone, which takes `defaultHost`. */

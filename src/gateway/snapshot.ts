@@ -1,7 +1,7 @@
 // What data planes get from the control plane: one immutable value, sent whole at every change, also across threads. It holds
 // plain data only, and no secret but the credentials for CRNs.
 
-import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoPerCall } from '../billing/index.ts';
+import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoLimit } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
@@ -89,7 +89,7 @@ function limitsOf({ monthly, rpm, running, tpm }: Partial<Settings['keys']['stat
     ...(running !== undefined && { runningRequests: running }),
     ...(rpm !== undefined && { requestsPerMinute: rpm }),
     ...(tpm !== undefined && { tokensPerMinute: tpm }),
-    ...(monthly !== undefined && { monthlySpend: String(picoPerCall(monthly)) }),
+    ...(monthly !== undefined && { monthlySpend: String(picoLimit(monthly)) }),
   };
 }
 

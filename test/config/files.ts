@@ -6,28 +6,41 @@ import type { AnyType, Kind, Setting } from '../../src/config/value-types.ts';
 
 const NAME = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
 const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
-const DURATION = fc.oneof(
-  fc.integer({ min: 1, max: 50 }).map((value) => `${value}s`),
-  fc.integer({ min: 1, max: 9999 }),
-);
+/** Whole numbers within the range of a type: near its ends mostly, where files are right and wrong by little elsewhere. */
+function within({ range = {} }: AnyType): fc.Arbitrary<number> {
+  const least = Math.ceil(range.min ?? 0);
+  const most = Math.floor(Math.min(range.max ?? Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER));
+  return fc.oneof(fc.integer({ min: least, max: Math.min(most, least + 50) }), fc.constant(most));
+}
+
 const ENGINE = fc.constantFrom({}, { kind: 'brave', apiKey: 'k' }, { kind: 'worker', nested: { list: [1, 'two'] } });
 
 /** Values of the type of a setting as a user may write them, most of them right. */
-function written(
-  { kind, items, fields = {}, text, words = [], nullable }: AnyType,
-  setting: Setting,
-): fc.Arbitrary<unknown> {
+function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
+  const { kind, items, fields = {}, text, words = [], nullable } = type;
   const item = (): fc.Arbitrary<unknown> => written(items as AnyType, { ...setting, fallback: undefined });
   const kinds: Record<Kind, () => fc.Arbitrary<unknown>> = {
     // A star satisfies every pattern of strings without a default.
     string: () =>
       setting.secret === true && setting.fallback === undefined ? TOKEN : fc.constant(setting.fallback ?? '*'),
     boolean: () => fc.boolean(),
-    integer: () => fc.oneof(fc.integer({ min: 1, max: 20 }), ...words.map((word) => fc.constant(word))),
+    integer: () => fc.oneof(within(type), ...words.map((word) => fc.constant(word))),
     number: () => fc.constantFrom(setting.fallback, 1),
-    duration: () => DURATION,
-    bytes: () => fc.integer({ min: 2, max: 9 }).map((value) => `${value}MiB`),
-    decimal: () => fc.tuple(fc.nat(), fc.nat()).map(([whole, part]) => `${whole}.${part}`),
+    duration: () =>
+      fc.oneof(
+        within(type),
+        within(type).map((value) => `${value}ms`),
+      ),
+    bytes: () =>
+      fc.oneof(
+        within(type),
+        within(type).map((value) => `${value}B`),
+      ),
+    decimal: () =>
+      fc.oneof(
+        within(type).map(String),
+        fc.nat().map((part) => `0.${part}`),
+      ),
     address: () => fc.integer({ min: 1, max: 65_535 }).map((port) => `127.0.0.1:${port}`),
     block: () => fc.constantFrom('127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8'),
     url: () => fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`),
@@ -50,7 +63,7 @@ function isSection(value: unknown): boolean {
 }
 
 /** A file with one value at the path of each setting. */
-function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const file: Record<string, unknown> = {};
   for (const [path, value] of Object.entries(values)) {
     const names = path.split('.');
@@ -68,20 +81,14 @@ function fileOf(values: Readonly<Record<string, unknown>>): Record<string, unkno
 // Random payments, receivers of webhooks and admin tokens are never complete.
 const ROWS = SETTINGS.filter(({ path }) => !/^(?:payments\.|webhooks\.endpoints$|adminTokens$)/.test(path));
 
-/** Values of settings that have a lower bound beyond the usual random values. */
-const BOUNDED: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
-  'retention.charges': fc.constantFrom(null, '31d', '400d'),
-  'retention.audit': fc.constantFrom(null, '60s', '24h'),
-  'costLog.retention': fc.constantFrom('60s', '30d'),
-  'costLog.rows': fc.integer({ min: 1000, max: 1_000_000 }),
-  'webhooks.retention': fc.constantFrom('60s', '30d'),
-};
+/** Random values of each setting, by its path. */
+export const SETTING_VALUES: ReadonlyMap<string, fc.Arbitrary<unknown>> = new Map(
+  ROWS.map(({ path, setting }) => [path, written(setting, setting)]),
+);
 
 /** Files with values of the right types. */
 export const TYPED_FILES: fc.Arbitrary<Record<string, unknown>> = fc
-  .record(Object.fromEntries(ROWS.map(({ path, setting }) => [path, BOUNDED[path] ?? written(setting, setting)])), {
-    requiredKeys: [],
-  })
+  .record(Object.fromEntries(SETTING_VALUES), { requiredKeys: [] })
   .map(fileOf);
 
 /** Values that no file can hold, but a program can pass. */

@@ -1,5 +1,6 @@
 import { deepStrictEqual as deepEqual } from 'node:assert';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
 import { stringify } from 'yaml';
@@ -13,8 +14,9 @@ import {
   type Mistake,
 } from '../../src/config/load.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
+import { configuredKeys } from '../../src/gateway/snapshot.ts';
 import { EXAMPLE_ENV, EXAMPLE_YAML } from './example.ts';
-import { ARBITRARY_FILES, TYPED_FILES } from './files.ts';
+import { ARBITRARY_FILES, fileOf, SETTING_VALUES, TYPED_FILES } from './files.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -294,6 +296,30 @@ t.test('any settings, right or wrong, resolve the same as object, YAML and JSON'
     { numRuns: 150 },
   );
   t.ok(resolved > 10, `${resolved} of 150 were right`);
+});
+
+t.test('every setting can be set to something else than its default, by itself', async (t) => {
+  for (const [path, values] of SETTING_VALUES) {
+    const { fallback } = SETTINGS.find((setting) => setting.path === path)?.setting ?? {};
+    const samples = fc.sample(values, { numRuns: 60, seed: 1 });
+    const mistakes = new Set<string>();
+    const isSet = samples.some((value) => {
+      if (isDeepStrictEqual(value, fallback)) return false;
+      const found = mistakesOf(fileOf({ [path]: value }));
+      for (const { message } of found) mistakes.add(message);
+      return found.every((mistake) => !mistake.path.startsWith(path));
+    });
+    t.ok(isSet || samples.every((value) => isDeepStrictEqual(value, fallback)), `${path}: ${[...mistakes].join('; ')}`);
+  }
+});
+
+t.test('amounts of money are bounded by what can be charged', async (t) => {
+  const limited = (monthly: string): unknown => ({ keys: { static: [{ key: 'k', account: 'a', monthly }] } });
+  const resolution = resolveSettings(limited('1000000'));
+  if ('mistakes' in resolution) throw new Error('a limit may be larger than a charge');
+  t.match(configuredKeys(resolution.settings), [{ limits: { monthlySpend: '1000000000000000000' } }]);
+  t.match(mistakesOf(limited('99999999')), [{ path: 'keys.static[0].monthly', message: 'must be at most 9999999' }]);
+  t.match(mistakesOf({ fetch: { price: '9001' } }), [{ path: 'fetch.price', message: 'must be at most 9000' }]);
 });
 
 t.test('anything at all gives settings or mistakes, each with a path and a message', async () => {
