@@ -109,7 +109,15 @@ const PLACES: readonly (readonly [names: readonly string[], kind: Kind])[] = [
   [['filename', 'title', 'context', 'detail'], KIND.text],
 ];
 
-const ID_PLACE = 2;
+/** Places of members that are named in the code. */
+const ROLE_PLACE = placeOf('role');
+const ID_PLACE = placeOf('id');
+const CONTENT_PLACE = placeOf('content');
+const USER = Buffer.from('user');
+
+function placeOf(name: string): number {
+  return PLACES.findIndex(([names]) => names.includes(name));
+}
 
 const KEYS: readonly Key[] = PLACES.flatMap(([names, kind], place) =>
   names.map((name) => ({ name: Buffer.from(name, 'latin1'), place, kind })),
@@ -265,7 +273,13 @@ function putSystem(body: Buffer, spans: readonly number[], at: number): void {
 }
 
 function putMessages(body: Buffer, start: number, end: number): void {
+  if (body[start] === LETTER_N) return;
   if (body[start] !== OPEN_ARRAY) {
+    // The responses dialect takes a text for the message of a user.
+    putByte(MARK_MESSAGE);
+    putByte(MARK_MEMBER + ROLE_PLACE);
+    for (let at = 0; at < USER.length; at++) putByte(USER[at] as number);
+    putByte(MARK_MEMBER + CONTENT_PLACE);
     putParts(body, start, end, READ_LEVELS);
     return;
   }
@@ -515,7 +529,7 @@ function putPrompt(body: Buffer, start: number, end: number): void {
     } else if ((byte >= 0x30 && byte <= 0x39) || byte === MINUS) {
       if (!isTokens) putByte(MARK_TOKENS);
       isTokens = isSeparate = true;
-      pos = putNumber(body, pos, end);
+      pos = putTokens(body, pos, end);
     } else {
       if (valuesLeft-- <= 0) return putUnread(end - pos);
       const valueEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
@@ -531,24 +545,29 @@ function putPrompt(body: Buffer, start: number, end: number): void {
   }
 }
 
-/** Appends the number at `start` as four bytes, low byte first; returns what follows. */
-function putNumber(body: Buffer, start: number, end: number): number {
+/** Appends the numbers from `start` on as tokens, up to what is no number; returns what follows the last one. */
+function putTokens(body: Buffer, start: number, end: number): number {
   let pos = start;
-  let id = 0;
-  let byte = body[pos] as number;
-  while (byte >= 0x30 && byte <= 0x39) {
-    id = (Math.imul(id, 10) + byte - 0x30) | 0;
-    byte = body[++pos] as number;
+  for (;;) {
+    const first = pos;
+    let id = 0;
+    let byte = body[pos] as number;
+    while (byte >= 0x30 && byte <= 0x39) {
+      id = (Math.imul(id, 10) + byte - 0x30) | 0;
+      byte = body[++pos] as number;
+    }
+    if (pos === first || byte === 0x2e || (byte | 0x20) === 0x65) {
+      // Negative, or with a fraction or an exponent: most are no tokens, and servers refuse them.
+      pos = skipValue(body, first, end, 0, 1);
+      if (pos < 0) return end;
+      id = Number(body.toString('latin1', first, pos)) | 0;
+    }
+    putToken(id);
+    const next = nextItem(body, pos, end);
+    byte = body[next] as number;
+    if (byte < 0x30 || byte > 0x39 || next === pos) return pos;
+    pos = next;
   }
-  if (byte === 0x2e || byte === MINUS || (byte | 0x20) === 0x65) {
-    // No token; engines refuse it, or read the number in its own way.
-    const valueEnd = skipValue(body, start, end, 0, 1);
-    if (valueEnd < 0) return end;
-    id = Number(body.toString('latin1', start, valueEnd)) | 0;
-    pos = valueEnd;
-  }
-  putToken(id);
-  return pos;
 }
 
 const PROMPT_STRING = Buffer.from('prompt_string');

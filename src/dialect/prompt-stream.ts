@@ -44,7 +44,7 @@ const CHUNK = 64 * 1024;
 /** First bytes of a string with escapes that are copied, where its end is not known; then more and more. */
 const FIRST_CHUNK = 1024;
 /** A native copy costs about as much as this many bytes one by one. */
-const SHORT_BYTES = 24;
+const SHORT_BYTES = 12;
 /** Strings are searched in steps of so many bytes. */
 const STEP = 64;
 /** `copyString` stops so many bytes before the end. */

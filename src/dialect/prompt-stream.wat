@@ -14,103 +14,57 @@
     "\00\00\22\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00"
     "\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\5c")
 
-  ;; 1: the first byte of the next 64 is escaped by the last one of those before.
-  (global $carry (mut i64) (i64.const 0))
+  ;; Of the last `findEnd`; 1: the next byte is escaped by the last one.
+  (global $carried (mut i64) (i64.const 0))
 
-  ;; The backslashes and the quotes among the 64 bytes at $at: one bit for each byte, the first byte lowest.
-  (func $look (param $at i32) (result i64 i64)
-    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
-    (local.set $a (v128.load (local.get $at)))
-    (local.set $b (v128.load offset=16 (local.get $at)))
-    (local.set $c (v128.load offset=32 (local.get $at)))
-    (local.set $d (v128.load offset=48 (local.get $at)))
-    (i64.or
-      (i64.or
-        (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x5c)))))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x5c))))) (i64.const 16)))
-      (i64.or
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x5c))))) (i64.const 32))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x5c))))) (i64.const 48))))
-    (i64.or
-      (i64.or
-        (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x22)))))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x22))))) (i64.const 16)))
-      (i64.or
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x22))))) (i64.const 32))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x22))))) (i64.const 48)))))
-
-  ;; One bit for each of the 64 bytes at $at that equals $byte.
-  (func $equal (param $at i32) (param $byte i32) (result i64)
-    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
-    (local.set $a (v128.load (local.get $at)))
-    (local.set $b (v128.load offset=16 (local.get $at)))
-    (local.set $c (v128.load offset=32 (local.get $at)))
-    (local.set $d (v128.load offset=48 (local.get $at)))
-    (i64.or
-      (i64.or
-        (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (local.get $byte)))))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (local.get $byte))))) (i64.const 16)))
-      (i64.or
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (local.get $byte))))) (i64.const 32))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (local.get $byte))))) (i64.const 48)))))
-
-  ;; One bit for each of the 64 bytes at $at that is a space or a control character.
-  (func $spaces (param $at i32) (result i64)
-    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
-    (local.set $a (v128.load (local.get $at)))
-    (local.set $b (v128.load offset=16 (local.get $at)))
-    (local.set $c (v128.load offset=32 (local.get $at)))
-    (local.set $d (v128.load offset=48 (local.get $at)))
-    (i64.or
-      (i64.or
-        (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $a) (i8x16.splat (i32.const 0x20)))))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $b) (i8x16.splat (i32.const 0x20))))) (i64.const 16)))
-      (i64.or
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $c) (i8x16.splat (i32.const 0x20))))) (i64.const 32))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $d) (i8x16.splat (i32.const 0x20))))) (i64.const 48)))))
-
-  ;; The bytes of 64 that are escaped, by the bits of the backslashes among them. A run of backslashes escapes every second byte from
-  ;; the one behind its first (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", section 3.1.1).
-  (func $escaped (param $slashes i64) (result i64)
-    (local $follows i64) (local $odd i64) (local $sum i64)
-    (local.set $slashes (i64.and (local.get $slashes) (i64.xor (global.get $carry) (i64.const -1))))
-    (local.set $follows (i64.or (i64.shl (local.get $slashes) (i64.const 1)) (global.get $carry)))
-    (local.set $odd
-      (i64.and (i64.and (local.get $slashes) (i64.const 0xaaaaaaaaaaaaaaaa)) (i64.xor (local.get $follows) (i64.const -1))))
-    (local.set $sum (i64.add (local.get $odd) (local.get $slashes)))
-    (global.set $carry (i64.extend_i32_u (i64.lt_u (local.get $sum) (local.get $odd))))
-    (i64.and
-      (i64.xor (i64.const 0x5555555555555555) (i64.shl (local.get $sum) (i64.const 1)))
-      (local.get $follows)))
-
-  ;; One bit for each of the 64 bytes at $at that is `u` or `/`: behind a backslash, escapes with a shorter form.
-  (func $longer (param $at i32) (result i64)
-    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
-    (local.set $a (v128.load (local.get $at)))
-    (local.set $b (v128.load offset=16 (local.get $at)))
-    (local.set $c (v128.load offset=32 (local.get $at)))
-    (local.set $d (v128.load offset=48 (local.get $at)))
-    (i64.or
-      (i64.or
-        (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x2f))))))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x2f)))))) (i64.const 16)))
-      (i64.or
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x2f)))))) (i64.const 32))
-        (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x2f)))))) (i64.const 48)))))
+  ;; In the functions that look at 64 bytes at a time, a local of 64 bits has one bit for each of these bytes, the first byte lowest.
 
   ;; Finds the quote that ends the string whose inside begins at $at. With $continued, $at continues the bytes of the last call, which
   ;; were a multiple of 64. Returns its address, $end if it is not before that, and -1 if an escape before it has a shorter form.
   (func (export "findEnd") (param $at i32) (param $end i32) (param $continued i32) (result i32)
-    (local $slashes i64) (local $quotes i64) (local $escaped i64)
-    (if (i32.eqz (local.get $continued)) (then (global.set $carry (i64.const 0))))
+    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
+    (local $slashes i64) (local $quotes i64) (local $escaped i64) (local $carry i64)
+    (local $follows i64) (local $odd i64) (local $sum i64)
+    (if (local.get $continued) (then (local.set $carry (global.get $carried))))
     (loop $next
-      (if (i32.ge_u (local.get $at) (local.get $end)) (then (return (local.get $end))))
-      (call $look (local.get $at))
-      (local.set $quotes)
-      (local.set $slashes)
-      (if (i64.ne (i64.or (local.get $slashes) (global.get $carry)) (i64.const 0))
+      (if (i32.ge_u (local.get $at) (local.get $end))
         (then
-          (local.set $escaped (call $escaped (local.get $slashes)))
+          (global.set $carried (local.get $carry))
+          (return (local.get $end))))
+      (local.set $a (v128.load (local.get $at)))
+      (local.set $b (v128.load offset=16 (local.get $at)))
+      (local.set $c (v128.load offset=32 (local.get $at)))
+      (local.set $d (v128.load offset=48 (local.get $at)))
+      (local.set $slashes
+        (i64.or
+          (i64.or
+            (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x5c)))))
+            (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x5c))))) (i64.const 16)))
+          (i64.or
+            (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x5c))))) (i64.const 32))
+            (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x5c))))) (i64.const 48)))))
+      (local.set $quotes
+        (i64.or
+          (i64.or
+            (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x22)))))
+            (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x22))))) (i64.const 16)))
+          (i64.or
+            (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x22))))) (i64.const 32))
+            (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x22))))) (i64.const 48)))))
+      (if (i64.ne (i64.or (local.get $slashes) (local.get $carry)) (i64.const 0))
+        (then
+          ;; The bytes that are escaped: a run of backslashes escapes every second byte from the one behind its first (Langdale and
+          ;; Lemire, "Parsing Gigabytes of JSON per Second", section 3.1.1).
+          (local.set $slashes (i64.and (local.get $slashes) (i64.xor (local.get $carry) (i64.const -1))))
+          (local.set $follows (i64.or (i64.shl (local.get $slashes) (i64.const 1)) (local.get $carry)))
+          (local.set $odd
+            (i64.and (i64.and (local.get $slashes) (i64.const 0xaaaaaaaaaaaaaaaa)) (i64.xor (local.get $follows) (i64.const -1))))
+          (local.set $sum (i64.add (local.get $odd) (local.get $slashes)))
+          (local.set $carry (i64.extend_i32_u (i64.lt_u (local.get $sum) (local.get $odd))))
+          (local.set $escaped
+            (i64.and
+              (i64.xor (i64.const 0x5555555555555555) (i64.shl (local.get $sum) (i64.const 1)))
+              (local.get $follows)))
           (local.set $quotes (i64.and (local.get $quotes) (i64.xor (local.get $escaped) (i64.const -1))))
           ;; Of the bytes before the quote.
           (if (i64.ne (local.get $quotes) (i64.const 0))
@@ -118,7 +72,17 @@
               (local.set $escaped
                 (i64.and (local.get $escaped)
                   (i64.and (i64.sub (local.get $quotes) (i64.const 1)) (i64.xor (local.get $quotes) (i64.const -1)))))))
-          (if (i64.ne (i64.and (local.get $escaped) (call $longer (local.get $at))) (i64.const 0))
+          ;; `u` or `/`: escapes with a shorter form.
+          (if (i64.ne
+                (i64.and (local.get $escaped)
+                  (i64.or
+                    (i64.or
+                      (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x2f))))))
+                      (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x2f)))))) (i64.const 16)))
+                    (i64.or
+                      (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x2f)))))) (i64.const 32))
+                      (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x2f)))))) (i64.const 48)))))
+                (i64.const 0))
             (then (return (i32.const -1))))))
       (if (i64.ne (local.get $quotes) (i64.const 0))
         (then
@@ -184,56 +148,62 @@
           (local.set $to (i32.add (local.get $to) (i32.const 2)))
           (local.set $from (i32.add (local.get $from) (i32.const 2)))
           (br $next)))
-      (local.set $unit (call $hex (i32.add (local.get $from) (i32.const 2))))
-      (if (i32.lt_u (local.get $unit) (i32.const 0x80))
-        (then
-          (local.set $low (i32.load8_u offset=0x112000 (local.get $unit)))
-          (if (i32.ne (local.get $low) (i32.const 0))
-            (then
-              (i32.store16 (local.get $to) (i32.or (i32.const 0x5c) (i32.shl (local.get $low) (i32.const 8))))
-              (local.set $to (i32.add (local.get $to) (i32.const 2)))
-              (local.set $from (i32.add (local.get $from) (i32.const 6)))
-              (br $next)))
-          (if (i32.ge_u (local.get $unit) (i32.const 0x20))
-            (then
-              (i32.store8 (local.get $to) (local.get $unit))
-              (local.set $to (i32.add (local.get $to) (i32.const 1)))
-              (local.set $from (i32.add (local.get $from) (i32.const 6)))
-              (br $next)))))
-      (if (i32.and (i32.ge_u (local.get $unit) (i32.const 0x80)) (i32.ne (i32.and (local.get $unit) (i32.const 0xf800)) (i32.const 0xd800)))
-        (then
-          (local.set $from (i32.add (local.get $from) (i32.const 6)))
-          (if (i32.lt_u (local.get $unit) (i32.const 0x800))
-            (then
-              (i32.store8 (local.get $to) (i32.or (i32.const 0xc0) (i32.shr_u (local.get $unit) (i32.const 6))))
-              (i32.store8 offset=1 (local.get $to) (i32.or (i32.const 0x80) (i32.and (local.get $unit) (i32.const 63))))
-              (local.set $to (i32.add (local.get $to) (i32.const 2)))
-              (br $next)))
-          (i32.store8 (local.get $to) (i32.or (i32.const 0xe0) (i32.shr_u (local.get $unit) (i32.const 12))))
-          (i32.store8 offset=1 (local.get $to) (i32.or (i32.const 0x80) (i32.and (i32.shr_u (local.get $unit) (i32.const 6)) (i32.const 63))))
-          (i32.store8 offset=2 (local.get $to) (i32.or (i32.const 0x80) (i32.and (local.get $unit) (i32.const 63))))
-          (local.set $to (i32.add (local.get $to) (i32.const 3)))
-          (br $next)))
-      ;; A surrogate pair: `\uD83D\uDE00`.
-      (if (i32.and
-            (i32.eq (i32.and (local.get $unit) (i32.const 0xfc00)) (i32.const 0xd800))
-            (i32.eq (i32.load16_u offset=6 (local.get $from)) (i32.const 0x755c)))
-        (then
-          (local.set $low (call $hex (i32.add (local.get $from) (i32.const 8))))
-          (if (i32.eq (i32.and (local.get $low) (i32.const 0xfc00)) (i32.const 0xdc00))
-            (then
-              (local.set $unit
-                (i32.add (i32.const 0x10000)
-                  (i32.or
-                    (i32.shl (i32.and (local.get $unit) (i32.const 0x3ff)) (i32.const 10))
-                    (i32.and (local.get $low) (i32.const 0x3ff)))))
-              (i32.store8 (local.get $to) (i32.or (i32.const 0xf0) (i32.shr_u (local.get $unit) (i32.const 18))))
-              (i32.store8 offset=1 (local.get $to) (i32.or (i32.const 0x80) (i32.and (i32.shr_u (local.get $unit) (i32.const 12)) (i32.const 63))))
-              (i32.store8 offset=2 (local.get $to) (i32.or (i32.const 0x80) (i32.and (i32.shr_u (local.get $unit) (i32.const 6)) (i32.const 63))))
-              (i32.store8 offset=3 (local.get $to) (i32.or (i32.const 0x80) (i32.and (local.get $unit) (i32.const 63))))
-              (local.set $to (i32.add (local.get $to) (i32.const 4)))
-              (local.set $from (i32.add (local.get $from) (i32.const 12)))
-              (br $next)))))
+      ;; Text of another script has one after the other.
+      (loop $unicode
+        (local.set $unit (call $hex (i32.add (local.get $from) (i32.const 2))))
+        (if (i32.lt_u (local.get $unit) (i32.const 0x80))
+          (then
+            (local.set $low (i32.load8_u offset=0x112000 (local.get $unit)))
+            (if (i32.ne (local.get $low) (i32.const 0))
+              (then
+                (i32.store16 (local.get $to) (i32.or (i32.const 0x5c) (i32.shl (local.get $low) (i32.const 8))))
+                (local.set $to (i32.add (local.get $to) (i32.const 2)))
+                (local.set $from (i32.add (local.get $from) (i32.const 6)))
+                (br $next)))
+            (if (i32.ge_u (local.get $unit) (i32.const 0x20))
+              (then
+                (i32.store8 (local.get $to) (local.get $unit))
+                (local.set $to (i32.add (local.get $to) (i32.const 1)))
+                (local.set $from (i32.add (local.get $from) (i32.const 6)))
+                (br $next)))))
+        (if (i32.and (i32.ge_u (local.get $unit) (i32.const 0x80)) (i32.ne (i32.and (local.get $unit) (i32.const 0xf800)) (i32.const 0xd800)))
+          (then
+            (local.set $from (i32.add (local.get $from) (i32.const 6)))
+            (if (i32.lt_u (local.get $unit) (i32.const 0x800))
+              (then
+                (i32.store8 (local.get $to) (i32.or (i32.const 0xc0) (i32.shr_u (local.get $unit) (i32.const 6))))
+                (i32.store8 offset=1 (local.get $to) (i32.or (i32.const 0x80) (i32.and (local.get $unit) (i32.const 63))))
+                (local.set $to (i32.add (local.get $to) (i32.const 2)))
+                (br_if $unicode (i32.and (i32.eq (i32.load16_u (local.get $from)) (i32.const 0x755c)) (i32.le_s (local.get $from) (local.get $last))))
+                (br $next)))
+            (i32.store8 (local.get $to) (i32.or (i32.const 0xe0) (i32.shr_u (local.get $unit) (i32.const 12))))
+            (i32.store8 offset=1 (local.get $to) (i32.or (i32.const 0x80) (i32.and (i32.shr_u (local.get $unit) (i32.const 6)) (i32.const 63))))
+            (i32.store8 offset=2 (local.get $to) (i32.or (i32.const 0x80) (i32.and (local.get $unit) (i32.const 63))))
+            (local.set $to (i32.add (local.get $to) (i32.const 3)))
+            (br_if $unicode (i32.and (i32.eq (i32.load16_u (local.get $from)) (i32.const 0x755c)) (i32.le_s (local.get $from) (local.get $last))))
+            (br $next)))
+        ;; A surrogate pair: `\uD83D\uDE00`.
+        (if (i32.and
+              (i32.eq (i32.and (local.get $unit) (i32.const 0xfc00)) (i32.const 0xd800))
+              (i32.eq (i32.load16_u offset=6 (local.get $from)) (i32.const 0x755c)))
+          (then
+            (local.set $low (call $hex (i32.add (local.get $from) (i32.const 8))))
+            (if (i32.eq (i32.and (local.get $low) (i32.const 0xfc00)) (i32.const 0xdc00))
+              (then
+                (local.set $unit
+                  (i32.add (i32.const 0x10000)
+                    (i32.or
+                      (i32.shl (i32.and (local.get $unit) (i32.const 0x3ff)) (i32.const 10))
+                      (i32.and (local.get $low) (i32.const 0x3ff)))))
+                (i32.store8 (local.get $to) (i32.or (i32.const 0xf0) (i32.shr_u (local.get $unit) (i32.const 18))))
+                (i32.store8 offset=1 (local.get $to) (i32.or (i32.const 0x80) (i32.and (i32.shr_u (local.get $unit) (i32.const 12)) (i32.const 63))))
+                (i32.store8 offset=2 (local.get $to) (i32.or (i32.const 0x80) (i32.and (i32.shr_u (local.get $unit) (i32.const 6)) (i32.const 63))))
+                (i32.store8 offset=3 (local.get $to) (i32.or (i32.const 0x80) (i32.and (local.get $unit) (i32.const 63))))
+                (local.set $to (i32.add (local.get $to) (i32.const 4)))
+                (local.set $from (i32.add (local.get $from) (i32.const 12)))
+                (br_if $unicode (i32.and (i32.eq (i32.load16_u (local.get $from)) (i32.const 0x755c)) (i32.le_s (local.get $from) (local.get $last))))
+                (br $next)))))
+      )
       ;; A control character or half of a pair keeps its escape, with small letters: bit 5 is set in digits too.
       (local.set $low (i32.or (i32.load offset=2 (local.get $from)) (i32.const 0x20202020)))
       (i32.store16 (local.get $to) (i32.const 0x755c))
@@ -246,23 +216,61 @@
   ;; Rewrites the JSON value `[$from, $end)` in place without white space and with the shortest escapes. Members of objects at nesting
   ;; $markDepth that are named `cache_control` are left out; 0 is none. Returns its end.
   (func (export "compact") (param $from i32) (param $end i32) (param $markDepth i32) (result i32)
-    (local $at i32) (local $slashes i64) (local $quotes i64) (local $inside i64) (local $before i64) (local $marks i64) (local $escaped i64) (local $faults i64)
+    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
+    (local $at i32) (local $slashes i64) (local $quotes i64) (local $escaped i64) (local $carry i64)
+    (local $follows i64) (local $odd i64) (local $sum i64)
+    (local $inside i64) (local $before i64) (local $faults i64) (local $marks i64)
     (local $byte i32) (local $to i32) (local $depth i32) (local $markAt i32)
     ;; Most values are compact as they come: a fast look at 64 bytes at a time.
-    (global.set $carry (i64.const 0))
     (local.set $at (local.get $from))
     (block $needed
       (loop $next
         (if (i32.ge_u (local.get $at) (local.get $end)) (then (return (local.get $end))))
-        (call $look (local.get $at))
-        (local.set $quotes)
-        (local.set $slashes)
+        (local.set $a (v128.load (local.get $at)))
+        (local.set $b (v128.load offset=16 (local.get $at)))
+        (local.set $c (v128.load offset=32 (local.get $at)))
+        (local.set $d (v128.load offset=48 (local.get $at)))
+        (local.set $slashes
+          (i64.or
+            (i64.or
+              (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x5c)))))
+              (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x5c))))) (i64.const 16)))
+            (i64.or
+              (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x5c))))) (i64.const 32))
+              (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x5c))))) (i64.const 48)))))
+        (local.set $quotes
+          (i64.or
+            (i64.or
+              (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x22)))))
+              (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x22))))) (i64.const 16)))
+            (i64.or
+              (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x22))))) (i64.const 32))
+              (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x22))))) (i64.const 48)))))
         (local.set $faults (i64.const 0))
-        (if (i64.ne (i64.or (local.get $slashes) (global.get $carry)) (i64.const 0))
+        (if (i64.ne (i64.or (local.get $slashes) (local.get $carry)) (i64.const 0))
           (then
-            (local.set $escaped (call $escaped (local.get $slashes)))
+            ;; The bytes that are escaped: a run of backslashes escapes every second byte from the one behind its first (Langdale and
+            ;; Lemire, "Parsing Gigabytes of JSON per Second", section 3.1.1).
+            (local.set $slashes (i64.and (local.get $slashes) (i64.xor (local.get $carry) (i64.const -1))))
+            (local.set $follows (i64.or (i64.shl (local.get $slashes) (i64.const 1)) (local.get $carry)))
+            (local.set $odd
+              (i64.and (i64.and (local.get $slashes) (i64.const 0xaaaaaaaaaaaaaaaa)) (i64.xor (local.get $follows) (i64.const -1))))
+            (local.set $sum (i64.add (local.get $odd) (local.get $slashes)))
+            (local.set $carry (i64.extend_i32_u (i64.lt_u (local.get $sum) (local.get $odd))))
+            (local.set $escaped
+              (i64.and
+                (i64.xor (i64.const 0x5555555555555555) (i64.shl (local.get $sum) (i64.const 1)))
+                (local.get $follows)))
             (local.set $quotes (i64.and (local.get $quotes) (i64.xor (local.get $escaped) (i64.const -1))))
-            (local.set $faults (i64.and (local.get $escaped) (call $longer (local.get $at))))))
+            (local.set $faults
+              (i64.and (local.get $escaped)
+                (i64.or
+                  (i64.or
+                    (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x2f))))))
+                    (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x2f)))))) (i64.const 16)))
+                  (i64.or
+                    (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x2f)))))) (i64.const 32))
+                    (i64.shl (i64.extend_i32_u (i8x16.bitmask (v128.or (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x75))) (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x2f)))))) (i64.const 48))))))))
         ;; The bytes from an opening quote up to the closing one: the parity of the quotes before.
         (local.set $inside (local.get $quotes))
         (local.set $inside (i64.xor (local.get $inside) (i64.shl (local.get $inside) (i64.const 1))))
@@ -275,7 +283,14 @@
         (local.set $before (i64.shr_s (local.get $inside) (i64.const 63)))
         (local.set $faults
           (i64.or (local.get $faults)
-            (i64.and (call $spaces (local.get $at)) (i64.xor (local.get $inside) (i64.const -1)))))
+            (i64.and (i64.xor (local.get $inside) (i64.const -1))
+              (i64.or
+                (i64.or
+                  (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $a) (i8x16.splat (i32.const 0x20)))))
+                  (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $b) (i8x16.splat (i32.const 0x20))))) (i64.const 16)))
+                (i64.or
+                  (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $c) (i8x16.splat (i32.const 0x20))))) (i64.const 32))
+                  (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.le_u (local.get $d) (i8x16.splat (i32.const 0x20))))) (i64.const 48)))))))
         ;; Of the bytes before the end.
         (if (i32.lt_u (i32.sub (local.get $end) (local.get $at)) (i32.const 64))
           (then
@@ -287,10 +302,19 @@
         (br_if $needed (i64.ne (local.get $faults) (i64.const 0)))
         (if (local.get $markDepth)
           (then
-            ;; Strings that begin with `c`.
-            (local.set $marks (i64.and (local.get $quotes) (local.get $inside)))
+            ;; Strings that begin with `c`: its bits moved to the byte before; one beyond these 64 bytes is looked at in any case.
             (local.set $marks
-              (i64.and (local.get $marks) (call $equal (i32.add (local.get $at) (i32.const 1)) (i32.const 0x63))))
+              (i64.and (i64.and (local.get $quotes) (local.get $inside))
+                (i64.or (i64.const 0x8000000000000000)
+                  (i64.shr_u
+                    (i64.or
+                      (i64.or
+                        (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $a) (i8x16.splat (i32.const 0x63)))))
+                        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $b) (i8x16.splat (i32.const 0x63))))) (i64.const 16)))
+                      (i64.or
+                        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $c) (i8x16.splat (i32.const 0x63))))) (i64.const 32))
+                        (i64.shl (i64.extend_i32_u (i8x16.bitmask (i8x16.eq (local.get $d) (i8x16.splat (i32.const 0x63))))) (i64.const 48))))
+                    (i64.const 1)))))
             (block $none
               (loop $mark
                 (br_if $none (i64.eqz (local.get $marks)))

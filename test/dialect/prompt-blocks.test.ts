@@ -105,8 +105,10 @@ t.test('has no blocks without a dialect or a prompt', (t) => {
   const scan = scanBody(body);
   if (!scan.ok) return t.fail();
   t.match(promptBlocks(body, scan, undefined, 1), { count: 0, bytes: 0 });
-  for (const value of [{}, { prompt: null }, { prompt: '' }, { prompt: [] }]) {
-    t.same(chain('completions', value), { bytes: 0, blocks: [] });
+  for (const value of [{}, { prompt: null }, { prompt: '' }, { prompt: [] }, { messages: [] }, { input: null }]) {
+    for (const dialect of Object.keys(DIALECTS) as DialectName[]) {
+      t.same(chain(dialect, value), { bytes: 0, blocks: [] });
+    }
   }
   return t.end();
 });
@@ -308,6 +310,7 @@ const EQUAL: readonly (readonly [dialect: DialectName, why: string, ...bodies: u
       { type: 'function_call_output', id: 'fco_2', call_id: 'c', output: [{ type: 'input_text', text: 'x' }] },
     ),
   ],
+  ['responses', 'a text and the message of a user', { input: long }, { input: [{ role: 'user', content: long }] }],
   [
     'responses',
     'messages with and without a type',
