@@ -26,6 +26,7 @@ import {
   workingSet,
   WORKLOADS,
 } from '../locality/traces.mjs';
+import { simulateTerms, termsTable } from '../locality/terms.mjs';
 
 const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
 /** Micro benchmarks of what a choice consists of. */
@@ -92,6 +93,11 @@ export const part = {
     blockBytes: { type: 'number', default: 1024, help: 'bytes of text for a block of 512 tokens' },
     answerTokens: { type: 'number', default: 8, help: 'most tokens of an answer' },
     seed: { type: 'number', default: 1, help: 'of the workloads' },
+    simulate: {
+      type: 'word',
+      default: 'yes',
+      help: 'yes or no: what each term of the choice is worth, in virtual time',
+    },
     cpuRounds: {
       type: 'number',
       default: 5,
@@ -101,6 +107,7 @@ export const part = {
   },
   steps: (flags) =>
     flags.rounds * (flags.policies.length + flags.gateway.length) * scenariosOf(flags).length +
+    (flags.simulate === 'no' ? 0 : scenariosOf(flags).length) +
     (flags.cpuRounds === 0 ? 0 : 2 * turnsOf(flags.cpuRounds) + COST_CASES.length * flags.cpuRounds),
   measure,
 };
@@ -110,8 +117,9 @@ async function measure(flags, rig) {
   const policies = [...flags.policies, ...Object.keys(builds)].filter((name) => canRun(name, builds, rig));
   if (policies.length === 0) throw new Error('none of the policies can run');
   const scenarios = [];
+  const simulated = [];
   for (const scenario of scenariosOf(flags)) {
-    const plan = planOf(scenario, flags);
+    const { requests, traceSpeed, ...plan } = planOf(scenario, flags);
     const runs = Object.fromEntries(policies.map((name) => [name, []]));
     for (let round = 1; round <= flags.rounds; round++) {
       for (let turn = 0; turn < policies.length; turn++) {
@@ -123,7 +131,12 @@ async function measure(flags, rig) {
     const figures = figuresOfScenario(plan, runs);
     scenarios.push(figures);
     rig.result({ ...scenarioResult(plan, figures, flags), figures, data: { plan, runs } });
+    if (flags.simulate === 'no') continue;
+    rig.step(`${plan.title}, simulated`);
+    const settings = { hosts: flags.hosts, cacheBlocks: plan.cacheBlocks, speed: traceSpeed };
+    simulated.push({ title: plan.title, results: simulateTerms(requests, settings) });
   }
+  if (simulated.length > 0) rig.result(simulatedResult(simulated));
   const costs =
     flags.cpuRounds > 0 ? { ...(await measureCpu(flags, rig)), calls: await measureCalls(flags, rig) } : null;
   const goals = localityGoals(scenarios, costs);
@@ -179,7 +192,8 @@ function planOf({ name, trace, share, blocks }, flags) {
   const speed = { ...SPEED, prefillTokenUs: tokenUs * scale };
   const inputTokens = all.reduce((sum, request) => sum + request.inputTokens, 0);
   return {
-    ...{ name, trace, share, durationMs, speed, cacheBlocks: capacity, requests: all.length },
+    ...{ requests, traceSpeed: { ...traceSpeed, prefillTokenUs: tokenUs } },
+    ...{ name, trace, share, durationMs, speed, cacheBlocks: capacity, count: all.length },
     blockMs: (tokenUs * BLOCK_TOKENS) / 1000,
     meanTokens: inputTokens / all.length,
     workingSet: workingSet(all),
@@ -227,7 +241,7 @@ async function runPolicy(name, plan, flags, builds) {
       gateways.push(gateway);
     }
     const load = {
-      ...{ trace: plan.trace, workload: plan.name, seed: flags.seed, requests: plan.requests },
+      ...{ trace: plan.trace, workload: plan.name, seed: flags.seed, requests: plan.count },
       ...{ durationMs: plan.durationMs, warmUp: WARM_UP, blockBytes: flags.blockBytes },
       ...{ model: MODEL, key: KEY, path: `${gateways[0]?.path ?? '/v1'}/chat/completions` },
       ...{ answerTokens: flags.answerTokens, sessions: base === 'sessions', oracle: base === REFERENCE },
@@ -354,7 +368,7 @@ const shown = (value, digits) =>
   value === null ? '-' : value.min === value.max ? value.median.toFixed(digits) : show(value, digits);
 
 function scenarioResult(plan, { peers }, flags) {
-  const { requests, durationMs, meanTokens, workingSet: blocks, cacheBlocks: capacity, blockMs, share } = plan;
+  const { count, durationMs, meanTokens, workingSet: blocks, cacheBlocks: capacity, blockMs, share } = plan;
   const of = share === undefined ? '' : `, ${Math.round(share * 100)} % of the working set in all`;
   const lateMs = Math.max(...peers.map(({ late }) => late.median));
   return {
@@ -379,10 +393,22 @@ function scenarioResult(plan, { peers }, flags) {
       `${peer.errors} ${peer.lastError}`.trim(),
     ]),
     remarks: [
-      `${requests} requests in ${(durationMs / 1000).toFixed(1)} s, ${Math.round(meanTokens)} tokens each on average, ${blocks} different blocks of 512 tokens; ${capacity} blocks in each of ${flags.hosts} caches${of}. Prefill of a block takes ${blockMs.toFixed(2)} ms. The first ${Math.round(WARM_UP * 100)} % of the requests do not count.`,
+      `${count} requests in ${(durationMs / 1000).toFixed(1)} s, ${Math.round(meanTokens)} tokens each on average, ${blocks} different blocks of 512 tokens; ${capacity} blocks in each of ${flags.hosts} caches${of}. Prefill of a block takes ${blockMs.toFixed(2)} ms. The first ${Math.round(WARM_UP * 100)} % of the requests do not count.`,
       ...(lateMs > 20 ? [`1 % of the requests were sent ${lateMs.toFixed(0)} ms late or more: core 1 was full.`] : []),
     ],
     plots: [],
+  };
+}
+
+function simulatedResult(simulated) {
+  return {
+    ...termsTable(simulated),
+    remarks: [
+      "Hit rate and p99 of the time to the first token, as shares of the oracle's, whose own figures are in the first row. The same workloads on a fleet in virtual time, with the gateway's own picker and block index.",
+    ],
+    plots: [],
+    figures: { scenario: 'locality simulated', simulated },
+    data: {},
   };
 }
 
