@@ -9,9 +9,11 @@ import {
   type Ledger,
   LedgerError,
   decidePayment,
+  type Movement,
   type NewKey,
   type Payment,
   type Pico,
+  type RequestRecord,
   type StoredBudget,
   type StoredKey,
   printCredits,
@@ -201,7 +203,7 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
     const amount = asked ?? record.amount;
     if (amount > record.amount || amount === 0n)
       throw refuse('amount', `must be at most what it cost: ${printUsd(record.amount)}`);
-    const { repeated } = await ledger.refund({ id: record.id, account, amount, memo });
+    const repeated = await refundRequest(ledger, record, amount, memo);
     return await moved(ledger, record.id, account, amount, repeated);
   }
   // All of a charge is given back once; parts of it are told apart by their ids.
@@ -210,6 +212,52 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
     charge === undefined ? { amount: asked as Pico } : { charge, ...(asked !== undefined && { amount: asked }) };
   const { amount, repeated } = await ledger.refund({ id, account, memo, ...what });
   return await moved(ledger, id, account, amount, repeated);
+}
+
+/**
+ * Gives back a request as a part of a charge that may contain it, so that both together are given back once. Answers whether it was given
+ * back before.
+ */
+async function refundRequest(ledger: Ledger, record: RequestRecord, amount: Pico, memo: string): Promise<boolean> {
+  const { account, id } = record;
+  let refusal: unknown;
+  for (const charge of await chargesOf(ledger, record, amount)) {
+    try {
+      return (await ledger.refund({ id, account, charge, amount, memo })).repeated;
+    } catch (error) {
+      // Given back already as part of this charge, or of another one.
+      const isOther = error instanceof LedgerError && ['amount-invalid', 'id-reused'].includes(error.refusal);
+      if (!isOther) throw error;
+      refusal = error;
+    }
+  }
+  throw refusal ?? new LedgerError('charge-unknown', `The charge of request '${id}' is not posted yet, or was removed`);
+}
+
+/** Threads report their charges at intervals, which are as long as this at most where the store answers. */
+const POSTED_WITHIN_MS = 60_000;
+
+const HISTORY_ROWS = 1000;
+
+/** Charges of the key and the model of a request that were made behind it and are large enough, the nearest first. */
+async function chargesOf(ledger: Ledger, record: RequestRecord, amount: Pico): Promise<string[]> {
+  const { dateMs, key, model } = record;
+  const { organisation } = await requireAccount(ledger, record.account);
+  const found: Movement[] = [];
+  for (const account of new Set([organisation ?? record.account, record.account])) {
+    let before = `${dateMs + POSTED_WITHIN_MS}-m-a`;
+    for (;;) {
+      const page = await ledger.history({ account, before, limit: HISTORY_ROWS });
+      found.push(...page.filter((movement) => movement.kind === 'charge' && movement.dateMs >= dateMs));
+      const last = page.at(-1);
+      if (last === undefined || page.length < HISTORY_ROWS || last.dateMs < dateMs) break;
+      before = last.seq;
+    }
+  }
+  return found
+    .filter((charge) => charge.usage?.key === key && charge.usage.model === model && -charge.amount >= amount)
+    .sort((one, other) => one.dateMs - other.dateMs)
+    .map(({ id }) => id);
 }
 
 async function changeAccount(ledger: Ledger, id: string, fields: Fields): Promise<AccountView> {

@@ -239,12 +239,16 @@ for (const name of STORES) {
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-11.00' }), { status: 409 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '0' }), { status: 422 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-10.00' }), { value: { balance_usd: '0.00' } });
-    await ledger.requests.add([requestRecord(1, { account: 'acme', amount: 5n * 10n ** 11n })]);
+    const record = requestRecord(1, { account: 'acme', amount: 5n * 10n ** 11n });
+    await ledger.requests.add([record]);
     const request = { request: 'client-1' };
+    t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 404 }, 'its charge is not posted');
+    const { amount, dateMs, key, model } = record;
+    await ledger.charge([{ id: 'e', account: 'acme', amount, dateMs, usage: { ...USAGE, key, model } }]);
     t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 201, value: { amount_usd: '0.50' } });
     t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 200, value: { repeated: true } });
     t.match(await ask('POST', '/accounts/acme/refunds', { request: 'client-2' }), { status: 404 });
-    t.match(await ask('GET', '/accounts/acme'), { value: { balance_usd: '0.50', expiring_usd: '0.00' } });
+    t.match(await ask('GET', '/accounts/acme'), { value: { balance_usd: '0.00', expiring_usd: '0.00' } });
     t.match(await ask('GET', '/audit'), { value: { sound: true } });
   });
 

@@ -47,11 +47,28 @@ t.test('credit is adjusted, refunded, and granted with an end', async (t) => {
   t.match(short, { exit: { code: 1 }, stderr: /cannot be taken from account 'acme'/ });
   const refunded = await run(t, 'credits', 'refund', 'acme', '0.50', '--id', 'r', ...where);
   t.match(refunded.stdout, /^refunded 0\.50 USD .* to acme\nbalance 8\.00 USD/);
-  await ledger.requests.add([{ ...RECORD, id: requestRecordId(dateMs(), 'x', 1), dateMs: dateMs() }]);
+  const atMs = dateMs();
+  await ledger.requests.add([{ ...RECORD, id: requestRecordId(atMs, 'x', 1), dateMs: atMs }]);
+  const unposted = await runCli(t, ['credits', 'refund', 'acme', '--request', 'client-1', ...where]);
+  t.match(unposted, { exit: { code: 1 }, stderr: /The charge of request 'req_\w+' is not posted yet, or was removed/ });
+  // Two requests of the same key and model, summed up in one charge.
+  const usage = { key: 'key-1', model: 'atlas', inputTokens: 14, cachedTokens: 4, outputTokens: 10, measured: true };
+  const charge = { id: 'c', account: 'acme', amount: 400_000_000_000n, usage: { ...usage, requests: 2 } };
+  await ledger.charge([{ ...charge, dateMs: dateMs() }]);
   const whole = await run(t, 'credits', 'refund', 'acme', '--request', 'client-1', ...where);
   t.match(whole.stdout, /^refunded 0\.25 USD/);
   t.match((await run(t, 'credits', 'refund', 'acme', '--request', 'client-1', ...where)).stdout, /nothing moved/);
-  t.match(await ledger.account('acme'), { balance: 8_250_000_000_000n });
+  t.match(await ledger.account('acme'), { balance: 7_850_000_000_000n });
+  // What was given back of a request is not given back with its charge again, nor the other way round.
+  const [charged] = await ledger
+    .history({ account: 'acme', limit: 50 })
+    .then((all) => all.filter(({ kind }) => kind === 'charge'));
+  const rest = await run(t, 'credits', 'refund', 'acme', '--charge', charged?.id ?? '', ...where);
+  t.match(rest.stdout, /^refunded 0\.15 USD/);
+  await ledger.requests.add([{ ...RECORD, id: requestRecordId(atMs, 'x', 2), requestId: 'client-2', dateMs: atMs }]);
+  const twice = await runCli(t, ['credits', 'refund', 'acme', '--request', 'client-2', ...where]);
+  t.match(twice, { exit: { code: 1 }, stderr: /0 pico-USD of charge .* can be given back/ });
+  t.match(await ledger.account('acme'), { balance: 8_000_000_000_000n });
 });
 
 const RECORD = {

@@ -66,10 +66,13 @@ const WORD = 'word ';
 const LIMITS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'];
 const ERROR = { error: { message: 'out of memory', code: 500 }, usage: { prompt_tokens: 7, completion_tokens: 7 } };
 const HUGE = 99_999_999;
+const UNCOUNTED: readonly Step[] = ['no usage', 'zero usage', 'negative usage'];
 
 export class ScriptedCrns {
   /** Of requests that an honest attempt has answered whole, by request id. */
   readonly truths = new Map<string, Truth>();
+  /** Bytes of text in answers whose tokens nobody has counted, by request id. */
+  readonly uncounted = new Map<string, number>();
   /** Limits that stood in the requests, by request id. */
   readonly limits = new Map<string, number>();
   readonly urls: string[] = [];
@@ -197,6 +200,9 @@ class Answer {
         else json(200, JSON.stringify(this.#whole()));
     }
     if (this.#step === 'honest') this.#crns.truths.set(this.#id, this.#truth);
+    if (UNCOUNTED.includes(this.#step)) {
+      this.#crns.uncounted.set(this.#id, this.#words * this.#choices * WORD.length);
+    }
   }
 
   get #truth(): Truth {
