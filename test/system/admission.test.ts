@@ -4,6 +4,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { until } from '../support/system.ts';
 
@@ -53,7 +54,10 @@ class Crn {
   }
 }
 
-async function open(t: Test): Promise<{ crn: Crn; url: string; waiting: () => Promise<number> }> {
+async function open(
+  t: Test,
+  extra: SettingsInput = {},
+): Promise<{ crn: Crn; url: string; waiting: () => Promise<number> }> {
   const crn = new Crn();
   const server = createServer((req, res) => void crn.serve(req, res));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -71,6 +75,7 @@ async function open(t: Test): Promise<{ crn: Crn; url: string; waiting: () => Pr
     models: { [MODEL]: { servers: [crn.url] } },
     health: { interval: '1h' },
     routing: { hold: '1ms', holdTimeout: '1h' },
+    ...extra,
   });
   t.teardown(() => gateway.close());
   const { adminUrl, url } = await gateway.listen();
@@ -83,12 +88,13 @@ async function open(t: Test): Promise<{ crn: Crn; url: string; waiting: () => Pr
 }
 
 /** A stream on a connection of its own, so that the system picks the thread anew. */
-async function send(url: string, account: Account, bytes: number): Promise<number> {
+async function send(url: string, account: Account, bytes: number, signal?: AbortSignal): Promise<number> {
   const content = `${Math.random()}`.padEnd(bytes, 'x');
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${KEYS[account]}`, 'content-type': 'application/json', connection: 'close' },
     body: JSON.stringify({ model: MODEL, stream: true, messages: [{ role: 'user', content }] }),
+    ...(signal !== undefined && { signal }),
   });
   await response.text();
   return response.status;
@@ -125,4 +131,24 @@ t.test('a flood over four threads delays the requests of another account by abou
   });
   t.same(new Set(await all), new Set([422]));
   t.equal(await waiting(), 0);
+});
+
+t.test('what a request holds of the limits of its key returns when its client leaves while it waits', async (t) => {
+  const keys = { static: Object.entries(KEYS).map(([account, key]) => ({ account, key, running: 1 })) };
+  const { crn, url, waiting } = await open(t, { keys, store: 'sqlite::memory:', threads: 1 });
+  t.equal(await send(url, 'quiet', 10), 200);
+  const running = send(url, 'flood', LONG_BYTES);
+  await until('it is at the CRN', () => crn.arrived.length === 1);
+  for (let round = 0; round < 3; round++) {
+    const leaving = new AbortController();
+    const left = send(url, 'quiet', LONG_BYTES, leaving.signal).catch(() => 'left');
+    await until('it waits, so its key had a place', async () => (await waiting()) === 1);
+    t.equal(await send(url, 'quiet', 10), 429, 'and has no other one');
+    leaving.abort();
+    t.equal(await left, 'left');
+    await until('it waits no more', async () => (await waiting()) === 0);
+  }
+  crn.refuse();
+  t.equal(await running, 422);
+  t.equal(await send(url, 'quiet', 10), 200);
 });

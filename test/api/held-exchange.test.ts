@@ -1,0 +1,34 @@
+import t from 'tap';
+import { callerOf } from '../../src/api/held-exchange.ts';
+import { Peers } from '../../src/upstream/index.ts';
+import { StubExchange } from '../ingress/stub-exchange.ts';
+
+const PEERS = new Peers(['10.9.0.0/16']);
+
+function callerAt(remoteAddress: string, headers: readonly string[] = [], account = ''): string {
+  const exchange = Object.assign(new StubExchange('POST', headers), { account });
+  return callerOf(Object.create(exchange, { remoteAddress: { value: remoteAddress } }) as StubExchange, PEERS);
+}
+
+t.test('a caller is its account, whatever its address', (t) => {
+  t.equal(callerAt('10.0.0.1', [], 'acme'), 'acme');
+  t.end();
+});
+
+t.test('a caller without an account is its address, or its network of IPv6', (t) => {
+  t.equal(callerAt('10.0.0.1'), '@10.0.0.1');
+  t.equal(callerAt('::ffff:10.0.0.1'), '@10.0.0.1');
+  t.equal(callerAt('2001:db8:1:2:3:4:5:6'), callerAt('2001:db8:1:2:ffff::1'));
+  t.not(callerAt('2001:db8:1:2::1'), callerAt('2001:db8:1:3::1'));
+  t.equal(callerAt('::1'), '@0:0:0:0');
+  t.equal(callerAt(''), '@', 'all whose address is unknown are one caller');
+  t.end();
+});
+
+t.test('a trusted proxy says for whom it asks, others do not', (t) => {
+  const said = ['x-forwarded-for', '192.0.2.1, 192.0.2.7'];
+  t.equal(callerAt('10.9.0.1', said), '@192.0.2.7', 'the address that the proxy has seen');
+  t.equal(callerAt('10.0.0.1', said), '@10.0.0.1');
+  t.equal(callerAt('10.9.0.1'), '@10.9.0.1');
+  t.end();
+});
