@@ -13,10 +13,11 @@
 // one block for all members are within 4 KiB.
 //
 // Time is counted in units of 512 bytes of prompt. When a member gets a prompt, its clock advances by one for each unit that it does not
-// hold, and by age / capacity for each unit that it holds: in an LRU cache, a hit ages only what is younger than itself. The blocks
-// get as stamp the clock less the units before the block: the first block of a prompt is its youngest, as in a cache that frees the
-// last block of a request first. A block is held while its age, `clock - stamp` modulo 2^32, is less than the capacity of its member.
-// Forgetting a block sets an old stamp, forgetting a member advances its clock by more than any capacity.
+// hold, and by age / capacity for each unit that it holds: in an LRU cache, a hit ages only what is younger than itself. It advances by
+// one at least, so that each prompt has a time of its own. The blocks get as stamp the clock less the units before the block: the
+// first block of a prompt is its youngest, as in a cache that frees the last block of a request first. A block is held while its age,
+// `clock - stamp` modulo 2^32, is less than the capacity of its member. Forgetting a block sets an old stamp, forgetting a member
+// advances its clock by more than any capacity.
 //
 // Invariants:
 // 1. Slots of a line are taken from the first to the last and never become empty again. An entry takes an empty slot as long as there
@@ -147,8 +148,8 @@ export class BlockIndex {
     return low;
   }
 
-  /** A member gets this prompt: its blocks are the youngest from now on. */
-  enter(member: number, hashes: Int32Array, count: number): void {
+  /** A member gets this prompt: its blocks are the youngest from now on. Returns the time of the entry, for `withdraw`. */
+  enter(member: number, hashes: Int32Array, count: number): number {
     if (count >= this.#slots.length) this.#slots = new Int32Array(count + 1);
     const words = this.#words;
     const slots = this.#slots;
@@ -173,7 +174,8 @@ export class BlockIndex {
       const age = words[slot] === key ? Math.min(this.#age(slot, key), capacity) : capacity;
       ages += at < SHORT_BLOCKS ? age : age * LONG_UNITS;
     }
-    const passed = Math.round(ages / capacity);
+    // At least one, so that each entry has its own time; the rest behind the last block takes room, too.
+    const passed = Math.max(Math.round(ages / capacity), 1);
     const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, passed) + passed;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
@@ -182,19 +184,17 @@ export class BlockIndex {
       if (words[slot] === key) words[slot + SLOTS] = stamp;
       else this.#add(lineOf(hashes[2 * at] as number, mask, near), key, stamp);
     }
+    return clock | 0;
   }
 
   /** A member does not hold the blocks from `from` to `count`. */
   forget(member: number, hashes: Int32Array, from: number, count: number): void {
-    const words = this.#words;
-    const near = nearLine(member);
-    for (let at = from; at < count; at++) {
-      const key = keyOf(member, hashes[2 * at + 1] as number);
-      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
-      const stamp = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ maskOf(key);
-      // Threads that entered the block at the same time may have taken a slot each.
-      for (let slot = line; slot < line + SLOTS; slot++) if (words[slot] === key) words[slot + SLOTS] = stamp;
-    }
+    this.#forget(member, hashes, from, count, null);
+  }
+
+  /** The member may not have got the blocks from `from` to `count` of an entry: forgets those that were not entered again since. */
+  withdraw(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number): void {
+    this.#forget(member, hashes, from, count, enteredAt);
   }
 
   /** A member holds nothing any more: it was restarted, or said so. */
@@ -239,6 +239,23 @@ export class BlockIndex {
     const bytesOfOne = (lines / sampled) * (LINE_BYTES / SLOTS);
     const free = sampled * SLOTS - held - stale;
     return { held: held * bytesOfOne, stale: stale * bytesOfOne, free: free * bytesOfOne };
+  }
+
+  /** `enteredAt`: null forgets all blocks, whenever they were entered. */
+  #forget(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number | null): void {
+    const words = this.#words;
+    const near = nearLine(member);
+    for (let at = from; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
+      const old = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ maskOf(key);
+      // Threads that entered the block at the same time may have taken a slot each.
+      for (let slot = line; slot < line + SLOTS; slot++) {
+        if (words[slot] !== key) continue;
+        if (enteredAt === null) words[slot + SLOTS] = old;
+        else Atomics.compareExchange(words, slot + SLOTS, (enteredAt - unitsBefore(at)) ^ maskOf(key), old);
+      }
+    }
   }
 
   #capacityUnits(member: number): number {

@@ -61,6 +61,8 @@ export interface Choice {
 export interface Candidate extends Choice {
   /** Leading blocks of the prompt that the member held, as far as was known. */
   readonly matched: number;
+  /** When the others were entered for it: see `BlockIndex.withdraw`. */
+  readonly enteredAt: number;
   /** Bytes that it has to prefill. */
   readonly charged: number;
   /** The same with what waited there before. */

@@ -121,6 +121,7 @@ export class Candidates implements Candidate {
   epoch = 0;
   trial = false;
   matched = 0;
+  enteredAt = 0;
   charged = 0;
   work = 0;
   readonly #model: Model;
@@ -183,12 +184,12 @@ export class Candidates implements Candidate {
   }
 
   /** An answer has not begun, and will not: the member may hold no more of the prompt than before. */
-  abandoned({ charged, matched, member: { member } }: Candidate): void {
+  abandoned({ charged, enteredAt, matched, member: { member } }: Candidate): void {
     const { board, index } = this.#deps;
     if (this.#hint.stream) board.loads.discharge(member, charged);
     if (!this.#settings.affinity) return;
     const { count, hashes } = this.#hint.blocks();
-    index.forget(member, hashes, matched, count);
+    index.withdraw(member, hashes, matched, count, enteredAt);
   }
 
   /** Takes the last choice back: it is not asked. */
@@ -219,7 +220,7 @@ export class Candidates implements Candidate {
     this.matched = index.matched(cell, hashes, count);
     this.charged = Math.max(this.#bytesOf(blocks) - blockBytes(this.matched), 0);
     this.work = board.loads.backlog(cell, nowMs) + this.charged + this.#settings.requestBytes;
-    index.enter(cell, hashes, count);
+    this.enteredAt = index.enter(cell, hashes, count);
     board.enter(member.server);
     if (this.#hint.stream) board.loads.charge(cell, this.charged, nowMs);
     else board.loads.chargeWhole(cell, this.charged, nowMs);

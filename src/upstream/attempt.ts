@@ -124,6 +124,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   /** Whether this is the trial of an ejected CRN. A request that is sent again on a fresh connection takes the trial along. */
   trial: boolean;
   readonly matched: number;
+  readonly enteredAt: number;
   readonly charged: number;
   readonly work: number;
   /** Counts the attempts of a request, from 1. */
@@ -187,6 +188,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.epoch = choice.epoch;
     this.trial = choice.trial;
     this.matched = choice.matched;
+    this.enteredAt = choice.enteredAt;
     this.charged = choice.charged;
     this.work = choice.work;
     this.number = number;

@@ -159,6 +159,8 @@ class Model {
   #entered: { readonly member: number; readonly chain: Chain; readonly count: number }[] = [];
   /** Changes when something of a member is forgotten. */
   readonly #forgotten: number[] = Array.from({ length: MEMBERS }, () => 0);
+  /** Withdrawals of entries that have come to their end. */
+  readonly #withdrawable: Work[] = [];
   #begun = 0;
 
   constructor(test: Pick<Test, 'ok' | 'equal'>, accesses: Accesses, seed: number) {
@@ -227,6 +229,11 @@ class Model {
     const count = 1 + Math.floor((this.#random() * chain.length) / 2);
     const choice = this.#random();
     if (choice < 0.5) return this.#enter(index, member, chain, count);
+    const withdrawn = choice < 0.6 ? this.#withdrawable.shift() : undefined;
+    if (withdrawn !== undefined) {
+      this.#forget(withdrawn.member);
+      return withdrawn;
+    }
     if (choice < 0.9) return this.#read(index, member, chain, count);
     const run = choice < 0.97 ? () => index.forget(member, chain, 0, count) : () => index.clear(member);
     this.#forget(member);
@@ -250,7 +257,11 @@ class Model {
           this.#stamps.set(key, [...(this.#stamps.get(key) ?? []), clock - block]);
         }
       },
-      done: () => {
+      done: (enteredAt: number) => {
+        if (this.#random() < 0.2) {
+          const run = (): void => index.withdraw(member, chain, 0, count, enteredAt);
+          this.#withdrawable.push({ member, results: [], run, done: () => this.#forget(member) });
+        }
         if (this.#forgotten[member] === forgotten) this.#entered.push({ member, chain, count });
         // It may have set stamps from before a clearing on blocks that were entered after it.
         else this.#forget(member);

@@ -9,7 +9,10 @@ const KIB = 1024;
 /** Of a prompt of 1 MiB. */
 const MAX_BLOCKS = 128 + 480;
 const index = (bytes = MIN_INDEX_BYTES): BlockIndex => new BlockIndex(createBlockIndexMemory(bytes, MEMBERS));
-const random = createSeededRandom(1);
+let random = createSeededRandom(1);
+t.beforeEach(() => {
+  random = createSeededRandom(1);
+});
 
 /** Hashes of a new prompt of so many blocks; the first ones are those of `before`. */
 function prompt(count: number, before: Int32Array = new Int32Array(0), shared: number = before.length / 2): Int32Array {
@@ -55,6 +58,23 @@ t.test('what is forgotten is not found, and found again once it was sent again',
   t.equal(blocks.matched(1, first, 20), 20);
   t.equal(send(blocks, 0, first), 0);
   t.equal(blocks.matched(0, first, 20), 20);
+  t.end();
+});
+
+t.test('an entry that is withdrawn takes what was not entered again since', (t) => {
+  const blocks = index();
+  const [first, second] = [prompt(20), prompt(20)];
+  second.set(first.subarray(0, 2 * 8));
+  const enteredAt = blocks.enter(0, first, 20);
+  const again = blocks.enter(0, second, 20);
+  t.not(again, enteredAt);
+  blocks.withdraw(0, first, 0, 20, enteredAt);
+  t.equal(blocks.matched(0, first, 20), 8);
+  t.equal(blocks.matched(0, second, 20), 20);
+  const known = blocks.enter(0, second, 20);
+  t.not(blocks.enter(0, second, 20), known, 'also where all was held already');
+  blocks.withdraw(0, second, 0, 20, known);
+  t.equal(blocks.matched(0, second, 20), 20);
   t.end();
 });
 
@@ -107,10 +127,10 @@ t.test('capacities are limited', (t) => {
 t.test('what is in use is estimated', (t) => {
   const blocks = index(MIN_INDEX_BYTES);
   t.same(blocks.use(), { held: 0, stale: 0, free: 64 * KIB });
-  for (let n = 0; n < 200; n++) send(blocks, n % 2, prompt(10));
-  t.same(blocks.use(), { held: 2000 * 8, stale: 0, free: 64 * KIB - 2000 * 8 }, 'exact when the sample is all');
+  for (let n = 0; n < 100; n++) send(blocks, n % 2, prompt(10));
+  t.same(blocks.use(), { held: 1000 * 8, stale: 0, free: 64 * KIB - 1000 * 8 }, 'exact when the sample is all');
   blocks.clear(0);
-  t.same(blocks.use(), { held: 1000 * 8, stale: 1000 * 8, free: 64 * KIB - 2000 * 8 });
+  t.same(blocks.use(), { held: 500 * 8, stale: 500 * 8, free: 64 * KIB - 1000 * 8 });
   const large = index(2 ** 20);
   for (let n = 0; n < 2000; n++) send(large, n % 2, prompt(20));
   t.ok(Math.abs(large.use().held / (40_000 * 8) - 1) < 0.05);
@@ -190,20 +210,24 @@ t.test('what is matched is what an LRU cache of the same capacity holds', (t) =>
 t.test('a full table keeps the first blocks of prompts longer than the last ones', (t) => {
   const blocks = index(MIN_INDEX_BYTES);
   blocks.setCapacity(0, 2 ** 30);
-  // Twice as many entries as there are slots.
-  const prompts = Array.from({ length: 320 }, () => prompt(50));
-  for (const hashes of prompts) blocks.enter(0, hashes, 50);
+  // More entries than there are slots.
+  const prompts = Array.from({ length: 24 }, () => prompt(MAX_BLOCKS));
+  for (const hashes of prompts) blocks.enter(0, hashes, MAX_BLOCKS);
   const { held, stale, free } = blocks.use();
   t.equal(held + stale + free, MIN_INDEX_BYTES, 'bounded');
   t.ok(free < MIN_INDEX_BYTES / 50, `${free} bytes free`);
   const isKept = (hashes: Int32Array, block: number): boolean => blocks.matched(0, hashes.subarray(2 * block), 1) === 1;
-  const kept = (block: number): number => prompts.filter((hashes) => isKept(hashes, block)).length;
-  t.ok(kept(0) > kept(49), `${kept(0)} first and ${kept(49)} last ones`);
-  const young = prompts.slice(-100);
-  t.ok(
-    young.every((hashes) => isKept(hashes, 0)),
-    'the youngest first blocks are all there',
-  );
+  /** Of 100 blocks of each prompt. */
+  const keptOf = (list: readonly Int32Array[], from: number): number =>
+    list.reduce(
+      (sum, hashes) =>
+        sum + Array.from({ length: 100 }, (_, at) => at).filter((at) => isKept(hashes, from + at)).length,
+      0,
+    );
+  t.ok(keptOf(prompts.slice(-6), 0) > 590, 'of the youngest prompts all first blocks are there, of 600');
+  t.ok(keptOf(prompts.slice(0, 6), 0) < 150, 'of the oldest ones few');
+  const [first, last] = [keptOf(prompts, 0), keptOf(prompts, MAX_BLOCKS - 100)];
+  t.ok(first > last + 60, `of 2400, ${first} first and ${last} last ones`);
   t.end();
 });
 

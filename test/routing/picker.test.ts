@@ -269,6 +269,28 @@ t.test('a choice is charged until its answer begins, or its attempt ends', async
   t.same([failed.matched, failed.charged, backlog(), fixture.board.inFlight(0)], [10, 2660, 2660, 3]);
 });
 
+t.test('an attempt that ends without an answer takes nothing away that others have sent since', async (t) => {
+  const fixture = new Fixture(1);
+  const { index } = fixture.deps;
+  const held = ({ blocks }: Pick<AffinityHint, 'blocks'>): number => {
+    const { count, hashes } = blocks();
+    return index.matched(0, hashes, count);
+  };
+  const [one, other] = [prompt(['system', 6], ['one', 4]), prompt(['system', 6], ['other', 4])];
+  const gone = fixture.candidates(one);
+  gone.next();
+  const same = fixture.candidates(one);
+  const after = fixture.candidates(other);
+  after.next();
+  gone.abandoned(gone);
+  t.same([held(one), held(other)], [6, 10], 'the system prompt stays');
+  const again = fixture.candidates(one);
+  again.next();
+  same.next();
+  again.abandoned(again);
+  t.equal(held(one), 10, 'and the same prompt, whose blocks were all there by then');
+});
+
 t.test('failover goes on in the order of costs', async (t) => {
   const fixture = new Fixture(4);
   fixture.settings = { ...PICKER, prior: 0 };

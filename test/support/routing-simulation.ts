@@ -173,8 +173,8 @@ export class Simulation {
         this.unanswered++;
         return;
       }
-      const { charged, epoch, matched, trial, work } = candidates;
-      const choice: Candidate = { member, epoch, trial, matched, charged, work };
+      const { charged, enteredAt, epoch, matched, trial, work } = candidates;
+      const choice: Candidate = { member, epoch, trial, matched, enteredAt, charged, work };
       const crn = model.members.indexOf(member);
       this.tries.push({ request, crn, trial: choice.trial, atMs: this.test.clock.now() });
       this.#attempt(candidates, choice, this.scripts[crn] as Script, (verdict, failure) => {
