@@ -86,7 +86,7 @@ export const part = {
       help: 'one more policy, another build of this gateway: NAME=FOLDER; may be repeated',
     },
     rounds: { type: 'number', default: 1, quick: 1, help: 'rounds; every policy runs once per round, on empty caches' },
-    requests: { type: 'number', default: 0, quick: 300, help: 'most requests of a workload; 0: as many as it has' },
+    requests: { type: 'number', default: 1500, quick: 300, help: 'most requests of a workload; 0: as many as it has' },
     ratePerS: { type: 'number', default: 180, quick: 150, help: 'requests a second' },
     use: { type: 'number', default: 0.6, help: 'share of the time for which the oracle keeps the fleet busy' },
     hosts: { type: 'number', default: 8, help: 'simulated hosts' },
@@ -133,7 +133,7 @@ async function measure(flags, rig) {
     rig.result({ ...scenarioResult(plan, figures, flags), figures, data: { plan, runs } });
     if (flags.simulate === 'no') continue;
     rig.step(`${plan.title}, simulated`);
-    const settings = { hosts: flags.hosts, cacheBlocks: plan.cacheBlocks, speed: traceSpeed };
+    const settings = { hosts: flags.hosts, cacheBlocks: plan.cacheBlocks, speed: traceSpeed, use: flags.use };
     simulated.push({ title: plan.title, results: simulateTerms(requests, settings) });
   }
   if (simulated.length > 0) rig.result(simulatedResult(simulated));
@@ -192,7 +192,7 @@ function planOf({ name, trace, share, blocks }, flags) {
   const speed = { ...SPEED, prefillTokenUs: tokenUs * scale };
   const inputTokens = all.reduce((sum, request) => sum + request.inputTokens, 0);
   return {
-    ...{ requests, traceSpeed: { ...traceSpeed, prefillTokenUs: tokenUs } },
+    ...{ requests, traceSpeed },
     ...{ name, trace, share, durationMs, speed, cacheBlocks: capacity, count: all.length },
     blockMs: (tokenUs * BLOCK_TOKENS) / 1000,
     meanTokens: inputTokens / all.length,

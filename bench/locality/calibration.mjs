@@ -8,7 +8,7 @@ const TOLERANCE = 0.01;
 const MOST_STEPS = 8;
 /** As of the oracle over HTTP: see block-engine.mjs. */
 const MISS_WEIGHT = 2;
-const REQUEST_BYTES = 4096;
+export const REQUEST_BYTES = 4096;
 
 /**
  * Microseconds a token of the trace at which the oracle keeps `hosts` servers busy for the share `use` of the time. `speed` is that of the
@@ -35,7 +35,7 @@ export function calibrate(requests, { hosts, cacheBlocks, blockBytes, speed, use
           chunkTokens: speed.maxBatchTokens,
         },
       },
-      (servers) => oracle(servers, requestTokens),
+      knowingOracle(requestTokens),
     ).utilisation;
   // As if half of the tokens were in a cache; then by bisection, since use grows with the time of a token.
   let least = 0;
@@ -52,8 +52,15 @@ export function calibrate(requests, { hosts, cacheBlocks, blockBytes, speed, use
   return prefillTokenUs;
 }
 
-/** As over HTTP, blocks that are on their way to a server count as there. */
-function oracle(servers, requestTokens) {
+/**
+ * The gateway's cost with the true caches and backlogs, for `simulate`. As over HTTP, blocks that are on their way to a server count as
+ * there. `requestTokens`: what a request in flight counts as.
+ */
+export function knowingOracle(requestTokens) {
+  return (servers) => oracleOver(servers, requestTokens);
+}
+
+function oracleOver(servers, requestTokens) {
   let turn = 0;
   const pending = servers.map(() => new Map());
   const note = (index, { ids, whole }, change) => {

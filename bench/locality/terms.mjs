@@ -1,12 +1,16 @@
 // What each term of the choice is worth: the gateway's own picker with one of them left out at a time, beside other policies, in virtual
 // time. The same workloads give the same figures on any machine.
 
-import { simulate } from './fleet.mjs';
-import { conversationHash, leastLoad, longestMatch, oracle, ours, prepared } from './simulation.mjs';
+import { calibrate, knowingOracle, REQUEST_BYTES } from './calibration.mjs';
+import { BLOCK_TOKENS, simulate } from './fleet.mjs';
+import { conversationHash, leastLoad, longestMatch, ours, prepared } from './simulation.mjs';
+
+/** Bytes of a block of tokens in simulation.mjs. */
+const BLOCK_BYTES = 2048;
 
 /** Policies by name; each gets the blocks of a cache. The first is what the others are compared with. */
 const VARIANTS = {
-  oracle: () => oracle(),
+  oracle: () => knowingOracle((REQUEST_BYTES * BLOCK_TOKENS) / BLOCK_BYTES),
   'as it is': (cacheBlocks) => ours({ cacheBlocks }),
   '4 threads': (cacheBlocks) => ours({ cacheBlocks, threads: 4 }),
   '2 gateways': (cacheBlocks) => ours({ cacheBlocks, gateways: 2 }),
@@ -26,14 +30,15 @@ const VARIANTS = {
 
 /**
  * Results of all policies over `requests`, by name: `{ hitRate, p50, p90, p99, imbalance }`. `speed` is that of the servers in tokens of the
- * trace, as `calibrate` takes it, with `prefillTokenUs`.
+ * trace, and `use` the share of the time that the oracle keeps them busy, as for `calibrate`.
  */
-export function simulateTerms(requests, { hosts, cacheBlocks, speed }) {
+export function simulateTerms(requests, { hosts, cacheBlocks, speed, use }) {
   const work = prepared(requests);
+  const prefillTokenUs = calibrate(requests, { hosts, cacheBlocks, blockBytes: BLOCK_BYTES, speed, use });
   const settings = {
     ...{ servers: hosts, cacheBlocks },
     speed: {
-      prefillMs: speed.prefillTokenUs / 1000,
+      prefillMs: prefillTokenUs / 1000,
       stepMs: speed.stepUs / 1000,
       decodeMs: speed.sequenceUs / 1000,
       chunkTokens: speed.maxBatchTokens,

@@ -163,8 +163,8 @@ interface Terms {
 t.test('each term of the choice is left out once, over the same requests as the oracle', async (t) => {
   const { simulateTerms, termsTable } = await benchModule<Terms>('locality/terms.mjs');
   const requests = spread(generate('tenants', { requests: 200 }), 2000);
-  const speed = { stepUs: 1000, sequenceUs: 50, memoryTokenUs: 0, maxBatchTokens: 4096, prefillTokenUs: 5 };
-  const settings = { hosts: 4, cacheBlocks: 325, speed };
+  const speed = { stepUs: 1000, sequenceUs: 50, memoryTokenUs: 0, maxBatchTokens: 4096 };
+  const settings = { hosts: 4, cacheBlocks: 325, speed, use: 0.6 };
   const results = simulateTerms(requests, settings);
   t.strictSame(simulateTerms(requests, settings), results, 'the same each time');
   const rateOf = (name: string): number => results[name]?.hitRate ?? Number.NaN;
