@@ -16,8 +16,16 @@ export interface HostLifecycle {
   readonly guard: HostTrust | null;
   /** Begins to fetch keys. */
   start(): Promise<void>;
-  /** Registers the listening host if `trust.announce` is set. `port` replaces the port of that URL. */
-  listening(host: { readonly name: string; readonly load: () => number; readonly port?: number }): void;
+  /**
+   * Registers the listening host if `trust.announce` is set. `port` replaces the port of that URL. `kvEvents`: the address
+   * that its KV events are bound to.
+   */
+  listening(host: {
+    readonly name: string;
+    readonly load: () => number;
+    readonly port?: number;
+    readonly kvEvents?: string | undefined;
+  }): void;
   /** Unregisters the host and stops fetching keys. Await it before the host stops serving. */
   leave(): Promise<void>;
 }
@@ -44,10 +52,11 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
   return {
     guard,
     start: async () => guard?.start(),
-    listening({ load, name, port }) {
+    listening({ kvEvents, load, name, port }) {
       if (announce === null || gateway === null || token === null) return;
       const url = port === undefined ? announce : withPort(announce, port);
-      const settings = { gateway, token, name, url, models };
+      const events = kvEvents === undefined ? undefined : reachedAt(kvEvents, announce);
+      const settings = { gateway, token, name, url, models, events };
       registration = new Registration(settings, { clock: systemClock, random: systemRandom, send, load, log });
       registration.start();
     },
@@ -57,6 +66,11 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
       client.close();
     },
   };
+}
+
+/** The endpoint as others reach it, who reach the host at `base`. */
+function reachedAt(endpoint: string, base: string): string {
+  return endpoint.replace(/^tcp:\/\/(?:\*|0\.0\.0\.0|\[::\])(?=:)/, () => `tcp://${new URL(base).hostname}`);
 }
 
 function withPort(base: string, port: number): string {

@@ -4,7 +4,14 @@ import { readFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import type { Settings } from '../config/settings.ts';
 import { loadConfigFile, parseConfigText } from '../config/load.ts';
-import type { ModelEngine, HostSettings, ProfileName, SimulatedSettings } from '../host/index.ts';
+import type {
+  Host,
+  HostSettings,
+  KvEventSettings,
+  ModelEngine,
+  ProfileName,
+  SimulatedSettings,
+} from '../host/index.ts';
 import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -26,6 +33,9 @@ interface HostOptions extends RealEngineOptions {
   readonly itl?: number;
   readonly control?: boolean;
   readonly fleet?: string;
+  readonly kvEvents?: string;
+  readonly kvEventsReplay?: string;
+  readonly kvEventsTopic?: string;
 }
 
 const DEFAULT_PORT = 9001;
@@ -71,6 +81,9 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('--ttft <ms>', 'a fixed pace instead of steps: time to the first token, default 30', numberFromZero)
     .option('--itl <ms>', 'time between two tokens, default 10; 0 is as fast as the socket takes it', numberFromZero)
     .option('--control <boolean>', 'serves POST /sim/faults', yesOrNo)
+    .option('--kv-events <endpoint>', 'publishes KV events as vLLM does, such as tcp://*:5557; needs --profile')
+    .option('--kv-events-replay <endpoint>', 'sends missed KV events again, such as tcp://*:5558')
+    .option('--kv-events-topic <topic>', 'of KV events, default none')
     .option('--fleet <file>', 'many hosts in one process, see below')
     .optionsGroup('Real engine:')
     .option('--engine <url>', 'simulated (default), or the URL of llama-server, vLLM or an OpenAI-compatible server')
@@ -121,6 +134,15 @@ function commonOf({ control = false, tokens }: HostOptions, settings: Settings |
   };
 }
 
+/** Where KV events are published; undefined where they are not asked for. */
+function kvEventsOf(options: HostOptions): KvEventSettings | undefined {
+  const { kvEvents: endpoint, kvEventsReplay: replay, kvEventsTopic: topic } = options;
+  if (endpoint !== undefined) return { endpoint, replay, topic };
+  if (replay !== undefined || topic !== undefined)
+    throw new UsageError('--kv-events-replay and --kv-events-topic need --kv-events');
+  return undefined;
+}
+
 async function readFleet(file: string): Promise<unknown> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
@@ -132,6 +154,7 @@ async function readFleet(file: string): Promise<unknown> {
 
 async function serveFleet(options: HostOptions, file: string, io: CliIo): Promise<void> {
   const { listen } = options;
+  if (kvEventsOf(options) !== undefined) throw new UsageError('--kv-events cannot be combined with --fleet');
   const hostname = listen?.slice(0, listen.lastIndexOf(':')) ?? '127.0.0.1';
   try {
     const settings = await settingsOf(options.config, io);
@@ -177,6 +200,14 @@ async function openRealEngine(options: HostOptions, io: CliIo): Promise<ModelEng
   }
 }
 
+function hostOf(settings: HostSettings): Host {
+  try {
+    return createHost(settings);
+  } catch (error) {
+    throw error instanceof RangeError ? new UsageError(error.message) : error;
+  }
+}
+
 async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Promise<void> {
   const { ttft: timeToFirstTokenMs, itl: interTokenMs, name, seed } = options;
   if (options.model === undefined && !isReal) throw new UsageError("required option '--model <names>' not specified");
@@ -189,7 +220,8 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
   const models = real?.models ?? options.model?.split(',') ?? [];
   const lifecycle = settings === undefined ? null : hostLifecycle(settings, models);
   const guard = lifecycle?.guard ?? null;
-  const running = createHost({
+  const kvEvents = kvEventsOf(options);
+  const running = hostOf({
     ...commonOf(options, settings),
     models,
     ...(guard !== null && { guard, guardPath: `/${settings?.servicePrefix}/keys` }),
@@ -201,10 +233,11 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
     ...(seed !== undefined && { seed }),
     ...(timeToFirstTokenMs !== undefined && { timeToFirstTokenMs }),
     ...(interTokenMs !== undefined && { interTokenMs }),
+    ...(kvEvents !== undefined && { kvEvents }),
   });
   await lifecycle?.start();
   const url = await running.listen();
-  lifecycle?.listening({ name: name ?? 'host', load: () => running.live });
+  lifecycle?.listening({ name: name ?? 'host', load: () => running.live, kvEvents: running.kvEvents?.endpoint });
   const { ended } = closeOnSignal(io, {
     close: async () => {
       await lifecycle?.leave();
@@ -213,5 +246,10 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
     abort: () => running.kill(),
   });
   io.stdout.write(`host of ${models.join(',')} listening on ${url}\n`);
+  const published = running.kvEvents;
+  if (published !== null) {
+    const replay = published.replay === null ? '' : `, replay at ${published.replay}`;
+    io.stdout.write(`KV events at ${published.endpoint}${replay}\n`);
+  }
   await ended;
 }

@@ -12,6 +12,7 @@ export { createSimulatedEngine } from './engine/simulated-engine.ts';
 export { describeGguf, loadGguf } from './gguf/gguf-engine.ts';
 export type { Host, HostSettings, KeyGuard } from './model-host.ts';
 export { createHost } from './model-host.ts';
+export type { KvEventSettings } from './kv-event-publisher.ts';
 export type { HostRequest } from './journal.ts';
 export type { ModelEngine } from './model-engine.ts';
 export { Registration } from './registration.ts';

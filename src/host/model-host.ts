@@ -7,11 +7,13 @@ import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock } from '../actor/index.ts';
 import type { Credential } from '../billing/index.ts';
 import { type Step, Pacer } from './engine/pacer.ts';
+import type { BlockObserver } from './engine/block-cache.ts';
 import type { ProfileName } from './engine/profile.ts';
 import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated-engine.ts';
 import { type Fault, type FaultPlan, FaultSchedule, parseFault, parsePlan } from './faults.ts';
 import type { Json } from './formats/format.ts';
 import { type HostRequest, Journal, JournalEntry } from './journal.ts';
+import { KvEventPublisher, type KvEventSettings } from './kv-event-publisher.ts';
 import type { ModelEngine } from './model-engine.ts';
 import { type RouteDeps, answerGet, answerPost, headerOf, problemOf, refuse } from './model-routes.ts';
 import { NO_FAULT, Reply } from './reply.ts';
@@ -76,6 +78,11 @@ export interface HostSettings {
   readonly random?: () => number;
   /** Requests the journal keeps; default 1000. */
   readonly journalEntries?: number;
+  /**
+   * Where the simulated engine publishes its KV events, as vLLM does: `tcp://HOST:PORT` to bind, or that with a replay and a
+   * topic. Needs one model and a profile with KV blocks. Default: nowhere.
+   */
+  readonly kvEvents?: string | KvEventSettings;
 }
 
 /** Room for the largest body a gateway lets through. */
@@ -96,11 +103,15 @@ export function createHost(settings: HostSettings): Host {
 }
 
 /** The engine of the settings. */
-function engineOf(settings: HostSettings): ModelEngine {
+function engineOf(settings: HostSettings, observer: BlockObserver | undefined): ModelEngine {
   const { engine = 'paced', models, seed, clock, random } = settings;
-  if (typeof engine === 'object' && 'complete' in engine) return engine;
+  if (typeof engine === 'object' && 'complete' in engine) {
+    if (observer !== undefined)
+      throw new RangeError('KV events are those of a simulated engine; a real one publishes its own');
+    return engine;
+  }
   const own = engine === 'steps' ? {} : typeof engine === 'string' ? { profile: engine } : engine;
-  return createSimulatedEngine({ ...own, models, seed, clock, random, pace: settings });
+  return createSimulatedEngine({ ...own, models, seed, clock, random, observer, pace: settings });
 }
 
 /** A running host. */
@@ -112,6 +123,7 @@ export class Host {
   readonly #server: Server;
   readonly #hostname: string;
   readonly #live = new Set<Reply>();
+  readonly #kvEvents: KvEventPublisher | undefined;
   #port: number;
   #faults = new FaultSchedule(null);
   #requests = 0;
@@ -131,7 +143,11 @@ export class Host {
     this.#port = Number(listen.slice(colon + 1));
     this.#pacer = new Pacer(settings.clock ?? systemClock);
     this.#journal = new Journal(settings.journalEntries ?? 1000);
-    const engine = engineOf(settings);
+    const { kvEvents } = settings;
+    if (kvEvents !== undefined) {
+      this.#kvEvents = new KvEventPublisher(typeof kvEvents === 'string' ? { endpoint: kvEvents } : kvEvents);
+    }
+    const engine = engineOf(settings, this.#kvEvents);
     this.#deps = {
       name: settings.name ?? 'host',
       models: settings.models,
@@ -155,6 +171,12 @@ export class Host {
 
   get port(): number {
     return this.#port;
+  }
+
+  /** Where KV events are published; null before `listen`, and without them. */
+  get kvEvents(): { readonly endpoint: string; readonly replay: string | null } | null {
+    const { endpoint = null, replayEndpoint: replay = null } = this.#kvEvents ?? {};
+    return endpoint === null ? null : { endpoint, replay };
   }
 
   /** The last requests, oldest first. */
@@ -201,7 +223,13 @@ export class Host {
     this.#started = true;
     this.#instance = randomUUID();
     this.#loadedAtMs = this.#pacer.now() + (this.#settings.loadingMs ?? 0);
-    await this.#bind();
+    await this.#kvEvents?.open();
+    try {
+      await this.#bind();
+    } catch (error) {
+      await this.#kvEvents?.close();
+      throw error;
+    }
     if (this.#faults.refusesConnections) this.#server.close();
     return this.url;
   }
@@ -254,6 +282,7 @@ export class Host {
     this.#server.closeAllConnections();
     this.#pacer.clear();
     await this.#deps.engine.close();
+    await this.#kvEvents?.close();
     const replies = [...this.#live];
     await Promise.all(replies.map((reply) => reply.entry.whenClosed()));
   }

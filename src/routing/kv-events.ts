@@ -4,7 +4,6 @@
 import type { Clock } from '../actor/index.ts';
 import { KvEventMetrics } from '../telemetry/kv-event-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { loadZeroMq, type ZeroMq } from '../net/zeromq.ts';
 import { type KvEventCounts, KvEventSubscription } from './kv-event-subscription.ts';
 import type { KvEventSource, ModelTableData } from './model-table.ts';
 
@@ -18,8 +17,6 @@ export interface KvEventsDeps {
   };
   readonly clock: Clock;
   readonly log: KvEventsLog;
-  /** Default: the package `zeromq`. */
-  readonly load?: () => Promise<ZeroMq>;
 }
 
 export interface KvEventsLog {
@@ -53,11 +50,6 @@ interface MemberOfModel {
 export class KvEvents {
   readonly #deps: KvEventsDeps;
   readonly #subscribed = new Map<string, Subscribed>();
-  #wanted: ReadonlyMap<string, KvEventSource> = new Map();
-  #members: ReadonlyMap<string, readonly MemberOfModel[]> = new Map();
-  #zeromq: ZeroMq | null = null;
-  #loading: Promise<void> | null = null;
-  #isClosed = false;
   readonly #metrics = new KvEventMetrics();
 
   constructor(deps: KvEventsDeps) {
@@ -66,10 +58,15 @@ export class KvEvents {
 
   /** Subscribes to the servers of the table that have a source, and ends the subscriptions of the others. */
   configure(sources: ReadonlyMap<string, KvEventSource>, table: ModelTableData): void {
-    this.#members = membersByUrl(table);
-    this.#wanted = sources;
-    if (this.#zeromq !== null) this.#update(this.#zeromq);
-    else if (sources.size > 0) this.#loading ??= this.#load();
+    const membersOf = membersByUrl(table);
+    for (const [url, { fingerprint }] of [...this.#subscribed]) {
+      const source = membersOf.has(url) ? sources.get(url) : undefined;
+      if (fingerprint !== JSON.stringify(source)) this.#unsubscribe(url);
+    }
+    for (const [url, source] of sources) {
+      const members = membersOf.get(url);
+      if (members !== undefined) (this.#subscribed.get(url) ?? this.#subscribe(url, source)).members = members;
+    }
   }
 
   status(): KvEventStatus[] {
@@ -89,38 +86,12 @@ export class KvEvents {
   }
 
   close(): void {
-    this.#isClosed = true;
     for (const url of [...this.#subscribed.keys()]) this.#unsubscribe(url);
   }
 
-  async #load(): Promise<void> {
-    try {
-      const zeromq = await (this.#deps.load ?? loadZeroMq)();
-      if (this.#isClosed) return;
-      this.#zeromq = zeromq;
-      this.#update(zeromq);
-    } catch (error) {
-      this.#deps.log.warn({ problem: (error as Error).message }, 'KV events are not read');
-    }
-  }
-
-  #update(zeromq: ZeroMq): void {
-    for (const url of [...this.#subscribed.keys()]) {
-      const source = this.#members.has(url) ? this.#wanted.get(url) : undefined;
-      if (this.#subscribed.get(url)?.fingerprint !== JSON.stringify(source)) this.#unsubscribe(url);
-    }
-    for (const [url, source] of this.#wanted) {
-      const members = this.#members.get(url);
-      if (members === undefined) continue;
-      const known = this.#subscribed.get(url) ?? this.#subscribe(zeromq, url, source);
-      known.members = members;
-    }
-  }
-
-  #subscribe(zeromq: ZeroMq, url: string, source: KvEventSource): Subscribed {
+  #subscribe(url: string, source: KvEventSource): Subscribed {
     const { clock, feedback, index, log } = this.#deps;
     const subscription = new KvEventSubscription(source, {
-      zeromq,
       clock,
       onApplied: ({ capacityTokens: tokens }) => {
         if (tokens > 0) for (const { member, model } of subscribed.members) feedback.measured(model, member, tokens);
@@ -132,8 +103,14 @@ export class KvEvents {
         }
         log.info({ crn: url, reason }, 'the KV cache of a CRN is empty');
       },
-      onConnection: (connected) => {
-        log.info({ crn: url, endpoint: source.endpoint, connected }, 'connection to the KV events of a CRN changed');
+      onConnection: (connected, error) => {
+        const fields = { crn: url, endpoint: source.endpoint };
+        if (connected) log.info(fields, 'connected to the KV events of a CRN');
+        else
+          log.warn(
+            { ...fields, problem: error?.message ?? 'closed by the CRN' },
+            'no connection to the KV events of a CRN',
+          );
       },
       onRejected: (error) => {
         const { rejected } = subscription.counts;

@@ -55,6 +55,14 @@ t.test('uses the step engine of the given profile unless a pace is given', async
   t.match(await answer.json(), { model: 'a', tokens_predicted: 5, timings: { predicted_ms: Number } });
 });
 
+t.test('says where it publishes its KV events', async (t) => {
+  const flags = ['--profile', '8b-h100', '--kv-events', 'tcp://127.0.0.1:*', '--kv-events-replay', 'tcp://*:*'];
+  const cli = startCli(t, ['host', '--model', 'a', '--port', '0', ...flags]);
+  await cli.shows(/listening on \S+\nKV events at tcp:\/\/127\.0\.0\.1:\d+, replay at tcp:\/\/0\.0\.0\.0:\d+\n/);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
 t.test('serves a fleet of one process', async (t) => {
   const folder = t.testdir({
     'plan.yaml':
@@ -88,6 +96,10 @@ t.test('refuses wrong options', async (t) => {
     [['--slots', '0'], /--slots <n>' argument '0' is invalid\. It must be a whole number of 1 or more/],
     [['--speed', '0'], /--speed <n>' argument '0' is invalid\. It must be a number above 0/],
     [['--engine', 'http://x', '--engine-wait', 'soon'], /'soon' is invalid\. It must be a duration/],
+    [['--kv-events', 'tcp://127.0.0.1:*'], /slots have no KV events; choose a profile with KV blocks, such as 8b-h100/],
+    [['--kv-events', '127.0.0.1:1', '--profile', '8b-h100'], /127\.0\.0\.1:1 is not an endpoint such as tcp:/],
+    [['--kv-events-replay', 'tcp://127.0.0.1:*'], /--kv-events-replay and --kv-events-topic need --kv-events/],
+    [['--kv-events', 'tcp://127.0.0.1:*', '--fleet', 'x.yaml'], /--kv-events cannot be combined with --fleet/],
     [['--itl', '5', '--slots', '2'], /--slots cannot be combined with a fixed pace/],
   ];
   await Promise.all(

@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
+import type { Clock } from '../../src/actor/index.ts';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
-import { loadZeroMq } from '../../src/net/zeromq.ts';
 import { KvEventSubscription } from '../../src/routing/kv-event-subscription.ts';
 import {
   batch,
@@ -22,6 +22,8 @@ interface Scene {
   readonly publisher: ScriptedPublisher;
   readonly subscription: KvEventSubscription;
   readonly clock: ManualClock;
+  /** Whether there was a connection, at each report. */
+  readonly reports: readonly boolean[];
   /** Resolves when the connection is lost. */
   readonly disconnected: Promise<void>;
   /** Resolves with what happens next: `applied`, `cleared`, `restarted` or `rejected`. */
@@ -44,15 +46,18 @@ async function subscribe(t: Test, { replay = false, topic }: SceneOptions = {}):
   };
   const clock = createManualClock();
   const disconnected = Promise.withResolvers<void>();
+  const reports: boolean[] = [];
   const subscription = new KvEventSubscription(
     { endpoint, ...(replay && { replay: replayEndpoint }), ...(topic !== undefined && { topic }) },
     {
-      zeromq: await loadZeroMq(),
       clock,
       onApplied: () => note('applied'),
       onCleared: note,
       onRejected: () => note('rejected'),
-      onConnection: (connected) => void (connected || disconnected.resolve()),
+      onConnection: (connected) => {
+        reports.push(connected);
+        if (!connected) disconnected.resolve();
+      },
     },
   );
   t.teardown(() => subscription.close());
@@ -63,7 +68,7 @@ async function subscribe(t: Test, { replay = false, topic }: SceneOptions = {}):
     }
     return happened.shift() as string;
   };
-  return { publisher, subscription, clock, disconnected: disconnected.promise, next };
+  return { publisher, subscription, clock, disconnected: disconnected.promise, next, reports };
 }
 
 function blocks(from: number, count: number): Buffer {
@@ -74,12 +79,12 @@ t.test('applies batches in order and counts them', async (t) => {
   const { publisher, subscription, clock, next } = await subscribe(t);
   await publisher.subscription();
   clock.advance(1234);
-  await publisher.send(0, blocks(0, 10));
-  await publisher.send(1, batch(removed(hashes(0, 4)), stored(hashes(10, 2), BLOCK)));
+  publisher.send(0, blocks(0, 10));
+  publisher.send(1, batch(removed(hashes(0, 4)), stored(hashes(10, 2), BLOCK)));
   t.same([await next(), await next()], ['applied', 'applied']);
   t.equal(subscription.residency.residentTokens, 8 * BLOCK);
   t.match(subscription.counts, { connected: true, events: 3, lost: 0, rejected: 0, restarts: 0, lastMs: 1234 });
-  await publisher.send(2, batch(CLEARED));
+  publisher.send(2, batch(CLEARED));
   t.same([await next(), await next()], ['cleared', 'applied']);
   t.equal(subscription.residency.residentTokens, 0);
 });
@@ -87,9 +92,9 @@ t.test('applies batches in order and counts them', async (t) => {
 t.test('reads its own topic only', async (t) => {
   const { publisher, subscription, next } = await subscribe(t, { topic: 'kv@a' });
   t.equal(await publisher.subscription(), 'kv@a');
-  await publisher.send(0, blocks(0, 1), 'kv@other');
-  await publisher.send(0, blocks(10, 1), 'kv@ab');
-  await publisher.send(0, blocks(20, 5), 'kv@a');
+  publisher.send(0, blocks(0, 1), 'kv@other');
+  publisher.send(0, blocks(10, 1), 'kv@ab');
+  publisher.send(0, blocks(20, 5), 'kv@a');
   t.equal(await next(), 'applied');
   t.equal(subscription.residency.residentTokens, 5 * BLOCK);
   t.match(subscription.counts, { events: 1, rejected: 0, restarts: 0 });
@@ -98,8 +103,8 @@ t.test('reads its own topic only', async (t) => {
 t.test('a lost batch makes the contents unknown and clears nothing', async (t) => {
   const { publisher, subscription, next } = await subscribe(t);
   await publisher.subscription();
-  await publisher.send(0, blocks(0, 10));
-  await publisher.send(3, blocks(30, 2));
+  publisher.send(0, blocks(0, 10));
+  publisher.send(3, blocks(30, 2));
   t.same([await next(), await next()], ['applied', 'applied'], 'no clearing');
   t.equal(subscription.counts.lost, 2);
   t.equal(subscription.residency.residentTokens, 2 * BLOCK, 'only what is known since');
@@ -108,15 +113,15 @@ t.test('a lost batch makes the contents unknown and clears nothing', async (t) =
 t.test('lost batches are asked for again where the server replays', async (t) => {
   const { publisher, subscription, next } = await subscribe(t, { replay: true });
   await publisher.subscription();
-  await publisher.send(0, blocks(0, 10));
+  publisher.send(0, blocks(0, 10));
   t.equal(await next(), 'applied');
   for (let number = 0; number < 6; number++) publisher.kept.set(number, blocks(number * 10, 10));
-  await publisher.send(4, blocks(40, 10));
+  publisher.send(4, blocks(40, 10));
   t.same([await next(), await next(), await next(), await next()], ['applied', 'applied', 'applied', 'applied']);
   t.same(publisher.asked, [1]);
   t.equal(subscription.residency.residentTokens, 50 * BLOCK);
   t.match(subscription.counts, { lost: 0, replayed: 3 });
-  await publisher.send(5, blocks(50, 1));
+  publisher.send(5, blocks(50, 1));
   t.equal(await next(), 'applied');
   t.equal(subscription.residency.residentTokens, 51 * BLOCK, 'what the replay had too much of is not applied twice');
 });
@@ -124,10 +129,10 @@ t.test('lost batches are asked for again where the server replays', async (t) =>
 t.test('what the server does not keep any more stays lost', async (t) => {
   const { publisher, subscription, next } = await subscribe(t, { replay: true });
   await publisher.subscription();
-  await publisher.send(0, blocks(0, 10));
+  publisher.send(0, blocks(0, 10));
   t.equal(await next(), 'applied');
   publisher.kept.set(4, blocks(40, 10));
-  await publisher.send(5, blocks(50, 10));
+  publisher.send(5, blocks(50, 10));
   t.same([await next(), await next()], ['applied', 'applied']);
   t.equal(subscription.residency.residentTokens, 20 * BLOCK);
   t.equal(subscription.counts.lost, 3);
@@ -137,7 +142,7 @@ t.test('a subscriber that joins late replays from the beginning and loses nothin
   const { publisher, subscription, next } = await subscribe(t, { replay: true });
   await publisher.subscription();
   for (let number = 0; number < 7; number++) publisher.kept.set(number, blocks(number, 1));
-  await publisher.send(7, blocks(7, 1));
+  publisher.send(7, blocks(7, 1));
   for (let number = 0; number < 8; number++) t.equal(await next(), 'applied');
   t.same(publisher.asked, [0]);
   t.match(subscription.counts, { lost: 0, replayed: 7 });
@@ -147,24 +152,36 @@ t.test('a subscriber that joins late replays from the beginning and loses nothin
 t.test('a number that falls back is a restart', async (t) => {
   const { publisher, subscription, next } = await subscribe(t);
   await publisher.subscription();
-  await publisher.send(900, blocks(0, 10));
+  publisher.send(900, blocks(0, 10));
   t.equal(await next(), 'applied');
   t.equal(subscription.counts.lost, 0, 'batches before the first connection are not lost');
-  await publisher.send(2, blocks(20, 3));
+  publisher.send(2, blocks(20, 3));
   t.same([await next(), await next()], ['restarted', 'applied']);
   t.match(subscription.counts, { restarts: 1 });
   t.equal(subscription.residency.residentTokens, 3 * BLOCK);
 });
 
+/** Lets time pass until something has happened. */
+async function pass(clock: ManualClock, promise: Promise<unknown>): Promise<void> {
+  let hasHappened = false;
+  void promise.then(() => (hasHappened = true));
+  while (!hasHappened) {
+    clock.advance(100);
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
+}
+
 t.test('connects again when the server comes back on its port', async (t) => {
-  const { publisher, subscription, next } = await subscribe(t);
+  const { publisher, subscription, clock, disconnected, next } = await subscribe(t);
   await publisher.subscription();
-  await publisher.send(5, blocks(0, 10));
+  publisher.send(5, blocks(0, 10));
   t.equal(await next(), 'applied');
-  publisher.close();
+  await publisher.close();
+  await disconnected;
+  t.equal(subscription.counts.connected, false);
   const second = await ScriptedPublisher.open(t, publisher.endpoint);
-  await second.subscription();
-  await second.send(0, blocks(0, 1));
+  await pass(clock, second.subscription());
+  second.send(0, blocks(0, 1));
   t.same([await next(), await next()], ['restarted', 'applied']);
   t.equal(subscription.residency.residentTokens, BLOCK);
   t.equal(subscription.counts.connected, true);
@@ -173,7 +190,7 @@ t.test('connects again when the server comes back on its port', async (t) => {
 t.test('garbage is rejected, and the next batch is read', async (t) => {
   const { publisher, subscription, next } = await subscribe(t);
   await publisher.subscription();
-  await publisher.send(0, blocks(0, 10));
+  publisher.send(0, blocks(0, 10));
   t.equal(await next(), 'applied');
   const garbage: (string | Uint8Array)[][] = [
     [''],
@@ -185,11 +202,11 @@ t.test('garbage is rejected, and the next batch is read', async (t) => {
     ['', sequence(2), msgpack([1.5, [['BlockRemoved', 7]]])],
   ];
   for (const frames of garbage) {
-    await publisher.sendFrames(frames);
+    publisher.sendFrames(frames);
     t.equal(await next(), 'rejected');
   }
   t.equal(subscription.counts.rejected, garbage.length);
-  await publisher.send(3, blocks(30, 2));
+  publisher.send(3, blocks(30, 2));
   t.equal(await next(), 'applied');
   t.equal(subscription.residency.residentTokens, 2 * BLOCK);
   t.equal(subscription.counts.lost, 0, 'a rejected batch has arrived');
@@ -198,62 +215,111 @@ t.test('garbage is rejected, and the next batch is read', async (t) => {
 t.test('a server that sends a frame above the limit is cut off, and its later events are read', async (t) => {
   const { publisher, subscription, clock, disconnected, next } = await subscribe(t);
   await publisher.subscription();
-  await publisher.send(0, blocks(0, 1));
+  publisher.send(0, blocks(0, 1));
   t.equal(await next(), 'applied');
-  await publisher.send(1, Buffer.alloc(5 * 1024 * 1024));
+  publisher.send(1, Buffer.alloc(5 * 1024 * 1024));
   await disconnected;
-  t.equal(subscription.counts.connected, false);
-  clock.advance(2000);
-  await publisher.subscription();
-  await publisher.send(2, blocks(20, 4));
+  await pass(clock, publisher.subscription());
+  publisher.send(2, blocks(20, 4));
   t.equal(await next(), 'applied');
   t.match(subscription.counts, { lost: 1, rejected: 0 });
 });
 
-t.test('connects to a server that broke the protocol at first', async (t) => {
-  const { publisher, clock, disconnected, next } = await subscribe(t);
+t.test('goes on trying while something else answers at the endpoint, and reports it once', async (t) => {
+  const { publisher, clock, disconnected, next, reports } = await subscribe(t);
   const { endpoint } = publisher;
   await publisher.subscription();
-  publisher.close();
+  await publisher.close();
   await disconnected;
-  const web = createServer(
-    (socket) =>
-      void socket
-        .on('error', () => {})
-        .resume()
-        .end('HTTP/1.1 400 Bad Request\r\n\r\n'),
-  );
+  let visits = 0;
+  const third = Promise.withResolvers<void>();
+  const web = createServer((socket) => {
+    if (++visits === 3) third.resolve();
+    socket.on('error', () => {}).resume();
+    socket.end('HTTP/1.1 400 Bad Request\r\n\r\n');
+  });
   web.listen(Number(endpoint.split(':').at(-1)), '127.0.0.1');
-  await once(web, 'connection');
+  await pass(clock, third.promise);
   web.close();
   await once(web, 'close');
   const second = await ScriptedPublisher.open(t, endpoint);
-  clock.advance(2000);
-  await second.subscription();
-  await second.send(0, blocks(0, 1));
+  await pass(clock, second.subscription());
+  second.send(0, blocks(0, 1));
   t.equal(await next(), 'applied');
+  t.same(reports, [true, false, true]);
 });
 
-t.test('a flood is read to its end; what does not fit in the queues is lost and counted', async (t) => {
+t.test('waits longer after each attempt that fails, up to 30 s', async (t) => {
+  const publisher = await ScriptedPublisher.open(t);
+  await publisher.close();
+  const delays: number[] = [];
+  const sixth = Promise.withResolvers<void>();
+  const clock: Clock = {
+    now: () => 0,
+    clearTimeout: () => {},
+    setTimeout: (callback, delayMs) => {
+      delays.push(delayMs);
+      if (delays.length === 12) sixth.resolve();
+      else setImmediate(callback);
+      return {};
+    },
+  };
+  const reports: (Error | null)[] = [];
+  const subscription = new KvEventSubscription(
+    { endpoint: publisher.endpoint },
+    {
+      clock,
+      onApplied: () => {},
+      onCleared: () => {},
+      onRejected: () => {},
+      onConnection: (_, error) => reports.push(error),
+    },
+  );
+  t.teardown(() => subscription.close());
+  await sixth.promise;
+  t.same(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000, 30_000]);
+  t.match(reports, [{ code: 'ECONNREFUSED' }]);
+});
+
+t.test('a flood is read to its end', async (t) => {
   const { publisher, subscription } = await subscribe(t);
   const { counts } = subscription;
   await publisher.subscription();
-  let sent = 0;
-  while (sent < 20_000) await publisher.send(sent, blocks(sent++, 1));
-  // The end of the flood may be lost too, which only a later batch tells.
-  do {
-    await publisher.send(sent, blocks(sent++, 1));
-    await new Promise((resolve) => void setImmediate(resolve));
-  } while (counts.events + counts.lost < sent);
-  t.ok(counts.events > 0);
-  t.match(counts, { rejected: 0, restarts: 0 });
+  const flood = 20_000;
+  for (let number = 0; number < flood; number++) publisher.send(number, blocks(number, 1));
+  while (counts.events + counts.lost < flood) await new Promise((resolve) => void setImmediate(resolve));
+  t.match(counts, { events: flood, lost: 0, rejected: 0, restarts: 0 });
+});
+
+t.test('what arrives during a replay is applied behind it', async (t) => {
+  const { publisher, subscription, next } = await subscribe(t, { replay: true });
+  await publisher.subscription();
+  for (let number = 0; number < 50; number++) publisher.kept.set(number, blocks(number, 1));
+  for (let number = 50; number < 100; number++) publisher.send(number, blocks(number, 1));
+  for (let number = 0; number < 100; number++) t.equal(await next(), 'applied');
+  t.equal(subscription.residency.residentTokens, 100 * BLOCK);
+  t.match(subscription.counts, { lost: 0, replayed: 50 });
+  t.same(publisher.asked, [0]);
+});
+
+t.test('a replay that does not end in time counts as lost', async (t) => {
+  const { publisher, subscription, clock, next } = await subscribe(t, { replay: true });
+  await publisher.subscription();
+  publisher.send(0, blocks(0, 1));
+  t.equal(await next(), 'applied');
+  const held = publisher.holdReplays();
+  publisher.send(9, blocks(9, 1));
+  t.equal(await held, 1);
+  clock.advance(10_000);
+  t.equal(await next(), 'applied');
+  t.match(subscription.counts, { lost: 8, replayed: 0 });
 });
 
 t.test('closing ends a subscription while a replay hangs', async (t) => {
   const { publisher, subscription } = await subscribe(t, { replay: true });
   await publisher.subscription();
   const held = publisher.holdReplays();
-  await publisher.send(9, blocks(0, 1));
+  publisher.send(9, blocks(0, 1));
   t.equal(await held, 0);
   subscription.close();
 });

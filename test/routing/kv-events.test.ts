@@ -1,7 +1,6 @@
 // KV events of several servers: subscriptions follow the table, and the index is told what they say.
 import t, { type Test } from 'tap';
 import { createManualClock } from '../../src/actor/testkit.ts';
-import { loadZeroMq } from '../../src/net/zeromq.ts';
 import { KvEvents, type KvEventsDeps } from '../../src/routing/kv-events.ts';
 import { hashText, type KvEventSource, type ModelTableData } from '../../src/routing/model-table.ts';
 import { batch, CLEARED, hashes, removed, ScriptedPublisher, stored } from '../support/kv-publisher.ts';
@@ -83,11 +82,11 @@ t.test('a cleared cache clears every model of its server, and no other server', 
     }),
   );
   await Promise.all([one.subscription(), two.subscription()]);
-  await one.send(0, batch(CLEARED));
+  one.send(0, batch(CLEARED));
   t.same([await told(), await told()], ['clear 1', 'clear 3']);
-  await two.send(7, batch(CLEARED));
+  two.send(7, batch(CLEARED));
   t.equal(await told(), 'clear 2');
-  await two.send(0, batch(stored(hashes(0, 1), BLOCK)));
+  two.send(0, batch(stored(hashes(0, 1), BLOCK)));
   t.equal(await told(), 'restarted 2');
 });
 
@@ -97,11 +96,11 @@ t.test('the capacity of a cache is told for every model once blocks are evicted'
   const sources = sourcesOf({ 'http://one': { endpoint: one.endpoint } });
   events.configure(sources, tableOf({ a: [['http://one', 1]] }));
   await one.subscription();
-  await one.send(0, batch(stored(hashes(0, 100), BLOCK)));
-  await one.send(1, batch(removed(hashes(0, 1)), stored(hashes(100, 1), BLOCK)));
+  one.send(0, batch(stored(hashes(0, 100), BLOCK)));
+  one.send(1, batch(removed(hashes(0, 1)), stored(hashes(100, 1), BLOCK)));
   t.equal(await told(), 'measured 0 1 1600');
   events.configure(sources, tableOf({ a: [['http://one', 1]], b: [['http://one', 2]] }));
-  await one.send(2, batch(stored(hashes(200, 10), BLOCK), removed(hashes(2, 2))));
+  one.send(2, batch(stored(hashes(200, 10), BLOCK), removed(hashes(2, 2))));
   t.same([await told(), await told()], ['measured 0 1 1760', 'measured 1 2 1760']);
   t.match(events.status(), [{ url: 'http://one', residentTokens: 1728, capacityTokens: 1760, removedTokens: 48 }]);
   const values = new Map(events.metrics().map(({ name, values: [first] }) => [name, first]));
@@ -129,38 +128,13 @@ t.test('subscriptions end with their server, its source, or all of it', async (t
   t.same(events.status(), []);
 });
 
-t.test('without the package the gateway goes on, and says once what to install', async (t) => {
-  const failed = Promise.withResolvers<void>();
-  const { events, logged } = open(t, {
-    load: async () => {
-      queueMicrotask(failed.resolve);
-      throw new Error('KV events need the package zeromq: run "npm install zeromq@6"');
-    },
-  });
-  const sources = sourcesOf({ 'http://one': { endpoint: 'tcp://127.0.0.1:1' } });
-  const table = tableOf({ a: [['http://one', 1]] });
-  events.configure(sources, table);
-  await failed.promise;
-  events.configure(sources, table);
-  await new Promise((resolve) => void setImmediate(resolve));
-  t.equal(logged.length, 1);
-  t.match(logged[0], 'KV events are not read');
-  t.match(logged[0], 'npm install zeromq@6');
-  t.same(events.status(), []);
-});
-
-t.test('the package is not loaded where no server publishes events', async (t) => {
-  const { events } = open(t, { load: () => t.fail('loaded') as never });
-  events.configure(new Map(), tableOf({ a: [['http://one', 1]] }));
-});
-
 t.test('a server that sends garbage is reported at every doubling', async (t) => {
   const one = await ScriptedPublisher.open(t);
-  const { events, logged, told } = open(t, { load: loadZeroMq });
+  const { events, logged, told } = open(t);
   events.configure(sourcesOf({ 'http://one': { endpoint: one.endpoint } }), tableOf({ a: [['http://one', 1]] }));
   await one.subscription();
-  for (let number = 0; number < 20; number++) await one.send(number, Buffer.from('garbage'));
-  await one.send(20, batch(CLEARED));
+  for (let number = 0; number < 20; number++) one.send(number, Buffer.from('garbage'));
+  one.send(20, batch(CLEARED));
   t.equal(await told(), 'clear 1');
   t.equal(logged.filter((line) => line.startsWith('KV events rejected')).length, 5, '1, 2, 4, 8, 16');
   t.match(events.status(), [{ rejected: 20 }]);

@@ -1,8 +1,8 @@
-// A scripted publisher of KV events: writes msgpack by the specification, in the forms of vLLM and SGLang, and sends messages over a
-// real ZeroMQ socket only after a subscriber is there.
+// A scripted publisher of KV events: writes msgpack by the specification, in the forms of vLLM and SGLang, and sends messages over
+// a real socket only after a subscriber is there.
 
 import type { Test } from 'tap';
-import * as zmq from 'zeromq';
+import { type ZmtpConnection, ZmtpListener } from '../../src/net/zmtp.ts';
 
 /** A value with its exact encoding: a 64-bit integer, bytes, or anything that JSON has. */
 export type Value =
@@ -69,19 +69,6 @@ export function sequence(number: number | bigint): Buffer {
 /** The end of a replay. */
 const END = sequence(-1n);
 
-/** A socket that is closed leaves its port a moment later. */
-async function bindAgain(socket: zmq.Socket, endpoint: string): Promise<void> {
-  for (;;) {
-    try {
-      await socket.bind(endpoint);
-      return;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-      await new Promise((resolve) => void setImmediate(resolve));
-    }
-  }
-}
-
 export class ScriptedPublisher {
   readonly endpoint: string;
   readonly replayEndpoint: string;
@@ -89,43 +76,46 @@ export class ScriptedPublisher {
   readonly asked: number[] = [];
   /** What a replay sends: batches by their numbers. */
   readonly kept = new Map<number, Buffer>();
-  readonly #socket: zmq.XPublisher;
-  readonly #router: zmq.Router;
+  readonly #publisher: ZmtpListener;
+  readonly #router: ZmtpListener;
+  #subscriptions: string[] = [];
+  #arrived: PromiseWithResolvers<void> = Promise.withResolvers();
   #held: PromiseWithResolvers<number> | null = null;
 
-  private constructor(socket: zmq.XPublisher, router: zmq.Router) {
-    this.#socket = socket;
+  private constructor(publisher: ZmtpListener, router: ZmtpListener) {
+    this.#publisher = publisher;
     this.#router = router;
-    this.endpoint = socket.lastEndpoint as string;
-    this.replayEndpoint = router.lastEndpoint as string;
-    void this.#serveReplay();
+    this.endpoint = publisher.endpoint;
+    this.replayEndpoint = router.endpoint;
   }
 
-  /** Binds its sockets; closed with the test. */
+  /** Binds its addresses; closed with the test. */
   static async open(t: Test, endpoint = 'tcp://127.0.0.1:*'): Promise<ScriptedPublisher> {
-    const socket = new zmq.XPublisher({ linger: 0, verbosity: 'allSubsUnsubs' });
-    const router = new zmq.Router({ linger: 0 });
-    await bindAgain(socket, endpoint);
-    await router.bind('tcp://127.0.0.1:*');
-    const publisher = new ScriptedPublisher(socket, router);
+    const publisher: ScriptedPublisher = new ScriptedPublisher(
+      await ZmtpListener.listen(endpoint, 'PUB', (_, [frame]) => publisher.#subscribed(frame)),
+      await ZmtpListener.listen('tcp://127.0.0.1:*', 'ROUTER', (from, [, start]) => publisher.#replay(from, start)),
+    );
     t.teardown(() => publisher.close());
     return publisher;
   }
 
   /** Resolves when a subscription arrives that no earlier call returned; with its topic. */
   async subscription(): Promise<string> {
-    for (;;) {
-      const [message] = await this.#socket.receive();
-      if (message?.[0] === 1) return message.subarray(1).toString();
+    while (this.#subscriptions.length === 0) {
+      await this.#arrived.promise;
+      this.#arrived = Promise.withResolvers();
     }
+    return this.#subscriptions.shift() as string;
   }
 
-  send(number: number, payload: Uint8Array, topic = ''): Promise<void> {
-    return this.sendFrames([topic, sequence(number), payload]);
+  send(number: number, payload: Uint8Array, topic = ''): void {
+    this.sendFrames([topic, sequence(number), payload]);
   }
 
-  sendFrames(frames: (string | Uint8Array)[]): Promise<void> {
-    return this.#socket.send(frames.map((frame) => Buffer.from(frame)));
+  /** False when the message was dropped. */
+  sendFrames(frames: (string | Uint8Array)[]): boolean {
+    const bytes = frames.map((frame) => Buffer.from(frame));
+    return [...this.#publisher.connections].every((connection) => connection.send(bytes));
   }
 
   /** Replays are not answered from now on. Resolves with the number that the next one asks for. */
@@ -134,24 +124,26 @@ export class ScriptedPublisher {
     return this.#held.promise;
   }
 
-  close(): void {
-    this.#socket.close();
-    this.#router.close();
+  /** Resolves when its addresses can be bound again. */
+  async close(): Promise<void> {
+    await Promise.all([this.#publisher.close(), this.#router.close()]);
   }
 
-  async #serveReplay(): Promise<void> {
-    for await (const [client, , start] of this.#router) {
-      if (client === undefined || start === undefined) continue;
-      const from = Number(start.readBigUInt64BE());
-      this.asked.push(from);
-      if (this.#held !== null) {
-        this.#held.resolve(from);
-        continue;
-      }
-      for (const [number, payload] of this.kept) {
-        if (number >= from) await this.#router.send([client, '', sequence(number), payload]);
-      }
-      await this.#router.send([client, '', END, '']);
+  #subscribed(frame: Buffer | undefined): void {
+    if (frame?.[0] !== 1) return;
+    this.#subscriptions.push(frame.subarray(1).toString());
+    this.#arrived.resolve();
+  }
+
+  #replay(to: ZmtpConnection, start: Buffer | undefined): void {
+    const from = Number(start?.readBigUInt64BE());
+    this.asked.push(from);
+    if (this.#held !== null) {
+      this.#held.resolve(from);
+      return;
     }
+    const empty = Buffer.alloc(0);
+    for (const [number, payload] of this.kept) if (number >= from) to.send([empty, sequence(number), payload]);
+    to.send([empty, END, empty]);
   }
 }

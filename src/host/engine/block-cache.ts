@@ -10,6 +10,16 @@ export interface BlockSettings {
   readonly sequences: number;
 }
 
+/** Is told of every change of the blocks that later prompts can find. A name stands for all tokens up to the end of a block. */
+export interface BlockObserver {
+  /** A block can be found: the tokens from `start` to `end`, behind the block `parent`. */
+  stored(name: number, parent: number, tokens: Int32Array, start: number, end: number): void;
+  /** A block was evicted. */
+  removed(name: number): void;
+  /** Nothing can be found any more. */
+  cleared(): void;
+}
+
 /** Key of a block without a name. Names are whole numbers below 2^53. */
 const UNNAMED = -1;
 
@@ -49,8 +59,10 @@ export class BlockCache implements PrefixCache {
   readonly #byName = new Map<number, number>();
   readonly #free: FreeList;
   readonly #slots: number[];
+  readonly #observer: BlockObserver | undefined;
 
-  constructor(settings: BlockSettings) {
+  constructor(settings: BlockSettings, observer?: BlockObserver) {
+    this.#observer = observer;
     this.capacityTokens = settings.blocks * settings.blockTokens;
     this.#blockTokens = settings.blockTokens;
     this.#holders = new Int32Array(settings.blocks);
@@ -108,12 +120,15 @@ export class BlockCache implements PrefixCache {
   commit(allocation: CacheAllocation, tokens: Int32Array, computed: number): void {
     const table = allocation as BlockTable;
     for (; table.commitAt <= computed; table.named++, table.commitAt += this.#blockTokens) {
-      table.name = nameOf(table.name, tokens, table.named * this.#blockTokens, table.commitAt);
+      const parent = table.name;
+      const start = table.named * this.#blockTokens;
+      table.name = nameOf(parent, tokens, start, table.commitAt);
       // Of two sequences that computed the same, the first keeps the name; the other's block stays its own.
       if (this.#byName.has(table.name)) continue;
       const block = table.blocks[table.named]!;
       this.#byName.set(table.name, block);
       this.#names[block] = table.name;
+      this.#observer?.stored(table.name, parent, tokens, start, table.commitAt);
     }
   }
 
@@ -139,6 +154,7 @@ export class BlockCache implements PrefixCache {
       this.#names[block] = UNNAMED;
     }
     this.#free.forget();
+    this.#observer?.cleared();
   }
 
   /** Adds the cached blocks of the prefix to the table without holding them; returns how many of them are free. */
@@ -165,7 +181,10 @@ export class BlockCache implements PrefixCache {
     const block = this.#free.first;
     const name = this.#names[block]!;
     this.#free.remove(block, name !== UNNAMED);
-    if (name !== UNNAMED) this.#byName.delete(name);
+    if (name !== UNNAMED) {
+      this.#byName.delete(name);
+      this.#observer?.removed(name);
+    }
     this.#names[block] = UNNAMED;
     this.#holders[block] = 1;
     return block;

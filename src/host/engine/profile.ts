@@ -1,6 +1,6 @@
 // Hardware profiles: how long a step takes, how much fits into it and into memory. Operators may override single fields of a
 // built-in profile.
-import { BlockCache } from './block-cache.ts';
+import { BlockCache, type BlockObserver } from './block-cache.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { SlotCache } from './slot-cache.ts';
 /** Memory of keys and values: slots as in llama.cpp's server, or shared blocks as in vLLM. */
@@ -102,10 +102,16 @@ export function checkProfile(profile: Profile): void {
   }
 }
 
-/** The memory the profile describes, empty. */
-export function createCache({ memory, maxSequences, contextTokens }: Profile): PrefixCache {
+/** The memory the profile describes, empty. Throws a RangeError when there are no blocks to observe. */
+export function createCache(profile: Profile, observer?: BlockObserver): PrefixCache {
+  const { memory, maxSequences, contextTokens } = profile;
+  if (memory.kind === 'slots' && observer !== undefined) {
+    throw new RangeError(
+      'slots have no KV events; choose a profile with KV blocks, such as 8b-h100, and no number of slots',
+    );
+  }
   if (memory.kind === 'slots') return new SlotCache({ ...memory, slots: maxSequences, contextTokens });
-  return new BlockCache({ ...memory, sequences: maxSequences });
+  return new BlockCache({ ...memory, sequences: maxSequences }, observer);
 }
 
 /** Duration of a step with these contents, whole microseconds, at least one. */

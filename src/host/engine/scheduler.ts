@@ -4,6 +4,7 @@
 // accepted job ends exactly once.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import { type SchedulerState, Batch, createCounts, WaitingQueue } from './batch.ts';
+import type { BlockObserver } from './block-cache.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { type Profile, checkProfile, createCache, stepDurationUs } from './profile.ts';
 import { type EndReason, type Holding, type SequenceJob, NO_TOKEN, Sequence } from './sequence.ts';
@@ -13,6 +14,8 @@ export interface SchedulerSettings {
   readonly clock: Clock;
   /** Memory in place of the one that the profile describes. */
   readonly cache?: PrefixCache;
+  /** Is told of changes of the profile's memory, which has KV blocks then. */
+  readonly observer?: BlockObserver | undefined;
   /** Steps made in one go when late, before other work of the process gets its turn; default 4. */
   readonly catchUpSteps?: number;
   /** Sequences in a step above which tokens leave in pairs, for jobs that allow it; default 512. */
@@ -48,14 +51,14 @@ export class Scheduler {
 
   /** Throws a RangeError for a profile that makes no sense. */
   constructor(settings: SchedulerSettings) {
-    const { profile, clock, cache, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 } = settings;
+    const { profile, clock, cache, observer, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 } = settings;
     checkProfile(profile);
     this.profile = profile;
     this.#clock = clock;
     this.#catchUpSteps = catchUpSteps;
     this.#mostBehindUs = mostBehindMs * 1000;
     this.#pairAbove = pairAbove;
-    this.#cache = cache ?? createCache(profile);
+    this.#cache = cache ?? createCache(profile, observer);
     this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#counts);
   }
 

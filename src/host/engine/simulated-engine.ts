@@ -14,6 +14,7 @@ import {
   NO_FIGURES,
   PromptTooLong,
 } from '../model-engine.ts';
+import type { BlockObserver } from './block-cache.ts';
 import { createSpedClock, createVirtualClock } from './engine-clock.ts';
 import { Generation } from './generation.ts';
 import { type LanguageModel, createLanguageModel } from './model/language-model.ts';
@@ -53,6 +54,8 @@ export interface SimulatedDeps extends SimulatedSettings {
   readonly clock?: Clock | undefined;
   /** Draws the seeds of requests that name none. Default: the system's. */
   readonly random?: Random | undefined;
+  /** Is told of changes of the KV blocks; with one model only. */
+  readonly observer?: BlockObserver | undefined;
 }
 
 /** The machines that are known. */
@@ -123,9 +126,9 @@ class Loaded {
   systemTokens: Int32Array = new Int32Array(0);
   readonly #grammars = new Map<string, TokenGrammar>();
 
-  constructor(seed: number, profile: Profile, clock: Clock) {
+  constructor(seed: number, profile: Profile, clock: Clock, observer: BlockObserver | undefined) {
     this.#seed = seed;
-    this.scheduler = new Scheduler({ profile, clock });
+    this.scheduler = new Scheduler({ profile, clock, observer });
     this.slots = Array.from({ length: profile.maxSequences }, () => ({ busy: false, tokens: 0 }));
   }
 
@@ -172,10 +175,11 @@ class SimulatedEngine implements ModelEngine {
   readonly #figures = { ...NO_FIGURES };
 
   constructor(deps: SimulatedDeps) {
-    const { models, seed = 1, speed = 1, pace, clock = systemClock, random = systemRandom } = deps;
+    const { models, observer, seed = 1, speed = 1, pace, clock = systemClock, random = systemRandom } = deps;
     const outOfMemory = (): void => {
       for (const { scheduler } of this.#loaded.values()) scheduler.outOfMemory();
     };
+    if (observer !== undefined && models.length > 1) throw new RangeError('KV events are those of one model');
     this.models = models;
     this.#profile = profileOf(deps);
     this.#seed = seed;
@@ -188,7 +192,7 @@ class SimulatedEngine implements ModelEngine {
     this.isPaced = deps.profile === 'paced';
     this.givesLogProbs = !this.isPaced;
     if (!this.isPaced) this.exhaust = outOfMemory;
-    this.#loaded = new Map(models.map((model) => [model, new Loaded(seed, this.#profile, this.#clock)]));
+    this.#loaded = new Map(models.map((model) => [model, new Loaded(seed, this.#profile, this.#clock, observer)]));
   }
 
   contextTokens(): number {
