@@ -1,8 +1,9 @@
-// Policies of choice side by side, on a fleet in virtual time: `../../dist` must be built. Ours is the gateway's own picker and block index; the others
-// are small re-implementations. Deterministic: the same workloads and seeds give the same figures on any machine.
+// Policies of choice for the fleet in virtual time: `../../dist` must be built. Ours is the gateway's own picker, block index and feedback; the
+// others are small re-implementations. Every policy is deterministic for its seed.
 
 import { createSeededRandom } from '../../dist/src/actor/index.js';
 import {
+  blockBytes,
   BlockIndex,
   Board,
   CacheFeedback,
@@ -17,6 +18,9 @@ import { BLOCK_TOKENS } from './fleet.mjs';
 /** Bytes of text of a block of tokens, at 4 a token. */
 const BLOCK_BYTES = 2048;
 
+/** Memory of the block index, as by default. */
+const INDEX_BYTES = 64 * 1024 * 1024;
+
 /** Blocks of the gateway are shorter than those of the caches up to here, then as long: see `block-index.ts`. */
 const SHORT_BYTES = 512;
 const SHORT_UNTIL = 65_536 / BLOCK_BYTES;
@@ -29,7 +33,7 @@ export const DEFAULTS = {
   speedWeight: 1,
   failurePenalty: 10,
   commonShare: 0.2,
-  prior: 0.2,
+  prior: 0.5,
   sessionPrior: 0.8,
   stickiness: 4,
   slowStartMs: 0,
@@ -66,22 +70,22 @@ function spreadBits(value, seed) {
   return hash ^ (hash >>> 16);
 }
 
-/** The same cost with what nobody can know: the true caches and backlogs. */
-export function oracle({ missWeight = 2, requestTokens = 1024, seed = 1 } = {}) {
+/** The same cost as ours, with what nobody can know: the true caches and backlogs. */
+export function oracle({ missWeight = 2, requestTokens = 1024, commonShare = 0.2, seed = 1 } = {}) {
   return (servers) => {
     const random = createSeededRandom(seed);
+    const common = new CommonPrefixes();
     return {
-      choose({ ids, inputTokens, whole }) {
-        let best = 0;
-        let least = Infinity;
-        servers.forEach((server, at) => {
-          const miss = Math.max(1, inputTokens - server.cache.matched(ids, whole) * BLOCK_TOKENS);
-          const cost = server.backlogTokens + missWeight * miss + requestTokens * server.requests + random();
-          if (cost >= least) return;
-          best = at;
-          least = cost;
+      choose({ ids, inputTokens, prompt, whole }) {
+        const { count, hashes } = prompt;
+        common.note(1, hashes, count);
+        const shared = (blockBytes(common.leading(1, hashes, count, commonShare)) / BLOCK_BYTES) * BLOCK_TOKENS;
+        const costs = servers.map((server) => {
+          const held = Math.max(server.cache.matched(ids, whole) * BLOCK_TOKENS, shared);
+          const miss = Math.max(1, inputTokens - held);
+          return server.backlogTokens + missWeight * miss + requestTokens * server.requests + random();
         });
-        return best;
+        return leastOf(costs);
       },
     };
   };
@@ -157,25 +161,25 @@ export function longestMatch({ cacheBlocks, threshold = 0.3, absolute = 64, rela
   };
 }
 
-/** The gateway's own picker. `gateways` know nothing of each other; `threads` share an index and loads. */
+/**
+ * The gateway's own picker. `gateways` know nothing of each other; `threads` of each share their memory. `settings`: those that differ from
+ * the defaults. `capacityFactor`: what is known of the size of the caches, relative to the truth. `session`: requests name their conversation.
+ */
 export function ours({
   cacheBlocks,
   gateways = 1,
   threads = 1,
   capacityFactor = 1,
-  settings = {},
   session = false,
-  feedback = false,
-  learn = 0,
+  settings = {},
   seed = 1,
 }) {
   return (servers) => {
     const random = createSeededRandom(seed);
     const clock = { nowMs: 0, now: () => clock.nowMs };
     const planes = [];
-    const pickers = Array.from({ length: gateways }, () => ({ ...DEFAULTS, ...settings }));
     for (let gateway = 0; gateway < gateways; gateway++) {
-      const memory = createBoardMemory(servers.length, servers.length, threads, 64 * 1024 * 1024);
+      const memory = createBoardMemory(servers.length, servers.length, threads, INDEX_BYTES);
       for (let thread = 0; thread < threads; thread++) {
         const index = new BlockIndex(memory.blocks);
         const board = new Board(memory, thread);
@@ -183,16 +187,8 @@ export function ours({
           board.setStanding(at, STANDING.up, 0);
           index.setCapacity(at, cacheBlocks * BLOCK_BYTES * capacityFactor);
         });
-        planes.push({
-          board,
-          index,
-          common: new CommonPrefixes(),
-          clock,
-          random,
-          feedback: new CacheFeedback(memory, index),
-          settings: pickers[gateway],
-          gateway,
-        });
+        const feedback = new CacheFeedback(memory, index);
+        planes.push({ board, index, common: new CommonPrefixes(), feedback, clock, random });
       }
     }
     const members = servers.map((_, at) => {
@@ -215,33 +211,23 @@ export function ours({
           bytes: prompt.bytes,
           blocks: () => prompt,
         };
-        const candidates = new Candidates(model, plane, plane.settings, hint);
-        const member = candidates.next();
+        const candidates = new Candidates(model, plane, picker, hint);
+        const { server } = candidates.next();
         this.state = { candidates, plane };
         picks[candidates.affinity] = (picks[candidates.affinity] ?? 0) + 1;
-        return member.server;
+        return server;
       },
       onFirst({ cachedTokens, request, server, state }, nowMs) {
-        const { candidates } = state;
+        const { candidates, plane } = state;
+        const { inputTokens, prompt } = request;
         clock.nowMs = nowMs;
         candidates.prefilled(candidates, nowMs - request.atMs);
-        const { plane } = state;
-        const promptBytes = request.prompt.bytes;
-        const predictedBytes = promptBytes - candidates.charged;
-        if (feedback)
-          plane.feedback.answered(0, server, {
-            promptBytes,
-            predictedBytes,
-            promptTokens: request.inputTokens,
-            cachedTokens,
-          });
-        if (learn > 0 && candidates.charged > 4096) {
-          const sample = Math.min(Math.max((cachedTokens * 4 - predictedBytes) / candidates.charged, 0), 1);
-          plane.ewma = (plane.ewma ?? 0) + (sample - (plane.ewma ?? 0)) / 64;
-          plane.settings.prior = Math.max(settings.prior ?? DEFAULTS.prior, Math.min(plane.ewma * learn, 0.8));
-        }
+        plane.feedback.answered(model.budget, server, {
+          ...{ cachedTokens, promptBytes: prompt.bytes, promptTokens: inputTokens },
+          predictedBytes: prompt.bytes - candidates.charged,
+        });
       },
-      onEnd: ({ server, state: { plane } }) => plane.board.leave(server),
+      onEnd: ({ server, state }) => state.plane.board.leave(server),
     };
   };
 }

@@ -278,8 +278,8 @@ export const SCHEMA = section('General', {
     ),
     prior: setting(
       number({ max: 1 }),
-      0.2,
-      'Share of an unknown prompt that one server, the same for all gateways, is expected to hold.',
+      0.5,
+      'Share of an unknown prompt that one server, the same for all gateways, is expected to hold at most.',
     ),
     sessionPrior: setting(number({ max: 1 }), 0.8, 'The same for requests that name a session.'),
     stickiness: setting(

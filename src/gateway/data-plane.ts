@@ -38,6 +38,7 @@ import {
   BlockIndex,
   Board,
   type BoardMemory,
+  CacheFeedback,
   CommonPrefixes,
   type PickerDeps,
   ResponseHolders,
@@ -141,6 +142,7 @@ export class DataPlane {
       board: this.#board,
       index: this.#blockIndex,
       common: new CommonPrefixes(),
+      feedback: new CacheFeedback(memory, this.#blockIndex),
       clock,
       random: options.random,
     };

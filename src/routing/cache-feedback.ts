@@ -8,6 +8,7 @@
 // | size in bytes, member        | the CRN's actor, from what the CRN says; 0: not known   |
 // | measured, member             | the control plane, when KV events tell the size         |
 // | bytes per token, model       | answers that report tokens; 0: not known                |
+// | unexplained, model           | answers that report cached tokens                       |
 
 import type { BoardMemory } from './board.ts';
 
@@ -60,9 +61,17 @@ const SIZE = 1;
 const MEASURED = 2;
 const MEMBER_ROWS = 3;
 
+/** Rows of a model. */
+const MODEL_ROWS = 2;
+const BYTES_PER_TOKEN = 0;
+const UNEXPLAINED = 1;
+
+/** Weight of one answer in the unexplained share. */
+const UNEXPLAINED_WEIGHT = 1 / 64;
+
 /** Bytes of the memory for so many members, and as many models. */
 export function feedbackBytes(members: number): number {
-  return (members * (MEMBER_ROWS + 1) + 1) * Float64Array.BYTES_PER_ELEMENT;
+  return (members * (MEMBER_ROWS + MODEL_ROWS) + MODEL_ROWS) * Float64Array.BYTES_PER_ELEMENT;
 }
 
 /** The part of a `BlockIndex` that feedback changes. */
@@ -86,7 +95,7 @@ export class CacheFeedback {
 
   /** Bytes of prompt that are one token on average. `model`: its cell. */
   bytesPerToken(model: number): number {
-    return (this.#rows[this.#modelsAt + model] as number) || USUAL_BYTES;
+    return (this.#rows[this.#modelAt(model) + BYTES_PER_TOKEN] as number) || USUAL_BYTES;
   }
 
   /** What a predicted hit of a member is worth, from 0 for one that never reports any to 1. */
@@ -96,6 +105,14 @@ export class CacheFeedback {
     return zeros >= DENIED ? 0 : (DENIED - zeros) / (DENIED - DOUBTED);
   }
 
+  /**
+   * Share of what was not expected to be cached that was all the same, 0 to 1: the work of other gateways, whose requests this one does
+   * not know of. `model`: its cell.
+   */
+  unexplained(model: number): number {
+    return this.#rows[this.#modelAt(model) + UNEXPLAINED] as number;
+  }
+
   /** Learns from an answer of a member. `model`: its cell. */
   answered(model: number, member: number, answer: CountedAnswer): void {
     const { cachedTokens, predictedBytes, promptBytes, promptTokens } = answer;
@@ -103,6 +120,7 @@ export class CacheFeedback {
     if (promptTokens >= LEAST_TOKENS) this.#noteTokens(model, bytesPerToken);
     if (cachedTokens === null) return;
     const cachedBytes = Math.min(cachedTokens * bytesPerToken, promptBytes);
+    this.#noteUnexplained(model, cachedBytes - predictedBytes, promptBytes - predictedBytes);
     const isPredicted = predictedBytes >= LEAST_PREDICTED;
     const zeros = member * MEMBER_ROWS + ZEROS;
     if (cachedTokens > 0) this.#rows[zeros] = 0;
@@ -153,11 +171,22 @@ export class CacheFeedback {
 
   /** Clears a model's cell, before it is used for another model. */
   resetModel(model: number): void {
-    this.#rows[this.#modelsAt + model] = 0;
+    this.#rows.fill(0, this.#modelAt(model), this.#modelAt(model) + MODEL_ROWS);
+  }
+
+  #modelAt(model: number): number {
+    return this.#modelsAt + model * MODEL_ROWS;
+  }
+
+  #noteUnexplained(model: number, foundBytes: number, unknownBytes: number): void {
+    if (unknownBytes < 2 * LEAST_PREDICTED) return;
+    const at = this.#modelAt(model) + UNEXPLAINED;
+    const known = this.#rows[at] as number;
+    this.#rows[at] = known + (Math.min(Math.max(foundBytes / unknownBytes, 0), 1) - known) * UNEXPLAINED_WEIGHT;
   }
 
   #noteTokens(model: number, measured: number): void {
-    const at = this.#modelsAt + model;
+    const at = this.#modelAt(model) + BYTES_PER_TOKEN;
     const sample = Math.min(Math.max(measured, FEWEST_BYTES), MOST_BYTES);
     const known = this.#rows[at] as number;
     this.#rows[at] = known === 0 ? sample : known + (sample - known) * WEIGHT;

@@ -7,7 +7,7 @@ export {
   type Hold,
   type HoldOutcome,
 } from './admission.ts';
-export { BlockIndex, type BlockIndexUse } from './block-index.ts';
+export { blockBytes, BlockIndex, type BlockIndexUse } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';

@@ -16,6 +16,7 @@
 import type { Clock } from '../actor/index.ts';
 import { blockBytes, type BlockIndex } from './block-index.ts';
 import { type Board, type Standing, STANDING } from './board.ts';
+import type { CacheFeedback } from './cache-feedback.ts';
 import type { CommonPrefixes } from './common-prefixes.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
 import type { Candidate, Choice } from './outcome.ts';
@@ -41,7 +42,7 @@ export interface PickerSettings {
   readonly failurePenalty: number;
   /** Share of the requests of a model from which a beginning is common; 0: none is. */
   readonly commonShare: number;
-  /** Share of the unknown part that the CRN with the highest rendezvous score is expected to hold. */
+  /** Share of the unknown part that the CRN with the highest rendezvous score is expected to hold, when other gateways send it requests too. */
   readonly prior: number;
   /** The same for a request with a session. */
   readonly sessionPrior: number;
@@ -81,6 +82,7 @@ export interface PickerDeps {
   readonly board: Board;
   readonly index: BlockIndex;
   readonly common: CommonPrefixes;
+  readonly feedback: Pick<CacheFeedback, 'unexplained'>;
   readonly clock: Pick<Clock, 'now'>;
   readonly random: () => number;
 }
@@ -92,7 +94,13 @@ const NEAR_TIE = 1.01;
  * Part of the share from which a beginning is common, from which on it is no key: requests that have it are spread by what follows, but
  * still drawn to caches that are known to hold it.
  */
-const KEY_SHARE = 1 / 4;
+const KEY_SHARE = 1 / 2;
+
+/** Unexplained share of cached prompts from which on the whole prior counts: a little of it tells of other gateways, and agreement raises it. */
+const FULL_UNEXPLAINED = 1 / 8;
+
+/** Part of the prior that always counts. */
+const LEAST_PRIOR = 1 / 5;
 
 /** Doublings of the time per byte by which CRNs that are equally fast may seem to differ. */
 const SPEED_NOISE = 1;
@@ -316,7 +324,7 @@ export class Candidates implements Candidate {
     const { index, random } = this.#deps;
     const bytes = this.#bytesOf(blocks);
     const favourite = key === 0 ? undefined : highest(key, count);
-    const expected = 1 - (this.#hint.session === 0 ? prior : sessionPrior);
+    const expected = 1 - (this.#hint.session === 0 ? this.#prior(prior) : sessionPrior);
     const speed = this.#meanSpeed(count, nowMs);
     let least = Infinity;
     for (let i = 0; i < count; i++) {
@@ -338,6 +346,12 @@ export class Candidates implements Candidate {
       bestScore = score;
     }
     return chosen;
+  }
+
+  /** What the CRN with the highest score is expected to hold: the more, the more caches hold that this gateway cannot explain. */
+  #prior(most: number): number {
+    const unexplained = this.#deps.feedback.unexplained(this.#model.budget);
+    return most * Math.min(Math.max(unexplained / FULL_UNEXPLAINED, LEAST_PRIOR), 1);
   }
 
   /** What waits at a member, with this request, in bytes. */

@@ -46,7 +46,7 @@ const DEFAULTS: Settings = {
     speedWeight: 1,
     failurePenalty: 10,
     commonShare: 0.2,
-    prior: 0.2,
+    prior: 0.5,
     sessionPrior: 0.8,
     stickiness: 4,
     indexBytes: 64 * 1024 * 1024,

@@ -159,3 +159,21 @@ t.test('a restart empties the cache, and what was held against it', async (t) =>
   feedback.reported(MODEL, M, 50_000, true);
   t.equal(blocks.capacity(M), 200_000, 'it may have another size now');
 });
+
+t.test('what is cached beyond the prediction is unexplained, per model', (t) => {
+  const { feedback, other } = scene();
+  const answer = { promptBytes: 40_000, predictedBytes: 8000, promptTokens: 10_000, cachedTokens: 2000 };
+  t.equal(feedback.unexplained(0), 0);
+  for (let at = 0; at < 400; at++) feedback.answered(0, 0, answer);
+  t.equal(other.unexplained(0), 0, 'all of it was predicted');
+  for (let at = 0; at < 400; at++) feedback.answered(0, 0, { ...answer, cachedTokens: 6000 });
+  t.ok(Math.abs(other.unexplained(0) - 0.5) < 0.01, 'half of the rest');
+  t.equal(other.unexplained(1), 0);
+  for (let at = 0; at < 400; at++) feedback.answered(0, 0, { ...answer, cachedTokens: null });
+  t.ok(other.unexplained(0) > 0.49, 'an answer that does not say says nothing');
+  for (let at = 0; at < 400; at++) feedback.answered(0, 0, { ...answer, predictedBytes: 39_000, cachedTokens: 10_000 });
+  t.ok(other.unexplained(0) > 0.49, 'nor does one that was expected to be cached');
+  feedback.resetModel(0);
+  t.equal(other.unexplained(0), 0);
+  t.end();
+});

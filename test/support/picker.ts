@@ -2,6 +2,7 @@
 
 import { BlockIndex } from '../../src/routing/block-index.ts';
 import type { Board, BoardMemory } from '../../src/routing/board.ts';
+import { CacheFeedback } from '../../src/routing/cache-feedback.ts';
 import { CommonPrefixes } from '../../src/routing/common-prefixes.ts';
 import type { AffinityHint, PickerDeps, PickerSettings, PromptHashes } from '../../src/routing/picker.ts';
 
@@ -12,7 +13,7 @@ export const PICKER: PickerSettings = {
   speedWeight: 1,
   failurePenalty: 10,
   commonShare: 0.2,
-  prior: 0.2,
+  prior: 0.5,
   sessionPrior: 0.8,
   stickiness: 4,
   slowStartMs: 10_000,
@@ -36,5 +37,13 @@ export function pickerDeps(
   now: () => number,
   random: () => number = () => 0,
 ): PickerDeps {
-  return { board, index: new BlockIndex(memory.blocks), common: new CommonPrefixes(), clock: { now }, random };
+  const index = new BlockIndex(memory.blocks);
+  return {
+    board,
+    index,
+    common: new CommonPrefixes(),
+    feedback: new CacheFeedback(memory, index),
+    clock: { now },
+    random,
+  };
 }

@@ -9,7 +9,7 @@ export async function cases(load) {
     await load('src/routing/index.js');
   const settings = {
     ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10 },
-    ...{ commonShare: 0.2, prior: 0.2, sessionPrior: 0.8, stickiness: 4, slowStartMs: 10_000 },
+    ...{ commonShare: 0.2, prior: 0.5, sessionPrior: 0.8, stickiness: 4, slowStartMs: 10_000 },
   };
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
@@ -22,7 +22,7 @@ export async function cases(load) {
     const memory = createBoardMemory(count, count, 1, 64 * 1024 * 1024);
     const board = new Board(memory, 0);
     const deps = {
-      ...{ board, index: new BlockIndex(memory.blocks), common: new CommonPrefixes() },
+      ...{ board, index: new BlockIndex(memory.blocks), common: new CommonPrefixes(), feedback: { unexplained: () => 0 } },
       ...{ clock: { now: () => NOW_MS }, random },
     };
     const members = Array.from({ length: count }, (_, at) => {
