@@ -253,8 +253,8 @@ class CrnRegistry {
     for (const model of models) {
       if (members.has(model)) continue;
       const cell = this.#memberCells.take(`${model} on ${url}`);
-      // Requests that were routed by an older table may have entered blocks since the cell was freed.
-      this.#deps.blockIndex.reset(cell);
+      // Requests that were routed by an older table may have changed it since it was freed.
+      this.#reset(cell);
       members.set(model, cell);
     }
     return members;
@@ -303,10 +303,14 @@ class CrnRegistry {
   #free(member: number): void {
     this.#byMember.delete(member);
     this.#rates.forget(member);
+    this.#reset(member);
+    this.#memberCells.give(member);
+  }
+
+  #reset(member: number): void {
     this.#deps.board.resetMember(member);
     this.#deps.blockIndex.reset(member);
     this.#deps.feedback.resetMember(member);
-    this.#memberCells.give(member);
   }
 
   #apiKeyOf(url: string): string | undefined {

@@ -3,6 +3,7 @@ import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { ask, type Ref } from '../../src/actor/ref.ts';
 import { BlockIndex } from '../../src/routing/block-index.ts';
+import { CacheFeedback } from '../../src/routing/cache-feedback.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { CrnEvent, CrnOverride, OverrideResult } from '../../src/routing/crn.ts';
 import {
@@ -383,9 +384,11 @@ t.test('overrides by an operator count for the panic threshold but are not limit
   t.equal(fixture.standing('m', 'http://y'), STANDING.down, 'an order is an order');
 });
 
-t.test('the next member of a cell holds no blocks, whatever was entered for the one before', async (t) => {
+t.test('the next member of a cell begins anew, whatever requests of the one before still tell', async (t) => {
   const fixture = new Fixture(1);
+  const { board } = fixture;
   const blocks = new BlockIndex(fixture.memory.blocks);
+  const feedback = new CacheFeedback(fixture.memory, blocks);
   const hashes = Int32Array.from({ length: 8 }, (_, at) => at * 0x9e3779b1);
   await fixture.configure({ m: ['http://a'] });
   const { member } = fixture.member('m', 'http://a');
@@ -395,11 +398,16 @@ t.test('the next member of a cell holds no blocks, whatever was entered for the 
   t.equal(blocks.matched(member, hashes, 4), 4, 'a member that stays');
   await fixture.configure({ m: [] });
   t.equal(blocks.matched(member, hashes, 4), 0, 'a member that has gone');
-  // A request that was routed by the table before.
+  // Requests that were routed by the table before.
   blocks.enter(member, hashes, 4);
+  board.noteFailure(member, 0);
+  board.loads.noteFirst(member, 1000, 50, 0);
+  const answer = { promptBytes: 8192, predictedBytes: 8192, promptTokens: 2048, cachedTokens: 0 };
+  for (let n = 0; n < 100; n++) feedback.answered(0, member, answer);
+  t.equal(feedback.hitFactor(member), 0);
   await fixture.configure({ m: ['http://b'] });
   t.equal(fixture.member('m', 'http://b').member, member);
   t.equal(blocks.matched(member, hashes, 4), 0, 'another member');
   t.not(blocks.capacity(member), 4096);
-  t.end();
+  t.same([board.failureShare(member, 0), board.loads.msPerByte(member), feedback.hitFactor(member)], [0, 0, 1]);
 });
