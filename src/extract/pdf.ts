@@ -1,6 +1,7 @@
 // Extracts the text of a PDF in paragraphs. The PDF library runs in the calling thread: the cost of a hostile file is bounded
 // by pages and characters here, and by the limits of the thread.
 
+import { performance } from 'node:perf_hooks';
 import { getDocumentProxy } from 'unpdf';
 import { HeadraceError } from '../errors.ts';
 import { type CleanPage, oneLine, type PageExtra, type PageMetadata, pageOf, tidy } from './page.ts';
@@ -9,8 +10,11 @@ import { type CleanPage, oneLine, type PageExtra, type PageMetadata, pageOf, tid
 const MAX_PAGES = 500;
 const MAX_CHARACTERS = 4_000_000;
 
-/** Some damaged files block the library for ever; no step of a valid one (opening, a page) takes so long. */
+/** On some damaged files the library waits for ever: for so long it does nothing. A step that works is bounded by the thread's time limit. */
 const STALL_MS = 4000;
+
+/** Share of that time in which a thread that does nothing still does something: timers, messages. */
+const IDLE_SHARE = 0.05;
 
 /** Text needs no fonts, images or forms; the library logs nothing. */
 const OPTIONS = { disableFontFace: true, useSystemFonts: false, enableXfa: false, maxImageSize: 0, verbosity: 0 };
@@ -60,10 +64,18 @@ function isOfLibrary(reason: unknown): boolean {
   return typeof name === 'string' && /^(?:[A-Z]\w*Exception|FormatError)$/.test(name);
 }
 
-async function unlessStalled<T>(step: Promise<T>): Promise<T> {
+/** Rejects when the step is not over and the event loop of the thread has been idle for `stallMs`, however busy the machine is. */
+export async function unlessStalled<T>(step: Promise<T>, stallMs = STALL_MS): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const stall = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('stalled')), STALL_MS);
+    const watch = (): void => {
+      const before = performance.eventLoopUtilization();
+      timer = setTimeout(() => {
+        if (performance.eventLoopUtilization(before).active > stallMs * IDLE_SHARE) watch();
+        else reject(new Error('stalled'));
+      }, stallMs);
+    };
+    watch();
   });
   try {
     return await Promise.race([step, stall]);

@@ -1,6 +1,7 @@
 // Generated PDF files: paragraphs, titles, dates, and files without text.
+import { pbkdf2Sync } from 'node:crypto';
 import t from 'tap';
-import { readPdf } from '../../src/extract/pdf.ts';
+import { readPdf, unlessStalled } from '../../src/extract/pdf.ts';
 import { buildPdf, linesFrom } from '../support/pdf.ts';
 
 const URL_1 = 'http://site.test/papers/mills.pdf';
@@ -63,4 +64,17 @@ t.test('reads a file with a wrong cross-reference table', async (t) => {
   const text = Buffer.from(buildPdf([linesFrom(['Still there'])])).toString('latin1');
   const bytes = Buffer.from(text.replace(/startxref\n\d+/, 'startxref\n7'), 'latin1');
   t.equal((await readPdf(new Uint8Array(bytes), URL_1, [])).content, 'Still there');
+});
+
+t.test('a step that works is not stalled, however slow it is; one that waits for nothing is', async (t) => {
+  const slow = async (): Promise<string> => {
+    for (let round = 0; round < 5; round++) {
+      // Takes longer than the time after which an idle step is given up.
+      pbkdf2Sync('password', 'salt', 100_000, 64, 'sha512');
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    return 'done';
+  };
+  t.equal(await unlessStalled(slow(), 20), 'done');
+  await t.rejects(unlessStalled(new Promise(() => undefined), 20), { message: 'stalled' });
 });

@@ -21,6 +21,9 @@ export const LIES = [
   'beyond the limit',
 ] as const;
 
+/** Those of them that count nothing. */
+export const UNCOUNTED = ['no usage', 'zero usage', 'negative usage'] as const;
+
 /** Answers that are none: the next CRN is asked. */
 export const FAILURES = [
   'error 500',
@@ -66,7 +69,6 @@ const WORD = 'word ';
 const LIMITS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'];
 const ERROR = { error: { message: 'out of memory', code: 500 }, usage: { prompt_tokens: 7, completion_tokens: 7 } };
 const HUGE = 99_999_999;
-const UNCOUNTED: readonly Step[] = ['no usage', 'zero usage', 'negative usage'];
 
 export class ScriptedCrns {
   /** Of requests that an honest attempt has answered whole, by request id. */
@@ -200,7 +202,7 @@ class Answer {
         else json(200, JSON.stringify(this.#whole()));
     }
     if (this.#step === 'honest') this.#crns.truths.set(this.#id, this.#truth);
-    if (UNCOUNTED.includes(this.#step)) {
+    if (UNCOUNTED.some((step) => step === this.#step)) {
       this.#crns.uncounted.set(this.#id, this.#words * this.#choices * WORD.length);
     }
   }

@@ -15,11 +15,12 @@ import {
   LIES,
   ScriptedCrns,
   type Step,
+  UNCOUNTED,
 } from '../support/scripted-crn.ts';
 import { until } from '../support/system.ts';
 
 /** Models with the same prices, by what their requests meet, so that usage tells their charges apart. */
-type Kind = 'honest' | 'nothing' | 'odd';
+type Kind = 'honest' | 'nothing' | 'odd' | 'uncounted';
 
 const PATHS: readonly ApiPath[] = [
   '/v1/chat/completions',
@@ -62,7 +63,8 @@ function randomAsk(random: Random, id: string, account: string, kind: Kind): Ask
   const failed = kind === 'nothing' ? CRNS : random.chance(0.3) ? 1 + random.below(2) : 0;
   for (let at = 0; at < failed; at++) steps.push(random.pick(FAILURES));
   const hasEnd = kind !== 'nothing';
-  if (hasEnd) steps.push(kind === 'honest' ? 'honest' : random.pick([...LIES, ...BREAKS, 'honest'] as const));
+  const ends = kind === 'uncounted' ? UNCOUNTED : ([...LIES, ...BREAKS, 'honest'] as const);
+  if (hasEnd) steps.push(kind === 'honest' ? 'honest' : random.pick<Step>(ends));
   const choices = path.startsWith('/v1/c') && random.chance(0.2) ? { n: 2 + random.below(2) } : {};
   const limit = random.pick([undefined, 5, 40, 200, 2000, '30', -1, null]);
   const isSent = limit !== undefined;
@@ -114,14 +116,18 @@ async function send(url: string, { account, body, id, leavesAt, path, script }: 
 
 interface Charged {
   readonly amount: bigint;
+  readonly inputTokens: bigint;
   readonly outputTokens: bigint;
 }
 
 /** What was charged for each model. */
 async function chargesOf(ledger: Ledger, account: string): Promise<Map<string, Charged>> {
   const rows = await ledger.usage({ account, by: ['model'] });
-  return new Map(rows.map(({ amount, model, outputTokens }) => [model as string, { amount, outputTokens }]));
+  return new Map(rows.map(({ model, ...charged }) => [model as string, charged]));
 }
+
+/** Answers that one request asks for. */
+const MOST_ANSWERS = 3;
 
 /** No text has more bytes in a token on average, whatever the gateway learns. */
 const MOST_BYTES_PER_TOKEN = 12;
@@ -139,7 +145,7 @@ for (const threads of [0, 2])
     const fixture = await startLedgerFixture(t, {
       settings: {
         threads,
-        models: { honest: model, nothing: model, odd: model },
+        models: { honest: model, nothing: model, odd: model, uncounted: model },
         // Servers that fail on purpose are not to be ejected, and all attempts are allowed.
         ejection: { consecutive: 1_000_000, errorRate: 1, minRequests: 1_000_000 },
         routing: { retryBudget: 1, retryBurst: 100_000, hedge: true, hedgeShare: 1, continue: 'prefill' },
@@ -160,7 +166,7 @@ for (const threads of [0, 2])
 
     const asks: Ask[] = [];
     const statuses = new Map<string, number>();
-    const kinds = ['honest', 'honest', 'nothing', 'odd', 'odd'] as const;
+    const kinds = ['honest', 'honest', 'nothing', 'odd', 'odd', 'uncounted'] as const;
     const round = async (account: string): Promise<void> => {
       const mine = Array.from({ length: REQUESTS }, (_, at) =>
         randomAsk(random, `${account}-${at}`, account, random.pick(kinds)),
@@ -189,9 +195,11 @@ for (const threads of [0, 2])
       let truth = 0n;
       let refused = 0;
       let uncounted = 0;
+      let mostOutput = 0;
       for (const { id, kind } of asks.filter((ask) => ask.account === account)) {
         const status = statuses.get(id);
-        if (kind === 'odd' && status === 200) {
+        if (kind === 'odd') mostOutput += Math.min(crns.limits.get(id) ?? CONTEXT, CONTEXT) * MOST_ANSWERS;
+        if (kind === 'uncounted' && status === 200) {
           uncounted += Math.floor((crns.uncounted.get(id) ?? 0) / MOST_BYTES_PER_TOKEN);
         }
         if (kind !== 'honest') continue;
@@ -204,7 +212,10 @@ for (const threads of [0, 2])
         }
       }
       if (credit === USD) t.equal(refused, 0, `${account}: nobody is refused who has credit enough`);
-      const estimated = charges.get('odd')?.outputTokens ?? 0n;
+      const { inputTokens = 0n, outputTokens = 0n } = charges.get('odd') ?? {};
+      t.ok(outputTokens <= mostOutput, `${account}: ${outputTokens} of at most ${mostOutput} tokens were generated`);
+      t.ok(inputTokens <= REQUESTS * CONTEXT, `${account}: ${inputTokens} tokens of prompts`);
+      const estimated = charges.get('uncounted')?.outputTokens ?? 0n;
       if (credit === USD)
         t.ok(estimated >= uncounted, `${account}: ${estimated} tokens of ${uncounted} that nobody counted`);
       const charged = charges.get('honest')?.amount ?? 0n;
@@ -245,4 +256,32 @@ t.test('80 requests without a limit at once spend all of $0.10, and no more', as
     statuses.filter((status) => status !== 200 && status !== 402 && status !== 503),
     [],
   );
+});
+
+t.test('what was held for requests without an answer is there for the next', async (t) => {
+  const crns = await ScriptedCrns.start(t, 1);
+  const model = { servers: crns.urls, pricing: PRICING };
+  const fixture = await startLedgerFixture(t, {
+    settings: {
+      models: { nothing: model, honest: model },
+      ejection: { consecutive: 1_000_000, minRequests: 1_000_000 },
+    },
+  });
+  // Less than a request without a limit may cost: each of them holds all of it.
+  await endow(fixture.ledger, USD / 1000n, {}, 'small');
+  const check = (): Promise<Response> => fetch(`${fixture.url}/svc/auth/check`, { headers: bearer('hr_small') });
+  await until('the key is known', async () => (await check()).status === 200);
+  const path = '/v1/chat/completions';
+  const ask = (at: number, kind: Kind, step: Step): Promise<number> => {
+    const body = JSON.stringify({ model: kind, ...conversation(path, 'hi') });
+    const script: CrnScript = { steps: [step], words: 5, prompt: 1, cached: 0 };
+    return send(fixture.url, { id: `small-${at}`, account: 'small', kind, path, body, script, leavesAt: Infinity });
+  };
+  for (let at = 0; at < 5; at++) {
+    await ask(at, 'nothing', 'error 500');
+    t.notMatch(errors.get(`small-${at}`), /^HR_CREDIT/);
+  }
+  t.equal(await ask(5, 'honest', 'honest'), 200);
+  const [first, last] = ['small-0', 'small-5'].map((id) => crns.limits.get(id));
+  t.equal(last, first, 'it may be as long as the first');
 });
