@@ -25,10 +25,16 @@ export function respond(
 }
 
 /** Resolves with the JSON value of a body, or with the reason why there is none. */
-export function readJson(
+export async function readJson(
   req: IncomingMessage,
   maxBytes: number,
 ): Promise<{ readonly value: unknown } | 'too long' | 'not JSON' | 'gone'> {
+  const body = await readBytes(req, maxBytes);
+  return typeof body === 'string' ? body : parsed(body);
+}
+
+/** Resolves with a body, or with the reason why there is none. */
+export function readBytes(req: IncomingMessage, maxBytes: number): Promise<Buffer | 'too long' | 'gone'> {
   if (Number(req.headers['content-length'] ?? 0) > maxBytes) return Promise.resolve('too long');
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -38,7 +44,7 @@ export function readJson(
       if (length > maxBytes) resolve('too long');
       else chunks.push(chunk);
     });
-    req.on('end', () => resolve(parsed(Buffer.concat(chunks))));
+    req.on('end', () => resolve(Buffer.concat(chunks)));
     // Without effect after the end.
     req.on('close', () => resolve('gone'));
     req.on('error', () => resolve('gone'));

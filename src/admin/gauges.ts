@@ -1,7 +1,7 @@
 // Metrics and status of CRNs, search engines and the process, as the control plane knows them.
 
 import { systemEpochMs as epochMs } from '../actor/index.ts';
-import { type BlockIndex, type Board, type CrnEvent, STANDING, type ModelTableData } from '../routing/index.ts';
+import { type BlockIndex, type Board, type CrnEvent, STANDING_WORDS, type ModelTableData } from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
 import { CrnMetrics } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -17,11 +17,6 @@ export interface CrnStatus {
   /** Peak-EWMA of the time to first byte. */
   readonly firstByteMs: number;
 }
-
-/** Names of the standings. */
-export const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
-  Object.entries(STANDING).map(([word, standing]) => [standing, word]),
-);
 
 /** Every model on every CRN of the table. */
 export function statusOf(table: ModelTableData, board: Board): CrnStatus[] {

@@ -20,6 +20,7 @@ import type {
   Admission,
   BlockIndex,
   Board,
+  CacheFeedback,
   Model,
   ModelTable,
   PickerDeps,
@@ -88,6 +89,7 @@ export interface ApiDeps {
   readonly headerRules: RequestHeaderRules;
   readonly responseHolders: ResponseHolders;
   readonly blockIndex: BlockIndex;
+  readonly feedback: CacheFeedback;
   /** Null without a ledger: nothing is limited or charged. */
   readonly billing: Billing | null;
   /** Reads accounts for their customers; null without a ledger. */

@@ -201,6 +201,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly session: number;
   readonly holder: number;
   readonly #exchange: Exchange;
+  readonly #modelCell: number;
   /** As the client sent it, and what was found in it. */
   readonly #received: Buffer;
   readonly #scan: ScannedBody;
@@ -241,6 +242,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#lowered = edits.length > 0 && limit !== budget?.bounds.limit;
     this.dialect = dialect;
     this.#exchange = exchange;
+    this.#modelCell = model.budget;
     this.#received = body;
     this.#scan = scan;
     this.#deps = deps;
@@ -271,9 +273,12 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.budget = deps.budget(model);
     this.approval = paid ? settlement : null;
     // A trace shows what the CRN counted, also where nobody is charged.
+    const isMetered = charged || span !== null;
+    const bytesPerToken = isMetered ? deps.tokenSizes.of(model.id) : 0;
+    const teaches = dialect !== undefined && deps.pickerSettings.affinity;
     this.usage =
-      charged || span !== null
-        ? new UsageWatch(dialect, asking !== undefined, deps.tokenSizes.of(model.id), input.native?.api)
+      isMetered || (teaches && deps.feedback.isDue())
+        ? new UsageWatch(dialect, asking !== undefined, bytesPerToken, input.native?.api)
         : null;
   }
 
@@ -295,9 +300,14 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     return this.#cells.gaps;
   }
 
-  onAttempt({ isHedge, member: { url }, number }: Attempt): readonly string[] {
+  onAttempt({ charged, isHedge, matched, member: { url }, number }: Attempt): readonly string[] {
     const exchange = this.#exchange;
-    const { metrics, recent } = this.#deps;
+    const { metrics, pickerSettings, recent } = this.#deps;
+    if (pickerSettings.affinity) {
+      const predicted = blockBytes(matched);
+      metrics.prompt(url, this.model, predicted, charged);
+      exchange.predictedHit = shareOf(predicted, charged);
+    }
     if (number === 1) {
       metrics.pick(this.candidates.affinity);
     } else if (!isHedge) {
@@ -314,13 +324,36 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (verdict === null) return;
     this.#cause = failure ?? verdict;
     this.#trace?.end(attempt.number, failure, this.usage);
+    if (verdict === 'ok') this.#learn(attempt);
     this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
     this.#deps.reporter.report(attempt, verdict, failure);
   }
 
+  /** Compares the cached tokens that the CRN reports with what was predicted when it was chosen. */
+  #learn({ charged, judge, matched, member }: Attempt): void {
+    const counted = this.usage?.counted(judge);
+    if (counted === undefined || counted.promptTokens === 0 || !this.#isWholePrompt) return;
+    const { feedback, metrics } = this.#deps;
+    const { promptTokens } = counted;
+    const predictedBytes = blockBytes(matched);
+    const promptBytes = predictedBytes + charged;
+    const cachedTokens = counted.saysCached ? Math.min(counted.cachedTokens, promptTokens) : null;
+    feedback.answered(this.#modelCell, member.member, { cachedTokens, predictedBytes, promptBytes, promptTokens });
+    if (cachedTokens === null) return;
+    this.#exchange.cachedTokens = cachedTokens;
+    const predictedTokens = Math.round(promptTokens * shareOf(predictedBytes, charged));
+    metrics.cached(member.url, this.model, promptTokens, predictedTokens, cachedTokens);
+  }
+
+  /** Nothing but the text of the request is in its prompt: no attachment, and no earlier response. */
+  get #isWholePrompt(): boolean {
+    if (this.#scan.hasAddress) return false;
+    return this.dialect?.name !== 'responses' || previousResponseId(this.#received, this.#scan) === undefined;
+  }
+
   onAnswer(attempt: Attempt, headers: string[]): void {
     const { board, clock, reporter, settings, table } = this.#deps;
-    const { member, number, sentMs } = attempt;
+    const { charged, matched, member, number, sentMs } = attempt;
     const begunMs = attempt.begunMs || clock.now();
     const waitedMs = begunMs - sentMs;
     this.#exchange.crn = member.url;
@@ -338,6 +371,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
       headers.push(
         'server-timing',
         `gateway;dur=${gateway}, ${held}upstream;dur=${waitedMs.toFixed(3)}, attempts;desc="${number}"`,
+        'x-headrace-affinity',
+        `hit=${shareOf(blockBytes(matched), charged).toFixed(2)} crn=${member.url}`,
       );
     }
     if (this.#lowered) headers.push('x-headrace-output-limit', String(this.#limit));
@@ -405,6 +440,11 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (this.#isComplete) this.#spent = spent;
     return spent;
   }
+}
+
+/** Share of a prompt that is expected to come from a cache, from 0 to 1. */
+function shareOf(cachedBytes: number, missedBytes: number): number {
+  return cachedBytes === 0 ? 0 : cachedBytes / (cachedBytes + missedBytes);
 }
 
 /** The limit of each answer that must stand in the request; undefined when it may stay as it is. */

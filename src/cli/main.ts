@@ -50,6 +50,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: TOOLS,
     load: async () => (await import('./top.ts')).configureTop,
   },
+  explain: {
+    summary: 'which server a request would go to, and why',
+    group: TOOLS,
+    load: async () => (await import('./explain.ts')).configureExplain,
+  },
   bench: {
     summary: 'sends load to a model server or gateway and reports latencies',
     group: TOOLS,

@@ -153,8 +153,7 @@ export class AnswerJudge {
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
-    this.#text =
-      this.#countsText && this.#streams ? new TextCounter(this.#dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
+    this.#text = this.#countsText && this.#streams ? new TextCounter(this.#dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
     this.#answerText = 0;
     if (status >= 300) {
       this.#judged = false;

@@ -242,9 +242,9 @@ export class UsageWatch {
     return this.#judge?.finished === true || (isFirst && this.#dialect.name === 'messages');
   }
 
-  /** What the CRN has counted in a whole answer; undefined where it has not, or where its counts are not those of the request. */
-  get counted(): Usage | undefined {
-    if (this.#before > 0 || this.#judge?.finished !== true || this.#isOneOfSeveral) return undefined;
+  /** What the CRN has counted in a whole answer; undefined where it has not, or its counts are not those of the request. */
+  counted(judge: AnswerJudge): Usage | undefined {
+    if (judge !== this.#judge || this.#before > 0 || !judge.finished || this.#isOneOfSeveral) return undefined;
     return this.#judge.usage ?? this.#usage;
   }
 

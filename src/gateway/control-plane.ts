@@ -25,12 +25,13 @@ import {
   probe,
   readCrnReport,
   STANDING,
+  STANDING_WORDS,
 } from '../routing/index.ts';
 import { describeEvent, type Log } from '../telemetry/log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { EngineCells } from '../search/index.ts';
-import { Gauges, HostRoutes, STANDING_WORDS } from '../admin/index.ts';
+import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';
 import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';

@@ -19,6 +19,7 @@ import {
   PaymentClient,
   type BillingUpdate,
 } from '../billing/index.ts';
+import { explain } from '../api/explain.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiDeps, Billing } from '../api/deps.ts';
 import { TokenSizes } from '../dialect/index.ts';
@@ -27,6 +28,7 @@ import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
 import { BodyBudget } from '../ingress/body.ts';
 import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
+import { inject } from '../ingress/inject.ts';
 import { respondError } from '../ingress/respond.ts';
 import type { ConnectionCounts, ServerLimits } from '../ingress/server.ts';
 import { ConnectionPool } from '../net/client.ts';
@@ -55,7 +57,7 @@ import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import { Hedging, Peers, RunningAttempts } from '../upstream/index.ts';
-import type { PlaneReport } from '../admin/index.ts';
+import type { ExplainAnswer, ExplainRequest, PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
 
@@ -100,6 +102,7 @@ export class DataPlane {
   readonly #board: Board;
   readonly #responseHolders: ResponseHolders;
   readonly #blockIndex: BlockIndex;
+  readonly #feedback: CacheFeedback;
   readonly #picker: PickerDeps;
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
@@ -138,11 +141,12 @@ export class DataPlane {
     this.#board = new Board(memory, thread);
     this.#responseHolders = new ResponseHolders(memory);
     this.#blockIndex = new BlockIndex(memory.blocks);
+    this.#feedback = new CacheFeedback(memory, this.#blockIndex);
     this.#picker = {
       board: this.#board,
       index: this.#blockIndex,
       common: new CommonPrefixes(),
-      feedback: new CacheFeedback(memory, this.#blockIndex),
+      feedback: this.#feedback,
       clock,
       random: options.random,
     };
@@ -293,6 +297,19 @@ export class DataPlane {
     return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
   }
 
+  /** Where a request would go. It is neither counted nor logged. */
+  async explain({ account, ...request }: ExplainRequest): Promise<ExplainAnswer> {
+    const { clock } = this.#options;
+    const handler = (exchange: Exchange): void => explain(exchange, this.#deps, account);
+    const options = { handler, clock, limits: this.limits, budget: this.budget };
+    try {
+      const { body, status } = await inject(options, { method: 'POST', ...request });
+      return { status, json: body.toString() };
+    } catch (error) {
+      return { status: 500, json: JSON.stringify({ detail: error instanceof Error ? error.message : String(error) }) };
+    }
+  }
+
   close(): void {
     this.closeLeases();
     this.#search.close();
@@ -376,6 +393,7 @@ export class DataPlane {
       recent: this.#recent,
       clock,
       random,
+      feedback: this.#feedback,
       picker: this.#picker,
       pickerSettings: { ...routing, slowStartMs: settings.ejection.slowStartMs },
       admission: routing.holdMs > 0 ? this.#admission : null,

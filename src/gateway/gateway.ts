@@ -13,6 +13,7 @@ import {
   AdminTokens,
   openAdmin,
   type CrnStatus,
+  ExplainRoutes,
   OverviewRoutes,
   type ReloadAnswer,
 } from '../admin/index.ts';
@@ -161,6 +162,7 @@ class RunningGateway implements ServedGateway {
   #admin: Admin | null = null;
   readonly #accounts: AccountRoutes;
   readonly #overview: OverviewRoutes;
+  readonly #explain: ExplainRoutes;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   #couldNotListen = false;
@@ -194,6 +196,11 @@ class RunningGateway implements ServedGateway {
     });
     this.#overview = openOverview(this.#control, new AdminTokens(settings), options.reload ?? null, log);
     const { local } = this.#control;
+    this.#explain = new ExplainRoutes({
+      tokens: new AdminTokens(settings),
+      maxBodyBytes: () => local.limits.maxBodyBytes,
+      explain: (request) => this.#control.readings.explain(request),
+    });
     this.nodeListener = createNodeListener(
       {
         ...{ handler: local.handler, onRefused: local.refused, clock: systemClock },
@@ -223,7 +230,7 @@ class RunningGateway implements ServedGateway {
         status: () => ({ stage: this.#control.stage, crns: readings.crns(), hosts: hosts.status() }),
         metrics: () => readings.metrics(),
       };
-      this.#admin = await openAdmin(address, deps, hosts, this.#accounts, this.#overview);
+      this.#admin = await openAdmin(address, deps, hosts, this.#accounts, this.#overview, this.#explain);
     } catch (error) {
       if (!this.#settings.sharePort || this.#closing !== null) throw error;
       this.#log.info({ problem: String(error) }, 'waiting for the admin port');
@@ -273,6 +280,7 @@ class RunningGateway implements ServedGateway {
     const tokens = new AdminTokens(this.#settings);
     this.#accounts.configure(tokens);
     this.#overview.configure(tokens);
+    this.#explain.configure(tokens);
     return { applied: reloadable, needRestart: restart };
   }
 

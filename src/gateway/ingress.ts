@@ -7,7 +7,7 @@ import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';
-import type { PlaneReport } from '../admin/index.ts';
+import type { ExplainAnswer, ExplainRequest, PlaneReport } from '../admin/index.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** Time that the answer to a drain may take between threads, beyond the drain itself. */
@@ -33,6 +33,7 @@ export type IngressCommand =
   | { readonly type: 'CutTimeout' }
   | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
   | { readonly type: 'Report'; readonly replyTo: Ref<PlaneReport> }
+  | { readonly type: 'Explain'; readonly request: ExplainRequest; readonly replyTo: Ref<ExplainAnswer> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
   | { readonly type: 'Crash' };
 
@@ -101,6 +102,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
         case 'Report':
           command.replyTo.tell(plane.report());
           break;
+        case 'Explain':
+          void plane.explain(command.request).then((answer) => command.replyTo.tell(answer));
+          break;
         case 'Crash':
           setImmediate(() => {
             throw new Error('crash on request');
@@ -143,6 +147,16 @@ export function askReport<M>(
 ): Promise<PlaneReport | null> {
   const answer = ask<M, PlaneReport>(ref, (replyTo) => wrap({ type: 'Report', replyTo }), { timeoutMs });
   return answer.catch(() => null);
+}
+
+/** Asks an ingress where a request would go; rejects when it does not answer in time. */
+export function askExplain<M>(
+  ref: Ref<M>,
+  wrap: (command: IngressCommand) => M,
+  request: ExplainRequest,
+  timeoutMs: number,
+): Promise<ExplainAnswer> {
+  return ask<M, ExplainAnswer>(ref, (replyTo) => wrap({ type: 'Explain', request, replyTo }), { timeoutMs });
 }
 
 /** Asks an ingress to drain; resolves with the requests it had to cut off. */

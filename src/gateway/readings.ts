@@ -6,8 +6,15 @@ import type { Stage } from '../api/deps.ts';
 import type { BlockIndex, Board, KvEvents, ModelTableData } from '../routing/index.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { DataPlane } from './data-plane.ts';
-import { type CrnStatus, type Gauges, statusOf, type OverviewParts } from '../admin/index.ts';
-import { askMetrics, askReport } from './ingress.ts';
+import {
+  type CrnStatus,
+  type ExplainAnswer,
+  type ExplainRequest,
+  type Gauges,
+  type OverviewParts,
+  statusOf,
+} from '../admin/index.ts';
+import { askExplain, askMetrics, askReport } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
 
 const TIMEOUT_MS = 2000;
@@ -56,6 +63,13 @@ export class Readings {
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex);
     return [...own, ofControl, ...(await Promise.all(asked))];
+  }
+
+  /** Where a request would go, by a thread that serves requests: what prompts have in common is known to each by itself. */
+  explain(request: ExplainRequest): Promise<ExplainAnswer> {
+    const { local, now } = this.#sources;
+    const [thread] = now().threads;
+    return thread === undefined ? local.explain(request) : askExplain(thread, passOn, request, TIMEOUT_MS);
   }
 
   /** The parts of the overview; a thread that does not answer in time is left out. */

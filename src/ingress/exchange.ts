@@ -172,6 +172,9 @@ export abstract class Exchange implements RequestHead {
   attempts = 0;
   /** How long the request waited for a CRN with a short backlog, in milliseconds; 0 when it did not. */
   heldMs = 0;
+  /** Share of the prompt that this CRN was expected to have in its cache, and the cached tokens that it reports; -1: not known. */
+  predictedHit = -1;
+  cachedTokens = -1;
   /** When the first piece of a stream was handed to the client, in milliseconds; 0 without a stream. */
   firstPieceMs = 0;
   /** Size of the body of the request as far as it is known. */

@@ -32,6 +32,11 @@ import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
+/** Names of the standings. */
+export const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
+  Object.entries(STANDING).map(([word, standing]) => [standing, word]),
+);
+
 /** Decay of measured waits and of failure shares, in milliseconds (linkerd's default for its peak-EWMA). */
 const DECAY_MS = 10_000;
 
@@ -166,6 +171,11 @@ export class Board {
   /** For the CRN's actor only: ends the trial, taken or not. */
   endTrial(server: number): void {
     Atomics.store(this.#words, this.#trialAt + server, NO_TRIAL);
+  }
+
+  /** Whether a trial waits for a request. */
+  isTrialOffered(server: number): boolean {
+    return this.#words[this.#trialAt + server] === OFFERED;
   }
 
   /** Takes the trial of a CRN; true for one caller. */

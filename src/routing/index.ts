@@ -8,7 +8,7 @@ export {
   type HoldOutcome,
 } from './admission.ts';
 export { blockBytes, BlockIndex, type BlockIndexUse } from './block-index.ts';
-export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING } from './board.ts';
+export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING, STANDING_WORDS } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';
 export { CommonPrefixes } from './common-prefixes.ts';
@@ -52,6 +52,8 @@ export {
   AFFINITY_MAX_AGE_S,
   type AffinityHint,
   Candidates,
+  type ExplainedCrn,
+  type Explanation,
   type PickerDeps,
   type PickerSettings,
   type PromptHashes,

@@ -82,9 +82,47 @@ export interface PickerDeps {
   readonly board: Board;
   readonly index: BlockIndex;
   readonly common: CommonPrefixes;
-  readonly feedback: Pick<CacheFeedback, 'unexplained'>;
+  readonly feedback: Pick<CacheFeedback, 'hitFactor' | 'unexplained'>;
   readonly clock: Pick<Clock, 'now'>;
   readonly random: () => number;
+}
+
+/** Why a request would go where it would go, at this moment. Sizes are bytes of prompt. */
+export interface Explanation {
+  /** Base URL; null when there is no CRN to try. */
+  readonly chosen: string | null;
+  /** As in `Affinity`; `trial`: it is ejected, and takes one request to try; `last resort`: every CRN is down. */
+  readonly reason: Affinity | 'trial' | 'last resort';
+  readonly promptBytes: number;
+  /** Leading bytes of the prompt that many requests of the model have in common: they count as held everywhere. */
+  readonly commonBytes: number;
+  readonly crns: readonly ExplainedCrn[];
+}
+
+/** What a request would cost on one CRN. `cost` = (`backlog` + `inFlight` + `miss`) × `slowness` × `failures` × `slowStart`. */
+export interface ExplainedCrn {
+  readonly crn: string;
+  readonly standing: Standing;
+  /** It is among those from which the least cost is chosen. */
+  readonly eligible: boolean;
+  /** Whole blocks of the prompt that it is expected to hold, their bytes, and what these count, from 0 to 1: see `CacheFeedback`. */
+  readonly matchedBlocks: number;
+  readonly matchedBytes: number;
+  readonly hitFactor: number;
+  /** Expected to hold more than is known, by the rendezvous score. */
+  readonly favourite: boolean;
+  /** Bytes that wait to be prefilled. */
+  readonly backlog: number;
+  /** Requests in flight with this one, times `requestBytes`. */
+  readonly inFlight: number;
+  /** Bytes that it would have to prefill of this prompt, times `missWeight`. */
+  readonly miss: number;
+  /** Bytes that it prefills in a second; null while it is not known. */
+  readonly bytesPerS: number | null;
+  readonly slowness: number;
+  readonly failures: number;
+  readonly slowStart: number;
+  readonly cost: number;
 }
 
 /** Costs that differ by less are alike: estimates are no better than that. */
@@ -155,6 +193,7 @@ export class Candidates implements Candidate {
     this.trial = false;
     const blocks = this.#settings.affinity ? this.#hint.blocks() : NO_BLOCKS;
     const nowMs = this.#deps.clock.now();
+    if (this.#first === null) this.#deps.common.note(this.#model.budget, blocks.hashes, blocks.count);
     const member = this.choose(blocks, nowMs);
     if (member === undefined) return undefined;
     if (this.#first === null) this.#first = member;
@@ -170,6 +209,69 @@ export class Candidates implements Candidate {
       if (this.#rankOf(member, this.#deps.board.standing(member.member)) > RANK.down) return this.next();
     }
     return undefined;
+  }
+
+  /** Where this request would go now, and why. Changes nothing: no trial is taken, nothing is counted, charged or entered. */
+  explain(): Explanation {
+    const { board, clock } = this.#deps;
+    const { members } = this.#model;
+    const nowMs = clock.now();
+    const blocks = this.#settings.affinity ? this.#hint.blocks() : NO_BLOCKS;
+    const shared = this.#sharedOf(blocks);
+    const trial = members.find(({ hash, member, server }) => {
+      const isOffered = board.standing(member) === STANDING.probing && board.isTrialOffered(server);
+      return isOffered && (this.#hint.holder === 0 || this.#hint.holder === hash);
+    });
+    const ranks = members.map((member) => this.#rankOf(member, board.standing(member.member)));
+    const rank = Math.max(RANK.none, ...ranks);
+    const count = rank === RANK.none ? 0 : ranks.filter((each) => each === rank).length;
+    const best = this.choose(blocks, nowMs, false);
+    const key = this.#keyOf(blocks);
+    const isByPrompt = this.#settings.affinity && rank > RANK.down;
+    const favourite = key === 0 || count === 0 || !isByPrompt ? undefined : highest(key, count);
+    const speed = this.#meanSpeed(count, nowMs);
+    return {
+      chosen: (trial ?? best)?.url ?? null,
+      reason: trial !== undefined ? 'trial' : this.lastResort ? 'last resort' : this.affinity,
+      promptBytes: this.#bytesOf(blocks),
+      commonBytes: blockBytes(shared),
+      crns: members.map((member, at) => ({
+        ...this.#termsOf(member, blocks, shared, member === favourite, speed, nowMs),
+        eligible: rank !== RANK.none && ranks[at] === rank,
+      })),
+    };
+  }
+
+  #termsOf(
+    member: Member,
+    blocks: PromptHashes,
+    shared: number,
+    favourite: boolean,
+    speed: number,
+    nowMs: number,
+  ): Omit<ExplainedCrn, 'eligible'> {
+    const { board, feedback, index } = this.#deps;
+    const { failurePenalty, requestBytes, slowStartMs } = this.#settings;
+    const cell = member.member;
+    const matchedBlocks = index.matched(cell, blocks.hashes, blocks.count);
+    const miss = this.#miss(member, blocks, shared, favourite);
+    const msPerByte = board.loads.msPerByte(cell);
+    return {
+      crn: member.url,
+      standing: board.standing(cell),
+      matchedBlocks,
+      matchedBytes: blockBytes(matchedBlocks),
+      hitFactor: feedback.hitFactor(cell),
+      favourite,
+      backlog: board.loads.backlog(cell, nowMs),
+      inFlight: requestBytes * (board.inFlight(member.server) + 1),
+      miss,
+      bytesPerS: msPerByte === 0 ? null : 1000 / msPerByte,
+      slowness: 2 ** this.#slower(cell, speed, nowMs),
+      failures: 2 ** (board.failureShare(cell, nowMs) * failurePenalty),
+      slowStart: 1 / board.warmth(cell, nowMs, slowStartMs),
+      cost: (this.#load(member, nowMs) + miss) * this.#factor(member, speed, nowMs),
+    };
   }
 
   /** Chooses the member of an attempt once more. */
@@ -238,15 +340,15 @@ export class Candidates implements Candidate {
     return blocks === NO_BLOCKS || blocks.bytes === 0 ? this.#hint.bytes : blocks.bytes;
   }
 
-  /** @internal The next member; sets `trial`, `admitted`, `lastResort` and `affinity`. */
-  protected choose(blocks: PromptHashes, nowMs: number): Member | undefined {
+  /** @internal The next member; sets `trial`, `admitted`, `lastResort` and `affinity`. `tries`: may take the trial of an ejected CRN. */
+  protected choose(blocks: PromptHashes, nowMs: number, tries = true): Member | undefined {
     const { board } = this.#deps;
     let best: number = RANK.none;
     let count = 0;
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
       const standing = board.standing(member.member);
-      if (standing === STANDING.probing && this.#mayTry(member) && board.takeTrial(member.server, nowMs)) {
+      if (tries && standing === STANDING.probing && this.#mayTry(member) && board.takeTrial(member.server, nowMs)) {
         // A CRN on trial gets exactly one request, whichever comes first.
         this.admitted = true;
         this.trial = true;
@@ -287,12 +389,10 @@ export class Candidates implements Candidate {
 
   /** The best of the first `count` eligible members, at least one. */
   #best(blocks: PromptHashes, count: number, nowMs: number): Member {
-    const { affinity, commonShare, stickiness } = this.#settings;
+    const { affinity, stickiness } = this.#settings;
     if (!affinity) return this.#cheapest(NO_BLOCKS, 0, 0, count, nowMs);
-    const { holder, session, url } = this.#hint;
-    const { common } = this.#deps;
+    const { holder, url } = this.#hint;
     const isFirst = this.#first === null;
-    if (isFirst) common.note(this.#model.budget, blocks.hashes, blocks.count);
     if (isFirst && holder !== 0) {
       // Whatever its load: no other CRN can continue the response.
       for (let i = 0; i < count; i++) {
@@ -302,11 +402,8 @@ export class Candidates implements Candidate {
         return member;
       }
     }
-    const { count: blockCount, hashes } = blocks;
-    const { budget } = this.#model;
-    const shared = commonShare === 0 ? 0 : common.leading(budget, hashes, blockCount, commonShare);
-    const unkeyed = commonShare === 0 ? 0 : common.leading(budget, hashes, blockCount, commonShare * KEY_SHARE);
-    const key = session === 0 ? keyOf(blocks, unkeyed) : session;
+    const shared = this.#sharedOf(blocks);
+    const key = this.#keyOf(blocks);
     const best = this.#cheapest(blocks, shared, key, count, nowMs);
     if (!isFirst) return best;
     const preferred = url === undefined ? undefined : this.#eligibleAt(url, count);
@@ -320,18 +417,14 @@ export class Candidates implements Candidate {
 
   /** The least cost of the first `count` eligible members; of those that are alike the one with the highest score, without a key a random one. */
   #cheapest(blocks: PromptHashes, shared: number, key: number, count: number, nowMs: number): Member {
-    const { missWeight, prior, sessionPrior } = this.#settings;
-    const { index, random } = this.#deps;
-    const bytes = this.#bytesOf(blocks);
+    const { random } = this.#deps;
     const favourite = key === 0 ? undefined : highest(key, count);
-    const expected = 1 - (this.#hint.session === 0 ? this.#prior(prior) : sessionPrior);
     const speed = this.#meanSpeed(count, nowMs);
     let least = Infinity;
     for (let i = 0; i < count; i++) {
       const member = eligible[i] as Member;
-      const held = Math.max(index.matched(member.member, blocks.hashes, blocks.count), shared);
-      const miss = Math.max(bytes - blockBytes(held), 0) * (member === favourite ? expected : 1);
-      const cost = (this.#load(member, nowMs) + missWeight * miss) * this.#factor(member, speed, nowMs);
+      const miss = this.#miss(member, blocks, shared, member === favourite);
+      const cost = (this.#load(member, nowMs) + miss) * this.#factor(member, speed, nowMs);
       costs[i] = cost;
       if (cost < least) least = cost;
     }
@@ -354,6 +447,33 @@ export class Candidates implements Candidate {
     return most * Math.min(Math.max(unexplained / FULL_UNEXPLAINED, LEAST_PRIOR), 1);
   }
 
+  /** What the rendezvous score is of: the session, else the first block that not many requests have in common. 0: neither. */
+  #keyOf(blocks: PromptHashes): number {
+    const { session } = this.#hint;
+    if (session !== 0) return session;
+    const { commonShare } = this.#settings;
+    const { common } = this.#deps;
+    const { count, hashes } = blocks;
+    const unkeyed = commonShare === 0 ? 0 : common.leading(this.#model.budget, hashes, count, commonShare * KEY_SHARE);
+    return keyOf(blocks, unkeyed);
+  }
+
+  /** Leading blocks that count as held by every member. */
+  #sharedOf({ count, hashes }: PromptHashes): number {
+    const { commonShare } = this.#settings;
+    return commonShare === 0 ? 0 : this.#deps.common.leading(this.#model.budget, hashes, count, commonShare);
+  }
+
+  /** What a member would have to prefill of this prompt, weighted, in bytes. */
+  #miss({ member }: Member, blocks: PromptHashes, shared: number, isFavourite: boolean): number {
+    const { missWeight, prior, sessionPrior } = this.#settings;
+    const { feedback, index } = this.#deps;
+    const matched = blockBytes(index.matched(member, blocks.hashes, blocks.count)) * feedback.hitFactor(member);
+    const unknown = Math.max(this.#bytesOf(blocks) - Math.max(matched, blockBytes(shared)), 0);
+    const expected = isFavourite ? 1 - (this.#hint.session === 0 ? this.#prior(prior) : sessionPrior) : 1;
+    return missWeight * unknown * expected;
+  }
+
   /** What waits at a member, with this request, in bytes. */
   #load({ member, server }: Member, nowMs: number): number {
     const { board } = this.#deps;
@@ -362,18 +482,20 @@ export class Candidates implements Candidate {
 
   /** What makes a byte of work more expensive at a member. `speed`: `#meanSpeed`. */
   #factor({ member }: Member, speed: number, nowMs: number): number {
-    const { failurePenalty, slowStartMs, speedWeight } = this.#settings;
+    const { failurePenalty, slowStartMs } = this.#settings;
     const { board } = this.#deps;
-    const { loads } = board;
-    const share = board.failureShare(member, nowMs);
-    let doublings = share * failurePenalty;
-    const recency = speedWeight * loads.recency(member, nowMs);
-    if (recency > 0) {
-      const slower = Math.log2(loads.msPerByte(member)) - speed;
-      // Smaller differences are those of the prompts.
-      if (Math.abs(slower) > SPEED_NOISE) doublings += recency * (slower - Math.sign(slower) * SPEED_NOISE);
-    }
+    const doublings = board.failureShare(member, nowMs) * failurePenalty + this.#slower(member, speed, nowMs);
     return 2 ** doublings / board.warmth(member, nowMs, slowStartMs);
+  }
+
+  /** How much slower than the others a member is, in doublings of its time per byte. `speed`: `#meanSpeed`. */
+  #slower(member: number, speed: number, nowMs: number): number {
+    const { loads } = this.#deps.board;
+    const recency = this.#settings.speedWeight * loads.recency(member, nowMs);
+    if (recency === 0) return 0;
+    const slower = Math.log2(loads.msPerByte(member)) - speed;
+    // Smaller differences are those of the prompts.
+    return Math.abs(slower) <= SPEED_NOISE ? 0 : recency * (slower - Math.sign(slower) * SPEED_NOISE);
   }
 
   /** Logarithm of the mean time per byte of the eligible members, newer measurements weighing more; 0 without any. */

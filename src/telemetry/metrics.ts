@@ -153,6 +153,21 @@ export class Metrics {
     'First choices by how they were made: response, cookie, cache, prior, moved (from the cookie), spilled (from a cache), none (by load)',
     ['affinity'],
   );
+  readonly #promptBytes = new Counters(
+    'headrace_locality_prompt_bytes_total',
+    'Bytes of the prompts sent to a CRN, by whether it was expected to have them in its KV cache: hit, miss',
+    ['crn', 'model', 'predicted'],
+  );
+  readonly #promptTokens = new Counters(
+    'headrace_locality_prompt_tokens_total',
+    'Prompt tokens of answers in which the CRN reports cached tokens: of all that are charged, else of a sample',
+    ['crn', 'model'],
+  );
+  readonly #cachedTokens = new Counters(
+    'headrace_locality_cached_tokens_total',
+    'Cached prompt tokens of the same answers: predicted when the CRN was chosen, and reported by it',
+    ['crn', 'model', 'source'],
+  );
   readonly #engines = new Histograms(
     'headrace_search_engine_duration_seconds',
     'Time of a search engine from question to report, by engine and outcome',
@@ -207,6 +222,19 @@ export class Metrics {
 
   pick(affinity: string): void {
     this.#picks.at(affinity).value++;
+  }
+
+  /** A prompt is sent to a CRN. */
+  prompt(crn: string, model: string, hitBytes: number, missBytes: number): void {
+    this.#promptBytes.at(crn, model, 'hit').value += hitBytes;
+    this.#promptBytes.at(crn, model, 'miss').value += missBytes;
+  }
+
+  /** A CRN has reported the cached tokens of an answer. */
+  cached(crn: string, model: string, promptTokens: number, predicted: number, reported: number): void {
+    this.#promptTokens.at(crn, model).value += promptTokens;
+    this.#cachedTokens.at(crn, model, 'predicted').value += predicted;
+    this.#cachedTokens.at(crn, model, 'reported').value += reported;
   }
 
   /** The first piece of a stream has been handed to its client; `streamEnded` must follow. */
@@ -283,6 +311,9 @@ export class Metrics {
       this.#held.json(),
       this.#heldTimes.json(),
       this.#picks.json(),
+      this.#promptBytes.json(),
+      this.#promptTokens.json(),
+      this.#cachedTokens.json(),
       this.#engines.json(),
       this.#inFlight.json(),
       this.#connections.json(),

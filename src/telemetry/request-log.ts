@@ -21,6 +21,9 @@ export interface FinishedRequest {
   readonly attempts: number;
   /** Time that it waited for a CRN with a short backlog; 0 when it did not. */
   readonly heldMs: number;
+  /** Share of the prompt that the CRN was expected to have in its cache, and the cached tokens that it reports; -1: not known. */
+  readonly predictedHit: number;
+  readonly cachedTokens: number;
   readonly aborted: boolean;
   readonly account: string;
   readonly span: { readonly traceId: string } | null;
@@ -104,6 +107,8 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     crn: request.crn || undefined,
     attempts: request.attempts || undefined,
     heldMs: request.heldMs > 0 ? tenths(request.heldMs) : undefined,
+    predictedHit: request.predictedHit < 0 ? undefined : Math.round(request.predictedHit * 100) / 100,
+    cachedTokens: request.cachedTokens < 0 ? undefined : request.cachedTokens,
     streamed: firstPieceMs > 0,
     aborted: request.aborted,
     durationMs: tenths(elapsedMs),

@@ -17,6 +17,8 @@ const REQUEST: FinishedRequest = {
   crn: 'http://10.0.0.1:8000',
   attempts: 2,
   heldMs: 20.04,
+  predictedHit: 0.9345,
+  cachedTokens: 640,
   aborted: false,
   account: 'team',
   span: null,
@@ -51,6 +53,8 @@ t.test('a request is one JSON object per line', async (t) => {
       crn: 'http://10.0.0.1:8000',
       attempts: 2,
       heldMs: 20,
+      predictedHit: 0.93,
+      cachedTokens: 640,
       streamed: true,
       aborted: false,
       durationMs: 812.3,
@@ -65,11 +69,25 @@ t.test('a request is one JSON object per line', async (t) => {
 
 t.test('fields without a value are left out', async (t) => {
   const { log, lines } = logging();
-  const bare = { model: '', account: '', crn: '', attempts: 0, heldMs: 0, firstPieceMs: 0, bytesIn: 0, bytesOut: 0 };
+  const bare = {
+    model: '',
+    account: '',
+    crn: '',
+    attempts: 0,
+    heldMs: 0,
+    firstPieceMs: 0,
+    bytesIn: 0,
+    bytesOut: 0,
+    predictedHit: -1,
+    cachedTokens: -1,
+  };
   log.finished({ ...REQUEST, ...bare, errorCode: 'HR_AUTH_INVALID', span: { traceId: 'abc' } }, 401, 1);
   const [line = {}] = lines();
   t.match(line, { code: 'HR_AUTH_INVALID', status: 401, streamed: false, traceId: 'abc' });
-  for (const name of ['model', 'account', 'crn', 'attempts', 'heldMs', 'firstByteMs', 'bytesIn', 'bytesOut'])
+  for (const name of [
+    ...['model', 'account', 'crn', 'attempts', 'heldMs', 'firstByteMs', 'bytesIn', 'bytesOut'],
+    ...['predictedHit', 'cachedTokens'],
+  ])
     t.notOk(name in line);
 });
 

@@ -5,7 +5,7 @@ const NOW_MS = 1_000_000;
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { BlockIndex, Board, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING } =
+  const { BlockIndex, Board, CacheFeedback, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING } =
     await load('src/routing/index.js');
   const settings = {
     ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10 },
@@ -21,8 +21,9 @@ export async function cases(load) {
   const pick = (count, prompts, { cookie = false, measured = false } = {}) => {
     const memory = createBoardMemory(count, count, 1, 64 * 1024 * 1024);
     const board = new Board(memory, 0);
+    const index = new BlockIndex(memory.blocks);
     const deps = {
-      ...{ board, index: new BlockIndex(memory.blocks), common: new CommonPrefixes(), feedback: { unexplained: () => 0 } },
+      ...{ board, index, common: new CommonPrefixes(), feedback: new CacheFeedback(memory, index) },
       ...{ clock: { now: () => NOW_MS }, random },
     };
     const members = Array.from({ length: count }, (_, at) => {
