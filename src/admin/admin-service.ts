@@ -9,6 +9,7 @@ import {
   type Ledger,
   LedgerError,
   decidePayment,
+  isServed,
   type Movement,
   type NewKey,
   type Payment,
@@ -315,6 +316,10 @@ async function decide(ledger: Ledger, deps: AdminServiceDeps, id: string, fields
   if (transaction === null && state === 'submitted' && validUntilMs > deps.dateMs() && !force) {
     const until = paymentView(payment).valid_until;
     throw refuse('not_settled', `is refused until ${until}, when the signature ends: the money can still move`);
+  }
+  if (isServed(payment, deps.dateMs())) {
+    const message = `Payment '${payment.id}' is decided by the gateway that serves its request; try again when it is over`;
+    throw new LedgerError('payment-settled', message);
   }
   if (!(await decidePayment(ledger, payment, { transaction }))) {
     throw new LedgerError('payment-settled', `Payment '${payment.id}' is not open: it is ${state}`);

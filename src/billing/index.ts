@@ -76,7 +76,7 @@ export {
 export { parseUsd, printCredits, printUsd } from './money.ts';
 export { type FinishedRecord, type RequestLogCommand, RequestRecorder } from './request-recorder.ts';
 export type { Offer } from './payments/offer.ts';
-export { answerOf, decidePayment, PURCHASE, submissionOf } from './payments/settlement.ts';
+export { answerOf, decidePayment, isServed, PURCHASE, submissionOf } from './payments/settlement.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';
 export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-processor.ts';
 export {

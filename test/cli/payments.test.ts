@@ -76,6 +76,23 @@ t.test('a payment that has moved becomes credit, once', async (t) => {
   t.match(await ledger.audit(), { sound: true });
 });
 
+t.test('a payment whose request is being served is not decided: its work would be paid and credited', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  const id = await submitted(ledger, 7, 600_000);
+  const kept = { account: PAYER, signature: '0x', body: '{}', sentMs: dateMs(), transaction: TRANSACTION, moved: true };
+  await ledger.submitPayment(id, JSON.stringify(kept));
+  for (const decision of [
+    ['--transaction', TRANSACTION],
+    ['--not-settled', '--force'],
+  ]) {
+    const refused = await runCli(t, ['payments', 'decide', id, ...decision, ...where]);
+    t.match([refused.exit.code, refused.stderr], [1, /is decided by the gateway that serves its request/]);
+  }
+  t.match(await ledger.findPayment(id), { state: 'submitted' });
+  t.equal(await ledger.account(PAYER), undefined);
+});
+
 t.test('a payment that has not moved is closed, but not while it still can move', async (t) => {
   const { where, url } = storeFor(t);
   const ledger = await ledgerOf(t, url);

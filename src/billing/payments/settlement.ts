@@ -549,6 +549,11 @@ export class Settlements {
   }
 }
 
+/** Whether a gateway has taken the money for a request that it still serves: it posts the payment itself, as charge or as credit. */
+export function isServed(payment: Payment, nowMs: number): boolean {
+  return payment.state === 'submitted' && submissionOf(payment)?.moved === true && payment.changedMs + GRACE_MS > nowMs;
+}
+
 /** What an operator has seen on the chain: the transaction that moved the money, or null when none did. */
 export interface Decision {
   readonly transaction: string | null;
