@@ -70,7 +70,8 @@ export interface Hold {
 
 /**
  * Milliseconds between two looks at the backlogs while something waits. What another thread, a probe or a reload does is seen by the
- * next look; a CRN that has room by then has `holdMs` of work left, so that it does not run dry.
+ * next look; a CRN that has room by then has `holdMs` of work left, so that it does not run dry. A look takes from 0.3 µs (one account)
+ * to 9 µs (500 accounts) of CPU time; to wake waiters in other threads would cost every request that ends.
  */
 const LOOK_MS = 2;
 

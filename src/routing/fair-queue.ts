@@ -64,7 +64,8 @@ export class FairQueue<T> {
   #cost = 0;
   #bytes = 0;
 
-  constructor(time: VirtualTime) {
+  /** `time`: by default one of its own. */
+  constructor(time: VirtualTime = { now: 0, finish: () => 0, setFinish: () => undefined }) {
     this.#time = time;
   }
 

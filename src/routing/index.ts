@@ -12,6 +12,7 @@ export { Board, type BoardMemory, createBoardMemory, type Standing, STANDING, ST
 export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';
 export { CommonPrefixes } from './common-prefixes.ts';
+export { FairQueue } from './fair-queue.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult } from './crn.ts';
 export {
   type CrnRegistryCommand,

@@ -1,7 +1,8 @@
 // Places that are shared by turns: every key has a limit of its own beside the total, what finds no place waits, and a free place
-// goes to the key whose last turn is longest ago. One key can fill its own line, never that of others.
+// goes to the key that has had the fewest turns since it waits. One key can fill its own line, never that of others.
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
+import { FairQueue } from '../../routing/index.ts';
 
 export interface TurnQueueSettings {
   /** Places of all keys together. */
@@ -19,6 +20,7 @@ export interface TurnQueueSettings {
 export type Turn = 'place' | 'full' | 'limit';
 
 interface Waiter {
+  readonly key: string;
   readonly resolve: (turn: Turn) => void;
   readonly timer: TimerHandle;
 }
@@ -27,10 +29,8 @@ export class TurnQueue {
   readonly #settings: TurnQueueSettings;
   readonly #clock: Clock;
   readonly #taken = new Map<string, number>();
-  /** Keys with waiters, the one whose last turn is longest ago first. */
-  readonly #lines = new Map<string, Set<Waiter>>();
+  readonly #line = new FairQueue<Waiter>();
   #takenPlaces = 0;
-  #waiters = 0;
 
   constructor(settings: TurnQueueSettings, clock: Clock) {
     this.#settings = settings;
@@ -42,35 +42,29 @@ export class TurnQueue {
   }
 
   get waiting(): number {
-    return this.#waiters;
+    return this.#line.size;
   }
 
   /** Whether `enter` takes a place now. */
   isFree(key: string): boolean {
-    return !this.#lines.has(key) && this.#hasPlace(key);
+    return this.#line.of(key).count === 0 && this.#hasPlace(key);
   }
 
   /** Takes a place, now or when it is the key's turn. `leave` gives it back, once. */
   enter(key: string): Promise<Turn> {
     const { waitMs, waiting, waitingOfKey } = this.#settings;
-    const line = this.#lines.get(key);
     if (this.isFree(key)) {
       this.#take(key);
       return Promise.resolve('place');
     }
-    if (this.#waiters >= waiting) return Promise.resolve('full');
-    if ((line?.size ?? 0) >= waitingOfKey) return Promise.resolve('limit');
+    if (this.#line.size >= waiting) return Promise.resolve('full');
+    if (this.#line.of(key).count >= waitingOfKey) return Promise.resolve('limit');
     return new Promise((resolve) => {
-      const waiter: Waiter = {
-        resolve,
-        timer: this.#clock.setTimeout(() => {
-          this.#remove(key, waiter);
-          resolve('limit');
-        }, waitMs),
-      };
-      this.#waiters++;
-      if (line === undefined) this.#lines.set(key, new Set([waiter]));
-      else line.add(waiter);
+      const timer = this.#clock.setTimeout(() => {
+        this.#line.remove(entry);
+        resolve('limit');
+      }, waitMs);
+      const entry = this.#line.add(key, { key, resolve, timer }, 1);
     });
   }
 
@@ -83,24 +77,14 @@ export class TurnQueue {
   }
 
   #serve(): void {
-    for (const [key, line] of this.#lines) {
-      if (this.#takenPlaces >= this.#settings.places) return;
-      const [next] = line;
-      if (next === undefined || !this.#hasPlace(key)) continue;
-      this.#remove(key, next);
-      // Behind the others: the loop comes to it again when they have had their turn.
-      if (this.#lines.delete(key)) this.#lines.set(key, line);
+    for (;;) {
+      const next = this.#line.peek(({ key }) => this.#hasPlace(key));
+      if (next === null) return;
+      const { key, resolve, timer } = this.#line.take(next);
+      this.#clock.clearTimeout(timer);
       this.#take(key);
-      next.resolve('place');
+      resolve('place');
     }
-  }
-
-  #remove(key: string, waiter: Waiter): void {
-    const line = this.#lines.get(key);
-    this.#clock.clearTimeout(waiter.timer);
-    if (line?.delete(waiter) !== true) return;
-    this.#waiters--;
-    if (line.size === 0) this.#lines.delete(key);
   }
 
   #hasPlace(key: string): boolean {
