@@ -47,13 +47,15 @@ const LETTER_N = 0x6e;
 const MAX_DEPTH = 65_536;
 /** Levels of objects in messages that are read by their members: message, part, result of a tool, part of that, and its source. */
 const READ_LEVELS = 8;
+/** The same in a list of attachments: an object with `url`, or with an object that has it. */
+const SOURCE_LEVELS = 2;
 /** Most members of an object that are ordered. */
 const MOST_MEMBERS = 24;
 /** Most values that are read one by one; more are only counted, so that a million empty parts cost no more than scanning them. */
 const MOST_VALUES = 65_536;
 
 // Marks between texts: control characters, which no text in the stream contains.
-const MARK_MEMBER = 0x01; // to 0x17: a member, by its place
+const MARK_MEMBER = 0x01; // to 0x17, by the place of the member
 const MARK_PART = 0x18;
 const MARK_TOKENS = 0x19;
 const MARK_MESSAGE = 0x1b;
@@ -73,7 +75,7 @@ const KIND = {
   parts: 3,
   /** An object with members of this table, or a list of such objects. */
   object: 4,
-  /** An image, a sound or a file: an address, base64, or an object with either. */
+  /** An image, a sound or a file: an address, base64, an object with either, or a list. */
   attachment: 5,
 } as const;
 type Kind = (typeof KIND)[keyof typeof KIND];
@@ -85,7 +87,9 @@ interface Key {
   readonly kind: Kind;
 }
 
+/** Members of messages, items, parts, calls and sources of attachments; all others do not count. */
 const PLACES: readonly (readonly [names: readonly string[], kind: Kind])[] = [
+  // Opaque to all but the server that made them. `data` is that of thinking which nobody can read; in a source it is the attachment.
   [['signature', 'encrypted_content', 'data'], KIND.nothing],
   [['role'], KIND.text],
   [['id'], KIND.text],
@@ -96,16 +100,12 @@ const PLACES: readonly (readonly [names: readonly string[], kind: Kind])[] = [
   [['reasoning_content', 'reasoning', 'thinking'], KIND.parts],
   [['summary'], KIND.parts],
   [['text'], KIND.bare],
-  [['content', 'output', 'result'], KIND.parts],
+  [['content', 'output'], KIND.parts],
   [['refusal'], KIND.text],
   [['tool_calls', 'function_call'], KIND.object],
   [['is_error'], KIND.text],
-  [
-    ['source', 'image_url', 'image', 'input_audio', 'audio', 'audio_url', 'video', 'video_url', 'file'].concat([
-      ...['file_data', 'file_id', 'file_url', 'url'],
-    ]),
-    KIND.attachment,
-  ],
+  [['source', 'image', 'images', 'image_url', 'audio', 'audio_url', 'input_audio'], KIND.attachment],
+  [['video', 'video_url', 'file', 'file_data', 'file_id', 'file_url', 'url', 'result'], KIND.attachment],
   [['filename', 'title', 'context', 'detail'], KIND.text],
 ];
 
@@ -146,8 +146,8 @@ for (const line of VOLATILE_LINES) MAY_BE_VOLATILE[line[0] as number] = 1;
 let valuesLeft = 0;
 
 /** Places and offsets of the members of the objects that are being read, innermost last. */
-const places = new Uint8Array(MOST_MEMBERS * (READ_LEVELS + 1));
-const offsets = new Int32Array(MOST_MEMBERS * (READ_LEVELS + 1));
+const places = new Uint8Array(MOST_MEMBERS * (READ_LEVELS + SOURCE_LEVELS));
+const offsets = new Int32Array(MOST_MEMBERS * (READ_LEVELS + SOURCE_LEVELS));
 let memberCount = 0;
 
 class Blocks implements PromptBlocks {
@@ -173,6 +173,7 @@ export function promptBlocks(
   if (dialect === undefined) return blocks;
   const { spans } = scan;
   valuesLeft = MOST_VALUES;
+  memberCount = 0;
   begin();
   for (let at = 0; at < OPTIONS.length; at++) putOption(body, spans, OPTIONS[at] as number);
   seedChain(seed);
@@ -241,8 +242,10 @@ function putTools(body: Buffer, spans: readonly number[], at: number): void {
 /** Whether `[start, end)`, the inside of a string, is exactly this text. */
 function isText(body: Buffer, start: number, end: number, text: Buffer): boolean {
   if (end - start === text.length) return startsWith(body, start, text);
-  if (end - start < text.length || body.indexOf(BACKSLASH, start) >= end) return false;
-  return readString(body, start - 1, end + 1) === text.toString();
+  for (let pos = start; pos < end; pos++) {
+    if (body[pos] === BACKSLASH) return readString(body, start - 1, end + 1) === text.toString();
+  }
+  return false;
 }
 
 function startsWith(body: Buffer, start: number, text: Buffer): boolean {
@@ -309,8 +312,9 @@ function putText(body: Buffer, start: number): number {
     if (!startsWith(body, start + 1, line)) continue;
     const textEnd = skipValue(body, start, body.length, 0, 1);
     if (textEnd < 0) break;
-    let next = body.indexOf(LINE_END, start);
-    if (next < 0 || next >= textEnd) return textEnd;
+    const lineEnd = body.subarray(start, textEnd).indexOf(LINE_END);
+    if (lineEnd < 0) return textEnd;
+    let next = start + lineEnd;
     while (body[next] === BACKSLASH && body[next + 1] === LETTER_N) next += 2;
     return putString(body, next - 1);
   }
@@ -461,6 +465,12 @@ function putKind(body: Buffer, start: number, end: number, levels: number, kind:
   if (kind === KIND.attachment) {
     if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, true);
     if (first === QUOTE) return putFile(body, start, end, isSource);
+    if (first === OPEN_ARRAY) {
+      const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
+      if (valueEnd < 0) return end;
+      putAttachments(body, start, valueEnd);
+      return valueEnd;
+    }
   }
   return putScalar(body, start, end);
 }
@@ -603,7 +613,7 @@ function putAttachments(body: Buffer, start: number, end: number): void {
     if (valuesLeft-- <= 0) return putUnread(end - pos);
     putByte(MARK_PART);
     if (body[pos] === QUOTE) pos = putFile(body, pos, end, true);
-    else if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, 1, false, true);
+    else if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, SOURCE_LEVELS, false, true);
     else pos = putScalar(body, pos, end);
     pos = nextItem(body, pos, end);
   }

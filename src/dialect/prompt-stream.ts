@@ -222,19 +222,17 @@ export function putValue(body: Buffer, start: number, end: number, markDepth: nu
 
 /** Appends a hash of the attachment in `[from, to)` of `content`, base64 or an address, at the cost of an image. */
 export function putAttachment(content: Buffer, from: number, to: number): void {
+  // What is not hashed costs no more than its bytes, so that no body counts for many times its length.
+  if (size + ATTACHMENT_BYTES > limit) return putUnread(Math.min(to - from, ATTACHMENT_BYTES));
   bytes.fill(0, ATTACHMENT_HASH, ATTACHMENT_HASH + 8);
   for (let at = from; at < to; at += CHUNK) {
     const length = Math.min(to - at, CHUNK);
     content.copy(bytes, COPY, at, at + length);
     hash(COPY, padded(COPY, length), ATTACHMENT_HASH);
   }
-  if (size + ATTACHMENT_BYTES <= limit) {
-    bytes.copyWithin(size, ATTACHMENT_HASH, ATTACHMENT_HASH + 8);
-    bytes.fill(0, size + 8, size + ATTACHMENT_BYTES);
-    size += ATTACHMENT_BYTES;
-  } else {
-    putUnread(ATTACHMENT_BYTES);
-  }
+  bytes.copyWithin(size, ATTACHMENT_HASH, ATTACHMENT_HASH + 8);
+  bytes.fill(0, size + 8, size + ATTACHMENT_BYTES);
+  size += ATTACHMENT_BYTES;
 }
 
 /** The end of `length` bytes at `at`, filled with zeros up to a multiple of what a hash takes. */

@@ -4,6 +4,7 @@ import t from 'tap';
 import type { DialectName } from '../../src/dialect/dialect.ts';
 import { DIALECTS } from '../../src/dialect/dialects.ts';
 import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { blockBytes as bytesInIndex } from '../../src/routing/block-index.ts';
 import { CLIENT_SESSIONS } from './client-requests.ts';
 import { randomFrom, randomMessage, randomText, writeVariant } from './prompt-variants.ts';
 import { blockBytes, promptBlocks } from '../../src/dialect/index.ts';
@@ -37,6 +38,11 @@ t.test('cuts the prompt into blocks of 512 bytes, and of 2 KiB beyond 64 KiB, up
     t.ok(blocks.length === 608 || blockBytes(blocks.length + 1) > bytes);
     t.equal(new Set(blocks).size, blocks.length);
   }
+  t.end();
+});
+
+t.test('the index of blocks takes them for as long as they are', (t) => {
+  for (let count = 0; count <= 608; count++) t.equal(bytesInIndex(count), blockBytes(count));
   t.end();
 });
 
@@ -536,12 +542,22 @@ t.test('an image costs 4 KiB whatever its size, and a long list of attachments s
     (size) => chain('chat-completions', image(`data:image/png;base64,${'A'.repeat(size)}`)).bytes,
   );
   t.same(new Set(sizes).size, 1);
+  const made = (size: number): number =>
+    chain('responses', item({ type: 'image_generation_call', result: 'A'.repeat(size) })).bytes;
+  t.equal(made(1000), made(100_000));
+  const images = (count: number): number => {
+    const list = Array.from({ length: count }, () => base64);
+    return chain('chat-completions', { messages: [{ role: 'user', content: 'See', images: list }] }).bytes;
+  };
+  t.equal(images(3) - images(2), 4097);
   t.equal((sizes[0] as number) - chain('chat-completions', part({})).bytes > 4000, true);
   const { bytes } = chain('llama', {
     prompt: 'x',
-    image_data: Array.from({ length: 300 }, (_, id) => ({ data: base64, id })),
+    image_data: Array.from({ length: 200 }, (_, id) => ({ data: base64, id })),
   });
-  t.ok(bytes > 300 * 4096 && bytes < 300 * 4200, String(bytes));
+  t.ok(bytes > 200 * 4096 && bytes < 200 * 4200, String(bytes));
+  const many = JSON.stringify(part({})).replace('{}', `{${'"url":"a",'.repeat(100_000)}"url":"b"}`);
+  t.ok(chain('chat-completions', many).bytes < 2 ** 20 + many.length, 'tiny attachments');
   t.end();
 });
 
@@ -556,6 +572,11 @@ t.test('only so many values are read one by one', (t) => {
   t.ok(chain('chat-completions', `{"messages":[${roles}]}`).bytes > 10_000 * 4);
   const deep = `${'['.repeat(50_000)}${']'.repeat(50_000)}`;
   t.equal(chain('chat-completions', `{"messages":[{"role":"user","content":${deep}}]}`).bytes > 100_000, true);
+  // Each of these is searched for something that is not there: nothing may be searched to the end of the body.
+  const lines = `{"messages":[{"role":"system","content":[${'"x-anthropic-billing-header:",'.repeat(60_000)}"y"]}]}`;
+  t.ok(chain('chat-completions', lines).bytes < 100);
+  const keys = `{"prompt":{${'"a_long_name_of_a_key":1,'.repeat(200_000)}"prompt_string":"${long}"}}`;
+  t.equal(chain('llama', keys).bytes, long.length);
   const nested = `${'{"content":'.repeat(30_000)}1${'}'.repeat(30_000)}`;
   t.ok(chain('chat-completions', `{"messages":[${nested}]}`).bytes > 100_000);
   t.end();
