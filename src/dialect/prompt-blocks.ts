@@ -52,7 +52,7 @@ const SOURCE_LEVELS = 2;
 /** Most members of an object that are ordered. */
 const MOST_MEMBERS = 24;
 /** Most values that are read one by one; more are only counted, so that a million empty parts cost no more than scanning them. */
-const MOST_VALUES = 65_536;
+const MOST_VALUES = 100_000;
 
 // Marks between texts: control characters, which no text in the stream contains.
 const MARK_MEMBER = 0x01; // to 0x17, by the place of the member
@@ -378,6 +378,10 @@ function putObject(
       pos = skipValue(body, pos, end, 0, MAX_DEPTH);
       if (pos < 0) return end;
     } else {
+      if (valuesLeft-- <= 0) {
+        putUnread(end - pos);
+        return end;
+      }
       isKnown = true;
       pos = putMember(body, pos, end, levels, key.place, isData ? KIND.attachment : key.kind, base, isSource);
     }
@@ -568,6 +572,10 @@ function putTokens(body: Buffer, start: number, end: number): number {
     }
     if (pos === first || byte === 0x2e || (byte | 0x20) === 0x65) {
       // Negative, or with a fraction or an exponent: most are no tokens, and servers refuse them.
+      if (valuesLeft-- <= 0) {
+        putUnread(end - first);
+        return end;
+      }
       pos = skipValue(body, first, end, 0, 1);
       if (pos < 0) return end;
       id = Number(body.toString('latin1', first, pos)) | 0;
