@@ -8,6 +8,7 @@ import { Admission } from '../../dist/src/routing/admission.js';
 import {
   BlockIndex,
   Board,
+  CacheFeedback,
   Candidates,
   CommonPrefixes,
   createBoardMemory,
@@ -45,7 +46,16 @@ export function simulateHeld(requests, { blocks, holdMs, servers: count = SERVER
     });
     const deps = { board, memory, thread, expected: board.loads, clock, deadlines, onWaiting() {}, onOutcome() {} };
     const settings = { holdMs, timeoutMs: ENDLESS_MS, requests: Infinity, bytes: Infinity };
-    return { board, index, common: new CommonPrefixes(), clock, random, admission: new Admission(deps, settings) };
+    const feedback = new CacheFeedback(memory, index);
+    return {
+      board,
+      index,
+      feedback,
+      common: new CommonPrefixes(),
+      clock,
+      random,
+      admission: new Admission(deps, settings),
+    };
   });
   const answered = [];
   const start = (request, plane) => {
