@@ -164,6 +164,7 @@ export function longestMatch({ cacheBlocks, threshold = 0.3, absolute = 64, rela
 /**
  * The gateway's own picker. `gateways` know nothing of each other; `threads` of each share their memory. `settings`: those that differ from
  * the defaults. `capacityFactor`: what is known of the size of the caches, relative to the truth. `session`: requests name their conversation.
+ * `makeIndex`: the block index of a thread, given the memory and the servers.
  */
 export function ours({
   cacheBlocks,
@@ -172,6 +173,7 @@ export function ours({
   capacityFactor = 1,
   session = false,
   settings = {},
+  makeIndex = ({ blocks }) => new BlockIndex(blocks),
   seed = 1,
 }) {
   return (servers) => {
@@ -181,7 +183,7 @@ export function ours({
     for (let gateway = 0; gateway < gateways; gateway++) {
       const memory = createBoardMemory(servers.length, servers.length, threads, INDEX_BYTES);
       for (let thread = 0; thread < threads; thread++) {
-        const index = new BlockIndex(memory.blocks);
+        const index = makeIndex(memory, servers);
         const board = new Board(memory, thread);
         servers.forEach((_, at) => {
           board.setStanding(at, STANDING.up, 0);

@@ -11,7 +11,7 @@ export { recordedService } from './recorded-service.ts';
 export { type CrnStatus, Gauges, statusOf } from './gauges.ts';
 export { HostRoutes } from './host-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
-export type { CrnOverview, EngineOverview, Overview, OverviewParts, PlaneReport } from './overview.ts';
+export type { CrnOverview, EngineOverview, KvEventOverview, Overview, OverviewParts, PlaneReport } from './overview.ts';
 export { durationText, numberText, type Rates, ratesBetween, timeText } from './rates.ts';
 export {
   ACCOUNT_COLUMNS,

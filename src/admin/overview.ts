@@ -53,6 +53,8 @@ export interface CrnOverview {
   readonly failovers: number;
   /** End of its ejection; null when it is not ejected. */
   readonly ejectedUntilMs: number | null;
+  /** What its KV events tell; null without events. */
+  readonly kvEvents: KvEventOverview | null;
   readonly models: readonly {
     readonly model: string;
     /** `drained`, `down`, `probing`, `capable` or `up`. */
@@ -60,6 +62,18 @@ export interface CrnOverview {
     /** Peak-EWMA of the time to first byte. */
     readonly firstByteMs: number;
   }[];
+}
+
+export interface KvEventOverview {
+  readonly connected: boolean;
+  /** When its last batch was applied; null before the first. */
+  readonly lastMs: number | null;
+  /** Batches that did not arrive. */
+  readonly lost: number;
+  /** Tokens that are known to be in its cache. */
+  readonly residentTokens: number;
+  /** Tokens that its cache holds when it is full; 0 while unknown. */
+  readonly capacityTokens: number;
 }
 
 export interface ModelOverview {
@@ -121,6 +135,8 @@ export interface OverviewParts {
   readonly crns: readonly CrnStatus[];
   /** Ends of ejections by base URL. */
   readonly ejectedUntilMs: ReadonlyMap<string, number>;
+  /** What KV events tell, by base URL. */
+  readonly kvEvents: ReadonlyMap<string, KvEventOverview>;
   /** Configured engines with the end of their suspension, 0 without one. */
   readonly engines: readonly (readonly [engine: string, suspendedUntilMs: number])[];
   readonly pages: MetricsSnapshot;
@@ -216,7 +232,7 @@ function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
   };
 }
 
-function crnsOf({ crns, planes, ejectedUntilMs }: OverviewParts, all: Numbers): CrnOverview[] {
+function crnsOf({ crns, planes, ejectedUntilMs, kvEvents }: OverviewParts, all: Numbers): CrnOverview[] {
   const byUrl = new Map<string, CrnStatus[]>();
   for (const crn of crns) byUrl.set(crn.url, [...(byUrl.get(crn.url) ?? []), crn]);
   const failovers = planes.flatMap(({ recent }) => recent.failovers);
@@ -227,6 +243,7 @@ function crnsOf({ crns, planes, ejectedUntilMs }: OverviewParts, all: Numbers): 
     failures: all.sum('headrace_upstream_attempts_total', ({ crn, verdict }) => crn === url && verdict === 'failed'),
     failovers: failovers.reduce((sum, [crn, count]) => (crn === url ? sum + count : sum), 0),
     ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
+    kvEvents: kvEvents.get(url) ?? null,
     models: members.map(({ model, standing, firstByteMs }) => ({ model, standing, firstByteMs })),
   }));
 }

@@ -3,7 +3,7 @@
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
-import type { BlockIndex, Board, KvEvents, ModelTableData } from '../routing/index.ts';
+import type { BlockIndex, Board, KvEvents, KvEventStatus, ModelTableData } from '../routing/index.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { DataPlane } from './data-plane.ts';
 import {
@@ -11,6 +11,7 @@ import {
   type ExplainAnswer,
   type ExplainRequest,
   type Gauges,
+  type KvEventOverview,
   type OverviewParts,
   statusOf,
 } from '../admin/index.ts';
@@ -74,7 +75,7 @@ export class Readings {
 
   /** The parts of the overview; a thread that does not answer in time is left out. */
   async overview(): Promise<OverviewParts> {
-    const { local, pages, accounts, gauges, now } = this.#sources;
+    const { local, pages, accounts, gauges, kvEvents, now } = this.#sources;
     const { settings, stage, threads } = now();
     const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
     const crns = this.crns();
@@ -83,9 +84,21 @@ export class Readings {
       crns,
       planes: [local.report(), ...asked.filter((report) => report !== null)],
       ejectedUntilMs: gauges.ejections(crns),
+      kvEvents: new Map(kvEvents.status().map(overviewOf)),
       engines: gauges.engines(Object.keys(settings.search.engines)),
       pages: pages.metrics(),
       accounts: accounts?.metrics() ?? null,
     };
   }
+}
+
+function overviewOf({
+  url,
+  connected,
+  lastMs,
+  lost,
+  residentTokens,
+  capacityTokens,
+}: KvEventStatus): [string, KvEventOverview] {
+  return [url, { connected, lastMs, lost, residentTokens, capacityTokens }];
 }

@@ -75,6 +75,7 @@ t.test('CRNs have attempts a second, threads the share of time in which they wer
     failures: 0,
     failovers: 0,
     ejectedUntilMs: null,
+    kvEvents: null,
     models: [],
   };
   const thread = { thread: 1, inFlight: 0, delayMs: [0, 0, 0], busyMs: 500, heapBytes: 0 } as const;

@@ -25,6 +25,7 @@ const OVERVIEW: Overview = {
       failures: 1,
       failovers: 1,
       ejectedUntilMs: 70_000,
+      kvEvents: null,
       models: [{ model: 'a', standing: 'down', firstByteMs: 42 }],
     },
   ],

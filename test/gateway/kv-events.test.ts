@@ -49,6 +49,16 @@ t.test('a gateway learns the capacity of a cache, and notices a restart, by the 
   t.ok(capacity > tokens * 0.7 && capacity <= tokens, `${capacity} of ${tokens} tokens`);
   t.ok(((await metric('headrace_kv_removed_tokens_total')) ?? 0) > 0);
 
+  const overview = await (await fetch(`${adminUrl}/overview`)).json();
+  t.match(overview, {
+    crns: [
+      {
+        url: host.url,
+        kvEvents: { connected: true, lastMs: Number, lost: 0, residentTokens: Number, capacityTokens: Number },
+      },
+    ],
+  });
+
   await host.kill();
   await startHost(t, `127.0.0.1:${host.port}`, endpoint);
   let asked = 100;
