@@ -24,6 +24,7 @@ t.test('a host takes the keys of its gateway, and goes when it is told to', asyn
 
   // The host starts first: without keys it is not healthy.
   const flags = ['--model', MODEL, '--port', String(hostPort), '--name', 'late', '--config', `${folder}/host.json`];
+  flags.push('--profile', '8b-h100', '--speed', '100', '--kv-events', 'tcp://*:*');
   const host = startCli(t, ['host', ...flags]);
   await host.shows(/listening on/);
   const direct = `http://127.0.0.1:${hostPort}`;
@@ -34,6 +35,10 @@ t.test('a host takes the keys of its gateway, and goes when it is told to', asyn
   await until('the host has keys', async () => (await fetch(`${direct}/health`)).status === 200);
   await until('the gateway has the host', async () => (await chat(url)).status === 200);
   t.match(await (await fetch(`${url}/svc/models`)).json(), { [MODEL]: { servers: [direct] } });
+  await until('the gateway reads its KV events', async () => {
+    const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+    return text.includes(`headrace_kv_events_connected{crn="${direct}"} 1`);
+  });
   const ask = async (key: string): Promise<number> =>
     (await chat(direct, { headers: { authorization: `Bearer ${key}` } })).status;
   t.same([await ask(KEY), await ask(SECOND), await ask('hr_wrong')], [200, 200, 401]);
