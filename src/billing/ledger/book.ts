@@ -25,6 +25,7 @@ import {
   FIND_ACCOUNTS,
   FIND_HOLDS,
   FIND_MOVEMENTS,
+  FIND_OTHER_PAYERS,
   FIND_OPEN_GRANTS,
   FIND_REFUNDS,
   grantOf,
@@ -47,6 +48,7 @@ import {
   UPDATE_HOLDS,
   UPDATE_PAYMENTS,
   USAGE_SUMS,
+  text,
 } from './tables.ts';
 import { noteChanges } from './changes.ts';
 import { printUsd } from '../money.ts';
@@ -180,7 +182,7 @@ interface BookRows {
   readonly grants: readonly CreditGrant[];
   readonly refunds: readonly ChargeRefund[];
   /** Numbers of names. */
-  readonly numbers: ReadonlyMap<string, bigint>;
+  readonly numbers: Map<string, bigint>;
   /** By the database's clock; 0 when no command asked for it. */
   readonly clockMs: number;
   /** Accounts that were not locked. */
@@ -202,7 +204,9 @@ export class Book {
   readonly #refunds: Rows<ChargeRefund>;
   readonly #known: Map<string, KnownMovement>;
   readonly #knownCharges: Map<string, Pico>;
-  readonly #numbers: ReadonlyMap<string, bigint>;
+  readonly #numbers: Map<string, bigint>;
+  /** By account: who else has paid for it on the days of the charges. */
+  readonly #otherPayers = new Map<string, string[]>();
   readonly #movements: Row[];
   /** By month. */
   readonly #charges: Map<string, Row[]>;
@@ -290,9 +294,9 @@ export class Book {
     return hold?.kind === 'lease' ? this.account(hold.account) : this.payerOf(account);
   }
 
-  /** Who may have paid for a charge that was posted before: who pays now, or the account itself before it joined an organisation. */
+  /** Who may have paid for a charge that was posted before: who pays now, the account itself, or an organisation that it has left. */
   #payersOf(charge: ChargeKey): ReadonlySet<string> {
-    return new Set([this.payerOfCharge(charge).id, charge.account]);
+    return new Set([this.payerOfCharge(charge).id, charge.account, ...(this.#otherPayers.get(charge.account) ?? [])]);
   }
 
   /** The amount of a charge that was posted before; undefined: it was not. */
@@ -309,6 +313,7 @@ export class Book {
 
   /** Finds out which of the charges were posted before. */
   async readCharges(session: Session, charges: readonly ChargeKey[], months: ReadonlySet<string>): Promise<void> {
+    await this.#readOtherPayers(session, charges);
     const byMonth = new Map<string, Row[]>();
     for (const charge of charges) {
       const month = monthOf(charge.dateMs);
@@ -323,6 +328,25 @@ export class Book {
         this.#knownCharges.set(key, integer(row, 'amount'));
       }
     }
+  }
+
+  /** Who gave a lease pays for its charges, whatever the account has joined or left since; others may have been paid elsewhere. */
+  async #readOtherPayers(session: Session, charges: readonly ChargeKey[]): Promise<void> {
+    const days = new Map<string, Row>();
+    for (const { account, dateMs, lease } of charges) {
+      if (lease !== undefined && this.#holds.get(lease) !== undefined) continue;
+      const day = dayOf(dateMs);
+      days.set(`${day} ${account}`, { account, day });
+    }
+    if (days.size === 0) return;
+    const payers = new Set<string>();
+    for (const row of await session.match(FIND_OTHER_PAYERS, [...days.values()])) {
+      const [account, payer] = [text(row, 'account'), text(row, 'payer')];
+      append(this.#otherPayers, account, payer);
+      payers.add(payer);
+    }
+    if (payers.size === 0) return;
+    for (const [name, number] of await numbersOf(session, [...payers])) this.#numbers.set(name, number);
   }
 
   putHold(hold: StoredHold): void {

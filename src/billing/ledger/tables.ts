@@ -291,6 +291,14 @@ export function chargeStatements(month: string): ChargeStatements {
   return statements;
 }
 
+/** Who else has paid for usage of an account on a day. */
+export const FIND_OTHER_PAYERS: Match = {
+  columns: ['account', 'day'],
+  sqlite: 'select distinct account, payer from usage_daily where account = ?1 and day = ?2 and payer <> account',
+  postgres: `select distinct account, payer from usage_daily
+    where (account, day) in (select * from unnest($1::text[], $2::text[])) and payer <> account`,
+};
+
 export function text(row: Row, column: string): string {
   return String(row[column]);
 }

@@ -212,6 +212,27 @@ for (const name of STORES) {
     t.match(await ledger.account('org'), { balance: 0n });
     t.match(await ledger.refund({ id: 'r', account: 'a', charge: chargeOf('c') }), { amount: 10n });
   });
+
+  t.test(
+    `${name}: a charge is not repeated when its account has left or changed its organisation meanwhile`,
+    async (t) => {
+      const { ledger } = await openStore(t, name);
+      for (const id of ['org', 'other', 'a']) await ledger.createAccount({ id });
+      await ledger.setOrganisation('a', 'org');
+      t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: false });
+      for (const organisation of [null, 'other']) {
+        await ledger.setOrganisation('a', organisation);
+        t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: true }, `${organisation}`);
+      }
+      t.match(await debit(ledger, 'a', 'd', 5n, USAGE), { repeated: false });
+      t.match(await Promise.all(['a', 'org', 'other'].map((id) => ledger.account(id))), [
+        { balance: 0n },
+        { balance: -10n },
+        { balance: -5n },
+      ]);
+      t.match(await ledger.audit(), { sound: true });
+    },
+  );
 }
 
 interface ModelGrant {
