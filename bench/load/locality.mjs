@@ -26,7 +26,6 @@ import {
   workingSet,
   WORKLOADS,
 } from '../locality/traces.mjs';
-import { simulateTerms, termsTable } from '../locality/terms.mjs';
 
 const DIST = fileURLToPath(new URL('../../dist', import.meta.url));
 /** Micro benchmarks of what a choice consists of. */
@@ -35,6 +34,8 @@ const script = (name) => fileURLToPath(new URL(`../locality/${name}.mjs`, import
 
 /** Steps of the hosts. How long a token of prefill takes is found for each workload: see calibration.mjs. */
 const SPEED = { stepUs: 1000, sequenceUs: 50, memoryTokenUs: 0, maxBatchTokens: 2048 };
+/** Smaller sizes of caches are shares. */
+const LEAST_BLOCKS = 10;
 /** Share of the requests, the first ones, that do not count. */
 const WARM_UP = 0.1;
 /** A peer has this long to answer, and then this long until it has used all hosts. */
@@ -77,7 +78,7 @@ export const part = {
       type: 'word',
       multiple: true,
       default: [],
-      help: 'a trace, in place of the workload NAME: [NAME=]FILE[@SHARE/SHARE]; may be repeated',
+      help: 'a trace, in place of the workload NAME: [NAME=]FILE[@SIZE/SIZE]; may be repeated',
     },
     gateway: {
       type: 'word',
@@ -93,11 +94,6 @@ export const part = {
     blockBytes: { type: 'number', default: 1024, help: 'bytes of text for a block of 512 tokens' },
     answerTokens: { type: 'number', default: 8, help: 'most tokens of an answer' },
     seed: { type: 'number', default: 1, help: 'of the workloads' },
-    simulate: {
-      type: 'word',
-      default: 'yes',
-      help: 'yes or no: what each term of the choice is worth, in virtual time',
-    },
     cpuRounds: {
       type: 'number',
       default: 5,
@@ -107,7 +103,6 @@ export const part = {
   },
   steps: (flags) =>
     flags.rounds * (flags.policies.length + flags.gateway.length) * scenariosOf(flags).length +
-    (flags.simulate === 'no' ? 0 : scenariosOf(flags).length) +
     (flags.cpuRounds === 0 ? 0 : 2 * turnsOf(flags.cpuRounds) + COST_CASES.length * flags.cpuRounds),
   measure,
 };
@@ -117,9 +112,8 @@ async function measure(flags, rig) {
   const policies = [...flags.policies, ...Object.keys(builds)].filter((name) => canRun(name, builds, rig));
   if (policies.length === 0) throw new Error('none of the policies can run');
   const scenarios = [];
-  const simulated = [];
   for (const scenario of scenariosOf(flags)) {
-    const { requests, traceSpeed, ...plan } = planOf(scenario, flags);
+    const plan = planOf(scenario, flags);
     const runs = Object.fromEntries(policies.map((name) => [name, []]));
     for (let round = 1; round <= flags.rounds; round++) {
       for (let turn = 0; turn < policies.length; turn++) {
@@ -131,12 +125,7 @@ async function measure(flags, rig) {
     const figures = figuresOfScenario(plan, runs);
     scenarios.push(figures);
     rig.result({ ...scenarioResult(plan, figures, flags), figures, data: { plan, runs } });
-    if (flags.simulate === 'no') continue;
-    rig.step(`${plan.title}, simulated`);
-    const settings = { hosts: flags.hosts, cacheBlocks: plan.cacheBlocks, speed: traceSpeed, use: flags.use };
-    simulated.push({ title: plan.title, results: simulateTerms(requests, settings) });
   }
-  if (simulated.length > 0) rig.result(simulatedResult(simulated));
   const costs =
     flags.cpuRounds > 0 ? { ...(await measureCpu(flags, rig)), calls: await measureCalls(flags, rig) } : null;
   const goals = localityGoals(scenarios, costs);
@@ -151,9 +140,12 @@ function scenariosOf({ trace, workloads }) {
   const names = [...new Set([...workloads, ...traces.map(({ name }) => name)])];
   return names.flatMap((name) => {
     const { shares, ...of } = traces.find((one) => one.name === name) ?? workloadNamed(name);
-    return shares === undefined ? [{ name, ...of }] : shares.map((share) => ({ name, ...of, share }));
+    return shares === undefined ? [{ name, ...of }] : shares.map((size) => ({ name, ...of, ...sizeOf(size) }));
   });
 }
+
+/** A cache size: a share of the working set for all caches together, or blocks of each. */
+const sizeOf = (size) => (size < LEAST_BLOCKS ? { share: size } : { blocks: Math.round(size) });
 
 function workloadNamed(name) {
   if (Object.hasOwn(WORKLOADS, name)) {
@@ -163,11 +155,14 @@ function workloadNamed(name) {
   throw new Error(`there is no workload "${name}"; there are ${Object.keys(WORKLOADS).join(', ')}`);
 }
 
-/** `agents=FILE@0.6/0.5`: the name is that of the file, and the share a half, when they are not given. */
+/**
+ * `agents=FILE@0.6/0.5` or `agents=FILE@1495`: the name is that of the file, and all caches together hold half of the working set, when they are not
+ * given.
+ */
 export function readTraceFlag(text) {
   const [, name, file, shares] = /^(?:([a-z][a-z0-9-]*)=)?(.+?)(?:@([\d./]+))?$/i.exec(text);
   const list = (shares ?? '0.5').split('/').map(Number);
-  if (list.some((share) => !(share > 0 && share <= 10))) throw new Error(`--trace ${text}: "${shares}" is no share`);
+  if (list.some((size) => !(size > 0))) throw new Error(`--trace ${text}: "${shares}" is no cache size`);
   return { name: name ?? basename(file).replace(/\..*$/, ''), trace: resolve(file), shares: list };
 }
 
@@ -192,7 +187,6 @@ function planOf({ name, trace, share, blocks }, flags) {
   const speed = { ...SPEED, prefillTokenUs: tokenUs * scale };
   const inputTokens = all.reduce((sum, request) => sum + request.inputTokens, 0);
   return {
-    ...{ requests, traceSpeed },
     ...{ name, trace, share, durationMs, speed, cacheBlocks: capacity, count: all.length },
     blockMs: (tokenUs * BLOCK_TOKENS) / 1000,
     meanTokens: inputTokens / all.length,
@@ -397,18 +391,6 @@ function scenarioResult(plan, { peers }, flags) {
       ...(lateMs > 20 ? [`1 % of the requests were sent ${lateMs.toFixed(0)} ms late or more: core 1 was full.`] : []),
     ],
     plots: [],
-  };
-}
-
-function simulatedResult(simulated) {
-  return {
-    ...termsTable(simulated),
-    remarks: [
-      "Hit rate and p99 of the time to the first token, as shares of the oracle's, whose own figures are in the first row. The same workloads on a fleet in virtual time, with the gateway's own picker and block index.",
-    ],
-    plots: [],
-    figures: { scenario: 'locality simulated', simulated },
-    data: {},
   };
 }
 
