@@ -1,9 +1,10 @@
 // Metrics and status of CRNs, search engines and the process, as the control plane knows them.
 
 import { systemEpochMs as epochMs } from '../actor/index.ts';
+import type { ApiDeps } from '../api/deps.ts';
 import { type BlockIndex, type Board, type CrnEvent, STANDING_WORDS, type ModelTableData } from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
-import { CrnMetrics } from '../telemetry/crn-metrics.ts';
+import { type CacheNumbers, CrnMetrics } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { ProcessMetrics } from '../telemetry/runtime-metrics.ts';
 import type { EngineCells } from '../search/index.ts';
@@ -28,6 +29,28 @@ export function statusOf(table: ModelTableData, board: Board): CrnStatus[] {
       inFlight: board.inFlight(member.server),
       firstByteMs: board.firstByteMs(member.member),
     })),
+  );
+}
+
+/** What routing knows of every model on every CRN of the table. `nowMs`: by the clock of the thread. */
+export function cachesOf(
+  table: ModelTableData,
+  { blockIndex, board, feedback }: Pick<ApiDeps, 'blockIndex' | 'board' | 'feedback'>,
+  nowMs: number,
+): CacheNumbers[] {
+  return table.models.flatMap(({ budget, id, members }) =>
+    members.map(({ member, url }) => {
+      const msPerByte = board.loads.msPerByte(member);
+      return {
+        crn: url,
+        model: id,
+        capacityBytes: blockIndex.capacity(member),
+        backlogBytes: board.loads.backlog(member, nowMs),
+        bytesPerS: msPerByte === 0 ? null : 1000 / msPerByte,
+        hitFactor: feedback.hitFactor(member),
+        bytesPerToken: feedback.bytesPerToken(budget),
+      };
+    }),
   );
 }
 
@@ -69,13 +92,19 @@ export class Gauges {
   }
 
   /** The present metrics. `engines`: ids of the configured ones. */
-  snapshot(crns: readonly CrnStatus[], engines: readonly string[], blocks: BlockIndex): MetricsSnapshot {
+  snapshot(
+    crns: readonly CrnStatus[],
+    engines: readonly string[],
+    blocks: BlockIndex,
+    caches: readonly CacheNumbers[],
+  ): MetricsSnapshot {
     const nowMs = epochMs();
     const suspended = this.engines(engines).map(([id, untilMs]) => [id, untilMs > nowMs] as const);
     this.#crns.set(
       crns.map(({ url, ...numbers }) => ({ crn: url, ...numbers })),
       new Map(suspended),
       blocks.use(),
+      caches,
     );
     return [...this.#crns.snapshot(), ...this.#process.snapshot()];
   }

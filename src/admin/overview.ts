@@ -3,6 +3,7 @@
 
 import type { Stage } from '../api/deps.ts';
 import type { FamilyJson } from '../telemetry/series.ts';
+import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { CrnStatus } from './gauges.ts';
 import { MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
@@ -55,12 +56,21 @@ export interface CrnOverview {
   readonly ejectedUntilMs: number | null;
   /** What its KV events tell; null without events. */
   readonly kvEvents: KvEventOverview | null;
+  /** Share of the bytes of prompts that it was expected to have in its cache, since the start; null without requests. */
+  readonly predictedHit: number | null;
+  /** Share of prompt tokens that it has reported as cached; null while it reports none. */
+  readonly reportedHit: number | null;
+  /** Bytes of prompt that wait to be prefilled, of all models. */
+  readonly backlogBytes: number;
   readonly models: readonly {
     readonly model: string;
     /** `drained`, `down`, `probing`, `capable` or `up`. */
     readonly standing: string;
     /** Peak-EWMA of the time to first byte. */
     readonly firstByteMs: number;
+    /** Bytes of prompt that its cache is expected to hold, and that it prefills in a second; null while that is not known. */
+    readonly capacityBytes: number;
+    readonly bytesPerS: number | null;
   }[];
 }
 
@@ -133,6 +143,7 @@ export interface OverviewParts {
   readonly stage: Stage;
   readonly planes: readonly PlaneReport[];
   readonly crns: readonly CrnStatus[];
+  readonly caches: readonly CacheNumbers[];
   /** Ends of ejections by base URL. */
   readonly ejectedUntilMs: ReadonlyMap<string, number>;
   /** What KV events tell, by base URL. */
@@ -232,19 +243,40 @@ function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
   };
 }
 
-function crnsOf({ crns, planes, ejectedUntilMs, kvEvents }: OverviewParts, all: Numbers): CrnOverview[] {
+/** A part of a whole; null of nothing. */
+function shareOf(part: number, whole: number): number | null {
+  return whole === 0 ? null : part / whole;
+}
+
+function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewParts, all: Numbers): CrnOverview[] {
   const byUrl = new Map<string, CrnStatus[]>();
   for (const crn of crns) byUrl.set(crn.url, [...(byUrl.get(crn.url) ?? []), crn]);
   const failovers = planes.flatMap(({ recent }) => recent.failovers);
+  const sumOf = (series: string, url: string, label = '', word = ''): number =>
+    all.sum(series, (labels) => labels['crn'] === url && (label === '' || labels[label] === word));
+  const cacheOf = (url: string, model: string): CacheNumbers | undefined =>
+    caches.find((cache) => cache.crn === url && cache.model === model);
   return Array.from(byUrl, ([url, members]) => ({
     url,
+    predictedHit: shareOf(
+      sumOf('headrace_locality_prompt_bytes_total', url, 'predicted', 'hit'),
+      sumOf('headrace_locality_prompt_bytes_total', url),
+    ),
+    reportedHit: shareOf(
+      sumOf('headrace_locality_cached_tokens_total', url, 'source', 'reported'),
+      sumOf('headrace_locality_prompt_tokens_total', url),
+    ),
+    backlogBytes: caches.reduce((sum, cache) => (cache.crn === url ? sum + cache.backlogBytes : sum), 0),
     inFlight: members[0]?.inFlight ?? 0,
     attempts: all.sum('headrace_upstream_attempts_total', ({ crn }) => crn === url),
     failures: all.sum('headrace_upstream_attempts_total', ({ crn, verdict }) => crn === url && verdict === 'failed'),
     failovers: failovers.reduce((sum, [crn, count]) => (crn === url ? sum + count : sum), 0),
     ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
     kvEvents: kvEvents.get(url) ?? null,
-    models: members.map(({ model, standing, firstByteMs }) => ({ model, standing, firstByteMs })),
+    models: members.map(({ model, standing, firstByteMs }) => {
+      const { bytesPerS = null, capacityBytes = 0 } = cacheOf(url, model) ?? {};
+      return { model, standing, firstByteMs, capacityBytes, bytesPerS };
+    }),
   }));
 }
 

@@ -217,10 +217,30 @@ function crnCells(overview: Overview, rates: Rates | null): Cell<CrnOverview>[] 
     ['STANDING', (crn) => standingOf(crn, overview.dateMs)],
     ['IN FLIGHT', ({ inFlight }) => inFlight],
     ['FIRST BYTE', ({ models }) => timeText(Math.max(...models.map(({ firstByteMs }) => firstByteMs)))],
+    ['HIT', ({ predictedHit }) => shareText(predictedHit)],
+    ['REPORTED', ({ reportedHit }) => shareText(reportedHit)],
+    ['BACKLOG', ({ backlogBytes }) => `${numberText(Math.round(backlogBytes / 1024))} KiB`],
+    ['RATE', ({ models }) => perSecondText(models.map(({ bytesPerS }) => bytesPerS))],
+    ['CACHE', ({ models }) => `${numberText(sizeOf(models))} MiB`],
     ['ATTEMPTS', ({ url }) => rateText(rates?.crns[url])],
     ['FAILURES', ({ failures }) => failures],
     ['FAILOVERS', ({ failovers }) => failovers],
   ];
+}
+
+function shareText(share: number | null): string {
+  return share === null ? '–' : `${Math.round(share * 100)} %`;
+}
+
+/** The lowest of the known rates: that of the largest model. */
+function perSecondText(rates: readonly (number | null)[]): string {
+  const known = rates.filter((rate) => rate !== null);
+  return known.length === 0 ? '–' : `${numberText(Math.round(Math.min(...known) / 1024))} KiB/s`;
+}
+
+/** Expected capacity for prompts in MiB, of the model with the largest one. */
+function sizeOf(models: CrnOverview['models']): number {
+  return Math.round(Math.max(0, ...models.map(({ capacityBytes }) => capacityBytes)) / 1_048_576);
 }
 
 function standingOf({ models, ejectedUntilMs }: CrnOverview, dateMs: number): string {

@@ -4,9 +4,11 @@ import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
 import type { BlockIndex, Board, KvEvents, KvEventStatus, ModelTableData } from '../routing/index.ts';
+import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { DataPlane } from './data-plane.ts';
 import {
+  cachesOf,
   type CrnStatus,
   type ExplainAnswer,
   type ExplainRequest,
@@ -55,6 +57,11 @@ export class Readings {
     return statusOf(now().table, board);
   }
 
+  #caches(): CacheNumbers[] {
+    const { local, now } = this.#sources;
+    return cachesOf(now().table, local.deps, local.deps.clock.now());
+  }
+
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
     const { local, pages, accounts, gauges, now, blockIndex, kvEvents } = this.#sources;
@@ -62,7 +69,7 @@ export class Readings {
     // Read before the threads are asked: the questions would show as waiting messages.
     const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics()];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
-    const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex);
+    const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
     return [...own, ofControl, ...(await Promise.all(asked))];
   }
 
@@ -82,6 +89,7 @@ export class Readings {
     return {
       stage,
       crns,
+      caches: this.#caches(),
       planes: [local.report(), ...asked.filter((report) => report !== null)],
       ejectedUntilMs: gauges.ejections(crns),
       kvEvents: new Map(kvEvents.status().map(overviewOf)),

@@ -17,6 +17,22 @@ export interface CrnNumbers {
   readonly firstByteMs: number;
 }
 
+/** What routing knows of the KV cache and the prefill of one model on one CRN. */
+export interface CacheNumbers {
+  readonly crn: string;
+  readonly model: string;
+  /** Bytes of prompt that its cache is expected to hold. */
+  readonly capacityBytes: number;
+  /** Bytes of prompt that wait to be prefilled. */
+  readonly backlogBytes: number;
+  /** Bytes of prompt that it prefills in a second; null while that is not known. */
+  readonly bytesPerS: number | null;
+  /** What a predicted hit is worth, from 0 for a CRN that never reports one to 1. */
+  readonly hitFactor: number;
+  /** Of the model, whatever the CRN. */
+  readonly bytesPerToken: number;
+}
+
 export class CrnMetrics {
   readonly #standing = new Counters(
     'headrace_crn_standing',
@@ -54,6 +70,37 @@ export class CrnMetrics {
     'gauge',
   );
 
+  readonly #capacity = new Counters(
+    'headrace_locality_capacity_bytes',
+    'Bytes of prompt that the KV cache of a CRN is expected to hold',
+    ['crn', 'model'],
+    'gauge',
+  );
+  readonly #backlog = new Counters(
+    'headrace_locality_backlog_bytes',
+    'Bytes of prompt that wait at a CRN to be prefilled',
+    ['crn', 'model'],
+    'gauge',
+  );
+  readonly #rate = new Counters(
+    'headrace_locality_prefill_bytes_per_second',
+    'Bytes of prompt that a CRN prefills in a second, as learned from streams; absent while it is not known',
+    ['crn', 'model'],
+    'gauge',
+  );
+  readonly #hitFactor = new Counters(
+    'headrace_locality_hit_factor',
+    'What a predicted cache hit of a CRN is worth: 1, or less where it reports none again and again, down to 0',
+    ['crn', 'model'],
+    'gauge',
+  );
+  readonly #bytesPerToken = new Counters(
+    'headrace_locality_bytes_per_token',
+    'Bytes of prompt that are one token on average, as learned from answers',
+    ['model'],
+    'gauge',
+  );
+
   ejected(crn: string, failure: string): void {
     this.#ejections.at(crn, failure).value++;
   }
@@ -67,8 +114,17 @@ export class CrnMetrics {
     crns: readonly CrnNumbers[],
     suspended: ReadonlyMap<string, boolean>,
     index: Readonly<Record<string, number>>,
+    caches: readonly CacheNumbers[],
   ): void {
     for (const family of [this.#standing, this.#inFlight, this.#firstByte, this.#suspended]) family.clear();
+    for (const family of this.#ofCaches) family.clear();
+    for (const { backlogBytes, bytesPerS, bytesPerToken, capacityBytes, crn, hitFactor, model } of caches) {
+      this.#capacity.at(crn, model).value = capacityBytes;
+      this.#backlog.at(crn, model).value = backlogBytes;
+      if (bytesPerS !== null) this.#rate.at(crn, model).value = bytesPerS;
+      this.#hitFactor.at(crn, model).value = hitFactor;
+      this.#bytesPerToken.at(model).value = bytesPerToken;
+    }
     for (const { crn, model, standing, inFlight, firstByteMs } of crns) {
       for (const word of STANDINGS) this.#standing.at(crn, model, word).value = word === standing ? 1 : 0;
       this.#inFlight.at(crn).value = inFlight;
@@ -78,8 +134,13 @@ export class CrnMetrics {
     for (const [engine, is] of suspended) this.#suspended.at(engine).value = is ? 1 : 0;
   }
 
+  get #ofCaches(): readonly Counters[] {
+    return [this.#capacity, this.#backlog, this.#rate, this.#hitFactor, this.#bytesPerToken];
+  }
+
   snapshot(): MetricsSnapshot {
     return [
+      ...this.#ofCaches.map((family) => family.json()),
       this.#standing.json(),
       this.#inFlight.json(),
       this.#firstByte.json(),

@@ -163,11 +163,29 @@ t.test('an engine is suspended until its time has come', async (t) => {
   const nowMs = performance.timeOrigin + performance.now();
   for (const id of ['engine_c', 'engine_gone']) board.fail(cells[id] ?? 0, 0n, 'denied', nowMs);
   board.fail(cells['engine_b'] ?? 0, 0n, 'denied', nowMs - 86_400_000);
-  const series = seriesOf(await mergeMetrics([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'], blockIndex)]));
+  const series = seriesOf(
+    await mergeMetrics([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'], blockIndex, [])]),
+  );
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_a"}'), 0);
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_b"}'), 0, 'a trial is due');
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_c"}'), 1);
   t.notOk(series.has('headrace_search_engine_suspended{engine="engine_gone"}'));
+});
+
+t.test('caches are shown as routing judges them; what is not known is absent', async (t) => {
+  const blockIndex = new BlockIndex(createBlockIndexMemory(MIN_INDEX_BYTES, 1));
+  const cache = { model: 'm', capacityBytes: 1024, backlogBytes: 512, hitFactor: 0.5, bytesPerToken: 3.5 };
+  const caches = [
+    { ...cache, crn: 'http://a', bytesPerS: 2000 },
+    { ...cache, crn: 'http://b', bytesPerS: null },
+  ];
+  const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex, caches)]));
+  t.equal(series.get('headrace_locality_capacity_bytes{crn="http://a",model="m"}'), 1024);
+  t.equal(series.get('headrace_locality_backlog_bytes{crn="http://b",model="m"}'), 512);
+  t.equal(series.get('headrace_locality_prefill_bytes_per_second{crn="http://a",model="m"}'), 2000);
+  t.notOk(series.has('headrace_locality_prefill_bytes_per_second{crn="http://b",model="m"}'));
+  t.equal(series.get('headrace_locality_hit_factor{crn="http://a",model="m"}'), 0.5);
+  t.equal(series.get('headrace_locality_bytes_per_token{model="m"}'), 3.5);
 });
 
 t.test('the memory of the block index is shown by what its entries are worth', async (t) => {
@@ -176,7 +194,7 @@ t.test('the memory of the block index is shown by what its entries are worth', a
   blockIndex.enter(0, hashes, 100);
   blockIndex.enter(1, hashes, 60);
   blockIndex.clear(1);
-  const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex)]));
+  const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex, [])]));
   t.equal(series.get('headrace_locality_index_bytes{state="held"}'), 800);
   t.equal(series.get('headrace_locality_index_bytes{state="stale"}'), 480);
   t.equal(series.get('headrace_locality_index_bytes{state="free"}'), MIN_INDEX_BYTES - 1280);

@@ -76,6 +76,9 @@ t.test('CRNs have attempts a second, threads the share of time in which they wer
     failovers: 0,
     ejectedUntilMs: null,
     kvEvents: null,
+    predictedHit: null,
+    reportedHit: null,
+    backlogBytes: 0,
     models: [],
   };
   const thread = { thread: 1, inFlight: 0, delayMs: [0, 0, 0], busyMs: 500, heapBytes: 0 } as const;

@@ -26,7 +26,10 @@ const OVERVIEW: Overview = {
       failovers: 1,
       ejectedUntilMs: 70_000,
       kvEvents: null,
-      models: [{ model: 'a', standing: 'down', firstByteMs: 42 }],
+      predictedHit: 0.934,
+      reportedHit: null,
+      backlogBytes: 20_480,
+      models: [{ model: 'a', standing: 'down', firstByteMs: 42, capacityBytes: 2 ** 24, bytesPerS: null }],
     },
   ],
   models: [
@@ -63,7 +66,7 @@ t.test('a screen has everything of the overview, with rates once there are two',
   t.match(lines[1], /^requests 2\/s/);
   t.match(lines[2], /^latency 150 ms median/);
   for (const part of [
-    /^http:\/\/x +down, ejected for 58 s +3 +42 ms +0\/s +1 +1$/m,
+    /^http:\/\/x +down, ejected for 58 s +3 +42 ms +93 % +– +20 KiB +– +16 MiB +0\/s +1 +1$/m,
     /^a\?\[2J +2\/s .* 8 +1 +1 +37$/m,
     /^e +suspended for 28 s +1 +2 +rate limited$/m,
     /^1 +3 +0 % +1\.5 ms +20 ms +50 MiB$/m,

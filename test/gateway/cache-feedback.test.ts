@@ -3,6 +3,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
+import type { Overview } from '../../src/admin/overview.ts';
 import type { RequestExplanation } from '../../src/api/explain.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
@@ -145,6 +146,13 @@ t.test('predicted and reported cached tokens are counted where a CRN reports the
   const misses = await scene.metric(/^headrace_locality_prompt_bytes_total.*miss/);
   t.ok(hits > 16 * 7500 && hits <= 16 * 8100, `${hits}: of every request`);
   t.ok(misses >= 8000 && misses < 8000 + 17 * 600, `${misses}`);
+  t.equal(await scene.metric(/^headrace_locality_bytes_per_token/), 4.0035, 'the role counts, too');
+  t.equal(await scene.metric(/^headrace_locality_hit_factor/), 1);
+  const { crns } = (await (await fetch(`${scene.admin}/overview`)).json()) as Overview;
+  const [crn] = crns;
+  t.equal(crn?.reportedHit, 0.992);
+  t.ok((crn?.predictedHit ?? 0) > 0.9 && (crn?.predictedHit ?? 0) < 0.95, `${crn?.predictedHit}`);
+  t.match(crn?.models, [{ capacityBytes: Number }]);
 });
 
 t.test('a CRN that does not report cached tokens is not counted', async (t) => {

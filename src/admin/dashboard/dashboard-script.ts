@@ -304,10 +304,18 @@ function showActions(crn, cell) {
   for (const button of cell.querySelectorAll('button')) button.disabled = !overview.orders || (who !== null && !may('operator'));
 }
 
+const percent = (share) => (share === null ? '–' : Math.round(share * 100) + ' %');
+/** Predicted, and as the CRN reports them. */
+const cacheHits = (crn) => percent(crn.predictedHit) + ', reported ' + percent(crn.reportedHit);
+/** One text for each model, with its name where there are several. */
+const ofModels = (crn, text) => crn.models.map((one) => (crn.models.length > 1 ? one.model + ' ' : '') + text(one)).join(', ');
 const firstByte = (crn) => crn.models.map((one) => one.model + ' ' + timeText(one.firstByteMs)).join(', ');
 
 const fillCrns = makeTable('crns', [
   ['CRN', (crn) => crn.url], ['Standing', showCrn], ['In flight', (crn) => crn.inFlight], ['First byte', firstByte],
+  ['Cache hits', cacheHits], ['Backlog', (crn) => numberText(Math.round(crn.backlogBytes / 1024)) + ' KiB'],
+  ['Prefill', (crn) => ofModels(crn, ({ bytesPerS }) => bytesPerS === null ? '–' : numberText(Math.round(bytesPerS / 1024)) + ' KiB/s')],
+  ['Cache', (crn) => ofModels(crn, ({ capacityBytes }) => numberText(Math.round(capacityBytes / 1048576)) + ' MiB')],
   ['Attempts', (crn, cell) => drawSpark(cell, crn.url, rates ? rates.crns[crn.url] || 0 : 0)],
   ['Failures', (crn) => crn.failures], ['Failovers', (crn) => crn.failovers], ['Actions', showActions],
 ]);
