@@ -28,7 +28,7 @@ const POLICIES = {
   'least load': (_, seed) => leastLoad({ seed }),
 };
 
-/** Settings of ours, and how many gateways there are. */
+/** Settings of ours that differ from the defaults. */
 const WITHOUT = {
   'all terms': {},
   'backlog weighs more: `missWeight: 1`': { missWeight: 1 },
@@ -38,8 +38,6 @@ const WITHOUT = {
   'all are equally fast: `speedWeight: 0`': { speedWeight: 0 },
   'no prior: `prior: 0`': { prior: 0 },
   'no caches: `affinity: false`': { affinity: false },
-  '2 gateways': { gateways: 2 },
-  '2 gateways, `prior: 0`': { gateways: 2, prior: 0 },
 };
 
 const { values: flags } = parseArgs({
