@@ -90,6 +90,7 @@ function goalRow(text, { least = -Infinity, most = Infinity }, found, unit) {
     ...(least > -Infinity ? [`at least ${least.toFixed(2)}${unit}`] : []),
     ...(most < Infinity ? [`at most ${most.toFixed(2)}${unit}`] : []),
   ];
+  if (Number.isNaN(found.median)) return [text, limits.join(', '), 'not measured', '-'];
   const isMet = found.median >= least && found.median <= most;
   return [text, limits.join(', '), show(found, 3), isMet ? 'met' : 'missed'];
 }

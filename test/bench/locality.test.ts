@@ -67,6 +67,7 @@ t.test('every workload is judged by its own goals', async (t) => {
   const calls = [
     { name: 'choice of 8, 1 KB', ns: value(2400) },
     { name: 'choice of 8, 100 KB', ns: value(41_000) },
+    { name: 'choice of 8, 1 KB', ns: value(Number.NaN) },
     { name: 'another', ns: value(1) },
   ];
   const { rows } = page.localityGoals(scenarios, { added: value(2.5), calls });
@@ -85,6 +86,7 @@ t.test('every workload is judged by its own goals', async (t) => {
     'CPU time that affinity adds to a request of 1 KB: met',
     'choice of 8, 1 KB: met',
     'choice of 8, 100 KB: missed',
+    'choice of 8, 1 KB: -',
   ]);
   t.strictSame(page.localityGoals([scenario('agents', [peer('oracle', 0.5, 1)])], null).rows, []);
 });

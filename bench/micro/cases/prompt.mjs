@@ -98,7 +98,7 @@ const INDEX_BYTES = 64 * 1024 * 1024;
 /** The defaults of `routing`. */
 const SETTINGS = {
   ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10, commonShare: 0.2 },
-  ...{ prior: 0.2, sessionPrior: 0.8, stickiness: 4, slowStartMs: 10_000 },
+  ...{ prior: 0.5, sessionPrior: 0.8, stickiness: 4, slowStartMs: 10_000 },
 };
 
 /** The cases of this file: see `../measure.mjs`. */
@@ -106,7 +106,18 @@ export async function cases(load) {
   const { DIALECTS } = await load('src/dialect/dialects.js');
   const { scanBody } = await load('src/dialect/json-scan.js');
   const { promptBlocks } = await load('src/dialect/prompt-blocks.js');
-  const routing = await load('src/routing/index.js');
+  const { BlockIndex, Board, CacheFeedback, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING } =
+    await load('src/routing/index.js');
+  const routing = {
+    BlockIndex,
+    Board,
+    CacheFeedback,
+    Candidates,
+    CommonPrefixes,
+    createBoardMemory,
+    hashText,
+    STANDING,
+  };
   const chat = DIALECTS['chat-completions'];
   const readersOf = (bytes) =>
     Array.from({ length: PROMPTS }, (_, number) => {
@@ -131,7 +142,9 @@ export async function cases(load) {
 }
 
 /** One choice for a prompt, which is read for it; the request begins and ends at once. */
-function choiceOf({ BlockIndex, Board, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING }, prompts) {
+function choiceOf(routing, prompts) {
+  const { BlockIndex, Board, CacheFeedback, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING } =
+    routing;
   const memory = createBoardMemory(MEMBERS, MEMBERS, 1, INDEX_BYTES);
   const board = new Board(memory, 0);
   const members = Array.from({ length: MEMBERS }, (_, at) => {
@@ -142,8 +155,9 @@ function choiceOf({ BlockIndex, Board, Candidates, CommonPrefixes, createBoardMe
   const model = { id: 'm', members, budget: 0 };
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
+  const index = new BlockIndex(memory.blocks);
   const deps = {
-    ...{ board, index: new BlockIndex(memory.blocks), common: new CommonPrefixes(), random },
+    ...{ board, index, common: new CommonPrefixes(), feedback: new CacheFeedback(memory, index), random },
     clock: { now: () => 1_000_000 },
   };
   const hints = prompts.map((prompt) => ({ url: undefined, session: 0, holder: 0, stream: true, ...prompt }));
