@@ -91,7 +91,7 @@ t.test('changes texts in place: what has the focus keeps it', async (t) => {
     "document.querySelectorAll('#models tbody tr, #crns tbody tr').forEach((row) => { row.mark = 1; })",
   );
   await (await chat(url)).text();
-  await until('counted', async () => ((await row(page, 'models', MODEL).textContent()) ?? '').endsWith('100'));
+  await until('counted', async () => ((await row(page, 'models', MODEL).textContent()) ?? '').endsWith('1000'));
   t.equal(await focusedName(page), name);
   const marks = "[...document.querySelectorAll('#models tbody tr, #crns tbody tr')].every((row) => row.mark === 1)";
   t.equal(await page.evaluate(marks), true, 'every row is the one it was');
@@ -101,7 +101,7 @@ t.test('a name that is markup stays text', async (t) => {
   const { url, adminUrl } = await start(t);
   const page = await openPage(t, adminUrl);
   await (await chat(url, { model: HOSTILE })).text();
-  await until('counted', async () => ((await row(page, 'models', HOSTILE).textContent()) ?? '').endsWith('100'));
+  await until('counted', async () => ((await row(page, 'models', HOSTILE).textContent()) ?? '').endsWith('1000'));
   t.equal(await page.locator('img').count(), 0);
   t.equal(await page.evaluate('window.hit'), undefined);
 });
