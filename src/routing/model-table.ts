@@ -100,7 +100,9 @@ export function serverDetails(server: string | ServerDetails): ServerDetails {
   return typeof server === 'string' ? { url: server } : server;
 }
 
-const ENDPOINT = /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
+/** A port above 65,535 cannot be connected to. */
+const ENDPOINT =
+  /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])$/;
 const MAX_ENDPOINT_CHARS = 300;
 const MAX_TOPIC_CHARS = 256;
 

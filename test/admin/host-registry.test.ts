@@ -85,6 +85,8 @@ t.test('a host may say where it publishes its KV events, and change it', async (
   for (const events of [
     'one:1',
     'tcp://*:1',
+    'tcp://one:0',
+    'tcp://one:65536',
     7,
     null,
     {},

@@ -197,6 +197,7 @@ t.test('a server is a base URL or a mapping, and so are its KV events', async (t
       { url: 'a' },
       { url: 'http://a', event: 'tcp://a:1' },
       { url: 'http://a', events: 'tcp://*:1' },
+      { url: 'http://a', events: 'tcp://a:70000' },
     ),
     [
       'models.m.servers[0] must be a URL that begins with http:// or https://',
@@ -205,6 +206,7 @@ t.test('a server is a base URL or a mapping, and so are its KV events', async (t
       'models.m.servers[3].url must be a URL that begins with http:// or https://',
       'models.m.servers[4].event is unknown; did you mean events?',
       'models.m.servers[5].events must be a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"',
+      'models.m.servers[6].events must be a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"',
     ],
   );
   t.same(servers('http://a', { url: 'http://a/', events: 'tcp://a:1' }), ['models.m.servers[1] is listed before']);
