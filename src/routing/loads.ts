@@ -4,14 +4,15 @@
 // |---------------------------------|-------------------------------------------------|
 // | bytes charged, member × thread  | that thread; the control plane after its death  |
 // | streams charged, member × thread| that thread; the control plane after its death  |
+// | whole bytes, member × thread    | that thread; the control plane after its death  |
 // | head since, member              | any thread                                      |
 // | whole until, member             | any thread                                      |
 // | work, time, when, member        | any thread                                      |
 //
 // A stream is charged when its CRN is chosen and discharged once: at its first useful event, or when its attempt ends before. The sum
 // over the threads is right as soon as the words of a dead thread are cleared. An answer that is no stream does not say when its prefill
-// ends: it is charged as a time at which the CRN will be done with it, which passes by itself. The other words are estimates: threads that
-// race for them, and one that dies between two stores, cost one sample.
+// ends: its bytes are discharged when it has come or its attempt ends, and count until then for as long as their prefill should take.
+// The other words are estimates: threads that race for them, and one that dies between two stores, cost one sample.
 
 /** Weight of a sample in what is known of a member's speed: half of it is left after 22 more. */
 const KEEP = 1 - 1 / 32;
@@ -25,7 +26,7 @@ const MOST_DONE = 0.9;
 /** Largest backlog of a thread at a member, in bytes. */
 const MAX_BYTES = 2 ** 30;
 
-const WORDS = 2;
+const WORDS = 3;
 const ROWS = { headSince: 0, wholeUntil: 1, work: 2, time: 3, measured: 4 } as const;
 const ROW_COUNT = 5;
 
@@ -65,17 +66,19 @@ export class Loads {
   backlog(member: number, nowMs: number): number {
     let bytes = 0;
     let streams = 0;
+    let wholeBytes = 0;
     const from = member * this.#threads * WORDS;
     for (let at = from; at < from + this.#threads * WORDS; at += WORDS) {
       bytes += this.#charges[at] as number;
       streams += this.#charges[at + 1] as number;
+      wholeBytes += this.#charges[at + 2] as number;
     }
     const msPerByte = this.msPerByte(member);
     if (msPerByte === 0) return bytes;
     // Prefill is first come, first served: the first prompt is under way since the one before it had its first event.
     const doneMs = bytes > 0 ? nowMs - this.#at(ROWS.headSince, member) : 0;
     const left = bytes - Math.min(doneMs / msPerByte, streams > 0 ? (MOST_DONE * bytes) / streams : 0);
-    return left + Math.max(this.#at(ROWS.wholeUntil, member) - nowMs, 0) / msPerByte;
+    return left + Math.min(Math.max(this.#at(ROWS.wholeUntil, member) - nowMs, 0) / msPerByte, wholeBytes);
   }
 
   /** Milliseconds in which a member will have prefilled its backlog; 0 while its speed is unknown. */
@@ -112,10 +115,21 @@ export class Loads {
     this.#charges[at] = streams === 0 ? 0 : Math.max((this.#charges[at] as number) - bytes, 0);
   }
 
-  /** Charges an answer that is no stream; needs no discharge. Nothing while the speed of the member is unknown. */
+  /** Charges an answer that is no stream. `dischargeWhole` must follow exactly once. Counts nothing while the member's speed is unknown. */
   chargeWhole(member: number, bytes: number, nowMs: number): void {
-    const at = this.#members * ROWS.wholeUntil + member;
-    this.#times[at] = Math.max(this.#times[at] as number, nowMs) + bytes * this.msPerByte(member);
+    const at = this.#own(member) + 2;
+    const until = this.#members * ROWS.wholeUntil + member;
+    const msPerByte = this.msPerByte(member);
+    // No longer than the answers take that have not come: others were faster than expected, or were given up.
+    const leftMs = Math.min(Math.max((this.#times[until] as number) - nowMs, 0), this.#wholeBytes(member) * msPerByte);
+    this.#times[until] = nowMs + leftMs + bytes * msPerByte;
+    this.#charges[at] = Math.min((this.#charges[at] as number) + bytes, MAX_BYTES);
+  }
+
+  /** Takes off what `chargeWhole` has added with the same bytes. */
+  dischargeWhole(member: number, bytes: number): void {
+    const at = this.#own(member) + 2;
+    this.#charges[at] = Math.max((this.#charges[at] as number) - bytes, 0);
   }
 
   /**
@@ -140,8 +154,7 @@ export class Loads {
   clearThread(thread: number): void {
     for (let member = 0; member < this.#members; member++) {
       const at = (member * this.#threads + thread) * WORDS;
-      Atomics.store(this.#charges, at, 0);
-      Atomics.store(this.#charges, at + 1, 0);
+      for (let word = at; word < at + WORDS; word++) Atomics.store(this.#charges, word, 0);
     }
   }
 
@@ -153,6 +166,14 @@ export class Loads {
     const from = member * this.#threads * WORDS;
     for (let at = from; at < from + this.#threads * WORDS; at += WORDS) if (this.#charges[at + 1] !== 0) return false;
     return true;
+  }
+
+  /** Bytes of answers that are no streams and have not come. */
+  #wholeBytes(member: number): number {
+    const from = member * this.#threads * WORDS;
+    let bytes = 0;
+    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) bytes += this.#charges[at + 2] as number;
+    return bytes;
   }
 
   #at(row: number, member: number): number {

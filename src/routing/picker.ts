@@ -287,8 +287,11 @@ export class Candidates implements Candidate {
    * first useful event; null for an answer that is no stream.
    */
   prefilled({ charged, member: { member }, work }: Candidate, elapsedMs: number | null): void {
-    if (!this.#hint.stream) return;
     const { loads } = this.#deps.board;
+    if (!this.#hint.stream) {
+      loads.dischargeWhole(member, charged);
+      return;
+    }
     if (elapsedMs !== null) loads.noteFirst(member, work, elapsedMs, this.#deps.clock.now());
     loads.discharge(member, charged);
   }
@@ -297,6 +300,7 @@ export class Candidates implements Candidate {
   abandoned({ charged, enteredAt, matched, member: { member } }: Candidate): void {
     const { board, index } = this.#deps;
     if (this.#hint.stream) board.loads.discharge(member, charged);
+    else board.loads.dischargeWhole(member, charged);
     if (!this.#settings.affinity) return;
     const { count, hashes } = this.#hint.blocks();
     index.withdraw(member, hashes, matched, count, enteredAt);

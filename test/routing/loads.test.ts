@@ -92,6 +92,22 @@ t.test('an answer that is no stream counts for as long as its prefill should tak
   t.equal(loads.backlog(0, MS + 2000), 0);
 });
 
+t.test('an answer that is no stream counts until it has come or is given up', async (t) => {
+  const [one, two] = open() as [Loads, Loads];
+  measure(one, 0, 40);
+  one.chargeWhole(0, 40_000, MS);
+  two.chargeWhole(0, 400_000_000, MS);
+  t.equal(Math.round(one.backlog(0, MS)), 400_040_000);
+  two.dischargeWhole(0, 400_000_000);
+  t.equal(Math.round(one.backlog(0, MS)), 40_000, 'the long one was refused');
+  one.chargeWhole(0, 40_000, MS + 500);
+  t.equal(Math.round(one.backlog(0, MS + 500)), 80_000, 'what was given back delays nothing');
+  t.equal(one.backlog(0, MS + 2500), 0);
+  one.chargeWhole(0, 20_000, MS + 2500);
+  one.clearThread(0);
+  t.equal(two.backlog(0, MS + 2500), 0, 'a dead thread');
+});
+
 t.test('four threads charge at the same time, and one that dies is cleared', async (t) => {
   const memory = createLoadsMemory(3, 5);
   const url = new URL('../../src/routing/loads.js', import.meta.url).href;

@@ -270,6 +270,22 @@ t.test('a choice is charged until its answer begins, or its attempt ends', async
   t.same([failed.matched, failed.charged, backlog(), fixture.board.inFlight(0)], [10, 2660, 2660, 3]);
 });
 
+t.test('an answer that is no stream is charged until it has come, or is given up', async (t) => {
+  const fixture = new Fixture(1);
+  const { loads } = fixture.board;
+  loads.noteFirst(0, 40_000, 1000, NOW_MS);
+  const whole = { ...prompt(['chat', 10]), stream: false };
+  const gone = fixture.candidates(whole);
+  gone.next();
+  t.equal(Math.round(loads.backlog(0, NOW_MS)), 5220);
+  gone.abandoned(gone);
+  t.equal(loads.backlog(0, NOW_MS), 0);
+  const answered = fixture.candidates(whole);
+  answered.next();
+  answered.prefilled(answered, null);
+  t.equal(loads.backlog(0, NOW_MS), 0);
+});
+
 t.test('an attempt that ends without an answer takes nothing away that others have sent since', async (t) => {
   const fixture = new Fixture(1);
   const { index } = fixture.deps;
