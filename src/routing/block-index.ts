@@ -3,7 +3,7 @@
 //
 // | words                     | written by                                          | read by     |
 // |---------------------------|-----------------------------------------------------|-------------|
-// | clock, member             | any thread, `Atomics.add` only                      | any thread  |
+// | clock, member             | any thread, `Atomics.add` and `sub` only            | any thread  |
 // | capacity, member          | any thread; the last value counts                   | any thread  |
 // | key, slot                 | any thread, `Atomics.compareExchange` only          | any thread  |
 // | stamp ^ mask(key), slot   | the thread that took the slot; who renews the entry | any thread  |
@@ -23,10 +23,11 @@
 // 1. Slots of a line are taken from the first to the last and never become empty again. An entry takes an empty slot as long as there
 //    is one, else that of the entry that is oldest, relative to the capacity of its member: last blocks go before first ones. So an
 //    entry that was written to its end is only lost to another one in a full line.
-// 2. The clock is advanced before a stamp is written, and never goes back: no stamp is ahead of its clock. A thread that reads the
-//    clock too early may see one that is ahead by what was entered meanwhile; up to two of the longest prompts count as just entered.
+// 2. The clock is advanced before a stamp is written. It goes back only by what a prompt has advanced it that was refused: stamps of what
+//    was entered meanwhile are ahead by as much, and so they are for a thread that reads the clock too early. What is ahead by up to 512
+//    of the longest prompts counts as just entered. A time that went back is that of a second entry; `withdraw` takes one for the other.
 // 3. Nothing is locked. Between the two stores of a new entry, and after a thread has died there, its stamp is that of another key and
-//    decodes to a random number, which counts as held with a probability of capacity / 2^32. The next thread that enters the
+//    decodes to a random number, which counts as held with a probability of (capacity + 2^20) / 2^32. The next thread that enters the
 //    block completes it; the next one that needs the slot takes it. Two threads that take one slot of a full line at the same time
 //    leave either entry or such a one. A thread that is overtaken by the clearing of a member may set stamps from before it.
 // 4. An entry whose age wraps around would be held again after 2^32 units, or 2^11 clearings of its member. A line that is used
@@ -78,8 +79,8 @@ const MAX_CAPACITY_UNITS = MAX_CAPACITY_BYTES / UNIT_BYTES;
 /** Capacity of a member of which nothing is known, in bytes of prompt: about 4 million tokens. Too much is mostly harmless. */
 const ASSUMED_CAPACITY_BYTES = 2 ** 24;
 
-/** A stamp may be ahead of a clock that was read too early, by less than two of the longest prompts. */
-const AHEAD_UNITS = 2 ** 12;
+/** A stamp may be ahead of a clock that went back, or that was read too early: by less than 512 of the longest prompts. */
+const AHEAD_UNITS = 2 ** 20;
 
 /** Words of a member. */
 const MEMBER_WORDS = 2;
@@ -124,6 +125,7 @@ export class BlockIndex {
   readonly #lineMask: number;
   /** Slots of the blocks that are being entered: only used within one call. */
   #slots = new Int32Array(1024);
+  #aged = 0;
   /** Where the next sample of lines begins. */
   #sampled = 0;
 
@@ -179,6 +181,7 @@ export class BlockIndex {
     }
     // At least one, so that each entry has its own time; the rest behind the last block takes room, too.
     const passed = Math.max(Math.round(ages / capacity), 1);
+    this.#aged = passed;
     const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, passed) + passed;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
@@ -198,6 +201,16 @@ export class BlockIndex {
   /** The member may not have got the blocks from `from` to `count` of an entry: forgets those that were not entered again since. */
   withdraw(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number): void {
     this.#forget(member, hashes, from, count, enteredAt);
+  }
+
+  /** Units by which the last `enter` has advanced the clock of its member. */
+  get aged(): number {
+    return this.#aged;
+  }
+
+  /** A member has computed nothing of a prompt that had advanced its clock by so many units: what it holds is no older by it. */
+  rewind(member: number, aged: number): void {
+    Atomics.sub(this.#clocks, member * MEMBER_WORDS + CLOCK, aged);
   }
 
   /** A member holds nothing any more: it was restarted, or said so. */

@@ -63,6 +63,8 @@ export interface Candidate extends Choice {
   readonly matched: number;
   /** When the others were entered for it: see `BlockIndex.withdraw`. */
   readonly enteredAt: number;
+  /** By how much they have aged what the member holds: see `BlockIndex.rewind`. */
+  readonly aged: number;
   /** Bytes that it has to prefill. */
   readonly charged: number;
   /** The same with what waited there before. */

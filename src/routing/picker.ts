@@ -168,6 +168,7 @@ export class Candidates implements Candidate {
   trial = false;
   matched = 0;
   enteredAt = 0;
+  aged = 0;
   charged = 0;
   work = 0;
   readonly #model: Model;
@@ -296,20 +297,24 @@ export class Candidates implements Candidate {
     loads.discharge(member, charged);
   }
 
-  /** An answer has not begun, and will not: the member may hold no more of the prompt than before. */
-  abandoned({ charged, enteredAt, matched, member: { member } }: Candidate): void {
+  /**
+   * An answer has not begun, and will not: the member may hold no more of the prompt than before. `isRefused`: nor has it computed any of it,
+   * so that what it holds stays.
+   */
+  abandoned({ aged, charged, enteredAt, matched, member: { member } }: Candidate, isRefused: boolean): void {
     const { board, index } = this.#deps;
     if (this.#hint.stream) board.loads.discharge(member, charged);
     else board.loads.dischargeWhole(member, charged);
     if (!this.#settings.affinity) return;
     const { count, hashes } = this.#hint.blocks();
     index.withdraw(member, hashes, matched, count, enteredAt);
+    if (isRefused) index.rewind(member, aged);
   }
 
   /** Takes the last choice back: it is not asked. */
   giveBack(): void {
     this.#deps.board.leave(this.member.server);
-    this.abandoned(this);
+    this.abandoned(this, true);
   }
 
   /**
@@ -335,6 +340,7 @@ export class Candidates implements Candidate {
     this.charged = Math.max(this.#bytesOf(blocks) - blockBytes(this.matched), 0);
     this.work = board.loads.backlog(cell, nowMs) + this.charged + this.#settings.requestBytes;
     this.enteredAt = index.enter(cell, hashes, count);
+    this.aged = index.aged;
     board.enter(member.server);
     if (this.#hint.stream) board.loads.charge(cell, this.charged, nowMs);
     else board.loads.chargeWhole(cell, this.charged, nowMs);

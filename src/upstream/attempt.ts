@@ -125,6 +125,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   trial: boolean;
   readonly matched: number;
   readonly enteredAt: number;
+  readonly aged: number;
   readonly charged: number;
   readonly work: number;
   /** Counts the attempts of a request, from 1. */
@@ -189,6 +190,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.trial = choice.trial;
     this.matched = choice.matched;
     this.enteredAt = choice.enteredAt;
+    this.aged = choice.aged;
     this.charged = choice.charged;
     this.work = choice.work;
     this.number = number;
@@ -619,7 +621,8 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#leave();
     if (!this.#prefilled) {
       this.#prefilled = true;
-      this.#request.candidates.abandoned(this);
+      const isRefused = this.sentMs === 0 || (this.head !== null && this.head.status >= 300);
+      this.#request.candidates.abandoned(this, isRefused);
     }
     this.#request.listener.onOutcome(this);
   }

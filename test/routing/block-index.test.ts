@@ -78,6 +78,26 @@ t.test('an entry that is withdrawn takes what was not entered again since', (t) 
   t.end();
 });
 
+t.test('what is entered between a refused prompt and its rewinding stays held', (t) => {
+  const blocks = index(2 ** 24);
+  const first = prompt(20);
+  blocks.enter(0, first, 20);
+  const refused = Array.from({ length: 400 }, () => {
+    const hashes = prompt(600);
+    return { hashes, enteredAt: blocks.enter(0, hashes, 600), aged: blocks.aged };
+  });
+  const meanwhile = prompt(20);
+  blocks.enter(0, meanwhile, 20);
+  for (const { hashes, enteredAt, aged } of refused) {
+    blocks.withdraw(0, hashes, 0, 600, enteredAt);
+    blocks.rewind(0, aged);
+  }
+  t.equal(blocks.matched(0, meanwhile, 20), 20);
+  t.equal(blocks.matched(0, first, 20), 20);
+  t.equal(blocks.matched(0, refused[0]?.hashes as Int32Array, 600), 0);
+  t.end();
+});
+
 t.test('a member holds the last blocks up to its capacity, first ones longer than last ones', (t) => {
   const blocks = index();
   t.equal(blocks.capacity(0), 16 * KIB * KIB, 'assumed');

@@ -262,7 +262,7 @@ t.test('a choice is charged until its answer begins, or its attempt ends', async
   failed.next();
   t.same([failed.matched, failed.charged, backlog()], [10, 2660, 2660]);
   t.equal(index.matched(0, longer.blocks().hashes, 15), 15, 'blocks are entered at the choice');
-  failed.abandoned(failed);
+  failed.abandoned(failed, false);
   t.equal(backlog(), 0);
   t.equal(index.matched(0, longer.blocks().hashes, 15), 10, 'and forgotten when the answer does not begin');
   t.equal(index.matched(0, hashes, count), 10);
@@ -278,12 +278,32 @@ t.test('an answer that is no stream is charged until it has come, or is given up
   const gone = fixture.candidates(whole);
   gone.next();
   t.equal(Math.round(loads.backlog(0, NOW_MS)), 5220);
-  gone.abandoned(gone);
+  gone.abandoned(gone, false);
   t.equal(loads.backlog(0, NOW_MS), 0);
   const answered = fixture.candidates(whole);
   answered.next();
   answered.prefilled(answered, null);
   t.equal(loads.backlog(0, NOW_MS), 0);
+});
+
+t.test('prompts that are refused push nothing out of a cache', async (t) => {
+  const fixture = new Fixture(1);
+  const chat = prompt(['chat', 40]);
+  fixture.pickOnce(chat);
+  const { count, hashes } = chat.blocks();
+  const held = (): number => fixture.deps.index.matched(0, hashes, count);
+  for (let at = 0; at < 100; at++) {
+    const refused = fixture.candidates(prompt([`long ${at}`, 600]));
+    refused.next();
+    refused.abandoned(refused, true);
+  }
+  t.equal(held(), 40);
+  for (let at = 0; at < 100; at++) {
+    const gone = fixture.candidates(prompt([`long ${at}`, 600]));
+    gone.next();
+    gone.abandoned(gone, false);
+  }
+  t.equal(held(), 0, 'what may have been computed takes room');
 });
 
 t.test('an attempt that ends without an answer takes nothing away that others have sent since', async (t) => {
@@ -299,12 +319,12 @@ t.test('an attempt that ends without an answer takes nothing away that others ha
   const same = fixture.candidates(one);
   const after = fixture.candidates(other);
   after.next();
-  gone.abandoned(gone);
+  gone.abandoned(gone, false);
   t.same([held(one), held(other)], [6, 10], 'the system prompt stays');
   const again = fixture.candidates(one);
   again.next();
   same.next();
-  again.abandoned(again);
+  again.abandoned(again, false);
   t.equal(held(one), 10, 'and the same prompt, whose blocks were all there by then');
 });
 

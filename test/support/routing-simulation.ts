@@ -173,8 +173,8 @@ export class Simulation {
         this.unanswered++;
         return;
       }
-      const { charged, enteredAt, epoch, matched, trial, work } = candidates;
-      const choice: Candidate = { member, epoch, trial, matched, enteredAt, charged, work };
+      const { charged, enteredAt, epoch, matched, aged, trial, work } = candidates;
+      const choice: Candidate = { member, epoch, trial, matched, enteredAt, aged, charged, work };
       const crn = model.members.indexOf(member);
       this.tries.push({ request, crn, trial: choice.trial, atMs: this.test.clock.now() });
       this.#attempt(candidates, choice, this.scripts[crn] as Script, (verdict, failure) => {
@@ -206,7 +206,7 @@ export class Simulation {
       }, firstByteMs);
     }
     clock.setTimeout(() => {
-      if (firstByteMs === null) candidates.abandoned(choice);
+      if (firstByteMs === null) candidates.abandoned(choice, false);
       this.board.leave(choice.member.server);
       this.#reporter.report(choice, verdict, failure);
       done(verdict, failure);

@@ -665,9 +665,9 @@ class Run {
         super.prefilled(choice, elapsedMs);
       }
 
-      override abandoned(choice: Candidate): void {
+      override abandoned(choice: Candidate, isRefused: boolean): void {
         charges[choice.member.server]!--;
-        super.abandoned(choice);
+        super.abandoned(choice, isRefused);
       }
     }
     const hint = { ...NO_HINT, stream: this.#stream, blocks: () => this.#prompt };
