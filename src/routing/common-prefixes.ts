@@ -18,21 +18,26 @@ const LEAST_REQUESTS = 128;
 export class CommonPrefixes {
   readonly #counts = new Uint16Array(COUNTERS);
   #requests = 0;
+  /** Sum of the counts. */
+  #noted = 0;
 
   /** Counts a request of a model, given by the hash of its name. `hashes`: two words for each of `count` blocks. */
   note(model: number, hashes: Int32Array, count: number): void {
     if (++this.#requests === WINDOW) {
       this.#requests = 0;
+      this.#noted /= 2;
       for (let at = 0; at < COUNTERS; at++) this.#counts[at]! >>>= 1;
     }
     this.#counts[slotOf(model)]!++;
     const most = Math.min(count, MOST_BLOCKS);
+    this.#noted += 1 + most;
     for (let block = 0; block < most; block++) this.#counts[slotOf(hashes[2 * block] as number)]!++;
   }
 
   /** Leading blocks that at least `share` of the model's last requests have in common with this prompt. */
   leading(model: number, hashes: Int32Array, count: number, share: number): number {
-    const least = Math.max(this.#counts[slotOf(model)] as number, LEAST_REQUESTS) * share;
+    // What other prompts have left in each counter, on average, is not of this one: long prompts of one model fill those of the others.
+    const least = Math.max(this.#counts[slotOf(model)] as number, LEAST_REQUESTS) * share + this.#noted / COUNTERS;
     // What fewer requests have in common is longer: binary search.
     let low = 0;
     let high = Math.min(count, MOST_BLOCKS);

@@ -40,6 +40,10 @@ const MAX_RETRY_MS = 30_000;
 /** Longest time of a replay, after which the batches count as lost. */
 const REPLAY_TIMEOUT_MS = 10_000;
 
+/** Largest share of the thread's time that the events of one server may take; bursts of `BURST_MS` may take more. */
+const MAX_SHARE = 1 / 4;
+const BURST_MS = 50;
+
 const SEQUENCE_BYTES = 8;
 /** What has this number or a higher one cannot be counted further; the end of a replay has the highest. */
 const MAX_SEQUENCE = Number.MAX_SAFE_INTEGER;
@@ -60,6 +64,11 @@ export class KvEventSubscription {
   /** Messages that have arrived during a replay: those of one read of the socket at most. */
   #waiting: (readonly Buffer[])[] = [];
   #isTaking = false;
+  /** Time that messages have taken beyond the share, in milliseconds, as of `#busyAtMs`. */
+  #busyMs = 0;
+  #busyAtMs = 0;
+  /** While nothing is read, since messages have taken too long. */
+  #rest: TimerHandle | null = null;
   /** Number of the next batch; null before the first one. */
   #next: number | null = null;
 
@@ -72,7 +81,7 @@ export class KvEventSubscription {
 
   close(): void {
     this.#isClosed = true;
-    if (this.#retry !== null) this.#deps.clock.clearTimeout(this.#retry);
+    for (const timer of [this.#retry, this.#rest]) if (timer !== null) this.#deps.clock.clearTimeout(timer);
     this.#connection?.close();
     this.#replay?.close();
   }
@@ -117,14 +126,37 @@ export class KvEventSubscription {
     this.#isTaking = true;
     for (let frames = this.#waiting.shift(); frames !== undefined && !this.#isClosed; frames = this.#waiting.shift()) {
       try {
-        const replay = this.#take(frames);
+        const replay = this.#timed(frames);
         if (replay !== null) await replay;
       } catch (error) {
         this.#reject(error as Error);
       }
     }
     this.#isTaking = false;
-    this.#connection?.resume();
+    if (this.#rest === null) this.#connection?.resume();
+  }
+
+  /** Takes a message. A server whose messages take too much time is not read for a while: the thread has more to do. */
+  #timed(frames: readonly Buffer[]): Promise<void> | null {
+    const { clock } = this.#deps;
+    const sinceMs = clock.now();
+    try {
+      return this.#take(frames);
+    } finally {
+      const nowMs = clock.now();
+      const restedMs = (sinceMs - this.#busyAtMs) * MAX_SHARE;
+      this.#busyMs = Math.max(this.#busyMs - restedMs, 0) + nowMs - sinceMs;
+      this.#busyAtMs = nowMs;
+      if (this.#busyMs > BURST_MS) this.#pauseFor(this.#busyMs / MAX_SHARE);
+    }
+  }
+
+  #pauseFor(restMs: number): void {
+    this.#connection?.pause();
+    this.#rest ??= this.#deps.clock.setTimeout(() => {
+      this.#rest = null;
+      if (!this.#isTaking) this.#connection?.resume();
+    }, restMs);
   }
 
   /** Applies a message, behind the promise where batches before it must be asked for. */
@@ -211,10 +243,8 @@ export class KvEventSubscription {
     const events = readKvEvents(payload);
     this.counts.events += events.length;
     this.counts.lastMs = this.#deps.clock.now();
-    for (const event of events) {
-      this.residency.apply(event);
-      if (event.type === 'cleared') this.#deps.onCleared('cleared');
-    }
+    for (const event of events) this.residency.apply(event);
+    if (events.some(({ type }) => type === 'cleared')) this.#deps.onCleared('cleared');
     this.#deps.onApplied(this.residency);
   }
 

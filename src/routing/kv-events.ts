@@ -91,6 +91,7 @@ export class KvEvents {
 
   #subscribe(url: string, source: KvEventSource): Subscribed {
     const { clock, feedback, index, log } = this.#deps;
+    let cleared = 0;
     const subscription = new KvEventSubscription(source, {
       clock,
       onApplied: ({ capacityTokens: tokens }) => {
@@ -101,7 +102,7 @@ export class KvEvents {
           if (reason === 'restarted') feedback.restarted(member);
           else index.clear(member);
         }
-        log.info({ crn: url, reason }, 'the KV cache of a CRN is empty');
+        if (isPowerOfTwo(++cleared)) log.info({ crn: url, reason, cleared }, 'the KV cache of a CRN is empty');
       },
       onConnection: (connected, error) => {
         const fields = { crn: url, endpoint: source.endpoint };
@@ -114,8 +115,7 @@ export class KvEvents {
       },
       onRejected: (error) => {
         const { rejected } = subscription.counts;
-        // A server that sends garbage sends much of it: every doubling is logged.
-        if ((rejected & (rejected - 1)) === 0) {
+        if (isPowerOfTwo(rejected)) {
           log.warn({ crn: url, endpoint: source.endpoint, rejected, problem: error.message }, 'KV events rejected');
         }
       },
@@ -131,6 +131,11 @@ export class KvEvents {
     this.#subscribed.get(url)?.subscription.close();
     this.#subscribed.delete(url);
   }
+}
+
+/** Whether what has happened so often is logged: a server that sends garbage sends much of it. */
+function isPowerOfTwo(count: number): boolean {
+  return (count & (count - 1)) === 0;
 }
 
 function membersByUrl({ models }: ModelTableData): Map<string, readonly MemberOfModel[]> {

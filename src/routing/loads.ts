@@ -20,6 +20,9 @@ const KEEP = 1 - 1 / 32;
 /** What was measured longer ago than this, in milliseconds, says nothing about the speed of a member any more. */
 const RECENT_MS = 30_000;
 
+/** Least time to a first event, in milliseconds: a speed without limit would make every cost 0. */
+const LEAST_MS = 0.001;
+
 /** Largest share of the prompt at the head of a backlog that may have been prefilled without its first event. */
 const MOST_DONE = 0.9;
 
@@ -140,7 +143,7 @@ export class Loads {
     const times = this.#times;
     const members = this.#members;
     times[members * ROWS.work + member] = this.#at(ROWS.work, member) * KEEP + work;
-    times[members * ROWS.time + member] = this.#at(ROWS.time, member) * KEEP + elapsedMs;
+    times[members * ROWS.time + member] = this.#at(ROWS.time, member) * KEEP + Math.max(elapsedMs, LEAST_MS);
     times[members * ROWS.measured + member] = nowMs;
     times[members * ROWS.headSince + member] = nowMs;
   }

@@ -33,6 +33,14 @@ t.test('models are counted apart', async (t) => {
   t.equal(common.leading(2, prompt(two, 1), 5, 0.9), 4, 'of a quarter of the requests');
 });
 
+t.test('long prompts of one model make nothing of another model common', async (t) => {
+  const common = new CommonPrefixes();
+  for (let at = 0; at < 2040; at++) common.note(1, prompt([], 128), 128);
+  let found = 0;
+  for (let at = 0; at < 200; at++) if (common.leading(2, prompt([], 10), 10, 0.1) > 0) found++;
+  t.ok(found < 10, `${found} of 200`);
+});
+
 t.test('what is beyond 64 KiB is not common, and the first requests have nothing in common', async (t) => {
   const common = new CommonPrefixes();
   const document = words(400);

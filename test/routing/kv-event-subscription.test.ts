@@ -291,6 +291,46 @@ t.test('a flood is read to its end', async (t) => {
   t.match(counts, { events: flood, lost: 0, rejected: 0, restarts: 0 });
 });
 
+t.test('a batch of many clearings is one', async (t) => {
+  const { publisher, next } = await subscribe(t);
+  await publisher.subscription();
+  publisher.send(0, batch(CLEARED, CLEARED, stored(hashes(0, 1), BLOCK), CLEARED));
+  publisher.send(1, blocks(0, 1));
+  t.same([await next(), await next(), await next()], ['cleared', 'applied', 'applied']);
+});
+
+t.test('a server whose batches take long is not read for a while', async (t) => {
+  const { publisher, clock, next } = await subscribe(t);
+  await publisher.subscription();
+  const applied: number[] = [];
+  let wake = Promise.withResolvers<void>();
+  const slow = new KvEventSubscription(
+    { endpoint: publisher.endpoint },
+    {
+      clock,
+      onApplied: () => {
+        applied.push(clock.now());
+        clock.advance(100);
+        wake.resolve();
+      },
+      onCleared: () => undefined,
+      onRejected: () => undefined,
+      onConnection: () => undefined,
+    },
+  );
+  t.teardown(() => slow.close());
+  await publisher.subscription();
+  publisher.send(0, blocks(0, 1));
+  await wake.promise;
+  t.equal(await next(), 'applied');
+  wake = Promise.withResolvers();
+  publisher.send(1, blocks(1, 1));
+  t.equal(await next(), 'applied', 'the other subscription has it');
+  clock.advance(400);
+  await wake.promise;
+  t.same(applied, [0, 500], 'a quarter of the time');
+});
+
 t.test('what arrives during a replay is applied behind it', async (t) => {
   const { publisher, subscription, next } = await subscribe(t, { replay: true });
   await publisher.subscription();

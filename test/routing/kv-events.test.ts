@@ -90,6 +90,19 @@ t.test('a cleared cache clears every model of its server, and no other server', 
   t.equal(await told(), 'restarted 2');
 });
 
+t.test('clearings that never end are logged at every doubling', async (t) => {
+  const one = await ScriptedPublisher.open(t);
+  const { events, logged, told } = open(t);
+  events.configure(sourcesOf({ 'http://one': { endpoint: one.endpoint } }), tableOf({ a: [['http://one', 1]] }));
+  await one.subscription();
+  for (let number = 0; number < 10; number++) {
+    one.send(number, batch(CLEARED));
+    t.equal(await told(), 'clear 1');
+  }
+  const lines = logged.filter((line) => line.startsWith('the KV cache of a CRN is empty'));
+  t.equal(lines.length, 4, 'the first, second, fourth and eighth');
+});
+
 t.test('the capacity of a cache is told for every model once blocks are evicted', async (t) => {
   const one = await ScriptedPublisher.open(t);
   const { events, told } = open(t);

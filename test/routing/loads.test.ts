@@ -66,6 +66,13 @@ t.test('the time per byte is that of the last samples, large ones weighing more'
   t.equal(loads.msPerByte(0), 0);
 });
 
+t.test('a first event in no time is a high speed, but not an unknown one', async (t) => {
+  const loads = only();
+  loads.noteFirst(0, 4096, 0, MS);
+  loads.noteFirst(1, 4096, -5, MS);
+  for (const member of [0, 1]) t.ok(loads.msPerByte(member) > 0);
+});
+
 t.test('the first prompt of a backlog is taken to be under way, but never to be over', async (t) => {
   const loads = only();
   measure(loads, 0, 40, MS - 1000);
