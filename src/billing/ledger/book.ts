@@ -203,7 +203,7 @@ export class Book {
   readonly #grants: Rows<CreditGrant>;
   readonly #refunds: Rows<ChargeRefund>;
   readonly #known: Map<string, KnownMovement>;
-  readonly #knownCharges: Map<string, Pico>;
+  readonly #knownCharges: Map<string, { readonly amount: Pico; readonly member: bigint }>;
   readonly #numbers: Map<string, bigint>;
   /** By account: who else has paid for it on the days of the charges. */
   readonly #otherPayers = new Map<string, string[]>();
@@ -290,23 +290,35 @@ export class Book {
 
   /** The account that pays for a charge: who gave the lease, where it is known, else as `payerOf`. */
   payerOfCharge({ account, lease }: ChargeKey): Account {
-    const hold = lease === undefined ? undefined : this.#holds.get(lease);
-    return hold?.kind === 'lease' ? this.account(hold.account) : this.payerOf(account);
+    const hold = this.#leaseOf(lease);
+    return hold === undefined ? this.payerOf(account) : this.account(hold.account);
+  }
+
+  #leaseOf(id: string | undefined): StoredHold | undefined {
+    const hold = id === undefined ? undefined : this.#holds.get(id);
+    return hold?.kind === 'lease' ? hold : undefined;
   }
 
   /** Who may have paid for a charge that was posted before: who pays now, the account itself, or an organisation that it has left. */
   #payersOf(charge: ChargeKey): ReadonlySet<string> {
-    return new Set([this.payerOfCharge(charge).id, charge.account, ...(this.#otherPayers.get(charge.account) ?? [])]);
+    const payers = new Set([this.payerOfCharge(charge).id, charge.account]);
+    // Who gave a lease pays for its charges, whatever the account has joined or left since.
+    if (this.#leaseOf(charge.lease) !== undefined) return payers;
+    for (const other of this.#otherPayers.get(charge.account) ?? []) payers.add(other);
+    return payers;
   }
 
   /** The amount of a charge that was posted before; undefined: it was not. */
   knownCharge(charge: ChargeKey): Pico | undefined {
+    const { account, dateMs, number } = charge;
+    const pays = this.payerOfCharge(charge).id;
     for (const id of this.#payersOf(charge)) {
       // Names are read where there are charges of that month.
       const payer = this.#numbers.get(id);
-      const amount =
-        payer === undefined ? undefined : this.#knownCharges.get(keyOf(payer, charge.dateMs, charge.number));
-      if (amount !== undefined) return amount;
+      const known = payer === undefined ? undefined : this.#knownCharges.get(keyOf(payer, dateMs, number));
+      // Another payer may have a charge of its own with this number.
+      const isOther = id !== pays && id !== account;
+      if (known !== undefined && !(isOther && known.member !== this.#numbers.get(account))) return known.amount;
     }
     return undefined;
   }
@@ -325,16 +337,15 @@ export class Book {
     for (const [month, rows] of byMonth) {
       for (const row of await session.match(chargeStatements(month).find, rows)) {
         const key = keyOf(integer(row, 'account'), integer(row, 'date_ms'), integer(row, 'id'));
-        this.#knownCharges.set(key, integer(row, 'amount'));
+        this.#knownCharges.set(key, { amount: integer(row, 'amount'), member: integer(row, 'member') });
       }
     }
   }
 
-  /** Who gave a lease pays for its charges, whatever the account has joined or left since; others may have been paid elsewhere. */
   async #readOtherPayers(session: Session, charges: readonly ChargeKey[]): Promise<void> {
     const days = new Map<string, Row>();
     for (const { account, dateMs, lease } of charges) {
-      if (lease !== undefined && this.#holds.get(lease) !== undefined) continue;
+      if (this.#leaseOf(lease) !== undefined) continue;
       const day = dayOf(dateMs);
       days.set(`${day} ${account}`, { account, day });
     }
@@ -394,7 +405,8 @@ export class Book {
       measured: measured ? 1n : 0n,
     };
     append(this.#charges, monthOf(dateMs), row);
-    this.#knownCharges.set(keyOf(row.account, dateMs, number), amount);
+    this.#knownCharges.set(keyOf(row.account, dateMs, number), { amount, member: row.member });
+    if (account !== payer) append(this.#otherPayers, account, payer);
     this.#count(account, payer, usage, amount, dateMs);
   }
 
