@@ -324,11 +324,14 @@ t.test('a server whose batches take long is not read for a while', async (t) => 
   await wake.promise;
   t.equal(await next(), 'applied');
   wake = Promise.withResolvers();
-  publisher.send(1, blocks(1, 1));
-  t.equal(await next(), 'applied', 'the other subscription has it');
+  for (let number = 1; number < 5; number++) {
+    publisher.send(number, blocks(number, 1));
+    t.equal(await next(), 'applied', 'by the other subscription');
+  }
+  t.same(applied, [0]);
   clock.advance(400);
   await wake.promise;
-  t.same(applied, [0, 500], 'a quarter of the time');
+  t.same(applied.slice(0, 2), [0, 500], 'a quarter of the time');
 });
 
 t.test('what arrives during a replay is applied behind it', async (t) => {
