@@ -259,7 +259,15 @@ export class Admission {
       this.#publish(queue, tag);
       const hasRoom = this.#hasRoom(model, 0);
       if (!hasRoom && queue.bound === 0) return;
-      const next = waits.peek(({ request: { holder } }) => (holder === 0 ? hasRoom : this.#hasRoom(model, holder)));
+      // Many may wait for one CRN: it is looked at once.
+      const rooms = new Map([[0, hasRoom]]);
+      const next = waits.peek(({ request: { holder } }) => {
+        const known = rooms.get(holder);
+        if (known !== undefined) return known;
+        const room = this.#hasRoom(model, holder);
+        rooms.set(holder, room);
+        return room;
+      });
       if (next === null) return;
       // A request that waits for one CRN takes no turn of the others: they must not wait for it either.
       const isTurn = next !== shared || tag <= this.#turns.leastElsewhere(model.budget, this.#deps.clock.now());

@@ -194,6 +194,17 @@ t.test('a request that one CRN alone can serve waits for that one, and nobody wa
   t.end();
 });
 
+t.test('many requests that wait for one CRN are looked at as one', (t) => {
+  const fleet = new Fleet({ crns: 10 });
+  for (let crn = 0; crn < 10; crn++) fleet.load(crn, 1_000_000);
+  for (let at = 0; at < 200; at++) fleet.send(`a${at}`, 1000, { holder: 5 });
+  t.equal(fleet.waiting, 200);
+  fleet.asked = 0;
+  fleet.clock.advance(2);
+  t.ok(fleet.asked > 0 && fleet.asked <= 20, `${fleet.asked} backlogs`);
+  t.end();
+});
+
 t.test('threads take turns by the tags of what waits in each', (t) => {
   const fleet = new Fleet({ crns: 1, threads: 4 });
   fleet.load(0, 2000);

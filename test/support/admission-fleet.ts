@@ -37,6 +37,8 @@ export class Fleet implements ExpectedWait {
   /** Ended waits by outcome. */
   readonly outcomes = new Map<string, number>();
   readonly rate: number;
+  /** How often a backlog was asked for. */
+  asked = 0;
   /** When each CRN will have prefilled what it has. */
   readonly #freeAtMs: number[];
 
@@ -78,6 +80,7 @@ export class Fleet implements ExpectedWait {
   }
 
   waitMs(member: number): number {
+    this.asked++;
     return Math.max((this.#freeAtMs[member] as number) - this.clock.now(), 0);
   }
 
