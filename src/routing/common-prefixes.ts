@@ -15,6 +15,12 @@ const MOST_BLOCKS = 128;
 /** Requests that are taken for seen at least, so that the first ones of a model have nothing in common. */
 const LEAST_REQUESTS = 128;
 
+/**
+ * A count is that of a prompt only if it is so many times the mean: long prompts of one model leave up to 16 in each counter, which is
+ * more than a share of the requests of a model that has few.
+ */
+const NOISE = 2;
+
 export class CommonPrefixes {
   readonly #counts = new Uint16Array(COUNTERS);
   #requests = 0;
@@ -36,8 +42,8 @@ export class CommonPrefixes {
 
   /** Leading blocks that at least `share` of the model's last requests have in common with this prompt. */
   leading(model: number, hashes: Int32Array, count: number, share: number): number {
-    // What other prompts have left in each counter, on average, is not of this one: long prompts of one model fill those of the others.
-    const least = Math.max(this.#counts[slotOf(model)] as number, LEAST_REQUESTS) * share + this.#noted / COUNTERS;
+    const seen = Math.max(this.#counts[slotOf(model)] as number, LEAST_REQUESTS);
+    const least = Math.max(seen * share, (NOISE * this.#noted) / COUNTERS);
     // What fewer requests have in common is longer: binary search.
     let low = 0;
     let high = Math.min(count, MOST_BLOCKS);
