@@ -20,6 +20,7 @@ const JITTER_MS = 4000;
 
 const POLICIES = {
   ours: (blocks, seed) => ours({ cacheBlocks: blocks, seed }),
+  'ours, with sessions': (blocks, seed) => ours({ cacheBlocks: blocks, session: true, seed }),
   'ours, 4 threads': (blocks, seed) => ours({ cacheBlocks: blocks, threads: 4, seed }),
   '2 of ours': (blocks, seed) => ours({ cacheBlocks: blocks, gateways: 2, seed }),
   'conversation hash': (_, seed) => conversationHash({ seed }),

@@ -34,7 +34,7 @@ export const DEFAULTS = {
   failurePenalty: 10,
   commonShare: 0.2,
   prior: 0.5,
-  sessionPrior: 0.4,
+  sessionPrior: 0.2,
   stickiness: 4,
   slowStartMs: 0,
 };

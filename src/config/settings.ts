@@ -282,7 +282,7 @@ export const SCHEMA = section('General', {
       0.5,
       'Share of an unknown prompt that one server, the same for all gateways, is expected to hold at most.',
     ),
-    sessionPrior: setting(number({ max: 1 }), 0.4, 'The same for requests that name a session.'),
+    sessionPrior: setting(number({ max: 1 }), 0.2, 'The same for requests that name a session.'),
     stickiness: setting(
       number({ min: 1, max: 1000 }),
       4,

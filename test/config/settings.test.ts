@@ -47,7 +47,7 @@ const DEFAULTS: Settings = {
     failurePenalty: 10,
     commonShare: 0.2,
     prior: 0.5,
-    sessionPrior: 0.4,
+    sessionPrior: 0.2,
     stickiness: 4,
     indexBytes: 64 * 1024 * 1024,
     isolate: 'none',

@@ -14,7 +14,7 @@ export const PICKER: PickerSettings = {
   failurePenalty: 10,
   commonShare: 0.2,
   prior: 0.5,
-  sessionPrior: 0.4,
+  sessionPrior: 0.2,
   stickiness: 4,
   slowStartMs: 10_000,
 };

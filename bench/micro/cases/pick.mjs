@@ -9,7 +9,7 @@ export async function cases(load) {
     await load('src/routing/index.js');
   const settings = {
     ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10 },
-    ...{ commonShare: 0.2, prior: 0.5, sessionPrior: 0.4, stickiness: 4, slowStartMs: 10_000 },
+    ...{ commonShare: 0.2, prior: 0.5, sessionPrior: 0.2, stickiness: 4, slowStartMs: 10_000 },
   };
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;

@@ -98,7 +98,7 @@ const INDEX_BYTES = 64 * 1024 * 1024;
 /** The defaults of `routing`. */
 const SETTINGS = {
   ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10, commonShare: 0.2 },
-  ...{ prior: 0.5, sessionPrior: 0.4, stickiness: 4, slowStartMs: 10_000 },
+  ...{ prior: 0.5, sessionPrior: 0.2, stickiness: 4, slowStartMs: 10_000 },
 };
 
 /** The cases of this file: see `../measure.mjs`. */
