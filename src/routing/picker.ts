@@ -149,10 +149,9 @@ const FAILING_SHARE = 0.5;
 /** Ranks of members in the order of preference; a request goes to the highest that is left. */
 const RANK = { none: 0, down: 1, unknown: 2, capable: 3, up: 4 } as const;
 
-/** Members that are a choice of the request that is choosing, their costs and misses: only used within one call, so that no choice allocates. */
+/** Members that are a choice of the request that is choosing, and their costs: only used within one call, so that no choice allocates. */
 const eligible: Member[] = [];
 const costs: number[] = [];
-const misses: number[] = [];
 
 const NO_BLOCKS: PromptHashes = { hashes: new Int32Array(0), count: 0, bytes: 0 };
 
@@ -232,20 +231,13 @@ export class Candidates implements Candidate {
     const isByPrompt = this.#settings.affinity && rank > RANK.down;
     const favourite = key === 0 || count === 0 || !isByPrompt ? undefined : highest(key, count);
     const speed = this.#meanSpeed(count, nowMs);
-    let unknown = Infinity;
-    if (favourite !== undefined) {
-      members.forEach((member, at) => {
-        if (ranks[at] === rank) unknown = Math.min(unknown, this.#miss(member, blocks, shared));
-      });
-    }
-    const discount = favourite === undefined ? 0 : this.#expected() * unknown;
     return {
       chosen: (trial ?? best)?.url ?? null,
       reason: trial !== undefined ? 'trial' : this.lastResort ? 'last resort' : this.affinity,
       promptBytes: this.#bytesOf(blocks),
       commonBytes: blockBytes(shared),
       crns: members.map((member, at) => ({
-        ...this.#termsOf(member, blocks, shared, member === favourite ? discount : 0, speed, nowMs),
+        ...this.#termsOf(member, blocks, shared, member === favourite, speed, nowMs),
         eligible: rank !== RANK.none && ranks[at] === rank,
       })),
     };
@@ -255,7 +247,7 @@ export class Candidates implements Candidate {
     member: Member,
     blocks: PromptHashes,
     shared: number,
-    discount: number,
+    favourite: boolean,
     speed: number,
     nowMs: number,
   ): Omit<ExplainedCrn, 'eligible'> {
@@ -263,7 +255,7 @@ export class Candidates implements Candidate {
     const { failurePenalty, requestBytes, slowStartMs } = this.#settings;
     const cell = member.member;
     const matchedBlocks = index.matched(cell, blocks.hashes, blocks.count);
-    const miss = this.#miss(member, blocks, shared) - discount;
+    const miss = this.#miss(member, blocks, shared, favourite);
     const msPerByte = board.loads.msPerByte(cell);
     return {
       crn: member.url,
@@ -271,7 +263,7 @@ export class Candidates implements Candidate {
       matchedBlocks,
       matchedBytes: blockBytes(matchedBlocks),
       hitFactor: feedback.hitFactor(cell),
-      favourite: discount > 0,
+      favourite,
       backlog: board.loads.backlog(cell, nowMs),
       inFlight: requestBytes * (board.inFlight(member.server) + 1),
       miss,
@@ -438,17 +430,10 @@ export class Candidates implements Candidate {
     const { random } = this.#deps;
     const favourite = key === 0 ? undefined : highest(key, count);
     const speed = this.#meanSpeed(count, nowMs);
-    let unknown = Infinity;
-    for (let i = 0; i < count; i++) {
-      const miss = this.#miss(eligible[i] as Member, blocks, shared);
-      misses[i] = miss;
-      if (miss < unknown) unknown = miss;
-    }
-    const discount = favourite === undefined ? 0 : this.#expected() * unknown;
     let least = Infinity;
     for (let i = 0; i < count; i++) {
       const member = eligible[i] as Member;
-      const miss = (misses[i] as number) - (member === favourite ? discount : 0);
+      const miss = this.#miss(member, blocks, shared, member === favourite);
       const cost = (this.#load(member, nowMs) + miss) * this.#factor(member, speed, nowMs);
       costs[i] = cost;
       if (cost < least) least = cost;
@@ -489,19 +474,14 @@ export class Candidates implements Candidate {
     return commonShare === 0 ? 0 : this.#deps.common.leading(this.#model.budget, hashes, count, commonShare);
   }
 
-  /** The share of what no member is known to hold that the one with the highest score is expected to hold. */
-  #expected(): number {
-    const { prior, sessionPrior } = this.#settings;
-    return this.#hint.session === 0 ? this.#prior(prior) : sessionPrior;
-  }
-
-  /** What a member would have to prefill of this prompt, as far as is known, weighted, in bytes. */
-  #miss({ member }: Member, blocks: PromptHashes, shared: number): number {
-    const { missWeight } = this.#settings;
+  /** What a member would have to prefill of this prompt, weighted, in bytes. */
+  #miss({ member }: Member, blocks: PromptHashes, shared: number, isFavourite: boolean): number {
+    const { missWeight, prior, sessionPrior } = this.#settings;
     const { feedback, index } = this.#deps;
     const matched = blockBytes(index.matched(member, blocks.hashes, blocks.count)) * feedback.hitFactor(member);
     const unknown = Math.max(this.#bytesOf(blocks) - Math.max(matched, blockBytes(shared)), 0);
-    return missWeight * unknown;
+    const expected = isFavourite ? 1 - (this.#hint.session === 0 ? this.#prior(prior) : sessionPrior) : 1;
+    return missWeight * unknown * expected;
   }
 
   /** What waits at a member, with this request, in bytes. */
