@@ -6,7 +6,7 @@ import type { Clock, TimerHandle } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { type AdmissionMemory, AdmissionTurns, MAX_WORK } from './admission-memory.ts';
-import { type Board, STANDING } from './board.ts';
+import { type Board, RANK } from './board.ts';
 import { type FairEntry, FairQueue, type VirtualTime } from './fair-queue.ts';
 import type { Member, Model, ModelTable } from './model-table.ts';
 
@@ -322,10 +322,10 @@ export class Admission {
     const { holdMs } = this.#settings;
     const nowMs = clock.now();
     const best = bestRank(board, members);
-    if (best === 0 || holdMs === 0) return true;
+    if (best === RANK.none || holdMs === 0) return true;
     let hasRoom = false;
     for (const member of members) {
-      if (rankOf(board, member) !== best) continue;
+      if (board.rank(member.member) !== best) continue;
       const fits = expected.waitMs(member.member, nowMs) <= holdMs;
       if (holder !== 0 && member.hash === holder) return fits;
       hasRoom ||= fits;
@@ -349,7 +349,7 @@ export class Admission {
     let rate = 0;
     let leastMs = Infinity;
     for (const member of model.members) {
-      if (best === 0 || rankOf(board, member) !== best) continue;
+      if (best === RANK.none || board.rank(member.member) !== best) continue;
       const msPerByte = expected.msPerByte(member.member);
       if (msPerByte > 0) rate += 1 / msPerByte;
       leastMs = Math.min(leastMs, expected.waitMs(member.member, nowMs));
@@ -365,16 +365,9 @@ function isForAny({ request }: Wait): boolean {
   return request.holder === 0;
 }
 
+/** The rank of the members that requests go to; `RANK.none` when all are down. */
 function bestRank(board: Board, members: readonly Member[]): number {
-  let best = 0;
-  for (const member of members) best = Math.max(best, rankOf(board, member));
-  return best;
-}
-
-/** Standings in the order in which the picker prefers them; 0 for members that get no request while others are left. */
-function rankOf(board: Board, { member }: Member): number {
-  const standing = board.standing(member);
-  if (standing !== STANDING.up && standing !== STANDING.capable) return 0;
-  if (board.modelUnknown(member)) return 1;
-  return standing === STANDING.up ? 3 : 2;
+  let best: number = RANK.none;
+  for (const { member } of members) best = Math.max(best, board.rank(member));
+  return best > RANK.down ? best : RANK.none;
 }

@@ -16,7 +16,7 @@
 // hold, and by age / capacity for each unit that it holds: in an LRU cache, a hit ages only what is younger than itself. It advances by
 // one at least, so that each prompt has a time of its own. The blocks get as stamp the clock less the units before the block: the
 // first block of a prompt is its youngest, as in a cache that frees the last block of a request first. A block is held while its age,
-// `clock - stamp` modulo 2^32, is less than the capacity of its member. Forgetting a block sets an old stamp, forgetting a member
+// `clock - stamp` modulo 2^32, is less than the capacity of its member. Withdrawing a block sets an old stamp, forgetting a member
 // advances its clock by more than any capacity.
 //
 // Invariants:
@@ -193,14 +193,21 @@ export class BlockIndex {
     return clock | 0;
   }
 
-  /** A member does not hold the blocks from `from` to `count`. */
-  forget(member: number, hashes: Int32Array, from: number, count: number): void {
-    this.#forget(member, hashes, from, count, null);
-  }
-
   /** The member may not have got the blocks from `from` to `count` of an entry: forgets those that were not entered again since. */
   withdraw(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number): void {
-    this.#forget(member, hashes, from, count, enteredAt);
+    const words = this.#words;
+    const near = nearLine(member);
+    for (let at = from; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
+      const mask = maskOf(key);
+      const old = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ mask;
+      // Threads that entered the block at the same time may have taken a slot each.
+      for (let slot = line; slot < line + SLOTS; slot++) {
+        if (words[slot] === key)
+          Atomics.compareExchange(words, slot + SLOTS, (enteredAt - unitsBefore(at)) ^ mask, old);
+      }
+    }
   }
 
   /** Units by which the last `enter` has advanced the clock of its member. */
@@ -255,23 +262,6 @@ export class BlockIndex {
     const bytesOfOne = (lines / sampled) * (LINE_BYTES / SLOTS);
     const free = sampled * SLOTS - held - stale;
     return { held: held * bytesOfOne, stale: stale * bytesOfOne, free: free * bytesOfOne };
-  }
-
-  /** `enteredAt`: null forgets all blocks, whenever they were entered. */
-  #forget(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number | null): void {
-    const words = this.#words;
-    const near = nearLine(member);
-    for (let at = from; at < count; at++) {
-      const key = keyOf(member, hashes[2 * at + 1] as number);
-      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
-      const old = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ maskOf(key);
-      // Threads that entered the block at the same time may have taken a slot each.
-      for (let slot = line; slot < line + SLOTS; slot++) {
-        if (words[slot] !== key) continue;
-        if (enteredAt === null) words[slot + SLOTS] = old;
-        else Atomics.compareExchange(words, slot + SLOTS, (enteredAt - unitsBefore(at)) ^ maskOf(key), old);
-      }
-    }
   }
 
   #capacityUnits(member: number): number {

@@ -32,6 +32,9 @@ import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 export const STANDING = { drained: -1, down: 0, probing: 1, capable: 2, up: 3 } as const;
 export type Standing = (typeof STANDING)[keyof typeof STANDING];
 
+/** Ranks of members in the order of preference: a request goes to the highest that is left. `none`: it gets no request at all. */
+export const RANK = { none: 0, down: 1, unknown: 2, capable: 3, up: 4 } as const;
+
 /** Names of the standings. */
 export const STANDING_WORDS: ReadonlyMap<number, string> = new Map(
   Object.entries(STANDING).map(([word, standing]) => [standing, word]),
@@ -144,6 +147,15 @@ export class Board {
 
   standing(member: number): Standing {
     return this.#words[this.#standingAt + member] as Standing;
+  }
+
+  /** See `RANK`. `standing`: the one by which it is chosen, read once. */
+  rank(member: number, standing: Standing = this.standing(member)): number {
+    if (standing === STANDING.up || standing === STANDING.capable) {
+      if (this.modelUnknown(member)) return RANK.unknown;
+      return standing === STANDING.up ? RANK.up : RANK.capable;
+    }
+    return standing === STANDING.drained ? RANK.none : RANK.down;
   }
 
   /** For the CRN's actor only. `up` starts the slow start. */

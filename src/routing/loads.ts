@@ -29,6 +29,10 @@ const MOST_DONE = 0.9;
 /** Largest backlog of a thread at a member, in bytes. */
 const MAX_BYTES = 2 ** 30;
 
+/** Words of a member and thread. */
+const BYTES = 0;
+const STREAMS = 1;
+const WHOLE_BYTES = 2;
 const WORDS = 3;
 const ROWS = { headSince: 0, wholeUntil: 1, work: 2, time: 3, measured: 4 } as const;
 const ROW_COUNT = 5;
@@ -67,21 +71,15 @@ export class Loads {
 
   /** Bytes of prompt that a member has not prefilled yet, as far as is known. */
   backlog(member: number, nowMs: number): number {
-    let bytes = 0;
-    let streams = 0;
-    let wholeBytes = 0;
-    const from = member * this.#threads * WORDS;
-    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) {
-      bytes += this.#charges[at] as number;
-      streams += this.#charges[at + 1] as number;
-      wholeBytes += this.#charges[at + 2] as number;
-    }
+    const bytes = this.#sum(member, BYTES);
     const msPerByte = this.msPerByte(member);
     if (msPerByte === 0) return bytes;
     // Prefill is first come, first served: the first prompt is under way since the one before it had its first event.
+    const streams = this.#sum(member, STREAMS);
     const doneMs = bytes > 0 ? nowMs - this.#at(ROWS.headSince, member) : 0;
     const left = bytes - Math.min(doneMs / msPerByte, streams > 0 ? (MOST_DONE * bytes) / streams : 0);
-    return left + Math.min(Math.max(this.#at(ROWS.wholeUntil, member) - nowMs, 0) / msPerByte, wholeBytes);
+    const wholeMs = Math.max(this.#at(ROWS.wholeUntil, member) - nowMs, 0);
+    return left + (wholeMs === 0 ? 0 : Math.min(wholeMs / msPerByte, this.#sum(member, WHOLE_BYTES)));
   }
 
   /** Milliseconds in which a member will have prefilled its backlog; 0 while its speed is unknown. */
@@ -104,34 +102,37 @@ export class Loads {
   /** Charges a stream with the bytes that its member has to prefill. `discharge` must follow exactly once. */
   charge(member: number, bytes: number, nowMs: number): void {
     const at = this.#own(member);
-    if (this.#isEmpty(member)) this.#times[this.#members * ROWS.headSince + member] = nowMs;
+    if (this.#sum(member, STREAMS) === 0) this.#times[this.#members * ROWS.headSince + member] = nowMs;
     this.#charges[at] = Math.min((this.#charges[at] as number) + bytes, MAX_BYTES);
-    this.#charges[at + 1]!++;
+    this.#charges[at + STREAMS]!++;
   }
 
   /** Takes off what `charge` has added with the same bytes. */
   discharge(member: number, bytes: number): void {
     const at = this.#own(member);
-    const streams = (this.#charges[at + 1] as number) - 1;
-    this.#charges[at + 1] = streams;
+    const streams = (this.#charges[at + STREAMS] as number) - 1;
+    this.#charges[at + STREAMS] = streams;
     // Without streams nothing waits, whatever was cut off at the largest backlog.
     this.#charges[at] = streams === 0 ? 0 : Math.max((this.#charges[at] as number) - bytes, 0);
   }
 
   /** Charges an answer that is no stream. `dischargeWhole` must follow exactly once. Counts nothing while the member's speed is unknown. */
   chargeWhole(member: number, bytes: number, nowMs: number): void {
-    const at = this.#own(member) + 2;
+    const at = this.#own(member) + WHOLE_BYTES;
     const until = this.#members * ROWS.wholeUntil + member;
     const msPerByte = this.msPerByte(member);
     // No longer than the answers take that have not come: others were faster than expected, or were given up.
-    const leftMs = Math.min(Math.max((this.#times[until] as number) - nowMs, 0), this.#wholeBytes(member) * msPerByte);
+    const leftMs = Math.min(
+      Math.max((this.#times[until] as number) - nowMs, 0),
+      this.#sum(member, WHOLE_BYTES) * msPerByte,
+    );
     this.#times[until] = nowMs + leftMs + bytes * msPerByte;
     this.#charges[at] = Math.min((this.#charges[at] as number) + bytes, MAX_BYTES);
   }
 
   /** Takes off what `chargeWhole` has added with the same bytes. */
   dischargeWhole(member: number, bytes: number): void {
-    const at = this.#own(member) + 2;
+    const at = this.#own(member) + WHOLE_BYTES;
     this.#charges[at] = Math.max((this.#charges[at] as number) - bytes, 0);
   }
 
@@ -165,18 +166,12 @@ export class Loads {
     return (member * this.#threads + this.#thread) * WORDS;
   }
 
-  #isEmpty(member: number): boolean {
-    const from = member * this.#threads * WORDS;
-    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) if (this.#charges[at + 1] !== 0) return false;
-    return true;
-  }
-
-  /** Bytes of answers that are no streams and have not come. */
-  #wholeBytes(member: number): number {
-    const from = member * this.#threads * WORDS;
-    let bytes = 0;
-    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) bytes += this.#charges[at + 2] as number;
-    return bytes;
+  /** Sum of a word of a member over all threads. */
+  #sum(member: number, word: number): number {
+    const from = member * this.#threads * WORDS + word;
+    let sum = 0;
+    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) sum += this.#charges[at] as number;
+    return sum;
   }
 
   #at(row: number, member: number): number {

@@ -15,7 +15,7 @@
 
 import type { Clock } from '../actor/index.ts';
 import { blockBytes, type BlockIndex } from './block-index.ts';
-import { type Board, type Standing, STANDING } from './board.ts';
+import { type Board, RANK, type Standing, STANDING } from './board.ts';
 import type { CacheFeedback } from './cache-feedback.ts';
 import type { CommonPrefixes } from './common-prefixes.ts';
 import { type Member, mix, type Model, type ModelTable } from './model-table.ts';
@@ -146,11 +146,12 @@ const SPEED_NOISE = 1;
 /** An idle CRN of the cookie is kept unless a larger share of its last answers failed or was refused. */
 const FAILING_SHARE = 0.5;
 
-/** Ranks of members in the order of preference; a request goes to the highest that is left. */
-const RANK = { none: 0, down: 1, unknown: 2, capable: 3, up: 4 } as const;
-
-/** Members that are a choice of the request that is choosing, and their costs: only used within one call, so that no choice allocates. */
+/**
+ * Members that are a choice of the request that is choosing, the blocks of its prompt that they hold, and their costs: only used within one
+ * call, so that no choice allocates.
+ */
 const eligible: Member[] = [];
+const held: number[] = [];
 const costs: number[] = [];
 
 const NO_BLOCKS: PromptHashes = { hashes: new Int32Array(0), count: 0, bytes: 0 };
@@ -207,7 +208,7 @@ export class Candidates implements Candidate {
   nextFit(): Member | undefined {
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
-      if (this.#rankOf(member, this.#deps.board.standing(member.member)) > RANK.down) return this.next();
+      if (this.#deps.board.rank(member.member) > RANK.down) return this.next();
     }
     return undefined;
   }
@@ -219,11 +220,11 @@ export class Candidates implements Candidate {
     const nowMs = clock.now();
     const blocks = this.#settings.affinity ? this.#hint.blocks() : NO_BLOCKS;
     const shared = this.#sharedOf(blocks);
-    const trial = members.find(({ hash, member, server }) => {
-      const isOffered = board.standing(member) === STANDING.probing && board.isTrialOffered(server);
-      return isOffered && (this.#hint.holder === 0 || this.#hint.holder === hash);
+    const trial = members.find((each) => {
+      const isOffered = board.standing(each.member) === STANDING.probing && board.isTrialOffered(each.server);
+      return isOffered && this.#mayTry(each);
     });
-    const ranks = members.map((member) => this.#rankOf(member, board.standing(member.member)));
+    const ranks = members.map(({ member }) => board.rank(member));
     const rank = Math.max(RANK.none, ...ranks);
     const count = rank === RANK.none ? 0 : ranks.filter((each) => each === rank).length;
     const best = this.choose(blocks, nowMs, false);
@@ -255,7 +256,7 @@ export class Candidates implements Candidate {
     const { failurePenalty, requestBytes, slowStartMs } = this.#settings;
     const cell = member.member;
     const matchedBlocks = index.matched(cell, blocks.hashes, blocks.count);
-    const miss = this.#miss(member, blocks, shared, favourite);
+    const miss = this.#miss(member, matchedBlocks, this.#bytesOf(blocks), shared, favourite);
     const msPerByte = board.loads.msPerByte(cell);
     return {
       crn: member.url,
@@ -288,13 +289,16 @@ export class Candidates implements Candidate {
    * first useful event; null for an answer that is no stream.
    */
   prefilled({ charged, member: { member }, work }: Candidate, elapsedMs: number | null): void {
-    const { loads } = this.#deps.board;
-    if (!this.#hint.stream) {
-      loads.dischargeWhole(member, charged);
-      return;
+    if (this.#hint.stream && elapsedMs !== null) {
+      this.#deps.board.loads.noteFirst(member, work, elapsedMs, this.#deps.clock.now());
     }
-    if (elapsedMs !== null) loads.noteFirst(member, work, elapsedMs, this.#deps.clock.now());
-    loads.discharge(member, charged);
+    this.#discharge(member, charged);
+  }
+
+  #discharge(member: number, charged: number): void {
+    const { loads } = this.#deps.board;
+    if (this.#hint.stream) loads.discharge(member, charged);
+    else loads.dischargeWhole(member, charged);
   }
 
   /**
@@ -302,9 +306,8 @@ export class Candidates implements Candidate {
    * so that what it holds stays.
    */
   abandoned({ aged, charged, enteredAt, matched, member: { member } }: Candidate, isRefused: boolean): void {
-    const { board, index } = this.#deps;
-    if (this.#hint.stream) board.loads.discharge(member, charged);
-    else board.loads.dischargeWhole(member, charged);
+    const { index } = this.#deps;
+    this.#discharge(member, charged);
     if (!this.#settings.affinity) return;
     const { count, hashes } = this.#hint.blocks();
     index.withdraw(member, hashes, matched, count, enteredAt);
@@ -325,7 +328,7 @@ export class Candidates implements Candidate {
     const { url } = this.#hint;
     if (url === undefined) return false;
     for (const member of this.#model.members) {
-      if (member.url === url) return this.#rankOf(member, this.#deps.board.standing(member.member)) === RANK.up;
+      if (member.url === url) return this.#deps.board.rank(member.member) === RANK.up;
     }
     return false;
   }
@@ -364,7 +367,7 @@ export class Candidates implements Candidate {
         this.trial = true;
         return member;
       }
-      const rank = this.#rankOf(member, standing);
+      const rank = board.rank(member.member, standing);
       if (rank === RANK.none || rank < best) continue;
       if (rank > best) count = 0;
       best = rank;
@@ -387,14 +390,6 @@ export class Candidates implements Candidate {
   #mayTry({ hash }: Member): boolean {
     const { holder } = this.#hint;
     return holder === 0 || holder === hash || this.#first !== null;
-  }
-
-  #rankOf({ member }: Member, standing: Standing): number {
-    if (standing === STANDING.up || standing === STANDING.capable) {
-      if (this.#deps.board.modelUnknown(member)) return RANK.unknown;
-      return standing === STANDING.up ? RANK.up : RANK.capable;
-    }
-    return standing === STANDING.drained ? RANK.none : RANK.down;
   }
 
   /** The best of the first `count` eligible members, at least one. */
@@ -421,19 +416,22 @@ export class Candidates implements Candidate {
       this.affinity = 'cookie';
       return preferred;
     }
-    this.affinity = preferred === undefined ? this.#affinityOf(best, blocks, key, count) : 'moved';
+    this.affinity = preferred === undefined ? this.#affinityOf(best, key, count) : 'moved';
     return best;
   }
 
   /** The least cost of the first `count` eligible members; of those that are alike the one with the highest score, without a key a random one. */
   #cheapest(blocks: PromptHashes, shared: number, key: number, count: number, nowMs: number): Member {
-    const { random } = this.#deps;
+    const { index, random } = this.#deps;
+    const bytes = this.#bytesOf(blocks);
     const favourite = key === 0 ? undefined : highest(key, count);
     const speed = this.#meanSpeed(count, nowMs);
     let least = Infinity;
     for (let i = 0; i < count; i++) {
       const member = eligible[i] as Member;
-      const miss = this.#miss(member, blocks, shared, member === favourite);
+      const matched = index.matched(member.member, blocks.hashes, blocks.count);
+      const miss = this.#miss(member, matched, bytes, shared, member === favourite);
+      held[i] = matched;
       const cost = (this.#load(member, nowMs) + miss) * this.#factor(member, speed, nowMs);
       costs[i] = cost;
       if (cost < least) least = cost;
@@ -474,12 +472,11 @@ export class Candidates implements Candidate {
     return commonShare === 0 ? 0 : this.#deps.common.leading(this.#model.budget, hashes, count, commonShare);
   }
 
-  /** What a member would have to prefill of this prompt, weighted, in bytes. */
-  #miss({ member }: Member, blocks: PromptHashes, shared: number, isFavourite: boolean): number {
+  /** What a member would have to prefill of a prompt of so many bytes, of which it holds `matched` blocks; weighted, in bytes. */
+  #miss({ member }: Member, matched: number, bytes: number, shared: number, isFavourite: boolean): number {
     const { missWeight, prior, sessionPrior } = this.#settings;
-    const { feedback, index } = this.#deps;
-    const matched = blockBytes(index.matched(member, blocks.hashes, blocks.count)) * feedback.hitFactor(member);
-    const unknown = Math.max(this.#bytesOf(blocks) - Math.max(matched, blockBytes(shared)), 0);
+    const known = blockBytes(matched) * this.#deps.feedback.hitFactor(member);
+    const unknown = Math.max(bytes - Math.max(known, blockBytes(shared)), 0);
     const expected = isFavourite ? 1 - (this.#hint.session === 0 ? this.#prior(prior) : sessionPrior) : 1;
     return missWeight * unknown * expected;
   }
@@ -536,14 +533,13 @@ export class Candidates implements Candidate {
     return cost <= stickiness * least;
   }
 
-  #affinityOf(chosen: Member, blocks: PromptHashes, key: number, count: number): Affinity {
-    const { index } = this.#deps;
-    const held = index.matched(chosen.member, blocks.hashes, blocks.count);
-    for (let i = 0; i < count; i++) {
-      const other = eligible[i] as Member;
-      if (other !== chosen && index.matched(other.member, blocks.hashes, blocks.count) > held) return 'spilled';
-    }
-    if (held > 0) return 'cache';
+  /** Of the member that `#cheapest` has just chosen. */
+  #affinityOf(chosen: Member, key: number, count: number): Affinity {
+    let most = 0;
+    for (let i = 0; i < count; i++) most = Math.max(most, held[i] as number);
+    const own = held[eligible.indexOf(chosen)] as number;
+    if (own < most) return 'spilled';
+    if (own > 0) return 'cache';
     return key !== 0 && highest(key, count) === chosen ? 'prior' : 'none';
   }
 

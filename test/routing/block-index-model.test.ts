@@ -234,10 +234,9 @@ class Model {
       this.#forget(withdrawn.member);
       return withdrawn;
     }
-    if (choice < 0.9) return this.#read(index, member, chain, count);
-    const run = choice < 0.97 ? () => index.forget(member, chain, 0, count) : () => index.clear(member);
+    if (choice < 0.95) return this.#read(index, member, chain, count);
     this.#forget(member);
-    return { member, results: [], run, done: () => this.#forget(member) };
+    return { member, results: [], run: () => index.clear(member), done: () => this.#forget(member) };
   }
 
   #forget(member: number): void {
@@ -258,7 +257,7 @@ class Model {
         }
       },
       done: (enteredAt: number) => {
-        if (this.#random() < 0.2) {
+        if (this.#random() < 0.4) {
           const run = (): void => index.withdraw(member, chain, 0, count, enteredAt);
           this.#withdrawable.push({ member, results: [], run, done: () => this.#forget(member) });
         }
@@ -300,9 +299,9 @@ class Model {
         const count = chain.length / 2;
         // Otherwise the last blocks of the chain may be older than what other calls have entered.
         for (let other = 0; other < MEMBERS; other++) index.clear(other);
-        index.enter(member, chain, count);
+        const enteredAt = index.enter(member, chain, count);
         this.#test.equal(index.matched(member, chain, count), count, 'what is entered last is found');
-        index.forget(member, chain, 1, count);
+        index.withdraw(member, chain, 1, count, enteredAt);
         this.#test.equal(index.matched(member, chain, count), 1, 'what is forgotten is not');
       }
     }

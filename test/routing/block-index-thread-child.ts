@@ -50,11 +50,10 @@ function run({ memory, seed, thread, words }: BlockIndexThreadData): void {
     const member = draw(MEMBERS);
     const hashes = promptOf(round, member, draw(PROMPTS));
     const choice = random();
-    if (choice < 0.5) {
-      index.enter(member, hashes, hashes.length / 2);
+    if (choice < 0.55) {
+      const enteredAt = index.enter(member, hashes, hashes.length / 2);
+      if (choice < 0.05) index.withdraw(member, hashes, 0, hashes.length / 2, enteredAt);
       Atomics.add(shared, WORDS.entered, 1);
-    } else if (choice < 0.55) {
-      index.forget(member, hashes, 0, hashes.length / 2);
     } else if (choice < 0.8) {
       if (held(member, hashes)) Atomics.add(shared, WORDS.found, 1);
       if (held((member + 1) % MEMBERS, hashes)) Atomics.add(shared, WORDS.invented, 1);

@@ -46,9 +46,9 @@ t.test('a member holds what it was sent, up to the first other block', (t) => {
 t.test('what is forgotten is not found, and found again once it was sent again', (t) => {
   const blocks = index();
   const first = prompt(20);
-  send(blocks, 0, first);
+  const enteredAt = blocks.enter(0, first, 20);
   send(blocks, 1, first);
-  blocks.forget(0, first, 12, 20);
+  blocks.withdraw(0, first, 12, 20, enteredAt);
   t.equal(blocks.matched(0, first, 20), 12, 'a tail');
   t.equal(blocks.matched(1, first, 20), 20);
   t.equal(send(blocks, 0, first), 12);
