@@ -12,9 +12,7 @@ import {
   limitEdits,
   type NativeRequest,
   nativeRequest,
-  promptBlocks,
   type PromptBlocks,
-  previousResponseId,
   responseIdOf,
   scanBody,
   type ScannedBody,
@@ -32,7 +30,6 @@ import {
   AFFINITY_MAX_AGE_S,
   type AffinityHint,
   Candidates,
-  hashText,
   type Model,
   readAffinity,
   type RetryBudget,
@@ -49,6 +46,7 @@ import {
   type UpstreamListener,
   type UpstreamRequest,
 } from '../upstream/index.ts';
+import { continuedResponse, promptOf, sessionOf } from './affinity-hint.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
 import { callerOf, type HeldActions, HeldExchange } from './held-exchange.ts';
@@ -61,7 +59,6 @@ import {
   refuse,
   type RequestSettlement,
 } from './pipeline.ts';
-import { promptSeed } from './prompt-seed.ts';
 import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
@@ -128,7 +125,9 @@ function start(request: InferenceRequest, settlement: RequestSettlement): void {
 /** Starts the request when a CRN of its model has a short backlog. Throws 429 when too many requests wait for that. */
 function admit(request: InferenceRequest, settlement: RequestSettlement, admission: Admission): void {
   const { body, deps, exchange, input } = request;
-  const holder = deps.settings.routing.affinity ? holderOf(request) : 0;
+  const { affinity } = deps.settings.routing;
+  const continued = affinity ? continuedResponse(dialectOf(exchange.path), body, input.scan) : undefined;
+  const holder = continued === undefined ? 0 : deps.responseHolders.find(continued);
   if (admission.admits(input.model, holder)) {
     start(request, settlement);
     return;
@@ -147,20 +146,13 @@ function admit(request: InferenceRequest, settlement: RequestSettlement, admissi
 /** What the request adds to the backlog of the CRN that holds most of its prompt, in bytes. */
 function workOf({ body, deps, exchange, input }: InferenceRequest): number {
   const { model, scan } = input;
-  const { affinity, isolate, requestBytes } = deps.settings.routing;
+  const { affinity, requestBytes } = deps.settings.routing;
   if (!affinity) return body.byteLength + requestBytes;
-  const seed = promptSeed(isolate, model.id, exchange.account);
-  const { bytes, count, hashes } = promptBlocks(body, scan, dialectOf(exchange.path), seed);
+  const dialect = dialectOf(exchange.path);
+  const { bytes, count, hashes } = promptOf(deps.settings, model.id, exchange.account, body, scan, dialect);
   let held = 0;
   for (const { member } of model.members) held = Math.max(held, deps.blockIndex.matched(member, hashes, count));
   return Math.max((bytes || body.byteLength) - blockBytes(held), 0) + requestBytes;
-}
-
-/** `Member.hash` of the CRN that has the response which the request continues; 0 when there is none, or it is not known. */
-function holderOf({ body, deps, exchange, input }: InferenceRequest): number {
-  const isResponses = dialectOf(exchange.path)?.name === 'responses';
-  const id = isResponses ? previousResponseId(body, input.scan) : undefined;
-  return id === undefined ? 0 : deps.responseHolders.find(id);
 }
 
 /** Serves a proxied request. Throws 401 for a bad key; every later refusal is answered. */
@@ -205,6 +197,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   /** As the client sent it, and what was found in it. */
   readonly #received: Buffer;
   readonly #scan: ScannedBody;
+  /** Nothing but the text of the request is in its prompt: no attachment, and no earlier response. */
+  readonly #isWholePrompt: boolean;
   readonly #settlement: RequestSettlement;
   readonly #deps: ApiDeps;
   readonly #cells: RequestCells;
@@ -252,10 +246,11 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
-    const session = exchange.session ?? scan.session;
+    const continued = continuedResponse(dialect, body, scan);
     this.url = this.#preferred.get(model.id.toLowerCase());
-    this.session = session === undefined ? 0 : hashText(session) || 1;
-    this.holder = holderOf(request);
+    this.session = sessionOf(exchange, scan);
+    this.holder = continued === undefined ? 0 : deps.responseHolders.find(continued);
+    this.#isWholePrompt = continued === undefined && !scan.hasAddress;
     this.lines = requestLines(deps.headerRules, {
       headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
       remoteAddress: exchange.remoteAddress,
@@ -291,9 +286,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   }
 
   blocks(): PromptBlocks {
-    const { isolate } = this.#deps.settings.routing;
-    const seed = promptSeed(isolate, this.model, this.#exchange.account);
-    return promptBlocks(this.#received, this.#scan, this.dialect, seed);
+    const { account } = this.#exchange;
+    return promptOf(this.#deps.settings, this.model, account, this.#received, this.#scan, this.dialect);
   }
 
   get gaps(): RequestCells['gaps'] {
@@ -343,12 +337,6 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#exchange.cachedTokens = cachedTokens;
     const predictedTokens = Math.round(promptTokens * shareOf(predictedBytes, charged));
     metrics.cached(member.url, this.model, promptTokens, predictedTokens, cachedTokens);
-  }
-
-  /** Nothing but the text of the request is in its prompt: no attachment, and no earlier response. */
-  get #isWholePrompt(): boolean {
-    if (this.#scan.hasAddress) return false;
-    return this.dialect?.name !== 'responses' || previousResponseId(this.#received, this.#scan) === undefined;
   }
 
   onAnswer(attempt: Attempt, headers: string[]): void {

@@ -1,7 +1,7 @@
 // promptSeed: what keeps the cached prompts of clients apart.
 
 import t from 'tap';
-import { promptSeed } from '../../src/api/prompt-seed.ts';
+import { promptSeed } from '../../src/api/affinity-hint.ts';
 
 t.test('prompts are shared by the clients of a model, or by those of an account', (t) => {
   t.equal(promptSeed('none', 'm', 'a'), promptSeed('none', 'm', 'b'));
