@@ -2,6 +2,7 @@
 // of a request, and the answer says which CRN it would go to and why. Bodies are neither logged nor kept.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { messageOf } from '../errors.ts';
 import { readBytes, respond, respondJson } from './admin-exchange.ts';
 import type { AdminTokens } from './admin-tokens.ts';
 
@@ -90,7 +91,7 @@ export class ExplainRoutes {
       const { json, status } = await this.#options.explain({ path, headers: headersOf(req), body, account });
       respond(res, status, 'application/json', json, { 'cache-control': 'no-store' });
     } catch (error) {
-      respondJson(res, 503, { detail: error instanceof Error ? error.message : String(error) });
+      respondJson(res, 503, { detail: messageOf(error) });
     }
   }
 }

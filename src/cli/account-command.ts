@@ -24,6 +24,7 @@ import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting } from '../config/load.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
+import { TOKEN_VARIABLE } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
 
@@ -39,8 +40,6 @@ interface AccountOptions {
   readonly token?: string;
   readonly format: (typeof FORMATS)[number];
 }
-
-const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
 
 const REMOTE_TIMEOUT_MS = 60_000;
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;

@@ -4,11 +4,11 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { type Column, numberText, printTable } from '../admin/index.ts';
 import type { RequestExplanation } from '../api/explain.ts';
+import { messageOf } from '../errors.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
+import { adminUrl, DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
 
-const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
-const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
 const TIMEOUT_MS = 30_000;
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 const MAX_BODY_BYTES = 1024 * 1024 * 1024;
@@ -58,14 +58,12 @@ function collected(value: string, before: readonly string[]): readonly string[] 
 }
 
 async function explain(file: string, options: ExplainOptions, io: CliIo): Promise<void> {
-  const admin = URL.parse(options.admin);
-  if (admin === null || !/^https?:$/.test(admin.protocol)) throw new UsageError('--admin takes a URL');
+  const query = new URLSearchParams({ path: options.path, account: options.account ?? '' });
+  const url = adminUrl(options.admin, `/explain?${query.toString()}`);
   const token = options.token ?? io.env[TOKEN_VARIABLE];
   if (token === undefined || token === '') throw new UsageError(`--token or ${TOKEN_VARIABLE} is missing`);
   const headers = { ...headersOf(options), authorization: `Bearer ${token}` };
   const body = file === '-' ? await wholeInput(io) : await fileContent(file);
-  const query = new URLSearchParams({ path: options.path, account: options.account ?? '' });
-  const url = `${admin.href.replace(/\/+$/, '')}/explain?${query.toString()}`;
   const client = new BufferedClient(1);
   try {
     const request = { method: 'POST', url, headers, body } as const;
@@ -73,7 +71,7 @@ async function explain(file: string, options: ExplainOptions, io: CliIo): Promis
     const explanation = explanationIn(response);
     io.stdout.write(options.json === true ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(explanation));
   } catch (error) {
-    io.stderr.write(`headrace: ${options.admin}: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.stderr.write(`headrace: ${options.admin}: ${messageOf(error)}\n`);
     io.exitCode = 1;
   } finally {
     client.close();

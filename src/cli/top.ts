@@ -16,10 +16,10 @@ import {
   timeText,
 } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
+import { adminUrl, DEFAULT_ADMIN } from './admin-address.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { type CliIo, UsageError } from './io.ts';
+import type { CliIo } from './io.ts';
 
-const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
 const EVERY_MS = 1000;
 const TIMEOUT_MS = 5000;
 const MAX_OVERVIEW_BYTES = 64 * 1024 * 1024;
@@ -52,10 +52,8 @@ export function configureTop(command: Command, io: CliIo): void {
 }
 
 async function top(address: string, once: boolean, io: CliIo): Promise<void> {
-  const admin = URL.parse(address);
-  if (admin === null || !/^https?:$/.test(admin.protocol)) throw new UsageError('--admin takes a URL');
+  const url = adminUrl(address, '/overview');
   const client = new BufferedClient(1);
-  const url = `${admin.href.replace(/\/+$/, '')}/overview`;
   const view = io.stdout.isTTY === true && !once ? new TerminalView(io) : new PlainView(io);
   try {
     await watch(() => readOverview(client, url), view, once);

@@ -31,6 +31,7 @@ import {
   type Setting,
   type Traits,
 } from './value-types.ts';
+import { ZMQ_ADDRESS } from './units.ts';
 
 /** The change takes effect at the next start. */
 const RESTART: Traits = { reload: false };
@@ -64,8 +65,7 @@ const SHA256: Pattern = { pattern: /^[0-9A-Fa-f]{64}$/, hint: '64 hexadecimal di
 const CHAIN_ADDRESS: Pattern = { pattern: /^0x[0-9A-Fa-f]{40}$/, hint: '0x and 40 hexadecimal digits' };
 
 const ZMQ_ENDPOINT: Pattern = {
-  pattern:
-    /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])$/,
+  pattern: ZMQ_ADDRESS,
   hint: 'a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"',
 };
 

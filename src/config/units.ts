@@ -88,6 +88,10 @@ const LOOPBACK = new BlockList();
 LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
 LOOPBACK.addAddress('::1', 'ipv6');
 
+/** ZeroMQ endpoint of a server: `tcp://HOST:PORT`. No other transport is spoken, and a port above 65,535 cannot be connected to. */
+export const ZMQ_ADDRESS: RegExp =
+  /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])$/;
+
 /** Networks that do not cross the public internet: RFC 1918, 6598, 3927 and 4193, and IPv6 link-local. */
 const PRIVATE = new BlockList();
 for (const [network, prefix] of [

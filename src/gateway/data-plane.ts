@@ -23,7 +23,7 @@ import { explain } from '../api/explain.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiDeps, Billing } from '../api/deps.ts';
 import { TokenSizes } from '../dialect/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, messageOf } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
 import { BodyBudget } from '../ingress/body.ts';
@@ -306,7 +306,7 @@ export class DataPlane {
       const { body, status } = await inject(options, { method: 'POST', ...request });
       return { status, json: body.toString() };
     } catch (error) {
-      return { status: 500, json: JSON.stringify({ detail: error instanceof Error ? error.message : String(error) }) };
+      return { status: 500, json: JSON.stringify({ detail: messageOf(error) }) };
     }
   }
 

@@ -13,6 +13,7 @@ import {
   SnapshotError,
   verifySnapshot,
 } from '../billing/index.ts';
+import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -242,7 +243,7 @@ export class HostTrust {
     } catch (error) {
       if (this.#closed) return;
       if (this.#gateway !== 'lost') {
-        const problem = error instanceof Error ? error.message : String(error);
+        const problem = messageOf(error);
         this.#deps.log.warn({ gateway, problem }, 'the gateway sends no keys: the last snapshot stays in force');
       }
       this.#gateway = 'lost';

@@ -5,6 +5,7 @@
 import { Packr } from 'msgpackr';
 import { systemEpochMs } from '../actor/index.ts';
 import { type ZmtpConnection, ZmtpListener } from '../net/zmtp.ts';
+import { SEQUENCE_BYTES, writeSequence } from '../routing/index.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 
 /** Where KV events are published. */
@@ -29,7 +30,6 @@ const MAX_TOPICS = 64;
 const BATCH_BLOCKS = 4096;
 const MEDIUM = 'GPU';
 const RANK = 0;
-const SEQUENCE_BYTES = 8;
 /** The number that ends a replay. */
 const END = Buffer.alloc(SEQUENCE_BYTES, 0xff);
 
@@ -184,10 +184,4 @@ export class KvEventPublisher implements BlockObserver {
 
 function startsWith(text: Buffer, prefix: Buffer): boolean {
   return text.subarray(0, prefix.length).equals(prefix);
-}
-
-function writeSequence(sequence: number): Buffer {
-  const frame = Buffer.alloc(SEQUENCE_BYTES);
-  frame.writeBigUInt64BE(BigInt(sequence));
-  return frame;
 }

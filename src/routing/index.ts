@@ -21,6 +21,7 @@ export {
   type CrnRegistryDeps,
   type ModelSpec,
 } from './crn-registry.ts';
+export { SEQUENCE_BYTES, writeSequence } from './kv-event-batch.ts';
 export { KvEvents, type KvEventStatus } from './kv-events.ts';
 export {
   hashText,

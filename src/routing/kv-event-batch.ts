@@ -1,4 +1,4 @@
-// Wire format of KV events: one msgpack payload is a batch of events, as vLLM and SGLang publish them. Both write batches and events
+// Wire format of KV events: one msgpack payload is a batch of events, as vLLM and SGLang publish them, behind a sequence number. Both write batches and events
 // as arrays (msgspec `array_like`, the tag first) or as maps with `type`, depending on their version. A payload that is
 // anything else is refused as a whole.
 
@@ -43,7 +43,25 @@ const REMOVED_FIELDS = ['block_hashes', 'medium', 'group_idx'] as const;
 const MAX_BLOCK_TOKENS = 65_536;
 const MAX_GROUPS = 1024;
 
+/** Sequence numbers are unsigned and big endian. */
+export const SEQUENCE_BYTES = 8;
+/** What has this number or a higher one cannot be counted further; the end of a replay has the highest. */
+const MAX_SEQUENCE = Number.MAX_SAFE_INTEGER;
+
 const unpackr = new Unpackr({ useRecords: false, int64AsType: 'bigint' });
+
+/** Reads a sequence number. Throws when it is too large. */
+export function readSequence(frame: Buffer): number {
+  const sequence = frame.readBigUInt64BE();
+  if (sequence >= MAX_SEQUENCE) throw new Error('not a message of KV events: its sequence number is too large');
+  return Number(sequence);
+}
+
+export function writeSequence(sequence: number): Buffer {
+  const frame = Buffer.alloc(SEQUENCE_BYTES);
+  frame.writeBigUInt64BE(BigInt(sequence));
+  return frame;
+}
 
 /** Reads a payload. Throws when it is not a batch of events. Types of events that are not known are left out. */
 export function readKvEvents(payload: Uint8Array): KvEvent[] {

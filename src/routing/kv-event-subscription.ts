@@ -4,7 +4,7 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { connectZmtp, type ZmtpConnection } from '../net/zmtp.ts';
-import { readKvEvents } from './kv-event-batch.ts';
+import { readKvEvents, readSequence, SEQUENCE_BYTES, writeSequence } from './kv-event-batch.ts';
 import { KvResidency } from './kv-residency.ts';
 import type { KvEventSource } from './model-table.ts';
 
@@ -43,10 +43,6 @@ const REPLAY_TIMEOUT_MS = 10_000;
 /** Largest share of the thread's time that the events of one server may take; bursts of `BURST_MS` may take more. */
 const MAX_SHARE = 1 / 4;
 const BURST_MS = 50;
-
-const SEQUENCE_BYTES = 8;
-/** What has this number or a higher one cannot be counted further; the end of a replay has the highest. */
-const MAX_SEQUENCE = Number.MAX_SAFE_INTEGER;
 
 export class KvEventSubscription {
   readonly residency: KvResidency = new KvResidency();
@@ -254,16 +250,4 @@ export class KvEventSubscription {
     this.residency.forget();
     this.#deps.onRejected(error);
   }
-}
-
-function readSequence(frame: Buffer): number {
-  const sequence = frame.readBigUInt64BE();
-  if (sequence >= MAX_SEQUENCE) throw new Error('not a message of KV events: its sequence number is too large');
-  return Number(sequence);
-}
-
-function writeSequence(sequence: number): Buffer {
-  const frame = Buffer.alloc(SEQUENCE_BYTES);
-  frame.writeBigUInt64BE(BigInt(sequence));
-  return frame;
 }

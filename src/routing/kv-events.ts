@@ -120,9 +120,7 @@ export class KvEvents {
         }
       },
     });
-    const subscribed: Subscribed = {
-      ...{ fingerprint: JSON.stringify(source), subscription, members: [] },
-    };
+    const subscribed: Subscribed = { fingerprint: JSON.stringify(source), subscription, members: [] };
     this.#subscribed.set(url, subscribed);
     return subscribed;
   }

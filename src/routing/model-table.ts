@@ -1,6 +1,8 @@
 // Routing table: the models, their CRNs, and the cells of those on the board. A table is an immutable snapshot; every change makes
 // a new one, and requests that have begun keep the old one.
 
+import { ZMQ_ADDRESS } from '../config/units.ts';
+
 /** One model on one CRN. */
 export interface Member {
   /** Base URL without a trailing slash; also the CRN's id in logs and metrics. */
@@ -100,9 +102,6 @@ export function serverDetails(server: string | ServerDetails): ServerDetails {
   return typeof server === 'string' ? { url: server } : server;
 }
 
-/** A port above 65,535 cannot be connected to. */
-const ENDPOINT =
-  /^tcp:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])$/;
 const MAX_ENDPOINT_CHARS = 300;
 const MAX_TOPIC_CHARS = 256;
 
@@ -117,5 +116,5 @@ export function readKvEventSource(value: unknown): KvEventSource | null {
 }
 
 function isEndpoint(value: unknown): value is string {
-  return typeof value === 'string' && value.length <= MAX_ENDPOINT_CHARS && ENDPOINT.test(value);
+  return typeof value === 'string' && value.length <= MAX_ENDPOINT_CHARS && ZMQ_ADDRESS.test(value);
 }

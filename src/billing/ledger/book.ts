@@ -206,7 +206,7 @@ export class Book {
   readonly #knownCharges: Map<string, { readonly amount: Pico; readonly member: bigint }>;
   readonly #numbers: Map<string, bigint>;
   /** By account: who else has paid for it on the days of the charges. */
-  readonly #otherPayers = new Map<string, string[]>();
+  readonly #otherPayers = new Map<string, Set<string>>();
   readonly #movements: Row[];
   /** By month. */
   readonly #charges: Map<string, Row[]>;
@@ -316,9 +316,9 @@ export class Book {
       // Names are read where there are charges of that month.
       const payer = this.#numbers.get(id);
       const known = payer === undefined ? undefined : this.#knownCharges.get(keyOf(payer, dateMs, number));
+      if (known === undefined) continue;
       // Another payer may have a charge of its own with this number.
-      const isOther = id !== pays && id !== account;
-      if (known !== undefined && !(isOther && known.member !== this.#numbers.get(account))) return known.amount;
+      if (id === pays || id === account || known.member === this.#numbers.get(account)) return known.amount;
     }
     return undefined;
   }
@@ -353,11 +353,17 @@ export class Book {
     const payers = new Set<string>();
     for (const row of await session.match(FIND_OTHER_PAYERS, [...days.values()])) {
       const [account, payer] = [text(row, 'account'), text(row, 'payer')];
-      append(this.#otherPayers, account, payer);
+      this.#noteOtherPayer(account, payer);
       payers.add(payer);
     }
     if (payers.size === 0) return;
     for (const [name, number] of await numbersOf(session, [...payers])) this.#numbers.set(name, number);
+  }
+
+  #noteOtherPayer(account: string, payer: string): void {
+    const payers = this.#otherPayers.get(account);
+    if (payers === undefined) this.#otherPayers.set(account, new Set([payer]));
+    else payers.add(payer);
   }
 
   putHold(hold: StoredHold): void {
@@ -406,7 +412,7 @@ export class Book {
     };
     append(this.#charges, monthOf(dateMs), row);
     this.#knownCharges.set(keyOf(row.account, dateMs, number), { amount, member: row.member });
-    if (account !== payer) append(this.#otherPayers, account, payer);
+    if (account !== payer) this.#noteOtherPayer(account, payer);
     this.#count(account, payer, usage, amount, dateMs);
   }
 

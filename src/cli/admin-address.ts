@@ -1,0 +1,16 @@
+// Where the admin listener of a running gateway is, and who asks it, for the commands that do.
+
+import { UsageError } from './io.ts';
+
+/** The address that a gateway listens on by default. */
+export const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
+
+/** Environment variable of the admin token. */
+export const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
+
+/** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL. */
+export function adminUrl(address: string, path: string): string {
+  const admin = URL.parse(address);
+  if (admin === null || !/^https?:$/.test(admin.protocol)) throw new UsageError('--admin takes a URL');
+  return admin.href.replace(/\/+$/, '') + path;
+}
