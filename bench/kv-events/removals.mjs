@@ -7,7 +7,7 @@
 import { parseArgs } from 'node:util';
 import { BlockIndex } from '../../dist/src/routing/index.js';
 import { simulate } from '../locality/fleet.mjs';
-import { oracle, ours, prepared } from '../locality/simulation.mjs';
+import { loaded, mean, ours } from '../locality/simulation.mjs';
 import { cacheBlocks, generate, WORKLOADS } from '../locality/traces.mjs';
 
 const SERVERS = 8;
@@ -54,31 +54,15 @@ const POLICIES = {
   'index, capacity ÷ 4 at first': (blocks, seed) => ours({ cacheBlocks: blocks, capacityFactor: 1 / 4, seed }),
 };
 
-const stretched = (requests, factor) => prepared(requests.map((each) => ({ ...each, atMs: each.atMs * factor })));
-
-function loaded({ blocks, make }) {
-  let factor = 1;
-  for (let round = 0; round < 8; round++) {
-    const fleet = { servers: SERVERS, cacheBlocks: blocks };
-    const { utilisation } = simulate(stretched(make(1), factor), fleet, oracle());
-    if (Math.abs(utilisation - USE) < 0.01) break;
-    factor *= utilisation / USE;
-  }
-  return seeds.map((seed) => stretched(make(seed), factor));
-}
-
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-
 console.log(`workload, blocks of a cache | ${Object.keys(POLICIES).join(' | ')} (hit rate · p99 ms)`);
 for (const [name, { blocks: fixed, shares = [0] }] of Object.entries(WORKLOADS)) {
   for (const share of shares) {
     const make = (seed) => generate(name, { seed });
     const blocks = fixed ?? cacheBlocks(make(1), share, SERVERS);
-    const requests = loaded({ blocks, make });
+    const fleet = { servers: SERVERS, cacheBlocks: blocks };
+    const requests = loaded(make, seeds, fleet, USE);
     const cells = Object.values(POLICIES).map((policy) => {
-      const results = requests.map((each, at) =>
-        simulate(each, { servers: SERVERS, cacheBlocks: blocks }, policy(blocks, seeds[at])),
-      );
+      const results = requests.map((each, at) => simulate(each, fleet, policy(blocks, seeds[at])));
       return `${mean(results.map(({ hitRate }) => hitRate)).toFixed(4)} · ${mean(results.map(({ p99 }) => p99)).toFixed(0)}`;
     });
     console.log(`${name}, ${blocks} | ${cells.join(' | ')}`);

@@ -5,17 +5,8 @@ import { pathToFileURL } from 'node:url';
 import { createManualClock, createSeededRandom } from '../../dist/src/actor/testkit.js';
 import { DeadlineQueue } from '../../dist/src/net/deadline.js';
 import { Admission } from '../../dist/src/routing/admission.js';
-import {
-  BlockIndex,
-  Board,
-  CacheFeedback,
-  Candidates,
-  CommonPrefixes,
-  createBoardMemory,
-  hashText,
-  STANDING,
-} from '../../dist/src/routing/index.js';
-import { blockBytes } from '../../dist/src/dialect/index.js';
+import * as routing from '../../dist/src/routing/index.js';
+import { createPlanes } from '../lib/picker-planes.mjs';
 import { BLOCK_TOKENS, Server, SERVER } from './fleet.mjs';
 import { DEFAULTS, prepared } from './simulation.mjs';
 import { cacheBlocks, generate, spread } from './traces.mjs';
@@ -30,38 +21,21 @@ export function simulateHeld(requests, { blocks, holdMs, servers: count = SERVER
   const clock = createManualClock(1);
   const random = createSeededRandom(seed);
   const servers = Array.from({ length: count }, () => new Server(blocks, SERVER));
-  const memory = createBoardMemory(count, count, threads, 64 * 1024 * 1024);
   const deadlines = new DeadlineQueue(clock);
-  const members = servers.map((_, at) => {
-    const url = `http://10.0.0.${at}:8000`;
-    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
-  });
-  const model = { id: 'm', members, budget: 0 };
-  const planes = Array.from({ length: threads }, (_, thread) => {
-    const board = new Board(memory, thread);
-    const index = new BlockIndex(memory.blocks);
-    servers.forEach((_server, at) => {
-      board.setStanding(at, STANDING.up, 0);
-      index.setCapacity(at, blocks * BLOCK_BYTES);
-    });
+  const { memory, model, planes: pickers } = createPlanes(routing, { count, threads, clock, random });
+  const { members } = model;
+  const planes = pickers.map((plane, thread) => {
+    const { board, index } = plane;
+    for (const { member } of members) index.setCapacity(member, blocks * BLOCK_BYTES);
     const deps = { board, memory, thread, expected: board.loads, clock, deadlines, onWaiting() {}, onOutcome() {} };
     const settings = { holdMs, timeoutMs: ENDLESS_MS, requests: Infinity, bytes: Infinity };
-    const feedback = new CacheFeedback(memory, index);
-    return {
-      board,
-      index,
-      feedback,
-      common: new CommonPrefixes(),
-      clock,
-      random,
-      admission: new Admission(deps, settings),
-    };
+    return { ...plane, admission: new Admission(deps, settings) };
   });
   const answered = [];
   const start = (request, plane) => {
     const { prompt } = request;
     const hint = { url: undefined, session: 0, holder: 0, stream: true, bytes: prompt.bytes, blocks: () => prompt };
-    const candidates = new Candidates(model, plane, DEFAULTS, hint);
+    const candidates = new routing.Candidates(model, plane, DEFAULTS, hint);
     const { server } = candidates.next();
     const sentMs = clock.now();
     servers[server].add({ request, server, left: 0, toDecode: 0, unnamed: 0, candidates, plane, sentMs }, sentMs);
@@ -75,7 +49,7 @@ export function simulateHeld(requests, { blocks, holdMs, servers: count = SERVER
     }
     const { bytes, count: blockCount, hashes } = request.prompt;
     const held = Math.max(...members.map(({ member }) => index.matched(member, hashes, blockCount)));
-    const work = Math.max(bytes - blockBytes(held), 0) + DEFAULTS.requestBytes;
+    const work = Math.max(bytes - routing.blockBytes(held), 0) + DEFAULTS.requestBytes;
     const onAdmitted = () => start(request, plane);
     admission.hold(model, { account: request.account, work, bytes, holder: 0, onAdmitted, onRefused() {} });
   };

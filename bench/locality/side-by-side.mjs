@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { createSeededRandom } from '../../dist/src/actor/index.js';
 import { simulate } from './fleet.mjs';
-import { conversationHash, leastLoad, longestMatch, oracle, ours, prepared } from './simulation.mjs';
+import { conversationHash, leastLoad, loaded, longestMatch, mean, oracle, ours } from './simulation.mjs';
 import { cacheBlocks, generate, readTrace, WORKLOADS } from './traces.mjs';
 
 const SERVERS = 8;
@@ -73,22 +73,6 @@ function jittered(requests, seed) {
     .sort((a, b) => a.atMs - b.atMs);
 }
 
-const stretched = (requests, factor) => prepared(requests.map((each) => ({ ...each, atMs: each.atMs * factor })));
-
-/** Requests for each seed, in so much time that the oracle uses `USE` of the fleet with the first one. */
-function loaded({ blocks, make }) {
-  const fleet = { servers: SERVERS, cacheBlocks: blocks };
-  const raw = seeds.map(make);
-  let factor = 1;
-  for (let round = 0; round < 8; round++) {
-    const { utilisation } = simulate(stretched(raw[0], factor), fleet, oracle());
-    if (Math.abs(utilisation - USE) < 0.01) break;
-    factor *= utilisation / USE;
-  }
-  return raw.map((requests) => stretched(requests, factor));
-}
-
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const geometric = (values) => Math.exp(mean(values.map(Math.log)));
 const seconds = (ms) => (ms < 995 ? `${Math.round(ms)}` : `${(ms / 1000).toFixed(1)} s`);
 
@@ -116,7 +100,7 @@ const sums = Object.fromEntries(Object.keys(WITHOUT).map((name) => [name, []]));
 for (const workload of workloads()) {
   const { blocks, name } = workload;
   const fleet = { servers: SERVERS, cacheBlocks: blocks };
-  const requests = loaded(workload);
+  const requests = loaded(workload.make, seeds, fleet, USE);
   const run = (policyOf) => requests.map((each, at) => simulate(each, fleet, policyOf(blocks, seeds[at])));
   const best = run((_, seed) => oracle({ seed }));
   const of = (field) => mean(best.map((result) => result[field]));

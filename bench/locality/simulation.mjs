@@ -2,42 +2,20 @@
 // others are small re-implementations. Every policy is deterministic for its seed.
 
 import { createSeededRandom } from '../../dist/src/actor/index.js';
-import {
-  blockBytes,
-  BlockIndex,
-  Board,
-  CacheFeedback,
-  Candidates,
-  CommonPrefixes,
-  createBoardMemory,
-  hashText,
-  STANDING,
-} from '../../dist/src/routing/index.js';
-import { BLOCK_TOKENS } from './fleet.mjs';
+import * as config from '../../dist/src/config/load.js';
+import * as routing from '../../dist/src/routing/index.js';
+import { createPlanes, pickerDefaults } from '../lib/picker-planes.mjs';
+import { BLOCK_TOKENS, simulate } from './fleet.mjs';
 
 /** Bytes of text of a block of tokens, at 4 a token. */
 const BLOCK_BYTES = 2048;
-
-/** Memory of the block index, as by default. */
-const INDEX_BYTES = 64 * 1024 * 1024;
 
 /** Blocks of the gateway are shorter than those of the caches up to here, then as long: see `block-index.ts`. */
 const SHORT_BYTES = 512;
 const SHORT_UNTIL = 65_536 / BLOCK_BYTES;
 
-/** The measured defaults of the settings in `routing`. */
-export const DEFAULTS = {
-  affinity: true,
-  missWeight: 2,
-  requestBytes: 4096,
-  speedWeight: 1,
-  failurePenalty: 10,
-  commonShare: 0.2,
-  prior: 0.5,
-  sessionPrior: 0.2,
-  stickiness: 4,
-  slowStartMs: 0,
-};
+/** The settings of a gateway that sets none, without a slow start. */
+export const DEFAULTS = { ...pickerDefaults(config), slowStartMs: 0 };
 
 /** Adds what a policy sees to requests of `traces.mjs`: whole blocks for the caches, and the chained hashes that a gateway makes of them. */
 export function prepared(requests) {
@@ -52,7 +30,7 @@ export function prepared(requests) {
     return {
       ...{ atMs, conversation, inputTokens, outputTokens, ids: blocks },
       whole: Math.floor(inputTokens / BLOCK_TOKENS),
-      key: hashText(conversation) || 1,
+      key: routing.hashText(conversation) || 1,
       prompt: {
         hashes: Int32Array.from(hashes),
         count: hashes.length / 2,
@@ -74,12 +52,12 @@ function spreadBits(value, seed) {
 export function oracle({ missWeight = 2, requestTokens = 1024, commonShare = 0.2, seed = 1 } = {}) {
   return (servers) => {
     const random = createSeededRandom(seed);
-    const common = new CommonPrefixes();
+    const common = new routing.CommonPrefixes();
     return {
       choose({ ids, inputTokens, prompt, whole }) {
         const { count, hashes } = prompt;
         common.note(1, hashes, count);
-        const shared = (blockBytes(common.leading(1, hashes, count, commonShare)) / BLOCK_BYTES) * BLOCK_TOKENS;
+        const shared = (routing.blockBytes(common.leading(1, hashes, count, commonShare)) / BLOCK_BYTES) * BLOCK_TOKENS;
         const costs = servers.map((server) => {
           const held = Math.max(server.cache.matched(ids, whole) * BLOCK_TOKENS, shared);
           const miss = Math.max(1, inputTokens - held);
@@ -173,31 +151,21 @@ export function ours({
   capacityFactor = 1,
   session = false,
   settings = {},
-  makeIndex = ({ blocks }) => new BlockIndex(blocks),
+  makeIndex,
   seed = 1,
 }) {
   return (servers) => {
     const random = createSeededRandom(seed);
     const clock = { nowMs: 0, now: () => clock.nowMs };
-    const planes = [];
-    for (let gateway = 0; gateway < gateways; gateway++) {
-      const memory = createBoardMemory(servers.length, servers.length, threads, INDEX_BYTES);
-      for (let thread = 0; thread < threads; thread++) {
-        const index = makeIndex(memory, servers);
-        const board = new Board(memory, thread);
-        servers.forEach((_, at) => {
-          board.setStanding(at, STANDING.up, 0);
-          index.setCapacity(at, cacheBlocks * BLOCK_BYTES * capacityFactor);
-        });
-        const feedback = new CacheFeedback(memory, index);
-        planes.push({ board, index, common: new CommonPrefixes(), feedback, clock, random });
-      }
+    const fleet = { count: servers.length, threads, clock, random };
+    const made = Array.from({ length: gateways }, () =>
+      createPlanes(routing, { ...fleet, makeIndex: makeIndex && ((memory) => makeIndex(memory, servers)) }),
+    );
+    const [{ model }] = made;
+    const planes = made.flatMap((gateway) => gateway.planes);
+    for (const { index } of planes) {
+      servers.forEach((_, at) => index.setCapacity(at, cacheBlocks * BLOCK_BYTES * capacityFactor));
     }
-    const members = servers.map((_, at) => {
-      const url = `http://10.0.0.${at}:8000`;
-      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
-    });
-    const model = { id: 'm', members, budget: 0 };
     const picker = { ...DEFAULTS, ...settings };
     const picks = {};
     return {
@@ -213,7 +181,7 @@ export function ours({
           bytes: prompt.bytes,
           blocks: () => prompt,
         };
-        const candidates = new Candidates(model, plane, picker, hint);
+        const candidates = new routing.Candidates(model, plane, picker, hint);
         const { server } = candidates.next();
         this.state = { candidates, plane };
         picks[candidates.affinity] = (picks[candidates.affinity] ?? 0) + 1;
@@ -232,6 +200,26 @@ export function ours({
       onEnd: ({ server, state }) => state.plane.board.leave(server),
     };
   };
+}
+
+/**
+ * Requests of `make(seed)` for each seed, in so much time that the oracle uses the share `use` of the fleet with the first one. `fleet`: see
+ * `simulate`.
+ */
+export function loaded(make, seeds, fleet, use) {
+  const stretched = (requests, factor) => prepared(requests.map((each) => ({ ...each, atMs: each.atMs * factor })));
+  const raw = seeds.map(make);
+  let factor = 1;
+  for (let round = 0; round < 8; round++) {
+    const { utilisation } = simulate(stretched(raw[0], factor), fleet, oracle());
+    if (Math.abs(utilisation - use) < 0.01) break;
+    factor *= utilisation / use;
+  }
+  return raw.map((requests) => stretched(requests, factor));
+}
+
+export function mean(values) {
+  return sum(values) / values.length;
 }
 
 function sum(values) {

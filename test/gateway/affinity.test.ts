@@ -1,10 +1,10 @@
 // Affinity on real sockets: a conversation stays with the CRN of its cookie at low load, leaves it while it is busy, and gets another
 // cookie only when the CRN is unfit.
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import t from 'tap';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import type { InjectResponse } from '../../src/ingress/inject.ts';
+import { serving } from '../support/serving.ts';
 
 const MODEL = 'm';
 const CHAT = { model: MODEL, messages: [{ role: 'user', content: 'hello' }] };
@@ -56,13 +56,7 @@ class Crn {
 async function open(t: Tap, count: number): Promise<{ crns: Crn[]; ask: (url?: string) => Promise<InjectResponse> }> {
   const crns = Array.from({ length: count }, () => new Crn());
   for (const crn of crns) {
-    const server = createServer((req, res) => crn.serve(req, res));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    crn.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    t.teardown(() => {
-      server.close();
-      server.closeAllConnections();
-    });
+    crn.url = await serving(t, (req, res) => crn.serve(req, res));
   }
   const gateway = createGateway({
     listen: '127.0.0.1:0',

@@ -1,13 +1,13 @@
 // Feedback over a whole gateway: what CRNs report of their caches, truly or not, becomes metrics, capacities and the worth of
 // predictions; the affinity header and `POST /explain` show it.
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import t from 'tap';
 import type { Overview } from '../../src/admin/overview.ts';
 import type { RequestExplanation } from '../../src/api/explain.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { InjectResponse } from '../../src/ingress/inject.ts';
+import { serving } from '../support/serving.ts';
 
 const MODEL = 'm';
 const TOKEN = 'owner';
@@ -63,13 +63,7 @@ async function open(t: Tap, count: number, more: SettingsInput = {}): Promise<Sc
   const crns: { report: Report } = { report: () => undefined };
   const urls: string[] = [];
   for (let at = 0; at < count; at++) {
-    const server = createServer((req, res) => serve(crns, req, res));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    urls.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-    t.teardown(() => {
-      server.close();
-      server.closeAllConnections();
-    });
+    urls.push(await serving(t, (req, res) => serve(crns, req, res)));
   }
   const gateway = createGateway({
     listen: '127.0.0.1:0',

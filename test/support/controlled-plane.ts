@@ -1,8 +1,7 @@
 // A data plane on a manual clock, in front of real servers whose streams begin when the test says so. How fast a CRN seems to be is what
 // the test lets pass between a request and its first event.
 
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Test } from 'tap';
 import { createProbe, createTestSystem, type ManualClock } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
@@ -15,6 +14,7 @@ import { inject, type InjectResponse } from '../../src/ingress/inject.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
 import { EngineCells } from '../../src/search/index.ts';
+import { serving } from './serving.ts';
 
 const MODEL = 'm';
 
@@ -172,13 +172,7 @@ export class ControlledPlane {
 export async function openPlane(t: Test, count: number, settings: SettingsInput = {}): Promise<ControlledPlane> {
   const crns = Array.from({ length: count }, () => new Crn());
   for (const crn of crns) {
-    const server = createServer((req, res) => void crn.serve(req, res));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    crn.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    t.teardown(() => {
-      server.close();
-      server.closeAllConnections();
-    });
+    crn.url = await serving(t, (req, res) => void crn.serve(req, res));
   }
   return new ControlledPlane(t, crns, settings);
 }

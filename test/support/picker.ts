@@ -1,23 +1,22 @@
 // What `Candidates` needs in tests, with the settings of a gateway that sets none.
 
+import { resolveSettings } from '../../src/config/load.ts';
+import type { Settings, SettingsInput } from '../../src/config/settings.ts';
 import { BlockIndex } from '../../src/routing/block-index.ts';
 import type { Board, BoardMemory } from '../../src/routing/board.ts';
 import { CacheFeedback } from '../../src/routing/cache-feedback.ts';
 import { CommonPrefixes } from '../../src/routing/common-prefixes.ts';
 import type { AffinityHint, PickerDeps, PickerSettings, PromptHashes } from '../../src/routing/picker.ts';
 
-export const PICKER: PickerSettings = {
-  affinity: true,
-  missWeight: 2,
-  requestBytes: 4096,
-  speedWeight: 1,
-  failurePenalty: 10,
-  commonShare: 0.2,
-  prior: 0.5,
-  sessionPrior: 0.2,
-  stickiness: 4,
-  slowStartMs: 10_000,
-};
+const { ejection, routing } = settingsOf({});
+
+export const PICKER: PickerSettings = { ...routing, slowStartMs: ejection.slowStartMs };
+
+function settingsOf(input: SettingsInput): Settings {
+  const resolved = resolveSettings(input);
+  if ('mistakes' in resolved) throw new Error(JSON.stringify(resolved.mistakes));
+  return resolved.settings;
+}
 
 const NO_PROMPT: PromptHashes = { hashes: new Int32Array(0), count: 0, bytes: 0 };
 

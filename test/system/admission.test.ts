@@ -1,12 +1,12 @@
 // Admission with real threads: a flood over many connections, which the system spreads over the threads, and one account that sends now
 // and then. The CRN is a real server that ends one request at a time, when the test says so.
 
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { until } from '../support/system.ts';
+import { serving } from '../support/serving.ts';
 
 const MODEL = 'm';
 const THREADS = 4;
@@ -59,13 +59,7 @@ async function open(
   extra: SettingsInput = {},
 ): Promise<{ crn: Crn; url: string; waiting: () => Promise<number> }> {
   const crn = new Crn();
-  const server = createServer((req, res) => void crn.serve(req, res));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  crn.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
+  crn.url = await serving(t, (req, res) => void crn.serve(req, res));
   const gateway = createGateway({
     listen: '127.0.0.1:0',
     admin: '127.0.0.1:0',

@@ -2,6 +2,8 @@
 // 1 KB to 1 MB with the messages of a coding agent, that is with an escaped line end about every 60 bytes; and bodies of 100 KB that differ
 // in what their text consists of.
 
+import { createPlanes, pickerDefaults } from '../../lib/picker-planes.mjs';
+
 const LINE = 'const level = gauge.read(intake) ?? limits.least; // of the weir\n';
 
 /** A chat of `bytes` with messages of up to 8 KB. */
@@ -93,31 +95,14 @@ const SIZES = { '1 MB': 1_000_000, '100 KB': 100_000, '10 KB': 10_000, '1 KB': 1
 /** Prompts that take turns in the cases of a choice: all are known after the first turn. */
 const PROMPTS = 8;
 const MEMBERS = 8;
-const INDEX_BYTES = 64 * 1024 * 1024;
-
-/** The defaults of `routing`. */
-const SETTINGS = {
-  ...{ affinity: true, missWeight: 2, requestBytes: 4096, speedWeight: 1, failurePenalty: 10, commonShare: 0.2 },
-  ...{ prior: 0.5, sessionPrior: 0.2, stickiness: 4, slowStartMs: 10_000 },
-};
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
   const { DIALECTS } = await load('src/dialect/dialects.js');
   const { scanBody } = await load('src/dialect/json-scan.js');
   const { promptBlocks } = await load('src/dialect/prompt-blocks.js');
-  const { BlockIndex, Board, CacheFeedback, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING } =
-    await load('src/routing/index.js');
-  const routing = {
-    BlockIndex,
-    Board,
-    CacheFeedback,
-    Candidates,
-    CommonPrefixes,
-    createBoardMemory,
-    hashText,
-    STANDING,
-  };
+  const routing = await load('src/routing/index.js');
+  const settings = pickerDefaults(await load('src/config/load.js'));
   const chat = DIALECTS['chat-completions'];
   const readersOf = (bytes) =>
     Array.from({ length: PROMPTS }, (_, number) => {
@@ -131,7 +116,7 @@ export async function cases(load) {
   ]);
   const choices = Object.entries(SIZES).map(([name, bytes]) => [
     `choice of ${MEMBERS}, ${name}`,
-    choiceOf(routing, readersOf(bytes)),
+    choiceOf(routing, settings, readersOf(bytes)),
   ]);
   const texts = Object.entries(TEXTS).map(([name, body]) => {
     const scanned = scanBody(body);
@@ -142,30 +127,20 @@ export async function cases(load) {
 }
 
 /** One choice for a prompt, which is read for it; the request begins and ends at once. */
-function choiceOf(routing, prompts) {
-  const { BlockIndex, Board, CacheFeedback, Candidates, CommonPrefixes, createBoardMemory, hashText, STANDING } =
-    routing;
-  const memory = createBoardMemory(MEMBERS, MEMBERS, 1, INDEX_BYTES);
-  const board = new Board(memory, 0);
-  const members = Array.from({ length: MEMBERS }, (_, at) => {
-    const url = `http://10.0.0.${at}:8000`;
-    board.setStanding(at, STANDING.up, 0);
-    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
-  });
-  const model = { id: 'm', members, budget: 0 };
+function choiceOf(routing, settings, prompts) {
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
-  const index = new BlockIndex(memory.blocks);
-  const deps = {
-    ...{ board, index, common: new CommonPrefixes(), feedback: new CacheFeedback(memory, index), random },
-    clock: { now: () => 1_000_000 },
-  };
+  const clock = { now: () => 1_000_000 };
+  const {
+    model,
+    planes: [plane],
+  } = createPlanes(routing, { count: MEMBERS, clock, random });
   const hints = prompts.map((prompt) => ({ url: undefined, session: 0, holder: 0, stream: true, ...prompt }));
   let request = 0;
   return () => {
-    const candidates = new Candidates(model, deps, SETTINGS, hints[request++ % hints.length]);
+    const candidates = new routing.Candidates(model, plane, settings, hints[request++ % hints.length]);
     const member = candidates.next();
     candidates.prefilled(candidates, 10);
-    board.leave(member.server);
+    plane.board.leave(member.server);
   };
 }
