@@ -18,6 +18,7 @@ export type ErrorCode =
   | 'HR_AUTH_INVALID'
   | 'HR_REQUEST_MALFORMED'
   | 'HR_REQUEST_INVALID'
+  | 'HR_REQUEST_UNTRANSLATABLE'
   | 'HR_REQUEST_TOO_LARGE'
   | 'HR_REQUEST_TIMEOUT'
   | 'HR_REQUEST_LINE_TOO_LONG'
@@ -77,6 +78,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   HR_AUTH_INVALID: { status: 401, source: 'client', retryable: false, detail: 'Invalid API key' },
   HR_REQUEST_MALFORMED: { status: 400, source: 'client', retryable: false, detail: 'Malformed request: {}' },
   HR_REQUEST_INVALID: { status: 422, source: 'client', retryable: false, detail: 'Validation failed' },
+  HR_REQUEST_UNTRANSLATABLE: {
+    status: 422,
+    source: 'client',
+    retryable: false,
+    detail: 'The servers of this model speak another dialect, which cannot say this: {}',
+  },
   HR_REQUEST_TOO_LARGE: { status: 413, source: 'client', retryable: false, detail: 'Request body exceeds {} bytes' },
   HR_REQUEST_TIMEOUT: { status: 408, source: 'client', retryable: true, detail: 'Request arrived too slowly' },
   HR_REQUEST_LINE_TOO_LONG: { status: 414, source: 'client', retryable: false, detail: 'Request line too long' },

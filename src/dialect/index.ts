@@ -10,3 +10,9 @@ export { previousResponseId, responseIdOf } from './response-id.ts';
 export { TokenSizes } from './text-counter.ts';
 export { type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, UsageWatch } from './usage.ts';
+export {
+  type AnswerTranslator,
+  type TranslatedRequest,
+  type Translation,
+  translationOf,
+} from './translation/translation.ts';

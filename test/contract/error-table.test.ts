@@ -24,6 +24,7 @@ type Producer = (t: Tap) => Promise<Answer>;
 
 /** Codes of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
 const ELSEWHERE: readonly ErrorCode[] = [
+  'HR_REQUEST_UNTRANSLATABLE',
   'HR_ROUTE_LOOP',
   'HR_DRAINING',
   'HR_ROUTE_BACKLOG',

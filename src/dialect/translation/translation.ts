@@ -1,0 +1,47 @@
+// The interface of translations, and the table of those that exist. A translation carries a request to a server that speaks
+// another dialect, and the server's answer back, without a client or a server knowing.
+
+import type { Dialect, DialectName } from '../dialect.ts';
+
+/** Carries requests of one dialect to servers that speak another one, and their answers back. */
+export interface Translation {
+  readonly name: 'messages-chat' | 'responses-chat';
+  readonly from: DialectName;
+  /** What the server speaks. */
+  readonly to: Dialect;
+  readonly path: '/v1/chat/completions';
+  /**
+   * Throws HeadraceError `HR_REQUEST_UNTRANSLATABLE` (422), which names the field, for what would change the answer if it were
+   * left out.
+   */
+  request(body: Buffer): TranslatedRequest;
+}
+
+/** A request in the dialect of the server. */
+export interface TranslatedRequest {
+  /** JSON for the server. Streams ask for usage (`stream_options.include_usage`). */
+  readonly body: Buffer;
+  /** For one answer: called once per attempt whose answer passes. */
+  answer(): AnswerTranslator;
+}
+
+/** Carries one answer to the client: either the events of a stream, or a whole answer, or an error. */
+export interface AnswerTranslator {
+  /** Whole events of the server's stream as events for the client. May be empty. Scratch memory: valid until the next call. */
+  events(piece: Buffer): Buffer;
+  /** The stream has ended well: the closing events that are still missing. */
+  end(): Buffer;
+  /** A whole 2xx answer. */
+  whole(body: Buffer): Buffer;
+  /** A server's own error answer (status 400 and more). */
+  error(status: number, body: Buffer): Buffer;
+  /** Number of the next event of a numbered stream, for `errorEvent`. */
+  readonly nextSequence: number;
+}
+
+const TRANSLATIONS: readonly Translation[] = [];
+
+/** Undefined where nothing is translated. */
+export function translationOf(from: Dialect | undefined): Translation | undefined {
+  return TRANSLATIONS.find((translation) => translation.from === from?.name);
+}
