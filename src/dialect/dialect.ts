@@ -29,6 +29,8 @@ export interface Usage {
 /** One way to call a model: the paths that speak it, and what it looks like on the wire. */
 export interface Dialect {
   readonly name: DialectName;
+  /** Its bit in the dialects of a server: see `DIALECT_BITS`. */
+  readonly bit: number;
   /** Request paths that speak it, below the base URL, without query. */
   readonly paths: readonly string[];
   /** The body member with the conversation; a KV cache can reuse its beginning. */

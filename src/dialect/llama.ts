@@ -1,6 +1,7 @@
 // The llama-style dialect: POST /completions on the gateway, /completion and /infill on a host. A stream has `data:` lines
 // without event names and without `[DONE]`; the last frame has `stop: true` and repeats the prompt.
 
+import { DIALECT_BITS } from '../config/dialect-bits.ts';
 import {
   type Dialect,
   type EventReading,
@@ -26,6 +27,7 @@ const TYPES: Readonly<Record<number, string>> = {
 
 export const llama: Dialect = {
   name: 'llama',
+  bit: DIALECT_BITS.llama,
   paths: ['/completions', '/completion', '/infill'],
   conversation: 'prompt',
   errorEvent: (failure) => sseEvent(undefined, errorMember(failure)),

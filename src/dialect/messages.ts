@@ -1,6 +1,7 @@
 // The messages dialect: POST /v1/messages. Every event has a name, since SDKs skip events without one; a stream ends with
 // message_stop.
 
+import { DIALECT_BITS } from '../config/dialect-bits.ts';
 import {
   type Dialect,
   type EventReading,
@@ -28,6 +29,7 @@ const TYPES: Readonly<Record<number, string>> = {
 
 export const messages: Dialect = {
   name: 'messages',
+  bit: DIALECT_BITS.messages,
   paths: ['/v1/messages'],
   conversation: 'messages',
   errorEvent: (failure) => sseEvent('error', errorMember(failure)),

@@ -1,6 +1,7 @@
 // The OpenAI dialects: POST /v1/chat/completions, /v1/completions and /v1/responses. They share the error object, whose members
 // the official SDKs copy to their error classes.
 
+import { DIALECT_BITS } from '../config/dialect-bits.ts';
 import {
   type Dialect,
   type EventReading,
@@ -21,6 +22,7 @@ const COMPLETION_TEXTS = textMembers('text');
 /** A stream has `data:` lines without event names and ends with a finish reason and `[DONE]`. */
 export const chatCompletions: Dialect = {
   name: 'chat-completions',
+  bit: DIALECT_BITS.chat,
   // llama-server answers without the version too.
   paths: ['/v1/chat/completions', '/chat/completions'],
   conversation: 'messages',
@@ -41,6 +43,7 @@ export const chatCompletions: Dialect = {
 export const completions: Dialect = {
   ...chatCompletions,
   name: 'completions',
+  bit: DIALECT_BITS.completions,
   paths: ['/v1/completions'],
   conversation: 'prompt',
   deltaTexts: COMPLETION_TEXTS,
@@ -70,6 +73,7 @@ function readChoice(choice: unknown, into: EventReading): void {
 /** Events have names and numbers. The last one holds the whole response. */
 export const responses: Dialect = {
   name: 'responses',
+  bit: DIALECT_BITS.responses,
   paths: ['/v1/responses', '/responses'],
   conversation: 'input',
   errorEvent: responsesErrorEvent,

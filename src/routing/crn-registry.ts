@@ -208,7 +208,7 @@ class CrnRegistry {
   #member(url: string, spec: ModelSpec): Member {
     const server = this.#servers.get(url) as Server;
     const member = server.members.get(spec.id) as number;
-    return { url, server: server.cell, member, hash: hashText(url), apiKey: spec.apiKey };
+    return { url, server: server.cell, member, hash: hashText(url), apiKey: spec.apiKey, dialects: 0 };
   }
 
   /** Each model with a CRN has a cell: there are as many as members. The others share the last one, since they never try anything. */

@@ -15,6 +15,8 @@ export interface Member {
   readonly hash: number;
   /** The gateway's credential for the CRNs of this model. */
   readonly apiKey: string | undefined;
+  /** Dialects that it is declared to speak: bits of `DIALECT_BITS`. 0: nothing is declared, and what it lacks is learned. */
+  readonly dialects: number;
 }
 
 export interface Model {

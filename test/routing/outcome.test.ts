@@ -151,6 +151,7 @@ const MEMBERS = [0, 1, 2].map((at): Member => ({
   member: at,
   hash: at,
   apiKey: undefined,
+  dialects: 0,
 }));
 
 const choice = (member: number, epoch = 0, trial = false): Choice => ({

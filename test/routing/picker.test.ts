@@ -36,7 +36,7 @@ class Fixture {
     const members = Array.from({ length: count }, (_, at): Member => {
       const url = urls[at] ?? urlOf(at);
       this.board.setStanding(at, standing, 0);
-      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined };
+      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, dialects: 0 };
     });
     this.model = { id: 'm', members, budget: 0 };
   }
@@ -606,7 +606,7 @@ t.test('threads see the loads of each other, and what a dead one had', async (t)
   t.same(new Set(Array.from({ length: 20 }, () => fixture.pickOnce().server)), new Set([0, 1]));
 });
 
-const memberAt = (url: string): Member => ({ url, server: 0, member: 0, hash: 0, apiKey: undefined });
+const memberAt = (url: string): Member => ({ url, server: 0, member: 0, hash: 0, apiKey: undefined, dialects: 0 });
 
 const table = (models: Record<string, readonly string[]>): ModelTable =>
   new ModelTable({
