@@ -1,0 +1,131 @@
+// What a response object repeats of its request, and what the answer needs to know of the request's tools. Values are copied as
+// they were written; what the request leaves out or sets to null has the default of the official API.
+
+import { found, memberTable, readString, scanMembers } from '../json-scan.ts';
+
+/** A tool as the client knows it, where a server of chat completions knows a function in its place. */
+export interface CalledTool {
+  /** Kind of the item that calls it: `function_call`, `custom_tool_call` (text, no JSON) or `local_shell_call`. */
+  readonly type: 'function' | 'custom' | 'local_shell';
+  readonly name: string;
+  /** The namespace that holds a function. */
+  readonly namespace?: string;
+}
+
+/** Members of the response object that repeat the request, with their defaults. */
+const DEFAULTS: Readonly<Record<string, string>> = {
+  background: 'false',
+  frequency_penalty: '0',
+  instructions: 'null',
+  max_output_tokens: 'null',
+  max_tool_calls: 'null',
+  metadata: '{}',
+  parallel_tool_calls: 'true',
+  presence_penalty: '0',
+  previous_response_id: 'null',
+  prompt_cache_key: 'null',
+  reasoning: '{"effort":null,"summary":null}',
+  safety_identifier: 'null',
+  store: 'true',
+  temperature: '1',
+  text: '{"format":{"type":"text"}}',
+  tool_choice: '"auto"',
+  tools: '[]',
+  top_logprobs: '0',
+  top_p: '1',
+  truncation: '"disabled"',
+  user: 'null',
+};
+
+const REPEATED = Object.keys(DEFAULTS);
+const MODEL = 2 * REPEATED.length;
+const SERVICE_TIER = MODEL + 2;
+const MEMBERS = memberTable([...REPEATED, 'model', 'service_tier']);
+const FORMAT = memberTable(['format']);
+
+const NULL = 0x6e;
+const OPEN_OBJECT = 0x7b;
+const MAX_DEPTH = 256;
+
+/** What the answer to one request repeats of it. Reads the request when it is asked for the first time. */
+export class ResponseEcho {
+  readonly #request: Buffer;
+  readonly #tools: ReadonlyMap<string, CalledTool> | null;
+  #spans: readonly number[] | null = null;
+  #members: Buffer | null = null;
+
+  /**
+   * @param request a well-formed body of the responses dialect
+   * @param tools what stands behind functions of the translated request, by the name that the server knows; null when all are as
+   *   the client sent them
+   */
+  constructor(request: Buffer, tools: ReadonlyMap<string, CalledTool> | null) {
+    this.#request = request;
+    this.#tools = tools;
+  }
+
+  /** The tool that a call of the function `name` means. */
+  toolOf(name: string): CalledTool {
+    return this.#tools?.get(name) ?? { type: 'function', name };
+  }
+
+  /** `model` of the request; '' when it has none. */
+  get model(): string {
+    const { start, end } = this.#span(MODEL);
+    return start < 0 ? '' : (readString(this.#request, start, end) ?? '');
+  }
+
+  /** `service_tier` of the request as JSON; `"auto"` when it has none. The server's own word is better. */
+  get serviceTier(): string {
+    const { start, end } = this.#span(SERVICE_TIER);
+    return start < 0 ? '"auto"' : this.#request.toString('utf8', start, end);
+  }
+
+  /** The members that the response object repeats, as JSON without braces: `"background":false,"instructions":…`. */
+  get members(): Buffer {
+    this.#members ??= this.#write();
+    return this.#members;
+  }
+
+  #write(): Buffer {
+    const parts: Buffer[] = [];
+    for (const [index, name] of REPEATED.entries()) {
+      const { start, end } = this.#span(2 * index);
+      parts.push(Buffer.from(`${index === 0 ? '' : ','}"${name}":`));
+      if (start < 0) parts.push(Buffer.from(DEFAULTS[name] as string));
+      else if (name === 'text') this.#pushText(parts, start, end);
+      else parts.push(this.#request.subarray(start, end));
+    }
+    return Buffer.concat(parts);
+  }
+
+  /** `text` always has a format. */
+  #pushText(parts: Buffer[], start: number, end: number): void {
+    const members = found(FORMAT);
+    const hasFormat =
+      this.#request[start] !== OPEN_OBJECT ||
+      scanMembers(this.#request, start, end, FORMAT, members, MAX_DEPTH) < 0 ||
+      (members.spans[0] as number) >= 0;
+    if (!hasFormat) {
+      parts.push(Buffer.from('{"format":{"type":"text"}'));
+      const rest = this.#request.subarray(start + 1, end);
+      if (rest.toString('latin1').trim() !== '}') parts.push(Buffer.from(','));
+      parts.push(rest);
+    } else parts.push(this.#request.subarray(start, end));
+  }
+
+  /** A member's value; `start` is -1 when it is absent or null. */
+  #span(at: number): { start: number; end: number } {
+    this.#spans ??= this.#scan();
+    const start = this.#spans[at] as number;
+    const isNull = start >= 0 && this.#request[start] === NULL;
+    return { start: isNull ? -1 : start, end: this.#spans[at + 1] as number };
+  }
+
+  #scan(): readonly number[] {
+    const members = found(MEMBERS);
+    const start = this.#request.indexOf(OPEN_OBJECT);
+    scanMembers(this.#request, start, this.#request.length, MEMBERS, members, MAX_DEPTH);
+    return members.spans;
+  }
+}
