@@ -15,6 +15,7 @@ import type { CatalogModel } from '../catalog/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { TokenSizes } from '../dialect/index.ts';
 import type { PageClient } from '../fetch/index.ts';
+import type { DetachedOptions } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeSettlement } from '../ingress/exchange.ts';
 import type {
   Admission,
@@ -102,6 +103,8 @@ export interface ApiDeps {
   readonly recent: Recent;
   readonly clock: Clock;
   readonly random: () => number;
+  /** For requests that a request makes: `startDetached`. */
+  readonly detached: DetachedOptions;
   /** The retry budget of a model. */
   readonly budget: (model: Model) => RetryBudget;
 }

@@ -27,6 +27,7 @@ import { HeadraceError, messageOf } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
 import { BodyBudget } from '../ingress/body.ts';
+import type { DetachedOptions } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
 import { inject } from '../ingress/inject.ts';
 import { respondError } from '../ingress/respond.ts';
@@ -132,6 +133,7 @@ export class DataPlane {
   readonly #tokenSizes = new TokenSizes();
   #budgets = new Map<string, RetryBudget>();
   #cors: Cors;
+  readonly #detached: DetachedOptions;
   #deps: ApiDeps;
   #whenIdle: (() => void) | null = null;
 
@@ -205,6 +207,7 @@ export class DataPlane {
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, connections, headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
+    this.#detached = { handler: this.handler, clock, limits: this.limits, budget: this.budget };
     this.#deps = this.#makeDeps(snapshot);
   }
 
@@ -299,9 +302,8 @@ export class DataPlane {
 
   /** Where a request would go. It is neither counted nor logged. */
   async explain({ account, ...request }: ExplainRequest): Promise<ExplainAnswer> {
-    const { clock } = this.#options;
     const handler = (exchange: Exchange): void => explain(exchange, this.#deps, account);
-    const options = { handler, clock, limits: this.limits, budget: this.budget };
+    const options = { ...this.#detached, handler };
     try {
       const { body, status } = await inject(options, { method: 'POST', ...request });
       return { status, json: body.toString() };
@@ -393,6 +395,7 @@ export class DataPlane {
       recent: this.#recent,
       clock,
       random,
+      detached: this.#detached,
       feedback: this.#feedback,
       picker: this.#picker,
       pickerSettings: { ...routing, slowStartMs: settings.ejection.slowStartMs },

@@ -254,8 +254,7 @@ class RunningGateway implements ServedGateway {
 
   async inject(request: InjectRequest): Promise<InjectResponse> {
     await this.#control.configured;
-    const { handler, limits, budget } = this.#control.local;
-    return inject({ handler, clock: systemClock, limits, budget }, request);
+    return inject(this.#control.local.deps.detached, request);
   }
 
   async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {

@@ -1,9 +1,7 @@
 // Server adapter without a socket: requests and responses in memory, through the same handlers as all others.
 
-import type { Clock } from '../actor/index.ts';
-import { Body, type BodyBudget, type BodyLimits } from './body.ts';
-import { checkHead, Exchange, type ExchangeHandler, type RequestHead } from './exchange.ts';
-import { respondError } from './respond.ts';
+import { type DetachedExchange, type DetachedOptions, type ResponseSink, startDetached } from './detached-exchange.ts';
+import type { RequestHead } from './exchange.ts';
 
 /** A request to inject. */
 export interface InjectRequest {
@@ -33,55 +31,6 @@ export interface InjectResponse {
   json<T = unknown>(): T;
 }
 
-export interface InjectOptions {
-  readonly handler: ExchangeHandler;
-  readonly clock: Clock;
-  readonly limits: BodyLimits;
-  readonly budget: BodyBudget;
-}
-
-class InjectExchange extends Exchange {
-  readonly #settle: (response: InjectResponse | Error) => void;
-  readonly #pieces: Uint8Array[] = [];
-
-  constructor(head: RequestHead, body: Body, nowMs: number, settle: (response: InjectResponse | Error) => void) {
-    super(head, nowMs);
-    this.requestBody = body;
-    this.#settle = settle;
-  }
-
-  override write(chunk: Uint8Array): boolean {
-    if (this.handedOver) return true;
-    this.committed = true;
-    // The caller may reuse the memory of the piece.
-    if (chunk.byteLength > 0) this.#pieces.push(Buffer.from(chunk));
-    return true;
-  }
-
-  override end(chunk?: Uint8Array): void {
-    if (this.handedOver) return;
-    this.write(chunk ?? new Uint8Array(0));
-    const body = this.method === 'HEAD' ? Buffer.alloc(0) : Buffer.concat(this.#pieces);
-    const headers = [...this.commonHeaders, ...this.responseHeaders];
-    if (this.contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.contentLength));
-    this.#settle(new Response(this.status, collectHeaders(headers), body));
-    this.ended('delivered');
-  }
-
-  override destroy(): void {
-    if (this.handedOver) return;
-    this.#settle(new Error('the connection was closed before the response was complete'));
-    this.ended('broken');
-  }
-
-  /** The caller's signal fired. */
-  leave(reason: unknown): void {
-    if (this.handedOver) return;
-    this.#settle(reason instanceof Error ? reason : new Error('aborted', { cause: reason }));
-    this.ended('gone');
-  }
-}
-
 class Response implements InjectResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -102,10 +51,44 @@ class Response implements InjectResponse {
   }
 }
 
+/** Collects a response. */
+class Collector implements ResponseSink {
+  exchange!: DetachedExchange;
+  readonly #settle: (response: InjectResponse | Error) => void;
+  readonly #pieces: Uint8Array[] = [];
+
+  constructor(settle: (response: InjectResponse | Error) => void) {
+    this.#settle = settle;
+  }
+
+  piece(chunk: Uint8Array): boolean {
+    this.#pieces.push(Buffer.from(chunk));
+    return true;
+  }
+
+  end(): void {
+    const { answerHeaders, declaredLength, method, status } = this.exchange;
+    const body = method === 'HEAD' ? Buffer.alloc(0) : Buffer.concat(this.#pieces);
+    const headers = collectHeaders(answerHeaders);
+    if (declaredLength >= 0 && status !== 204) headers['content-length'] = String(declaredLength);
+    this.#settle(new Response(status, headers, body));
+  }
+
+  broken(): void {
+    this.#settle(new Error('the connection was closed before the response was complete'));
+  }
+
+  /** The caller's signal fired. */
+  leave(reason: unknown): void {
+    if (this.exchange.handedOver) return;
+    this.#settle(reason instanceof Error ? reason : new Error('aborted', { cause: reason }));
+    this.exchange.leave();
+  }
+}
+
 /** Runs a request through the handler. Rejects when the response is broken off or the signal is aborted. */
-export function inject(options: InjectOptions, request: InjectRequest): Promise<InjectResponse> {
+export function inject(options: DetachedOptions, request: InjectRequest): Promise<InjectResponse> {
   return new Promise((resolve, reject) => {
-    const now = options.clock.now();
     const { bytes, contentType } = encode(request.body);
     const headers = Object.entries(request.headers ?? {}).flatMap(([name, value]) => [name.toLowerCase(), value]);
     if (contentType !== undefined && !headers.includes('content-type')) headers.push('content-type', contentType);
@@ -117,27 +100,18 @@ export function inject(options: InjectOptions, request: InjectRequest): Promise<
       headers,
       remoteAddress: request.remoteAddress ?? '',
     };
-    const body = new Body(options.budget, options.limits, bytes.byteLength, now);
     const { signal } = request;
-    const leave = (): void => exchange.leave(signal?.reason);
-    const exchange = new InjectExchange(head, body, now, (response) => {
+    const leave = (): void => collector.leave(signal?.reason);
+    const collector = new Collector((response) => {
       signal?.removeEventListener('abort', leave);
       if (response instanceof Error) reject(response);
       else resolve(response);
     });
-    signal?.addEventListener('abort', leave, { once: true });
-    if (signal?.aborted === true) {
-      leave();
-      return;
-    }
-    try {
-      const fault = checkHead(head);
-      if (fault !== null) throw fault;
-      options.handler(exchange);
-    } catch (error) {
-      respondError(exchange, error);
-    }
-    body.append(bytes, true, now);
+    startDetached(options, head, bytes, collector, (exchange) => {
+      collector.exchange = exchange;
+      signal?.addEventListener('abort', leave, { once: true });
+      if (signal?.aborted === true) leave();
+    });
   });
 }
 
