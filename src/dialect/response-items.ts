@@ -1,0 +1,179 @@
+// Items of conversations in the responses dialect: those of a request's input and of a response's output, as the JSON texts in which
+// they were written, and the splice that puts earlier ones before the input of a request. No item is parsed and serialised again.
+
+import { edited } from './output-limit.ts';
+import { found, memberTable, readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const MAX_DEPTH = 256;
+const COLON = 0x3a;
+const NULL = 0x6e;
+
+const REQUEST = memberTable(['input', 'previous_response_id', 'background', 'stream', 'store']);
+/** Where the spans of the members stand; those of `input` come first. */
+const PREVIOUS = 2;
+const BACKGROUND = 4;
+const STREAM = 6;
+const STORE = 8;
+
+const RESPONSE = memberTable(['output']);
+const ITEM = memberTable(['type', 'id']);
+
+/** Input items of a request, oldest first. Input that is a text is one message of the user. Empty where there is no input. */
+export function inputItemsOf(body: Buffer): string[] {
+  const [start = -1, end = -1] = membersOf(body, REQUEST) ?? [];
+  return itemsAt(body, start, end);
+}
+
+/** Output items of a response object, oldest first. */
+export function outputItemsOf(response: Buffer): string[] {
+  const [start = -1, end = -1] = membersOf(response, RESPONSE) ?? [];
+  return start >= 0 && response[start] === OPEN_ARRAY ? elementsAt(response, start, end) : [];
+}
+
+/** Elements of a JSON array, in their order. */
+export function arrayItemsOf(array: Buffer): string[] {
+  return array[0] === OPEN_ARRAY ? elementsAt(array, 0, array.length) : [];
+}
+
+/** Members of an item that other items may name it by; '' where it has none. */
+export interface ItemName {
+  readonly type: string;
+  readonly id: string;
+}
+
+/** Type and id of an item. */
+export function itemNameOf(item: string): ItemName {
+  const bytes = Buffer.from(item);
+  const spans = membersOf(bytes, ITEM) ?? [];
+  return { type: textAt(bytes, spans, 0), id: textAt(bytes, spans, 2) };
+}
+
+/**
+ * A request of the responses dialect with earlier items before its input, and without `previous_response_id`, which these items
+ * replace. All other bytes stay.
+ * @param body a JSON object
+ * @param earlier JSON texts of items, oldest first
+ */
+export function withEarlierItems(body: Buffer, earlier: readonly string[]): Buffer {
+  const without = withoutMember(body, PREVIOUS);
+  if (earlier.length === 0) return without;
+  const spans = membersOf(without, REQUEST) ?? [];
+  const [start = -1, end = -1] = spans;
+  const text = earlier.join(',');
+  if (start >= 0 && without[start] === OPEN_ARRAY) {
+    const first = skipSpace(without, start + 1, end);
+    const separator = without[first] === CLOSE_ARRAY ? '' : ',';
+    return edited(without, [{ start: start + 1, end: start + 1, text: text + separator }]);
+  }
+  const own = itemsAt(without, start, end);
+  const items = `[${[text, ...own].join(',')}]`;
+  if (start >= 0) return edited(without, [{ start, end, text: items }]);
+  return withMember(without, 'input', items);
+}
+
+/** A request whose input is these items. */
+export function withInput(body: Buffer, items: readonly string[]): Buffer {
+  const [start = -1, end = -1] = membersOf(body, REQUEST) ?? [];
+  const text = `[${items.join(',')}]`;
+  return start < 0 ? withMember(body, 'input', text) : edited(body, [{ start, end, text }]);
+}
+
+/** A background request as the request that is sent: without `background`, as a stream. */
+export function asForeground(body: Buffer): Buffer {
+  const without = withoutMember(body, BACKGROUND);
+  const [start = -1, end = -1] = membersOf(without, REQUEST)?.slice(STREAM) ?? [];
+  return start < 0 ? withMember(without, 'stream', 'true') : edited(without, [{ start, end, text: 'true' }]);
+}
+
+/** What a request says about the keeping of its response. Values that are no booleans count as absent. */
+export interface StateFields {
+  /** Undefined: not said. */
+  readonly store: boolean | undefined;
+  readonly background: boolean;
+  readonly stream: boolean;
+  /** Its input names items that the gateway may have; see `item_reference` of the official API. */
+  readonly hasReferences: boolean;
+}
+
+const REFERENCE = Buffer.from('item_reference');
+
+/** Reads what a request says about the keeping of its response. */
+export function stateFieldsOf(body: Buffer): StateFields {
+  const spans = membersOf(body, REQUEST) ?? [];
+  return {
+    store: booleanAt(body, spans, STORE),
+    background: booleanAt(body, spans, BACKGROUND) === true,
+    stream: booleanAt(body, spans, STREAM) === true,
+    hasReferences: body.includes(REFERENCE),
+  };
+}
+
+/** Spans of the members of the object in `body`; null when it is no object. */
+function membersOf(body: Buffer, table: ReturnType<typeof memberTable>): readonly number[] | null {
+  const start = skipSpace(body, 0, body.length);
+  if (body[start] !== OPEN_OBJECT) return null;
+  const members = found(table);
+  return scanMembers(body, start, body.length, table, members, MAX_DEPTH) < 0 ? null : members.spans;
+}
+
+function itemsAt(body: Buffer, start: number, end: number): string[] {
+  if (start < 0 || body[start] === NULL) return [];
+  if (body[start] === OPEN_ARRAY) return elementsAt(body, start, end);
+  const text = body.toString('utf8', start, end);
+  return body[start] === QUOTE ? [`{"type":"message","role":"user","content":${text}}`] : [text];
+}
+
+function elementsAt(body: Buffer, start: number, end: number): string[] {
+  const items: string[] = [];
+  let pos = skipSpace(body, start + 1, end);
+  while (pos < end && body[pos] !== CLOSE_ARRAY) {
+    const next = skipValue(body, pos, end, 1, MAX_DEPTH);
+    if (next < 0) return items;
+    items.push(body.toString('utf8', pos, next));
+    pos = skipSpace(body, next, end);
+    if (body[pos] === COMMA) pos = skipSpace(body, pos + 1, end);
+  }
+  return items;
+}
+
+function textAt(body: Buffer, spans: readonly number[], at: number): string {
+  const [start = -1, end = -1] = [spans[at], spans[at + 1]];
+  return start >= 0 && body[start] === QUOTE ? (readString(body, start, end) ?? '') : '';
+}
+
+function booleanAt(body: Buffer, spans: readonly number[], at: number): boolean | undefined {
+  const first = body[spans[at] ?? -1];
+  return first === 0x74 ? true : first === 0x66 ? false : undefined;
+}
+
+/** The object with a member in front. */
+function withMember(body: Buffer, name: string, value: string): Buffer {
+  const at = body.indexOf(OPEN_OBJECT) + 1;
+  const isEmpty = body[skipSpace(body, at, body.length)] === OPEN_OBJECT + 2;
+  return edited(body, [{ start: at, end: at, text: `"${name}":${value}${isEmpty ? '' : ','}` }]);
+}
+
+/** The object without a member, however often it stands there. */
+function withoutMember(body: Buffer, at: number): Buffer {
+  let left = body;
+  for (;;) {
+    const spans = membersOf(left, REQUEST) ?? [];
+    const [valueStart = -1, valueEnd = -1] = spans.slice(at, at + 2);
+    if (valueStart < 0) return left;
+    let start = left.lastIndexOf(QUOTE, left.lastIndexOf(QUOTE, left.lastIndexOf(COLON, valueStart)) - 1);
+    let end = skipSpace(left, valueEnd, left.length);
+    if (left[end] === COMMA) end = skipSpace(left, end + 1, left.length);
+    else {
+      // The last member: the comma before it goes with it.
+      const before = left.lastIndexOf(COMMA, start);
+      if (before >= 0 && skipSpace(left, before + 1, start) === start) start = before;
+      end = valueEnd;
+    }
+    left = edited(left, [{ start, end, text: '' }]);
+  }
+}

@@ -1,0 +1,108 @@
+// Items of the responses dialect, and the splice that puts earlier ones before the input of a request.
+import t from 'tap';
+import { createSeededRandom } from '../../src/actor/index.ts';
+import {
+  arrayItemsOf,
+  asForeground,
+  inputItemsOf,
+  itemNameOf,
+  outputItemsOf,
+  stateFieldsOf,
+  withEarlierItems,
+  withInput,
+} from '../../src/dialect/response-items.ts';
+
+const EARLIER = ['{"role":"user","content":"one"}', '{"type":"message","id":"msg_1","content":[ ]}'];
+
+t.test('earlier items stand before the input, and previous_response_id is gone', (t) => {
+  const rows: [string, string][] = [
+    [
+      '{"model":"m","previous_response_id":"r","input":"two"}',
+      '{"model":"m","input":[E,{"type":"message","role":"user","content":"two"}]}',
+    ],
+    ['{"input":[ {"a": 1.50} ],"previous_response_id":"r"}', '{"input":[E, {"a": 1.50} ]}'],
+    ['{ "previous_response_id" : "r" , "input" : [ ] }', '{ "input" : [E ] }'],
+    ['{"previous_response_id":"r","model":"m"}', '{"input":[E],"model":"m"}'],
+    ['{"previous_response_id":"r"}', '{"input":[E]}'],
+    ['{"previous_response_id":"r","input":null}', '{"input":[E]}'],
+    ['{"previous\\u005fresponse_id":"r","input":{"x":":,\\""}}', '{"input":[E,{"x":":,\\""}]}'],
+    [
+      '{"input":"x","previous_response_id":"r","previous_response_id":"s"}',
+      '{"input":[E,{"type":"message","role":"user","content":"x"}]}',
+    ],
+    [
+      '{"metadata":{"previous_response_id":"kept"},"input":[1],"previous_response_id":null}',
+      '{"metadata":{"previous_response_id":"kept"},"input":[E,1]}',
+    ],
+  ];
+  for (const [body, expected] of rows) {
+    t.equal(withEarlierItems(Buffer.from(body), EARLIER).toString(), expected.replace('E', EARLIER.join(',')), body);
+  }
+  const body = '{"a":1 , "previous_response_id":"r" }';
+  t.equal(withEarlierItems(Buffer.from(body), []).toString(), '{"a":1  }', 'without earlier items only the id goes');
+  t.end();
+});
+
+t.test('items of input and output are the texts in which they were written', (t) => {
+  t.same(inputItemsOf(Buffer.from('{"input":[ {"a": 1.0e2},\n"x" , [] ]}')), ['{"a": 1.0e2}', '"x"', '[]']);
+  t.same(inputItemsOf(Buffer.from('{"input":"h\\u00e9"}')), ['{"type":"message","role":"user","content":"h\\u00e9"}']);
+  t.same(inputItemsOf(Buffer.from('{"input":[]}')), []);
+  t.same(inputItemsOf(Buffer.from('{}')), []);
+  t.same(outputItemsOf(Buffer.from('{"id":"r","output":[{"type":"message","text":"],["}],"usage":null}')), [
+    '{"type":"message","text":"],["}',
+  ]);
+  t.same(outputItemsOf(Buffer.from('{"output":null}')), []);
+  t.same(outputItemsOf(Buffer.from('broken')), []);
+  t.same(arrayItemsOf(Buffer.from('[1, {"b":[2]}]')), ['1', '{"b":[2]}']);
+  t.same(itemNameOf('{"id":"msg_1","type":"item_reference"}'), { id: 'msg_1', type: 'item_reference' });
+  t.same(itemNameOf('"text"'), { id: '', type: '' });
+  t.end();
+});
+
+t.test('the state fields of a request, and a background request as it is sent', (t) => {
+  const fields = (text: string): object => stateFieldsOf(Buffer.from(text));
+  t.same(fields('{"store":false,"stream":true}'), {
+    store: false,
+    background: false,
+    stream: true,
+    hasReferences: false,
+  });
+  t.match(fields('{"background":true,"input":[{"type":"item_reference","id":"x"}]}'), {
+    store: undefined,
+    background: true,
+    hasReferences: true,
+  });
+  t.match(fields('{"background":"true","store":0}'), { store: undefined, background: false });
+  const rows: [string, string][] = [
+    ['{"background":true,"input":"x"}', '{"stream":true,"input":"x"}'],
+    ['{"stream": false, "background": true}', '{"stream": true}'],
+    ['{"background":true}', '{"stream":true}'],
+  ];
+  for (const [body, expected] of rows) t.equal(asForeground(Buffer.from(body)).toString(), expected);
+  t.equal(withInput(Buffer.from('{"input":"x","a":1}'), ['1', '2']).toString(), '{"input":[1,2],"a":1}');
+  t.end();
+});
+
+t.test('a splice of any request is what JSON says it is', (t) => {
+  const random = createSeededRandom(16);
+  const pick = <T>(values: readonly T[]): T => values[Math.floor(random() * values.length)] as T;
+  for (let round = 0; round < 2000; round++) {
+    const members: [string, unknown][] = [
+      ['model', 'm'],
+      ['input', pick(['text', [], [{ role: 'user', content: 'a "quoted", {text}' }], [{ a: [] }, { b: '\\' }]])],
+      ['previous_response_id', pick(['resp_1', 'r:",'])],
+      ['metadata', { previous_response_id: 'x', input: [1, ','] }],
+      ['temperature', 0.5],
+    ];
+    members.sort(() => random() - 0.5);
+    const request = Object.fromEntries(members) as Record<string, unknown>;
+    const text = JSON.stringify(request, null, pick([0, 1, 2]));
+    const earlier = EARLIER.slice(0, 1 + Math.floor(random() * 2));
+    const spliced = JSON.parse(withEarlierItems(Buffer.from(text), earlier).toString()) as Record<string, unknown>;
+    const { previous_response_id: _, input, ...rest } = request;
+    const own = typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : (input as unknown[]);
+    const items: unknown[] = earlier.map((item) => JSON.parse(item) as unknown);
+    t.strictSame(spliced, { ...rest, input: [...items, ...own] });
+  }
+  t.end();
+});
