@@ -16,7 +16,7 @@ const OPEN_ARRAY = 0x5b;
 const TO_CLOSING = 2;
 
 /** How much of a skipped string is checked byte by byte; a native search is faster from here on (measured). */
-const STRICT_BYTES = 16;
+export const STRICT_BYTES = 16;
 
 /** Most leading elements of an array member that are remembered; conversations seldom have more system messages. */
 const MAX_ELEMENTS = 8;
@@ -271,7 +271,7 @@ function skipKey(body: Buffer, start: number, end: number): number {
  * Skips the string that opens at `start`: its first `strictBytes` byte by byte, the rest by a native search for the
  * closing quote, which lets raw control characters and unknown escapes pass.
  */
-function skipString(body: Buffer, start: number, end: number, strictBytes: number): number {
+export function skipString(body: Buffer, start: number, end: number, strictBytes: number): number {
   let pos = start + 1;
   const limit = Math.min(pos + strictBytes, end);
   while (pos < limit) {
@@ -301,7 +301,7 @@ function skipEscape(body: Buffer, start: number, end: number): number {
 }
 
 /** Skips a literal name or a number (RFC 8259 §3 and §6) whose first byte is `first`. */
-function skipScalar(body: Buffer, start: number, end: number, first: number): number {
+export function skipScalar(body: Buffer, start: number, end: number, first: number): number {
   const word = first === 0x74 ? TRUE : first === 0x66 ? FALSE : first === 0x6e ? NULL : undefined;
   if (word !== undefined) {
     if (start + word.length > end) return ~start;
@@ -472,7 +472,8 @@ const NOT_AN_OBJECT = rejected(
 const MISSING_MODEL = rejected(['body', 'model'], 'Field required', 'missing');
 const MODEL_NOT_TEXT = rejected(['body', 'model'], 'Input should be a valid string', 'string_type');
 
-function invalidJson(body: Buffer, offset: number): RejectedBody {
+/** A body that is no JSON from the byte at `offset` on. */
+export function invalidJson(body: Buffer, offset: number): RejectedBody {
   return rejected(['body', charsBefore(body, offset)], 'JSON decode error', 'json_invalid');
 }
 

@@ -1,0 +1,206 @@
+// The tape compared with JSON.parse on random and on broken texts, and what the writer makes of its values.
+import assert from 'node:assert/strict';
+import t from 'tap';
+import { JsonTape, JsonWriter } from '../../../src/dialect/translation/json-tape.ts';
+import { HeadraceError } from '../../../src/errors.ts';
+import { mutated, Random } from '../../support/random.ts';
+import { randomJson, randomText, spelled } from './json-texts.ts';
+
+const tape = new JsonTape();
+const out = new JsonWriter(tape);
+
+/** The value at a node, by navigation alone. */
+function valueAt(node: number): unknown {
+  if (tape.isArray(node)) {
+    const items: unknown[] = [];
+    for (let item = tape.first(node); item < tape.next(node); item = tape.next(item)) items.push(valueAt(item));
+    return items;
+  }
+  if (tape.isObject(node)) {
+    const entries: [string, unknown][] = [];
+    for (let key = tape.first(node); key < tape.next(node); key = tape.next(tape.valueOf(key))) {
+      entries.push([tape.string(key) as string, valueAt(tape.valueOf(key))]);
+    }
+    return Object.fromEntries(entries);
+  }
+  if (tape.isString(node)) return tape.string(node);
+  if (tape.isNull(node)) return null;
+  return tape.isTrue(node) || tape.isFalse(node) ? tape.isTrue(node) : tape.number(node);
+}
+
+/** Offset of the refusal; undefined when the text is read. */
+function refusal(text: Buffer): number | undefined {
+  try {
+    tape.read(text);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof HeadraceError) || error.code !== 'HR_REQUEST_INVALID') throw error;
+    return error.validation?.[0]?.loc[1] as number;
+  }
+}
+
+function parsed(text: Buffer): { value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text.toString()) as unknown };
+  } catch {
+    return undefined;
+  }
+}
+
+t.test('reads what JSON.parse reads', (t) => {
+  const random = new Random(1);
+  let containers = 0;
+  for (let round = 0; round < 10_000; round++) {
+    const text = Buffer.from(` ${randomJson(random, 5)}\n`);
+    tape.read(text);
+    assert.deepEqual(valueAt(JsonTape.ROOT), JSON.parse(text.toString()), text.toString());
+    if (!tape.isEmpty(JsonTape.ROOT)) containers++;
+  }
+  t.ok(containers > 5000);
+  t.end();
+});
+
+/** Whether only what stands in long strings is wrong: bytes behind the first 16 are for the server to judge. */
+function onlyLongStringsAreBroken(text: Buffer): boolean {
+  const shortened = text
+    .toString()
+    .replace(/"(?:[^"\\]|\\[^])*"/g, (all) => (Buffer.byteLength(all) > 18 ? '""' : all));
+  return parsed(Buffer.from(shortened)) !== undefined;
+}
+
+t.test('refuses what JSON.parse refuses, except inside long strings, and says where', (t) => {
+  const random = new Random(2);
+  let refused = 0;
+  for (let round = 0; round < 10_000; round++) {
+    const text = mutated(Buffer.from(randomJson(random, 4)), random);
+    const expected = parsed(text);
+    const at = refusal(text);
+    if (at !== undefined) refused++;
+    if (expected === undefined) assert(at !== undefined || onlyLongStringsAreBroken(text), text.toString('latin1'));
+    else assert.deepEqual(at ?? valueAt(JsonTape.ROOT), expected.value, text.toString('latin1'));
+  }
+  t.ok(refused > 3000, 'the changes break enough texts');
+  for (const [text, at] of [
+    ['', 0],
+    ['{"a":1', 6],
+    ['{"é":tru}', 5],
+    ['[1,]', 3],
+    ['[,1]', 1],
+    ['{,}', 1],
+    ['{"a" 1}', 5],
+    ['{"a":1 "b"}', 7],
+    ['{"a":1,}', 7],
+    ['{1:2}', 1],
+    ['[1}', 2],
+    ['1 2', 2],
+    ['["a', 1],
+  ] as const) {
+    t.equal(refusal(Buffer.from(text)), at, text);
+  }
+  t.end();
+});
+
+t.test('reads deep and wide texts, and refuses what is deeper than 65,536 levels', (t) => {
+  const depth = 65_536;
+  t.equal(refusal(Buffer.from('['.repeat(depth) + ']'.repeat(depth))), undefined);
+  t.equal(refusal(Buffer.from('['.repeat(depth + 1))), depth);
+  const wide = Buffer.from(JSON.stringify({ numbers: Array.from({ length: 100_000 }, (_, at) => at) }));
+  tape.read(wide);
+  t.strictSame(valueAt(JsonTape.ROOT), JSON.parse(wide.toString()));
+  tape.release();
+  tape.read(Buffer.from('[1]'));
+  t.strictSame(valueAt(JsonTape.ROOT), [1], 'what a large text took is given back, and the tape goes on');
+  t.end();
+});
+
+t.test('finds members by name in any spelling, the last of duplicates', (t) => {
+  const json = String.raw`{"a":1,"type":"x","\u0074ype":"t\u0065xt","A":2,"n":null,"e":[],"f":{"a":3}}`;
+  tape.read(Buffer.from(json));
+  const at = (name: string): number => tape.member(JsonTape.ROOT, name);
+  t.ok(tape.equals(at('type'), 'text'));
+  t.notOk(tape.equals(at('type'), 'texts'));
+  t.notOk(tape.equals(at('a'), '1'), 'a number is no string');
+  t.equal(tape.number(at('a')), 1);
+  t.ok(Number.isNaN(tape.number(at('type'))));
+  t.ok(Number.isNaN(tape.number(at('none'))));
+  t.equal(tape.string(at('a')), undefined);
+  t.equal(tape.string(at('none')), undefined);
+  t.equal(at('b'), JsonTape.NONE);
+  t.equal(tape.member(at('a'), 'a'), JsonTape.NONE, 'a number has no members');
+  t.equal(tape.member(JsonTape.NONE, 'a'), JsonTape.NONE);
+  t.equal(tape.number(tape.member(at('f'), 'a')), 3);
+  t.ok(tape.isEmpty(at('n')) && tape.isEmpty(at('e')));
+  t.notOk(tape.isEmpty(at('f')) || tape.isEmpty(at('a')) || tape.isEmpty(at('type')));
+  t.end();
+});
+
+t.test('says where a value is', (t) => {
+  tape.read(Buffer.from('{"a":[{},{"b":1,"c":[2,3]}],"d":4}'));
+  const list = tape.member(JsonTape.ROOT, 'a');
+  const inner = tape.next(tape.first(list));
+  const items = tape.member(inner, 'c');
+  t.strictSame(tape.path(JsonTape.ROOT), []);
+  t.strictSame(tape.path(list), ['a']);
+  t.strictSame(tape.path(inner), ['a', 1]);
+  t.strictSame(tape.path(tape.member(inner, 'b')), ['a', 1, 'b']);
+  t.strictSame(tape.path(tape.next(tape.first(items))), ['a', 1, 'c', 1]);
+  t.strictSame(tape.path(tape.member(JsonTape.ROOT, 'd')), ['d']);
+  t.end();
+});
+
+t.test('writes values as they were written, and commas between members and items', (t) => {
+  tape.read(Buffer.from(String.raw`{ "a" : [ 1.0, "\u0041" ], "b":"x\ny", "c":{} }`));
+  out.begin();
+  out.raw('{');
+  out.carry('list', tape.member(JsonTape.ROOT, 'a'));
+  out.member(tape.first(JsonTape.ROOT));
+  out.key('text');
+  out.raw('"<');
+  out.inside(tape.member(JsonTape.ROOT, 'b'));
+  out.raw('>"');
+  const { length } = out;
+  out.set('gone', 1);
+  out.takeBack(length);
+  out.set('flag', true);
+  out.key('items');
+  out.raw('[');
+  out.separate();
+  out.value(tape.member(JsonTape.ROOT, 'c'));
+  out.separate();
+  out.raw('0]}');
+  const expected = String.raw`{"list":[ 1.0, "\u0041" ],"a" : [ 1.0, "\u0041" ],"text":"<x\ny>","flag":true,"items":[{},0]}`;
+  t.equal(out.take().toString(), expected);
+  t.end();
+});
+
+t.test('quotes JSON as the inside of a string', (t) => {
+  const random = new Random(3);
+  t.plan(1);
+  for (let round = 0; round < 3000; round++) {
+    const text = randomJson(random, 4);
+    tape.read(Buffer.from(text));
+    out.begin();
+    out.raw('"');
+    out.quoted(JsonTape.ROOT);
+    out.raw('"');
+    const written = JSON.parse(out.take().toString()) as string;
+    assert.equal(written, text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, ''));
+  }
+  t.pass();
+});
+
+t.test('writes large texts, and gives back what they took', (t) => {
+  const random = new Random(4);
+  const texts = Array.from({ length: 100 }, () => randomText(random, 8000));
+  const json = `[${texts.map((text) => spelled(random, text)).join(',')}]`;
+  tape.read(Buffer.from(json));
+  out.begin();
+  out.value(JsonTape.ROOT);
+  const first = out.take();
+  t.equal(first.toString(), json);
+  out.begin();
+  out.raw('[]');
+  t.equal(out.take().toString(), '[]');
+  t.equal(first.toString(), json, 'what was taken stays');
+  t.end();
+});
