@@ -5,10 +5,13 @@ import { found, memberTable, readString, scanMembers } from '../json-scan.ts';
 
 /** A tool as the client knows it, where a server of chat completions knows a function in its place. */
 export interface CalledTool {
-  /** Kind of the item that calls it: `function_call`, `custom_tool_call` (text, no JSON) or `local_shell_call`. */
-  readonly type: 'function' | 'custom' | 'local_shell';
+  /**
+   * Kind of the item that calls it: `function_call`, `custom_tool_call` (the text `input` of the arguments), `local_shell_call` (the
+   * arguments are its action but for `type: exec`) or `tool_search_call` (with `execution: client` and the arguments as an object).
+   */
+  readonly type: 'function' | 'custom' | 'local_shell' | 'tool_search';
   readonly name: string;
-  /** The namespace that holds a function. */
+  /** The namespace that holds a function or a custom tool; a member of the item that calls it. */
   readonly namespace?: string;
 }
 
