@@ -211,7 +211,8 @@ function parseString(body: Buffer, start: number, end: number): string | undefin
   }
 }
 
-function memberOf(body: Buffer, keyStart: number, keyEnd: number, table: MemberTable): Member | undefined {
+/** The member whose key is the string `[keyStart, keyEnd)`, however that is written. */
+export function memberOf(body: Buffer, keyStart: number, keyEnd: number, table: MemberTable): Member | undefined {
   const length = keyEnd - keyStart - 2;
   const candidates = length < table.byLength.length ? table.byLength[length] : undefined;
   if (candidates !== undefined) {

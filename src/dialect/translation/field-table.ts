@@ -1,0 +1,191 @@
+// A direction of translation as tables: one table for each kind of object of the dialect, one row for each of its fields. A row
+// says what happens to the field and writes it; docs/dialects.md is made from the same rows.
+
+import { HeadraceError } from '../../errors.ts';
+import { memberOf, type MemberTable, memberTable } from '../json-scan.ts';
+import { JsonTape, type JsonWriter } from './json-tape.ts';
+
+/**
+ * What happens to a field: it is said in another way, kept as it is, left out because the answer does not depend on it, or the
+ * request is refused because the answer does.
+ */
+export type Action = 'carried' | 'passed' | 'dropped' | 'refused';
+
+/**
+ * Writes one field: members of the object that is being written, or nothing.
+ * @param value its node; never null in JSON, which counts as absent
+ * @param object the node of the object that has it, for its other members
+ */
+export type FieldWriter = (value: number, object: number) => void;
+
+/** One row of a table. */
+export interface Field {
+  /** The name of the member; in a table of types the value of `type`, with `*` for any end of it. */
+  readonly name: string;
+  readonly action: Action;
+  /** Where it goes, as a path of the other dialect; '' where it goes nowhere. */
+  readonly to: string;
+  /** One sentence, for the docs and for the error of a refusal. */
+  readonly note: string;
+  /** Default: writes the value as it is written, under the name `to`. Null: other rows write it. */
+  readonly write?: FieldWriter | null;
+}
+
+export function carried(name: string, to: string, note: string, write?: FieldWriter | null): Field {
+  return { name, action: 'carried', to, note, ...(write !== undefined && { write }) };
+}
+
+/** A field that both dialects have, with the same name and the same meaning. */
+export function passed(name: string, note: string, write?: FieldWriter | null): Field {
+  return { name, action: 'passed', to: name, note, ...(write !== undefined && { write }) };
+}
+
+export function dropped(name: string, note: string): Field {
+  return { name, action: 'dropped', to: '', note, write: null };
+}
+
+/** Refused where it says something: null, false, and what is empty, do not count. */
+export function refused(name: string, note: string): Field {
+  return { name, action: 'refused', to: '', note };
+}
+
+/** What happens to fields without a row, and one sentence about them. */
+export interface Others {
+  readonly action: Action;
+  readonly note: string;
+}
+
+/** A table as the docs show it. */
+export interface Table {
+  /** The objects that it is about, such as `messages[]`; '' for the body. */
+  readonly path: string;
+  readonly fields: readonly Field[];
+  readonly others: Others;
+  /** Whether its rows are values of `type`. */
+  readonly ofTypes: boolean;
+}
+
+/** The error of a request that cannot be carried because of the value at `node`. */
+export function untranslatable(tape: JsonTape, node: number, note: string): HeadraceError {
+  const path = tape.path(node);
+  return new HeadraceError('HR_REQUEST_UNTRANSLATABLE', {
+    subject: `${path.join('.')}: ${note}`,
+    validation: [{ loc: ['body', ...path], msg: note, type: 'untranslatable' }],
+  });
+}
+
+/** What tables read from and write to. */
+export interface TableDeps {
+  readonly tape: JsonTape;
+  readonly out: JsonWriter;
+}
+
+/** The fields of one kind of object. */
+export class FieldTable implements Table {
+  readonly path: string;
+  readonly fields: readonly Field[];
+  readonly others: Others;
+  readonly ofTypes = false;
+  readonly #deps: TableDeps;
+  readonly #names: MemberTable;
+  readonly #writers: readonly (FieldWriter | null)[];
+  readonly #absent: readonly number[];
+
+  constructor(deps: TableDeps, path: string, fields: readonly Field[], others: Others) {
+    this.path = path;
+    this.fields = fields;
+    this.others = others;
+    this.#deps = deps;
+    this.#names = memberTable(fields.map(({ name }) => name));
+    this.#writers = fields.map((field) => writerOf(deps, field));
+    this.#absent = fields.map(() => JsonTape.NONE);
+  }
+
+  /** Writes the members of the object at `object` in the order of the rows, and those without a row behind them. */
+  write(object: number): void {
+    const { out, tape } = this.#deps;
+    const values = this.#absent.slice();
+    const end = tape.next(object);
+    let hasOthers = false;
+    for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
+      const index = this.#indexOf(key);
+      // Of two members with one name the last counts.
+      if (index >= 0) values[index] = tape.valueOf(key);
+      else hasOthers = true;
+    }
+    for (let index = 0; index < values.length; index++) {
+      const value = values[index] as number;
+      if (value >= 0 && !tape.isNull(value)) this.#writers[index]?.(value, object);
+    }
+    if (!hasOthers || this.others.action === 'dropped') return;
+    for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
+      if (this.#indexOf(key) >= 0) continue;
+      if (this.others.action === 'refused') throw untranslatable(tape, tape.valueOf(key), this.others.note);
+      out.member(key);
+    }
+  }
+
+  #indexOf(key: number): number {
+    const { tape } = this.#deps;
+    const member = memberOf(tape.body, tape.start(key), tape.end(key), this.#names);
+    return member === undefined ? -1 : member.at / 2;
+  }
+}
+
+/** A longer type is cut in the error about it. */
+const MOST_TYPE_CHARS = 64;
+
+/** Objects that differ by the value of their `type`. */
+export class TypeTable implements Table {
+  readonly path: string;
+  readonly fields: readonly Field[];
+  readonly others: Others;
+  readonly ofTypes = true;
+  readonly #deps: TableDeps;
+  readonly #byType = new Map<string, Field>();
+  readonly #byBeginning: readonly Field[];
+
+  constructor(deps: TableDeps, path: string, fields: readonly Field[], others: Others) {
+    this.path = path;
+    this.fields = fields;
+    this.others = others;
+    this.#deps = deps;
+    for (const field of fields) this.#byType.set(field.name, field);
+    this.#byBeginning = fields.filter(({ name }) => name.endsWith('*'));
+  }
+
+  /** The row of the object at `object`; undefined when its type has none. */
+  find(object: number): Field | undefined {
+    const { tape } = this.#deps;
+    const type = tape.string(tape.member(object, 'type'));
+    if (type === undefined) return undefined;
+    return this.#byType.get(type) ?? this.#byBeginning.find(({ name }) => type.startsWith(name.slice(0, -1)));
+  }
+
+  /** Calls the writer of its row; without a row writes the object as it is, or refuses it. */
+  write(object: number): void {
+    const { out, tape } = this.#deps;
+    const field = this.find(object);
+    const { action, note } = field ?? this.others;
+    if (action === 'refused') {
+      const type = tape.member(object, 'type');
+      if (type < 0) throw untranslatable(tape, object, note);
+      throw untranslatable(tape, type, `${tape.string(type)?.slice(0, MOST_TYPE_CHARS) ?? ''}: ${note}`);
+    }
+    if (field?.write != null) {
+      field.write(object, object);
+    } else if (action === 'passed') {
+      out.separate();
+      out.value(object);
+    }
+  }
+}
+
+function writerOf({ out, tape }: TableDeps, { action, note, to, write }: Field): FieldWriter | null {
+  if (write !== undefined) return write;
+  const carry: FieldWriter = (value) => out.carry(to, value);
+  const refuse: FieldWriter = (value) => {
+    if (!tape.isEmpty(value)) throw untranslatable(tape, value, note);
+  };
+  return action === 'refused' ? refuse : carry;
+}
