@@ -7,6 +7,7 @@ import {
   passed,
   refused,
   TypeTable,
+  untranslatable,
 } from '../../../src/dialect/translation/field-table.ts';
 import { JsonTape, JsonWriter } from '../../../src/dialect/translation/json-tape.ts';
 
