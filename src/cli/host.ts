@@ -1,18 +1,28 @@
 // `headrace host`: a model host with the simulated engine or a real one, or a fleet of simulated hosts.
 
 import { readFile } from 'node:fs/promises';
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Settings } from '../config/settings.ts';
 import { loadConfigFile, parseConfigText } from '../config/load.ts';
 import type {
   Host,
   HostSettings,
   KvEventSettings,
+  HostDialect,
   ModelEngine,
   ProfileName,
+  Script,
   SimulatedSettings,
 } from '../host/index.ts';
-import { createHost, FleetError, planFleet, PROFILE_NAMES, startFleet } from '../host/index.ts';
+import {
+  createHost,
+  FleetError,
+  HOST_DIALECTS,
+  parseScript,
+  planFleet,
+  PROFILE_NAMES,
+  startFleet,
+} from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { durationMs, numberFromZero, port, positiveNumber, sentenceOf, wholeNumber, yesOrNo } from './options.ts';
@@ -32,6 +42,8 @@ interface HostOptions extends RealEngineOptions {
   readonly ttft?: number;
   readonly itl?: number;
   readonly control?: boolean;
+  readonly dialects?: readonly HostDialect[];
+  readonly script?: string;
   readonly fleet?: string;
   readonly kvEvents?: string;
   readonly kvEventsReplay?: string;
@@ -53,7 +65,14 @@ const EXAMPLES = `
 A fleet file, YAML or JSON
   defaults: { models: [a], profile: 8b-h100 }
   hosts: [{ name: fast, count: 3, port: 9001 }, { name: slow, profile: small-box, port: 9010 }]
-members: models, count, name, port, profile, slots, context, speed, seed, loading, faults
+members: models, count, name, port, profile, slots, context, speed, seed, loading, dialects, script, faults
+
+A script, YAML or JSON: the first step whose \`when\` holds answers; without \`when\`, step N answers turn N
+  values: { file: '(\\S+\\.mjs)' }
+  steps:
+    - { reasoning: I read it first., calls: [{ name: Read, arguments: { file_path: '{{file}}' } }] }
+    - { when: { results: 1, result: add }, text: It adds. }
+  otherwise: Done.
 
 In front of a real engine the first line of output says what was found. What the engine cannot do is refused by
 name (422).
@@ -61,6 +80,14 @@ name (422).
 Faults by request header, and what really happened to a request, of simulated hosts
   curl -H 'x-headrace-fault: reset-after=3' ...
   curl -H 'x-headrace-truth: 1' ...`;
+
+/** Reads a list of dialects, separated by commas. */
+function dialects(text: string): HostDialect[] {
+  const names = text.split(',').map((name) => name.trim());
+  const wrong = names.find((name) => !HOST_DIALECTS.includes(name as HostDialect));
+  if (wrong === undefined) return names as HostDialect[];
+  throw new InvalidArgumentError(`'${wrong}' is none of ${HOST_DIALECTS.join(', ')}.`);
+}
 
 export function configureHost(command: Command, io: CliIo): void {
   command
@@ -74,12 +101,14 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('--slots <n>', 'sequences at once; default 32 of 8b-h100, 4 with --gguf', wholeNumber(1))
     .option('--context <n>', 'most tokens of a sequence', wholeNumber(1))
     .option('--tokens <n>', 'most tokens of an answer when the request names no maximum', numberFromZero)
+    .option('--dialects <names>', `${HOST_DIALECTS.join(', ')}; default all. Others are answered 404`, dialects)
     .optionsGroup('Simulated engine:')
     .addOption(new Option('--profile <name>', 'default 8b-h100').choices(PROFILE_NAMES))
     .option('--speed <n>', 'times faster than real, default 1', positiveNumber)
     .option('--seed <n>', 'of the model; hosts with the same seed give the same answers', numberFromZero)
     .option('--ttft <ms>', 'a fixed pace instead of steps: time to the first token, default 30', numberFromZero)
     .option('--itl <ms>', 'time between two tokens, default 10; 0 is as fast as the socket takes it', numberFromZero)
+    .option('--script <file>', 'answers of the model to conversations, see below')
     .option('--control <boolean>', 'serves POST /sim/faults', yesOrNo)
     .option('--kv-events <endpoint>', 'publishes KV events as vLLM does, such as tcp://*:5557; needs --profile')
     .option('--kv-events-replay <endpoint>', 'sends missed KV events again, such as tcp://*:5558')
@@ -125,10 +154,12 @@ function engineOf(options: HostOptions): 'paced' | SimulatedSettings {
 }
 
 /** What all hosts of a command line have in common. */
-function commonOf({ control = false, tokens }: HostOptions, settings: Settings | undefined): Partial<HostSettings> {
+function commonOf(options: HostOptions, settings: Settings | undefined): Partial<HostSettings> {
+  const { control = false, dialects, tokens } = options;
   const keys = keysOf(settings);
   return {
     control,
+    ...(dialects !== undefined && { dialects }),
     ...(tokens !== undefined && { maxTokens: tokens }),
     ...(keys !== undefined && { keys }),
   };
@@ -143,7 +174,8 @@ function kvEventsOf(options: HostOptions): KvEventSettings | undefined {
   return undefined;
 }
 
-async function readFleet(file: string): Promise<unknown> {
+/** The value of a YAML or JSON file. */
+async function readDocument(file: string): Promise<unknown> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
   });
@@ -152,13 +184,24 @@ async function readFleet(file: string): Promise<unknown> {
   throw new UsageError(sentenceOf(parsed.mistakes));
 }
 
+async function readScript(file: string): Promise<Script> {
+  const document = await readDocument(file);
+  try {
+    return parseScript(document);
+  } catch (error) {
+    throw new UsageError(`${file} is wrong: ${(error as Error).message}`);
+  }
+}
+
 async function serveFleet(options: HostOptions, file: string, io: CliIo): Promise<void> {
   const { listen } = options;
   if (kvEventsOf(options) !== undefined) throw new UsageError('--kv-events cannot be combined with --fleet');
+  if (options.script !== undefined)
+    throw new UsageError('--script cannot be combined with --fleet; write it in the plan');
   const hostname = listen?.slice(0, listen.lastIndexOf(':')) ?? '127.0.0.1';
   try {
     const settings = await settingsOf(options.config, io);
-    const plan = planFleet(await readFleet(file), hostname, commonOf(options, settings));
+    const plan = planFleet(await readDocument(file), hostname, commonOf(options, settings));
     const lifecycle = fleetLifecycle(settings, plan);
     const { planned } = lifecycle;
     await lifecycle.start();
@@ -221,6 +264,7 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
   const lifecycle = settings === undefined ? null : hostLifecycle(settings, models);
   const guard = lifecycle?.guard ?? null;
   const kvEvents = kvEventsOf(options);
+  const script = options.script === undefined ? undefined : await readScript(options.script);
   const running = hostOf({
     ...commonOf(options, settings),
     models,
@@ -234,6 +278,7 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
     ...(timeToFirstTokenMs !== undefined && { timeToFirstTokenMs }),
     ...(interTokenMs !== undefined && { interTokenMs }),
     ...(kvEvents !== undefined && { kvEvents }),
+    ...(script !== undefined && { script }),
   });
   await lifecycle?.start();
   const url = await running.listen();

@@ -26,7 +26,7 @@ export interface RealEngine {
 const KEY_VARIABLE = 'HEADRACE_ENGINE_KEY';
 
 /** Options that only the simulated engine reads. */
-const OF_SIMULATION = ['profile', 'speed', 'seed', 'ttft', 'itl', 'control'];
+const OF_SIMULATION = ['profile', 'speed', 'seed', 'ttft', 'itl', 'control', 'script'];
 
 const OF_SERVERS = ['engineKey', 'engineWait'];
 

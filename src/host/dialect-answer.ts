@@ -8,6 +8,7 @@ import type { PromptSpec } from './formats/conversation.ts';
 import type { ApiFormat, Frames, Json, RequestFields } from './formats/format.ts';
 import type { CompletionEnd, ModelEngine, Run, Sink, Task, TokenLogProbs, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
+import { type Script, generatedText, PartReader, scriptedParts } from './script.ts';
 /** What is known of a request before its answer begins. */
 export interface DialectRequest {
   readonly format: ApiFormat;
@@ -23,18 +24,22 @@ export interface DialectRequest {
   readonly planned: Partial<CompletionOptions>;
   readonly pace: Partial<Pace>;
   readonly timingsId: string | null;
+  /** What the model says to conversations. Default: what the engine generates. */
+  readonly script?: Script | undefined;
 }
 
 /** Begins the answer. Throws what reading the request throws: InvalidOptions, PromptTooLong, or an Error of the dialect. */
 export function answerByEngine(engine: ModelEngine, reply: Reply, request: DialectRequest): void {
   const { format, body, timingsId } = request;
   const fields = format.read(body);
-  const spec = engine.isPaced === true ? plainPromptSpec(fields) : format.readPrompts(body);
+  const read = engine.isPaced === true ? plainPromptSpec(fields) : format.readPrompts(body);
+  const script = request.script === undefined ? undefined : scriptedParts(request.script, read);
+  const spec = script === undefined ? read : scriptedSpec(read);
   if (fields.logProbs !== null && engine.givesLogProbs !== true) {
     throw invalidOption('logprobs', `the engine of this host (${engine.kind}) gives no log probabilities`);
   }
   const options = engine.isPaced === true ? plainOptions(request, fields) : optionsOf(request, fields, spec);
-  const parts = { ...request, fields, callsTools: spec.tools.length > 0 };
+  const parts = { ...request, fields, callsTools: spec.tools.length > 0, script: script ?? null };
   const choices: Choice[] = [];
   for (let at = 0; at < spec.prompts.length * fields.choices; at++) choices.push(new Choice(parts, choices, at));
   const deps = { choices, format, reply, engine, timingsId };
@@ -51,7 +56,15 @@ export function answerByEngine(engine: ModelEngine, reply: Reply, request: Diale
 /** A paced engine generates words only: tools and schemas are ignored. Throws InvalidOptions for more than one choice. */
 function plainPromptSpec({ choices, prompt }: RequestFields): PromptSpec {
   if (choices > 1) throw invalidOption('n', 'a host with a fixed pace gives one choice');
-  return { prompts: [{ kind: 'parts', parts: [prompt] }], tools: [], schema: undefined };
+  return { prompts: [{ kind: 'parts', parts: [prompt] }], offered: [], tools: [], schema: undefined };
+}
+
+/** What a script says is not constrained by tools or a schema. */
+function scriptedSpec(spec: PromptSpec): PromptSpec {
+  const prompts = spec.prompts.map((prompt) =>
+    prompt.kind === 'chat' ? { ...prompt, speaks: 'prose' as const } : prompt,
+  );
+  return { ...spec, prompts, tools: [], schema: undefined };
 }
 
 function plainOptions({ body, maxTokens, planned }: DialectRequest, fields: RequestFields): CompletionOptions {
@@ -79,7 +92,8 @@ function taskOf(
   options: CompletionOptions,
   choice: Choice,
 ): Task {
-  const { choices, logProbs } = choice.parts.fields;
+  const { fields, script } = choice.parts;
+  const { choices, logProbs } = fields;
   const seed = options.seed < 0 ? options.seed : options.seed + (choice.index % choices);
   return {
     model,
@@ -89,6 +103,7 @@ function taskOf(
     timingsId: choice.index === 0 ? timingsId : null,
     pace,
     ...(logProbs !== null && { logProbs }),
+    ...(script !== null && { text: generatedText(script) }),
   };
 }
 
@@ -167,8 +182,18 @@ abstract class Answer {
     return timingsId === null ? undefined : engine.timings?.(timingsId);
   }
 
+  /** Only scripted answers have reasoning, and their engine counts tokens at once. */
+  #reasoningTokens({ parts, reasoning }: Choice, most: number): number {
+    if (reasoning === '') return 0;
+    const tokens = this.deps.engine.tokenize(parts.model, reasoning);
+    return 'length' in tokens ? Math.min(tokens.length, most) : 0;
+  }
+
   #end(choice: Choice, end: CompletionEnd): void {
-    if (end.reason !== 'failed') return this.end(choice, end);
+    if (end.reason !== 'failed') {
+      choice.reasoningTokens = this.#reasoningTokens(choice, end.generatedTokens);
+      return this.end(choice, end);
+    }
     this.cancel();
     this.fail(end.message, end.status ?? 500);
   }
@@ -176,17 +201,18 @@ abstract class Answer {
 
 /** Answers at the end, with one body. */
 class Whole extends Answer {
-  readonly #readers: readonly CallReader[];
+  readonly #readers: readonly (CallReader | PartReader | null)[];
   #made = 0;
 
   constructor(deps: AnswerDeps) {
     super(deps);
-    this.#readers = deps.choices.map(
-      (choice) =>
-        new CallReader({
-          begin: (name) => void choice.beginCall(name),
-          more: (text) => void (choice.calls.at(-1)!.arguments += text),
-        }),
+    this.#readers = deps.choices.map((choice) =>
+      readerOf(choice, {
+        begin: (name) => void choice.beginCall(name),
+        more: (text) => void (choice.calls.at(-1)!.arguments += text),
+        reasoning: (text) => void (choice.reasoning += text),
+        text: (text) => void choice.take(text, []),
+      }),
     );
   }
 
@@ -194,8 +220,9 @@ class Whole extends Answer {
     const { engine, reply } = this.deps;
     // A body has no events to count: what would be one in a stream counts.
     if (this.#made++ === reply.fault.oomAfter) return engine.exhaust?.();
-    if (choice.parts.callsTools) this.#readers[choice.index]!.push(text);
-    else choice.take(text, reports);
+    const reader = this.#readers[choice.index]!;
+    if (reader === null) choice.take(text, reports);
+    else reader.push(text);
   }
 
   protected fail(message: string, status: number): void {
@@ -204,7 +231,7 @@ class Whole extends Answer {
 
   protected end(choice: Choice, end: CompletionEnd): void {
     const { choices, reply, format } = this.deps;
-    if (choice.parts.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
+    this.#readers[choice.index]?.end(end.reason === 'eos');
     choice.end(end);
     if (!choices.every(({ hasEnded }) => hasEnded)) return;
     if (reply.fault.errorAfter !== undefined) return this.refuse('the simulated engine failed', 500);
@@ -222,21 +249,30 @@ class Streaming extends Answer {
   /** Choices share a socket, and each would let the other's text go. */
   protected override readonly mayWait: boolean = this.deps.choices.length === 1 && this.deps.reply.mayGather;
   readonly #frames: readonly Frames[];
-  readonly #readers: readonly CallReader[];
+  readonly #readers: readonly (CallReader | PartReader | null)[];
   #isOpen = false;
 
   constructor(deps: AnswerDeps) {
     super(deps);
     this.#frames = deps.choices.map((choice) => deps.format.frames(choice));
-    this.#readers = deps.choices.map(
-      (choice) =>
-        new CallReader({
-          begin: (name) => this.#send(choice, this.#of(choice).call(choice.beginCall(name), choice.calls.length - 1)),
-          more: (text) => {
-            choice.calls.at(-1)!.arguments += text;
-            this.#send(choice, [this.#of(choice).argument(text, choice.calls.length - 1)]);
-          },
-        }),
+    this.#readers = deps.choices.map((choice) =>
+      readerOf(choice, {
+        begin: (name) => this.#send(choice, this.#of(choice).call(choice.beginCall(name), choice.calls.length - 1)),
+        more: (text) => {
+          choice.calls.at(-1)!.arguments += text;
+          this.#send(choice, [this.#of(choice).argument(text, choice.calls.length - 1)]);
+        },
+        reasoning: (text) => {
+          const frames = this.#of(choice);
+          if (choice.reasoning === '') this.#send(choice, frames.begin('reasoning'));
+          choice.reasoning += text;
+          this.#send(choice, [frames.reasoning(text)]);
+        },
+        text: (text) => {
+          if (choice.pieces.length === 0) this.#send(choice, this.#of(choice).begin('text'));
+          this.#token(choice, text, choice.take(text, []), choice.pieces.length - 1);
+        },
+      }),
     );
   }
 
@@ -244,8 +280,9 @@ class Streaming extends Answer {
     if (text === '') return void choice.take(text, reports);
     const isFirst = !this.#isOpen;
     this.#open(choice);
-    if (choice.parts.callsTools) this.#readers[choice.index]!.push(text);
-    else this.#token(choice, text, choice.take(text, reports), choice.pieces.length - 1);
+    const reader = this.#readers[choice.index]!;
+    if (reader === null) this.#token(choice, text, choice.take(text, reports), choice.pieces.length - 1);
+    else reader.push(text);
     if (!waits || isFirst) this.leave();
   }
 
@@ -266,7 +303,7 @@ class Streaming extends Answer {
     const { choices, reply } = this.deps;
     const frames = this.#of(choice);
     this.#open(choice);
-    if (choice.parts.callsTools) this.#readers[choice.index]!.end(end.reason === 'eos');
+    this.#readers[choice.index]?.end(end.reason === 'eos');
     const rest = choice.end(end);
     if (rest.length > 0) this.#token(choice, '', rest, choice.pieces.length);
     const closing = frames.closing();
@@ -291,6 +328,7 @@ class Streaming extends Answer {
     this.#isOpen = true;
     this.deps.reply.open();
     this.#send(choice, this.#of(choice).opening());
+    if (this.#readers[choice.index] === null) this.#send(choice, this.#of(choice).begin('text'));
   }
 
   #token(choice: Choice, text: string, logProbs: readonly TokenLogProbs[] | undefined, at: number): void {
@@ -309,6 +347,25 @@ export interface CallSink {
   begin(name: string): void;
   /** Its arguments go on: JSON text. */
   more(text: string): void;
+}
+
+interface AnswerSink extends CallSink {
+  reasoning(text: string): void;
+  text(text: string): void;
+}
+
+/** What finds tool calls and the parts of a script in the generated text; null where all of it is text. */
+function readerOf({ parts: { callsTools, script } }: Choice, sink: AnswerSink): CallReader | PartReader | null {
+  if (script === null) return callsTools ? new CallReader(sink) : null;
+  return new PartReader(script, {
+    begin: (part) => {
+      if (part.kind === 'call') sink.begin(part.name);
+    },
+    more: ({ kind }, text) => {
+      if (kind === 'call') sink.more(text);
+      else sink[kind](text);
+    },
+  });
 }
 
 const HEAD = /^\{"name":("(?:[^"\\]|\\.)*"),"arguments":/;

@@ -3,6 +3,8 @@ import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
 import { type ProfileName, PROFILES } from './engine/profile.ts';
 import { type FaultPlan, parsePlan } from './faults.ts';
 import { type Host, type HostSettings, createHost } from './model-host.ts';
+import { type HostDialect, HOST_DIALECTS } from './model-routes.ts';
+import { parseScript } from './script.ts';
 /** One kind of host in a plan; `defaults` of the plan has the same members. */
 export interface FleetEntry {
   readonly models?: readonly string[];
@@ -20,6 +22,9 @@ export interface FleetEntry {
   readonly seed?: number;
   /** Milliseconds until it is ready. */
   readonly loading?: number;
+  readonly dialects?: readonly HostDialect[];
+  /** A script, as `parseScript` reads it. */
+  readonly script?: unknown;
   /** Rules, as `POST /sim/faults` takes them. */
   readonly faults?: unknown;
 }
@@ -48,6 +53,8 @@ const ENTRY: ObjectSchema<FleetEntry> = {
     speed: { type: 'number', exclusiveMinimum: 0 },
     seed: { type: 'integer' },
     loading: { type: 'number', minimum: 0 },
+    dialects: { type: 'array', items: { type: 'enum', values: HOST_DIALECTS }, minItems: 1 },
+    script: { type: 'any' },
     faults: { type: 'any' },
   },
 };
@@ -86,12 +93,8 @@ function expand(
   common: Partial<HostSettings>,
 ): Planned[] {
   const { models, count = 1, name = `host-${at + 1}`, port = 0, profile, slots, context, speed, seed, loading } = entry;
-  let faults: FaultPlan | null;
-  try {
-    faults = parsePlan(entry.faults ?? null);
-  } catch (error) {
-    throw new FleetError(`hosts.${at}.faults: ${(error as Error).message}`, { cause: error });
-  }
+  const faults = read(`hosts.${at}.faults`, () => parsePlan(entry.faults ?? null));
+  const script = entry.script === undefined ? undefined : read(`hosts.${at}.script`, () => parseScript(entry.script));
   return Array.from({ length: count }, (_, copy) => ({
     faults,
     settings: {
@@ -100,10 +103,20 @@ function expand(
       name: count === 1 ? name : `${name}-${copy + 1}`,
       listen: `${hostname}:${port === 0 ? 0 : port + copy}`,
       engine: { profile, slots, contextTokens: context, speed },
+      ...(entry.dialects !== undefined && { dialects: entry.dialects }),
+      ...(script !== undefined && { script }),
       ...(seed !== undefined && { seed }),
       ...(loading !== undefined && { loadingMs: loading }),
     },
   }));
+}
+
+function read<T>(path: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    throw new FleetError(`${path}: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 /** Names unknown members: a misspelt one would otherwise be ignored. */

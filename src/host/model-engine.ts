@@ -37,6 +37,8 @@ export interface Task {
    * Only for engines with `givesLogProbs`.
    */
   readonly logProbs?: number;
+  /** The text to generate in place of what the model would say. Only for simulated engines that are not `paced`. */
+  readonly text?: string;
   /** Id under which its server timings are kept; null: they are not recorded. */
   readonly timingsId: string | null;
   /** For engines that are `paced`; what is absent is the engine's default. */

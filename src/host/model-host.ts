@@ -15,8 +15,17 @@ import type { Json } from './formats/format.ts';
 import { type HostRequest, Journal, JournalEntry } from './journal.ts';
 import { KvEventPublisher, type KvEventSettings } from './kv-event-publisher.ts';
 import type { ModelEngine } from './model-engine.ts';
-import { type RouteDeps, answerGet, answerPost, headerOf, problemOf, refuse } from './model-routes.ts';
+import {
+  type HostDialect,
+  type RouteDeps,
+  answerGet,
+  answerPost,
+  headerOf,
+  problemOf,
+  refuse,
+} from './model-routes.ts';
 import { NO_FAULT, Reply } from './reply.ts';
+import type { Script } from './script.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
 export interface KeyGuard {
@@ -70,6 +79,10 @@ export interface HostSettings {
   readonly clock?: Clock;
   /** After `listen`, probes and requests are answered 503 for this long; default 0. */
   readonly loadingMs?: number;
+  /** Dialects that are served; the paths of others are unknown (404). Default all. */
+  readonly dialects?: readonly HostDialect[] | undefined;
+  /** What the model says to conversations; for a simulated engine that is not `paced`. Default: what the engine generates. */
+  readonly script?: Script | undefined;
   /** Serves `POST /sim/faults`; default false. */
   readonly control?: boolean;
   /** A larger body is answered 413; default 128 MiB. */
@@ -148,11 +161,16 @@ export class Host {
       this.#kvEvents = new KvEventPublisher(typeof kvEvents === 'string' ? { endpoint: kvEvents } : kvEvents);
     }
     const engine = engineOf(settings, this.#kvEvents);
+    if (settings.script !== undefined && (engine.kind !== 'simulated' || engine.isPaced === true)) {
+      throw new RangeError('a script needs the simulated engine, without a fixed pace');
+    }
     this.#deps = {
       name: settings.name ?? 'host',
       models: settings.models,
       loadable: settings.loadable ?? [],
       engine,
+      script: settings.script,
+      dialects: settings.dialects,
       maxTokens: engine.isPaced === true ? -1 : (settings.maxTokens ?? -1),
       loading: () => this.#loading,
       healthDetails: () => this.#healthDetails(),

@@ -16,6 +16,7 @@ import { metricsText } from './host-metrics.ts';
 import { LLAMA_GETS, LLAMA_POSTS, llamaProblem } from './llama-api.ts';
 import { type ModelEngine, PromptTooLong } from './model-engine.ts';
 import type { Reply } from './reply.ts';
+import type { Script } from './script.ts';
 
 /** What the routes need to know of their host. */
 export interface RouteDeps {
@@ -23,6 +24,9 @@ export interface RouteDeps {
   readonly models: readonly string[];
   readonly loadable: readonly string[];
   readonly engine: ModelEngine;
+  readonly script: Script | undefined;
+  /** Dialects that are served; undefined: all. */
+  readonly dialects: readonly HostDialect[] | undefined;
   /** Tokens of a compatible answer when its request names no maximum; -1: for the engine to say. */
   readonly maxTokens: number;
   loading(): boolean;
@@ -43,6 +47,31 @@ const FORMATS: ReadonlyMap<string, ApiFormat> = new Map([
   ['/v1/responses', responsesFormat],
   ['/v1/messages', messagesFormat],
 ]);
+
+/** Dialects by the names of the setting `dialects`, with their paths. */
+const PATHS = {
+  chat: ['/v1/chat/completions'],
+  completions: ['/v1/completions'],
+  responses: ['/v1/responses'],
+  messages: ['/v1/messages', COUNT_PATH],
+  llama: [...LLAMA_POSTS.keys(), ...LLAMA_GETS.keys()],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+export type HostDialect = keyof typeof PATHS;
+
+export const HOST_DIALECTS = Object.keys(PATHS) as readonly HostDialect[];
+
+const DIALECTS: ReadonlyMap<string, HostDialect> = new Map(
+  HOST_DIALECTS.flatMap((dialect) => PATHS[dialect].map((path) => [path, dialect] as const)),
+);
+
+/** Answers 404, as servers without the path do, when the path belongs to a dialect that is not served. */
+function refuseDialect({ dialects }: RouteDeps, reply: Reply): boolean {
+  const dialect = DIALECTS.get(reply.entry.path);
+  if (dialects === undefined || dialect === undefined || dialects.includes(dialect)) return false;
+  reply.json(404, { detail: 'Not Found' });
+  return true;
+}
 
 const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => void> = new Map([
   ['/v1/embeddings', (body: Json, model: string, reply: Reply) => reply.json(200, embed(body, model))],
@@ -68,6 +97,7 @@ export function refuse(reply: Reply, status: number, message: string, code: stri
 /** Answers a GET. */
 export function answerGet(deps: RouteDeps, reply: Reply): void {
   const { path } = reply.entry;
+  if (refuseDialect(deps, reply)) return;
   if (path === '/health') {
     if (deps.loading()) return reply.json(503, { status: unready(deps.engine).code }, { 'retry-after': '1' });
     return reply.json(200, { status: 'ok', ...deps.healthDetails() });
@@ -162,6 +192,7 @@ function listed(id: string, { engine }: RouteDeps): Json {
 
 /** Answers a POST whose body is read; `body` is undefined when it was no JSON object. */
 export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined, bytes: Buffer): void {
+  if (refuseDialect(deps, reply)) return;
   const { engine } = deps;
   const { path } = reply.entry;
   const isLenient = engine.isPaced === true;
@@ -198,9 +229,9 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
       const answered = endpoint!({ engine, reply, body, model, planned, pace, timingsId });
       return void answered?.catch((error: Error) => refuseError(reply, error));
     }
-    const { name, maxTokens } = deps;
+    const { name, maxTokens, script } = deps;
     const id = `${name}-${reply.entry.id}`;
-    const request = { format, body, model, id, created: CREATED_SECONDS, maxTokens, planned, pace, timingsId };
+    const request = { format, body, model, id, created: CREATED_SECONDS, maxTokens, planned, pace, timingsId, script };
     answerByEngine(engine, reply, request);
   } catch (error) {
     refuseError(reply, error as Error);

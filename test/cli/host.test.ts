@@ -55,6 +55,25 @@ t.test('uses the step engine of the given profile unless a pace is given', async
   t.match(await answer.json(), { model: 'a', tokens_predicted: 5, timings: { predicted_ms: Number } });
 });
 
+t.test('plays a script in the dialects of its flags', async (t) => {
+  const folder = t.testdir({
+    'script.yaml': "values: { name: 'am (\\w+)' }\nsteps: [{ text: 'Good day, {{name}}.' }]\n",
+    'wrong.yaml': 'steps: [{ txt: a }]\n',
+  });
+  const flags = ['--model', 'a', '--port', '0', '--speed', '1000', '--script', `${folder}/script.yaml`];
+  const cli = startCli(t, ['host', ...flags, '--dialects', 'chat, messages']);
+  const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+  const body = JSON.stringify({ model: 'a', max_tokens: 20, messages: [{ role: 'user', content: 'I am Ada' }] });
+  const chat = await fetch(`${url}/v1/chat/completions`, { method: 'POST', body });
+  t.match(await chat.json(), { choices: [{ message: { content: 'Good day, Ada.' } }] });
+  const messages = await fetch(`${url}/v1/messages`, { method: 'POST', body });
+  t.match(await messages.json(), { content: [{ text: 'Good day, Ada.' }] });
+  t.equal((await fetch(`${url}/v1/responses`, { method: 'POST', body })).status, 404);
+  const wrong = await runCli(t, ['host', '--model', 'a', '--script', `${folder}/wrong.yaml`]);
+  t.equal(wrong.exit.code, 1);
+  t.match(wrong.stderr, /wrong\.yaml is wrong: steps\.0\.txt: unknown member/);
+});
+
 t.test('says where it publishes its KV events', async (t) => {
   const flags = ['--profile', '8b-h100', '--kv-events', 'tcp://127.0.0.1:*', '--kv-events-replay', 'tcp://*:*'];
   const cli = startCli(t, ['host', '--model', 'a', '--port', '0', ...flags]);
@@ -100,6 +119,9 @@ t.test('refuses wrong options', async (t) => {
     [['--kv-events', '127.0.0.1:1', '--profile', '8b-h100'], /127\.0\.0\.1:1 is not an endpoint such as tcp:/],
     [['--kv-events-replay', 'tcp://127.0.0.1:*'], /--kv-events-replay and --kv-events-topic need --kv-events/],
     [['--kv-events', 'tcp://127.0.0.1:*', '--fleet', 'x.yaml'], /--kv-events cannot be combined with --fleet/],
+    [['--dialects', 'chat,gemini'], /'gemini' is none of chat, completions, responses, messages, llama/],
+    [['--script', 'x.yaml', '--fleet', 'y.yaml'], /--script cannot be combined with --fleet; write it in the plan/],
+    [['--script', 'x.yaml', '--engine', 'http://x'], /--script cannot be combined with --engine URL/],
     [['--itl', '5', '--slots', '2'], /--slots cannot be combined with a fixed pace/],
   ];
   await Promise.all(

@@ -11,6 +11,7 @@ import { parse } from 'yaml';
 import { loadConfigText } from '../../src/config/load.ts';
 import { withEnginesChecked } from '../../src/gateway/engine-settings.ts';
 import { planFleet } from '../../src/host/fleet.ts';
+import { parseScript } from '../../src/host/script.ts';
 import { createGateway } from '../../src/index.ts';
 import { configureEngines } from '../../src/search/index.ts';
 import { createHost } from '../../src/testkit.ts';
@@ -120,6 +121,10 @@ function fileOf({ comment, text }: CodeBlock): string | undefined {
 function mistakesOf({ comment, text }: CodeBlock): readonly unknown[] {
   if (comment?.endsWith('a fleet plan') === true) {
     planFleet(parse(text), '127.0.0.1');
+    return [];
+  }
+  if (comment?.endsWith('a script') === true) {
+    parseScript(parse(text));
     return [];
   }
   const kind = /a search worker of kind (\w+)$/.exec(comment ?? '')?.[1];

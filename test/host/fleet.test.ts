@@ -6,7 +6,16 @@ t.test('a plan becomes hosts, copies with names and ports that follow', (t) => {
     defaults: { models: ['a'], profile: '8b-h100', seed: 4 },
     hosts: [
       { name: 'fast', count: 2, port: 9001, speed: 2 },
-      { models: ['b', 'c'], profile: 'small-box', slots: 2, context: 512, loading: 50, faults: [{ fault: 'hang' }] },
+      {
+        models: ['b', 'c'],
+        profile: 'small-box',
+        slots: 2,
+        context: 512,
+        loading: 50,
+        dialects: ['chat'],
+        script: { steps: [{ text: 'a' }] },
+        faults: [{ fault: 'hang' }],
+      },
     ],
   };
   const planned = planFleet(plan, '127.0.0.1', { keys: ['k'] });
@@ -20,6 +29,8 @@ t.test('a plan becomes hosts, copies with names and ports that follow', (t) => {
         listen: '127.0.0.1:0',
         models: ['b', 'c'],
         loadingMs: 50,
+        dialects: ['chat'],
+        script: { steps: [{ text: 'a' }] },
         engine: { profile: 'small-box', slots: 2, contextTokens: 512 },
       },
     ],
@@ -38,6 +49,8 @@ t.test('every mistake of a plan is named by its path', (t) => {
     [{ hosts: [] }, /hosts: List should have at least 1 item/],
     [{ hosts: [{}] }, /^hosts\.0\.models: Field required$/],
     [{ hosts: [{ models: ['a'], profil: 'even' }], x: 1 }, /^x: .*hosts\.0\.profil: unknown member$/],
+    [{ hosts: [{ models: ['a'], script: { steps: [] } }] }, /^hosts\.0\.script: steps: List should have at least 1/],
+    [{ hosts: [{ models: ['a'], dialects: ['x'] }] }, /hosts\.0\.dialects\.0: /],
     [{ hosts: [{ models: ['a'], profile: 'big', count: 0 }] }, /hosts\.0\.count: .*hosts\.0\.profile: /],
     [
       {

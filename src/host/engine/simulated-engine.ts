@@ -26,6 +26,7 @@ import { type Profile, type ProfileName, PROFILES } from './profile.ts';
 import { promptTokens, tokenMistake } from './prompt-tokens.ts';
 import { type TokenGrammar, createTokenGrammar } from './sampling/grammar-mask.ts';
 import { readLogitBias } from './sampling/logit-bias.ts';
+import { FixedTokens } from './sampling/fixed-tokens.ts';
 import { type Random, chooseSeed, createRandom } from './sampling/random.ts';
 import { type Sampling, createSampling } from './sampling/sampler.ts';
 import { type SamplingOptions, DEFAULT_SAMPLING } from './sampling/sampling-options.ts';
@@ -242,13 +243,16 @@ class SimulatedEngine implements ModelEngine {
     }
     const grammar = loaded.grammar(options.grammar);
     const seed = chooseSeed(options.seed, this.#random);
-    const sampler = sampling.start({
-      options: { ...samplingOf(options, model), logProbs: task.logProbs ?? null },
-      prompt,
-      prefilled: prefilledTokens(task.prompt, tokenizer),
-      random: createRandom(seed),
-      grammar,
-    });
+    const sampler =
+      task.text === undefined
+        ? sampling.start({
+            options: { ...samplingOf(options, model), logProbs: task.logProbs ?? null },
+            prompt,
+            prefilled: prefilledTokens(task.prompt, tokenizer),
+            random: createRandom(seed),
+            grammar,
+          })
+        : new FixedTokens(tokenizer.tokenize(task.text), vocabulary.eos);
     let slotId = -1;
     const session = new Generation({
       task,

@@ -56,9 +56,15 @@ function readPrompts(body: Json): PromptSpec {
   return continues ? { ...spec, prompts: spec.prompts.map((prompt) => ({ ...prompt, continues })) } : spec;
 }
 
-function messageOf({ calls, parts, pieces }: Choice): Json {
-  if (!parts.callsTools) return { role: 'assistant', content: pieces.join(''), refusal: null };
-  return { role: 'assistant', content: null, refusal: null, tool_calls: calls.map((call) => listed(call)) };
+function messageOf({ calls, hasCalls, pieces, reasoning }: Choice): Json {
+  const content = hasCalls && pieces.length === 0 ? null : pieces.join('');
+  return {
+    role: 'assistant',
+    content,
+    refusal: null,
+    ...(reasoning !== '' && { reasoning_content: reasoning }),
+    ...(hasCalls && { tool_calls: calls.map((call) => listed(call)) }),
+  };
 }
 
 function listed({ id, name, arguments: text }: ToolCall): Json {
@@ -97,22 +103,31 @@ function frames(choice: Choice): Frames {
   const before = `data: ${JSON.stringify(head).slice(0, -1)},"choices":[{"index":${index},"delta":{`;
   const end = `,"finish_reason":null}]${includeUsage ? ',"usage":null' : ''}}\n\n`;
   const after = `},"logprobs":null${end}`;
+  let role = '"role":"assistant",';
   return {
     opening: () => [],
-    token(piece, at, listed) {
-      const delta = `${at === 0 ? '"role":"assistant",' : ''}"content":${JSON.stringify(piece)}`;
+    begin: () => [],
+    reasoning(piece) {
+      const delta = `${role}"reasoning_content":${JSON.stringify(piece)}`;
+      role = '';
+      return `${before}${delta}${after}`;
+    },
+    token(piece, _, listed) {
+      const delta = `${role}"content":${JSON.stringify(piece)}`;
+      role = '';
       if (listed === undefined) return `${before}${delta}${after}`;
       return `${before}${delta}},"logprobs":${JSON.stringify(logprobs(listed))}${end}`;
     },
     call(call, at) {
       const begun = JSON.stringify({ index: at, ...listed({ ...call, arguments: '' }) });
-      return [`${before}${at === 0 ? '"role":"assistant","content":null,' : ''}"tool_calls":[${begun}]${after}`];
+      const first = role === '' ? '' : `${role}"content":null,`;
+      role = '';
+      return [`${before}${first}"tool_calls":[${begun}]${after}`];
     },
     argument: (text, at) =>
       `${before}"tool_calls":[{"index":${at},"function":{"arguments":${JSON.stringify(text)}}}]${after}`,
     closing() {
-      const isEmpty = choice.pieces.length === 0 && choice.calls.length === 0;
-      const delta = isEmpty ? { role: 'assistant', content: '' } : {};
+      const delta = role !== '' ? { role: 'assistant', content: '' } : {};
       const last = { index, delta, logprobs: null, finish_reason: choice.finish };
       return closingFrames(choice, head, last);
     },

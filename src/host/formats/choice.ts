@@ -1,6 +1,7 @@
-// One choice of an answer while it is generated: its text or its tool calls, and the log probabilities of the tokens sent.
-// Members about its end are valid once it has ended.
+// One choice of an answer while it is generated: its reasoning, text and tool calls, and the log probabilities of the tokens
+// sent. Members about its end are valid once it has ended.
 import type { CompletionEnd, TokenLogProbs, TokenReport } from '../model-engine.ts';
+import type { ScriptPart } from '../script.ts';
 import type { Json, RequestFields, ToolCall } from './format.ts';
 /** What all choices of an answer have in common. */
 export interface ChoiceParts {
@@ -13,6 +14,8 @@ export interface ChoiceParts {
   readonly fields: RequestFields;
   /** Whether the answer is tool calls in place of text. */
   readonly callsTools: boolean;
+  /** Parts of a scripted answer: reasoning, text and tool calls, each if any; null for others. */
+  readonly script: readonly ScriptPart[] | null;
 }
 
 export class Choice {
@@ -22,6 +25,8 @@ export class Choice {
   readonly siblings: readonly Choice[];
   /** Joined they are the text. */
   readonly pieces: string[] = [];
+  reasoning = '';
+  reasoningTokens = 0;
   /** One for each token that has left; null when the request asks for none or the answer is calls. */
   readonly logProbs: TokenLogProbs[] | null;
   readonly calls: (ToolCall & { arguments: string })[] = [];
@@ -62,6 +67,16 @@ export class Choice {
     return out;
   }
 
+  /** Whether the answer is, or ends with, tool calls. */
+  get hasCalls(): boolean {
+    return this.parts.callsTools || this.calls.length > 0;
+  }
+
+  /** Whether the answer has a text, be it an empty one. */
+  get hasText(): boolean {
+    return this.pieces.length > 0 || (!this.hasCalls && this.reasoning === '');
+  }
+
   beginCall(name: string): ToolCall {
     const call = {
       id: `call_${this.parts.id}_${this.index === 0 ? '' : `${this.index}_`}${this.calls.length}`,
@@ -78,7 +93,7 @@ export class Choice {
     this.hasEnded = true;
     this.outputTokens = generatedTokens;
     this.stoppingWord = stoppingWord;
-    this.finish = isCut ? 'length' : this.parts.callsTools ? 'tool_calls' : 'stop';
+    this.finish = isCut ? 'length' : this.hasCalls ? 'tool_calls' : 'stop';
     const rest = reason === 'word' ? [] : this.#held.splice(0);
     this.logProbs?.push(...rest);
     return rest;

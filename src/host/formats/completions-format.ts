@@ -15,9 +15,9 @@ import {
   dataFrame,
   limitOf,
   listedOf,
-  NO_CALLS,
   openaiProblem,
   stopsOf,
+  TEXT_ONLY,
   textOf,
   wantsUsage,
 } from './format.ts';
@@ -45,7 +45,7 @@ function readPrompts(body: Json): PromptSpec {
   const prompts = promptsOf(prompt).map((each) =>
     typeof suffix === 'string' ? between(each, suffix) : plainPrompt(each),
   );
-  return { prompts, tools: [], schema: schemaOf(format) };
+  return { prompts, offered: [], tools: [], schema: schemaOf(format) };
 }
 
 /** Texts and tokens that are mixed are one prompt, as on the llama-style paths. */
@@ -112,7 +112,7 @@ function frames(choice: Choice): Frames {
       for (const one of listed) offset += charactersOf(one);
       return `${before}${JSON.stringify(piece)},"logprobs":${logprobs}${end}`;
     },
-    ...NO_CALLS,
+    ...TEXT_ONLY,
     closing: () => closingFrames(choice, head, { index, text: '', logprobs: null, finish_reason: choice.finish }),
     failure: (message) => dataFrame(openaiProblem(500, message, 'server_error')),
   };

@@ -9,6 +9,8 @@ import type { Json } from './format.ts';
 export interface PromptSpec {
   /** One or more; each has its own choices. */
   readonly prompts: readonly Prompt[];
+  /** Names of all tools of the request. */
+  readonly offered: readonly string[];
   /** Tools of which the answer calls one; empty when it calls none. */
   readonly tools: readonly Tool[];
   /** JSON schema of the answer; undefined: any text. */
@@ -53,7 +55,13 @@ function turnOf(item: Json, place: string): Turn[] {
   if (role === undefined) throw new Error(`${place}.role must be one of ${Object.keys(ROLES).join(', ')}`);
   const { content, tool_calls: calls } = item;
   const results = Array.isArray(content) ? content.filter((part) => isType(part, 'tool_result')) : [];
-  if (results.length > 0) return results.map((part: Json) => ({ role: 'tool', text: contentText(part['content']) }));
+  if (results.length > 0) {
+    const rest = contentText((content as unknown[]).filter((part) => !isType(part, 'tool_result')));
+    return [
+      ...results.map((part: Json) => ({ role: 'tool', text: contentText(part['content']) }) as const),
+      ...(rest === '' ? [] : [{ role, text: rest }]),
+    ];
+  }
   const called = Array.isArray(calls) ? calls.map((call: Json) => callText((call['function'] ?? {}) as Json)) : [];
   return [{ role, text: [contentText(content), ...called].filter((text) => text !== '').join('\n') }];
 }
@@ -91,7 +99,8 @@ export function chatPrompt(
   const called = chosenTools(tools, choice, turns.at(-1)?.role);
   const speaks = called.length > 0 || schema !== undefined ? 'data' : 'prose';
   const prompts = [{ kind: 'chat' as const, turns, speaks } as const];
-  return { prompts, tools: called, schema: called.length > 0 ? undefined : schema };
+  const offered = tools.map(({ name }) => name);
+  return { prompts, offered, tools: called, schema: called.length > 0 ? undefined : schema };
 }
 
 /**

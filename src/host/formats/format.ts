@@ -36,6 +36,10 @@ export interface ToolCall {
 export interface Frames {
   /** Events that leave together with the first token. */
   opening(): string[];
+  /** Reasoning or text begins, and what came before it has ended. */
+  begin(part: 'reasoning' | 'text'): string[];
+  /** More reasoning. */
+  reasoning(piece: string): string;
   /** `logProbs` are those of the tokens that end with this piece. */
   token(piece: string, at: number, logProbs?: readonly TokenLogProbs[]): string;
   /** The last of the generation's calls begins. */
@@ -101,8 +105,13 @@ export function namedFrame(value: Json & { readonly type: string }): string {
   return `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
 }
 
-/** What dialects without tools say about calls. */
-export const NO_CALLS: Pick<Frames, 'call' | 'argument'> = { call: () => [], argument: () => '' };
+/** What dialects without tools and reasoning say about them. */
+export const TEXT_ONLY: Pick<Frames, 'begin' | 'reasoning' | 'call' | 'argument'> = {
+  begin: () => [],
+  reasoning: () => '',
+  call: () => [],
+  argument: () => '',
+};
 
 /** The last event of the OpenAI dialects. */
 const DONE_FRAME: string = 'data: [DONE]\n\n';
@@ -184,6 +193,6 @@ export function completionUsage(choice: Choice): Json {
     completion_tokens: outputTokens,
     total_tokens: promptTokens + outputTokens,
     prompt_tokens_details: { cached_tokens: cachedTokens },
-    completion_tokens_details: { reasoning_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: all.reduce((total, each) => total + each.reasoningTokens, 0) },
   };
 }

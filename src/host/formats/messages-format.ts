@@ -72,37 +72,42 @@ function inputOf(call: ToolCall): unknown {
 }
 
 function answer(choice: Choice): Json {
-  const content = choice.parts.callsTools
-    ? choice.calls.map((call) => block(call, inputOf(call)))
-    : [{ type: 'text', text: choice.pieces.join('') }];
+  const content = [
+    ...(choice.reasoning === '' ? [] : [{ type: 'thinking', thinking: choice.reasoning, signature: '' }]),
+    ...(choice.hasText ? [{ type: 'text', text: choice.pieces.join('') }] : []),
+    ...choice.calls.map((call) => block(call, inputOf(call))),
+  ];
   return { ...head(choice), content, ...ending(choice), usage: usage(choice, choice.outputTokens) };
 }
 
 function frames(choice: Choice): Frames {
-  const blocks = (): number => Math.max(1, choice.calls.length);
-  const textBlock = { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } };
+  let index = -1;
+  let beforeText = '';
+  const delta = (value: Json): string => namedFrame({ type: 'content_block_delta', index, delta: value });
+  const stop = (): string[] => (index < 0 ? [] : [namedFrame({ type: 'content_block_stop', index })]);
+  const begin = (content: Json): string[] => {
+    const ended = stop();
+    index++;
+    return [...ended, namedFrame({ type: 'content_block_start', index, content_block: content })];
+  };
   return {
     opening() {
       const started = { content: [], stop_reason: null, stop_sequence: null, usage: usage(choice, 1) };
-      const start = namedFrame({ type: 'message_start', message: { ...head(choice), ...started } });
-      return choice.parts.callsTools ? [start] : [start, namedFrame(textBlock)];
+      return [namedFrame({ type: 'message_start', message: { ...head(choice), ...started } })];
     },
-    call: (call, at) => [
-      ...(at > 0 ? [namedFrame({ type: 'content_block_stop', index: at - 1 })] : []),
-      namedFrame({ type: 'content_block_start', index: at, content_block: block(call, {}) }),
-    ],
-    argument: (text, at) =>
-      namedFrame({
-        type: 'content_block_delta',
-        index: at,
-        delta: { type: 'input_json_delta', partial_json: text },
-      }),
-    token: (piece) =>
-      'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":' +
-      `${JSON.stringify(piece)}}}\n\n`,
+    begin(part) {
+      if (part === 'reasoning') return begin({ type: 'thinking', thinking: '', signature: '' });
+      const begun = begin({ type: 'text', text: '' });
+      beforeText = `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":{"type":"text_delta","text":`;
+      return begun;
+    },
+    reasoning: (piece) => delta({ type: 'thinking_delta', thinking: piece }),
+    call: (call) => begin(block(call, {})),
+    argument: (text) => delta({ type: 'input_json_delta', partial_json: text }),
+    token: (piece) => `${beforeText}${JSON.stringify(piece)}}}\n\n`,
     closing: () => [
-      ...(choice.parts.callsTools && choice.calls.length === 0 ? [namedFrame(textBlock)] : []),
-      namedFrame({ type: 'content_block_stop', index: blocks() - 1 }),
+      ...(index < 0 ? begin({ type: 'text', text: '' }) : []),
+      ...stop(),
       namedFrame({
         type: 'message_delta',
         delta: ending(choice),

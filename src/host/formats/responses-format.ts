@@ -56,12 +56,12 @@ function readPrompts(body: Json): PromptSpec {
   return chatPrompt(turns, tools, body['tool_choice'], schemaOf((body['text'] as Json | undefined)?.['format']));
 }
 
-function usage({ promptTokens, cachedTokens, outputTokens }: Choice): Json {
+function usage({ promptTokens, cachedTokens, outputTokens, reasoningTokens }: Choice): Json {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
     output_tokens: outputTokens,
-    output_tokens_details: { reasoning_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + outputTokens,
   };
 }
@@ -74,6 +74,14 @@ function message(choice: Choice, status: string, content: readonly Json[]): Json
   return { id: `msg_${choice.parts.id}`, type: 'message', status, role: 'assistant', content };
 }
 
+function reasoningItem(choice: Choice, status: string, content: readonly Json[]): Json {
+  return { id: `rs_${choice.parts.id}`, type: 'reasoning', status, summary: [], content };
+}
+
+function reasoningPart(text: string): Json {
+  return { type: 'reasoning_text', text };
+}
+
 function endStatusOf({ finish }: Choice): 'incomplete' | 'completed' {
   return finish === 'length' ? 'incomplete' : 'completed';
 }
@@ -83,8 +91,12 @@ function callItem({ id, name, arguments: text }: ToolCall, status: string): Json
 }
 
 function outputOf(choice: Choice, status: string): Json[] {
-  if (choice.parts.callsTools) return choice.calls.map((call) => callItem(call, status));
-  return [message(choice, status, [textPart(choice.pieces.join(''), choice.logProbs)])];
+  const { reasoning } = choice;
+  return [
+    ...(reasoning === '' ? [] : [reasoningItem(choice, status, [reasoningPart(reasoning)])]),
+    ...(choice.hasText ? [message(choice, status, [textPart(choice.pieces.join(''), choice.logProbs)])] : []),
+    ...choice.calls.map((call) => callItem(call, status)),
+  ];
 }
 
 function response(choice: Choice, stage: 'started' | 'ended' | 'failed', error: Json | null = null): Json {
@@ -120,78 +132,110 @@ function response(choice: Choice, stage: 'started' | 'ended' | 'failed', error: 
 
 type Emit = (type: string, rest: Json) => string;
 
-/** Events around the text of an answer. */
-function textFrames(choice: Choice, event: Emit, place: Json): { opening(): string[]; closing(): string[] } {
+/** Events around one item of the output. */
+interface ItemFrames {
+  opening(): string[];
+  closing(status: string): string[];
+}
+
+function textFrames(choice: Choice, event: Emit, place: Json): ItemFrames {
+  const { output_index } = place;
   return {
     opening: () => [
-      event('response.output_item.added', { output_index: 0, item: message(choice, 'in_progress', []) }),
+      event('response.output_item.added', { output_index, item: message(choice, 'in_progress', []) }),
       event('response.content_part.added', { ...place, part: textPart('', null) }),
     ],
-    closing() {
+    closing(status) {
       const text = choice.pieces.join('');
       const logprobs = choice.logProbs ?? [];
       const part = textPart(text, logprobs);
-      const item = message(choice, endStatusOf(choice), [part]);
       return [
         event('response.output_text.done', { ...place, text, logprobs }),
         event('response.content_part.done', { ...place, part }),
-        event('response.output_item.done', { output_index: 0, item }),
+        event('response.output_item.done', { output_index, item: message(choice, status, [part]) }),
       ];
     },
   };
 }
 
-/** Events at the end of a call, none when there is no such call. */
-function callClosing(call: ToolCall | undefined, at: number, status: string, event: Emit): string[] {
-  if (call === undefined) return [];
-  const item = callItem(call, status);
-  return [
-    event('response.function_call_arguments.done', {
-      item_id: item['id'],
-      output_index: at,
-      name: call.name,
-      arguments: call.arguments,
-    }),
-    event('response.output_item.done', { output_index: at, item }),
-  ];
+function reasoningFrames(choice: Choice, event: Emit, place: Json): ItemFrames {
+  const { output_index } = place;
+  return {
+    opening: () => [
+      event('response.output_item.added', { output_index, item: reasoningItem(choice, 'in_progress', []) }),
+      event('response.content_part.added', { ...place, part: reasoningPart('') }),
+    ],
+    closing(status) {
+      const part = reasoningPart(choice.reasoning);
+      return [
+        event('response.reasoning_text.done', { ...place, text: choice.reasoning }),
+        event('response.content_part.done', { ...place, part }),
+        event('response.output_item.done', { output_index, item: reasoningItem(choice, status, [part]) }),
+      ];
+    },
+  };
+}
+
+function callFrames(call: ToolCall, event: Emit, output_index: number): ItemFrames {
+  return {
+    opening: () => [event('response.output_item.added', { output_index, item: callItem(call, 'in_progress') })],
+    closing(status) {
+      const item = callItem(call, status);
+      return [
+        event('response.function_call_arguments.done', {
+          item_id: item['id'],
+          output_index,
+          name: call.name,
+          arguments: call.arguments,
+        }),
+        event('response.output_item.done', { output_index, item }),
+      ];
+    },
+  };
 }
 
 function frames(choice: Choice): Frames {
   let sequence = 0;
-  const place = { item_id: `msg_${choice.parts.id}`, output_index: 0, content_index: 0 };
-  const event: Emit = (type, rest) => namedFrame({ type, sequence_number: sequence++, ...rest });
+  let output_index = -1;
+  let item: ItemFrames | undefined;
+  let place: Json = {};
+  let beforeDelta = '';
   const delta = 'response.output_text.delta';
-  const beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":`;
-  const text = textFrames(choice, event, place);
-  const { calls } = choice;
-  const { callsTools } = choice.parts;
+  const event: Emit = (type, rest) => namedFrame({ type, sequence_number: sequence++, ...rest });
+  const begin = (make: () => ItemFrames): string[] => {
+    const ended = item?.closing('completed') ?? [];
+    output_index++;
+    item = make();
+    return [...ended, ...item.opening()];
+  };
+  const beginPart = (part: 'reasoning' | 'text'): string[] =>
+    begin(() => {
+      const prefix = part === 'text' ? 'msg' : 'rs';
+      place = { item_id: `${prefix}_${choice.parts.id}`, output_index, content_index: 0 };
+      beforeDelta = `event: ${delta}\ndata: {"type":"${delta}",${JSON.stringify(place).slice(1, -1)},"logprobs":`;
+      return part === 'text' ? textFrames(choice, event, place) : reasoningFrames(choice, event, place);
+    });
   return {
     opening: () => [
       event('response.created', { response: response(choice, 'started') }),
       event('response.in_progress', { response: response(choice, 'started') }),
-      ...(callsTools ? [] : text.opening()),
     ],
+    begin: beginPart,
+    reasoning: (piece) => event('response.reasoning_text.delta', { ...place, delta: piece }),
     token(piece, _, listed) {
       const logprobs = listed === undefined ? '[]' : JSON.stringify(listed);
       return `${beforeDelta}${logprobs},"sequence_number":${sequence++},"delta":${JSON.stringify(piece)}}\n\n`;
     },
-    call: (call, at) => [
-      ...callClosing(calls[at - 1], at - 1, 'completed', event),
-      event('response.output_item.added', { output_index: at, item: callItem(call, 'in_progress') }),
-    ],
+    call: (call) => begin(() => callFrames(call, event, output_index)),
     argument: (more, at) =>
       event('response.function_call_arguments.delta', {
-        item_id: `fc_${calls[at]!.id}`,
-        output_index: at,
+        item_id: `fc_${choice.calls[at]!.id}`,
+        output_index,
         delta: more,
       }),
     closing() {
       const status = endStatusOf(choice);
-      const last = calls.length - 1;
-      return [
-        ...(callsTools ? callClosing(calls[last], last, status, event) : text.closing()),
-        event(`response.${status}`, { response: response(choice, 'ended') }),
-      ];
+      return [...(item?.closing(status) ?? []), event(`response.${status}`, { response: response(choice, 'ended') })];
     },
     failure: (why) =>
       event('response.failed', { response: response(choice, 'failed', { code: 'server_error', message: why }) }),
