@@ -30,6 +30,10 @@ export type ErrorCode =
   | 'HR_ROUTE_ALL_FAILED'
   | 'HR_ROUTE_LOOP'
   | 'HR_ROUTE_BACKLOG'
+  | 'HR_SOCKET_UNSUPPORTED'
+  | 'HR_SOCKET_MESSAGE'
+  | 'HR_SOCKET_BUSY'
+  | 'HR_SOCKET_PREVIOUS'
   | 'HR_UPSTREAM_BUSY'
   | 'HR_UPSTREAM_CREDENTIALS'
   | 'HR_STREAM_BROKEN'
@@ -109,6 +113,30 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: true,
     detail: 'All servers of model {} have a long backlog, and too many requests wait for them',
+  },
+  HR_SOCKET_UNSUPPORTED: {
+    status: 426,
+    source: 'client',
+    retryable: false,
+    detail: 'This server opens no WebSocket for the request: version 13 over HTTP/1.1 is needed; POST works too',
+  },
+  HR_SOCKET_MESSAGE: {
+    status: 400,
+    source: 'client',
+    retryable: false,
+    detail: 'The message cannot be read: {}',
+  },
+  HR_SOCKET_BUSY: {
+    status: 409,
+    source: 'client',
+    retryable: true,
+    detail: 'A response runs on this socket; open another one for a second response at the same time',
+  },
+  HR_SOCKET_PREVIOUS: {
+    status: 404,
+    source: 'client',
+    retryable: false,
+    detail: 'The response named by previous_response_id is not known on this socket',
   },
   HR_UPSTREAM_BUSY: {
     status: 429,

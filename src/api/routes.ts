@@ -25,6 +25,7 @@ import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { pathFault } from '../upstream/index.ts';
 import { refuse } from './pipeline.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
+import { responseSocket } from './response-socket.ts';
 import { search } from './search.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 
@@ -117,6 +118,20 @@ export const ROUTES: readonly Route[] = [
   proxied('/v1/chat/completions', 'Chat completion, OpenAI-compatible', true),
   proxied('/v1/completions', 'Text completion, OpenAI-compatible', true),
   proxied('/v1/responses', 'Responses, OpenAI-compatible', true),
+  {
+    method: 'GET',
+    path: '/v1/responses',
+    summary: 'Responses over a WebSocket: messages `response.create`, events as JSON text messages',
+    tag: 'Inference',
+    auth: 'key',
+    responses: {
+      101: { description: 'The socket is open' },
+      405: { description: 'The request does not ask for a WebSocket' },
+      426: { description: 'Another version of the protocol, or a server without WebSockets' },
+    },
+    serve: responseSocket,
+    extra: true,
+  },
   proxied('/v1/messages', 'Messages', true),
   proxied('/completions', 'Llama-style completion', true),
   proxied('/{full_path}', 'Any other endpoint of the model servers whose JSON body names a model', true),
@@ -340,6 +355,8 @@ export class Router {
   }
 
   #allow(path: string): string {
-    return this.#gets.has(path) || this.#entry(path) !== undefined ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS';
+    const hasGet = this.#gets.has(path) || this.#entry(path) !== undefined;
+    if (!hasGet) return 'POST, OPTIONS';
+    return this.#posts.has(path) ? 'GET, HEAD, POST, OPTIONS' : 'GET, HEAD, OPTIONS';
   }
 }

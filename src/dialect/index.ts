@@ -16,3 +16,4 @@ export {
   type Translation,
   translationOf,
 } from './translation/translation.ts';
+export { inputItemsOf, type SocketMessage, socketMessageOf, withEarlierItems } from './response-items.ts';

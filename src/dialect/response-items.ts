@@ -13,12 +13,24 @@ const MAX_DEPTH = 256;
 const COLON = 0x3a;
 const NULL = 0x6e;
 
-const REQUEST = memberTable(['input', 'previous_response_id', 'background', 'stream', 'store']);
+const REQUEST = memberTable([
+  'input',
+  'previous_response_id',
+  'background',
+  'stream',
+  'store',
+  'type',
+  'generate',
+  'model',
+]);
 /** Where the spans of the members stand; those of `input` come first. */
 const PREVIOUS = 2;
 const BACKGROUND = 4;
 const STREAM = 6;
 const STORE = 8;
+const TYPE = 10;
+const GENERATE = 12;
+const MODEL = 14;
 
 const RESPONSE = memberTable(['output']);
 const ITEM = memberTable(['type', 'id']);
@@ -90,6 +102,31 @@ export function asForeground(body: Buffer): Buffer {
   return start < 0 ? withMember(without, 'stream', 'true') : edited(without, [{ start, end, text: 'true' }]);
 }
 
+/** A message of a client on a socket of the responses dialect. */
+export interface SocketMessage {
+  /** '' when it is absent or no text. */
+  readonly type: string;
+  readonly model: string;
+  readonly previousResponseId: string;
+  /** False: the client only wants an id that it can go on from: it says so, or its input is empty. */
+  readonly generates: boolean;
+  /** What it asks for as the body of a request: without `type` and `generate`, as a stream in the foreground. */
+  readonly body: Buffer;
+}
+
+/** Reads a message of a socket; null when it is no JSON object. */
+export function socketMessageOf(message: Buffer): SocketMessage | null {
+  const spans = membersOf(message, REQUEST);
+  if (spans === null) return null;
+  return {
+    type: textAt(message, spans, TYPE),
+    model: textAt(message, spans, MODEL),
+    previousResponseId: textAt(message, spans, PREVIOUS),
+    generates: booleanAt(message, spans, GENERATE) !== false && hasInput(message, spans),
+    body: asForeground(withoutMember(withoutMember(message, TYPE), GENERATE)),
+  };
+}
+
 /** What a request says about the keeping of its response. Values that are no booleans count as absent. */
 export interface StateFields {
   /** Undefined: not said. */
@@ -144,6 +181,13 @@ function elementsAt(body: Buffer, start: number, end: number): string[] {
 function textAt(body: Buffer, spans: readonly number[], at: number): string {
   const [start = -1, end = -1] = [spans[at], spans[at + 1]];
   return start >= 0 && body[start] === QUOTE ? (readString(body, start, end) ?? '') : '';
+}
+
+/** False for no input, null, and an empty text or array. */
+function hasInput(body: Buffer, [start = -1, end = -1]: readonly number[]): boolean {
+  if (start < 0 || body[start] === NULL) return false;
+  const first = skipSpace(body, start + 1, end);
+  return body[start] === QUOTE ? end - start > 2 : body[first] !== CLOSE_ARRAY;
 }
 
 function booleanAt(body: Buffer, spans: readonly number[], at: number): boolean | undefined {

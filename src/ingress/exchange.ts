@@ -6,6 +6,7 @@ import { randomFillSync } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
+import type { ClientSocket, SocketListener } from './web-socket.ts';
 
 /**
  * How an exchange ended. `delivered`: the kernel has all bytes of the response. `gone`: the client closed the connection or did not
@@ -324,6 +325,14 @@ export abstract class Exchange implements RequestHead {
 
   /** Breaks the connection, so that the client sees an incomplete response. */
   abstract destroy(): void;
+
+  /**
+   * Turns the connection into a WebSocket; the exchange ends with it. To be called before anything was sent, for a handshake without
+   * fault (`handshakeFault`). Null where this server has no WebSockets.
+   */
+  openSocket(_listener: SocketListener, _maxMessageBytes: number): ClientSocket | null {
+    return null;
+  }
 
   /** Sends a whole response. HEAD requests get the head alone. */
   respond(status: number, headers: readonly string[], body: Uint8Array): void {

@@ -20,6 +20,7 @@ import { readInto, WriteProgress } from './accepted-socket.ts';
 import { Body, type BodyCallback } from './body.ts';
 import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
 import { respondError } from './respond.ts';
+import { type ClientSocket, ServerSocket, type SocketConnection, type SocketListener } from './web-socket.ts';
 import type { Address, ConnectionCounts, Server, ServerLimits, ServerOptions } from './server.ts';
 
 /** Idle time of a connection between two requests, in milliseconds. */
@@ -164,6 +165,11 @@ class Http1Exchange extends Exchange {
     this.over('broken');
   }
 
+  override openSocket(listener: SocketListener, maxMessageBytes: number): ClientSocket | null {
+    if (this.committed || this.handedOver) return null;
+    return this.#connection.openSocket(this, listener, maxMessageBytes);
+  }
+
   /** Sends what changes nothing, so that a client that has gone answers with a reset. To be called before the last byte. */
   probe(): ProbeResult {
     if (!this.committed) {
@@ -240,7 +246,7 @@ function withHeaders(text: string, headers: readonly string[]): string {
 }
 
 /** One connection: its socket, its parser, and the exchange that is served. */
-class Connection implements Expirable {
+class Connection implements Expirable, SocketConnection {
   /** @internal Index in the set of connections. */
   slot = -1;
   readonly server: Http1Server;
@@ -250,6 +256,8 @@ class Connection implements Expirable {
   readonly #deadline: Deadline;
   readonly #remoteAddress: string;
   #exchange: Http1Exchange | null = null;
+  /** The connection has become a WebSocket. */
+  #webSocket: ServerSocket | null = null;
   #timing: Timing = 'none';
   /** Bytes behind the request that is served. */
   #unread: Buffer | null = null;
@@ -296,10 +304,12 @@ class Connection implements Expirable {
   read(length: number, bytes: Buffer): boolean {
     this.#readMs = this.server.options.clock.now();
     try {
-      this.#take(bytes, length);
+      if (this.#webSocket !== null) this.#paused = !this.#webSocket.received(bytes.subarray(0, length));
+      else this.#take(bytes, length);
     } catch (error) {
       this.fail(error);
     }
+    if (this.#webSocket !== null) return !this.#paused;
     this.#paused = this.#isFull();
     return !this.#paused;
   }
@@ -354,6 +364,58 @@ class Connection implements Expirable {
     else this.#socket.destroy();
   }
 
+  /** Answers a handshake; from now on all bytes are frames. Null for HTTP/1.0, and for a client that sends no more. */
+  openSocket(exchange: Http1Exchange, listener: SocketListener, maxMessageBytes: number): ClientSocket | null {
+    if (this.minor === 0 || this.#parser.state !== 'done' || this.#halfClosed) return null;
+    const { deadlines, options } = this.server;
+    exchange.listener = listener;
+    exchange.status = 101;
+    exchange.committed = true;
+    exchange.closes = true;
+    const { budget } = options;
+    this.#webSocket = new ServerSocket(this, exchange, exchange.commonHeaders, listener, maxMessageBytes, {
+      budget,
+      deadlines,
+    });
+    return this.#webSocket;
+  }
+
+  /** @internal */
+  sendBytes(bytes: Uint8Array): boolean {
+    if (!this.#writer.isOpen) return true;
+    return this.send('', bytes, '');
+  }
+
+  /** @internal */
+  readOn(): void {
+    if (!this.#paused || this.#socket.destroyed) return;
+    this.#paused = false;
+    this.#socket.resume();
+  }
+
+  /** @internal */
+  endSide(): void {
+    this.#socket.end();
+  }
+
+  /** @internal */
+  cut(): void {
+    this.#socket.destroy();
+  }
+
+  /** @internal */
+  socketOver(cause: EndCause): void {
+    const exchange = this.#exchange;
+    if (exchange === null) return;
+    exchange.handedOver = true;
+    exchange.over(cause);
+  }
+
+  /** @internal */
+  report(error: unknown): void {
+    this.server.report(error);
+  }
+
   /** For the exchange: somebody waits for its body. */
   bodyWanted(): void {
     if (this.#consuming || this.#parser.state !== 'body') return;
@@ -365,6 +427,7 @@ class Connection implements Expirable {
   exchangeOver(exchange: Http1Exchange, cause: EndCause): void {
     if (this.#exchange !== exchange) return;
     this.#exchange = null;
+    if (this.#webSocket !== null) return;
     if (cause !== 'delivered' || !this.#writer.isOpen) return;
     const { state } = this.#parser;
     const idle = state === 'done' && this.#unread === null;
@@ -395,8 +458,9 @@ class Connection implements Expirable {
     }
   }
 
-  /** Closes the connection if it has served a request and no other has begun. */
+  /** Closes the connection if it has served a request and no other has begun. A WebSocket closes when nothing runs on it. */
   closeIdle(): void {
+    this.#webSocket?.drain();
     const idle = this.#exchange === null && this.#unread === null && this.#parser.state === 'done';
     if (idle && !this.#lingering) this.#linger();
   }
@@ -423,7 +487,9 @@ class Connection implements Expirable {
       this.#unread = Buffer.concat([this.#unread, bytes.subarray(0, length)]);
     } else {
       const at = this.#consume(bytes, length);
-      if (at < length && !this.#lingering) this.#unread = Buffer.from(bytes.subarray(at, length));
+      if (at === length || this.#lingering) return;
+      if (this.#webSocket === null) this.#unread = Buffer.from(bytes.subarray(at, length));
+      else this.#webSocket.received(bytes.subarray(at, length));
     }
   }
 
@@ -434,7 +500,10 @@ class Connection implements Expirable {
       this.#unread = null;
       this.#readMs = this.server.options.clock.now();
       const at = this.#consume(unread, unread.byteLength);
-      if (at < unread.byteLength && !this.#lingering) this.#unread = unread.subarray(at);
+      if (at < unread.byteLength && !this.#lingering) {
+        if (this.#webSocket === null) this.#unread = unread.subarray(at);
+        else this.#webSocket.received(unread.subarray(at));
+      }
     }
     if (this.#paused && !this.#isFull()) {
       this.#paused = false;
@@ -573,7 +642,8 @@ class Connection implements Expirable {
   #clientEnded(): void {
     this.#halfClosed = true;
     const exchange = this.#exchange;
-    if (this.#lingering || exchange === null) {
+    if (this.#webSocket !== null) this.#webSocket.ended();
+    else if (this.#lingering || exchange === null) {
       if (this.#unread === null) this.#finish();
     } else if (this.#parser.state === 'body' || this.#parser.minor === 0) {
       this.#socket.destroy();
@@ -593,7 +663,7 @@ class Connection implements Expirable {
   /** Whether only a write can show that the client has gone: it has closed its side, or is not read. */
   get #isBlind(): boolean {
     const { state } = this.#parser;
-    const serves = this.#exchange !== null && !this.#exchange.handedOver && !this.#lingering;
+    const serves = this.#exchange?.handedOver === false && !this.#lingering && this.#webSocket === null;
     return serves && this.minor > 0 && ((this.#halfClosed && state === 'done') || this.#unreadIsFull);
   }
 
@@ -646,7 +716,8 @@ class Connection implements Expirable {
     const exchange = this.#exchange;
     const blocked = this.#blocked;
     this.#blocked = false;
-    if (exchange?.handedOver === true) exchange.over('delivered');
+    if (this.#webSocket !== null) this.#webSocket.drained();
+    else if (exchange?.handedOver === true) exchange.over('delivered');
     else if (blocked) exchange?.listener?.onWritable();
     if (!this.#awaitsFlush || this.#writer.queuedBytes > 0) return;
     this.#awaitsFlush = false;
@@ -658,6 +729,7 @@ class Connection implements Expirable {
     this.#timing = 'none';
     this.#unread = null;
     this.server.forget(this);
+    this.#webSocket?.closed();
     this.#exchange?.over('gone');
   }
 

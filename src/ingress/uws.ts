@@ -5,6 +5,7 @@
 // - A client that closes its side behind the request counts as gone, and pipelined requests close the connection.
 // - A streamed response is chunked even where its length is known. The addon keeps what a client has not read of the last piece,
 //   and closes after ten seconds in which nothing of it was read.
+// - WebSockets of clients: handshakes are answered 426.
 // It works around: a handler that throws ends the process; uncorked writes cost ten times as much; the header limit is read from
 // the environment when the addon loads; `end` on HEAD sends the body; the idle timer cuts uploads below 16 KiB/s; `end` that closes
 // resets a client that still sends; `endWithoutBody` with a length waits for a body; heads are read and written as UTF-8 and not as

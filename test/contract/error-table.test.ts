@@ -22,10 +22,14 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** Codes of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
+/** Codes of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_REQUEST_UNTRANSLATABLE',
   'HR_ROUTE_LOOP',
+  'HR_SOCKET_UNSUPPORTED',
+  'HR_SOCKET_MESSAGE',
+  'HR_SOCKET_BUSY',
+  'HR_SOCKET_PREVIOUS',
   'HR_DRAINING',
   'HR_ROUTE_BACKLOG',
   'HR_LIMITS_FULL',

@@ -1,0 +1,311 @@
+// GET /v1/responses as a WebSocket: each message `response.create` of the client is a request of its own, served like one that was posted,
+// and its events go back as text messages. One response at a time. The last one is kept, so that the next one may continue it unstored.
+
+import { randomBytes } from 'node:crypto';
+import { systemEpochMs } from '../actor/index.ts';
+import { dialectOf, inputItemsOf, type SocketMessage, socketMessageOf, withEarlierItems } from '../dialect/index.ts';
+import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
+import type { EndCause, Exchange, RequestHead } from '../ingress/exchange.ts';
+import { type ClientSocket, handshakeFault, type SocketListener } from '../ingress/web-socket.ts';
+import { EventSplitter, parseEvents } from '../net/sse.ts';
+import type { ApiDeps } from './deps.ts';
+import { authenticate } from './pipeline.ts';
+
+const PATH = '/v1/responses';
+
+/** Endpoint of the socket in metrics and logs; its responses are counted as those that are posted. */
+const ENDPOINT = 'socket';
+
+/** Largest last response, with all that it continues, that is kept for the next one. */
+const KEPT_BYTES = 4 * 1024 * 1024;
+
+/** Longest event, and longest answer that is no stream. */
+const EVENT_BYTES = 16 * 1024 * 1024;
+const ANSWER_BYTES = 4 * 1024 * 1024;
+
+/** Close codes (RFC 6455 §7.4.1, and its registry). */
+const GOING_AWAY = 1001;
+
+/** Headers of the handshake that its requests do not have. */
+const OF_HANDSHAKE = /^(?:connection|upgrade|sec-websocket-.*|content-.*|x-request-id|x-client-request-id|expect|te)$/;
+
+/** Headers of an error that clients wait by. */
+const OF_ERRORS = /^(?:retry-after|retry-after-ms|x-should-retry|x-headrace-error|x-ratelimit-.*)$/;
+
+const TERMINAL = /^\s*\{\s*"type"\s*:\s*"response\.(?:completed|incomplete|failed)"/;
+const TERMINAL_NAMES: ReadonlySet<string | undefined> = new Set([
+  'response.completed',
+  'response.incomplete',
+  'response.failed',
+]);
+
+/** A response that may be continued: the items of its input, all that it continues included, and of its output, as JSON texts. */
+interface KeptResponse {
+  readonly id: string;
+  readonly items: readonly string[];
+}
+
+/**
+ * Serves the handshake. Throws 401 for a missing or bad key, 405 without `Upgrade: websocket`, 400 for a malformed handshake, 426 for
+ * another version or where this server has no WebSockets.
+ */
+export function responseSocket(exchange: Exchange, deps: ApiDeps): void {
+  const fault = handshakeFault(exchange);
+  if (fault === 'none') throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'POST, OPTIONS'] });
+  const { credential } = authenticate(exchange, deps);
+  if (credential.kind === 'none' && deps.settings.keys.required) throw new HeadraceError('HR_AUTH_MISSING');
+  if (fault === 'malformed') throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: 'the WebSocket handshake' });
+  exchange.endpoint = ENDPOINT;
+  const socket = fault === null ? new ResponseSocket(exchange, deps).open() : null;
+  if (socket === null) throw upgradeRequired();
+}
+
+function upgradeRequired(): HeadraceError {
+  return new HeadraceError('HR_SOCKET_UNSUPPORTED', { headers: ['sec-websocket-version', '13'] });
+}
+
+class ResponseSocket implements SocketListener {
+  readonly #exchange: Exchange;
+  readonly #deps: ApiDeps;
+  /** Of every request of this socket. */
+  readonly #head: RequestHead;
+  #socket: ClientSocket | null = null;
+  #running: RunningResponse | null = null;
+  #last: KeptResponse | null = null;
+  #drains = false;
+
+  constructor(exchange: Exchange, deps: ApiDeps) {
+    const { headers, query, remoteAddress } = exchange;
+    const passed: string[] = [];
+    for (let i = 0; i < headers.length; i += 2) {
+      if (!OF_HANDSHAKE.test(headers[i] as string)) passed.push(headers[i] as string, headers[i + 1] as string);
+    }
+    passed.push('content-type', 'application/json');
+    this.#exchange = exchange;
+    this.#deps = deps;
+    this.#head = { method: 'POST', path: PATH, query, headers: passed, remoteAddress };
+  }
+
+  open(): ClientSocket | null {
+    this.#socket = this.#exchange.openSocket(this, this.#deps.settings.limits.bodyBytes);
+    return this.#socket;
+  }
+
+  onMessage(bytes: Buffer, isText: boolean): void {
+    const message = isText ? socketMessageOf(bytes) : null;
+    if (message === null) this.#refuse('HR_SOCKET_MESSAGE', 'it is no JSON object');
+    else if (message.type !== 'response.create') this.#refuse('HR_SOCKET_MESSAGE', 'its type is not response.create');
+    else if (this.#running !== null) this.#refuse('HR_SOCKET_BUSY');
+    else if (this.#drains) this.#refuse('HR_DRAINING');
+    else this.#create(message);
+  }
+
+  onWritable(): void {
+    this.#running?.exchange?.resume();
+  }
+
+  onDrain(): void {
+    this.#drains = true;
+    if (this.#running === null) this.#socket?.close(GOING_AWAY, 'the gateway shuts down');
+  }
+
+  onCut(): void {
+    // The response that runs is cut as every other request is, and tells the client so.
+    this.onDrain();
+  }
+
+  onEnded(_cause: EndCause): void {
+    const running = this.#running;
+    this.#running = null;
+    this.#last = null;
+    running?.exchange?.leave();
+  }
+
+  /** Sends a message. False asks to wait for `onWritable`. */
+  send(text: string): boolean {
+    return this.#socket?.send(Buffer.from(text)) ?? true;
+  }
+
+  /** The response that ran is over; null: it cannot be continued from memory. */
+  over(kept: KeptResponse | null): void {
+    this.#running = null;
+    this.#last = kept;
+    if (this.#drains) this.#socket?.close(GOING_AWAY, 'the gateway shuts down');
+  }
+
+  #create({ body, generates, previousResponseId }: SocketMessage): void {
+    const isLast = this.#last !== null && previousResponseId === this.#last.id;
+    const earlier = isLast ? (this.#last as KeptResponse).items : [];
+    const items = inputItemsOf(body);
+    if (!generates) {
+      this.#warmUp(previousResponseId !== '' && !isLast, [...earlier, ...items]);
+      return;
+    }
+    const running = new RunningResponse(this, [...earlier, ...items]);
+    this.#running = running;
+    const request = isLast ? withEarlierItems(body, earlier) : body;
+    const head = { ...this.#head, headers: [...this.#head.headers, 'content-length', String(request.byteLength)] };
+    startDetached(this.#deps.detached, head, request, running, (exchange) => {
+      running.exchange = exchange;
+    });
+  }
+
+  /** Answers with an id to go on from; no server is asked. */
+  #warmUp(isUnknown: boolean, items: readonly string[]): void {
+    if (isUnknown) {
+      this.#refuse('HR_SOCKET_PREVIOUS');
+      return;
+    }
+    const id = `resp_${randomBytes(24).toString('hex')}`;
+    const created = { id, object: 'response', created_at: Math.floor(systemEpochMs() / 1000), output: [], error: null };
+    const usage = { input_tokens: 0, input_tokens_details: { cached_tokens: 0 }, output_tokens: 0 };
+    const details = { ...usage, output_tokens_details: { reasoning_tokens: 0 }, total_tokens: 0 };
+    const response = (status: string): object => ({
+      ...created,
+      status,
+      usage: status === 'completed' ? details : null,
+    });
+    this.send(JSON.stringify({ type: 'response.created', sequence_number: 0, response: response('in_progress') }));
+    this.send(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: response('completed') }));
+    this.over({ id, items });
+  }
+
+  #refuse(code: ErrorCode, subject?: string): void {
+    const { message, status } = new HeadraceError(code, subject === undefined ? {} : { subject });
+    this.send(errorMessage(status, code, message, []));
+  }
+}
+
+/** One response on its way from the handler to the socket. */
+class RunningResponse implements ResponseSink {
+  exchange: DetachedExchange | null = null;
+  readonly #socket: ResponseSocket;
+  /** Items of its input. */
+  readonly #items: readonly string[];
+  /** Null until the first piece of a stream, and for an answer that is none. */
+  #splitter: EventSplitter | null = null;
+  /** Of an answer that is no stream. */
+  readonly #pieces: Buffer[] = [];
+  #bytes = 0;
+  #kept: KeptResponse | null = null;
+  #isTold = false;
+
+  constructor(socket: ResponseSocket, items: readonly string[]) {
+    this.#socket = socket;
+    this.#items = items;
+  }
+
+  piece(chunk: Uint8Array): boolean {
+    const exchange = this.exchange as DetachedExchange;
+    if (this.#splitter === null && this.#bytes === 0 && isStream(exchange)) {
+      this.#splitter = new EventSplitter({ maxHeldBytes: EVENT_BYTES });
+    }
+    this.#bytes += chunk.byteLength;
+    if (this.#splitter === null) {
+      if (this.#bytes <= ANSWER_BYTES) this.#pieces.push(Buffer.from(chunk));
+      return true;
+    }
+    const whole = this.#splitter.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+    if (this.#splitter.midEvent) {
+      this.#tell('HR_STREAM_BROKEN');
+      exchange.leave();
+      this.#socket.over(null);
+      return true;
+    }
+    return whole === undefined || this.#send(whole);
+  }
+
+  end(): void {
+    if (this.#splitter === null) this.#answer(Buffer.concat(this.#pieces));
+    else if (!this.#isTold) this.#tell('HR_STREAM_TRUNCATED');
+    this.#socket.over(this.#kept);
+  }
+
+  broken(): void {
+    if (!this.#isTold) this.#tell('HR_STREAM_BROKEN');
+    this.#socket.over(null);
+  }
+
+  /** Sends whole events. */
+  #send(events: Buffer): boolean {
+    let isTaken = true;
+    for (const { data, event } of parseEvents(events.toString())) {
+      if (data === '[DONE]') continue;
+      if (TERMINAL_NAMES.has(event) || TERMINAL.test(data)) this.#keep(data);
+      else if (event === 'error') this.#isTold = true;
+      isTaken = this.#socket.send(data);
+    }
+    return isTaken;
+  }
+
+  /** Notes the end of the response, and what is needed to continue it. */
+  #keep(data: string): void {
+    this.#isTold = true;
+    const { response, type } = parsed(data);
+    const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
+    if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
+    const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
+    const bytes = items.reduce((sum, item) => sum + item.length, 0);
+    this.#kept = bytes <= KEPT_BYTES ? { id, items } : null;
+  }
+
+  /** An answer that is no stream: an error, or a response of a server that knows no streams. */
+  #answer(body: Buffer): void {
+    const { answerHeaders, status } = this.exchange as DetachedExchange;
+    const text = body.toString();
+    const answer = parsed(text);
+    if (status < 300 && answer['object'] === 'response') {
+      const data = `{"type":"response.completed","sequence_number":0,"response":${text}}`;
+      this.#keep(data);
+      this.#socket.send(data);
+      return;
+    }
+    const code = valueOf(answerHeaders, 'x-headrace-error') ?? 'HR_STREAM_BROKEN';
+    const { detail, error } = answer;
+    const message = typeof detail === 'string' ? detail : JSON.stringify(detail ?? answer);
+    this.#socket.send(errorMessage(status, code, message, answerHeaders, error));
+  }
+
+  #tell(code: ErrorCode): void {
+    const { message, status } = new HeadraceError(code);
+    this.#isTold = true;
+    this.#socket.send(errorMessage(status, code, message, []));
+  }
+}
+
+function isStream({ answerHeaders, status }: DetachedExchange): boolean {
+  return status < 300 && valueOf(answerHeaders, 'content-type')?.startsWith('text/event-stream') === true;
+}
+
+function valueOf(headers: readonly string[], name: string): string | undefined {
+  const at = headers.indexOf(name);
+  return at < 0 ? undefined : headers[at + 1];
+}
+
+/**
+ * An error as a message of the socket: the error object of the dialect with the status, and the headers that clients wait by.
+ * @param error the error object, where a server has sent one
+ */
+function errorMessage(
+  status: number,
+  code: string,
+  message: string,
+  headers: readonly string[],
+  error: unknown = dialectOf(PATH)?.errorMember({ code, message, status })['error'],
+): string {
+  const kept: Record<string, string> = {};
+  for (let i = 0; i < headers.length; i += 2) {
+    if (OF_ERRORS.test(headers[i] as string)) kept[headers[i] as string] = headers[i + 1] as string;
+  }
+  return JSON.stringify({ type: 'error', status, error, headers: kept });
+}
+
+function parsed(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,262 @@
+// WebSockets of clients (RFC 6455). The package `ws` reads and writes the frames; it runs over any duplex stream, here over a connection
+// of the gateway's own server. A client that answers no ping is given up; what it sends of a message counts as memory of request bodies.
+
+import type { IncomingMessage } from 'node:http';
+import { Duplex } from 'node:stream';
+import { type WebSocket, WebSocketServer } from 'ws';
+import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
+import type { BodyBudget } from './body.ts';
+import type { EndCause, ExchangeListener, RequestHead } from './exchange.ts';
+
+/** Hears what happens to a WebSocket. Its end is that of the exchange that it began with. */
+export interface SocketListener extends ExchangeListener {
+  /** A whole message has come. Its memory is the listener's. */
+  onMessage(message: Buffer, isText: boolean): void;
+  /** The gateway shuts down: the socket is to be closed as soon as nothing runs on it. */
+  onDrain(): void;
+}
+
+/** A WebSocket as an endpoint uses it. */
+export interface ClientSocket {
+  /** Sends a text message, whose memory must not change any more. False asks to wait for the listener's `onWritable`. */
+  send(message: Uint8Array): boolean;
+  /** Begins the closing handshake (RFC 6455 §7). `reason`: at most 123 bytes. */
+  close(code: number, reason: string): void;
+}
+
+/** What a WebSocket needs of the connection that it runs over. */
+export interface SocketConnection {
+  /** Sends bytes, whose memory may be used again. False asks to wait for `drained` of the stream. */
+  sendBytes(bytes: Uint8Array): boolean;
+  /** Reads on after `received` has returned false. */
+  readOn(): void;
+  /** Closes the gateway's side behind what was sent. */
+  endSide(): void;
+  /** Closes both sides at once. */
+  cut(): void;
+  /** The WebSocket is over. */
+  socketOver(cause: EndCause): void;
+  /** An error was thrown that should not have been. */
+  report(error: unknown): void;
+}
+
+/** Time without any byte of the client after which it is asked for one, and after which it counts as gone, in milliseconds. */
+const PING_MS = 30_000;
+
+/** Most bytes that a client may have sent of a message without taking memory of request bodies. */
+const FREE_BYTES = 16 * 1024;
+
+const KEY = /^[A-Za-z\d+/]{22}==$/;
+
+/** What is wrong with a handshake (RFC 6455 §4.2.1); null when nothing is. `version`: another version is asked for. */
+export function handshakeFault({ headers, method }: RequestHead): 'none' | 'version' | 'malformed' | null {
+  const fields = new Map<string, string>();
+  for (let i = 0; i < headers.length; i += 2) fields.set(headers[i] as string, headers[i + 1] as string);
+  const { connection, key, upgrade, version } = {
+    connection: fields.get('connection') ?? '',
+    key: fields.get('sec-websocket-key') ?? '',
+    upgrade: fields.get('upgrade') ?? '',
+    version: fields.get('sec-websocket-version') ?? '',
+  };
+  if (method !== 'GET' || upgrade.toLowerCase() !== 'websocket') return 'none';
+  if (!/(?:^|,)[ \t]*upgrade[ \t]*(?:,|$)/i.test(connection) || !KEY.test(key)) return 'malformed';
+  return version === '13' ? null : 'version';
+}
+
+/** The bytes of a connection, as a stream. */
+class ConnectionStream extends Duplex {
+  readonly #connection: SocketConnection;
+  #blocked: (() => void) | null = null;
+
+  constructor(connection: SocketConnection) {
+    super({ allowHalfOpen: true });
+    this.#connection = connection;
+  }
+
+  override _read(): void {
+    this.#connection.readOn();
+  }
+
+  override _write(chunk: Uint8Array, _encoding: string, done: () => void): void {
+    if (this.#connection.sendBytes(chunk)) done();
+    else this.#blocked = done;
+  }
+
+  override _writev(chunks: { chunk: Buffer }[], done: () => void): void {
+    this._write(Buffer.concat(chunks.map(({ chunk }) => chunk)), '', done);
+  }
+
+  override _final(done: () => void): void {
+    this.#connection.endSide();
+    done();
+  }
+
+  override _destroy(_error: Error | null, done: (error: Error | null) => void): void {
+    this.#connection.cut();
+    done(null);
+  }
+
+  /** The client has taken what waited for it. */
+  drained(): void {
+    const done = this.#blocked;
+    this.#blocked = null;
+    done?.();
+  }
+}
+
+/** A connection that has become a WebSocket. */
+export class ServerSocket implements ClientSocket, Expirable {
+  readonly #stream: ConnectionStream;
+  readonly #connection: SocketConnection;
+  readonly #listener: SocketListener;
+  readonly #budget: BodyBudget;
+  readonly #deadline: Deadline;
+  #socket: WebSocket | null = null;
+  /** Bytes since the last whole message, and those that were taken of the budget for them. */
+  #pendingBytes = 0;
+  #reservedBytes = 0;
+  /** The client has sent something since the last ping. */
+  #heard = true;
+  #over = false;
+
+  /**
+   * Answers the handshake. The head must be without fault.
+   * @param headers of the answer, beside those of the protocol; a flat list
+   */
+  constructor(
+    connection: SocketConnection,
+    { headers: fields, method, path }: RequestHead,
+    headers: readonly string[],
+    listener: SocketListener,
+    maxMessageBytes: number,
+    { budget, deadlines }: { readonly budget: BodyBudget; readonly deadlines: DeadlineQueue },
+  ) {
+    this.#connection = connection;
+    this.#listener = listener;
+    this.#budget = budget;
+    this.#deadline = deadlines.deadline(this);
+    this.#stream = new ConnectionStream(connection);
+    const server = new WebSocketServer({
+      ...{ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload: maxMessageBytes },
+    });
+    server.on('headers', (lines) => {
+      for (let i = 0; i < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`);
+    });
+    const request = { method, url: path, headers: objectOf(fields) } as unknown as IncomingMessage;
+    server.handleUpgrade(request, this.#stream, Buffer.alloc(0), (socket) => this.#begin(socket));
+    this.#deadline.set(PING_MS);
+  }
+
+  send(message: Uint8Array): boolean {
+    this.#socket?.send(message, { binary: false });
+    return !this.#stream.writableNeedDrain;
+  }
+
+  close(code: number, reason: string): void {
+    this.#socket?.close(code, reason);
+  }
+
+  /** Takes bytes that the client has sent; they are copied. False: it is not to be read on. */
+  received(bytes: Uint8Array): boolean {
+    this.#heard = true;
+    this.#pendingBytes += bytes.byteLength;
+    if (this.#pendingBytes > FREE_BYTES && this.#pendingBytes > this.#reservedBytes && !this.#reserve()) {
+      this.close(1013, 'no memory left for messages');
+      return true;
+    }
+    return this.#stream.push(Buffer.from(bytes));
+  }
+
+  /** The client has closed its side. */
+  ended(): void {
+    this.#stream.push(null);
+  }
+
+  /** The client has taken what waited for it. */
+  drained(): void {
+    this.#stream.drained();
+  }
+
+  /** The gateway shuts down. */
+  drain(): void {
+    this.#run(() => this.#listener.onDrain());
+  }
+
+  /** The connection is closed. */
+  closed(): void {
+    this.#stream.destroy();
+    this.#finish('gone');
+  }
+
+  /** @internal The client has been silent, or is to be asked whether it is there. */
+  expire(): void {
+    if (!this.#heard) {
+      this.#socket?.terminate();
+      return;
+    }
+    this.#heard = false;
+    this.#socket?.ping();
+    this.#deadline.set(PING_MS);
+  }
+
+  /** @internal */
+  onDefect(cause: unknown): void {
+    this.#connection.report(cause);
+    this.#socket?.terminate();
+  }
+
+  #begin(socket: WebSocket): void {
+    this.#socket = socket;
+    socket.on('message', (message, isBinary) => {
+      this.#free();
+      this.#run(() => this.#listener.onMessage(message as Buffer, !isBinary));
+    });
+    // `close` follows, with the code of the error.
+    socket.on('error', ignore);
+    socket.on('close', (code) => this.#finish(code === 1006 ? 'gone' : 'delivered'));
+    this.#stream.on('drain', () => {
+      if (!this.#over) this.#run(() => this.#listener.onWritable());
+    });
+  }
+
+  /** What is thrown costs this socket, and nothing else. */
+  #run(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.onDefect(error);
+    }
+  }
+
+  #reserve(): boolean {
+    const bytes = Math.max(2 * this.#reservedBytes, this.#pendingBytes);
+    if (!this.#budget.take(bytes, false)) return false;
+    if (this.#reservedBytes > 0) this.#budget.give(this.#reservedBytes, false);
+    this.#reservedBytes = bytes;
+    return true;
+  }
+
+  #free(): void {
+    if (this.#reservedBytes > 0) this.#budget.give(this.#reservedBytes, false);
+    this.#pendingBytes = 0;
+    this.#reservedBytes = 0;
+  }
+
+  #finish(cause: EndCause): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#deadline.clear();
+    this.#free();
+    this.#connection.socketOver(cause);
+  }
+}
+
+function objectOf(fields: readonly string[]): Record<string, string> {
+  const object: Record<string, string> = {};
+  for (let i = 0; i < fields.length; i += 2) object[fields[i] as string] ??= fields[i + 1] as string;
+  return object;
+}
+
+function ignore(): void {
+  // Nothing to do.
+}

@@ -1,0 +1,267 @@
+// GET /v1/responses as a WebSocket: responses one after another, continued from memory, errors as messages, limits, drain, and clients
+// that are slow or go away.
+
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import t, { type Test } from 'tap';
+import { WebSocket } from 'ws';
+import type { Host, HostRequest } from '../../src/host/index.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
+import { KEY, MODEL, settingsFor, startHosts, startSystem, type System, until, within } from '../support/system.ts';
+
+interface Frame {
+  readonly type: string;
+  readonly status?: number;
+  readonly error?: { readonly code?: string; readonly message?: string; readonly type?: string };
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly sequence_number?: number;
+  readonly delta?: string;
+  readonly response?: {
+    readonly id: string;
+    readonly status: string;
+    readonly output: readonly unknown[];
+    readonly usage?: { readonly input_tokens: number };
+  };
+}
+
+const ENDS = new Set(['response.completed', 'response.incomplete', 'response.failed', 'error']);
+
+/** A client that keeps what it gets. */
+class Client {
+  readonly socket: WebSocket;
+  readonly frames: Frame[] = [];
+  closed: { readonly code: number; readonly reason: string } | null = null;
+  #read = 0;
+
+  constructor(
+    url: string,
+    headers: Readonly<Record<string, string>> = { authorization: `Bearer ${KEY}` },
+    protocolVersion: number = 13,
+  ) {
+    this.socket = new WebSocket(`${url.replace('http', 'ws')}/v1/responses`, { headers, protocolVersion });
+    this.socket.on('message', (data: Buffer) => this.frames.push(JSON.parse(data.toString()) as Frame));
+    this.socket.on('close', (code, reason) => {
+      this.closed = { code, reason: reason.toString() };
+    });
+    this.socket.on('error', () => undefined);
+  }
+
+  static async open(t: Test, url: string, headers?: Readonly<Record<string, string>>): Promise<Client> {
+    const client = new Client(url, headers);
+    t.teardown(() => client.socket.terminate());
+    await within('the socket to open', once(client.socket, 'open'));
+    return client;
+  }
+
+  create(request: object): void {
+    this.socket.send(JSON.stringify({ type: 'response.create', model: MODEL, max_output_tokens: 6, ...request }));
+  }
+
+  /** The messages up to the next end of a response. */
+  async response(): Promise<readonly Frame[]> {
+    const end = (): number => this.frames.findIndex(({ type }, at) => at >= this.#read && ENDS.has(type));
+    await until('the end of a response', () => end() >= 0);
+    const from = this.#read;
+    this.#read = end() + 1;
+    return this.frames.slice(from, this.#read);
+  }
+
+  /** The last message of the next response. */
+  async end(): Promise<Frame> {
+    return (await this.response()).at(-1) as Frame;
+  }
+}
+
+function posts({ requests }: Host): readonly HostRequest[] {
+  return requests.filter(({ method }) => method === 'POST');
+}
+
+function inFlight({ host }: System): number {
+  return host.live;
+}
+
+t.test('responses come as messages, one after another on one socket', async (t) => {
+  const { url } = await startSystem(t);
+  const client = await Client.open(t, url);
+  for (const input of ['Where does the water go?', [{ type: 'message', role: 'user', content: 'And back?' }]]) {
+    client.create({ input, store: false });
+    const frames = await client.response();
+    t.equal(frames[0]?.type, 'response.created');
+    t.equal(frames.at(-1)?.response?.status === 'completed' || frames.at(-1)?.type === 'response.incomplete', true);
+    t.ok(frames.some(({ type }) => type === 'response.output_text.delta'));
+    t.strictSame(
+      frames.map(({ sequence_number: number }) => number),
+      frames.map((_, at) => at),
+      'every event is a message',
+    );
+  }
+});
+
+t.test('a response is continued on its socket without being stored', async (t) => {
+  const { url } = await startSystem(t, { settings: { threads: 0 } });
+  const client = await Client.open(t, url);
+  client.create({ input: 'Where does the water go?', store: false });
+  const first = await client.end();
+  client.create({ input: 'And then?', previous_response_id: first.response?.id, store: false });
+  const second = await client.end();
+  t.match(second.response, { id: /^resp/ });
+  const [before = 0, after = 0] = [first, second].map(({ response }) => response?.usage?.input_tokens);
+  t.ok(after > before + 6, 'the earlier input and output are in the prompt');
+});
+
+t.test('a warm-up answers with an id that the next response goes on from', async (t) => {
+  const { host, url } = await startSystem(t, { settings: { threads: 0 } });
+  const client = await Client.open(t, url);
+  client.create({ input: 'You are a river.', generate: false });
+  const warm = await client.response();
+  t.strictSame(
+    warm.map(({ type }) => type),
+    ['response.created', 'response.completed'],
+  );
+  client.create({ input: [], previous_response_id: warm[0]?.response?.id });
+  const again = await client.end();
+  t.equal(posts(host).length, 0, 'no server was asked');
+  client.create({ input: 'Where to?', previous_response_id: again.response?.id, store: false });
+  t.match(await client.end(), { response: { id: /./ } });
+  client.create({ input: '', previous_response_id: 'resp_nobodys' });
+  t.match(await client.end(), { type: 'error', status: 404, error: { code: 'HR_SOCKET_PREVIOUS' } });
+});
+
+t.test('what is no request gets an error message, and the socket stays open', async (t) => {
+  const { url } = await startSystem(t);
+  const client = await Client.open(t, url);
+  for (const message of ['no JSON', '[]', '{"type":"response.create"', '{"type":"ping"}', '{}']) {
+    client.socket.send(message);
+    t.match(await client.end(), { type: 'error', status: 400, error: { code: 'HR_SOCKET_MESSAGE' } }, message);
+  }
+  client.socket.send(Buffer.from('{"type":"response.create"}'), { binary: true });
+  t.match(await client.end(), { type: 'error', status: 400 }, 'binary');
+  client.socket.send('{"type":"response.create","input":"x"}');
+  t.match(await client.end(), { type: 'error', status: 422 }, 'no model');
+  client.create({ model: 'nobody', input: 'x' });
+  t.match(await client.end(), { type: 'error', status: 404, error: { message: /nobody/ } });
+  client.create({ input: 'Hello?' });
+  t.match(await client.end(), { response: { id: /./ } });
+});
+
+t.test('a second response at the same time is refused', async (t) => {
+  const { url } = await startSystem(t, { hosts: [{ timeToFirstTokenMs: 300 }] });
+  const client = await Client.open(t, url);
+  client.create({ input: 'one' });
+  client.create({ input: 'two' });
+  t.match(await client.end(), { type: 'error', status: 409, error: { code: 'HR_SOCKET_BUSY' } });
+  t.match(await client.end(), { response: { id: /./ } });
+});
+
+t.test('handshakes are checked before the socket opens', async (t) => {
+  const { url } = await startSystem(t);
+  const opened = async (headers: Readonly<Record<string, string>>, version?: number): Promise<number> => {
+    const client = new Client(url, headers, version);
+    const [, response] = (await within('an answer', once(client.socket, 'unexpected-response'))) as [
+      unknown,
+      { statusCode: number; resume(): void },
+    ];
+    response.resume();
+    client.socket.terminate();
+    return response.statusCode;
+  };
+  t.equal(await opened({}), 401);
+  t.equal(await opened({ authorization: 'Bearer hr_wrong' }), 401);
+  const key = { authorization: `Bearer ${KEY}` };
+  t.equal(await opened(key, 8), 426);
+  t.equal((await fetch(`${url}/v1/responses`, { headers: key })).status, 405);
+});
+
+t.test('the uWebSockets.js server answers 426, so that clients fall back to POST', async (t) => {
+  const hosts = await startHosts(t);
+  const gateway = createGateway(settingsFor(hosts, { server: 'uws' }));
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  const client = new Client(url);
+  const [, response] = (await once(client.socket, 'unexpected-response')) as [unknown, { statusCode: number }];
+  t.equal(response.statusCode, 426);
+  client.socket.terminate();
+});
+
+t.test('a message that is too large closes the socket with 1009', async (t) => {
+  const { url } = await startSystem(t, { settings: { limits: { bodyBytes: '64KiB' } } });
+  const client = await Client.open(t, url);
+  client.create({ input: 'x'.repeat(100_000) });
+  await until('the close', () => client.closed !== null);
+  t.equal(client.closed?.code, 1009);
+});
+
+t.test('frames that break the protocol close the socket', async (t) => {
+  const { url } = await startSystem(t);
+  const { hostname, port } = new URL(url);
+  const raw = connect(Number(port), hostname);
+  t.teardown(() => raw.destroy());
+  raw.write(
+    `GET /v1/responses HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\nconnection: keep-alive, Upgrade\r\n` +
+      'upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n',
+  );
+  let bytes = Buffer.alloc(0);
+  raw.on('data', (piece) => {
+    bytes = Buffer.concat([bytes, piece]);
+  });
+  await until('the answer', () => bytes.includes('\r\n\r\n'));
+  t.match(bytes.toString('latin1'), /^HTTP\/1\.1 101 /);
+  t.match(bytes.toString('latin1'), /sec-websocket-accept: /i);
+  t.match(bytes.toString('latin1'), /x-request-id: /);
+  // Clients have to mask what they send (RFC 6455 §5.1).
+  raw.write(Buffer.from([0x81, 0x02, 0x68, 0x69]));
+  await within('the end', once(raw, 'close'));
+  t.ok(bytes.includes(Buffer.from([0x03, 0xea])), 'closed with 1002');
+});
+
+t.test('the server is left as soon as the client has gone', async (t) => {
+  const system = await startSystem(t, { hosts: [{ interTokenMs: 50 }] });
+  const client = await Client.open(t, system.url);
+  client.create({ input: 'Tell me all.', max_output_tokens: 2000 });
+  await until('the first delta', () => client.frames.some(({ delta }) => delta !== undefined));
+  t.equal(inFlight(system), 1);
+  client.socket.terminate();
+  await until('the server to be free', () => inFlight(system) === 0);
+});
+
+t.test('a client that does not read makes the server wait, and gets everything when it reads on', async (t) => {
+  const { host, url } = await startSystem(t, { hosts: [{ interTokenMs: 0, naturalTokens: 200_000 }] });
+  const client = await Client.open(t, url);
+  client.socket.pause();
+  client.create({ input: 'Tell me all.', max_output_tokens: 60_000 });
+  await until('the server to run', () => host.live === 1);
+  // All is generated at once; what is left when the buffers between are full waits at the server.
+  await within('the client to be waited for', new Promise((resolve) => setTimeout(resolve, 500)));
+  t.equal(host.live, 1);
+  client.socket.resume();
+  const frames = await client.response();
+  t.strictSame(
+    frames.map(({ sequence_number: number }) => number),
+    frames.map((_, at) => at),
+    'nothing is missing',
+  );
+});
+
+t.test('a response that breaks off ends with an error', async (t) => {
+  const { host, url } = await startSystem(t);
+  await host.setFault([{ fault: { resetAfter: 2 } }]);
+  const client = await Client.open(t, url);
+  client.create({ input: 'Hello?' });
+  const frames = await client.response();
+  t.match(frames.at(-1), { type: /^(?:error|response\.failed)$/ });
+});
+
+t.test('a drain closes idle sockets, and others behind their response', async (t) => {
+  const { gateway, url } = await startSystem(t, { hosts: [{ interTokenMs: 20 }] });
+  const idle = await Client.open(t, url);
+  const busy = await Client.open(t, url);
+  busy.create({ input: 'Hello?', max_output_tokens: 20 });
+  await until('the first delta', () => busy.frames.some(({ delta }) => delta !== undefined));
+  const closing = gateway.close();
+  await until('the close of the idle one', () => idle.closed !== null);
+  t.equal(idle.closed?.code, 1001);
+  t.match(await busy.end(), { response: { id: /./ } }, 'what runs is finished');
+  await until('the close of the busy one', () => busy.closed !== null);
+  t.equal(busy.closed?.code, 1001);
+  await within('the gateway to close', closing);
+});
