@@ -12,7 +12,7 @@ export function createPlanes(routing, { count, threads = 1, clock, random, makeI
   const memory = createBoardMemory(count, count, threads, INDEX_BYTES);
   const members = Array.from({ length: count }, (_, at) => {
     const url = `http://10.0.0.${at}:8000`;
-    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, dialects: 0 };
+    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };
   });
   const planes = Array.from({ length: threads }, (_, thread) => {
     const board = new Board(memory, thread);

@@ -4,7 +4,16 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Log } from '../telemetry/log.ts';
-import { type KvEventSource, readKvEventSource, type ServerDetails, type ServersByModel } from '../routing/index.ts';
+import { DIALECT_WORDS } from '../config/dialect-bits.ts';
+import { LEAST_WEIGHT, MOST_WEIGHT } from '../config/settings.ts';
+import {
+  type FoundModels,
+  isModelName,
+  type KvEventSource,
+  readAliases,
+  readServerDetails,
+  type ServerDetails,
+} from '../routing/index.ts';
 
 export interface HostRegistrySettings {
   /** Time after its last announcement when a host is taken out. */
@@ -21,7 +30,7 @@ export interface HostRegistryDeps {
   readonly clock: Clock;
   /** Resolves with the status of a GET. */
   readonly probe: (url: string, timeoutMs: number) => Promise<number>;
-  /** `servers` answers something else than before. */
+  /** `found` answers something else than before. */
   readonly onChange: () => void;
   readonly log: Pick<Log, 'info' | 'warn'>;
 }
@@ -36,12 +45,18 @@ export interface Announcement {
   readonly models: readonly string[];
   /** Requests in flight. */
   readonly load: number;
-  /** Where it publishes its KV events. */
-  readonly events?: KvEventSource;
+  /** What it says of itself as a server of each of its models. */
+  readonly details?: Omit<ServerDetails, 'url'>;
+  /** Aliases by model id. */
+  readonly aliases?: ReadonlyMap<string, readonly string[]>;
 }
 
-/** A registered host, as the status shows it. */
-export interface RegisteredHost extends Announcement {
+/** A registered host, as the status shows it: without its credential. */
+export interface RegisteredHost extends Omit<Announcement, 'details' | 'aliases'> {
+  readonly dialects?: ServerDetails['dialects'];
+  readonly weight?: number;
+  readonly events?: KvEventSource;
+  readonly aliases?: Readonly<Record<string, readonly string[]>>;
   readonly listed: boolean;
   readonly silentMs: number;
 }
@@ -53,10 +68,8 @@ export interface RegisteredHost extends Announcement {
 export type Registered = 'new' | 'renewed' | 'taken' | 'full';
 
 const MAX_MODELS = 64;
-const MAX_MODEL_CHARS = 256;
 const MAX_URL_CHARS = 2048;
 const NAME = /^[A-Za-z0-9._-]{1,64}$/;
-const VISIBLE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
 interface Entry {
   announced: Announcement;
@@ -70,16 +83,16 @@ export class HostRegistry {
   #settings: HostRegistrySettings;
   readonly #deps: HostRegistryDeps;
   readonly #entries = new Map<string, Entry>();
-  #servers: ServersByModel = new Map();
+  #found: FoundModels = new Map();
 
   constructor(settings: HostRegistrySettings, deps: HostRegistryDeps) {
     this.#settings = settings;
     this.#deps = deps;
   }
 
-  /** Servers by model id, of hosts that have answered a probe. */
-  get servers(): ServersByModel {
-    return this.#servers;
+  /** Models of hosts that have answered a probe. */
+  get found(): FoundModels {
+    return this.#found;
   }
 
   get ttlMs(): number {
@@ -120,11 +133,14 @@ export class HostRegistry {
 
   status(): RegisteredHost[] {
     const nowMs = this.#deps.clock.now();
-    return [...this.#entries.values()].map(({ announced, listed, heardMs }) => ({
-      ...announced,
-      listed,
-      silentMs: Math.round(nowMs - heardMs),
-    }));
+    return [...this.#entries.values()].map(({ announced, listed, heardMs }) => {
+      const { aliases, details: { apiKey: _, ...details } = {}, load, models, name, url } = announced;
+      return {
+        ...{ name, url, models, load, ...details },
+        ...(aliases !== undefined && { aliases: Object.fromEntries(aliases) }),
+        ...{ listed, silentMs: Math.round(nowMs - heardMs) },
+      };
+    });
   }
 
   close(): void {
@@ -187,7 +203,7 @@ export class HostRegistry {
   }
 
   #changed(): void {
-    const servers = new Map<string, (string | ServerDetails)[]>();
+    const found = new Map<string, { readonly servers: ServerDetails[]; readonly aliases: string[] }>();
     const spelling = new Map<string, string>();
     for (const { announced, listed } of this.#entries.values()) {
       if (!listed) continue;
@@ -195,39 +211,66 @@ export class HostRegistry {
         // The first host's spelling is the model's, as everywhere ids match in any case.
         const id = spelling.get(model.toLowerCase()) ?? model;
         spelling.set(model.toLowerCase(), id);
-        const { url, events } = announced;
-        servers.set(id, [...(servers.get(id) ?? []), events === undefined ? url : { url, events }]);
+        const { aliases, details, url } = announced;
+        const { aliases: names, servers } = found.get(id) ?? { servers: [], aliases: [] };
+        servers.push({ url, ...details });
+        names.push(...(aliases?.get(model) ?? []));
+        found.set(id, { servers, aliases: names });
       }
     }
-    this.#servers = servers;
+    this.#found = found;
     this.#deps.onChange();
   }
 }
 
 /** What the routing table takes over of an announcement. */
-function listing({ models, events }: Announcement): string {
-  return JSON.stringify([models, events]);
+function listing({ aliases, details, models }: Announcement): string {
+  return JSON.stringify([models, details, [...(aliases ?? [])]]);
 }
 
 /** Parses an announcement: the value, or a message about what is wrong with it. */
 export function readAnnouncement(value: unknown): Announcement | string {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'the body must be a JSON object';
-  const { name, url, models, load = 0, events } = value as Record<string, unknown>;
+  const { aliases, load = 0, models, name, url, ...members } = value as Record<string, unknown>;
   if (typeof name !== 'string' || !NAME.test(name)) return 'name must be 1 to 64 letters, digits, ".", "_" or "-"';
   const base = typeof url === 'string' ? baseUrl(url) : null;
   if (base === null) return 'url must be an http or https base URL without credentials, query or fragment';
-  if (!Array.isArray(models) || models.length < 1 || models.length > MAX_MODELS || !models.every(isModel)) {
+  if (!Array.isArray(models) || models.length < 1 || models.length > MAX_MODELS || !models.every(isModelName)) {
     return `models must be 1 to ${MAX_MODELS} model ids`;
   }
   if (new Set(models.map((id) => id.toLowerCase())).size < models.length) return 'models must each be named once';
   if (typeof load !== 'number' || !Number.isFinite(load) || load < 0) return 'load must be a number of 0 or more';
-  const source = readKvEventSource(events);
-  if (events !== undefined && source === null) return 'events must be a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"';
-  return { name, url: base, models, load, ...(source !== null && { events: source }) };
+  const details = readServerDetails(members);
+  if (typeof details === 'string') return `${details} must be ${EXPECTED[details]}`;
+  const names = readModelAliases(aliases, models);
+  if (names === null) return 'aliases must be a mapping of ids in models to lists of up to 64 further names';
+  return {
+    ...{ name, url: base, models, load },
+    ...(Object.keys(details).length > 0 && { details }),
+    ...(names.size > 0 && { aliases: names }),
+  };
 }
 
-function isModel(id: unknown): id is string {
-  return typeof id === 'string' && id.length <= MAX_MODEL_CHARS && VISIBLE.test(id);
+/** What the members of an announcement must be; see `ServerDetails`. */
+const EXPECTED: Readonly<Record<keyof ServerDetails, string>> = {
+  url: 'a base URL',
+  dialects: `auto or a list of ${DIALECT_WORDS.join(', ')}`,
+  apiKey: 'a credential of visible ASCII characters without spaces',
+  weight: `a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`,
+  events: 'a ZeroMQ endpoint, such as "tcp://10.0.0.1:5557"',
+};
+
+/** Reads the aliases of an announcement by model id; null when they cannot be read, or are of other models. */
+function readModelAliases(value: unknown, models: readonly string[]): ReadonlyMap<string, readonly string[]> | null {
+  if (value === undefined) return new Map();
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
+  const aliases = new Map<string, readonly string[]>();
+  for (const [id, names] of Object.entries(value)) {
+    const read = models.includes(id) ? readAliases(names) : null;
+    if (read === null) return null;
+    aliases.set(id, read);
+  }
+  return aliases;
 }
 
 function baseUrl(text: string): string | null {

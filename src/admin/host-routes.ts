@@ -11,7 +11,7 @@ import type { Log } from '../telemetry/log.ts';
 import { bearerGuard, readJson, respondJson } from './admin-exchange.ts';
 import { type DistributionStatus, KeyDistribution } from './key-distribution.ts';
 import { readAnnouncement, type RegisteredHost, HostRegistry, type HostRegistrySettings } from './host-registry.ts';
-import type { ServersByModel } from '../routing/index.ts';
+import type { FoundModels } from '../routing/index.ts';
 import { readConfiguredKey } from './trust-settings.ts';
 
 export interface HostRoutesOptions {
@@ -76,9 +76,9 @@ export class HostRoutes {
     });
   }
 
-  /** Servers of registered hosts that have answered a probe, by model id. */
-  get registered(): ServersByModel {
-    return this.#registry.servers;
+  /** Models of registered hosts that have answered a probe. */
+  get registered(): FoundModels {
+    return this.#registry.found;
   }
 
   /** Takes over settings, every good key, and the base URLs of every host in use. */

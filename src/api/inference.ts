@@ -14,6 +14,7 @@ import {
   nativeRequest,
   type PromptBlocks,
   responseIdOf,
+  named,
   scanBody,
   type ScannedBody,
   tokenBounds,
@@ -68,6 +69,8 @@ const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
 /** A proxied request whose model is known. */
 interface InferenceInput {
+  /** The body for CRNs, in which an alias is replaced by the id of the model. */
+  readonly body: Buffer;
   readonly scan: ScannedBody;
   readonly model: Model;
   /** Known once the request is to be paid. */
@@ -88,7 +91,7 @@ const inference: PaidEndpoint<InferenceInput> = {
     if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     exchange.model = model.id;
-    return { scan, model, budget: null, native: null };
+    return { ...named(body, scan, model.id), model, budget: null, native: null };
   },
   price(request, billing) {
     return budgetOf(request, billing, billing.assumedTokens);
@@ -124,7 +127,8 @@ function start(request: InferenceRequest, settlement: RequestSettlement): void {
 
 /** Starts the request when a CRN of its model has a short backlog. Throws 429 when too many requests wait for that. */
 function admit(request: InferenceRequest, settlement: RequestSettlement, admission: Admission): void {
-  const { body, deps, exchange, input } = request;
+  const { deps, exchange, input } = request;
+  const { body } = input;
   const { affinity } = deps.settings.routing;
   const continued = affinity ? continuedResponse(dialectOf(exchange.path), body, input.scan) : undefined;
   const holder = continued === undefined ? 0 : deps.responseHolders.find(continued);
@@ -144,8 +148,8 @@ function admit(request: InferenceRequest, settlement: RequestSettlement, admissi
 }
 
 /** What the request adds to the backlog of the CRN that holds most of its prompt, in bytes. */
-function workOf({ body, deps, exchange, input }: InferenceRequest): number {
-  const { model, scan } = input;
+function workOf({ deps, exchange, input }: InferenceRequest): number {
+  const { body, model, scan } = input;
   const { affinity, requestBytes } = deps.settings.routing;
   if (!affinity) return body.byteLength + requestBytes;
   const dialect = dialectOf(exchange.path);
@@ -159,8 +163,8 @@ function workOf({ body, deps, exchange, input }: InferenceRequest): number {
 export const forward: Endpoint = paid(inference);
 
 /** What the request may take and cost. `assumed`: tokens of an answer without a limit. */
-function budgetOf({ body, deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
-  const { model, scan } = input;
+function budgetOf({ deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
+  const { body, model, scan } = input;
   const dialect = dialectOf(exchange.path);
   if (dialect === undefined) input.native = nativeRequest(exchange.path, body, scan);
   const bounds = tokenBounds(dialect, body, scan, deps.contextLengths.get(model.id), input.native);
@@ -216,8 +220,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   #cause = '';
 
   constructor(request: InferenceRequest, settlement: RequestSettlement) {
-    const { exchange, deps, access, body, input } = request;
-    const { scan, model } = input;
+    const { exchange, deps, access, input } = request;
+    const { body, scan, model } = input;
     const { apiKey, authorization, query, span } = exchange;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);

@@ -40,10 +40,11 @@ export function models(exchange: Exchange, deps: ApiDeps): void {
   }
 }
 
-/** `GET /v1/models/{id}`: one entry of the OpenAI list; ids may hold slashes. */
+/** `GET /v1/models/{id}`: one entry of the OpenAI list, by its id or an alias; ids may hold slashes. */
 export function model(exchange: Exchange, deps: ApiDeps): void {
   const id = decode(exchange.path.slice('/v1/models/'.length));
-  const found = deps.catalog.find((entry) => entry.id.toLowerCase() === id.toLowerCase());
+  const name = deps.table.find(id)?.id ?? id;
+  const found = deps.catalog.find((entry) => entry.id.toLowerCase() === name.toLowerCase());
   if (found === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: id.slice(0, 128) });
   const entry = openAiEntry(found, { created: deps.createdS, ownedBy: deps.settings.ownedBy });
   exchange.respond(200, JSON_HEADERS, Buffer.from(JSON.stringify(entry)));

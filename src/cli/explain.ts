@@ -150,12 +150,14 @@ export function explanationText(explanation: RequestExplanation): string {
     printTable(columnsOf(explanation), crns).trimEnd(),
     '',
     'COST = (BACKLOG + IN FLIGHT + MISS) x SLOWNESS x FAILURES x SLOW START, in bytes of prompt',
+    ...(crns.some(({ weight }) => weight !== 1) ? ['BACKLOG and what was IN FLIGHT before are divided by WEIGHT'] : []),
     chosen === null ? 'no CRN can be tried' : `chosen: ${chosen}: ${REASONS[reason]}`,
     '',
   ].join('\n');
 }
 
-function columnsOf({ chosen, promptBytes }: RequestExplanation): readonly Column<ExplainedCrn>[] {
+function columnsOf({ chosen, crns, promptBytes }: RequestExplanation): readonly Column<ExplainedCrn>[] {
+  const isWeighted = crns.some(({ weight }) => weight !== 1);
   const share = ({ hitFactor, matchedBytes }: ExplainedCrn): string =>
     promptBytes === 0 ? '0 %' : `${Math.round((100 * matchedBytes * hitFactor) / promptBytes)} %`;
   const cells: readonly (readonly [string, (crn: ExplainedCrn) => string | number])[] = [
@@ -166,6 +168,7 @@ function columnsOf({ chosen, promptBytes }: RequestExplanation): readonly Column
     ['HELD', ({ matchedBytes }) => bytesText(matchedBytes)],
     ['HIT', share],
     ['RATE', ({ bytesPerS }) => (bytesPerS === null ? '–' : `${bytesText(bytesPerS)}/s`)],
+    ['WEIGHT', ({ weight }) => weight],
     ['BACKLOG', ({ backlog }) => numberText(Math.round(backlog))],
     ['IN FLIGHT', ({ inFlight }) => numberText(Math.round(inFlight))],
     ['MISS', ({ favourite, miss }) => `${numberText(Math.round(miss))}${favourite ? '*' : ''}`],
@@ -174,7 +177,9 @@ function columnsOf({ chosen, promptBytes }: RequestExplanation): readonly Column
     ['SLOW START', ({ slowStart }) => slowStart.toFixed(2)],
     ['COST', ({ cost, eligible }) => (eligible ? numberText(Math.round(cost)) : '–')],
   ];
-  return cells.map(([head, cell]) => ({ head, cell, isNumber: false, csvOnly: false }));
+  return cells
+    .filter(([head]) => head !== 'WEIGHT' || isWeighted)
+    .map(([head, cell]) => ({ head, cell, isNumber: false, csvOnly: false }));
 }
 
 function bytesText(bytes: number): string {

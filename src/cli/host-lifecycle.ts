@@ -36,7 +36,7 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
   const log = createLog(level);
   const send: TrustDeps['send'] = (request, timeoutMs, maxBytes) =>
     client.send(request, AbortSignal.timeout(timeoutMs), maxBytes);
-  const { announce, file, gateway, intervalMs, publicKey, token } = trust;
+  const { announce, file, gateway, intervalMs, publicKey, server, token } = trust;
   const own = keys.static.map(({ account, key }) => ({ hash: hashKey(key), account }));
   const guard =
     publicKey === null
@@ -56,7 +56,7 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
       if (announce === null || gateway === null || token === null) return;
       const url = port === undefined ? announce : withPort(announce, port);
       const events = kvEvents === undefined ? undefined : reachedAt(kvEvents, announce);
-      const settings = { gateway, token, name, url, models, events };
+      const settings = { gateway, token, name, url, models, events, server };
       registration = new Registration(settings, { clock: systemClock, random: systemRandom, send, load, log });
       registration.start();
     },

@@ -61,10 +61,27 @@ function findRepeats({ models, keys }: Settings): Mistake[] {
       mistakes.push({ path: `${entryPath('models', id)}.servers[${index}]`, message: 'is listed before' });
     }
   }
+  mistakes.push(...findAliasRepeats(models));
   for (const index of repeated(keys.static.map(({ key }) => key))) {
     mistakes.push({ path: `keys.static[${index}].key`, message: 'is listed before' });
   }
   return mistakes;
+}
+
+/** Every name must lead to one model. */
+function findAliasRepeats(models: Settings['models']): Mistake[] {
+  const ids = new Set(Object.keys(models).map((id) => id.toLowerCase()));
+  const known = new Set<string>();
+  return Object.entries(models).flatMap(([id, { aliases = [] }]) =>
+    aliases.flatMap((alias, index): Mistake[] => {
+      const name = alias.toLowerCase();
+      const path = `${entryPath('models', id)}.aliases[${index}]`;
+      if (ids.has(name)) return [{ path, message: 'is the id of a model; upper and lower case are the same' }];
+      if (known.has(name)) return [{ path, message: 'is an alias already; upper and lower case are the same' }];
+      known.add(name);
+      return [];
+    }),
+  );
 }
 
 /** Indexes of the values that also appear earlier in the list. */

@@ -4,7 +4,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { valueOf } from './diff.ts';
 import { resolveSettings } from './load.ts';
-import { SETTINGS, type ModelSettings, type SettingRow, type Settings } from './settings.ts';
+import type { DialectsSetting } from './dialect-bits.ts';
+import { SETTINGS, type ModelSettings, type ServerSettings, type SettingRow, type Settings } from './settings.ts';
 import { printAddress, printBytes, printDuration, type Address } from './units.ts';
 import type { AnyType, Fields, Kind, Setting } from './value-types.ts';
 import { findWarnings } from './warning.ts';
@@ -83,11 +84,27 @@ function explainModels(models: Readonly<Record<string, ModelSettings>>): string[
   const rows = entries.map(([id, model]): [string, string] => {
     const traits = [...(model.capabilities ?? []), ...(model.tee === true ? ['tee'] : [])];
     if (model.apiKey !== undefined) traits.push('own credential');
+    if (model.dialects !== undefined) traits.push(dialectsText(model.dialects));
+    if (model.aliases !== undefined && model.aliases.length > 0) traits.push(`also ${model.aliases.join(', ')}`);
     const notes = traits.length > 0 ? ` (${traits.join(', ')})` : '';
-    const listed = model.servers.map(({ url, events }) => (events === undefined ? url : `${url} with KV events`));
+    const listed = model.servers.map(serverText);
     return [id, `${listed.length === 0 ? 'no server' : listed.join(', ')}${notes}`];
   });
   return [`${count(entries.length, 'model')} on ${count(servers, 'server')}`, ...align(rows)];
+}
+
+function serverText({ apiKey, dialects, events, url, weight }: ServerSettings): string {
+  const traits = [
+    ...(events === undefined ? [] : ['KV events']),
+    ...(apiKey === undefined ? [] : ['own credential']),
+    ...(weight === undefined ? [] : [`weight ${weight}`]),
+    ...(dialects === undefined ? [] : [dialectsText(dialects)]),
+  ];
+  return traits.length === 0 ? url : `${url} with ${traits.join(' and ')}`;
+}
+
+function dialectsText(dialects: DialectsSetting): string {
+  return dialects === 'auto' ? 'dialects found out' : `dialects ${dialects.join('/')}`;
 }
 
 /** Settings that differ from their default, without models and keys, which `explain` lists in full. */

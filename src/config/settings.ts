@@ -12,6 +12,7 @@ import {
   integer,
   integerOr,
   list,
+  listOr,
   map,
   MOST_USD,
   nullable,
@@ -31,6 +32,7 @@ import {
   type Setting,
   type Traits,
 } from './value-types.ts';
+import { DIALECT_WORDS } from './dialect-bits.ts';
 import { ZMQ_ADDRESS } from './units.ts';
 
 /** The change takes effect at the next start. */
@@ -75,20 +77,43 @@ const NETWORKS = ['base', 'base-sepolia', 'eip155:8453', 'eip155:84532'] as cons
 
 const BASE_URL = { base: true } as const;
 
+/** Bounds of `weight`: beyond them one server gets all of the load, or nothing. */
+export const LEAST_WEIGHT = 0.001;
+export const MOST_WEIGHT = 1000;
+
 const KV_EVENTS = section('KV events of a server.', {
   endpoint: required(string(ZMQ_ENDPOINT), 'ZeroMQ endpoint at which the server publishes its KV events.'),
   replay: optional(string(ZMQ_ENDPOINT), 'Endpoint that sends missed events again.'),
   topic: optional(string(), 'Topic to subscribe to; without one, all topics.'),
 });
 
+const MODEL_NAME: Pattern = {
+  pattern: /^[\x21-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?$/,
+  hint: 'a name of up to 256 visible ASCII characters',
+};
+
 const SERVER = section('One server.', {
   url: required(url(BASE_URL), 'Base URL of the server.'),
+  dialects: optional(listOr('auto', choice(DIALECT_WORDS)), 'Dialects that the server speaks, where not as the model.'),
+  apiKey: optional(string(TOKEN), 'Credential that the gateway sends to this server, where not as the model.', SECRET),
+  weight: optional(
+    number({ min: LEAST_WEIGHT, max: MOST_WEIGHT }),
+    'Share of the load that the server gets, relative to the other servers of the model; without it 1.',
+  ),
   events: optional(orText('endpoint', KV_EVENTS), 'KV events of the server; see KV-cache locality.'),
 });
 
 /** Model fields have the names that they have in the model lists of the interface. */
 const MODEL = section('One model.', {
   servers: setting(list(orText('url', SERVER)), [], 'The servers that run the model: base URLs, or mappings.'),
+  dialects: optional(
+    listOr('auto', choice(DIALECT_WORDS)),
+    'Dialects that the servers speak which do not say it themselves; auto, as without it, finds them out.',
+  ),
+  aliases: optional(
+    list(string(MODEL_NAME)),
+    'Further names that clients may use for the model; servers and lists have its id only.',
+  ),
   context_length: optional(integer({ min: 1 }), 'Longest context in tokens.'),
   hugging_face_id: optional(string(), 'Name of the weights on Hugging Face.'),
   tee: optional(boolean(), 'Whether the servers run in a trusted execution environment.'),
@@ -390,6 +415,21 @@ export const SCHEMA = section('General', {
     ),
     announce: setting(nullable(url(BASE_URL)), null, 'Host: base URL under which it registers with the gateway.'),
     file: setting(nullable(string()), null, 'Host: file that keeps the last key snapshot over a restart.'),
+    server: section('Host as a server of the gateway', {
+      dialects: setting(listOr('auto', choice(DIALECT_WORDS)), 'auto', 'Host: dialects that it registers with.'),
+      apiKey: setting(
+        nullable(string(TOKEN)),
+        null,
+        'Host: credential that it asks the gateway to send; null is that of its models.',
+        SECRET,
+      ),
+      weight: setting(
+        number({ min: LEAST_WEIGHT, max: MOST_WEIGHT }),
+        1,
+        'Host: share of the load that it asks for, relative to the other servers of a model.',
+      ),
+      aliases: setting(map(list(string(MODEL_NAME))), {}, 'Host: further names of its models, by model id.'),
+    }),
   }),
   search: section('Search', {
     timeout: setting(duration(), '10s', 'Longest wait for an engine, from the moment a search is accepted.'),

@@ -235,6 +235,30 @@ export function list<Output, Input>(
   return { kind: 'list', schema: z.array(items.schema, { error: 'must be a list' }), suffix: '', items };
 }
 
+/** A list of at least one entry, or a word in its place. */
+export function listOr<const Word extends string, Output, Input>(
+  word: Word,
+  items: ValueType<Output, Input, string>,
+): ValueType<readonly Output[] | Word, readonly Input[] | Word> {
+  const entries = z.array(items.schema);
+  const schema = z.pipe(
+    z.unknown(),
+    z.transform((raw, { issues }) => {
+      // A flag and a variable hold lists without brackets.
+      if (raw === word || (Array.isArray(raw) && raw.length === 1 && raw[0] === word)) return word;
+      const read = Array.isArray(raw) && raw.length > 0 ? entries.safeParse(raw, { reportInput: true }) : null;
+      if (read?.success === true) return read.data;
+      if (read === null)
+        issues.push({ code: 'custom', message: `must be ${word} or a list of one or more`, input: raw });
+      else issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
+      return z.NEVER;
+    }),
+  );
+  const list = { type: 'array', minItems: 1, items: jsonSchemaOf(items) };
+  JSON_SCHEMA.add(schema, { anyOf: [{ const: word }, list, { type: 'string', pattern: VARIABLE }] });
+  return { kind: 'list', schema: schema as never, suffix: '', words: [word], items };
+}
+
 /** Entries under names of the user's choice. An entry that is null is an empty one. */
 export function map<Output, Input>(
   items: ValueType<Output, Input, string>,
@@ -330,7 +354,7 @@ export function orText<const F extends Fields, const Name extends keyof F & stri
   return { kind: 'record', schema: schema as never, suffix: '', fields: record.fields, text };
 }
 
-function jsonSchemaOf({ schema }: Setting): object {
+function jsonSchemaOf({ schema }: AnyType): object {
   const {
     $schema: _,
     default: _default,
@@ -395,7 +419,8 @@ const EMPTIABLE: Partial<Record<Kind, string>> = { list: 'array', map: 'object',
 function settle<S extends Setting>(about: Omit<Setting, 'schema'>, type: z.ZodMiniType): S {
   const empty = EMPTIABLE[about.kind];
   const schema = empty === undefined ? type : preprocess((raw) => raw ?? undefined, type);
-  const keywords = empty === undefined || about.text !== undefined ? {} : { type: [empty, 'null'] };
+  const isChoice = about.text !== undefined || about.words !== undefined;
+  const keywords = empty === undefined || isChoice ? {} : { type: [empty, 'null'] };
   JSON_SCHEMA.add(schema, { ...JSON_SCHEMA.get(schema), description: about.sentence, ...keywords });
   return { ...about, schema } as unknown as S;
 }

@@ -31,11 +31,12 @@ function warnOfModels({ models, discovery }: Settings): string[] {
   return entries.flatMap(([id, model]) => warnOfModel(id, model, discovery !== null));
 }
 
-function warnOfModel(id: string, { servers, apiKey }: ModelSettings, isDiscovered: boolean): string[] {
+function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings, isDiscovered: boolean): string[] {
   const warnings: string[] = [];
   if (servers.length === 0 && !isDiscovered) warnings.push(`${id}: no server, so every request gets 503`);
   if (servers.length === 1 && !isDiscovered) warnings.push(`${id}: one server only, so nothing to fail over to`);
-  for (const { url } of apiKey === undefined ? [] : servers.filter((server) => crossesOpenly(server.url))) {
+  for (const { apiKey = common, url } of servers) {
+    if (apiKey === undefined || !crossesOpenly(url)) continue;
     warnings.push(`${id}: its apiKey crosses a public network unencrypted (${new URL(url).host})`);
   }
   return warnings;

@@ -2,7 +2,7 @@
 export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './answer.ts';
 export { type Dialect, type DialectName, type Failure, sseEvent, type Usage } from './dialect.ts';
 export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
-export { type Scan, scanBody, type ScannedBody } from './json-scan.ts';
+export { named, type Scan, scanBody, type ScannedBody } from './json-scan.ts';
 export { type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';

@@ -438,6 +438,50 @@ export function scanBody(body: Buffer, options?: ScanOptions): Scan {
   return readMembers(body, members, options?.requireModel ?? true);
 }
 
+/** A body and what was found in it. */
+export interface NamedBody {
+  readonly body: Buffer;
+  readonly scan: ScannedBody;
+}
+
+/** The body with `model` as the value of its member `model`, and its scan; the same ones where that stands there in any case. */
+export function named(body: Buffer, scan: ScannedBody, model: string): NamedBody {
+  if (scan.model === model || scan.model.toLowerCase() === model.toLowerCase()) return { body, scan };
+  const { repeated, spans } = scan;
+  const value = Buffer.from(JSON.stringify(model));
+  // Of two members of one name a server may read the first or the last, which is the one in `spans`.
+  const places: number[] = [];
+  for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
+    if (repeated[at] === SPAN.model) places.push(repeated[at + 1] as number, repeated[at + 2] as number);
+  }
+  places.push(spans[SPAN.model] as number, spans[SPAN.model + 1] as number);
+  const parts: Buffer[] = [];
+  let from = 0;
+  for (let at = 0; at < places.length; at += 2) {
+    parts.push(body.subarray(from, places[at]), value);
+    from = places[at + 1] as number;
+  }
+  parts.push(body.subarray(from));
+  const moved = (offset: number): number => {
+    let to = offset;
+    for (let at = 0; at < places.length; at += 2) {
+      const end = places[at + 1] as number;
+      if (offset >= end) to += value.byteLength - (end - (places[at] as number));
+    }
+    return to;
+  };
+  return {
+    body: Buffer.concat(parts),
+    scan: {
+      ...scan,
+      model,
+      spans: spans.map(moved),
+      turns: scan.turns.map(moved),
+      repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
+    },
+  };
+}
+
 function readMembers(body: Buffer, { spans, elements, repeated }: Found, requireModel: boolean): Scan {
   const modelStart = spans[SPAN.model] as number;
   const modelEnd = spans[SPAN.model + 1] as number;

@@ -8,7 +8,7 @@ import type { Stage } from '../api/deps.ts';
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
-  type ServersByModel,
+  type FoundModels,
   BlockIndex,
   CacheFeedback,
   Board,
@@ -94,12 +94,14 @@ export class ControlPlane {
   readonly #via = viaName();
   #built = false;
   #settings: Settings;
-  #discovered: ServersByModel = new Map();
+  #discovered: FoundModels = new Map();
   #discovery: Ref<DiscoveryCommand> | null = null;
   #discoveryPolled = false;
   #crnsJudged = false;
   #table: ModelTableData = { version: 0, models: [] };
   #eventSources: ReadonlyMap<string, KvEventSource> = new Map();
+  /** Of found models with others; each is logged once while it lasts. */
+  #conflicts: readonly string[] = [];
   #stage: Stage = 'starting';
   #server: Server | null = null;
   #localIngress: Ref<IngressCommand> | null = null;
@@ -351,10 +353,14 @@ export class ControlPlane {
 
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
-    const { specs, events } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
+    const { catalog, conflicts, events, specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
+    for (const conflict of conflicts) {
+      if (!this.#conflicts.includes(conflict)) this.#options.log.warn(conflict);
+    }
+    this.#conflicts = conflicts;
     this.#eventSources = events;
     const keys = [...this.#configuredKeys(), ...(this.#billing?.keys() ?? [])];
-    this.hosts.configure(this.#settings, keys, new Set(specs.flatMap((spec) => spec.servers)));
+    this.hosts.configure(this.#settings, keys, new Set(catalog.flatMap(({ servers }) => servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
     this.#registry.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
   }
@@ -370,12 +376,12 @@ export class ControlPlane {
     }
     const deps = {
       get: (target: string, timeoutMs: number, maxBytes: number) => this.#client.get(target, timeoutMs, maxBytes),
-      onPolled: (models: ServersByModel | null, problem: string | null) => this.#polled(models, problem),
+      onPolled: (models: FoundModels | null, problem: string | null) => this.#polled(models, problem),
     };
     this.#discovery = this.#system.spawn(discovery({ url, intervalMs }, deps));
   }
 
-  #polled(models: ServersByModel | null, problem: string | null): void {
+  #polled(models: FoundModels | null, problem: string | null): void {
     if (problem !== null) this.#options.log.warn({ discovery: this.#settings.discovery, problem }, 'discovery failed');
     const first = !this.#discoveryPolled;
     this.#discoveryPolled = true;

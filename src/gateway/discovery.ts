@@ -3,7 +3,14 @@
 
 import type { Behavior } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
-import { readKvEventSource, type ServerDetails, type ServersByModel } from '../routing/index.ts';
+import { isDialectsSetting } from '../config/dialect-bits.ts';
+import {
+  type FoundModel,
+  type FoundModels,
+  readAliases,
+  readServerDetails,
+  type ServerDetails,
+} from '../routing/index.ts';
 
 export interface DiscoverySettings {
   readonly url: string;
@@ -13,12 +20,12 @@ export interface DiscoverySettings {
 export interface DiscoveryDeps {
   readonly get: (url: string, timeoutMs: number, maxBytes: number) => Promise<{ status: number; body: Buffer }>;
   /** A poll is over; `models` is null when it failed. */
-  readonly onPolled: (models: ServersByModel | null, problem: string | null) => void;
+  readonly onPolled: (models: FoundModels | null, problem: string | null) => void;
 }
 
 export type DiscoveryCommand =
   | { readonly type: 'Poll' }
-  | { readonly type: 'Polled'; readonly models: ServersByModel }
+  | { readonly type: 'Polled'; readonly models: FoundModels }
   | { readonly type: 'Failed'; readonly problem: string };
 
 const TIMEOUT_MS = 10_000;
@@ -50,31 +57,39 @@ export function discovery(settings: DiscoverySettings, deps: DiscoveryDeps): Beh
 }
 
 /**
- * Reads a discovery map. Throws when the value is not one. A server is a base URL, or a mapping with `url` and `events`. Servers
- * without a usable URL are left out, and so are events without a usable endpoint.
+ * Reads a discovery map. Throws when the value is not one. A server is a base URL, or a mapping with `url` and the fields of a server of
+ * the settings. Servers without a usable URL are left out, and so is what else cannot be read.
  */
-export function readDiscoveryMap(value: unknown): ServersByModel {
+export function readDiscoveryMap(value: unknown): FoundModels {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new Error('is not a discovery map: an object of model ids is expected');
-  const models = new Map<string, readonly (string | ServerDetails)[]>();
+  const models = new Map<string, FoundModel>();
   for (const [id, entry] of Object.entries(value)) {
-    const { servers } = (entry ?? {}) as { servers?: unknown };
+    const { aliases, dialects, servers } = (entry ?? {}) as Readonly<Record<string, unknown>>;
     if (!Array.isArray(servers)) throw new Error(`has no list of servers for model ${id}`);
-    const read = new Map(servers.flatMap(readServer));
-    if (read.size > 0) models.set(id, [...read.values()]);
+    const common = isDialectsSetting(dialects) ? { dialects } : {};
+    const read = new Map(servers.flatMap((server) => readServer(server, common)));
+    if (read.size > 0) models.set(id, { servers: [...read.values()], aliases: readAliases(aliases) ?? [] });
   }
   return models;
 }
 
-function readServer(value: unknown): (readonly [url: string, server: string | ServerDetails])[] {
-  const { url, events: source } = (typeof value === 'string' ? { url: value } : (value ?? {})) as Record<
+function readServer(
+  value: unknown,
+  common: Pick<ServerDetails, 'dialects'>,
+): (readonly [url: string, server: ServerDetails])[] {
+  const { url: written, ...members } = (typeof value === 'string' ? { url: value } : (value ?? {})) as Record<
     string,
     unknown
   >;
-  if (typeof url !== 'string' || !isHttp(url)) return [];
-  const base = url.replace(/\/+$/, '');
-  const events = readKvEventSource(source);
-  return [[base, events === null ? base : { url: base, events }]];
+  if (typeof written !== 'string' || !isHttp(written)) return [];
+  const url = written.replace(/\/+$/, '');
+  let details = readServerDetails(members);
+  while (typeof details === 'string') {
+    members[details] = undefined;
+    details = readServerDetails(members);
+  }
+  return [[url, { url, ...common, ...details }]];
 }
 
 function isHttp(text: string): boolean {

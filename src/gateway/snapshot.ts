@@ -4,14 +4,14 @@
 import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoLimit } from '../billing/index.ts';
 import type { Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
-import type { Settings } from '../config/settings.ts';
-import {
-  type KvEventSource,
-  type ModelSpec,
-  type ModelTableData,
-  type ServerDetails,
-  serverDetails,
-  type ServersByModel,
+import type { ModelSettings, Settings } from '../config/settings.ts';
+import type {
+  FoundModel,
+  FoundModels,
+  KvEventSource,
+  ModelSpec,
+  ModelTableData,
+  ServerDetails,
 } from '../routing/index.ts';
 
 export interface Snapshot {
@@ -29,7 +29,7 @@ export interface Snapshot {
   readonly via: string;
 }
 
-export function sameModels(a: ServersByModel, b: ServersByModel): boolean {
+export function sameModels(a: FoundModels, b: FoundModels): boolean {
   return JSON.stringify([...a]) === JSON.stringify([...b]);
 }
 
@@ -39,41 +39,77 @@ export interface MergedModels {
   readonly catalog: readonly CatalogModel[];
   /** Where servers publish their KV events, by base URL. */
   readonly events: ReadonlyMap<string, KvEventSource>;
+  /** Sentences about found models and aliases that are left out, since their name is taken. */
+  readonly conflicts: readonly string[];
 }
 
 /**
- * Merges configured models with found ones. Ids match in any case; the configured spelling wins, then the first found. What is said
- * first of a server holds.
+ * Merges configured models with found ones. Ids and aliases match in any case; the configured spelling wins, then the first found. What
+ * is said first of a server holds. A found model whose id is a configured alias is left out, and so are found aliases that are taken.
  */
-export function mergeModels(settings: Settings, ...found: readonly ServersByModel[]): MergedModels {
-  const extra = new Map<string, { readonly id: string; readonly servers: readonly ServerDetails[] }>();
-  for (const [id, servers] of found.flatMap((each) => [...each])) {
-    const before = extra.get(id.toLowerCase());
-    const merged = [...(before?.servers ?? []), ...servers.map(serverDetails)];
-    extra.set(id.toLowerCase(), { id: before?.id ?? id, servers: merged });
+export function mergeModels(settings: Settings, ...found: readonly FoundModels[]): MergedModels {
+  const conflicts: string[] = [];
+  const taken = new Map<string, string>();
+  for (const [id, { aliases = [] }] of Object.entries(settings.models)) {
+    for (const alias of aliases) taken.set(alias.toLowerCase(), id);
   }
+  const extra = new Map<string, FoundModel & { readonly id: string }>();
+  for (const [id, { aliases, servers }] of found.flatMap((each) => [...each])) {
+    const name = id.toLowerCase();
+    const aliased = taken.get(name);
+    if (aliased !== undefined) {
+      conflicts.push(`model ${id} is left out: it is an alias of ${aliased}`);
+      continue;
+    }
+    const before = extra.get(name);
+    extra.set(name, {
+      id: before?.id ?? id,
+      servers: [...(before?.servers ?? []), ...servers],
+      aliases: [...(before?.aliases ?? []), ...aliases],
+    });
+  }
+  for (const { id } of extra.values()) taken.set(id.toLowerCase(), id);
+  for (const id of Object.keys(settings.models)) taken.set(id.toLowerCase(), id);
   const specs: ModelSpec[] = [];
   const catalog: CatalogModel[] = [];
   const events = new Map<string, KvEventSource>();
-  const urlsOf = (servers: readonly ServerDetails[]): readonly string[] => {
+  const add = (
+    id: string,
+    { aliases: configured = [], apiKey, dialects, servers: own, ...listed }: ModelSettings,
+    also: FoundModel | undefined,
+  ): void => {
+    const servers = joined([...own, ...(also?.servers ?? [])]).map((server) => ({
+      ...(apiKey !== undefined && { apiKey }),
+      ...(dialects !== undefined && { dialects }),
+      ...server,
+    }));
     for (const server of servers) {
       if (server.events !== undefined && !events.has(server.url)) events.set(server.url, server.events);
     }
-    return [...new Set(servers.map(({ url }) => url))];
+    const aliases = [...configured];
+    for (const alias of also?.aliases ?? []) {
+      const owner = taken.get(alias.toLowerCase());
+      if (owner === undefined) aliases.push(alias);
+      else if (owner.toLowerCase() !== id.toLowerCase())
+        conflicts.push(`alias ${alias} of model ${id} is left out: it is a name of ${owner}`);
+      taken.set(alias.toLowerCase(), owner ?? id);
+    }
+    specs.push({ id, aliases, servers });
+    catalog.push({ id, ...listed, servers: servers.map(({ url }) => url) });
   };
-  for (const [id, { apiKey, servers: configured, ...listed }] of Object.entries(settings.models)) {
-    const added = extra.get(id.toLowerCase());
+  for (const [id, model] of Object.entries(settings.models)) {
+    add(id, model, extra.get(id.toLowerCase()));
     extra.delete(id.toLowerCase());
-    const servers = urlsOf([...configured, ...(added?.servers ?? [])]);
-    specs.push({ id, servers, apiKey });
-    catalog.push({ id, ...listed, servers });
   }
-  for (const { id, servers: details } of extra.values()) {
-    const servers = urlsOf(details);
-    specs.push({ id, servers, apiKey: undefined });
-    catalog.push({ id, servers });
-  }
-  return { specs, catalog, events };
+  for (const { id, ...model } of extra.values()) add(id, { servers: [] }, model);
+  return { specs, catalog, events, conflicts };
+}
+
+/** Each server once, with what is said of it; of two that say different things the first holds. */
+function joined(servers: readonly ServerDetails[]): ServerDetails[] {
+  const byUrl = new Map<string, ServerDetails>();
+  for (const server of servers) byUrl.set(server.url, { ...server, ...byUrl.get(server.url) });
+  return [...byUrl.values()];
 }
 
 /** The keys of the configuration. */
@@ -102,7 +138,7 @@ export function withoutKeys(settings: Settings): Settings {
     adminTokens: [],
     keys: { ...keys, static: [] },
     payments: { ...payments, facilitatorHeaders: {}, rpc: null },
-    trust: { ...trust, signingKey: null, token: null },
+    trust: { ...trust, signingKey: null, token: null, server: { ...trust.server, apiKey: null } },
     webhooks: { ...webhooks, endpoints: {} },
   };
 }

@@ -1,6 +1,7 @@
 // Registers a host at its gateway, renews the registration, and removes it on drain. While the gateway is unreachable,
 // registration is retried with backoff.
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -16,6 +17,8 @@ export interface RegistrationSettings {
   readonly models: readonly string[];
   /** `tcp://HOST:PORT` at which the gateway reaches the KV events of this host. */
   readonly events?: string | undefined;
+  /** What the gateway is told of this host as a server. */
+  readonly server?: Settings['trust']['server'];
 }
 
 export interface RegistrationDeps {
@@ -83,10 +86,18 @@ export class Registration {
   }
 
   async #announce(): Promise<void> {
-    const { name, url, models, events } = this.#settings;
+    const { name, url, models, events, server } = this.#settings;
     const { log, load } = this.#deps;
+    const details = server === undefined ? {} : serverMembers(server, models);
     try {
-      const { status, body } = await this.#send('POST', '/hosts', { name, url, models, load: load(), events });
+      const { status, body } = await this.#send('POST', '/hosts', {
+        name,
+        url,
+        models,
+        load: load(),
+        events,
+        ...details,
+      });
       const { ttl_ms: ttlMs, detail } = readObject(body);
       if (status !== 200 && status !== 201) throw new Error(`it answered ${status}: ${String(detail)}`);
       if (!this.#registered && !this.#left) log.info({ gateway: this.#settings.gateway, name }, 'registered');
@@ -113,6 +124,21 @@ export class Registration {
     const whole = body === undefined ? request : { ...request, body: JSON.stringify(body) };
     return this.#deps.send(whole, TIMEOUT_MS, ANSWER_BYTES);
   }
+}
+
+/** Members of an announcement; what has its default is left out, for gateways that do not know it. */
+function serverMembers(
+  { aliases, apiKey, dialects, weight }: Settings['trust']['server'],
+  models: readonly string[],
+): Record<string, unknown> {
+  // A fleet has one configuration for hosts of several models.
+  const own = Object.entries(aliases).filter(([model]) => models.includes(model));
+  return {
+    ...(dialects !== 'auto' && { dialects }),
+    ...(apiKey !== null && { apiKey }),
+    ...(weight !== 1 && { weight }),
+    ...(own.length > 0 && { aliases: Object.fromEntries(own) }),
+  };
 }
 
 function readObject(body: Buffer): Record<string, unknown> {

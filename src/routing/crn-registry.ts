@@ -2,6 +2,7 @@
 // starts and stops CRN actors, forwards outcomes to them, and holds the panic threshold and the set of drained CRNs.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
+import { declaredDialects } from '../config/dialect-bits.ts';
 import { type BreakerSettings, FailureRates } from './breaker.ts';
 import type { BlockIndex } from './block-index.ts';
 import type { BoardMemory } from './board.ts';
@@ -17,13 +18,19 @@ import {
   type HealthSettings,
   type OverrideResult,
 } from './crn.ts';
-import { hashText, type Member, type Model, type ModelTableData } from './model-table.ts';
+import { hashText, type Member, type Model, type ModelTableData, type ServerDetails } from './model-table.ts';
 
 /** A model as it is configured or discovered. */
 export interface ModelSpec {
   readonly id: string;
-  readonly servers: readonly string[];
-  readonly apiKey?: string | undefined;
+  readonly aliases?: readonly string[];
+  /** A string is a base URL. */
+  readonly servers: readonly (string | ServerDetails)[];
+}
+
+/** A model whose servers have cells on the board; each URL is there once. */
+interface FittingModel extends ModelSpec {
+  readonly servers: readonly ServerDetails[];
 }
 
 export interface CrnRegistrySettings {
@@ -142,21 +149,23 @@ class CrnRegistry {
     for (const [id, cell] of this.#modelCells) if (!ids.has(id)) this.#freeModel(id, cell);
     for (const url of [...this.#servers.keys()]) if (!wanted.has(url)) this.#retire(url);
     for (const [url, models] of wanted) this.#ensure(url, models, settings);
-    this.#models = specs.map((spec) => ({
-      id: spec.id,
-      members: spec.servers.map((url) => this.#member(url, spec)),
-      budget: this.#cellOf(spec.id, spec.servers.length),
+    this.#models = specs.map(({ aliases = [], id, servers }) => ({
+      id,
+      aliases,
+      members: servers.map((server) => this.#member(server, id)),
+      budget: this.#cellOf(id, servers.length),
     }));
     this.#deps.onTable({ version: ++this.#version, models: this.#models });
     this.#checkProbed();
   }
 
   /** The models without the CRNs that the board has no cells for; each of those is reported. */
-  #fit(given: readonly ModelSpec[]): readonly ModelSpec[] {
+  #fit(given: readonly ModelSpec[]): readonly FittingModel[] {
     const urls = new Set<string>();
     let members = 0;
     return given.map((spec) => {
-      const servers = [...new Set(spec.servers)].filter((url) => {
+      const details = spec.servers.map((server) => (typeof server === 'string' ? { url: server } : server));
+      const servers = [...new Map(details.map((server) => [server.url, server])).values()].filter(({ url }) => {
         const fits = members < this.#deps.memory.members && (urls.has(url) || urls.size < this.#deps.memory.servers);
         if (fits) {
           urls.add(url);
@@ -205,10 +214,11 @@ class CrnRegistry {
     this.#deps.onProbed();
   }
 
-  #member(url: string, spec: ModelSpec): Member {
+  #member({ apiKey, dialects = 'auto', url, weight = 1 }: ServerDetails, model: string): Member {
     const server = this.#servers.get(url) as Server;
-    const member = server.members.get(spec.id) as number;
-    return { url, server: server.cell, member, hash: hashText(url), apiKey: spec.apiKey, dialects: 0 };
+    const member = server.members.get(model) as number;
+    const hash = hashText(url);
+    return { url, server: server.cell, member, hash, apiKey, weight, dialects: declaredDialects(dialects) };
   }
 
   /** Each model with a CRN has a cell: there are as many as members. The others share the last one, since they never try anything. */
@@ -347,10 +357,10 @@ class CrnRegistry {
   }
 }
 
-function modelsByUrl(specs: readonly ModelSpec[]): Map<string, string[]> {
+function modelsByUrl(specs: readonly FittingModel[]): Map<string, string[]> {
   const byUrl = new Map<string, string[]>();
   for (const spec of specs) {
-    for (const url of spec.servers) {
+    for (const { url } of spec.servers) {
       const models = byUrl.get(url) ?? [];
       models.push(spec.id);
       byUrl.set(url, models);

@@ -24,16 +24,18 @@ export {
 export { SEQUENCE_BYTES, writeSequence } from './kv-event-batch.ts';
 export { KvEvents, type KvEventStatus } from './kv-events.ts';
 export {
+  type FoundModel,
+  type FoundModels,
   hashText,
+  isModelName,
   type KvEventSource,
   type Member,
   type Model,
   ModelTable,
   type ModelTableData,
-  readKvEventSource,
+  readAliases,
+  readServerDetails,
   type ServerDetails,
-  serverDetails,
-  type ServersByModel,
 } from './model-table.ts';
 export {
   type Candidate,

@@ -1,6 +1,8 @@
 // Routing table: the models, their CRNs, and the cells of those on the board. A table is an immutable snapshot; every change makes
 // a new one, and requests that have begun keep the old one.
 
+import { type DialectsSetting, isDialectsSetting } from '../config/dialect-bits.ts';
+import { LEAST_WEIGHT, MOST_WEIGHT } from '../config/settings.ts';
 import { ZMQ_ADDRESS } from '../config/units.ts';
 
 /** One model on one CRN. */
@@ -13,8 +15,10 @@ export interface Member {
   readonly member: number;
   /** Hash of the URL, for rendezvous scores. */
   readonly hash: number;
-  /** The gateway's credential for the CRNs of this model. */
+  /** The gateway's credential for this CRN. */
   readonly apiKey: string | undefined;
+  /** Share of the load of the model relative to its other CRNs: more than 0. */
+  readonly weight: number;
   /** Dialects that it is declared to speak: bits of `DIALECT_BITS`. 0: nothing is declared, and what it lacks is learned. */
   readonly dialects: number;
 }
@@ -22,6 +26,8 @@ export interface Member {
 export interface Model {
   /** As configured. */
   readonly id: string;
+  /** Further names that requests may use. CRNs know the id only. */
+  readonly aliases?: readonly string[];
   readonly members: readonly Member[];
   /** Cell of its retry budget, and of what else is kept by model; kept while the model stays. */
   readonly budget: number;
@@ -36,13 +42,18 @@ export interface ModelTableData {
 export class ModelTable {
   readonly version: number;
   readonly models: readonly Model[];
-  readonly #byId = new Map<string, Model>();
+  readonly #byName = new Map<string, Model>();
   readonly #texts = new Map<string, Map<string, string>>();
 
   constructor(data: ModelTableData) {
     this.version = data.version;
     this.models = data.models;
-    for (const model of data.models) this.#byId.set(model.id.toLowerCase(), model);
+    for (const model of data.models) this.#byName.set(model.id.toLowerCase(), model);
+    for (const model of data.models) {
+      for (const alias of model.aliases ?? []) {
+        if (!this.#byName.has(alias.toLowerCase())) this.#byName.set(alias.toLowerCase(), model);
+      }
+    }
   }
 
   /** Caches a text per model and CRN for the life of this table. */
@@ -60,9 +71,9 @@ export class ModelTable {
     return text;
   }
 
-  /** Finds a model by its id; case does not matter. */
-  find(id: string): Model | undefined {
-    return this.#byId.get(id) ?? this.#byId.get(id.toLowerCase());
+  /** Finds a model by its id or an alias; case does not matter. */
+  find(name: string): Model | undefined {
+    return this.#byName.get(name) ?? this.#byName.get(name.toLowerCase());
   }
 }
 
@@ -91,24 +102,73 @@ export interface KvEventSource {
   readonly topic?: string;
 }
 
-/** A server with more than its base URL. */
+/** A server of a model. What is not said of it holds for all servers of the model, or has its default. */
 export interface ServerDetails {
+  /** Base URL without a trailing slash. */
   readonly url: string;
+  /** Dialects that it speaks; `auto`, the default: they are found out. */
+  readonly dialects?: DialectsSetting;
+  /** The gateway's credential for it. */
+  readonly apiKey?: string;
+  /** As in `Member`. Default 1. */
+  readonly weight?: number;
   readonly events?: KvEventSource;
 }
 
-/** Servers by model id, from discovery or registration; a string is a base URL. */
-export type ServersByModel = ReadonlyMap<string, readonly (string | ServerDetails)[]>;
+/** A model that discovery or registration has found. */
+export interface FoundModel {
+  readonly servers: readonly ServerDetails[];
+  readonly aliases: readonly string[];
+}
 
-export function serverDetails(server: string | ServerDetails): ServerDetails {
-  return typeof server === 'string' ? { url: server } : server;
+/** By model id. */
+export type FoundModels = ReadonlyMap<string, FoundModel>;
+
+const MAX_MODEL_CHARS = 256;
+const MAX_ALIASES = 64;
+const MAX_KEY_CHARS = 4096;
+const VISIBLE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+const TOKEN = /^[\x21-\x7e]+$/;
+
+/** Whether a value is a model id or an alias: 1 to 256 visible ASCII characters, with blanks inside only. */
+export function isModelName(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_MODEL_CHARS && VISIBLE.test(value);
+}
+
+/** Reads up to 64 aliases from JSON; null when the value is no list of model names. */
+export function readAliases(value: unknown): readonly string[] | null {
+  return Array.isArray(value) && value.length <= MAX_ALIASES && value.every(isModelName) ? value : null;
+}
+
+/** Reads what JSON says of a server besides its URL: the details, or the name of the member that cannot be read. */
+export function readServerDetails({
+  apiKey,
+  dialects,
+  events,
+  weight,
+}: Readonly<Record<string, unknown>>): Omit<ServerDetails, 'url'> | keyof ServerDetails {
+  const source = events === undefined ? undefined : readKvEventSource(events);
+  if (source === null) return 'events';
+  if (dialects !== undefined && !isDialectsSetting(dialects)) return 'dialects';
+  if (apiKey !== undefined && !(typeof apiKey === 'string' && apiKey.length <= MAX_KEY_CHARS && TOKEN.test(apiKey))) {
+    return 'apiKey';
+  }
+  if (weight !== undefined && !(typeof weight === 'number' && weight >= LEAST_WEIGHT && weight <= MOST_WEIGHT)) {
+    return 'weight';
+  }
+  return {
+    ...(dialects !== undefined && { dialects }),
+    ...(apiKey !== undefined && { apiKey }),
+    ...(weight !== undefined && { weight }),
+    ...(source !== undefined && { events: source }),
+  };
 }
 
 const MAX_ENDPOINT_CHARS = 300;
 const MAX_TOPIC_CHARS = 256;
 
 /** Reads a source of KV events from JSON: an endpoint or a mapping. Null when it is neither. */
-export function readKvEventSource(value: unknown): KvEventSource | null {
+function readKvEventSource(value: unknown): KvEventSource | null {
   if (typeof value === 'string') return readKvEventSource({ endpoint: value });
   if (typeof value !== 'object' || value === null) return null;
   const { endpoint, replay, topic } = value as Record<string, unknown>;

@@ -1,8 +1,9 @@
 // Picks CRNs for one request in the order of failover. Of those that are fit, the next one is that with the least cost:
 //
-//   cost = (backlog + requestBytes × (requests in flight + 1) + missWeight × miss) × slowness × 2^(failurePenalty × failure share) / warmth
+//   cost = ((backlog + requestBytes × requests in flight) / weight + requestBytes + missWeight × miss)
+//          × slowness × 2^(failurePenalty × failure share) / warmth
 //
-// in bytes of prompt. `backlog` is what the CRN has still to prefill; `miss` what it would have to prefill of this prompt, by the
+// in bytes of prompt. `backlog` is what the CRN has still to prefill; `weight` its configured share of the load; `miss` what it would have to prefill of this prompt, by the
 // block index; `slowness` its time per byte relative to the others; `warmth` rises from 0.1 to 1 in a slow start. Three things alter the miss:
 //
 // 1. Blocks that many requests have in common count as held everywhere: a system prompt draws no requests to one CRN.
@@ -111,9 +112,11 @@ export interface ExplainedCrn {
   readonly hitFactor: number;
   /** Expected to hold more than is known, by the rendezvous score. */
   readonly favourite: boolean;
-  /** Bytes that wait to be prefilled. */
+  /** Share of the load relative to the other CRNs. */
+  readonly weight: number;
+  /** Bytes that wait to be prefilled, divided by the weight. */
   readonly backlog: number;
-  /** Requests in flight with this one, times `requestBytes`. */
+  /** Requests in flight, divided by the weight, and this one, times `requestBytes`. */
   readonly inFlight: number;
   /** Bytes that it would have to prefill of this prompt, times `missWeight`. */
   readonly miss: number;
@@ -265,8 +268,9 @@ export class Candidates implements Candidate {
       matchedBytes: blockBytes(matchedBlocks),
       hitFactor: feedback.hitFactor(cell),
       favourite,
-      backlog: board.loads.backlog(cell, nowMs),
-      inFlight: requestBytes * (board.inFlight(member.server) + 1),
+      weight: member.weight,
+      backlog: board.loads.backlog(cell, nowMs) / member.weight,
+      inFlight: requestBytes * (board.inFlight(member.server) / member.weight + 1),
       miss,
       bytesPerS: msPerByte === 0 ? null : 1000 / msPerByte,
       slowness: 2 ** this.#slower(cell, speed, nowMs),
@@ -441,7 +445,7 @@ export class Candidates implements Candidate {
     for (let i = 0; i < count; i++) {
       const member = eligible[i] as Member;
       if ((costs[i] as number) > least * NEAR_TIE) continue;
-      const score = key === 0 ? random() : scoreOf(member, key);
+      const score = key === 0 ? weighted(random(), member) : scoreOf(member, key);
       if (score <= bestScore) continue;
       chosen = member;
       bestScore = score;
@@ -481,10 +485,11 @@ export class Candidates implements Candidate {
     return missWeight * unknown * expected;
   }
 
-  /** What waits at a member, with this request, in bytes. */
-  #load({ member, server }: Member, nowMs: number): number {
+  /** What waits at a member, by its weight, and this request, in bytes. */
+  #load({ member, server, weight }: Member, nowMs: number): number {
     const { board } = this.#deps;
-    return board.loads.backlog(member, nowMs) + this.#settings.requestBytes * (board.inFlight(server) + 1);
+    const { requestBytes } = this.#settings;
+    return (board.loads.backlog(member, nowMs) + requestBytes * board.inFlight(server)) / weight + requestBytes;
   }
 
   /** What makes a byte of work more expensive at a member. `speed`: `#meanSpeed`. */
@@ -554,9 +559,17 @@ function keyOf({ count, hashes }: PromptHashes, shared: number): number {
   return shared < count ? (hashes[2 * shared] as number) || 1 : 0;
 }
 
-/** Rendezvous score of a member for a key. Each key has its own order of members. */
-function scoreOf({ hash }: Member, key: number): number {
-  return mix(hash ^ key);
+/** Rendezvous score of a member for a key, from 0 to 1. Each key has its own order of members. */
+function scoreOf(member: Member, key: number): number {
+  return weighted(mix(member.hash ^ key) / 2 ** 32, member);
+}
+
+/**
+ * A random number from 0 to 1, raised so that the member whose number is the highest is each one as often as its weight says
+ * (Efraimidis and Spirakis, weighted random sampling).
+ */
+function weighted(uniform: number, { weight }: Member): number {
+  return weight === 1 ? uniform : uniform ** (1 / weight);
 }
 
 /** The highest score among the first `count` eligible members. */

@@ -2,6 +2,7 @@
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { type Announcement, readAnnouncement, HostRegistry } from '../../src/admin/host-registry.ts';
+import type { ServerDetails } from '../../src/routing/index.ts';
 
 interface Scene {
   readonly clock: ManualClock;
@@ -45,24 +46,31 @@ function host(name: string, more: Partial<Announcement> = {}): Announcement {
   return { name, url: `http://${name}`, models: ['atlas-27b'], load: 0, ...more };
 }
 
+/** Servers of listed hosts by model id; those with nothing but a base URL as texts. */
+function serversOf({ registry }: Scene): Map<string, (string | ServerDetails)[]> {
+  const plain = (server: ServerDetails): string | ServerDetails =>
+    Object.keys(server).length === 1 ? server.url : server;
+  return new Map([...registry.found].map(([id, { servers }]) => [id, servers.map(plain)]));
+}
+
 t.test('a host is listed after its first good probe, not before', async (t) => {
   const scene = setUp();
   scene.status = 503;
   t.equal(scene.registry.announce(host('one')), 'new');
   await scene.turn();
-  t.equal(scene.registry.servers.size, 0);
+  t.equal(serversOf(scene).size, 0);
   t.match(scene.registry.status(), [{ name: 'one', listed: false }]);
   scene.status = 202;
   scene.clock.advance(5000);
   await scene.turn();
-  t.equal(scene.registry.servers.size, 0, 'up without the model is not enough');
+  t.equal(serversOf(scene).size, 0, 'up without the model is not enough');
   scene.status = null;
   scene.clock.advance(5000);
   await scene.turn();
   scene.status = 200;
   scene.clock.advance(5000);
   await scene.turn();
-  t.same([...scene.registry.servers], [['atlas-27b', ['http://one']]]);
+  t.same([...serversOf(scene)], [['atlas-27b', ['http://one']]]);
   t.equal(scene.changes(), 1);
   scene.clock.advance(10_000);
   t.equal(scene.probes.length, 4, 'from then on others probe it');
@@ -70,18 +78,20 @@ t.test('a host is listed after its first good probe, not before', async (t) => {
 
 t.test('a host may say where it publishes its KV events, and change it', async (t) => {
   const scene = setUp();
-  scene.registry.announce(host('one', { events: { endpoint: 'tcp://one:5557' } }));
+  scene.registry.announce(host('one', { details: { events: { endpoint: 'tcp://one:5557' } } }));
   await scene.turn();
-  t.same([...scene.registry.servers], [['atlas-27b', [{ url: 'http://one', events: { endpoint: 'tcp://one:5557' } }]]]);
+  t.same([...serversOf(scene)], [['atlas-27b', [{ url: 'http://one', events: { endpoint: 'tcp://one:5557' } }]]]);
   t.equal(scene.changes(), 1);
-  scene.registry.announce(host('one', { events: { endpoint: 'tcp://one:5557' } }));
+  scene.registry.announce(host('one', { details: { events: { endpoint: 'tcp://one:5557' } } }));
   t.equal(scene.changes(), 1);
   scene.registry.announce(host('one'));
   t.equal(scene.changes(), 2);
-  t.same([...scene.registry.servers], [['atlas-27b', ['http://one']]]);
+  t.same([...serversOf(scene)], [['atlas-27b', ['http://one']]]);
   const body = { name: 'one', url: 'http://one', models: ['m'] };
-  t.match(readAnnouncement({ ...body, events: 'tcp://one:1' }), { events: { endpoint: 'tcp://one:1' } });
-  t.match(readAnnouncement({ ...body, events: { endpoint: 'tcp://one:1', topic: 'kv' } }), { events: { topic: 'kv' } });
+  t.match(readAnnouncement({ ...body, events: 'tcp://one:1' }), { details: { events: { endpoint: 'tcp://one:1' } } });
+  t.match(readAnnouncement({ ...body, events: { endpoint: 'tcp://one:1', topic: 'kv' } }), {
+    details: { events: { topic: 'kv' } },
+  });
   for (const events of [
     'one:1',
     'tcp://*:1',
@@ -94,6 +104,41 @@ t.test('a host may say where it publishes its KV events, and change it', async (
     `tcp://${'a'.repeat(400)}:1`,
   ]) {
     t.match(readAnnouncement({ ...body, events }), /^events must be a ZeroMQ endpoint/);
+  }
+});
+
+t.test('a host may say what it speaks, its weight, its credential and aliases of its models', async (t) => {
+  const scene = setUp();
+  const body = { name: 'one', url: 'http://one', models: ['atlas-27b', 'finch-3b'], load: 2 };
+  const said = { dialects: ['chat', 'completions'], weight: 2.5, apiKey: 'host_secret' };
+  const aliases = { 'finch-3b': ['gpt-5', 'claude-sonnet-4-5'] };
+  const announced = readAnnouncement({ ...body, ...said, aliases }) as Announcement;
+  scene.registry.announce(announced);
+  await scene.turn();
+  t.same(
+    [...scene.registry.found],
+    [
+      ['atlas-27b', { servers: [{ url: 'http://one', ...said }], aliases: [] }],
+      ['finch-3b', { servers: [{ url: 'http://one', ...said }], aliases: ['gpt-5', 'claude-sonnet-4-5'] }],
+    ],
+  );
+  const { apiKey: _, ...shown } = said;
+  t.same(
+    scene.registry.status(),
+    [{ ...body, ...shown, aliases, listed: true, silentMs: 0 }],
+    'without its credential',
+  );
+  scene.registry.announce(readAnnouncement({ ...body, ...said, weight: 3, aliases }) as Announcement);
+  t.equal(scene.changes(), 2, 'a change takes effect');
+  for (const dialects of ['chat', [], ['chat-completions'], 7, null]) {
+    t.match(readAnnouncement({ ...body, dialects }), 'dialects must be auto or a list of chat, completions');
+  }
+  for (const weight of [0, -1, 1001, '2', null]) {
+    t.match(readAnnouncement({ ...body, weight }), 'weight must be a number from 0.001 to 1000');
+  }
+  for (const apiKey of ['', 'two words', 7, null]) t.match(readAnnouncement({ ...body, apiKey }), /^apiKey must be/);
+  for (const wrong of [null, [], 'x', { other: ['a'] }, { 'finch-3b': 'a' }, { 'finch-3b': [''] }]) {
+    t.match(readAnnouncement({ ...body, aliases: wrong }), /^aliases must be a mapping/);
   }
 });
 
@@ -114,9 +159,9 @@ t.test('a host stays while it renews its registration, and is removed when it st
   t.match(scene.registry.status(), [{ listed: true, load: 4, silentMs: 0 }]);
   t.equal(scene.changes(), 1, 'a heartbeat changes nothing');
   scene.clock.advance(29_999);
-  t.equal(scene.registry.servers.size, 1);
+  t.equal(serversOf(scene).size, 1);
   scene.clock.advance(1);
-  t.equal(scene.registry.servers.size, 0);
+  t.equal(serversOf(scene).size, 0);
   t.same(scene.registry.status(), []);
   t.equal(scene.changes(), 2);
 });
@@ -126,7 +171,7 @@ t.test('a host that deregisters is removed at once, also in the middle of a prob
   scene.registry.announce(host('one'));
   t.equal(scene.registry.remove('one'), true);
   await scene.turn();
-  t.equal(scene.registry.servers.size, 0);
+  t.equal(serversOf(scene).size, 0);
   t.equal(scene.changes(), 0, 'the answer to the probe came too late');
   t.equal(scene.clock.nextDueMs, Infinity, 'and brought no other');
   t.equal(scene.registry.remove('one'), false);
@@ -134,7 +179,7 @@ t.test('a host that deregisters is removed at once, also in the middle of a prob
   await scene.turn();
   t.equal(scene.registry.remove('one', 'http://elsewhere'), false, 'a name sake cannot take it out');
   t.equal(scene.registry.remove('one', 'http://one'), true);
-  t.equal(scene.registry.servers.size, 0);
+  t.equal(serversOf(scene).size, 0);
 });
 
 t.test('a name and a URL belong to the first host until it leaves or stops announcing', async (t) => {
@@ -143,11 +188,11 @@ t.test('a name and a URL belong to the first host until it leaves or stops annou
   t.equal(scene.registry.announce(host('one', { url: 'http://thief' })), 'taken');
   t.equal(scene.registry.announce(host('two', { url: 'http://one' })), 'taken');
   await scene.turn();
-  t.same([...scene.registry.servers], [['atlas-27b', ['http://one']]]);
+  t.same([...serversOf(scene)], [['atlas-27b', ['http://one']]]);
   scene.clock.advance(30_000);
   t.equal(scene.registry.announce(host('one', { url: 'http://heir' })), 'new');
   await scene.turn();
-  t.same([...scene.registry.servers], [['atlas-27b', ['http://heir']]]);
+  t.same([...serversOf(scene)], [['atlas-27b', ['http://heir']]]);
 });
 
 t.test('there are no more hosts than allowed', async (t) => {
@@ -165,7 +210,7 @@ t.test('models of many hosts are merged whatever their case, and a changed list 
   scene.registry.announce(host('two', { models: ['atlas-27b'] }));
   await scene.turn();
   t.same(
-    [...scene.registry.servers],
+    [...serversOf(scene)],
     [
       ['Atlas-27B', ['http://one', 'http://two']],
       ['finch', ['http://one']],
@@ -173,7 +218,7 @@ t.test('models of many hosts are merged whatever their case, and a changed list 
   );
   scene.registry.announce(host('one', { models: ['finch'] }));
   t.same(
-    [...scene.registry.servers],
+    [...serversOf(scene)],
     [
       ['finch', ['http://one']],
       ['atlas-27b', ['http://two']],

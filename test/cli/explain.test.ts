@@ -114,6 +114,7 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
       favourite: true,
     },
     ...{
+      weight: 1,
       backlog: 1000,
       inFlight: 4096,
       miss: 2048,
@@ -136,4 +137,9 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
   t.match(lines[5], /^> +http:\/\/a +up +4 +2\.0 KiB +25 % +1\.0 MiB\/s .*2[ ,.]?048\*/);
   t.match(lines[6], /^ +http:\/\/b +down +4 +2\.0 KiB +25 % +– .* –$/);
   t.match(explanationText({ ...explanation, chosen: null }), /no CRN can be tried/);
+  t.notMatch(lines.join('\n'), 'WEIGHT', 'weights are shown where they differ from 1');
+  const weighted = explanationText({ ...explanation, crns: [{ ...crn, weight: 2.5 }, down] });
+  t.match(weighted, / WEIGHT +BACKLOG/);
+  t.match(weighted, /^> +http:\/\/a .* 2\.5 +1/m);
+  t.match(weighted, 'divided by WEIGHT');
 });

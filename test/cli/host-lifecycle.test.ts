@@ -19,7 +19,10 @@ t.test('a host takes the keys of its gateway, and goes when it is told to', asyn
   const trust = hostTrust(adminPort, `http://127.0.0.1:${hostPort}`);
   const folder = t.testdir({
     'gateway.json': JSON.stringify(settings([KEY, SECOND])),
-    'host.json': JSON.stringify({ trust, log: { level: 'error' } }),
+    'host.json': JSON.stringify({
+      trust: { ...trust, server: { weight: 2, aliases: { [MODEL]: ['gpt-5'] } } },
+      log: { level: 'error' },
+    }),
   });
 
   // The host starts first: without keys it is not healthy.
@@ -35,6 +38,7 @@ t.test('a host takes the keys of its gateway, and goes when it is told to', asyn
   await until('the host has keys', async () => (await fetch(`${direct}/health`)).status === 200);
   await until('the gateway has the host', async () => (await chat(url)).status === 200);
   t.match(await (await fetch(`${url}/svc/models`)).json(), { [MODEL]: { servers: [direct] } });
+  t.equal((await chat(url, { model: 'gpt-5' })).status, 200, 'by the alias that the host has announced');
   await until('the gateway reads its KV events', async () => {
     const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
     return text.includes(`headrace_kv_events_connected{crn="${direct}"} 1`);

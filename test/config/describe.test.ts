@@ -62,6 +62,15 @@ t.test('the explanation says which servers publish KV events', async (t) => {
   );
 });
 
+t.test('the explanation says what a server speaks, its weight, that it has a credential, and aliases', async (t) => {
+  const server = { url: 'http://b:1', dialects: ['chat', 'messages'], apiKey: 'sesame', weight: 2 };
+  const model = { servers: ['http://a:1', server], dialects: 'auto', aliases: ['gpt-5', 'sonnet'], apiKey: 'sesame' };
+  const text = explain(settingsOf(resolveSettings({ models: { m: model } })));
+  const second = 'http://b:1 with own credential and weight 2 and dialects chat/messages';
+  t.match(text, `m  http://a:1, ${second} (own credential, dialects found out, also gpt-5, sonnet)\n`);
+  t.notMatch(text, 'sesame');
+});
+
 t.test('the explanation lists what differs from the defaults, as it would be written', async (t) => {
   const settings = settingsOf(
     resolveSettings({

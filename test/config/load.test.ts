@@ -183,6 +183,12 @@ t.test('settings that are right alone and wrong together are mistakes', async (t
   t.match(mistakesOf({ models: { 'm.1': { servers: ['http://a/', 'http://a'] } } }), [
     { path: 'models["m.1"].servers[1]', message: 'is listed before' },
   ]);
+  t.same(mistakesOf({ models: { A: { aliases: ['x', 'a', 'X'] }, b: { aliases: ['y', 'x', 'A'] } } }), [
+    { path: 'models.A.aliases[1]', message: 'is the id of a model; upper and lower case are the same' },
+    { path: 'models.A.aliases[2]', message: 'is an alias already; upper and lower case are the same' },
+    { path: 'models.b.aliases[1]', message: 'is an alias already; upper and lower case are the same' },
+    { path: 'models.b.aliases[2]', message: 'is the id of a model; upper and lower case are the same' },
+  ]);
   t.match(mistakesOf({ keys: { static: [repeated, repeated] } }), [{ path: 'keys.static[1].key' }]);
   t.same(mistakesOf({ store: null, keys: { static: [repeated, { ...repeated, key: 'l', rpm: 5 }] } }), [
     { path: 'keys.static[1]', message: 'has limits, which need a store' },

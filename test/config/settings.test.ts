@@ -93,6 +93,7 @@ const DEFAULTS: Settings = {
     publicKey: null,
     announce: null,
     file: null,
+    server: { dialects: 'auto', apiKey: null, weight: 1, aliases: {} },
   },
   search: {
     timeoutMs: 10_000,
@@ -210,6 +211,30 @@ t.test('a server is a base URL or a mapping, and so are its KV events', async (t
     ],
   );
   t.same(servers('http://a', { url: 'http://a/', events: 'tcp://a:1' }), ['models.m.servers[1] is listed before']);
+});
+
+t.test('a server says its dialects, credential and weight; a model those of its servers, and aliases', async (t) => {
+  const server = { url: 'http://a', dialects: ['chat', 'llama'], apiKey: 'own', weight: 0.5 };
+  const model = { dialects: ['chat'], aliases: ['gpt-5', 'acme/big model'] };
+  t.match(resolveSettings({ models: { m: { ...model, servers: [server, { url: 'http://b', dialects: 'auto' }] } } }), {
+    settings: { models: { m: { ...model, servers: [server, { dialects: 'auto' }] } } },
+  });
+  const mistakes = (m: object): unknown => {
+    const resolution = resolveSettings({ models: { m } });
+    return 'mistakes' in resolution ? resolution.mistakes.map(({ path, message }) => `${path} ${message}`) : [];
+  };
+  const wrong = { url: 'http://a', dialects: ['chat', 'sonnet'], apiKey: 'two words', weight: 0 };
+  t.same(mistakes({ servers: [wrong, { url: 'http://b', dialects: [], weight: 'heavy' }] }), [
+    'models.m.servers[0].dialects[1] must be one of chat, completions, responses, messages, llama',
+    'models.m.servers[0].apiKey must be visible ASCII characters without spaces',
+    'models.m.servers[0].weight must be at least 0.001',
+    'models.m.servers[1].dialects must be auto or a list of one or more',
+    'models.m.servers[1].weight must be a number',
+  ]);
+  t.same(mistakes({ dialects: 'chat', aliases: ['', 'ü', 'x'.repeat(257)] }), [
+    'models.m.dialects must be auto or a list of one or more',
+    ...[0, 1, 2].map((at) => `models.m.aliases[${at}] must be a name of up to 256 visible ASCII characters`),
+  ]);
 });
 
 t.test('the three names of a setting follow from its path', async (t) => {

@@ -49,6 +49,8 @@ t.test('credentials and model maps that cross a public network unencrypted are r
   t.equal(warnings.length, 2);
   t.notMatch(warnings.join(), /sesame/);
   t.same(warningsOf({ models: { m: { servers } } }), [], 'without a credential nothing is exposed');
+  const own = [{ url: 'http://gpu.example:1', apiKey: 'sesame' }, 'http://gpu.example:2'];
+  t.match(warningsOf({ models: { m: { servers: own } } }), [/^m: its apiKey .*\(gpu\.example:1\)$/]);
   t.match(warningsOf({ discovery: 'http://map.example/m?token=sesame' }), [/^discovery: .*\(map\.example\)$/]);
 });
 

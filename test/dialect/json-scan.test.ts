@@ -1,7 +1,7 @@
 // The JSON scanner compared with JSON.parse, one example of each validation error, and the number of prompts.
 import fc from 'fast-check';
 import t from 'tap';
-import { promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/json-scan.ts';
+import { named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/json-scan.ts';
 
 const NAMES = Object.keys(SPAN) as (keyof typeof SPAN)[];
 
@@ -336,4 +336,32 @@ t.test('the contents of texts do not change the number of prompts', async () => 
       },
     ),
   );
+});
+
+t.test('another model is written where the model stands, and all that was found is found there again', async () => {
+  const member = fc.tuple(fc.constantFrom(...NAMES, 'other'), value);
+  const model = fc.tuple(fc.constant('model'), jsonString);
+  fc.assert(
+    fc.property(fc.array(member), model, fc.array(fc.oneof(member, model)), fc.string(), (before, one, after, name) => {
+      const members = [...before, one, ...after.filter(([key]) => key !== 'model'), ['model', '"alias"'] as const];
+      const textOf = (id: (value: string) => string): string =>
+        `{${members.map(([key, raw]) => `"${key}" : ${key === 'model' ? id(raw) : raw}`).join(', ')} }`;
+      const body = Buffer.from(textOf((raw) => raw));
+      const scan = scanBody(body);
+      const expected = Buffer.from(textOf(() => JSON.stringify(name)));
+      if (!scan.ok || name.toLowerCase() === 'alias') return;
+      const renamed = named(body, scan, name);
+      if (!renamed.body.equals(expected)) throw new Error(`${body.toString()} became ${renamed.body.toString()}`);
+      const again = scanBody(expected);
+      if (JSON.stringify(again) !== JSON.stringify(renamed.scan))
+        throw new Error(`found elsewhere: ${body.toString()}`);
+    }),
+  );
+});
+
+t.test('a model that stands there in any case is left as it was written', async (t) => {
+  const body = Buffer.from('{"model":"ATLAS"}');
+  const scan = read('{"model":"ATLAS"}');
+  t.same(named(body, scan, 'atlas'), { body, scan });
+  t.equal(named(body, scan, 'atlas').body, body);
 });

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { discovery, type DiscoveryCommand, readDiscoveryMap } from '../../src/gateway/discovery.ts';
-import type { ServersByModel } from '../../src/routing/model-table.ts';
+import type { FoundModel, FoundModels, ServerDetails } from '../../src/routing/model-table.ts';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createSystem, type Ref } from '../../src/actor/index.ts';
@@ -8,9 +8,13 @@ import { createManualClock } from '../../src/actor/testkit.ts';
 import { chat, settingsFor, startHosts, until } from '../support/system.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 
+function found(...servers: readonly (string | ServerDetails)[]): FoundModel {
+  return { servers: servers.map((server) => (typeof server === 'string' ? { url: server } : server)), aliases: [] };
+}
+
 t.test('reads the discovery map of the interface', (t) => {
   const map = { a: { servers: ['http://one/', 'http://one', 'http://two/base//'] }, b: { servers: ['ftp://x', 7] } };
-  t.same([...readDiscoveryMap(map)], [['a', ['http://one', 'http://two/base']]]);
+  t.same([...readDiscoveryMap(map)], [['a', found('http://one', 'http://two/base')]]);
   t.end();
 });
 
@@ -28,15 +32,42 @@ t.test('a server of a discovery map may say where it publishes its KV events', a
     [
       [
         'a',
-        [
+        found(
           { url: 'http://one', events },
           { url: 'http://two', events: { endpoint: 'tcp://two:5557' } },
           'http://three',
-          'http://four',
-        ],
+          { url: 'http://four', weight: 1 },
+        ),
       ],
     ],
   );
+});
+
+t.test('a discovery map has the fields of servers and models of the settings', (t) => {
+  const servers = [
+    'http://one',
+    { url: 'http://two', dialects: 'auto', apiKey: 'secret', weight: 2 },
+    { url: 'http://three', dialects: ['sonnet'], apiKey: 'two words', weight: 0 },
+  ];
+  const dialects = ['chat', 'messages'];
+  t.same(
+    [...readDiscoveryMap({ a: { servers, dialects, aliases: ['gpt-5'] }, b: { servers, dialects: 7, aliases: [7] } })],
+    [
+      [
+        'a',
+        {
+          servers: [
+            { url: 'http://one', dialects },
+            { url: 'http://two', dialects: 'auto', apiKey: 'secret', weight: 2 },
+            { url: 'http://three', dialects },
+          ],
+          aliases: ['gpt-5'],
+        },
+      ],
+      ['b', found('http://one', { url: 'http://two', dialects: 'auto', apiKey: 'secret', weight: 2 }, 'http://three')],
+    ],
+  );
+  t.end();
 });
 
 t.test('refuses what is no map', (t) => {
@@ -55,7 +86,7 @@ t.test('polls again after the interval, also after a failure', async (t) => {
     { status: 500, body: Buffer.from('{}') },
     { status: 200, body: Buffer.from('nonsense') },
   ];
-  const polled: [ServersByModel | null, string | null][] = [];
+  const polled: [FoundModels | null, string | null][] = [];
   let next = Promise.withResolvers<void>();
   const ref: Ref<DiscoveryCommand> = system.spawn(
     discovery(
@@ -79,7 +110,7 @@ t.test('polls again after the interval, also after a failure', async (t) => {
   await next.promise;
   t.same(
     polled.map(([models]) => models?.get('a')),
-    [['http://one'], undefined, undefined, undefined],
+    [found('http://one'), undefined, undefined, undefined],
   );
   t.same(polled.map(([, problem]) => problem)[1], 'answered 500');
   t.match(polled.map(([, problem]) => problem)[2], /JSON/);

@@ -4,6 +4,7 @@ import { hashKey } from '../../src/billing/index.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings, SettingsInput } from '../../src/config/settings.ts';
 import { configuredKeys, mergeModels, withoutKeys } from '../../src/gateway/snapshot.ts';
+import type { FoundModel, ServerDetails } from '../../src/routing/index.ts';
 
 function settingsOf(input: SettingsInput): Settings {
   const resolution = resolveSettings(input);
@@ -11,16 +12,27 @@ function settingsOf(input: SettingsInput): Settings {
   return resolution.settings;
 }
 
+function found(servers: readonly (string | ServerDetails)[], aliases: readonly string[] = []): FoundModel {
+  return { servers: servers.map((server) => (typeof server === 'string' ? { url: server } : server)), aliases };
+}
+
 t.test('discovered servers are added to configured ones; ids match in any case, with the configured spelling', (t) => {
   const settings = settingsOf({ models: { 'Atlas-27B': { servers: ['http://one'], apiKey: 'secret', tee: true } } });
   const discovered = new Map([
-    ['atlas-27b', ['http://one', 'http://two']],
-    ['finch-3b', ['http://three']],
+    ['atlas-27b', found(['http://one', 'http://two'])],
+    ['finch-3b', found(['http://three'])],
   ]);
   const { specs, catalog } = mergeModels(settings, discovered);
   t.same(specs, [
-    { id: 'Atlas-27B', servers: ['http://one', 'http://two'], apiKey: 'secret' },
-    { id: 'finch-3b', servers: ['http://three'], apiKey: undefined },
+    {
+      id: 'Atlas-27B',
+      aliases: [],
+      servers: [
+        { url: 'http://one', apiKey: 'secret' },
+        { url: 'http://two', apiKey: 'secret' },
+      ],
+    },
+    { id: 'finch-3b', aliases: [], servers: [{ url: 'http://three' }] },
   ]);
   t.same(catalog, [
     { id: 'Atlas-27B', tee: true, servers: ['http://one', 'http://two'] },
@@ -30,10 +42,10 @@ t.test('discovered servers are added to configured ones; ids match in any case, 
 });
 
 t.test('servers of several discoveries are merged under the first spelling', (t) => {
-  const discovered = new Map([['Finch-3B', ['http://one']]]);
+  const discovered = new Map([['Finch-3B', found(['http://one'])]]);
   const registered = new Map([
-    ['finch-3b', ['http://one', 'http://two']],
-    ['wren-1b', ['http://three']],
+    ['finch-3b', found(['http://one', 'http://two'])],
+    ['wren-1b', found(['http://three'])],
   ]);
   t.same(mergeModels(settingsOf({}), discovered, registered).catalog, [
     { id: 'Finch-3B', servers: ['http://one', 'http://two'] },
@@ -47,8 +59,8 @@ t.test('what is said first of the events of a server holds, whoever says it', (t
   const settings = settingsOf({
     models: { a: { servers: [{ url: 'http://one', events: events('configured') }, 'http://two'] } },
   });
-  const discovered = new Map([['a', ['http://two', { url: 'http://one', events: events('discovered') }]]]);
-  const registered = new Map([['b', [{ url: 'http://two', events: events('registered') }, 'http://three']]]);
+  const discovered = new Map([['a', found(['http://two', { url: 'http://one', events: events('discovered') }])]]);
+  const registered = new Map([['b', found([{ url: 'http://two', events: events('registered') }, 'http://three'])]]);
   const merged = mergeModels(settings, discovered, registered);
   t.same(
     [...merged.events],
@@ -57,18 +69,69 @@ t.test('what is said first of the events of a server holds, whoever says it', (t
       ['http://two', events('registered')],
     ],
   );
-  t.same(merged.specs, [
-    { id: 'a', servers: ['http://one', 'http://two'], apiKey: undefined },
-    { id: 'b', servers: ['http://two', 'http://three'], apiKey: undefined },
-  ]);
   t.same(merged.catalog[1], { id: 'b', servers: ['http://two', 'http://three'] }, 'lists show base URLs only');
+  t.end();
+});
+
+t.test('what is not said of a server holds for all servers of its model, and what is said first holds', (t) => {
+  const settings = settingsOf({
+    models: {
+      a: {
+        servers: ['http://one', { url: 'http://two', apiKey: 'own', dialects: 'auto', weight: 2 }],
+        apiKey: 'common',
+        dialects: ['chat'],
+        aliases: ['gpt-5'],
+      },
+    },
+  });
+  const said: ServerDetails = { url: 'http://two', apiKey: 'later', dialects: ['llama'], weight: 7 };
+  const discovered = new Map([['A', found([said, { ...said, url: 'http://one' }], ['gpt-5', 'extra'])]]);
+  const { catalog, conflicts, specs } = mergeModels(settings, discovered);
+  t.same(specs, [
+    {
+      id: 'a',
+      aliases: ['gpt-5', 'extra'],
+      servers: [
+        { url: 'http://one', apiKey: 'later', dialects: ['llama'], weight: 7 },
+        { url: 'http://two', apiKey: 'own', dialects: 'auto', weight: 2 },
+      ],
+    },
+  ]);
+  t.same(catalog, [{ id: 'a', servers: ['http://one', 'http://two'] }], 'lists show none of it');
+  t.same(conflicts, []);
+  t.end();
+});
+
+t.test('a found model or alias whose name is taken is left out, and a sentence says so', (t) => {
+  const settings = settingsOf({ models: { a: { servers: ['http://one'], aliases: ['GPT-5'] } } });
+  const discovered = new Map([
+    ['gpt-5', found(['http://two'])],
+    ['b', found(['http://two'], ['A', 'c', 'mine'])],
+  ]);
+  const registered = new Map([['c', found(['http://three'], ['Mine', 'C', 'b'])]]);
+  const { conflicts, specs } = mergeModels(settings, discovered, registered);
+  t.same(
+    specs.map(({ aliases, id }) => [id, aliases]),
+    [
+      ['a', ['GPT-5']],
+      ['b', ['mine']],
+      ['c', []],
+    ],
+  );
+  t.same(conflicts, [
+    'model gpt-5 is left out: it is an alias of a',
+    'alias A of model b is left out: it is a name of a',
+    'alias c of model b is left out: it is a name of c',
+    'alias Mine of model c is left out: it is a name of b',
+    'alias b of model c is left out: it is a name of b',
+  ]);
   t.end();
 });
 
 t.test('data planes get hashes of keys, never keys', (t) => {
   const settings = settingsOf({
     keys: { static: [{ key: 'hr_secret', account: 'demo' }] },
-    trust: { signingKey: 'hr_secret', token: 'hr_secret' },
+    trust: { signingKey: 'hr_secret', token: 'hr_secret', server: { apiKey: 'hr_secret' } },
     payments: { facilitatorHeaders: { authorization: 'hr_secret' } },
   });
   const record = { hash: hashKey('hr_secret'), account: 'demo', prepaid: false, id: /^static:[0-9a-f]{8}$/ };

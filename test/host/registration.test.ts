@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
-import { Registration } from '../../src/host/registration.ts';
+import { Registration, type RegistrationSettings } from '../../src/host/registration.ts';
 import type { BufferedRequest } from '../../src/net/buffered-client.ts';
 
 interface Scene {
@@ -13,7 +13,7 @@ interface Scene {
   readonly advance: (ms: number) => Promise<void>;
 }
 
-function setUp(t: Test): Scene {
+function setUp(t: Test, more: Partial<RegistrationSettings> = {}): Scene {
   const clock = createManualClock();
   let load = 0;
   const scene: Scene = {
@@ -22,7 +22,10 @@ function setUp(t: Test): Scene {
     problems: [],
     answer: [201, { status: 'new', ttl_ms: 30_000 }],
     registration: new Registration(
-      { gateway: 'http://gateway:9090', token: 'sesame', name: 'one', url: 'http://one:1', models: ['atlas-27b'] },
+      {
+        ...{ gateway: 'http://gateway:9090', token: 'sesame', name: 'one', url: 'http://one:1', models: ['atlas-27b'] },
+        ...more,
+      },
       {
         clock,
         random: () => 0.5,
@@ -75,6 +78,21 @@ t.test('announces the host three times within the time the gateway gives', async
     },
   ]);
   t.equal(scene.registration.registered, true);
+});
+
+t.test('announces what its settings say of it as a server, without what has its default', async (t) => {
+  const aliases = { 'atlas-27b': ['gpt-5'], 'finch-3b': ['of another host'] };
+  const server = { dialects: ['chat'], apiKey: 'own', weight: 2, aliases } as const;
+  const scene = setUp(t, { server });
+  scene.registration.start();
+  await scene.turn();
+  const plain = { name: 'one', url: 'http://one:1', models: ['atlas-27b'], load: 0 };
+  const said = { dialects: ['chat'], apiKey: 'own', weight: 2, aliases: { 'atlas-27b': ['gpt-5'] } };
+  t.same(scene.sent[0]?.body, { ...plain, ...said });
+  const silent = setUp(t, { server: { dialects: 'auto', apiKey: null, weight: 1, aliases: {} } });
+  silent.registration.start();
+  await silent.turn();
+  t.same(silent.sent[0]?.body, plain);
 });
 
 t.test('a gateway that is away is tried again, less and less, and says so once', async (t) => {

@@ -119,7 +119,15 @@ class World {
       (board) => new Reporter(board, clock, (outcome) => this.#ref.tell({ type: 'Outcome', outcome })),
     );
     this.#models = MODELS.map((id, member) => {
-      const one: Member = { url: URL, server: 0, member, hash: hashText(URL), apiKey: undefined, dialects: 0 };
+      const one: Member = {
+        url: URL,
+        server: 0,
+        member,
+        hash: hashText(URL),
+        apiKey: undefined,
+        weight: 1,
+        dialects: 0,
+      };
       return { id, members: [one], budget: member };
     });
   }

@@ -76,8 +76,13 @@ class Fixture {
   }
 
   async configure(models: Record<string, readonly string[]>, settings: CrnRegistrySettings = SETTINGS): Promise<void> {
-    const specs: ModelSpec[] = Object.entries(models).map(([id, servers]) => ({ id, servers, apiKey: `key-${id}` }));
-    this.ref.tell({ type: 'Configure', models: specs, settings });
+    const keyed = (id: string) => (url: string) => ({ url, apiKey: `key-${id}` });
+    const specs: ModelSpec[] = Object.entries(models).map(([id, urls]) => ({ id, servers: urls.map(keyed(id)) }));
+    await this.configureSpecs(specs, settings);
+  }
+
+  async configureSpecs(models: readonly ModelSpec[], settings: CrnRegistrySettings = SETTINGS): Promise<void> {
+    this.ref.tell({ type: 'Configure', models, settings });
     await this.settle();
   }
 
@@ -113,6 +118,21 @@ class Fixture {
     return this.events.flatMap((event) => (event.type === 'probed' ? [event.url] : []));
   }
 }
+
+t.test(
+  'members have the weight, the dialects and the credential of their server, and models their aliases',
+  async (t) => {
+    const fixture = new Fixture();
+    const server = { url: 'http://x', apiKey: 'own', weight: 2.5, dialects: ['chat', 'messages'] } as const;
+    await fixture.configureSpecs([{ id: 'a', aliases: ['GPT-5'], servers: ['http://y', server] }]);
+    t.match(fixture.member('a', 'http://y'), { apiKey: undefined, weight: 1, dialects: 0 });
+    t.match(fixture.member('gpt-5', 'http://x'), { apiKey: 'own', weight: 2.5, dialects: 9 });
+    const before = fixture.member('a', 'http://x').member;
+    await fixture.configureSpecs([{ id: 'a', servers: ['http://y', { ...server, weight: 1, dialects: 'auto' }] }]);
+    t.match(fixture.member('a', 'http://x'), { member: before, weight: 1, dialects: 0 }, 'a change keeps its cells');
+    t.equal(fixture.table.find('gpt-5'), undefined);
+  },
+);
 
 t.test('makes a table with one server cell per CRN and one member cell per model on it', async (t) => {
   const fixture = new Fixture();

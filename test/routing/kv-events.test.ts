@@ -19,6 +19,7 @@ function tableOf(models: Readonly<Record<string, readonly (readonly [string, num
         server: member,
         hash: hashText(url),
         apiKey: undefined,
+        weight: 1,
         dialects: 0,
       })),
     })),

@@ -151,6 +151,7 @@ const MEMBERS = [0, 1, 2].map((at): Member => ({
   member: at,
   hash: at,
   apiKey: undefined,
+  weight: 1,
   dialects: 0,
 }));
 

@@ -24,7 +24,7 @@ function scene(standings: readonly Standing[] = Array<Standing>(COUNT).fill(STAN
   const deps = pickerDeps(board, memory, () => NOW_MS);
   const members = standings.map((_, at) => {
     const url = `http://10.0.0.${at}:8000`;
-    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, dialects: 0 };
+    return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };
   });
   return { memory, board, deps, model: { id: 'm', members, budget: 0 } };
 }

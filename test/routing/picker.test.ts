@@ -29,14 +29,20 @@ class Fixture {
   settings: PickerSettings = PICKER;
   nowMs: number = NOW_MS;
 
-  constructor(count: number, standing: Standing = STANDING.up, urls: readonly string[] = []) {
+  constructor(
+    count: number,
+    standing: Standing = STANDING.up,
+    urls: readonly string[] = [],
+    weights: readonly number[] = [],
+  ) {
     this.memory = createBoardMemory(count, count, 2);
     this.board = new Board(this.memory, 0);
     this.deps = pickerDeps(this.board, this.memory, () => this.nowMs, createSeededRandom(7));
     const members = Array.from({ length: count }, (_, at): Member => {
       const url = urls[at] ?? urlOf(at);
       this.board.setStanding(at, standing, 0);
-      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, dialects: 0 };
+      const weight = weights[at] ?? 1;
+      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight, dialects: 0 };
     });
     this.model = { id: 'm', members, budget: 0 };
   }
@@ -606,7 +612,84 @@ t.test('threads see the loads of each other, and what a dead one had', async (t)
   t.same(new Set(Array.from({ length: 20 }, () => fixture.pickOnce().server)), new Set([0, 1]));
 });
 
-const memberAt = (url: string): Member => ({ url, server: 0, member: 0, hash: 0, apiKey: undefined, dialects: 0 });
+/** The choices of each CRN as a share of all. */
+function sharesOf(fixture: Fixture, chosen: readonly Member[]): number[] {
+  return fixture.model.members.map((member) => chosen.filter((each) => each === member).length / chosen.length);
+}
+
+t.test('with equal prompts, requests are distributed by weight, idle or busy, whichever end first', async () => {
+  const weights = fc.array(fc.integer({ min: 1, max: 8 }), { minLength: 2, maxLength: 6 });
+  await fc.assert(
+    fc.property(weights, fc.integer({ min: 0, max: 2 ** 31 - 1 }), fc.boolean(), (given, seed, isIdle) => {
+      const fixture = new Fixture(given.length, STANDING.up, [], given);
+      const random = createSeededRandom(seed);
+      const total = given.reduce((sum, weight) => sum + weight, 0);
+      const running: Member[] = [];
+      const chosen: Member[] = [];
+      const hint = prompt(['the same', 8]);
+      while (chosen.length < 3000) {
+        const member = fixture.pick(hint);
+        chosen.push(member);
+        running.push(member);
+        while (running.length > (isIdle ? 0 : 8 * total)) {
+          const [ended] = running.splice(Math.floor(random() * running.length), 1);
+          fixture.board.leave((ended as Member).server);
+        }
+      }
+      for (const [at, share] of sharesOf(fixture, chosen).entries()) {
+        const due = (given[at] as number) / total;
+        if (Math.abs(share - due) > 0.04) throw new Error(`${given.join(':')}: ${at} has ${share} of ${due}`);
+      }
+    }),
+    { numRuns: 25 },
+  );
+});
+
+t.test('new conversations are distributed by weight, and stay where their beginning is cached', async (t) => {
+  const fixture = new Fixture(3, STANDING.up, [], [1, 2, 5]);
+  const chosen = Array.from({ length: 2000 }, (_, at) => fixture.pickOnce(conversation(at)));
+  for (const [at, share] of sharesOf(fixture, chosen).entries()) {
+    t.ok(Math.abs(share - [0.125, 0.25, 0.625][at]!) < 0.04, `${at}: ${share}`);
+  }
+  const again = Array.from({ length: 2000 }, (_, at) => fixture.pickOnce(conversation(at)));
+  t.equal(again.filter((member, at) => member === chosen[at]).length, 2000);
+});
+
+t.test('a weight divides what waits at a CRN, not what the request itself needs', async (t) => {
+  const fixture = new Fixture(2, STANDING.up, [], [1, 4]);
+  fixture.load(0, 1);
+  fixture.load(1, 3);
+  fixture.board.loads.charge(0, 8000, NOW_MS);
+  fixture.board.loads.charge(1, 16_000, NOW_MS);
+  const { crns } = fixture.candidates({ bytes: 1000 }).explain();
+  t.match(crns, [
+    { weight: 1, backlog: 8000, inFlight: 4096 * 2, miss: 2000, cost: 8000 + 4096 * 2 + 2000 },
+    { weight: 4, backlog: 4000, inFlight: 4096 * 1.75, miss: 2000, cost: 4000 + 4096 * 1.75 + 2000 },
+  ]);
+});
+
+t.test('a table finds a model by its id and its aliases in any case; ids come first', async (t) => {
+  const models = [
+    { id: 'Atlas', aliases: ['gpt-5', 'Finch'], members: [], budget: 0 },
+    { id: 'finch', aliases: ['GPT-5', 'small'], members: [], budget: 1 },
+  ];
+  const named = new ModelTable({ version: 1, models });
+  const names = ['atlas', 'GPT-5', 'FINCH', 'Small', 'none'];
+  t.same(
+    names.map((name) => named.find(name)?.id),
+    ['Atlas', 'Atlas', 'finch', 'finch', undefined],
+  );
+});
+
+const memberAt = (url: string): Member => ({
+  url,
+  server: 0,
+  member: 0,
+  hash: 0,
+  apiKey: undefined,
+  weight: 1,
+  dialects: 0,
+});
 
 const table = (models: Record<string, readonly string[]>): ModelTable =>
   new ModelTable({

@@ -6,7 +6,7 @@ import { ResponseHolders } from '../../src/routing/response-holders.ts';
 
 const member = (at: number): Member => {
   const url = `http://10.0.0.${at}:8000`;
-  return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, dialects: 0 };
+  return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };
 };
 
 t.test('a response is found by every thread until others take its place', (t) => {

@@ -50,7 +50,15 @@ export class Fleet implements ExpectedWait {
     this.#freeAtMs = Array.from({ length: crns }, () => 0);
     const members = Array.from({ length: crns }, (_, at): Member => {
       this.board.setStanding(at, STANDING.up, 0);
-      return { url: `http://crn${at}`, server: at, member: at, hash: at + 1, apiKey: undefined, dialects: 0 };
+      return {
+        url: `http://crn${at}`,
+        server: at,
+        member: at,
+        hash: at + 1,
+        apiKey: undefined,
+        weight: 1,
+        dialects: 0,
+      };
     });
     this.model = { id: 'm', members, budget: 0 };
     this.threads = this.boards.map(

@@ -94,7 +94,7 @@ export class ControlledPlane {
     this.board = new Board(memory, 0);
     this.members = crns.map(({ url }, at) => {
       this.board.setStanding(at, STANDING.up, 0);
-      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, dialects: 0 };
+      return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };
     });
     this.plane = new DataPlane({
       ...{ system, memory, clock, thread: 0, random: () => 0.5, accounts: null },

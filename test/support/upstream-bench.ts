@@ -93,7 +93,15 @@ export class Bench {
     this.#memory = memory;
     this.board = new Board(memory, 0);
     this.budget = new RetryBudget(memory, 0, { ratio: 0, burst: options.burst ?? 100 });
-    this.members = urls.map((url, at) => ({ url, server: at, member: at, hash: hashText(url), apiKey, dialects: 0 }));
+    this.members = urls.map((url, at) => ({
+      url,
+      server: at,
+      member: at,
+      hash: hashText(url),
+      apiKey,
+      weight: 1,
+      dialects: 0,
+    }));
     for (const { member } of this.members) this.board.setStanding(member, STANDING[standing], 0);
     for (const url of urls)
       this.pools.set(

@@ -64,6 +64,7 @@ export class Model {
   readonly members: readonly Member[] = Array.from({ length: CRNS }, (_, at) => ({
     ...{ url: `http://crn${at}`, server: at, member: at, hash: at },
     apiKey: at === CRNS - 1 ? 'own' : undefined,
+    weight: 1,
     dialects: 0,
   }));
 
