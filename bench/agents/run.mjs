@@ -1,0 +1,207 @@
+// Runs coding agents, unmodified, through the gateway against a simulated host that plays a script, and checks that each reads a file,
+// edits it once, runs a command and answers: streamed, and with a stream that breaks in the middle of the edit. Installs nothing.
+//   node bench/agents/run.mjs --tools DIR [--agents claude,codex,opencode,aider] [--dialects chat] [--record DIR]
+
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { useOwnNode } from '../lib/own-node.mjs';
+import { temporaryFolder } from '../lib/process.mjs';
+import { printTable } from '../lib/report.mjs';
+import { AFTER, AGENTS, ANSWER, FILES, isInstalled } from './agents.mjs';
+import { startRecorder } from './recorder.mjs';
+
+/** One session takes a few seconds; retries after a broken stream wait for some more. */
+const SESSION_TIMEOUT_MS = 90_000;
+/** Between the polite signal and the other one. */
+const KILL_AFTER_MS = 3000;
+const MODEL = 'atlas-27b';
+const KEY = 'hr_agents';
+/** Events of the answer with the edit that arrive before it breaks. */
+const EVENTS_BEFORE_BREAK = 4;
+const MODEL_PATHS = /\/(chat\/completions|responses|messages)$/;
+
+const { values: flags } = parseArgs({
+  options: {
+    tools: { type: 'string' },
+    agents: { type: 'string', default: Object.keys(AGENTS).join(',') },
+    dialects: { type: 'string', default: 'chat' },
+    record: { type: 'string' },
+  },
+});
+
+if (flags.tools === undefined) {
+  process.stderr.write(
+    '--tools DIR is wanted: the folder with node_modules of the agents and aider/ as a virtual environment\n',
+  );
+  process.exit(2);
+}
+useOwnNode(fileURLToPath(new URL('../..', import.meta.url)));
+const { createGateway } = await import('../../dist/src/gateway/gateway.js');
+const { createHost, parseScript } = await import('../../dist/src/host/index.js');
+const tools = resolve(flags.tools);
+
+const rows = [];
+for (const name of flags.agents.split(',')) {
+  const agent = AGENTS[name];
+  if (agent === undefined) throw new Error(`${name} is none of ${Object.keys(AGENTS).join(', ')}`);
+  rows.push(await check(name, agent));
+}
+printTable(
+  `Coding agents against a host that speaks ${flags.dialects}`,
+  ['agent', 'version', 'session', 'streaming', 'count_tokens', 'broken stream', 'requests', 'result'],
+  rows,
+);
+process.exit(rows.every((row) => row.at(-1) === 'ok') ? 0 : 1);
+
+async function check(name, agent) {
+  if (!isInstalled(agent, tools)) return [agent.title, '-', '-', '-', '-', '-', '-', `not installed in ${flags.tools}`];
+  const version = versionOf(agent.program(tools));
+  const whole = await session(name, agent, false);
+  const broken = await session(name, agent, true);
+  const mistakes = [...whole.mistakes, ...broken.mistakes.map((mistake) => `broken stream: ${mistake}`)];
+  const asked = whole.requests.filter(({ path }) => MODEL_PATHS.test(pathOf(path)));
+  return [
+    agent.title,
+    version,
+    whole.mistakes.length === 0 ? 'ok' : 'failed',
+    asked.every(({ isStream }) => isStream) ? 'yes' : 'no',
+    String(whole.requests.filter(({ path }) => pathOf(path).endsWith('/count_tokens')).length),
+    broken.mistakes.length === 0 ? 'ok' : 'failed',
+    `${asked.length} + ${broken.requests.filter(({ path }) => MODEL_PATHS.test(pathOf(path))).length}`,
+    mistakes.length === 0 ? 'ok' : mistakes.join('; '),
+  ];
+}
+
+function pathOf(path) {
+  return path.split('?', 1)[0];
+}
+
+function versionOf(program) {
+  const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 30_000 });
+  return /\d+\.\d+\.\d+/.exec(stdout ?? '')?.[0] ?? 'unknown';
+}
+
+/** Plays one session in a project of its own, and says what was wrong with it. */
+async function session(name, agent, breaks) {
+  const home = temporaryFolder();
+  const project = join(home, 'project');
+  mkdirSync(project);
+  for (const [file, text] of Object.entries(FILES)) writeFileSync(join(project, file), text);
+  if (agent.needsGit) {
+    const git = ['-c', 'user.name=Check', '-c', 'user.email=check@localhost'];
+    for (const args of [
+      ['init', '-q'],
+      ['add', '.'],
+      [...git, 'commit', '-qm', 'Begin'],
+    ]) {
+      spawnSync('git', args, { cwd: project });
+    }
+  }
+  const host = createHost({
+    models: [MODEL],
+    engine: { profile: '8b-h100', speed: 'virtual', contextTokens: 200_000 },
+    script: parseScript({ steps: agent.script(project), otherwise: 'A short title' }),
+    ...(flags.dialects !== 'all' && { dialects: flags.dialects.split(',') }),
+  });
+  await host.listen();
+  const gateway = createGateway({
+    listen: '127.0.0.1:0',
+    models: { [MODEL]: { servers: [host.url] } },
+    keys: { static: [{ key: KEY, account: 'agents' }] },
+    log: { level: 'silent' },
+  });
+  const { url } = await gateway.listen();
+  let broken = breaks ? 0 : null;
+  const recorder = await startRecorder(url, async ({ body }) => {
+    if (broken !== 0 || !agent.isBeforeEdit(JSON.stringify(body ?? ''))) return;
+    broken++;
+    await host.setFault([{ times: 1, fault: { resetAfter: EVENTS_BEFORE_BREAK } }]);
+  });
+  const { args, env } = agent.prepare({ url: recorder.url, key: KEY, model: MODEL, home });
+  const run = await runAgent(agent.program(tools), args, { home, project, env });
+  recorder.close();
+  await gateway.close();
+  await host.kill();
+  if (flags.record !== undefined) writeRecord(`${name}${breaks ? '-broken' : ''}`, recorder.requests, run);
+  return { requests: recorder.requests, mistakes: mistakesOf(run, project, recorder.requests, broken) };
+}
+
+function mistakesOf({ code, output, timedOut }, project, requests, broken) {
+  const read = (file) => {
+    try {
+      return readFileSync(join(project, file), 'utf8');
+    } catch {
+      return '';
+    }
+  };
+  return [
+    ...(timedOut ? [`no end after ${SESSION_TIMEOUT_MS / 1000} s`] : code === 0 ? [] : [`exit code ${code}`]),
+    ...(read('sum.mjs') === `// Adds two numbers.\n${AFTER}\n` ? [] : ['sum.mjs is not as the edit leaves it']),
+    ...(read('checks.log') === 'passed\n' ? [] : [`checks.log is ${JSON.stringify(read('checks.log'))}`]),
+    ...(output.includes(ANSWER) ? [] : ['the answer is missing']),
+    ...(broken === 0 ? ['no stream was broken'] : []),
+    ...new Set(
+      requests
+        .filter(({ status, path }) => status >= 400 && MODEL_PATHS.test(pathOf(path)))
+        .map(({ status, answer }) => `status ${status}: ${answer?.slice(0, 200)}`),
+    ),
+  ];
+}
+
+/** Runs an agent to its end, at most SESSION_TIMEOUT_MS. */
+function runAgent(program, args, { home, project, env }) {
+  return new Promise((resolved) => {
+    const child = spawn(program, args, {
+      cwd: project,
+      env: {
+        PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}`,
+        HOME: home,
+        XDG_CONFIG_HOME: join(home, '.config'),
+        XDG_DATA_HOME: join(home, '.local/share'),
+        XDG_CACHE_HOME: join(home, '.cache'),
+        TERM: 'dumb',
+        LANG: 'C.UTF-8',
+        NO_PROXY: '127.0.0.1',
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
+    let output = '';
+    let timedOut = false;
+    // A group of its own: agents start processes.
+    const signal = (name) => {
+      try {
+        process.kill(-child.pid, name);
+      } catch {
+        // The group has ended.
+      }
+    };
+    const timers = [
+      setTimeout(() => {
+        timedOut = true;
+        signal('SIGTERM');
+      }, SESSION_TIMEOUT_MS),
+      setTimeout(() => signal('SIGKILL'), SESSION_TIMEOUT_MS + KILL_AFTER_MS),
+    ];
+    const end = () => signal('SIGKILL');
+    process.once('exit', end);
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => void (output += text));
+    child.on('error', (error) => void (output += error.message));
+    child.on('close', (code) => {
+      for (const timer of timers) clearTimeout(timer);
+      signal('SIGKILL');
+      process.off('exit', end);
+      resolved({ code, output, timedOut });
+    });
+  });
+}
+
+function writeRecord(name, requests, { output }) {
+  mkdirSync(flags.record, { recursive: true });
+  writeFileSync(join(flags.record, `${name}.json`), `${JSON.stringify(requests, null, 2)}\n`);
+  writeFileSync(join(flags.record, `${name}.log`), output);
+}
