@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
 import { isFilled, membersOf, sseEvent, tokenCount } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
-import { type ChatObject, type ChatStreamListener, ChatStreamReader } from './chat-stream.ts';
+import { type ChatObject, type ChatEventListener, ChatEventReader } from './chat-events.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 
@@ -102,10 +102,10 @@ const FIRST_TEXT_BYTES = 512;
 const out = new ByteWriter(16 * 1024);
 const LARGEST_IDLE_BYTES = 1024 * 1024;
 
-export class ResponsesAnswer implements AnswerTranslator, ChatStreamListener {
+export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
   readonly #echo: ResponseEcho;
   readonly #epochMs: () => number;
-  readonly #reader: ChatStreamReader;
+  readonly #reader: ChatEventReader;
   #sequence = 0;
   /** What all ids of the response contain; '' before the first event. */
   #id = '';
@@ -131,7 +131,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatStreamListener {
   constructor(echo: ResponseEcho, epochMs: () => number = systemEpochMs) {
     this.#echo = echo;
     this.#epochMs = epochMs;
-    this.#reader = new ChatStreamReader(this);
+    this.#reader = new ChatEventReader(this);
   }
 
   get nextSequence(): number {

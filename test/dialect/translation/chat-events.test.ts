@@ -4,12 +4,12 @@ import fc from 'fast-check';
 import t from 'tap';
 import {
   type ChatObject,
-  type ChatStreamListener,
-  ChatStreamReader,
-} from '../../../src/dialect/translation/chat-stream.ts';
+  type ChatEventListener,
+  ChatEventReader,
+} from '../../../src/dialect/translation/chat-events.ts';
 
 /** Writes down what a reader says; `texts` are those that were not parsed. */
-class Record implements ChatStreamListener {
+class Record implements ChatEventListener {
   readonly said: unknown[] = [];
   readonly texts: string[] = [];
   onChunk(data: ChatObject): void {
@@ -32,7 +32,7 @@ class Record implements ChatStreamListener {
 
 function read(...pieces: (string | Buffer)[]): Record {
   const record = new Record();
-  const reader = new ChatStreamReader(record);
+  const reader = new ChatEventReader(record);
   for (const piece of pieces) reader.read(Buffer.from(piece));
   reader.end();
   return record;

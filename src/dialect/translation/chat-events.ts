@@ -24,7 +24,7 @@ for (const byte of Buffer.from('"\\/bfnrtu')) IS_ESCAPED[byte] = 1;
 export type ChatObject = Readonly<Record<string, unknown>>;
 
 /** Takes the events of a stream in their order. */
-export interface ChatStreamListener {
+export interface ChatEventListener {
   /** An event. */
   onChunk(data: ChatObject): void;
   /**
@@ -43,15 +43,15 @@ export interface ChatStreamListener {
 /** Members of a delta that hold a text. */
 const TEXTS = ['content', 'reasoning_content', 'reasoning', 'refusal'] as const;
 
-export class ChatStreamReader {
-  readonly #listener: ChatStreamListener;
+export class ChatEventReader {
+  readonly #listener: ChatEventListener;
   readonly #splitter = new EventSplitter({ maxHeldBytes: MAX_EVENT_BYTES });
   #isFirst = true;
   /** Bytes of the last parsed event before its text, and from the closing quote to its end. Null: it was of another kind. */
   #before: Buffer | null = null;
   #after: Buffer = BYTE_ORDER_MARK;
 
-  constructor(listener: ChatStreamListener) {
+  constructor(listener: ChatEventListener) {
     this.#listener = listener;
   }
 
