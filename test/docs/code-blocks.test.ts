@@ -30,6 +30,7 @@ const MARK = '=== ';
 const ENV: Readonly<Record<string, string>> = {
   PATH: process.env['PATH'] ?? '',
   CLIENT_KEY: 'hr_demo',
+  SECOND_KEY: 'second',
   HEADRACE_KEY: 'hr_demo',
   HEADRACE_ADMIN_TOKEN: ADMIN_TOKEN,
   BRAVE_API_KEY: 'brave',
