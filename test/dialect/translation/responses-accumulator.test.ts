@@ -61,7 +61,7 @@ t.test('accumulates a stream to the whole response', async (t) => {
       const events = [...eventsOf(chunks), 'data: [DONE]\n\n'];
       const translator = answer();
       const translated: Buffer[] = [];
-      for (let at = 0; at < events.length; ) {
+      for (let at = 0; at < events.length;) {
         const size = sizes[translated.length] ?? 1;
         translated.push(Buffer.from(translator.events(Buffer.from(events.slice(at, at + size).join('')))));
         at += size;
