@@ -2,6 +2,8 @@
 // another dialect, and the server's answer back, without a client or a server knowing.
 
 import type { Dialect, DialectName } from '../dialect.ts';
+import { chatCompletions } from '../openai.ts';
+import { ResponsesRequest } from './responses-request.ts';
 
 /** Carries requests of one dialect to servers that speak another one, and their answers back. */
 export interface Translation {
@@ -39,7 +41,15 @@ export interface AnswerTranslator {
   readonly nextSequence: number;
 }
 
-const TRANSLATIONS: readonly Translation[] = [];
+const TRANSLATIONS: readonly Translation[] = [
+  {
+    name: 'responses-chat',
+    from: 'responses',
+    to: chatCompletions,
+    path: '/v1/chat/completions',
+    request: (body) => new ResponsesRequest(body),
+  },
+];
 
 /** Undefined where nothing is translated. */
 export function translationOf(from: Dialect | undefined): Translation | undefined {

@@ -8,3 +8,12 @@ t.test('has no translation for paths without a dialect, and for what chat server
   }
   t.end();
 });
+
+t.test('carries responses to chat completions', (t) => {
+  for (const path of ['/v1/responses', '/responses']) {
+    const translation = translationOf(dialectOf(path));
+    t.match(translation, { name: 'responses-chat', from: 'responses', path: '/v1/chat/completions' }, path);
+    t.equal(dialectOf('/v1/chat/completions'), translation?.to);
+  }
+  t.end();
+});

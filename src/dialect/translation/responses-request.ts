@@ -1,0 +1,957 @@
+// Writes a request of the responses dialect as a request of chat completions. Text, arguments, schemas and numbers are copied as
+// they are written. What would change the answer if it were left out is refused by name.
+
+import {
+  carried,
+  dropped,
+  type Field,
+  FieldTable,
+  passed,
+  refused,
+  type Table,
+  TypeTable,
+  untranslatable,
+} from './field-table.ts';
+import { JsonTape, JsonWriter } from './json-tape.ts';
+import { type CalledTool, ResponseEcho } from './response-echo.ts';
+import { ResponsesAnswer } from './responses-answer.ts';
+import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
+
+const { NONE, ROOT } = JsonTape;
+
+/** A text: a string of the tape, or text of the program. */
+type Text = number | string;
+
+/** Which message is being collected: it is written when an item comes that does not belong to it. */
+type Pending = 'none' | 'system' | 'assistant' | 'results';
+
+// One request at a time: all that follows is of the request that is being written.
+const tape = new JsonTape();
+const out = new JsonWriter(tape);
+const deps = { tape, out };
+
+let pending: Pending = 'none';
+const texts: Text[] = [];
+const thoughts: number[] = [];
+const calls: number[] = [];
+const images: number[] = [];
+/** Lists of tools that stand between the items of the input. */
+const foundTools: number[] = [];
+/** Of the tools that are being written; `NONE` outside of one. */
+let namespace: number = NONE;
+/** Tools that functions stand for, by the names of the functions. */
+let standIns: Map<string, CalledTool> | null = null;
+/** Names of the only functions that may be called; null where all may. */
+let allowed: Set<string> | null = null;
+/** Names of the functions that were written, where one may come twice; else null. */
+let written: Set<string> | null = null;
+
+/** A request of the responses dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
+export class ResponsesRequest implements TranslatedRequest {
+  readonly body: Buffer;
+  readonly #echo: ResponseEcho;
+
+  constructor(body: Buffer) {
+    tape.read(body);
+    try {
+      this.body = chatRequest();
+      this.#echo = new ResponseEcho(body, standIns);
+    } finally {
+      tape.release();
+    }
+  }
+
+  answer(): AnswerTranslator {
+    return new ResponsesAnswer(this.#echo);
+  }
+}
+
+function chatRequest(): Buffer {
+  pending = 'none';
+  texts.length = thoughts.length = calls.length = images.length = foundTools.length = 0;
+  standIns = allowed = written = null;
+  namespace = NONE;
+  out.begin();
+  out.raw('{"messages":[');
+  writeConversation();
+  out.raw(']');
+  writeTools();
+  BODY.write(ROOT);
+  out.raw('}');
+  return out.take();
+}
+
+// === What is read and written again and again ===
+
+/** The value of a member that is there and not null; else `NONE`. */
+function present(object: number, name: string): number {
+  const value = tape.member(object, name);
+  return value === NONE || tape.isNull(value) ? NONE : value;
+}
+
+/** A string that an object must have. */
+function stringIn(object: number, name: string): number {
+  const value = present(object, name);
+  if (value === NONE) throw untranslatable(tape, object, `It has no \`${name}\`.`);
+  if (!tape.isString(value)) throw untranslatable(tape, value, 'It is no text.');
+  return value;
+}
+
+function isOfType(object: number, type: string): boolean {
+  const value = tape.member(object, 'type');
+  return value !== NONE && tape.equals(value, type);
+}
+
+/** Calls `visit` for each element of a list. Any other value is refused. */
+function each(list: number, visit: (element: number) => void): void {
+  if (!tape.isArray(list)) throw untranslatable(tape, list, 'It is no list.');
+  for (let item = tape.first(list), end = tape.next(list); item < end; item = tape.next(item)) visit(item);
+}
+
+/** Writes texts as one string, with an empty line between two. */
+function writeJoined(parts: readonly Text[]): void {
+  out.raw('"');
+  let isFirst = true;
+  for (const part of parts) {
+    if (part === '' || (typeof part === 'number' && tape.isEmpty(part))) continue;
+    if (!isFirst) out.raw('\\n\\n');
+    isFirst = false;
+    if (typeof part === 'number') out.inside(part);
+    else out.raw(insideOf(part));
+  }
+  out.raw('"');
+}
+
+/** Text as the inside of a JSON string, in ASCII. */
+function insideOf(text: string): string {
+  return JSON.stringify(text)
+    .slice(1, -1)
+    .replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+// === Parts of messages ===
+
+/** Where the parts being read go: to the message being written, or to what is collected for one that holds text only. */
+let isWritingParts = false;
+/** What can hold no image; '' for what can. */
+let textOnly = '';
+
+function addText(text: Text): void {
+  if (!isWritingParts) {
+    texts.push(text);
+    return;
+  }
+  out.separate();
+  out.raw('{"type":"text","text":');
+  writeJoined([text]);
+  out.raw('}');
+}
+
+function addImage(part: number): void {
+  if (isWritingParts) writeImage(part);
+  else if (textOnly === '') images.push(part);
+  else throw untranslatable(tape, part, `${textOnly} can hold no image.`);
+}
+
+function writeImage(part: number): void {
+  out.separate();
+  out.raw('{"type":"image_url","image_url":{');
+  IMAGE.write(part);
+  stringIn(part, 'image_url');
+  out.raw('}}');
+}
+
+const TEXT_FILE = /^data:(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)[^,]*;base64,/i;
+
+function addFile(part: number): void {
+  FILE.write(part);
+  const url = tape.string(stringIn(part, 'file_data')) ?? '';
+  const head = TEXT_FILE.exec(url);
+  if (head === null) throw untranslatable(tape, part, 'Only a file of text, as a data URL, can be carried.');
+  const text = Buffer.from(url.slice(head[0].length), 'base64').toString('utf8');
+  const name = tape.string(tape.member(part, 'filename')) ?? '';
+  addText(name === '' ? text : `${name}\n\n${text}`);
+}
+
+const PARTS = new TypeTable(
+  deps,
+  'input[].content[]',
+  [
+    carried('input_text', 'messages[].content', 'A text. Alone it is the content.', (part) =>
+      addText(stringIn(part, 'text')),
+    ),
+    carried('output_text', 'messages[].content', 'A text. Annotations and log-probabilities are dropped.', (part) =>
+      addText(stringIn(part, 'text')),
+    ),
+    carried('text', 'messages[].content', 'A text.', (part) => addText(stringIn(part, 'text'))),
+    carried('refusal', 'messages[].content', 'The refusal as text.', (part) => addText(stringIn(part, 'refusal'))),
+    carried('input_image', 'messages[].content[] image_url', 'An image by its address or as a data URL.', addImage),
+    carried('input_file', 'messages[].content', 'A file of text as text behind its name.', addFile),
+    refused('input_audio', 'Sound is not carried.'),
+  ],
+  { action: 'refused', note: 'Chat completions have no such part.' },
+);
+
+const BREAKPOINT = dropped('prompt_cache_breakpoint', 'Servers find cached beginnings themselves.');
+const ONLY_INLINE = 'Only what the request itself holds can be carried.';
+const OTHER_PART_FIELDS = { action: 'dropped', note: 'Describes the part.' } as const;
+
+const IMAGE = new FieldTable(
+  deps,
+  'input[].content[] input_image',
+  [
+    carried('type', 'type', 'An image is an object of its own: `{type: image_url, image_url: {…}}`.', null),
+    refused('file_id', ONLY_INLINE),
+    carried('image_url', 'url', 'An address or a data URL.'),
+    passed('detail', 'How closely the model looks at it.'),
+    BREAKPOINT,
+  ],
+  OTHER_PART_FIELDS,
+);
+
+const FILE = new FieldTable(
+  deps,
+  'input[].content[] input_file',
+  [
+    carried('type', 'type', 'A text.', null),
+    refused('file_id', ONLY_INLINE),
+    refused('file_url', ONLY_INLINE),
+    carried('file_data', 'text', 'A data URL of a text, decoded.', null),
+    carried('filename', 'text', 'The first line.', null),
+    dropped('detail', 'A text has no detail.'),
+    BREAKPOINT,
+  ],
+  OTHER_PART_FIELDS,
+);
+
+// === Messages ===
+
+function writeConversation(): void {
+  const instructions = present(ROOT, 'instructions');
+  if (instructions !== NONE) {
+    pending = 'system';
+    texts.push(stringIn(ROOT, 'instructions'));
+  }
+  const input = present(ROOT, 'input');
+  if (input !== NONE && tape.isString(input)) writeUser(input);
+  else if (input !== NONE) each(input, readItem);
+  flush();
+}
+
+function readItem(item: number): void {
+  if (tape.isObject(item) && tape.member(item, 'type') === NONE) readMessage(item);
+  else ITEMS.write(item);
+}
+
+function readMessage(item: number): void {
+  const role = stringIn(item, 'role');
+  const content = present(item, 'content');
+  if (tape.equals(role, 'user')) writeUser(content);
+  else if (tape.equals(role, 'assistant')) {
+    beginAssistant();
+    collect(content, 'A message of the assistant');
+  } else if (tape.equals(role, 'system') || tape.equals(role, 'developer')) {
+    if (pending !== 'system') flush();
+    pending = 'system';
+    collect(content, 'A system message');
+  } else throw untranslatable(tape, role, 'There is no such role.');
+}
+
+function writeUser(content: number): void {
+  flush();
+  out.separate();
+  out.raw('{"role":"user","content":');
+  if (content !== NONE && tape.isString(content)) out.value(content);
+  else if (content === NONE || tape.isEmpty(content)) out.raw('""');
+  else {
+    const first = tape.first(content);
+    const isAlone = tape.isArray(content) && tape.next(first) === tape.next(content) && isText(first);
+    if (isAlone) out.value(stringIn(first, 'text'));
+    else {
+      out.raw('[');
+      isWritingParts = true;
+      each(content, writePart);
+      out.raw(']');
+    }
+  }
+  out.raw('}');
+}
+
+function isText(part: number): boolean {
+  return isOfType(part, 'input_text') || isOfType(part, 'text');
+}
+
+function writePart(part: number): void {
+  isWritingParts = true;
+  PARTS.write(part);
+}
+
+/** Collects texts, and images unless there can be none in `where`. */
+function collect(content: number, where: string): void {
+  isWritingParts = false;
+  textOnly = where;
+  if (content === NONE) texts.push('');
+  else if (tape.isString(content)) texts.push(content);
+  else if (tape.isEmpty(content)) texts.push('');
+  else each(content, collectPart);
+}
+
+function collectPart(part: number): void {
+  PARTS.write(part);
+}
+
+/** A message of the assistant goes on, unless it has text and no calls: what follows is another one then. */
+function beginAssistant(): void {
+  const isComplete = texts.length > 0 && calls.length === 0;
+  if (pending !== 'assistant' || isComplete) flush();
+  pending = 'assistant';
+}
+
+function readCall(item: number): void {
+  if (pending !== 'assistant') flush();
+  pending = 'assistant';
+  calls.push(item);
+}
+
+function readThoughts(parts: number): void {
+  each(parts, readThought);
+}
+
+function readThought(part: number): void {
+  thoughts.push(stringIn(part, 'text'));
+}
+
+function writeResult(item: number): void {
+  beginResult(item);
+  collect(present(item, 'output'), '');
+  endResult();
+}
+
+/** What a search has found becomes tools of the request; its result are their names. */
+function writeFoundTools(item: number): void {
+  beginResult(item);
+  const tools = present(item, 'tools');
+  if (tools !== NONE) {
+    foundTools.push(tools);
+    nameTools(tools, NONE);
+  }
+  endResult();
+}
+
+function nameTools(tools: number, namespace: number): void {
+  each(tools, (tool) => {
+    if (isOfType(tool, 'namespace')) nameTools(tape.member(tool, 'tools'), stringIn(tool, 'name'));
+    else texts.push(functionName(tool, namespace));
+  });
+}
+
+function beginResult(item: number): void {
+  if (pending !== 'results') flush();
+  pending = 'results';
+  out.separate();
+  out.raw('{"role":"tool","tool_call_id":');
+  out.value(callId(item));
+  out.raw(',"content":');
+}
+
+function endResult(): void {
+  writeJoined(texts);
+  texts.length = 0;
+  out.raw('}');
+}
+
+/** Writes the message that was collected. */
+function flush(): void {
+  if (pending === 'system') {
+    out.separate();
+    out.raw('{"role":"system","content":');
+    writeJoined(texts);
+    out.raw('}');
+  } else if (pending === 'assistant') writeAssistant();
+  else if (pending === 'results' && images.length > 0) writeImages();
+  texts.length = 0;
+  pending = 'none';
+}
+
+function writeAssistant(): void {
+  // Nothing is left of reasoning that only its own server can read.
+  if (texts.length + thoughts.length + calls.length === 0) return;
+  out.separate();
+  out.raw('{"role":"assistant","content":');
+  if (texts.length === 0 && calls.length > 0) out.raw('null');
+  else writeJoined(texts);
+  if (thoughts.length > 0) {
+    out.raw(',"reasoning_content":');
+    writeJoined(thoughts);
+  }
+  if (calls.length > 0) {
+    out.raw(',"tool_calls":[');
+    for (const call of calls) writeCall(call);
+    out.raw(']');
+  }
+  out.raw('}');
+  calls.length = thoughts.length = 0;
+}
+
+function writeImages(): void {
+  out.separate();
+  out.raw('{"role":"user","content":[');
+  for (const image of images) writeImage(image);
+  out.raw(']}');
+  images.length = 0;
+}
+
+const OTHER_ITEM_FIELDS = { action: 'dropped', note: 'Describes the item.' } as const;
+
+const MESSAGE: Table = {
+  path: 'input[] message',
+  fields: [
+    carried('type', '', 'May be left out.', null),
+    carried('role', 'role', '`developer` becomes `system`.', null),
+    carried('content', 'content', 'A text or parts.', null),
+    dropped('id', 'Chat completions have no items.'),
+    dropped('status', 'The message is what it is.'),
+    dropped('phase', 'Chat completions know no phases.'),
+  ],
+  others: OTHER_ITEM_FIELDS,
+  ofTypes: false,
+};
+
+const REASONING_ITEM = new FieldTable(
+  deps,
+  'input[] reasoning',
+  [
+    carried('content', 'messages[].reasoning_content', 'The text of its parts.', readThoughts),
+    carried(
+      'summary',
+      'messages[].reasoning_content',
+      'The text of its parts, where there is no content.',
+      (parts, item) => {
+        const content = present(item, 'content');
+        if (content === NONE || tape.isEmpty(content)) readThoughts(parts);
+      },
+    ),
+    dropped('encrypted_content', 'Only the server that made it can read it.'),
+  ],
+  OTHER_ITEM_FIELDS,
+);
+
+function readReasoning(item: number): void {
+  beginAssistant();
+  REASONING_ITEM.write(item);
+}
+
+// === Calls ===
+
+/** The id that a call and its result share. The result of a shell call has it as its own. */
+function callId(item: number): number {
+  return present(item, 'call_id') === NONE ? stringIn(item, 'id') : stringIn(item, 'call_id');
+}
+
+function writeCall(item: number): void {
+  out.separate();
+  out.raw('{"id":');
+  out.value(callId(item));
+  out.raw(',"type":"function","function":{"name":');
+  if (isOfType(item, 'local_shell_call')) out.raw('"local_shell"');
+  else if (isOfType(item, 'tool_search_call')) out.raw('"tool_search"');
+  else writeName(item, present(item, 'namespace'));
+  out.raw(',"arguments":');
+  if (isOfType(item, 'custom_tool_call')) {
+    out.raw(String.raw`"{\"input\":`);
+    out.quoted(stringIn(item, 'input'));
+    out.raw('}"');
+  } else if (isOfType(item, 'local_shell_call')) writeAction(tape.member(item, 'action'));
+  else writeArguments(present(item, 'arguments'));
+  out.raw('}}');
+}
+
+function writeArguments(value: number): void {
+  if (value === NONE) out.raw('"{}"');
+  else if (tape.isString(value)) out.value(value);
+  else {
+    out.raw('"');
+    out.quoted(value);
+    out.raw('"');
+  }
+}
+
+/** Writes the members of a shell action but its type as arguments. */
+function writeAction(action: number): void {
+  out.raw('"{');
+  let isFirst = true;
+  if (action !== NONE && tape.isObject(action)) {
+    for (let key = tape.first(action), end = tape.next(action); key < end; key = tape.next(tape.valueOf(key))) {
+      if (tape.equals(key, 'type')) continue;
+      if (!isFirst) out.raw(',');
+      isFirst = false;
+      out.quoted(key);
+      out.raw(':');
+      out.quoted(tape.valueOf(key));
+    }
+  }
+  out.raw('}"');
+}
+
+const CALL: Table = {
+  path: 'input[] calls',
+  fields: [
+    carried('call_id', 'id', 'Byte for byte.', null),
+    carried('name', 'function.name', 'Behind its namespace and `__` where it has one.', null),
+    carried('namespace', 'function.name', 'Stands before the name.', null),
+    carried('arguments', 'function.arguments', 'A text stays as it is, an object becomes text.', null),
+    carried('input', 'function.arguments', 'The text of a custom call as `{"input": …}`.', null),
+    carried('action', 'function.arguments', 'What a shell call says, but for its type.', null),
+    dropped('id', 'Chat completions have no items.'),
+    dropped('status', 'The call is what it is.'),
+    dropped('execution', 'The client runs it.'),
+  ],
+  others: OTHER_ITEM_FIELDS,
+  ofTypes: false,
+};
+
+const RESULT: Table = {
+  path: 'input[] results',
+  fields: [
+    carried('call_id', 'tool_call_id', 'Byte for byte.', null),
+    carried('id', 'tool_call_id', 'Where there is no `call_id`.', null),
+    carried('output', 'content', 'A text or parts.', null),
+    carried('tools', 'tools', 'What a search has found.', null),
+    dropped('status', 'The result is what it is.'),
+    dropped('execution', 'The client ran it.'),
+  ],
+  others: OTHER_ITEM_FIELDS,
+  ofTypes: false,
+};
+
+const TO_CALL = 'messages[].tool_calls[]';
+const TO_RESULT = 'messages[] tool';
+const HOSTED_CALL = 'Calls of tools that only their own server can run are not carried.';
+
+const ITEMS = new TypeTable(
+  deps,
+  'input[]',
+  [
+    carried(
+      'message',
+      'messages[]',
+      'Roles stay; `developer` becomes `system`. Instructions and the system messages behind them are one message.',
+      readMessage,
+    ),
+    carried('function_call', TO_CALL, 'With the text and the reasoning before it in one message.', readCall),
+    carried(
+      'function_call_output',
+      TO_RESULT,
+      'Its texts; images follow the results of the turn as a user message.',
+      writeResult,
+    ),
+    carried('custom_tool_call', TO_CALL, 'The call of a function with the text as `input`.', readCall),
+    carried('custom_tool_call_output', TO_RESULT, 'As the output of a function.', writeResult),
+    carried(
+      'local_shell_call',
+      TO_CALL,
+      'The call of a function `local_shell` with the action as its arguments.',
+      readCall,
+    ),
+    carried('local_shell_call_output', TO_RESULT, 'As the output of a function.', writeResult),
+    carried('tool_search_call', TO_CALL, 'The call of a function `tool_search`.', readCall),
+    carried(
+      'tool_search_output',
+      TO_RESULT,
+      'The tools become tools of the request, and their names the result.',
+      writeFoundTools,
+    ),
+    carried('additional_tools', 'tools', 'They become tools of the request.', (item) => {
+      const tools = present(item, 'tools');
+      if (tools !== NONE) foundTools.push(tools);
+    }),
+    carried(
+      'reasoning',
+      'messages[].reasoning_content',
+      'In the message of the assistant that follows.',
+      readReasoning,
+    ),
+    refused('item_reference', 'No stored item has this id.'),
+    refused('compaction', 'Only the server that made it can read it.'),
+    refused('web_search_call', HOSTED_CALL),
+    refused('file_search_call', HOSTED_CALL),
+    refused('computer_call*', HOSTED_CALL),
+    refused('code_interpreter_call', HOSTED_CALL),
+    refused('image_generation_call', HOSTED_CALL),
+    refused('mcp_*', HOSTED_CALL),
+    refused('shell_call*', HOSTED_CALL),
+    refused('apply_patch_call*', HOSTED_CALL),
+  ],
+  { action: 'refused', note: 'Chat completions have no such item.' },
+);
+
+// === Tools ===
+
+const INPUT_PARAMETERS =
+  ',"parameters":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}';
+
+const LOCAL_SHELL =
+  '"local_shell","description":"Runs a command and returns its output.","parameters":{"type":"object","properties":' +
+  '{"command":{"type":"array","items":{"type":"string"}},"env":{"type":"object","additionalProperties":{"type":"string"}},' +
+  '"timeout_ms":{"type":"integer"},"user":{"type":"string"},"working_directory":{"type":"string"}},' +
+  '"required":["command"],"additionalProperties":false}';
+
+function writeTools(): void {
+  const tools = present(ROOT, 'tools');
+  const choice = present(ROOT, 'tool_choice');
+  if (choice !== NONE && isOfType(choice, 'allowed_tools')) readAllowed(choice);
+  if (foundTools.length > 0) written = new Set();
+  const { length } = out;
+  out.raw(',"tools":[');
+  const empty = out.length;
+  if (tools !== NONE) writeList(tools);
+  for (const list of foundTools) writeList(list);
+  const hasTools = out.length > empty;
+  if (hasTools) out.raw(']');
+  else out.takeBack(length);
+  if (choice !== NONE) writeChoice(choice, hasTools);
+  const parallel = present(ROOT, 'parallel_tool_calls');
+  // Servers refuse it without tools.
+  if (parallel !== NONE && hasTools) out.carry('parallel_tool_calls', parallel);
+}
+
+function writeList(tools: number): void {
+  each(tools, writeTool);
+}
+
+function writeTool(tool: number): void {
+  TOOLS.write(tool);
+}
+
+/** Whether the function is to be written. Notes what it stands for. */
+function begins(tool: number, type: CalledTool['type']): boolean {
+  const isPlain = type === 'function' && namespace === NONE;
+  if (!isPlain || allowed !== null || written !== null) {
+    const name = functionName(tool, namespace);
+    if (allowed?.has(name) === false || written?.has(name) === true) return false;
+    written?.add(name);
+    if (!isPlain) {
+      const holder = tape.string(namespace);
+      standIns ??= new Map();
+      standIns.set(name, { type, name: functionName(tool, NONE), ...(holder !== undefined && { namespace: holder }) });
+    }
+  }
+  out.separate();
+  out.raw('{"type":"function","function":{"name":');
+  return true;
+}
+
+function writeFunction(tool: number): void {
+  if (!begins(tool, 'function')) return;
+  writeName(tool, namespace);
+  FUNCTION.write(tool);
+  out.raw('}}');
+}
+
+function writeCustom(tool: number): void {
+  if (!begins(tool, 'custom')) return;
+  writeName(tool, namespace);
+  CUSTOM.write(tool);
+  out.raw(INPUT_PARAMETERS);
+  out.raw('}}');
+}
+
+/** What a text has to look like is said in the description: functions have no grammars. */
+function writeGrammar(format: number, tool: number): void {
+  const definition = present(format, 'definition');
+  if (definition === NONE) return;
+  const description = present(tool, 'description');
+  out.key('description');
+  out.raw('"');
+  if (description !== NONE) {
+    out.inside(stringIn(tool, 'description'));
+    out.raw(String.raw`\n\n`);
+  }
+  out.raw('The input follows this grammar (');
+  out.inside(stringIn(format, 'syntax'));
+  out.raw(String.raw`):\n`);
+  out.inside(stringIn(format, 'definition'));
+  out.raw('"');
+}
+
+function writeLocalShell(tool: number): void {
+  if (!begins(tool, 'local_shell')) return;
+  out.raw(LOCAL_SHELL);
+  out.raw('}}');
+}
+
+function writeToolSearch(tool: number): void {
+  if (!isClients(tool)) throw untranslatable(tape, tool, HOSTED_TOOL);
+  if (!begins(tool, 'tool_search')) return;
+  out.raw('"tool_search"');
+  FUNCTION.write(tool);
+  out.raw('}}');
+}
+
+function isClients(tool: number): boolean {
+  const execution = present(tool, 'execution');
+  return execution !== NONE && tape.equals(execution, 'client');
+}
+
+function writeNamespace(tool: number): void {
+  const outer = namespace;
+  namespace = stringIn(tool, 'name');
+  const tools = present(tool, 'tools');
+  if (tools !== NONE) writeList(tools);
+  namespace = outer;
+}
+
+/** Between a namespace and the name of a tool in it. */
+const IN_NAMESPACE = '__';
+
+/** The name of the function that stands for a tool. */
+function functionName(tool: number, namespace: number): string {
+  if (isOfType(tool, 'local_shell')) return 'local_shell';
+  if (isOfType(tool, 'tool_search')) return 'tool_search';
+  const name = tape.string(stringIn(tool, 'name')) ?? '';
+  return namespace === NONE ? name : (tape.string(namespace) ?? '') + IN_NAMESPACE + name;
+}
+
+/** Writes that name of a tool, of the tool of a call, or of the one that is chosen. */
+function writeName(object: number, namespace: number): void {
+  const name = stringIn(object, 'name');
+  out.raw('"');
+  if (namespace !== NONE) {
+    out.inside(namespace);
+    out.raw(IN_NAMESPACE);
+  }
+  out.inside(name);
+  out.raw('"');
+}
+
+const HOSTED_TOOL = 'Only its own server can run this tool.';
+
+const FUNCTION = new FieldTable(
+  deps,
+  'tools[] function',
+  [
+    carried('type', 'type', 'A function is an object of its own: `{type: function, function: {…}}`.', null),
+    carried('name', 'function.name', 'Behind its namespace and `__` where it has one.', null),
+    passed('description', 'What it does.'),
+    passed('parameters', 'A JSON schema.'),
+    passed('strict', 'Whether arguments keep to the schema.'),
+    dropped('execution', 'The client runs it.'),
+    dropped('defer_loading', 'All tools are given from the beginning.'),
+    dropped('allowed_callers', 'The model calls it.'),
+    dropped('async', 'Calls are answered in turn.'),
+    dropped('output_schema', 'Results are text.'),
+  ],
+  { action: 'passed', note: 'Written into the function object.' },
+);
+
+const CUSTOM = new FieldTable(
+  deps,
+  'tools[] custom',
+  [
+    carried('type', 'type', 'A function.', null),
+    carried('name', 'function.name', 'Behind its namespace and `__` where it has one.', null),
+    carried('description', 'function.description', 'What it does.', (description, tool) => {
+      if (present(present(tool, 'format'), 'definition') === NONE) out.carry('description', description);
+    }),
+    carried('format', 'function.description', 'A grammar is said behind the description.', writeGrammar),
+  ],
+  { action: 'dropped', note: 'Says how its own server calls it.' },
+);
+
+const TOOLS = new TypeTable(
+  deps,
+  'tools[]',
+  [
+    carried('function', 'tools[]', 'A function.', writeFunction),
+    carried('custom', 'tools[]', 'A function with one text, `input`; calls come back as custom calls.', writeCustom),
+    carried('namespace', 'tools[]', 'Its tools, with the name of the namespace before theirs.', writeNamespace),
+    carried('local_shell', 'tools[]', 'A function `local_shell`; calls come back as shell calls.', writeLocalShell),
+    carried(
+      'tool_search',
+      'tools[]',
+      'A function where the client searches (`execution: client`), else refused.',
+      writeToolSearch,
+    ),
+    refused('web_search*', HOSTED_TOOL),
+    refused('file_search', HOSTED_TOOL),
+    refused('code_interpreter', HOSTED_TOOL),
+    refused('image_generation', HOSTED_TOOL),
+    refused('computer*', HOSTED_TOOL),
+    refused('mcp', HOSTED_TOOL),
+    refused('shell', HOSTED_TOOL),
+    refused('apply_patch', HOSTED_TOOL),
+    refused('programmatic_tool_calling', HOSTED_TOOL),
+  ],
+  { action: 'refused', note: 'Chat completions have no such tool.' },
+);
+
+function writeChosen(choice: number): void {
+  out.key('tool_choice');
+  out.raw('{"type":"function","function":{"name":');
+  if (isOfType(choice, 'local_shell')) out.raw('"local_shell"');
+  else writeName(choice, present(choice, 'namespace'));
+  out.raw('}}');
+}
+
+const CHOICES = new TypeTable(
+  deps,
+  'tool_choice',
+  [
+    carried('function', 'tool_choice', 'The function.', writeChosen),
+    carried('custom', 'tool_choice', 'The function that stands for it.', writeChosen),
+    carried('local_shell', 'tool_choice', 'The function that stands for it.', writeChosen),
+    carried('allowed_tools', 'tools', 'Only these tools are sent, and its `mode` is the choice.', (choice) =>
+      out.carry('tool_choice', stringIn(choice, 'mode')),
+    ),
+  ],
+  { action: 'refused', note: 'The tool is none of the client.' },
+);
+
+/** Reads the names of the tools that may be called. */
+function readAllowed(choice: number): void {
+  const names = new Set<string>();
+  each(tape.member(choice, 'tools'), (tool) => {
+    if (CHOICES.find(tool)?.write !== writeChosen) throw untranslatable(tape, tool, CHOICES.others.note);
+    names.add(functionName(tool, present(tool, 'namespace')));
+  });
+  allowed = names;
+}
+
+function writeChoice(choice: number, hasTools: boolean): void {
+  if (!tape.isString(choice)) CHOICES.write(choice);
+  // Without tools servers refuse even these words.
+  else if (hasTools || !(tape.equals(choice, 'auto') || tape.equals(choice, 'none'))) out.carry('tool_choice', choice);
+}
+
+// === Options ===
+
+/** Carries a value to a member that the client may have written under its chat name, which counts then. */
+function carriedOption(name: string, to: string, note: string): Field {
+  return carried(name, to, note, (value) => {
+    if (tape.member(ROOT, to) === NONE) out.carry(to, value);
+  });
+}
+
+const REASONING = new FieldTable(
+  deps,
+  'reasoning',
+  [
+    carriedOption('effort', 'reasoning_effort', 'How long the model thinks.'),
+    dropped('summary', 'Reasoning comes as it is.'),
+    dropped('generate_summary', 'Reasoning comes as it is.'),
+  ],
+  { action: 'dropped', note: 'Only its own server knows it.' },
+);
+
+const FORMATS = new TypeTable(
+  deps,
+  'text.format',
+  [
+    dropped('text', 'Servers answer with text.'),
+    carried('json_object', 'response_format', 'Any JSON object.', () =>
+      out.raw(',"response_format":{"type":"json_object"}'),
+    ),
+    carried('json_schema', 'response_format', 'JSON by a schema.', (format) => {
+      out.raw(',"response_format":{"type":"json_schema","json_schema":{');
+      SCHEMA.write(format);
+      out.raw('}}');
+    }),
+  ],
+  { action: 'refused', note: 'Chat completions have no such format.' },
+);
+
+const SCHEMA = new FieldTable(
+  deps,
+  'text.format json_schema',
+  [
+    carried('type', 'type', 'Stands outside.', null),
+    passed('name', 'Name of the schema.'),
+    passed('schema', 'The schema.'),
+    passed('strict', 'Whether the text keeps to it.'),
+    passed('description', 'What the text is for.'),
+  ],
+  { action: 'passed', note: 'Written into the schema object.' },
+);
+
+const TEXT = new FieldTable(
+  deps,
+  'text',
+  [
+    carried('format', 'response_format', 'The form of the text.', (format) => {
+      if (tape.member(ROOT, 'response_format') === NONE) FORMATS.write(format);
+    }),
+    carriedOption('verbosity', 'verbosity', 'How long the text is.'),
+  ],
+  { action: 'dropped', note: 'Only its own server knows it.' },
+);
+
+function writeInclude(include: number): void {
+  each(include, (name) => {
+    if (!tape.equals(name, 'message.output_text.logprobs') || tape.member(ROOT, 'logprobs') !== NONE) return;
+    out.set('logprobs', true);
+    const count = present(ROOT, 'top_logprobs');
+    if (count !== NONE) out.carry('top_logprobs', count);
+  });
+}
+
+const STORED = 'What it names is not stored here.';
+
+const BODY = new FieldTable(
+  deps,
+  '',
+  [
+    passed('model', 'The name of the model.'),
+    carried('instructions', 'messages[0]', 'The beginning of the system message.', null),
+    carried('input', 'messages', 'A text is a message of the user; items become messages.', null),
+    refused('messages', 'The conversation of this dialect is `input`.'),
+    carried('tools', 'tools', 'Functions.', null),
+    carried('tool_choice', 'tool_choice', 'Left out with `auto` and `none` where there are no tools.', null),
+    carried('parallel_tool_calls', 'parallel_tool_calls', 'Left out where there are no tools.', null),
+    dropped('max_tool_calls', 'Limits tools that the server runs; there are none.'),
+    carriedOption('max_output_tokens', 'max_completion_tokens', 'The output limit.'),
+    carried('reasoning', 'reasoning_effort', 'The effort.', (reasoning) => REASONING.write(reasoning)),
+    carried('text', 'response_format, verbosity', 'Format and length.', (text) => TEXT.write(text)),
+    carried(
+      'include',
+      'logprobs',
+      '`message.output_text.logprobs` asks for log-probabilities; the rest is dropped.',
+      writeInclude,
+    ),
+    carried('top_logprobs', 'top_logprobs', 'Where log-probabilities are asked for.', null),
+    carried('stream', 'stream', 'Streams ask for usage.', (stream) => {
+      out.carry('stream', stream);
+      if (tape.isTrue(stream)) out.raw(',"stream_options":{"include_usage":true}');
+    }),
+    dropped('stream_options', 'Events carry no obfuscation.'),
+    passed('temperature', 'Sampling.'),
+    passed('top_p', 'Sampling.'),
+    passed('user', 'The end user.'),
+    passed('safety_identifier', 'The end user.'),
+    passed('prompt_cache_key', 'A name for requests that begin alike.'),
+    passed('service_tier', 'The service tier.'),
+    refused('previous_response_id', STORED),
+    refused('conversation', STORED),
+    refused('prompt', STORED),
+    dropped('store', 'The gateway stores responses.'),
+    dropped('background', 'The gateway runs it in the background.'),
+    dropped('metadata', 'Repeated in the response.'),
+    dropped('truncation', 'The server decides about prompts that are too long.'),
+    dropped('context_management', 'The server decides about prompts that are too long.'),
+    dropped('prompt_cache_options', 'Servers keep caches as they are set up.'),
+    dropped('prompt_cache_retention', 'Servers keep caches as they are set up.'),
+    dropped('moderation', 'Only its own server has it.'),
+    dropped('access_programs', 'Only its own server has it.'),
+    dropped('client_metadata', 'Says what client it is.'),
+    dropped('n', 'A response has one output.'),
+  ],
+  {
+    action: 'passed',
+    note: 'Sampling fields and the extensions of servers: `seed`, `stop`, `top_k`, `min_p`, `chat_template_kwargs`.',
+  },
+);
+
+/** All tables, for the docs. */
+export const RESPONSES_TABLES: readonly Table[] = [
+  ...[BODY, ITEMS, MESSAGE, PARTS, IMAGE, FILE, CALL, RESULT, REASONING_ITEM],
+  ...[TOOLS, FUNCTION, CUSTOM, CHOICES, REASONING, TEXT, FORMATS, SCHEMA],
+];
