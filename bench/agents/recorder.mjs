@@ -13,18 +13,23 @@ export async function startRecorder(target, before) {
     requests.push(entry);
     const chunks = [];
     request.on('data', (chunk) => chunks.push(chunk));
-    request.on('end', async () => {
+    const pass = async () => {
       const bytes = Buffer.concat(chunks);
       entry.body = parsed(bytes, request.headers['content-encoding']);
       await before(entry);
-      const { host, ...headers } = request.headers;
-      const upstream = send({ hostname, port, method: request.method, path: request.url, headers, agent: false });
+      const upstream = send({
+        hostname,
+        port,
+        method: request.method,
+        path: request.url,
+        headers: request.headers,
+        agent: false,
+      });
       upstream.on('response', (answer) => {
         entry.status = answer.statusCode;
         entry.translated = answer.headers['x-headrace-translated'];
         entry.isStream = answer.headers['content-type']?.startsWith('text/event-stream') === true;
-        const { connection, ...rest } = answer.headers;
-        response.writeHead(answer.statusCode, rest);
+        response.writeHead(answer.statusCode, answer.headers);
         response.flushHeaders();
         const answered = [];
         answer.on('data', (chunk) => answered.push(chunk));
@@ -35,7 +40,8 @@ export async function startRecorder(target, before) {
       upstream.on('error', () => response.destroy());
       response.on('close', () => upstream.destroy());
       upstream.end(bytes);
-    });
+    };
+    request.on('end', () => void pass());
   });
   server.on('upgrade', (request, socket, head) => {
     requests.push({ method: 'UPGRADE', path: request.url, headers: request.headers, status: 0 });

@@ -175,7 +175,7 @@ function runAgent(program, args, { home, project, env }) {
     // A group of its own: agents start processes.
     const signal = (name) => {
       try {
-        process.kill(-child.pid, name);
+        process.kill(-(child.pid ?? Number.NaN), name);
       } catch {
         // The group has ended.
       }

@@ -20,6 +20,8 @@ export type Prompt =
       readonly kind: 'chat';
       readonly turns: readonly Turn[];
       readonly speaks: 'prose' | 'data';
+      /** The tools of the request as text, behind the first system turns. Simulated engines read it. */
+      readonly tools?: string;
       readonly continues?: boolean;
     };
 

@@ -306,6 +306,18 @@ t.test('text beside the results of tools is a turn of the user', async (t) => {
   t.match(answer, { content: [{ type: 'text', text: 'Both.' }] });
 });
 
+t.test('tools are a part of the prompt, alike in every dialect', async (t) => {
+  const host = await started(t);
+  const used = await Promise.all(
+    Object.values(DIALECTS).flatMap(([conversation]) =>
+      [TOOLS, []].map(async (names) => (await conversation(host, names).ask(false)).tokens[0]!),
+    ),
+  );
+  const [withTools, without] = used as [number, number];
+  t.ok(withTools > without + 4 * 10);
+  t.same(used, [withTools, without, withTools, without, withTools, without]);
+});
+
 t.test('every mistake of a script is named by its path', (t) => {
   const mistakes: [unknown, RegExp][] = [
     [null, /^script: /],

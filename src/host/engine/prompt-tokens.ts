@@ -43,7 +43,10 @@ export function promptTokens(prompt: Prompt, images: readonly ImageData[], deps:
     tokens.push(SPECIAL.middle);
   } else if (prompt.kind === 'chat') {
     begin();
-    for (const turn of prompt.turns) {
+    const { tools, turns } = prompt;
+    const start = turns.findIndex(({ role }) => role !== 'system');
+    const listed = tools === undefined ? [] : [{ role: 'system', text: tools } as const];
+    for (const turn of turns.toSpliced(start === -1 ? turns.length : start, 0, ...listed)) {
       tokens.push(ROLE_TOKENS[turn.role]);
       text(turn.text);
       tokens.push(SPECIAL.endOfTurn);

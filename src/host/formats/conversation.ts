@@ -98,7 +98,8 @@ export function chatPrompt(
 ): PromptSpec {
   const called = chosenTools(tools, choice, turns.at(-1)?.role);
   const speaks = called.length > 0 || schema !== undefined ? 'data' : 'prose';
-  const prompts = [{ kind: 'chat' as const, turns, speaks } as const];
+  const listed = tools.map((tool) => JSON.stringify(tool)).join('\n');
+  const prompts = [{ kind: 'chat', turns, speaks, ...(listed !== '' && { tools: listed }) } as const];
   const offered = tools.map(({ name }) => name);
   return { prompts, offered, tools: called, schema: called.length > 0 ? undefined : schema };
 }
@@ -126,10 +127,16 @@ export function toolsOf(value: unknown, inside: string | null, parameters: strin
   if (!Array.isArray(value)) return [];
   return value.flatMap((tool: Json | null) => {
     const described = inside === null ? tool : (tool?.[inside] as Json | undefined);
-    const name = described?.['name'];
+    const { name, description } = described ?? {};
     if (typeof name !== 'string') return [];
-    const schema = described![parameters];
-    return [schema === undefined || schema === null ? { name } : { name, parameters: schema }];
+    const schema = described![parameters] ?? undefined;
+    return [
+      {
+        name,
+        ...(typeof description === 'string' && { description }),
+        ...(schema !== undefined && { parameters: schema }),
+      },
+    ];
   });
 }
 

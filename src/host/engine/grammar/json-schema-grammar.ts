@@ -372,6 +372,7 @@ function sequence(
 /** A tool as every dialect describes it. */
 export interface Tool {
   readonly name: string;
+  readonly description?: string;
   /** JSON schema of the arguments. Default: an object without properties. */
   readonly parameters?: unknown;
 }
