@@ -127,10 +127,10 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     detail: 'The message cannot be read: {}',
   },
   HR_SOCKET_BUSY: {
-    status: 409,
+    status: 429,
     source: 'client',
     retryable: true,
-    detail: 'A response runs on this socket; open another one for a second response at the same time',
+    detail: 'Too many requests wait on this socket for the response that runs',
   },
   HR_SOCKET_PREVIOUS: {
     status: 404,

@@ -1,5 +1,6 @@
 // GET /v1/responses as a WebSocket: each message `response.create` of the client is a request of its own, served like one that was posted,
-// and its events go back as text messages. One response at a time. The last one is kept, so that the next one may continue it unstored.
+// and its events go back as text messages. One response at a time, in the order of the messages. The last one is kept, so that the next
+// one may continue it unstored.
 
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../actor/index.ts';
@@ -19,6 +20,9 @@ const ENDPOINT = 'socket';
 
 /** Largest last response, with all that it continues, that is kept for the next one. */
 const KEPT_BYTES = 4 * 1024 * 1024;
+
+/** Most messages that wait for the response that runs; their memory is that of request bodies. */
+const WAITING = 16;
 
 /** Longest event, and longest answer that is no stream. */
 const EVENT_BYTES = 16 * 1024 * 1024;
@@ -72,6 +76,7 @@ class ResponseSocket implements SocketListener {
   readonly #head: RequestHead;
   #socket: ClientSocket | null = null;
   #running: RunningResponse | null = null;
+  readonly #waiting: SocketMessage[] = [];
   #last: KeptResponse | null = null;
   #drains = false;
 
@@ -96,9 +101,11 @@ class ResponseSocket implements SocketListener {
     const message = isText ? socketMessageOf(bytes) : null;
     if (message === null) this.#refuse('HR_SOCKET_MESSAGE', 'it is no JSON object');
     else if (message.type !== 'response.create') this.#refuse('HR_SOCKET_MESSAGE', 'its type is not response.create');
-    else if (this.#running !== null) this.#refuse('HR_SOCKET_BUSY');
+    else if (message.background)
+      this.#refuse('HR_SOCKET_MESSAGE', 'a response on a socket cannot be one in the background');
     else if (this.#drains) this.#refuse('HR_DRAINING');
-    else this.#create(message);
+    else if (this.#running === null) this.#create(message);
+    else this.#wait(message);
   }
 
   onWritable(): void {
@@ -119,6 +126,7 @@ class ResponseSocket implements SocketListener {
     const running = this.#running;
     this.#running = null;
     this.#last = null;
+    for (const { body } of this.#waiting.splice(0)) this.#deps.detached.budget.give(body.byteLength, false);
     running?.exchange?.leave();
   }
 
@@ -132,17 +140,33 @@ class ResponseSocket implements SocketListener {
     this.#running = null;
     this.#last = kept;
     if (this.#drains) this.#socket?.close(GOING_AWAY, 'the gateway shuts down');
+    else if (this.#waiting.length > 0) setImmediate(() => this.#next());
   }
 
-  #create({ body, generates, previousResponseId }: SocketMessage): void {
+  #wait(message: SocketMessage): void {
+    const isFull = this.#waiting.length >= WAITING;
+    if (isFull) this.#refuse('HR_SOCKET_BUSY');
+    else if (!this.#deps.detached.budget.take(message.body.byteLength, false)) {
+      this.#refuse('HR_OVERLOADED', 'memory for request bodies');
+    } else this.#waiting.push(message);
+  }
+
+  #next(): void {
+    const message = this.#running === null && !this.#drains ? this.#waiting.shift() : undefined;
+    if (message === undefined) return;
+    this.#deps.detached.budget.give(message.body.byteLength, false);
+    this.#create(message);
+  }
+
+  #create({ body, generates, previousResponseId, streamId }: SocketMessage): void {
     const isLast = this.#last !== null && previousResponseId === this.#last.id;
     const earlier = isLast ? (this.#last as KeptResponse).items : [];
     const items = inputItemsOf(body);
     if (!generates) {
-      this.#warmUp(previousResponseId !== '' && !isLast, [...earlier, ...items]);
+      this.#warmUp(previousResponseId !== '' && !isLast, [...earlier, ...items], streamId);
       return;
     }
-    const running = new RunningResponse(this, [...earlier, ...items]);
+    const running = new RunningResponse(this, [...earlier, ...items], streamId);
     this.#running = running;
     const request = isLast ? withEarlierItems(body, earlier) : body;
     const head = { ...this.#head, headers: [...this.#head.headers, 'content-length', String(request.byteLength)] };
@@ -152,7 +176,7 @@ class ResponseSocket implements SocketListener {
   }
 
   /** Answers with an id to go on from; no server is asked. */
-  #warmUp(isUnknown: boolean, items: readonly string[]): void {
+  #warmUp(isUnknown: boolean, items: readonly string[], streamId: string): void {
     if (isUnknown) {
       this.#refuse('HR_SOCKET_PREVIOUS');
       return;
@@ -166,8 +190,10 @@ class ResponseSocket implements SocketListener {
       status,
       usage: status === 'completed' ? details : null,
     });
-    this.send(JSON.stringify({ type: 'response.created', sequence_number: 0, response: response('in_progress') }));
-    this.send(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: response('completed') }));
+    const name = streamId === '' ? {} : { stream_id: streamId };
+    const [begun, ended] = [response('in_progress'), response('completed')];
+    this.send(JSON.stringify({ type: 'response.created', sequence_number: 0, response: begun, ...name }));
+    this.send(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: ended, ...name }));
     this.over({ id, items });
   }
 
@@ -183,6 +209,8 @@ class RunningResponse implements ResponseSink {
   readonly #socket: ResponseSocket;
   /** Items of its input. */
   readonly #items: readonly string[];
+  /** Closes every message: the name that the client gave, if any. */
+  readonly #ending: string;
   /** Null until the first piece of a stream, and for an answer that is none. */
   #splitter: EventSplitter | null = null;
   /** Of an answer that is no stream. */
@@ -191,9 +219,10 @@ class RunningResponse implements ResponseSink {
   #kept: KeptResponse | null = null;
   #isTold = false;
 
-  constructor(socket: ResponseSocket, items: readonly string[]) {
+  constructor(socket: ResponseSocket, items: readonly string[], streamId: string) {
     this.#socket = socket;
     this.#items = items;
+    this.#ending = streamId === '' ? '}' : `,"stream_id":${JSON.stringify(streamId)}}`;
   }
 
   piece(chunk: Uint8Array): boolean {
@@ -234,9 +263,13 @@ class RunningResponse implements ResponseSink {
       if (data === '[DONE]') continue;
       if (TERMINAL_NAMES.has(event) || TERMINAL.test(data)) this.#keep(data);
       else if (event === 'error') this.#isTold = true;
-      isTaken = this.#socket.send(data);
+      isTaken = this.#tellClient(data);
     }
     return isTaken;
+  }
+
+  #tellClient(text: string): boolean {
+    return this.#socket.send(this.#ending === '}' ? text : text.replace(/\}\s*$/, () => this.#ending));
   }
 
   /** Notes the end of the response, and what is needed to continue it. */
@@ -258,19 +291,19 @@ class RunningResponse implements ResponseSink {
     if (status < 300 && answer['object'] === 'response') {
       const data = `{"type":"response.completed","sequence_number":0,"response":${text}}`;
       this.#keep(data);
-      this.#socket.send(data);
+      this.#tellClient(data);
       return;
     }
     const code = valueOf(answerHeaders, 'x-headrace-error') ?? 'HR_STREAM_BROKEN';
     const { detail, error } = answer;
     const message = typeof detail === 'string' ? detail : JSON.stringify(detail ?? answer);
-    this.#socket.send(errorMessage(status, code, message, answerHeaders, error));
+    this.#tellClient(errorMessage(status, code, message, answerHeaders, error));
   }
 
   #tell(code: ErrorCode): void {
     const { message, status } = new HeadraceError(code);
     this.#isTold = true;
-    this.#socket.send(errorMessage(status, code, message, []));
+    this.#tellClient(errorMessage(status, code, message, []));
   }
 }
 

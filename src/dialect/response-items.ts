@@ -21,7 +21,7 @@ const REQUEST = memberTable([
   'store',
   'type',
   'generate',
-  'model',
+  'stream_id',
 ]);
 /** Where the spans of the members stand; those of `input` come first. */
 const PREVIOUS = 2;
@@ -30,7 +30,7 @@ const STREAM = 6;
 const STORE = 8;
 const TYPE = 10;
 const GENERATE = 12;
-const MODEL = 14;
+const STREAM_ID = 14;
 
 const RESPONSE = memberTable(['output']);
 const ITEM = memberTable(['type', 'id']);
@@ -106,11 +106,13 @@ export function asForeground(body: Buffer): Buffer {
 export interface SocketMessage {
   /** '' when it is absent or no text. */
   readonly type: string;
-  readonly model: string;
   readonly previousResponseId: string;
+  /** What the client calls the sequence of responses that this one belongs to; '' when it has no name. */
+  readonly streamId: string;
+  readonly background: boolean;
   /** False: the client only wants an id that it can go on from: it says so, or its input is empty. */
   readonly generates: boolean;
-  /** What it asks for as the body of a request: without `type` and `generate`, as a stream in the foreground. */
+  /** What it asks for as the body of a request: without `type`, `generate` and `stream_id`, as a stream in the foreground. */
   readonly body: Buffer;
 }
 
@@ -120,10 +122,11 @@ export function socketMessageOf(message: Buffer): SocketMessage | null {
   if (spans === null) return null;
   return {
     type: textAt(message, spans, TYPE),
-    model: textAt(message, spans, MODEL),
     previousResponseId: textAt(message, spans, PREVIOUS),
+    streamId: textAt(message, spans, STREAM_ID),
+    background: booleanAt(message, spans, BACKGROUND) === true,
     generates: booleanAt(message, spans, GENERATE) !== false && hasInput(message, spans),
-    body: asForeground(withoutMember(withoutMember(message, TYPE), GENERATE)),
+    body: asForeground([TYPE, GENERATE, STREAM_ID].reduce(withoutMember, message)),
   };
 }
 

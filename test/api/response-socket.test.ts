@@ -3,6 +3,8 @@
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import OpenAI from 'openai';
+import { ResponsesWS } from 'openai/resources/responses/ws';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { Host, HostRequest } from '../../src/host/index.ts';
@@ -16,6 +18,7 @@ interface Frame {
   readonly headers?: Readonly<Record<string, string>>;
   readonly sequence_number?: number;
   readonly delta?: string;
+  readonly stream_id?: string;
   readonly response?: {
     readonly id: string;
     readonly status: string;
@@ -23,6 +26,8 @@ interface Frame {
     readonly usage?: { readonly input_tokens: number };
   };
 }
+
+const BACKGROUND = '{"type":"response.create","background":true,"input":"x"}';
 
 const ENDS = new Set(['response.completed', 'response.incomplete', 'response.failed', 'error']);
 
@@ -130,7 +135,7 @@ t.test('a warm-up answers with an id that the next response goes on from', async
 t.test('what is no request gets an error message, and the socket stays open', async (t) => {
   const { url } = await startSystem(t);
   const client = await Client.open(t, url);
-  for (const message of ['no JSON', '[]', '{"type":"response.create"', '{"type":"ping"}', '{}']) {
+  for (const message of ['no JSON', '[]', '{"type":"response.create"', '{"type":"ping"}', '{}', BACKGROUND]) {
     client.socket.send(message);
     t.match(await client.end(), { type: 'error', status: 400, error: { code: 'HR_SOCKET_MESSAGE' } }, message);
   }
@@ -144,13 +149,37 @@ t.test('what is no request gets an error message, and the socket stays open', as
   t.match(await client.end(), { response: { id: /./ } });
 });
 
-t.test('a second response at the same time is refused', async (t) => {
-  const { url } = await startSystem(t, { hosts: [{ timeToFirstTokenMs: 300 }] });
+t.test('messages wait for the response that runs, in their order and bounded', async (t) => {
+  const { url } = await startSystem(t, { hosts: [{ timeToFirstTokenMs: 50 }] });
   const client = await Client.open(t, url);
-  client.create({ input: 'one' });
-  client.create({ input: 'two' });
-  t.match(await client.end(), { type: 'error', status: 409, error: { code: 'HR_SOCKET_BUSY' } });
-  t.match(await client.end(), { response: { id: /./ } });
+  for (let i = 0; i < 18; i++) client.create({ input: `number ${i}`, stream_id: `lane ${i}`, max_output_tokens: 1 });
+  t.match(await client.end(), { type: 'error', status: 429, error: { code: 'HR_SOCKET_BUSY' } });
+  for (let i = 0; i < 17; i++) {
+    const frames = await client.response();
+    t.ok(frames.every(({ stream_id: id }) => id === `lane ${i}`));
+  }
+});
+
+t.test('the official client reads responses and errors', async (t) => {
+  const { url } = await startSystem(t);
+  const openai = new OpenAI({ apiKey: KEY, baseURL: `${url}/v1` });
+  const socket = new ResponsesWS(openai);
+  t.teardown(() => socket.close());
+  const create = async (model: string): Promise<string> => {
+    socket.send({ type: 'response.create', model, input: 'Where does the water go?', max_output_tokens: 6 });
+    let text = '';
+    for await (const event of socket.stream()) {
+      if (event.type === 'error') return event.error.message;
+      if (event.type !== 'message') continue;
+      if (event.message.type === 'response.output_text.delta') text += event.message.delta;
+      if (event.message.type === 'response.incomplete' || event.message.type === 'response.completed') break;
+    }
+    return text;
+  };
+  const text = await within('a response', create(MODEL));
+  t.equal(text.split(' ').length, 6);
+  t.match(await within('an error', create('nobody')), /nobody/);
+  t.equal(await within('another response', create(MODEL)), text);
 });
 
 t.test('handshakes are checked before the socket opens', async (t) => {

@@ -4,7 +4,10 @@ import { DIALECTS } from '../../src/dialect/dialects.ts';
 
 t.test('every dialect has a bit of its own', async (t) => {
   const bits = Object.values(DIALECTS).map(({ bit }) => bit);
-  t.same(bits.toSorted((a, b) => a - b), Object.values(DIALECT_BITS).toSorted((a, b) => a - b));
+  t.same(
+    bits.toSorted((a, b) => a - b),
+    Object.values(DIALECT_BITS).toSorted((a, b) => a - b),
+  );
   t.equal(
     bits.reduce((mask, bit) => mask | bit, 0),
     31,
