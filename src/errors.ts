@@ -36,6 +36,7 @@ export type ErrorCode =
   | 'HR_SOCKET_PREVIOUS'
   | 'HR_UPSTREAM_BUSY'
   | 'HR_UPSTREAM_CREDENTIALS'
+  | 'HR_UPSTREAM_ANSWER'
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
   | 'HR_STREAM_TRUNCATED'
@@ -149,6 +150,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: false,
     detail: 'A server of model {} refused the credentials of the gateway',
+  },
+  HR_UPSTREAM_ANSWER: {
+    status: 502,
+    source: 'upstream',
+    retryable: true,
+    detail: 'A server answered with what is no chat completion',
   },
   HR_STREAM_BROKEN: {
     status: 502,

@@ -86,9 +86,13 @@ function readEvent(event: string, data: Readonly<Record<string, unknown>>, into:
   }
 }
 
+/** The type that the official API gives errors with this status. */
+export function errorType(status: number): string {
+  return TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
+}
+
 function errorMember({ status, message }: Failure): Record<string, unknown> {
-  const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
-  return { type: 'error', error: { type, message } };
+  return { type: 'error', error: { type: errorType(status), message } };
 }
 
 /** The prompt is the sum of what was processed, read from the cache and written to it; the dialect counts them apart. */

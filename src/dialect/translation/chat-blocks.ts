@@ -1,0 +1,268 @@
+// A stream of chat completion chunks as a sequence of blocks, one after another: reasoning, text, refusals and tool calls. Evens out
+// what servers do differently: calls whole or in pieces, without ids or indexes, or taking turns. Nothing of a block is kept.
+
+import { isFilled, membersOf } from '../dialect.ts';
+import { ArgumentsEnd } from './arguments-end.ts';
+import {
+  type CallPart,
+  callsOf,
+  errorOf,
+  isBare,
+  reasoningOf,
+  refusalOf,
+  type ServerError,
+  signatureOf,
+  stopSequenceOf,
+  textOf,
+} from './chat-answer.ts';
+import { type ChatObject, type ChatEventListener, ChatEventReader } from './chat-events.ts';
+
+export type BlockKind = 'reasoning' | 'text' | 'refusal' | 'call';
+
+/** Hears what a stream says. Blocks do not overlap. */
+export interface ChatBlocksListener {
+  /** The first chunk with a choice. */
+  onStart(chunk: ChatObject): void;
+  /** A block begins. `call`: of a tool; its id is '' where the server sends none. */
+  onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void;
+  /** More text of the block: the content of a JSON string as it is written, `[start, end)` of `bytes`. Never empty. */
+  onText(bytes: Buffer, start: number, end: number): void;
+  /** The block has ended. `signature`: of reasoning; '' where the server sends none, and for other blocks. */
+  onBlockEnd(kind: BlockKind, signature: string): void;
+  /** The server reports an error. Nothing is heard after it. */
+  onError(error: ServerError): void;
+  /** `[DONE]`, or the end of a stream that has a finish reason. Nothing is heard after it. */
+  onDone(): void;
+  /** A line that clients ignore, without line end. */
+  onComment(line: string): void;
+}
+
+/** A call of a tool, as far as it is known. */
+class Call {
+  readonly index: number | undefined;
+  id = '';
+  name = '';
+  begun = false;
+  readonly end = new ArgumentsEnd();
+
+  constructor(index: number | undefined) {
+    this.index = index;
+  }
+}
+
+/** Text that waits for the end of an open call. */
+interface Held {
+  readonly kind: BlockKind;
+  readonly call: Call | null;
+  readonly text: string;
+}
+
+export class ChatBlocks implements ChatEventListener {
+  readonly #listener: ChatBlocksListener;
+  readonly #reader: ChatEventReader = new ChatEventReader(this);
+  /** Kind of the open block; null between blocks. */
+  #kind: BlockKind | null = null;
+  /** The open call. */
+  #call: Call | null = null;
+  // What the text of the last chunk belongs to.
+  #lastKind: BlockKind = 'text';
+  #lastCall: Call | null = null;
+  /** Null while there was none. */
+  #calls: Call[] | null = null;
+  /** Null while nothing is held. */
+  #held: Held[] | null = null;
+  #signature = '';
+  #started = false;
+  #ended = false;
+  /** `finish_reason` of the choice; '' while it goes on. */
+  finishReason = '';
+  /** The stop sequence that the server says it has met; null: none. */
+  stopSequence: string | null = null;
+  /** Whether a tool was called. */
+  called = false;
+  /** Whether the model refused. */
+  refused = false;
+  /** The last usage object; null while there is none. */
+  usage: unknown = null;
+
+  constructor(listener: ChatBlocksListener) {
+    this.#listener = listener;
+  }
+
+  /** Reads the next bytes of the stream. */
+  read(piece: Buffer): void {
+    if (!this.#ended) this.#reader.read(piece);
+  }
+
+  /** The stream has ended. */
+  end(): void {
+    this.#reader.end();
+    if (this.#ended) return;
+    if (this.finishReason !== '') this.onDone();
+    else this.onError({ message: 'The server ended the answer before it was complete', code: 502 });
+  }
+
+  /** @internal */
+  onDone(): void {
+    if (this.#ended) return;
+    this.#endBlocks();
+    this.#ended = true;
+    this.#listener.onDone();
+  }
+
+  /** @internal */
+  onError(error: unknown): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#listener.onError(errorOf(error));
+  }
+
+  /** @internal */
+  onComment(line: string): void {
+    if (!this.#ended) this.#listener.onComment(line);
+  }
+
+  /** @internal */
+  onText(piece: Buffer, start: number, end: number): void {
+    if (this.#ended || start === end) return;
+    const call = this.#lastCall;
+    if (this.#kind !== this.#lastKind || this.#call !== call) {
+      this.#put(this.#lastKind, call, JSON.parse(piece.toString('utf8', start - 1, end + 1)) as string);
+      return;
+    }
+    this.#text(piece, start, end);
+    if (this.#held !== null && call?.end.reached === true) this.#release();
+  }
+
+  /** @internal */
+  onChunk(chunk: ChatObject): void {
+    const { choices, usage } = chunk;
+    if (this.#ended) return;
+    if (isFilled(usage)) this.usage = usage;
+    if (!Array.isArray(choices)) return;
+    for (const choice of choices as readonly unknown[]) {
+      const members = membersOf(choice);
+      // Clients of other dialects know one choice.
+      if ((members['index'] ?? 0) === 0) this.#choice(chunk, members);
+    }
+  }
+
+  #choice(chunk: ChatObject, choice: ChatObject): void {
+    const { finish_reason: reason, usage } = choice;
+    // Some servers send a message in place of deltas.
+    const delta = membersOf(choice['delta'] ?? choice['message']);
+    if (!this.#started) {
+      this.#started = true;
+      this.#listener.onStart(chunk);
+    }
+    const reasoning = reasoningOf(delta);
+    const signature = signatureOf(delta);
+    const text = textOf(delta['content']);
+    const refusal = refusalOf(delta);
+    if (reasoning !== '') this.#put('reasoning', null, reasoning);
+    if (signature !== '') this.#signature = signature;
+    if (text !== '') this.#put('text', null, text);
+    if (refusal !== '') {
+      this.refused = true;
+      this.#put('refusal', null, refusal);
+    }
+    for (const part of callsOf(delta)) this.#callPart(part);
+    this.stopSequence ??= stopSequenceOf(choice);
+    if (isFilled(usage)) this.usage = usage;
+    if (typeof reason !== 'string' || reason === '') return;
+    if (this.finishReason === '') this.finishReason = reason;
+    this.#endBlocks();
+  }
+
+  #callPart({ arguments: text, id, index, name }: CallPart): void {
+    const calls = (this.#calls ??= []);
+    let call = index === undefined ? calls.at(-1) : calls.findLast((known) => known.index === index);
+    // Some servers send all calls with the same index, or with none; a new id, or a name behind complete arguments, begins a call.
+    const isNext =
+      call !== undefined &&
+      (id === '' ? name !== '' && text !== '' && call.end.reached : call.id !== '' && call.id !== id);
+    if (call === undefined || isNext) {
+      call = new Call(index);
+      calls.push(call);
+      this.called = true;
+    }
+    if (call.id === '') call.id = id;
+    // Names may come in pieces, and some servers repeat them.
+    if (!call.begun && !call.end.seen && name !== call.name) call.name += name;
+    if (call.end.seen ? text !== '' : !isBare(text)) this.#put('call', call, text);
+    this.#lastKind = 'call';
+    this.#lastCall = call;
+  }
+
+  /** Adds text to the block of its kind. It is held while another call is incomplete, or an earlier one may still get arguments. */
+  #put(kind: BlockKind, call: Call | null, text: string): void {
+    if (call !== null) call.end.seen = true;
+    this.#lastKind = kind;
+    this.#lastCall = call;
+    if (this.#call !== null && this.#call !== call && !this.#call.end.reached) {
+      (this.#held ??= []).push({ kind, call, text });
+      return;
+    }
+    if (call === null ? this.#kind !== kind : this.#call !== call) {
+      // Its arguments were complete.
+      if (call?.begun === true) return;
+      if (call !== null && this.#calls?.find(({ begun }) => !begun) !== call) {
+        (this.#held ??= []).push({ kind, call, text });
+        return;
+      }
+      this.#begin(kind, call);
+    }
+    const json = Buffer.from(JSON.stringify(text));
+    this.#text(json, 1, json.length - 1);
+    if (call?.end.reached === true) this.#release();
+  }
+
+  /** Reports text of the open block. What follows complete arguments is dropped. */
+  #text(bytes: Buffer, start: number, end: number): void {
+    const written = this.#call === null ? end : this.#call.end.find(bytes, start, end);
+    if (written > start) this.#listener.onText(bytes, start, written);
+  }
+
+  /** Puts what was held for the open call. */
+  #release(): void {
+    const held = this.#held;
+    if (held === null) return;
+    const lastKind = this.#lastKind;
+    const lastCall = this.#lastCall;
+    this.#held = null;
+    for (const { call, kind, text } of held) this.#put(kind, call, text);
+    this.#lastKind = lastKind;
+    this.#lastCall = lastCall;
+  }
+
+  #begin(kind: BlockKind, call: Call | null): void {
+    this.#endBlock();
+    this.#kind = kind;
+    this.#call = call;
+    this.#signature = '';
+    if (call !== null) call.begun = true;
+    this.#listener.onBlock(kind, call);
+  }
+
+  #endBlock(): void {
+    const kind = this.#kind;
+    if (kind === null) return;
+    this.#kind = null;
+    this.#call = null;
+    this.#listener.onBlockEnd(kind, this.#signature);
+  }
+
+  /** Ends the open block and what waits for it, and begins calls that have no arguments. */
+  #endBlocks(): void {
+    for (;;) {
+      if (this.#call !== null) this.#call.end.reached = true;
+      const held = this.#held?.length;
+      this.#release();
+      if (held !== undefined && this.#held?.length !== held) continue;
+      const unbegun = this.#calls?.find(({ begun }) => !begun);
+      if (unbegun === undefined) break;
+      this.#begin('call', unbegun);
+    }
+    this.#endBlock();
+  }
+}

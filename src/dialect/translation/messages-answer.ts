@@ -1,0 +1,299 @@
+// Answers of chat completion servers as answers of the messages dialect: streams, whole answers and errors. A stream has the events
+// of the official API in their order; its closing events wait for the token counts, which come behind the finish reason.
+
+import { randomUUID } from 'node:crypto';
+import { HeadraceError } from '../../errors.ts';
+import { membersOf, sseEvent, tokenCount } from '../dialect.ts';
+import { errorType } from '../messages.ts';
+import {
+  callsOf,
+  errorOf,
+  isBare,
+  reasoningOf,
+  refusalOf,
+  type ServerError,
+  signatureOf,
+  stopSequenceOf,
+  textOf,
+} from './chat-answer.ts';
+import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
+import { ByteWriter } from './byte-writer.ts';
+import type { AnswerTranslator } from './translation.ts';
+
+type Members = Readonly<Record<string, unknown>>;
+
+const NOTHING: Buffer = Buffer.alloc(0);
+
+/** Deltas by kind of block: the type of the delta and its member. A refusal is text that ends with `stop_reason: refusal`. */
+const DELTAS: Readonly<Record<BlockKind, readonly [type: string, member: string]>> = {
+  reasoning: ['thinking_delta', 'thinking'],
+  text: ['text_delta', 'text'],
+  refusal: ['text_delta', 'text'],
+  call: ['input_json_delta', 'partial_json'],
+};
+
+const DELTA_END = Buffer.from('"}}\n\n');
+
+/** Heads of delta events: by kind, then by index of the block. */
+const DELTA_HEADS: Readonly<Record<BlockKind, Buffer[]>> = { reasoning: [], text: [], refusal: [], call: [] };
+/** Answers have few blocks; heads of later ones are made for the block. */
+const KEPT_HEADS = 32;
+
+function deltaHead(kind: BlockKind, index: number): Buffer {
+  const kept = DELTA_HEADS[kind][index];
+  if (kept !== undefined) return kept;
+  const [type, member] = DELTAS[kind];
+  const data = `{"type":"content_block_delta","index":${index},"delta":{"type":"${type}","${member}":"`;
+  const head = Buffer.from(`event: content_block_delta\ndata: ${data}`);
+  if (index < KEPT_HEADS) DELTA_HEADS[kind][index] = head;
+  return head;
+}
+
+/** What was written for the last call of a translator. */
+const out = new ByteWriter(16 * 1024);
+const LARGEST_IDLE_BYTES = 1024 * 1024;
+
+const PING = sseEvent('ping', { type: 'ping' });
+const STOP = sseEvent('message_stop', { type: 'message_stop' });
+
+export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
+  readonly nextSequence = 0;
+  readonly #blocks: ChatBlocks = new ChatBlocks(this);
+  #id = '';
+  /** Index of the open block, or of the next one. */
+  #index = 0;
+  #head: Buffer = NOTHING;
+  /** The open block is a tool call without arguments so far. */
+  #isBareCall = false;
+
+  events(piece: Buffer): Buffer {
+    out.clear(LARGEST_IDLE_BYTES);
+    this.#blocks.read(piece);
+    return out.view();
+  }
+
+  end(): Buffer {
+    out.clear(LARGEST_IDLE_BYTES);
+    this.#blocks.end();
+    return out.view();
+  }
+
+  whole(body: Buffer): Buffer {
+    return Buffer.from(messageJson(membersOf(parsedJson(body.toString()))));
+  }
+
+  error(status: number, body: Buffer): Buffer {
+    const text = body.toString();
+    return Buffer.from(JSON.stringify(errorMember(errorOf(parsedJson(text) ?? text), status)));
+  }
+
+  /** @internal */
+  onStart(chunk: Members): void {
+    const message = emptyMessage(chunk);
+    this.#id = message.id;
+    out.utf8(sseEvent('message_start', { type: 'message_start', message }));
+    out.utf8(PING);
+  }
+
+  /** @internal */
+  onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void {
+    const index = this.#index;
+    this.#isBareCall = call !== null;
+    this.#head = deltaHead(kind, index);
+    const block =
+      call !== null
+        ? { type: 'tool_use', id: call.id || callId(this.#id, index), name: call.name, input: {} }
+        : kind === 'reasoning'
+          ? { type: 'thinking', thinking: '', signature: '' }
+          : { type: 'text', text: '' };
+    out.utf8(sseEvent('content_block_start', { type: 'content_block_start', index, content_block: block }));
+  }
+
+  /** @internal */
+  onText(bytes: Buffer, start: number, end: number): void {
+    this.#isBareCall = false;
+    out.copy(this.#head, 0, this.#head.length);
+    out.copy(bytes, start, end);
+    out.copy(DELTA_END, 0, DELTA_END.length);
+  }
+
+  /** @internal */
+  onBlockEnd(kind: BlockKind, signature: string): void {
+    const index = this.#index++;
+    if (this.#isBareCall) this.onText(NO_ARGUMENTS, 0, NO_ARGUMENTS.length);
+    if (kind === 'reasoning') {
+      const delta = { type: 'signature_delta', signature };
+      out.utf8(sseEvent('content_block_delta', { type: 'content_block_delta', index, delta }));
+    }
+    out.utf8(sseEvent('content_block_stop', { type: 'content_block_stop', index }));
+  }
+
+  /** @internal */
+  onError(error: ServerError): void {
+    out.utf8(sseEvent('error', errorMember(error, error.status)));
+  }
+
+  /** @internal */
+  onDone(): void {
+    if (this.#id === '') this.onStart({});
+    const { called, finishReason, refused, stopSequence, usage } = this.#blocks;
+    const stop = stopOf(finishReason, stopSequence, called, refused);
+    const { service_tier: _, ...counts } = usageOf(usage, undefined);
+    out.utf8(sseEvent('message_delta', { type: 'message_delta', delta: stop, usage: counts }));
+    out.utf8(STOP);
+  }
+
+  /** @internal */
+  onComment(line: string): void {
+    out.utf8(`${line}\n\n`);
+  }
+}
+
+const NO_ARGUMENTS = Buffer.from('{}');
+
+interface MessageHead {
+  readonly id: string;
+  readonly content: readonly never[];
+}
+
+/** The message of an answer of which nothing is known but its first chunk, or what a whole answer says beside its choices. */
+function emptyMessage({ id, model, service_tier: tier, usage }: Members): MessageHead & Members {
+  return {
+    id: messageId(id),
+    type: 'message',
+    role: 'assistant',
+    model: typeof model === 'string' ? model : '',
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    stop_details: null,
+    usage: usageOf(usage, tier),
+  };
+}
+
+const CHAT_PREFIX = /^chatcmpl-/;
+
+/** The server's own id, so that logs can be compared. */
+function messageId(id: unknown): string {
+  return `msg_${typeof id === 'string' && id !== '' ? id.replace(CHAT_PREFIX, '') : randomUUID().replaceAll('-', '')}`;
+}
+
+/** Id of a call for which the server sends none. */
+function callId(message: string, index: number): string {
+  return `${message.replace(/^msg/, 'toolu')}_${index}`;
+}
+
+const TIERS: Readonly<Record<string, string>> = { default: 'standard', priority: 'priority' };
+
+/** Token counts: those of the prompt are split into what came from a cache and the rest. */
+function usageOf(usage: unknown, tier: unknown): Members {
+  const {
+    completion_tokens: completion,
+    completion_tokens_details: output,
+    prompt_tokens,
+    prompt_tokens_details,
+  } = membersOf(usage);
+  const cached = tokenCount(membersOf(prompt_tokens_details)['cached_tokens']) ?? 0;
+  const reasoning = tokenCount(membersOf(output)['reasoning_tokens']);
+  return {
+    input_tokens: Math.max((tokenCount(prompt_tokens) ?? 0) - cached, 0),
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: cached,
+    output_tokens: tokenCount(completion) ?? 0,
+    ...(reasoning !== undefined && { output_tokens_details: { thinking_tokens: reasoning } }),
+    ...(typeof tier === 'string' && Object.hasOwn(TIERS, tier) && { service_tier: TIERS[tier] }),
+  };
+}
+
+/** Finish reasons of an answer that ended by itself; '' where the server gives none. */
+const ENDS: ReadonlySet<string> = new Set(['stop', 'tool_calls', 'function_call', 'eos', 'eos_token', '']);
+const REFUSAL = { type: 'refusal', category: null, explanation: null };
+
+/** Servers also say `stop` where a call was forced. Finish reasons without a counterpart keep their name. */
+function stopOf(reason: string, sequence: string | null, called: boolean, refused: boolean): Members {
+  const ended = ENDS.has(reason);
+  const isRefusal = refused || reason === 'content_filter';
+  const isSequence = ended && sequence !== null && !called && !isRefusal;
+  const own = ended ? (called ? 'tool_use' : isSequence ? 'stop_sequence' : 'end_turn') : reason;
+  return {
+    stop_reason: isRefusal ? 'refusal' : reason === 'length' ? 'max_tokens' : own,
+    stop_sequence: isSequence ? sequence : null,
+    stop_details: isRefusal ? REFUSAL : null,
+  };
+}
+
+/** A whole answer as JSON. */
+function messageJson(answer: Members): string {
+  const { choices } = answer;
+  if (!Array.isArray(choices) || choices.length === 0) throw new HeadraceError('HR_UPSTREAM_ANSWER');
+  const choice = membersOf(choices.find((one) => membersOf(one)['index'] === 0) ?? choices[0]);
+  const { finish_reason: reason, message } = choice;
+  const members = membersOf(message);
+  const { content: _, ...head } = { ...emptyMessage({ usage: choice['usage'], ...answer }) };
+  const reasoning = reasoningOf(members);
+  const text = textOf(members['content']);
+  const refusal = refusalOf(members);
+  const calls = callsOf(members);
+  const blocks: string[] = [];
+  if (reasoning !== '') {
+    blocks.push(JSON.stringify({ type: 'thinking', thinking: reasoning, signature: signatureOf(members) }));
+  }
+  for (const said of [text, refusal]) if (said !== '') blocks.push(JSON.stringify({ type: 'text', text: said }));
+  for (const { arguments: args, id, name } of calls) {
+    const call = { type: 'tool_use', id: id || callId(head.id, blocks.length), name };
+    blocks.push(`${JSON.stringify(call).slice(0, -1)},"input":${inputJson(args)}}`);
+  }
+  const end = stopOf(
+    typeof reason === 'string' ? reason : '',
+    stopSequenceOf(choice),
+    calls.length > 0,
+    refusal !== '',
+  );
+  return `${JSON.stringify({ ...head, ...end }).slice(0, -1)},"content":[${blocks.join(',')}]}`;
+}
+
+/** Arguments as they are written, so that numbers keep all their digits. What is no JSON becomes a text: a tool can refuse it. */
+function inputJson(text: string): string {
+  if (isBare(text)) return '{}';
+  return parsedJson(text) === undefined ? JSON.stringify(text) : text;
+}
+
+function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Types of the official API, and what servers call the same. */
+const ERROR_TYPES: Readonly<Record<string, string>> = {
+  invalid_request_error: 'invalid_request_error',
+  BadRequestError: 'invalid_request_error',
+  context_length_exceeded: 'invalid_request_error',
+  authentication_error: 'authentication_error',
+  billing_error: 'billing_error',
+  insufficient_quota: 'billing_error',
+  permission_error: 'permission_error',
+  not_found_error: 'not_found_error',
+  request_too_large: 'request_too_large',
+  rate_limit_error: 'rate_limit_error',
+  rate_limit_exceeded: 'rate_limit_error',
+  timeout_error: 'timeout_error',
+  overloaded_error: 'overloaded_error',
+};
+
+/** The error body of the messages dialect. `status` 0: unknown, the server's own type decides. */
+function errorMember({ code, message, param, requestId, type }: ServerError, status: number): Members {
+  const own = ERROR_TYPES[type] ?? ERROR_TYPES[code] ?? 'api_error';
+  return {
+    type: 'error',
+    error: {
+      type: status === 0 ? own : errorType(status),
+      message,
+      ...(code !== '' && { code }),
+      ...(param !== '' && { param }),
+    },
+    ...(requestId !== '' && { request_id: requestId }),
+  };
+}
