@@ -28,6 +28,7 @@ export type ErrorCode =
   | 'HR_ROUTE_METHOD'
   | 'HR_ROUTE_UNKNOWN_MODEL'
   | 'HR_ROUTE_ALL_FAILED'
+  | 'HR_ROUTE_UNKNOWN_DIALECT'
   | 'HR_ROUTE_LOOP'
   | 'HR_ROUTE_BACKLOG'
   | 'HR_SOCKET_UNSUPPORTED'
@@ -37,6 +38,7 @@ export type ErrorCode =
   | 'HR_UPSTREAM_BUSY'
   | 'HR_UPSTREAM_CREDENTIALS'
   | 'HR_UPSTREAM_ANSWER'
+  | 'HR_ANSWER_UNTRANSLATABLE'
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
   | 'HR_STREAM_TRUNCATED'
@@ -103,6 +105,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     retryable: true,
     detail: 'All servers unavailable for model {}',
   },
+  HR_ROUTE_UNKNOWN_DIALECT: {
+    status: 404,
+    source: 'client',
+    retryable: false,
+    detail: 'No server of model {} is declared to serve this path or a dialect to which the request can be translated',
+  },
   HR_ROUTE_LOOP: {
     status: 508,
     source: 'internal',
@@ -156,6 +164,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: true,
     detail: 'A server answered with what is no chat completion',
+  },
+  HR_ANSWER_UNTRANSLATABLE: {
+    status: 502,
+    source: 'upstream',
+    retryable: false,
+    detail: 'The answer of the server cannot be translated: it is encoded, or it or one of its events is too long',
   },
   HR_STREAM_BROKEN: {
     status: 502,

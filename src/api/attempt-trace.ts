@@ -31,13 +31,14 @@ export class AttemptTrace {
     this.#describe(request);
   }
 
-  /** An attempt begins: returns its headers. */
-  begin(url: string, number: number): readonly string[] {
+  /** An attempt begins: returns its headers. `translation`: of what it sends; '' where that is as the client wrote it. */
+  begin(url: string, number: number, translation: string): readonly string[] {
     const { hostname, port, protocol } = new URL(url);
     const attempt = this.#request.child(`${this.#operation} ${this.#model}`, SPAN_KIND.client);
     this.#describe(attempt);
     this.#attempts.set(number, attempt);
     attempt.set('server.address', hostname).set('server.port', Number(port) || (protocol === 'https:' ? 443 : 80));
+    if (translation !== '') attempt.set('headrace.translation', translation);
     return ['traceparent', writeTraceParent(attempt)];
   }
 

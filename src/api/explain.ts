@@ -1,8 +1,8 @@
 // Explains for one request which CRN it would go to and why, by what this process knows at that moment. Nothing is sent, charged,
 // counted or remembered, and nothing of the prompt is in the answer.
 
-import { dialectOf, scanBody } from '../dialect/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { dialectOf, scanBody, type Translation, translationOf } from '../dialect/index.ts';
+import { HeadraceError, messageOf } from '../errors.ts';
 import { type Exchange, readCookie } from '../ingress/exchange.ts';
 import { respondError, respondJson } from '../ingress/respond.ts';
 import {
@@ -21,13 +21,19 @@ const NO_STORE = ['cache-control', 'no-store'];
 
 /** Answer of `POST /explain`. */
 export interface RequestExplanation extends Omit<Explanation, 'crns'> {
-  readonly crns: readonly (Omit<ExplainedCrn, 'standing'> & { readonly standing: string })[];
+  /** `form`: the name of a translation in place of `translated`. */
+  readonly crns: readonly (Omit<ExplainedCrn, 'form' | 'standing'> & {
+    readonly form: string;
+    readonly standing: string;
+  })[];
   readonly model: string;
   /** Name of the dialect; null for a path without one. */
   readonly dialect: string | null;
   readonly session: boolean;
   /** CRN of the affinity cookie; null without one for this model. */
   readonly cookie: string | null;
+  /** Why the request cannot be carried to CRNs that lack its dialect; null when it can. */
+  readonly untranslatable: string | null;
 }
 
 /** Answers the body and the headers of a request with its explanation. `account`: as which it is sent; '' for none. */
@@ -52,12 +58,17 @@ function explained(exchange: Exchange, deps: ApiDeps, account: string, body: Buf
   const session = sessionOf(exchange, scan);
   const url = readAffinity(readCookie(exchange.cookie, AFFINITY_COOKIE)).get(model.id.toLowerCase());
   const response = continuedResponse(dialect, body, scan);
+  const translation = translationOf(dialect);
+  const untranslatable = refusalOf(translation, body);
   const hint: AffinityHint = {
     url,
     session,
     holder: response === undefined ? 0 : responseHolders.find(response),
     stream: scan.stream,
     bytes: body.byteLength,
+    dialectBit: dialect?.bit ?? 0,
+    translatedBit: translation?.to.bit ?? 0,
+    isUntranslatable: untranslatable !== null,
     blocks: () => promptOf(settings, model.id, account, body, scan, dialect),
   };
   const { crns, ...explanation } = new Candidates(model, picker, pickerSettings, hint).explain();
@@ -66,7 +77,22 @@ function explained(exchange: Exchange, deps: ApiDeps, account: string, body: Buf
     dialect: dialect?.name ?? null,
     session: session !== 0,
     cookie: url ?? null,
+    untranslatable,
     ...explanation,
-    crns: crns.map(({ standing, ...crn }) => ({ ...crn, standing: STANDING_WORDS.get(standing) ?? 'unknown' })),
+    crns: crns.map(({ form, standing, ...crn }) => ({
+      ...crn,
+      form: form === 'translated' ? (translation?.name ?? form) : form,
+      standing: STANDING_WORDS.get(standing) ?? 'unknown',
+    })),
   };
+}
+
+/** Why a request cannot be carried to another dialect; null when it can, or when there is none. */
+function refusalOf(translation: Translation | undefined, body: Buffer): string | null {
+  try {
+    translation?.request(body);
+    return null;
+  } catch (thrown) {
+    return messageOf(thrown);
+  }
 }

@@ -18,6 +18,8 @@ import {
   scanBody,
   type ScannedBody,
   tokenBounds,
+  type Translation,
+  translationOf,
   upstreamPath,
   usageEdit,
   UsageWatch,
@@ -42,8 +44,10 @@ import {
   type Attempt,
   credentialLines,
   Failover,
+  type RequestForm,
   type RequestLines,
   requestLines,
+  translatedForm,
   type UpstreamListener,
   type UpstreamRequest,
 } from '../upstream/index.ts';
@@ -189,6 +193,11 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly stream: boolean;
   readonly dialect: Dialect | undefined;
   readonly choices: number;
+  readonly unknownPath: RequestForm['unknownPath'];
+  readonly translator = null;
+  readonly dialectBit: number;
+  readonly translatedBit: number;
+  untranslatable: HeadraceError | null = null;
   readonly usage: UsageWatch | null;
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
@@ -213,6 +222,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly #lowered: boolean;
   readonly #preferred: ReadonlyMap<string, string>;
   readonly #trace: AttemptTrace | null;
+  readonly #translation: Translation | undefined;
+  #translated: RequestForm | null = null;
   /** Nothing of the answer is to come, so that what it took stands. */
   #isComplete = false;
   #spent: Spending | null = null;
@@ -251,6 +262,10 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
     const continued = continuedResponse(dialect, body, scan);
+    this.dialectBit = dialect?.bit ?? 0;
+    this.#translation = translationOf(dialect);
+    this.translatedBit = this.#translation?.to.bit ?? 0;
+    this.unknownPath = continued === undefined ? meaningOf(dialect, path, this.#translation) : 'passed';
     this.url = this.#preferred.get(model.id.toLowerCase());
     this.session = sessionOf(exchange, scan);
     this.holder = continued === undefined ? 0 : deps.responseHolders.find(continued);
@@ -277,7 +292,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const teaches = dialect !== undefined && deps.pickerSettings.affinity;
     this.usage =
       isMetered || (teaches && deps.feedback.isDue())
-        ? new UsageWatch(dialect, asking !== undefined, bytesPerToken, input.native?.api)
+        ? new UsageWatch(asking !== undefined, bytesPerToken, input.native?.api)
         : null;
   }
 
@@ -294,12 +309,29 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     return promptOf(this.#deps.settings, this.model, account, this.#received, this.#scan, this.dialect);
   }
 
+  get isUntranslatable(): boolean {
+    return this.untranslatable !== null;
+  }
+
+  translated(): RequestForm | null {
+    const translation = this.#translation;
+    if (translation === undefined || this.#translated !== null || this.isUntranslatable) return this.#translated;
+    try {
+      this.#translated = translatedForm(this, translation);
+    } catch (thrown) {
+      this.untranslatable =
+        thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
+    }
+    return this.#translated;
+  }
+
   get gaps(): RequestCells['gaps'] {
     return this.#cells.gaps;
   }
 
-  onAttempt({ charged, isHedge, matched, member: { url }, number }: Attempt): readonly string[] {
+  onAttempt({ charged, form, isHedge, matched, member: { url }, number }: Attempt): readonly string[] {
     const exchange = this.#exchange;
+    const translation = form.translator?.name ?? '';
     const { metrics, pickerSettings, recent } = this.#deps;
     if (pickerSettings.affinity) {
       const predicted = blockBytes(matched);
@@ -312,9 +344,11 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
       metrics.failover(this.model, this.#cause);
       recent.failover(exchange.crn);
     }
+    if (translation !== '') metrics.translated(translation, this.model);
     exchange.crn = url;
+    exchange.translation = translation;
     exchange.attempts = number;
-    return this.#trace?.begin(url, number) ?? NO_HEADERS;
+    return this.#trace?.begin(url, number, translation) ?? NO_HEADERS;
   }
 
   onOutcome(attempt: Attempt): void {
@@ -345,10 +379,11 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   onAnswer(attempt: Attempt, headers: string[]): void {
     const { board, clock, reporter, settings, table } = this.#deps;
-    const { charged, matched, member, number, sentMs } = attempt;
+    const { charged, form, matched, member, number, sentMs } = attempt;
     const begunMs = attempt.begunMs || clock.now();
     const waitedMs = begunMs - sentMs;
     this.#exchange.crn = member.url;
+    this.#exchange.translation = form.translator?.name ?? '';
     reporter.begun(attempt);
     // The begin of a stream shows how busy a CRN is; that of a whole answer shows how long the answer was.
     if (this.stream || this.dialect === undefined) {
@@ -397,7 +432,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   }
 
   #noteResponse({ held, judge, member }: Attempt): void {
-    if (this.dialect?.name !== 'responses') return;
+    if (judge.dialect?.name !== 'responses') return;
     for (const piece of held) {
       const id = responseIdOf(piece, judge.streams);
       if (id === undefined) continue;
@@ -432,6 +467,18 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (this.#isComplete) this.#spent = spent;
     return spent;
   }
+}
+
+/** What it means when a CRN does not know the path of a request that continues no response: that may be what it does not find. */
+function meaningOf(
+  dialect: Dialect | undefined,
+  path: string,
+  translation: Translation | undefined,
+): RequestForm['unknownPath'] {
+  if (dialect === undefined || dialect.name === 'llama') return 'passed';
+  // Servers that speak the dialect may not know its other spellings.
+  if (path === dialect.paths[0]) return 'taught';
+  return translation === undefined ? 'passed' : 'believed';
 }
 
 /** Share of a prompt that is expected to come from a cache, from 0 to 1. */

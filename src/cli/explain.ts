@@ -138,13 +138,15 @@ type ExplainedCrn = RequestExplanation['crns'][number];
 
 /** The explanation for people: the prompt, a table with a line for each CRN, and the choice. */
 export function explanationText(explanation: RequestExplanation): string {
-  const { chosen, commonBytes, cookie, crns, dialect, model, promptBytes, reason, session } = explanation;
+  const { chosen, commonBytes, cookie, crns, dialect, model, promptBytes, reason, session, untranslatable } =
+    explanation;
   const hints = [session ? 'a session' : '', cookie === null ? '' : `the cookie of ${cookie}`].filter(Boolean);
   return [
     `model ${model}, ${dialect ?? 'no known'} dialect, ${bytesText(promptBytes)} of prompt`,
     ...(commonBytes > 0
       ? [`${bytesText(commonBytes)} at its beginning are common: they count as held by every CRN`]
       : []),
+    ...(untranslatable === null ? [] : [`it cannot be translated: ${untranslatable}`]),
     ...(hints.length > 0 ? [`the request names ${hints.join(' and ')}`] : []),
     '',
     printTable(columnsOf(explanation), crns).trimEnd(),
@@ -164,6 +166,7 @@ function columnsOf({ chosen, crns, promptBytes }: RequestExplanation): readonly 
     ['', ({ crn }) => (crn === chosen ? '>' : ' ')],
     ['CRN', ({ crn }) => crn],
     ['STANDING', ({ standing }) => standing],
+    ['FORM', ({ form }) => form],
     ['BLOCKS', ({ matchedBlocks }) => matchedBlocks],
     ['HELD', ({ matchedBytes }) => bytesText(matchedBytes)],
     ['HIT', share],

@@ -85,7 +85,8 @@ export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
  */
 export class AnswerJudge {
   // What every event of a stream touches comes first: few cache lines.
-  readonly #dialect: Dialect | undefined;
+  /** What the CRN was asked in; undefined without one. */
+  readonly dialect: Dialect | undefined;
   /** Answers that were asked for. */
   readonly choices: number;
   #state: AnswerState = 'undecided';
@@ -100,6 +101,7 @@ export class AnswerJudge {
   #longEvent: Buffer | null = null;
   readonly #counts: boolean;
   readonly #countsText: boolean;
+  readonly #heldBytes: number;
   #streams = false;
   #judged = false;
   #countsRead = false;
@@ -128,10 +130,18 @@ export class AnswerJudge {
    * @param choices see {@link choicesOf}
    * @param counts whether to read the token counts of a whole answer too. Default false
    * @param countsText whether to count the bytes of generated text. Default: as `counts`
+   * @param heldBytes a longer whole answer has begun before its end
    */
-  constructor(dialect: Dialect | undefined, choices: number, counts = false, countsText: boolean = counts) {
+  constructor(
+    dialect: Dialect | undefined,
+    choices: number,
+    counts = false,
+    countsText: boolean = counts,
+    heldBytes: number = HELD_ANSWER_BYTES,
+  ) {
+    this.#heldBytes = heldBytes;
     this.#countsText = countsText;
-    this.#dialect = dialect;
+    this.dialect = dialect;
     this.choices = choices;
     this.#counts = counts;
   }
@@ -141,7 +151,7 @@ export class AnswerJudge {
     this.#ended = null;
     this.#state = 'undecided';
     this.#streams = contentType.startsWith('text/event-stream') && !encoded;
-    this.#judged = this.#dialect !== undefined && !encoded;
+    this.#judged = this.dialect !== undefined && !encoded;
     this.#countsRead = false;
     this.#useful = false;
     this.#finished = false;
@@ -153,16 +163,16 @@ export class AnswerJudge {
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
-    this.#text = this.#countsText && this.#streams ? new TextCounter(this.#dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
+    this.#text = this.#countsText && this.#streams ? new TextCounter(this.dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
     this.#answerText = 0;
     if (status >= 300) {
       this.#judged = false;
       this.#state = 'begun';
-    } else if (this.#dialect !== undefined) {
+    } else if (this.dialect !== undefined) {
       if (status === 204 || contentLength === 0) this.#state = 'empty answer';
       else if (!isAnswerType(contentType)) this.#state = 'not an answer';
     }
-    if (contentLength > HELD_ANSWER_BYTES) this.#judged &&= this.#streams;
+    if (contentLength > this.#heldBytes) this.#judged &&= this.#streams;
     return this.#state;
   }
 
@@ -213,7 +223,7 @@ export class AnswerJudge {
    * bytes of an answer that could not be read, or of a stream without a dialect in which no text was found.
    */
   get textBytes(): number {
-    if (this.#text !== null && this.#text.bytes === 0 && this.#dialect === undefined) return this.#bytes;
+    if (this.#text !== null && this.#text.bytes === 0 && this.dialect === undefined) return this.#bytes;
     return this.#text?.bytes ?? (this.#countsRead ? this.#answerText : this.#bytes);
   }
 
@@ -246,7 +256,7 @@ export class AnswerJudge {
   /** A piece of a whole answer. While it is undecided its owner holds the pieces and gives them to `end`. */
   data(piece: Buffer): AnswerState {
     this.#bytes += piece.byteLength;
-    if (this.#state === 'undecided' && this.#bytes > 0 && (!this.#judged || this.#bytes > HELD_ANSWER_BYTES)) {
+    if (this.#state === 'undecided' && this.#bytes > 0 && (!this.#judged || this.#bytes > this.#heldBytes)) {
       this.#state = 'begun';
       this.#useful = true;
     }
@@ -261,7 +271,7 @@ export class AnswerJudge {
    */
   end(rest: Buffer, byClose: boolean): AnswerFailure | null {
     if (this.#state !== 'undecided' && this.#state !== 'begun') return this.#state;
-    if (this.#dialect === undefined) {
+    if (this.dialect === undefined) {
       if (this.#streams && rest.byteLength > 0) this.events(rest);
       return null;
     }
@@ -302,7 +312,7 @@ export class AnswerJudge {
     }
     // An array has an answer for each prompt, with counts of its own: they are estimated.
     this.#countsRead = this.#counts && end > 0;
-    const { answerTexts } = this.#dialect as Dialect;
+    const { answerTexts } = this.dialect as Dialect;
     if (this.#countsText && !(this.#usage !== undefined && this.#usage.completionTokens > 0)) {
       this.#answerText = textBytes(body, answerTexts);
     }
@@ -312,7 +322,7 @@ export class AnswerJudge {
   }
 
   #readUsage(body: Buffer, { spans }: Found): void {
-    const dialect = this.#dialect as Dialect;
+    const dialect = this.dialect as Dialect;
     const start = spans[USAGE_AT] as number;
     if (dialect.name !== 'llama') {
       if (start >= 0) this.#usage = dialect.usage({ usage: usageObject(body, start, spans[USAGE_AT + 1] as number) });
@@ -385,7 +395,7 @@ export class AnswerJudge {
   #endEvent(piece: Buffer): void {
     if (this.#dataStart < 0 && !this.#errorField) return;
     if (this.#text !== null && this.#dataStart >= 0) this.#text.add(piece, this.#dataStart, this.#dataEnd);
-    const dialect = this.#dialect;
+    const dialect = this.dialect;
     if (dialect !== undefined && this.#useful && this.#lines === null && this.#isQuiet(dialect, piece)) {
       this.#countQuiet();
       return;
@@ -426,7 +436,7 @@ export class AnswerJudge {
 
   /** Counts the usual piece of a stream: one event, on one line, that is surely neither an end nor an error. False for any other. */
   #passesQuietPiece(piece: Buffer): boolean {
-    const endMark = this.choices === 1 ? this.#dialect?.endMark : null;
+    const endMark = this.choices === 1 ? this.dialect?.endMark : null;
     if (endMark === null || endMark === undefined) return false;
     const end = piece.length - 2;
     if (piece[0] !== 0x64 || !startsWith(piece, 0, end, DATA) || piece[end] !== LF || piece[end + 1] !== LF)
@@ -476,16 +486,16 @@ export class AnswerJudge {
     this.#longEvent = lastBytes(piece.subarray(this.#dataStart));
     this.#dataEvents++;
     if (this.#text !== null) this.#text.bytes += piece.byteLength - this.#dataStart;
-    if (this.#dialect === undefined) {
+    if (this.dialect === undefined) {
       this.#takeUseful();
       return;
     }
     const reading = clearedReading();
     const opening = piece.toString('latin1', this.#dataStart, this.#dataStart + CUT_BYTES);
     const type = this.#name(piece) || (LONG_EVENT_TYPE.exec(opening)?.[1] ?? '');
-    this.#dialect.readEvent(type, {}, reading);
+    this.dialect.readEvent(type, {}, reading);
     reading.useful = !reading.error;
-    this.#readLongEnd(this.#dialect, piece, this.#dataStart, reading);
+    this.#readLongEnd(this.dialect, piece, this.#dataStart, reading);
     this.#take(reading);
   }
 
@@ -497,10 +507,10 @@ export class AnswerJudge {
     const joined = Buffer.concat([before, piece.subarray(0, Math.min(end, CUT_BYTES))]);
     this.#longEvent = blank < 0 ? lastBytes(piece.length < CUT_BYTES ? joined : piece) : null;
     if (this.#text !== null) this.#text.bytes += end;
-    if (this.#dialect === undefined) return end;
+    if (this.dialect === undefined) return end;
     const reading = clearedReading();
-    this.#readLongEnd(this.#dialect, joined, 0, reading);
-    this.#readLongEnd(this.#dialect, piece.subarray(0, end), 0, reading);
+    this.#readLongEnd(this.dialect, joined, 0, reading);
+    this.#readLongEnd(this.dialect, piece.subarray(0, end), 0, reading);
     this.#take(reading);
     return end;
   }
@@ -526,7 +536,7 @@ export class AnswerJudge {
     for (const index of ended) {
       if (this.choices > 1) (this.#ended ??= new Set()).add(index);
       const all = this.#ended === null || this.#ended.size >= this.choices;
-      const { endsWithChoices } = this.#dialect as Dialect;
+      const { endsWithChoices } = this.dialect as Dialect;
       // In a dialect without `[DONE]` a list of prompts is one choice or several, as the engine reads it.
       if (all || endsWithChoices) this.#finished = true;
       if (all && endsWithChoices) this.#complete = true;

@@ -138,11 +138,12 @@ export interface Metered extends Omit<Usage, 'saysCached'> {
 
 /** Counts the tokens of what passes to the client: `begin`, then `data` or `events` for each piece; `result` has the sum. */
 export class UsageWatch {
-  readonly #dialect: Dialect;
-  readonly #isDialect: boolean;
+  // Of the answer that passes: what its CRN was asked in.
+  #dialect: Dialect = chatCompletions;
+  #isDialect = false;
+  #form: CountForm;
   /** Undefined with a dialect, and on paths of which nothing is known. */
   readonly #native: NativeApi | undefined;
-  readonly #form: CountForm;
   readonly #strip: boolean;
   readonly #bytesPerToken: number;
   /** False: only what the CRN counts is read, at the end of an answer, and nothing is estimated. */
@@ -159,17 +160,14 @@ export class UsageWatch {
   #beforeCut: Buffer = NOTHING;
 
   /**
-   * @param dialect of the request; without one the answer is read like one of chat completions
    * @param strip removes events that hold usage only: the gateway asked for them, the client did not
    * @param bytesPerToken of text, for what the CRN does not count; 0: only what it counts is read, where it costs little, for `counted`
    * @param native how its server counts, for a request without a dialect
    */
-  constructor(dialect: Dialect | undefined, strip: boolean, bytesPerToken: number, native?: NativeApi) {
+  constructor(strip: boolean, bytesPerToken: number, native?: NativeApi) {
     this.estimates = bytesPerToken > 0;
-    this.#dialect = dialect ?? chatCompletions;
-    this.#isDialect = dialect !== undefined;
     this.#native = native;
-    this.#form = native ?? this.#dialect;
+    this.#form = native ?? chatCompletions;
     this.#strip = strip;
     this.#bytesPerToken = bytesPerToken;
   }
@@ -198,7 +196,12 @@ export class UsageWatch {
   }
 
   #start(judge: AnswerJudge): void {
+    const { dialect } = judge;
     this.#judge = judge;
+    this.#isDialect = dialect !== undefined;
+    // Without a dialect the answer is read like one of chat completions.
+    this.#dialect = dialect ?? chatCompletions;
+    this.#form = this.#native ?? this.#dialect;
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;

@@ -171,6 +171,8 @@ export abstract class Exchange implements RequestHead {
   /** The CRN of the last attempt, and the number of attempts. */
   crn = '';
   attempts = 0;
+  /** Name of the translation in which the CRN was asked; '' where it was asked as the client wrote it. */
+  translation = '';
   /** How long the request waited for a CRN with a short backlog, in milliseconds; 0 when it did not. */
   heldMs = 0;
   /** Share of the prompt that this CRN was expected to have in its cache, and the cached tokens that it reports; -1: not known. */

@@ -7,6 +7,7 @@
 // | trial, server              | offered by the CRN's actor, taken by any thread  | pickers, the CRN's actor      |
 // | unreachable since, server  | the CRN's actor                                  | data planes                   |
 // | heard of meanwhile, server | any thread                                       | data planes                   |
+// | lacks, dialect × server    | any thread, cleared by the CRN's actor           | pickers, status               |
 // | generation of these        | every CRN actor                                  | data planes                   |
 // | standing, epoch, member    | the CRN's actor                                  | pickers, status               |
 // | model unknown, member      | set by any thread, cleared by the CRN's actor    | pickers                       |
@@ -19,13 +20,16 @@
 // A thread may die at any instruction. Requests in flight are the sum of the threads' words, each of one writer and changed by one
 // store: it is right as soon as the words of the dead thread are cleared. The word of a trial names the thread that has taken it, so
 // that it can be offered again. A wait and a failure share are a value and its time: a thread that dies between the two stores, or
-// races with another one, costs one sample. An epoch is raised before the standing that belongs to it, and read after the standing:
+// races with another one, costs one sample. What a server lacks is one word for each dialect, the time when it was learned, so that it is
+// whole whatever thread dies. An epoch is raised before the standing that belongs to it, and read after the standing:
 // a request never carries an older epoch than the standing that it was chosen by.
 
+import { DIALECT_BITS } from '../config/dialect-bits.ts';
 import { admissionBytes } from './admission-memory.ts';
 import { type BlockIndexMemory, createBlockIndexMemory, MIN_INDEX_BYTES } from './block-index.ts';
 import { feedbackBytes } from './cache-feedback.ts';
 import { createLoadsMemory, Loads, type LoadsMemory } from './loads.ts';
+import type { Member } from './model-table.ts';
 import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
@@ -51,6 +55,12 @@ const SHARE_WEIGHT = 1 / 8;
 
 /** A smaller failure share is none. */
 const LEAST_SHARE = 0.001;
+
+/** Time for which it is remembered that a server lacks a dialect, in milliseconds: it may be updated without a sign of a restart. */
+const LACK_MS = 3_600_000;
+
+/** Bits of `DIALECT_BITS`. */
+const DIALECTS = Object.keys(DIALECT_BITS).length;
 
 /** Values of a trial word; above these: the thread that has taken the trial, plus `TAKEN`. */
 const NO_TRIAL = 0;
@@ -95,8 +105,8 @@ export function createBoardMemory(
     threads,
     // In flight per server and thread, trial per server; standing, epoch and unknown model per member; the generation.
     words: new SharedArrayBuffer((servers * (threads + 1) + members * 3 + 1) * 4),
-    // Rows per member; per server since when it is unreachable, when its trial was taken, and when it was heard of meanwhile.
-    times: new SharedArrayBuffer((members * ROW_COUNT + servers * 3) * 8),
+    // Rows per member; per server since when it is unreachable, when its trial was taken, when it was heard of meanwhile, and what it lacks.
+    times: new SharedArrayBuffer((members * ROW_COUNT + servers * (3 + DIALECTS)) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
     loads: createLoadsMemory(members, threads),
@@ -124,6 +134,7 @@ export class Board {
   readonly #unreachableAt: number;
   readonly #takenAt: number;
   readonly #heardAt: number;
+  readonly #lackAt: number;
 
   /** `thread`: this thread's in-flight counts, from 0. */
   constructor(memory: BoardMemory, thread: number) {
@@ -143,6 +154,7 @@ export class Board {
     this.#unreachableAt = members * ROW_COUNT;
     this.#takenAt = this.#unreachableAt + servers;
     this.#heardAt = this.#takenAt + servers;
+    this.#lackAt = this.#heardAt + servers;
   }
 
   standing(member: number): Standing {
@@ -256,6 +268,42 @@ export class Board {
     if ((this.#times[at] as number) < atMs) this.#times[at] = atMs;
   }
 
+  /**
+   * Whether a member is to be asked in the dialect with this bit of `DIALECT_BITS`: it is declared to speak it, or nothing is declared and it
+   * is not known to lack it.
+   */
+  speaks({ dialects, server }: Pick<Member, 'dialects' | 'server'>, bit: number, nowMs: number): boolean {
+    return dialects === 0 ? this.lackedSinceMs(server, bit, nowMs) === 0 : (dialects & bit) !== 0;
+  }
+
+  /** When it was learned that a server lacks a dialect, in milliseconds; 0 when that is not known, or too long ago. */
+  lackedSinceMs(server: number, bit: number, nowMs: number): number {
+    const sinceMs = this.#times[this.#lackOf(server, bit)] as number;
+    return sinceMs > 0 && nowMs - sinceMs < LACK_MS ? sinceMs : 0;
+  }
+
+  /** A server has said that it does not know the path of a dialect. `sentMs`: when it was asked; its process may have changed since. */
+  noteLack(server: number, bit: number, sentMs: number, nowMs: number): void {
+    const at = this.#lackOf(server, bit);
+    if (sentMs > -(this.#times[at] as number)) this.#times[at] = nowMs;
+  }
+
+  /** A server has answered a request of a dialect. */
+  noteSpoken(server: number, bit: number): void {
+    const at = this.#lackOf(server, bit);
+    if ((this.#times[at] as number) > 0) this.#times[at] = 0;
+  }
+
+  /** For the CRN's actor only: another process answers. What requests that were sent before say is not believed. */
+  clearLacks(server: number, nowMs: number): void {
+    for (const bit of Object.values(DIALECT_BITS)) this.#times[this.#lackOf(server, bit)] = -nowMs;
+  }
+
+  /** Where the word of a dialect and a server is: the time when the lack was learned, or, negative, when it was cleared. */
+  #lackOf(server: number, bit: number): number {
+    return this.#lackAt + (31 - Math.clz32(bit)) * this.#servers + server;
+  }
+
   /** Clears a member's cell, before it is used for another member. */
   resetMember(member: number): void {
     this.loads.resetMember(member);
@@ -270,6 +318,7 @@ export class Board {
     this.endTrial(server);
     this.setUnreachable(server, null);
     this.#times[this.#heardAt + server] = 0;
+    this.clearLacks(server, 0);
   }
 
   /** Requests in flight at a server, over all threads. */

@@ -2,7 +2,7 @@
 // A member is up when its last probes succeeded and the CRN is not ejected; an ejected CRN comes back through one trial request. A
 // restart of the actor keeps the standings. Operators may drain, eject and return a CRN; a drained one is checked as before, but stays
 // drained. Seldom, and never in the way of a probe, the actor asks what the CRN says about its process and its KV cache: after a restart
-// of the CRN its cache is known to be empty.
+// of the CRN its cache is known to be empty, and what it was found to lack is forgotten.
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { Breaker, type BreakerSettings, type FailureRates } from './breaker.ts';
@@ -316,8 +316,9 @@ class Crn {
   }
 
   #restarted(): void {
-    const { feedback, onEvent } = this.#deps;
+    const { board, feedback, onEvent } = this.#deps;
     for (const { member } of this.#members) feedback.restarted(member);
+    board.clearLacks(this.#settings.server, this.#context.clock.now());
     this.#report = NO_REPORT;
     onEvent({ type: 'restarted', url: this.#settings.url });
   }
@@ -430,6 +431,9 @@ class Crn {
     if (!turns || state.streak >= (good ? rise : fall)) {
       // A model that is not loaded any more has no cache.
       if (seen === STANDING.capable && state.probed === STANDING.up) this.#deps.feedback.restarted(state.member);
+      // While it was down, a proxy may have answered in its place.
+      if (good && state.probed === STANDING.down)
+        this.#deps.board.clearLacks(this.#settings.server, this.#context.clock.now());
       state.probed = seen;
       state.streak = 0;
     }

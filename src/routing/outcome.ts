@@ -36,6 +36,8 @@ export type Failure =
   | 'busy'
   | 'context length'
   | 'model unknown'
+  // It does not know the path, and so does not speak the dialect.
+  | 'dialect unknown'
   // The status said success, the body did not.
   | 'empty answer'
   | 'not an answer'
@@ -43,6 +45,8 @@ export type Failure =
   | 'error event'
   | 'only done'
   | 'not begun'
+  // The answer is good, and cannot be carried to the dialect of the client.
+  | 'untranslatable'
   // The gateway or the client ended the attempt; `internal`: a defect of the gateway did.
   | 'internal'
   | 'hedged'
@@ -167,6 +171,70 @@ const OTHER_QUOTED = /(?<!\bmodel:? )(?:'[^']*'|`[^`]*`|\\"[^"\\]*\\")/gi;
 /** Whether the body of a 404 says that the model is unknown, rather than the path; another CRN may have it. */
 export function modelUnknown(body: Buffer): boolean {
   return MODEL_PHRASES.test(body.toString('latin1').replace(OTHER_QUOTED, ''));
+}
+
+/** A sentence of these words alone says that a path or a method is not served: "404 page not found", "Method Not Allowed". */
+const BARE_WORDS =
+  /^(?:(?:4\d\d|501|error|http|code|page|file|path|url|route|method|endpoint|the|this|requested|was|does|not|found|allowed|implemented|exist|unknown|unsupported|default|backend)(?:\W+|$))+$/;
+const NEGATION = /\bnot\b|\bunknown\b|\bunsupported\b|\bdefault backend\b/;
+
+/**
+ * Beginnings of what servers and proxies say of a path or a method that they do not serve, in lower case: Express ("Cannot POST /v1/messages"),
+ * Fastify, Flask, Python's http.server, Kong, KoboldCpp, `headrace host`, and vLLM where the model has no such API.
+ */
+const PATH_PHRASES =
+  /^(?:error: )?(?:cannot post \/|route post:|no such (?:path|route|endpoint)\b|no route\b|(?:unknown|unexpected|unsupported|invalid) (?:path|route|endpoint|url|uri|method)\b|(?:path|route|endpoint|url|uri) \/\S{0,200} (?:not found|does not exist)|the requested (?:url|path|endpoint) was not found|nothing matches the given uri|the (?:engine|server|model)\b[^'"`]{0,80} does not (?:serve \/|support (?:the )?[\w ]{1,30} api\b)|koboldcpp http server is running)/;
+
+/** Longer texts are no error of a router. */
+const MAX_PATH_TEXT = 4096;
+
+/** Members of a JSON error with its sentence. */
+const MESSAGE_MEMBERS = ['message', 'detail', 'msg', 'error', 'title'];
+
+/** Statuses with which servers answer on paths that they do not serve. */
+export function mayBePath(status: number): boolean {
+  return status === 404 || status === 405 || status === 501;
+}
+
+/**
+ * Whether an answer says that the path itself is unknown to the server, or not meant for POST, rather than a model, a response or any other
+ * thing that the request names.
+ */
+export function pathUnknown(status: number, body: Buffer): boolean {
+  if (!mayBePath(status)) return false;
+  const text = body.byteLength > MAX_PATH_TEXT ? '' : body.toString().trim();
+  if (text === '') return body.byteLength === 0;
+  const isJson = text.startsWith('{');
+  if (status === 404 && modelUnknown(body)) return false;
+  const sentences = isJson ? messagesIn(text) : sentencesOf(text);
+  return sentences.some((each) => (BARE_WORDS.test(each) && NEGATION.test(each)) || PATH_PHRASES.test(each));
+}
+
+/** The sentences of a JSON error, in lower case. */
+function messagesIn(text: string): string[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return [];
+  }
+  for (let depth = 0; depth < 3 && typeof value === 'object' && value !== null; depth++) {
+    const members = value as Readonly<Record<string, unknown>>;
+    const texts = MESSAGE_MEMBERS.flatMap((name) => (typeof members[name] === 'string' ? [members[name]] : []));
+    // The sentence stands before the word for its kind.
+    if (texts[0] !== undefined) return [texts[0].trim().toLowerCase()];
+    value = members['error'] ?? members['detail'];
+  }
+  return [];
+}
+
+/** The lines of a plain text or of an HTML page without its tags, in lower case. */
+function sentencesOf(text: string): string[] {
+  const lines = text.replace(/<!--.*?-->|<(?:style|script)\b.*?<\/(?:style|script)>/gis, '').replace(/<[^>]*>/g, '\n');
+  return lines
+    .toLowerCase()
+    .split('\n')
+    .flatMap((line) => line.trim() || []);
 }
 
 /** Longest time that successes wait in a batch, in milliseconds; far below the window of error rates. */

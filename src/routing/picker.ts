@@ -11,8 +11,8 @@
 //    more than is known: gateways that do not know of each other agree on it.
 // 3. The CRN of the affinity cookie is taken to hold the whole prompt. It is left only when its cost is `stickiness` times the least.
 //
-// Before all that, a response is continued by the CRN that has it. CRNs that do not know the model come after those that do, then those
-// that are down; drained ones never come. Choosing allocates nothing.
+// Before all that, a response is continued by the CRN that has it. CRNs that do not know the model or the dialect come after those that do,
+// then those that are down; drained ones never come, nor those to which the request cannot be sent in any form. Choosing allocates nothing.
 
 import type { Clock } from '../actor/index.ts';
 import { blockBytes, type BlockIndex } from './block-index.ts';
@@ -74,9 +74,21 @@ export interface AffinityHint {
   readonly stream: boolean;
   /** Bytes of the body, for a prompt that cannot be read. */
   readonly bytes: number;
+  /** Bit of its dialect in `DIALECT_BITS`; 0: every CRN is asked as it is. */
+  readonly dialectBit: number;
+  /** Bit of the dialect in which CRNs are asked that lack its own; 0: none. */
+  readonly translatedBit: number;
+  /** It cannot be carried to that dialect: CRNs that lack its own are not asked. */
+  readonly isUntranslatable: boolean;
   /** The prompt; called at each choice. */
   blocks(): PromptHashes;
 }
+
+/**
+ * How a CRN is asked. `own`: with the request as it is. `translated`: in another dialect. `refused`: as it is, though it is known to lack the
+ * dialect, so that its own refusal passes on. `none`: not at all.
+ */
+export type FormName = 'own' | 'translated' | 'refused' | 'none';
 
 /** What all choices of a thread share. */
 export interface PickerDeps {
@@ -104,6 +116,7 @@ export interface Explanation {
 export interface ExplainedCrn {
   readonly crn: string;
   readonly standing: Standing;
+  readonly form: FormName;
   /** It is among those from which the least cost is chosen. */
   readonly eligible: boolean;
   /** Whole blocks of the prompt that it is expected to hold, their bytes, and what these count, from 0 to 1: see `CacheFeedback`. */
@@ -211,7 +224,8 @@ export class Candidates implements Candidate {
   nextFit(): Member | undefined {
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
-      if (this.#deps.board.rank(member.member) > RANK.down) return this.next();
+      if (this.#rank(member, this.#deps.board.standing(member.member), this.#deps.clock.now()) > RANK.down)
+        return this.next();
     }
     return undefined;
   }
@@ -225,9 +239,9 @@ export class Candidates implements Candidate {
     const shared = this.#sharedOf(blocks);
     const trial = members.find((each) => {
       const isOffered = board.standing(each.member) === STANDING.probing && board.isTrialOffered(each.server);
-      return isOffered && this.#mayTry(each);
+      return isOffered && this.#mayTry(each, nowMs);
     });
-    const ranks = members.map(({ member }) => board.rank(member));
+    const ranks = members.map((member) => this.#rank(member, board.standing(member.member), nowMs));
     const rank = Math.max(RANK.none, ...ranks);
     const count = rank === RANK.none ? 0 : ranks.filter((each) => each === rank).length;
     const best = this.choose(blocks, nowMs, false);
@@ -264,6 +278,7 @@ export class Candidates implements Candidate {
     return {
       crn: member.url,
       standing: board.standing(cell),
+      form: this.formOf(member, nowMs),
       matchedBlocks,
       matchedBytes: blockBytes(matchedBlocks),
       hitFactor: feedback.hitFactor(cell),
@@ -324,15 +339,40 @@ export class Candidates implements Candidate {
     this.abandoned(this, true);
   }
 
+  /** Takes the last choice back: the request cannot be sent to it in any form. It counts as not tried. */
+  withdraw(): void {
+    this.giveBack();
+    if (this.#first === this.member) this.#first = null;
+    else this.#others?.delete(this.member);
+  }
+
+  /** How a member is asked, whatever its standing. */
+  formOf(member: Member, nowMs: number): FormName {
+    const { dialectBit, isUntranslatable, translatedBit } = this.#hint;
+    const { board } = this.#deps;
+    if (dialectBit === 0 || board.speaks(member, dialectBit, nowMs)) return 'own';
+    if (isUntranslatable) return 'none';
+    if (translatedBit !== 0 && board.speaks(member, translatedBit, nowMs)) return 'translated';
+    return member.dialects === 0 ? 'refused' : 'none';
+  }
+
+  /** Whether the request can be sent to none of the members, whatever their standing. */
+  get isUnspoken(): boolean {
+    const nowMs = this.#deps.clock.now();
+    const { members } = this.#model;
+    return members.length > 0 && members.every((member) => this.formOf(member, nowMs) === 'none');
+  }
+
   /**
-   * Whether the CRN of the affinity cookie is fit at present: in the pool, up, and not without the model. Then the cookie stays,
-   * also when another CRN has served the request.
+   * Whether the CRN of the affinity cookie is fit at present: in the pool, up, and not without the model or the dialect. Then the cookie
+   * stays, also when another CRN has served the request.
    */
   get preferredFit(): boolean {
     const { url } = this.#hint;
     if (url === undefined) return false;
     for (const member of this.#model.members) {
-      if (member.url === url) return this.#deps.board.rank(member.member) === RANK.up;
+      if (member.url !== url) continue;
+      return this.#rank(member, this.#deps.board.standing(member.member), this.#deps.clock.now()) === RANK.up;
     }
     return false;
   }
@@ -365,13 +405,18 @@ export class Candidates implements Candidate {
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
       const standing = board.standing(member.member);
-      if (tries && standing === STANDING.probing && this.#mayTry(member) && board.takeTrial(member.server, nowMs)) {
+      if (
+        tries &&
+        standing === STANDING.probing &&
+        this.#mayTry(member, nowMs) &&
+        board.takeTrial(member.server, nowMs)
+      ) {
         // A CRN on trial gets exactly one request, whichever comes first.
         this.admitted = true;
         this.trial = true;
         return member;
       }
-      const rank = board.rank(member.member, standing);
+      const rank = this.#rank(member, standing, nowMs);
       if (rank === RANK.none || rank < best) continue;
       if (rank > best) count = 0;
       best = rank;
@@ -390,10 +435,21 @@ export class Candidates implements Candidate {
     return this.#cheapest(NO_BLOCKS, 0, 0, count, nowMs);
   }
 
-  /** A request that only one CRN can serve is no trial of another one. */
-  #mayTry({ hash }: Member): boolean {
+  /** A request that only one CRN can serve is no trial of another one, nor one that cannot be sent to it. */
+  #mayTry(member: Member, nowMs: number): boolean {
     const { holder } = this.#hint;
-    return holder === 0 || holder === hash || this.#first !== null;
+    if (holder !== 0 && holder !== member.hash && this.#first === null) return false;
+    const form = this.formOf(member, nowMs);
+    return form === 'own' || form === 'translated';
+  }
+
+  /** As `Board.rank`, for this request. */
+  #rank(member: Member, standing: Standing, nowMs: number): number {
+    const rank = this.#deps.board.rank(member.member, standing);
+    const { dialectBit } = this.#hint;
+    if (dialectBit === 0 || this.#deps.board.speaks(member, dialectBit, nowMs)) return rank;
+    const form = this.formOf(member, nowMs);
+    return form === 'none' ? RANK.none : form === 'refused' ? Math.min(rank, RANK.unknown) : rank;
   }
 
   /** The best of the first `count` eligible members, at least one. */

@@ -114,6 +114,11 @@ export class Metrics {
     'Second and later tries of a request, by what the try before them came to',
     ['model', 'cause'],
   );
+  readonly #translated = new Counters(
+    'headrace_translated_total',
+    'Tries that sent a request in another dialect than that of the client: messages-chat, responses-chat',
+    ['translation', 'model'],
+  );
   readonly #retries = new Counters(
     'headrace_retry_budget',
     'Retries left in the budget of a model',
@@ -251,6 +256,11 @@ export class Metrics {
     this.#failovers.at(model, cause).value++;
   }
 
+  /** A CRN is asked in another dialect. */
+  translated(translation: string, model: string): void {
+    this.#translated.at(translation, model).value++;
+  }
+
   /** Sets the budgets of models that this thread has served. All threads have the same ones. */
   retryBudgets(budgets: ReadonlyMap<string, { readonly balance: number }>): void {
     this.#retries.clear();
@@ -304,6 +314,7 @@ export class Metrics {
       this.#histograms.firstByte.json(),
       this.#attempts.json(),
       this.#failovers.json(),
+      this.#translated.json(),
       this.#retries.json(),
       this.#retriesRefused.json(),
       this.#hedges.json(),

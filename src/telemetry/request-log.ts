@@ -19,6 +19,8 @@ export interface FinishedRequest {
   readonly firstPieceMs: number;
   readonly crn: string;
   readonly attempts: number;
+  /** Of what the CRN was asked; '' where it was asked as the client wrote it. */
+  readonly translation: string;
   /** Time that it waited for a CRN with a short backlog; 0 when it did not. */
   readonly heldMs: number;
   /** Share of the prompt that the CRN was expected to have in its cache, and the cached tokens that it reports; -1: not known. */
@@ -106,6 +108,7 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     account: request.account || undefined,
     crn: request.crn || undefined,
     attempts: request.attempts || undefined,
+    translation: request.translation || undefined,
     heldMs: request.heldMs > 0 ? tenths(request.heldMs) : undefined,
     predictedHit: request.predictedHit < 0 ? undefined : Math.round(request.predictedHit * 100) / 100,
     cachedTokens: request.cachedTokens < 0 ? undefined : request.cachedTokens,

@@ -14,12 +14,16 @@ import {
   classifyStatus,
   type Failure,
   failureOf,
+  type Handling,
+  mayBePath,
   type Member,
+  pathUnknown,
   type Verdict,
   verdictOf,
 } from '../routing/index.ts';
 import { linesFor, responseHead, type ResponseHead } from './headers.ts';
 import type { RunningAttempts } from './running-attempts.ts';
+import { MAX_TRANSLATED_BYTES, type RequestForm } from './request-form.ts';
 import type { UpstreamRequest } from './failover.ts';
 
 export interface AttemptTimeouts {
@@ -74,6 +78,8 @@ export interface Refusal {
   readonly head: ResponseHead;
   /** Null when it was too long or too late to be kept. */
   readonly body: Buffer | null;
+  /** To which it is the answer. */
+  readonly form: RequestForm;
 }
 
 /**
@@ -99,6 +105,7 @@ const DISCARD_MS = 1000;
 const BLAMELESS: ReadonlySet<DispatchFault> = new Set(['unsendable', 'no connection free', 'stale', 'internal']);
 
 const LF = 0x0a;
+const BLANK_LINE = Buffer.from('\n\n');
 const NO_BYTES = Buffer.alloc(0);
 
 export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Expirable {
@@ -132,6 +139,8 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   readonly number: number;
   /** Another attempt of the request was under way when this one was made. */
   readonly isHedge: boolean;
+  /** What is sent. */
+  readonly form: RequestForm;
 
   readonly method = 'POST';
   readonly path: string;
@@ -170,16 +179,16 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
 
   /**
    * `choice` has been counted on the board and charged with its prefill: the attempt gives both back. `number` counts from 1. `isHedge`: another attempt of the
-   * request is under way. `body`: in place of the request's.
+   * request is under way.
    */
   constructor(
     deps: AttemptDeps,
     owner: AttemptOwner,
     request: UpstreamRequest,
+    form: RequestForm,
     choice: Candidate,
     number: number,
     isHedge: boolean,
-    body: Buffer = request.body,
   ) {
     const { member } = choice;
     this.#deps = deps;
@@ -195,11 +204,14 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.work = choice.work;
     this.number = number;
     this.isHedge = isHedge;
-    this.path = pathOf(member.url) + request.path;
-    this.lines = linesFor(request.lines, member.apiKey);
-    this.body = body;
-    const { choices, dialect, usage } = request;
-    this.judge = new AnswerJudge(dialect, choices, usage !== null, usage?.estimates);
+    this.form = form;
+    this.path = pathOf(member.url) + form.path;
+    this.lines = linesFor(form.lines, member.apiKey);
+    this.body = form.body;
+    const { usage } = request;
+    const { choices, dialect, translator } = form;
+    const heldBytes = translator === null ? undefined : MAX_TRANSLATED_BYTES;
+    this.judge = new AnswerJudge(dialect, choices, usage !== null, usage?.estimates, heldBytes);
     this.#deadline = deps.deadlines.deadline(this);
     this.headers = request.listener.onAttempt(this);
   }
@@ -227,8 +239,11 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
 
   /** The whole answer has been counted and is about to be handed over. */
   succeed(): void {
+    const { status } = this.head as ResponseHead;
     if (this.judge.reportedError) this.#settle('failed', 'error event');
-    else this.#settle(verdictOf((this.head as ResponseHead).status), null);
+    else this.#settle(verdictOf(status), null);
+    const { dialect } = this.form;
+    if (status < 300 && dialect !== undefined) this.#deps.board.noteSpoken(this.member.server, dialect.bit);
   }
 
   /** Ends the attempt without blame; its owner hears nothing more. A whole answer was served well all the same. */
@@ -278,9 +293,9 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     return this.#held;
   }
 
-  /** Whether what has passed ends inside an event, so that no other event may follow it. */
+  /** Whether what has passed ends inside an event, so that no other event may follow it. Of a translated stream only whole events pass. */
   get midEvent(): boolean {
-    return this.passed && (this.#splitter?.midEvent ?? true);
+    return this.passed && this.form.translator === null && (this.#splitter?.midEvent ?? true);
   }
 
   /** @internal */
@@ -315,7 +330,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   onResponseStart(status: number, fields: readonly string[]): void {
     const head = responseHead(status, fields);
     this.head = head;
-    switch (classifyStatus(status, this.member.apiKey !== undefined)) {
+    switch (this.#handlingOf(status)) {
       case 'next-failed':
         this.#discard();
         this.#fail('failed', failureOf(status));
@@ -344,6 +359,10 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
       if (this.bytes > REFUSAL_BYTES) this.#undecided();
     } else if (this.#splitter !== null) {
       const whole = this.#splitter.push(piece);
+      if (this.#splitter.midEvent && this.form.translator !== null) {
+        this.#failUntranslated();
+        return;
+      }
       this.#lineEnded = piece[piece.byteLength - 1] === LF;
       if (whole !== undefined) this.#events(whole, this.judge.events(whole, this.#splitter.midEvent));
       else if (this.begunMs === 0) this.#waitOn('undecided');
@@ -439,6 +458,10 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
       this.#hold(piece);
       return;
     }
+    if (state === 'begun' && this.form.translator !== null) {
+      this.#failUntranslated();
+      return;
+    }
     this.#borrow(piece);
     if (isLast) return;
     if (state === 'begun') {
@@ -485,10 +508,10 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   #endOfStream(phase: Phase, splitter: EventSplitter): void {
     const isCut = splitter.midEvent && !this.#lineEnded;
     const rest = splitter.take();
-    if (rest.byteLength > 0) this.#held.push(rest);
+    if (rest.byteLength > 0) this.#held.push(this.form.translator === null ? rest : Buffer.concat([rest, BLANK_LINE]));
     const failure = this.judge.end(rest, false);
     // The type of a last event that was too long to be held came with its first part.
-    this.#endOfAnswer(phase, isCut && this.#request.dialect !== undefined ? 'truncated' : failure);
+    this.#endOfAnswer(phase, isCut && this.form.dialect !== undefined ? 'truncated' : failure);
   }
 
   #endOfWhole(phase: Phase, { byClose, status }: ResponseHead): void {
@@ -527,29 +550,65 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#own();
   }
 
+  /** What is done with an answer by its status. An error is translated whole, and an unknown path is told by the body. */
+  #handlingOf(status: number): Handling {
+    const handling = classifyStatus(status, this.member.apiKey !== undefined);
+    const isRead = status >= 300 && (this.form.translator !== null || this.#mayLack(status));
+    return handling === 'pass' && isRead ? 'read' : handling;
+  }
+
+  /** Whether the CRN may be saying that it lacks the dialect, which was not known when it was asked. */
+  #mayLack(status: number): boolean {
+    const { dialect, unknownPath } = this.form;
+    if (!mayBePath(status) || unknownPath === 'passed' || dialect === undefined || this.member.dialects !== 0)
+      return false;
+    const { board, clock } = this.#deps;
+    const sinceMs = board.lackedSinceMs(this.member.server, dialect.bit, clock.now());
+    return sinceMs === 0 || sinceMs >= this.sentMs;
+  }
+
   /** A refusal has come whole. */
   #decide(): void {
+    const { form } = this;
     const head = this.head as ResponseHead;
     const body = Buffer.concat(this.#held);
     const { status } = head;
-    if (classifyStatus(status, false) === 'read' && classifyBody(status, body) === 'pass') {
+    const isLack = this.#mayLack(status) && pathUnknown(status, body);
+    if (!isLack && this.#handlingOf(status) === 'read' && classifyBody(status, body) === 'pass') {
       this.#held.splice(0, this.#held.length, body);
       this.#finish('refusal');
       return;
     }
-    this.refusal = { head, body };
-    this.#fail('neutral', failureOf(status, body));
+    this.refusal = { head, body, form };
+    if (isLack) this.#noteLack();
+    this.#fail('neutral', isLack ? 'dialect unknown' : failureOf(status, body));
+  }
+
+  #noteLack(): void {
+    const { dialect, unknownPath } = this.form;
+    const { board, clock } = this.#deps;
+    if (dialect === undefined || unknownPath !== 'taught') return;
+    board.noteLack(this.member.server, dialect.bit, this.sentMs, clock.now());
   }
 
   /** A refusal is too long, or takes too long. */
   #undecided(): void {
+    const { form } = this;
     const head = this.head as ResponseHead;
-    if (classifyStatus(head.status, false) === 'read') {
+    const isRead = this.#handlingOf(head.status) === 'read';
+    if (isRead && form.translator === null) {
       this.judge.begin(head);
       this.#begin();
       return;
     }
-    this.refusal = { head, body: null };
+    if (isRead) {
+      // It is translated by its status alone.
+      this.#held.length = 0;
+      this.#discard();
+      this.#finish('refusal');
+      return;
+    }
+    this.refusal = { head, body: null, form };
     this.#discard();
     this.#fail('neutral', failureOf(head.status));
   }
@@ -599,6 +658,13 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     if (!this.#paused) return;
     this.#paused = false;
     this.#connection?.resume(this);
+  }
+
+  /** The answer is too long to be translated, or encoded. */
+  #failUntranslated(): void {
+    this.#close();
+    this.brokenCode = 'HR_ANSWER_UNTRANSLATABLE';
+    this.#fail('neutral', 'untranslatable');
   }
 
   #close(): void {

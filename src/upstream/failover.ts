@@ -2,14 +2,15 @@
 // on. Failover ends with the first byte that leaves for the client. Every attempt has one outcome; a request that pays for itself
 // waits with the answer that has begun until it is paid.
 
-import { type Dialect, type UsageWatch } from '../dialect/index.ts';
+import type { UsageWatch } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
-import type { Candidate, Candidates, RetryBudget } from '../routing/index.ts';
+import type { Candidates, Failure, Member, RetryBudget } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
 import { Continuation, type ContinuationKind } from './continuation.ts';
 import type { Hedging } from './hedging.ts';
 import type { Deadline, Expirable } from '../net/deadline.ts';
-import type { RequestLines, ResponseHead } from './headers.ts';
+import type { ResponseHead } from './headers.ts';
+import { type RequestForm, translatedHeaders } from './request-form.ts';
 import {
   type Downstream,
   type DownstreamListener,
@@ -26,24 +27,22 @@ export interface FailoverDeps extends AttemptDeps, RelayDeps {
   readonly continuation: ContinuationKind;
 }
 
-/** A request ready to be sent to any CRN of its model. */
-export interface UpstreamRequest extends RelayedRequest {
+/** A request ready to be sent to any CRN of its model: itself the client's own form. */
+export interface UpstreamRequest extends RelayedRequest, RequestForm {
   readonly model: string;
-  /** Path and query below the CRN's base URL. */
-  readonly path: string;
-  readonly lines: RequestLines;
-  readonly body: Buffer;
+  readonly translator: null;
   /** A stream is asked for. */
   readonly stream: boolean;
-  readonly dialect: Dialect | undefined;
-  /** Answers that the request asks for: `choicesOf`. */
-  readonly choices: number;
   readonly usage: UsageWatch | null;
   readonly candidates: Candidates;
   readonly budget: Pick<RetryBudget, 'deposit' | 'withdraw'>;
   /** Approval that is required before the first byte of a good answer leaves; null: none. */
   readonly approval: Approval | null;
   readonly listener: UpstreamListener;
+  /** The form in another dialect, made at its first use; null when there is none, or when `untranslatable` says why not. */
+  translated(): RequestForm | null;
+  /** Why the request cannot be carried to another dialect, once that has been tried. */
+  readonly untranslatable: HeadraceError | null;
 }
 
 /** Hears what happens to a request. Lists of headers are flat. */
@@ -75,10 +74,14 @@ export interface Approval {
 /** What is wrong with a request that may not be sent to any CRN. */
 const UNSENDABLE = 'its path or a header holds characters that cannot be sent on';
 
+/** Failures that put no load on a CRN: the next attempt takes nothing from the retry budget. */
+const FREE: ReadonlySet<Failure> = new Set(['connect', 'connect timeout', 'no connection free', 'dialect unknown']);
+
 /** Seconds a client is asked to wait when every CRN failed or is busy. */
 const RETRY_AFTER_S = '2';
 
 const NO_HEADERS: readonly string[] = [];
+const NO_BYTES = Buffer.alloc(0);
 
 export class Failover implements AttemptOwner, DownstreamListener, Expirable, RelayOwner {
   readonly #deps: FailoverDeps;
@@ -104,6 +107,12 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   /** What the approval adds to the answer, whichever CRN's it is in the end; null before. */
   #receipts: readonly string[] | null = null;
   #onlyCredentials = true;
+  /** What the first CRN said that lacks the dialect of the request; null when none has. */
+  #lack: Refusal | null = null;
+  /** No attempt has failed for another reason. */
+  #onlyLacks = true;
+  /** A whole answer that is translated, in the dialect of the client. */
+  #translated: Buffer | null = null;
   #lastResortUntilMs = 0;
   /** The client has to read before it gets more. */
   #full = false;
@@ -136,12 +145,12 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { candidates } = this.#request;
     if (this.#over || this.#committed || this.#approving || this.#attempt?.verdict !== null) return;
     if (this.#deps.hedging?.withdraw() !== true) return;
-    const member = candidates.nextFit();
-    if (member === undefined) {
+    const form = this.#nextForm(() => candidates.nextFit());
+    if (form === null) {
       this.#deps.hedging.giveBack();
       return;
     }
-    const hedge = new Attempt(this.#deps, this, this.#request, candidates, ++this.#attempts, true);
+    const hedge = new Attempt(this.#deps, this, this.#request, form, candidates, ++this.#attempts, true);
     this.#hedge = hedge;
     hedge.start(this.#deps.timeouts.connectMs, false);
   }
@@ -203,8 +212,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const relay = this.#relay;
     const continuation = this.#broken === null ? null : this.#continuation;
     if (last !== null && continuation !== null) last = continuation.rewrite(last);
-    let passed = last ?? undefined;
-    if (relay !== null) passed = relay.last(last, this.#deps.clock.now());
+    let passed = this.#translated ?? last ?? undefined;
+    if (relay !== null) passed = relay.last(last, attempt.judge.reportedError, this.#deps.clock.now());
     this.#over = true;
     attempt.succeed();
     this.#downstream.end(passed);
@@ -212,16 +221,17 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
   onFailed(attempt: Attempt): void {
     if (this.#over) return;
-    const { failure } = attempt;
+    const { failure, refusal } = attempt;
     if (this.#committed) {
       if (attempt.passed) this.#broken = attempt;
       this.#continue(this.#broken ?? attempt);
       return;
     }
-    const { refusal } = attempt;
     // A client that may come back later is told so, whatever others said.
-    if (refusal !== null && (this.#refusal?.head.status !== 429 || refusal.head.status === 429))
+    if (failure === 'dialect unknown') this.#lack ??= refusal;
+    else if (refusal !== null && (this.#refusal?.head.status !== 429 || refusal.head.status === 429))
       this.#refusal = refusal;
+    if (failure !== 'dialect unknown') this.#onlyLacks = false;
     if (failure !== 'credentials') this.#onlyCredentials = false;
     if (this.#hedge !== null && failure !== 'unsendable') {
       this.#endHedge(attempt);
@@ -289,7 +299,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
   /** One of two attempts was refused: the other one may be answered. Without that the refusal passes on. */
   #waitForOther(refused: Attempt): void {
-    if (refused.whole) this.#refusal ??= { head: refused.head as ResponseHead, body: Buffer.concat(refused.held) };
+    const { form, head, held, whole } = refused;
+    if (whole) this.#refusal ??= { head: head as ResponseHead, body: Buffer.concat(held), form };
     refused.cancel(null);
     this.#endHedge(refused);
   }
@@ -304,16 +315,29 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. */
   #continue(broken: Attempt): void {
     const { budget, candidates } = this.#request;
-    const body = broken.midEvent ? null : (this.#continuation?.body() ?? null);
-    const member = body !== null && budget.withdraw() ? candidates.next() : undefined;
+    const body = broken.midEvent || broken.failure === 'untranslatable' ? null : (this.#continuation?.body() ?? null);
+    const member = body !== null && budget.withdraw() ? this.#nextSpeaking(broken.form) : undefined;
     if (body !== null && member !== undefined && !candidates.lastResort) {
-      this.#attempt = new Attempt(this.#deps, this, this.#request, candidates, ++this.#attempts, false, body);
+      const form = { ...broken.form, body };
+      this.#attempt = new Attempt(this.#deps, this, this.#request, form, candidates, ++this.#attempts, false);
       this.#attempt.start(this.#deps.timeouts.connectMs, false);
       return;
     }
     if (member !== undefined) candidates.giveBack();
     this.#over = true;
     this.#relay?.broken(broken.brokenCode, broken.midEvent, broken.judge.nextSequence);
+  }
+
+  /** The next CRN that can be asked in the dialect of a form. */
+  #nextSpeaking({ dialect }: RequestForm): Member | undefined {
+    const { candidates } = this.#request;
+    const { board, clock } = this.#deps;
+    let member = candidates.next();
+    while (member !== undefined && dialect !== undefined && !board.speaks(member, dialect.bit, clock.now())) {
+      candidates.giveBack();
+      member = candidates.next();
+    }
+    return member;
   }
 
   /** The answer that continues has begun. */
@@ -359,11 +383,17 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { connectMs } = this.#deps.timeouts;
     if (fresh) {
       candidates.again(failed);
-      this.#ask(candidates, true, connectMs);
+      this.#ask(failed.form, true, connectMs);
       return;
     }
-    const member = candidates.next();
-    if (member === undefined) {
+    const other = failed?.failure === 'dialect unknown' ? this.#otherForm(failed) : null;
+    if (failed !== null && other !== null) {
+      candidates.again(failed);
+      this.#ask(other, false, connectMs);
+      return;
+    }
+    const form = this.#nextForm(() => candidates.next());
+    if (form === null) {
       this.#giveUp();
       return;
     }
@@ -373,13 +403,43 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#giveUp();
       return;
     }
-    this.#ask(candidates, false, restMs);
+    this.#ask(form, false, restMs);
   }
 
-  #ask(choice: Candidate, fresh: boolean, connectMs: number): void {
-    const attempt = new Attempt(this.#deps, this, this.#request, choice, ++this.#attempts, false);
+  /** Asks the CRN that was chosen last. */
+  #ask(form: RequestForm, fresh: boolean, connectMs: number): void {
+    const attempt = new Attempt(
+      this.#deps,
+      this,
+      this.#request,
+      form,
+      this.#request.candidates,
+      ++this.#attempts,
+      false,
+    );
     this.#attempt = attempt;
     attempt.start(connectMs, fresh);
+  }
+
+  /** The form for the next CRN; null when none is left. `next` chooses it. */
+  #nextForm(next: () => Member | undefined): RequestForm | null {
+    const request = this.#request;
+    const { candidates } = request;
+    for (let member = next(); member !== undefined; member = next()) {
+      const isTranslated = candidates.formOf(member, this.#deps.clock.now()) === 'translated';
+      const form = isTranslated ? request.translated() : request;
+      if (form !== null) return form;
+      candidates.withdraw();
+    }
+    return null;
+  }
+
+  /** The other form of the request for a CRN that has just said that it lacks the dialect of the first one; null without. */
+  #otherForm({ form, member }: Attempt): RequestForm | null {
+    if (form.translator !== null) return null;
+    const other = this.#request.translated();
+    const { board, clock } = this.#deps;
+    return other?.dialect !== undefined && board.speaks(member, other.dialect.bit, clock.now()) ? other : null;
   }
 
   /** CRNs that are judged down share one connect timeout: the client hears within it. */
@@ -392,11 +452,12 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
   /** Asks the next CRN. An attempt that never reached one put no load on it, and is free. */
   #again({ failure }: Attempt): void {
-    const free = failure === 'connect' || failure === 'connect timeout' || failure === 'no connection free';
+    const free = failure !== null && FREE.has(failure);
     if (this.#over) return;
     this.#relay?.close();
     this.#relay = null;
-    if (free || this.#request.budget.withdraw()) this.#next();
+    if (failure === 'untranslatable') this.#fail(new HeadraceError('HR_ANSWER_UNTRANSLATABLE'));
+    else if (free || this.#request.budget.withdraw()) this.#next();
     else this.#giveUp();
   }
 
@@ -407,15 +468,20 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const atOnce = attempt.whole && !streams;
     this.#committed = true;
     if (head.status < 300) this.#count(attempt, atOnce);
+    if (atOnce) this.#translated = translatedWhole(attempt);
     const headers = this.#answerHeaders(attempt, head);
-    this.#downstream.start(head.status, headers, atOnce ? attempt.bytes : streams ? -1 : head.contentLength);
+    const wholeBytes = this.#translated?.byteLength ?? attempt.bytes;
+    this.#downstream.start(head.status, headers, atOnce ? wholeBytes : streams ? -1 : head.contentLength);
     if (!streams) {
       // It was made for the head of another answer.
       this.#relay?.close();
       this.#relay = null;
     }
-    if (!atOnce) this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
-    const { body, choices, dialect } = this.#request;
+    const { body, choices, dialect, translator } = attempt.form;
+    if (!atOnce) {
+      this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
+      this.#relay.translator = translator?.answer() ?? null;
+    }
     const { continuation } = this.#deps;
     if (streams && continuation !== 'off' && choices === 1)
       this.#continuation = Continuation.of(continuation, dialect?.name, body);
@@ -436,8 +502,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (atOnce) for (const piece of held) usage?.data(piece);
   }
 
-  #answerHeaders(attempt: Attempt, { status, headers }: ResponseHead): readonly string[] {
+  #answerHeaders(attempt: Attempt, head: ResponseHead): readonly string[] {
     const receipts = this.#receipts ?? NO_HEADERS;
+    const { status } = head;
+    const headers = headersFor(attempt.form, head);
     // A refusal says nothing about how fast or how fit for this conversation the CRN is.
     if (status >= 300) return receipts.length === 0 ? headers : [...headers, ...receipts];
     this.#request.listener.onAnswer(attempt, headers);
@@ -477,13 +545,30 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#fail(new HeadraceError('HR_UPSTREAM_CREDENTIALS', { subject: model }));
       return;
     }
+    if (this.#onlyLacks) {
+      const { untranslatable } = this.#request;
+      if (untranslatable !== null) {
+        this.#fail(untranslatable);
+        return;
+      }
+      if (this.#lack !== null) {
+        this.#passOn(this.#lack);
+        return;
+      }
+      if (candidates.isUnspoken) {
+        this.#fail(new HeadraceError('HR_ROUTE_UNKNOWN_DIALECT', { subject: model }));
+        return;
+      }
+    }
     const headers = ['retry-after', RETRY_AFTER_S];
     if (!candidates.admitted) headers.push('x-should-retry', 'false');
     this.#fail(new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: model, headers }));
   }
 
-  /** The refusal of the last CRN that answered, byte for byte. */
-  #passOn({ head: { status, headers }, body }: Refusal): void {
+  /** The refusal of the last CRN that answered: byte for byte, unless it is translated. */
+  #passOn({ head, body, form }: Refusal): void {
+    const { status } = head;
+    const headers = headersFor(form, head);
     const busy = status === 429;
     const at = headers.indexOf('retry-after');
     if (body === null) {
@@ -495,8 +580,9 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (busy && at < 0) headers.push('retry-after', RETRY_AFTER_S);
     headers.push(...(this.#receipts ?? NO_HEADERS));
     this.#over = true;
-    this.#downstream.start(status, headers, body.byteLength);
-    this.#downstream.end(body);
+    const passed = translatedError(form, head, body);
+    this.#downstream.start(status, headers, passed.byteLength);
+    this.#downstream.end(passed);
   }
 
   #fail(error: HeadraceError): void {
@@ -517,4 +603,30 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
 function statusOf({ head }: Attempt): number {
   return (head as ResponseHead).status;
+}
+
+const JSON_TYPE = 'application/json';
+
+/** The headers of an answer to this form. */
+function headersFor({ translator }: RequestForm, { contentType, headers, status }: ResponseHead): string[] {
+  if (translator === null) return headers;
+  const isStream = status < 300 && contentType.startsWith(STREAM_TYPE);
+  return translatedHeaders(headers, translator.name, isStream ? STREAM_TYPE : JSON_TYPE);
+}
+
+const STREAM_TYPE = 'text/event-stream';
+
+/** A whole answer in the dialect of the client; null when it is as it is. */
+function translatedWhole({ form, head, held }: Attempt): Buffer | null {
+  const { translator } = form;
+  if (translator === null) return null;
+  const body = Buffer.concat(held);
+  const { status } = head as ResponseHead;
+  return status < 300 ? translator.answer().whole(body) : translatedError(form, head as ResponseHead, body);
+}
+
+/** A refusal in the dialect of the client. An encoded one is translated by its status alone. */
+function translatedError({ translator }: RequestForm, { encoded, status }: ResponseHead, body: Buffer): Buffer {
+  if (translator === null) return body;
+  return translator.answer().error(status, encoded ? NO_BYTES : body);
 }

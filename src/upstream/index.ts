@@ -14,4 +14,5 @@ export type { ContinuationKind } from './continuation.ts';
 export { type HedgeOutcome, Hedging } from './hedging.ts';
 export { pathFault } from './path-fault.ts';
 export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';
+export { type RequestForm, translatedForm } from './request-form.ts';
 export { RunningAttempts } from './running-attempts.ts';

@@ -2,7 +2,7 @@
 // streams, and an error event in the dialect of the request when the CRN breaks off. It outlives the attempt that it began with.
 
 import type { Clock } from '../actor/index.ts';
-import { type Dialect, errorEvent, type UsageWatch } from '../dialect/index.ts';
+import { type AnswerTranslator, type Dialect, errorEvent, type UsageWatch } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 
@@ -69,7 +69,11 @@ export interface RelayOwner {
 
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 
+const NO_BYTES = Buffer.alloc(0);
+
 export class Relay implements Expirable {
+  /** Translates a stream, behind everything that reads it in the dialect of its CRN; null: it passes as it is. */
+  translator: AnswerTranslator | null = null;
   readonly #clock: Clock;
   readonly #keepAliveMs: number | null;
   // Not the request: every object that a piece passes is a miss of the cache when many streams take turns.
@@ -113,29 +117,33 @@ export class Relay implements Expirable {
       this.#write(piece);
       return;
     }
-    const passed = usage === null ? piece : usage.events(piece, midEvent);
+    let passed = usage === null ? piece : usage.events(piece, midEvent);
     if (passed === undefined) return;
+    if (this.translator !== null) {
+      passed = this.translator.events(passed);
+      if (passed.byteLength === 0) return;
+    }
     this.#note(passed, nowMs);
     this.#write(passed);
   }
 
-  /** Counts the last piece. Returns what of it the client gets. */
-  last(piece: Buffer | null, nowMs: number): Buffer | undefined {
+  /** Counts the last piece. Returns what of it the client gets. `isError`: the stream has ended as an error of the CRN. */
+  last(piece: Buffer | null, isError: boolean, nowMs: number): Buffer | undefined {
     this.close();
-    if (piece === null) return undefined;
     const usage = this.#usage;
     if (!this.#streams) {
-      usage?.data(piece);
-      return piece;
+      if (piece !== null) usage?.data(piece);
+      return piece ?? undefined;
     }
-    const passed = usage === null ? piece : usage.events(piece);
+    let passed = piece === null || usage === null ? (piece ?? undefined) : usage.events(piece);
+    if (this.translator !== null) passed = translatedEnd(this.translator, passed, isError);
     if (passed !== undefined) this.#note(passed, nowMs);
     return passed;
   }
 
   /**
    * The CRN broke off. `midEvent`: inside an event, or in an answer that is no stream; the connection is broken then.
-   * @param sequence number of the next event of a numbered stream
+   * @param sequence number of the next event of a numbered stream, unless it is translated
    */
   broken(code: ErrorCode, midEvent: boolean, sequence: number): void {
     this.close();
@@ -145,7 +153,8 @@ export class Relay implements Expirable {
       return;
     }
     const { message, status } = new HeadraceError(code);
-    this.#downstream.end(Buffer.from(errorEvent(this.#dialect, { code, message, status, sequence })));
+    const failure = { code, message, status, sequence: this.translator?.nextSequence ?? sequence };
+    this.#downstream.end(Buffer.from(errorEvent(this.#dialect, failure)));
   }
 
   /** Nothing more will come. */
@@ -180,4 +189,12 @@ export class Relay implements Expirable {
     else this.#owner.onFirstPiece(nowMs);
     this.#lastPieceMs = nowMs;
   }
+}
+
+/** The last events of a translated stream; undefined when there are none. */
+function translatedEnd(translator: AnswerTranslator, last: Buffer | undefined, isError: boolean): Buffer | undefined {
+  // The memory of the first part is used again for the second one.
+  const events = last === undefined ? NO_BYTES : Buffer.from(translator.events(last));
+  const passed = isError ? events : Buffer.concat([events, translator.end()]);
+  return passed.byteLength === 0 ? undefined : passed;
 }

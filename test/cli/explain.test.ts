@@ -35,8 +35,8 @@ t.test('an explanation of a file, as a table and as JSON', async (t) => {
   const cli = await runCli(t, ['explain', file, '--admin', admin], { env });
   t.same([cli.exit.code, cli.stderr], [0, '']);
   t.match(cli.stdout, /^model atlas-27b, chat-completions dialect, 8\.8 KiB of prompt\n/);
-  t.match(cli.stdout, /CRN +STANDING +BLOCKS +HELD +HIT +RATE +BACKLOG/);
-  t.equal(cli.stdout.split('\n').filter((line) => / up +0 +0 B +0 % /.test(line)).length, 2);
+  t.match(cli.stdout, /CRN +STANDING +FORM +BLOCKS +HELD +HIT +RATE +BACKLOG/);
+  t.equal(cli.stdout.split('\n').filter((line) => / up +own +0 +0 B +0 % /.test(line)).length, 2);
   t.match(cli.stdout, /^chosen: http:\S+: it costs least/m);
   t.notMatch(cli.stdout, /Say why/);
   const json = await runCli(
@@ -106,6 +106,7 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
   const crn = {
     ...{
       crn: 'http://a',
+      form: 'own',
       standing: 'up',
       eligible: true,
       matchedBlocks: 4,
@@ -125,21 +126,26 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
       cost: 14_288,
     },
   };
-  const down = { ...crn, crn: 'http://b', standing: 'down', eligible: false, bytesPerS: null, favourite: false };
+  const down = { ...crn, crn: 'http://b', form: 'messages-chat', standing: 'down', eligible: false, bytesPerS: null, favourite: false };
   const explanation: RequestExplanation = {
     ...{ model: 'm', dialect: null, session: true, cookie: 'http://b', chosen: 'http://a', reason: 'moved' },
+    untranslatable: null,
     ...{ promptBytes: 4096, commonBytes: 512, crns: [crn, down] },
   };
   const lines = explanationText(explanation).split('\n');
   t.match(lines[0], 'model m, no known dialect, 4.0 KiB of prompt');
   t.match(lines[1], /^512 B at its beginning are common/);
   t.equal(lines[2], 'the request names a session and the cookie of http://b');
-  t.match(lines[5], /^> +http:\/\/a +up +4 +2\.0 KiB +25 % +1\.0 MiB\/s .*2[ ,.]?048\*/);
-  t.match(lines[6], /^ +http:\/\/b +down +4 +2\.0 KiB +25 % +– .* –$/);
+  t.match(lines[5], /^> +http:\/\/a +up +own +4 +2\.0 KiB +25 % +1\.0 MiB\/s .*2[ ,.]?048\*/);
+  t.match(lines[6], /^ +http:\/\/b +down +messages-chat +4 +2\.0 KiB +25 % +– .* –$/);
   t.match(explanationText({ ...explanation, chosen: null }), /no CRN can be tried/);
   t.notMatch(lines.join('\n'), 'WEIGHT', 'weights are shown where they differ from 1');
   const weighted = explanationText({ ...explanation, crns: [{ ...crn, weight: 2.5 }, down] });
   t.match(weighted, / WEIGHT +BACKLOG/);
   t.match(weighted, /^> +http:\/\/a .* 2\.5 +1/m);
   t.match(weighted, 'divided by WEIGHT');
+  t.match(
+    explanationText({ ...explanation, untranslatable: 'field x' }).split('\n')[2],
+    'it cannot be translated: field x',
+  );
 });

@@ -247,17 +247,17 @@ t.test('removes the usage event that the gateway asked for and nothing else', as
     [before, LAST + after],
     [before + LAST, after],
   ]) {
-    const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
+    const watch = new UsageWatch(true, 4);
     t.equal(passed(watch, pieces), before + after);
     t.same(watch.result(0), { promptTokens: 9, completionTokens: 3, cachedTokens: 4, measured: true });
   }
   const crlf = (text: string): string => text.replaceAll('\n', '\r\n');
-  const watch = new UsageWatch(dialectOf('/v1/completions'), true, 4);
+  const watch = new UsageWatch(true, 4);
   t.equal(passed(watch, [crlf(before + LAST + after)]), crlf(before + after));
 });
 
 t.test('passes every byte of a stream that the client asked counts for', async (t) => {
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false, 4);
+  const watch = new UsageWatch(false, 4);
   t.equal(passed(watch, [word('a') + LAST]), word('a') + LAST);
   t.match(watch.result(0), { promptTokens: 9, measured: true });
 });
@@ -265,7 +265,7 @@ t.test('passes every byte of a stream that the client asked counts for', async (
 t.test('keeps events with choices, with other members or with broken usage', async (t) => {
   const filter = chat({ choices: [], prompt_filter_results: [] });
   const both = chat({ choices: [{ delta: { content: 'x' } }], usage: USAGE });
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
+  const watch = new UsageWatch(true, 4);
   t.equal(
     passed(watch, [filter, both, 'data: {"choices":[],"usage":{broken\n\n']),
     filter + both + 'data: {"choices":[],"usage":{broken\n\n',
@@ -273,13 +273,13 @@ t.test('keeps events with choices, with other members or with broken usage', asy
 });
 
 t.test('estimates a truncated stream by the text that was delivered', async (t) => {
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
+  const watch = new UsageWatch(true, 4);
   passed(watch, [word('four'), word('f') + word('our and')]);
   t.same(watch.result(11), { promptTokens: 11, completionTokens: 3, cachedTokens: 0, measured: false });
-  const role = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
+  const role = new UsageWatch(true, 4);
   passed(role, [word(''), word('b')]);
   t.equal(role.result(1).completionTokens, 1, 'a chunk with the role only is no token');
-  const large = new UsageWatch(dialectOf('/v1/chat/completions'), true, 5);
+  const large = new UsageWatch(true, 5);
   passed(large, [word('x'.repeat(20_000))]);
   t.equal(large.result(1).completionTokens, 4000, 'one event may hold many tokens');
 });
@@ -299,18 +299,18 @@ t.test('a count of 0 beside text, or no count of the prompt, is none', async (t)
   ];
   const text = 'twelve bytes';
   for (const [usage, expected] of rows) {
-    const streamed = new UsageWatch(CHAT, true, 4);
+    const streamed = new UsageWatch(true, 4);
     passed(streamed, [
       word(text),
       chat({ choices: [{ delta: {}, finish_reason: 'stop' }] }),
       chat({ choices: [], usage }),
     ]);
     t.match(streamed.result(11), expected, JSON.stringify(usage));
-    const whole = new UsageWatch(CHAT, true, 4);
+    const whole = new UsageWatch(true, 4);
     pass(whole, CHAT, Buffer.from(JSON.stringify({ choices: [{ message: { content: text } }], usage })), 1e9);
     t.match(whole.result(11), expected, JSON.stringify(usage));
   }
-  const uncounted = new UsageWatch(CHAT, true, 4);
+  const uncounted = new UsageWatch(true, 4);
   pass(
     uncounted,
     CHAT,
@@ -327,7 +327,7 @@ t.test('a JSON answer without output delivers nothing', async (t) => {
     '{"choices":[],"usage":{"prompt_tokens":5}}',
     '{"detail":"x"}',
   ]) {
-    const watch = new UsageWatch(CHAT, false, 4);
+    const watch = new UsageWatch(false, 4);
     pass(watch, CHAT, Buffer.from(text), 1e9);
     t.equal(watch.delivered, false, text);
   }
@@ -339,10 +339,10 @@ t.test('of a truncated messages stream the prompt is counted and the response es
   const usage = { input_tokens: 5, cache_read_input_tokens: 20, output_tokens: 1 };
   const start = event('message_start', { message: { usage } }) + event('content_block_start', {});
   const delta = event('content_block_delta', { delta: { text: 'word' } });
-  const cut = new UsageWatch(dialectOf('/v1/messages'), false, 4);
+  const cut = new UsageWatch(false, 4);
   passed(cut, [start, delta, delta, delta, delta, delta, delta], DIALECTS.messages);
   t.same(cut.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: false });
-  const whole = new UsageWatch(dialectOf('/v1/messages'), false, 4);
+  const whole = new UsageWatch(false, 4);
   const end = event('message_delta', { usage: { output_tokens: 6 } }) + event('message_stop', {});
   passed(whole, [start, delta, delta, delta, end], DIALECTS.messages);
   t.same(whole.result(99), { promptTokens: 25, completionTokens: 6, cachedTokens: 20, measured: true });
@@ -351,7 +351,7 @@ t.test('of a truncated messages stream the prompt is counted and the response es
 t.test('reads a JSON response in one piece, in many, and at its end when it is long', async (t) => {
   const answer = Buffer.from(JSON.stringify({ choices: [{ text: 'x'.repeat(200) }], usage: USAGE }));
   const read = (size: number, whole: Buffer): object => {
-    const watch = new UsageWatch(undefined, false, 4);
+    const watch = new UsageWatch(false, 4);
     pass(watch, undefined, whole, size);
     return watch.result(1);
   };
@@ -365,7 +365,7 @@ t.test('reads a JSON response in one piece, in many, and at its end when it is l
 });
 
 t.test('begin forgets the response before', async (t) => {
-  const watch = new UsageWatch(undefined, false, 4);
+  const watch = new UsageWatch(false, 4);
   pass(watch, undefined, Buffer.from(JSON.stringify({ usage: USAGE })), 1e9);
   t.equal(watch.delivered, true);
   watch.begin(judgeOf(undefined, STREAM));
@@ -374,7 +374,7 @@ t.test('begin forgets the response before', async (t) => {
 });
 
 t.test('ignores counts above the possible', async (t) => {
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), false, 4);
+  const watch = new UsageWatch(false, 4);
   const usage = { prompt_tokens: 1e15, completion_tokens: 1e15 };
   pass(watch, CHAT, Buffer.from(JSON.stringify({ choices: [], usage })), 1e9);
   t.match(watch.result(7), { promptTokens: 7, measured: false });
@@ -389,11 +389,11 @@ t.test('comments, usage events and errors alone deliver nothing', async (t) => {
     ['/v1/chat/completions', ['data: {"error":{"message":"out of memory"}}\n\n', 'data: [DONE]\n\n']],
     ['/v1/messages', ['event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n']],
   ] as const) {
-    const watch = new UsageWatch(dialectOf(path), true, 4);
+    const watch = new UsageWatch(true, 4);
     passed(watch, pieces, dialectOf(path));
     t.equal(watch.delivered, false, pieces[0]);
   }
-  const watch = new UsageWatch(dialectOf('/v1/chat/completions'), true, 4);
+  const watch = new UsageWatch(true, 4);
   passed(watch, [': ping\n\n', word('a')]);
   t.equal(watch.delivered, true);
   t.match(watch.result(5), { promptTokens: 5, completionTokens: 1 });
@@ -429,7 +429,7 @@ t.test('the counts in an event that is too long to be held are read, wherever it
   for (const size of [1, 7, 100, 4000, 9100, 9200, 1e6]) {
     const splitter = new EventSplitter({ maxHeldBytes: 64 });
     const judge = judgeOf(DIALECTS.responses, STREAM);
-    const watch = new UsageWatch(DIALECTS.responses, false, 4);
+    const watch = new UsageWatch(false, 4);
     watch.begin(judge);
     for (let at = 0; at < bytes.length; at += size) {
       const piece = splitter.push(bytes.subarray(at, at + size));
@@ -448,7 +448,7 @@ t.test('counts that a client has written into its request are not those of a res
   for (const maxHeldBytes of [64, 1e6]) {
     const splitter = new EventSplitter({ maxHeldBytes });
     const judge = judgeOf(DIALECTS.responses, STREAM);
-    const watch = new UsageWatch(DIALECTS.responses, false, 4);
+    const watch = new UsageWatch(false, 4);
     watch.begin(judge);
     const pass = (event: object): void => {
       const piece = splitter.push(Buffer.from(sse(event))) as Buffer;
@@ -463,7 +463,7 @@ t.test('counts that a client has written into its request are not those of a res
     t.same(watch.result(7), { ...metered(10, 900), measured: true });
   }
   const judge = judgeOf(DIALECTS.responses, WHOLE);
-  const watch = new UsageWatch(DIALECTS.responses, false, 4);
+  const watch = new UsageWatch(false, 4);
   watch.begin(judge);
   const part = Buffer.from(`{"tools":${JSON.stringify(tools)},"output":["${'x'.repeat(300_000)}`);
   t.equal(judge.data(part), 'begun');
@@ -482,7 +482,7 @@ t.test('only output that has passed is delivered', async (t) => {
   ];
   for (const [title, head, text, expected] of wholes) {
     const judge = judgeOf(CHAT, head);
-    const watch = new UsageWatch(CHAT, false, 4);
+    const watch = new UsageWatch(false, 4);
     watch.begin(judge);
     const body = Buffer.from(text);
     judge.data(body);
@@ -495,7 +495,7 @@ t.test('only output that has passed is delivered', async (t) => {
     t.equal(watch.delivered, expected, title);
   }
   const held = judgeOf(CHAT, STREAM);
-  const watch = new UsageWatch(CHAT, false, 4);
+  const watch = new UsageWatch(false, 4);
   watch.begin(held);
   held.events(Buffer.from(word('a')));
   t.equal(watch.delivered, false, 'an answer that has begun and is still held');
@@ -508,7 +508,7 @@ t.test('several llama-style answers are estimated: each has counts of its own', 
     sse({ index, content: stop ? '' : 'a word, or', stop, tokens_evaluated: 4, tokens_predicted: 3, timings });
   const judge = new AnswerJudge(DIALECTS.llama, 2, true);
   judge.begin(STREAM);
-  const watch = new UsageWatch(DIALECTS.llama, false, 4);
+  const watch = new UsageWatch(false, 4);
   watch.begin(judge);
   for (const text of [
     frame(0, false),
@@ -522,7 +522,7 @@ t.test('several llama-style answers are estimated: each has counts of its own', 
     watch.events(Buffer.from(text));
   }
   t.match(watch.result(20), { promptTokens: 20, completionTokens: 10, measured: false });
-  const whole = new UsageWatch(DIALECTS.llama, false, 4);
+  const whole = new UsageWatch(false, 4);
   pass(
     whole,
     DIALECTS.llama,
@@ -621,7 +621,7 @@ t.test('a watch that estimates nothing reads what the CRN counts at the end, and
     ],
   ];
   for (const [name, events, expected] of cases) {
-    const watch = new UsageWatch(DIALECTS[name], false, 0);
+    const watch = new UsageWatch(false, 0);
     const [passed, counted] = passLightly(watch, DIALECTS[name], events);
     t.equal(passed, events.join(''), name);
     t.same(counted, expected, `${name}: ${events.join('')}`);
@@ -632,7 +632,7 @@ t.test('a watch that estimates nothing reads whole answers that are held, and no
   const usage = { prompt_tokens: 90, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 0 } };
   const whole = (text: string): Usage | undefined => {
     const body = Buffer.from(JSON.stringify({ choices: [{ message: { content: text } }], usage }));
-    const watch = new UsageWatch(DIALECTS['chat-completions'], false, 0);
+    const watch = new UsageWatch(false, 0);
     const judge = new AnswerJudge(DIALECTS['chat-completions'], 1, true, watch.estimates);
     judge.begin(WHOLE);
     const isHeld = judge.data(body) === 'undecided';
@@ -649,7 +649,7 @@ t.test('an answer of two CRNs has no counts of its own', async (t) => {
   const dialect = DIALECTS['chat-completions'];
   const usage = { prompt_tokens: 90, completion_tokens: 3 };
   const end = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], usage })}\n\n`;
-  const watch = new UsageWatch(dialect, false, 4);
+  const watch = new UsageWatch(false, 4);
   const judge = judgeOf(dialect, STREAM);
   watch.begin(judge);
   const word = Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"some text"}}]}\n\n');

@@ -27,6 +27,9 @@ export const NO_HINT: AffinityHint = {
   holder: 0,
   stream: true,
   bytes: 0,
+  dialectBit: 0,
+  translatedBit: 0,
+  isUntranslatable: false,
   blocks: () => NO_PROMPT,
 };
 

@@ -2,13 +2,13 @@
 // `TestDownstream` as the client. Candidates come in the order in which the CRNs are given.
 
 import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
-import { dialectOf } from '../../src/dialect/index.ts';
+import { dialectOf, type Translation, type UsageWatch } from '../../src/dialect/index.ts';
 import type { HeadraceError } from '../../src/errors.ts';
 import { ConnectionPool } from '../../src/net/client.ts';
 import { DeadlineQueue } from '../../src/net/deadline.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import type { Failure, Verdict } from '../../src/routing/outcome.ts';
-import { Candidates } from '../../src/routing/picker.ts';
+import { type AffinityHint, Candidates, type PromptHashes } from '../../src/routing/picker.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
 import { RetryBudget } from '../../src/routing/retry-budget.ts';
 import {
@@ -20,8 +20,10 @@ import {
   type FailoverDeps,
   type Hedging,
   Peers,
+  type RequestForm,
   requestLines,
   RunningAttempts,
+  translatedForm,
   type UpstreamListener,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
@@ -55,6 +57,9 @@ export interface Ask {
   readonly body?: Buffer | object;
   readonly stream?: boolean;
   readonly approval?: Approval;
+  /** To what the request can be translated; default nothing. */
+  readonly translation?: Translation;
+  readonly usage?: UsageWatch;
   /** Default: a `TestDownstream`. */
   readonly client?: Downstream;
 }
@@ -130,6 +135,11 @@ export class Bench {
     return this.members.reduce((sum, { server }) => sum + this.board.inFlight(server), 0);
   }
 
+  /** Declares the dialects of a CRN: bits of `DIALECT_BITS`. */
+  declare(crn: number, dialects: number): void {
+    this.members[crn] = { ...(this.members[crn] as Member), dialects };
+  }
+
   ask(ask: Ask = {}): Run {
     const { path = '/v1/chat/completions', stream = true } = ask;
     const downstream = new TestDownstream();
@@ -148,7 +158,7 @@ export class Bench {
     const listener: UpstreamListener = {
       onAttempt: () => [],
       onOutcome: ({ failure, member, verdict }) => {
-        run.attempts.push([this.members.indexOf(member), verdict as Verdict, failure]);
+        run.attempts.push([member.server, verdict as Verdict, failure]);
         for (const entry of waiting) if (entry.count === run.attempts.length) entry.resolve();
       },
       onAnswer: ({ begunMs, member, number, sentMs }: Attempt, into) => {
@@ -164,10 +174,24 @@ export class Bench {
         client.end();
       },
     };
-    const request: UpstreamRequest = {
-      usage: null,
+    const { translation } = ask;
+    let translated: RequestForm | null = null;
+    const request: UpstreamRequest & { untranslatable: HeadraceError | null } = {
+      usage: ask.usage ?? null,
       approval: ask.approval ?? null,
       model: 'm',
+      translator: null,
+      unknownPath: 'taught',
+      untranslatable: null,
+      translated: () => {
+        try {
+          if (translation !== undefined && request.untranslatable === null)
+            translated ??= translatedForm(request, translation);
+        } catch (error) {
+          request.untranslatable = error as HeadraceError;
+        }
+        return translated;
+      },
       path: path + (ask.query ?? ''),
       lines: requestLines(RULES, {
         headers: ask.headers ?? [],
@@ -180,7 +204,14 @@ export class Bench {
       stream,
       dialect: dialectOf(path),
       choices: 1,
-      candidates: this.#candidates(),
+      candidates: this.#candidates({
+        ...NO_HINT,
+        dialectBit: dialectOf(path)?.bit ?? 0,
+        translatedBit: translation?.to.bit ?? 0,
+        get isUntranslatable() {
+          return request.untranslatable !== null;
+        },
+      }),
       budget: this.budget,
       gaps: { observe: (seconds) => run.gaps.push(seconds) },
       listener,
@@ -189,17 +220,18 @@ export class Bench {
     return run;
   }
 
-  #candidates(): Candidates {
+  #candidates(hint: AffinityHint): Candidates {
     const left = [...this.members];
     // In the order of the test instead of the picker's.
     class InOrder extends Candidates {
-      protected override choose(): Member | undefined {
-        return left.shift();
+      protected override choose(_: PromptHashes, nowMs: number): Member | undefined {
+        const at = left.findIndex((member) => this.formOf(member, nowMs) !== 'none');
+        return at < 0 ? undefined : left.splice(at, 1)[0];
       }
     }
     const model = { id: 'm', members: this.members, budget: 0 };
     const deps = pickerDeps(this.board, this.#memory, () => this.clock.now());
-    const candidates = new InOrder(model, deps, PICKER, NO_HINT);
+    const candidates = new InOrder(model, deps, PICKER, hint);
     candidates.admitted = this.#options.standing !== 'down';
     candidates.lastResort = this.#options.standing === 'down';
     return candidates;

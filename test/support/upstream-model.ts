@@ -677,6 +677,7 @@ class Run {
     candidates.lastResort = random() < 0.1;
     return {
       ...{ model: 'm', path: this.#path, lines: LINES, body: BODY, dialect: dialectOf(this.#path) },
+      ...{ unknownPath: 'passed', translator: null, translated: () => null, untranslatable: null },
       ...{ stream: this.#stream, choices: 1, usage: null, candidates, approval: this.#approval },
       budget: { deposit: () => undefined, withdraw: () => this.#retries-- > 0 },
       gaps: { observe: () => undefined },

@@ -143,10 +143,11 @@ t.test('when every CRN says that it does not know the model the last one passes'
   t.equal(b.inFlight, 0);
 });
 
-t.test('404 for a path passes at once', async (t) => {
-  const { run, crns } = await ask(t, [whole('404 Not Found', '{"detail":"Not Found"}'), whole('500 No', '')]);
+t.test('404 for a thing that the request names passes at once', async (t) => {
+  const body = '{"error":{"message":"Response with id \'r\' not found."}}';
+  const { run, crns } = await ask(t, [whole('404 Not Found', body), whole('500 No', '')]);
   await run.downstream.done();
-  t.same([run.downstream.status, run.downstream.text], [404, '{"detail":"Not Found"}']);
+  t.same([run.downstream.status, run.downstream.text], [404, body]);
   t.equal(crns[1]?.requests.length, 0);
 });
 

@@ -75,7 +75,7 @@ export async function cases(load) {
   const one = begun('chat-completions');
   const four = begun('chat-completions', 4);
   const watched = begun('chat-completions');
-  const watch = new UsageWatch(DIALECTS['chat-completions'], true);
+  const watch = new UsageWatch(true);
   watch.begin(watched);
   const judgeWhole = (counts) => {
     const judge = new AnswerJudge(DIALECTS['chat-completions'], 1, counts);

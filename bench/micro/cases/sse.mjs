@@ -49,7 +49,7 @@ export async function cases(load) {
   };
   const watch = () => {
     const judge = new AnswerJudge(chat, 1);
-    const usage = new UsageWatch(chat, false);
+    const usage = new UsageWatch(false);
     judge.begin(HEAD);
     usage.begin(judge);
     for (const piece of CHAT) {

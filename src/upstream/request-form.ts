@@ -1,0 +1,80 @@
+// The forms of a request: as the client wrote it, and translated to another dialect. Each attempt sends one of them, and its answer
+// is read in the dialect of that form. An answer to a translated form reaches the client translated back, and whole in every part.
+
+import type { AnswerTranslator, Dialect, Translation } from '../dialect/index.ts';
+import type { RequestLines } from './headers.ts';
+
+/** What an attempt sends. */
+export interface RequestForm {
+  /** Path and query below the CRN's base URL. */
+  readonly path: string;
+  readonly lines: RequestLines;
+  readonly body: Buffer;
+  /** What the CRN is asked in; undefined on paths whose bytes are only passed on. */
+  readonly dialect: Dialect | undefined;
+  /** Answers that the request asks for: `choicesOf`. */
+  readonly choices: number;
+  /**
+   * What it means when a CRN answers that it does not know the path, unless its dialects are declared. `taught`: it lacks the dialect, which
+   * is remembered. `believed`: the same, for this request alone. `passed`: nothing, and the answer passes to the client.
+   */
+  readonly unknownPath: 'taught' | 'believed' | 'passed';
+  /** Null: the client's own form, whose answers pass as they are. */
+  readonly translator: FormTranslator | null;
+}
+
+/** Carries answers to a translated form back. */
+export interface FormTranslator {
+  readonly name: Translation['name'];
+  /** Called once for each answer that passes. */
+  answer(): AnswerTranslator;
+}
+
+/** A longer whole answer is not translated, since all of it is held for that. Ten thousand tokens with 20 log-probabilities each have 12 MB. */
+export const MAX_TRANSLATED_BYTES: number = 16 * 1024 * 1024;
+
+/** Headers of a request that mean something in its own dialect only. Names are in lower case, each behind a line end. */
+const DIALECT_LINES = /\r\n(?:anthropic-version|anthropic-beta|openai-beta): [^\r\n]*/g;
+
+/**
+ * The request in another dialect: without the query and the headers of its own. Throws `HR_REQUEST_UNTRANSLATABLE` when it cannot be carried.
+ * @param own as the client wrote it
+ */
+export function translatedForm(own: RequestForm, translation: Translation): RequestForm {
+  const { name, path, to } = translation;
+  const translated = translation.request(own.body);
+  const { common, credential } = own.lines;
+  return {
+    path,
+    lines: { common: common.replace(DIALECT_LINES, ''), credential },
+    body: translated.body,
+    dialect: to,
+    choices: own.choices,
+    unknownPath: 'taught',
+    translator: { name, answer: () => translated.answer() },
+  };
+}
+
+/** Tells of a body that the client does not get. */
+const BODY_HEADERS: ReadonlySet<string> = new Set([
+  'content-type',
+  'content-encoding',
+  'content-md5',
+  'digest',
+  'content-digest',
+  'repr-digest',
+  'etag',
+]);
+
+/** Headers of an answer whose body is translated, and which translation did that. */
+export function translatedHeaders(headers: readonly string[], name: Translation['name'], type: string): string[] {
+  const out = ['content-type', type, TRANSLATED_HEADER, name];
+  for (let at = 0; at < headers.length; at += 2) {
+    const header = headers[at] as string;
+    if (!BODY_HEADERS.has(header)) out.push(header, headers[at + 1] as string);
+  }
+  return out;
+}
+
+/** Names the translation behind an answer. */
+const TRANSLATED_HEADER = 'x-headrace-translated';
