@@ -126,7 +126,15 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
       cost: 14_288,
     },
   };
-  const down = { ...crn, crn: 'http://b', form: 'messages-chat', standing: 'down', eligible: false, bytesPerS: null, favourite: false };
+  const down = {
+    ...crn,
+    crn: 'http://b',
+    form: 'messages-chat',
+    standing: 'down',
+    eligible: false,
+    bytesPerS: null,
+    favourite: false,
+  };
   const explanation: RequestExplanation = {
     ...{ model: 'm', dialect: null, session: true, cookie: 'http://b', chosen: 'http://a', reason: 'moved' },
     untranslatable: null,

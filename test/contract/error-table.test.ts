@@ -22,9 +22,11 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** Codes of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
+/** Codes of translations (test/upstream/forms), of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_REQUEST_UNTRANSLATABLE',
+  'HR_ROUTE_UNKNOWN_DIALECT',
+  'HR_ANSWER_UNTRANSLATABLE',
   'HR_ROUTE_LOOP',
   'HR_SOCKET_UNSUPPORTED',
   'HR_SOCKET_MESSAGE',

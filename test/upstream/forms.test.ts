@@ -71,7 +71,7 @@ t.test(
       [0, 'neutral', 'dialect unknown'],
       [0, 'ok', null],
     ]);
-    const [own, chat] = crns[0]?.requests as [RawRequest, RawRequest];
+    const [own, chat] = (crns[0] as RawCrn).requests as [RawRequest, RawRequest];
     t.equal(pathOf(own), '/v1/messages?beta=true');
     t.match(own.head, /anthropic-version: 2023-06-01/);
     t.equal(pathOf(chat), '/v1/chat/completions');
