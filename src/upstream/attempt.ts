@@ -246,6 +246,11 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     if (status < 300 && dialect !== undefined) this.#deps.board.noteSpoken(this.member.server, dialect.bit);
   }
 
+  /** The whole answer turns out to be none in the dialect that was asked for. */
+  reject(): void {
+    this.#fail('failed', 'not an answer');
+  }
+
   /** Ends the attempt without blame; its owner hears nothing more. A whole answer was served well all the same. */
   cancel(failure: 'client gone' | 'hedged' | null): void {
     if (this.verdict !== null) return;

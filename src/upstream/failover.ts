@@ -81,7 +81,6 @@ const FREE: ReadonlySet<Failure> = new Set(['connect', 'connect timeout', 'no co
 const RETRY_AFTER_S = '2';
 
 const NO_HEADERS: readonly string[] = [];
-const NO_BYTES = Buffer.alloc(0);
 
 export class Failover implements AttemptOwner, DownstreamListener, Expirable, RelayOwner {
   readonly #deps: FailoverDeps;
@@ -466,9 +465,9 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const head = attempt.head as ResponseHead;
     const { streams } = attempt.judge;
     const atOnce = attempt.whole && !streams;
+    if (atOnce && !this.#translate(attempt)) return;
     this.#committed = true;
     if (head.status < 300) this.#count(attempt, atOnce);
-    if (atOnce) this.#translated = translatedWhole(attempt);
     const headers = this.#answerHeaders(attempt, head);
     const wholeBytes = this.#translated?.byteLength ?? attempt.bytes;
     this.#downstream.start(head.status, headers, atOnce ? wholeBytes : streams ? -1 : head.contentLength);
@@ -488,6 +487,23 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     attempt.take();
     this.#noteDelivery();
     if (!this.#full) attempt.resume();
+  }
+
+  /** Translates a whole answer, where it is translated. False: the CRN has failed, since that is none. */
+  #translate(attempt: Attempt): boolean {
+    const { form, held } = attempt;
+    const { translator } = form;
+    const head = attempt.head as ResponseHead;
+    if (translator === null) return true;
+    const body = Buffer.concat(held);
+    try {
+      this.#translated = head.status < 300 ? translator.answer().whole(body) : translatedError(form, head, body);
+    } catch (thrown) {
+      if (!(thrown instanceof HeadraceError)) throw thrown;
+      attempt.reject();
+      return false;
+    }
+    return true;
   }
 
   #noteDelivery(): void {
@@ -616,17 +632,13 @@ function headersFor({ translator }: RequestForm, { contentType, headers, status 
 
 const STREAM_TYPE = 'text/event-stream';
 
-/** A whole answer in the dialect of the client; null when it is as it is. */
-function translatedWhole({ form, head, held }: Attempt): Buffer | null {
-  const { translator } = form;
-  if (translator === null) return null;
-  const body = Buffer.concat(held);
-  const { status } = head as ResponseHead;
-  return status < 300 ? translator.answer().whole(body) : translatedError(form, head as ResponseHead, body);
-}
-
-/** A refusal in the dialect of the client. An encoded one is translated by its status alone. */
+/** A refusal in the dialect of the client. One without a body that can be read is translated by its status alone. */
 function translatedError({ translator }: RequestForm, { encoded, status }: ResponseHead, body: Buffer): Buffer {
   if (translator === null) return body;
-  return translator.answer().error(status, encoded ? NO_BYTES : body);
+  const isRead = body.byteLength > 0 && !encoded;
+  return translator.answer().error(status, isRead ? body : Buffer.from(unreadError(status)));
+}
+
+function unreadError(status: number): string {
+  return JSON.stringify({ error: { message: `The server answered with status ${status}` } });
 }

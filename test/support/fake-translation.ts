@@ -45,6 +45,7 @@ class FakeAnswer implements AnswerTranslator {
 
   whole(body: Buffer): Buffer {
     this.#calls.push('whole');
+    if (!body.includes('choices')) throw new HeadraceError('HR_UPSTREAM_ANSWER');
     return wrapped('whole', body);
   }
 

@@ -230,7 +230,8 @@ t.test('an error that is encoded, or whose body is too long or too late, is tran
       await new Promise((resolve) => setImmediate(resolve));
       b.clock.advance(50);
     }
-    t.same([run.downstream.status, run.downstream.text], [400, JSON.stringify({ kind: 'error 400', of: '' })]);
+    const of = '{"error":{"message":"The server answered with status 400"}}';
+    t.same([run.downstream.status, run.downstream.text], [400, JSON.stringify({ kind: 'error 400', of })]);
     t.same(run.downstream.values('content-encoding'), []);
     t.equal(b.inFlight, 0);
   }
@@ -303,6 +304,21 @@ t.test('a whole answer that is cut is a failure of its CRN, and another one answ
     ],
   );
 });
+
+t.test(
+  'a whole answer that is none in the dialect of its CRN is a failure of it, and another one answers',
+  async (t) => {
+    const { ask, b } = await open(t, [
+      chatOnly(({ socket }) => void socket.write(answer('200 OK', '{"output":[1]}', JSON_TYPE))),
+      wholeChat,
+    ]);
+    const run = ask();
+    await run.downstream.done();
+    t.equal(run.downstream.text, JSON.stringify({ kind: 'whole', of: WHOLE }));
+    t.same(run.attempts[1], [0, 'failed', 'not an answer']);
+    t.equal(b.inFlight, 0);
+  },
+);
 
 t.test('an event that is too long behind others ends the stream with an error event between events', async (t) => {
   const { ask, crns } = await open(t, [
