@@ -886,12 +886,14 @@ const TEXT = new FieldTable(
 );
 
 function writeInclude(include: number): void {
+  let asks = false;
   each(include, (name) => {
-    if (!tape.equals(name, 'message.output_text.logprobs') || tape.member(ROOT, 'logprobs') !== NONE) return;
-    out.set('logprobs', true);
-    const count = present(ROOT, 'top_logprobs');
-    if (count !== NONE) out.carry('top_logprobs', count);
+    asks ||= tape.equals(name, 'message.output_text.logprobs');
   });
+  if (!asks || tape.member(ROOT, 'logprobs') !== NONE) return;
+  out.raw(',"logprobs":true');
+  const count = present(ROOT, 'top_logprobs');
+  if (count !== NONE) out.carry('top_logprobs', count);
 }
 
 const STORED = 'What it names is not stored here.';
