@@ -27,7 +27,7 @@ export interface Field {
   readonly to: string;
   /** One sentence, for the docs and for the error of a refusal. */
   readonly note: string;
-  /** Default: writes the value as it is written, under the name `to`. Null: other rows write it. */
+  /** Default: writes the value as it is written, under the last name in `to`. Null: other rows write it. */
   readonly write?: FieldWriter | null;
 }
 
@@ -44,9 +44,9 @@ export function dropped(name: string, note: string): Field {
   return { name, action: 'dropped', to: '', note, write: null };
 }
 
-/** Refused where it says something: null, false, and what is empty, do not count. */
-export function refused(name: string, note: string): Field {
-  return { name, action: 'refused', to: '', note };
+/** Refused where it says something: null, false, and what is empty, do not count. A writer may look closer, and throw. */
+export function refused(name: string, note: string, write?: FieldWriter): Field {
+  return { name, action: 'refused', to: '', note, ...(write !== undefined && { write }) };
 }
 
 /** What happens to fields without a row, and one sentence about them. */
@@ -104,6 +104,7 @@ export class FieldTable implements Table {
   /** Writes the members of the object at `object` in the order of the rows, and those without a row behind them. */
   write(object: number): void {
     const { out, tape } = this.#deps;
+    if (!tape.isObject(object)) return;
     const values = this.#absent.slice();
     const end = tape.next(object);
     let hasOthers = false;
@@ -125,6 +126,16 @@ export class FieldTable implements Table {
     }
   }
 
+  /** Whether the object has a member without a row. */
+  hasOthers(object: number): boolean {
+    const { tape } = this.#deps;
+    const end = tape.next(object);
+    for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
+      if (this.#indexOf(key) < 0) return true;
+    }
+    return false;
+  }
+
   #indexOf(key: number): number {
     const { tape } = this.#deps;
     const member = memberOf(tape.body, tape.start(key), tape.end(key), this.#names);
@@ -142,7 +153,7 @@ export class TypeTable implements Table {
   readonly others: Others;
   readonly ofTypes = true;
   readonly #deps: TableDeps;
-  readonly #byType = new Map<string, Field>();
+  readonly #names: MemberTable;
   readonly #byBeginning: readonly Field[];
 
   constructor(deps: TableDeps, path: string, fields: readonly Field[], others: Others) {
@@ -150,20 +161,32 @@ export class TypeTable implements Table {
     this.fields = fields;
     this.others = others;
     this.#deps = deps;
-    for (const field of fields) this.#byType.set(field.name, field);
+    this.#names = memberTable(fields.map(({ name }) => name));
     this.#byBeginning = fields.filter(({ name }) => name.endsWith('*'));
+  }
+
+  /** The row of a type, by which the row of an object can be known. */
+  row(name: string): Field | undefined {
+    return this.fields.find((field) => field.name === name);
   }
 
   /** The row of the object at `object`; undefined when its type has none. */
   find(object: number): Field | undefined {
     const { tape } = this.#deps;
-    const type = tape.string(tape.member(object, 'type'));
-    if (type === undefined) return undefined;
-    return this.#byType.get(type) ?? this.#byBeginning.find(({ name }) => type.startsWith(name.slice(0, -1)));
+    const type = tape.member(object, 'type');
+    if (type < 0 || !tape.isString(type)) return undefined;
+    const named = memberOf(tape.body, tape.start(type), tape.end(type), this.#names);
+    if (named !== undefined) return this.fields[named.at / 2];
+    if (this.#byBeginning.length === 0) return undefined;
+    const text = tape.string(type) ?? '';
+    return this.#byBeginning.find(({ name }) => text.startsWith(name.slice(0, -1)));
   }
 
-  /** Calls the writer of its row; without a row writes the object as it is, or refuses it. */
-  write(object: number): void {
+  /**
+   * Calls the writer of its row; without a row writes the object as it is, or refuses it.
+   * @param owner second argument of the writer: the object that has it
+   */
+  write(object: number, owner = object): void {
     const { out, tape } = this.#deps;
     const field = this.find(object);
     const { action, note } = field ?? this.others;
@@ -173,7 +196,7 @@ export class TypeTable implements Table {
       throw untranslatable(tape, type, `${tape.string(type)?.slice(0, MOST_TYPE_CHARS) ?? ''}: ${note}`);
     }
     if (field?.write != null) {
-      field.write(object, object);
+      field.write(object, owner);
     } else if (action === 'passed') {
       out.separate();
       out.value(object);
@@ -183,7 +206,8 @@ export class TypeTable implements Table {
 
 function writerOf({ out, tape }: TableDeps, { action, note, to, write }: Field): FieldWriter | null {
   if (write !== undefined) return write;
-  const carry: FieldWriter = (value) => out.carry(to, value);
+  const key = to.slice(to.lastIndexOf('.') + 1);
+  const carry: FieldWriter = (value) => out.carry(key, value);
   const refuse: FieldWriter = (value) => {
     if (!tape.isEmpty(value)) throw untranslatable(tape, value, note);
   };

@@ -140,6 +140,8 @@ export class JsonTape {
     return key + NODE;
   }
 
+  // Questions about `NONE` are answered with false.
+
   isObject(node: number): boolean {
     return this.body[this.start(node)] === OPEN_OBJECT;
   }
@@ -271,7 +273,7 @@ function skipBlank(body: Buffer, start: number, end: number): number {
 }
 
 /** A native copy costs about as much as this many bytes one by one. */
-const SHORT_BYTES = 16;
+const SHORT_BYTES = 8;
 
 /** Writes JSON from texts of the program and from values of a tape. Commas are set where a value follows another one. */
 export class JsonWriter {

@@ -1,0 +1,759 @@
+// Requests of the messages dialect as chat completions. Each table is about one kind of object; its rows are the fields, what
+// happens to them, and what writes them.
+
+import {
+  carried,
+  dropped,
+  type Field,
+  FieldTable,
+  passed,
+  refused,
+  type Table,
+  TypeTable,
+  untranslatable,
+} from './field-table.ts';
+import { JsonTape, JsonWriter } from './json-tape.ts';
+
+const tape = new JsonTape();
+const out = new JsonWriter(tape);
+const deps = { tape, out };
+const { NONE, ROOT } = JsonTape;
+
+/** A request in the chat dialect, and what its answer needs to know of it. */
+export interface MessagesRequest {
+  readonly body: Buffer;
+  /** As the client wrote it; '' when it is no text. */
+  readonly model: string;
+  readonly stream: boolean;
+  readonly stops: readonly string[];
+}
+
+/** Throws `HR_REQUEST_UNTRANSLATABLE` and `HR_REQUEST_INVALID`. */
+export function messagesRequest(body: Buffer): MessagesRequest {
+  try {
+    tape.read(body);
+    out.begin();
+    out.raw('{');
+    BODY.write(ROOT);
+    out.raw('}');
+    return {
+      body: out.take(),
+      model: tape.string(tape.member(ROOT, 'model')) ?? '',
+      stream: tape.isTrue(tape.member(ROOT, 'stream')),
+      stops: textsOf(tape.member(ROOT, 'stop_sequences')),
+    };
+  } finally {
+    tape.release();
+  }
+}
+
+function textsOf(list: number): string[] {
+  const texts: string[] = [];
+  forEachItem(list, (item) => {
+    const text = tape.string(item);
+    if (text !== undefined) texts.push(text);
+  });
+  return texts;
+}
+
+function forEachItem(list: number, visit: (item: number) => void): void {
+  if (!tape.isArray(list)) return;
+  const end = tape.next(list);
+  for (let item = tape.first(list); item < end; item = tape.next(item)) visit(item);
+}
+
+/** Writes the inside of a value that is a string. */
+function inside(node: number): void {
+  if (tape.isString(node)) out.inside(node);
+}
+
+const PASSES = { action: 'passed', note: 'Passes under its own name.' } as const;
+const LEFT_OUT = { action: 'dropped', note: 'The object has no counterpart.' } as const;
+const CACHE_CONTROL = dropped('cache_control', 'Servers cache what prompts have in common without being told.');
+const FILE = refused('file', 'A file by its id is known to the vendor of the API alone; send its content.');
+const NOT_TEXT = 'Chat servers read documents as text only; send the text of the document.';
+const NO_CITATIONS = refused('citations', 'Chat servers do not cite.', (citations) => {
+  if (tape.isTrue(tape.member(citations, 'enabled')))
+    throw untranslatable(tape, citations, 'Chat servers do not cite.');
+});
+
+// The parts of contents.
+
+const TEXT_PART = '{"type":"text","text":"';
+
+const TEXT = new FieldTable(
+  deps,
+  'content[] (text)',
+  [
+    passed('type', '`text`.'),
+    passed('text', 'A content of one text is a string in the chat dialect.'),
+    CACHE_CONTROL,
+    dropped('citations', 'Where a text of an earlier answer came from; no model reads it.'),
+  ],
+  PASSES,
+);
+
+const IMAGE_SOURCE = new TypeTable(
+  deps,
+  'content[] (image).source',
+  [
+    carried('base64', 'content[].image_url.url', 'A data URL of `media_type` and `data`.', (source) => {
+      out.raw('data:');
+      inside(tape.member(source, 'media_type'));
+      out.raw(';base64,');
+      inside(tape.member(source, 'data'));
+    }),
+    carried('url', 'content[].image_url.url', 'Its `url`.', (source) => inside(tape.member(source, 'url'))),
+    FILE,
+  ],
+  { action: 'refused', note: 'Chat servers take images by their address or as base64.' },
+);
+
+const IMAGE = new FieldTable(
+  deps,
+  'content[] (image)',
+  [
+    carried('type', 'content[].type', '`image_url`.', () => out.set('type', 'image_url')),
+    carried('source', 'content[].image_url', 'By its type.', (source) => {
+      out.key('image_url');
+      out.raw('{"url":"');
+      IMAGE_SOURCE.write(source);
+      out.raw('"}');
+    }),
+    CACHE_CONTROL,
+    dropped('transformations', 'How the vendor of the API scales images.'),
+  ],
+  PASSES,
+);
+
+const HEADINGS = ['title', 'context'];
+
+/** Writes title and context of a document, each on a line of its own, as the beginning of a text. */
+function writeHeadings(document: number): void {
+  for (const name of HEADINGS) {
+    const heading = tape.member(document, name);
+    if (!tape.isString(heading)) continue;
+    out.inside(heading);
+    out.raw('\\n');
+  }
+}
+
+/** Writes a document whose content is one text. */
+function writeDocumentText(document: number, text: number): void {
+  out.separate();
+  out.raw(TEXT_PART);
+  writeHeadings(document);
+  inside(text);
+  out.raw('"}');
+}
+
+const DOCUMENT_SOURCE = new TypeTable(
+  deps,
+  'content[] (document).source',
+  [
+    carried('text', 'content[].text', 'Its `data`.', (source, document) => {
+      writeDocumentText(document, tape.member(source, 'data'));
+    }),
+    carried('content', 'content[]', 'Its `content`: a text, or texts and images.', (source, document) => {
+      const content = tape.member(source, 'content');
+      const hasHeadings = HEADINGS.some((name) => tape.isString(tape.member(document, name)));
+      if (hasHeadings || !tape.isArray(content)) writeDocumentText(document, content);
+      forEachItem(content, writePart);
+    }),
+    refused('base64', NOT_TEXT),
+    refused('url', NOT_TEXT),
+    FILE,
+  ],
+  { action: 'refused', note: NOT_TEXT },
+);
+
+const DOCUMENT = new FieldTable(
+  deps,
+  'content[] (document)',
+  [
+    carried('type', 'content[].type', '`text`.', null),
+    carried('source', 'content[]', 'By its type.', null),
+    carried('title', 'content[].text', 'The first line of the text.', null),
+    carried('context', 'content[].text', 'The line behind the title.', null),
+    NO_CITATIONS,
+    CACHE_CONTROL,
+  ],
+  LEFT_OUT,
+);
+
+function writeDocument(document: number): void {
+  DOCUMENT.write(document);
+  const source = tape.member(document, 'source');
+  if (source < 0) throw untranslatable(tape, document, NOT_TEXT);
+  DOCUMENT_SOURCE.write(source, document);
+}
+
+const SEARCH_RESULT = new FieldTable(
+  deps,
+  'content[] (search_result)',
+  [
+    carried('type', 'content[].type', '`text`.', null),
+    carried('content', 'content[]', 'Its texts, behind one of title and source.', null),
+    carried('title', 'content[].text', 'The first line of the text before the content.', null),
+    carried('source', 'content[].text', 'The second line of that text.', null),
+    NO_CITATIONS,
+    CACHE_CONTROL,
+  ],
+  LEFT_OUT,
+);
+
+function writeSearchResult(result: number): void {
+  SEARCH_RESULT.write(result);
+  out.separate();
+  out.raw(TEXT_PART);
+  inside(tape.member(result, 'title'));
+  out.raw('\\n');
+  inside(tape.member(result, 'source'));
+  out.raw('"}');
+  forEachItem(tape.member(result, 'content'), writePart);
+}
+
+const HOSTED = 'A part of an answer that the vendor of the API made with tools of its own.';
+
+const PARTS = new TypeTable(
+  deps,
+  'content[]',
+  [
+    passed('text', 'A text.', (part) => writeObject(TEXT, part)),
+    carried('image', 'content[] (image_url)', 'An image.', (part) => writeObject(IMAGE, part)),
+    carried('document', 'content[] (text)', 'A document, as text.', writeDocument),
+    carried('search_result', 'content[] (text)', 'A result of a search, as texts.', writeSearchResult),
+    carried('tool_use', 'messages[].tool_calls[]', 'A call of a tool.', null),
+    carried('tool_result', 'messages[] (tool)', 'Messages of their own before the other parts of the turn.', null),
+    carried('thinking', 'messages[].reasoning_content', 'Several are joined by an empty line.', null),
+    dropped('redacted_thinking', 'Encrypted; only the vendor of the API can read it.'),
+    dropped('fallback', 'A note that the vendor of the API ignores too.'),
+    refused('container_upload', 'A file by its id is known to the vendor of the API alone; send its content.'),
+    refused('tool_reference', 'Chat servers do not search for tools; send the tools.'),
+    refused('tool_addition', 'The tools of a chat request do not change within it.'),
+    refused('tool_removal', 'The tools of a chat request do not change within it.'),
+    refused('compaction', 'A summary that only the vendor of the API can read.'),
+    refused('browser_state', HOSTED),
+    refused('server_tool_use', HOSTED),
+    refused('mcp_*', HOSTED),
+    refused('web_search_tool_result', HOSTED),
+    refused('web_fetch_tool_result', HOSTED),
+    refused('code_execution_tool_result', HOSTED),
+    refused('bash_code_execution_tool_result', HOSTED),
+    refused('text_editor_code_execution_tool_result', HOSTED),
+    refused('tool_search_tool_result', HOSTED),
+    refused('advisor_tool_result', HOSTED),
+  ],
+  { action: 'passed', note: 'Parts of the chat dialect, such as `image_url` and `input_audio`, pass as they are.' },
+);
+const [TEXT_ROW, IMAGE_ROW] = [PARTS.row('text'), PARTS.row('image')];
+const [CALL_ROW, RESULT_ROW, THINKING_ROW] = [PARTS.row('tool_use'), PARTS.row('tool_result'), PARTS.row('thinking')];
+
+function writeObject(table: FieldTable, object: number): void {
+  out.separate();
+  out.raw('{');
+  table.write(object);
+  out.raw('}');
+}
+
+function writePart(part: number): void {
+  PARTS.write(part);
+}
+
+/**
+ * The only text of a list of parts; `NONE` when it has several, or other parts, or when the text has members without a row. Parts
+ * that are written elsewhere do not count.
+ */
+function onlyText(list: number, elsewhere?: Field): number {
+  let only = NONE;
+  const end = tape.next(list);
+  for (let part = tape.first(list); part < end; part = tape.next(part)) {
+    const row = PARTS.find(part);
+    if (row === TEXT_ROW && only < 0 && !TEXT.hasOthers(part)) only = part;
+    else if (row?.write !== null && (row === undefined || row !== elsewhere)) return NONE;
+  }
+  return tape.member(only, 'text');
+}
+
+// Messages.
+
+/** Writes the call of a tool as an item of `tool_calls`. */
+const CALL = new FieldTable(
+  deps,
+  'content[] (tool_use)',
+  [
+    passed('id', 'Byte for byte.'),
+    carried('type', 'tool_calls[].type', '`function`.', () => out.set('type', 'function')),
+    carried('name', 'tool_calls[].function.name', 'The name of the tool.', (name, call) => {
+      out.key('function');
+      out.raw('{');
+      out.carry('name', name);
+      out.key('arguments');
+      out.raw('"');
+      const input = tape.member(call, 'input');
+      if (input >= 0) out.quoted(input);
+      else out.raw('{}');
+      out.raw('"}');
+    }),
+    carried('input', 'tool_calls[].function.arguments', 'As JSON text.', null),
+    CACHE_CONTROL,
+    dropped('caller', 'Says that the model called the tool itself.'),
+    dropped('toolset_name', 'Toolsets are refused among the tools.'),
+  ],
+  PASSES,
+);
+
+const RESULT = new FieldTable(
+  deps,
+  'content[] (tool_result)',
+  [
+    carried('type', 'messages[].role', '`tool`.', () => out.set('role', 'tool')),
+    carried('tool_use_id', 'messages[].tool_call_id', 'Byte for byte.'),
+    carried(
+      'content',
+      'messages[].content',
+      'Images follow in a message of the user, behind the results of the turn.',
+      null,
+    ),
+    carried('is_error', 'messages[].content', 'The content begins with `error: `.', null),
+    CACHE_CONTROL,
+    dropped('toolset_name', 'Toolsets are refused among the tools.'),
+  ],
+  PASSES,
+);
+
+/** Writes a result of a tool as a message. */
+function writeResult(result: number): void {
+  const content = tape.member(result, 'content');
+  const isError = tape.isTrue(tape.member(result, 'is_error'));
+  out.separate();
+  out.raw('{');
+  RESULT.write(result);
+  out.key('content');
+  const text = tape.isArray(content) ? onlyText(content, IMAGE_ROW) : content;
+  if (!tape.isArray(content) || text >= 0) {
+    // What is neither a text nor a list is for the server to refuse.
+    const isOther = text >= 0 && !tape.isString(text) && !tape.isNull(text);
+    if (isOther) out.value(text);
+    else {
+      out.raw(isError ? '"error: ' : '"');
+      inside(text);
+      out.raw('"');
+    }
+  } else {
+    const { length } = out;
+    out.raw(isError ? `[${TEXT_PART}error: "}` : '[');
+    const empty = out.length;
+    forEachItem(content, writeResultPart);
+    if (out.length > empty) {
+      out.raw(']');
+    } else {
+      out.takeBack(length);
+      out.raw(isError ? '"error: "' : '""');
+    }
+  }
+  out.raw('}');
+}
+
+function writeResultPart(part: number): void {
+  if (PARTS.find(part) !== IMAGE_ROW) PARTS.write(part);
+}
+
+/** Writes the images of a part that is a result of a tool. */
+function writeResultImages(part: number): void {
+  if (PARTS.find(part) !== RESULT_ROW) return;
+  forEachItem(tape.member(part, 'content'), (inner) => {
+    if (PARTS.find(inner) === IMAGE_ROW) PARTS.write(inner);
+  });
+}
+
+const THINKING = new FieldTable(
+  deps,
+  'content[] (thinking)',
+  [
+    carried('type', 'messages[].reasoning_content', 'The name of the field.', null),
+    carried('thinking', 'messages[].reasoning_content', 'The text.', (thinking) => inside(thinking)),
+    dropped('signature', 'Only the vendor of the API that signed the thinking can check it.'),
+  ],
+  LEFT_OUT,
+);
+
+/** Writes the thinking of an assistant. */
+function writeThinking(content: number): void {
+  let isFirst = true;
+  forEachItem(content, (part) => {
+    if (PARTS.find(part) !== THINKING_ROW) return;
+    if (isFirst) out.key('reasoning_content');
+    out.raw(isFirst ? '"' : '\\n\\n');
+    isFirst = false;
+    THINKING.write(part);
+  });
+  if (!isFirst) out.raw('"');
+}
+
+/** Writes the calls of tools of an assistant; returns whether there are any. */
+function writeCalls(content: number): boolean {
+  let isFirst = true;
+  forEachItem(content, (part) => {
+    if (PARTS.find(part) !== CALL_ROW) return;
+    if (isFirst) {
+      out.key('tool_calls');
+      out.raw('[');
+    }
+    isFirst = false;
+    writeObject(CALL, part);
+  });
+  if (!isFirst) out.raw(']');
+  return !isFirst;
+}
+
+const MESSAGE = new FieldTable(
+  deps,
+  'messages[]',
+  [
+    passed('role', '`user`, `assistant`, or `system` in the middle of a conversation.'),
+    carried('content', 'messages[].content', 'A text, or the parts of a list.', writeContent),
+    CACHE_CONTROL,
+  ],
+  PASSES,
+);
+
+function writeContent(content: number): void {
+  if (!tape.isArray(content)) {
+    out.carry('content', content);
+    return;
+  }
+  writeThinking(content);
+  const hasCalls = writeCalls(content);
+  out.key('content');
+  const { length } = out;
+  out.raw('[');
+  forEachItem(content, writeResultImages);
+  const text = out.length === length + 1 ? onlyText(content) : NONE;
+  if (text < 0) forEachItem(content, writePart);
+  if (out.length > length + 1) {
+    out.raw(']');
+    return;
+  }
+  out.takeBack(length);
+  if (text >= 0) out.value(text);
+  else out.raw(hasCalls ? 'null' : '""');
+}
+
+/** Writes one message, and before it those of the results of tools in it. */
+function writeMessage(message: number): void {
+  if (!tape.isObject(message)) {
+    out.separate();
+    out.value(message);
+    return;
+  }
+  let hasResult = false;
+  let hasPart = false;
+  forEachItem(tape.member(message, 'content'), (part) => {
+    if (PARTS.find(part) === RESULT_ROW) {
+      hasResult = true;
+      writeResult(part);
+      forEachItem(tape.member(part, 'content'), (inner) => {
+        hasPart ||= PARTS.find(inner) === IMAGE_ROW;
+      });
+    } else {
+      hasPart = true;
+    }
+  });
+  if (!hasResult || hasPart) writeObject(MESSAGE, message);
+}
+
+function writeMessages(messages: number, body: number): void {
+  if (!tape.isArray(messages)) {
+    out.carry('messages', messages);
+    return;
+  }
+  out.key('messages');
+  out.raw('[');
+  const system = tape.member(body, 'system');
+  if (system >= 0 && !tape.isEmpty(system)) {
+    out.raw('{"role":"system"');
+    writeContent(system);
+    out.raw('}');
+  }
+  forEachItem(messages, writeMessage);
+  out.raw(']');
+}
+
+// Tools.
+
+const TOOL = new FieldTable(
+  deps,
+  'tools[] (custom)',
+  [
+    carried('type', 'tools[].type', '`function`.', null),
+    carried('name', 'tools[].function.name', 'As it is.'),
+    carried('description', 'tools[].function.description', 'As it is.'),
+    carried('input_schema', 'tools[].function.parameters', 'As it is.'),
+    carried('strict', 'tools[].function.strict', 'As it is.'),
+    CACHE_CONTROL,
+    dropped('input_examples', 'Chat templates show no examples of calls.'),
+    dropped('defer_loading', 'Chat servers do not search for tools: each one is in the prompt.'),
+    dropped('allowed_callers', 'Only the model calls tools.'),
+    dropped('eager_input_streaming', 'Arguments stream as the server makes them.'),
+  ],
+  { action: 'passed', note: 'Passes under its own name, in `function`.' },
+);
+
+function writeTool(tool: number): void {
+  out.separate();
+  out.raw('{"type":"function","function":{');
+  TOOL.write(tool);
+  out.raw('}}');
+}
+
+const VENDOR_TOOL = 'Only the vendor of the API has tools of this type; define the tool with `input_schema`.';
+
+const TOOLS = new TypeTable(
+  deps,
+  'tools[]',
+  [
+    carried('custom', 'tools[]', 'A tool of the client; so is one without `type`.', writeTool),
+    passed('function', 'A tool as the chat dialect defines it.'),
+    refused('web_search_*', VENDOR_TOOL),
+    refused('web_fetch_*', VENDOR_TOOL),
+    refused('code_execution_*', VENDOR_TOOL),
+    refused('bash_*', VENDOR_TOOL),
+    refused('text_editor_*', VENDOR_TOOL),
+    refused('computer_*', VENDOR_TOOL),
+    refused('browser_*', VENDOR_TOOL),
+    refused('memory_*', VENDOR_TOOL),
+    refused('tool_search_*', VENDOR_TOOL),
+    refused('advisor_*', VENDOR_TOOL),
+    refused('mcp_toolset', VENDOR_TOOL),
+  ],
+  { action: 'refused', note: VENDOR_TOOL },
+);
+
+function writeTools(tools: number): void {
+  if (tape.isEmpty(tools)) return;
+  out.key('tools');
+  out.raw('[');
+  forEachItem(tools, (tool) => {
+    const type = tape.member(tool, 'type');
+    if (tape.isObject(tool) && (type < 0 || tape.isNull(type))) writeTool(tool);
+    else TOOLS.write(tool);
+  });
+  out.raw(']');
+}
+
+const TOOL_CHOICE = new FieldTable(
+  deps,
+  'tool_choice',
+  [
+    carried(
+      'type',
+      'tool_choice',
+      '`auto` and `none` as they are, `any` as `required`, `tool` as the named function.',
+      null,
+    ),
+    carried('name', 'tool_choice.function.name', 'The name of the tool.', null),
+    carried('disable_parallel_tool_use', 'parallel_tool_calls', 'True as `false`.', (value) => {
+      if (tape.isTrue(value) && !isSaid('parallel_tool_calls')) out.set('parallel_tool_calls', false);
+    }),
+  ],
+  LEFT_OUT,
+);
+
+function writeToolChoice(choice: number, body: number): void {
+  const tools = tape.member(body, 'tools');
+  if (tools < 0 || tape.isEmpty(tools)) return;
+  const type = tape.member(choice, 'type');
+  const name = tape.member(choice, 'name');
+  TOOL_CHOICE.write(choice);
+  if (tape.equals(type, 'auto') || tape.equals(type, 'none')) {
+    out.carry('tool_choice', type);
+  } else if (tape.equals(type, 'any')) {
+    out.set('tool_choice', 'required');
+  } else if (tape.equals(type, 'tool') && name >= 0) {
+    out.key('tool_choice');
+    out.raw('{"type":"function","function":{"name":');
+    out.value(name);
+    out.raw('}}');
+  } else {
+    out.carry('tool_choice', choice);
+  }
+}
+
+// The body.
+
+/** Whether the request has a field of the chat dialect under its own name, which then counts. */
+function isSaid(name: string): boolean {
+  return tape.member(ROOT, name) >= 0;
+}
+
+/** Budgets below these are little and medium effort; a larger one is high. */
+const LOW_BUDGET = 4096;
+const MEDIUM_BUDGET = 16_384;
+
+const THINKING_TYPES = new TypeTable(
+  deps,
+  'thinking',
+  [
+    carried(
+      'enabled',
+      'reasoning_effort, chat_template_kwargs',
+      '`enable_thinking: true`, and an effort by `budget_tokens`.',
+      (thinking) => {
+        const budget = tape.number(tape.member(thinking, 'budget_tokens'));
+        const effort = budget < LOW_BUDGET ? 'low' : budget < MEDIUM_BUDGET ? 'medium' : 'high';
+        const isKnown = isSaid('reasoning_effort') || tape.member(tape.member(ROOT, 'output_config'), 'effort') >= 0;
+        if (budget >= 0 && !isKnown) out.set('reasoning_effort', effort);
+        writeTemplateSwitch(true);
+      },
+    ),
+    carried('disabled', 'chat_template_kwargs', '`enable_thinking: false`.', () => writeTemplateSwitch(false)),
+    dropped('adaptive', 'The model decides; `output_config.effort` says how much.'),
+    dropped('between_tools', 'The model decides.'),
+  ],
+  { action: 'dropped', note: 'The model decides.' },
+);
+
+/** Writes `chat_template_kwargs` with the members that the request has there itself, which count. */
+function writeTemplateSwitch(enableThinking: boolean): void {
+  const own = tape.member(ROOT, 'chat_template_kwargs');
+  if (own >= 0 && !tape.isObject(own) && !tape.isNull(own)) {
+    out.carry('chat_template_kwargs', own);
+    return;
+  }
+  out.key('chat_template_kwargs');
+  out.raw('{');
+  if (tape.member(own, 'enable_thinking') < 0) out.set('enable_thinking', enableThinking);
+  writeMembers(own, '');
+  out.raw('}');
+}
+
+/** Writes all members of an object but one. */
+function writeMembers(object: number, without: string): void {
+  if (!tape.isObject(object)) return;
+  const end = tape.next(object);
+  for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
+    if (!tape.equals(key, without)) out.member(key);
+  }
+}
+
+/** Writes a JSON schema that the answer must match. */
+function writeFormat(format: number): void {
+  if (isSaid('response_format')) return;
+  const schema = tape.member(format, 'schema');
+  if (schema < 0) {
+    out.carry('response_format', format);
+    return;
+  }
+  out.key('response_format');
+  out.raw('{"type":"json_schema","json_schema":{');
+  const name = tape.member(format, 'name');
+  if (name >= 0) out.carry('name', name);
+  else out.set('name', 'output');
+  out.carry('schema', schema);
+  const strict = tape.member(format, 'strict');
+  if (strict >= 0) out.carry('strict', strict);
+  else out.set('strict', true);
+  out.raw('}}');
+}
+
+const OUTPUT_CONFIG = new FieldTable(
+  deps,
+  'output_config',
+  [
+    carried('effort', 'reasoning_effort', 'As it is; it counts before the budget of `thinking`.', (effort) => {
+      if (!isSaid('reasoning_effort')) out.carry('reasoning_effort', effort);
+    }),
+    carried('format', 'response_format.json_schema', 'With `strict: true`; its name is `output`.', writeFormat),
+    dropped('task_budget', 'Counted by the vendor of the API over several requests.'),
+  ],
+  LEFT_OUT,
+);
+
+const METADATA = new FieldTable(
+  deps,
+  'metadata',
+  [
+    carried('user_id', 'user', 'As it is.', (user) => {
+      if (!isSaid('user')) out.carry('user', user);
+    }),
+  ],
+  LEFT_OUT,
+);
+
+const BODY = new FieldTable(
+  deps,
+  '',
+  [
+    passed('model', 'As it is.'),
+    carried('system', 'messages[] (system)', 'The first message. Several texts stay parts of it.', null),
+    carried('messages', 'messages[]', 'A last message of the assistant stays one.', writeMessages),
+    carried('tools', 'tools[]', 'By their type. An empty list is left out.', writeTools),
+    carried('tool_choice', 'tool_choice', 'Left out where there are no tools.', writeToolChoice),
+    passed('max_tokens', 'As it is.'),
+    passed('temperature', 'As it is.'),
+    passed('top_p', 'As it is.'),
+    passed('top_k', 'Most servers read it.'),
+    carried('stop_sequences', 'stop', 'As it is.', (stops) => {
+      if (!isSaid('stop') && !tape.isEmpty(stops)) out.carry('stop', stops);
+    }),
+    passed('stream', 'A stream also asks for usage: `stream_options.include_usage`.', (stream) => {
+      out.carry('stream', stream);
+      if (!tape.isTrue(stream)) return;
+      out.key('stream_options');
+      out.raw('{"include_usage":true');
+      writeMembers(tape.member(ROOT, 'stream_options'), 'include_usage');
+      out.raw('}');
+    }),
+    passed('stream_options', 'As it is, but for `include_usage`.', (options, body) => {
+      if (!tape.isTrue(tape.member(body, 'stream'))) out.carry('stream_options', options);
+    }),
+    carried('thinking', 'reasoning_effort, chat_template_kwargs', 'By its type.', (thinking) =>
+      THINKING_TYPES.write(thinking),
+    ),
+    passed('chat_template_kwargs', 'Its `enable_thinking` counts before `thinking`.', (own, body) => {
+      const thinking = THINKING_TYPES.find(tape.member(body, 'thinking'));
+      if (thinking === undefined || thinking.action === 'dropped') out.carry('chat_template_kwargs', own);
+    }),
+    carried('output_config', 'reasoning_effort, response_format', 'By its members.', (config) =>
+      OUTPUT_CONFIG.write(config),
+    ),
+    carried(
+      'output_format',
+      'response_format.json_schema',
+      'The older name of `output_config.format`.',
+      (format, body) => {
+        if (tape.member(tape.member(body, 'output_config'), 'format') < 0) writeFormat(format);
+      },
+    ),
+    carried('metadata', 'user', 'By its members.', (metadata) => METADATA.write(metadata)),
+    carried('service_tier', 'service_tier', '`standard_only` is `default`.', (tier) => {
+      if (tape.equals(tier, 'standard_only')) out.set('service_tier', 'default');
+      else out.carry('service_tier', tier);
+    }),
+    CACHE_CONTROL,
+    dropped('betas', 'What the vendor of the API tries out; also the header `anthropic-beta`.'),
+    dropped('anthropic_beta', 'The same in the body, as some clients send it.'),
+    dropped('anthropic_version', 'Says how the vendor of the API reads the request.'),
+    dropped('context_management', 'The vendor of the API shortens long conversations with it; here all of it is sent.'),
+    dropped('diagnostics', 'Asks the vendor of the API about its cache.'),
+    dropped('fallbacks', 'Other models of the vendor of the API.'),
+    dropped('fallback_credit_token', 'Billing of the vendor of the API.'),
+    dropped('billing_policy', 'Billing of the vendor of the API.'),
+    dropped('user_profile_id', 'Billing of the vendor of the API.'),
+    dropped('workspace_id', 'Billing of the vendor of the API.'),
+    dropped('inference_geo', 'Regions of the vendor of the API; the operator chooses the servers.'),
+    dropped('speed', 'Service levels of the vendor of the API.'),
+    refused('container', 'Chat servers run no code.'),
+    refused('mcp_servers', 'Chat servers do not call MCP servers.'),
+    refused('thread', 'Chat servers keep no threads; send the whole conversation.'),
+    refused('compaction', 'Chat servers do not summarise conversations by themselves.'),
+  ],
+  PASSES,
+);
+
+/** All tables of the direction, as the docs show them. */
+export const MESSAGES_TABLES: readonly Table[] = [
+  ...[BODY, MESSAGE, PARTS, TEXT, IMAGE, IMAGE_SOURCE, DOCUMENT, DOCUMENT_SOURCE, SEARCH_RESULT],
+  ...[CALL, RESULT, THINKING, TOOLS, TOOL, TOOL_CHOICE, THINKING_TYPES, OUTPUT_CONFIG, METADATA],
+];
