@@ -6,6 +6,9 @@ import { openapiDocument } from '../../src/api/openapi.ts';
 import { ROUTES } from '../../src/api/routes.ts';
 import { settingsTable } from '../../src/config/describe.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
+import type { Table } from '../../src/dialect/translation/field-table.ts';
+import { MESSAGES_TABLES } from '../../src/dialect/translation/messages-request.ts';
+import { RESPONSES_TABLES } from '../../src/dialect/translation/responses-request.ts';
 import { ERRORS } from '../../src/errors.ts';
 import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
@@ -224,10 +227,29 @@ function engines(): string {
 }
 
 /** Page and name of every generated part. */
+/** What happens to the fields of a request that is translated: a table for each kind of object. */
+function fields(tables: readonly Table[]): string {
+  const code = (text: string): string =>
+    text
+      .split(', ')
+      .map((part) => (part === '' ? '' : `\`${part}\``))
+      .join(', ');
+  return tables
+    .map(({ fields, ofTypes, others, path }) => {
+      const title = path === '' ? 'The body' : `${code(path)}${ofTypes ? ' by its `type`' : ''}`;
+      const rows = fields.map(({ action, name, note, to }) => [code(name), action, code(to), note]);
+      rows.push(['any other', others.action, '', others.note]);
+      return `#### ${title}\n\n${table([ofTypes ? 'Type' : 'Field', 'What happens', 'Where', ''], rows)}`;
+    })
+    .join('\n\n');
+}
+
 const PARTS: readonly { readonly page: string; readonly name: string; readonly write: () => string }[] = [
   { page: 'docs/configuration.md', name: 'settings', write: settings },
   { page: 'docs/api-reference.md', name: 'endpoints', write: endpoints },
   { page: 'docs/api-reference.md', name: 'operations', write: operations },
+  { page: 'docs/dialects.md', name: 'messages', write: () => fields(MESSAGES_TABLES) },
+  { page: 'docs/dialects.md', name: 'responses', write: () => fields(RESPONSES_TABLES) },
   { page: 'docs/errors.md', name: 'errors', write: errors },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },

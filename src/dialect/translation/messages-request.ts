@@ -13,47 +13,34 @@ import {
   untranslatable,
 } from './field-table.ts';
 import { JsonTape, JsonWriter } from './json-tape.ts';
+import { MessagesAnswer } from './messages-answer.ts';
+import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
 
 const tape = new JsonTape();
 const out = new JsonWriter(tape);
 const deps = { tape, out };
 const { NONE, ROOT } = JsonTape;
 
-/** A request in the chat dialect, and what its answer needs to know of it. */
-export interface MessagesRequest {
+/** A request of the messages dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
+export class MessagesRequest implements TranslatedRequest {
   readonly body: Buffer;
-  /** As the client wrote it; '' when it is no text. */
-  readonly model: string;
-  readonly stream: boolean;
-  readonly stops: readonly string[];
-}
 
-/** Throws `HR_REQUEST_UNTRANSLATABLE` and `HR_REQUEST_INVALID`. */
-export function messagesRequest(body: Buffer): MessagesRequest {
-  try {
+  constructor(body: Buffer) {
     tape.read(body);
-    out.begin();
-    out.raw('{');
-    BODY.write(ROOT);
-    out.raw('}');
-    return {
-      body: out.take(),
-      model: tape.string(tape.member(ROOT, 'model')) ?? '',
-      stream: tape.isTrue(tape.member(ROOT, 'stream')),
-      stops: textsOf(tape.member(ROOT, 'stop_sequences')),
-    };
-  } finally {
-    tape.release();
+    try {
+      out.begin();
+      out.raw('{');
+      BODY.write(ROOT);
+      out.raw('}');
+      this.body = out.take();
+    } finally {
+      tape.release();
+    }
   }
-}
 
-function textsOf(list: number): string[] {
-  const texts: string[] = [];
-  forEachItem(list, (item) => {
-    const text = tape.string(item);
-    if (text !== undefined) texts.push(text);
-  });
-  return texts;
+  answer(): AnswerTranslator {
+    return new MessagesAnswer();
+  }
 }
 
 function forEachItem(list: number, visit: (item: number) => void): void {

@@ -3,6 +3,7 @@
 
 import type { Dialect, DialectName } from '../dialect.ts';
 import { chatCompletions } from '../openai.ts';
+import { MessagesRequest } from './messages-request.ts';
 import { ResponsesRequest } from './responses-request.ts';
 
 /** Carries requests of one dialect to servers that speak another one, and their answers back. */
@@ -42,6 +43,13 @@ export interface AnswerTranslator {
 }
 
 const TRANSLATIONS: readonly Translation[] = [
+  {
+    name: 'messages-chat',
+    from: 'messages',
+    to: chatCompletions,
+    path: '/v1/chat/completions',
+    request: (body) => new MessagesRequest(body),
+  },
   {
     name: 'responses-chat',
     from: 'responses',

@@ -17,3 +17,12 @@ t.test('carries responses to chat completions', (t) => {
   }
   t.end();
 });
+
+t.test('carries messages to chat completions', (t) => {
+  const translation = translationOf(dialectOf('/v1/messages'));
+  t.match(translation, { name: 'messages-chat', from: 'messages', path: '/v1/chat/completions' });
+  const request = translation?.request(Buffer.from('{"model":"m","messages":[]}'));
+  t.equal(request?.body.toString(), '{"model":"m","messages":[]}');
+  t.ok(request?.answer() !== request?.answer(), 'each answer has a translator of its own');
+  t.end();
+});
