@@ -23,6 +23,8 @@ export type BlockKind = 'reasoning' | 'text' | 'refusal' | 'call';
 export interface ChatBlocksListener {
   /** The first chunk with a choice. */
   onStart(chunk: ChatObject): void;
+  /** A choice that was parsed, before its blocks: for members that are no text. */
+  onChoice?(choice: ChatObject): void;
   /** A block begins. `call`: of a tool; its id is '' where the server sends none. */
   onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void;
   /** More text of the block: the content of a JSON string as it is written, `[start, end)` of `bytes`. Never empty. */
@@ -155,6 +157,7 @@ export class ChatBlocks implements ChatEventListener {
       this.#started = true;
       this.#listener.onStart(chunk);
     }
+    this.#listener.onChoice?.(choice);
     const reasoning = reasoningOf(delta);
     const signature = signatureOf(delta);
     const text = textOf(delta['content']);
@@ -177,10 +180,12 @@ export class ChatBlocks implements ChatEventListener {
   #callPart({ arguments: text, id, index, name }: CallPart): void {
     const calls = (this.#calls ??= []);
     let call = index === undefined ? calls.at(-1) : calls.findLast((known) => known.index === index);
-    // Some servers send all calls with the same index, or with none; a new id, or a name behind complete arguments, begins a call.
+    // Some servers send all calls with the same index, or with none; a new id with a name, or a name behind complete arguments, begins a
+    // call. Others make a new id for every piece.
     const isNext =
       call !== undefined &&
-      (id === '' ? name !== '' && text !== '' && call.end.reached : call.id !== '' && call.id !== id);
+      name !== '' &&
+      (id === '' ? text !== '' && call.end.reached : call.id !== '' && call.id !== id);
     if (call === undefined || isNext) {
       call = new Call(index);
       calls.push(call);

@@ -3,9 +3,12 @@
 
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
+import { HeadraceError } from '../../errors.ts';
 import { isFilled, membersOf, sseEvent, tokenCount } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
-import { type ChatObject, type ChatEventListener, ChatEventReader } from './chat-events.ts';
+import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, textOf } from './chat-answer.ts';
+import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
+import type { ChatObject } from './chat-events.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 
@@ -49,29 +52,12 @@ interface CallItem {
 
 type Item = TextItem | CallItem;
 
-/** A call as far as the server has sent it. It becomes an item when its name is known. */
-interface Call {
-  readonly index: unknown;
-  id: string;
-  name: string;
-  /** Arguments that came before the name. */
-  early: string;
-  item: CallItem | null;
-}
-
-interface ReportedError {
-  readonly message: string;
-  readonly type: string;
-  readonly param: unknown;
-  readonly code: unknown;
-}
-
 /** How an answer ends. */
 interface Ending {
   readonly status: 'completed' | 'incomplete' | 'failed';
   /** Why it is incomplete. */
   readonly reason: string | null;
-  readonly error: ReportedError | null;
+  readonly error: ServerError | null;
 }
 
 const COMPLETED: Ending = { status: 'completed', reason: null, error: null };
@@ -80,8 +66,8 @@ const COMPLETED: Ending = { status: 'completed', reason: null, error: null };
 const ENDINGS: ReadonlyMap<unknown, Ending> = new Map([
   ['length', { status: 'incomplete', reason: 'max_output_tokens', error: null }],
   ['content_filter', { status: 'incomplete', reason: 'content_filter', error: null }],
-  ['error', failure({ message: 'The server ended the answer with an error' })],
-  ['abort', failure({ message: 'The server aborted the answer' })],
+  ['error', failure('The server ended the answer with an error')],
+  ['abort', failure('The server aborted the answer')],
 ]);
 
 const CALLS = {
@@ -90,6 +76,13 @@ const CALLS = {
   local_shell: { type: 'local_shell_call', prefix: 'lsh' },
   tool_search: { type: 'tool_search_call', prefix: 'tsc' },
 } as const;
+
+/** The parts in which blocks of a chat answer are. */
+const PARTS = { text: 'output_text', refusal: 'refusal', reasoning: 'reasoning_text' } as const;
+
+const NONE: readonly unknown[] = [];
+const NO_BYTES: Buffer = Buffer.alloc(0);
+const NO_ARGUMENTS: Buffer = Buffer.from('{}');
 
 /** Prefixes that servers give to the ids of answers. */
 const ID_PREFIX = /^(?:chatcmpl|cmpl|chat|gen)[-_]/;
@@ -102,10 +95,10 @@ const FIRST_TEXT_BYTES = 512;
 const out = new ByteWriter(16 * 1024);
 const LARGEST_IDLE_BYTES = 1024 * 1024;
 
-export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
+export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   readonly #echo: ResponseEcho;
   readonly #epochMs: () => number;
-  readonly #reader: ChatEventReader;
+  readonly #blocks: ChatBlocks;
   #sequence = 0;
   /** What all ids of the response contain; '' before the first event. */
   #id = '';
@@ -113,16 +106,15 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
   /** JSON. */
   #model = '';
   #serviceTier = '';
-  #usage: unknown;
-  #ending: Ending | null = null;
-  /** The last event has been written. */
-  #hasEnded = false;
   readonly #items: Item[] = [];
-  readonly #calls: Call[] = [];
-  /** The message or the reasoning that is not done. Calls are done at the end: their pieces may come in any order. */
+  /** The message or the reasoning that is not done. */
   #open: TextItem | null = null;
-  /** Where the text of the last chunk went. */
+  #call: CallItem | null = null;
+  /** The text that grows. */
   #text: Text | null = null;
+  // What came without text: it goes with the next one.
+  #logprobs: readonly unknown[] = NONE;
+  #annotations: readonly unknown[] = NONE;
 
   /**
    * @param echo what the response repeats of its request
@@ -131,7 +123,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
   constructor(echo: ResponseEcho, epochMs: () => number = systemEpochMs) {
     this.#echo = echo;
     this.#epochMs = epochMs;
-    this.#reader = new ChatEventReader(this);
+    this.#blocks = new ChatBlocks(this);
   }
 
   get nextSequence(): number {
@@ -140,111 +132,121 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
 
   events(piece: Buffer): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
-    if (!this.#hasEnded) this.#reader.read(piece);
+    this.#blocks.read(piece);
     return out.view();
   }
 
   end(): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
-    if (!this.#hasEnded) {
-      this.#reader.end();
-      if (this.#ending === null) this.onError({ message: 'The server ended the answer before it was complete' });
-      else this.onDone();
-    }
+    this.#blocks.end();
     return out.view();
   }
 
   whole(body: Buffer): Buffer {
-    const answer = membersOf(parsed(body));
-    const { choices } = answer;
+    const answer = membersOf(parsed(body.toString()));
+    const { choices, usage } = answer;
+    const choice = membersOf(Array.isArray(choices) ? choices[0] : undefined);
+    const message = membersOf(choice['message']);
+    if (!isFilled(message)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
     this.#readHead(answer);
-    this.#usage = answer['usage'];
-    const { finish_reason: reason, logprobs, message } = membersOf(Array.isArray(choices) ? choices[0] : undefined);
-    if (isFilled(message)) this.#readDelta(membersOf(message), logprobs, true);
-    const ending = isFilled(message) ? endingOf(reason) : failure({ message: 'The server answered without a message' });
+    this.onChoice(choice);
+    this.#say('reasoning', reasoningOf(message));
+    this.#say('text', textOf(message['content']));
+    this.#say('refusal', refusalOf(message));
+    for (const call of callsOf(message)) {
+      this.onBlock('call', call);
+      if (!isBare(call.arguments)) this.#add(call.arguments);
+      this.onBlockEnd('call');
+    }
+    const ending = endingOf(choice['finish_reason']);
     this.#closeItems(ending);
-    // The events that a stream would have had.
+    // A stream would have had events.
     out.clear(LARGEST_IDLE_BYTES);
-    this.#writeResponse(ending);
+    this.#writeResponse(ending, usage);
     return out.view();
   }
 
   error(status: number, body: Buffer): Buffer {
-    const answer = parsed(body);
-    const { error, detail, message } = membersOf(answer);
-    const text = body.toString().trim();
-    // Older servers have the members of the error at the top, frameworks their own `detail`.
-    const reported = isFilled(error) ? error : isFilled(message) ? answer : isFilled(detail) ? detail : text;
-    const type = status >= 500 ? 'server_error' : 'invalid_request_error';
-    const known = isFilled(answer) && !Array.isArray(answer) && typeof answer === 'object' ? answer : {};
-    return Buffer.from(JSON.stringify({ ...known, error: errorOf(reported, type) }));
+    const text = body.toString();
+    const answer = parsed(text);
+    const known = isFilled(answer) && !Array.isArray(answer) ? membersOf(answer) : {};
+    const { error } = known;
+    const { code, message, param, type } = errorOf(answer ?? text);
+    const read = { message, type: type || typeOf(status), param: param || null, code: code || null };
+    return Buffer.from(
+      JSON.stringify({ ...known, error: { ...read, ...filled(isFilled(error) ? error : known, read) } }),
+    );
   }
 
   /** @internal */
-  onChunk(chunk: ChatObject): void {
-    if (this.#hasEnded) return;
-    if (this.#id === '') {
-      this.#readHead(chunk);
-      this.#writeOpening();
-    }
-    const { choices, service_tier: tier, usage } = chunk;
-    if (isFilled(usage)) this.#usage = usage;
-    if (typeof tier === 'string') this.#serviceTier = JSON.stringify(tier);
-    if (!Array.isArray(choices)) return;
-    for (const choice of choices) {
-      const { delta, finish_reason: reason, index, logprobs } = membersOf(choice);
-      if ((index ?? 0) !== 0) continue;
-      this.#readDelta(membersOf(delta), logprobs, false);
-      if (isFilled(reason)) this.#ending = endingOf(reason);
+  onStart(chunk: ChatObject): void {
+    this.#readHead(chunk);
+    for (const type of ['response.created', 'response.in_progress']) {
+      this.#startEvent(type);
+      out.latin1('"response":');
+      this.#writeResponse(null, null);
+      this.#endEvent();
     }
   }
 
   /** @internal */
-  onText(piece: Buffer, start: number, end: number): void {
-    const text = this.#text;
-    if (text === null || this.#hasEnded) return;
-    text.bytes.copy(piece, start, end);
+  onChoice({ delta, logprobs, message }: ChatObject): void {
+    const { annotations } = membersOf(delta ?? message);
+    const { content } = membersOf(logprobs);
+    if (Array.isArray(content)) this.#logprobs = [...this.#logprobs, ...(content as unknown[])];
+    if (Array.isArray(annotations)) this.#annotations = [...this.#annotations, ...(annotations as unknown[])];
+  }
+
+  /** @internal */
+  onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void {
+    if (call !== null) this.#openCall(call);
+    else this.#text = this.#partOf(PARTS[kind as Exclude<BlockKind, 'call'>]);
+  }
+
+  /** @internal */
+  onText(bytes: Buffer, start: number, end: number): void {
+    const text = this.#text as Text;
+    text.bytes.copy(bytes, start, end);
     if (text.before === null) return;
     out.copy(text.before, 0, text.before.length);
-    out.copy(piece, start, end);
-    this.#endDelta(text.after);
+    out.copy(bytes, start, end);
+    if (this.#logprobs.length > 0) this.#writeLogprobs(text as Part);
+    else out.latin1(text.after);
+    out.digits(this.#sequence++);
+    this.#endEvent();
+  }
+
+  /** @internal Texts end with their items: a refusal and a text may follow one another in one message. */
+  onBlockEnd(kind: BlockKind): void {
+    if (kind === 'call') this.#closeCall(this.#call as CallItem, endingOf(this.#blocks.finishReason));
   }
 
   /** @internal */
   onDone(): void {
-    if (this.#hasEnded) return;
-    const ending = this.#ending ?? COMPLETED;
-    if (this.#id === '') {
-      this.#readHead({});
-      this.#writeOpening();
-    }
+    const ending = endingOf(this.#blocks.finishReason);
+    if (this.#id === '') this.onStart({});
     if (ending.error !== null) {
       this.onError(ending.error);
       return;
     }
     this.#closeItems(ending);
-    this.#hasEnded = true;
-    this.#startEvent(`response.${ending.status}`);
-    out.latin1('"response":');
-    this.#writeResponse(ending);
-    this.#endEvent();
+    this.#writeEnd(ending);
   }
 
   /** @internal The same events as `errorEvent` writes, but with all that is known of the response. */
-  onError(error: unknown): void {
-    if (this.#hasEnded) return;
+  onError(reported: ServerError): void {
     if (this.#id === '') this.#readHead({});
-    this.#hasEnded = true;
-    const ending = failure(error);
-    const reported = ending.error as ReportedError;
-    const { code, message, param } = reported;
-    const event = { type: 'error', code, message, param, sequence_number: this.#sequence++, error: reported };
-    out.utf8(sseEvent('error', event));
+    const { code, message, param, status } = reported;
+    const error = {
+      message,
+      type: reported.type || typeOf(status),
+      param: param || null,
+      code: code || (status > 0 ? status : null),
+    };
+    const { type: _, ...members } = error;
+    out.utf8(sseEvent('error', { type: 'error', ...members, sequence_number: this.#sequence++, error }));
     for (const item of this.#items) if (item.status === 'in_progress') item.status = 'incomplete';
-    this.#startEvent('response.failed');
-    out.latin1('"response":');
-    this.#writeResponse(ending);
-    this.#endEvent();
+    this.#writeEnd({ status: 'failed', reason: null, error: reported });
   }
 
   /** @internal */
@@ -264,56 +266,28 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
     return Math.floor(this.#epochMs() / 1000);
   }
 
-  #writeOpening(): void {
-    for (const type of ['response.created', 'response.in_progress']) {
-      this.#startEvent(type);
-      out.latin1('"response":');
-      this.#writeResponse(null);
-      this.#endEvent();
+  /** A text that is whole. */
+  #say(kind: BlockKind, text: string): void {
+    if (text === '') return;
+    this.onBlock(kind, null);
+    this.#add(text);
+  }
+
+  #add(text: string): void {
+    const json = Buffer.from(JSON.stringify(text));
+    this.onText(json, 1, json.length - 1);
+  }
+
+  /** The end of a delta event up to its number, with the log-probabilities that have come. */
+  #writeLogprobs({ after, logprobs, type }: Part): void {
+    if (type !== 'output_text') {
+      out.latin1(after);
+      return;
     }
-  }
-
-  /** A delta, or the message of a whole answer: they have the same members. */
-  #readDelta(delta: ChatObject, logprobs: unknown, isWhole: boolean): void {
-    const { annotations, content, function_call: called, reasoning, reasoning_content: thoughts, refusal } = delta;
-    const { tool_calls: calls } = delta;
-    this.#text = null;
-    // Some servers send the same text under both names.
-    const thought = isFilled(thoughts) ? thoughts : reasoning;
-    if (isFilled(thought) && typeof thought === 'string') this.#addText('reasoning_text', thought, []);
-    const probabilities = membersOf(logprobs)['content'];
-    if (typeof content === 'string' && (content !== '' || isFilled(probabilities))) {
-      this.#addText('output_text', content, Array.isArray(probabilities) ? probabilities : []);
-    }
-    if (Array.isArray(annotations)) for (const annotation of annotations) this.#addAnnotation(annotation);
-    if (isFilled(refusal) && typeof refusal === 'string') this.#addText('refusal', refusal, []);
-    if (Array.isArray(calls)) {
-      for (const [position, call] of calls.entries()) this.#readCall(membersOf(call), isWhole ? position : undefined);
-    }
-    if (isFilled(called)) this.#readCall({ function: called }, 0);
-  }
-
-  #addText(type: Part['type'], text: string, logprobs: readonly unknown[]): void {
-    const part = this.#partOf(type);
-    for (const element of logprobs) part.logprobs.push(JSON.stringify(element));
-    const after = logprobs.length === 0 ? part.after : part.after.replace('[]', () => JSON.stringify(logprobs));
-    this.#append(part, JSON.stringify(text).slice(1, -1), after);
-  }
-
-  #append(text: Text, escaped: string, after: string): void {
-    this.#text = text;
-    text.bytes.utf8(escaped);
-    if (text.before === null) return;
-    out.copy(text.before, 0, text.before.length);
-    out.utf8(escaped);
-    this.#endDelta(after);
-  }
-
-  /** @param after ASCII, or with characters that JSON does not escape */
-  #endDelta(after: string): void {
-    out.utf8(after);
-    out.digits(this.#sequence++);
-    out.latin1('}\n\n');
+    const elements = this.#logprobs.map((element) => JSON.stringify(element));
+    this.#logprobs = NONE;
+    logprobs.push(...elements);
+    out.utf8(`","logprobs":[${elements.join()}],"sequence_number":`);
   }
 
   /** The part that takes more text of this type: the last one, or a new one. */
@@ -323,7 +297,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
     const item = (this.#open ??= this.#openTextItem(itemType));
     const last = item.parts.at(-1);
     if (last?.type === type) return last;
-    if (last !== undefined) this.#writePartDone(last);
+    if (last !== undefined) this.#closePart(last);
     const place = `"item_id":"${item.id}","output_index":${item.index},"content_index":${item.parts.length},`;
     const name = `response.${type}.delta`;
     const part: Part = {
@@ -352,50 +326,19 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
     return item;
   }
 
-  #addAnnotation(annotation: unknown): void {
-    const { url_citation: citation, ...members } = membersOf(annotation);
-    const flat = JSON.stringify({ ...members, ...membersOf(citation) });
-    const { annotations, place } = this.#partOf('output_text');
-    this.#startEvent('response.output_text.annotation.added');
-    out.utf8(`${place}"annotation_index":${annotations.length},"annotation":${flat}`);
-    this.#endEvent();
-    annotations.push(flat);
-  }
-
-  /** @param position of a call that is whole */
-  #readCall({ function: called, id, index }: ChatObject, position: number | undefined): void {
-    const { arguments: text, name } = membersOf(called);
-    const call = this.#callOf(position ?? index, textOf(id), textOf(name));
-    const more = typeof text === 'string' ? text : isFilled(text) ? JSON.stringify(text) : '';
-    if (call.item === null && call.name !== '') this.#openCall(call);
-    if (call.item === null) call.early += more;
-    else if (more !== '') {
-      const { arguments: open } = call.item;
-      this.#append(open, JSON.stringify(more).slice(1, -1), open.after);
+  #addAnnotations({ annotations, place }: Part): void {
+    for (const annotation of this.#annotations) {
+      const { url_citation: citation, ...members } = membersOf(annotation);
+      const flat = JSON.stringify({ ...members, ...membersOf(citation) });
+      this.#startEvent('response.output_text.annotation.added');
+      out.utf8(`${place}"annotation_index":${annotations.length},"annotation":${flat}`);
+      this.#endEvent();
+      annotations.push(flat);
     }
+    this.#annotations = NONE;
   }
 
-  /**
-   * The call that a piece belongs to. Some servers number all calls 0 and some leave the number out: a name with another id begins
-   * another call. Some make a new id for every piece: without a name it says nothing.
-   */
-  #callOf(index: unknown, id: string, name: string): Call {
-    const isNumbered = typeof index === 'number';
-    const known = isNumbered ? this.#calls.findLast((call) => call.index === index) : this.#calls.at(-1);
-    const isOther = name !== '' && known !== undefined && known.name !== '' && (isNumbered ? id !== '' : true);
-    if (known !== undefined && !(isOther && (known.id !== id || id === ''))) {
-      if (known.item === null) {
-        known.id ||= id;
-        known.name ||= name;
-      }
-      return known;
-    }
-    const call: Call = { index, id, name, early: '', item: null };
-    this.#calls.push(call);
-    return call;
-  }
-
-  #openCall(call: Call): CallItem {
+  #openCall(call: { readonly id: string; readonly name: string }): void {
     this.#closeOpen('completed');
     const index = this.#items.length;
     const tool = this.#echo.toolOf(call.name);
@@ -419,52 +362,55 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
       status: 'in_progress',
     };
     this.#items.push(item);
-    call.item = item;
+    this.#call = item;
+    this.#text = item.arguments;
     this.#writeItemEvent('response.output_item.added', item);
-    if (call.early !== '') this.#append(item.arguments, JSON.stringify(call.early).slice(1, -1), item.arguments.after);
-    return item;
   }
 
-  /** Ends all items. A model that has said nothing has sent an empty message. */
+  /** Ends the last item. A model that has said nothing has sent an empty message. */
   #closeItems({ status }: Ending): void {
-    if (status === 'completed' && this.#items.every(({ type }) => type === 'reasoning') && this.#calls.length === 0) {
-      this.#partOf('output_text');
-    }
-    const itemStatus = status === 'completed' ? 'completed' : 'incomplete';
-    this.#closeOpen(itemStatus);
-    for (const call of this.#calls) this.#closeCall(call.item ?? this.#openCall(call), itemStatus);
+    const last = this.#items.at(-1);
+    const isSilent = status === 'completed' && (last === undefined || last.type === 'reasoning');
+    if (isSilent || this.#annotations.length > 0) this.#partOf('output_text');
+    this.#closeOpen(status === 'completed' ? 'completed' : 'incomplete');
+    if (last !== undefined && status === 'incomplete') last.status = status;
   }
 
   #closeOpen(status: ItemStatus): void {
     const item = this.#open;
     if (item === null) return;
-    this.#open = null;
-    this.#text = null;
-    item.status = status;
     const last = item.parts.at(-1);
-    if (last !== undefined) this.#writePartDone(last);
+    if (last !== undefined) this.#closePart(last);
+    this.#open = null;
+    item.status = status;
     this.#writeItemEvent('response.output_item.done', item);
   }
 
-  #writePartDone(part: Part): void {
-    this.#startEvent(`response.${part.type}.done`);
-    out.latin1(`${part.place}"${part.type === 'refusal' ? 'refusal' : 'text'}":"`);
-    out.append(part.bytes);
+  #closePart(part: Part): void {
+    const { bytes, place, type } = part;
+    if (type === 'output_text') {
+      this.#text = part;
+      if (this.#logprobs.length > 0) this.onText(NO_BYTES, 0, 0);
+      this.#addAnnotations(part);
+    }
+    this.#startEvent(`response.${type}.done`);
+    out.latin1(`${place}"${type === 'refusal' ? 'refusal' : 'text'}":"`);
+    out.append(bytes);
     out.latin1('"');
-    if (part.type === 'output_text') out.utf8(`,"logprobs":[${part.logprobs.join()}]`);
+    if (type === 'output_text') out.utf8(`,"logprobs":[${part.logprobs.join()}]`);
     this.#endEvent();
     this.#startEvent('response.content_part.done');
-    out.latin1(`${part.place}"part":`);
+    out.latin1(`${place}"part":`);
     writePart(part);
     this.#endEvent();
   }
 
-  #closeCall(item: CallItem, status: ItemStatus): void {
+  #closeCall(item: CallItem, ending: Ending): void {
     const { arguments: text, id, index, tool, type } = item;
     const place = `"item_id":"${id}","output_index":${index},`;
     if (type === 'function_call') {
       // A call without arguments is one with none: clients parse them.
-      if (text.bytes.length === 0) this.#append(text, '{}', text.after);
+      if (text.bytes.length === 0) this.onText(NO_ARGUMENTS, 0, NO_ARGUMENTS.length);
       this.#startEvent('response.function_call_arguments.done');
       out.utf8(`${place}"name":${JSON.stringify(tool.name)},"arguments":"`);
       out.append(text.bytes);
@@ -479,7 +425,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
       out.utf8(`${place}"input":${input}`);
       this.#endEvent();
     }
-    item.status = status;
+    item.status = ending.status === 'incomplete' ? 'incomplete' : 'completed';
     this.#writeItemEvent('response.output_item.done', item);
   }
 
@@ -498,11 +444,18 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
     this.#endEvent();
   }
 
+  #writeEnd(ending: Ending): void {
+    this.#startEvent(`response.${ending.status}`);
+    out.latin1('"response":');
+    this.#writeResponse(ending, this.#blocks.usage);
+    this.#endEvent();
+  }
+
   /** @param ending null: it goes on */
-  #writeResponse(ending: Ending | null): void {
+  #writeResponse(ending: Ending | null, usage: unknown): void {
     const { members } = this.#echo;
     const error = ending?.error ?? null;
-    const code = typeof error?.code === 'string' ? error.code : 'server_error';
+    const code = error?.code || 'server_error';
     out.utf8(
       `{"id":"resp_${this.#id}","object":"response","created_at":${this.#createdAt},` +
         `"status":"${ending?.status ?? 'in_progress'}","model":${this.#model},"service_tier":${this.#serviceTier},`,
@@ -517,7 +470,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatEventListener {
       if (item.index > 0) out.latin1(',');
       writeItem(item);
     }
-    out.utf8(`],"usage":${ending === null ? 'null' : JSON.stringify(usageOf(this.#usage))}}`);
+    out.utf8(`],"usage":${ending === null ? 'null' : JSON.stringify(usageOf(usage))}}`);
   }
 }
 
@@ -580,36 +533,30 @@ function parsedText(text: Text): unknown {
   return parsed(unescaped(text));
 }
 
-function parsed(json: Buffer | string): unknown {
+function parsed(json: string): unknown {
   try {
-    return JSON.parse(json.toString()) as unknown;
+    return JSON.parse(json) as unknown;
   } catch {
     return undefined;
   }
-}
-
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : '';
 }
 
 function endingOf(reason: unknown): Ending {
   return ENDINGS.get(reason) ?? COMPLETED;
 }
 
-function failure(error: unknown): Ending {
-  return { status: 'failed', reason: null, error: errorOf(error, 'server_error') };
+function failure(message: string): Ending {
+  return { status: 'failed', reason: null, error: errorOf({ message, code: 502 }) };
 }
 
-/** The error object of the OpenAI dialects. `error` is one of them, or one with other members, or a text. */
-function errorOf(error: unknown, usualType: string): ReportedError {
-  const { code, message, param, type, detail } = membersOf(error);
-  const said = isFilled(message) ? message : isFilled(detail) ? detail : error;
-  return {
-    message: typeof said === 'string' ? said : JSON.stringify(said),
-    type: isFilled(type) && typeof type === 'string' ? type : usualType,
-    param: param ?? null,
-    code: code ?? null,
-  };
+function typeOf(status: number): string {
+  return status >= 400 && status < 500 ? 'invalid_request_error' : 'server_error';
+}
+
+/** The members of an error that a server has written, by the names in `usual`. */
+function filled(error: unknown, usual: object): ChatObject {
+  const members = Object.entries(membersOf(error));
+  return Object.fromEntries(members.filter(([name, value]) => name in usual && isFilled(value)));
 }
 
 /** Token counts of a chat answer as those of a response; null when it has none. */
