@@ -491,3 +491,136 @@ for (const table of RESPONSES_TABLES) {
     t.end();
   });
 }
+
+const output = (id: string): Json => ({ type: 'function_call_output', call_id: id, output: id });
+const result = (id: string): Json => ({ role: 'tool', tool_call_id: id, content: id });
+const thought = (value: string): Json => ({ type: 'reasoning', summary: [], content: [{ text: value }] });
+const said = (value: string): Json => message('assistant', { type: 'output_text', text: value });
+
+t.test('puts text, reasoning and calls of one turn in one message', (t) => {
+  const second = { ...CALL, call_id: 'call_2' };
+  const calls = [CHAT_CALL, { ...CHAT_CALL, id: 'call_2' }];
+  const answers = [result('call_1'), result('call_2')];
+  const outputs = [output('call_1'), output('call_2')];
+  const examples: [string, Json[], Json[]][] = [
+    [
+      'in the order of the official API',
+      [thought('a'), said('b'), CALL, second, ...outputs],
+      [{ ...assistant('b', ...calls), reasoning_content: 'a' }, ...answers],
+    ],
+    [
+      'with text and reasoning between calls, whose results have to follow the message',
+      [CALL, said('b'), thought('c'), second, said('d'), ...outputs],
+      [{ ...assistant('b\n\nd', ...calls), reasoning_content: 'c' }, ...answers],
+    ],
+    [
+      'but not with an earlier text',
+      [said('a'), said('b'), CALL, output('call_1')],
+      [assistant('a'), assistant('b', CHAT_CALL), result('call_1')],
+    ],
+    [
+      'but not with an earlier text and its reasoning',
+      [thought('a'), said('b'), thought('c'), CALL],
+      [
+        { ...assistant('b'), reasoning_content: 'a' },
+        { ...assistant(null, CHAT_CALL), reasoning_content: 'c' },
+      ],
+    ],
+    [
+      'in the turns that results divide',
+      [CALL, output('call_1'), thought('x'), second, output('call_2'), said('y')],
+      [
+        assistant(null, CHAT_CALL),
+        result('call_1'),
+        { ...assistant(null, { ...CHAT_CALL, id: 'call_2' }), reasoning_content: 'x' },
+        result('call_2'),
+        assistant('y'),
+      ],
+    ],
+  ];
+  for (const [name, items, becomes] of examples) t.strictSame(chat(turn(...items)), messages(...becomes), name);
+  t.end();
+});
+
+t.test('makes one message of instructions and the system messages behind them', (t) => {
+  const developer = message('developer', { type: 'input_text', text: 'b' }, { type: 'input_text', text: 'c' });
+  t.strictSame(
+    chat({
+      instructions: 'a',
+      input: [developer, { role: 'system', content: 'd' }, USER, { role: 'developer', content: 'e' }],
+    }),
+    messages({ role: 'system', content: 'a\n\nb\n\nc\n\nd' }, USER, { role: 'system', content: 'e' }),
+  );
+  t.strictSame(chat({ instructions: 'a' }), messages({ role: 'system', content: 'a' }));
+  t.strictSame(chat({}), messages());
+  t.end();
+});
+
+t.test('passes what has no row as it is written', (t) => {
+  const passed =
+    '"seed":7,"top_k": 40,"min_p":0.050,"chat_template_kwargs":{"enable_thinking":false},"stop":["\\u0041"],"x":null';
+  const { body } = new ResponsesRequest(Buffer.from(`{"input":"hi",${passed}}`));
+  t.equal(body.toString(), `{"messages":[{"role":"user","content":"hi"}],${passed}}`);
+  t.end();
+});
+
+t.test('prefers what the client says in the words of chat completions', (t) => {
+  const words = {
+    max_completion_tokens: 5,
+    reasoning_effort: 'low',
+    verbosity: 'high',
+    response_format: { type: 'json_object' },
+    logprobs: false,
+  };
+  const request = {
+    ...{ max_output_tokens: 6, reasoning: { effort: 'high' }, include: ['message.output_text.logprobs'] },
+    text: { verbosity: 'low', format: { type: 'json_schema', name: 'a', schema: {} } },
+  };
+  t.strictSame(chat({ input: 'hi', ...words, ...request }), { messages: [USER], ...words });
+  t.end();
+});
+
+t.test('leaves out what servers refuse without tools', (t) => {
+  for (const tools of [undefined, null, []]) {
+    const request = { input: 'hi', tools, tool_choice: 'auto', parallel_tool_calls: true };
+    t.strictSame(chat(request), messages(USER));
+    t.strictSame(chat({ ...request, tool_choice: 'none' }), messages(USER));
+    t.strictSame(chat({ ...request, tool_choice: 'required' }), { ...messages(USER), tool_choice: 'required' });
+  }
+  t.end();
+});
+
+t.test('refuses what is no request of the dialect by name', (t) => {
+  const examples: [Json, string][] = [
+    [{ input: 5 }, 'input: It is no list.'],
+    [{ input: {} }, 'input: It is no list.'],
+    [{ instructions: ['a'] }, 'instructions: It is no text.'],
+    [turn('hi'), 'input.0: Chat completions have no such item.'],
+    [turn({}), 'input.0: It has no `role`.'],
+    [turn({ role: 'tool', content: '' }), 'input.0.role: There is no such role.'],
+    [turn({ type: 'thread' }), 'input.0.type: thread: '],
+    [turn(message('user', 5)), 'input.0.content.0: Chat completions have no such part.'],
+    [turn({ role: 'user', content: 5 }), 'input.0.content: It is no list.'],
+    [turn({ role: 'assistant', content: { a: 1 }, type: 'message' }), 'input.0.content: It is no list.'],
+    [turn(message('user', { type: 'input_text' })), 'input.0.content.0: It has no `text`.'],
+    [turn(message('user', { type: 'input_image' })), 'input.0.content.0: It has no `image_url`.'],
+    [turn(message('user', { type: 'input_file' })), 'input.0.content.0: It has no `file_data`.'],
+    [turn(message('system', { type: 'input_image', image_url: PNG })), 'input.0.content.0: A system message can hold'],
+    [
+      turn(message('assistant', { type: 'input_image', image_url: PNG })),
+      'input.0.content.0: A message of the assistant',
+    ],
+    [{ input: 'hi', tools: {} }, 'tools: It is no list.'],
+    [{ input: 'hi', tools: [{ type: 'tool_search', execution: 'server' }] }, 'tools.0: Only its own server can run'],
+    [{ input: 'hi', tools: [TOOL, {}] }, 'tools.1: Chat completions have no such tool.'],
+    [{ input: 'hi', tool_choice: { type: 'file_search' } }, 'tool_choice.type: file_search: '],
+    [
+      { input: 'hi', tools: [TOOL], tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'mcp' }] } },
+      'tool_choice.tools.0: ',
+    ],
+    [{ input: 'hi', text: { format: { type: 'grammar' } } }, 'text.format.type: grammar: '],
+    [{ input: 'hi', include: 'all' }, 'include: It is no list.'],
+  ];
+  for (const [request, begin] of examples) t.equal(refusal(request).slice(0, begin.length), begin);
+  t.end();
+});

@@ -1,0 +1,50 @@
+// Requests as clients of the responses dialect send them; neutral text stands in place of prose.
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { ResponsesRequest } from '../../../src/dialect/translation/responses-request.ts';
+import { factsOfChat, factsOfResponses, list, optionsOfResponses } from './responses-facts.ts';
+import type { Json } from './random-responses.ts';
+
+function recorded(file: string): { client: string; version: string; requests: Json[] } {
+  const url = new URL(`../../../../test/fixtures/${file}.json`, import.meta.url);
+  return JSON.parse(readFileSync(url, 'utf8')) as { client: string; version: string; requests: Json[] };
+}
+
+function chatOf(request: Json): Json {
+  return JSON.parse(new ResponsesRequest(Buffer.from(JSON.stringify(request))).body.toString()) as Json;
+}
+
+for (const file of ['openai', 'ai-sdk', 'openai-agents', 'codex']) {
+  const { client, requests, version } = recorded(`responses/${file}`);
+  t.test(`loses nothing of the requests of ${client} ${version}`, (t) => {
+    for (const request of requests) {
+      const stored = list(request['input']).findIndex(({ type }) => type === 'item_reference');
+      if (stored >= 0) {
+        t.throws(() => chatOf(request), {
+          code: 'HR_REQUEST_UNTRANSLATABLE',
+          subject: `input.${stored}.type: item_reference: No stored item has this id.`,
+        });
+        (request['input'] as Json[]).splice(stored, 1);
+      }
+      const { messages, ...options } = chatOf(request);
+      t.strictSame(factsOfChat(messages as Json[], request), factsOfResponses(request));
+      t.strictSame(options, optionsOfResponses(request));
+    }
+    t.end();
+  });
+}
+
+t.test('refuses the web search that Codex offers unless it is set up without', (t) => {
+  const { requests } = recorded('agents/codex');
+  const request = (requests[0] as { body: Json }).body;
+  const search = list(request['tools']).findIndex(({ type }) => type === 'web_search');
+  t.throws(() => chatOf(request), {
+    code: 'HR_REQUEST_UNTRANSLATABLE',
+    subject: `tools.${search}.type: web_search: Only its own server can run this tool.`,
+  });
+  (request['tools'] as Json[]).splice(search, 1);
+  const { messages, ...options } = chatOf(request);
+  t.strictSame(factsOfChat(messages as Json[], request), factsOfResponses(request));
+  t.strictSame(options, optionsOfResponses(request));
+  t.end();
+});
