@@ -6,7 +6,7 @@ import { type AnswerFailure, AnswerJudge, type AnswerState } from '../dialect/in
 import type { ErrorCode } from '../errors.ts';
 import type { Connection, DispatchError, DispatchFault, DispatchHandler, DispatchOptions } from '../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
-import { EventSplitter } from '../net/sse.ts';
+import { EventSplitter, parseEvents } from '../net/sse.ts';
 import {
   type Board,
   type Candidate,
@@ -513,7 +513,8 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   #endOfStream(phase: Phase, splitter: EventSplitter): void {
     const isCut = splitter.midEvent && !this.#lineEnded;
     const rest = splitter.take();
-    if (rest.byteLength > 0) this.#held.push(this.form.translator === null ? rest : Buffer.concat([rest, BLANK_LINE]));
+    if (rest.byteLength > 0 && this.form.translator === null) this.#held.push(rest);
+    else if (isWholeButItsEnd(rest)) this.#held.push(Buffer.concat([rest, BLANK_LINE]));
     const failure = this.judge.end(rest, false);
     // The type of a last event that was too long to be held came with its first part.
     this.#endOfAnswer(phase, isCut && this.form.dialect !== undefined ? 'truncated' : failure);
@@ -712,6 +713,21 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#left = true;
     this.#deps.running.delete(this);
     this.#deps.board.leave(this.member.server);
+  }
+}
+
+/** Whether the rest of a stream is an event of which only the blank line behind it is missing, so that it can be translated. */
+function isWholeButItsEnd(rest: Buffer): boolean {
+  const events = parseEvents(`${rest.toString()}\n\n`);
+  return events.length > 0 && events.every(({ data }) => data === '[DONE]' || isJson(data));
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 

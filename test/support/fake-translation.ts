@@ -13,13 +13,16 @@ export interface FakeTranslation extends Translation {
 const CHAT = dialectOf('/v1/chat/completions') as Dialect;
 
 /** Of whole JSON answers and errors: the client's answer says what it was made of. */
-const wrapped = (kind: string, body: Buffer): Buffer => Buffer.from(JSON.stringify({ kind, of: body.toString() }));
+export const wrapped = (kind: string, body: Buffer): Buffer =>
+  Buffer.from(JSON.stringify({ kind, of: body.toString() }));
+
+/** Used again at each call, and by all: translators may do so. */
+const MEMORY = Buffer.alloc(1024 * 1024);
 
 class FakeAnswer implements AnswerTranslator {
   nextSequence = 0;
   readonly #calls: string[];
-  /** Used again at each call, as translators may. */
-  readonly #memory = Buffer.alloc(1024 * 1024);
+  #written = 0;
 
   constructor(calls: string[]) {
     this.#calls = calls;
@@ -35,12 +38,12 @@ class FakeAnswer implements AnswerTranslator {
       if (error !== undefined) text += event('error', { error });
       else if (content !== '') text += event('text', { text: content, sequence_number: this.nextSequence++ });
     }
-    return this.#written(text);
+    return this.#write(text);
   }
 
   end(): Buffer {
     this.#calls.push('end');
-    return this.#written(event('end', { sequence_number: this.nextSequence++ }));
+    return this.#write(event('end', { sequence_number: this.nextSequence++ }));
   }
 
   whole(body: Buffer): Buffer {
@@ -54,9 +57,10 @@ class FakeAnswer implements AnswerTranslator {
     return wrapped(`error ${status}`, body);
   }
 
-  #written(text: string): Buffer {
-    this.#memory.fill('~');
-    return this.#memory.subarray(0, this.#memory.write(text));
+  #write(text: string): Buffer {
+    MEMORY.fill('~', 0, this.#written);
+    this.#written = MEMORY.write(text);
+    return MEMORY.subarray(0, this.#written);
   }
 }
 

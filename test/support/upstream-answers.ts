@@ -108,8 +108,24 @@ const REFUSALS: readonly (readonly [status: number, body: string])[] = [
   [501, '{"error":"no"}'],
 ];
 
-/** The answer of a CRN to one request. */
-export function answerOf(random: Random, path: string, stream: boolean, crn: number, fresh: boolean): Answer {
+/** How servers and proxies say that they do not know a path. */
+const UNKNOWN_PATHS: readonly (readonly [status: number, body: string])[] = [
+  [404, '{"detail":"Not Found"}'],
+  [404, '404 page not found\n'],
+  [404, ''],
+  [405, '{"detail":"Method Not Allowed"}'],
+  [501, 'Not Implemented'],
+];
+
+/** The answer of a CRN to one request. `lacks`: it does not know the path. */
+export function answerOf(
+  random: Random,
+  path: string,
+  stream: boolean,
+  crn: number,
+  fresh: boolean,
+  lacks: boolean,
+): Answer {
   const dice = random();
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
   const connect =
@@ -136,6 +152,11 @@ export function answerOf(random: Random, path: string, stream: boolean, crn: num
             ? 'stale'
             : 'head';
   const parts = { connect, beforeHead } as const;
+  if (lacks) {
+    const [status, text] = pick(UNKNOWN_PATHS);
+    const body = Buffer.from(text);
+    return make(random, { ...parts, name: 'unknown path', status, type: [], body, good: false, enough: 0 });
+  }
   const kind = random();
   if (kind < 0.15) {
     const [status, text] = pick(REFUSALS);

@@ -2,8 +2,9 @@
 // stalls and leaves, timers, approvals. Time and connections are simulated, and every step is one event. `run` returns what is wrong.
 
 import { createManualClock, createSeededRandom, type ManualClock } from '../../src/actor/testkit.ts';
+import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
 import { dialectOf } from '../../src/dialect/index.ts';
-import type { HeadraceError } from '../../src/errors.ts';
+import { type HeadraceError, messageOf } from '../../src/errors.ts';
 import { DispatchError, type DispatchFault, type DispatchHandler, type DispatchOptions } from '../../src/net/client.ts';
 import { DeadlineQueue } from '../../src/net/deadline.ts';
 import { HeldExchange } from '../../src/api/held-exchange.ts';
@@ -21,14 +22,18 @@ import {
   Failover,
   type FailoverDeps,
   Hedging,
+  type RequestForm,
   RunningAttempts,
+  translatedForm,
   type UpstreamRequest,
 } from '../../src/upstream/index.ts';
+import { fakeTranslation, type FakeTranslation, wrapped } from './fake-translation.ts';
 import { NO_HINT, PICKER, pickerDeps } from './picker.ts';
 import { type Answer, answerOf } from './upstream-answers.ts';
 
 const CRNS = 4;
 const BODY = Buffer.from('{"messages":[],"prompt":""}');
+const UNTRANSLATABLE = Buffer.from('{"messages":[],"refused":""}');
 const ENDLESS = ': endless\n\n';
 const LINES = { common: '', credential: '' };
 /** Longer than every deadline of a run together. */
@@ -121,6 +126,8 @@ class ModelConnection {
   comments = 0;
   readonly crn: number;
   readonly answer: Answer;
+  /** It carries the request in another dialect. */
+  readonly isTranslated: boolean;
   readonly #handler: DispatchHandler;
   readonly #random: Random;
   readonly #log: (text: string) => void;
@@ -134,13 +141,29 @@ class ModelConnection {
     random: Random,
     clock: ManualClock,
     log: (text: string) => void,
+    isTranslated: boolean,
   ) {
+    this.isTranslated = isTranslated;
     this.crn = crn;
     this.#clock = clock;
     this.answer = answer;
     this.#handler = handler;
     this.#random = random;
     this.#log = log;
+  }
+
+  /** What the client may get of it, as a whole. */
+  get texts(): readonly string[] {
+    const { body, cut, headers, status } = this.answer;
+    if (!this.isTranslated) return [body.toString('latin1')];
+    if (status >= 300) {
+      const unread = JSON.stringify({ error: { message: `The server answered with status ${status}` } });
+      return [body.subarray(0, cut), Buffer.from(unread)].map((read) => wrapped(`error ${status}`, read).toString());
+    }
+    if (!headers.includes('text/event-stream')) return [wrapped('whole', body).toString()];
+    // A cut of the body that is no text, such as HTML, has no events.
+    const answer = fakeTranslation().request(Buffer.from('{}')).answer();
+    return [answer.events(body).toString() + answer.end().toString()];
   }
 
   get over(): boolean {
@@ -370,6 +393,12 @@ class Run {
   readonly #attempts = new Map<Attempt, number>();
   readonly #path: string;
   readonly #stream: boolean;
+  /** What can be translated; null where nothing is. */
+  readonly #translation: FakeTranslation | null;
+  /** Whether each CRN lacks the dialect of the request; all speak chat completions. */
+  readonly #lacks: boolean[];
+  readonly #members: readonly Member[];
+  readonly #body: Buffer;
   #delivering: Attempt | null = null;
   #hedging: Hedging | null = null;
   readonly #continuation: ContinuationKind;
@@ -392,6 +421,16 @@ class Run {
       ...['/completion', '/v1/embeddings'],
     ]);
     this.#stream = random() < 0.7;
+    const isMessages = this.#path === '/v1/messages';
+    this.#translation =
+      isMessages || this.#path === '/v1/responses'
+        ? fakeTranslation(isMessages ? 'messages-chat' : 'responses-chat')
+        : null;
+    const mayLack = this.#translation !== null && random() < 0.7;
+    this.#lacks = model.members.map(() => mayLack && random() < 0.6);
+    this.#members = model.members.map((member, at) => ({ ...member, dialects: this.#declared(at) }));
+    this.#body = random() < 0.1 ? UNTRANSLATABLE : BODY;
+    this.#learn();
     this.#prompt = promptOf(random);
     this.#continuation = random() < 0.2 ? 'vllm' : 'off';
     this.#retries = random() < 0.1 ? 0 : 10;
@@ -401,6 +440,31 @@ class Run {
       for (let at = 0; at < 20; at++) this.#hedging.note('m', BODY.byteLength, delayMs);
     }
     this.#request = this.#makeRequest();
+  }
+
+  /** Some CRNs are declared to speak what they do. */
+  #declared(crn: number): number {
+    if (this.#translation === null || this.#random() < 0.6) return 0;
+    const own = dialectOf(this.#path)?.bit ?? 0;
+    return this.#lacks[crn] === true ? DIALECT_BITS.chat : DIALECT_BITS.chat | own;
+  }
+
+  /** What is known of the CRNs at first; not all of it is still right. */
+  #learn(): void {
+    const { board, clock } = this.#model;
+    const bit = dialectOf(this.#path)?.bit ?? 0;
+    for (const [server, lacks] of this.#lacks.entries()) {
+      board.clearLacks(server, clock.now() - 1);
+      if (bit !== 0 && this.#random() < (lacks ? 0.5 : 0.1)) board.noteLack(server, bit, clock.now(), clock.now());
+    }
+  }
+
+  /** Another process answers for a CRN. */
+  #restart(crn: number): void {
+    if (this.#translation === null || this.#members[crn]?.dialects !== 0) return;
+    this.#lacks[crn] = this.#random() < 0.5;
+    this.#model.board.clearLacks(crn, this.#model.clock.now());
+    this.#log.push(`restart crn${crn}`);
   }
 
   async play(): Promise<void> {
@@ -476,6 +540,8 @@ class Run {
       this.#cut = true;
       this.#log.push('cut');
       client.listener?.onCut();
+    } else if (kind < 0.42) {
+      this.#restart(Math.floor(this.#random() * CRNS));
     } else if (kind < 0.5) {
       const { crn } = this.#connections.at(-1) ?? { crn: 0 };
       this.#model.board.setUnreachable(crn, this.#random() < 0.7 ? this.#model.clock.now() : null);
@@ -562,27 +628,34 @@ class Run {
       this.#seen.push(`continued ${client.ending} ${client.errorCode}`);
       this.#check(this.#continuation !== 'off', 'another CRN behind the first byte');
       this.#check(
-        client.ending !== 'complete' || /\[DONE\]|finish_reason|HR_/.test(client.text + client.errorText),
+        client.ending !== 'complete' ||
+          /\[DONE\]|finish_reason|event: end|event: error|HR_/.test(client.text + client.errorText),
         'a clean end of a cut text',
       );
       return;
     }
     const marks = new Set(text.match(/crn\d/g));
     this.#check(marks.size <= 1, 'bytes of two CRNs');
-    const sources = this.#connections
-      .map(({ answer }) => answer)
-      .filter(({ body }) => body.subarray(0, text.length).toString('latin1') === text);
-    this.#check(sources.length > 0, 'the client has something that no CRN said');
+    const sources = this.#connections.filter(({ texts }) => texts.some((whole) => whole.startsWith(text)));
+    this.#check(sources.length > 0, 'the client has something that no CRN said in its dialect');
     if (client.ending === 'gone') return;
     if (client.errorText !== '') {
       this.#check(/^(?:event: error\n)?data: \{/.test(client.errorText), 'an error event that is none');
       this.#check(text === '' || text.endsWith('\n\n'), 'an error event inside an event');
     } else if (client.ending === 'complete' && client.status > 0) {
       // Behind a comment of ours the CRN's own error is all that is left to say.
-      const isError = client.text.includes(': keep-alive') && text.startsWith('data: {"error"');
-      const isWhole = isError || sources.some((answer) => answer.isWhole(text.length));
-      this.#check(isWhole, `a clean end of a cut answer: ${sources.map(({ name }) => name).join()} ${text.length}`);
+      const isError =
+        client.text.includes(': keep-alive') && /^(?:event: error\n)?data: \{"(?:type":"error",")?error/.test(text);
+      const isWhole =
+        isError ||
+        sources.some(({ answer, isTranslated, texts }) =>
+          isTranslated ? texts.includes(text) : answer.isWhole(text.length),
+        );
+      const names = sources.map(({ answer: { name } }) => name).join();
+      this.#check(isWhole, `a clean end of a cut answer: ${names} ${text.length}`);
       this.#check(client.contentLength < 0 || client.contentLength === text.length, 'a wrong length');
+      const translated = sources.find(({ isTranslated }) => isTranslated);
+      if (translated !== undefined) this.#seen.push(`translated ${translated.answer.name.replace(/ .*/, '')}`);
     } else {
       this.#check(client.errorCode !== '', 'broken without a code');
     }
@@ -614,14 +687,23 @@ class Run {
       },
       relay: { keepAliveMs: this.#pick([null, null, 100]) },
       pool: ({ server }) => ({
-        dispatch: (_: DispatchOptions, handler: DispatchHandler, fresh = false) =>
-          this.#dispatch(server, handler, fresh),
+        dispatch: ({ path }: DispatchOptions, handler: DispatchHandler, fresh = false) =>
+          this.#dispatch(server, path, handler, fresh),
       }),
     };
   }
 
-  #dispatch(crn: number, handler: DispatchHandler, fresh: boolean): ModelConnection | null {
-    const answer = answerOf(this.#random, this.#path, this.#stream, crn, fresh);
+  #dispatch(crn: number, path: string, handler: DispatchHandler, fresh: boolean): ModelConnection | null {
+    const isTranslated = path !== this.#path;
+    const declared = this.#members[crn]?.dialects ?? 0;
+    const isMeant = declared === 0 || (declared & (dialectOf(path)?.bit ?? 0)) !== 0;
+    this.#check(isMeant, `crn${crn} is asked in a dialect that it is declared to lack`);
+    const lacks = !isTranslated && this.#lacks[crn] === true;
+    const answer = answerOf(this.#random, path, this.#stream, crn, fresh, lacks);
+    const before = this.#connections.at(-1);
+    if (before !== undefined && before.isTranslated !== isTranslated) {
+      this.#seen.push(`${before.over ? 'failover' : 'hedge'} across forms`);
+    }
     const connection = new ModelConnection(
       crn,
       answer,
@@ -629,6 +711,7 @@ class Run {
       this.#random,
       this.#model.clock,
       (text) => void this.#log.push(text),
+      isTranslated,
     );
     this.#connections.push(connection);
     this.#log.push(`ask crn${crn} ${answer.name} ${answer.connect}`);
@@ -642,14 +725,16 @@ class Run {
   }
 
   #makeRequest(): UpstreamRequest {
-    const { members } = this.#model;
+    const members = this.#members;
+    const translation = this.#translation;
     const left = members.slice(0, 1 + Math.floor(this.#random() * CRNS));
     const random = this.#random;
     const charges = this.#charges;
     const holders = this.#holders;
     class InOrder extends Candidates {
-      protected override choose(): Member | undefined {
-        const member = left.shift();
+      protected override choose(_: PromptHashes, nowMs: number): Member | undefined {
+        const at = left.findIndex((member) => this.formOf(member, nowMs) !== 'none');
+        const member = at < 0 ? undefined : left.splice(at, 1)[0];
         if (member === undefined) return undefined;
         this.trial = random() < 0.2;
         charges[member.server]!++;
@@ -672,12 +757,33 @@ class Run {
         super.abandoned(choice, isRefused);
       }
     }
-    const hint = { ...NO_HINT, stream: this.#stream, blocks: () => this.#prompt };
+    const dialect = dialectOf(this.#path);
+    const hint = {
+      ...{ ...NO_HINT, stream: this.#stream, blocks: () => this.#prompt },
+      ...{ dialectBit: dialect?.bit ?? 0, translatedBit: translation?.to.bit ?? 0 },
+      get isUntranslatable() {
+        return request.untranslatable !== null;
+      },
+    };
+    let translated: RequestForm | null = null;
     const candidates = new InOrder({ id: 'm', members, budget: 0 }, this.#model.picker, PICKER, hint);
     candidates.lastResort = random() < 0.1;
-    return {
-      ...{ model: 'm', path: this.#path, lines: LINES, body: BODY, dialect: dialectOf(this.#path) },
-      ...{ unknownPath: 'passed', translator: null, translated: () => null, untranslatable: null },
+    const request: UpstreamRequest & { untranslatable: HeadraceError | null } = {
+      ...{ model: 'm', path: this.#path, lines: LINES, body: this.#body, dialect },
+      ...{
+        unknownPath: this.#pick(['taught', 'taught', 'believed', 'passed']),
+        translator: null,
+        untranslatable: null,
+      },
+      translated: () => {
+        if (translation === null || request.untranslatable !== null) return null;
+        try {
+          translated ??= translatedForm(request, translation);
+        } catch (error) {
+          request.untranslatable = error as HeadraceError;
+        }
+        return translated;
+      },
       ...{ stream: this.#stream, choices: 1, usage: null, candidates, approval: this.#approval },
       budget: { deposit: () => undefined, withdraw: () => this.#retries-- > 0 },
       gaps: { observe: () => undefined },
@@ -700,11 +806,13 @@ class Run {
         onFirstPiece: () => this.#check(this.#delivering?.judge.streams === true, 'a piece of no stream'),
         onFailed: (error) => {
           this.#errors.push(error);
+          this.#check(error.code !== 'HR_INTERNAL' || messageOf(error.cause) === 'refused', messageOf(error.cause));
           this.#client.start(error.status, error.headers, 0);
           this.#client.end();
         },
       },
     };
+    return request;
   }
 }
 

@@ -30,6 +30,15 @@ const EXPECTED = [
     'client gone 200 ',
     'client gone 0 ',
   ],
+  ...[
+    'neutral dialect unknown',
+    'neutral untranslatable',
+    'translated stream',
+    'translated whole',
+    'translated refusal',
+  ],
+  ...['hedge across forms', 'failover across forms', 'client complete 422 ', 'client complete 502 '],
+  ...['client complete 200 HR_ANSWER_UNTRANSLATABLE'],
   ...['client destroyed 200 HR_STREAM_BROKEN', 'client complete 503 ', 'client complete 429 ', 'client complete 402 '],
 ];
 
