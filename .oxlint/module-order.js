@@ -11,6 +11,7 @@ const LAYERS = [
   ['gateway'],
   ['admin', 'host', 'search-worker'],
   ['api'],
+  ['responses'],
   ['ingress'],
   ['upstream', 'search', 'fetch', 'billing', 'catalog', 'load'],
   ['dialect', 'routing', 'extract'],

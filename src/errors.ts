@@ -42,6 +42,12 @@ export type ErrorCode =
   | 'HR_STREAM_BROKEN'
   | 'HR_STREAM_STALLED'
   | 'HR_STREAM_TRUNCATED'
+  | 'HR_RESPONSE_UNKNOWN'
+  | 'HR_RESPONSE_BROKEN'
+  | 'HR_RESPONSE_STATE'
+  | 'HR_RESPONSE_LENGTH'
+  | 'HR_RESPONSE_BACKGROUND'
+  | 'HR_RESPONSE_UNAVAILABLE'
   | 'HR_SEARCH_ALL_FAILED'
   | 'HR_FETCH_BLOCKED'
   | 'HR_FETCH_ROBOTS'
@@ -188,6 +194,32 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'upstream',
     retryable: true,
     detail: 'The server ended the stream before the answer was complete',
+  },
+  HR_RESPONSE_UNKNOWN: { status: 404, source: 'client', retryable: false, detail: 'Response {} was not found' },
+  HR_RESPONSE_BROKEN: {
+    status: 404,
+    source: 'client',
+    retryable: false,
+    detail: 'Response {} continues a response that was deleted or has expired',
+  },
+  HR_RESPONSE_STATE: { status: 400, source: 'client', retryable: false, detail: 'Response {}' },
+  HR_RESPONSE_LENGTH: {
+    status: 413,
+    source: 'client',
+    retryable: false,
+    detail: 'The conversation of response {} is longer than a request may be',
+  },
+  HR_RESPONSE_BACKGROUND: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'Too many responses run in the background: {}',
+  },
+  HR_RESPONSE_UNAVAILABLE: {
+    status: 503,
+    source: 'internal',
+    retryable: true,
+    detail: 'Responses cannot be stored or read at the moment',
   },
   HR_SEARCH_ALL_FAILED: { status: 503, source: 'upstream', retryable: true, detail: 'All search engines failed' },
   HR_FETCH_BLOCKED: { status: 400, source: 'client', retryable: false, detail: 'This address may not be fetched: {}' },

@@ -14,6 +14,7 @@ import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
 import { errorText, type ThreadData, type ThreadMessage } from '../src/gateway/ingress-thread.ts';
 import type { Server } from '../src/ingress/server.ts';
+import type { ResponseStoreCommand } from '../src/responses/index.ts';
 import type { CrnRegistryCommand } from '../src/routing/index.ts';
 import { describeEvent } from '../src/telemetry/log.ts';
 
@@ -26,6 +27,7 @@ const system = createSystem({
 const control = link(system, data.port);
 const registry = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
+const responses = control.ref<ResponseStoreCommand>('responses');
 
 const { leaseMemory, limitMemory, paid } = data;
 const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
@@ -47,6 +49,7 @@ const plane = new DataPlane({
     limitMemory === null || leaseMemory === null
       ? null
       : { accountReader, leaseManager, leaseMemory, limitMemory, payments, requestLog },
+  responses: { ref: responses, memory: data.responseMemory },
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

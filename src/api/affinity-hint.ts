@@ -38,6 +38,11 @@ export function sessionOf(exchange: Exchange, scan: ScannedBody): number {
   return session === undefined ? 0 : hashText(session) || 1;
 }
 
+/** How a response is named among those that CRNs have: only its own account finds it. */
+export function heldName(id: string, account: string): string {
+  return account === '' ? id : `${id} ${account}`;
+}
+
 /** Id of the response that a request continues. */
 export function continuedResponse(dialect: Dialect | undefined, body: Buffer, scan: ScannedBody): string | undefined {
   return dialect?.name === 'responses' ? previousResponseId(body, scan) : undefined;

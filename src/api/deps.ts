@@ -30,6 +30,7 @@ import type {
   ResponseHolders,
   RetryBudget,
 } from '../routing/index.ts';
+import type { StoredResponses } from '../responses/index.ts';
 import type { SearchService } from '../search/index.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
@@ -89,6 +90,8 @@ export interface ApiDeps {
   readonly failover: FailoverDeps;
   readonly headerRules: RequestHeaderRules;
   readonly responseHolders: ResponseHolders;
+  /** Null where the setting `responses.store` is off. */
+  readonly responses: StoredResponses | null;
   readonly blockIndex: BlockIndex;
   readonly feedback: CacheFeedback;
   /** Null without a ledger: nothing is limited or charged. */
@@ -102,6 +105,8 @@ export interface ApiDeps {
   readonly metrics: Metrics;
   readonly recent: Recent;
   readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
   readonly random: () => number;
   /** For requests that a request makes: `startDetached`. */
   readonly detached: DetachedOptions;

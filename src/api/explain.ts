@@ -14,7 +14,7 @@ import {
   readAffinity,
   STANDING_WORDS,
 } from '../routing/index.ts';
-import { continuedResponse, promptOf, sessionOf } from './affinity-hint.ts';
+import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hint.ts';
 import type { ApiDeps } from './deps.ts';
 
 const NO_STORE = ['cache-control', 'no-store'];
@@ -63,7 +63,7 @@ function explained(exchange: Exchange, deps: ApiDeps, account: string, body: Buf
   const hint: AffinityHint = {
     url,
     session,
-    holder: response === undefined ? 0 : responseHolders.find(response),
+    holder: response === undefined ? 0 : responseHolders.find(heldName(response, account)),
     stream: scan.stream,
     bytes: body.byteLength,
     dialectBit: dialect?.bit ?? 0,

@@ -51,7 +51,9 @@ import {
   type UpstreamListener,
   type UpstreamRequest,
 } from '../upstream/index.ts';
-import { continuedResponse, promptOf, sessionOf } from './affinity-hint.ts';
+import type { ResponseOrigin } from '../responses/index.ts';
+import { recorded, withState } from './response-state.ts';
+import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hint.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
 import { callerOf, type HeldActions, HeldExchange } from './held-exchange.ts';
@@ -81,6 +83,8 @@ interface InferenceInput {
   budget: TokenBudget | null;
   /** Of a request without a dialect that is to be paid. */
   native: NativeRequest | null;
+  /** What the response is stored with; null: it is not stored. */
+  readonly origin: ResponseOrigin | null;
 }
 
 type InferenceRequest = PaidRequest<InferenceInput>;
@@ -95,7 +99,16 @@ const inference: PaidEndpoint<InferenceInput> = {
     if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     exchange.model = model.id;
-    return { ...named(body, scan, model.id), model, budget: null, native: null };
+    return { ...named(body, scan, model.id), model, budget: null, native: null, origin: null };
+  },
+  prepares: ({ path }) => dialectOf(path)?.name === 'responses',
+  prepare(request, proceed) {
+    const { body, deps, exchange, input } = request;
+    withState({ exchange, deps, body, scan: input.scan, model: input.model.id }, (whole, origin) => {
+      if (whole === body && origin === null) proceed(request);
+      else if (whole === body) proceed({ ...request, input: { ...input, origin } });
+      else proceed({ ...request, body: whole, input: { ...inference.read(exchange, deps, whole), origin } });
+    });
   },
   price(request, billing) {
     return budgetOf(request, billing, billing.assumedTokens);
@@ -126,7 +139,9 @@ const inference: PaidEndpoint<InferenceInput> = {
 };
 
 function start(request: InferenceRequest, settlement: RequestSettlement): void {
-  new Failover(request.deps.failover, new Forwarding(request, settlement), request.exchange).start();
+  const { deps, exchange, input } = request;
+  const downstream = recorded(exchange, deps, input.origin);
+  new Failover(deps.failover, new Forwarding(request, settlement), downstream).start();
 }
 
 /** Starts the request when a CRN of its model has a short backlog. Throws 429 when too many requests wait for that. */
@@ -134,7 +149,7 @@ function admit(request: InferenceRequest, settlement: RequestSettlement, admissi
   const { deps, exchange, input } = request;
   const { body } = input;
   const { affinity } = deps.settings.routing;
-  const continued = affinity ? continuedResponse(dialectOf(exchange.path), body, input.scan) : undefined;
+  const continued = affinity ? continuedBy(request) : undefined;
   const holder = continued === undefined ? 0 : deps.responseHolders.find(continued);
   if (admission.admits(input.model, holder)) {
     start(request, settlement);
@@ -149,6 +164,12 @@ function admit(request: InferenceRequest, settlement: RequestSettlement, admissi
   };
   exchange.bytesIn = bytes;
   new HeldExchange(exchange, held, actions).wait(admission, input.model);
+}
+
+/** The response that a request continues, by its name among those that CRNs have; also where the conversation stands in its body by now. */
+function continuedBy({ exchange, input }: InferenceRequest): string | undefined {
+  const id = input.origin?.previous ?? continuedResponse(dialectOf(exchange.path), input.body, input.scan);
+  return id === undefined ? undefined : heldName(id, exchange.account);
 }
 
 /** What the request adds to the backlog of the CRN that holds most of its prompt, in bytes. */
@@ -261,15 +282,16 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
     exchange.bytesIn = body.byteLength;
-    const continued = continuedResponse(dialect, body, scan);
+    const isContinued = continuedResponse(dialect, body, scan) !== undefined;
+    const continued = continuedBy(request);
     this.dialectBit = dialect?.bit ?? 0;
     this.#translation = translationOf(dialect);
     this.translatedBit = this.#translation?.to.bit ?? 0;
-    this.unknownPath = continued === undefined ? meaningOf(dialect, path, this.#translation) : 'passed';
+    this.unknownPath = isContinued ? 'passed' : meaningOf(dialect, path, this.#translation);
     this.url = this.#preferred.get(model.id.toLowerCase());
     this.session = sessionOf(exchange, scan);
     this.holder = continued === undefined ? 0 : deps.responseHolders.find(continued);
-    this.#isWholePrompt = continued === undefined && !scan.hasAddress;
+    this.#isWholePrompt = !isContinued && !scan.hasAddress;
     this.lines = requestLines(deps.headerRules, {
       headers: this.#trace?.cleaned(exchange.headers) ?? exchange.headers,
       remoteAddress: exchange.remoteAddress,
@@ -436,7 +458,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     for (const piece of held) {
       const id = responseIdOf(piece, judge.streams);
       if (id === undefined) continue;
-      this.#deps.responseHolders.note(id, member);
+      this.#deps.responseHolders.note(heldName(id, this.#exchange.account), member);
       return;
     }
   }

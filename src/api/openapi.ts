@@ -15,7 +15,7 @@ export interface ResponseDoc {
 
 /** What the document says about one route. */
 export interface RouteDoc {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'DELETE';
   /** Starts with a slash; `{name}` is a path parameter. `/svc` and `/aggregator` stand for the configured prefixes. */
   readonly path: string;
   readonly summary: string;

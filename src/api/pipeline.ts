@@ -59,6 +59,13 @@ export interface CostRange {
 export interface PaidEndpoint<Input> {
   /** Validates the body. Throws 422, or 404 for an unknown model. */
   read(exchange: Exchange, deps: ApiDeps, body: Buffer): Input;
+  /** Whether requests of this kind may have to be prepared. */
+  prepares?(exchange: Exchange): boolean;
+  /**
+   * Looks up what the request refers to, and calls `proceed` with what is priced and run: at once, or later unless the exchange is over.
+   * Answers errors that come later itself.
+   */
+  prepare?(request: PaidRequest<Input>, proceed: (prepared: PaidRequest<Input>) => void): void;
   /** What the request may cost an account. What it gets of it is in the settlement that `run` is given. */
   price(request: PaidRequest<Input>, billing: Billing): CostRange;
   /** What the request costs a client without a key; null when it is free. */
@@ -74,12 +81,19 @@ export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
     exchange.readBody((error, body) => {
       try {
         if (error !== null) throw error;
-        hold(endpoint, { exchange, deps, access, body, input: endpoint.read(exchange, deps, body) });
+        const request = { exchange, deps, access, body, input: endpoint.read(exchange, deps, body) };
+        if (endpoint.prepares?.(exchange) === true) prepare(endpoint, request);
+        else hold(endpoint, request);
       } catch (thrown) {
         refuse(exchange, deps, thrown);
       }
     });
   };
+}
+
+/** Apart from `paid`, whose variables would else be allocated for the closure. */
+function prepare<Input>(endpoint: PaidEndpoint<Input>, request: PaidRequest<Input>): void {
+  endpoint.prepare?.(request, (prepared) => hold(endpoint, prepared));
 }
 
 /** Checks the key in the headers of a request, before its body is read. Throws 401 for a bad one. */

@@ -25,6 +25,14 @@ import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { pathFault } from '../upstream/index.ts';
 import { refuse } from './pipeline.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
+import {
+  cancelResponse,
+  deleteResponse,
+  INPUT_ITEM_PARAMETERS,
+  inputItems,
+  response,
+  RESPONSE_PARAMETERS,
+} from './responses.ts';
 import { responseSocket } from './response-socket.ts';
 import { search } from './search.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
@@ -82,6 +90,56 @@ function proxied(path: string, summary: string, streams: boolean): Route {
   };
 }
 
+const CATCH_ALL = '/{full_path}';
+
+const STORED = { tag: 'Inference', auth: 'key', extra: true } as const;
+const NOT_STORED = {
+  404: { description: 'No such response of this account' },
+  503: { description: 'The store does not answer' },
+} as const;
+
+/** Stored responses, one by one. */
+const STORED_RESPONSES: readonly Route[] = [
+  {
+    ...STORED,
+    method: 'GET',
+    path: '/v1/responses/{id}',
+    summary: 'A stored response, OpenAI-compatible',
+    query: RESPONSE_PARAMETERS,
+    responses: { 200: { description: 'The response object' }, ...NOT_STORED },
+    serve: response,
+  },
+  {
+    ...STORED,
+    method: 'DELETE',
+    path: '/v1/responses/{id}',
+    summary: 'Removes a stored response',
+    responses: { 200: { description: 'It is gone' }, ...NOT_STORED },
+    serve: deleteResponse,
+  },
+  {
+    ...STORED,
+    method: 'POST',
+    path: '/v1/responses/{id}/cancel',
+    summary: 'Cancels a response that runs in the background',
+    responses: {
+      200: { description: 'The response object' },
+      400: { description: 'It does not run in the background' },
+      ...NOT_STORED,
+    },
+    serve: cancelResponse,
+  },
+  {
+    ...STORED,
+    method: 'GET',
+    path: '/v1/responses/{id}/input_items',
+    summary: 'Input items of a stored response, OpenAI-compatible',
+    query: INPUT_ITEM_PARAMETERS,
+    responses: { 200: { description: 'A page of them' }, ...NOT_STORED },
+    serve: inputItems,
+  },
+];
+
 /** All public endpoints, in the order in which the documents show them. */
 export const ROUTES: readonly Route[] = [
   {
@@ -132,9 +190,10 @@ export const ROUTES: readonly Route[] = [
     serve: responseSocket,
     extra: true,
   },
+  ...STORED_RESPONSES,
   proxied('/v1/messages', 'Messages', true),
   proxied('/completions', 'Llama-style completion', true),
-  proxied('/{full_path}', 'Any other endpoint of the model servers whose JSON body names a model', true),
+  proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON body names a model', true),
   {
     method: 'GET',
     path: '/svc/models',
@@ -287,23 +346,49 @@ function docs(exchange: Exchange): void {
   exchange.respond(200, headers, Buffer.from(docsPage('openapi.json')));
 }
 
+/** A method of the table. */
+type Method = Route['method'];
+
+/** A route whose path has parameters. */
+interface Pattern {
+  readonly path: RegExp;
+  readonly route: Route;
+}
+
+/** In the order of `Allow`. */
+const METHODS: readonly Method[] = ['GET', 'POST', 'DELETE'];
+
+/** Ids of models may have slashes; every other parameter is one segment. */
+function patternOf(path: string): RegExp {
+  const text = path.split(/(\{[^}]+\})/).map((part) => {
+    if (!part.startsWith('{')) return part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+    return part === '{model}' ? '.*' : '[^/]+';
+  });
+  return new RegExp(`^${text.join('')}$`);
+}
+
 /** Finds the endpoint of an exchange and answers what it throws. One per data plane and prefix setting. */
 export class Router {
-  readonly #gets = new Map<string, Route>();
-  readonly #posts = new Map<string, Route>();
+  /** Routes without parameters, by method and path. */
+  readonly #exact: Readonly<Record<Method, Map<string, Route>>> = {
+    GET: new Map(),
+    POST: new Map(),
+    DELETE: new Map(),
+  };
+  readonly #patterns: Readonly<Record<Method, Pattern[]>> = { GET: [], POST: [], DELETE: [] };
+  /** Takes every other POST. */
   readonly #catchAll: Route;
-  /** GET routes whose path ends in a parameter, by what stands before it. */
-  readonly #entries: (readonly [prefix: string, route: Route])[] = [];
 
   constructor(prefixes: { readonly servicePrefix: string; readonly listingPrefix: string }) {
     for (const route of ROUTES) {
+      if (route.path === CATCH_ALL) continue;
       const path = route.path
         .replace(/^\/svc(?=\/)/, `/${prefixes.servicePrefix}`)
         .replace(/^\/aggregator(?=\/)/, `/${prefixes.listingPrefix}`);
-      (route.method === 'GET' ? this.#gets : this.#posts).set(path, route);
-      if (route.method === 'GET' && path.endsWith('}')) this.#entries.push([path.slice(0, path.indexOf('{')), route]);
+      if (path.includes('{')) this.#patterns[route.method].push({ path: patternOf(path), route });
+      else this.#exact[route.method].set(path, route);
     }
-    this.#catchAll = this.#posts.get('/{full_path}') as Route;
+    this.#catchAll = ROUTES.find(({ path }) => path === CATCH_ALL) as Route;
   }
 
   /** Serves one exchange; never throws. */
@@ -319,34 +404,36 @@ export class Router {
   #route(exchange: Exchange, cors: Cors): Route | undefined {
     const { method, path } = exchange;
     if (method === 'POST') return this.#named(exchange, this.#post(path));
-    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#get(path));
+    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#other('GET', path));
+    if (method === 'DELETE') return this.#named(exchange, this.#other('DELETE', path));
     if (method === 'OPTIONS') {
       exchange.respond(204, [...cors.preflight(exchange), 'allow', this.#allow(path)], new Uint8Array(0));
       return undefined;
     }
-    throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', this.#allow(path)] });
+    throw this.#refusal(path);
   }
 
   #post(path: string): Route {
     // `*` and the like: CRNs could take it for something else than a path.
     if (!path.startsWith('/')) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
-    const route = this.#posts.get(path);
+    const route = this.#find('POST', path);
     if (route !== undefined) return route;
-    if (this.#gets.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'GET, HEAD, OPTIONS'] });
+    if (this.#exact.GET.has(path)) throw this.#refusal(path);
     const fault = pathFault(path);
     if (fault !== null) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault });
     return this.#catchAll;
   }
 
-  #get(path: string): Route {
-    const route = this.#gets.get(path) ?? this.#entry(path);
+  #other(method: 'GET' | 'DELETE', path: string): Route {
+    const route = this.#find(method, path);
     if (route !== undefined) return route;
-    if (this.#posts.has(path)) throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'POST, OPTIONS'] });
+    if (method === 'DELETE' || METHODS.some((other) => this.#find(other, path) !== undefined))
+      throw this.#refusal(path);
     throw new HeadraceError('HR_ROUTE_NOT_FOUND');
   }
 
-  #entry(path: string): Route | undefined {
-    return this.#entries.find(([prefix]) => path.startsWith(prefix))?.[1];
+  #find(method: Method, path: string): Route | undefined {
+    return this.#exact[method].get(path) ?? this.#patterns[method].find((pattern) => pattern.path.test(path))?.route;
   }
 
   #named(exchange: Exchange, route: Route): Route {
@@ -354,9 +441,15 @@ export class Router {
     return route;
   }
 
+  /** 405 with the methods of the path. */
+  #refusal(path: string): HeadraceError {
+    return new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', this.#allow(path)] });
+  }
+
   #allow(path: string): string {
-    const hasGet = this.#gets.has(path) || this.#entry(path) !== undefined;
-    if (!hasGet) return 'POST, OPTIONS';
-    return this.#posts.has(path) ? 'GET, HEAD, POST, OPTIONS' : 'GET, HEAD, OPTIONS';
+    const methods = METHODS.filter((method) => this.#find(method, path) !== undefined).map((method) =>
+      method === 'GET' ? 'GET, HEAD' : method,
+    );
+    return [...(methods.length === 0 ? ['POST'] : methods), 'OPTIONS'].join(', ');
   }
 }

@@ -47,6 +47,17 @@ export type { AdminAct, AdminActor, AdminActQuery } from './ledger/admin-acts.ts
 export { openLedger } from './ledger/ledger.ts';
 export { isPosition } from './ledger/reports.ts';
 export type { RequestRecord, RequestRecordQuery } from './ledger/request-records.ts';
+export type {
+  ResponseChange,
+  ResponseCounts,
+  ResponseEnd,
+  ResponseEvents,
+  ResponseKey,
+  ResponseRecord,
+  ResponseRecords,
+  ResponseStatus,
+  StoredResponse,
+} from './ledger/response-records.ts';
 export type { WebhookDelivery, WebhookDeliveryQuery } from './ledger/webhook-records.ts';
 export {
   type Account,

@@ -523,6 +523,22 @@ export const SCHEMA = section('General', {
     retention: setting(duration({ min: 60_000, max: 3_650 * 86_400_000 }), '30d', 'Age at which a record is removed.'),
     rows: setting(integer({ min: 1000 }), 1_000_000, 'Most records that are kept; the oldest are removed.'),
   }),
+  responses: section('Responses', {
+    store: setting(
+      boolean(),
+      true,
+      'Whether responses are kept for previous_response_id, retrieval and background work.',
+    ),
+    ttl: setting(
+      duration({ min: 60_000, max: 3_650 * 86_400_000 }),
+      '30d',
+      'Age at which a response is removed whose conversation has not gone on.',
+    ),
+    maxBytes: setting(bytes(), '4MiB', 'Largest response that is kept, and largest size of the events of one.'),
+    accountBytes: setting(bytes(), '256MiB', 'Largest size of all responses of an account; the oldest are removed.'),
+    background: setting(integer({ min: 0 }), 256, 'Responses that may run in the background at the same time.'),
+    backgroundPerAccount: setting(integer({ min: 0 }), 32, 'The same for one account.'),
+  }),
   webhooks: section('Webhooks', {
     endpoints: setting(map(WEBHOOK), {}, 'Receivers of events, by name.', SECRET),
     lowBalance: setting(

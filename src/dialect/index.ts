@@ -7,6 +7,27 @@ export { type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';
+export {
+  arrayItemsOf,
+  inputItemsOf,
+  itemNameOf,
+  type SocketMessage,
+  socketMessageOf,
+  type StateFields,
+  stateFieldsOf,
+  withEarlierItems,
+  withInput,
+} from './response-items.ts';
+export {
+  endingEventIn,
+  endsResponse,
+  joinedResponse,
+  type ResponseEvent,
+  responseEventOf,
+  type ResponseParts,
+  responsePartsOf,
+  withMembers,
+} from './response-object.ts';
 export { TokenSizes } from './text-counter.ts';
 export { type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, UsageWatch } from './usage.ts';
@@ -16,4 +37,3 @@ export {
   type Translation,
   translationOf,
 } from './translation/translation.ts';
-export { inputItemsOf, type SocketMessage, socketMessageOf, withEarlierItems } from './response-items.ts';

@@ -34,6 +34,7 @@ import { EngineCells } from '../search/index.ts';
 import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';
+import { ResponseService } from '../responses/index.ts';
 import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import { PageService } from '../fetch/index.ts';
 import { createBodyMemory } from '../ingress/body.ts';
@@ -82,6 +83,7 @@ export class ControlPlane {
   readonly #registry: Ref<CrnRegistryCommand>;
   readonly #pages: PageService;
   readonly #billing: BillingService | null;
+  readonly #responses: ResponseService;
   readonly #webhooks: WebhookSender | null;
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -128,6 +130,10 @@ export class ControlPlane {
     });
     this.#pages = new PageService(this.#system, settings.fetch, log);
     this.#billing = this.#openBilling(settings);
+    this.#responses = new ResponseService({
+      ...{ system: this.#system, settings, clock, epochMs: systemEpochMs, log },
+      ledger: () => this.ledger,
+    });
     this.#webhooks =
       this.#billing === null
         ? null
@@ -151,6 +157,7 @@ export class ControlPlane {
       tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
       pages: this.#pages.ref,
       accounts: this.#billing,
+      responses: { ref: this.#responses.ref, memory: this.#responses.memory },
       snapshot: this.#snapshot(),
     });
     this.#built = true;
@@ -163,6 +170,7 @@ export class ControlPlane {
       gauges: this.#gauges,
       pages: this.#pages,
       accounts: this.#billing,
+      responses: this.#responses,
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
@@ -239,6 +247,7 @@ export class ControlPlane {
     }
     this.#pages.configure(settings.fetch);
     this.#billing?.configure(settings);
+    this.#responses.configure(settings);
     this.#webhooks?.configure(settings.webhooks);
     this.#configureCrns();
   }
@@ -276,6 +285,7 @@ export class ControlPlane {
     ]);
     await this.abort();
     await this.#webhooks?.close();
+    await this.#responses.close();
     await this.#billing?.close();
     this.hosts.close();
     await this.#system.terminate();
@@ -414,6 +424,7 @@ export class ControlPlane {
         registry: this.#registry,
         pages: this.#pages.ref,
         accounts: this.#billing,
+        responses: this.#responses.ref,
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engines.memory,
@@ -421,6 +432,7 @@ export class ControlPlane {
           limitMemory: this.#billing?.limitMemory ?? null,
           leaseMemory: this.#billing?.leaseMemory ?? null,
           paid: this.#billing?.payments != null,
+          responseMemory: this.#responses.memory,
           thread,
           snapshot: this.#snapshot(),
           server: this.#settings.server,
@@ -454,6 +466,7 @@ export class ControlPlane {
       this.#running.delete(thread);
       this.#billing?.clearLimits(thread);
       this.#billing?.threadGone(thread);
+      this.#responses.threadGone(thread);
     }
     if (this.#running.size === 0) this.#ended?.resolve();
   }

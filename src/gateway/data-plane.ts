@@ -57,6 +57,7 @@ import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
+import { type ResponseService, StoredResponses } from '../responses/index.ts';
 import { Hedging, Peers, RunningAttempts } from '../upstream/index.ts';
 import type { ExplainAnswer, ExplainRequest, PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
@@ -79,6 +80,8 @@ export interface DataPlaneOptions {
   readonly pages: Ref<PagesCommand>;
   /** Null without a ledger. */
   readonly accounts: PlaneAccounts | null;
+  /** Null where no response is stored, whatever the settings say. */
+  readonly responses: Pick<ResponseService, 'ref' | 'memory'> | null;
   readonly snapshot: Snapshot;
 }
 
@@ -125,6 +128,7 @@ export class DataPlane {
   readonly #limits: KeyLimiter | null;
   readonly #paymentProcessor: Payments | null;
   readonly #recorder: RequestRecorder | null;
+  readonly #responses: StoredResponses | null;
   #recorded: Snapshot['settings']['costLog']['requests'] = 'off';
   #searchKey = '';
   /** Requests without a complete answer. */
@@ -201,6 +205,8 @@ export class DataPlane {
           });
     this.#recorder = accounts === null ? null : new RequestRecorder(accounts.requestLog, clock);
     this.#recorded = snapshot.settings.costLog.requests;
+    const { responses, system } = options;
+    this.#responses = responses === null ? null : new StoredResponses({ system, ...responses, thread });
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
     this.budget = new BodyBudget(0, options.bodyMemory, thread);
     const { connections, headerBytes } = snapshot.settings.limits;
@@ -402,6 +408,8 @@ export class DataPlane {
       admission: routing.holdMs > 0 ? this.#admission : null,
       budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       responseHolders: this.#responseHolders,
+      responses: settings.responses.store ? this.#responses : null,
+      epochMs,
       blockIndex: this.#blockIndex,
       headerRules: {
         peers: new Peers(settings.trustedProxies),

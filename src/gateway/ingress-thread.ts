@@ -8,6 +8,7 @@ import type { PagesCommand } from '../fetch/index.ts';
 import type { BodyBudget } from '../ingress/body.ts';
 import type { Address } from '../ingress/server.ts';
 import type { LimitMemory } from '../billing/index.ts';
+import type { ResponseStoreCommand } from '../responses/index.ts';
 import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
 import type { PlaneAccounts } from './data-plane.ts';
@@ -30,6 +31,8 @@ export interface ThreadData {
   readonly leaseMemory: SharedArrayBuffer | null;
   /** Whether x402 payments are taken. */
   readonly paid: boolean;
+  /** Whether responses are stored at present. */
+  readonly responseMemory: SharedArrayBuffer;
   readonly thread: number;
   readonly snapshot: Snapshot;
   readonly server: ServerChoice;
@@ -68,6 +71,7 @@ export interface ThreadDeps {
   readonly bodies: BodyBudget;
   readonly registry: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
+  readonly responses: Ref<ResponseStoreCommand>;
   /** Null without a ledger. */
   readonly accounts: Pick<PlaneAccounts, 'accountReader' | 'leaseManager' | 'payments' | 'requestLog'> | null;
   /** Start data with the present snapshot and address. */
@@ -106,6 +110,7 @@ class Thread {
     this.#link = link(deps.system, port1);
     this.#link.expose('crns', deps.registry);
     this.#link.expose('pages', deps.pages);
+    this.#link.expose('responses', deps.responses);
     if (deps.accounts !== null) {
       this.#link.expose('leaseManager', deps.accounts.leaseManager);
       this.#link.expose('accountReader', deps.accounts.accountReader);

@@ -35,6 +35,7 @@ export interface Sources {
   readonly pages: MetricsSource;
   /** Null without a ledger. */
   readonly accounts: MetricsSource | null;
+  readonly responses: MetricsSource;
   /** What changes while the gateway runs. */
   readonly now: () => {
     readonly stage: Stage;
@@ -64,10 +65,10 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, gauges, now, blockIndex, kvEvents } = this.#sources;
+    const { local, pages, accounts, gauges, now, blockIndex, kvEvents, responses } = this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
-    const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics()];
+    const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
     return [...own, ofControl, ...(await Promise.all(asked))];

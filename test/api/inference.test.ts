@@ -77,7 +77,9 @@ t.test('a response is continued on the CRN that has it', async (t) => {
     }
     t.ok(served.size > 1, 'the conversations are spread');
   }
-  for (const id of ['resp_unknown', null, 7, '', 'x'.repeat(1000)]) {
+  const unknown = await send({ previous_response_id: 'resp_unknown' });
+  t.match([unknown.status, unknown.headers['x-headrace-error']], [404, 'HR_RESPONSE_UNKNOWN']);
+  for (const id of [null, 7, '', 'x'.repeat(1000)]) {
     t.equal((await send({ previous_response_id: id })).status, 200, 'one that is not known goes by its prefix');
   }
 });

@@ -21,7 +21,7 @@ function routed(
 
 t.test('every route of the table answers at its path', async (t) => {
   for (const { method, path } of ROUTES) {
-    const concrete = path.replace('{full_path}', 'any/path').replace('{model}', 'm');
+    const concrete = path.replace('{full_path}', 'any/path').replace('{model}', 'm').replace('{id}', 'x');
     t.equal(routed(method, concrete), path);
     if (method === 'GET') t.equal(routed('HEAD', concrete), path);
   }

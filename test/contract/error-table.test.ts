@@ -22,7 +22,7 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** Codes of translations (test/upstream/forms), of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission). */
+/** Codes of translations (test/upstream/forms), of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission), of stored responses (test/system/responses). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_REQUEST_UNTRANSLATABLE',
   'HR_ROUTE_UNKNOWN_DIALECT',
@@ -34,6 +34,12 @@ const ELSEWHERE: readonly ErrorCode[] = [
   'HR_SOCKET_BUSY',
   'HR_SOCKET_PREVIOUS',
   'HR_DRAINING',
+  'HR_RESPONSE_UNKNOWN',
+  'HR_RESPONSE_BROKEN',
+  'HR_RESPONSE_STATE',
+  'HR_RESPONSE_LENGTH',
+  'HR_RESPONSE_BACKGROUND',
+  'HR_RESPONSE_UNAVAILABLE',
   'HR_ROUTE_BACKLOG',
   'HR_LIMITS_FULL',
   'HR_ACCOUNT_RATE',

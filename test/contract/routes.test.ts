@@ -195,7 +195,7 @@ onEach(
       t.match(headers, {
         allow,
         'access-control-allow-origin': '*',
-        'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
+        'access-control-allow-methods': 'GET, HEAD, POST, DELETE, OPTIONS',
         'access-control-allow-headers': PREFLIGHT['access-control-request-headers'],
         'access-control-max-age': '7200',
       });

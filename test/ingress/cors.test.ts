@@ -39,7 +39,7 @@ t.test('a preflight allows the headers that it asks for', async (t) => {
   const cors = new Cors(['*']);
   const asking = new StubExchange('OPTIONS', ['access-control-request-headers', 'x-a, x-b']);
   t.same(cors.preflight(asking), [
-    ...['access-control-allow-methods', 'GET, HEAD, POST, OPTIONS'],
+    ...['access-control-allow-methods', 'GET, HEAD, POST, DELETE, OPTIONS'],
     ...['access-control-max-age', '7200'],
     ...['access-control-allow-headers', 'x-a, x-b'],
   ]);

@@ -97,7 +97,7 @@ export class ControlledPlane {
       return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };
     });
     this.plane = new DataPlane({
-      ...{ system, memory, clock, thread: 0, random: () => 0.5, accounts: null },
+      ...{ system, memory, clock, thread: 0, random: () => 0.5, accounts: null, responses: null },
       engineMemory: new EngineCells().memory,
       bodyMemory: createBodyMemory(1),
       tellOutcome: () => undefined,

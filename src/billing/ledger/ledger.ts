@@ -31,6 +31,7 @@ import { history, usage } from './reports.ts';
 import { QueryFilter } from './query-filter.ts';
 import { prune } from './retention.ts';
 import { requestRecords } from './request-records.ts';
+import { responseRecords } from './response-records.ts';
 import { migrate } from './schema.ts';
 import { SqliteDatabase } from './sqlite.ts';
 import {
@@ -284,6 +285,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     adminActs: adminActs(database, openDateMs),
     webhooks: webhookRecords(database, dateMs),
     budgets: budgetRecords(database, dateMs, () => watch.nudge()),
+    responses: responseRecords(database, dateMs),
     history: (query) => history(database, stored(query)),
     usage: ({ account, ...query }) =>
       usage(database, { ...query, ...(account !== undefined && { account: accountId(account) }) }),

@@ -436,6 +436,50 @@ const growth: Migration = {
   ],
 };
 
+const responses: Migration = {
+  version: 8,
+  name: 'responses',
+  statements: ({ integer, tableOptions }) => [
+    `create table responses (
+      account text not null,
+      id text not null,
+      created_ms ${integer} not null,
+      expires_ms ${integer} not null,
+      status text not null check (status in ('queued', 'in_progress', 'completed', 'incomplete', 'failed', 'cancelled')),
+      model text not null,
+      previous text,
+      input text not null,
+      output text not null,
+      response text not null,
+      bytes ${integer} not null,
+      holder text,
+      lease_ms ${integer},
+      has_events ${integer} not null,
+      primary key (account, id)
+    ) ${tableOptions}`,
+    'create index responses_by_expiry on responses (expires_ms)',
+    'create index responses_of_account on responses (account, created_ms, id, bytes)',
+    "create index responses_running on responses (holder, lease_ms) where status in ('queued', 'in_progress')",
+    `create table response_items (
+      account text not null,
+      item text not null,
+      response text not null,
+      primary key (account, item),
+      foreign key (account, response) references responses (account, id) on delete cascade
+    ) ${tableOptions}`,
+    'create index response_items_of_response on response_items (account, response)',
+    `create table response_events (
+      account text not null,
+      response text not null,
+      first ${integer} not null,
+      last ${integer} not null,
+      data text not null,
+      primary key (account, response, first),
+      foreign key (account, response) references responses (account, id) on delete cascade
+    ) ${tableOptions}`,
+  ],
+};
+
 export const MIGRATIONS: readonly Migration[] = [
   first,
   organisations,
@@ -444,6 +488,7 @@ export const MIGRATIONS: readonly Migration[] = [
   charges,
   paymentNonces,
   growth,
+  responses,
 ];
 
 const INSERT_VERSION = insertion({

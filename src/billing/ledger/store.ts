@@ -4,6 +4,7 @@
 import type { Pruned } from './retention.ts';
 import type { AdminActs } from './admin-acts.ts';
 import type { RequestRecords } from './request-records.ts';
+import type { ResponseRecords } from './response-records.ts';
 import type { WebhookRecords } from './webhook-records.ts';
 
 /**
@@ -525,6 +526,7 @@ export interface Ledger {
   readonly adminActs: AdminActs;
   readonly webhooks: WebhookRecords;
   readonly budgets: BudgetRecords;
+  readonly responses: ResponseRecords;
 
   history(query: HistoryQuery): Promise<Movement[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;

@@ -1,0 +1,166 @@
+// What the gateway keeps for the responses dialect while a request is served: the conversation that it continues is put before its
+// input, before the request is priced and routed, and its finished response is stored.
+
+import {
+  arrayItemsOf,
+  inputItemsOf,
+  itemNameOf,
+  previousResponseId,
+  type ScannedBody,
+  type StateFields,
+  stateFieldsOf,
+  withEarlierItems,
+  withInput,
+} from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { type ResponseOrigin, ResponseRecorder, unknownResponse } from '../responses/index.ts';
+import type { Downstream } from '../upstream/index.ts';
+import { heldName } from './affinity-hint.ts';
+import type { ApiDeps } from './deps.ts';
+import { refuse } from './pipeline.ts';
+
+const BACKGROUND = Buffer.from('"background"');
+
+const REFERENCE = 'item_reference';
+
+/** A request of the responses dialect whose body is known and whose model exists. */
+export interface StatefulRequest {
+  readonly exchange: Exchange;
+  readonly deps: ApiDeps;
+  readonly body: Buffer;
+  readonly scan: ScannedBody;
+  readonly model: string;
+}
+
+/** How a request goes on. `origin`: what its response is stored with; null: it is not stored. */
+export type Proceed = (body: Buffer, origin: ResponseOrigin | null) => void;
+
+/**
+ * Looks up what a request continues. Calls `proceed`, at once where nothing has to be looked up; or answers with an error of the
+ * table. Throws 422 for a background request that cannot be one.
+ */
+export function withState(request: StatefulRequest, proceed: Proceed): void {
+  const { body, deps, exchange, model, scan } = request;
+  if (deps.responses === null) {
+    if (body.includes(BACKGROUND) && stateFieldsOf(body).background) throw noBackground(OFF);
+    proceed(body, null);
+    return;
+  }
+  const fields = stateFieldsOf(body);
+  // Strangers have no account of their own: nothing of theirs is kept, for the next one could read it.
+  const keeps = fields.store !== false && !exchange.keyless;
+  const previous = previousResponseId(body, scan) ?? null;
+  const { account } = exchange;
+  const items = fields.hasReferences ? referencesIn(inputItemsOf(body)) : [];
+  if (previous === null && items.length === 0) {
+    proceed(body, keeps ? { account, model, previous, input: () => inputItemsOf(body) } : null);
+    return;
+  }
+  if (exchange.keyless) {
+    if (previous !== null) throw unknownResponse(previous);
+    proceed(body, null);
+    return;
+  }
+  resolve({ ...request, fields, items, keeps, previous }, proceed).catch((thrown: unknown) =>
+    refuse(exchange, deps, thrown),
+  );
+}
+
+const OFF = 'the setting responses.store is off';
+
+/** 422 that names the field. */
+function noBackground(reason: string): HeadraceError {
+  const validation = [
+    { loc: ['body', 'background'], msg: `background is not possible: ${reason}`, type: 'value_error' },
+  ];
+  return new HeadraceError('HR_REQUEST_INVALID', { validation });
+}
+
+interface ContinuedRequest extends StatefulRequest {
+  readonly fields: StateFields;
+  readonly items: readonly string[];
+  readonly keeps: boolean;
+  readonly previous: string | null;
+}
+
+async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<void> {
+  const { body, deps, exchange, items, keeps, model, previous } = request;
+  const { account } = exchange;
+  const { bodyBytes } = deps.settings.limits;
+  const bytes = Math.max(bodyBytes - body.byteLength, 0);
+  const resolved = await deps.responses?.resolve({ account, previous, items, bytes });
+  if (exchange.handedOver || resolved === undefined) return;
+  if (resolved.kind !== 'found') {
+    // The CRN that made the response may keep it itself.
+    const isHeld =
+      previous !== null && resolved.kind === 'unknown' && deps.responseHolders.find(heldName(previous, account)) !== 0;
+    if (!isHeld) throw stateError(resolved.kind, previous ?? '');
+    proceed(body, null);
+    return;
+  }
+  const earlier = resolved.parts.flatMap(({ input, output }) => [
+    ...arrayItemsOf(Buffer.from(input)),
+    ...arrayItemsOf(Buffer.from(output)),
+  ]);
+  const own = items.length === 0 ? null : withoutReferences(inputItemsOf(body), resolved.items, earlier);
+  const named = own === null ? body : withInput(body, own);
+  const whole = previous === null ? named : withEarlierItems(named, earlier);
+  if (whole.byteLength > bodyBytes) throw stateError('long', previous ?? '');
+  const input = (): readonly string[] => own ?? inputItemsOf(body);
+  proceed(whole, keeps ? { account, model, previous, input } : null);
+}
+
+/** Ids of the items that the input names. */
+function referencesIn(input: readonly string[]): string[] {
+  return input
+    .filter((item) => item.includes(REFERENCE))
+    .flatMap((item) => {
+      const { id, type } = itemNameOf(item);
+      return type === REFERENCE && id !== '' ? [id] : [];
+    });
+}
+
+/** The input with the items that it names; those that stand in the conversation before it are left out, unknown ones stay. */
+function withoutReferences(
+  input: readonly string[],
+  named: Readonly<Record<string, string>>,
+  earlier: readonly string[],
+): string[] {
+  const before = new Set(earlier.map((item) => itemNameOf(item).id));
+  return input.flatMap((item) => {
+    if (!item.includes(REFERENCE)) return [item];
+    const { id, type } = itemNameOf(item);
+    if (type !== REFERENCE) return [item];
+    return before.has(id) ? [] : [named[id] ?? item];
+  });
+}
+
+function stateError(kind: 'unknown' | 'broken' | 'running' | 'long' | 'away', id: string): HeadraceError {
+  const subject = `'${id.slice(0, 128)}'`;
+  switch (kind) {
+    case 'unknown':
+      return unknownResponse(id);
+    case 'broken':
+      return new HeadraceError('HR_RESPONSE_BROKEN', { subject });
+    case 'running':
+      return new HeadraceError('HR_RESPONSE_STATE', {
+        subject: `${subject} cannot be continued: it has not ended yet`,
+      });
+    case 'long':
+      return new HeadraceError('HR_RESPONSE_LENGTH', { subject });
+    case 'away':
+      return new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+  }
+}
+
+/** The client side of a request whose response is stored as `origin` says. */
+export function recorded(
+  exchange: Exchange,
+  { epochMs, responses, settings }: ApiDeps,
+  origin: ResponseOrigin | null,
+): Downstream {
+  if (origin === null || responses === null) return exchange;
+  const { maxBytes } = settings.responses;
+  return new ResponseRecorder(exchange, { store: responses, maxBytes, epochMs }, origin);
+}

@@ -1,0 +1,130 @@
+// Stored responses over HTTP: GET and DELETE /v1/responses/{id}, POST /v1/responses/{id}/cancel and GET /v1/responses/{id}/input_items.
+// A client sees the responses of its own account alone; all others are 404.
+
+import { arrayItemsOf, itemNameOf, withMembers } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { respondJson } from '../ingress/respond.ts';
+import { responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
+import type { ApiDeps, Endpoint } from './deps.ts';
+import { authenticate, refuse } from './pipeline.ts';
+import type { Schema } from './schema.ts';
+
+const PATH = /\/v1\/responses\/([^/]+)(?:\/[a-z_]+)?$/;
+
+const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
+
+/** Items of a page when the request does not say it, and at most (OpenAI API reference). */
+const PAGE_ITEMS = 20;
+const MOST_ITEMS = 100;
+
+export const RESPONSE_PARAMETERS: readonly { readonly name: string; readonly schema: Schema }[] = [
+  { name: 'include', schema: { type: 'string', description: 'Accepted; a stored response has all that it had.' } },
+];
+
+export const INPUT_ITEM_PARAMETERS: readonly { readonly name: string; readonly schema: Schema }[] = [
+  { name: 'limit', schema: { type: 'integer', description: 'Items of a page, 1 to 100; default 20.' } },
+  { name: 'order', schema: { type: 'string', description: '`asc` or `desc`; default `desc`, the newest first.' } },
+  { name: 'after', schema: { type: 'string', description: 'The id of the last item of the page before.' } },
+  { name: 'include', schema: { type: 'string', description: 'Accepted; a stored item has all that it had.' } },
+];
+
+/** A request for one response of an account. */
+interface StoredRequest {
+  readonly exchange: Exchange;
+  readonly responses: StoredResponses;
+  readonly key: { readonly account: string; readonly id: string };
+  readonly query: URLSearchParams;
+}
+
+/** Makes the endpoint. `serve` answers, or rejects with an error of the table. Throws 401 for a missing or bad key. */
+function stored(serve: (request: StoredRequest, deps: ApiDeps) => Promise<void>): Endpoint {
+  return (exchange, deps) => {
+    const { credential } = authenticate(exchange, deps);
+    if (credential.kind === 'none' && deps.settings.keys.required) throw new HeadraceError('HR_AUTH_MISSING');
+    const id = idIn(exchange.path);
+    const { responses } = deps;
+    if (responses === null) throw unknownResponse(id);
+    exchange.readBody((error) => {
+      if (error !== null) {
+        refuse(exchange, deps, error);
+        return;
+      }
+      const key = { account: exchange.account, id };
+      const query = new URLSearchParams(exchange.query);
+      serve({ exchange, responses, key, query }, deps).catch((thrown: unknown) => refuse(exchange, deps, thrown));
+    });
+  };
+}
+
+function idIn(path: string): string {
+  const [, id = ''] = PATH.exec(path) ?? [];
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
+  }
+}
+
+/** GET /v1/responses/{id} */
+export const response: Endpoint = stored(async ({ exchange, key, responses }) => {
+  const found = await responses.find(key);
+  exchange.respond(200, JSON_HEADERS, responseOf(found));
+});
+
+/** DELETE /v1/responses/{id} */
+export const deleteResponse: Endpoint = stored(async ({ exchange, key, responses }) => {
+  await responses.remove(key);
+  respondJson(exchange, 200, { id: key.id, object: 'response.deleted', deleted: true });
+});
+
+/** POST /v1/responses/{id}/cancel */
+export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses }) => {
+  const found = await responses.cancel(key);
+  if (!found.isBackground) {
+    const subject = `'${key.id}' cannot be cancelled: it does not run in the background`;
+    throw new HeadraceError('HR_RESPONSE_STATE', { subject });
+  }
+  exchange.respond(200, JSON_HEADERS, responseOf(found));
+});
+
+/** GET /v1/responses/{id}/input_items: the input of this response, without what it continues. */
+export const inputItems: Endpoint = stored(async ({ exchange, key, query, responses }) => {
+  const { after, limit, order } = pageOf(query);
+  const { input } = await responses.find(key);
+  const items = arrayItemsOf(Buffer.from(input)).map((item, at) => listedItem(item, key.id, at));
+  if (order === 'desc') items.reverse();
+  const from = after === null ? 0 : items.findIndex(({ id }) => id === after) + 1;
+  if (after !== null && from === 0) throw invalid('after', 'it names no item of this response');
+  const page = items.slice(from, from + limit);
+  const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
+  const rest = JSON.stringify({ object: 'list', ...ends, has_more: from + limit < items.length });
+  const data = `[${page.map(({ json }) => json).join(',')}]`;
+  exchange.respond(200, JSON_HEADERS, withMembers(Buffer.from(rest), { data }));
+});
+
+function pageOf(query: URLSearchParams): { after: string | null; limit: number; order: 'asc' | 'desc' } {
+  const order = query.get('order') ?? 'desc';
+  const limit = Number(query.get('limit') ?? PAGE_ITEMS);
+  if (order !== 'asc' && order !== 'desc') throw invalid('order', 'it should be asc or desc');
+  if (!Number.isInteger(limit) || limit < 1 || limit > MOST_ITEMS) throw invalid('limit', 'it should be 1 to 100');
+  return { after: query.get('after'), limit, order };
+}
+
+function invalid(name: string, msg: string): HeadraceError {
+  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
+}
+
+/** An item as lists show it: with an id, and its text as a part. */
+function listedItem(item: string, response: string, at: number): { readonly id: string; readonly json: string } {
+  const { id, type } = itemNameOf(item);
+  const named = id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_${at}`;
+  const members: Record<string, string> = { id: JSON.stringify(named) };
+  if (type === '') members['type'] = '"message"';
+  const { content, role } = JSON.parse(item) as { readonly content?: unknown; readonly role?: unknown };
+  if (typeof content === 'string') {
+    const part = role === 'assistant' ? 'output_text' : 'input_text';
+    members['content'] = JSON.stringify([{ type: part, text: content }]);
+  }
+  return { id: named, json: withMembers(Buffer.from(item), members).toString() };
+}

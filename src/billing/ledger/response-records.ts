@@ -1,0 +1,433 @@
+// Responses of the responses dialect in the store: each with the input items that it was the first to have, so that a chain of them is
+// a conversation. Owned by an account ('' without keys): no read finds those of another one. A response that runs in the background has
+// a holder and a lease by the clock of the database; exactly one change ends it.
+
+import type { Cell, Database, Row, Session } from './database.ts';
+import { insertion, integer, text } from './tables.ts';
+
+/** `queued` and `in_progress`: it runs in the background. */
+export type ResponseStatus = 'queued' | 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'cancelled';
+
+/** Names one response. */
+export interface ResponseKey {
+  readonly account: string;
+  readonly id: string;
+}
+
+/** A response. All JSON is as its writer wrote it. */
+export interface ResponseRecord extends ResponseKey {
+  /** Milliseconds since 1970. */
+  readonly createdMs: number;
+  readonly status: ResponseStatus;
+  readonly model: string;
+  /** Id of the response that it continues. */
+  readonly previous: string | null;
+  /** JSON array of the new input items. */
+  readonly input: string;
+  /** JSON array of the output items. */
+  readonly output: string;
+  /** The response object, with `null` in the place of its output. */
+  readonly response: string;
+  /** Ids of items that later requests may name by an `item_reference`. */
+  readonly items: readonly string[];
+}
+
+/** A response as it is found. */
+export interface StoredResponse extends Omit<ResponseRecord, 'items'> {
+  /** It was made to run in the background. */
+  readonly isBackground: boolean;
+  /** Its events are kept. */
+  readonly hasEvents: boolean;
+  /** It runs in the background, and its gateway has not renewed its lease in time. */
+  readonly isLost: boolean;
+}
+
+/** Events of a response that runs in the background, in the order of their numbers. */
+export interface ResponseEvents extends ResponseKey {
+  /** Number of the first and of the last one. */
+  readonly first: number;
+  readonly last: number;
+  /** The events as they are sent. */
+  readonly data: string;
+}
+
+/** How a response ends. */
+export interface ResponseEnd extends ResponseKey {
+  readonly status: Exclude<ResponseStatus, 'queued' | 'in_progress'>;
+  readonly output: string;
+  readonly response: string;
+  readonly items: readonly string[];
+}
+
+export type ResponseChange =
+  /** A finished response. One that has this id already stays. */
+  | { readonly type: 'add'; readonly record: ResponseRecord; readonly ttlMs: number }
+  /** A response that is to run in the background. */
+  | {
+      readonly type: 'begin';
+      readonly record: ResponseRecord;
+      readonly ttlMs: number;
+      readonly holder: string;
+      readonly leaseMs: number;
+      readonly hasEvents: boolean;
+    }
+  | { readonly type: 'events'; readonly events: ResponseEvents }
+  | { readonly type: 'progress'; readonly key: ResponseKey; readonly holder: string; readonly response: string }
+  /** Done only while it runs. `holder`: and only by its holder. */
+  | { readonly type: 'end'; readonly end: ResponseEnd; readonly holder: string | null }
+  /** Keeps the responses of a conversation for `ttlMs` from now on. */
+  | { readonly type: 'touch'; readonly account: string; readonly ids: readonly string[]; readonly ttlMs: number }
+  | { readonly type: 'delete'; readonly key: ResponseKey };
+
+/** One response of a conversation. */
+export interface ConversationLink {
+  readonly id: string;
+  readonly status: ResponseStatus;
+  readonly previous: string | null;
+  readonly input: string;
+  readonly output: string;
+  /** When it is removed unless the conversation goes on, in milliseconds since 1970. */
+  readonly expiresMs: number;
+}
+
+/** A conversation, the newest response last. Whoever reads it checks whether the oldest one has a predecessor. */
+export interface Conversation {
+  readonly links: readonly ConversationLink[];
+  /** There is more than was asked for: nothing is read then. */
+  readonly isTooLong: boolean;
+}
+
+export interface ResponseCounts {
+  readonly responses: number;
+  readonly bytes: number;
+  /** Those that run in the background. */
+  readonly running: number;
+}
+
+export interface ResponseRecords {
+  /** Makes all changes in one transaction. Answers for each with whether it changed anything. */
+  apply(changes: readonly ResponseChange[]): Promise<readonly boolean[]>;
+  find(key: ResponseKey): Promise<StoredResponse | undefined>;
+  /** The response and those before it, at most so many and so many bytes of items. No links: it is not there. */
+  conversation(key: ResponseKey, most: { readonly links: number; readonly bytes: number }): Promise<Conversation>;
+  /** Output of the responses that have one of these items, as JSON arrays. */
+  outputsWith(account: string, items: readonly string[]): Promise<string[]>;
+  /** Events with a higher number, in order; at most so many rows. */
+  eventsAfter(key: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]>;
+  /** Renews the leases of a holder; answers with the responses that still run. */
+  renew(holder: string, leaseMs: number): Promise<ResponseKey[]>;
+  /** Responses whose lease has run out. */
+  lost(limit: number): Promise<ResponseKey[]>;
+  /** Removes responses that have expired; answers with how many. */
+  prune(): Promise<number>;
+  /** Removes the oldest ended responses of an account beyond so many bytes; answers with how many, and the bytes that are left. */
+  evict(account: string, mostBytes: number): Promise<{ readonly removed: number; readonly bytes: number }>;
+  /** Removes all responses of an account; answers with how many. */
+  deleteAccount(account: string): Promise<number>;
+  counts(): Promise<ResponseCounts>;
+}
+
+const RUNS = "status in ('queued', 'in_progress')";
+
+/** Rows removed in one transaction: a writer waits no longer than some milliseconds. */
+const PRUNE_ROWS = 500;
+
+const INSERT = insertion(
+  {
+    name: 'responses',
+    columns: {
+      account: 'text',
+      id: 'text',
+      created_ms: 'bigint',
+      expires_ms: 'bigint',
+      status: 'text',
+      model: 'text',
+      previous: 'text',
+      input: 'text',
+      output: 'text',
+      response: 'text',
+      bytes: 'bigint',
+      holder: 'text',
+      has_events: 'bigint',
+    },
+    key: ['account', 'id'],
+  },
+  { ignore: true },
+);
+
+const INSERT_ITEMS = insertion(
+  {
+    name: 'response_items',
+    columns: { account: 'text', item: 'text', response: 'text' },
+    key: ['account', 'item'],
+  },
+  { ignore: true },
+);
+
+const INSERT_EVENTS = insertion(
+  {
+    name: 'response_events',
+    columns: { account: 'text', response: 'text', first: 'bigint', last: 'bigint', data: 'text' },
+    key: ['account', 'response', 'first'],
+  },
+  { ignore: true },
+);
+
+/** `$1, $2, …` for so many parameters from this one on. */
+function params(from: number, count: number): string {
+  return Array.from({ length: count }, (_, at) => `$${from + at}`).join(', ');
+}
+
+function bytesOf({ input, output, response }: Pick<ResponseRecord, 'input' | 'output' | 'response'>): number {
+  return Buffer.byteLength(input) + Buffer.byteLength(output) + Buffer.byteLength(response);
+}
+
+async function addItems(session: Session, { account, id }: ResponseKey, items: readonly string[]): Promise<void> {
+  const rows = items.map((item) => ({ account, item, response: id }));
+  if (rows.length > 0) await session.write(INSERT_ITEMS, rows);
+}
+
+class StoredResponses implements ResponseRecords {
+  readonly #database: Database;
+  readonly #dateMs: () => number;
+
+  constructor(database: Database, dateMs: () => number) {
+    this.#database = database;
+    this.#dateMs = dateMs;
+  }
+
+  async apply(changes: readonly ResponseChange[]): Promise<readonly boolean[]> {
+    if (changes.length === 0) return [];
+    return await this.#database.transaction(async (session) => {
+      const done: boolean[] = [];
+      for (const change of changes) done.push(await this.#change(session, change));
+      return done;
+    });
+  }
+
+  async #change(session: Session, change: ResponseChange): Promise<boolean> {
+    switch (change.type) {
+      case 'add':
+        return await this.#insert(session, change.record, change.ttlMs, null, false);
+      case 'begin': {
+        const { hasEvents, holder, leaseMs, record, ttlMs } = change;
+        if (!(await this.#insert(session, record, ttlMs, holder, hasEvents))) return false;
+        const sql = `update responses set lease_ms = ${this.#nowMs} + $3 where account = $1 and id = $2`;
+        await session.all(sql, [record.account, record.id, BigInt(leaseMs)]);
+        return true;
+      }
+      case 'events': {
+        const { account, data, first, id, last } = change.events;
+        // Of a response that was deleted meanwhile nothing is kept.
+        const [row] = await session.all(`select id from responses where account = $1 and id = $2`, [account, id]);
+        if (row === undefined) return false;
+        const events = { account, response: id, first: BigInt(first), last: BigInt(last), data };
+        await session.write(INSERT_EVENTS, [events]);
+        const sql = 'update responses set bytes = bytes + $3 where account = $1 and id = $2';
+        await session.all(sql, [account, id, BigInt(Buffer.byteLength(data))]);
+        return true;
+      }
+      case 'progress': {
+        const { holder, key, response } = change;
+        const sql = `update responses set status = 'in_progress', response = $3
+          where account = $1 and id = $2 and holder = $4 and ${RUNS} returning id`;
+        return (await session.all(sql, [key.account, key.id, response, holder])).length > 0;
+      }
+      case 'end': {
+        const { account, id, items, output, response, status } = change.end;
+        const values: Cell[] = [account, id, status, output, response];
+        const bytes = BigInt(Buffer.byteLength(output) + Buffer.byteLength(response));
+        const ofHolder = change.holder === null ? '' : ` and holder = $7`;
+        const sql = `update responses set status = $3, output = $4, response = $5, bytes = bytes + $6, lease_ms = null
+          where account = $1 and id = $2 and ${RUNS}${ofHolder} returning id`;
+        const rows = await session.all(sql, [...values, bytes, ...(change.holder === null ? [] : [change.holder])]);
+        if (rows.length > 0) await addItems(session, change.end, items);
+        return rows.length > 0;
+      }
+      case 'touch': {
+        const { account, ids, ttlMs } = change;
+        const sql = `update responses set expires_ms = $2 where account = $1 and id in (${params(3, ids.length)})`;
+        await session.all(sql, [account, BigInt(this.#dateMs() + ttlMs), ...ids]);
+        return true;
+      }
+      case 'delete': {
+        const { account, id } = change.key;
+        const sql = 'delete from responses where account = $1 and id = $2 returning id';
+        return (await session.all(sql, [account, id])).length > 0;
+      }
+    }
+  }
+
+  async #insert(
+    session: Session,
+    record: ResponseRecord,
+    ttlMs: number,
+    holder: string | null,
+    hasEvents: boolean,
+  ): Promise<boolean> {
+    const { account, createdMs, id, input, items, model, output, previous, response, status } = record;
+    const [taken] = await session.all('select id from responses where account = $1 and id = $2', [account, id]);
+    if (taken !== undefined) return false;
+    const row: Row = {
+      ...{ account, id, status, model, previous, input, output, response, holder },
+      created_ms: BigInt(createdMs),
+      expires_ms: BigInt(this.#dateMs() + ttlMs),
+      bytes: BigInt(bytesOf(record)),
+      has_events: hasEvents ? 1n : 0n,
+    };
+    await session.write(INSERT, [row]);
+    await addItems(session, record, items);
+    return true;
+  }
+
+  get #nowMs(): string {
+    return this.#database.dialect.nowMs;
+  }
+
+  async find({ account, id }: ResponseKey): Promise<StoredResponse | undefined> {
+    const sql = `select *, case when ${RUNS} and lease_ms < ${this.#nowMs} then 1 else 0 end as is_lost
+      from responses where account = $1 and id = $2 and expires_ms > $3`;
+    const values = [account, id, BigInt(this.#dateMs())];
+    const [row] = await this.#database.snapshot((session) => session.all(sql, values));
+    if (row === undefined) return undefined;
+    return {
+      account,
+      id,
+      createdMs: Number(integer(row, 'created_ms')),
+      status: text(row, 'status') as ResponseStatus,
+      model: text(row, 'model'),
+      previous: (row['previous'] as string | null | undefined) ?? null,
+      input: text(row, 'input'),
+      output: text(row, 'output'),
+      response: text(row, 'response'),
+      isBackground: row['holder'] !== null,
+      hasEvents: BigInt(row['has_events'] ?? 0) === 1n,
+      isLost: BigInt(row['is_lost'] ?? 0) === 1n,
+    };
+  }
+
+  async conversation(
+    { account, id }: ResponseKey,
+    { bytes, links }: { readonly links: number; readonly bytes: number },
+  ): Promise<Conversation> {
+    // The sizes first: what is too long is not read.
+    const { integer: wide } = this.#database.dialect;
+    const walk = `with recursive chain (id, previous, depth, size) as (
+        select id, previous, cast(1 as ${wide}), cast(length(input) + length(output) as ${wide}) from responses
+        where account = $1 and id = $2 and expires_ms > $3
+      union all
+        select r.id, r.previous, c.depth + 1, c.size + length(r.input) + length(r.output)
+        from chain c join responses r on r.account = $1 and r.id = c.previous and r.expires_ms > $3
+        where c.depth <= $4 and c.size <= $5
+      ) select id, depth, size from chain order by depth`;
+    const values = [account, id, BigInt(this.#dateMs()), BigInt(links), BigInt(bytes)];
+    return await this.#database.snapshot(async (session) => {
+      const chain = await session.all(walk, values);
+      const last = chain.at(-1);
+      if (last === undefined) return { links: [], isTooLong: false };
+      if (Number(last['depth']) > links || Number(last['size']) > bytes) return { links: [], isTooLong: true };
+      const ids = chain.map((row) => text(row, 'id'));
+      const found = new Map<string, Row>();
+      for (let from = 0; from < ids.length; from += PRUNE_ROWS) {
+        const some = ids.slice(from, from + PRUNE_ROWS);
+        const sql = `select id, status, previous, input, output, expires_ms from responses
+          where account = $1 and id in (${params(2, some.length)})`;
+        for (const row of await session.all(sql, [account, ...some])) found.set(text(row, 'id'), row);
+      }
+      return { links: ids.map((each) => linkOf(found.get(each) as Row)).reverse(), isTooLong: false };
+    });
+  }
+
+  async outputsWith(account: string, items: readonly string[]): Promise<string[]> {
+    if (items.length === 0) return [];
+    const sql = `select distinct r.id as id, r.output as output from response_items i
+      join responses r on r.account = i.account and r.id = i.response
+      where i.account = $1 and r.expires_ms > $2 and i.item in (${params(3, items.length)})`;
+    const values = [account, BigInt(this.#dateMs()), ...items];
+    return (await this.#database.snapshot((session) => session.all(sql, values))).map((row) => text(row, 'output'));
+  }
+
+  async eventsAfter({ account, id }: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]> {
+    const sql = `select first, last, data from response_events
+      where account = $1 and response = $2 and last > $3 order by first limit $4`;
+    const values = [account, id, BigInt(after), BigInt(rows)];
+    return (await this.#database.snapshot((session) => session.all(sql, values))).map((row) => ({
+      account,
+      id,
+      first: Number(integer(row, 'first')),
+      last: Number(integer(row, 'last')),
+      data: text(row, 'data'),
+    }));
+  }
+
+  async renew(holder: string, leaseMs: number): Promise<ResponseKey[]> {
+    const sql = `update responses set lease_ms = ${this.#nowMs} + $1 where holder = $2 and ${RUNS} returning account, id`;
+    return (await this.#database.transaction((session) => session.all(sql, [BigInt(leaseMs), holder]))).map(keyOf);
+  }
+
+  async lost(limit: number): Promise<ResponseKey[]> {
+    const sql = `select account, id from responses where ${RUNS} and lease_ms < ${this.#nowMs} order by lease_ms limit $1`;
+    return (await this.#database.snapshot((session) => session.all(sql, [BigInt(limit)]))).map(keyOf);
+  }
+
+  async prune(): Promise<number> {
+    return await this.#deleteRounds('where expires_ms <= $1 order by expires_ms', [BigInt(this.#dateMs())]);
+  }
+
+  async evict(account: string, mostBytes: number): Promise<{ removed: number; bytes: number }> {
+    const sum = 'select coalesce(sum(bytes), 0) as bytes from responses where account = $1';
+    const before = await this.#database.snapshot((session) => session.all(sum, [account]));
+    const bytes = Number(before[0]?.['bytes'] ?? 0);
+    if (bytes <= mostBytes) return { removed: 0, bytes };
+    const old = `where account = $1 and not ${RUNS} and id in (select id from
+      (select id, sum(bytes) over (order by created_ms desc, id desc) as newer from responses where account = $1) as sums
+      where newer > $2)`;
+    const removed = await this.#deleteRounds(old, [account, BigInt(mostBytes)]);
+    const [after] = await this.#database.snapshot((session) => session.all(sum, [account]));
+    return { removed, bytes: Number(after?.['bytes'] ?? 0) };
+  }
+
+  deleteAccount(account: string): Promise<number> {
+    return this.#deleteRounds('where account = $1', [account]);
+  }
+
+  async #deleteRounds(where: string, values: readonly Cell[]): Promise<number> {
+    const sql = `delete from responses where (account, id) in
+      (select account, id from responses ${where} limit ${PRUNE_ROWS}) returning id`;
+    for (let removed = 0; ;) {
+      const rows = await this.#database.transaction((session) => session.all(sql, values));
+      removed += rows.length;
+      if (rows.length < PRUNE_ROWS) return removed;
+    }
+  }
+
+  async counts(): Promise<ResponseCounts> {
+    const sql = `select count(*) as responses, coalesce(sum(bytes), 0) as bytes,
+      coalesce(sum(case when ${RUNS} then 1 else 0 end), 0) as running from responses where expires_ms > $1`;
+    const [row] = await this.#database.snapshot((session) => session.all(sql, [BigInt(this.#dateMs())]), 'report');
+    return {
+      responses: Number(row?.['responses'] ?? 0),
+      bytes: Number(row?.['bytes'] ?? 0),
+      running: Number(row?.['running'] ?? 0),
+    };
+  }
+}
+
+function keyOf(row: Row): ResponseKey {
+  return { account: text(row, 'account'), id: text(row, 'id') };
+}
+
+function linkOf(row: Row): ConversationLink {
+  return {
+    id: text(row, 'id'),
+    status: text(row, 'status') as ResponseStatus,
+    previous: (row['previous'] as string | null | undefined) ?? null,
+    input: text(row, 'input'),
+    output: text(row, 'output'),
+    expiresMs: Number(integer(row, 'expires_ms')),
+  };
+}
+
+export function responseRecords(database: Database, dateMs: () => number): ResponseRecords {
+  return new StoredResponses(database, dateMs);
+}

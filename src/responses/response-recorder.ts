@@ -1,0 +1,226 @@
+// Reads the finished response from an answer that passes to a client, and has it stored. The answer passes unchanged and without
+// delay; of a stream nothing is collected but its last event. A response that was not delivered is not kept.
+
+import type { ResponseRecord, ResponseStatus } from '../billing/index.ts';
+import {
+  arrayItemsOf,
+  endingEventIn,
+  endsResponse,
+  itemNameOf,
+  responseEventOf,
+  type ResponseParts,
+  responsePartsOf,
+  withMembers,
+} from '../dialect/index.ts';
+import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import type { Downstream } from '../upstream/index.ts';
+import type { StoredResponses } from './stored-responses.ts';
+
+/** Says that a response is answered and not stored, because too much waits for the store. */
+const STORED_HEADER = 'x-headrace-stored';
+
+/** What a response continues, and the input that it is the first to have. */
+export interface ResponseOrigin {
+  readonly account: string;
+  readonly model: string;
+  readonly previous: string | null;
+  /** JSON texts of the new input items. */
+  readonly input: () => readonly string[];
+}
+
+export interface RecorderDeps {
+  readonly store: Pick<StoredResponses, 'isOpen' | 'put' | 'forget'>;
+  readonly maxBytes: number;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+}
+
+const STATUSES: ReadonlySet<string> = new Set([
+  'completed',
+  'incomplete',
+  'failed',
+  'cancelled',
+] satisfies ResponseStatus[]);
+
+/** The record of a finished response. */
+function recordOf(
+  { id, model, output, rest, status }: ResponseParts,
+  origin: ResponseOrigin,
+  createdMs: number,
+): ResponseRecord {
+  const { account, previous } = origin;
+  // A CRN that got the whole conversation knows of no earlier response.
+  const response =
+    previous === null ? rest : withMembers(Buffer.from(rest), { previous_response_id: JSON.stringify(previous) });
+  return {
+    account,
+    id,
+    createdMs: Math.floor(createdMs),
+    status: (STATUSES.has(status) ? status : 'completed') as ResponseStatus,
+    model: model || origin.model,
+    previous,
+    input: `[${origin.input().join(',')}]`,
+    output,
+    response: response.toString(),
+    items: itemIdsIn(output),
+  };
+}
+
+/** Ids of the items of a JSON array. */
+function itemIdsIn(output: string): string[] {
+  return arrayItemsOf(Buffer.from(output)).flatMap((item) => itemNameOf(item).id || []);
+}
+
+const OK = 200;
+const LF = 0x0a;
+
+/** How the answer comes; `none`: nothing of it is to be stored, or it has been. */
+type Form = 'unknown' | 'stream' | 'whole' | 'none';
+
+export class ResponseRecorder implements Downstream, ExchangeListener {
+  readonly #exchange: Exchange;
+  readonly #deps: RecorderDeps;
+  readonly #origin: ResponseOrigin;
+  #listener: ExchangeListener | null = null;
+  #form: Form = 'unknown';
+  /** Parts of the last event of a stream, or of a whole answer. */
+  #parts: Buffer[] = [];
+  #bytes = 0;
+  #stored: ResponseRecord | null = null;
+
+  constructor(exchange: Exchange, deps: RecorderDeps, origin: ResponseOrigin) {
+    this.#exchange = exchange;
+    this.#deps = deps;
+    this.#origin = origin;
+  }
+
+  get listener(): ExchangeListener | null {
+    return this.#listener;
+  }
+
+  set listener(listener: ExchangeListener | null) {
+    this.#listener = listener;
+    this.#exchange.listener = listener === null ? null : this;
+  }
+
+  get handedOver(): boolean {
+    return this.#exchange.handedOver;
+  }
+
+  get committed(): boolean {
+    return this.#exchange.committed;
+  }
+
+  get errorCode(): string {
+    return this.#exchange.errorCode;
+  }
+
+  set errorCode(code: string) {
+    this.#exchange.errorCode = code;
+  }
+
+  get bytesOut(): number {
+    return this.#exchange.bytesOut;
+  }
+
+  set bytesOut(bytes: number) {
+    this.#exchange.bytesOut = bytes;
+  }
+
+  start(status: number, headers: readonly string[], contentLength: number): void {
+    const { maxBytes, store } = this.#deps;
+    this.#form = status !== OK || contentLength > maxBytes ? 'none' : isEventStream(headers) ? 'stream' : 'whole';
+    if (this.#form === 'none' || store.isOpen) {
+      this.#exchange.start(status, headers, contentLength);
+      return;
+    }
+    this.#form = 'none';
+    this.#exchange.start(status, [...headers, STORED_HEADER, 'false'], contentLength);
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#form !== 'none') this.#read(asBuffer(chunk));
+    return this.#exchange.write(chunk);
+  }
+
+  end(chunk?: Uint8Array): void {
+    if (this.#form !== 'none' && chunk !== undefined && chunk.byteLength > 0) this.#read(asBuffer(chunk));
+    if (this.#form === 'whole') this.#keep(this.#taken());
+    this.#exchange.end(chunk);
+  }
+
+  destroy(): void {
+    this.#exchange.destroy();
+  }
+
+  onWritable(): void {
+    this.#listener?.onWritable();
+  }
+
+  onCut(): void {
+    this.#listener?.onCut();
+  }
+
+  onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
+    if (cause !== 'delivered' && this.#stored !== null) this.#deps.store.forget(this.#stored);
+    this.#listener?.onEnded(cause);
+  }
+
+  /** Looks at a piece before it leaves: its memory may be used again after that. */
+  #read(piece: Buffer): void {
+    if (this.#form === 'whole') {
+      this.#collect(piece);
+      return;
+    }
+    if (this.#parts.length === 0) {
+      const at = endingEventIn(piece);
+      if (at < 0) return;
+      piece = piece.subarray(at);
+    }
+    this.#collect(piece);
+    if (this.#form === 'none' || piece.at(-1) !== LF) return;
+    const event = responseEventOf(this.#taken());
+    // The rest of an event that is cut in parts comes with the next pieces.
+    if (event === null) return;
+    if (endsResponse(event.type) && event.response !== null) this.#keep(event.response);
+    else this.#drop();
+  }
+
+  #collect(piece: Buffer): void {
+    this.#bytes += piece.byteLength;
+    if (this.#bytes > this.#deps.maxBytes) {
+      this.#drop();
+      this.#form = 'none';
+      return;
+    }
+    this.#parts.push(Buffer.from(piece));
+  }
+
+  #taken(): Buffer {
+    if (this.#parts.length > 1) this.#parts = [Buffer.concat(this.#parts)];
+    return this.#parts[0] ?? Buffer.alloc(0);
+  }
+
+  #drop(): void {
+    this.#parts = [];
+    this.#bytes = 0;
+  }
+
+  #keep(response: Buffer): void {
+    this.#form = 'none';
+    const parts = responsePartsOf(response);
+    this.#drop();
+    if (parts === null) return;
+    this.#stored = recordOf(parts, this.#origin, this.#deps.epochMs());
+    this.#deps.store.put(this.#stored);
+  }
+}
+
+function asBuffer(chunk: Uint8Array): Buffer {
+  return Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+}
+
+function isEventStream(headers: readonly string[]): boolean {
+  const at = headers.indexOf('content-type');
+  return at >= 0 && at % 2 === 0 && /^text\/event-stream\b/i.test(headers[at + 1] as string);
+}

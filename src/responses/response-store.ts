@@ -1,0 +1,770 @@
+// Responses between the threads that serve requests and the store: one actor of the control plane. Changes are written in batches and
+// no request waits for them; what waits is found by reads as if it were written. Queue and answers are bounded in bytes. A response
+// that runs in the background is renewed here by a lease, ends once, and can be followed from any thread and any gateway.
+
+import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
+import type {
+  Ledger,
+  ResponseChange,
+  ResponseCounts,
+  ResponseEnd,
+  ResponseEvents,
+  ResponseKey,
+  ResponseRecord,
+  ResponseRecords,
+  StoredResponse,
+} from '../billing/index.ts';
+import { arrayItemsOf, itemNameOf, joinedResponse, withMembers } from '../dialect/index.ts';
+import type { ResponseMetrics } from '../telemetry/response-metrics.ts';
+
+/** One response of a conversation: JSON arrays of its input items and of its output items. */
+export interface ConversationPart {
+  readonly input: string;
+  readonly output: string;
+}
+
+/** What became of the question for earlier items. */
+export type Resolved =
+  | {
+      readonly kind: 'found';
+      /** Oldest first. */
+      readonly parts: readonly ConversationPart[];
+      /** JSON texts of the items that were asked for and are there, by their ids. */
+      readonly items: Readonly<Record<string, string>>;
+    }
+  /** `broken`: a link of the conversation is gone. `running`: it has not ended. `long`: beyond the bound. `away`: no answer. */
+  | { readonly kind: 'unknown' | 'broken' | 'running' | 'long' | 'away' };
+
+/** Null: there is none. `away`: the store does not answer. */
+export type Found = StoredResponse | null | 'away';
+
+export type Begun = 'begun' | 'account' | 'gateway' | 'away';
+
+/** What a follower of events gets; `ended`: nothing will come behind them. */
+export type Followed =
+  | { readonly kind: 'events'; readonly batches: readonly ResponseEvents[]; readonly ended: boolean }
+  | { readonly kind: 'unknown' | 'away' };
+
+/** What the thread of a background response is told. */
+export interface RunnerCommand {
+  readonly type: 'Cancel';
+  readonly key: ResponseKey;
+}
+
+export type ResponseStoreCommand =
+  /** A finished response that is about to be delivered. */
+  | { readonly type: 'Put'; readonly record: ResponseRecord }
+  /** It was not delivered after all. */
+  | { readonly type: 'Forget'; readonly key: ResponseKey }
+  /** Asks for the conversation that ends with `previous`, and for single items. */
+  | {
+      readonly type: 'Resolve';
+      readonly account: string;
+      readonly previous: string | null;
+      readonly items: readonly string[];
+      /** Most bytes of all items. */
+      readonly bytes: number;
+      readonly replyTo: Ref<Resolved>;
+    }
+  | { readonly type: 'Find'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
+  | { readonly type: 'Delete'; readonly key: ResponseKey; readonly replyTo: Ref<'deleted' | 'unknown' | 'away'> }
+  | {
+      readonly type: 'Begin';
+      readonly record: ResponseRecord;
+      readonly hasEvents: boolean;
+      readonly thread: number;
+      readonly runner: Ref<RunnerCommand>;
+      readonly replyTo: Ref<Begun>;
+    }
+  | { readonly type: 'Progress'; readonly key: ResponseKey; readonly response: string }
+  | { readonly type: 'Events'; readonly events: ResponseEvents }
+  | { readonly type: 'End'; readonly end: ResponseEnd }
+  | { readonly type: 'Cancel'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
+  | { readonly type: 'Follow'; readonly key: ResponseKey; readonly after: number; readonly replyTo: Ref<Followed> }
+  | { readonly type: 'DeleteAccount'; readonly account: string; readonly replyTo: Ref<number | 'away'> }
+  | { readonly type: 'Count'; readonly replyTo: Ref<ResponseCounts | 'away'> }
+  | { readonly type: 'ThreadGone'; readonly thread: number }
+  | { readonly type: 'Configure'; readonly settings: ResponseStoreSettings }
+  /** Answered when what has arrived is written or given up. */
+  | { readonly type: 'Flush'; readonly replyTo: Ref<'flushed'> }
+  | { readonly type: 'Write' }
+  | { readonly type: 'Renew' }
+  | { readonly type: 'Sweep' };
+
+export interface ResponseStoreSettings {
+  readonly ttlMs: number;
+  readonly accountBytes: number;
+  readonly background: number;
+  readonly backgroundPerAccount: number;
+}
+
+export interface ResponseStoreDeps {
+  /** Null while it is opening. */
+  readonly ledger: () => Pick<Ledger, 'responses'> | null;
+  /** From `createResponseMemory`. */
+  readonly memory: SharedArrayBuffer;
+  /** Names this gateway among those that share the store. */
+  readonly holder: string;
+  readonly settings: ResponseStoreSettings;
+  /** Other gateways may have the store too. */
+  readonly isShared: boolean;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  readonly metrics: ResponseMetrics;
+  readonly onProblem: (error: unknown, what: string) => void;
+}
+
+/** Changes that wait for the store, in bytes. Beyond this, responses are answered and not stored. */
+const MAX_WAITING_BYTES = 64 * 1024 * 1024;
+
+/** A transaction: commits of the ledger on the same database wait no longer than some tens of milliseconds. */
+const BATCH_CHANGES = 200;
+const BATCH_BYTES = 8 * 1024 * 1024;
+
+/** Shortest time between the starts of two transactions. */
+const LINGER_MS = 20;
+
+const RETRY_MS = 1000;
+
+/** Most responses of a conversation: a request with so many turns is beyond every context window. */
+const MAX_LINKS = 4096;
+
+/** The same where no other gateway has the store: only messages may be on their way. */
+const AGAIN_ALONE_MS = [10, 40];
+
+/**
+ * Pauses after which a response that is not found is looked for again: it may have been delivered a moment ago, by another thread whose
+ * message is on its way, or by another gateway whose transaction is. A client of an id that nobody knows waits for their sum.
+ */
+const AGAIN_MS = [10, 40, 150, 400];
+
+/** A background response whose gateway has been silent for so long is failed by others. */
+const LEASE_MS = 20_000;
+const RENEW_MS = 3000;
+
+/** Interval at which expired and lost responses are looked for. */
+const SWEEP_MS = 15_000;
+const LOST_ROWS = 100;
+
+/** A follower is answered after so long at the latest, and asks again. */
+const FOLLOW_MS = 10_000;
+
+/** Interval at which a follower of another gateway's response looks for events. */
+const POLL_MS = 100;
+
+/** Rows of events of one answer to a follower. */
+const FOLLOW_ROWS = 64;
+
+/** The expiry of a conversation is moved when it is older than this part of the time to live: one write a day, not one a turn. */
+const TOUCH_PART = 1 / 30;
+
+/** An account is measured again when it has grown by this part of its bound; evictions leave as much room. */
+const GROWTH_PART = 1 / 32;
+
+/** Accounts whose growth is remembered; then the memory begins anew. */
+const MAX_MEASURED = 10_000;
+
+/** Memory that tells all threads whether responses are stored at present. */
+export function createResponseMemory(): SharedArrayBuffer {
+  return new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
+}
+
+/** A change on its way into the store. */
+interface Waiting {
+  readonly change: ResponseChange;
+  readonly bytes: number;
+  readonly done: ((changed: boolean | null) => void) | null;
+}
+
+/** A response of this gateway that runs in the background. */
+interface Run {
+  readonly key: ResponseKey;
+  readonly thread: number;
+  readonly runner: Ref<RunnerCommand>;
+}
+
+/** Somebody who waits for events. */
+interface Follower {
+  readonly wake: () => void;
+}
+
+export function responseStore(deps: ResponseStoreDeps): Behavior<ResponseStoreCommand> {
+  return (context) => new ResponseStore(deps, context);
+}
+
+/** One text for each response; accounts may hold any character but a line feed, which no id holds. */
+function nameOf({ account, id }: ResponseKey): string {
+  return `${id}\n${account}`;
+}
+
+class ResponseStore {
+  readonly #deps: ResponseStoreDeps;
+  readonly #context: Context<ResponseStoreCommand>;
+  readonly #clock: Clock;
+  readonly #full: Int32Array;
+  readonly #againMs: readonly number[];
+  #settings: ResponseStoreSettings;
+  #waiting: Waiting[] = [];
+  #waitingBytes = 0;
+  #writing: Promise<void> | null = null;
+  #lastMs = -Infinity;
+  /** Responses that are to be added and are not written yet, by `nameOf`. */
+  readonly #pending = new Map<string, ResponseRecord>();
+  /** Events that are not written yet, by `nameOf`. */
+  readonly #pendingEvents = new Map<string, ResponseEvents[]>();
+  readonly #runs = new Map<string, Run>();
+  readonly #followers = new Map<string, Set<Follower>>();
+  /** Bytes that accounts have added since they were measured. */
+  readonly #grown = new Map<string, number>();
+
+  constructor(deps: ResponseStoreDeps, context: Context<ResponseStoreCommand>) {
+    this.#deps = deps;
+    this.#context = context;
+    this.#clock = context.clock;
+    this.#settings = deps.settings;
+    this.#full = new Int32Array(deps.memory);
+    this.#againMs = deps.isShared ? AGAIN_MS : AGAIN_ALONE_MS;
+    context.timers.every('sweep', SWEEP_MS, { type: 'Sweep' });
+    context.timers.every('renew', RENEW_MS, { type: 'Renew' });
+  }
+
+  receive(command: ResponseStoreCommand): void {
+    switch (command.type) {
+      case 'Put':
+        this.#put(command.record);
+        break;
+      case 'Forget':
+        this.#forget(command.key);
+        break;
+      case 'Resolve':
+        this.#answer(command.replyTo, this.#resolve(command), { kind: 'away' });
+        break;
+      case 'Find':
+        this.#answer(command.replyTo, this.#find(command.key), 'away');
+        break;
+      case 'Delete':
+        this.#answer(command.replyTo, this.#delete(command.key), 'away');
+        break;
+      case 'Begin':
+        this.#begin(command);
+        break;
+      case 'Progress': {
+        const { key, response } = command;
+        this.#add({ type: 'progress', key, holder: this.#deps.holder, response }, response.length);
+        break;
+      }
+      case 'Events':
+        this.#events(command.events);
+        break;
+      case 'End':
+        this.#end(command.end, this.#deps.holder, null);
+        break;
+      case 'Cancel':
+        this.#answer(command.replyTo, this.#cancel(command.key), 'away');
+        break;
+      case 'Follow':
+        this.#answer(command.replyTo, this.#follow(command.key, command.after), { kind: 'away' });
+        break;
+      case 'DeleteAccount':
+        this.#answer(command.replyTo, this.#deleteAccount(command.account), 'away');
+        break;
+      case 'Count':
+        this.#answer(command.replyTo, this.#count(), 'away');
+        break;
+      case 'ThreadGone':
+        this.#failThread(command.thread);
+        break;
+      case 'Configure':
+        this.#settings = command.settings;
+        break;
+      case 'Flush':
+        void this.#flush().then(() => command.replyTo.tell('flushed'));
+        break;
+      case 'Write':
+        this.#write();
+        break;
+      case 'Renew':
+        this.#renew();
+        break;
+      case 'Sweep':
+        this.#sweep();
+        break;
+    }
+  }
+
+  /** Ends what a thread ran that has ended. */
+  #failThread(thread: number): void {
+    for (const run of this.#runs.values()) {
+      if (run.thread !== thread) continue;
+      this.#fail(run.key, this.#deps.holder, THREAD_GONE).catch((error: unknown) =>
+        this.#deps.onProblem(error, 'background responses of a thread could not be ended'),
+      );
+    }
+  }
+
+  /** Answers with what `work` resolves with; with `away` when it is rejected. */
+  #answer<Answer>(replyTo: Ref<Answer>, work: Promise<Answer>, away: Answer): void {
+    work.then(
+      (answer) => replyTo.tell(answer),
+      (error: unknown) => {
+        this.#deps.onProblem(error, 'responses could not be read');
+        replyTo.tell(away);
+      },
+    );
+  }
+
+  get #records(): ResponseRecords {
+    const ledger = this.#deps.ledger();
+    if (ledger === null) throw new Error('the store is not open yet');
+    return ledger.responses;
+  }
+
+  #put(record: ResponseRecord): void {
+    const bytes = sizeOf(record);
+    const name = nameOf(record);
+    if (this.#waitingBytes + bytes > MAX_WAITING_BYTES) {
+      this.#deps.metrics.notStored('overflow');
+      return;
+    }
+    if (this.#pending.has(name)) return;
+    this.#pending.set(name, record);
+    this.#add({ type: 'add', record, ttlMs: this.#settings.ttlMs }, bytes, (added) => {
+      if (this.#pending.get(name) === record) this.#pending.delete(name);
+      if (added !== true) {
+        this.#deps.metrics.notStored(added === null ? 'refused' : 'taken');
+        return;
+      }
+      this.#deps.metrics.stored(bytes);
+      this.#grow(record.account, bytes);
+    });
+  }
+
+  #forget(key: ResponseKey): void {
+    this.#pending.delete(nameOf(key));
+    this.#add({ type: 'delete', key }, 0);
+  }
+
+  /** Adds a change to the queue. `done` gets null when the store refused it for good. */
+  #add(change: ResponseChange, bytes: number, done: Waiting['done'] = null): void {
+    this.#waiting.push({ change, bytes, done });
+    this.#waitingBytes += bytes;
+    this.#noteFull();
+    this.#write();
+  }
+
+  #noteFull(): void {
+    Atomics.store(this.#full, 0, this.#waitingBytes > MAX_WAITING_BYTES / 2 ? 1 : 0);
+    this.#deps.metrics.waiting(this.#waitingBytes);
+  }
+
+  #write(): void {
+    if (this.#writing !== null || this.#waiting.length === 0 || this.#context.timers.has('write')) return;
+    const restMs = this.#lastMs + LINGER_MS - this.#clock.now();
+    if (restMs > 0) {
+      this.#context.timers.once('write', Math.ceil(restMs), { type: 'Write' });
+      return;
+    }
+    this.#commit(this.#batch());
+  }
+
+  #batch(): Waiting[] {
+    let bytes = 0;
+    let count = 0;
+    while (count < this.#waiting.length && count < BATCH_CHANGES && bytes < BATCH_BYTES) {
+      bytes += (this.#waiting[count++] as Waiting).bytes;
+    }
+    return this.#waiting.slice(0, count);
+  }
+
+  #commit(batch: readonly Waiting[]): void {
+    const ledger = this.#deps.ledger();
+    if (ledger === null) {
+      this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
+      return;
+    }
+    this.#lastMs = this.#clock.now();
+    this.#writing = ledger.responses
+      .apply(batch.map(({ change }) => change))
+      .then(
+        (changed) => this.#written(batch, changed),
+        (error: unknown) => this.#unwritten(ledger.responses, batch, error),
+      )
+      .finally(() => {
+        this.#writing = null;
+        this.#context.self.tell({ type: 'Write' });
+      });
+  }
+
+  #written(batch: readonly Waiting[], changed: readonly (boolean | null)[]): void {
+    this.#waiting = this.#waiting.slice(batch.length);
+    for (const [at, { bytes, change, done }] of batch.entries()) {
+      this.#waitingBytes -= bytes;
+      if (change.type === 'events') this.#dropPendingEvents(change.events);
+      done?.(changed[at] ?? null);
+    }
+    this.#noteFull();
+  }
+
+  /** One change that the store refuses does not keep the others from it; a store that is away gets all of them again. */
+  async #unwritten(records: ResponseRecords, batch: readonly Waiting[], error: unknown): Promise<void> {
+    const changed: (boolean | null)[] = [];
+    for (const { change } of batch) {
+      try {
+        changed.push(...(await records.apply([change])));
+      } catch {
+        changed.push(null);
+      }
+    }
+    if (changed.every((each) => each === null)) {
+      this.#deps.onProblem(error, 'responses could not be stored; it is tried again');
+      // What is refused for what it contains would be tried for ever.
+      if (++this.#tries < MAX_TRIES) {
+        this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
+        return;
+      }
+    }
+    this.#tries = 0;
+    this.#written(batch, changed);
+  }
+
+  #tries = 0;
+
+  #grow(account: string, bytes: number): void {
+    const { accountBytes } = this.#settings;
+    const room = accountBytes * GROWTH_PART;
+    const grown = (this.#grown.get(account) ?? Infinity) + bytes;
+    if (this.#grown.size >= MAX_MEASURED) this.#grown.clear();
+    this.#grown.set(account, grown);
+    if (grown <= room) return;
+    this.#grown.set(account, 0);
+    this.#records.evict(account, accountBytes - room).then(
+      ({ removed }) => this.#deps.metrics.removed('evicted', removed),
+      (error: unknown) => {
+        this.#grown.delete(account);
+        this.#deps.onProblem(error, 'the responses of an account could not be bounded; it is tried again');
+      },
+    );
+  }
+
+  async #resolve({
+    account,
+    bytes,
+    items,
+    previous,
+  }: Extract<ResponseStoreCommand, { type: 'Resolve' }>): Promise<Resolved> {
+    const parts: ConversationPart[] = [];
+    if (previous !== null) {
+      let found = await this.#conversation(account, previous, bytes);
+      for (const pauseMs of this.#againMs) {
+        if (found !== 'unknown') break;
+        await this.#pause(pauseMs);
+        found = await this.#conversation(account, previous, bytes);
+      }
+      if (typeof found === 'string') return { kind: found };
+      parts.push(...found);
+    }
+    const named: Record<string, string> = {};
+    if (items.length > 0) {
+      const outputs = await this.#records.outputsWith(account, items);
+      for (const record of this.#pending.values()) if (record.account === account) outputs.push(record.output);
+      const wanted = new Set(items);
+      for (const item of outputs.flatMap((output) => arrayItemsOf(Buffer.from(output)))) {
+        const { id } = itemNameOf(item);
+        if (wanted.has(id)) named[id] = item;
+      }
+    }
+    return { kind: 'found', parts, items: named };
+  }
+
+  /** The conversation that ends with a response, oldest part first. */
+  async #conversation(
+    account: string,
+    newest: string,
+    mostBytes: number,
+  ): Promise<ConversationPart[] | Exclude<Resolved['kind'], 'found'>> {
+    const recent: ConversationPart[] = [];
+    let bytes = 0;
+    let id: string | null = newest;
+    while (id !== null) {
+      const record = this.#pending.get(nameOf({ account, id }));
+      if (record === undefined) break;
+      bytes += record.input.length + record.output.length;
+      if (bytes > mostBytes || recent.length >= MAX_LINKS) return 'long';
+      recent.push({ input: record.input, output: record.output });
+      ({ previous: id } = record);
+    }
+    if (id === null) return recent.reverse();
+    const most = { links: MAX_LINKS - recent.length, bytes: mostBytes - bytes };
+    const { isTooLong, links } = await this.#records.conversation({ account, id }, most);
+    if (isTooLong) return 'long';
+    const [oldest] = links;
+    if (oldest === undefined) return recent.length === 0 ? 'unknown' : 'broken';
+    if (oldest.previous !== null) return 'broken';
+    if (links.some(({ status }) => status === 'queued' || status === 'in_progress')) return 'running';
+    const { ttlMs } = this.#settings;
+    const dueMs = this.#deps.epochMs() + ttlMs * (1 - TOUCH_PART);
+    const ids = links.filter(({ expiresMs }) => expiresMs < dueMs).map((link) => link.id);
+    for (let from = 0; from < ids.length; from += BATCH_CHANGES) {
+      this.#add({ type: 'touch', account, ids: ids.slice(from, from + BATCH_CHANGES), ttlMs }, 0);
+    }
+    return [...links.map(({ input, output }) => ({ input, output })), ...recent.reverse()];
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.#clock.setTimeout(resolve, ms));
+  }
+
+  async #find(key: ResponseKey): Promise<Found> {
+    let found = await this.#look(key);
+    for (const pauseMs of this.#againMs) {
+      if (found !== null) break;
+      await this.#pause(pauseMs);
+      found = await this.#look(key);
+    }
+    return found;
+  }
+
+  /** Looks once. A background response whose gateway is gone is failed on the way. */
+  async #look(key: ResponseKey): Promise<StoredResponse | null> {
+    const pending = this.#pending.get(nameOf(key));
+    if (pending !== undefined) {
+      const { items: _, ...record } = pending;
+      return { ...record, isBackground: false, hasEvents: false, isLost: false };
+    }
+    const found = await this.#records.find(key);
+    if (found?.isLost !== true) return found ?? null;
+    await this.#fail(key, null, GATEWAY_GONE);
+    return (await this.#records.find(key)) ?? null;
+  }
+
+  async #delete(key: ResponseKey): Promise<'deleted' | 'unknown'> {
+    const found = await this.#find(key);
+    if (found === null) return 'unknown';
+    this.#runs.get(nameOf(key))?.runner.tell({ type: 'Cancel', key });
+    this.#pending.delete(nameOf(key));
+    const isDeleted = await this.#change({ type: 'delete', key });
+    if (isDeleted) this.#deps.metrics.removed('deleted', 1);
+    return isDeleted ? 'deleted' : 'unknown';
+  }
+
+  /** Resolves when the change is made. */
+  #change(change: ResponseChange, bytes = 0): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      this.#add(change, bytes, (changed) => {
+        if (changed === null) reject(new Error('the store has refused a change'));
+        else resolve(changed);
+      });
+    });
+  }
+
+  #begin({ hasEvents, record, replyTo, runner, thread }: Extract<ResponseStoreCommand, { type: 'Begin' }>): void {
+    const { background, backgroundPerAccount, ttlMs } = this.#settings;
+    const { account, id } = record;
+    let own = 0;
+    for (const run of this.#runs.values()) if (run.key.account === account) own++;
+    const isFull = Atomics.load(this.#full, 0) === 1 || this.#deps.ledger() === null;
+    if (isFull || own >= backgroundPerAccount || this.#runs.size >= background) {
+      replyTo.tell(isFull ? 'away' : own >= backgroundPerAccount ? 'account' : 'gateway');
+      return;
+    }
+    const name = nameOf(record);
+    this.#runs.set(name, { key: { account, id }, thread, runner });
+    this.#deps.metrics.running(this.#runs.size);
+    const { holder } = this.#deps;
+    this.#change({ type: 'begin', record, ttlMs, holder, leaseMs: LEASE_MS, hasEvents }, sizeOf(record)).then(
+      (begun) => {
+        if (!begun) this.#over(name);
+        replyTo.tell(begun ? 'begun' : 'away');
+      },
+      () => {
+        this.#over(name);
+        replyTo.tell('away');
+      },
+    );
+  }
+
+  #events(events: ResponseEvents): void {
+    const name = nameOf(events);
+    const pending = this.#pendingEvents.get(name);
+    if (pending === undefined) this.#pendingEvents.set(name, [events]);
+    else pending.push(events);
+    this.#add({ type: 'events', events }, events.data.length);
+    this.#wake(name);
+  }
+
+  #dropPendingEvents(events: ResponseEvents): void {
+    const name = nameOf(events);
+    const left = this.#pendingEvents.get(name)?.filter((each) => each !== events) ?? [];
+    if (left.length === 0) this.#pendingEvents.delete(name);
+    else this.#pendingEvents.set(name, left);
+  }
+
+  /** `done` hears whether this was the end of it. */
+  #end(end: ResponseEnd, holder: string | null, done: ((ended: boolean | null) => void) | null): void {
+    const name = nameOf(end);
+    this.#add({ type: 'end', end, holder }, end.output.length + end.response.length, (ended) => {
+      const bytes = end.output.length + end.response.length;
+      if (ended === true) {
+        this.#deps.metrics.ended(end.status);
+        this.#grow(end.account, bytes);
+      }
+      this.#over(name);
+      this.#wake(name);
+      done?.(ended);
+    });
+  }
+
+  #over(name: string): void {
+    this.#runs.delete(name);
+    this.#deps.metrics.running(this.#runs.size);
+  }
+
+  /** Ends a response that does not run any more. `holder`: only while that one has it. */
+  async #fail(key: ResponseKey, holder: string | null, reason: string): Promise<void> {
+    const found = await this.#records.find(key);
+    if (found === undefined || !isRunning(found)) return;
+    const error = JSON.stringify({ code: 'server_error', message: reason });
+    const end = endOf(found, 'failed', { status: '"failed"', error });
+    await new Promise((resolve) => this.#end(end, holder, resolve));
+  }
+
+  async #cancel(key: ResponseKey): Promise<Found> {
+    const found = await this.#find(key);
+    if (found === null || found === 'away' || !isRunning(found)) return found;
+    const end = endOf(found, 'cancelled', { status: '"cancelled"' });
+    const run = this.#runs.get(nameOf(key));
+    await new Promise((resolve) => this.#end(end, null, resolve));
+    run?.runner.tell({ type: 'Cancel', key });
+    return await this.#look(key);
+  }
+
+  async #follow(key: ResponseKey, after: number): Promise<Followed> {
+    const untilMs = this.#clock.now() + FOLLOW_MS;
+    const name = nameOf(key);
+    for (;;) {
+      // Before the store is read: what is written meanwhile is in one of the two.
+      const pending = (this.#pendingEvents.get(name) ?? []).filter(({ last }) => last > after);
+      const found = await this.#look(key);
+      if (found === null) return { kind: 'unknown' };
+      const stored = await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
+      if (stored.length > 0) return { kind: 'events', batches: stored, ended: false };
+      if (pending.length > 0) return { kind: 'events', batches: pending, ended: false };
+      if (!isRunning(found)) return { kind: 'events', batches: [], ended: true };
+      if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], ended: false };
+      await this.#next(name, untilMs);
+    }
+  }
+
+  /** Resolves when a response of this gateway has more events; one of another gateway is looked at again after a pause. */
+  #next(name: string, untilMs: number): Promise<void> {
+    if (!this.#runs.has(name)) return this.#pause(POLL_MS);
+    return new Promise((resolve) => {
+      const followers = this.#followers.get(name) ?? new Set();
+      this.#followers.set(name, followers);
+      const follower: Follower = {
+        wake: () => {
+          this.#clock.clearTimeout(timer);
+          followers.delete(follower);
+          if (followers.size === 0 && this.#followers.get(name) === followers) this.#followers.delete(name);
+          resolve();
+        },
+      };
+      const timer = this.#clock.setTimeout(follower.wake, Math.max(untilMs - this.#clock.now(), 1));
+      followers.add(follower);
+    });
+  }
+
+  #wake(name: string): void {
+    for (const follower of [...(this.#followers.get(name) ?? [])]) follower.wake();
+  }
+
+  async #deleteAccount(account: string): Promise<number> {
+    for (const [name, { key, runner }] of this.#runs) {
+      if (key.account !== account) continue;
+      runner.tell({ type: 'Cancel', key });
+      this.#over(name);
+    }
+    // What waits is written first, so that nothing of the account comes later.
+    await this.#flush();
+    const removed = await this.#records.deleteAccount(account);
+    this.#deps.metrics.removed('deleted', removed);
+    return removed;
+  }
+
+  async #count(): Promise<ResponseCounts> {
+    return await this.#records.counts();
+  }
+
+  /** Keeps what runs here; what was ended elsewhere is stopped. */
+  #renew(): void {
+    const ledger = this.#deps.ledger();
+    if (this.#runs.size === 0 || ledger === null) return;
+    const before = new Map(this.#runs);
+    // A run whose row is not written yet is not one that was ended.
+    const begun = new Set(
+      this.#waiting.flatMap(({ change }) => (change.type === 'begin' ? [nameOf(change.record)] : [])),
+    );
+    ledger.responses.renew(this.#deps.holder, LEASE_MS).then(
+      (running) => {
+        const left = new Set(running.map(nameOf));
+        for (const [name, { key, runner }] of before) {
+          if (left.has(name) || begun.has(name) || this.#runs.get(name) !== before.get(name)) continue;
+          runner.tell({ type: 'Cancel', key });
+          this.#over(name);
+          this.#wake(name);
+        }
+      },
+      (error: unknown) => this.#deps.onProblem(error, 'background responses could not be renewed; it is tried again'),
+    );
+  }
+
+  #sweep(): void {
+    const ledger = this.#deps.ledger();
+    if (ledger === null) return;
+    const swept = async (): Promise<void> => {
+      this.#deps.metrics.removed('expired', await ledger.responses.prune());
+      for (const key of await ledger.responses.lost(LOST_ROWS)) await this.#fail(key, null, GATEWAY_GONE);
+    };
+    swept().catch((error: unknown) => this.#deps.onProblem(error, 'old responses could not be removed'));
+  }
+
+  /** Ends when nothing waits, or when the store takes nothing more. */
+  async #flush(): Promise<void> {
+    for (let before = Infinity; this.#waiting.length > 0 && this.#waiting.length < before;) {
+      before = this.#waiting.length;
+      if (this.#writing === null) this.#commit(this.#batch());
+      await this.#writing;
+    }
+    if (this.#waiting.length > 0) {
+      this.#deps.onProblem(new Error(`${this.#waiting.length} changes`), 'responses are not stored');
+    }
+  }
+}
+
+const GATEWAY_GONE = 'The gateway that ran this response has ended';
+const THREAD_GONE = 'The thread that ran this response has ended';
+
+/** Tries of a batch that fails as a whole. */
+const MAX_TRIES = 5;
+
+function isRunning({ status }: Pick<StoredResponse, 'status'>): boolean {
+  return status === 'queued' || status === 'in_progress';
+}
+
+function sizeOf({ input, output, response }: ResponseRecord): number {
+  return input.length + output.length + response.length;
+}
+
+/** The end of a response that did not end by itself. */
+function endOf(
+  { account, id, output, response }: StoredResponse,
+  status: ResponseEnd['status'],
+  members: Readonly<Record<string, string>>,
+): ResponseEnd {
+  return { account, id, status, output, response: withMembers(Buffer.from(response), members).toString(), items: [] };
+}
+
+/** The response object as clients get it. */
+export function responseOf({ output, response }: Pick<StoredResponse, 'output' | 'response'>): Buffer {
+  return joinedResponse(response, output);
+}

@@ -1,0 +1,153 @@
+// Stored responses as one thread that serves requests sees them: puts without an answer, and questions with a deadline. It also tells
+// background responses of this thread that somebody has cancelled them.
+
+import { ask, type Ref, type System } from '../actor/index.ts';
+import type { ResponseEnd, ResponseEvents, ResponseKey, ResponseRecord } from '../billing/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Begun, Followed, Found, Resolved, ResponseStoreCommand, RunnerCommand } from './response-store.ts';
+
+/** A response that is not found is looked for again for 600 ms; the rest is for the store. */
+const READ_MS = 5000;
+
+/** A follower is answered after 10 s at the latest. */
+const FOLLOW_MS = 15_000;
+
+export interface StoredResponsesDeps {
+  readonly system: System;
+  readonly ref: Ref<ResponseStoreCommand>;
+  readonly memory: SharedArrayBuffer;
+  readonly thread: number;
+}
+
+export class StoredResponses {
+  readonly #store: Ref<ResponseStoreCommand>;
+  readonly #full: Int32Array;
+  readonly #thread: number;
+  readonly #runner: Ref<RunnerCommand>;
+  /** What is called when a background response of this thread is cancelled, by id and account. */
+  readonly #cancels = new Map<string, () => void>();
+
+  constructor({ memory, ref, system, thread }: StoredResponsesDeps) {
+    this.#store = ref;
+    this.#full = new Int32Array(memory);
+    this.#thread = thread;
+    const runner = (): ((command: RunnerCommand) => void) => (command) => this.#cancels.get(nameOf(command.key))?.();
+    this.#runner = system.spawn<RunnerCommand>(runner, { name: `responses-${thread}` });
+  }
+
+  /** Whether the store takes responses; false while too much waits for it. */
+  get isOpen(): boolean {
+    return Atomics.load(this.#full, 0) === 0;
+  }
+
+  /** Stores a finished response. To be called before its last bytes leave: then the next request finds it. */
+  put(record: ResponseRecord): void {
+    this.#store.tell({ type: 'Put', record });
+  }
+
+  /** The response was not delivered after all. */
+  forget(key: ResponseKey): void {
+    this.#store.tell({ type: 'Forget', key });
+  }
+
+  /** The items of a conversation and single ones. Rejects with 503 when the store does not answer. */
+  async resolve(question: {
+    readonly account: string;
+    readonly previous: string | null;
+    readonly items: readonly string[];
+    readonly bytes: number;
+  }): Promise<Resolved> {
+    const answer = await this.#ask<Resolved>((replyTo) => ({ type: 'Resolve', ...question, replyTo }));
+    if (answer.kind === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+    return answer;
+  }
+
+  /** Rejects with 404 or 503. */
+  async find(key: ResponseKey): Promise<Exclude<Found, null | 'away'>> {
+    return present(key, await this.#ask<Found>((replyTo) => ({ type: 'Find', key, replyTo })));
+  }
+
+  /** Cancels a background response that runs, on whatever gateway; answers with how it is then. Rejects with 404 or 503. */
+  async cancel(key: ResponseKey): Promise<Exclude<Found, null | 'away'>> {
+    return present(key, await this.#ask<Found>((replyTo) => ({ type: 'Cancel', key, replyTo })));
+  }
+
+  /** Rejects with 404 or 503. */
+  async remove(key: ResponseKey): Promise<void> {
+    const answer = await this.#ask<'deleted' | 'unknown' | 'away'>((replyTo) => ({ type: 'Delete', key, replyTo }));
+    if (answer === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+    if (answer === 'unknown') throw unknownResponse(key.id);
+  }
+
+  /** Events with higher numbers, as soon as there are some; none after a while. Rejects with 404 or 503. */
+  async follow(key: ResponseKey, after: number): Promise<Extract<Followed, { readonly kind: 'events' }>> {
+    const answer = await this.#ask<Followed>((replyTo) => ({ type: 'Follow', key, after, replyTo }), FOLLOW_MS);
+    if (answer.kind === 'events') return answer;
+    throw answer.kind === 'unknown' ? unknownResponse(key.id) : new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+  }
+
+  /** Begins a background response; `onCancel` is called when it is to stop. Rejects with 429 or 503. */
+  async begin(record: ResponseRecord, hasEvents: boolean, onCancel: () => void): Promise<void> {
+    const name = nameOf(record);
+    this.#cancels.set(name, onCancel);
+    const thread = this.#thread;
+    const runner = this.#runner;
+    const begin = (replyTo: Ref<Begun>): ResponseStoreCommand => ({
+      ...{ type: 'Begin', record, hasEvents, thread, runner, replyTo },
+    });
+    const answer = await this.#ask(begin).catch((error: unknown) => {
+      this.#cancels.delete(name);
+      throw error;
+    });
+    if (answer === 'begun') return;
+    this.#cancels.delete(name);
+    if (answer === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+    const subject = answer === 'account' ? 'those of this account' : 'those of all accounts together';
+    throw new HeadraceError('HR_RESPONSE_BACKGROUND', { subject });
+  }
+
+  progress(key: ResponseKey, response: string): void {
+    this.#store.tell({ type: 'Progress', key, response });
+  }
+
+  events(events: ResponseEvents): void {
+    this.#store.tell({ type: 'Events', events });
+  }
+
+  /** A background response has ended. */
+  end(end: ResponseEnd): void {
+    this.#cancels.delete(nameOf(end));
+    this.#store.tell({ type: 'End', end });
+  }
+
+  /** A background response was cancelled and has stopped. */
+  stopped(key: ResponseKey): void {
+    this.#cancels.delete(nameOf(key));
+  }
+
+  async #ask<Answer>(
+    message: (replyTo: Ref<Answer>) => ResponseStoreCommand,
+    timeoutMs: number = READ_MS,
+  ): Promise<Answer> {
+    try {
+      return await ask<ResponseStoreCommand, Answer>(this.#store, message, { timeoutMs });
+    } catch (cause) {
+      throw new HeadraceError('HR_RESPONSE_UNAVAILABLE', { cause });
+    }
+  }
+}
+
+/** 404 for a response that is not there, or not of this account. */
+export function unknownResponse(id: string): HeadraceError {
+  return new HeadraceError('HR_RESPONSE_UNKNOWN', { subject: `'${id.slice(0, 128)}'` });
+}
+
+function present({ id }: ResponseKey, found: Found): Exclude<Found, null | 'away'> {
+  if (found === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+  if (found === null) throw unknownResponse(id);
+  return found;
+}
+
+function nameOf({ account, id }: ResponseKey): string {
+  return `${id}\n${account}`;
+}

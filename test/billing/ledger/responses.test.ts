@@ -1,0 +1,172 @@
+// Responses in the store: conversations, accounts, expiry, bounds, and the life of those that run in the background.
+
+import t from 'tap';
+import type {
+  ResponseChange,
+  ResponseRecord,
+  ResponseRecords,
+  ResponseStatus,
+} from '../../../src/billing/ledger/response-records.ts';
+import { openStore, START_MS, STORES } from './stores.ts';
+
+const DAY_MS = 86_400_000;
+const FAR = { links: 1000, bytes: 1e9 };
+
+function record(id: string, previous: string | null = null, more: Partial<ResponseRecord> = {}): ResponseRecord {
+  return {
+    account: 'a',
+    id,
+    createdMs: START_MS,
+    status: 'completed',
+    model: 'm',
+    previous,
+    input: `["in ${id}"]`,
+    output: `["out ${id}"]`,
+    response: `{"id":"${id}","output":null}`,
+    items: [`msg_${id}`],
+    ...more,
+  };
+}
+
+const add = (added: ResponseRecord, ttlMs = DAY_MS): ResponseChange => ({ type: 'add', record: added, ttlMs });
+
+async function linksOf(responses: ResponseRecords, id: string, account = 'a'): Promise<string[]> {
+  return (await responses.conversation({ account, id }, FAR)).links.map((link) => link.id);
+}
+
+for (const name of STORES) {
+  t.test(`${name}: a conversation is read from its newest response, of its own account alone`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const { responses } = ledger;
+    const others = add(record('r2', null, { account: 'b', input: '["theirs"]' }));
+    t.same(await responses.apply([add(record('r1')), add(record('r2', 'r1')), add(record('r3', 'r2')), others]), [
+      true,
+      true,
+      true,
+      true,
+    ]);
+    t.same(await linksOf(responses, 'r3'), ['r1', 'r2', 'r3']);
+    t.same(await linksOf(responses, 'r2', 'b'), ['r2']);
+    t.same(await linksOf(responses, 'r3', 'b'), [], 'another account finds nothing');
+    t.same((await responses.conversation({ account: 'a', id: 'r2' }, FAR)).links, [
+      {
+        id: 'r1',
+        status: 'completed',
+        previous: null,
+        input: '["in r1"]',
+        output: '["out r1"]',
+        expiresMs: START_MS + DAY_MS,
+      },
+      {
+        id: 'r2',
+        status: 'completed',
+        previous: 'r1',
+        input: '["in r2"]',
+        output: '["out r2"]',
+        expiresMs: START_MS + DAY_MS,
+      },
+    ]);
+    t.same(await responses.apply([add(record('r1', 'r3'))]), [false], 'an id is given once');
+    t.same(await linksOf(responses, 'r3'), ['r1', 'r2', 'r3'], 'so that no conversation leads back to itself');
+    t.equal((await responses.conversation({ account: 'a', id: 'r3' }, { links: 2, bytes: 1e9 })).isTooLong, true);
+    t.equal((await responses.conversation({ account: 'a', id: 'r3' }, { links: 9, bytes: 40 })).isTooLong, true);
+    t.same(await responses.outputsWith('a', ['msg_r2', 'msg_r9']), ['["out r2"]']);
+    t.same(await responses.outputsWith('b', ['msg_r1']), []);
+    t.match(await responses.find({ account: 'a', id: 'r2' }), {
+      previous: 'r1',
+      model: 'm',
+      isLost: false,
+      hasEvents: false,
+    });
+    t.equal(await responses.find({ account: 'b', id: 'r3' }), undefined);
+    t.same(await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r2' } }]), [true]);
+    t.same(await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r2' } }]), [false]);
+    t.same(await linksOf(responses, 'r3'), ['r3'], 'what is before a deleted link is not reached');
+    t.same(await responses.outputsWith('a', ['msg_r2']), [], 'its items are gone with it');
+    t.equal(await responses.deleteAccount('a'), 2);
+    t.match(await responses.counts(), { responses: 1, running: 0 });
+  });
+
+  t.test(`${name}: responses expire unless their conversation goes on`, async (t) => {
+    const { ledger, pass } = await openStore(t, name);
+    const { responses } = ledger;
+    await responses.apply([add(record('r1')), add(record('r2'))]);
+    pass(DAY_MS - 1);
+    await responses.apply([{ type: 'touch', account: 'a', ids: ['r1'], ttlMs: DAY_MS }]);
+    pass(1);
+    t.equal(await responses.find({ account: 'a', id: 'r2' }), undefined, 'expired before it is removed');
+    t.same(await linksOf(responses, 'r1'), ['r1']);
+    t.equal(await responses.prune(), 1);
+    t.equal(await responses.prune(), 0);
+  });
+
+  t.test(`${name}: the oldest responses of an account go when it has too many bytes`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const { responses } = ledger;
+    const text = JSON.stringify(['x'.repeat(1000)]);
+    const many = Array.from({ length: 1200 }, (_, at) =>
+      add(record(`r${at}`, null, { createdMs: START_MS + at, input: text, items: [] })),
+    );
+    await responses.apply(many);
+    await responses.apply([add(record('other', null, { account: 'b' }))]);
+    const { bytes, removed } = await responses.evict('a', 100_000);
+    t.ok(bytes <= 100_000 && bytes > 98_000, `${bytes} bytes are left`);
+    t.ok(removed > 1000);
+    t.equal(await responses.find({ account: 'a', id: 'r0' }), undefined);
+    t.ok(await responses.find({ account: 'a', id: 'r1199' }));
+    t.ok(await responses.find({ account: 'b', id: 'other' }));
+    t.same(await responses.evict('a', 100_000), { removed: 0, bytes });
+  });
+
+  t.test(`${name}: a background response ends once, by its holder or by a cancel`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    const { responses } = ledger;
+    const other = (await again()).responses;
+    const key = { account: 'a', id: 'b1' };
+    const begin = (id: string, leaseMs = DAY_MS): ResponseChange => ({
+      ...{ type: 'begin', record: record(id, null, { status: 'queued', output: '[]', items: [] }), ttlMs: DAY_MS },
+      ...{ holder: 'h', leaseMs, hasEvents: true },
+    });
+    const end = (
+      id: string,
+      status: Exclude<ResponseStatus, 'queued' | 'in_progress'>,
+      holder: string | null,
+    ): ResponseChange => ({
+      type: 'end',
+      end: { account: 'a', id, status, output: '["done"]', response: '{"output":null}', items: ['msg_done'] },
+      holder,
+    });
+    t.same(await responses.apply([begin('b1')]), [true]);
+    t.match(await other.find(key), { status: 'queued', hasEvents: true, isLost: false }, 'found by another gateway');
+    t.same(await responses.renew('h', DAY_MS), [key]);
+    t.same(await responses.renew('someone else', DAY_MS), []);
+    t.same(await other.apply([end('b1', 'completed', 'another holder')]), [false]);
+    t.same(await responses.apply([{ type: 'progress', key, holder: 'h', response: '{"output":null,"x":1}' }]), [true]);
+    const events = (first: number, last: number): ResponseChange => ({
+      type: 'events',
+      events: { account: 'a', id: 'b1', first, last, data: `${first}-${last}` },
+    });
+    t.same(await responses.apply([events(0, 4), events(5, 9), events(10, 10)]), [true, true, true]);
+    t.same(
+      (await other.eventsAfter(key, 4, 10)).map(({ data }) => data),
+      ['5-9', '10-10'],
+    );
+    t.same(
+      (await other.eventsAfter(key, 7, 1)).map(({ data }) => data),
+      ['5-9'],
+      'the row that has the next event',
+    );
+    t.same(await other.apply([end('b1', 'cancelled', null)]), [true], 'cancelled elsewhere');
+    t.same(await responses.apply([end('b1', 'completed', 'h')]), [false], 'the cancel holds');
+    t.match(await responses.find(key), { status: 'cancelled', output: '["done"]' });
+    t.same(await responses.renew('h', DAY_MS), []);
+    t.same(await responses.apply([begin('b2', -1)]), [true]);
+    t.match(await other.find({ account: 'a', id: 'b2' }), { isLost: true });
+    t.same(await other.lost(10), [{ account: 'a', id: 'b2' }]);
+    t.same(await other.apply([end('b2', 'failed', null), end('b2', 'failed', null)]), [true, false]);
+    t.same(await other.lost(10), []);
+    t.equal(await responses.deleteAccount('a'), 2);
+    t.same(await responses.apply([events(11, 12)]), [false], 'nothing is kept of what is deleted');
+    t.same(await responses.eventsAfter(key, -1, 10), []);
+  });
+}

@@ -1,0 +1,278 @@
+// Stored responses over real sockets: conversations by previous_response_id on CRNs that keep nothing, retrieval, accounts, restarts,
+// threads, and gateways that share a store.
+
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { SettingsInput } from '../../src/config/settings.ts';
+import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
+import { postgresDatabase } from '../support/postgres.ts';
+import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
+import { MODEL, until } from '../support/system.ts';
+
+type Tap = Pick<Test, 'teardown'>;
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly json: Record<string, unknown>;
+}
+
+const KEYS = [
+  { key: 'hr_one', account: 'one' },
+  { key: 'hr_two', account: 'two' },
+];
+
+function settingsOf(crns: readonly ResponseCrn[], more: SettingsInput = {}): SettingsInput {
+  return {
+    listen: '127.0.0.1:0',
+    models: { [MODEL]: { servers: crns.map(({ url }) => url) } },
+    keys: { static: KEYS },
+    log: { level: 'silent' },
+    health: { interval: '1h' },
+    routing: { affinity: false },
+    ...more,
+  };
+}
+
+async function startGateway(t: Tap, settings: SettingsInput): Promise<{ gateway: Gateway; url: string }> {
+  const gateway = createGateway(settings);
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  return { gateway, url };
+}
+
+async function call(url: string, path: string, init: RequestInit = {}, key = 'hr_one'): Promise<Answer> {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const response = await fetch(`${url}${path}`, { headers, ...init });
+  const text = await response.text();
+  const json = text.startsWith('{') ? (JSON.parse(text) as Record<string, unknown>) : {};
+  return { status: response.status, headers: response.headers, text, json };
+}
+
+function create(url: string, body: object, key?: string): Promise<Answer> {
+  return call(url, '/v1/responses', { method: 'POST', body: JSON.stringify({ model: MODEL, ...body }) }, key);
+}
+
+/** The id of the response in an answer, whole or a stream. */
+function idOf({ text }: Answer): string {
+  return /"id":"(resp_[^"]+)"/.exec(text)?.[1] ?? '';
+}
+
+/** Texts of the items that a CRN got. */
+function inputOf(crn: ResponseCrn, at = -1): string[] {
+  const input = crn.requests.at(at)?.input;
+  if (typeof input === 'string') return [input];
+  const items = input as { readonly content: string | { readonly text: string }[] }[];
+  return items.map(({ content }) => (typeof content === 'string' ? content : (content[0]?.text ?? '')));
+}
+
+t.test('a conversation goes on with a CRN that keeps nothing', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  for (const stream of [false, true]) {
+    const first = await create(url, { input: 'one', instructions: 'be brief', stream });
+    t.equal(first.status, 200);
+    const second = await create(url, {
+      input: [{ role: 'user', content: 'two' }],
+      previous_response_id: idOf(first),
+      stream,
+    });
+    t.equal(second.status, 200);
+    const n = crn.requests.length;
+    t.same(inputOf(crn), ['one', `answer ${n - 1}`, 'two']);
+    t.notOk('previous_response_id' in (crn.requests.at(-1) ?? {}), 'the CRN does not hear of it');
+    t.notOk('instructions' in (crn.requests.at(-1) ?? {}), 'instructions are not carried over');
+    await create(url, { input: 'three', previous_response_id: idOf(second), stream });
+    t.same(inputOf(crn), ['one', `answer ${n - 1}`, 'two', `answer ${n}`, 'three']);
+    await create(url, { input: 'another way', previous_response_id: idOf(first), stream });
+    t.same(inputOf(crn), ['one', `answer ${n - 1}`, 'another way'], 'a conversation may branch');
+  }
+});
+
+t.test('a stored response is what the client got, and goes when it is deleted', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const first = await create(url, { input: 'one' });
+  const id = idOf(first);
+  const path = `/v1/responses/${id}`;
+  t.equal((await call(url, path)).text, first.text, 'byte for byte');
+  const streamed = await create(url, { input: 'two', stream: true, previous_response_id: id });
+  const last = /^data: (\{"type":"response.completed".*)$/m.exec(streamed.text)?.[1] ?? '';
+  const { response } = JSON.parse(last) as { response: object };
+  const second = `/v1/responses/${idOf(streamed)}`;
+  t.same((await call(url, second)).json, { ...response, previous_response_id: id });
+  t.equal((await call(url, `${path}?include[]=reasoning.encrypted_content`)).status, 200);
+
+  t.equal((await call(url, path, {}, 'hr_two')).status, 404, 'another account does not see it');
+  t.equal((await call(url, path, { method: 'DELETE' }, 'hr_two')).status, 404);
+  t.equal((await create(url, { input: 'x', previous_response_id: id }, 'hr_two')).status, 404);
+  t.equal((await call(url, path, {}, 'wrong')).status, 401);
+  t.match(await call(url, `${path}/cancel`, { method: 'POST', body: '{}' }), {
+    status: 400,
+    text: /does not run in the background/,
+  });
+  t.equal((await call(url, `${path}/cancel`, { method: 'POST', body: '{}' }, 'hr_two')).status, 404);
+
+  const deleted = await call(url, path, { method: 'DELETE' });
+  t.same(deleted.json, { id, object: 'response.deleted', deleted: true });
+  t.equal((await call(url, path, { method: 'DELETE' })).status, 404);
+  const unknown = await call(url, path);
+  t.match([unknown.status, unknown.headers.get('x-headrace-error')], [404, 'HR_RESPONSE_UNKNOWN']);
+  const broken = await create(url, { input: 'x', previous_response_id: idOf(streamed) });
+  t.match([broken.status, broken.headers.get('x-headrace-error')], [404, 'HR_RESPONSE_BROKEN'], 'a link is gone');
+  t.equal((await create(url, { input: 'x', previous_response_id: 'resp_nobody' })).status, 404);
+});
+
+t.test('input items are listed in pages', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const input = [
+    { role: 'user', content: 'one' },
+    { id: 'fc_1', type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' },
+    { type: 'function_call_output', call_id: 'c', output: '1' },
+  ];
+  const path = `/v1/responses/${idOf(await create(url, { input }))}/input_items`;
+  interface Page {
+    readonly data: { readonly id: string }[];
+    readonly has_more: boolean;
+    readonly last_id: string;
+  }
+  const page = async (query: string): Promise<Page> => (await call(url, path + query)).json as unknown as Page;
+  const all = await page('?order=asc');
+  t.match(all, { object: 'list', has_more: false, first_id: all.data[0]?.id, last_id: all.data[2]?.id });
+  t.match(all.data[0], { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'one' }] });
+  t.same(all.data[1], input[1]);
+  t.same((await page('')).data, [...all.data].reverse(), 'the newest first');
+  const first = await page('?limit=2');
+  t.equal(first.has_more, true);
+  t.same((await page(`?limit=2&after=${first.last_id}`)).data, [all.data[0]]);
+  for (const query of ['?limit=0', '?limit=x', '?order=up', '?after=nothing']) {
+    t.equal((await call(url, path + query)).status, 422, query);
+  }
+});
+
+t.test('what is not to be stored is not', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const id = idOf(await create(url, { input: 'one', store: false }));
+  t.equal((await call(url, `/v1/responses/${id}`)).status, 404);
+  t.equal((await create(url, { input: 'x', previous_response_id: id })).status, 400, 'its CRN is asked, and refuses');
+  const off = await startGateway(t, settingsOf([crn], { responses: { store: false } }));
+  const kept = idOf(await create(off.url, { input: 'one' }));
+  t.equal((await call(off.url, `/v1/responses/${kept}`)).status, 404);
+  t.equal((await create(off.url, { input: 'x', previous_response_id: 'resp_any' })).status, 400, 'passes to the CRN');
+  const background = await create(off.url, { input: 'x', background: true });
+  t.match(
+    [background.status, background.text],
+    [422, /background is not possible: the setting responses.store is off/],
+  );
+  const small = await startGateway(t, settingsOf([crn], { responses: { maxBytes: '100B' } }));
+  for (const stream of [false, true]) {
+    const large = await create(small.url, { input: 'one', stream });
+    t.equal(large.status, 200);
+    t.equal((await call(small.url, `/v1/responses/${idOf(large)}`)).status, 404, 'larger than maxBytes');
+  }
+});
+
+t.test('items that are named are found in the conversation or in the store', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const first = await create(url, { input: 'one' });
+  const item = /"id":"(msg_[^"]+)"/.exec(first.text)?.[1] ?? '';
+  const reference = { type: 'item_reference', id: item };
+  await create(url, { input: [{ role: 'user', content: 'one' }, reference, { role: 'user', content: 'two' }] });
+  t.same(inputOf(crn), ['one', 'answer 1', 'two'], 'without previous_response_id');
+  await create(url, { input: [reference, { role: 'user', content: 'two' }], previous_response_id: idOf(first) });
+  t.same(inputOf(crn), ['one', 'answer 1', 'two'], 'once, where the conversation has it');
+  const unknown = { type: 'item_reference', id: 'msg_unknown' };
+  const other = await create(url, { input: [unknown] }, 'hr_two');
+  t.equal(other.status, 200);
+  t.same(crn.requests.at(-1)?.input, [unknown], 'what is not known passes');
+});
+
+t.test('a conversation outlives a restart, in a SQLite file', async (t) => {
+  const [one, two] = [await startResponseCrn(t), await startResponseCrn(t)];
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const before = await startGateway(t, settingsOf([one], { store }));
+  const first = await create(before.url, { input: 'one', stream: true });
+  await before.gateway.close();
+  const { url } = await startGateway(t, settingsOf([two], { store }));
+  t.equal((await create(url, { input: 'two', previous_response_id: idOf(first) })).status, 200);
+  t.same(inputOf(two), ['one', 'answer 1', 'two'], 'on another CRN');
+});
+
+for (const shared of ['sqlite', 'postgres'] as const) {
+  t.test(`${shared}: two gateways continue each other's responses at once`, async (t) => {
+    const crns = [await startResponseCrn(t), await startResponseCrn(t)];
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const urls = [];
+    for (const crn of crns) urls.push((await startGateway(t, settingsOf([crn], { store }))).url);
+    let id = idOf(await create(urls[0] as string, { input: 'turn 0' }));
+    for (let turn = 1; turn < 12; turn++) {
+      const next = await create(urls[turn % 2] as string, {
+        ...{ input: `turn ${turn}`, previous_response_id: id, stream: turn % 3 === 0 },
+      });
+      t.equal(next.status, 200, next.text);
+      t.equal(inputOf(crns[turn % 2] as ResponseCrn).length, 2 * turn + 1);
+      id = idOf(next);
+    }
+    t.equal((await call(urls[0] as string, `/v1/responses/${id}`, { method: 'DELETE' })).status, 200);
+    t.equal((await call(urls[1] as string, `/v1/responses/${id}`)).status, 404, 'deleted for both');
+  });
+}
+
+t.test('any thread continues a response of another one', async (t) => {
+  const crn = await startResponseCrn(t);
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const { url } = await startGateway(t, settingsOf([crn], { store, threads: 2 }));
+  // Every request has a connection of its own, which the kernel gives to either thread.
+  const close = { connection: 'close', authorization: 'Bearer hr_one', 'content-type': 'application/json' };
+  let id = '';
+  for (let turn = 0; turn < 24; turn++) {
+    const body = {
+      model: MODEL,
+      input: `turn ${turn}`,
+      stream: turn % 2 === 0,
+      ...(id !== '' && { previous_response_id: id }),
+    };
+    const answer = await call(url, '/v1/responses', { method: 'POST', headers: close, body: JSON.stringify(body) });
+    t.equal(answer.status, 200, answer.text);
+    t.equal(inputOf(crn).length, 2 * turn + 1);
+    id = idOf(answer);
+  }
+});
+
+t.test('the oldest responses of an account go first', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn], { responses: { accountBytes: '20KiB' } }));
+  const ids: string[] = [];
+  for (let n = 0; n < 30; n++) ids.push(idOf(await create(url, { input: `${n} ${'x'.repeat(1000)}` })));
+  const other = idOf(await create(url, { input: 'other' }, 'hr_two'));
+  await until('the oldest is gone', async () => (await call(url, `/v1/responses/${ids[0]}`)).status === 404);
+  t.equal((await call(url, `/v1/responses/${ids.at(-1)}`)).status, 200);
+  t.equal((await call(url, `/v1/responses/${other}`, {}, 'hr_two')).status, 200);
+});
+
+t.test('a conversation that no request can hold is refused', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn], { limits: { bodyBytes: '4KiB' } }));
+  const first = await create(url, { input: 'x'.repeat(2000) });
+  const second = await create(url, { input: 'y'.repeat(2000), previous_response_id: idOf(first) });
+  t.match([second.status, second.headers.get('x-headrace-error')], [413, 'HR_RESPONSE_LENGTH']);
+});
+
+t.test('paths of stored responses answer their methods', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const allow = async (method: string, path: string): Promise<unknown[]> => {
+    const { headers, status } = await call(url, path, { method });
+    return [status, headers.get('allow')];
+  };
+  t.same(await allow('DELETE', '/v1/responses'), [405, 'GET, HEAD, POST, OPTIONS']);
+  t.same(await allow('OPTIONS', '/v1/responses/resp_1'), [204, 'GET, HEAD, DELETE, OPTIONS']);
+  t.same(await allow('GET', '/v1/responses/resp_1/cancel'), [405, 'POST, OPTIONS']);
+  t.same(await allow('DELETE', '/v1/responses/resp_1/input_items'), [405, 'GET, HEAD, OPTIONS']);
+  t.same(await allow('DELETE', '/nowhere'), [405, 'POST, OPTIONS']);
+});
