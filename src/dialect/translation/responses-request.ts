@@ -34,6 +34,7 @@ let pending: Pending = 'none';
 const texts: Text[] = [];
 const thoughts: number[] = [];
 const calls: number[] = [];
+const callWriters: ((item: number) => void)[] = [];
 const images: number[] = [];
 /** Lists of tools that stand between the items of the input. */
 const foundTools: number[] = [];
@@ -68,7 +69,7 @@ export class ResponsesRequest implements TranslatedRequest {
 
 function chatRequest(): Buffer {
   pending = 'none';
-  texts.length = thoughts.length = calls.length = images.length = foundTools.length = 0;
+  texts.length = thoughts.length = calls.length = callWriters.length = images.length = foundTools.length = 0;
   standIns = allowed = written = null;
   namespace = NONE;
   out.begin();
@@ -307,10 +308,14 @@ function beginAssistant(): void {
   pending = 'assistant';
 }
 
-function readCall(item: number): void {
-  if (pending !== 'assistant') flush();
-  pending = 'assistant';
-  calls.push(item);
+/** The row of a call, which `write` writes when its message ends. */
+function carriedCall(name: string, note: string, write: (item: number) => void): Field {
+  return carried(name, 'messages[].tool_calls[]', note, (item) => {
+    if (pending !== 'assistant') flush();
+    pending = 'assistant';
+    calls.push(item);
+    callWriters.push(write);
+  });
 }
 
 function readThoughts(parts: number): void {
@@ -386,11 +391,11 @@ function writeAssistant(): void {
   }
   if (calls.length > 0) {
     out.raw(',"tool_calls":[');
-    for (const call of calls) writeCall(call);
+    for (let index = 0; index < calls.length; index++) callWriters[index]?.(calls[index] as number);
     out.raw(']');
   }
   out.raw('}');
-  calls.length = thoughts.length = 0;
+  calls.length = callWriters.length = thoughts.length = 0;
 }
 
 function writeImages(): void {
@@ -445,24 +450,45 @@ function readReasoning(item: number): void {
 
 /** The id that a call and its result share. The result of a shell call has it as its own. */
 function callId(item: number): number {
-  return present(item, 'call_id') === NONE ? stringIn(item, 'id') : stringIn(item, 'call_id');
+  const id = present(item, 'call_id');
+  return id !== NONE && tape.isString(id) ? id : stringIn(item, id === NONE ? 'id' : 'call_id');
 }
 
-function writeCall(item: number): void {
+/** The beginning of a call, up to the name of its function. */
+function beginCall(item: number): void {
   out.separate();
   out.raw('{"id":');
   out.value(callId(item));
   out.raw(',"type":"function","function":{"name":');
-  if (isOfType(item, 'local_shell_call')) out.raw('"local_shell"');
-  else if (isOfType(item, 'tool_search_call')) out.raw('"tool_search"');
-  else writeName(item, present(item, 'namespace'));
+}
+
+function writeFunctionCall(item: number): void {
+  beginCall(item);
+  writeName(item, present(item, 'namespace'));
   out.raw(',"arguments":');
-  if (isOfType(item, 'custom_tool_call')) {
-    out.raw(String.raw`"{\"input\":`);
-    out.quoted(stringIn(item, 'input'));
-    out.raw('}"');
-  } else if (isOfType(item, 'local_shell_call')) writeAction(tape.member(item, 'action'));
-  else writeArguments(present(item, 'arguments'));
+  writeArguments(present(item, 'arguments'));
+  out.raw('}}');
+}
+
+function writeCustomCall(item: number): void {
+  beginCall(item);
+  writeName(item, present(item, 'namespace'));
+  out.raw(String.raw`,"arguments":"{\"input\":`);
+  out.quoted(stringIn(item, 'input'));
+  out.raw('}"}}');
+}
+
+function writeShellCall(item: number): void {
+  beginCall(item);
+  out.raw('"local_shell","arguments":');
+  writeAction(tape.member(item, 'action'));
+  out.raw('}}');
+}
+
+function writeSearchCall(item: number): void {
+  beginCall(item);
+  out.raw('"tool_search","arguments":');
+  writeArguments(present(item, 'arguments'));
   out.raw('}}');
 }
 
@@ -524,7 +550,6 @@ const RESULT: Table = {
   ofTypes: false,
 };
 
-const TO_CALL = 'messages[].tool_calls[]';
 const TO_RESULT = 'messages[] tool';
 const HOSTED_CALL = 'Calls of tools that only their own server can run are not carried.';
 
@@ -538,23 +563,22 @@ const ITEMS = new TypeTable(
       'Roles stay; `developer` becomes `system`. Instructions and the system messages behind them are one message.',
       readMessage,
     ),
-    carried('function_call', TO_CALL, 'With the text and the reasoning before it in one message.', readCall),
+    carriedCall('function_call', 'With the text and the reasoning before it in one message.', writeFunctionCall),
     carried(
       'function_call_output',
       TO_RESULT,
       'Its texts; images follow the results of the turn as a user message.',
       writeResult,
     ),
-    carried('custom_tool_call', TO_CALL, 'The call of a function with the text as `input`.', readCall),
+    carriedCall('custom_tool_call', 'The call of a function with the text as `input`.', writeCustomCall),
     carried('custom_tool_call_output', TO_RESULT, 'As the output of a function.', writeResult),
-    carried(
+    carriedCall(
       'local_shell_call',
-      TO_CALL,
       'The call of a function `local_shell` with the action as its arguments.',
-      readCall,
+      writeShellCall,
     ),
     carried('local_shell_call_output', TO_RESULT, 'As the output of a function.', writeResult),
-    carried('tool_search_call', TO_CALL, 'The call of a function `tool_search`.', readCall),
+    carriedCall('tool_search_call', 'The call of a function `tool_search`.', writeSearchCall),
     carried(
       'tool_search_output',
       TO_RESULT,
