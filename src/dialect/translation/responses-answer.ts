@@ -153,12 +153,12 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     this.#say('reasoning', reasoningOf(message));
     this.#say('text', textOf(message['content']));
     this.#say('refusal', refusalOf(message));
-    for (const call of callsOf(message)) {
-      this.onBlock('call', call);
-      if (!isBare(call.arguments)) this.#add(call.arguments);
-      this.onBlockEnd('call');
-    }
     const ending = endingOf(choice['finish_reason']);
+    for (const call of callsOf(message)) {
+      const item = this.#openCall(call);
+      if (!isBare(call.arguments)) this.#add(call.arguments);
+      this.#closeCall(item, ending);
+    }
     this.#closeItems(ending);
     // A stream would have had events.
     out.clear(LARGEST_IDLE_BYTES);
@@ -338,7 +338,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     this.#annotations = NONE;
   }
 
-  #openCall(call: { readonly id: string; readonly name: string }): void {
+  #openCall(call: { readonly id: string; readonly name: string }): CallItem {
     this.#closeOpen('completed');
     const index = this.#items.length;
     const tool = this.#echo.toolOf(call.name);
@@ -365,6 +365,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     this.#call = item;
     this.#text = item.arguments;
     this.#writeItemEvent('response.output_item.added', item);
+    return item;
   }
 
   /** Ends the last item. A model that has said nothing has sent an empty message. */
@@ -373,7 +374,6 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const isSilent = status === 'completed' && (last === undefined || last.type === 'reasoning');
     if (isSilent || this.#annotations.length > 0) this.#partOf('output_text');
     this.#closeOpen(status === 'completed' ? 'completed' : 'incomplete');
-    if (last !== undefined && status === 'incomplete') last.status = status;
   }
 
   #closeOpen(status: ItemStatus): void {
@@ -425,7 +425,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       out.utf8(`${place}"input":${input}`);
       this.#endEvent();
     }
-    item.status = ending.status === 'incomplete' ? 'incomplete' : 'completed';
+    const isCut = ending.status !== 'completed' && parsedText(text) === undefined;
+    item.status = isCut ? 'incomplete' : 'completed';
     this.#writeItemEvent('response.output_item.done', item);
   }
 

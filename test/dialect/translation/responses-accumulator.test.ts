@@ -4,13 +4,13 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import fc from 'fast-check';
 import OpenAI from 'openai';
 import t from 'tap';
 import { responses } from '../../../src/dialect/openai.ts';
 import { ResponseEcho } from '../../../src/dialect/translation/response-echo.ts';
 import { ResponsesAnswer } from '../../../src/dialect/translation/responses-answer.ts';
-import { chatAnswer, eventsOf } from './chat-answers.ts';
+import { Random } from '../../support/random.ts';
+import { chunk, eventOf, finish, inPieces, randomOutput, streamOf, wholeOf } from '../../support/scripted-chat.ts';
 
 const NOW = 1_790_000_123_456;
 const ECHO = new ResponseEcho(Buffer.from('{"model":"atlas-27b","input":"hi"}'), null);
@@ -56,29 +56,29 @@ function withoutParsed(response: object): unknown {
 }
 
 t.test('accumulates a stream to the whole response', async (t) => {
-  await fc.assert(
-    fc.asyncProperty(chatAnswer, fc.array(fc.integer({ min: 1, max: 4 })), async ({ chunks, whole: given }, sizes) => {
-      const events = [...eventsOf(chunks), 'data: [DONE]\n\n'];
-      const translator = answer();
-      const translated: Buffer[] = [];
-      for (let at = 0; at < events.length;) {
-        const size = sizes[translated.length] ?? 1;
-        translated.push(Buffer.from(translator.events(Buffer.from(events.slice(at, at + size).join('')))));
-        at += size;
-      }
-      pieces = [...translated, Buffer.from(translator.end())];
-      whole = Buffer.from(answer().whole(Buffer.from(JSON.stringify(given))));
-      const accumulated = await openai.responses.stream(ask).finalResponse();
-      t.strictSame(withoutParsed(accumulated), withoutParsed(await openai.responses.create(ask)));
-    }),
-    { numRuns: 60 },
-  );
+  const random = new Random(5);
+  for (let turn = 0; turn < 60; turn++) {
+    const output = randomOutput(random);
+    const translator = answer();
+    const events = inPieces(random, streamOf(random, output)).map((piece) => Buffer.from(translator.events(piece)));
+    pieces = [...events, Buffer.from(translator.end())];
+    whole = Buffer.from(answer().whole(Buffer.from(JSON.stringify(wholeOf(output)))));
+    const accumulated = await openai.responses.stream(ask).finalResponse();
+    t.strictSame(withoutParsed(accumulated), withoutParsed(await openai.responses.create(ask)));
+  }
 });
 
 t.test('throws on every stream that was cut', async (t) => {
-  const isLong = chatAnswer.filter(({ chunks }) => chunks.length > 12 && JSON.stringify(chunks).includes('tool_calls'));
-  const chunks = fc.sample(isLong, { numRuns: 1, seed: 7 })[0]?.chunks ?? [];
-  const events = eventsOf(chunks);
+  const call = { index: 0, id: 'call_7', type: 'function', function: { name: 'run', arguments: '{"a":' } };
+  const events = [
+    chunk({ role: 'assistant', content: '' }),
+    chunk({ reasoning: 'Hm' }),
+    chunk({ content: 'Down' }),
+    chunk({ content: ' the canal.' }),
+    chunk({ tool_calls: [call] }),
+    chunk({ tool_calls: [{ index: 0, function: { arguments: '1}' } }] }),
+    finish('tool_calls'),
+  ].map(eventOf);
   const failure = { code: 'HR_STREAM_TRUNCATED', message: 'cut', status: 502 };
   for (let cut = 0; cut < events.length; cut++) {
     const translator = answer();

@@ -1,12 +1,12 @@
 // Answers of chat servers as clients of the responses dialect get them: events one by one, whole responses, errors.
 
-import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import type { CalledTool } from '../../../src/dialect/translation/response-echo.ts';
 import { ResponseEcho } from '../../../src/dialect/translation/response-echo.ts';
 import { ResponsesAnswer } from '../../../src/dialect/translation/responses-answer.ts';
 import { parseEvents } from '../../../src/net/sse.ts';
-import { chatAnswer, eventsOf } from './chat-answers.ts';
+import { inPieces, randomOutput, streamOf, wholeOf } from '../../support/scripted-chat.ts';
+import { Random } from '../../support/random.ts';
 
 type Json = Record<string, unknown>;
 
@@ -55,7 +55,10 @@ function translated(
   done = true,
 ): ResponseEvent[] {
   const translator = answer(tools);
-  const pieces = [...eventsOf(chunks), ...(done ? ['data: [DONE]\n\n'] : [])];
+  const pieces = [
+    ...chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`),
+    ...(done ? ['data: [DONE]\n\n'] : []),
+  ];
   let bytes = pieces.map((piece) => translator.events(Buffer.from(piece)).toString()).join('');
   bytes += translator.end().toString();
   const events = read(t, bytes);
@@ -693,33 +696,14 @@ function checkInvariants(t: Test, events: readonly ResponseEvent[]): void {
 }
 
 t.test('a stream in any pieces gives the response that the whole answer gives', async (t) => {
-  fc.assert(
-    fc.property(
-      chatAnswer,
-      fc.array(fc.integer({ min: 1, max: 4 })),
-      fc.boolean(),
-      ({ chunks, whole }, sizes, done) => {
-        const translator = answer();
-        const pieces = [...eventsOf(chunks), ...(done ? ['data: [DONE]\n\n'] : [])];
-        let bytes = '';
-        for (let at = 0, turn = 0; at < pieces.length; turn++) {
-          const size = sizes[turn] ?? 1;
-          bytes += translator.events(Buffer.from(pieces.slice(at, at + size).join(''))).toString();
-          at += size;
-        }
-        bytes += translator.end().toString();
-        const events = read(t, bytes);
-        checkInvariants(t, events);
-        t.strictSame(
-          events.at(-1)?.response,
-          JSON.parse(
-            answer()
-              .whole(Buffer.from(JSON.stringify(whole)))
-              .toString(),
-          ),
-        );
-      },
-    ),
-    { numRuns: 300 },
-  );
+  const random = new Random(16);
+  for (let turn = 0; turn < 300; turn++) {
+    const output = randomOutput(random);
+    const translator = answer();
+    const pieces = inPieces(random, streamOf(random, output)).map((piece) => translator.events(piece).toString());
+    const events = read(t, pieces.join('') + translator.end().toString());
+    checkInvariants(t, events);
+    const whole = answer().whole(Buffer.from(JSON.stringify(wholeOf(output))));
+    t.strictSame(events.at(-1)?.response, JSON.parse(whole.toString()));
+  }
 });
