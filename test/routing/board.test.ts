@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import t from 'tap';
+import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
 import type * as Tap from 'tap';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 
@@ -204,4 +205,48 @@ t.test('a reset cell has no state of its last member', async (t) => {
   t.same([board.standing(0), board.firstByteMs(0), board.warmth(0, 1000, 100)], [STANDING.down, 1, 1]);
   t.equal(board.standing(1), STANDING.up);
   near(t, board.firstByteMs(1), 700);
+});
+
+t.test('what a server lacks is known to all threads, for an hour', async (t) => {
+  const memory = createBoardMemory(2, 2, 2);
+  const [one, other] = [new Board(memory, 0), new Board(memory, 1)];
+  const { chat, messages } = DIALECT_BITS;
+  const auto = { dialects: 0, server: 0 };
+  one.noteLack(0, messages, 1000, 2000);
+  new Board(memory, 1).clearThread(0);
+  t.equal(other.lackedSinceMs(0, messages, 2000), 2000, 'the death of the thread that learned it changes nothing');
+  t.same([other.speaks(auto, messages, 2000), other.speaks(auto, chat, 2000)], [false, true]);
+  t.equal(other.speaks({ dialects: 0, server: 1 }, messages, 2000), true);
+  t.equal(other.speaks(auto, messages, 3_601_999), false);
+  t.equal(other.speaks(auto, messages, 3_602_000), true);
+});
+
+t.test('declared dialects count, whatever was learned', async (t) => {
+  const board = new Board(createBoardMemory(1, 1, 1), 0);
+  const { chat, messages } = DIALECT_BITS;
+  board.noteLack(0, messages, 1000, 1000);
+  t.equal(board.speaks({ dialects: messages, server: 0 }, messages, 1000), true);
+  t.equal(board.speaks({ dialects: messages, server: 0 }, chat, 1000), false);
+});
+
+t.test('a lack is forgotten with the process, with an answer, and with the cell', async (t) => {
+  const board = new Board(createBoardMemory(1, 1, 1), 0);
+  const { chat, messages } = DIALECT_BITS;
+  const lacks = (): boolean[] => [chat, messages].map((bit) => board.lackedSinceMs(0, bit, 5000) > 0);
+  for (const bit of [chat, messages]) board.noteLack(0, bit, 1000, 2000);
+  board.noteSpoken(0, messages);
+  t.same(lacks(), [true, false]);
+  board.clearLacks(0, 3000);
+  t.same(lacks(), [false, false]);
+  board.noteLack(0, chat, 3000, 4000);
+  t.same(lacks(), [false, false], 'the request was sent before');
+  board.noteSpoken(0, chat);
+  board.noteLack(0, chat, 2999, 4000);
+  t.same(lacks(), [false, false], 'an answer does not make it forget when it was cleared');
+  board.noteLack(0, chat, 3001, 4000);
+  t.same(lacks(), [true, false]);
+  board.resetServer(0);
+  t.same(lacks(), [false, false]);
+  board.noteLack(0, chat, 1, 4000);
+  t.same(lacks(), [true, false], 'times of an earlier server in the cell say nothing');
 });

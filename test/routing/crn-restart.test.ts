@@ -1,5 +1,6 @@
 // How the health actor of a CRN notices restarts, and what it does not take for one, on a manual clock; and with a real host.
 import t from 'tap';
+import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { Ref } from '../../src/actor/ref.ts';
 import { createHost } from '../../src/host/index.ts';
@@ -147,6 +148,28 @@ t.test('another instance in an answer of /health is a restart at once', async (t
   await fixture.test.advance(12_000);
   await fixture.settle();
   t.same(fixture.held, [8, 8], 'down, but the same process');
+});
+
+t.test('what a CRN was found to lack is forgotten when its process changes, and when it comes up again', async (t) => {
+  const fixture = new Fixture();
+  const { messages } = DIALECT_BITS;
+  const { clock } = fixture.test;
+  const learn = (): void => fixture.board.noteLack(0, messages, clock.now(), clock.now());
+  const lacks = (): boolean => fixture.board.lackedSinceMs(0, messages, clock.now()) > 0;
+  fixture.answer = { ...UP, instance: 'first' };
+  await fixture.start();
+  await fixture.probed({ ...UP, instance: 'first' });
+  learn();
+  await fixture.probed({ ...UP, instance: 'first' });
+  t.equal(lacks(), true);
+  await fixture.probed({ ...UP, instance: 'second' });
+  t.equal(lacks(), false);
+  await fixture.test.advance(1);
+  learn();
+  await fixture.probed(SILENT);
+  t.equal(lacks(), true);
+  await fixture.probed({ ...UP, instance: 'second' });
+  t.equal(lacks(), false, 'a proxy may have answered in its place');
 });
 
 t.test('another start time in the metrics is a restart', async (t) => {

@@ -9,6 +9,7 @@ import {
   classifyStatus,
   failureOf,
   modelUnknown,
+  pathUnknown,
   namesContextLength,
   type Outcome,
   Reporter,
@@ -128,6 +129,78 @@ t.test('recognizes the phrases of engines for a model that they do not have', as
     '{"detail":"Path /v1/model/x not found"}',
   ]) {
     t.equal(modelUnknown(Buffer.from(body)), false, body);
+  }
+});
+
+t.test('recognizes how servers and proxies say that they do not know a path, or not for POST', async (t) => {
+  for (const [status, body] of [
+    // FastAPI: vLLM, SGLang, LMDeploy; vLLM also in its own form.
+    [404, '{"detail":"Not Found"}'],
+    [405, '{"detail":"Method Not Allowed"}'],
+    [404, '{"object":"error","message":"Not Found","type":"Not Found","param":null,"code":404}'],
+    [404, '{"error":{"message":"Not Found","type":"Not Found","param":null,"code":404}}'],
+    [
+      501,
+      '{"error":{"message":"The model does not support Chat Completions API","type":"NotImplementedError","code":501}}',
+    ],
+    // llama-server; Go, Ollama, Traefik; axum, TGI, Envoy.
+    [404, '{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}'],
+    [404, '404 page not found\n'],
+    [405, 'Method Not Allowed\n'],
+    [404, ''],
+    [405, ''],
+    // Express, Fastify, Koa, hono, aiohttp, Spring, OpenAI.
+    [
+      404,
+      '<!DOCTYPE html><html><head><title>Error</title></head><body><pre>Cannot POST /v1/messages</pre></body></html>',
+    ],
+    [404, '{"message":"Route POST:/v1/messages not found","error":"Not Found","statusCode":404}'],
+    [404, 'Not Found'],
+    [404, '404 Not Found'],
+    [404, '404: Not Found'],
+    [404, '{"timestamp":"2026-01-01","status":404,"error":"Not Found","path":"/v1/messages"}'],
+    [404, '{"error":{"message":"Invalid URL (POST /v1/messages)","type":"invalid_request_error"}}'],
+    // nginx, Flask, Python's http.server, Kong, KoboldCpp.
+    [
+      404,
+      '<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center></html>',
+    ],
+    [405, '<html>\r\n<head><title>405 Not Allowed</title></head>\r\n<body></body></html>'],
+    [404, '<title>404 Not Found</title><h1>Not Found</h1><p>The requested URL was not found on the server.</p>'],
+    [
+      501,
+      "<html><head><title>Error response</title></head><body><p>Message: x</p><p>Unsupported method ('POST').</p></body></html>",
+    ],
+    [404, '{"message":"no Route matched with those values"}'],
+    [404, 'Error: KoboldCpp HTTP Server is running, but this endpoint does not exist. Please check the URL.'],
+    // `headrace host`, and a gateway like this one.
+    [404, '{"error":{"message":"no such path: POST /v1/messages","code":"not_found"}}'],
+    [404, '{"error":{"message":"The engine behind this host (llama) does not serve /v1/messages","code":"not_found"}}'],
+  ] as const) {
+    t.equal(pathUnknown(status, Buffer.from(body)), true, body);
+  }
+  for (const [status, body] of [
+    [400, '{"detail":"Not Found"}'],
+    [200, ''],
+    [404, '{"error":{"message":"The model `m` does not exist.","type":"NotFoundError","code":404}}'],
+    [404, '{"error":"model \'page not found\' not found, try pulling it first"}'],
+    [404, '{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}'],
+    [404, '{"error":{"message":"Response with id \'resp_1\' not found."}}'],
+    [404, '{"error":{"message":"No response found with id resp_path_not_found"}}'],
+    [404, '{"detail":"Response with id \'unknown path\' not found."}'],
+    [404, '{"error":{"message":"File not found: file-abc"}}'],
+    [404, '{"detail":"Conversation conv_1 not found"}'],
+    [404, '{"error":{"message":"Previous response not found"}}'],
+    [404, '{"error":{"message":"The requested resource was not found"}}'],
+    [404, '<title>Error</title><p>No tokenizer is loaded</p>'],
+    [501, '{"error":{"message":"image input is not supported","type":"not_supported_error","code":501}}'],
+    [501, '{"error":{"message":"This server does not support tools. Start it with `--jinja`","code":501}}'],
+    [404, `Not Found ${'x'.repeat(5000)}`],
+    [404, '{"error":'],
+    [404, '{"error":{"error":{"error":{"error":"Not Found"}}}}'],
+    [404, '\xff\xfe'],
+  ] as const) {
+    t.equal(pathUnknown(status, Buffer.from(body)), false, body);
   }
 });
 

@@ -1,6 +1,7 @@
 // Candidates: order of CRNs, the terms of the cost, even shares (seeded random, wide margins), and the affinity cookie.
 import fc from 'fast-check';
 import t from 'tap';
+import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
 import { createSeededRandom } from '../../src/actor/testkit.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING, type Standing } from '../../src/routing/board.ts';
 import type { CacheFeedback } from '../../src/routing/cache-feedback.ts';
@@ -796,4 +797,87 @@ t.test('a model may be called __proto__', async (t) => {
   const odd = table(Object.fromEntries([['__proto__', ['http://a:1']]]));
   const written = writeAffinity(new Map(), odd, '__proto__', 'http://a:1');
   t.equal(readAffinity(written).get('__proto__'), 'http://a:1');
+});
+
+/** A request of the messages dialect that can be translated to chat completions. */
+const MESSAGES = { dialectBit: DIALECT_BITS.messages, translatedBit: DIALECT_BITS.chat };
+
+/** Members with these dialects, and a name for each. */
+function declared(...dialects: readonly number[]): Fixture {
+  const fixture = new Fixture(dialects.length);
+  const members = fixture.model.members.map((member, at) => ({ ...member, dialects: dialects[at] as number }));
+  return Object.assign(fixture, { model: { ...fixture.model, members } });
+}
+
+/** Servers in the order of failover. */
+function order(candidates: Candidates): number[] {
+  const servers: number[] = [];
+  for (let member = candidates.next(); member !== undefined; member = candidates.next()) servers.push(member.server);
+  return servers;
+}
+
+t.test('members that can be asked in no form are no candidates', async (t) => {
+  const { chat, completions, messages } = DIALECT_BITS;
+  const fixture = declared(completions, chat, messages, chat | messages);
+  t.same(order(fixture.candidates(MESSAGES)).toSorted(), [1, 2, 3]);
+  t.same(
+    fixture.model.members.map((member) => fixture.candidates(MESSAGES).formOf(member, NOW_MS)),
+    ['none', 'translated', 'own', 'own'],
+  );
+  t.same(order(fixture.candidates({ ...MESSAGES, isUntranslatable: true })).toSorted(), [2, 3]);
+  t.same(order(fixture.candidates({ dialectBit: DIALECT_BITS.llama })), []);
+  t.equal(fixture.candidates({ dialectBit: DIALECT_BITS.llama }).isUnspoken, true);
+  t.equal(fixture.candidates(MESSAGES).isUnspoken, false);
+  t.same(order(fixture.candidates()).toSorted(), [0, 1, 2, 3], 'a request without a dialect goes to all');
+  t.equal(new Fixture(0).candidates(MESSAGES).isUnspoken, false, 'a model without CRNs lacks no dialect');
+});
+
+t.test(
+  'members that are known to lack a dialect that is not translated come last, and before those that are down',
+  async (t) => {
+    const fixture = new Fixture(4);
+    const bit = DIALECT_BITS.completions;
+    fixture.board.noteLack(1, bit, NOW_MS, NOW_MS);
+    fixture.board.noteLack(2, bit, NOW_MS, NOW_MS);
+    fixture.board.setStanding(2, STANDING.drained, NOW_MS);
+    fixture.board.setStanding(3, STANDING.down, NOW_MS);
+    t.same(order(fixture.candidates({ dialectBit: bit })), [0, 1, 3]);
+    t.same(order(fixture.candidates({ dialectBit: bit, isUntranslatable: true })), [0, 3]);
+    t.equal(fixture.candidates({ dialectBit: bit }).formOf(fixture.model.members[1] as Member, NOW_MS), 'refused');
+  },
+);
+
+t.test('a hedge, a trial and the cookie are none of a member that cannot be asked', async (t) => {
+  const { completions, messages } = DIALECT_BITS;
+  const fixture = declared(messages, completions);
+  const candidates = fixture.candidates(MESSAGES);
+  t.equal(candidates.next()?.server, 0);
+  t.equal(candidates.nextFit(), undefined);
+  fixture.board.setStanding(1, STANDING.probing, NOW_MS);
+  fixture.board.offerTrial(1);
+  t.equal(fixture.candidates(MESSAGES).next()?.server, 0);
+  t.equal(fixture.board.isTrialOffered(1), true);
+  t.equal(fixture.candidates(MESSAGES).explain().chosen, urlOf(0));
+  fixture.board.setStanding(1, STANDING.up, NOW_MS);
+  t.equal(fixture.candidates({ ...MESSAGES, url: urlOf(1) }).preferredFit, false);
+  t.equal(fixture.candidates({ url: urlOf(1) }).preferredFit, true);
+});
+
+t.test('a member that turns out not to be askable is taken back whole', async (t) => {
+  const fixture = declared(DIALECT_BITS.chat, DIALECT_BITS.messages);
+  fixture.load(1, 5);
+  let isUntranslatable = false;
+  const hint: AffinityHint = {
+    ...{ ...NO_HINT, ...MESSAGES },
+    get isUntranslatable() {
+      return isUntranslatable;
+    },
+  };
+  const candidates = new Candidates(fixture.model, fixture.deps, fixture.settings, hint);
+  t.equal(candidates.next()?.server, 0);
+  isUntranslatable = true;
+  candidates.withdraw();
+  t.same(fixture.loads(), [0, 5]);
+  t.equal(candidates.next()?.server, 1);
+  t.equal(candidates.next(), undefined);
 });
