@@ -1,6 +1,7 @@
 // Runs coding agents, unmodified, through the gateway against a simulated host that plays a script, and checks that each reads a file,
-// edits it once, runs a command and answers: streamed, and with a stream that breaks in the middle of the edit. Installs nothing.
-//   node bench/agents/run.mjs --tools DIR [--agents claude,codex,opencode,aider] [--dialects chat] [--record DIR]
+// edits it once, runs a command and answers: streamed, and with a stream that breaks in the middle of the edit. Frameworks ask for a
+// sum with a tool. Installs nothing: README.md of bench/ says what DIR holds.
+//   node bench/agents/run.mjs --tools DIR [--agents claude,codex,…] [--dialects chat] [--record DIR]
 
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -11,6 +12,7 @@ import { useOwnNode } from '../lib/own-node.mjs';
 import { temporaryFolder } from '../lib/process.mjs';
 import { printTable } from '../lib/report.mjs';
 import { AFTER, AGENTS, ANSWER, FILES, isInstalled } from './agents.mjs';
+import { FRAMEWORKS, interpreterOf, placeExample, SUM, SUM_STEPS, versionArguments } from './frameworks.mjs';
 import { startRecorder } from './recorder.mjs';
 
 /** One session takes a few seconds; retries after a broken stream wait for some more. */
@@ -26,7 +28,7 @@ const MODEL_PATHS = /\/(chat\/completions|responses|messages)$/;
 const { values: flags } = parseArgs({
   options: {
     tools: { type: 'string' },
-    agents: { type: 'string', default: Object.keys(AGENTS).join(',') },
+    agents: { type: 'string', default: Object.keys({ ...AGENTS, ...FRAMEWORKS }).join(',') },
     dialects: { type: 'string', default: 'chat' },
     record: { type: 'string' },
   },
@@ -45,20 +47,21 @@ const tools = resolve(flags.tools);
 
 const rows = [];
 for (const name of flags.agents.split(',')) {
-  const agent = AGENTS[name];
-  if (agent === undefined) throw new Error(`${name} is none of ${Object.keys(AGENTS).join(', ')}`);
-  rows.push(await check(name, agent));
+  if (name in AGENTS) rows.push(await checkAgent(name, AGENTS[name]));
+  else if (name in FRAMEWORKS) rows.push(...(await checkFramework(name, FRAMEWORKS[name])));
+  else throw new Error(`${name} is none of ${Object.keys({ ...AGENTS, ...FRAMEWORKS }).join(', ')}`);
 }
 printTable(
   `Coding agents against a host that speaks ${flags.dialects}`,
-  ['agent', 'version', 'session', 'streaming', 'count_tokens', 'broken stream', 'requests', 'result'],
+  ['agent', 'version', 'dialect', 'session', 'streaming', 'count_tokens', 'broken stream', 'requests', 'result'],
   rows,
 );
 process.exit(rows.every((row) => row.at(-1) === 'ok') ? 0 : 1);
 
-async function check(name, agent) {
-  if (!isInstalled(agent, tools)) return [agent.title, '-', '-', '-', '-', '-', '-', `not installed in ${flags.tools}`];
-  const version = versionOf(agent.program(tools));
+async function checkAgent(name, agent) {
+  if (!isInstalled(agent, tools))
+    return [agent.title, '-', agent.dialect, '-', '-', '-', '-', '-', `not installed in ${flags.tools}`];
+  const version = versionOf(agent.program(tools), ['--version'], tools);
   const whole = await session(name, agent, false);
   const broken = await session(name, agent, true);
   const mistakes = [...whole.mistakes, ...broken.mistakes.map((mistake) => `broken stream: ${mistake}`)];
@@ -66,6 +69,7 @@ async function check(name, agent) {
   return [
     agent.title,
     version,
+    agent.dialect,
     whole.mistakes.length === 0 ? 'ok' : 'failed',
     asked.every(({ isStream }) => isStream) ? 'yes' : 'no',
     String(whole.requests.filter(({ path }) => pathOf(path).endsWith('/count_tokens')).length),
@@ -79,8 +83,48 @@ function pathOf(path) {
   return path.split('?', 1)[0];
 }
 
-function versionOf(program) {
-  const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 30_000 });
+/** One row for each dialect that it speaks. */
+async function checkFramework(name, framework) {
+  const { title, dialects } = framework;
+  const interpreter = interpreterOf(framework, tools);
+  if (interpreter === undefined) return [[title, '-', '-', '-', '-', '-', '-', '-', `not installed in ${flags.tools}`]];
+  const version = versionOf(interpreter, versionArguments(framework), join(tools, 'frameworks'));
+  const found = [];
+  for (const dialect of dialects) {
+    const { requests, run } = await withGateway(SUM_STEPS, async ({ recorder }) => {
+      const home = temporaryFolder();
+      const example = placeExample(framework, tools);
+      const env = { BASE_URL: recorder.url, KEY, MODEL, DIALECT: dialect };
+      const run = await runAgent(interpreter, [example.path], { home, project: home, env });
+      example.remove();
+      return { requests: recorder.requests, run };
+    });
+    if (flags.record !== undefined) writeRecord(`${name}-${dialect}`, requests, run);
+    const mistakes = [
+      ...endMistakes(run),
+      ...(run.output.split(SUM).length === 3 ? [] : ['the answer is not there twice']),
+      ...statusMistakes(requests),
+    ];
+    const asked = requests.filter(({ path }) => MODEL_PATHS.test(pathOf(path)));
+    const streamed = asked.filter(({ isStream }) => isStream).length;
+    const result = mistakes.length === 0 ? 'ok' : mistakes.join('; ');
+    found.push([
+      title,
+      version,
+      dialect,
+      result === 'ok' ? 'ok' : 'failed',
+      streamed > 0 ? 'both' : 'no',
+      '0',
+      '-',
+      String(asked.length),
+      result,
+    ]);
+  }
+  return found;
+}
+
+function versionOf(program, args, cwd) {
+  const { stdout } = spawnSync(program, args, { encoding: 'utf8', timeout: 30_000, cwd });
   return /\d+\.\d+\.\d+/.exec(stdout ?? '')?.[0] ?? 'unknown';
 }
 
@@ -100,10 +144,31 @@ async function session(name, agent, breaks) {
       spawnSync('git', args, { cwd: project });
     }
   }
+  let broken = breaks ? 0 : null;
+  const before = async ({ body }, host) => {
+    if (broken !== 0 || !agent.isBeforeEdit(JSON.stringify(body ?? ''))) return;
+    broken++;
+    await host.setFault([{ times: 1, fault: { resetAfter: EVENTS_BEFORE_BREAK } }]);
+  };
+  const { requests, run } = await withGateway(
+    agent.script(project),
+    async ({ recorder }) => {
+      const { args, env } = agent.prepare({ url: recorder.url, key: KEY, model: MODEL, home });
+      const run = await runAgent(agent.program(tools), args, { home, project, env });
+      return { requests: recorder.requests, run };
+    },
+    before,
+  );
+  if (flags.record !== undefined) writeRecord(`${name}${breaks ? '-broken' : ''}`, requests, run);
+  return { requests, mistakes: mistakesOf(run, project, requests, broken) };
+}
+
+/** Calls `play` with a recorder in front of a gateway in front of a host with this script, and ends them. */
+async function withGateway(steps, play, before = () => undefined) {
   const host = createHost({
     models: [MODEL],
     engine: { profile: '8b-h100', speed: 'virtual', contextTokens: 200_000 },
-    script: parseScript({ steps: agent.script(project), otherwise: 'A short title' }),
+    script: parseScript({ steps, otherwise: 'A short title' }),
     ...(flags.dialects !== 'all' && { dialects: flags.dialects.split(',') }),
   });
   await host.listen();
@@ -114,22 +179,27 @@ async function session(name, agent, breaks) {
     log: { level: 'silent' },
   });
   const { url } = await gateway.listen();
-  let broken = breaks ? 0 : null;
-  const recorder = await startRecorder(url, async ({ body }) => {
-    if (broken !== 0 || !agent.isBeforeEdit(JSON.stringify(body ?? ''))) return;
-    broken++;
-    await host.setFault([{ times: 1, fault: { resetAfter: EVENTS_BEFORE_BREAK } }]);
-  });
-  const { args, env } = agent.prepare({ url: recorder.url, key: KEY, model: MODEL, home });
-  const run = await runAgent(agent.program(tools), args, { home, project, env });
-  recorder.close();
-  await gateway.close();
-  await host.kill();
-  if (flags.record !== undefined) writeRecord(`${name}${breaks ? '-broken' : ''}`, recorder.requests, run);
-  return { requests: recorder.requests, mistakes: mistakesOf(run, project, recorder.requests, broken) };
+  const recorder = await startRecorder(url, (entry) => before(entry, host));
+  try {
+    return await play({ recorder });
+  } finally {
+    recorder.close();
+    await gateway.close();
+    await host.kill();
+  }
 }
 
-function mistakesOf({ code, output, timedOut }, project, requests, broken) {
+function endMistakes({ code, timedOut }) {
+  if (timedOut) return [`no end after ${SESSION_TIMEOUT_MS / 1000} s`];
+  return code === 0 ? [] : [`exit code ${code}`];
+}
+
+function statusMistakes(requests) {
+  const failed = requests.filter(({ status, path }) => status >= 400 && MODEL_PATHS.test(pathOf(path)));
+  return [...new Set(failed.map(({ status, answer }) => `status ${status}: ${answer?.slice(0, 200)}`))];
+}
+
+function mistakesOf(run, project, requests, broken) {
   const read = (file) => {
     try {
       return readFileSync(join(project, file), 'utf8');
@@ -138,16 +208,12 @@ function mistakesOf({ code, output, timedOut }, project, requests, broken) {
     }
   };
   return [
-    ...(timedOut ? [`no end after ${SESSION_TIMEOUT_MS / 1000} s`] : code === 0 ? [] : [`exit code ${code}`]),
+    ...endMistakes(run),
     ...(read('sum.mjs') === `// Adds two numbers.\n${AFTER}\n` ? [] : ['sum.mjs is not as the edit leaves it']),
     ...(read('checks.log') === 'passed\n' ? [] : [`checks.log is ${JSON.stringify(read('checks.log'))}`]),
-    ...(output.includes(ANSWER) ? [] : ['the answer is missing']),
+    ...(run.output.includes(ANSWER) ? [] : ['the answer is missing']),
     ...(broken === 0 ? ['no stream was broken'] : []),
-    ...new Set(
-      requests
-        .filter(({ status, path }) => status >= 400 && MODEL_PATHS.test(pathOf(path)))
-        .map(({ status, answer }) => `status ${status}: ${answer?.slice(0, 200)}`),
-    ),
+    ...statusMistakes(requests),
   ];
 }
 
