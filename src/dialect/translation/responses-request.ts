@@ -168,34 +168,34 @@ function addFile(part: number): void {
   FILE.write(part);
   const url = tape.string(stringIn(part, 'file_data')) ?? '';
   const head = TEXT_FILE.exec(url);
-  if (head === null) throw untranslatable(tape, part, 'Only a file of text, as a data URL, can be carried.');
+  if (head === null) throw untranslatable(tape, part, 'Only a text file, as a base64 data URL, can be carried.');
   const text = Buffer.from(url.slice(head[0].length), 'base64').toString('utf8');
   const name = tape.string(tape.member(part, 'filename')) ?? '';
-  addText(name === '' ? text : `${name}\n\n${text}`);
+  addText(name === '' ? text : `${name}\n${text}`);
 }
 
 const PARTS = new TypeTable(
   deps,
   'input[].content[]',
   [
-    carried('input_text', 'messages[].content', 'A text. Alone it is the content.', (part) =>
+    carried('input_text', 'messages[].content', 'A text part; the only part of a message becomes a string.', (part) =>
       addText(stringIn(part, 'text')),
     ),
-    carried('output_text', 'messages[].content', 'A text. Annotations and log-probabilities are dropped.', (part) =>
+    carried('output_text', 'messages[].content', 'Text. Annotations and log-probabilities are dropped.', (part) =>
       addText(stringIn(part, 'text')),
     ),
-    carried('text', 'messages[].content', 'A text.', (part) => addText(stringIn(part, 'text'))),
-    carried('refusal', 'messages[].content', 'The refusal as text.', (part) => addText(stringIn(part, 'refusal'))),
-    carried('input_image', 'messages[].content[] image_url', 'An image by its address or as a data URL.', addImage),
-    carried('input_file', 'messages[].content', 'A file of text as text behind its name.', addFile),
-    refused('input_audio', 'Sound is not carried.'),
+    carried('text', 'messages[].content', 'Text.', (part) => addText(stringIn(part, 'text'))),
+    carried('refusal', 'messages[].content', 'Its text.', (part) => addText(stringIn(part, 'refusal'))),
+    carried('input_image', 'messages[].content[] image_url', 'An image by URL or as a data URL.', addImage),
+    carried('input_file', 'messages[].content', 'A text file, decoded; other files are refused.', addFile),
+    refused('input_audio', 'Audio is not carried.'),
   ],
   { action: 'refused', note: 'Chat completions have no such part.' },
 );
 
-const BREAKPOINT = dropped('prompt_cache_breakpoint', 'Servers find cached beginnings themselves.');
-const ONLY_INLINE = 'Only what the request itself holds can be carried.';
-const OTHER_PART_FIELDS = { action: 'dropped', note: 'Describes the part.' } as const;
+const BREAKPOINT = dropped('prompt_cache_breakpoint', 'Servers find the cached part of a prompt themselves.');
+const ONLY_INLINE = 'Only content that is in the request, or an image by its address, can be carried.';
+const OTHER_PART_FIELDS = { action: 'dropped', note: 'Not part of the content.' } as const;
 
 const IMAGE = new FieldTable(
   deps,
@@ -203,8 +203,8 @@ const IMAGE = new FieldTable(
   [
     carried('type', 'type', 'An image is an object of its own: `{type: image_url, image_url: {…}}`.', null),
     refused('file_id', ONLY_INLINE),
-    carried('image_url', 'url', 'An address or a data URL.'),
-    passed('detail', 'How closely the model looks at it.'),
+    carried('image_url', 'url', 'A URL or a data URL.'),
+    passed('detail', 'Resolution.'),
     BREAKPOINT,
   ],
   OTHER_PART_FIELDS,
@@ -214,12 +214,12 @@ const FILE = new FieldTable(
   deps,
   'input[].content[] input_file',
   [
-    carried('type', 'type', 'A text.', null),
+    carried('type', 'type', 'Text.', null),
     refused('file_id', ONLY_INLINE),
     refused('file_url', ONLY_INLINE),
-    carried('file_data', 'text', 'A data URL of a text, decoded.', null),
-    carried('filename', 'text', 'The first line.', null),
-    dropped('detail', 'A text has no detail.'),
+    carried('file_data', 'text', 'A base64 data URL of text, JSON, XML or YAML, decoded.', null),
+    carried('filename', 'text', 'The first line of the text.', null),
+    dropped('detail', 'Only images have it.'),
     BREAKPOINT,
   ],
   OTHER_PART_FIELDS,
@@ -406,17 +406,17 @@ function writeImages(): void {
   images.length = 0;
 }
 
-const OTHER_ITEM_FIELDS = { action: 'dropped', note: 'Describes the item.' } as const;
+const OTHER_ITEM_FIELDS = { action: 'dropped', note: 'Not part of the conversation.' } as const;
 
 const MESSAGE: Table = {
   path: 'input[] message',
   fields: [
-    carried('type', '', 'May be left out.', null),
+    carried('type', '', 'Optional.', null),
     carried('role', 'role', '`developer` becomes `system`.', null),
-    carried('content', 'content', 'A text or parts.', null),
-    dropped('id', 'Chat completions have no items.'),
-    dropped('status', 'The message is what it is.'),
-    dropped('phase', 'Chat completions know no phases.'),
+    carried('content', 'content', 'A string or a list of parts.', null),
+    dropped('id', 'Messages have no ids.'),
+    dropped('status', 'Messages have no status.'),
+    dropped('phase', 'Messages have no phases.'),
   ],
   others: OTHER_ITEM_FIELDS,
   ofTypes: false,
@@ -426,17 +426,17 @@ const REASONING_ITEM = new FieldTable(
   deps,
   'input[] reasoning',
   [
-    carried('content', 'messages[].reasoning_content', 'The text of its parts.', readThoughts),
+    carried('content', 'messages[].reasoning_content', 'Text of its parts.', readThoughts),
     carried(
       'summary',
       'messages[].reasoning_content',
-      'The text of its parts, where there is no content.',
+      'Text of its parts, where there is no content.',
       (parts, item) => {
         const content = present(item, 'content');
         if (content === NONE || tape.isEmpty(content)) readThoughts(parts);
       },
     ),
-    dropped('encrypted_content', 'Only the server that made it can read it.'),
+    dropped('encrypted_content', 'Only the server that encrypted it can read it.'),
   ],
   OTHER_ITEM_FIELDS,
 );
@@ -522,15 +522,15 @@ function writeAction(action: number): void {
 const CALL: Table = {
   path: 'input[] calls',
   fields: [
-    carried('call_id', 'id', 'Byte for byte.', null),
-    carried('name', 'function.name', 'Behind its namespace and `__` where it has one.', null),
-    carried('namespace', 'function.name', 'Stands before the name.', null),
-    carried('arguments', 'function.arguments', 'A text stays as it is, an object becomes text.', null),
-    carried('input', 'function.arguments', 'The text of a custom call as `{"input": …}`.', null),
-    carried('action', 'function.arguments', 'What a shell call says, but for its type.', null),
-    dropped('id', 'Chat completions have no items.'),
-    dropped('status', 'The call is what it is.'),
-    dropped('execution', 'The client runs it.'),
+    carried('call_id', 'id', 'The same id.', null),
+    carried('name', 'function.name', 'With its namespace and `__` before it, where it has one.', null),
+    carried('namespace', 'function.name', 'Written before the name, with `__` between.', null),
+    carried('arguments', 'function.arguments', 'A string is kept as it is; an object becomes a string.', null),
+    carried('input', 'function.arguments', 'The text of a custom call, as `{"input": …}`.', null),
+    carried('action', 'function.arguments', 'The action of a shell call without its type.', null),
+    dropped('id', 'Messages have no ids.'),
+    dropped('status', 'Calls have no status.'),
+    dropped('execution', 'Always the client.'),
   ],
   others: OTHER_ITEM_FIELDS,
   ofTypes: false,
@@ -539,19 +539,19 @@ const CALL: Table = {
 const RESULT: Table = {
   path: 'input[] results',
   fields: [
-    carried('call_id', 'tool_call_id', 'Byte for byte.', null),
+    carried('call_id', 'tool_call_id', 'The same id.', null),
     carried('id', 'tool_call_id', 'Where there is no `call_id`.', null),
-    carried('output', 'content', 'A text or parts.', null),
-    carried('tools', 'tools', 'What a search has found.', null),
-    dropped('status', 'The result is what it is.'),
-    dropped('execution', 'The client ran it.'),
+    carried('output', 'content', 'A string or a list of parts.', null),
+    carried('tools', 'tools', 'The tools that a search found.', null),
+    dropped('status', 'Results have no status.'),
+    dropped('execution', 'Always the client.'),
   ],
   others: OTHER_ITEM_FIELDS,
   ofTypes: false,
 };
 
 const TO_RESULT = 'messages[] tool';
-const HOSTED_CALL = 'Calls of tools that only their own server can run are not carried.';
+const HOSTED_CALL = 'Only the vendor of the API can run this tool.';
 
 const ITEMS = new TypeTable(
   deps,
@@ -560,43 +560,42 @@ const ITEMS = new TypeTable(
     carried(
       'message',
       'messages[]',
-      'Roles stay; `developer` becomes `system`. Instructions and the system messages behind them are one message.',
+      'Consecutive system messages, with the instructions, become one message.',
       readMessage,
     ),
-    carriedCall('function_call', 'With the text and the reasoning before it in one message.', writeFunctionCall),
+    carriedCall(
+      'function_call',
+      'In one message with the text, the reasoning and the other calls of the turn.',
+      writeFunctionCall,
+    ),
     carried(
       'function_call_output',
       TO_RESULT,
-      'Its texts; images follow the results of the turn as a user message.',
+      'Its text. Images follow the results of the turn in a user message.',
       writeResult,
     ),
-    carriedCall('custom_tool_call', 'The call of a function with the text as `input`.', writeCustomCall),
-    carried('custom_tool_call_output', TO_RESULT, 'As the output of a function.', writeResult),
+    carriedCall('custom_tool_call', 'A function call with the text as `input`.', writeCustomCall),
+    carried('custom_tool_call_output', TO_RESULT, 'Like `function_call_output`.', writeResult),
     carriedCall(
       'local_shell_call',
-      'The call of a function `local_shell` with the action as its arguments.',
+      'A call of the function `local_shell` with the action as arguments.',
       writeShellCall,
     ),
-    carried('local_shell_call_output', TO_RESULT, 'As the output of a function.', writeResult),
-    carriedCall('tool_search_call', 'The call of a function `tool_search`.', writeSearchCall),
+    carried('local_shell_call_output', TO_RESULT, 'Like `function_call_output`.', writeResult),
+    carriedCall('tool_search_call', 'A call of the function `tool_search`.', writeSearchCall),
     carried(
       'tool_search_output',
       TO_RESULT,
-      'The tools become tools of the request, and their names the result.',
+      'The tools are added to `tools`; the result lists their names.',
       writeFoundTools,
     ),
-    carried('additional_tools', 'tools', 'They become tools of the request.', (item) => {
+    carried('additional_tools', 'tools', 'The tools are added to `tools`.', (item) => {
       const tools = present(item, 'tools');
       if (tools !== NONE) foundTools.push(tools);
     }),
-    carried(
-      'reasoning',
-      'messages[].reasoning_content',
-      'In the message of the assistant that follows.',
-      readReasoning,
-    ),
+    carried('reasoning', 'messages[].reasoning_content', 'In the assistant message that follows.', readReasoning),
     refused('item_reference', 'No stored item has this id.'),
-    refused('compaction', 'Only the server that made it can read it.'),
+    refused('compaction', 'Only the server that encrypted it can read it.'),
     refused('web_search_call', HOSTED_CALL),
     refused('file_search_call', HOSTED_CALL),
     refused('computer_call*', HOSTED_CALL),
@@ -748,22 +747,22 @@ function writeName(object: number, namespace: number): void {
   out.raw('"');
 }
 
-const HOSTED_TOOL = 'Only its own server can run this tool.';
+const HOSTED_TOOL = 'Only the vendor of the API can run this tool.';
 
 const FUNCTION = new FieldTable(
   deps,
   'tools[] function',
   [
     carried('type', 'type', 'A function is an object of its own: `{type: function, function: {…}}`.', null),
-    carried('name', 'function.name', 'Behind its namespace and `__` where it has one.', null),
+    carried('name', 'function.name', 'With its namespace and `__` before it, where it has one.', null),
     passed('description', 'What it does.'),
     passed('parameters', 'A JSON schema.'),
-    passed('strict', 'Whether arguments keep to the schema.'),
-    dropped('execution', 'The client runs it.'),
-    dropped('defer_loading', 'All tools are given from the beginning.'),
-    dropped('allowed_callers', 'The model calls it.'),
-    dropped('async', 'Calls are answered in turn.'),
-    dropped('output_schema', 'Results are text.'),
+    passed('strict', 'Whether arguments must match the schema.'),
+    dropped('execution', 'Always the client.'),
+    dropped('defer_loading', 'All tools are sent at once.'),
+    dropped('allowed_callers', 'Always the model.'),
+    dropped('async', 'Results always follow their calls.'),
+    dropped('output_schema', 'Results have no schema.'),
   ],
   { action: 'passed', note: 'Written into the function object.' },
 );
@@ -773,13 +772,13 @@ const CUSTOM = new FieldTable(
   'tools[] custom',
   [
     carried('type', 'type', 'A function.', null),
-    carried('name', 'function.name', 'Behind its namespace and `__` where it has one.', null),
+    carried('name', 'function.name', 'With its namespace and `__` before it, where it has one.', null),
     carried('description', 'function.description', 'What it does.', (description, tool) => {
       if (present(present(tool, 'format'), 'definition') === NONE) out.carry('description', description);
     }),
-    carried('format', 'function.description', 'A grammar is said behind the description.', writeGrammar),
+    carried('format', 'function.description', 'A grammar is appended to the description.', writeGrammar),
   ],
-  { action: 'dropped', note: 'Says how its own server calls it.' },
+  { action: 'dropped', note: 'Only the vendor of the API has it.' },
 );
 
 const TOOLS = new TypeTable(
@@ -787,13 +786,23 @@ const TOOLS = new TypeTable(
   'tools[]',
   [
     carried('function', 'tools[]', 'A function.', writeFunction),
-    carried('custom', 'tools[]', 'A function with one text, `input`; calls come back as custom calls.', writeCustom),
-    carried('namespace', 'tools[]', 'Its tools, with the name of the namespace before theirs.', writeNamespace),
-    carried('local_shell', 'tools[]', 'A function `local_shell`; calls come back as shell calls.', writeLocalShell),
+    carried(
+      'custom',
+      'tools[]',
+      'A function with one string, `input`. Its calls become `custom_tool_call` items.',
+      writeCustom,
+    ),
+    carried('namespace', 'tools[]', 'Its tools, named `NAMESPACE__NAME`.', writeNamespace),
+    carried(
+      'local_shell',
+      'tools[]',
+      'A function `local_shell`. Its calls become `local_shell_call` items.',
+      writeLocalShell,
+    ),
     carried(
       'tool_search',
       'tools[]',
-      'A function where the client searches (`execution: client`), else refused.',
+      'With `execution: client`: a function whose calls become `tool_search_call` items. Otherwise refused.',
       writeToolSearch,
     ),
     refused('web_search*', HOSTED_TOOL),
@@ -828,7 +837,7 @@ const CHOICES = new TypeTable(
       out.carry('tool_choice', stringIn(choice, 'mode')),
     ),
   ],
-  { action: 'refused', note: 'The tool is none of the client.' },
+  { action: 'refused', note: 'Only a tool that the client runs can be chosen.' },
 );
 
 /** Reads the names of the tools that may be called. */
@@ -860,22 +869,22 @@ const REASONING = new FieldTable(
   deps,
   'reasoning',
   [
-    carriedOption('effort', 'reasoning_effort', 'How long the model thinks.'),
-    dropped('summary', 'Reasoning comes as it is.'),
-    dropped('generate_summary', 'Reasoning comes as it is.'),
+    carriedOption('effort', 'reasoning_effort', 'Reasoning effort.'),
+    dropped('summary', 'The reasoning of the server is returned in full.'),
+    dropped('generate_summary', 'The reasoning of the server is returned in full.'),
   ],
-  { action: 'dropped', note: 'Only its own server knows it.' },
+  { action: 'dropped', note: 'Only the vendor of the API has it.' },
 );
 
 const FORMATS = new TypeTable(
   deps,
   'text.format',
   [
-    dropped('text', 'Servers answer with text.'),
+    dropped('text', 'The default.'),
     carried('json_object', 'response_format', 'Any JSON object.', () =>
       out.raw(',"response_format":{"type":"json_object"}'),
     ),
-    carried('json_schema', 'response_format', 'JSON by a schema.', (format) => {
+    carried('json_schema', 'response_format', 'JSON that matches a schema.', (format) => {
       out.raw(',"response_format":{"type":"json_schema","json_schema":{');
       SCHEMA.write(format);
       out.raw('}}');
@@ -888,11 +897,11 @@ const SCHEMA = new FieldTable(
   deps,
   'text.format json_schema',
   [
-    carried('type', 'type', 'Stands outside.', null),
+    carried('type', 'type', 'Written outside of the schema object.', null),
     passed('name', 'Name of the schema.'),
     passed('schema', 'The schema.'),
-    passed('strict', 'Whether the text keeps to it.'),
-    passed('description', 'What the text is for.'),
+    passed('strict', 'Whether the text must match.'),
+    passed('description', 'Purpose of the schema.'),
   ],
   { action: 'passed', note: 'Written into the schema object.' },
 );
@@ -901,12 +910,12 @@ const TEXT = new FieldTable(
   deps,
   'text',
   [
-    carried('format', 'response_format', 'The form of the text.', (format) => {
+    carried('format', 'response_format', 'Output format.', (format) => {
       if (tape.member(ROOT, 'response_format') === NONE) FORMATS.write(format);
     }),
-    carriedOption('verbosity', 'verbosity', 'How long the text is.'),
+    carriedOption('verbosity', 'verbosity', 'Length of the text.'),
   ],
-  { action: 'dropped', note: 'Only its own server knows it.' },
+  { action: 'dropped', note: 'Only the vendor of the API has it.' },
 );
 
 function writeInclude(include: number): void {
@@ -927,16 +936,16 @@ const BODY = new FieldTable(
   '',
   [
     passed('model', 'The name of the model.'),
-    carried('instructions', 'messages[0]', 'The beginning of the system message.', null),
-    carried('input', 'messages', 'A text is a message of the user; items become messages.', null),
-    refused('messages', 'The conversation of this dialect is `input`.'),
-    carried('tools', 'tools', 'Functions.', null),
+    carried('instructions', 'messages[0]', 'First text of the system message.', null),
+    carried('input', 'messages', 'A string is a user message; items become messages.', null),
+    refused('messages', 'Requests of this dialect have `input` instead.'),
+    carried('tools', 'tools', 'Tools that the client runs.', null),
     carried('tool_choice', 'tool_choice', 'Left out with `auto` and `none` where there are no tools.', null),
     carried('parallel_tool_calls', 'parallel_tool_calls', 'Left out where there are no tools.', null),
-    dropped('max_tool_calls', 'Limits tools that the server runs; there are none.'),
+    dropped('max_tool_calls', 'Limits tools that the vendor runs; none are sent.'),
     carriedOption('max_output_tokens', 'max_completion_tokens', 'The output limit.'),
     carried('reasoning', 'reasoning_effort', 'The effort.', (reasoning) => REASONING.write(reasoning)),
-    carried('text', 'response_format, verbosity', 'Format and length.', (text) => TEXT.write(text)),
+    carried('text', 'response_format, verbosity', 'Format and verbosity.', (text) => TEXT.write(text)),
     carried(
       'include',
       'logprobs',
@@ -948,26 +957,26 @@ const BODY = new FieldTable(
       out.carry('stream', stream);
       if (tape.isTrue(stream)) out.raw(',"stream_options":{"include_usage":true}');
     }),
-    dropped('stream_options', 'Events carry no obfuscation.'),
+    dropped('stream_options', 'Events are not padded.'),
     passed('temperature', 'Sampling.'),
     passed('top_p', 'Sampling.'),
     passed('user', 'The end user.'),
     passed('safety_identifier', 'The end user.'),
-    passed('prompt_cache_key', 'A name for requests that begin alike.'),
+    passed('prompt_cache_key', 'Kept for servers that read it.'),
     passed('service_tier', 'The service tier.'),
     refused('previous_response_id', STORED),
     refused('conversation', STORED),
     refused('prompt', STORED),
     dropped('store', 'The gateway stores responses.'),
-    dropped('background', 'The gateway runs it in the background.'),
+    dropped('background', 'The gateway runs the request in the background.'),
     dropped('metadata', 'Repeated in the response.'),
     dropped('truncation', 'The server decides about prompts that are too long.'),
     dropped('context_management', 'The server decides about prompts that are too long.'),
-    dropped('prompt_cache_options', 'Servers keep caches as they are set up.'),
-    dropped('prompt_cache_retention', 'Servers keep caches as they are set up.'),
-    dropped('moderation', 'Only its own server has it.'),
-    dropped('access_programs', 'Only its own server has it.'),
-    dropped('client_metadata', 'Says what client it is.'),
+    dropped('prompt_cache_options', 'The server decides how long it keeps caches.'),
+    dropped('prompt_cache_retention', 'The server decides how long it keeps caches.'),
+    dropped('moderation', 'Only the vendor of the API has it.'),
+    dropped('access_programs', 'Only the vendor of the API has it.'),
+    dropped('client_metadata', 'Describes the client.'),
     dropped('n', 'A response has one output.'),
   ],
   {

@@ -66,7 +66,7 @@ function partOf({ detail, file_data: data, filename, image_url: url, refusal, te
   if (type === 'refusal') return ['text', refusal];
   if (type !== 'input_file') return ['text', text];
   const decoded = Buffer.from((data as string).split(',')[1] as string, 'base64').toString();
-  return ['text', `${filename as string}\n\n${decoded}`];
+  return ['text', `${filename as string}\n${decoded}`];
 }
 
 function partsOf(content: unknown): unknown[][] {

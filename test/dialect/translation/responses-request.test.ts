@@ -257,10 +257,10 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
     type: [file({ file_data: textFile, filename: '' }), messages({ role: 'user', content: [text('größer "x"\n')] })],
     file_id: [file({ file_id: 'file_1' }), 'input.0.content.0.file_id: '],
     file_url: [file({ file_url: 'https://a.example/b.txt' }), 'input.0.content.0.file_url: '],
-    file_data: [file({ file_data: 'data:application/pdf;base64,JVBERi0=' }), 'input.0.content.0: Only a file of text'],
+    file_data: [file({ file_data: 'data:application/pdf;base64,JVBERi0=' }), 'input.0.content.0: Only a text file'],
     filename: [
       file({ file_data: textFile, filename: 'ä.txt' }),
-      messages({ role: 'user', content: [text('ä.txt\n\ngrößer "x"\n')] }),
+      messages({ role: 'user', content: [text('ä.txt\ngrößer "x"\n')] }),
     ],
     detail: [
       file({ file_data: textFile, detail: 'high' }),
@@ -611,7 +611,10 @@ t.test('refuses what is no request of the dialect by name', (t) => {
       'input.0.content.0: A message of the assistant',
     ],
     [{ input: 'hi', tools: {} }, 'tools: It is no list.'],
-    [{ input: 'hi', tools: [{ type: 'tool_search', execution: 'server' }] }, 'tools.0: Only its own server can run'],
+    [
+      { input: 'hi', tools: [{ type: 'tool_search', execution: 'server' }] },
+      'tools.0: Only the vendor of the API can run',
+    ],
     [{ input: 'hi', tools: [TOOL, {}] }, 'tools.1: Chat completions have no such tool.'],
     [{ input: 'hi', tool_choice: { type: 'file_search' } }, 'tool_choice.type: file_search: '],
     [
