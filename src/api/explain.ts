@@ -1,7 +1,7 @@
 // Explains for one request which CRN it would go to and why, by what this process knows at that moment. Nothing is sent, charged,
 // counted or remembered, and nothing of the prompt is in the answer.
 
-import { dialectOf, scanBody, type Translation, translationOf } from '../dialect/index.ts';
+import { dialectOf, type Translation, translationOf } from '../dialect/index.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { type Exchange, readCookie } from '../ingress/exchange.ts';
 import { respondError, respondJson } from '../ingress/respond.ts';
@@ -16,6 +16,7 @@ import {
 } from '../routing/index.ts';
 import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hint.ts';
 import type { ApiDeps } from './deps.ts';
+import { scannedBody } from './scanned-body.ts';
 
 const NO_STORE = ['cache-control', 'no-store'];
 
@@ -48,10 +49,9 @@ export function explain(exchange: Exchange, deps: ApiDeps, account: string): voi
   });
 }
 
-function explained(exchange: Exchange, deps: ApiDeps, account: string, body: Buffer): RequestExplanation {
+function explained(exchange: Exchange, deps: ApiDeps, account: string, received: Buffer): RequestExplanation {
   const { picker, pickerSettings, responseHolders, settings, table } = deps;
-  const scan = scanBody(body, { maxDepth: settings.limits.jsonDepth });
-  if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
+  const { body, scan } = scannedBody(exchange.path, settings, received);
   const model = table.find(scan.model);
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
   const dialect = dialectOf(exchange.path);

@@ -15,7 +15,6 @@ import {
   type PromptBlocks,
   responseIdOf,
   named,
-  scanBody,
   type ScannedBody,
   tokenBounds,
   type Translation,
@@ -66,6 +65,7 @@ import {
   refuse,
   type RequestSettlement,
 } from './pipeline.ts';
+import { scannedBody } from './scanned-body.ts';
 import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
@@ -75,7 +75,7 @@ const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
 /** A proxied request whose model is known. */
 interface InferenceInput {
-  /** The body for CRNs, in which an alias is replaced by the id of the model. */
+  /** The body for CRNs, in which an alias is replaced by the id of the model, without a line that changes with every request. */
   readonly body: Buffer;
   readonly scan: ScannedBody;
   readonly model: Model;
@@ -90,11 +90,10 @@ interface InferenceInput {
 type InferenceRequest = PaidRequest<InferenceInput>;
 
 const inference: PaidEndpoint<InferenceInput> = {
-  read(exchange, { settings, table }, body) {
+  read(exchange, { settings, table }, received) {
     const { contentType } = exchange;
-    if (contentType !== undefined && body.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
-    const scan = scanBody(body, { maxDepth: settings.limits.jsonDepth });
-    if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
+    if (contentType !== undefined && received.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
+    const { body, scan } = scannedBody(exchange.path, settings, received);
     const model = table.find(scan.model);
     if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });

@@ -271,6 +271,13 @@ export const SCHEMA = section('General', {
     ),
     maxShare: setting(number({ max: 1 }), 0.5, "Largest share of a model's servers that may be ejected at once."),
   }),
+  rewrite: section('Rewriting of requests', {
+    volatileSystem: setting(
+      boolean(),
+      true,
+      'Whether the billing line of Claude Code, new in every request, is taken out of system texts.',
+    ),
+  }),
   routing: section('Routing', {
     affinity: setting(
       boolean(),

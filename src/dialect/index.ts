@@ -1,8 +1,8 @@
 // Public names of the dialect module. Re-exports only.
 export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './answer.ts';
 export { type Dialect, type DialectName, type Failure, sseEvent, type Usage } from './dialect.ts';
-export { dialectOf, errorEvent, upstreamPath } from './dialects.ts';
-export { named, type Scan, scanBody, type ScannedBody } from './json-scan.ts';
+export { dialectOf, errorEvent, upstreamPath, usualPath } from './dialects.ts';
+export { named, type NamedBody, type Scan, scanBody, type ScannedBody } from './json-scan.ts';
 export { type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';
@@ -37,3 +37,4 @@ export {
   type Translation,
   translationOf,
 } from './translation/translation.ts';
+export { withoutVolatileSystem } from './volatile-system.ts';

@@ -34,6 +34,7 @@ const DEFAULTS: Settings = {
   models: {},
   discovery: null,
   discoveryIntervalMs: 30_000,
+  rewrite: { volatileSystem: true },
   health: { intervalMs: 5_000, timeoutMs: 2_000, path: '/health', rise: 1, fall: 2 },
   ejection: {
     consecutive: 5,

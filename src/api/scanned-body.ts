@@ -1,0 +1,23 @@
+// The body of a proxied request, scanned: what is priced, routed and forwarded. Without the line of Claude Code that changes with every
+// request, unless the settings keep it.
+
+import { type NamedBody, scanBody, type ScannedBody, usualPath, withoutVolatileSystem } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { ApiDeps } from './deps.ts';
+
+/** Paths whose bodies have the members of the messages dialect, `/v1/messages/count_tokens` included. */
+const MESSAGES_PATH = '/v1/messages';
+
+/** Throws 422 for what is no JSON object with a model. */
+export function scannedBody(path: string, { limits, rewrite }: ApiDeps['settings'], received: Buffer): NamedBody {
+  const scan = scanned(received, limits.jsonDepth);
+  if (!rewrite.volatileSystem || !usualPath(path).startsWith(MESSAGES_PATH)) return { body: received, scan };
+  const body = withoutVolatileSystem(received, scan);
+  return { body, scan: body === received ? scan : scanned(body, limits.jsonDepth) };
+}
+
+function scanned(body: Buffer, maxDepth: number): ScannedBody {
+  const scan = scanBody(body, { maxDepth });
+  if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
+  return scan;
+}
