@@ -26,6 +26,7 @@ export type ErrorCode =
   | 'HR_REQUEST_VERSION'
   | 'HR_ROUTE_NOT_FOUND'
   | 'HR_ROUTE_METHOD'
+  | 'HR_ROUTE_UNSERVED'
   | 'HR_ROUTE_UNKNOWN_MODEL'
   | 'HR_ROUTE_ALL_FAILED'
   | 'HR_ROUTE_UNKNOWN_DIALECT'
@@ -104,6 +105,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   HR_REQUEST_VERSION: { status: 505, source: 'client', retryable: false, detail: 'HTTP version not supported' },
   HR_ROUTE_NOT_FOUND: { status: 404, source: 'client', retryable: false, detail: 'Not Found' },
   HR_ROUTE_METHOD: { status: 405, source: 'client', retryable: false, detail: 'Method Not Allowed' },
+  HR_ROUTE_UNSERVED: { status: 404, source: 'client', retryable: false, detail: 'This path is not served: {}' },
   HR_ROUTE_UNKNOWN_MODEL: { status: 404, source: 'client', retryable: false, detail: "Model '{}' not found" },
   HR_ROUTE_ALL_FAILED: {
     status: 503,

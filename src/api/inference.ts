@@ -4,18 +4,23 @@
 import {
   blockBytes,
   type BodyEdit,
-  type Dialect,
   choicesOf,
+  type Dialect,
   dialectLimit,
   dialectOf,
   edited,
+  formBounds,
+  isForm,
   limitEdits,
+  named,
   type NativeRequest,
   nativeRequest,
   type PromptBlocks,
+  renamedForm,
   responseIdOf,
-  named,
+  scanForm,
   type ScannedBody,
+  type ScannedForm,
   tokenBounds,
   type Translation,
   translationOf,
@@ -79,6 +84,8 @@ interface InferenceInput {
   readonly body: Buffer;
   readonly scan: ScannedBody;
   readonly model: Model;
+  /** Of a multipart body. */
+  readonly form: ScannedForm | null;
   /** Known once the request is to be paid. */
   budget: TokenBudget | null;
   /** Of a request without a dialect that is to be paid. */
@@ -91,18 +98,24 @@ type InferenceRequest = PaidRequest<InferenceInput>;
 
 const inference: PaidEndpoint<InferenceInput> = {
   read(exchange, { settings, table }, received) {
-    const { contentType } = exchange;
-    if (contentType !== undefined && received.byteLength > 0 && !JSON_TYPE.test(contentType)) throw notJson();
-    const { body, scan } = scannedBody(exchange.path, settings, received);
+    const { contentType, path } = exchange;
+    const isTyped = contentType !== undefined && received.byteLength > 0;
+    const isPlain = dialectOf(path) === undefined;
+    const form = isTyped && isPlain && isForm(contentType) ? scanForm(received, contentType) : null;
+    if (form?.ok === false) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
+    if (isTyped && form === null && !JSON_TYPE.test(contentType)) throw notJson(path);
+    const { body, scan } = form === null ? scannedBody(path, settings, received) : { body: received, scan: form.scan };
     const model = table.find(scan.model);
     if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     exchange.model = model.id;
-    return { ...named(body, scan, model.id), model, budget: null, native: null, origin: null };
+    const read = form === null ? named(body, scan, model.id) : { body: renamedForm(body, form, model.id), scan };
+    return { ...read, model, form, budget: null, native: null, origin: null };
   },
   prepares: ({ path }) => dialectOf(path)?.name === 'responses',
   prepare(request, proceed) {
-    const { body, deps, exchange, input } = request;
+    const { deps, exchange, input } = request;
+    const { body } = input;
     withState({ exchange, deps, body, scan: input.scan, model: input.model.id }, (whole, origin) => {
       if (whole === body && origin === null) proceed(request);
       else if (whole === body) proceed({ ...request, input: { ...input, origin } });
@@ -188,20 +201,23 @@ export const forward: Endpoint = paid(inference);
 
 /** What the request may take and cost. `assumed`: tokens of an answer without a limit. */
 function budgetOf({ deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
-  const { body, model, scan } = input;
+  const { body, form, model, scan } = input;
   const dialect = dialectOf(exchange.path);
-  if (dialect === undefined) input.native = nativeRequest(exchange.path, body, scan);
-  const bounds = tokenBounds(dialect, body, scan, deps.contextLengths.get(model.id), input.native);
+  const context = deps.contextLengths.get(model.id);
+  if (dialect === undefined && form === null) input.native = nativeRequest(exchange.path, body, scan);
+  const bounds =
+    form === null ? tokenBounds(dialect, body, scan, context, input.native) : formBounds(body, form, context);
   const unsaid = dialectLimit(dialect, scan) ?? assumed;
   input.budget = new TokenBudget(bounds, unsaid, billing.modelPrices.get(model.id));
   return input.budget;
 }
 
-function notJson(): HeadraceError {
-  const msg = 'Input should be a valid dictionary or object to extract fields from';
-  return new HeadraceError('HR_REQUEST_INVALID', {
-    validation: [{ loc: ['body'], msg, type: 'model_attributes_type' }],
-  });
+function notJson(path: string): HeadraceError {
+  const entry =
+    dialectOf(path) === undefined
+      ? { msg: 'Content-Type should be application/json or multipart/form-data', type: 'content_type' }
+      : { msg: 'Input should be a valid dictionary or object to extract fields from', type: 'model_attributes_type' };
+  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body'], ...entry }] });
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
@@ -225,6 +241,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly url: string | undefined;
   readonly session: number;
   readonly holder: number;
+  readonly bytes: number;
   readonly #exchange: Exchange;
   readonly #modelCell: number;
   /** As the client sent it, and what was found in it. */
@@ -252,7 +269,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   constructor(request: InferenceRequest, settlement: RequestSettlement) {
     const { exchange, deps, access, input } = request;
-    const { body, scan, model } = input;
+    const { body, form, scan, model } = input;
     const { apiKey, authorization, query, span } = exchange;
     const dialect = dialectOf(exchange.path);
     const path = upstreamPath(exchange.path);
@@ -273,6 +290,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#exchange = exchange;
     this.#modelCell = model.budget;
     this.#received = body;
+    // Of a file nobody knows what it is in bytes of prompt.
+    this.bytes = form?.textBytes ?? body.byteLength;
     this.#scan = scan;
     this.#deps = deps;
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
@@ -319,10 +338,6 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   get listener(): UpstreamListener {
     return this;
-  }
-
-  get bytes(): number {
-    return this.#received.byteLength;
   }
 
   blocks(): PromptBlocks {

@@ -17,7 +17,7 @@ import {
   type Spending,
   usdText,
 } from '../billing/index.ts';
-import { dialectOf } from '../dialect/index.ts';
+import { dialectOf, DIALECTS } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import { type ErrorDecorator, respondError, respondJson } from '../ingress/respond.ts';
@@ -109,11 +109,12 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): A
   return { credential, bearer: presented.bearer };
 }
 
-/** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read. */
+/** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read, on other paths below `/v1` those of OpenAI. */
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
   const text =
     validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-  return dialectOf(exchange.path)?.errorMember({ code, message: text, status });
+  const dialect = dialectOf(exchange.path) ?? (exchange.path.startsWith('/v1/') ? DIALECTS.responses : undefined);
+  return dialect?.errorMember({ code, message: text, status });
 };
 
 /** Answers with an error, in the form that the setting `errorBodies` asks for. */

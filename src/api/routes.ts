@@ -35,6 +35,7 @@ import {
 } from './responses.ts';
 import { responseSocket } from './response-socket.ts';
 import { search } from './search.ts';
+import { unservedReason } from './unserved-paths.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 
 /** A public endpoint. `/svc` and `/aggregator` in its path stand for the configured prefixes. */
@@ -193,7 +194,7 @@ export const ROUTES: readonly Route[] = [
   ...STORED_RESPONSES,
   proxied('/v1/messages', 'Messages', true),
   proxied('/completions', 'Llama-style completion', true),
-  proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON body names a model', true),
+  proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON or multipart body names a model', true),
   {
     method: 'GET',
     path: '/svc/models',
@@ -410,7 +411,14 @@ export class Router {
       exchange.respond(204, [...cors.preflight(exchange), 'allow', this.#allow(path)], new Uint8Array(0));
       return undefined;
     }
+    if (!METHODS.some((each) => this.#find(each, path) !== undefined)) this.#served(path);
     throw this.#refusal(path);
+  }
+
+  /** Throws for a path that no server may serve through the gateway, whatever the method. */
+  #served(path: string): void {
+    const reason = unservedReason(path);
+    if (reason !== undefined) throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: reason });
   }
 
   #post(path: string): Route {
@@ -421,14 +429,16 @@ export class Router {
     if (this.#exact.GET.has(path)) throw this.#refusal(path);
     const fault = pathFault(path);
     if (fault !== null) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault });
+    this.#served(path);
     return this.#catchAll;
   }
 
   #other(method: 'GET' | 'DELETE', path: string): Route {
     const route = this.#find(method, path);
     if (route !== undefined) return route;
-    if (method === 'DELETE' || METHODS.some((other) => this.#find(other, path) !== undefined))
-      throw this.#refusal(path);
+    if (METHODS.some((other) => this.#find(other, path) !== undefined)) throw this.#refusal(path);
+    this.#served(path);
+    if (method === 'DELETE') throw this.#refusal(path);
     throw new HeadraceError('HR_ROUTE_NOT_FOUND');
   }
 

@@ -1,8 +1,9 @@
 // Public names of the dialect module. Re-exports only.
 export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './answer.ts';
 export { type Dialect, type DialectName, type Failure, sseEvent, type Usage } from './dialect.ts';
-export { dialectOf, errorEvent, upstreamPath, usualPath } from './dialects.ts';
+export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
 export { named, type NamedBody, type Scan, scanBody, type ScannedBody } from './json-scan.ts';
+export { formBounds, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
 export { type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';

@@ -3,7 +3,7 @@
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
-import { chatCompletions } from './openai.ts';
+import { chatCompletions, responses } from './openai.ts';
 import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
 import { parsedValue, usageObject } from './usage-object.ts';
@@ -136,6 +136,12 @@ export interface Metered extends Omit<Usage, 'saysCached'> {
   readonly measured: boolean;
 }
 
+/** Answers of paths without a dialect: embeddings and rankings count like chat completions, images and speech like responses. */
+const OTHER: CountForm = {
+  usageMembers: ['usage'],
+  usage: (members) => chatCompletions.usage(members) ?? responses.usage(members),
+};
+
 /** Counts the tokens of what passes to the client: `begin`, then `data` or `events` for each piece; `result` has the sum. */
 export class UsageWatch {
   // Of the answer that passes: what its CRN was asked in.
@@ -167,7 +173,7 @@ export class UsageWatch {
   constructor(strip: boolean, bytesPerToken: number, native?: NativeApi) {
     this.estimates = bytesPerToken > 0;
     this.#native = native;
-    this.#form = native ?? chatCompletions;
+    this.#form = native ?? OTHER;
     this.#strip = strip;
     this.#bytesPerToken = bytesPerToken;
   }
@@ -201,7 +207,7 @@ export class UsageWatch {
     this.#isDialect = dialect !== undefined;
     // Without a dialect the answer is read like one of chat completions.
     this.#dialect = dialect ?? chatCompletions;
-    this.#form = this.#native ?? this.#dialect;
+    this.#form = this.#native ?? dialect ?? OTHER;
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;

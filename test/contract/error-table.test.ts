@@ -109,6 +109,7 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
   HR_REQUEST_HEAD_TOO_LARGE: answerToBytes(`GET / HTTP/1.1\r\nhost: x\r\nx-pad: ${'a'.repeat(20_000)}\r\n\r\n`),
   HR_REQUEST_VERSION: answerToBytes('GET / HTTP/2.0\r\nhost: x\r\n\r\n'),
   HR_ROUTE_NOT_FOUND: answerTo({ path: '/nope' }),
+  HR_ROUTE_UNSERVED: answerTo({ path: '/v1/files' }),
   HR_ROUTE_METHOD: answerTo({ path: '/health', method: 'DELETE' }),
   HR_ROUTE_UNKNOWN_MODEL: answerTo({ ...CHATTING, body: { model: 'zz' } }),
   HR_ROUTE_ALL_FAILED: answerTo(CHATTING, { status: 500 }),

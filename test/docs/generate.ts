@@ -4,6 +4,7 @@
 import { format, resolveConfig } from 'prettier';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import { ROUTES } from '../../src/api/routes.ts';
+import { UNSERVED_PATHS } from '../../src/api/unserved-paths.ts';
 import { settingsTable } from '../../src/config/describe.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 import type { Table } from '../../src/dialect/translation/field-table.ts';
@@ -13,6 +14,7 @@ import { ERRORS } from '../../src/errors.ts';
 import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
 import { declaredMetrics } from '../rules/declared-metrics.ts';
+import { OTHER_PATHS } from '../support/openai-paths.ts';
 import { ROOT } from './markdown.ts';
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -226,6 +228,22 @@ function engines(): string {
   return table(['Kind', 'Search types', 'Required settings', 'Optional settings'], rows);
 }
 
+function otherPaths(): string {
+  const rows = OTHER_PATHS.map(({ body, note, paths }) => [
+    paths.map((path) => `\`${path}\``).join(', '),
+    body === 'JSON' ? 'JSON' : 'form (`multipart/form-data`)',
+    note,
+  ]);
+  return table(['POST', 'Body', 'What it is'], rows);
+}
+
+function unservedPaths(): string {
+  return table(
+    ['Path', 'Reason'],
+    UNSERVED_PATHS.map(({ path, reason }) => [`\`${path}\``, reason]),
+  );
+}
+
 /** Page and name of every generated part. */
 /** What happens to the fields of a request that is translated: a table for each kind of object. */
 function fields(tables: readonly Table[]): string {
@@ -251,6 +269,8 @@ const PARTS: readonly { readonly page: string; readonly name: string; readonly w
   { page: 'docs/dialects.md', name: 'messages', write: () => fields(MESSAGES_TABLES) },
   { page: 'docs/dialects.md', name: 'responses', write: () => fields(RESPONSES_TABLES) },
   { page: 'docs/errors.md', name: 'errors', write: errors },
+  { page: 'docs/other-paths.md', name: 'other-paths', write: otherPaths },
+  { page: 'docs/other-paths.md', name: 'unserved-paths', write: unservedPaths },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },
 ];

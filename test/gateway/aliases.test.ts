@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import { serving } from '../support/serving.ts';
+import { KEY, MODEL, settingsFor, startHosts } from '../support/system.ts';
 
 const ANSWER = JSON.stringify({
   object: 'chat.completion',
@@ -123,4 +124,28 @@ t.test('the credential of a server comes before that of the model, and none is s
   });
   t.equal(explained.status, 200);
   t.notMatch(await explained.text(), /_secret/);
+});
+
+t.test('a response by an alias is kept and continued', async (t) => {
+  const hosts = await startHosts(t);
+  const models = { [MODEL]: { servers: hosts.map((host) => host.url), aliases: ['gpt-5-of-another-length'] } };
+  const gateway = createGateway({
+    ...settingsFor(hosts, { models, store: 'sqlite::memory:' }),
+    threads: 0,
+    admin: null,
+  });
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  let previous: string | undefined;
+  for (const input of ['Where does the water go?', 'And then?', 'And last?']) {
+    const response = await fetch(`${url}/v1/responses`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${KEY}` },
+      body: JSON.stringify({ previous_response_id: previous, input, model: 'GPT-5-of-another-length' }),
+    });
+    const answer = (await response.json()) as { id: string; model: string; status: string };
+    t.match([response.status, answer], [200, { model: MODEL, status: 'completed' }]);
+    previous = answer.id;
+  }
 });
