@@ -47,7 +47,8 @@ function answer(body, id, response) {
     completion_tokens_details: { reasoning_tokens: message.reasoning_content === undefined ? 0 : 3 },
   };
   if (body.stream !== true) {
-    const choices = [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: reason }];
+    const logprobs = logprobsOf(body, message.content);
+    const choices = [{ index: 0, message: { role: 'assistant', ...message }, logprobs, finish_reason: reason }];
     return send(response, 200, { ...HEAD, id, object: 'chat.completion', choices, usage });
   }
   response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -55,7 +56,7 @@ function answer(body, id, response) {
     ...HEAD,
     id,
     object: 'chat.completion.chunk',
-    choices: [{ index: 0, delta, finish_reason: finish }],
+    choices: [{ index: 0, delta, logprobs: logprobsOf(body, delta.content), finish_reason: finish }],
   });
   const events = [
     chunk({ role: 'assistant', content: '' }),
@@ -96,6 +97,9 @@ function messageFor(body, asked, id) {
     const name = tool('weather');
     return calls(call(name, { city: 'Rome' }), call(name, { city: 'Oslo' }, 1));
   }
+  const patch = tool('patch');
+  if (asked.includes('patch') && results.length === 0 && patch !== undefined)
+    return calls(call(patch, { input: '*** "Begin"\n' }));
   if (format?.type === 'json_schema') return text(JSON.stringify({ city: 'Rome', degrees: 21 }));
   if (results.length > 0) return text(`Tools say: ${results.map(textOf).join(' and ')}.`);
   if (asked.includes('refuse')) return { message: { content: null, refusal: 'I cannot do that.' }, reason: 'stop' };
@@ -121,6 +125,13 @@ function deltas({ content, reasoning_content: reasoning = '', refusal = '', tool
       ...pieces(args).map((piece) => ({ tool_calls: [{ index, function: { arguments: piece } }] })),
     ]),
   ];
+}
+
+/** One token for each piece of a text, where they are asked for. */
+function logprobsOf({ logprobs }, content) {
+  if (logprobs !== true || typeof content !== 'string' || content === '') return null;
+  const token = (text) => ({ token: text, logprob: -0.5, bytes: [...Buffer.from(text)], top_logprobs: [] });
+  return { content: pieces(content).map(token) };
 }
 
 function pieces(text) {

@@ -81,6 +81,37 @@ async function openai() {
       });
       assert.match(second.output_text, RESULT);
     },
+    'custom tools': async () => {
+      const request = { model, input: 'patch it', tools: [{ type: 'custom', name: 'apply_patch' }] };
+      const { output } = await client.responses.create(request);
+      assert.equal(output[0].type, 'custom_tool_call');
+      assert.equal(output[0].input, '*** "Begin"\n');
+      const streamed = await client.responses.stream(request).finalResponse();
+      assert.equal(streamed.output[0].input, output[0].input);
+      const result = { type: 'custom_tool_call_output', call_id: output[0].call_id, output: 'patched' };
+      const again = { ...request, previous_response_id: (await client.responses.create(request)).id };
+      assert.match((await client.responses.create({ ...again, input: [result] })).output_text ?? '', /./);
+    },
+    logprobs: async () => {
+      const request = { model, input: 'Where?', include: ['message.output_text.logprobs'] };
+      const tokens = ({ output }) => output[0].content[0].logprobs.map(({ token }) => token).join('');
+      assert.equal(tokens(await client.responses.create(request)), 'Down the canal.');
+      assert.equal(tokens(await client.responses.stream(request).finalResponse()), 'Down the canal.');
+    },
+    WebSocket: async () => {
+      const { ResponsesWS } = await import('openai/resources/responses/ws');
+      const socket = new ResponsesWS(client);
+      const ask = (request) =>
+        new Promise((resolve, reject) => {
+          socket.once('response.completed', ({ response }) => resolve(response));
+          socket.once('error', reject);
+          socket.send({ type: 'response.create', model, ...request });
+        });
+      const first = await ask({ input: 'What is the weather?', tools, store: false });
+      const second = await ask({ input: results(first.output), tools, store: false, previous_response_id: first.id });
+      socket.close();
+      assert.match(second.output[0].content[0].text, RESULT);
+    },
     'structured output': async () => {
       const request = { model, input: 'Rome?', text: { format: zodTextFormat(Report, 'report') } };
       assert.deepEqual((await client.responses.parse(request)).output_parsed, REPORT);
@@ -154,6 +185,14 @@ async function ai() {
       const stream = streamText({ ...request, providerOptions: stateless });
       assert.match(await stream.text, RESULT);
       assert.equal((await stream.steps).length, 2);
+      // Earlier reasoning is named by its id.
+      assert.match(await streamText(request).text, RESULT);
+    },
+    previous_response_id: async () => {
+      const { providerMetadata } = await generateText({ ...options, prompt: 'Where?', instructions: 'Be brief.' });
+      const previous = { openai: { previousResponseId: providerMetadata.openai.responseId } };
+      const { text } = await generateText({ ...options, prompt: 'And then?', providerOptions: previous });
+      assert.match(text, /^Down the canal/);
     },
     'structured output': async () => {
       const { output } = await generateText({ ...options, prompt: 'Rome?', output: Output.object({ schema: Report }) });
@@ -246,7 +285,9 @@ async function langchain() {
 }
 
 async function agents() {
-  const { Agent, run, setDefaultOpenAIClient, setOpenAIAPI, setTracingDisabled, tool } = await import('@openai/agents');
+  const agentsPackage = await import('@openai/agents');
+  const { Agent, run, setDefaultOpenAIClient, setOpenAIAPI, setOpenAIResponsesTransport, setTracingDisabled, tool } =
+    agentsPackage;
   const { default: OpenAI } = await import('openai');
   setDefaultOpenAIClient(new OpenAI({ baseURL, apiKey, maxRetries: 0 }));
   setOpenAIAPI('responses');
@@ -275,6 +316,17 @@ async function agents() {
       const result = await run(reporter, 'think: what is the weather?', { stream: true });
       await result.completed;
       assert.match(result.finalOutput, RESULT);
+    },
+    previous_response_id: async () => {
+      const { lastResponseId } = await run(reporter, 'What is the weather?');
+      const { finalOutput } = await run(plain, 'And then?', { previousResponseId: lastResponseId });
+      assert.match(finalOutput, /^Down the canal/);
+    },
+    WebSocket: async () => {
+      setOpenAIResponsesTransport('websocket');
+      const { finalOutput } = await run(reporter, 'What is the weather?');
+      setOpenAIResponsesTransport('http');
+      assert.match(finalOutput, RESULT);
     },
     handoff: async () => {
       const { finalOutput, lastAgent } = await run(desk, 'I want a refund.');

@@ -97,6 +97,14 @@ def openai_cases():
                 strip(response)
             equal(streamed, whole)
 
+    def previous():
+        first = create(input="What is the weather?", tools=tools)
+        outputs = [
+            {"type": "function_call_output", "call_id": item.call_id, "output": WEATHER[json.loads(item.arguments)["city"]]}
+            for item in first.output
+        ]
+        matches(final(input=outputs, tools=tools, previous_response_id=first.id).output_text)
+
     def structured():
         equal(client.responses.parse(model=MODEL, input="Rome?", text_format=Report).output_parsed, REPORT)
         equal(final(input="Rome?", text_format=Report).output_parsed, REPORT)
@@ -124,6 +132,7 @@ def openai_cases():
         "stream and whole": same,
         "tools": lambda: loop(create),
         "streamed tools": lambda: loop(final),
+        "previous_response_id": previous,
         "structured output": structured,
         "reasoning": reasoning,
         "images": images,
@@ -237,6 +246,13 @@ def langchain_cases():
         equal(text_of(message), "Down the canal.")
         equal(message.usage_metadata["output_tokens"], 6)
 
+    def previous():
+        stateful = chat.model_copy(update={"use_previous_response_id": True})
+        messages = [HumanMessage("think: where?")]
+        messages.append(stateful.invoke(messages))
+        messages.append(HumanMessage("And then?"))
+        equal(text_of(stateful.invoke(messages)), "Down the canal.")
+
     def images():
         content = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": IMAGE}}]
         equal(text_of(chat.invoke([HumanMessage(content=content)])), f"An image of {len(IMAGE)} characters.")
@@ -246,6 +262,7 @@ def langchain_cases():
         "stream": stream,
         "tools": lambda: loop(invoke),
         "streamed tools": lambda: loop(gathered),
+        "previous_response_id": previous,
         "structured output": lambda: equal(chat.with_structured_output(Report, method="json_schema").invoke("Rome?"), REPORT),
         "reasoning": lambda: equal(text_of(gathered(chat, "think: where?")), "Down the canal."),
         "images": images,

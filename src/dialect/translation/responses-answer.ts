@@ -87,6 +87,25 @@ const NO_ARGUMENTS: Buffer = Buffer.from('{}');
 /** Prefixes that servers give to the ids of answers. */
 const ID_PREFIX = /^(?:chatcmpl|cmpl|chat|gen)[-_]/;
 const USUAL_ID = /^[\w.:-]{1,128}$/;
+/** Some servers count their answers or draw from a thousand numbers: shorter ids are not unique. */
+const UNIQUE_CHARS = 20;
+
+const PROCESS_ID = randomBytes(8).toString('hex');
+let answers = 0;
+
+function uniqueId(): string {
+  return `${PROCESS_ID}${(answers++).toString(36)}`;
+}
+
+/** What an answer takes from outside. */
+export interface AnswerSources {
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  /** Part of an id that no other answer has: letters and digits. */
+  readonly uniqueId: () => string;
+}
+
+const SOURCES: AnswerSources = { epochMs: systemEpochMs, uniqueId };
 
 /** Most texts of an answer are short. */
 const FIRST_TEXT_BYTES = 512;
@@ -97,7 +116,7 @@ const LARGEST_IDLE_BYTES = 1024 * 1024;
 
 export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   readonly #echo: ResponseEcho;
-  readonly #epochMs: () => number;
+  readonly #sources: AnswerSources;
   readonly #blocks: ChatBlocks;
   #sequence = 0;
   /** What all ids of the response contain; '' before the first event. */
@@ -116,13 +135,10 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #logprobs: readonly unknown[] = NONE;
   #annotations: readonly unknown[] = NONE;
 
-  /**
-   * @param echo what the response repeats of its request
-   * @param epochMs milliseconds since 1970. Default: the clock of the machine
-   */
-  constructor(echo: ResponseEcho, epochMs: () => number = systemEpochMs) {
+  /** @param echo what the response repeats of its request */
+  constructor(echo: ResponseEcho, sources: AnswerSources = SOURCES) {
     this.#echo = echo;
-    this.#epochMs = epochMs;
+    this.#sources = sources;
     this.#blocks = new ChatBlocks(this);
   }
 
@@ -256,14 +272,16 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   #readHead({ created, id, model, service_tier: tier }: ChatObject): void {
     const usual = typeof id === 'string' ? id.replace(ID_PREFIX, '') : '';
-    this.#id = USUAL_ID.test(usual) ? usual : randomBytes(12).toString('hex');
+    const known = USUAL_ID.test(usual) ? usual : '';
+    if (known.length >= UNIQUE_CHARS) this.#id = known;
+    else this.#id = `${known}${known === '' ? '' : '_'}${this.#sources.uniqueId()}`;
     this.#createdAt = typeof created === 'number' ? created : this.#seconds();
     this.#model = JSON.stringify(typeof model === 'string' && model !== '' ? model : this.#echo.model);
     this.#serviceTier = typeof tier === 'string' ? JSON.stringify(tier) : this.#echo.serviceTier;
   }
 
   #seconds(): number {
-    return Math.floor(this.#epochMs() / 1000);
+    return Math.floor(this.#sources.epochMs() / 1000);
   }
 
   /** A text that is whole. */

@@ -47,7 +47,7 @@ t.teardown(() => {
 const baseURL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 const openai = new OpenAI({ apiKey: 'none', baseURL, maxRetries: 0 });
 
-const answer = (): ResponsesAnswer => new ResponsesAnswer(ECHO, () => NOW);
+const answer = (): ResponsesAnswer => new ResponsesAnswer(ECHO, { epochMs: () => NOW, uniqueId: () => 'u' });
 
 /** Without the members that the client adds. */
 function withoutParsed(response: object): unknown {

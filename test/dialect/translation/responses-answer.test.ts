@@ -23,13 +23,11 @@ const REQUEST = {
   instructions: 'Be brief.',
   tools: [{ type: 'function', name: 'run', parameters: {} }],
 };
-const HEAD = { id: 'chatcmpl-1', created: 1_790_000_000, model: 'atlas', object: 'chat.completion.chunk' };
+const HEAD = { created: 1_790_000_000, model: 'atlas', object: 'chat.completion.chunk' };
 
 function answer(tools: Readonly<Record<string, CalledTool>> = {}): ResponsesAnswer {
-  return new ResponsesAnswer(
-    new ResponseEcho(Buffer.from(JSON.stringify(REQUEST)), new Map(Object.entries(tools))),
-    () => NOW,
-  );
+  const echo = new ResponseEcho(Buffer.from(JSON.stringify(REQUEST)), new Map(Object.entries(tools)));
+  return new ResponsesAnswer(echo, { epochMs: () => NOW, uniqueId: () => '1' });
 }
 
 const chunk = (delta: object, reason: string | null = null, others: object = {}): object => ({
@@ -495,7 +493,7 @@ t.test('servers may leave out ids, times, models, usage, [DONE], or repeat usage
   for (const done of [true, false]) {
     const last = translated(t, bare, {}, done).at(-1);
     t.match(last?.response, {
-      id: /^resp_[\da-f]{24}$/,
+      id: 'resp_1',
       model: 'gpt-5',
       created_at: Math.floor(NOW / 1000),
       status: 'completed',
@@ -507,12 +505,31 @@ t.test('servers may leave out ids, times, models, usage, [DONE], or repeat usage
     chunk({}, 'stop', { usage: { prompt_tokens: 7, completion_tokens: 2 } }),
   ]);
   t.match(counted.at(-1)?.response['usage'], { input_tokens: 7, output_tokens: 2, total_tokens: 9 });
-  for (const id of ['a b', 'x"', '', '\u00e9', 7, 'x'.repeat(200)]) {
-    t.match(translated(t, [{ ...chunk({}, 'stop'), id }])[0]?.response['id'], /^resp_[\da-f]{24}$/, String(id));
+  const long = '0123456789abcdef0123456789abcdef';
+  for (const [id, expected] of [
+    ['a b', 'resp_1'],
+    ['x"', 'resp_1'],
+    ['', 'resp_1'],
+    ['\u00e9', 'resp_1'],
+    [7, 'resp_1'],
+    ['x'.repeat(200), 'resp_1'],
+    ['chatcmpl-512', 'resp_512_1'],
+    [`chatcmpl-${long}`, `resp_${long}`],
+  ] as const) {
+    t.equal(translated(t, [{ ...chunk({}, 'stop'), id }])[0]?.response['id'], expected, String(id));
   }
-  t.match(translated(t, [{ ...chunk({}, 'stop'), id: 'cmpl-a.b:c' }])[0]?.response['id'], 'resp_a.b:c');
   t.match(translated(t, [{ ...chunk({}, 'stop'), service_tier: 'flex' }]).at(-1)?.response, { service_tier: 'flex' });
   t.match(translated(t, []).at(-1)?.response, { status: 'completed' }, '[DONE] alone');
+});
+
+t.test('answers of a server that gives one id twice have different ids', async (t) => {
+  const body = Buffer.from(JSON.stringify({ id: 'chatcmpl-512', choices: [{ message: { content: 'x' } }] }));
+  const ids = [1, 2].map(() => {
+    const translator = new ResponsesAnswer(new ResponseEcho(Buffer.from(JSON.stringify(REQUEST)), null));
+    return (JSON.parse(translator.whole(body).toString()) as Json)['id'];
+  });
+  t.match(ids, [/^resp_512_\w+$/, /^resp_512_\w+$/]);
+  t.not(ids[0], ids[1]);
 });
 
 t.test('only the first of several choices is taken', async (t) => {
