@@ -34,7 +34,7 @@ import type { StoredResponses } from '../responses/index.ts';
 import type { SearchService } from '../search/index.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
-import type { FailoverDeps, RequestHeaderRules } from '../upstream/index.ts';
+import type { FailoverDeps, RequestHeaderRules, TokenCounter } from '../upstream/index.ts';
 
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
 export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
@@ -89,6 +89,7 @@ export interface ApiDeps {
   readonly admission: Admission | null;
   readonly failover: FailoverDeps;
   readonly headerRules: RequestHeaderRules;
+  readonly tokenCounter: TokenCounter;
   readonly responseHolders: ResponseHolders;
   /** Null where the setting `responses.store` is off. */
   readonly responses: StoredResponses | null;

@@ -96,19 +96,26 @@ interface InferenceInput {
 
 type InferenceRequest = PaidRequest<InferenceInput>;
 
+/** The model that a request names. Throws 404 when there is none of that name. */
+export function findModel(exchange: Exchange, { table }: ApiDeps, name: string): Model {
+  const model = table.find(name);
+  if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
+  if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: name.slice(0, 128) });
+  exchange.model = model.id;
+  return model;
+}
+
 const inference: PaidEndpoint<InferenceInput> = {
-  read(exchange, { settings, table }, received) {
+  read(exchange, deps, received) {
     const { contentType, path } = exchange;
     const isTyped = contentType !== undefined && received.byteLength > 0;
     const isPlain = dialectOf(path) === undefined;
     const form = isTyped && isPlain && isForm(contentType) ? scanForm(received, contentType) : null;
     if (form?.ok === false) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
     if (isTyped && form === null && !JSON_TYPE.test(contentType)) throw notJson(path);
-    const { body, scan } = form === null ? scannedBody(path, settings, received) : { body: received, scan: form.scan };
-    const model = table.find(scan.model);
-    if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
-    if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
-    exchange.model = model.id;
+    const { body, scan } =
+      form === null ? scannedBody(path, deps.settings, received) : { body: received, scan: form.scan };
+    const model = findModel(exchange, deps, scan.model);
     const read = form === null ? named(body, scan, model.id) : { body: renamedForm(body, form, model.id), scan };
     return { ...read, model, form, budget: null, native: null, origin: null };
   },

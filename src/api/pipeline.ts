@@ -113,7 +113,10 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): A
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
   const text =
     validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-  const dialect = dialectOf(exchange.path) ?? (exchange.path.startsWith('/v1/') ? DIALECTS.responses : undefined);
+  const { path } = exchange;
+  // Tokens are counted in the messages dialect.
+  const own = dialectOf(path.replace(/\/count_tokens$/, ''));
+  const dialect = own ?? (path.startsWith('/v1/') ? DIALECTS.responses : undefined);
   return dialect?.errorMember({ code, message: text, status });
 };
 
@@ -406,7 +409,7 @@ export function respondWhole<Answer>(
 }
 
 /** Aborts pending work when its client goes or the gateway shuts down. */
-class PendingListener implements ExchangeListener {
+export class PendingListener implements ExchangeListener {
   /** Null before the work has begun, and when it has ended. */
   pending: Pending | null = null;
   readonly #exchange: Exchange;

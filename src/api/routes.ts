@@ -15,6 +15,7 @@ import {
   accountRequests,
   REQUESTS_PARAMETERS,
 } from './account.ts';
+import { countTokens } from './count-tokens.ts';
 import { credits } from './credits.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
 import { fetchPage } from './fetch.ts';
@@ -63,6 +64,11 @@ const PURCHASED: Schema = {
     recipient: { type: 'string', required: true },
     item_hash: { type: 'string', required: true },
   },
+};
+
+const COUNT: Schema = {
+  type: 'object',
+  fields: { input_tokens: { type: 'integer', required: true, description: 'Tokens of the whole prompt' } },
 };
 
 const COOKIE = {
@@ -193,6 +199,20 @@ export const ROUTES: readonly Route[] = [
   },
   ...STORED_RESPONSES,
   proxied('/v1/messages', 'Messages', true),
+  {
+    method: 'POST',
+    path: '/v1/messages/count_tokens',
+    summary: 'Tokens of a prompt of the messages dialect; free of charge',
+    tag: 'Inference',
+    auth: 'key',
+    request: proxyRequest,
+    responses: {
+      200: { description: '`input_tokens`; an estimate where `x-headrace-estimate` is `true`', schema: COUNT },
+      404: { description: 'No such model' },
+    },
+    serve: countTokens,
+    extra: true,
+  },
   proxied('/completions', 'Llama-style completion', true),
   proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON or multipart body names a model', true),
   {

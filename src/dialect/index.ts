@@ -1,8 +1,16 @@
 // Public names of the dialect module. Re-exports only.
 export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './answer.ts';
-export { type Dialect, type DialectName, type Failure, sseEvent, type Usage } from './dialect.ts';
+export {
+  type Dialect,
+  type DialectName,
+  type Failure,
+  membersOf,
+  sseEvent,
+  tokenCount,
+  type Usage,
+} from './dialect.ts';
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
-export { named, type NamedBody, type Scan, scanBody, type ScannedBody } from './json-scan.ts';
+export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN } from './json-scan.ts';
 export { formBounds, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
 export { type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
@@ -29,7 +37,7 @@ export {
   responsePartsOf,
   withMembers,
 } from './response-object.ts';
-export { TokenSizes } from './text-counter.ts';
+export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
 export { type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, UsageWatch } from './usage.ts';
 export {

@@ -32,6 +32,7 @@ import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
 import { inject } from '../ingress/inject.ts';
 import { respondError } from '../ingress/respond.ts';
 import type { ConnectionCounts, ServerLimits } from '../ingress/server.ts';
+import { BufferedClient } from '../net/buffered-client.ts';
 import { ConnectionPool } from '../net/client.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
@@ -58,7 +59,7 @@ import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import { type ResponseService, StoredResponses } from '../responses/index.ts';
-import { Hedging, Peers, RunningAttempts } from '../upstream/index.ts';
+import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index.ts';
 import type { ExplainAnswer, ExplainRequest, PlaneReport } from '../admin/index.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -95,6 +96,9 @@ export interface PlaneAccounts {
   /** Null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
 }
+
+/** Connections to one CRN that count tokens at the same time; further counts wait for one. */
+const COUNTING_CONNECTIONS = 8;
 
 export class DataPlane {
   /** Memory for bodies and limits of one body. They follow the settings; HTTP servers read them at every request. */
@@ -135,6 +139,8 @@ export class DataPlane {
   readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
   readonly #pools = new Map<string, ConnectionPool>();
   readonly #tokenSizes = new TokenSizes();
+  readonly #counting = new BufferedClient(COUNTING_CONNECTIONS);
+  readonly #tokenCounter: TokenCounter;
   #budgets = new Map<string, RetryBudget>();
   #cors: Cors;
   readonly #detached: DetachedOptions;
@@ -156,6 +162,7 @@ export class DataPlane {
       clock,
       random: options.random,
     };
+    this.#tokenCounter = new TokenCounter(this.#counting, () => clock.now());
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#threadMetrics = new ThreadMetrics(thread, options.system, clock);
     this.#overviewMetrics = new ThreadMetrics(thread, options.system, clock);
@@ -321,6 +328,7 @@ export class DataPlane {
   close(): void {
     this.closeLeases();
     this.#search.close();
+    this.#counting.close();
     this.#reporter.flush();
     for (const pool of this.#pools.values()) pool.close();
     this.#pools.clear();
@@ -391,6 +399,7 @@ export class DataPlane {
       billing: this.#billingOf(snapshot),
       paymentProcessor: this.#paymentProcessor,
       tokenSizes: this.#tokenSizes,
+      tokenCounter: this.#tokenCounter,
       accountReader: this.#options.accounts?.accountReader ?? null,
       createdS: snapshot.createdS,
       board: this.#board,

@@ -28,6 +28,14 @@ export interface DialectRequest {
   readonly script?: Script | undefined;
 }
 
+/** Tokens of the prompt of a request. The engine must be able to count. Throws what reading the request throws. */
+export async function countTokens(engine: ModelEngine, model: string, format: ApiFormat, body: Json): Promise<number> {
+  const { prompt } = format.read(body);
+  const whole =
+    engine.isPaced === true ? ({ kind: 'parts', parts: [prompt] } as const) : format.readPrompts(body).prompts[0]!;
+  return engine.countPrompt!(model, whole);
+}
+
 /** Begins the answer. Throws what reading the request throws: InvalidOptions, PromptTooLong, or an Error of the dialect. */
 export function answerByEngine(engine: ModelEngine, reply: Reply, request: DialectRequest): void {
   const { format, body, timingsId } = request;

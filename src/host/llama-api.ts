@@ -9,7 +9,9 @@ import {
   readCompletion,
   readInfill,
 } from './completion-options.ts';
+import { countTokens } from './dialect-answer.ts';
 import type { Pace } from './engine/paced-sequence.ts';
+import { chatFormat } from './formats/chat-format.ts';
 import { type Frames, type Json, dataFrame, limitOf, stopsOf, textOf } from './formats/format.ts';
 import type { CompletionEnd, ModelEngine, Prompt, Sink, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
@@ -84,7 +86,12 @@ function run(request: LlamaRequest, given: CompletionOptions, prompt: Prompt): v
 }
 
 async function tokenize({ engine, reply, body, model }: LlamaRequest): Promise<void> {
-  const { content } = body;
+  const { content, messages } = body;
+  if (content === undefined && Array.isArray(messages) && engine.countPrompt !== undefined) {
+    // As vLLM does: the tokens of a chat with its template.
+    const count = await countTokens(engine, model, chatFormat, body);
+    return reply.json(200, { count, max_model_len: engine.contextTokens(model) });
+  }
   if (typeof content !== 'string') throw refused('content', content, 'string');
   reply.json(200, { tokens: Array.from(await engine.tokenize(model, content)) });
 }

@@ -4,7 +4,7 @@
 //   POST /v1/messages/count_tokens /v1/embeddings /v1/images/generations /v1/audio/speech    no generation
 //   GET /v1/models /v1/models/{model} /health /health/{model} /metrics /sim/truth/{request id}    lists and probes
 import { type CompletionOptions, InvalidOptions } from './completion-options.ts';
-import { answerByEngine } from './dialect-answer.ts';
+import { answerByEngine, countTokens } from './dialect-answer.ts';
 import { type Pace, parsePace } from './engine/paced-sequence.ts';
 import { chatFormat } from './formats/chat-format.ts';
 import { completionsFormat } from './formats/completions-format.ts';
@@ -261,16 +261,9 @@ function countPrompt(engine: ModelEngine, reply: Reply, model: string, body: Jso
   if (engine.countPrompt === undefined) {
     return refuse(reply, 501, `the engine of this host (${engine.kind}) does not count tokens`, 'not_supported');
   }
-  const count = async (): Promise<void> => {
-    const { prompt } = messagesFormat.read(body);
-    const whole =
-      engine.isPaced === true
-        ? ({ kind: 'parts', parts: [prompt] } as const)
-        : messagesFormat.readPrompts(body).prompts[0]!;
-    const input_tokens = await engine.countPrompt!(model, whole);
-    reply.json(200, { input_tokens });
-  };
-  count().catch((error: Error) => refuseError(reply, error));
+  countTokens(engine, model, messagesFormat, body)
+    .then((tokens) => reply.json(200, { input_tokens: tokens }))
+    .catch((error: Error) => refuseError(reply, error));
 }
 
 /** For engines that serve the dialects themselves. */

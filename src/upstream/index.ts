@@ -4,6 +4,7 @@ export { type Approval, Failover, type FailoverDeps, type UpstreamListener, type
 export {
   credentialLines,
   endToEndHeaders,
+  linesFor,
   type RequestHeaderRules,
   requestLines,
   type RequestLines,
@@ -15,4 +16,5 @@ export { type HedgeOutcome, Hedging } from './hedging.ts';
 export { pathFault } from './path-fault.ts';
 export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';
 export { type RequestForm, translatedForm } from './request-form.ts';
+export { type TokenCount, TokenCounter, type TokenCountRequest } from './token-counter.ts';
 export { RunningAttempts } from './running-attempts.ts';

@@ -23,6 +23,19 @@ t.test('tokens and text turn into each other, without anything added', async (t)
   }
 });
 
+t.test('the tokens of a chat are those of its prompt', async (t) => {
+  const host = await startHost(t);
+  const messages = [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'Where does the water go?' },
+  ];
+  const { count, max_model_len: length } = await ask(host, '/tokenize', { messages });
+  const { usage } = await ask(host, '/v1/chat/completions', { model: 'm', messages, max_tokens: 1 });
+  t.equal(count, usage.prompt_tokens);
+  t.ok(length > count);
+  t.equal((await send(host, '/tokenize', { messages: [{ role: 5 }] })).status, 400);
+});
+
 t.test('an infill is a stream between prefix and suffix', async (t) => {
   const host = await startHost(t);
   const fill = async (body: object) => {

@@ -1,0 +1,129 @@
+// `POST /v1/messages/count_tokens`: how many tokens a prompt of the messages dialect has. A CRN of the model counts; where none can, or
+// none does in time, the number is an estimate and the answer says so. Free of charge, but it counts as a request of its key.
+
+import { DIALECT_BITS } from '../config/dialect-bits.ts';
+import { dialectOf, named, type NamedBody, SPAN, textBytes, textMembers, translationOf } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import { respondJson } from '../ingress/respond.ts';
+import { type Member, type Model, RANK } from '../routing/index.ts';
+import { credentialLines, linesFor, requestLines, type TokenCountRequest } from '../upstream/index.ts';
+import type { ApiDeps, Endpoint } from './deps.ts';
+import { findModel } from './inference.ts';
+import { paid, type PaidEndpoint, type PaidRequest, PendingListener, refuse, unmeteredRange } from './pipeline.ts';
+import { scannedBody } from './scanned-body.ts';
+
+interface ModelRequest extends NamedBody {
+  readonly model: Model;
+}
+
+const ESTIMATE = ['x-headrace-estimate', 'true'];
+
+const counting: PaidEndpoint<ModelRequest> = {
+  read(exchange, deps, received) {
+    const { body, scan } = scannedBody(exchange.path, deps.settings, received);
+    const model = findModel(exchange, deps, scan.model);
+    return { ...named(body, scan, model.id), model };
+  },
+  price: () => unmeteredRange(0),
+  quote: () => null,
+  run: (request) => void count(request).catch((thrown: unknown) => refuse(request.exchange, request.deps, thrown)),
+};
+
+/** Counts the tokens of a prompt. Throws 401 for a bad key; every later refusal is answered. */
+export const countTokens: Endpoint = paid(counting);
+
+async function count(request: PaidRequest<ModelRequest>): Promise<void> {
+  const { deps, exchange, input } = request;
+  const gone = new AbortController();
+  const listener = new PendingListener(exchange, deps);
+  listener.pending = gone;
+  exchange.listener = listener;
+  const members = membersOf(input.model, deps);
+  const asked = askedOf(request);
+  const counted = await deps.tokenCounter.count(members, asked, gone.signal).catch((thrown: unknown) => {
+    if (gone.signal.aborted) return undefined;
+    throw thrown;
+  });
+  listener.pending = null;
+  if (counted === undefined || exchange.handedOver) return;
+  if (counted === null) {
+    respondJson(exchange, 200, { input_tokens: estimate(input, deps) }, ESTIMATE);
+    return;
+  }
+  const { answer, member, tokens } = counted;
+  exchange.crn = member.url;
+  if (answer === null) respondJson(exchange, 200, { input_tokens: tokens });
+  else
+    exchange.respond(
+      answer.status,
+      ['content-type', answer.headers['content-type'] ?? 'application/json'],
+      answer.body,
+    );
+}
+
+/** Those that are not down, the best first. */
+function membersOf({ members }: Model, { board, random }: ApiDeps): readonly Member[] {
+  const fit = members.filter(({ member }) => board.rank(member) > RANK.down);
+  const first = Math.floor(random() * fit.length);
+  return [...fit.slice(first), ...fit.slice(0, first)].sort((a, b) => board.rank(b.member) - board.rank(a.member));
+}
+
+function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): TokenCountRequest {
+  const { board, clock, headerRules } = deps;
+  const { apiKey, authorization, query } = exchange;
+  const credential =
+    access.credential.kind === 'none' ? '' : credentialLines({ authorization, apiKey, bearer: access.bearer });
+  const { headers, remoteAddress, requestId } = exchange;
+  const lines = requestLines(headerRules, { headers, remoteAddress, requestId, credential, readable: true });
+  const nowMs = clock.now();
+  let chat: Readonly<Record<string, unknown>> | null | undefined;
+  return {
+    model: input.model.id,
+    path: query === '' ? exchange.path : `${exchange.path}?${query}`,
+    body: input.body,
+    headers: (member) => ({ 'content-type': 'application/json', ...fieldsOf(linesFor(lines, member.apiKey)) }),
+    speaks: (member) => board.speaks(member, DIALECT_BITS.messages, nowMs),
+    chat: () => (chat ??= chatOf(input.body)),
+  };
+}
+
+function fieldsOf(lines: string): Record<string, string> {
+  const fields: Record<string, string> = {};
+  for (const line of lines.split('\r\n')) {
+    const colon = line.indexOf(':');
+    if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 1).trim();
+  }
+  return fields;
+}
+
+/** The request as one of chat completions; null when it cannot be carried: a count is no reason to refuse it. */
+function chatOf(body: Buffer): Readonly<Record<string, unknown>> | null {
+  try {
+    const { body: chat } = translationOf(dialectOf('/v1/messages'))?.request(body) ?? {};
+    return chat === undefined ? null : (JSON.parse(chat.toString()) as Readonly<Record<string, unknown>>);
+  } catch (thrown) {
+    if (thrown instanceof HeadraceError) return null;
+    throw thrown;
+  }
+}
+
+/** Members that become prompt. */
+const PROMPT = [SPAN.messages, SPAN.system, SPAN.tools] as const;
+const MEDIA_TYPE = Buffer.from('"media_type"');
+const DATA = textMembers('data');
+/** Tokens of an image of usual size. */
+const IMAGE_TOKENS = 1500;
+
+/** Tokens by the size of the prompt and what tokens of the model have had on average. Attachments are no text. */
+function estimate({ body, model, scan: { spans } }: ModelRequest, { tokenSizes }: ApiDeps): number {
+  let bytes = 0;
+  let images = 0;
+  for (const at of PROMPT) {
+    const start = spans[at] as number;
+    if (start < 0) continue;
+    const value = body.subarray(start, spans[at + 1]);
+    bytes += value.length - textBytes(value, DATA);
+    for (let found = value.indexOf(MEDIA_TYPE); found >= 0; found = value.indexOf(MEDIA_TYPE, found + 1)) images++;
+  }
+  return Math.max(1, Math.ceil(bytes / tokenSizes.of(model.id)) + images * IMAGE_TOKENS);
+}

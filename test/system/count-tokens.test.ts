@@ -1,0 +1,151 @@
+// `POST /v1/messages/count_tokens` against CRNs with and without tokenizers, asked by the official SDK and by hand.
+
+import Anthropic, {
+  AuthenticationError,
+  BadRequestError,
+  NotFoundError,
+  PaymentRequiredError,
+  RateLimitError,
+} from '@anthropic-ai/sdk';
+import t, { type Test } from 'tap';
+import type { SettingsInput } from '../../src/config/settings.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
+import type { FakeEngine } from '../support/fake-engine.ts';
+import { startTokenizer, type TokenizerKind } from '../support/tokenizers.ts';
+import { KEY, MODEL, SERVERS, startSystem } from '../support/system.ts';
+
+const PATH = '/v1/messages/count_tokens';
+
+async function start(
+  t: Test,
+  kinds: readonly TokenizerKind[],
+  settings: SettingsInput = {},
+): Promise<{ readonly url: string; readonly engines: readonly FakeEngine[]; readonly client: Anthropic }> {
+  const engines = await Promise.all(kinds.map((kind) => startTokenizer(t, kind)));
+  const gateway = createGateway({
+    listen: '127.0.0.1:0',
+    models: { [MODEL]: { servers: engines.map(({ url }) => url), aliases: ['alias'] } },
+    keys: { static: [{ key: KEY, account: 'tests' }] },
+    errorBodies: 'dialect',
+    log: { level: 'silent' },
+    ...settings,
+  });
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  return { url, engines, client: new Anthropic({ baseURL: url, apiKey: KEY, maxRetries: 0 }) };
+}
+
+const ask = {
+  model: MODEL,
+  system: 'Be brief.',
+  messages: [{ role: 'user' as const, content: 'Where does the water go?' }],
+};
+
+/** The first token, the text, and the turns of the template. */
+const TEXT = 'Be brief.Where does the water go?'.length;
+const TEMPLATED = 1 + TEXT + '<turn><turn><answer>'.length;
+
+const EXPECTED: Readonly<Record<TokenizerKind, number | null>> = {
+  messages: 77,
+  vllm: TEMPLATED,
+  llama: TEMPLATED,
+  sglang: 1 + TEXT + 1,
+  none: null,
+};
+
+async function counted(client: Anthropic, request: object = ask): Promise<{ tokens: number; estimate: string | null }> {
+  const counting = client.messages.countTokens(request as typeof ask);
+  const { data, response } = await counting.withResponse();
+  return { tokens: data.input_tokens, estimate: response.headers.get('x-headrace-estimate') };
+}
+
+for (const server of SERVERS) {
+  for (const [kind, expected] of Object.entries(EXPECTED)) {
+    t.test(`${server}: a CRN of kind ${kind}`, async (t) => {
+      const { client, engines } = await start(t, [kind as TokenizerKind], { server });
+      for (let round = 0; round < 2; round++) {
+        const { estimate, tokens } = await counted(client);
+        if (expected !== null) t.equal(tokens, expected);
+        else t.ok(tokens >= TEXT / 8 && tokens <= TEXT, `${tokens} for ${TEXT} bytes`);
+        t.equal(estimate, expected === null ? 'true' : null);
+      }
+      if (kind === 'messages') {
+        const { body, headers } = engines[0]?.last(PATH) ?? {};
+        t.strictSame(body, ask, 'the body passes as it is');
+        t.equal(headers?.['anthropic-version'] === undefined, false);
+      }
+    });
+  }
+}
+
+t.test('names of models and their aliases are those of the CRN', async (t) => {
+  const { client, engines } = await start(t, ['vllm']);
+  t.equal((await counted(client, { ...ask, model: 'alias' })).tokens, TEMPLATED);
+  t.equal(engines[0]?.last('/tokenize').body['model'], MODEL);
+});
+
+t.test('a prompt that cannot be carried is estimated, and images are no text', async (t) => {
+  const { client } = await start(t, ['vllm']);
+  const hosted = { ...ask, tools: [{ type: 'web_search_20250305', name: 'web_search' }] };
+  t.equal((await counted(client, hosted)).estimate, 'true');
+  const { client: bare } = await start(t, ['none']);
+  const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'A'.repeat(1_000_000) } };
+  const { tokens } = await counted(bare, { ...ask, messages: [{ role: 'user', content: [image] }] });
+  t.ok(tokens > 1000 && tokens < 2000, `${tokens} for an image`);
+});
+
+t.test('CRNs that are down, or fail, are no error', async (t) => {
+  const { client, engines } = await start(t, ['vllm', 'vllm']);
+  await engines[0]?.close();
+  for (let round = 0; round < 3; round++) t.equal((await counted(client)).tokens, TEMPLATED);
+  await engines[1]?.close();
+  t.equal((await counted(client)).estimate, 'true');
+});
+
+t.test('mistakes are refused in the form of the dialect', async (t) => {
+  const { client, url } = await start(t, ['messages']);
+  const wrong = new Anthropic({ baseURL: url, apiKey: 'hr_wrong', maxRetries: 0 });
+  await t.rejects(counted(wrong), AuthenticationError);
+  await t.rejects(counted(client, { ...ask, model: 'nobody' }), NotFoundError);
+  await t.rejects(counted(client, { model: MODEL }), BadRequestError);
+  const unknown = await fetch(url + PATH, {
+    method: 'POST',
+    headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+    body: '{"model":"nobody"}',
+  });
+  t.match(await unknown.json(), { type: 'error', error: { type: 'not_found_error' } });
+  const keyless = await fetch(url + PATH, {
+    method: 'POST',
+    body: JSON.stringify(ask),
+    headers: { 'content-type': 'application/json' },
+  });
+  t.equal(keyless.status, 401);
+  t.equal((await fetch(url + PATH)).status, 405);
+});
+
+t.test('costs nothing, and counts as a request of its key', async (t) => {
+  const engine = await startTokenizer(t, 'vllm');
+  const { client } = await start(t, [], {
+    store: 'sqlite::memory:',
+    models: { [MODEL]: { servers: [engine.url], pricing: { prompt: '0.001', completion: '0.001' } } },
+    keys: { static: [{ key: KEY, account: 'tests', prepaid: true, rpm: 2 }] },
+  });
+  t.equal((await counted(client)).tokens, TEMPLATED);
+  await t.rejects(client.messages.create({ ...ask, max_tokens: 4 }), PaymentRequiredError, 'the account has no credit');
+  await t.rejects(
+    counted(client).then(() => counted(client)),
+    RateLimitError,
+  );
+});
+
+t.test('the simulated host counts as it would charge, with its own endpoint and with its tokenizer', async (t) => {
+  for (const dialects of [undefined, ['chat', 'llama']] as const) {
+    const system = await startSystem(t, { hosts: [dialects === undefined ? {} : { dialects }] });
+    const client = new Anthropic({ baseURL: system.url, apiKey: KEY, maxRetries: 0 });
+    const { estimate, tokens } = await counted(client);
+    const { usage } = await client.messages.create({ ...ask, max_tokens: 4 });
+    t.equal(estimate, null);
+    t.equal(tokens, usage.input_tokens);
+  }
+});
