@@ -13,6 +13,11 @@ const COMMAND = 'node check.mjs';
 /** Files of the project that an agent works on. `check.mjs` leaves a line for each of its runs. */
 export const FILES = {
   'sum.mjs': `// Adds two numbers.\n${BEFORE}\n`,
+  // Claude Code asks for the tokens of a file of this size before it reads it.
+  'notes.txt': Array.from(
+    { length: 600 },
+    (_, line) => `Line ${line} of notes that nobody needs, but that are long.\n`,
+  ).join(''),
   'check.mjs': [
     "import { appendFileSync } from 'node:fs';",
     "import { sum } from './sum.mjs';",
@@ -27,20 +32,21 @@ export const FILES = {
 const REASONING = 'The file has to be read before it is changed.';
 
 /**
- * The steps of a session by what the last tool said, not by the number of turns: an agent may keep a call in its conversation whose
- * stream broke off.
+ * The steps of a session by the results of tools, not by the number of turns: an agent may keep a call in its conversation whose stream
+ * broke off, and results of calls that ran side by side come in any order.
  */
-function sessionOf(read, edit, run) {
+function sessionOf(reads, edit, run) {
   return [
-    { when: { results: 0 }, reasoning: REASONING, text: 'I read the file.', calls: [read] },
+    { when: { results: 0 }, reasoning: REASONING, text: 'I read the file.', calls: reads },
     { when: { result: 'passed' }, text: ANSWER },
-    { when: { result: 'a - b;' }, calls: [edit] },
+    { when: { result: 'failed' }, text: 'The check fails.' },
+    { when: { results: reads.length }, calls: [edit] },
     { when: { result: '' }, calls: [run] },
   ];
 }
 
-/** Whether a request has the result of one call. */
-const hasOneResult = (mark) => (body) => body.split(mark).length === 2;
+/** Whether a request has so many results of calls. */
+const hasResults = (count, mark) => (body) => body.split(mark).length === count + 1;
 
 /** `isBeforeEdit` knows the request that is answered with the edit, by its body. `prepare` writes what the agent needs into its home and its project, and returns its arguments and its environment. */
 export const AGENTS = {
@@ -48,11 +54,14 @@ export const AGENTS = {
     title: 'Claude Code',
     dialect: 'messages',
     program: (tools) => join(tools, 'node_modules/.bin/claude'),
-    isBeforeEdit: hasOneResult('"type":"tool_result"'),
+    isBeforeEdit: hasResults(2, '"type":"tool_result"'),
     script: (project) => {
       const file_path = join(project, 'sum.mjs');
       return sessionOf(
-        { name: 'Read', arguments: { file_path } },
+        [
+          { name: 'Read', arguments: { file_path: join(project, 'notes.txt') } },
+          { name: 'Read', arguments: { file_path } },
+        ],
         { name: 'Edit', arguments: { file_path, old_string: BEFORE, new_string: AFTER } },
         { name: 'Bash', arguments: { command: COMMAND, description: 'Run the check' } },
       );
@@ -74,13 +83,13 @@ export const AGENTS = {
     title: 'Codex',
     dialect: 'responses',
     program: (tools) => join(tools, 'node_modules/.bin/codex'),
-    isBeforeEdit: hasOneResult('"type":"function_call_output"'),
+    isBeforeEdit: hasResults(1, '"type":"function_call_output"'),
     script: () => {
       const patch = ['*** Begin Patch', '*** Update File: sum.mjs', '@@', `-${BEFORE}`, `+${AFTER}`, '*** End Patch'];
       const run = (cmd) => ({ name: 'exec_command', arguments: { cmd } });
-      return sessionOf(run('cat sum.mjs'), run(`apply_patch <<'EOF'\n${patch.join('\n')}\nEOF`), run(COMMAND));
+      return sessionOf([run('cat sum.mjs')], run(`apply_patch <<'EOF'\n${patch.join('\n')}\nEOF`), run(COMMAND));
     },
-    prepare({ url, key, model, home }) {
+    prepare({ url, key, model, home, supportsWebSockets = false }) {
       mkdirSync(join(home, '.codex'));
       const lines = [
         `model = "${model}"`,
@@ -92,6 +101,7 @@ export const AGENTS = {
         `base_url = "${url}/v1"`,
         'env_key = "HEADRACE_KEY"',
         'wire_api = "responses"',
+        `supports_websockets = ${supportsWebSockets}`,
       ];
       writeFileSync(join(home, '.codex', 'config.toml'), `${lines.join('\n')}\n`);
       return {
@@ -101,15 +111,22 @@ export const AGENTS = {
       };
     },
   },
+  'codex-websocket': {
+    title: 'Codex (WebSocket)',
+    dialect: 'responses',
+    // Frames pass unread: the request with the edit is the second one that the host answers.
+    breaksRequest: 2,
+    supportsWebSockets: true,
+  },
   opencode: {
     title: 'opencode',
     dialect: 'chat',
     program: (tools) => join(tools, 'node_modules/.bin/opencode'),
-    isBeforeEdit: hasOneResult('"role":"tool"'),
+    isBeforeEdit: hasResults(1, '"role":"tool"'),
     script: (project) => {
       const filePath = join(project, 'sum.mjs');
       return sessionOf(
-        { name: 'read', arguments: { filePath } },
+        [{ name: 'read', arguments: { filePath } }],
         { name: 'edit', arguments: { filePath, oldString: BEFORE, newString: AFTER } },
         { name: 'bash', arguments: { command: COMMAND, description: 'Run the check' } },
       );
@@ -171,6 +188,8 @@ export const AGENTS = {
     }),
   },
 };
+
+Object.assign(AGENTS['codex-websocket'], { ...AGENTS.codex, ...AGENTS['codex-websocket'] });
 
 /** Whether the program of an agent is there. */
 export function isInstalled(agent, tools) {

@@ -44,15 +44,23 @@ export async function startRecorder(target, before) {
     request.on('end', () => void pass());
   });
   server.on('upgrade', (request, socket, head) => {
-    requests.push({ method: 'UPGRADE', path: request.url, headers: request.headers, status: 0 });
-    const upstream = connect(Number(port), hostname, () => {
+    const entry = { method: 'UPGRADE', path: request.url, headers: request.headers, status: 0, isStream: true };
+    requests.push(entry);
+    const upstream = connect(Number(port), hostname);
+    const pass = async () => {
+      await before(entry);
       const lines = request.rawHeaders.flatMap((name, at) =>
         at % 2 === 0 ? [`${name}: ${request.rawHeaders[at + 1]}`] : [],
+      );
+      upstream.once(
+        'data',
+        (head) => void (entry.status = Number(/^HTTP\/1.1 (\d+)/.exec(head.toString('latin1'))?.[1])),
       );
       upstream.write(`GET ${request.url} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
       upstream.write(head);
       upstream.pipe(socket).pipe(upstream);
-    });
+    };
+    upstream.on('connect', () => void pass());
     upstream.on('error', () => socket.destroy());
     socket.on('error', () => upstream.destroy());
   });

@@ -146,14 +146,19 @@ async function session(name, agent, breaks) {
   }
   let broken = breaks ? 0 : null;
   const before = async ({ body }, host) => {
-    if (broken !== 0 || !agent.isBeforeEdit(JSON.stringify(body ?? ''))) return;
+    if (broken !== 0) return;
+    const fault = { resetAfter: EVENTS_BEFORE_BREAK };
+    if (agent.breaksRequest !== undefined) {
+      const path = flags.dialects.includes(agent.dialect) ? `/v1/${agent.dialect}` : '/v1/chat/completions';
+      await host.setFault([{ match: { path, nth: agent.breaksRequest }, times: 1, fault }]);
+    } else if (agent.isBeforeEdit(JSON.stringify(body ?? ''))) await host.setFault([{ times: 1, fault }]);
+    else return;
     broken++;
-    await host.setFault([{ times: 1, fault: { resetAfter: EVENTS_BEFORE_BREAK } }]);
   };
   const { requests, run } = await withGateway(
     agent.script(project),
     async ({ recorder }) => {
-      const { args, env } = agent.prepare({ url: recorder.url, key: KEY, model: MODEL, home });
+      const { args, env } = agent.prepare({ ...agent, url: recorder.url, key: KEY, model: MODEL, home });
       const run = await runAgent(agent.program(tools), args, { home, project, env });
       return { requests: recorder.requests, run };
     },
