@@ -38,16 +38,16 @@ const { createHost } = await import('../../dist/src/host/index.js');
 const { cachedShare, CLAUDE_CODE_CONTEXT, CLAUDE_CODE_SCRIPT, playClaudeCode } =
   await import('../../dist/test/support/claude-code-session.js');
 
-const COLUMNS = ['CRNs speak', '`rewrite.volatileSystem`', 'cached from turn 2 on', 'least of a turn', 'CRNs used'];
+const COLUMNS = ['CRNs speak', '`rewrite.volatileSystem`', 'cached from turn 2 on', 'least of a session', 'CRNs used'];
 const rows = [];
 const bars = [];
 let isReached = true;
 for (const dialect of ['messages', 'chat']) {
   for (const volatileSystem of [false, true]) {
     const { sessions, used } = await measure(dialect, volatileSystem);
-    const later = sessions.flatMap((turns) => turns.slice(1));
-    const share = cachedShare(later);
-    const least = Math.min(...later.map((turn) => cachedShare([turn])));
+    const later = sessions.map((turns) => turns.slice(1));
+    const share = cachedShare(later.flat());
+    const least = Math.min(...later.map(cachedShare));
     if (volatileSystem && least < LEAST_SHARE) isReached = false;
     rows.push([dialect, String(volatileSystem), percent(share), percent(least), `${used} of ${flags.crns}`]);
     const name = `${dialect}${volatileSystem ? ', on' : ', off'}`;
