@@ -819,16 +819,16 @@ function order(candidates: Candidates): number[] {
 t.test('members that can be asked in no form are no candidates', async (t) => {
   const { chat, completions, messages } = DIALECT_BITS;
   const fixture = declared(completions, chat, messages, chat | messages);
-  t.same(order(fixture.candidates(MESSAGES)).toSorted(), [1, 2, 3]);
+  t.same(new Set(order(fixture.candidates(MESSAGES))), new Set([1, 2, 3]));
   t.same(
     fixture.model.members.map((member) => fixture.candidates(MESSAGES).formOf(member, NOW_MS)),
     ['none', 'translated', 'own', 'own'],
   );
-  t.same(order(fixture.candidates({ ...MESSAGES, isUntranslatable: true })).toSorted(), [2, 3]);
+  t.same(new Set(order(fixture.candidates({ ...MESSAGES, isUntranslatable: true }))), new Set([2, 3]));
   t.same(order(fixture.candidates({ dialectBit: DIALECT_BITS.llama })), []);
   t.equal(fixture.candidates({ dialectBit: DIALECT_BITS.llama }).isUnspoken, true);
   t.equal(fixture.candidates(MESSAGES).isUnspoken, false);
-  t.same(order(fixture.candidates()).toSorted(), [0, 1, 2, 3], 'a request without a dialect goes to all');
+  t.same(new Set(order(fixture.candidates())), new Set([0, 1, 2, 3]), 'a request without a dialect goes to all');
   t.equal(new Fixture(0).candidates(MESSAGES).isUnspoken, false, 'a model without CRNs lacks no dialect');
 });
 

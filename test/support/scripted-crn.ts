@@ -68,6 +68,7 @@ type Json = Readonly<Record<string, unknown>>;
 const WORD = 'word ';
 const LIMITS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'];
 const ERROR = { error: { message: 'out of memory', code: 500 }, usage: { prompt_tokens: 7, completion_tokens: 7 } };
+const TRANSLATED: ReadonlySet<string> = new Set(['/v1/messages', '/v1/responses']);
 const HUGE = 99_999_999;
 
 export class ScriptedCrns {
@@ -80,10 +81,14 @@ export class ScriptedCrns {
   readonly urls: string[] = [];
   readonly #attempts = new Map<string, number>();
 
-  static async start(t: Test, count: number): Promise<ScriptedCrns> {
+  /** Requests that were sent to a CRN that does not know their path. */
+  unknown = 0;
+
+  /** `chatOnly`: how many of them know neither messages nor responses. */
+  static async start(t: Test, count: number, chatOnly = 0): Promise<ScriptedCrns> {
     const crns = new ScriptedCrns();
     for (let at = 0; at < count; at++) {
-      const server = createServer((request, response) => void crns.#serve(request, response));
+      const server = createServer((request, response) => void crns.#serve(request, response, at < chatOnly));
       await once(server.listen(0, '127.0.0.1'), 'listening');
       t.teardown(() => {
         server.close();
@@ -94,7 +99,7 @@ export class ScriptedCrns {
     return crns;
   }
 
-  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #serve(request: IncomingMessage, response: ServerResponse, isChatOnly: boolean): Promise<void> {
     const { 'x-request-id': id, 'x-script': scripted } = request.headers;
     const pieces: Buffer[] = [];
     try {
@@ -104,6 +109,11 @@ export class ScriptedCrns {
     }
     if (typeof scripted !== 'string' || typeof id !== 'string') {
       response.end('{"status":"ok"}');
+      return;
+    }
+    if (isChatOnly && TRANSLATED.has(request.url ?? '')) {
+      this.unknown++;
+      response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}');
       return;
     }
     const body = JSON.parse(Buffer.concat(pieces).toString()) as Json;

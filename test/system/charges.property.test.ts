@@ -1,5 +1,5 @@
 // What is charged, over random requests to a real gateway whose servers are honest, lie about usage, fail or break off, while clients
-// stay or leave, many at once: no prepaid balance falls below zero, nothing is charged that was not delivered, and where usage is
+// stay or leave, many at once, and some of which speak chat completions alone: no prepaid balance falls below zero, nothing is charged that was not delivered, and where usage is
 // honest and the credit is enough the charge is the truth to the pico-USD.
 
 import { randomInt } from 'node:crypto';
@@ -30,6 +30,8 @@ const PATHS: readonly ApiPath[] = [
   '/completions',
 ];
 const CRNS = 4;
+/** CRNs for which requests of the messages and the responses dialect are translated. */
+const CHAT_ONLY = 2;
 const CONTEXT = 4000;
 
 interface Ask {
@@ -140,7 +142,7 @@ for (const threads of [0, 2])
     const seed = randomInt(2 ** 32);
     t.comment(`seed ${seed}`);
     const random = new Random(seed);
-    const crns = await ScriptedCrns.start(t, CRNS);
+    const crns = await ScriptedCrns.start(t, CRNS, CHAT_ONLY);
     const model = { servers: crns.urls, pricing: PRICING, context_length: CONTEXT };
     const fixture = await startLedgerFixture(t, {
       settings: {
@@ -223,6 +225,7 @@ for (const threads of [0, 2])
       else t.ok(charged <= truth, `${account}: ${charged} of ${truth} were charged`);
     }
     t.ok(served > 20, `${served} honest requests were served`);
+    t.ok(crns.unknown > 0, 'requests were translated');
     t.match(await ledger.audit(), { sound: true });
   });
 
