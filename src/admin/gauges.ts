@@ -2,6 +2,7 @@
 
 import { systemEpochMs as epochMs } from '../actor/index.ts';
 import type { ApiDeps } from '../api/deps.ts';
+import { type DialectWord, dialectWords } from '../config/dialect-bits.ts';
 import { type BlockIndex, type Board, type CrnEvent, STANDING_WORDS, type ModelTableData } from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
 import { type CacheNumbers, CrnMetrics } from '../telemetry/crn-metrics.ts';
@@ -17,10 +18,14 @@ export interface CrnStatus {
   readonly inFlight: number;
   /** Peak-EWMA of the time to first byte. */
   readonly firstByteMs: number;
+  /** Dialects that it is declared to speak, as settings name them; null: not declared. */
+  readonly dialects: readonly DialectWord[] | null;
+  /** Dialects that it was found to lack, where none are declared. */
+  readonly lacks: readonly DialectWord[];
 }
 
-/** Every model on every CRN of the table. */
-export function statusOf(table: ModelTableData, board: Board): CrnStatus[] {
+/** Every model on every CRN of the table. `nowMs`: by the clock of the thread. */
+export function statusOf(table: ModelTableData, board: Board, nowMs: number): CrnStatus[] {
   return table.models.flatMap((model) =>
     model.members.map((member) => ({
       model: model.id,
@@ -28,6 +33,8 @@ export function statusOf(table: ModelTableData, board: Board): CrnStatus[] {
       standing: STANDING_WORDS.get(board.standing(member.member)) ?? 'unknown',
       inFlight: board.inFlight(member.server),
       firstByteMs: board.firstByteMs(member.member),
+      dialects: member.dialects === 0 ? null : dialectWords(member.dialects),
+      lacks: member.dialects === 0 ? dialectWords(board.lacks(member.server, nowMs)) : [],
     })),
   );
 }

@@ -1,6 +1,7 @@
 // The overview: one JSON document of everything the dashboard and `headrace top` show. Built from the counters of every
 // thread, so it agrees with /metrics. Counts only ever go up; rates come from two documents (rates.ts). Pure.
 
+import type { DialectWord } from '../config/dialect-bits.ts';
 import type { Stage } from '../api/deps.ts';
 import type { FamilyJson } from '../telemetry/series.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
@@ -62,6 +63,8 @@ export interface CrnOverview {
   readonly reportedHit: number | null;
   /** Bytes of prompt that wait to be prefilled, of all models. */
   readonly backlogBytes: number;
+  /** Dialects that it was found to lack: requests of these are translated where they can be. */
+  readonly lacks: readonly DialectWord[];
   readonly models: readonly {
     readonly model: string;
     /** `drained`, `down`, `probing`, `capable` or `up`. */
@@ -71,6 +74,8 @@ export interface CrnOverview {
     /** Bytes of prompt that its cache is expected to hold, and that it prefills in a second; null while that is not known. */
     readonly capacityBytes: number;
     readonly bytesPerS: number | null;
+    /** Dialects that it is declared to speak; null: not declared. */
+    readonly dialects: readonly DialectWord[] | null;
   }[];
 }
 
@@ -273,9 +278,10 @@ function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewPart
     failovers: failovers.reduce((sum, [crn, count]) => (crn === url ? sum + count : sum), 0),
     ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
     kvEvents: kvEvents.get(url) ?? null,
-    models: members.map(({ model, standing, firstByteMs }) => {
+    lacks: [...new Set(members.flatMap(({ lacks }) => lacks))],
+    models: members.map(({ dialects, model, standing, firstByteMs }) => {
       const { bytesPerS = null, capacityBytes = 0 } = cacheOf(url, model) ?? {};
-      return { model, standing, firstByteMs, capacityBytes, bytesPerS };
+      return { model, standing, firstByteMs, capacityBytes, bytesPerS, dialects };
     }),
   }));
 }

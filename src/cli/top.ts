@@ -213,6 +213,7 @@ function crnCells(overview: Overview, rates: Rates | null): Cell<CrnOverview>[] 
   return [
     ['CRN', ({ url }) => url],
     ['STANDING', (crn) => standingOf(crn, overview.dateMs)],
+    ...lackCells(overview),
     ['IN FLIGHT', ({ inFlight }) => inFlight],
     ['FIRST BYTE', ({ models }) => timeText(Math.max(...models.map(({ firstByteMs }) => firstByteMs)))],
     ['HIT', ({ predictedHit }) => shareText(predictedHit)],
@@ -224,6 +225,11 @@ function crnCells(overview: Overview, rates: Rates | null): Cell<CrnOverview>[] 
     ['FAILURES', ({ failures }) => failures],
     ['FAILOVERS', ({ failovers }) => failovers],
   ];
+}
+
+/** What was found to be translated, where anything was. */
+function lackCells({ crns }: Overview): Cell<CrnOverview>[] {
+  return crns.some(({ lacks }) => lacks.length > 0) ? [['LACKS', ({ lacks }) => lacks.join(',') || '–']] : [];
 }
 
 function shareText(share: number | null): string {

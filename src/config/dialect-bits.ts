@@ -29,3 +29,9 @@ export function dialectMask(words: readonly DialectWord[]): number {
   for (const word of words) mask |= DIALECT_BITS[word];
   return mask;
 }
+
+/** The words of these bits. */
+export function dialectWords(mask: number): DialectWord[] {
+  const words = Object.keys(DIALECT_BITS) as DialectWord[];
+  return words.filter((word) => (mask & DIALECT_BITS[word]) !== 0);
+}

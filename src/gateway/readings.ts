@@ -54,8 +54,8 @@ export class Readings {
 
   /** Every model on every CRN. */
   crns(): CrnStatus[] {
-    const { now, board } = this.#sources;
-    return statusOf(now().table, board);
+    const { board, local, now } = this.#sources;
+    return statusOf(now().table, board, local.deps.clock.now());
   }
 
   #caches(): CacheNumbers[] {

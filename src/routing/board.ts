@@ -282,6 +282,13 @@ export class Board {
     return sinceMs > 0 && nowMs - sinceMs < LACK_MS ? sinceMs : 0;
   }
 
+  /** The bits of all dialects that a server is known to lack. */
+  lacks(server: number, nowMs: number): number {
+    let mask = 0;
+    for (const bit of Object.values(DIALECT_BITS)) if (this.lackedSinceMs(server, bit, nowMs) > 0) mask |= bit;
+    return mask;
+  }
+
   /** A server has said that it does not know the path of a dialect. `sentMs`: when it was asked; its process may have changed since. */
   noteLack(server: number, bit: number, sentMs: number, nowMs: number): void {
     const at = this.#lackOf(server, bit);

@@ -25,7 +25,9 @@ t.test('shows stage and CRNs', async (t) => {
   t.equal(answer.headers.get('content-type'), 'application/json');
   t.match(await answer.json(), {
     stage: 'ready',
-    crns: [{ model: MODEL, url: host.url, standing: 'up', inFlight: 0, firstByteMs: Number }],
+    crns: [
+      { model: MODEL, url: host.url, standing: 'up', inFlight: 0, firstByteMs: Number, dialects: null, lacks: [] },
+    ],
   });
 });
 

@@ -79,6 +79,7 @@ t.test('CRNs have attempts a second, threads the share of time in which they wer
     predictedHit: null,
     reportedHit: null,
     backlogBytes: 0,
+    lacks: [],
     models: [],
   };
   const thread = { thread: 1, inFlight: 0, delayMs: [0, 0, 0], busyMs: 500, heapBytes: 0 } as const;

@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { screenLines } from '../../src/cli/top.ts';
-import type { Overview } from '../../src/admin/overview.ts';
+import type { CrnOverview, Overview } from '../../src/admin/overview.ts';
 import { ratesBetween } from '../../src/admin/rates.ts';
 import { chat, MODEL, startHosts } from '../support/system.ts';
 import { runCli, startCli, startServe } from '../support/cli.ts';
@@ -29,7 +29,10 @@ const OVERVIEW: Overview = {
       predictedHit: 0.934,
       reportedHit: null,
       backlogBytes: 20_480,
-      models: [{ model: 'a', standing: 'down', firstByteMs: 42, capacityBytes: 2 ** 24, bytesPerS: null }],
+      lacks: [],
+      models: [
+        { model: 'a', standing: 'down', firstByteMs: 42, capacityBytes: 2 ** 24, bytesPerS: null, dialects: null },
+      ],
     },
   ],
   models: [
@@ -51,6 +54,15 @@ const OVERVIEW: Overview = {
   ledger: { spentTodayUsd: '0.25', waiting: 0 },
   errors: [{ requestId: 'r\n1', dateMs: 9000, endpoint: '/search', model: '', code: 'HR_X', status: 503, crn: '' }],
 };
+
+t.test('the dialects that CRNs were found to lack are shown where there are any', async (t) => {
+  t.notMatch(screenLines(OVERVIEW, null).join('\n'), 'LACKS');
+  const [crn] = OVERVIEW.crns;
+  const lacks = ['messages', 'responses'] as const;
+  const shown = screenLines({ ...OVERVIEW, crns: [{ ...(crn as CrnOverview), lacks }] }, null).join('\n');
+  t.match(shown, /STANDING +LACKS +IN FLIGHT/);
+  t.match(shown, / messages,responses +3 /);
+});
 
 t.test('a screen has everything of the overview, with rates once there are two', async (t) => {
   const first = screenLines(OVERVIEW, null);

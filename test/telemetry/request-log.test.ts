@@ -15,7 +15,7 @@ const REQUEST: FinishedRequest = {
   receivedMs: 1000,
   firstPieceMs: 1040.26,
   crn: 'http://10.0.0.1:8000',
-  translation: '',
+  translation: 'messages-chat',
   attempts: 2,
   heldMs: 20.04,
   predictedHit: 0.9345,
@@ -53,6 +53,7 @@ t.test('a request is one JSON object per line', async (t) => {
       account: 'team',
       crn: 'http://10.0.0.1:8000',
       attempts: 2,
+      translation: 'messages-chat',
       heldMs: 20,
       predictedHit: 0.93,
       cachedTokens: 640,
@@ -74,6 +75,7 @@ t.test('fields without a value are left out', async (t) => {
     model: '',
     account: '',
     crn: '',
+    translation: '',
     attempts: 0,
     heldMs: 0,
     firstPieceMs: 0,
@@ -87,7 +89,7 @@ t.test('fields without a value are left out', async (t) => {
   t.match(line, { code: 'HR_AUTH_INVALID', status: 401, streamed: false, traceId: 'abc' });
   for (const name of [
     ...['model', 'account', 'crn', 'attempts', 'heldMs', 'firstByteMs', 'bytesIn', 'bytesOut'],
-    ...['predictedHit', 'cachedTokens'],
+    ...['predictedHit', 'cachedTokens', 'translation'],
   ])
     t.notOk(name in line);
 });
