@@ -18,6 +18,7 @@ import { Progress } from './lib/progress.mjs';
 import { fileDate, printTable, surroundings } from './lib/report.mjs';
 import { MODEL } from './lib/traffic.mjs';
 import { part as accounts } from './load/accounts.mjs';
+import { part as dialects } from './load/dialects.mjs';
 import { part as fetchPages } from './load/fetch.mjs';
 import { part as locality } from './load/locality.mjs';
 import { part as memory } from './load/memory.mjs';
@@ -31,10 +32,9 @@ import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
 
 const PARTS = Object.fromEntries(
-  [proxy, stream, peers, search, fetchPages, overhead, memory, accounts, locality, micro, path, upload].map((part) => [
-    part.name,
-    part,
-  ]),
+  [proxy, stream, peers, search, fetchPages, overhead, memory, accounts, dialects, locality, micro, path, upload].map(
+    (part) => [part.name, part],
+  ),
 );
 /** Parts that run when none is named: all but those that take many minutes. */
 const DEFAULT = Object.keys(PARTS).filter((name) => ![upload.name, peers.name, locality.name].includes(name));
@@ -66,6 +66,7 @@ and memory. Without a part, all but peers, locality and upload run: about ten mi
   overhead   what is added to a request and to each event of a stream at 25, 50 and 75 % of capacity
   memory     resident memory with 10,000 idle connections and with 2,000 live streams
   accounts   the gateway open, with keys, and with keys and metering
+  dialects   requests of messages and responses: passed, and translated to chat completions
   locality   prompts with shared beginnings over hosts with caches: tokens found there, time to first token (only when named)
   micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters

@@ -3,11 +3,12 @@
 // and end, and the CPU time that the watched processes used in that window.
 //
 // JSON: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes, answerEvents,
-// watch: { NAME: PID } }
+// dialect, model, watch: { NAME: PID } }. With `dialect` the requests are those of `dialect-traffic.mjs`.
 // Without ratePerS the loop is closed: a connection sends again as soon as its response is complete. With it the loop is open:
 // requests are due at fixed times and wait for a free connection, and latency counts from when a request was due.
 
 import { connect } from 'node:net';
+import { dialectRequests } from './dialect-traffic.mjs';
 import { Histogram } from './histogram.mjs';
 import { ResponseReader } from './response.mjs';
 import { EVENTS, nowUs, requests } from './traffic.mjs';
@@ -19,7 +20,7 @@ const TAIL_MS = 3_000;
 const RECONNECT_MS = 50;
 
 const load = JSON.parse(process.argv[2]);
-const messages = requests(load);
+const messages = load.dialect === undefined ? requests(load) : dialectRequests(load);
 /** Events of one stream through this peer, the closing one included. */
 const eventsPerStream = load.answerEvents ?? EVENTS + 1;
 const readBuffer = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES);

@@ -91,7 +91,8 @@ export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, ba
   }
 }
 
-async function startUpstream(gapMs, port) {
+/** Starts the model servers: `{ child, ports }`. */
+export async function startUpstream(gapMs, port) {
   const { child, match } = await startChild({
     name: 'upstream',
     command: process.execPath,

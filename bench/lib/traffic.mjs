@@ -39,9 +39,10 @@ function chatBody(conversation, stream, bytes) {
   return JSON.stringify(body);
 }
 
-function requestBytes({ port, path = '/v1', headers = {} }, body) {
+/** A whole request with `body`, for the path `endpoint` of the API. */
+export function requestBytes({ port, path = '/v1', headers = {} }, body, endpoint = 'chat/completions') {
   const head = [
-    `POST ${path}/chat/completions HTTP/1.1`,
+    `POST ${path}/${endpoint} HTTP/1.1`,
     `Host: 127.0.0.1:${port}`,
     'Connection: keep-alive',
     'Accept: application/json',

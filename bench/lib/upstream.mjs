@@ -1,65 +1,77 @@
 // Model server for load benchmarks on uWebSockets.js, as cheap as possible. `node upstream.mjs GAP_MS [PORT]` prints
 // `ready PORT PORT` for the two ports that stand for two CRNs, and serves until SIGTERM. A POST is answered at once with one
 // JSON body, or with 64 events if it asks for a stream: the first at once, the others on the ticks of one timer for all streams.
+// It speaks messages and responses too.
 
 import * as uWS from 'uWebSockets.js';
+import { ANSWERS, STREAMS } from './dialect-traffic.mjs';
 import { ANSWER, EVENTS, eventText, MODEL, nowUs } from './traffic.mjs';
 
 const GAP_MS = Number(process.argv[2] ?? 5);
 /** First of two consecutive ports; 0: any free ports. */
 const PORT = Number(process.argv[3] ?? 0);
 const STREAM_MARK = '"stream":true';
-/** The mark is searched in the first bytes only: chat bodies are shorter, and uploads have no mark. */
+/** The mark is searched in so many first and last bytes: uploads have none. */
 const MARK_WITHIN_BYTES = 2048;
 
 const streams = new Set();
 
+/** `texts`: events of another dialect than chat completions. */
 function send(stream) {
-  const { res } = stream;
-  const text = eventText(stream.sent++, nowUs());
+  const { res, texts } = stream;
+  const last = texts === null ? EVENTS : texts.length;
+  const text = texts === null ? eventText(stream.sent, nowUs()) : texts[stream.sent];
+  stream.sent++;
   res.cork(() => {
-    if (stream.sent < EVENTS) res.write(text);
+    if (stream.sent < last) res.write(text);
     else res.end(text);
   });
-  if (stream.sent === EVENTS) streams.delete(stream);
+  if (stream.sent === last) streams.delete(stream);
 }
 
 setInterval(() => {
   for (const stream of streams) send(stream);
 }, GAP_MS);
 
-function answerStream(res, state) {
-  const stream = { res, sent: 0 };
+function answerStream(res, state, texts) {
+  const stream = { res, sent: 0, texts };
   state.stream = stream;
   res.cork(() => {
     res.writeHeader('content-type', 'text/event-stream; charset=utf-8').writeHeader('cache-control', 'no-cache');
-    res.write(eventText(stream.sent++, nowUs()));
+    send(stream);
   });
   streams.add(stream);
 }
 
-function answerJson(res) {
+function answerJson(res, answer) {
   res.cork(() => {
-    res.writeHeader('content-type', 'application/json').end(ANSWER);
+    res.writeHeader('content-type', 'application/json').end(answer);
   });
 }
 
-function post(res) {
-  const state = { gone: false, streaming: undefined, stream: null, head: '' };
-  res.onAborted(() => {
-    state.gone = true;
-    streams.delete(state.stream);
-  });
-  res.onData((chunk, last) => {
-    if (state.streaming === undefined) {
+/** Answers POSTs with `answer`, or with a stream of `texts`; null: events of chat completions, with the time. */
+function poster(answer, texts) {
+  return (res) => {
+    const state = { gone: false, stream: null, head: '', bytes: 0 };
+    res.onAborted(() => {
+      state.gone = true;
+      streams.delete(state.stream);
+    });
+    res.onData((chunk, last) => {
       // A body may come in pieces of any size.
-      state.head += Buffer.from(chunk, 0, Math.min(chunk.byteLength, MARK_WITHIN_BYTES)).latin1Slice();
-      if (last || state.head.length >= MARK_WITHIN_BYTES) state.streaming = state.head.includes(STREAM_MARK);
-    }
-    if (!last || state.gone) return;
-    if (state.streaming) answerStream(res, state);
-    else answerJson(res);
-  });
+      if (state.bytes < MARK_WITHIN_BYTES) state.head += asText(chunk, 0, MARK_WITHIN_BYTES);
+      state.bytes += chunk.byteLength;
+      if (!last || state.gone) return;
+      const tail = asText(chunk, Math.max(0, chunk.byteLength - MARK_WITHIN_BYTES), chunk.byteLength);
+      if (state.head.includes(STREAM_MARK) || tail.includes(STREAM_MARK)) answerStream(res, state, texts);
+      else answerJson(res, answer);
+    });
+  };
+}
+
+function asText(chunk, from, to) {
+  const end = Math.min(to, chunk.byteLength);
+  return Buffer.from(chunk, from, end - from).latin1Slice();
 }
 
 uWS._cfg('silent');
@@ -71,7 +83,9 @@ app.get('/v1/models', (res) => {
   const model = { id: MODEL, object: 'model', created: 1760000000, owned_by: 'bench', max_model_len: 32_768 };
   res.writeHeader('content-type', 'application/json').end(JSON.stringify({ object: 'list', data: [model] }));
 });
-app.post('/v1/chat/completions', post);
+app.post('/v1/chat/completions', poster(ANSWER, null));
+app.post('/v1/messages', poster(ANSWERS.messages, STREAMS.messages));
+app.post('/v1/responses', poster(ANSWERS.responses, STREAMS.responses));
 // Gateways of the SGLang family ask for more, and take 404 for an answer.
 app.any('/*', (res) => {
   res.writeStatus('404 Not Found').end('{}');
