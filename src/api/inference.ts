@@ -55,7 +55,7 @@ import {
   type UpstreamListener,
   type UpstreamRequest,
 } from '../upstream/index.ts';
-import type { ResponseOrigin } from '../responses/index.ts';
+import { type BackgroundResponse, backgroundOf, type ResponseOrigin } from '../responses/index.ts';
 import { recorded, withState } from './response-state.ts';
 import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hint.ts';
 import { AttemptTrace } from './attempt-trace.ts';
@@ -151,11 +151,33 @@ const inference: PaidEndpoint<InferenceInput> = {
     };
   },
   run(request, settlement) {
-    const { admission } = request.deps;
-    if (admission === null) start(request, settlement);
-    else admit(request, settlement, admission);
+    const { origin } = request.input;
+    const background = origin === null ? undefined : backgroundOf(request.exchange);
+    if (origin === null || background === undefined) begin(request, settlement);
+    else beginBackground(request, settlement, background, origin);
   },
 };
+
+function begin(request: InferenceRequest, settlement: RequestSettlement): void {
+  const { admission } = request.deps;
+  if (admission === null) start(request, settlement);
+  else admit(request, settlement, admission);
+}
+
+/** Begins the request when its response is in the store. Apart from `run`, whose variables would else be allocated for the closures. */
+function beginBackground(
+  request: InferenceRequest,
+  settlement: RequestSettlement,
+  background: BackgroundResponse,
+  origin: ResponseOrigin,
+): void {
+  const { deps, exchange } = request;
+  background.begin(
+    origin,
+    () => begin(request, settlement),
+    (thrown) => refuse(exchange, deps, thrown),
+  );
+}
 
 function start(request: InferenceRequest, settlement: RequestSettlement): void {
   const { deps, exchange, input } = request;

@@ -14,9 +14,10 @@ import {
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { type ResponseOrigin, ResponseRecorder, unknownResponse } from '../responses/index.ts';
+import { backgroundOf, type ResponseOrigin, ResponseRecorder, unknownResponse } from '../responses/index.ts';
 import type { Downstream } from '../upstream/index.ts';
 import { heldName } from './affinity-hint.ts';
+import { startBackground } from './background.ts';
 import type { ApiDeps } from './deps.ts';
 import { refuse } from './pipeline.ts';
 
@@ -50,6 +51,12 @@ export function withState(request: StatefulRequest, proceed: Proceed): void {
   const fields = stateFieldsOf(body);
   // Strangers have no account of their own: nothing of theirs is kept, for the next one could read it.
   const keeps = fields.store !== false && !exchange.keyless;
+  if (fields.background) {
+    if (exchange.keyless) throw noBackground('it needs a key');
+    if (!keeps) throw noBackground('store is false');
+    startBackground(exchange, deps, deps.responses, body, fields);
+    return;
+  }
   const previous = previousResponseId(body, scan) ?? null;
   const { account } = exchange;
   const items = fields.hasReferences ? referencesIn(inputItemsOf(body)) : [];
@@ -160,7 +167,7 @@ export function recorded(
   { epochMs, responses, settings }: ApiDeps,
   origin: ResponseOrigin | null,
 ): Downstream {
-  if (origin === null || responses === null) return exchange;
+  if (origin === null || responses === null || backgroundOf(exchange) !== undefined) return exchange;
   const { maxBytes } = settings.responses;
   return new ResponseRecorder(exchange, { store: responses, maxBytes, epochMs }, origin);
 }

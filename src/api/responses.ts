@@ -1,11 +1,11 @@
 // Stored responses over HTTP: GET and DELETE /v1/responses/{id}, POST /v1/responses/{id}/cancel and GET /v1/responses/{id}/input_items.
 // A client sees the responses of its own account alone; all others are 404.
 
-import { arrayItemsOf, itemNameOf, withMembers } from '../dialect/index.ts';
+import { arrayItemsOf, dialectOf, itemNameOf, withMembers } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
-import { responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
+import { EventFollower, responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { authenticate, refuse } from './pipeline.ts';
 import type { Schema } from './schema.ts';
@@ -20,6 +20,14 @@ const MOST_ITEMS = 100;
 
 export const RESPONSE_PARAMETERS: readonly { readonly name: string; readonly schema: Schema }[] = [
   { name: 'include', schema: { type: 'string', description: 'Accepted; a stored response has all that it had.' } },
+  {
+    name: 'stream',
+    schema: { type: 'boolean', description: 'The events of a background response, and those to come.' },
+  },
+  {
+    name: 'starting_after',
+    schema: { type: 'integer', description: 'With `stream`: only events with a higher number.' },
+  },
 ];
 
 export const INPUT_ITEM_PARAMETERS: readonly { readonly name: string; readonly schema: Schema }[] = [
@@ -67,9 +75,20 @@ function idIn(path: string): string {
 }
 
 /** GET /v1/responses/{id} */
-export const response: Endpoint = stored(async ({ exchange, key, responses }) => {
+export const response: Endpoint = stored(async ({ exchange, key, query, responses }) => {
   const found = await responses.find(key);
-  exchange.respond(200, JSON_HEADERS, responseOf(found));
+  if (query.get('stream') !== 'true') {
+    exchange.respond(200, JSON_HEADERS, responseOf(found));
+    return;
+  }
+  if (!found.hasEvents) {
+    const subject = `'${key.id}' has no events: it was not made with both background and stream`;
+    throw new HeadraceError('HR_RESPONSE_STATE', { subject });
+  }
+  const after = Number(query.get('starting_after') ?? -1);
+  if (!Number.isInteger(after)) throw invalid('starting_after', 'it should be the number of an event');
+  const dialect = dialectOf('/v1/responses');
+  if (!exchange.handedOver) new EventFollower(exchange, { store: responses, dialect }, key, after).followStore();
 });
 
 /** DELETE /v1/responses/{id} */

@@ -113,6 +113,7 @@ const STORED_RESPONSES: readonly Route[] = [
     path: '/v1/responses/{id}',
     summary: 'A stored response, OpenAI-compatible',
     query: RESPONSE_PARAMETERS,
+    streams: true,
     responses: { 200: { description: 'The response object' }, ...NOT_STORED },
     serve: response,
   },

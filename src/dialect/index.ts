@@ -18,6 +18,7 @@ export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts'
 export { previousResponseId, responseIdOf } from './response-id.ts';
 export {
   arrayItemsOf,
+  asForeground,
   inputItemsOf,
   itemNameOf,
   type SocketMessage,
@@ -38,6 +39,7 @@ export {
   withMembers,
 } from './response-object.ts';
 export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
+export { ResponseEcho } from './translation/response-echo.ts';
 export { type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, UsageWatch } from './usage.ts';
 export {

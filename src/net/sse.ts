@@ -123,6 +123,21 @@ export class EventSplitter {
   }
 }
 
+/** Splits bytes that are whole events. Each has its blank line; comments count as events. */
+export function splitEvents(bytes: Buffer): Buffer[] {
+  const events: Buffer[] = [];
+  let start = 0;
+  for (let at = bytes.indexOf(LF); at >= 0; at = bytes.indexOf(LF, at + 1)) {
+    const next = bytes[at + 1] === CR ? at + 2 : at + 1;
+    if (bytes[next] !== LF) continue;
+    events.push(bytes.subarray(start, next + 1));
+    start = next + 1;
+    at = next;
+  }
+  if (start < bytes.length) events.push(bytes.subarray(start));
+  return events;
+}
+
 /** A decoded event. */
 export interface ServerSentEvent {
   /** The event's name, absent when it has none. */

@@ -1,4 +1,6 @@
 // Public names of stored responses. Re-exports only.
+export { BackgroundResponse, backgroundOf } from './background-response.ts';
+export { EventFollower } from './event-follower.ts';
 export { ResponseRecorder, type ResponseOrigin } from './response-recorder.ts';
 export { ResponseService } from './response-service.ts';
 export { responseOf, type ResponseStoreCommand } from './response-store.ts';

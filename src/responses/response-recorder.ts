@@ -1,7 +1,7 @@
 // Reads the finished response from an answer that passes to a client, and has it stored. The answer passes unchanged and without
 // delay; of a stream nothing is collected but its last event. A response that was not delivered is not kept.
 
-import type { ResponseRecord, ResponseStatus } from '../billing/index.ts';
+import type { ResponseEnd, ResponseRecord, ResponseStatus } from '../billing/index.ts';
 import {
   arrayItemsOf,
   endingEventIn,
@@ -56,7 +56,7 @@ function recordOf(
     account,
     id,
     createdMs: Math.floor(createdMs),
-    status: (STATUSES.has(status) ? status : 'completed') as ResponseStatus,
+    status: statusOf(status),
     model: model || origin.model,
     previous,
     input: `[${origin.input().join(',')}]`,
@@ -66,8 +66,13 @@ function recordOf(
   };
 }
 
+/** How a response has ended, as its object says it. */
+export function statusOf(status: string): ResponseEnd['status'] {
+  return STATUSES.has(status) ? (status as ResponseEnd['status']) : 'completed';
+}
+
 /** Ids of the items of a JSON array. */
-function itemIdsIn(output: string): string[] {
+export function itemIdsIn(output: string): string[] {
   return arrayItemsOf(Buffer.from(output)).flatMap((item) => itemNameOf(item).id || []);
 }
 

@@ -4,6 +4,7 @@ import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
 import { KvEventMetrics } from '../../src/telemetry/kv-event-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
+import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
 import { PaymentMetrics } from '../../src/telemetry/payment-metrics.ts';
 import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
 import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
@@ -22,6 +23,7 @@ export function declaredMetrics(): MetricsSnapshot {
     ...new PageMetrics().snapshot(),
     ...new LedgerMetrics().snapshot(),
     ...new PaymentMetrics().snapshot(),
+    ...new ResponseMetrics().snapshot(),
     ...new ThreadMetrics(0, NO_ACTORS).declared(),
     ...new ProcessMetrics().declared(),
     ...new SpanMetrics().snapshot(),

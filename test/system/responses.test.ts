@@ -2,71 +2,11 @@
 // threads, and gateways that share a store.
 
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
-import type { SettingsInput } from '../../src/config/settings.ts';
-import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
+import t from 'tap';
 import { postgresDatabase } from '../support/postgres.ts';
 import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
+import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { MODEL, until } from '../support/system.ts';
-
-type Tap = Pick<Test, 'teardown'>;
-
-interface Answer {
-  readonly status: number;
-  readonly headers: Headers;
-  readonly text: string;
-  readonly json: Record<string, unknown>;
-}
-
-const KEYS = [
-  { key: 'hr_one', account: 'one' },
-  { key: 'hr_two', account: 'two' },
-];
-
-function settingsOf(crns: readonly ResponseCrn[], more: SettingsInput = {}): SettingsInput {
-  return {
-    listen: '127.0.0.1:0',
-    models: { [MODEL]: { servers: crns.map(({ url }) => url) } },
-    keys: { static: KEYS },
-    log: { level: 'silent' },
-    health: { interval: '1h' },
-    routing: { affinity: false },
-    ...more,
-  };
-}
-
-async function startGateway(t: Tap, settings: SettingsInput): Promise<{ gateway: Gateway; url: string }> {
-  const gateway = createGateway(settings);
-  t.teardown(() => gateway.close());
-  const { url } = await gateway.listen();
-  await gateway.ready();
-  return { gateway, url };
-}
-
-async function call(url: string, path: string, init: RequestInit = {}, key = 'hr_one'): Promise<Answer> {
-  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-  const response = await fetch(`${url}${path}`, { headers, ...init });
-  const text = await response.text();
-  const json = text.startsWith('{') ? (JSON.parse(text) as Record<string, unknown>) : {};
-  return { status: response.status, headers: response.headers, text, json };
-}
-
-function create(url: string, body: object, key?: string): Promise<Answer> {
-  return call(url, '/v1/responses', { method: 'POST', body: JSON.stringify({ model: MODEL, ...body }) }, key);
-}
-
-/** The id of the response in an answer, whole or a stream. */
-function idOf({ text }: Answer): string {
-  return /"id":"(resp_[^"]+)"/.exec(text)?.[1] ?? '';
-}
-
-/** Texts of the items that a CRN got. */
-function inputOf(crn: ResponseCrn, at = -1): string[] {
-  const input = crn.requests.at(at)?.input;
-  if (typeof input === 'string') return [input];
-  const items = input as { readonly content: string | { readonly text: string }[] }[];
-  return items.map(({ content }) => (typeof content === 'string' ? content : (content[0]?.text ?? '')));
-}
 
 t.test('a conversation goes on with a CRN that keeps nothing', async (t) => {
   const crn = await startResponseCrn(t);

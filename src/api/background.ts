@@ -1,0 +1,82 @@
+// `background: true`: the client is answered as soon as the request is admitted and stored, and the work goes on in an exchange of its
+// own, through the same pipeline: authenticated, priced, held, charged and drained like every other request.
+
+import { randomBytes } from 'node:crypto';
+import { asForeground, dialectOf, ResponseEcho, type StateFields } from '../dialect/index.ts';
+import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
+import type { ApiDeps } from './deps.ts';
+
+/** As in ids of the official API: 24 bytes nobody guesses. */
+const ID_BYTES = 24;
+
+/** Headers that belong to the client's connection, or are given anew. */
+const OF_CONNECTION =
+  /^(?:connection|keep-alive|content-length|transfer-encoding|expect|te|upgrade|origin|x-request-id|x-client-request-id)$/;
+
+/** Headers that the client's own exchange adds. */
+const OF_EXCHANGE = /^(?:x-request-id|request-id|vary|content-length|access-control-.*)$/;
+
+const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
+
+/** Starts a request in the background and answers the client. */
+export function startBackground(
+  exchange: Exchange,
+  deps: ApiDeps,
+  responses: StoredResponses,
+  body: Buffer,
+  { stream }: StateFields,
+): void {
+  const { clock, epochMs, settings } = deps;
+  const key = { account: exchange.account, id: `resp_${randomBytes(ID_BYTES).toString('hex')}` };
+  const queued = queuedResponse(key.id, exchange.model, Math.floor(epochMs() / 1000), body);
+  const { maxBytes } = settings.responses;
+  const run: BackgroundResponse = new BackgroundResponse(
+    { store: responses, clock, epochMs, maxBytes },
+    { key, queued, hasEvents: stream },
+    {
+      begun: () => {
+        if (exchange.handedOver) return;
+        if (!stream) {
+          exchange.respond(200, JSON_HEADERS, queued);
+          return;
+        }
+        const dialect = dialectOf(exchange.path);
+        new EventFollower(exchange, { store: responses, dialect }, key, -1).followLive(run);
+      },
+      refused: (inner, answer) => passOn(exchange, inner, answer),
+    },
+  );
+  const request = asForeground(body);
+  const { path, query, remoteAddress, requestId } = exchange;
+  const headers = ['x-request-id', requestId, 'content-length', String(request.byteLength)];
+  for (let i = 0; i < exchange.headers.length; i += 2) {
+    const name = exchange.headers[i] as string;
+    if (!OF_CONNECTION.test(name)) headers.push(name, exchange.headers[i + 1] as string);
+  }
+  startDetached(deps.detached, { method: 'POST', path, query, headers, remoteAddress }, request, run, (inner) =>
+    run.runIn(inner),
+  );
+}
+
+/** The response object before it has begun: what the request says, and the defaults of the official API. */
+function queuedResponse(id: string, model: string, createdS: number, body: Buffer): Buffer {
+  const own = JSON.stringify({
+    ...{ id, object: 'response', created_at: createdS, status: 'queued', error: null, incomplete_details: null },
+    ...{ model, output: [], usage: null },
+  });
+  return Buffer.concat([Buffer.from(`${own.slice(0, -1)},`), new ResponseEcho(body, null).members, Buffer.from('}')]);
+}
+
+/** The request was refused: the client gets that answer. */
+function passOn(exchange: Exchange, { answerHeaders, errorCode, status }: DetachedExchange, body: Buffer): void {
+  if (exchange.handedOver) return;
+  const headers: string[] = [];
+  for (let i = 0; i < answerHeaders.length; i += 2) {
+    const name = answerHeaders[i] as string;
+    if (!OF_EXCHANGE.test(name)) headers.push(name, answerHeaders[i + 1] as string);
+  }
+  exchange.errorCode = errorCode;
+  exchange.respond(status, headers, body);
+}

@@ -1,0 +1,330 @@
+// One response that runs in the background: the sink of a request that the gateway makes itself. Its events get numbers and the id that
+// the client was given; they are written in batches and pushed to clients of this thread. It ends exactly once: by the event of the
+// server that ends it, by an error, or by a cancel.
+
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { ResponseKey } from '../billing/index.ts';
+import { endsResponse, responseEventOf, type ResponseParts, responsePartsOf, withMembers } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchange.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { EventSplitter, splitEvents } from '../net/sse.ts';
+import { itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
+import type { StoredResponses } from './stored-responses.ts';
+
+/** Pause between two batches of events on their way to the store. */
+const FLUSH_MS = 20;
+const FLUSH_BYTES = 32 * 1024;
+
+/** Answers that are no response: errors of servers and of the gateway. */
+const REFUSAL_BYTES = 64 * 1024;
+
+const OK = 200;
+const COMMENT = 0x3a;
+
+/** A client that gets the events as they come. */
+export interface LiveFollower {
+  push(event: Buffer, number: number): void;
+  comment(bytes: Buffer): void;
+  /** Nothing more will come. */
+  finish(): void;
+}
+
+export interface BackgroundDeps {
+  readonly store: Pick<StoredResponses, 'begin' | 'end' | 'events' | 'progress' | 'stopped'>;
+  readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
+  readonly maxBytes: number;
+}
+
+export interface BackgroundRequest {
+  readonly key: ResponseKey;
+  /** The response object as it is queued. */
+  readonly queued: Buffer;
+  /** Its events are kept. */
+  readonly hasEvents: boolean;
+}
+
+/** What becomes of the request: exactly one of them is called, once. */
+export interface BackgroundHooks {
+  /** It is admitted and stored: it runs from now on. */
+  begun(): void;
+  /** It was answered before that, with an error. */
+  refused(exchange: DetachedExchange, body: Buffer): void;
+}
+
+/** Background responses of this thread, by the exchange in which they run. */
+const RUNS = new WeakMap<Exchange, BackgroundResponse>();
+
+/** The background response that runs in an exchange. */
+export function backgroundOf(exchange: Exchange): BackgroundResponse | undefined {
+  return RUNS.get(exchange);
+}
+
+/** `waiting`: for admission. `asking`: for its place in the store. */
+type State = 'waiting' | 'asking' | 'running' | 'ended';
+
+export class BackgroundResponse implements ResponseSink {
+  readonly #deps: BackgroundDeps;
+  readonly #request: BackgroundRequest;
+  readonly #hooks: BackgroundHooks;
+  readonly #splitter: EventSplitter;
+  readonly #live = new Set<LiveFollower>();
+  #exchange: DetachedExchange | null = null;
+  #state: State = 'waiting';
+  /** The newest response object. */
+  #object: Buffer;
+  #previous: string | null = null;
+  /** An answer that is no stream. */
+  #parts: Buffer[] = [];
+  #partBytes = 0;
+  #number = 0;
+  #batch: { readonly first: number; last: number; data: string } | null = null;
+  #keptBytes = 0;
+  #timer: TimerHandle | null = null;
+
+  constructor(deps: BackgroundDeps, request: BackgroundRequest, hooks: BackgroundHooks) {
+    this.#deps = deps;
+    this.#request = request;
+    this.#hooks = hooks;
+    this.#object = request.queued;
+    this.#splitter = new EventSplitter({ maxHeldBytes: deps.maxBytes });
+  }
+
+  /** The exchange in which it is going to run. */
+  runIn(exchange: DetachedExchange): void {
+    this.#exchange = exchange;
+    RUNS.set(exchange, this);
+  }
+
+  /** The request is admitted: `proceed` is called when the response is in the store, `refuse` when it cannot be. */
+  begin(origin: ResponseOrigin, proceed: () => void, refuse: (thrown: unknown) => void): void {
+    const { epochMs, store } = this.#deps;
+    const { hasEvents, key, queued } = this.#request;
+    const parts = responsePartsOf(queued) as ResponseParts;
+    this.#state = 'asking';
+    this.#previous = origin.previous;
+    const record = {
+      ...{ ...key, createdMs: Math.floor(epochMs()), status: 'queued' as const, model: origin.model },
+      ...{ previous: origin.previous, input: `[${origin.input().join(',')}]`, output: '[]', response: parts.rest, items: [] },
+    } as const;
+    store
+      .begin(record, hasEvents, () => this.#cancelled())
+      .then(() => {
+        // It may have been refused meanwhile, by a shutdown.
+        const isOver = this.#state !== 'asking';
+        this.#state = 'running';
+        if (isOver) {
+          this.#fail('server_error', new HeadraceError('HR_DRAINING').message);
+          return;
+        }
+        this.#hooks.begun();
+        this.#emit('response.created', null, queued);
+        this.#emit('response.queued', null, queued);
+        proceed();
+      })
+      .catch(refuse);
+  }
+
+  /** Pushes the events that come from now on. */
+  follow(follower: LiveFollower): void {
+    if (this.#state === 'ended') follower.finish();
+    else this.#live.add(follower);
+  }
+
+  unfollow(follower: LiveFollower): void {
+    this.#live.delete(follower);
+  }
+
+  piece(chunk: Uint8Array): boolean {
+    const bytes = Buffer.from(chunk);
+    if (this.#state !== 'running' || !this.#streams) {
+      this.#collect(bytes);
+      return true;
+    }
+    const whole = this.#splitter.push(bytes);
+    if (whole === undefined) return true;
+    for (const event of splitEvents(whole)) {
+      if (this.#isRunning) this.#event(event);
+    }
+    return true;
+  }
+
+  end(): void {
+    const body = Buffer.concat(this.#parts);
+    if (this.#state === 'waiting' || this.#state === 'asking') {
+      this.#state = 'ended';
+      this.#hooks.refused(this.#exchange as DetachedExchange, body);
+      return;
+    }
+    if (this.#state === 'ended') return;
+    const { status = 0 } = this.#exchange ?? {};
+    if (status === OK && !this.#streams) this.#finish('response.completed', body);
+    else if (status === OK) this.#failWith('HR_STREAM_TRUNCATED');
+    else this.#fail('server_error', messageIn(body) ?? `The server answered with status ${status}`);
+  }
+
+  broken(): void {
+    if (this.#state === 'running') this.#failWith('HR_STREAM_BROKEN');
+    else if (this.#state !== 'ended') this.end();
+  }
+
+  get #streams(): boolean {
+    const headers = this.#exchange?.answerHeaders ?? [];
+    const at = headers.indexOf('content-type');
+    return this.#exchange?.status === OK && at >= 0 && /^text\/event-stream\b/i.test(headers[at + 1] ?? '');
+  }
+
+  get #isRunning(): boolean {
+    return this.#state === 'running';
+  }
+
+  #collect(bytes: Buffer): void {
+    const most = this.#exchange?.status === OK ? this.#deps.maxBytes : REFUSAL_BYTES;
+    this.#partBytes += bytes.byteLength;
+    if (this.#partBytes <= most) this.#parts.push(bytes);
+  }
+
+  #event(bytes: Buffer): void {
+    if (bytes[0] === COMMENT) {
+      for (const follower of this.#live) follower.comment(bytes);
+      return;
+    }
+    const event = responseEventOf(bytes);
+    if (event === null) return;
+    const { json, response, type } = event;
+    if (endsResponse(type)) {
+      this.#finish(type, response ?? json);
+      return;
+    }
+    // The client has had these two.
+    if (type === 'response.created' || type === 'response.queued') return;
+    if (response !== null && responsePartsOf(response) !== null) {
+      this.#object = this.#own(response);
+      const parts = responsePartsOf(this.#object);
+      if (parts !== null) this.#deps.store.progress(this.#request.key, parts.rest);
+      this.#emit(type, json, this.#object);
+      return;
+    }
+    this.#emit(type, json, null);
+  }
+
+  /** A response object of the server as one of the gateway. */
+  #own(response: Buffer): Buffer {
+    const previous = JSON.stringify(this.#previous);
+    const id = JSON.stringify(this.#request.key.id);
+    return withMembers(response, { id, background: 'true', previous_response_id: previous, store: 'true' });
+  }
+
+  /** The event that ends the response. Without a response object of its own, what is known so far has failed. */
+  #finish(type: string, response: Buffer): void {
+    if (responsePartsOf(response) === null) {
+      this.#fail(...errorIn(response));
+      return;
+    }
+    const object = this.#own(response);
+    if (object.byteLength > this.#deps.maxBytes) {
+      this.#fail('response_too_large', `The response is larger than ${this.#deps.maxBytes} bytes`);
+      return;
+    }
+    this.#over(type, object);
+  }
+
+  #failWith(code: 'HR_STREAM_BROKEN' | 'HR_STREAM_TRUNCATED'): void {
+    this.#fail('server_error', new HeadraceError(code).message);
+  }
+
+  #fail(code: string, message: string): void {
+    const error = JSON.stringify({ code, message });
+    this.#over('response.failed', withMembers(this.#object, { status: '"failed"', error }));
+  }
+
+  #over(type: string, object: Buffer): void {
+    this.#object = object;
+    this.#emit(type, null, object, true);
+    this.#state = 'ended';
+    this.#flush();
+    const { output, rest, status } = responsePartsOf(object) as ResponseParts;
+    const { account, id } = this.#request.key;
+    this.#deps.store.end({ account, id, status: statusOf(status), output, response: rest, items: itemIdsIn(output) });
+    this.#finishFollowers();
+  }
+
+  /** Somebody has cancelled it; the store knows. */
+  #cancelled(): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#flush();
+    this.#deps.store.stopped(this.#request.key);
+    this.#finishFollowers();
+    this.#exchange?.leave();
+  }
+
+  #finishFollowers(): void {
+    for (const follower of this.#live) follower.finish();
+    this.#live.clear();
+  }
+
+  /** Sends an event with its number, and with this response object if it has one. `json`: its data; null: none yet. */
+  #emit(type: string, json: Buffer | null, response: Buffer | null, isLast = false): void {
+    const number = this.#number++;
+    if (!this.#request.hasEvents) return;
+    const members: Record<string, string> = { sequence_number: String(number) };
+    if (json === null) members['type'] = JSON.stringify(type);
+    if (response !== null) members['response'] = response.toString();
+    const data = withMembers(json ?? Buffer.from('{}'), members);
+    const text = `event: ${type}\ndata: ${data.toString()}\n\n`;
+    const bytes = Buffer.from(text);
+    for (const follower of this.#live) follower.push(bytes, number);
+    // Beyond the bound only the last event is kept: it has the whole response.
+    this.#keptBytes += bytes.byteLength;
+    if (this.#keptBytes > this.#deps.maxBytes && !isLast) return;
+    if (this.#batch !== null && this.#batch.last !== number - 1) this.#flush();
+    if (this.#batch === null) this.#batch = { first: number, last: number, data: text };
+    else {
+      this.#batch.data += text;
+      this.#batch.last = number;
+    }
+    if (this.#batch.data.length >= FLUSH_BYTES) this.#flush();
+    else this.#timer ??= this.#deps.clock.setTimeout(this.#due, FLUSH_MS);
+  }
+
+  readonly #due = (): void => {
+    this.#timer = null;
+    this.#flush();
+  };
+
+  #flush(): void {
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#batch !== null) this.#deps.store.events({ ...this.#request.key, ...this.#batch });
+    this.#batch = null;
+  }
+}
+
+/** Code and message of the error in a response object, or in an error event. */
+function errorIn(json: Buffer): [code: string, message: string] {
+  const { error } = membersIn(json);
+  const { code, message } = (typeof error === 'object' && error !== null ? error : {}) as Record<string, unknown>;
+  return [
+    typeof code === 'string' ? code : 'server_error',
+    typeof message === 'string' ? message : 'The server failed',
+  ];
+}
+
+/** The message of an error answer, whichever form it has. */
+function messageIn(body: Buffer): string | undefined {
+  const { detail, error, message } = membersIn(body);
+  const text = (error as { readonly message?: unknown } | null | undefined)?.message ?? message ?? detail;
+  return typeof text === 'string' ? text : undefined;
+}
+
+function membersIn(json: Buffer): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(json.toString());
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}

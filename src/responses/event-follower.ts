@@ -1,0 +1,118 @@
+// A client that reads the events of a background response: those that are kept, in order and from any number on, and those to come. One
+// that runs in this thread is followed live for as long as the client reads fast enough; everything else comes from the store.
+
+import type { ResponseKey } from '../billing/index.ts';
+import { type Dialect, errorEvent } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import { splitEvents } from '../net/sse.ts';
+import type { BackgroundResponse, LiveFollower } from './background-response.ts';
+import type { StoredResponses } from './stored-responses.ts';
+
+const HEADERS: readonly string[] = ['content-type', 'text/event-stream; charset=utf-8', 'cache-control', 'no-cache'];
+const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+
+export interface FollowerDeps {
+  readonly store: Pick<StoredResponses, 'follow'>;
+  readonly dialect: Dialect | undefined;
+}
+
+export class EventFollower implements ExchangeListener, LiveFollower {
+  readonly #exchange: Exchange;
+  readonly #deps: FollowerDeps;
+  readonly #key: ResponseKey;
+  /** Number of the last event that was written. */
+  #last: number;
+  /** The response is followed live; null: by the store. */
+  #run: BackgroundResponse | null = null;
+  #onWritable: (() => void) | null = null;
+
+  /** `after`: number of the last event that the client has; -1: none. */
+  constructor(exchange: Exchange, deps: FollowerDeps, key: ResponseKey, after: number) {
+    this.#exchange = exchange;
+    this.#deps = deps;
+    this.#key = key;
+    this.#last = after;
+    exchange.listener = this;
+    exchange.start(200, HEADERS, -1);
+  }
+
+  /** Follows a response of this thread. */
+  followLive(run: BackgroundResponse): void {
+    this.#run = run;
+    run.follow(this);
+  }
+
+  /** Follows what the store has. */
+  followStore(): void {
+    this.#pull().catch((thrown: unknown) => this.#fail(thrown));
+  }
+
+  push(event: Buffer, number: number): void {
+    this.#last = number;
+    if (this.#exchange.write(event) || this.#exchange.handedOver) return;
+    // The response does not wait for a client that reads slowly.
+    this.#run?.unfollow(this);
+    this.#run = null;
+    this.#onWritable = () => this.followStore();
+  }
+
+  comment(bytes: Buffer): void {
+    this.#exchange.write(bytes);
+  }
+
+  finish(): void {
+    this.#exchange.end();
+  }
+
+  onWritable(): void {
+    const resume = this.#onWritable;
+    this.#onWritable = null;
+    resume?.();
+  }
+
+  onCut(): void {
+    this.#fail(new HeadraceError('HR_DRAINING'));
+  }
+
+  onEnded(): void {
+    this.#run?.unfollow(this);
+    this.#run = null;
+    this.onWritable();
+  }
+
+  async #pull(): Promise<void> {
+    while (!this.#exchange.handedOver) {
+      const { batches, ended } = await this.#deps.store.follow(this.#key, this.#last);
+      if (ended && batches.length === 0) {
+        this.#exchange.end();
+        return;
+      }
+      let isFree = batches.length > 0 || this.#exchange.write(KEEP_ALIVE);
+      for (const { data, first } of batches) {
+        for (const [at, event] of splitEvents(Buffer.from(data)).entries()) {
+          if (first + at <= this.#last) continue;
+          this.#last = first + at;
+          isFree = this.#exchange.write(event);
+        }
+      }
+      if (!isFree && !this.#exchange.handedOver) {
+        await new Promise<void>((resolve) => {
+          this.#onWritable = resolve;
+        });
+      }
+    }
+  }
+
+  /** The client hears that the stream is not complete: it may go on behind the last number. */
+  #fail(thrown: unknown): void {
+    if (this.#exchange.handedOver) return;
+    const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
+    const { code, message, status } = error;
+    this.#exchange.errorCode = code;
+    this.#run?.unfollow(this);
+    this.#exchange.end(
+      Buffer.from(errorEvent(this.#deps.dialect, { code, message, status, sequence: this.#last + 1 })),
+    );
+  }
+}

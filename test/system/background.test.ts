@@ -1,0 +1,293 @@
+// Responses that run in the background: polled, streamed and resumed, cancelled, from other threads and gateways, over shutdowns.
+
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import t, { type Test } from 'tap';
+import { postgresDatabase } from '../support/postgres.ts';
+import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
+import { type Answer, call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
+import { MODEL, until } from '../support/system.ts';
+
+async function statusOf(url: string, id: string): Promise<unknown> {
+  return (await call(url, `/v1/responses/${id}`)).json['status'];
+}
+
+async function untilStatus(url: string, id: string, status: string): Promise<Answer> {
+  await until(`${id} is ${status}`, async () => (await statusOf(url, id).catch(() => '')) === status);
+  return call(url, `/v1/responses/${id}`);
+}
+
+interface StreamedEvent {
+  readonly type: string;
+  readonly sequence_number: number;
+  readonly response?: { readonly id: string; readonly status: string };
+}
+
+function eventsIn(text: string): StreamedEvent[] {
+  return [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => JSON.parse(json) as StreamedEvent);
+}
+
+/** Reads a stream until it has so many events; then leaves. */
+async function firstEvents(url: string, path: string, count: number, init: RequestInit = {}): Promise<StreamedEvent[]> {
+  const headers = { authorization: 'Bearer hr_one', 'content-type': 'application/json' };
+  const leave = new AbortController();
+  const response = await fetch(url + path, { headers, signal: leave.signal, ...init });
+  let text = '';
+  for await (const piece of response.body ?? []) {
+    text += Buffer.from(piece as Uint8Array).toString();
+    if (text.split('\n\n').length > count) break;
+  }
+  leave.abort();
+  return eventsIn(text).slice(0, count);
+}
+
+/** A CRN that holds its answers, a gateway, and a background response that runs. */
+async function running(
+  t: Pick<Test, 'teardown'>,
+  more: Parameters<typeof settingsOf>[1] = {},
+  stream = false,
+): Promise<{
+  crn: ResponseCrn;
+  url: string;
+  id: string;
+  gateway: Awaited<ReturnType<typeof startGateway>>['gateway'];
+}> {
+  const crn = await startResponseCrn(t);
+  const { gateway, url } = await startGateway(t, settingsOf([crn], more));
+  crn.hold();
+  const body = { model: MODEL, input: 'one', background: true, stream };
+  const [created] = stream
+    ? await firstEvents(url, '/v1/responses', 1, { method: 'POST', body: JSON.stringify(body) })
+    : [{ response: { id: idOf(await create(url, body)) } }];
+  const id = created?.response?.id ?? '';
+  await crn.held(1);
+  return { crn, url, id, gateway };
+}
+
+t.test('a background response is answered at once, runs on, and is polled', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  crn.hold();
+  const queued = await create(url, { input: 'one', background: true, instructions: 'be brief', temperature: 0.5 });
+  t.equal(queued.status, 200);
+  t.match(queued.json, {
+    ...{ object: 'response', status: 'queued', background: true, output: [], error: null, model: MODEL },
+    ...{ instructions: 'be brief', temperature: 0.5, usage: null, previous_response_id: null },
+  });
+  const id = idOf(queued);
+  await crn.held(1);
+  t.same([crn.requests[0]?.['background'], crn.requests[0]?.['stream']], [undefined, true], 'the CRN streams');
+  const half = await untilStatus(url, id, 'in_progress');
+  t.match(half.json, { id, background: true, output: [] });
+  t.match(await create(url, { input: 'two', previous_response_id: id }), { status: 400, text: /has not ended yet/ });
+  t.match(await call(url, `/v1/responses/${id}?stream=true`), { status: 400, text: /has no events/ });
+  crn.release();
+  const done = await untilStatus(url, id, 'completed');
+  t.match(done.json, {
+    id,
+    background: true,
+    output: [{ content: [{ text: 'answer 1' }] }],
+    usage: { output_tokens: 3 },
+  });
+  t.equal((await create(url, { input: 'two', previous_response_id: id })).status, 200);
+  t.same(inputOf(crn), ['one', 'answer 1', 'two'], 'and is continued');
+  t.equal((await call(url, `/v1/responses/${id}`, {}, 'hr_two')).status, 404);
+  const items = await call(url, `/v1/responses/${id}/input_items`);
+  t.match(items.json['data'], [{ role: 'user', content: [{ type: 'input_text', text: 'one' }] }]);
+});
+
+t.test('a background response goes on from another one', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const first = idOf(await create(url, { input: 'one' }));
+  const second = idOf(await create(url, { input: 'two', background: true, previous_response_id: first }));
+  t.match((await untilStatus(url, second, 'completed')).json, { previous_response_id: first });
+  t.same(inputOf(crn), ['one', 'answer 1', 'two']);
+});
+
+t.test('what is refused is refused at once', async (t) => {
+  const { id, url } = await running(t, { responses: { backgroundPerAccount: 1, background: 2 } });
+  const second = await create(url, { input: 'x', background: true });
+  t.match([second.status, second.headers.get('x-headrace-error')], [429, 'HR_RESPONSE_BACKGROUND']);
+  t.match(second.text, /those of this account/);
+  t.equal((await create(url, { input: 'x', background: true }, 'hr_two')).status, 200, 'another account has its own');
+  const unknown = await create(url, { input: 'x', background: true, previous_response_id: 'resp_nobody' });
+  t.match([unknown.status, unknown.headers.get('x-headrace-error')], [404, 'HR_RESPONSE_UNKNOWN']);
+  t.equal((await create(url, { input: 'x', background: true }, 'wrong')).status, 401);
+  t.equal((await create(url, { input: 'x', background: true, model: 'nothing' })).status, 404);
+  const unstored = await create(url, { input: 'x', background: true, store: false });
+  t.match([unstored.status, unstored.text], [422, /background is not possible: store is false/]);
+  t.equal(await statusOf(url, id), 'in_progress');
+});
+
+t.test('an error of all servers ends the response as failed', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([], { models: { [MODEL]: { servers: ['http://127.0.0.1:1'] } } }));
+  const id = idOf(await create(url, { input: 'one', background: true }));
+  const failed = await untilStatus(url, id, 'failed');
+  t.match(failed.json['error'], { message: /All servers unavailable/ });
+  t.equal(crn.requests.length, 0);
+});
+
+for (const stream of [false, true]) {
+  t.test(`a cancel stops the work, ${stream ? 'streamed' : 'polled'}`, async (t) => {
+    const { crn, id, url } = await running(t, {}, stream);
+    t.equal((await call(url, `/v1/responses/${id}/cancel`, { method: 'POST' }, 'hr_two')).status, 404);
+    const cancelled = await call(url, `/v1/responses/${id}/cancel`, { method: 'POST' });
+    t.match(cancelled, { status: 200, json: { id, status: 'cancelled' } });
+    await until('the CRN is left', () => crn.left() === 1);
+    crn.release();
+    t.equal(await statusOf(url, id), 'cancelled');
+    t.match(await call(url, `/v1/responses/${id}/cancel`, { method: 'POST' }), { json: { status: 'cancelled' } });
+    t.equal((await call(url, `/v1/responses/${id}`, { method: 'DELETE' })).status, 200);
+  });
+}
+
+t.test('a response that is deleted while it runs stops', async (t) => {
+  const { crn, id, url } = await running(t);
+  t.equal((await call(url, `/v1/responses/${id}`, { method: 'DELETE' })).status, 200);
+  await until('the CRN is left', () => crn.left() === 1);
+  t.equal((await call(url, `/v1/responses/${id}`)).status, 404);
+});
+
+t.test('a background stream is left, resumed and replayed', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  crn.hold();
+  const body = JSON.stringify({ model: MODEL, input: 'one', background: true, stream: true });
+  const begun = await firstEvents(url, '/v1/responses', 5, { method: 'POST', body });
+  t.same(
+    begun.map(({ type }) => type),
+    [
+      'response.created',
+      'response.queued',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+    ],
+  );
+  const id = begun[0]?.response?.id ?? '';
+  t.same(begun[2]?.response?.id, id);
+  t.same(
+    begun.map((event) => event.sequence_number),
+    [0, 1, 2, 3, 4],
+  );
+  const path = `/v1/responses/${id}?stream=true`;
+  t.equal((await firstEvents(url, `${path}&starting_after=4`, 1))[0]?.sequence_number, 5, 'what is kept so far');
+  const follows = call(url, `${path}&starting_after=2`);
+  crn.release();
+  const rest = eventsIn((await follows).text);
+  t.same(
+    rest.map((event) => event.sequence_number),
+    rest.map((_, at) => at + 3),
+    'without a gap, to the end',
+  );
+  t.match(rest.at(-1), { type: 'response.completed', response: { id, status: 'completed' } });
+  const all = eventsIn((await call(url, path)).text);
+  t.same(all, [...begun.slice(0, 3), ...rest], 'the same again, of what is stored');
+  t.same(eventsIn((await call(url, `${path}&starting_after=${all.length - 1}`)).text), []);
+  t.equal((await call(url, `${path}&starting_after=x`)).status, 422);
+  t.equal((await call(url, path, {}, 'hr_two')).status, 404);
+});
+
+t.test('events beyond the bound are not kept, but for the last one', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn], { responses: { maxBytes: '3KiB' } }));
+  const live = await create(url, { input: 'one', background: true, stream: true });
+  const id = idOf(live);
+  t.equal(eventsIn(live.text).length, 11, 'who follows from the beginning gets all');
+  await untilStatus(url, id, 'completed');
+  const kept = eventsIn((await call(url, `/v1/responses/${id}?stream=true`)).text);
+  t.ok(kept.length < 11, `${kept.length} are kept`);
+  t.equal(kept.at(-1)?.type, 'response.completed');
+  t.equal(kept.at(-1)?.sequence_number, 10);
+});
+
+for (const shared of ['sqlite', 'postgres'] as const) {
+  t.test(`${shared}: another gateway follows and cancels`, async (t) => {
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const { crn, id, url } = await running(t, { store });
+    const other = (await startGateway(t, settingsOf([crn], { store }))).url;
+    await untilStatus(other, id, 'in_progress');
+    crn.release();
+    await untilStatus(other, id, 'completed');
+
+    crn.hold();
+    const body = JSON.stringify({ model: MODEL, input: 'two', background: true, stream: true });
+    const [created] = await firstEvents(url, '/v1/responses', 1, { method: 'POST', body });
+    const second = created?.response?.id ?? '';
+    await crn.held(1);
+    t.equal(
+      (await firstEvents(other, `/v1/responses/${second}?stream=true`, 4)).length,
+      4,
+      'events from the other gateway',
+    );
+    const follows = call(other, `/v1/responses/${second}?stream=true&starting_after=1`);
+    const cancelled = await call(other, `/v1/responses/${second}/cancel`, { method: 'POST' });
+    t.match(cancelled.json, { status: 'cancelled' });
+    await until('the gateway that runs it stops', () => crn.left() === 1);
+    t.equal((await follows).status, 200, 'the stream ends');
+    t.equal(await statusOf(url, second), 'cancelled');
+  });
+}
+
+t.test('a shutdown ends what runs as failed, and the store says so', async (t) => {
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const { crn, gateway, id } = await running(t, { store }, true);
+  const after = (await startGateway(t, settingsOf([crn], { store }))).url;
+  await gateway.close();
+  const failed = await untilStatus(after, id, 'failed');
+  t.match(failed.json['error'], { message: /shutting down/ });
+  const events = eventsIn((await call(after, `/v1/responses/${id}?stream=true`)).text);
+  t.equal(events.at(-1)?.type, 'response.failed');
+});
+
+t.test('a thread that ends leaves no response that seems to run', async (t) => {
+  const { gateway, id, url } = await running(t, { threads: 1, store: `sqlite:${join(t.testdir(), 'ledger.db')}` });
+  gateway.crash(1);
+  await until('another thread serves', async () => (await call(url, '/health').catch(() => null))?.status === 200);
+  const failed = await untilStatus(url, id, 'failed');
+  t.match(failed.json['error'], { message: /thread .* has ended/ });
+});
+
+t.test('the official client creates, polls, resumes and cancels', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const client = new OpenAI({ apiKey: 'hr_one', baseURL: `${url}/v1`, maxRetries: 0 });
+  let response = await client.responses.create({ model: MODEL, input: 'one', background: true });
+  t.equal(response.status, 'queued');
+  await until('it is completed', async () => {
+    response = await client.responses.retrieve(response.id);
+    return response.status === 'completed';
+  });
+  t.equal(response.output_text, 'answer 1');
+  t.equal((await client.responses.inputItems.list(response.id)).data.length, 1);
+
+  crn.hold();
+  const stream = await client.responses.create({ model: MODEL, input: 'two', background: true, stream: true });
+  let last = -1;
+  let id = '';
+  for await (const event of stream) {
+    last = event.sequence_number;
+    if (event.type === 'response.created') id = event.response.id;
+    if (event.type === 'response.output_text.delta') break;
+  }
+  crn.release();
+  const types: string[] = [];
+  const resumed = await client.responses.retrieve(id, { stream: true, starting_after: last });
+  for await (const event of resumed) {
+    t.equal(event.sequence_number, ++last);
+    types.push(event.type);
+  }
+  t.equal(types.at(-1), 'response.completed');
+  const whole = client.responses.stream({ response_id: id, starting_after: -1 });
+  t.equal((await whole.finalResponse()).output_text, 'answer 2');
+
+  crn.hold();
+  const third = await client.responses.create({ model: MODEL, input: 'three', background: true });
+  await crn.held(1);
+  t.equal((await client.responses.cancel(third.id)).status, 'cancelled');
+  await client.responses.delete(third.id);
+  const gone: unknown = await client.responses.retrieve(third.id).catch((error: unknown) => error);
+  t.match(gone, { status: 404 });
+});
