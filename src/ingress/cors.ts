@@ -5,7 +5,7 @@ import type { Exchange } from './exchange.ts';
 /** Headers that a browser script may read beside the safelisted ones. */
 const EXPOSED =
   'x-request-id, request-id, x-headrace-error, x-headrace-cache, x-headrace-cost, x-headrace-output-limit, x-headrace-stored, ' +
-  'retry-after, ' +
+  'x-headrace-translated, retry-after, ' +
   'x-should-retry, server-timing, payment-required, payment-response, x-payment-response, retry-after-ms, ' +
   'x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, ' +
   'x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens';
