@@ -102,6 +102,9 @@ function messageFor(body, asked, id) {
     return calls(call(patch, { input: '*** "Begin"\n' }));
   if (format?.type === 'json_schema') return text(JSON.stringify({ city: 'Rome', degrees: 21 }));
   if (results.length > 0) return text(`Tools say: ${results.map(textOf).join(' and ')}.`);
+  if (asked.includes('recall')) {
+    return text(`You thought: ${messages.map(({ reasoning_content: thought = '' }) => thought).join('')}`);
+  }
   if (asked.includes('refuse')) return { message: { content: null, refusal: 'I cannot do that.' }, reason: 'stop' };
   if (asked.includes('limit')) return text('Down the canal and', 'length');
   const images = messages

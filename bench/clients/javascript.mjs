@@ -81,6 +81,17 @@ async function openai() {
       });
       assert.match(second.output_text, RESULT);
     },
+    'reasoning sent back': async () => {
+      const options = { model, store: false, include: ['reasoning.encrypted_content'] };
+      const input = [{ role: 'user', content: 'think: where?' }];
+      const { output } = await client.responses.create({ ...options, input });
+      const items = output.map(({ content, ...item }) => (item.type === 'reasoning' ? item : { ...item, content }));
+      const again = await client.responses.create({
+        ...options,
+        input: [...input, ...items, { role: 'user', content: 'recall' }],
+      });
+      assert.equal(again.output_text, 'You thought: The canal leads to the wheel.');
+    },
     'custom tools': async () => {
       const request = { model, input: 'patch it', tools: [{ type: 'custom', name: 'apply_patch' }] };
       const { output } = await client.responses.create(request);
@@ -193,6 +204,15 @@ async function ai() {
       const previous = { openai: { previousResponseId: providerMetadata.openai.responseId } };
       const { text } = await generateText({ ...options, prompt: 'And then?', providerOptions: previous });
       assert.match(text, /^Down the canal/);
+    },
+    'reasoning sent back': async () => {
+      const providerOptions = { openai: { store: false, include: ['reasoning.encrypted_content'] } };
+      const messages = [{ role: 'user', content: 'think: where?' }];
+      const stream = streamText({ ...options, providerOptions, messages });
+      const earlier = (await stream.response).messages;
+      messages.push(...earlier, { role: 'user', content: 'recall' });
+      const { text } = await generateText({ ...options, providerOptions, messages });
+      assert.equal(text, 'You thought: The canal leads to the wheel.');
     },
     'structured output': async () => {
       const { output } = await generateText({ ...options, prompt: 'Rome?', output: Output.object({ schema: Report }) });

@@ -43,7 +43,9 @@ const DEFAULTS: Readonly<Record<string, string>> = {
 const REPEATED = Object.keys(DEFAULTS);
 const MODEL = 2 * REPEATED.length;
 const SERVICE_TIER = MODEL + 2;
-const MEMBERS = memberTable([...REPEATED, 'model', 'service_tier']);
+const INCLUDE = SERVICE_TIER + 2;
+const MEMBERS = memberTable([...REPEATED, 'model', 'service_tier', 'include']);
+const OPAQUE_REASONING = Buffer.from('"reasoning.encrypted_content"');
 const FORMAT = memberTable(['format']);
 
 const NULL = 0x6e;
@@ -82,6 +84,12 @@ export class ResponseEcho {
   get serviceTier(): string {
     const { start, end } = this.#span(SERVICE_TIER);
     return start < 0 ? '"auto"' : this.#request.toString('utf8', start, end);
+  }
+
+  /** Whether the client asks for reasoning as an opaque text, which it sends back. */
+  get wantsOpaqueReasoning(): boolean {
+    const { start, end } = this.#span(INCLUDE);
+    return start >= 0 && this.#request.subarray(start, end).includes(OPAQUE_REASONING);
   }
 
   /** The members that the response object repeats, as JSON without braces: `"background":false,"instructions":…`. */

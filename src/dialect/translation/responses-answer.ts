@@ -9,6 +9,7 @@ import { ByteWriter } from './byte-writer.ts';
 import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, textOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
+import { opaqueReasoning } from './opaque-reasoning.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 
@@ -37,6 +38,8 @@ interface TextItem {
   readonly id: string;
   readonly index: number;
   readonly parts: Part[];
+  /** Whether the client wants its text in the form that it sends back too. */
+  readonly isOpaque: boolean;
   status: ItemStatus;
 }
 
@@ -338,7 +341,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #openTextItem(type: TextItem['type']): TextItem {
     const index = this.#items.length;
     const id = `${type === 'message' ? 'msg' : 'rs'}_${this.#id}_${index}`;
-    const item: TextItem = { type, id, index, parts: [], status: 'in_progress' };
+    const isOpaque = type === 'reasoning' && this.#echo.wantsOpaqueReasoning;
+    const item: TextItem = { type, id, index, parts: [], isOpaque, status: 'in_progress' };
     this.#items.push(item);
     this.#writeItemEvent('response.output_item.added', item);
     return item;
@@ -507,9 +511,11 @@ function writeItem(item: Item): void {
   const { id, status, type } = item;
   out.latin1(`{"id":"${id}","type":"${type}",`);
   if ('parts' in item) {
-    out.latin1(
-      type === 'reasoning' ? '"summary":[],"content":[' : `"status":"${status}","role":"assistant","content":[`,
-    );
+    out.latin1(type === 'reasoning' ? '"summary":[],' : `"status":"${status}","role":"assistant",`);
+    if (item.isOpaque && status !== 'in_progress') {
+      out.latin1(`"encrypted_content":"${opaqueReasoning(item.parts.map(unescaped).join(''))}",`);
+    }
+    out.latin1('"content":[');
     for (const [index, part] of item.parts.entries()) {
       if (index > 0) out.latin1(',');
       writePart(part);

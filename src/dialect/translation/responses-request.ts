@@ -13,6 +13,7 @@ import {
   untranslatable,
 } from './field-table.ts';
 import { JsonTape, JsonWriter } from './json-tape.ts';
+import { reasoningIn } from './opaque-reasoning.ts';
 import { type CalledTool, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
@@ -32,7 +33,7 @@ const deps = { tape, out };
 
 let pending: Pending = 'none';
 const texts: Text[] = [];
-const thoughts: number[] = [];
+const thoughts: Text[] = [];
 const calls: number[] = [];
 const callWriters: ((item: number) => void)[] = [];
 const images: number[] = [];
@@ -432,14 +433,27 @@ const REASONING_ITEM = new FieldTable(
       'messages[].reasoning_content',
       'Text of its parts, where there is no content.',
       (parts, item) => {
-        const content = present(item, 'content');
-        if (content === NONE || tape.isEmpty(content)) readThoughts(parts);
+        if (!hasParts(item, 'content')) readThoughts(parts);
       },
     ),
-    dropped('encrypted_content', 'Only the server that encrypted it can read it.'),
+    carried(
+      'encrypted_content',
+      'messages[].reasoning_content',
+      'Where there is no text, and the gateway has written it; what other servers have encrypted is left out.',
+      (opaque, item) => {
+        if (hasParts(item, 'content') || hasParts(item, 'summary')) return;
+        const text = reasoningIn(tape.string(opaque) ?? '');
+        if (text !== undefined) thoughts.push(text);
+      },
+    ),
   ],
   OTHER_ITEM_FIELDS,
 );
+
+function hasParts(item: number, name: string): boolean {
+  const parts = present(item, name);
+  return parts !== NONE && !tape.isEmpty(parts);
+}
 
 function readReasoning(item: number): void {
   beginAssistant();
@@ -949,7 +963,7 @@ const BODY = new FieldTable(
     carried(
       'include',
       'logprobs',
-      '`message.output_text.logprobs` asks for log-probabilities; the rest is dropped.',
+      '`message.output_text.logprobs` asks for log-probabilities, `reasoning.encrypted_content` is answered by the gateway; the rest is dropped.',
       writeInclude,
     ),
     carried('top_logprobs', 'top_logprobs', 'Where log-probabilities are asked for.', null),

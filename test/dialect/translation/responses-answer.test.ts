@@ -1,6 +1,7 @@
 // Answers of chat servers as clients of the responses dialect get them: events one by one, whole responses, errors.
 
 import t, { type Test } from 'tap';
+import { reasoningIn } from '../../../src/dialect/translation/opaque-reasoning.ts';
 import type { CalledTool } from '../../../src/dialect/translation/response-echo.ts';
 import { ResponseEcho } from '../../../src/dialect/translation/response-echo.ts';
 import { ResponsesAnswer } from '../../../src/dialect/translation/responses-answer.ts';
@@ -178,6 +179,18 @@ t.test('reasoning becomes an item before the message', async (t) => {
   const both = translated(t, [chunk({ reasoning: 'Hm', reasoning_content: 'Hm' }), chunk({}, 'stop')]);
   t.match(both[4], { type: 'response.reasoning_text.delta', delta: 'Hm' });
   t.same(both.filter(({ type }) => type === 'response.reasoning_text.delta').length, 1, 'not twice');
+});
+
+t.test('reasoning is also opaque where the client asks for that', async (t) => {
+  const echo = new ResponseEcho(Buffer.from('{"include":["reasoning.encrypted_content"]}'), null);
+  const translator = new ResponsesAnswer(echo);
+  const frames = [chunk({ reasoning: 'Hm "so" ' }), chunk({ reasoning: '\u{1f30a}' }), chunk({}, 'stop')];
+  const bytes = frames.map((frame) => translator.events(Buffer.from(`data: ${JSON.stringify(frame)}\n\n`)).toString());
+  const events = read(t, bytes.join('') + translator.end().toString());
+  t.notOk('encrypted_content' in (events[2]?.item ?? {}), 'not before it is known');
+  const [item] = events.at(-1)?.response.output ?? [];
+  t.equal(reasoningIn(item?.['encrypted_content'] as string), 'Hm "so" \u{1f30a}');
+  t.match(events.find(({ type }) => type === 'response.output_item.done')?.item, item as Json);
 });
 
 const called = (

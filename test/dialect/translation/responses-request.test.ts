@@ -1,6 +1,7 @@
 // What each row of the tables does to a request of the responses dialect, and how items become messages.
 import t from 'tap';
 import { HeadraceError } from '../../../src/errors.ts';
+import { opaqueReasoning } from '../../../src/dialect/translation/opaque-reasoning.ts';
 import { RESPONSES_TABLES, ResponsesRequest } from '../../../src/dialect/translation/responses-request.ts';
 
 type Json = Record<string, unknown>;
@@ -211,7 +212,10 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
       turn({ type: 'reasoning', content: null, summary: [{ type: 'summary_text', text: 'a' }] }),
       messages({ ...assistant(''), reasoning_content: 'a' }),
     ],
-    encrypted_content: [turn({ type: 'reasoning', summary: [], encrypted_content: 'gAAAA' }), messages()],
+    encrypted_content: [
+      turn({ type: 'reasoning', summary: [], encrypted_content: opaqueReasoning('größer "x"') }),
+      messages({ ...assistant(''), reasoning_content: 'größer "x"' }),
+    ],
   },
   'input[].content[]': {
     input_text: [
@@ -539,6 +543,25 @@ t.test('puts text, reasoning and calls of one turn in one message', (t) => {
     ],
   ];
   for (const [name, items, becomes] of examples) t.strictSame(chat(turn(...items)), messages(...becomes), name);
+  t.end();
+});
+
+t.test('leaves out reasoning that somebody else has encrypted, and what has text beside it', (t) => {
+  const reasoning = (members: Json): Json =>
+    turn({ type: 'reasoning', summary: [], ...members }, message('user', text('hi')));
+  const own = opaqueReasoning('again');
+  for (const [item, expected] of [
+    [reasoning({ encrypted_content: 'gAAAA' }), []],
+    [reasoning({ encrypted_content: null }), []],
+    [reasoning({ encrypted_content: own, content: [{ type: 'reasoning_text', text: 'a' }] }), ['a']],
+    [reasoning({ encrypted_content: own, summary: [{ type: 'summary_text', text: 'b' }] }), ['b']],
+  ] as const) {
+    const thoughts = expected.map((thought) => ({ ...assistant(''), reasoning_content: thought }));
+    t.same(JSON.parse(new ResponsesRequest(bodyOf(item)).body.toString()), {
+      model: 'm',
+      ...messages(...thoughts, USER),
+    });
+  }
   t.end();
 });
 
