@@ -117,12 +117,15 @@ const decorate: ErrorDecorator = (exchange, { code, message, status, validation 
   // Tokens are counted in the messages dialect.
   const own = dialectOf(path.replace(/\/count_tokens$/, ''));
   const dialect = own ?? (path.startsWith('/v1/') ? DIALECTS.responses : undefined);
-  return dialect?.errorMember({ code, message: text, status });
+  const member = validation?.[0]?.loc[1];
+  return dialect?.errorMember({ code, message: text, status, ...(typeof member === 'string' && { member }) });
 };
 
 /** Answers with an error, in the form that the setting `errorBodies` asks for. */
 export function refuse(exchange: Exchange, { settings }: ApiDeps, thrown: unknown): void {
-  respondError(exchange, thrown, settings.errorBodies === 'dialect' ? decorate : undefined);
+  // What another dialect cannot say is an answer to a client of this one.
+  const isOfDialect = thrown instanceof HeadraceError && thrown.code === 'HR_REQUEST_UNTRANSLATABLE';
+  respondError(exchange, thrown, isOfDialect || settings.errorBodies === 'dialect' ? decorate : undefined);
 }
 
 /** Holds what the request may cost, on the account or the payment, and runs it. */

@@ -11,6 +11,8 @@ export interface Failure {
   readonly message: string;
   /** The HTTP status of the failure, also where it is too late to send one. */
   readonly status: number;
+  /** The member of the request that is at fault, where one is known. */
+  readonly member?: string;
   /** Number of the next event of a numbered stream (responses dialect). Default 0. */
   readonly sequence?: number;
 }

@@ -91,8 +91,11 @@ export function errorType(status: number): string {
   return TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
 }
 
-function errorMember({ status, message }: Failure): Record<string, unknown> {
-  return { type: 'error', error: { type: errorType(status), message } };
+function errorMember({ code, member, message, status }: Failure): Record<string, unknown> {
+  // The official SDK, whose tool runner begins with a thread, goes on without one when it is told so.
+  const isThread = code === 'HR_REQUEST_UNTRANSLATABLE' && member === 'thread';
+  const details = { error_code: 'thread_unsupported_request', unsupported: ['thread'] };
+  return { type: 'error', error: { type: errorType(status), message, ...(isThread && { details }) } };
 }
 
 /** The prompt is the sum of what was processed, read from the cache and written to it; the dialect counts them apart. */
