@@ -131,10 +131,11 @@ export const AGENTS = {
         { name: 'bash', arguments: { command: COMMAND, description: 'Run the check' } },
       );
     },
-    prepare({ url, key, model, home }) {
+    provider: '@ai-sdk/openai-compatible',
+    prepare({ url, key, model, home, provider: npm }) {
       const config = join(home, 'opencode.json');
       const models = { [model]: { limit: { context: 200_000, output: 8192 } } };
-      const provider = { npm: '@ai-sdk/openai-compatible', options: { baseURL: `${url}/v1`, apiKey: key }, models };
+      const provider = { npm, options: { baseURL: `${url}/v1`, apiKey: key }, models };
       writeFileSync(
         config,
         JSON.stringify({
@@ -146,6 +147,20 @@ export const AGENTS = {
       );
       return { args: ['run', '--format', 'json', TASK], env: { OPENCODE_CONFIG: config } };
     },
+  },
+  'opencode-messages': {
+    title: 'opencode (messages)',
+    dialect: 'messages',
+    provider: '@ai-sdk/anthropic',
+    // Its client does not repeat a request whose stream ends with an error.
+    endsWhenBroken: true,
+    isBeforeEdit: hasResults(1, '"type":"tool_result"'),
+  },
+  'opencode-responses': {
+    title: 'opencode (responses)',
+    dialect: 'responses',
+    provider: '@ai-sdk/openai',
+    isBeforeEdit: hasResults(1, '"type":"function_call_output"'),
   },
   aider: {
     title: 'aider',
@@ -189,7 +204,9 @@ export const AGENTS = {
   },
 };
 
-Object.assign(AGENTS['codex-websocket'], { ...AGENTS.codex, ...AGENTS['codex-websocket'] });
+/** Agents that are like another one but for some members. */
+const LIKE = { 'codex-websocket': 'codex', 'opencode-messages': 'opencode', 'opencode-responses': 'opencode' };
+for (const [name, other] of Object.entries(LIKE)) AGENTS[name] = { ...AGENTS[other], ...AGENTS[name] };
 
 /** Whether the program of an agent is there. */
 export function isInstalled(agent, tools) {

@@ -73,7 +73,7 @@ async function checkAgent(name, agent) {
     whole.mistakes.length === 0 ? 'ok' : 'failed',
     asked.every(({ isStream }) => isStream) ? 'yes' : 'no',
     String(whole.requests.filter(({ path }) => pathOf(path).endsWith('/count_tokens')).length),
-    broken.mistakes.length === 0 ? 'ok' : 'failed',
+    broken.mistakes.length > 0 ? 'failed' : agent.endsWhenBroken ? 'ends' : 'ok',
     `${asked.length} + ${broken.requests.filter(({ path }) => MODEL_PATHS.test(pathOf(path))).length}`,
     mistakes.length === 0 ? 'ok' : mistakes.join('; '),
   ];
@@ -165,7 +165,9 @@ async function session(name, agent, breaks) {
     before,
   );
   if (flags.record !== undefined) writeRecord(`${name}${breaks ? '-broken' : ''}`, requests, run);
-  return { requests, mistakes: mistakesOf(run, project, requests, broken) };
+  const mistakes =
+    breaks && agent.endsWhenBroken ? endedMistakes(run, project) : mistakesOf(run, project, requests, broken);
+  return { requests, mistakes };
 }
 
 /** Calls `play` with a recorder in front of a gateway in front of a host with this script, and ends them. */
@@ -202,6 +204,14 @@ function endMistakes({ code, timedOut }) {
 function statusMistakes(requests) {
   const failed = requests.filter(({ status, path }) => status >= 400 && MODEL_PATHS.test(pathOf(path)));
   return [...new Set(failed.map(({ status, answer }) => `status ${status}: ${answer?.slice(0, 200)}`))];
+}
+
+/** Of an agent that gives up: it must say so and leave the file as it was. */
+function endedMistakes(run, project) {
+  return [
+    ...(run.timedOut || run.code === 0 ? ['it does not say that it failed'] : []),
+    ...(readFileSync(join(project, 'sum.mjs'), 'utf8') === FILES['sum.mjs'] ? [] : ['sum.mjs has changed']),
+  ];
 }
 
 function mistakesOf(run, project, requests, broken) {
