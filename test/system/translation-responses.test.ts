@@ -6,7 +6,7 @@ import type { ResponseInput } from 'openai/resources/responses/responses';
 import t from 'tap';
 import { z } from 'zod';
 import { createGateway } from '../../src/gateway/gateway.ts';
-import { events, json } from '../support/fake-engine.ts';
+import { type Answer, events, json } from '../support/fake-engine.ts';
 import { Random } from '../support/random.ts';
 import {
   CHAT_PATH,
@@ -14,6 +14,7 @@ import {
   chatStream,
   chunk,
   DONE,
+  eventOf,
   finish,
   inPieces,
   type Json,
@@ -202,6 +203,35 @@ t.test('a stream that reports an error throws with its message', async (t) => {
   const { crn, openai } = await start(t);
   crn.play(chatStream(chunk({ content: 'Down' }), { error: { message: 'out of memory', code: 'oom' } }));
   t.match(await thrownBy(openai.responses.stream(ask).finalResponse()), { message: /out of memory/, code: 'oom' });
+});
+
+t.test('a stream that breaks off is continued on another CRN', async (t) => {
+  const crns = [await startScriptedChat(t), await startScriptedChat(t)];
+  const gateway = createGateway({
+    listen: '127.0.0.1:0',
+    models: { [MODEL]: { servers: crns.map(({ url }) => url), pricing: { prompt: '1', completion: '2' } } },
+    keys: { static: [{ key: KEY, account: 'tests' }] },
+    routing: { continue: 'prefill', retryBudget: 1 },
+    log: { level: 'silent' },
+  });
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  const answers = [
+    events([chunk({ role: 'assistant', content: '' }), chunk({ content: 'Down' })].map(eventOf), 'cut'),
+    chatStream(chunk({ content: ' the canal.' }), finish('stop'), usageChunk(usage)),
+  ];
+  const next: Answer = (request, response) => answers.shift()?.(request, response);
+  for (const crn of crns) crn.answers.set(CHAT_PATH, next);
+  const openai = new OpenAI({ apiKey: KEY, baseURL: `${url}/v1`, maxRetries: 0 });
+  const stream = openai.responses.stream(ask);
+  const numbers: number[] = [];
+  stream.on('event', (event) => numbers.push(event.sequence_number));
+  const { output, output_text: text, status } = await stream.finalResponse();
+  t.same({ status, text }, { status: 'completed', text: 'Down the canal.' });
+  t.equal(output.length, 1, 'in one item');
+  t.same(numbers, [...numbers.keys()]);
+  t.same(answers, [], 'both CRNs were asked');
 });
 
 t.test('every stream that is cut throws, and its events are numbered without a gap', async (t) => {
