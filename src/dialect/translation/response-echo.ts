@@ -1,7 +1,8 @@
 // What a response object repeats of its request, and what the answer needs to know of the request's tools. Values are copied as
 // they were written; what the request leaves out or sets to null has the default of the official API.
 
-import { found, memberTable, readString, scanMembers } from '../json-scan.ts';
+import { found, memberOf, memberTable, readString, scanMembers } from '../json-scan.ts';
+import { JsonTape } from './json-tape.ts';
 
 /** A tool as the client knows it, where a server of chat completions knows a function in its place. */
 export interface CalledTool {
@@ -48,25 +49,51 @@ const MEMBERS = memberTable([...REPEATED, 'model', 'service_tier', 'include']);
 const OPAQUE_REASONING = Buffer.from('"reasoning.encrypted_content"');
 const FORMAT = memberTable(['format']);
 
+/** What stands before the value of each member, and that with the default. */
+const KEYS = REPEATED.map((name, index) => Buffer.from(`${index === 0 ? '' : ','}"${name}":`));
+const WHOLE = REPEATED.map((name, index) =>
+  Buffer.concat([KEYS[index] as Buffer, Buffer.from(DEFAULTS[name] as string)]),
+);
+const TEXT = REPEATED.indexOf('text');
+const WITH_FORMAT = Buffer.from('{"format":{"type":"text"}');
+const COMMA = Buffer.from(',');
+
 const NULL = 0x6e;
 const OPEN_OBJECT = 0x7b;
 const MAX_DEPTH = 256;
 
-/** What the answer to one request repeats of it. Reads the request when it is asked for the first time. */
+/** Where the members that are repeated stand in the request on the tape; for `ResponseEcho`. */
+export function repeatedSpans(tape: JsonTape): readonly number[] {
+  const spans = MEMBERS.absent.slice();
+  for (let key = tape.first(JsonTape.ROOT), end = tape.next(JsonTape.ROOT); key < end;) {
+    const value = tape.valueOf(key);
+    const member = memberOf(tape.body, tape.start(key), tape.end(key), MEMBERS);
+    if (member !== undefined) {
+      spans[member.at] = tape.start(value);
+      spans[member.at + 1] = tape.end(value);
+    }
+    key = tape.next(value);
+  }
+  return spans;
+}
+
+/** What the answer to one request repeats of it. Copies nothing until it is asked. */
 export class ResponseEcho {
   readonly #request: Buffer;
   readonly #tools: ReadonlyMap<string, CalledTool> | null;
-  #spans: readonly number[] | null = null;
+  #spans: readonly number[] | null;
   #members: Buffer | null = null;
 
   /**
    * @param request a well-formed body of the responses dialect
    * @param tools what stands behind functions of the translated request, by the name that the server knows; null when all are as
    *   the client sent them
+   * @param spans of the members in the request. Default: they are read
    */
-  constructor(request: Buffer, tools: ReadonlyMap<string, CalledTool> | null) {
+  constructor(request: Buffer, tools: ReadonlyMap<string, CalledTool> | null, spans: readonly number[] | null = null) {
     this.#request = request;
     this.#tools = tools;
+    this.#spans = spans;
   }
 
   /** The tool that a call of the function `name` means. */
@@ -100,29 +127,27 @@ export class ResponseEcho {
 
   #write(): Buffer {
     const parts: Buffer[] = [];
-    for (const [index, name] of REPEATED.entries()) {
+    for (let index = 0; index < REPEATED.length; index++) {
       const { start, end } = this.#span(2 * index);
-      parts.push(Buffer.from(`${index === 0 ? '' : ','}"${name}":`));
-      if (start < 0) parts.push(Buffer.from(DEFAULTS[name] as string));
-      else if (name === 'text') this.#pushText(parts, start, end);
-      else parts.push(this.#request.subarray(start, end));
+      if (start < 0) parts.push(WHOLE[index] as Buffer);
+      else {
+        parts.push(KEYS[index] as Buffer);
+        if (index === TEXT && this.#hasNoFormat(start, end)) {
+          const rest = this.#request.subarray(start + 1, end);
+          parts.push(WITH_FORMAT);
+          if (rest.toString('latin1').trim() !== '}') parts.push(COMMA);
+          parts.push(rest);
+        } else parts.push(this.#request.subarray(start, end));
+      }
     }
     return Buffer.concat(parts);
   }
 
-  /** `text` always has a format. */
-  #pushText(parts: Buffer[], start: number, end: number): void {
+  /** Whether the value is a text object without the format that it always has in responses. */
+  #hasNoFormat(start: number, end: number): boolean {
+    if (this.#request[start] !== OPEN_OBJECT) return false;
     const members = found(FORMAT);
-    const hasFormat =
-      this.#request[start] !== OPEN_OBJECT ||
-      scanMembers(this.#request, start, end, FORMAT, members, MAX_DEPTH) < 0 ||
-      (members.spans[0] as number) >= 0;
-    if (!hasFormat) {
-      parts.push(Buffer.from('{"format":{"type":"text"}'));
-      const rest = this.#request.subarray(start + 1, end);
-      if (rest.toString('latin1').trim() !== '}') parts.push(Buffer.from(','));
-      parts.push(rest);
-    } else parts.push(this.#request.subarray(start, end));
+    return scanMembers(this.#request, start, end, FORMAT, members, MAX_DEPTH) >= 0 && (members.spans[0] as number) < 0;
   }
 
   /** A member's value; `start` is -1 when it is absent or null. */

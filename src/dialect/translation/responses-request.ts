@@ -14,7 +14,7 @@ import {
 } from './field-table.ts';
 import { JsonTape, JsonWriter } from './json-tape.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
-import { type CalledTool, ResponseEcho } from './response-echo.ts';
+import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
 
@@ -57,7 +57,7 @@ export class ResponsesRequest implements TranslatedRequest {
     tape.read(body);
     try {
       this.body = chatRequest();
-      this.#echo = new ResponseEcho(body, standIns);
+      this.#echo = new ResponseEcho(body, standIns, repeatedSpans(tape));
     } finally {
       tape.release();
     }
