@@ -81,6 +81,35 @@ async function openai() {
       });
       assert.match(second.output_text, RESULT);
     },
+    'stored responses': async () => {
+      const { id } = await client.responses.create({ model, input: 'Where?' });
+      assert.equal((await client.responses.retrieve(id)).output_text, 'Down the canal.');
+      const items = [];
+      for await (const item of client.responses.inputItems.list(id)) items.push(item);
+      assert.equal(items.length, 1);
+      await client.responses.delete(id);
+      await assert.rejects(client.responses.retrieve(id), { status: 404 });
+    },
+    background: async () => {
+      let response = await client.responses.create({ model, input: 'Where?', background: true });
+      while (['queued', 'in_progress'].includes(response.status))
+        response = await client.responses.retrieve(response.id);
+      assert.equal(response.output_text, 'Down the canal.');
+      const events = [];
+      for await (const event of await client.responses.create({
+        model,
+        input: 'Where?',
+        background: true,
+        stream: true,
+      })) {
+        events.push(event);
+      }
+      const [{ response: begun }] = events;
+      const rest = [];
+      const after = { stream: true, starting_after: 3 };
+      for await (const event of await client.responses.retrieve(begun.id, after)) rest.push(event);
+      assert.deepEqual(rest, events.slice(4));
+    },
     'reasoning sent back': async () => {
       const options = { model, store: false, include: ['reasoning.encrypted_content'] };
       const input = [{ role: 'user', content: 'think: where?' }];
