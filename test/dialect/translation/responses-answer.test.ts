@@ -737,3 +737,56 @@ t.test('a stream in any pieces gives the response that the whole answer gives', 
     t.strictSame(events.at(-1)?.response, JSON.parse(whole.toString()));
   }
 });
+
+/** Replaces a random member of a JSON value. */
+function spoiled(random: Random, value: unknown): unknown {
+  const odd = [
+    null,
+    7,
+    -1,
+    true,
+    '',
+    'x',
+    '\ud800',
+    [],
+    {},
+    [null],
+    [[{}]],
+    { content: { a: 1 } },
+    [{ index: 'x' }],
+    ['"', '\n'],
+  ];
+  if (typeof value !== 'object' || value === null || random.chance(0.2)) return random.pick(odd);
+  const keys = Object.keys(value);
+  if (keys.length === 0) return random.pick(odd);
+  const key = random.pick(keys);
+  const member = (value as Json)[key];
+  return Array.isArray(value)
+    ? value.map((item: unknown, at) => (String(at) === key ? spoiled(random, item) : item))
+    : { ...value, [key]: spoiled(random, member) };
+}
+
+t.test('no answer of a server makes it throw, or write what is no stream of the dialect', async (t) => {
+  const random = new Random(23);
+  for (let turn = 0; turn < 400; turn++) {
+    const output = randomOutput(random);
+    const frames = streamOf(random, output).map((frame) => {
+      if (random.chance(0.8) || !frame.startsWith('data: {')) return frame;
+      return `data: ${JSON.stringify(spoiled(random, JSON.parse(frame.slice(6))))}\n\n`;
+    });
+    const translator = answer();
+    const bytes = inPieces(random, frames).map((piece) => translator.events(piece).toString());
+    const events = read(t, bytes.join('') + translator.end().toString());
+    t.equal(translator.nextSequence, events.length);
+    const last = events.at(-1)?.type ?? '';
+    t.match(last, /^response\.(?:completed|incomplete|failed)$/);
+    if (last !== 'response.failed') checkInvariants(t, events);
+    const whole = Buffer.from(JSON.stringify(spoiled(random, wholeOf(output))));
+    try {
+      t.match(JSON.parse(answer().whole(whole).toString()), { object: 'response' });
+    } catch (error) {
+      t.match(error, { code: 'HR_UPSTREAM_ANSWER' });
+    }
+    t.match(JSON.parse(answer().error(500, whole).toString()), { error: { message: String, type: String } });
+  }
+});
