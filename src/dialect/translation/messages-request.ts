@@ -28,6 +28,7 @@ export class MessagesRequest implements TranslatedRequest {
   constructor(body: Buffer) {
     tape.read(body);
     try {
+      isInResult = false;
       out.begin();
       out.raw('{');
       BODY.write(ROOT);
@@ -200,6 +201,9 @@ function writeSearchResult(result: number): void {
   forEachItem(tape.member(result, 'content'), writePart);
 }
 
+/** The parts that are being written are in a result of a tool, whose images are written elsewhere. */
+let isInResult = false;
+
 const HOSTED = 'A part of an answer that the vendor of the API made with tools of its own.';
 
 const PARTS = new TypeTable(
@@ -207,7 +211,9 @@ const PARTS = new TypeTable(
   'content[]',
   [
     passed('text', 'A text.', (part) => writeObject(TEXT, part)),
-    carried('image', 'content[] (image_url)', 'An image.', (part) => writeObject(IMAGE, part)),
+    carried('image', 'content[] (image_url)', 'An image.', (part) => {
+      if (!isInResult) writeObject(IMAGE, part);
+    }),
     carried('document', 'content[] (text)', 'A document, as text.', writeDocument),
     carried('search_result', 'content[] (text)', 'A result of a search, as texts.', writeSearchResult),
     carried('tool_use', 'messages[].tool_calls[]', 'A call of a tool.', null),
@@ -233,7 +239,7 @@ const PARTS = new TypeTable(
   ],
   { action: 'passed', note: 'Parts of the chat dialect, such as `image_url` and `input_audio`, pass as they are.' },
 );
-const [TEXT_ROW, IMAGE_ROW] = [PARTS.row('text'), PARTS.row('image')];
+const [TEXT_ROW, IMAGE_ROW, DOCUMENT_ROW] = [PARTS.row('text'), PARTS.row('image'), PARTS.row('document')];
 const [CALL_ROW, RESULT_ROW, THINKING_ROW] = [PARTS.row('tool_use'), PARTS.row('tool_result'), PARTS.row('thinking')];
 
 function writeObject(table: FieldTable, object: number): void {
@@ -331,7 +337,9 @@ function writeResult(result: number): void {
     const { length } = out;
     out.raw(isError ? `[${TEXT_PART}error: "}` : '[');
     const empty = out.length;
-    forEachItem(content, writeResultPart);
+    isInResult = true;
+    forEachItem(content, writePart);
+    isInResult = false;
     if (out.length > empty) {
       out.raw(']');
     } else {
@@ -342,16 +350,18 @@ function writeResult(result: number): void {
   out.raw('}');
 }
 
-function writeResultPart(part: number): void {
-  if (PARTS.find(part) !== IMAGE_ROW) PARTS.write(part);
+/** Calls `visit` for each image among parts, those of documents included. */
+function forEachImage(parts: number, visit: (image: number) => void): void {
+  forEachItem(parts, (part) => {
+    const row = PARTS.find(part);
+    if (row === IMAGE_ROW) visit(part);
+    else if (row === DOCUMENT_ROW) forEachImage(tape.member(tape.member(part, 'source'), 'content'), visit);
+  });
 }
 
 /** Writes the images of a part that is a result of a tool. */
 function writeResultImages(part: number): void {
-  if (PARTS.find(part) !== RESULT_ROW) return;
-  forEachItem(tape.member(part, 'content'), (inner) => {
-    if (PARTS.find(inner) === IMAGE_ROW) PARTS.write(inner);
-  });
+  if (PARTS.find(part) === RESULT_ROW) forEachImage(tape.member(part, 'content'), writePart);
 }
 
 const THINKING = new FieldTable(
@@ -440,8 +450,8 @@ function writeMessage(message: number): void {
     if (PARTS.find(part) === RESULT_ROW) {
       hasResult = true;
       writeResult(part);
-      forEachItem(tape.member(part, 'content'), (inner) => {
-        hasPart ||= PARTS.find(inner) === IMAGE_ROW;
+      forEachImage(tape.member(part, 'content'), () => {
+        hasPart = true;
       });
     } else {
       hasPart = true;
@@ -569,6 +579,12 @@ function writeToolChoice(choice: number, body: number): void {
 
 // The body.
 
+/** Whether an object has a member that is not null. */
+function has(object: number, name: string): boolean {
+  const value = tape.member(object, name);
+  return value >= 0 && !tape.isNull(value);
+}
+
 /** Whether the request has a field of the chat dialect under its own name, which then counts. */
 function isSaid(name: string): boolean {
   return tape.member(ROOT, name) >= 0;
@@ -589,7 +605,7 @@ const THINKING_TYPES = new TypeTable(
       (thinking) => {
         const budget = tape.number(tape.member(thinking, 'budget_tokens'));
         const effort = budget < LOW_BUDGET ? 'low' : budget < MEDIUM_BUDGET ? 'medium' : 'high';
-        const isKnown = isSaid('reasoning_effort') || tape.member(tape.member(ROOT, 'output_config'), 'effort') >= 0;
+        const isKnown = isSaid('reasoning_effort') || has(tape.member(ROOT, 'output_config'), 'effort');
         if (budget >= 0 && !isKnown) out.set('reasoning_effort', effort);
         writeTemplateSwitch(true);
       },
@@ -710,7 +726,7 @@ const BODY = new FieldTable(
       'response_format.json_schema',
       'The older name of `output_config.format`.',
       (format, body) => {
-        if (tape.member(tape.member(body, 'output_config'), 'format') < 0) writeFormat(format);
+        if (!has(tape.member(body, 'output_config'), 'format')) writeFormat(format);
       },
     ),
     carried('metadata', 'user', 'By its members.', (metadata) => METADATA.write(metadata)),

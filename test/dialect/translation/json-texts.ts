@@ -74,3 +74,18 @@ export function randomJson(random: Random, depth: number): string {
   const inside = items.length === 0 ? space() : items.join(',');
   return kind === 5 ? `[${inside}]` : `{${inside}}`;
 }
+
+/** A JSON text of `value` in a random legal spelling. */
+export function spelledJson(random: Random, value: unknown): string {
+  const space = (): string => random.pick(['', '', '', '', ' ', '\n  ', '\t']);
+  if (typeof value === 'string') return spelled(random, value);
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map((item) => space() + spelledJson(random, item) + space()).join(',')}]`;
+  const members = Object.entries(value)
+    .filter(([, member]) => member !== undefined)
+    .map(
+      ([key, member]) =>
+        `${space()}${spelled(random, key)}${space()}:${space()}${spelledJson(random, member)}${space()}`,
+    );
+  return `{${members.join(',')}}`;
+}

@@ -2,24 +2,9 @@
 // kinds, options, and extensions of servers.
 
 import type { Random } from '../../support/random.ts';
-import { randomText, spelled } from './json-texts.ts';
+import { randomText } from './json-texts.ts';
 
 export type Json = Record<string, unknown>;
-
-/** A JSON text of `value` in a random legal spelling. */
-export function spelledJson(random: Random, value: unknown): string {
-  const space = (): string => random.pick(['', '', '', '', ' ', '\n  ', '\t']);
-  if (typeof value === 'string') return spelled(random, value);
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map((item) => space() + spelledJson(random, item) + space()).join(',')}]`;
-  const members = Object.entries(value)
-    .filter(([, member]) => member !== undefined)
-    .map(
-      ([key, member]) =>
-        `${space()}${spelled(random, key)}${space()}:${space()}${spelledJson(random, member)}${space()}`,
-    );
-  return `{${members.join(',')}}`;
-}
 
 const NAMES = ['read', 'write_file', 'exec_command', 'apply_patch', 'größe', 'x'];
 const NAMESPACES = ['multi_agent_v1', 'mcp', 'n'];

@@ -15,7 +15,8 @@ import {
   list,
   optionsOfResponses,
 } from './responses-facts.ts';
-import { type Json, RandomResponses, spelledJson } from './random-responses.ts';
+import { spelledJson } from './json-texts.ts';
+import { type Json, RandomResponses } from './random-responses.ts';
 
 const CONVERSATIONS = 10_000;
 
