@@ -18,9 +18,6 @@ const PATH = '/v1/responses';
 /** Endpoint of the socket in metrics and logs; its responses are counted as those that are posted. */
 const ENDPOINT = 'socket';
 
-/** Largest last response, with all that it continues, that is kept for the next one. */
-const KEPT_BYTES = 4 * 1024 * 1024;
-
 /** Most messages that wait for the response that runs; their memory is that of request bodies. */
 const WAITING = 16;
 
@@ -47,6 +44,8 @@ const TERMINAL_NAMES: ReadonlySet<string | undefined> = new Set([
 /** A response that may be continued: the items of its input, all that it continues included, and of its output, as JSON texts. */
 interface KeptResponse {
   readonly id: string;
+  /** The store has it too. */
+  readonly stored: boolean;
   readonly items: readonly string[];
 }
 
@@ -130,6 +129,11 @@ class ResponseSocket implements SocketListener {
     running?.exchange?.leave();
   }
 
+  /** Largest last response, with all that it continues, that is kept for the next one. */
+  get keptBytes(): number {
+    return this.#deps.settings.responses.maxBytes;
+  }
+
   /** Sends a message. False asks to wait for `onWritable`. */
   send(text: string): boolean {
     return this.#socket?.send(Buffer.from(text)) ?? true;
@@ -158,7 +162,7 @@ class ResponseSocket implements SocketListener {
     this.#create(message);
   }
 
-  #create({ body, generates, previousResponseId, streamId }: SocketMessage): void {
+  #create({ body, generates, previousResponseId, store, streamId }: SocketMessage): void {
     const isLast = this.#last !== null && previousResponseId === this.#last.id;
     const earlier = isLast ? (this.#last as KeptResponse).items : [];
     const items = inputItemsOf(body);
@@ -166,9 +170,16 @@ class ResponseSocket implements SocketListener {
       this.#warmUp(previousResponseId !== '' && !isLast, [...earlier, ...items], streamId);
       return;
     }
-    const running = new RunningResponse(this, [...earlier, ...items], streamId);
+    const running = new RunningResponse(
+      this,
+      [...earlier, ...items],
+      streamId,
+      this.#deps.settings.responses.store && store,
+    );
     this.#running = running;
-    const request = isLast ? withEarlierItems(body, earlier) : body;
+    // What is stored continues what is stored: its conversation is not written once more.
+    const isStored = store && this.#last?.stored === true;
+    const request = isLast && !isStored ? withEarlierItems(body, earlier) : body;
     const head = { ...this.#head, headers: [...this.#head.headers, 'content-length', String(request.byteLength)] };
     startDetached(this.#deps.detached, head, request, running, (exchange) => {
       running.exchange = exchange;
@@ -194,7 +205,7 @@ class ResponseSocket implements SocketListener {
     const [begun, ended] = [response('in_progress'), response('completed')];
     this.send(JSON.stringify({ type: 'response.created', sequence_number: 0, response: begun, ...name }));
     this.send(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: ended, ...name }));
-    this.over({ id, items });
+    this.over({ id, stored: false, items });
   }
 
   #refuse(code: ErrorCode, subject?: string): void {
@@ -209,6 +220,7 @@ class RunningResponse implements ResponseSink {
   readonly #socket: ResponseSocket;
   /** Items of its input. */
   readonly #items: readonly string[];
+  readonly #isStored: boolean;
   /** Closes every message: the name that the client gave, if any. */
   readonly #ending: string;
   /** Null until the first piece of a stream, and for an answer that is none. */
@@ -219,8 +231,9 @@ class RunningResponse implements ResponseSink {
   #kept: KeptResponse | null = null;
   #isTold = false;
 
-  constructor(socket: ResponseSocket, items: readonly string[], streamId: string) {
+  constructor(socket: ResponseSocket, items: readonly string[], streamId: string, isStored: boolean) {
     this.#socket = socket;
+    this.#isStored = isStored;
     this.#items = items;
     this.#ending = streamId === '' ? '}' : `,"stream_id":${JSON.stringify(streamId)}}`;
   }
@@ -280,7 +293,7 @@ class RunningResponse implements ResponseSink {
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
     const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
     const bytes = items.reduce((sum, item) => sum + item.length, 0);
-    this.#kept = bytes <= KEPT_BYTES ? { id, items } : null;
+    this.#kept = bytes <= this.#socket.keptBytes ? { id, stored: this.#isStored, items } : null;
   }
 
   /** An answer that is no stream: an error, or a response of a server that knows no streams. */

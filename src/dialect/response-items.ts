@@ -110,6 +110,8 @@ export interface SocketMessage {
   /** What the client calls the sequence of responses that this one belongs to; '' when it has no name. */
   readonly streamId: string;
   readonly background: boolean;
+  /** False: the client does not want the response kept. */
+  readonly store: boolean;
   /** False: the client only wants an id that it can go on from: it says so, or its input is empty. */
   readonly generates: boolean;
   /** What it asks for as the body of a request: without `type`, `generate` and `stream_id`, as a stream in the foreground. */
@@ -125,6 +127,7 @@ export function socketMessageOf(message: Buffer): SocketMessage | null {
     previousResponseId: textAt(message, spans, PREVIOUS),
     streamId: textAt(message, spans, STREAM_ID),
     background: booleanAt(message, spans, BACKGROUND) === true,
+    store: booleanAt(message, spans, STORE) !== false,
     generates: booleanAt(message, spans, GENERATE) !== false && hasInput(message, spans),
     body: asForeground([TYPE, GENERATE, STREAM_ID].reduce(withoutMember, message)),
   };

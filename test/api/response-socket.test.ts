@@ -114,6 +114,36 @@ t.test('a response is continued on its socket without being stored', async (t) =
   t.ok(after > before + 6, 'the earlier input and output are in the prompt');
 });
 
+t.test('an id that nobody knows is an error message, and the socket stays open', async (t) => {
+  const { url } = await startSystem(t);
+  const client = await Client.open(t, url);
+  client.create({ input: 'And then?', previous_response_id: 'resp_nobodys', store: false });
+  t.match(await client.end(), { type: 'error', status: 404, error: { code: 'HR_RESPONSE_UNKNOWN' } });
+  client.create({ input: 'Hello?', store: false });
+  t.match(await client.end(), { response: { id: /./ } });
+});
+
+t.test('a stored response is continued by the store, and one that is not by its socket', async (t) => {
+  const { url } = await startSystem(t);
+  const client = await Client.open(t, url);
+  const tokens: number[] = [];
+  let previous: string | undefined;
+  for (const store of [true, true, false, false]) {
+    client.create({ input: 'Where does the water go?', previous_response_id: previous, store });
+    const { response } = await client.end();
+    previous = response?.id;
+    tokens.push(response?.usage?.input_tokens ?? 0);
+    const found = await fetch(`${url}/v1/responses/${previous}`, { headers: { authorization: `Bearer ${KEY}` } });
+    t.equal(found.status, store ? 200 : 404);
+  }
+  t.strictSame(
+    tokens,
+    tokens.toSorted((a, b) => a - b),
+    'each has all before it in its prompt',
+  );
+  t.equal(new Set(tokens).size, tokens.length);
+});
+
 t.test('a warm-up answers with an id that the next response goes on from', async (t) => {
   const { host, url } = await startSystem(t, { settings: { threads: 0 } });
   const client = await Client.open(t, url);
