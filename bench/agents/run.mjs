@@ -91,36 +91,55 @@ async function checkFramework(name, framework) {
   const version = versionOf(interpreter, versionArguments(framework), join(tools, 'frameworks'));
   const found = [];
   for (const dialect of dialects) {
-    const { requests, run } = await withGateway(SUM_STEPS, async ({ recorder }) => {
-      const home = temporaryFolder();
-      const example = placeExample(framework, tools);
-      const env = { BASE_URL: recorder.url, KEY, MODEL, DIALECT: dialect };
-      const run = await runAgent(interpreter, [example.path], { home, project: home, env });
-      example.remove();
-      return { requests: recorder.requests, run };
-    });
-    if (flags.record !== undefined) writeRecord(`${name}-${dialect}`, requests, run);
+    const whole = await runExample(name, framework, interpreter, dialect, false);
+    const broken = await runExample(name, framework, interpreter, dialect, true);
+    const answers = ({ run }) => run.output.split(SUM).length - 1;
     const mistakes = [
-      ...endMistakes(run),
-      ...(run.output.split(SUM).length === 3 ? [] : ['the answer is not there twice']),
-      ...statusMistakes(requests),
+      ...endMistakes(whole.run),
+      ...(answers(whole) === 2 ? [] : ['the answer is not there twice']),
+      ...statusMistakes(whole.requests),
+      // A stream that breaks must be an error or be repeated, but never look complete.
+      ...(broken.run.code === 0 && answers(broken) < 2 ? ['a broken stream looks complete'] : []),
     ];
-    const asked = requests.filter(({ path }) => MODEL_PATHS.test(pathOf(path)));
-    const streamed = asked.filter(({ isStream }) => isStream).length;
+    const asked = [whole, broken].map(({ requests }) => requests.filter(({ path }) => MODEL_PATHS.test(pathOf(path))));
     const result = mistakes.length === 0 ? 'ok' : mistakes.join('; ');
     found.push([
       title,
       version,
       dialect,
       result === 'ok' ? 'ok' : 'failed',
-      streamed > 0 ? 'both' : 'no',
+      asked[0].some(({ isStream }) => isStream) ? 'both' : 'no',
       '0',
-      '-',
-      String(asked.length),
+      broken.run.code === 0 ? 'ok' : 'error',
+      asked.map(({ length }) => length).join(' + '),
       result,
     ]);
   }
   return found;
+}
+
+/** Runs an example; its first stream breaks when `breaks`. */
+async function runExample(name, framework, interpreter, dialect, breaks) {
+  let isLeft = breaks;
+  const before = async ({ body }, host) => {
+    if (!isLeft || body?.stream !== true) return;
+    isLeft = false;
+    await host.setFault([{ times: 1, fault: { resetAfter: EVENTS_BEFORE_BREAK } }]);
+  };
+  const { requests, run } = await withGateway(
+    SUM_STEPS,
+    async ({ recorder }) => {
+      const home = temporaryFolder();
+      const example = placeExample(framework, tools);
+      const env = { BASE_URL: recorder.url, KEY, MODEL, DIALECT: dialect };
+      const run = await runAgent(interpreter, [example.path], { home, project: home, env });
+      example.remove();
+      return { requests: recorder.requests, run };
+    },
+    before,
+  );
+  if (flags.record !== undefined) writeRecord(`${name}-${dialect}${breaks ? '-broken' : ''}`, requests, run);
+  return { requests, run };
 }
 
 function versionOf(program, args, cwd) {

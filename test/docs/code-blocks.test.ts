@@ -299,6 +299,7 @@ t.test('code blocks', async (t) => {
       outputs.get(placeOf(blocks.find((block) => block.page === page && block.text.includes(word)) as CodeBlock)) ?? '';
     t.match(outputOf('docs/embedding.md', 'gateway.listen()'), /^http:\/\/127\.0\.0\.1:\d+ 200 [^]*chat\.completion/);
     t.match(outputOf('README.md', 'createGateway'), 'chat.completion');
+    t.match(outputOf('docs/agents.md', 'generateText'), /\w/);
     t.match(JSON.parse(outputOf('docs/search-engines.md', 'HttpEngine')), [
       { title: 'Weirs', url: 'https://millrace.example/weirs', found_in: ['catalogue'] },
     ]);

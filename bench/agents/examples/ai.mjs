@@ -28,4 +28,9 @@ const ask = {
 
 const { text, steps } = await generateText(ask);
 console.log(steps.length, text);
-console.log(await streamText(ask).text);
+// Without `onError` a stream that breaks looks like one that has ended.
+const onError = ({ error }) => {
+  console.error(error);
+  process.exitCode = 1;
+};
+console.log(await streamText({ ...ask, onError }).text);
