@@ -78,7 +78,7 @@ function answer(body, id, response) {
 
 /** The whole answer to a conversation. */
 function messageFor(body, asked, id) {
-  const { messages, response_format: format, tools = [] } = body;
+  const { messages, response_format: format, tool_choice, tools = [] } = body;
   const results = messages
     .slice(messages.findLastIndex(({ role }) => role === 'user'))
     .filter(({ role }) => role === 'tool');
@@ -100,6 +100,9 @@ function messageFor(body, asked, id) {
   const patch = tool('patch');
   if (asked.includes('patch') && results.length === 0 && patch !== undefined)
     return calls(call(patch, { input: '*** "Begin"\n' }));
+  // Some clients get objects as the input of a tool that is to be called. Servers say `stop` then.
+  const json = tool_choice?.function?.name ?? (tool_choice === 'required' ? tool('json') : undefined);
+  if (json !== undefined) return { ...calls(call(json, { city: 'Rome', degrees: 21 })), reason: 'stop' };
   if (format?.type === 'json_schema') return text(JSON.stringify({ city: 'Rome', degrees: 21 }));
   if (results.length > 0) return text(`Tools say: ${results.map(textOf).join(' and ')}.`);
   if (asked.includes('recall')) {

@@ -1,6 +1,7 @@
-// Runs client libraries of the responses dialect, unmodified, through the gateway against a server that speaks only chat completions.
+// Runs client libraries of the responses and messages dialects, unmodified, through the gateway against a server that speaks only chat
+// completions.
 // Prints a table, and exits with 1 if a case fails.
-//   node bench/clients/run.mjs --tools DIR [--install] [--clients openai,ai,langchain,agents,openai.py,openai-agents.py,langchain-openai.py]
+//   node bench/clients/run.mjs --tools DIR [--install] [--clients NAME,…]
 // `--install` puts the packages into DIR: node_modules, and a virtual environment `venv`.
 
 import { spawn, spawnSync } from 'node:child_process';
@@ -16,7 +17,9 @@ const MODEL = 'atlas-27b';
 const KEY = 'hr_clients';
 /** All cases of one client take a few seconds. */
 const TIMEOUT_MS = 90_000;
-const ALL = 'openai,ai,langchain,agents,openai.py,openai-agents.py,langchain-openai.py';
+const RESPONSES = ['openai', 'ai', 'langchain', 'agents', 'openai.py', 'openai-agents.py', 'langchain-openai.py'];
+const MESSAGES = ['anthropic', 'ai-anthropic', 'langchain-anthropic', 'anthropic.py'];
+const ALL = [...RESPONSES, ...MESSAGES].join(',');
 
 const { values: flags } = parseArgs({
   options: { tools: { type: 'string' }, install: { type: 'boolean' }, clients: { type: 'string', default: ALL } },
@@ -31,7 +34,14 @@ const { createGateway } = await import('../../dist/src/gateway/gateway.js');
 const tools = resolve(flags.tools);
 const python = join(tools, 'venv/bin/python');
 mkdirSync(tools, { recursive: true });
-for (const file of ['package.json', 'requirements.txt', 'javascript.mjs', 'python.py']) {
+for (const file of [
+  'package.json',
+  'requirements.txt',
+  'javascript.mjs',
+  'python.py',
+  'javascript-messages.mjs',
+  'python-messages.py',
+]) {
   copyFileSync(new URL(file, import.meta.url), join(tools, file));
 }
 if (flags.install) install();
@@ -46,24 +56,33 @@ const gateway = createGateway({
 });
 const { url } = await gateway.listen();
 const results = [];
-for (const client of flags.clients.split(',')) results.push(...(await casesOf(client)));
+for (const name of flags.clients.split(',')) {
+  for (const found of await casesOf(name)) results.push({ name, ...found });
+}
 await gateway.close();
 server.close();
 
-const titles = [...new Set(results.map(({ title }) => title))];
-const clients = [...new Set(results.map(({ client, version }) => `${client} ${version}`))];
-const cell = (title, client) => {
-  const found = results.find((result) => result.title === title && `${result.client} ${result.version}` === client);
-  return found === undefined ? '-' : found.error === null ? 'ok' : 'failed';
-};
-printTable(
-  'Clients of the responses dialect against a server that speaks chat completions',
-  ['client', ...titles],
-  clients.map((client) => [client, ...titles.map((title) => cell(title, client))]),
-);
+printResults('responses', (client) => !MESSAGES.includes(client));
+printResults('messages', (client) => MESSAGES.includes(client));
 const failures = results.filter(({ error }) => error !== null);
 for (const { client, error, title } of failures) process.stdout.write(`\n${client}, ${title}: ${error}\n`);
 process.exit(failures.length === 0 ? 0 : 1);
+
+function printResults(dialect, isMeant) {
+  const shown = results.filter(({ name }) => isMeant(name));
+  if (shown.length === 0) return;
+  const titles = [...new Set(shown.map(({ title }) => title))];
+  const clients = [...new Set(shown.map(({ client, version }) => `${client} ${version}`))];
+  const cell = (title, client) => {
+    const found = shown.find((result) => result.title === title && `${result.client} ${result.version}` === client);
+    return found === undefined ? '-' : found.error === null ? 'ok' : 'failed';
+  };
+  printTable(
+    `Clients of the ${dialect} dialect against a server that speaks chat completions`,
+    ['client', ...titles],
+    clients.map((client) => [client, ...titles.map((title) => cell(title, client))]),
+  );
+}
 
 function install() {
   if (!existsSync(python)) must('python3', ['-m', 'venv', join(tools, 'venv')]);
@@ -79,7 +98,8 @@ function must(command, args) {
 /** The results of one client; one failure where it could not be run. */
 async function casesOf(client) {
   const isPython = client.endsWith('.py');
-  const [command, file] = isPython ? [python, 'python.py'] : [process.execPath, 'javascript.mjs'];
+  const suffix = MESSAGES.includes(client) ? '-messages' : '';
+  const [command, file] = isPython ? [python, `python${suffix}.py`] : [process.execPath, `javascript${suffix}.mjs`];
   const { output, problem } = await run(command, [file, isPython ? client.slice(0, -3) : client]);
   const found = output
     .split('\n')

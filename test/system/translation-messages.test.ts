@@ -164,10 +164,10 @@ for (const stream of [false, true]) {
     t.equal(final.stop_reason, 'end_turn');
     const [first, second] = crn.requests.filter(({ path }) => path === CHAT_PATH);
     t.match(first?.body, { tools: [{ type: 'function', function: { name: 'get_weather' } }] });
-    const [, assistant, rome, oslo] = second?.body['messages'] as Json[];
+    const [, assistant, rome, oslo] = (second?.body['messages'] ?? []) as Json[];
     t.match(assistant, { role: 'assistant', reasoning_content: reasoning });
     t.strictSame(
-      (assistant?.['tool_calls'] as typeof calls).map(({ id, function: { arguments: args } }) => [
+      ((assistant?.['tool_calls'] ?? []) as typeof calls).map(({ id, function: { arguments: args } }) => [
         id,
         JSON.parse(args),
       ]),
