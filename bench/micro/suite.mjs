@@ -11,6 +11,7 @@ export const CASES = [
   'keys',
   'heads',
   'scan',
+  'translate',
   'prompt',
   'blocks',
   'pick',

@@ -288,9 +288,36 @@ export function skipString(body: Buffer, start: number, end: number, strictBytes
     let slash = quote;
     while (slash > pos && body[slash - 1] === BACKSLASH) slash--;
     pos = quote + 1;
-    if (((quote - slash) & 1) === 0) return pos;
+    if (((quote - slash) & 1) !== 0) continue;
+    if (noted >= 0 && noted < MAX_NOTED) {
+      notes[noted++] = start;
+      notes[noted++] = pos;
+    }
+    return pos;
   }
 }
+
+/** Numbers for 2,048 strings; those behind them are searched again. */
+const MAX_NOTED = 4096;
+/** A larger body is not kept for its notes. */
+const MAX_NOTED_BYTES = 1024 * 1024;
+
+/** Start and end of each long string in the body that is being scanned, in the order of the text; or of the one scanned last. */
+const notes = new Int32Array(MAX_NOTED);
+/** Numbers in `notes`; -1 outside of `scanBody`. */
+let noted = -1;
+let notedBody: Buffer | null = null;
+let notedInBody = 0;
+
+/**
+ * Start and end of the long strings in `body`, in the order of the text, so that a second reader need not search for their ends. Empty
+ * unless `body` is the one that was scanned last; not all of a body with many. Valid until the next scan.
+ */
+export function longStrings(body: Buffer): Int32Array {
+  return body === notedBody ? notes.subarray(0, notedInBody) : NO_NOTES;
+}
+
+const NO_NOTES = new Int32Array(0);
 
 function skipEscape(body: Buffer, start: number, end: number): number {
   if (start + 1 >= end || IS_ESCAPE[body[start + 1] as number] !== 1) return ~start;
@@ -428,9 +455,13 @@ export function scanBody(body: Buffer, options?: ScanOptions): Scan {
   const isObject = body[start] === OPEN_OBJECT;
   const members = found(REQUEST);
   hasAddress = false;
+  noted = 0;
   let end = isObject
     ? scanMembers(body, start, length, REQUEST, members, maxDepth)
     : skipValue(body, start, length, 0, maxDepth);
+  notedInBody = noted;
+  notedBody = length <= MAX_NOTED_BYTES ? body : null;
+  noted = -1;
   if (end < 0) return invalidJson(body, ~end);
   while (end < length && IS_SPACE[body[end] as number] === 1) end++;
   if (end < length) return invalidJson(body, end);

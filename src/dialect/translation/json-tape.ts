@@ -3,7 +3,7 @@
 // `scanBody` accepts.
 
 import { HeadraceError } from '../../errors.ts';
-import { invalidJson, readString, skipScalar, skipString, STRICT_BYTES } from '../json-scan.ts';
+import { invalidJson, longStrings, readString, skipScalar, skipString, STRICT_BYTES } from '../json-scan.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -62,6 +62,8 @@ export class JsonTape {
     let count = 0;
     let depth = 0;
     let pos = skipBlank(body, 0, end);
+    const known = longStrings(body);
+    let nextKnown = 0;
     for (;;) {
       // Room for this value and for the key of the next one.
       if (count + 2 * NODE > words.length) words = this.#words = grown(words);
@@ -78,8 +80,13 @@ export class JsonTape {
         pos = skipBlank(body, pos + 1, end);
         if (pos >= end || body[pos] !== first + TO_CLOSING) bracket = first;
       } else {
-        pos = first === QUOTE ? skipString(body, pos, end, STRICT_BYTES) : skipScalar(body, pos, end, first);
-        if (pos < 0) return ~pos;
+        if (pos === known[nextKnown]) {
+          pos = known[nextKnown + 1] as number;
+          nextKnown += 2;
+        } else {
+          pos = first === QUOTE ? skipString(body, pos, end, STRICT_BYTES) : skipScalar(body, pos, end, first);
+          if (pos < 0) return ~pos;
+        }
         words[node + 1] = pos;
         words[node + 2] = count;
       }
@@ -105,8 +112,13 @@ export class JsonTape {
       if (bracket === OPEN_OBJECT) {
         if (pos >= end || body[pos] !== QUOTE) return pos;
         words[count] = pos;
-        pos = skipString(body, pos, end, STRICT_BYTES);
-        if (pos < 0) return ~pos;
+        if (pos === known[nextKnown]) {
+          pos = known[nextKnown + 1] as number;
+          nextKnown += 2;
+        } else {
+          pos = skipString(body, pos, end, STRICT_BYTES);
+          if (pos < 0) return ~pos;
+        }
         words[count + 1] = pos;
         count += NODE;
         words[count - 1] = count;

@@ -241,7 +241,9 @@ function writeConversation(): void {
 }
 
 function readItem(item: number): void {
-  if (tape.isObject(item) && tape.member(item, 'type') === NONE) readMessage(item);
+  const row = ITEMS.find(item);
+  if (row?.write != null) row.write(item, item);
+  else if (row === undefined && tape.isObject(item) && tape.member(item, 'type') === NONE) readMessage(item);
   else ITEMS.write(item);
 }
 

@@ -1,6 +1,7 @@
 // The tape compared with JSON.parse on random and on broken texts, and what the writer makes of its values.
 import assert from 'node:assert/strict';
 import t from 'tap';
+import { longStrings, scanBody } from '../../../src/dialect/json-scan.ts';
 import { JsonTape, JsonWriter } from '../../../src/dialect/translation/json-tape.ts';
 import { HeadraceError } from '../../../src/errors.ts';
 import { mutated, Random } from '../../support/random.ts';
@@ -67,6 +68,45 @@ function onlyLongStringsAreBroken(text: Buffer): boolean {
     .replace(/"(?:[^"\\]|\\[^])*"/g, (all) => (Buffer.byteLength(all) > 18 ? '""' : all));
   return parsed(Buffer.from(shortened)) !== undefined;
 }
+
+t.test('reads the same where a scan of the body has found its long strings', (t) => {
+  const random = new Random(2);
+  const spans = (): number[] => {
+    const all: number[] = [];
+    const end = tape.next(JsonTape.ROOT);
+    for (let node = JsonTape.ROOT; node < end; node += 3) all.push(tape.start(node), tape.end(node), tape.next(node));
+    return all;
+  };
+  let known = 0;
+  for (let round = 0; round < 2000; round++) {
+    const bodies = [0, 1].map(() =>
+      Buffer.from(`{"a":${randomJson(random, 4)},"model":${spelled(random, randomText(random, 9))}}`),
+    );
+    const [body = Buffer.alloc(0), other = body] = bodies;
+    tape.read(body);
+    const unscanned = spans();
+    scanBody(body);
+    known += longStrings(body).length;
+    tape.read(body);
+    assert.deepEqual(spans(), unscanned, body.toString());
+    scanBody(other);
+    assert.equal(longStrings(body).length, 0);
+    tape.read(body);
+    assert.deepEqual(spans(), unscanned, body.toString());
+  }
+  t.ok(known > 2000, `${known} ends were known`);
+  const wide = Buffer.from(
+    JSON.stringify({ model: 'm', texts: Array.from({ length: 5000 }, (_, at) => `${'"'.repeat(20)}${at}`) }),
+  );
+  scanBody(wide);
+  t.equal(longStrings(wide).length, 4096);
+  tape.read(wide);
+  t.strictSame(valueAt(JsonTape.ROOT), JSON.parse(wide.toString()));
+  const large = Buffer.from(JSON.stringify({ model: 'm', text: 'x'.repeat(1024 * 1024) }));
+  scanBody(large);
+  t.equal(longStrings(large).length, 0, 'a large body is not kept');
+  t.end();
+});
 
 t.test('refuses what JSON.parse refuses, except inside long strings, and says where', (t) => {
   const random = new Random(2);
