@@ -210,9 +210,12 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @internal */
   onChoice({ delta, logprobs, message }: ChatObject): void {
-    const { annotations } = membersOf(delta ?? message);
+    const members = membersOf(delta ?? message);
+    const { annotations } = members;
     const { content } = membersOf(logprobs);
-    if (Array.isArray(content)) this.#logprobs = [...this.#logprobs, ...(content as unknown[])];
+    // Of a delta without text they are those of reasoning and calls.
+    const isOther = delta !== undefined && (reasoningOf(members) !== '' || callsOf(members).length > 0);
+    if (Array.isArray(content) && !isOther) this.#logprobs = [...this.#logprobs, ...(content as unknown[])];
     if (Array.isArray(annotations)) this.#annotations = [...this.#annotations, ...(annotations as unknown[])];
   }
 
@@ -278,7 +281,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const known = USUAL_ID.test(usual) ? usual : '';
     if (known.length >= UNIQUE_CHARS) this.#id = known;
     else this.#id = `${known}${known === '' ? '' : '_'}${this.#sources.uniqueId()}`;
-    this.#createdAt = typeof created === 'number' ? created : this.#seconds();
+    this.#createdAt = Number.isFinite(created) ? (created as number) : this.#seconds();
     this.#model = JSON.stringify(typeof model === 'string' && model !== '' ? model : this.#echo.model);
     this.#serviceTier = typeof tier === 'string' ? JSON.stringify(tier) : this.#echo.serviceTier;
   }
@@ -571,7 +574,7 @@ function endingOf(reason: unknown): Ending {
 }
 
 function failure(message: string): Ending {
-  return { status: 'failed', reason: null, error: errorOf({ message, code: 502 }) };
+  return { status: 'failed', reason: null, error: errorOf({ message, code: 'HR_STREAM_BROKEN' }) };
 }
 
 function typeOf(status: number): string {

@@ -449,7 +449,7 @@ t.test('finish reasons become statuses', async (t) => {
     );
     t.match(events.at(-1)?.response, {
       status: 'failed',
-      error: { code: 'server_error' },
+      error: { code: 'HR_STREAM_BROKEN' },
       output: [{ status: 'incomplete' }],
     });
   }
@@ -481,6 +481,12 @@ t.test('log-probabilities and annotations go with the text', async (t) => {
       ['', [b]],
     ],
   );
+  const thought = translated(t, [
+    { ...HEAD, choices: [{ delta: { reasoning: 'Hm' }, logprobs: { content: [a] } }] },
+    withLogprobs('b', { content: [b] }),
+    chunk({}, 'stop'),
+  ]);
+  t.match(thought.at(-1)?.response.output[1], { content: [{ text: 'b', logprobs: [b] }] }, 'not those of reasoning');
   const annotation = { type: 'url_citation', ...citation };
   t.match(events.at(-5), { type: 'response.output_text.annotation.added', annotation_index: 0, annotation });
   t.match(events.at(-4), { type: 'response.output_text.done', text: 'abc', logprobs: [a, b, a, b] });
@@ -533,6 +539,8 @@ t.test('servers may leave out ids, times, models, usage, [DONE], or repeat usage
   }
   t.match(translated(t, [{ ...chunk({}, 'stop'), service_tier: 'flex' }]).at(-1)?.response, { service_tier: 'flex' });
   t.match(translated(t, []).at(-1)?.response, { status: 'completed' }, '[DONE] alone');
+  const late = answer().whole(Buffer.from('{"created":1e999,"choices":[{"message":{"content":"x"}}]}'));
+  t.match(JSON.parse(late.toString()), { created_at: Math.floor(NOW / 1000) });
 });
 
 t.test('answers of a server that gives one id twice have different ids', async (t) => {
