@@ -57,9 +57,11 @@ export interface Ask {
   readonly body?: Buffer | object;
   readonly stream?: boolean;
   readonly approval?: Approval;
-  /** To what the request can be translated; default nothing. */
-  readonly translation?: Translation;
+  /** To what the request can be translated; default null, nothing. */
+  readonly translation?: Translation | null;
   readonly usage?: UsageWatch;
+  /** Default `taught`. */
+  readonly unknownPath?: RequestForm['unknownPath'];
   /** Default: a `TestDownstream`. */
   readonly client?: Downstream;
 }
@@ -174,18 +176,18 @@ export class Bench {
         client.end();
       },
     };
-    const { translation } = ask;
+    const { translation = null } = ask;
     let translated: RequestForm | null = null;
     const request: UpstreamRequest & { untranslatable: HeadraceError | null } = {
       usage: ask.usage ?? null,
       approval: ask.approval ?? null,
       model: 'm',
       translator: null,
-      unknownPath: 'taught',
+      unknownPath: ask.unknownPath ?? 'taught',
       untranslatable: null,
       translated: () => {
         try {
-          if (translation !== undefined && request.untranslatable === null)
+          if (translation !== null && request.untranslatable === null)
             translated ??= translatedForm(request, translation);
         } catch (error) {
           request.untranslatable = error as HeadraceError;

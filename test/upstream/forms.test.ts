@@ -2,6 +2,7 @@
 
 import t, { type Test } from 'tap';
 import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
+import { Hedging } from '../../src/upstream/index.ts';
 import { Bench, type Ask, type BenchOptions, type Run } from '../support/upstream-bench.ts';
 import { fakeTranslation, type FakeTranslation } from '../support/fake-translation.ts';
 import { answer, chunk, chunkedHead, delta, rawCrn, type RawCrn, type RawRequest } from '../support/upstream-crn.ts';
@@ -411,7 +412,7 @@ t.test(
     const completions = '{"choices":[{"text":"hi","finish_reason":"stop"}]}';
     const knows: Script = ({ socket }) => void socket.write(answer('200 OK', completions, JSON_TYPE));
     const two = await open(t, [wholeChat, knows]);
-    const ask: Ask = { path: '/v1/completions', body: { model: 'm', prompt: 'a' }, translation: undefined as never };
+    const ask: Ask = { path: '/v1/completions', translation: null };
     const run = two.ask(ask);
     await run.downstream.done();
     t.equal(run.downstream.text, completions);
@@ -496,4 +497,101 @@ t.test('a lack that a restart cleared is not learned again from a request that w
   b.board.clearLacks(0, b.clock.now());
   await ask().downstream.done();
   t.equal(crns[0]?.requests.length, 4);
+});
+
+/** A CRN whose chat streams break off behind these events. */
+function breaksAfter(...texts: string[]): Script {
+  return chatOnly(({ socket }) => {
+    socket.write(chunkedHead(SSE));
+    socket.write(chunk(texts.map(delta).join('')), () => socket.destroy());
+  });
+}
+
+t.test(
+  'a translated stream that breaks off is continued by another CRN, which is asked in chat completions too',
+  async (t) => {
+    const goesOn = stream(delta('c'), FINISH, DONE);
+    const { ask, b, crns, translation } = await open(t, [breaksAfter('a', 'b'), goesOn], { continuation: 'prefill' });
+    const run = ask({ stream: true });
+    await run.downstream.done();
+    t.same(events(run.downstream.text), ['text', 'text', 'text', 'end']);
+    t.same(
+      [...run.downstream.text.matchAll(/"text":"(.)","sequence_number":(\d)/g)].map(([, text, at]) => `${text}${at}`),
+      ['a0', 'b1', 'c2'],
+      'one translator carries the whole answer',
+    );
+    t.equal(translation.calls.filter((call) => call === 'answer').length, 1);
+    const last = crns[1]?.requests[0] as RawRequest;
+    t.equal(pathOf(last), '/v1/chat/completions');
+    t.match(JSON.parse(last.body.toString()), { carried: true, messages: [{}, { role: 'assistant', content: 'ab' }] });
+    t.same(run.attempts.at(-1), [1, 'ok', null]);
+    t.equal(b.inFlight, 0);
+  },
+);
+
+t.test('a translated stream is not continued by a CRN that does not speak chat completions', async (t) => {
+  const { ask, b, crns } = await open(t, [breaksAfter('a'), stream(delta('c'))], { continuation: 'prefill' });
+  b.declare(1, DIALECT_BITS.messages);
+  const run = ask({ stream: true });
+  await run.downstream.done();
+  t.same(events(run.downstream.text), ['text', 'error']);
+  t.equal(crns[1]?.requests.length, 0);
+  t.equal(b.inFlight, 0);
+});
+
+t.test('a CRN that was thought to lack a dialect, and answers, speaks it from then on', async (t) => {
+  const completions = '{"choices":[{"text":"hi","finish_reason":"stop"}]}';
+  const { ask, b } = await open(t, [({ socket }) => void socket.write(answer('200 OK', completions, JSON_TYPE))]);
+  const { clock, board } = b;
+  board.noteLack(0, DIALECT_BITS.completions, clock.now(), clock.now());
+  await ask({ path: '/v1/completions', translation: null }).downstream.done();
+  t.equal(board.lackedSinceMs(0, DIALECT_BITS.completions, clock.now()), 0);
+});
+
+t.test('a path in another spelling is translated after a 404, and teaches nothing', async (t) => {
+  const { ask, b, crns } = await open(t, [wholeChat]);
+  for (const asked of [2, 4]) {
+    const run = ask({ unknownPath: 'believed' });
+    await run.downstream.done();
+    t.equal(run.downstream.status, 200);
+    t.equal(crns[0]?.requests.length, asked);
+  }
+  t.equal(b.board.lackedSinceMs(0, DIALECT_BITS.messages, b.clock.now()), 0);
+  const passed = ask({ unknownPath: 'passed' });
+  await passed.downstream.done();
+  t.same([passed.downstream.status, passed.downstream.text], [404, NOT_FOUND]);
+});
+
+t.test('the hedge of a request is asked in the form that its CRN needs, and wins or loses with it', async (t) => {
+  const text = '{"type":"message_delta","delta":{"stop_reason":"end_turn"}}';
+  const passedStream = `event: message_delta\ndata: ${text}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n`;
+  for (const winner of [0, 1]) {
+    const outcomes: string[] = [];
+    const hedging = new Hedging(1, (outcome) => outcomes.push(outcome));
+    const body = Buffer.from(JSON.stringify(BODY));
+    for (let at = 0; at < 20; at++) hedging.note('m', body.byteLength, 10);
+    const speaks: Script = () => undefined;
+    const { ask, b, crns, translation } = await open(t, [speaks, speaks], { hedging });
+    b.declare(0, DIALECT_BITS.messages);
+    b.declare(1, DIALECT_BITS.chat);
+    const run = ask({ body, stream: true });
+    await crns[0]?.arrived(1);
+    b.clock.advance(20);
+    await crns[1]?.arrived(1);
+    t.same(
+      crns.map(({ requests }) => pathOf(requests[0] as RawRequest)),
+      ['/v1/messages', '/v1/chat/completions'],
+    );
+    const { socket } = (crns[winner] as RawCrn).requests[0] as RawRequest;
+    socket.write(chunkedHead(SSE));
+    socket.write(winner === 0 ? chunk(passedStream) : chunk(delta('a') + FINISH + DONE));
+    socket.write(chunk(''));
+    await run.downstream.done();
+    if (winner === 0) t.equal(run.downstream.text, passedStream);
+    else t.same(events(run.downstream.text), ['text', 'end']);
+    t.same(run.downstream.values('x-headrace-translated'), winner === 0 ? [] : ['messages-chat']);
+    t.same(translation.calls.includes('answer'), winner === 1);
+    t.same(outcomes, [winner === 0 ? 'lost' : 'won']);
+    t.equal(b.inFlight, 0);
+  }
 });
