@@ -109,13 +109,15 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): A
   return { credential, bearer: presented.bearer };
 }
 
+/** Tokens are counted in the messages dialect, though it is no path of its requests. */
+const COUNT_PATH = '/v1/messages/count_tokens';
+
 /** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read, on other paths below `/v1` those of OpenAI. */
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
   const text =
     validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
   const { path } = exchange;
-  // Tokens are counted in the messages dialect.
-  const own = dialectOf(path.replace(/\/count_tokens$/, ''));
+  const own = path === COUNT_PATH ? DIALECTS.messages : dialectOf(path);
   const dialect = own ?? (path.startsWith('/v1/') ? DIALECTS.responses : undefined);
   const member = validation?.[0]?.loc[1];
   return dialect?.errorMember({ code, message: text, status, ...(typeof member === 'string' && { member }) });
@@ -221,7 +223,7 @@ function admitRequest(
 
 /** Clients of the Messages API read other headers than all others. */
 function rateLimitFamily({ path }: Exchange): 'openai' | 'anthropic' {
-  return dialectOf(path)?.name === 'messages' ? 'anthropic' : 'openai';
+  return path === COUNT_PATH || dialectOf(path)?.name === 'messages' ? 'anthropic' : 'openai';
 }
 
 /**

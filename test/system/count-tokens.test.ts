@@ -131,7 +131,9 @@ t.test('costs nothing, and counts as a request of its key', async (t) => {
     models: { [MODEL]: { servers: [engine.url], pricing: { prompt: '0.001', completion: '0.001' } } },
     keys: { static: [{ key: KEY, account: 'tests', prepaid: true, rpm: 2 }] },
   });
-  t.equal((await counted(client)).tokens, TEMPLATED);
+  const { data, response } = await client.messages.countTokens(ask).withResponse();
+  t.equal(data.input_tokens, TEMPLATED);
+  t.equal(response.headers.get('anthropic-ratelimit-requests-limit'), '2');
   await t.rejects(client.messages.create({ ...ask, max_tokens: 4 }), PaymentRequiredError, 'the account has no credit');
   await t.rejects(
     counted(client).then(() => counted(client)),

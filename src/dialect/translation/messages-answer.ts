@@ -137,6 +137,11 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   onDone(): void {
     if (this.#id === '') this.onStart({});
     const { called, finishReason, refused, stopSequence, usage } = this.#blocks;
+    const failure = FAILURES.get(finishReason);
+    if (failure !== undefined) {
+      this.onError(errorOf(failure));
+      return;
+    }
     const stop = stopOf(finishReason, stopSequence, called, refused);
     const { service_tier: _, ...counts } = usageOf(usage, undefined);
     out.utf8(sseEvent('message_delta', { type: 'message_delta', delta: stop, usage: counts }));
@@ -207,6 +212,11 @@ function usageOf(usage: unknown, tier: unknown): Members {
 
 /** Finish reasons of an answer that ended by itself; '' where the server gives none. */
 const ENDS: ReadonlySet<string> = new Set(['stop', 'tool_calls', 'function_call', 'eos', 'eos_token', '']);
+/** Finish reasons of an answer that is none. */
+const FAILURES: ReadonlyMap<unknown, string> = new Map([
+  ['error', 'The server ended the answer with an error'],
+  ['abort', 'The server aborted the answer'],
+]);
 const REFUSAL = { type: 'refusal', category: null, explanation: null };
 
 /** Servers also say `stop` where a call was forced. Finish reasons without a counterpart keep their name. */
@@ -228,6 +238,7 @@ function messageJson(answer: Members): string {
   if (!Array.isArray(choices) || choices.length === 0) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   const choice = membersOf(choices.find((one) => membersOf(one)['index'] === 0) ?? choices[0]);
   const { finish_reason: reason, message } = choice;
+  if (FAILURES.has(reason)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   const members = membersOf(message);
   const { content: _, ...head } = { ...emptyMessage({ usage: choice['usage'], ...answer }) };
   const reasoning = reasoningOf(members);

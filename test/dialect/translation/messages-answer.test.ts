@@ -186,8 +186,8 @@ const COLLECTED: Readonly<Record<string, readonly [frames: readonly Frame[], exp
     ['text: No.', 'refusal'],
   ],
   'a finish reason without a counterpart': [
-    [chunk({ content: 'a' }), finish('abort')],
-    ['text: a', 'abort'],
+    [chunk({ content: 'a' }), finish('repetition')],
+    ['text: a', 'repetition'],
   ],
   'a stop sequence of vLLM': [
     [chunk({ content: 'a' }), finish('stop', { stop_reason: 'END' })],
@@ -471,6 +471,14 @@ for (const [what, [event, expected]] of Object.entries(ERRORS)) {
   });
 }
 
+test('reports an error where the finish reason says that the answer is none', async (t) => {
+  for (const reason of ['error', 'abort']) {
+    const found = eventsOf(chunk({ content: 'a' }), finish(reason), DONE);
+    t.match(found.at(-1), { type: 'error', error: { type: 'api_error', message: /^The server/ } });
+    t.match(eventsOf(chunk({ content: 'a' }), finish(reason)).at(-1), { type: 'error' });
+  }
+});
+
 test('translates error answers by status', async (t) => {
   const answer = new MessagesAnswer();
   const of = (status: number, body: string): unknown => JSON.parse(answer.error(status, Buffer.from(body)).toString());
@@ -554,7 +562,8 @@ test('translates whole answers', async (t) => {
     Buffer.from(JSON.stringify(wholeAnswer({ tool_calls: [{ id: 'c', function: { name: 'a', arguments: long } }] }))),
   );
   t.ok(exact.toString().includes(`"input":${long}`), 'numbers keep their digits');
-  for (const body of ['', '[]', '{"data":[]}', '{"choices":[]}', '{"choi']) {
+  const failed = (reason: string): string => JSON.stringify(wholeAnswer({ content: 'a' }, { finish_reason: reason }));
+  for (const body of [failed('error'), failed('abort'), '', '[]', '{"data":[]}', '{"choices":[]}', '{"choi']) {
     t.throws(() => new MessagesAnswer().whole(Buffer.from(body)), HeadraceError, body);
   }
 });
