@@ -112,6 +112,9 @@ const SOURCES: AnswerSources = { epochMs: systemEpochMs, uniqueId };
 
 /** Most texts of an answer are short. */
 const FIRST_TEXT_BYTES = 512;
+/** Most text of a stream that is kept for its closing events. A server that does not stop must not fill the memory. */
+const MAX_KEPT_BYTES = 16 * 1024 * 1024;
+const TOO_LONG = `The answer is longer than ${MAX_KEPT_BYTES} bytes, which is the most that is translated`;
 
 /** What was written for the last call of a translator. */
 const out = new ByteWriter(16 * 1024);
@@ -134,6 +137,9 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #call: CallItem | null = null;
   /** The text that grows. */
   #text: Text | null = null;
+  #keptBytes = 0;
+  /** The last event has been written. */
+  #hasEnded = false;
   // What came without text: it goes with the next one.
   #logprobs: readonly unknown[] = NONE;
   #annotations: readonly unknown[] = NONE;
@@ -221,6 +227,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @internal */
   onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void {
+    if (this.#hasEnded) return;
     if (call !== null) this.#openCall(call);
     else this.#text = this.#partOf(PARTS[kind as Exclude<BlockKind, 'call'>]);
   }
@@ -228,6 +235,12 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   /** @internal */
   onText(bytes: Buffer, start: number, end: number): void {
     const text = this.#text as Text;
+    if (this.#hasEnded) return;
+    this.#keptBytes += end - start;
+    if (this.#keptBytes > MAX_KEPT_BYTES) {
+      this.#blocks.onError({ message: TOO_LONG, code: 'HR_STREAM_BROKEN' });
+      return;
+    }
     text.bytes.copy(bytes, start, end);
     if (text.before === null) return;
     out.copy(text.before, 0, text.before.length);
@@ -240,7 +253,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @internal Texts end with their items: a refusal and a text may follow one another in one message. */
   onBlockEnd(kind: BlockKind): void {
-    if (kind === 'call') this.#closeCall(this.#call as CallItem, endingOf(this.#blocks.finishReason));
+    if (kind === 'call' && !this.#hasEnded)
+      this.#closeCall(this.#call as CallItem, endingOf(this.#blocks.finishReason));
   }
 
   /** @internal */
@@ -471,6 +485,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   #writeEnd(ending: Ending): void {
+    this.#hasEnded = true;
     this.#startEvent(`response.${ending.status}`);
     out.latin1('"response":');
     this.#writeResponse(ending, this.#blocks.usage);

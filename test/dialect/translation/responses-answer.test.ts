@@ -601,6 +601,22 @@ t.test('an error in the middle ends the stream as an error of the dialect', asyn
   );
 });
 
+t.test('a server that does not stop is stopped', async (t) => {
+  const translator = answer();
+  const text = 'x'.repeat(1024 * 1024);
+  const types: string[] = [];
+  for (let turn = 0; turn < 20; turn++) {
+    const call = calls(called(turn, `call_${turn}`, 'run', turn < 10 ? '{}' : `{"a":"${text}`));
+    const frame = `data: ${JSON.stringify(chunk(turn < 15 ? { content: text } : call))}\n\n`;
+    const events = parseEvents(translator.events(Buffer.from(frame)).toString());
+    types.push(...events.map(({ event = '' }) => event));
+  }
+  types.push(...parseEvents(translator.end().toString()).map(({ event = '' }) => event));
+  t.same(types.slice(-2), ['error', 'response.failed']);
+  t.equal(types.length, translator.nextSequence);
+  t.equal(types.filter((type) => type === 'error').length, 1);
+});
+
 t.test('comments pass', async (t) => {
   t.equal(answer().events(Buffer.from(': processing\n\n')).toString(), ': processing\n\n');
 });
