@@ -595,3 +595,50 @@ t.test('the hedge of a request is asked in the form that its CRN needs, and wins
     t.equal(b.inFlight, 0);
   }
 });
+
+t.test('where all CRNs are known to lack a dialect, one of them says so, and the others are not asked', async (t) => {
+  const { ask, b, crns } = await open(t, [wholeChat, wholeChat, wholeChat]);
+  const asked = (): number => crns.reduce((sum, { requests }) => sum + requests.length, 0);
+  for (const expected of [3, 4]) {
+    const run = ask({ path: '/v1/completions', translation: null });
+    await run.downstream.done();
+    t.same([run.downstream.status, run.downstream.text], [404, NOT_FOUND]);
+    t.equal(asked(), expected);
+    b.clock.advance(1);
+  }
+});
+
+t.test('a translated stream with an event that is too long is not continued', async (t) => {
+  const { ask, crns } = await open(
+    t,
+    [
+      chatOnly(({ socket }) => {
+        socket.write(chunkedHead(SSE));
+        socket.write(chunk(delta('a')));
+      }),
+      stream(delta('b'), FINISH, DONE),
+    ],
+    { continuation: 'prefill' },
+  );
+  const run = ask({ stream: true });
+  await run.downstream.until(() => run.downstream.bytes > 0);
+  crns[0]?.requests[1]?.socket.write(chunk(`data: {"choices":[{"delta":{"content":"${'x'.repeat(300_000)}`));
+  await run.downstream.done();
+  t.same(events(run.downstream.text), ['text', 'error']);
+  t.equal(crns[1]?.requests.length, 0);
+});
+
+t.test('a CRN that knows neither path is asked twice, also when its process changes meanwhile', async (t) => {
+  const crn = await rawCrn(t, () => undefined);
+  const b = new Bench(t, { urls: [crn.url] });
+  const run = b.ask({ path: '/v1/messages', stream: false, translation: fakeTranslation() });
+  for (const at of [0, 1]) {
+    await crn.arrived(at + 1);
+    b.clock.advance(1);
+    b.board.clearLacks(0, b.clock.now());
+    crn.requests[at]?.socket.write(answer('404 Not Found', NOT_FOUND, JSON_TYPE));
+  }
+  await run.downstream.done();
+  t.same([run.downstream.status, run.downstream.text], [404, NOT_FOUND]);
+  t.equal(crn.requests.length, 2);
+});
