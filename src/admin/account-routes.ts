@@ -2,7 +2,7 @@
 // is one call of the `AdminService`, whose refusals become HTTP statuses here. Every act is recorded.
 //
 // GET/POST /accounts   GET/POST /accounts/ID   POST /accounts/ID/adjustments, /refunds   GET/POST /accounts/ID/grants
-// GET /accounts/ID/history   GET/POST /keys   GET/PATCH /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
+// GET/DELETE /accounts/ID/responses   GET /accounts/ID/history   GET/POST /keys   GET/PATCH /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
 // GET /requests   GET /requests/ID   GET /acts   GET /webhooks/deliveries   POST /webhooks/deliveries/ID/redeliver
 // GET/POST /budgets   GET/DELETE /budgets/ID   GET /usage   GET /payments   GET /payments/ID
 // POST /payments/ID/decide   GET /whoami
@@ -67,6 +67,15 @@ const ROUTES: readonly Route[] = [
   credit('grants', 'credit granted', (adminService, { id, fields }) => adminService.grant(id, fields)),
   credit('adjustments', 'credit adjusted', (adminService, { id, fields }) => adminService.adjust(id, fields)),
   credit('refunds', 'credit refunded', (adminService, { id, fields }) => adminService.refund(id, fields)),
+  route('GET', '/accounts/ID/responses', async (adminService, { id }) => ({ value: await adminService.responses(id) })),
+  route(
+    'DELETE',
+    '/accounts/ID/responses',
+    async (adminService, { id }) => {
+      return { value: await adminService.removeResponses(id), note: 'responses removed' };
+    },
+    'owner',
+  ),
   list('/accounts/ID/history', LISTS.history, (adminService, { id, fields }) => adminService.history(id, fields)),
   list('/keys', LISTS.keys, (adminService, { fields }) => adminService.listKeys(fields)),
   route('POST', '/keys', async (adminService, { fields }) => {

@@ -49,6 +49,8 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
     refund: (id, fields) => ask('POST', `${account(id)}/refunds`, fields),
     openGrants: (id) => list(`${account(id)}/grants`),
     grant: (id, fields) => ask('POST', `${account(id)}/grants`, fields),
+    responses: (id) => get(`${account(id)}/responses`),
+    removeResponses: (id) => ask('DELETE', `${account(id)}/responses`),
     history: (id, fields) => list(`${account(id)}/history`, fields),
     listKeys: (fields) => list('/keys', fields),
     key: (id) => get(key(id)),

@@ -67,6 +67,7 @@ import {
   type PaymentView,
   requestView,
   type RequestView,
+  type ResponsesView,
   type RotationView,
   usageView,
   type UsageView,
@@ -91,6 +92,10 @@ export interface AdminService {
   refund(account: string, fields: Fields): Promise<GrantView>;
   /** Credit that expires, the first to expire first. */
   openGrants(account: string): Promise<OpenGrantView[]>;
+  /** Stored responses of an account, and their bytes. */
+  responses(account: string): Promise<ResponsesView>;
+  /** Removes them; what they took is in the answer. */
+  removeResponses(account: string): Promise<ResponsesView>;
   /** Newest first. */
   history(account: string, fields: Fields): Promise<MovementView[]>;
   listKeys(fields: Fields): Promise<KeyView[]>;
@@ -370,6 +375,12 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
     async setBudget(fields) {
       const id = `budget_${deps.randomBytes(ID_BYTES).toString('hex')}`;
       return await oneBudgetView(ledger, deps, await ledger.budgets.set({ id, ...readBudgetRequest(fields) }));
+    },
+    responses: async (account) => ({ account, ...(await ledger.responses.counts(account)) }),
+    async removeResponses(account) {
+      const before = await ledger.responses.counts(account);
+      await ledger.responses.deleteAccount(account);
+      return { account, ...before };
     },
     removeBudget: async (id) => await oneBudgetView(ledger, deps, await ledger.budgets.remove(id)),
     disableKey: async (id) => keyView(await ledger.disableKey(id), deps.dateMs()),

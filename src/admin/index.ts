@@ -16,6 +16,7 @@ export { durationText, numberText, type Rates, ratesBetween, timeText } from './
 export {
   ACCOUNT_COLUMNS,
   ACCOUNT_TERMS_COLUMNS,
+  RESPONSES_COLUMNS,
   AUDIT_COLUMNS,
   BUDGET_COLUMNS,
   type Column,

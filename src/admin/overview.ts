@@ -30,6 +30,7 @@ export interface Overview {
   readonly fetch: FetchOverview;
   /** Null without a ledger. */
   readonly ledger: LedgerOverview | null;
+  readonly responses: ResponsesOverview;
   /** The last ones, the newest first. */
   readonly errors: readonly RecentError[];
 }
@@ -136,6 +137,17 @@ export interface LedgerOverview {
   readonly waiting: number;
 }
 
+/** Stored responses, as this gateway has counted them since its start. */
+export interface ResponsesOverview {
+  readonly stored: number;
+  /** Answered and not stored. */
+  readonly notStored: number;
+  /** Bytes that wait to be stored. */
+  readonly waitingBytes: number;
+  /** Responses that run in the background. */
+  readonly background: number;
+}
+
 /** The report of one data plane. */
 export interface PlaneReport {
   readonly thread: number;
@@ -158,6 +170,7 @@ export interface OverviewParts {
   readonly pages: MetricsSnapshot;
   /** Null without a ledger. */
   readonly accounts: MetricsSnapshot | null;
+  readonly responses: MetricsSnapshot;
 }
 
 /** What is known elsewhere. */
@@ -180,10 +193,20 @@ export function buildOverview(parts: OverviewParts, { spentTodayUsd, ...frame }:
     engines: parts.engines.map(([engine, untilMs]) => engineOf(engine, untilMs, frame.dateMs, parts, all)),
     fetch: fetchOf(new Numbers(parts.pages)),
     ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
+    responses: responsesOf(new Numbers(parts.responses)),
     errors: planes
       .flatMap(({ recent }) => recent.errors)
       .toSorted((a, b) => b.dateMs - a.dateMs)
       .slice(0, MOST_ERRORS),
+  };
+}
+
+function responsesOf(numbers: Numbers): ResponsesOverview {
+  return {
+    stored: numbers.sum('headrace_responses_stored_total'),
+    notStored: numbers.sum('headrace_responses_not_stored_total'),
+    waitingBytes: numbers.sum('headrace_responses_waiting_bytes'),
+    background: numbers.sum('headrace_responses_background'),
   };
 }
 

@@ -37,6 +37,8 @@ const ACTS: Readonly<Record<keyof AdminService, ActKind | null>> = {
   adjust: { action: 'credit.adjust', before: account },
   refund: { action: 'credit.refund', before: account },
   openGrants: null,
+  responses: null,
+  removeResponses: { action: 'responses.remove', before: nothing },
   history: null,
   listKeys: null,
   key: null,

@@ -12,6 +12,7 @@ import type {
   OpenGrantView,
   PaymentView,
   RequestView,
+  ResponsesView,
   UsageView,
 } from './views.ts';
 
@@ -106,6 +107,8 @@ export const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = fields(
 export const ACCOUNT_TERMS_COLUMNS: readonly Column<AccountView>[] = fields(
   'id label #balance_usd #held_usd #credit_limit_usd #expiring_usd #low_balance_usd organisation created_at+',
 );
+
+export const RESPONSES_COLUMNS: readonly Column<ResponsesView>[] = fields('account #responses #bytes #running');
 
 export const OPEN_GRANT_COLUMNS: readonly Column<OpenGrantView>[] = fields(
   'id account #amount_usd #remaining_usd expires_at',

@@ -378,3 +378,12 @@ export function auditView(report: AuditReport): AuditView {
     problems: report.problems,
   };
 }
+
+/** What is stored of an account. */
+export interface ResponsesView {
+  readonly account: string;
+  readonly responses: number;
+  readonly bytes: number;
+  /** Those that run in the background; a gateway that runs one stops it within seconds when it is removed. */
+  readonly running: number;
+}

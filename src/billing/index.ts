@@ -49,7 +49,6 @@ export { isPosition } from './ledger/reports.ts';
 export type { RequestRecord, RequestRecordQuery } from './ledger/request-records.ts';
 export type {
   ResponseChange,
-  ResponseCounts,
   ResponseEnd,
   ResponseEvents,
   ResponseKey,

@@ -1,7 +1,7 @@
 // `headrace accounts`: accounts with their credit limits, organisations and thresholds.
 
 import type { Command } from 'commander';
-import { ACCOUNT_TERMS_COLUMNS, type List, LISTS } from '../admin/index.ts';
+import { ACCOUNT_TERMS_COLUMNS, type List, LISTS, RESPONSES_COLUMNS } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -12,6 +12,7 @@ const EXAMPLE = `
 For example
   headrace accounts create acme-research --label "Research at Acme"
   headrace accounts set acme-research --organisation acme
+  headrace accounts forget acme-research
   headrace accounts set acme --credit-limit 500.00 --low-balance 20.00`;
 
 export function configureAccounts(command: Command, io: CliIo): void {
@@ -37,6 +38,13 @@ export function configureAccounts(command: Command, io: CliIo): void {
         return answer([account], ACCOUNT_TERMS_COLUMNS, { value: account });
       }),
     );
+  const forget = command.command('forget').description('removes the stored responses of an account');
+  forget.argument('<id>', 'the account').action(async (id: string) =>
+    runAction(forget, io, async (adminService) => {
+      const removed = await adminService.removeResponses(id);
+      return answer([removed], RESPONSES_COLUMNS, { value: removed });
+    }),
+  );
   const set = command.command('set').description('changes what an account may spend, and of whose credit');
   set
     .argument('<id>', 'the account')

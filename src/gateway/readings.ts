@@ -83,7 +83,7 @@ export class Readings {
 
   /** The parts of the overview; a thread that does not answer in time is left out. */
   async overview(): Promise<OverviewParts> {
-    const { local, pages, accounts, gauges, kvEvents, now } = this.#sources;
+    const { local, pages, accounts, gauges, kvEvents, now, responses } = this.#sources;
     const { settings, stage, threads } = now();
     const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
     const crns = this.crns();
@@ -97,6 +97,7 @@ export class Readings {
       engines: gauges.engines(Object.keys(settings.search.engines)),
       pages: pages.metrics(),
       accounts: accounts?.metrics() ?? null,
+      responses: responses.metrics(),
     };
   }
 }

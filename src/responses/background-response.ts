@@ -107,7 +107,13 @@ export class BackgroundResponse implements ResponseSink {
     this.#previous = origin.previous;
     const record = {
       ...{ ...key, createdMs: Math.floor(epochMs()), status: 'queued' as const, model: origin.model },
-      ...{ previous: origin.previous, input: `[${origin.input().join(',')}]`, output: '[]', response: parts.rest, items: [] },
+      ...{
+        previous: origin.previous,
+        input: `[${origin.input().join(',')}]`,
+        output: '[]',
+        response: parts.rest,
+        items: [],
+      },
     } as const;
     store
       .begin(record, hasEvents, () => this.#cancelled())

@@ -3,7 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
-import { type Ledger, openLedger, type ResponseCounts } from '../billing/index.ts';
+import { type Ledger, openLedger } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -31,9 +31,6 @@ const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 
 /** A shutdown waits so long for a store that does not answer. */
 const FLUSH_MS = 5000;
-const READ_MS = 5000;
-/** Removing the responses of an account takes a transaction for each 500 of them. */
-const DELETE_MS = 60_000;
 
 export class ResponseService {
   readonly ref: Ref<ResponseStoreCommand>;
@@ -74,23 +71,6 @@ export class ResponseService {
 
   metrics(): MetricsSnapshot {
     return this.#metrics.snapshot();
-  }
-
-  /** Responses in the store; null when it does not answer. */
-  async counts(): Promise<ResponseCounts | null> {
-    const count = (replyTo: Ref<ResponseCounts | 'away'>): ResponseStoreCommand => ({ type: 'Count', replyTo });
-    const counts = await ask(this.ref, count, { timeoutMs: READ_MS }).catch(() => 'away' as const);
-    return counts === 'away' ? null : counts;
-  }
-
-  /** Removes all responses of an account; answers with how many. Rejects when the store does not answer. */
-  async deleteAccount(account: string): Promise<number> {
-    const command = (replyTo: Ref<number | 'away'>): ResponseStoreCommand => ({
-      ...{ type: 'DeleteAccount', account, replyTo },
-    });
-    const removed = await ask(this.ref, command, { timeoutMs: DELETE_MS });
-    if (removed === 'away') throw new Error('the store does not answer');
-    return removed;
   }
 
   /** Writes what waits. To be called before the ledger is closed. */

@@ -6,7 +6,6 @@ import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
 import type {
   Ledger,
   ResponseChange,
-  ResponseCounts,
   ResponseEnd,
   ResponseEvents,
   ResponseKey,
@@ -81,8 +80,6 @@ export type ResponseStoreCommand =
   | { readonly type: 'End'; readonly end: ResponseEnd }
   | { readonly type: 'Cancel'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
   | { readonly type: 'Follow'; readonly key: ResponseKey; readonly after: number; readonly replyTo: Ref<Followed> }
-  | { readonly type: 'DeleteAccount'; readonly account: string; readonly replyTo: Ref<number | 'away'> }
-  | { readonly type: 'Count'; readonly replyTo: Ref<ResponseCounts | 'away'> }
   | { readonly type: 'ThreadGone'; readonly thread: number }
   | { readonly type: 'Configure'; readonly settings: ResponseStoreSettings }
   /** Answered when what has arrived is written or given up. */
@@ -264,12 +261,6 @@ class ResponseStore {
         break;
       case 'Follow':
         this.#answer(command.replyTo, this.#follow(command.key, command.after), { kind: 'away' });
-        break;
-      case 'DeleteAccount':
-        this.#answer(command.replyTo, this.#deleteAccount(command.account), 'away');
-        break;
-      case 'Count':
-        this.#answer(command.replyTo, this.#count(), 'away');
         break;
       case 'ThreadGone':
         this.#failThread(command.thread);
@@ -676,23 +667,6 @@ class ResponseStore {
 
   #wake(name: string): void {
     for (const follower of [...(this.#followers.get(name) ?? [])]) follower.wake();
-  }
-
-  async #deleteAccount(account: string): Promise<number> {
-    for (const [name, { key, runner }] of this.#runs) {
-      if (key.account !== account) continue;
-      runner.tell({ type: 'Cancel', key });
-      this.#over(name);
-    }
-    // What waits is written first, so that nothing of the account comes later.
-    await this.#flush();
-    const removed = await this.#records.deleteAccount(account);
-    this.#deps.metrics.removed('deleted', removed);
-    return removed;
-  }
-
-  async #count(): Promise<ResponseCounts> {
-    return await this.#records.counts();
   }
 
   /** Keeps what runs here; what was ended elsewhere is stopped. */

@@ -26,6 +26,7 @@ function overview(
     models: models.map((model) => ({ ...empty, ...model })),
     engines: [],
     fetch: { threads: 0, running: 0, queued: 0, replaced: 0, pages: 0 },
+    responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
     ledger: null,
     errors: [],
     ...more,

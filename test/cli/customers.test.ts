@@ -23,6 +23,8 @@ t.test('accounts are created, changed and listed', async (t) => {
   t.match(page.stdout, /\nnext page: --cursor acme\n$/);
   const rest = await run(t, 'accounts', 'list', '--cursor', 'acme', '--format', 'jsonl', ...where);
   t.equal((JSON.parse(rest.stdout) as { id: string }).id, 'acme-research');
+  const forgotten = await run(t, 'accounts', 'forget', 'acme', '--format', 'json', ...where);
+  t.match(forgotten.stdout, /"responses": 0/);
   const nested = await runCli(t, ['accounts', 'set', 'acme', '--organisation', 'acme-research', ...where]);
   t.match(nested, { exit: { code: 1 }, stderr: /'acme' cannot join 'acme-research'/ });
 });

@@ -51,6 +51,7 @@ const OVERVIEW: Overview = {
     { engine: 'e', standing: 'suspended', suspendedUntilMs: 40_000, reason: 'rate limited', answered: 1, failed: 2 },
   ],
   fetch: { threads: 1, running: 1, queued: 5, replaced: 0, pages: 9 },
+  responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
   ledger: { spentTodayUsd: '0.25', waiting: 0 },
   errors: [{ requestId: 'r\n1', dateMs: 9000, endpoint: '/search', model: '', code: 'HR_X', status: 503, crn: '' }],
 };

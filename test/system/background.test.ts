@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
+import { bearer, endow, priceOf, startLedgerFixture, usageOf, USD } from '../support/ledger-fixture.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
 import { type Answer, call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
@@ -290,4 +291,35 @@ t.test('the official client creates, polls, resumes and cancels', async (t) => {
   await client.responses.delete(third.id);
   const gone: unknown = await client.responses.retrieve(third.id).catch((error: unknown) => error);
   t.match(gone, { status: 404 });
+});
+
+t.test('a background response is held and charged like every other one', async (t) => {
+  const { ledger, url } = await startLedgerFixture(t);
+  await endow(ledger, USD);
+  const ask = (path: string, body?: object): Promise<Response> =>
+    fetch(url + path, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers: { ...bearer(), 'content-type': 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+  await until('the key is known', async () => (await ask('/svc/auth/check')).status === 200);
+  const body = { model: MODEL, input: 'Where does the water go?', max_output_tokens: 8, background: true };
+  const created = (await (await ask('/v1/responses', body)).json()) as { id: string; status: string };
+  t.equal(created.status, 'queued');
+  let done: { status?: string; usage?: { input_tokens: number; output_tokens: number } } = {};
+  await until('it has ended', async () => {
+    done = (await (await ask(`/v1/responses/${created.id}`)).json()) as typeof done;
+    return done.status !== 'queued' && done.status !== 'in_progress';
+  });
+  const used = await usageOf(ledger, 1);
+  t.equal(used.amount, priceOf(done.usage?.input_tokens ?? 0, 0, done.usage?.output_tokens ?? 0));
+  t.equal(Number(used.outputTokens), done.usage?.output_tokens);
+  await endow(ledger, 0n, {}, 'poor');
+  const check = { headers: bearer('hr_poor') };
+  await until('the other key is known', async () => (await fetch(`${url}/svc/auth/check`, check)).status === 200);
+  const poor = await fetch(`${url}/v1/responses`, {
+    ...{ method: 'POST', headers: { ...bearer('hr_poor'), 'content-type': 'application/json' } },
+    body: JSON.stringify(body),
+  });
+  t.equal(poor.status, 402, 'without credit it does not begin');
 });

@@ -3,6 +3,7 @@
 
 import { join } from 'node:path';
 import t from 'tap';
+import { createGateway } from '../../src/gateway/gateway.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
@@ -193,6 +194,31 @@ t.test('the oldest responses of an account go first', async (t) => {
   await until('the oldest is gone', async () => (await call(url, `/v1/responses/${ids[0]}`)).status === 404);
   t.equal((await call(url, `/v1/responses/${ids.at(-1)}`)).status, 200);
   t.equal((await call(url, `/v1/responses/${other}`, {}, 'hr_two')).status, 200);
+});
+
+t.test('the responses of an account are deleted by an operator', async (t) => {
+  const crn = await startResponseCrn(t);
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const admin = { admin: '127.0.0.1:0', adminToken: 'operator-token-operator-token-01' };
+  const gateway = createGateway(settingsOf([crn], { store, ...admin }));
+  t.teardown(() => gateway.close());
+  const { adminUrl, url } = await gateway.listen();
+  await gateway.ready();
+  const ids = [idOf(await create(url, { input: 'one' })), idOf(await create(url, { input: 'two' }))];
+  const other = idOf(await create(url, { input: 'x' }, 'hr_two'));
+  const act = async (method: string): Promise<object> => {
+    const headers = { authorization: `Bearer ${admin.adminToken}` };
+    const answer = await fetch(`${adminUrl}/accounts/one/responses`, { method, headers });
+    return (await answer.json()) as object;
+  };
+  await until('both are written', async () => ((await act('GET')) as { responses: number }).responses === 2);
+  t.match(await act('DELETE'), { account: 'one', responses: 2, running: 0 });
+  for (const id of ids) t.equal((await call(url, `/v1/responses/${id}`)).status, 404);
+  t.equal((await call(url, `/v1/responses/${other}`, {}, 'hr_two')).status, 200);
+  const acts = await fetch(`${adminUrl}/acts`, { headers: { authorization: `Bearer ${admin.adminToken}` } });
+  t.match(await acts.text(), /responses\.remove/, 'and the act is recorded');
+  const overview = await fetch(`${adminUrl}/overview`, { headers: { authorization: `Bearer ${admin.adminToken}` } });
+  t.match(await overview.json(), { responses: { stored: 3, notStored: 0, waitingBytes: 0, background: 0 } });
 });
 
 t.test('a conversation that no request can hold is refused', async (t) => {

@@ -124,7 +124,8 @@ export interface ResponseRecords {
   evict(account: string, mostBytes: number): Promise<{ readonly removed: number; readonly bytes: number }>;
   /** Removes all responses of an account; answers with how many. */
   deleteAccount(account: string): Promise<number>;
-  counts(): Promise<ResponseCounts>;
+  /** Of all accounts, or of one. */
+  counts(account?: string): Promise<ResponseCounts>;
 }
 
 const RUNS = "status in ('queued', 'in_progress')";
@@ -401,10 +402,11 @@ class StoredResponses implements ResponseRecords {
     }
   }
 
-  async counts(): Promise<ResponseCounts> {
+  async counts(account?: string): Promise<ResponseCounts> {
     const sql = `select count(*) as responses, coalesce(sum(bytes), 0) as bytes,
-      coalesce(sum(case when ${RUNS} then 1 else 0 end), 0) as running from responses where expires_ms > $1`;
-    const [row] = await this.#database.snapshot((session) => session.all(sql, [BigInt(this.#dateMs())]), 'report');
+      coalesce(sum(case when ${RUNS} then 1 else 0 end), 0) as running from responses where expires_ms > $1${account === undefined ? '' : ' and account = $2'}`;
+    const values = [BigInt(this.#dateMs()), ...(account === undefined ? [] : [account])];
+    const [row] = await this.#database.snapshot((session) => session.all(sql, values), 'report');
     return {
       responses: Number(row?.['responses'] ?? 0),
       bytes: Number(row?.['bytes'] ?? 0),
