@@ -15,37 +15,47 @@ const REASONING = 'The file has to be read before it is changed.';
 
 type Call = readonly [name: string, args: Readonly<Record<string, unknown>>];
 
-/** The calls that read the file, edit it and run the check, in the words of each agent. */
-const CALLS: Readonly<Record<Exclude<Agent, 'aider'>, readonly [Call, Call, Call]>> = {
+/** The calls that read files, edit one and run the check, in the words of each agent. */
+const CALLS: Readonly<Record<Exclude<Agent, 'aider'>, readonly [readonly Call[], Call, Call]>> = {
   'claude-code': [
-    ['Read', { file_path: FILE }],
+    [
+      ['Read', { file_path: '/home/user/project/notes.txt' }],
+      ['Read', { file_path: FILE }],
+    ],
     ['Edit', { file_path: FILE, old_string: 'a - b', new_string: 'a + b', replace_all: false }],
     ['Bash', { command: 'node check.mjs', description: 'Run the "check"' }],
   ],
   codex: [
-    ['exec_command', { cmd: 'cat sum.mjs' }],
+    [['exec_command', { cmd: 'cat sum.mjs' }]],
     ['exec_command', { cmd: "sed -i 's/a - b/a + b/' sum.mjs" }],
     ['exec_command', { cmd: 'node check.mjs' }],
   ],
   opencode: [
-    ['read', { filePath: FILE }],
+    [['read', { filePath: FILE }]],
     ['edit', { filePath: FILE, oldString: 'a - b', newString: 'a + b' }],
     ['bash', { command: 'node check.mjs', description: 'Run the check' }],
   ],
 };
 
+/** What the model says after so many results of tools. */
+function answersOf(agent: Exclude<Agent, 'aider'>): ReadonlyMap<number, Pick<Said, 'reasoning' | 'text' | 'calls'>> {
+  const [reads, edit, run] = CALLS[agent];
+  return new Map([
+    [0, { reasoning: REASONING, text: 'I read the file.', calls: reads }],
+    [reads.length, { reasoning: '', text: '', calls: [edit] }],
+    [reads.length + 1, { reasoning: '', text: 'I run the check.', calls: [run] }],
+    [reads.length + 2, { reasoning: '', text: ANSWER, calls: [] }],
+  ]);
+}
+
 function scriptOf(agent: Agent): unknown {
   if (agent === 'aider') return { steps: [{ when: { user: '.' }, text: ANSWER }] };
-  const [read, edit, run] = CALLS[agent].map(([name, args]) => ({ name, arguments: args }));
-  return {
-    steps: [
-      { when: { results: 0 }, reasoning: REASONING, text: 'I read the file.', calls: [read] },
-      { when: { results: 1 }, calls: [edit] },
-      { when: { results: 2 }, text: 'I run the check.', calls: [run] },
-      { when: { results: 3 }, text: ANSWER },
-    ],
-    otherwise: TITLE,
-  };
+  const steps = Array.from(answersOf(agent), ([results, { calls, ...said }]) => ({
+    ...said,
+    when: { results },
+    calls: calls.map(([name, args]) => ({ name, arguments: args })),
+  }));
+  return { steps, otherwise: TITLE };
 }
 
 /** What an answer says, whatever its dialect. */
@@ -131,11 +141,8 @@ function resultsIn({ body }: RecordedRequest): number {
 function expected(agent: Agent, request: RecordedRequest): Pick<Said, 'reasoning' | 'text' | 'calls' | 'hasEnded'> {
   if (agent === 'aider') return { reasoning: '', text: ANSWER, calls: [], hasEnded: true };
   if (request.body!['tools'] === undefined) return { reasoning: '', text: TITLE, calls: [], hasEnded: true };
-  const results = resultsIn(request);
-  const call = CALLS[agent][results];
-  if (call === undefined) return { reasoning: '', text: ANSWER, calls: [], hasEnded: true };
-  const text = ['I read the file.', '', 'I run the check.'][results]!;
-  return { reasoning: results === 0 ? REASONING : '', text, calls: [call], hasEnded: false };
+  const said = answersOf(agent).get(resultsIn(request))!;
+  return { ...said, hasEnded: said.calls.length === 0 };
 }
 
 async function start(t: Parameters<typeof startSystem>[0], agent: Agent, dialects?: HostDialect[]): Promise<System> {
@@ -144,7 +151,7 @@ async function start(t: Parameters<typeof startSystem>[0], agent: Agent, dialect
 }
 
 for (const agent of ['claude-code', 'codex', 'opencode', 'aider'] as const) {
-  const requests = recordedRequests(agent).filter(({ method }) => method === 'POST');
+  const requests = recordedRequests(agent).filter(({ path }) => path in ASK);
 
   t.test(`${agent}: its recorded session has the same answers on a server that speaks chat alone`, async (t) => {
     const systems = [await start(t, agent), await start(t, agent, ['chat'])];
@@ -186,7 +193,7 @@ t.test('answers say that they are translated', async (t) => {
     ['opencode', null],
   ] as const) {
     const { url } = await start(t, agent, ['chat']);
-    const { body, headers, path } = recordedRequests(agent).find(({ method }) => method === 'POST')!;
+    const { body, headers, path } = recordedRequests(agent).find(({ path }) => path in ASK)!;
     const answer = await fetch(url + path, {
       method: 'POST',
       headers: { ...headers, authorization: `Bearer ${KEY}` },
@@ -194,5 +201,20 @@ t.test('answers say that they are translated', async (t) => {
     });
     await answer.text();
     t.equal(answer.headers.get('x-headrace-translated'), how, agent);
+  }
+});
+
+t.test('claude-code: the tokens of a file are counted before it is read', async (t) => {
+  const { path, headers, body } = recordedRequests('claude-code').find((request) => /count_tokens/.test(request.path))!;
+  for (const dialects of [undefined, ['chat'] as HostDialect[]]) {
+    const { url } = await start(t, 'claude-code', dialects);
+    const answer = await fetch(url + path, {
+      method: 'POST',
+      headers: { ...headers, authorization: `Bearer ${KEY}` },
+      body: JSON.stringify(body),
+    });
+    t.equal(answer.status, 200);
+    const { input_tokens: tokens } = (await answer.json()) as { input_tokens: number };
+    t.ok(tokens > 10 && tokens < 1000, String(tokens));
   }
 });
