@@ -111,15 +111,21 @@ export function renamedForm(body: Buffer, { models, scan }: ScannedForm, model: 
 /** Bytes of text that are one token on average. */
 const BYTES_PER_TOKEN = 4;
 
+/** Fewest bytes of a file that are one token: speech has 25 tokens or fewer in a second, of 1 KB or more. */
+const FEWEST_FILE_BYTES_PER_TOKEN = 16;
+
+/** What servers may count beside that: a small image can be a thousand tokens and more, and templates add some. */
+const FURTHER_TOKENS = 16_384;
+
 /**
- * Bounds of the tokens of a form, whatever its server counts. The estimate of its prompt is that of its text: what a file is worth in
- * tokens only its server knows. No server counts more than the bytes.
+ * Bounds of the tokens of a form. The estimate of its prompt is that of its text: what a file is worth in tokens only its server knows.
  */
 export function formBounds(body: Buffer, { textBytes }: ScannedForm, context: number | undefined): TokenBounds {
   const longest = context ?? Infinity;
+  const fileTokens = Math.ceil((body.byteLength - textBytes) / FEWEST_FILE_BYTES_PER_TOKEN);
   return {
     promptTokens: Math.ceil(textBytes / BYTES_PER_TOKEN),
-    mostPromptTokens: body.byteLength,
+    mostPromptTokens: textBytes + fileTokens + FURTHER_TOKENS,
     answers: 1,
     limit: undefined,
     context: longest,

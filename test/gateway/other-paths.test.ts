@@ -196,12 +196,14 @@ t.test('a form of a priced model costs the tokens that its server counts, or its
   t.same(costs, ['0.00011', '0.000032'], '40 and 7 tokens, then 2 and 3 for the bytes of the texts');
 });
 
-t.test('a simulated host serves embeddings, images and speech', async (t) => {
+t.test('a simulated host serves embeddings, images, speech, infill and tokens', async (t) => {
   const { url } = await startSystem(t);
   for (const [path, body] of [
     ['/v1/embeddings', { input: ['a', 'b'] }],
     ['/v1/images/generations', { prompt: 'a' }],
     ['/v1/audio/speech', { input: 'a', voice: 'x' }],
+    ['/infill', { input_prefix: 'a', input_suffix: 'b', n_predict: 4 }],
+    ['/tokenize', { content: 'a' }],
   ] as const) {
     const response = await fetch(url + path, {
       method: 'POST',

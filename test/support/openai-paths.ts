@@ -22,7 +22,7 @@ export const OTHER_PATHS: readonly OtherPath[] = [
     note: 'classes and vectors',
   },
   {
-    paths: ['/tokenize', '/detokenize', '/apply-template', '/v1/messages/count_tokens'],
+    paths: ['/tokenize', '/detokenize', '/apply-template'],
     body: 'JSON',
     note: 'tokens, without generation',
   },
