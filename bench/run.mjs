@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { dialectsFiles, dialectsOf } from './lib/dialects-page.mjs';
 import { flagLines, parseFlags } from './lib/flags.mjs';
 import { GOAL_COLUMNS, GOAL_PARTS, goalRows, judgeGoals, quietText } from './lib/goals.mjs';
 import { localityFiles, localityOf } from './lib/locality-page.mjs';
@@ -213,18 +214,25 @@ function write(out, run) {
   return [json, html];
 }
 
-/** Writes what the repository keeps of a run, and the pages made of it: one of the locality part, one of all others. */
+/** Parts with a page of their own, into which their figures are written. */
+const PAGES = {
+  [locality.name]: { keep: localityOf, write: localityFiles },
+  [dialects.name]: { keep: dialectsOf, write: dialectsFiles },
+};
+
+/** Writes what the repository keeps of a run, and the pages made of it: one for all parts without a page of their own. */
 async function writeDocs(run) {
-  const others = { ...run, parts: run.parts.filter(({ name }) => name !== locality.name) };
+  const others = { ...run, parts: run.parts.filter(({ name }) => !Object.hasOwn(PAGES, name)) };
   const written = [];
   if (others.parts.length > 0) {
     const kept = condensed(others);
     written.push(...(await writePage('performance.json', kept, performanceFiles(kept))));
   }
-  const kept = localityOf(run);
-  if (kept !== null) {
-    const page = readFileSync(join(ROOT, 'docs', 'locality.md'), 'utf8');
-    written.push(...(await writePage('locality.json', kept, localityFiles(kept, page))));
+  for (const [name, { keep, write }] of Object.entries(PAGES)) {
+    const kept = keep(run);
+    if (kept === null) continue;
+    const page = readFileSync(join(ROOT, 'docs', `${name}.md`), 'utf8');
+    written.push(...(await writePage(`${name}.json`, kept, write(kept, page))));
   }
   return written;
 }
