@@ -11,6 +11,7 @@ const SPACE = 0x20;
 const QUOTE = 0x22;
 const COLON = 0x3a;
 const BACKSLASH = 0x5c;
+const LETTER_U = 0x75;
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 const DONE = '[DONE]';
 
@@ -20,6 +21,8 @@ const MAX_EVENT_BYTES = 32 * 1024 * 1024;
 /** 1 at the bytes that may follow a backslash. */
 const IS_ESCAPED = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrtu')) IS_ESCAPED[byte] = 1;
+
+const HEX = /^[\da-f]{4}$/i;
 
 export type ChatObject = Readonly<Record<string, unknown>>;
 
@@ -95,8 +98,9 @@ export class ChatEventReader {
       const byte = bytes[to] as number;
       if (byte === QUOTE) break;
       if (byte === BACKSLASH) {
-        if (IS_ESCAPED[bytes[to + 1] as number] !== 1) return 0;
-        to++;
+        const escaped = bytes[++to] as number;
+        if (IS_ESCAPED[escaped] !== 1) return 0;
+        if (escaped === LETTER_U && !HEX.test(bytes.toString('latin1', to + 1, to + 5))) return 0;
       } else if (!(byte >= SPACE)) {
         return 0;
       }

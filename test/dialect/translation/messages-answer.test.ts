@@ -420,6 +420,7 @@ test('copies usual deltas as they are written, and sees every change of their fo
     usual('a').replace('"finish_reason":null', '"finish_reason":"stop"'),
     usual('a').replace('"index":0', '"index":1'),
     `${before}"a\n\n`,
+    usual('\\u00g0'),
   ];
   for (const event of forged) {
     const pieces = [role, chunk({ content: 'x' }), chunk({ content: 'y' }), chunk({ content: 'z' })].map(eventOf);
@@ -478,6 +479,64 @@ test('reports an error where the finish reason says that the answer is none', as
     t.match(eventsOf(chunk({ content: 'a' }), finish(reason)).at(-1), { type: 'error' });
   }
 });
+
+test('no spoiled answer makes it throw, or write what is no stream of messages', async (t) => {
+  const random = new Random(23);
+  const values = [null, true, -1, '', 'x', [], {}, [null], [{ type: 'text' }], { a: 1 }, 'null', '{'];
+  const spoiled = (value: unknown): unknown => {
+    if (random.chance(0.08)) return random.pick(values);
+    if (Array.isArray(value)) return value.map(spoiled);
+    if (typeof value !== 'object' || value === null) return value;
+    const kept = Object.entries(value).filter(() => !random.chance(0.04));
+    return Object.fromEntries(kept.map(([name, member]) => [name, spoiled(member)]));
+  };
+  for (let stream = 0; stream < 1500; stream++) {
+    const frames = streamOf(random, randomOutput(random)).map((frame) => {
+      const json = /^data: (\{.*\})/.exec(frame)?.[1];
+      return json === undefined || random.chance(0.7) ? frame : eventOf(spoiled(JSON.parse(json)) as Json);
+    });
+    const bytes = Buffer.from(frames.join(''));
+    if (random.chance(0.3)) for (let at = 0; at < 3; at++) bytes[random.below(bytes.length)] = random.below(256);
+    const pieces: Buffer[] = [];
+    for (let from = 0; from < bytes.length;) pieces.push(bytes.subarray(from, (from += 1 + random.below(600))));
+    const events = parseEvents(translated(pieces)).map(({ data, event }) => ({
+      ...(JSON.parse(data) as StreamEvent),
+      event,
+    }));
+    const wrong = wrongEvent(events);
+    if (wrong !== null && !t.fail(`stream ${stream}: ${wrong}\n${bytes.toString()}`)) return;
+    try {
+      new MessagesAnswer().whole(Buffer.from(JSON.stringify(spoiled(wholeOf(randomOutput(random))))));
+    } catch (error) {
+      if (!(error instanceof HeadraceError)) throw error;
+    }
+  }
+});
+
+/** What is wrong with the order of the events; null: they are a whole stream, or one that ends with an error. */
+function wrongEvent(events: readonly (StreamEvent & { readonly event: string | undefined })[]): string | null {
+  let open = -1;
+  let next = 0;
+  for (const [at, { delta, event, index, type }] of events.entries()) {
+    const isLast = at === events.length - 1;
+    if (type !== event) return `${type} is called ${event}`;
+    if ((type === 'message_stop' || type === 'error') !== isLast) return `${type} is event ${at} of ${events.length}`;
+    if (type === 'message_stop' && open >= 0) return 'a block is open at the end';
+    if (type === 'content_block_start' && (open >= 0 || index !== next))
+      return `block ${index} begins in block ${open}`;
+    if (type === 'content_block_start') open = next++;
+    if (type === 'content_block_delta' && index !== open) return `a delta of ${index} in block ${open}`;
+    if (
+      delta !== undefined &&
+      type === 'content_block_delta' &&
+      Object.values(delta).some((value) => typeof value !== 'string')
+    )
+      return 'a delta is no text';
+    if (type === 'content_block_stop' && index !== open) return `block ${index} ends in block ${open}`;
+    if (type === 'content_block_stop') open = -1;
+  }
+  return events.length === 0 ? 'there are no events' : null;
+}
 
 test('translates error answers by status', async (t) => {
   const answer = new MessagesAnswer();
