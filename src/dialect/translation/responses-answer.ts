@@ -9,6 +9,7 @@ import { ByteWriter } from './byte-writer.ts';
 import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, textOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
+import { CustomInput, customInputOf } from './custom-input.ts';
 import { opaqueReasoning } from './opaque-reasoning.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
@@ -22,6 +23,8 @@ interface Text {
   /** A delta event up to its text, and from the closing quote to its sequence number. `before` is null where deltas are not sent. */
   readonly before: Buffer | null;
   readonly after: string;
+  /** Of a custom tool, whose deltas are those of the text in the arguments. */
+  readonly input: CustomInput | null;
 }
 
 interface Part extends Text {
@@ -243,6 +246,11 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     }
     text.bytes.copy(bytes, start, end);
     if (text.before === null) return;
+    if (text.input !== null) {
+      const args = JSON.parse(`"${bytes.toString('utf8', start, end)}"`) as string;
+      this.#writeDelta(text.before, text.input.add(args), text.after);
+      return;
+    }
     out.copy(text.before, 0, text.before.length);
     out.copy(bytes, start, end);
     if (this.#logprobs.length > 0) this.#writeLogprobs(text as Part);
@@ -304,6 +312,16 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     return Math.floor(this.#sources.epochMs() / 1000);
   }
 
+  /** @param escaped as it is written between the quotes of JSON */
+  #writeDelta(before: Buffer, escaped: string, after: string): void {
+    if (escaped === '') return;
+    out.copy(before, 0, before.length);
+    out.utf8(escaped);
+    out.latin1(after);
+    out.digits(this.#sequence++);
+    this.#endEvent();
+  }
+
   /** A text that is whole. */
   #say(kind: BlockKind, text: string): void {
     if (text === '') return;
@@ -344,6 +362,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       bytes: new ByteWriter(FIRST_TEXT_BYTES),
       before: Buffer.from(`event: ${name}\ndata: {"type":"${name}",${place}"delta":"`),
       after: type === 'output_text' ? '","logprobs":[],"sequence_number":' : '","sequence_number":',
+      input: null,
       annotations: [],
       logprobs: [],
     };
@@ -385,7 +404,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const id = `${prefix}_${this.#id}_${index}`;
     // Clients tell calls by their ids.
     const isKnown = this.#items.some((item) => 'callId' in item && item.callId === call.id);
-    const name = 'response.function_call_arguments.delta';
+    const name =
+      type === 'custom_tool_call' ? 'response.custom_tool_call_input.delta' : 'response.function_call_arguments.delta';
     const head = `event: ${name}\ndata: {"type":"${name}","item_id":"${id}","output_index":${index},"delta":"`;
     const item: CallItem = {
       type,
@@ -395,8 +415,9 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       tool,
       arguments: {
         bytes: new ByteWriter(FIRST_TEXT_BYTES),
-        before: type === 'function_call' ? Buffer.from(head) : null,
+        before: type === 'function_call' || type === 'custom_tool_call' ? Buffer.from(head) : null,
         after: '","sequence_number":',
+        input: type === 'custom_tool_call' ? new CustomInput() : null,
       },
       status: 'in_progress',
     };
@@ -455,13 +476,11 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       out.append(text.bytes);
       out.latin1('"');
       this.#endEvent();
-    } else if (type === 'custom_tool_call') {
-      const input = JSON.stringify(inputOf(text));
-      this.#startEvent('response.custom_tool_call_input.delta');
-      out.utf8(`${place}"delta":${input}`);
-      this.#endEvent();
+    } else if (text.input !== null && text.before !== null) {
+      const input = customInputOf(unescaped(text));
+      this.#writeDelta(text.before, JSON.stringify(input.slice(text.input.given)).slice(1, -1), text.after);
       this.#startEvent('response.custom_tool_call_input.done');
-      out.utf8(`${place}"input":${input}`);
+      out.utf8(`${place}"input":${JSON.stringify(input)}`);
       this.#endEvent();
     }
     const isCut = ending.status !== 'completed' && parsedText(text) === undefined;
@@ -554,18 +573,12 @@ function writeItem(item: Item): void {
   out.utf8(`"name":${JSON.stringify(tool.name)},`);
   if (tool.namespace !== undefined) out.utf8(`"namespace":${JSON.stringify(tool.namespace)},`);
   if (type === 'custom_tool_call') {
-    out.utf8(`"input":${JSON.stringify(inputOf(text))}}`);
+    out.utf8(`"input":${JSON.stringify(customInputOf(unescaped(text)))}}`);
     return;
   }
   out.latin1('"arguments":"');
   out.append(text.bytes);
   out.latin1('"}');
-}
-
-/** The text of a call of a custom tool. The server's model has written it into a JSON object; if not, it is what it has written. */
-function inputOf(text: Text): string {
-  const { input } = membersOf(parsedText(text));
-  return typeof input === 'string' ? input : unescaped(text);
 }
 
 function unescaped({ bytes }: Text): string {
