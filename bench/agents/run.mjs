@@ -1,7 +1,8 @@
 // Runs coding agents, unmodified, through the gateway against a simulated host that plays a script, and checks that each reads a file,
 // edits it once, runs a command and answers: streamed, and with a stream that breaks in the middle of the edit. Frameworks ask for a
 // sum with a tool. Installs nothing: README.md of bench/ says what DIR holds.
-//   node bench/agents/run.mjs --tools DIR [--agents claude,codex,…] [--dialects chat] [--record DIR]
+//   node bench/agents/run.mjs --tools DIR [--agents claude,codex,…] [--dialects chat]
+//     [--fault reset-after=4] [--record DIR]
 
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -21,8 +22,6 @@ const SESSION_TIMEOUT_MS = 90_000;
 const KILL_AFTER_MS = 3000;
 const MODEL = 'atlas-27b';
 const KEY = 'hr_agents';
-/** Events of the answer with the edit that arrive before it breaks. */
-const EVENTS_BEFORE_BREAK = 4;
 const MODEL_PATHS = /\/(chat\/completions|responses|messages)$/;
 
 const { values: flags } = parseArgs({
@@ -30,6 +29,7 @@ const { values: flags } = parseArgs({
     tools: { type: 'string' },
     agents: { type: 'string', default: Object.keys({ ...AGENTS, ...FRAMEWORKS }).join(',') },
     dialects: { type: 'string', default: 'chat' },
+    fault: { type: 'string', default: 'reset-after=4' },
     record: { type: 'string' },
   },
 });
@@ -42,8 +42,10 @@ if (flags.tools === undefined) {
 }
 useOwnNode(fileURLToPath(new URL('../..', import.meta.url)));
 const { createGateway } = await import('../../dist/src/gateway/gateway.js');
-const { createHost, parseScript } = await import('../../dist/src/host/index.js');
+const { createHost, parseFault, parseScript } = await import('../../dist/src/host/index.js');
 const tools = resolve(flags.tools);
+/** What happens to the answer with the edit. */
+const fault = parseFault(flags.fault);
 
 const rows = [];
 for (const name of flags.agents.split(',')) {
@@ -124,7 +126,7 @@ async function runExample(name, framework, interpreter, dialect, breaks) {
   const before = async ({ body }, host) => {
     if (!isLeft || body?.stream !== true) return;
     isLeft = false;
-    await host.setFault([{ times: 1, fault: { resetAfter: EVENTS_BEFORE_BREAK } }]);
+    await host.setFault([{ times: 1, fault }]);
   };
   const { requests, run } = await withGateway(
     SUM_STEPS,
@@ -166,7 +168,6 @@ async function session(name, agent, breaks) {
   let broken = breaks ? 0 : null;
   const before = async ({ body }, host) => {
     if (broken !== 0) return;
-    const fault = { resetAfter: EVENTS_BEFORE_BREAK };
     if (agent.breaksRequest !== undefined) {
       const path = flags.dialects.includes(agent.dialect) ? `/v1/${agent.dialect}` : '/v1/chat/completions';
       await host.setFault([{ match: { path, nth: agent.breaksRequest }, times: 1, fault }]);

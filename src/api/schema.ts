@@ -51,6 +51,21 @@ export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unkn
   return errors.length === 0 ? { value: converted } : { errors };
 }
 
+/** Names members that no schema has, by their path: `validate` ignores them, where a misspelt one ought to be a mistake. */
+export function unknownMembers(schema: Schema, value: unknown, path: Loc = []): string[] {
+  if (schema.type === 'array' && Array.isArray(value)) {
+    return value.flatMap((item, at) => unknownMembers(schema.items, item, [...path, at]));
+  }
+  if (schema.type !== 'object' || !isRecord(value)) return [];
+  const fields = schema.fields as Readonly<Record<string, Schema>>;
+  const isKnown = (key: string): boolean => Object.hasOwn(fields, key);
+  const keys = Object.keys(value);
+  return [
+    ...keys.filter((key) => !isKnown(key)).map((key) => `${[...path, key].join('.')}: unknown member`),
+    ...keys.filter(isKnown).flatMap((key) => unknownMembers(fields[key]!, value[key], [...path, key])),
+  ];
+}
+
 /** Records one mistake; the value that failed is not used. */
 type Report = (loc: Loc, type: string, msg: string) => void;
 

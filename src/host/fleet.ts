@@ -1,5 +1,5 @@
 // A fleet of simulated hosts in one process, described by a plan. All errors of a plan are reported together, by path.
-import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
+import { type ObjectSchema, type Schema, unknownMembers, validate } from '../api/schema.ts';
 import { type ProfileName, PROFILES } from './engine/profile.ts';
 import { type FaultPlan, parsePlan } from './faults.ts';
 import { type Host, type HostSettings, createHost } from './model-host.ts';
@@ -69,7 +69,7 @@ const PLAN: ObjectSchema<{ defaults?: FleetEntry; hosts: readonly FleetEntry[] }
  * Throws a FleetError.
  */
 export function planFleet(input: unknown, hostname: string, common: Partial<HostSettings> = {}): Planned[] {
-  const mistakes = unknownMembers(input);
+  const mistakes = unknownMembers(PLAN, input);
   const checked = validate(PLAN, input, []);
   if ('errors' in checked) mistakes.push(...checked.errors.map(({ loc, msg }) => `${loc.join('.') || 'plan'}: ${msg}`));
   if ('errors' in checked || mistakes.length > 0) throw new FleetError(mistakes.join('; '));
@@ -117,19 +117,6 @@ function read<T>(path: string, parse: () => T): T {
   } catch (error) {
     throw new FleetError(`${path}: ${(error as Error).message}`, { cause: error });
   }
-}
-
-/** Names unknown members: a misspelt one would otherwise be ignored. */
-function unknownMembers(input: unknown): string[] {
-  const plan = (input ?? {}) as { readonly defaults?: unknown; readonly hosts?: unknown };
-  const entries: [string, unknown][] = [['defaults', plan.defaults]];
-  if (Array.isArray(plan.hosts)) plan.hosts.forEach((entry, at) => entries.push([`hosts.${at}`, entry]));
-  const found = Object.keys(plan).filter((key) => !Object.hasOwn(PLAN.fields, key));
-  for (const [path, entry] of entries) {
-    if (typeof entry !== 'object' || entry === null) continue;
-    found.push(...Object.keys(entry).flatMap((key) => (Object.hasOwn(ENTRY.fields, key) ? [] : [`${path}.${key}`])));
-  }
-  return found.map((path) => `${path}: unknown member`);
 }
 
 /** Starts the hosts of a plan, all or none; rejects with the first failure. */

@@ -1,6 +1,6 @@
 // Scripted answers of a simulated model: which step of a script answers a conversation, and the text that the engine generates
 // for it. The conversation alone decides, so that a request that is sent again gets the same answer.
-import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
+import { type ObjectSchema, type Schema, unknownMembers, validate } from '../api/schema.ts';
 import type { PromptSpec } from './formats/conversation.ts';
 import type { Turn } from './model-engine.ts';
 
@@ -75,26 +75,12 @@ const SCRIPT: ObjectSchema<Script> = {
 /** Reads a script. Throws an Error that names every mistake by its path. */
 export function parseScript(value: unknown): Script {
   const checked = validate(SCRIPT, value, []);
-  const mistakes = unknownMembers(SCRIPT, value, []);
+  const mistakes = unknownMembers(SCRIPT, value);
   if ('errors' in checked)
     mistakes.push(...checked.errors.map(({ loc, msg }) => `${loc.join('.') || 'script'}: ${msg}`));
   else mistakes.push(...wrongPatterns(checked.value));
   if ('errors' in checked || mistakes.length > 0) throw new Error(mistakes.join('; '));
   return checked.value;
-}
-
-/** Names unknown members: a misspelt one would otherwise be ignored. */
-function unknownMembers(schema: Schema, value: unknown, path: readonly (string | number)[]): string[] {
-  if (schema.type === 'array' && Array.isArray(value)) {
-    return value.flatMap((item, at) => unknownMembers(schema.items, item, [...path, at]));
-  }
-  if (schema.type !== 'object' || typeof value !== 'object' || value === null) return [];
-  const fields = schema.fields as Readonly<Record<string, Schema>>;
-  return Object.entries(value).flatMap(([key, item]) =>
-    Object.hasOwn(fields, key)
-      ? unknownMembers(fields[key]!, item, [...path, key])
-      : [`${[...path, key].join('.')}: unknown member`],
-  );
 }
 
 function wrongPatterns({ steps, values = {} }: Script): string[] {

@@ -323,7 +323,7 @@ t.test('every mistake of a script is named by its path', (t) => {
     [null, /^script: /],
     [{}, /^steps: Field required$/],
     [{ steps: [] }, /^steps: List should have at least 1 item/],
-    [{ steps: [{ txt: 'a' }], also: 1 }, /steps\.0\.txt: unknown member; also: unknown member/],
+    [{ steps: [{ txt: 'a' }], also: 1 }, /^also: unknown member; steps\.0\.txt: unknown member$/],
     [{ steps: [{ calls: [{ arguments: {} }] }] }, /^steps\.0\.calls\.0\.name: Field required$/],
     [{ steps: [{ when: { user: '(' } }], values: { a: '[' } }, /values\.a: .*; steps\.0\.when\.user: /],
   ];
