@@ -157,7 +157,9 @@ export class TokenCounter {
 
   /** Whether the server does not know the path; it is not asked this way again then. */
   #isMissing(member: Member, request: TokenCountRequest, way: number, { body, status }: BufferedResponse): boolean {
-    if (status !== 404 && status !== 405 && status !== 501) return false;
+    // Some servers answer every path, with a page or with an empty object.
+    const isOther = way === WAYS.own && status === 200 && inputTokensIn(body) === undefined;
+    if (!isOther && status !== 404 && status !== 405 && status !== 501) return false;
     // The next CRN may have the model.
     if (classifyBody(status, body) === 'next-neutral') throw new Error(`${member.url} does not know the model`);
     // Both are `/tokenize`.
@@ -166,9 +168,17 @@ export class TokenCounter {
   }
 }
 
+function inputTokensIn(body: Buffer): number | undefined {
+  try {
+    return tokenCount(membersOf(JSON.parse(body.toString()))['input_tokens']);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Whether an answer is the client's: a count, or a mistake in its request. */
-function isForClient({ body, status }: BufferedResponse, { apiKey }: Member): boolean {
-  if (status === 200) return body.length > 0;
+function isForClient({ status }: BufferedResponse, { apiKey }: Member): boolean {
+  if (status === 200) return true;
   if (status === 401 || status === 403) return apiKey === undefined;
   return status >= 400 && status < 500 && status !== 408 && status !== 425 && status !== 429;
 }

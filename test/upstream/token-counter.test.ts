@@ -111,6 +111,18 @@ t.test("passes on what the CRN's own endpoint says of a bad request", async (t) 
   t.match(counted?.answer?.body.toString(), /messages: missing/);
 });
 
+t.test('takes a 200 without a count for an unknown path', async (t) => {
+  for (const body of ['<html></html>', '{}', '{"input_tokens":"7"}']) {
+    const engine = await startTokenizer(t, 'vllm');
+    engine.answers.set(OWN, (_, response) => response.end(body));
+    const counter = new TokenCounter(client, () => 0);
+    for (let round = 0; round < 2; round++) {
+      t.equal((await counter.count([memberOf(engine)], requestOf(), never))?.tokens, TEMPLATED, body);
+    }
+    t.strictSame(paths(engine), [OWN, '/tokenize', '/tokenize']);
+  }
+});
+
 t.test('asks the next CRN when one fails, is busy, or has another model', async (t) => {
   const good = await startTokenizer(t, 'vllm');
   const failures: readonly (readonly [number, object])[] = [
