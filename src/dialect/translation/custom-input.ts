@@ -11,7 +11,7 @@ const INSIDE = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[\da-fA-F]{4}|u[\d
 /** What is longer and begins no inside is no escape. */
 const MAX_ESCAPE_CHARS = 12;
 /** Models forget to escape line ends. */
-const CONTROL = /[\0-\u001f]/g;
+const CONTROL = /\p{Cc}/gu;
 
 export class CustomInput {
   #state: 'opening' | 'inside' | 'over' = 'opening';
