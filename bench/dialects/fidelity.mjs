@@ -270,7 +270,8 @@ for (const [name, { dialects = {} }] of Object.entries(results)) {
 if (flags.json !== undefined) writeFileSync(flags.json, JSON.stringify(results, null, 2));
 if (flags.docs && !flags.cpu) {
   const page = readFileSync(PAGE, 'utf8');
-  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
+  const from = page.indexOf(BEGIN);
+  const to = page.indexOf(END, from);
   if (from < 0 || to < from) throw new Error(`docs/dialects.md needs the lines ${BEGIN} and ${END}`);
   const missing = Object.entries(results).filter(([, { problem }]) => problem !== undefined);
   const text = [

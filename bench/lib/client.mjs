@@ -4,6 +4,7 @@
 //
 // JSON: { port, path, headers, stream, connections, bodyBytes, warmupMs, durationMs, ratePerS, answerBytes, answerEvents,
 // dialect, model, watch: { NAME: PID } }. With `dialect` the requests are those of `dialect-traffic.mjs`.
+// Without `answerBytes` answers may have any length.
 // Without ratePerS the loop is closed: a connection sends again as soon as its response is complete. With it the loop is open:
 // requests are due at fixed times and wait for a free connection, and latency counts from when a request was due.
 
@@ -94,7 +95,8 @@ class Connection {
 
   #complete() {
     const { status, bodyBytes, events } = this.#reader;
-    const whole = status === 200 && bodyBytes === load.answerBytes && (!load.stream || events === eventsPerStream);
+    const isLong = load.answerBytes === undefined || bodyBytes === load.answerBytes;
+    const whole = status === 200 && isLong && (!load.stream || events === eventsPerStream);
     this.#reader.reset();
     this.busy = false;
     if (!whole) recordError(`status ${status}, ${bodyBytes} bytes, ${events} events`);

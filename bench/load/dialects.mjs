@@ -69,7 +69,7 @@ async function compare(variants, stream, flags, step) {
   for (const variant of variants) peers.push({ ...variant, ...(await probe({ ...load, ...variant })) });
   const run = (peer, isWarmUp) => {
     const own = { ...load, dialect: peer.dialect, model: peer.model };
-    return runClient(peer, isWarmUp && stream ? heating(own) : own);
+    return runClient(peer, isWarmUp ? warming(own) : own);
   };
   const kind = stream ? 'streams' : 'requests';
   const runs = await interleave(peers, flags.rounds, run, (text) => step(`${kind}, ${text}`));
@@ -82,7 +82,10 @@ async function compare(variants, stream, flags, step) {
   return { ...resultOf(summary, stream, flags), data: { runs } };
 }
 
-/** One answer, to know how long all of them are. */
+/** Just-in-time compilers have finished after some thousands of requests. */
+const warming = (load) => (load.stream ? heating(load) : { ...load, durationMs: Math.max(load.durationMs, 4000) });
+
+/** One answer, to know how long all of them are. Ids in a stream differ in length. */
 async function probe(load) {
   const [message] = dialectRequests(load);
   const text = message.toString('latin1');
@@ -99,7 +102,9 @@ async function probe(load) {
   if (response.status !== 200 || (translated !== null) !== isTranslated) {
     throw new Error(`${load.name}: status ${response.status}, translated ${translated}: ${body.slice(0, 200)}`);
   }
-  return { answerBytes: Buffer.byteLength(body), answerEvents: body.split('\n\n').length - 1 };
+  return load.stream
+    ? { answerEvents: body.split('\n\n').length - 1 }
+    : { answerBytes: Buffer.byteLength(body), answerEvents: 0 };
 }
 
 function resultOf(summary, stream, flags) {
