@@ -116,5 +116,11 @@ function stream(response, { calls, finish, id, text, thought, usage }, saysUsage
   if (saysUsage) say({ choices: [], usage: usageOf(usage) });
   lines.push('data: [DONE]\n\n');
   response.writeHead(200, { 'content-type': 'text/event-stream' });
-  response.end(lines.join(''));
+  // Each event arrives by itself, as those of engines do.
+  const next = () => {
+    const line = lines.shift();
+    if (line === undefined) response.end();
+    else response.write(line, () => setImmediate(next));
+  };
+  next();
 }

@@ -278,8 +278,8 @@ if (flags.docs && !flags.cpu) {
     `Seed ${seed}; ${Object.entries(results)
       .filter(([, { problem }]) => problem === undefined)
       .map(([name, { note, version }]) => `${name} ${version} (${note})`)
-      .join(', ')}.`,
-    ...missing.map(([name, { problem }]) => `Not measured: ${name} (${problem}).`),
+      .join('; ')}.`,
+    ...missing.map(([name, { problem }]) => `Not measured: ${name} (\`${problem}\`).`),
   ].join(' ');
   const tables = parts.map(({ head, rows }) => tableText(head, rows)).join('\n\n');
   writeFileSync(PAGE, `${page.slice(0, from + BEGIN.length)}\n\n${text}\n\n${tables}\n\n${page.slice(to)}`);

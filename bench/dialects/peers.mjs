@@ -14,8 +14,8 @@ const START_TIMEOUT_MS = 120_000;
 const ROOT = new URL('../../', import.meta.url).pathname;
 const REQUIREMENTS = new URL('requirements.txt', import.meta.url).pathname;
 const CLAUDE_CODE_ROUTER = '@musistudio/claude-code-router';
-/** Of those that it has, the ones for reasoning and for token counts of streams carry more than none do. */
-const TRANSFORMERS = ['reasoning', 'streamoptions'];
+/** Of those that it has, the one that carries more than none does; token counts of streams are not carried with any. */
+const TRANSFORMERS = ['reasoning'];
 
 const run = (command, args, cwd) =>
   execFileSync(command, args, { cwd, stdio: ['ignore', 'ignore', 'pipe'], timeout: INSTALL_TIMEOUT_MS });
@@ -92,7 +92,7 @@ function claudeCodeRouter(folder) {
   const packageOf = join(place, 'node_modules', CLAUDE_CODE_ROUTER);
   return {
     dialects: ['messages'],
-    note: `one provider, transformers ${TRANSFORMERS.map((name) => `\`${name}\``).join(' and ')}`,
+    note: 'one provider with the transformer `reasoning`; without it all stop reasons are carried, and no thinking',
     install() {
       if (existsSync(packageOf)) return;
       mkdirSync(place, { recursive: true });
