@@ -25,6 +25,9 @@ const BACKGROUND = Buffer.from('"background"');
 
 const REFERENCE = 'item_reference';
 
+/** Items that are looked up for one request; databases bound the parameters of a query. */
+const MAX_REFERENCES = 1000;
+
 /** A request of the responses dialect whose body is known and whose model exists. */
 export interface StatefulRequest {
   readonly exchange: Exchange;
@@ -114,6 +117,7 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
   const named = own === null ? body : withInput(body, own);
   const whole = previous === null ? named : withEarlierItems(named, earlier);
   if (whole.byteLength > bodyBytes) throw stateError('long', previous ?? '');
+  exchange.reserveBody(whole.byteLength);
   const input = (): readonly string[] => own ?? inputItemsOf(body);
   proceed(whole, keeps ? { account, model, previous, input } : null);
 }
@@ -125,7 +129,8 @@ function referencesIn(input: readonly string[]): string[] {
     .flatMap((item) => {
       const { id, type } = itemNameOf(item);
       return type === REFERENCE && id !== '' ? [id] : [];
-    });
+    })
+    .slice(0, MAX_REFERENCES);
 }
 
 /** The input with the items that it names; those that stand in the conversation before it are left out, unknown ones stay. */

@@ -126,6 +126,8 @@ export class Body {
   #bytes: Buffer = NO_BYTES;
   /** Bytes taken from the budget: the size of `#bytes`. */
   #reserved = 0;
+  /** Bytes taken for what the gateway has put to the body. */
+  #added = 0;
   #length = 0;
   #error: HeadraceError | null = null;
   #done: BodyCallback | null = null;
@@ -198,6 +200,13 @@ export class Body {
     if (this.settled) this.#settle();
   }
 
+  /** Takes memory for a longer body that the gateway makes of this one, once. False when there is not so much left. */
+  reserveAdded(bytes: number): boolean {
+    if (this.#added > 0 || !this.#budget.take(bytes, this.#keyless)) return false;
+    this.#added = bytes;
+    return true;
+  }
+
   /** Returns the memory to the budget; to be called once, when the exchange is over. */
   release(): void {
     this.settled = true;
@@ -229,8 +238,10 @@ export class Body {
 
   #free(): void {
     if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
+    if (this.#added > 0) this.#budget.give(this.#added, this.#keyless);
     this.#bytes = NO_BYTES;
     this.#reserved = 0;
+    this.#added = 0;
     this.#length = 0;
   }
 

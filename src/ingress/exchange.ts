@@ -307,6 +307,16 @@ export abstract class Exchange implements RequestHead {
     else this.requestBody.wait(done, this.keyless);
   }
 
+  /**
+   * Takes memory for a longer body that the gateway makes of the one that was read, until the exchange is over. To be called once; throws
+   * 503 when there is not so much left.
+   */
+  reserveBody(bytes: number): void {
+    if (this.requestBody?.reserveAdded(bytes) === false) {
+      throw new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' });
+    }
+  }
+
   /** Sets the head of the response. `contentLength` is -1 when unknown: the body is then chunked. */
   start(status: number, headers: readonly string[], contentLength: number): void {
     if (this.committed || this.handedOver) return;

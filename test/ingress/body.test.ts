@@ -52,6 +52,19 @@ t.test('wait calls back once when the body is complete', async (t) => {
   t.same(seen, ['a']);
 });
 
+t.test('memory for a longer body is counted until the body is released', async (t) => {
+  const budget = new BodyBudget(8192);
+  const body = new Body(budget, LIMITS, 3, 0);
+  body.append(Buffer.from('abc'), true, 0);
+  t.equal(body.reserveAdded(16_384), false, 'more than there is');
+  t.equal(budget.usedBytes, 1024);
+  t.equal(body.reserveAdded(4000), true);
+  t.equal(budget.usedBytes, 1024 + 4096);
+  t.equal(body.reserveAdded(1), false, 'once');
+  body.release();
+  t.equal(budget.usedBytes, 0);
+});
+
 t.test('pieces of any size give the bytes that were sent, and all memory returns to the budget', async () => {
   const pieces = fc.array(fc.uint8Array({ maxLength: 30_000 }), { maxLength: 20 });
   fc.assert(

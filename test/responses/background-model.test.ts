@@ -14,7 +14,7 @@ import { createResponseMemory, responseStore } from '../../src/responses/respons
 import { StoredResponses } from '../../src/responses/stored-responses.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
 
-const SEEDS = 300;
+const SEEDS = 120;
 const STEPS = 25;
 
 const RANK: Readonly<Record<string, number>> = { queued: 0, in_progress: 1 };

@@ -21,6 +21,8 @@ export interface ResponseCrn {
   held(count: number): Promise<void>;
   /** Answers that were broken off by the gateway. */
   readonly left: () => number;
+  /** Streams that were sent to their end. */
+  readonly done: () => number;
 }
 
 let names = 0;
@@ -31,6 +33,7 @@ export async function startResponseCrn(t: Pick<Test, 'teardown'>, name = `crn${+
   let gate: PromiseWithResolvers<void> | null = null;
   let holding = 0;
   let left = 0;
+  let done = 0;
   const waiters: { readonly count: number; readonly resolve: () => void }[] = [];
   const pass = async (response: ServerResponse): Promise<boolean> => {
     if (gate === null) return true;
@@ -56,7 +59,10 @@ export async function startResponseCrn(t: Pick<Test, 'teardown'>, name = `crn${+
       return;
     }
     const id = `resp_${name}_${number}`;
-    const text = `answer ${number}`;
+    // An input `long N` is answered with so many words.
+    const words = Number(/^long (\d+)$/.exec(String(body.input))?.[1] ?? 0);
+    const text =
+      words === 0 ? `answer ${number}` : Array.from({ length: words }, (_, at) => `${at} ${'x'.repeat(200)}`).join('');
     const message = {
       ...{ id: `msg_${name}_${number}`, type: 'message', status: 'completed', role: 'assistant' },
       content: [{ type: 'output_text', text, annotations: [], logprobs: [] }],
@@ -86,13 +92,15 @@ export async function startResponseCrn(t: Pick<Test, 'teardown'>, name = `crn${+
     send('response.in_progress', { response: object('in_progress', []) });
     send('response.output_item.added', { output_index: 0, item: { ...message, status: 'in_progress', content: [] } });
     send('response.content_part.added', { ...at, part });
-    for (const delta of text.split(/(?= )/)) send('response.output_text.delta', { ...at, delta, logprobs: [] });
+    for (const delta of text.split(words === 0 ? /(?= )/ : /(?=\d+ x)/))
+      send('response.output_text.delta', { ...at, delta, logprobs: [] });
     if (!(await pass(response))) return;
     send('response.output_text.done', { ...at, text, logprobs: [] });
     send('response.content_part.done', { ...at, part: { ...part, text } });
     send('response.output_item.done', { output_index: 0, item: message });
     send('response.completed', { response: last });
     response.end();
+    done++;
   };
   const server = createServer((request, response) => void serve(request, response));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -113,5 +121,6 @@ export async function startResponseCrn(t: Pick<Test, 'teardown'>, name = `crn${+
     held: (count) =>
       holding >= count ? Promise.resolve() : new Promise((resolve) => waiters.push({ count, resolve })),
     left: () => left,
+    done: () => done,
   };
 }

@@ -1,69 +1,13 @@
-// Responses that run in the background: polled, streamed and resumed, cancelled, from other threads and gateways, over shutdowns.
+// Responses that run in the background: polled, streamed and resumed, cancelled, charged, and read by the official client.
 
-import { join } from 'node:path';
+import { connect } from 'node:net';
 import OpenAI from 'openai';
-import t, { type Test } from 'tap';
+import t from 'tap';
+import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../support/background.ts';
 import { bearer, endow, priceOf, startLedgerFixture, usageOf, USD } from '../support/ledger-fixture.ts';
-import { postgresDatabase } from '../support/postgres.ts';
-import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
-import { type Answer, call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
+import { startResponseCrn } from '../support/response-crn.ts';
+import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { MODEL, until } from '../support/system.ts';
-
-async function statusOf(url: string, id: string): Promise<unknown> {
-  return (await call(url, `/v1/responses/${id}`)).json['status'];
-}
-
-async function untilStatus(url: string, id: string, status: string): Promise<Answer> {
-  await until(`${id} is ${status}`, async () => (await statusOf(url, id).catch(() => '')) === status);
-  return call(url, `/v1/responses/${id}`);
-}
-
-interface StreamedEvent {
-  readonly type: string;
-  readonly sequence_number: number;
-  readonly response?: { readonly id: string; readonly status: string };
-}
-
-function eventsIn(text: string): StreamedEvent[] {
-  return [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => JSON.parse(json) as StreamedEvent);
-}
-
-/** Reads a stream until it has so many events; then leaves. */
-async function firstEvents(url: string, path: string, count: number, init: RequestInit = {}): Promise<StreamedEvent[]> {
-  const headers = { authorization: 'Bearer hr_one', 'content-type': 'application/json' };
-  const leave = new AbortController();
-  const response = await fetch(url + path, { headers, signal: leave.signal, ...init });
-  let text = '';
-  for await (const piece of response.body ?? []) {
-    text += Buffer.from(piece as Uint8Array).toString();
-    if (text.split('\n\n').length > count) break;
-  }
-  leave.abort();
-  return eventsIn(text).slice(0, count);
-}
-
-/** A CRN that holds its answers, a gateway, and a background response that runs. */
-async function running(
-  t: Pick<Test, 'teardown'>,
-  more: Parameters<typeof settingsOf>[1] = {},
-  stream = false,
-): Promise<{
-  crn: ResponseCrn;
-  url: string;
-  id: string;
-  gateway: Awaited<ReturnType<typeof startGateway>>['gateway'];
-}> {
-  const crn = await startResponseCrn(t);
-  const { gateway, url } = await startGateway(t, settingsOf([crn], more));
-  crn.hold();
-  const body = { model: MODEL, input: 'one', background: true, stream };
-  const [created] = stream
-    ? await firstEvents(url, '/v1/responses', 1, { method: 'POST', body: JSON.stringify(body) })
-    : [{ response: { id: idOf(await create(url, body)) } }];
-  const id = created?.response?.id ?? '';
-  await crn.held(1);
-  return { crn, url, id, gateway };
-}
 
 t.test('a background response is answered at once, runs on, and is polled', async (t) => {
   const crn = await startResponseCrn(t);
@@ -204,51 +148,33 @@ t.test('events beyond the bound are not kept, but for the last one', async (t) =
   t.equal(kept.at(-1)?.sequence_number, 10);
 });
 
-for (const shared of ['sqlite', 'postgres'] as const) {
-  t.test(`${shared}: another gateway follows and cancels`, async (t) => {
-    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
-    const { crn, id, url } = await running(t, { store });
-    const other = (await startGateway(t, settingsOf([crn], { store }))).url;
-    await untilStatus(other, id, 'in_progress');
-    crn.release();
-    await untilStatus(other, id, 'completed');
-
-    crn.hold();
-    const body = JSON.stringify({ model: MODEL, input: 'two', background: true, stream: true });
-    const [created] = await firstEvents(url, '/v1/responses', 1, { method: 'POST', body });
-    const second = created?.response?.id ?? '';
-    await crn.held(1);
-    t.equal(
-      (await firstEvents(other, `/v1/responses/${second}?stream=true`, 4)).length,
-      4,
-      'events from the other gateway',
-    );
-    const follows = call(other, `/v1/responses/${second}?stream=true&starting_after=1`);
-    const cancelled = await call(other, `/v1/responses/${second}/cancel`, { method: 'POST' });
-    t.match(cancelled.json, { status: 'cancelled' });
-    await until('the gateway that runs it stops', () => crn.left() === 1);
-    t.equal((await follows).status, 200, 'the stream ends');
-    t.equal(await statusOf(url, second), 'cancelled');
+t.test('a client that reads slowly delays nothing, and gets every event', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { gateway, url } = await startGateway(t, settingsOf([crn]));
+  const { pathname, port } = new URL(`${url}/v1/responses`);
+  const body = JSON.stringify({ model: MODEL, input: `long ${3000}`, background: true, stream: true });
+  const socket = connect(Number(port), '127.0.0.1');
+  socket.pause();
+  socket.write(
+    `POST ${pathname} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer hr_one\r\ncontent-type: application/json\r\n` +
+      `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
+  await until('it has ended', async () => {
+    const metrics = await gateway.inject({ path: '/health' });
+    return metrics.status === 200 && crn.requests.length === 1 && crn.done() === 1;
   });
-}
-
-t.test('a shutdown ends what runs as failed, and the store says so', async (t) => {
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
-  const { crn, gateway, id } = await running(t, { store }, true);
-  const after = (await startGateway(t, settingsOf([crn], { store }))).url;
-  await gateway.close();
-  const failed = await untilStatus(after, id, 'failed');
-  t.match(failed.json['error'], { message: /shutting down/ });
-  const events = eventsIn((await call(after, `/v1/responses/${id}?stream=true`)).text);
-  t.equal(events.at(-1)?.type, 'response.failed');
-});
-
-t.test('a thread that ends leaves no response that seems to run', async (t) => {
-  const { gateway, id, url } = await running(t, { threads: 1, store: `sqlite:${join(t.testdir(), 'ledger.db')}` });
-  gateway.crash(1);
-  await until('another thread serves', async () => (await call(url, '/health').catch(() => null))?.status === 200);
-  const failed = await untilStatus(url, id, 'failed');
-  t.match(failed.json['error'], { message: /thread .* has ended/ });
+  let text = '';
+  socket.on('data', (piece: Buffer) => (text += piece.toString()));
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  socket.resume();
+  await closed;
+  const numbers = [...text.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number));
+  t.ok(numbers.length > 3000, `${numbers.length} events`);
+  t.same(
+    numbers,
+    numbers.map((_, at) => at),
+  );
+  t.match(text, /event: response\.completed/);
 });
 
 t.test('the official client creates, polls, resumes and cancels', async (t) => {

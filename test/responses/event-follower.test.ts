@@ -1,0 +1,112 @@
+// A client that follows a background response: live while it reads, then from the store, without a lost or repeated event.
+
+import { setImmediate } from 'node:timers/promises';
+import t from 'tap';
+import { HeadraceError } from '../../src/errors.ts';
+import { dialectOf } from '../../src/dialect/index.ts';
+import type { BackgroundResponse } from '../../src/responses/background-response.ts';
+import { EventFollower } from '../../src/responses/event-follower.ts';
+import type { Followed } from '../../src/responses/response-store.ts';
+import { StubExchange } from '../ingress/stub-exchange.ts';
+
+type Batches = Extract<Followed, { readonly kind: 'events' }>;
+
+const KEY = { account: 'a', id: 'r' };
+const eventOf = (number: number): string => `event: x\ndata: {"sequence_number":${number}}\n\n`;
+
+/** An exchange whose client reads when the test says so. */
+class SlowExchange extends StubExchange {
+  full = false;
+
+  override write(chunk: Uint8Array): boolean {
+    super.write(chunk);
+    return !this.full;
+  }
+
+  get numbers(): number[] {
+    return [...this.body.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number));
+  }
+}
+
+/** A store with the events up to `kept`; `ended`: there are no more. */
+function storeOf(state: { kept: number; ended: boolean }): { follow: () => Promise<Batches>; asked: number[] } {
+  const asked: number[] = [];
+  const follow = async (_: unknown, after: number): Promise<Batches> => {
+    asked.push(after);
+    await setImmediate();
+    // Batches of four, which begin before the event that is asked for.
+    const first = Math.floor((after + 1) / 4) * 4;
+    const last = Math.min(first + 3, state.kept);
+    if (last <= after) return { kind: 'events', batches: [], ended: state.ended };
+    const numbers = Array.from({ length: last - first + 1 }, (_each, at) => first + at);
+    return { kind: 'events', batches: [{ ...KEY, first, last, data: numbers.map(eventOf).join('') }], ended: false };
+  };
+  return { follow: follow as () => Promise<Batches>, asked };
+}
+
+function runOf(): { run: BackgroundResponse; followers: Set<EventFollower> } {
+  const followers = new Set<EventFollower>();
+  const run = {
+    follow: (follower: EventFollower) => void followers.add(follower),
+    unfollow: (follower: EventFollower) => void followers.delete(follower),
+  };
+  return { run: run as unknown as BackgroundResponse, followers };
+}
+
+const dialect = dialectOf('/v1/responses');
+
+t.test('events are read from any number on to the end', async (t) => {
+  const exchange = new SlowExchange('GET');
+  const store = storeOf({ kept: 9, ended: true });
+  new EventFollower(exchange, { store, dialect }, KEY, 2).followStore();
+  while (exchange.endCause === null) await setImmediate();
+  t.same(exchange.numbers, [3, 4, 5, 6, 7, 8, 9]);
+  t.equal(exchange.answered['content-type'], 'text/event-stream; charset=utf-8');
+});
+
+t.test('a client that reads too slowly is not waited for, and gets the rest from the store', async (t) => {
+  const exchange = new SlowExchange('POST');
+  const state = { kept: 0, ended: false };
+  const store = storeOf(state);
+  const { followers, run } = runOf();
+  const follower = new EventFollower(exchange, { store, dialect }, KEY, -1);
+  follower.followLive(run);
+  for (let number = 0; number < 3; number++) follower.push(Buffer.from(eventOf(number)), number);
+  exchange.full = true;
+  follower.push(Buffer.from(eventOf(3)), 3);
+  t.equal(followers.size, 0, 'the response goes on without it');
+  t.same(store.asked, []);
+  Object.assign(state, { kept: 30, ended: true });
+  follower.onWritable();
+  while (exchange.numbers.length < 8) await setImmediate();
+  t.same(exchange.numbers, [0, 1, 2, 3, 4, 5, 6, 7], 'one batch, while it is still slow');
+  exchange.full = false;
+  follower.onWritable();
+  while (exchange.endCause === null) await setImmediate();
+  t.same(
+    exchange.numbers,
+    Array.from({ length: 31 }, (_, at) => at),
+  );
+});
+
+t.test('a client that leaves is forgotten, and an error tells where to go on', async (t) => {
+  const { followers, run } = runOf();
+  const gone = new SlowExchange('POST');
+  new EventFollower(gone, { store: storeOf({ kept: 0, ended: false }), dialect }, KEY, -1).followLive(run);
+  gone.destroy();
+  t.equal(followers.size, 0);
+  const cut = new SlowExchange('POST');
+  const follower = new EventFollower(cut, { store: storeOf({ kept: 0, ended: false }), dialect }, KEY, -1);
+  follower.followLive(run);
+  follower.push(Buffer.from(eventOf(0)), 0);
+  follower.onCut();
+  t.match(cut.body, /event: error\ndata: .*"sequence_number":1/);
+  t.equal(cut.errorCode, 'HR_DRAINING');
+  const lost = new SlowExchange('GET');
+  const follow = async (): Promise<Batches> => {
+    throw new HeadraceError('HR_RESPONSE_UNKNOWN', { subject: "'r'" });
+  };
+  new EventFollower(lost, { store: { follow }, dialect }, KEY, -1).followStore();
+  while (lost.endCause === null) await setImmediate();
+  t.match(lost.body, /was not found/, 'the response was deleted');
+});

@@ -1,0 +1,215 @@
+// The actor between threads and the store: what waits is found, what the store refuses does not stop the rest, a store that is away is tried
+// again, and the queue is bounded.
+
+import { setImmediate } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { createSystem, systemClock } from '../../src/actor/index.ts';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import {
+  type Ledger,
+  openLedger,
+  type ResponseChange,
+  type ResponseRecord,
+  type ResponseRecords,
+} from '../../src/billing/index.ts';
+import { createResponseMemory, responseStore } from '../../src/responses/response-store.ts';
+import { StoredResponses } from '../../src/responses/stored-responses.ts';
+import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
+
+const SETTINGS = { ttlMs: 1e9, accountBytes: 1e9, background: 1, backgroundPerAccount: 1 };
+
+function record(id: string, previous: string | null = null, more: Partial<ResponseRecord> = {}): ResponseRecord {
+  return {
+    ...{ account: 'a', id, createdMs: 1, status: 'completed', model: 'm', previous, items: [] },
+    ...{ input: `["in ${id}"]`, output: `["out ${id}"]`, response: `{"id":"${id}","output":null}` },
+    ...more,
+  };
+}
+
+interface Fixture {
+  readonly store: StoredResponses;
+  readonly ledger: Ledger;
+  readonly problems: string[];
+  /** Each batch of changes is given to it first; a throw fails the transaction. */
+  onApply: ((changes: readonly ResponseChange[]) => void) | null;
+  isOpen: boolean;
+  readonly count: (name: string, label?: string) => number;
+  readonly settle: (turns?: number) => Promise<void>;
+  /** The outcome of a question while time passes. */
+  readonly ask: <T>(question: Promise<T>) => Promise<Awaited<T> | string>;
+}
+
+async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promise<Fixture> {
+  const clock = createManualClock();
+  const system = createSystem({ name: 'store', clock });
+  const ledger = await openLedger(':memory:', { clock: systemClock, dateMs: () => 1e12, lingerMs: 0 });
+  t.teardown(async () => {
+    await system.terminate();
+    await ledger.close();
+  });
+  const metrics = new ResponseMetrics();
+  const memory = createResponseMemory();
+  const problems: string[] = [];
+  const { responses } = ledger;
+  const watched: ResponseRecords = {
+    apply: async (changes) => {
+      fixture.onApply?.(changes);
+      return await responses.apply(changes);
+    },
+    find: (key) => responses.find(key),
+    conversation: (key, most) => responses.conversation(key, most),
+    outputsWith: (account, items) => responses.outputsWith(account, items),
+    eventsAfter: (key, after, rows) => responses.eventsAfter(key, after, rows),
+    renew: (holder, leaseMs) => responses.renew(holder, leaseMs),
+    lost: (limit) => responses.lost(limit),
+    prune: () => responses.prune(),
+    evict: (account, mostBytes) => responses.evict(account, mostBytes),
+    deleteAccount: (account) => responses.deleteAccount(account),
+    counts: (account) => responses.counts(account),
+  };
+  const ref = system.spawn(
+    responseStore({
+      ...{ memory, settings, metrics, holder: 'h', isShared: false, epochMs: () => 1e12 },
+      ledger: () => (fixture.isOpen ? { responses: watched } : null),
+      onProblem: (_, what) => problems.push(what),
+    }),
+  );
+  const settle = async (turns = 8): Promise<void> => {
+    for (let turn = 0; turn < turns; turn++) {
+      clock.advance(25);
+      await setImmediate();
+    }
+  };
+  const fixture: Fixture = {
+    store: new StoredResponses({ system, ref, memory, thread: 0 }),
+    ...{ ledger, problems, onApply: null, isOpen: true, settle },
+    count: (name, label = '') =>
+      metrics
+        .snapshot()
+        .find((family) => family.name === name)
+        ?.values.find(({ labels }) => label === '' || Object.values(labels).includes(label))?.value ?? 0,
+    ask: async <T>(question: Promise<T>) => {
+      let outcome: { readonly value: Awaited<T> | string } | undefined;
+      question.then(
+        (value) => (outcome = { value: value as Awaited<T> }),
+        (error: { code?: string }) => (outcome = { value: error.code ?? 'no code' }),
+      );
+      for (let turn = 0; turn < 1000 && outcome === undefined; turn++) await settle(1);
+      return outcome?.value ?? 'no answer';
+    },
+  };
+  return fixture;
+}
+
+const resolving = (previous: string): Parameters<StoredResponses['resolve']>[0] => ({
+  ...{ account: 'a', previous, items: [], bytes: 1e6 },
+});
+
+t.test('a conversation is found while all, some or none of it waits for the store', async (t) => {
+  const { ask, ledger, settle, store } = await startStore(t);
+  store.put(record('r1'));
+  store.put(record('r2', 'r1'));
+  const parts = [
+    { input: '["in r1"]', output: '["out r1"]' },
+    { input: '["in r2"]', output: '["out r2"]' },
+  ];
+  t.same(await ask(store.resolve(resolving('r2'))), { kind: 'found', parts, items: {} });
+  await settle();
+  t.equal((await ledger.responses.counts()).responses, 2);
+  store.put(record('r3', 'r2'));
+  t.match(await ask(store.resolve(resolving('r3'))), { parts: [...parts, { input: '["in r3"]' }] });
+  store.put(record('r9', 'gone'));
+  t.match(await ask(store.resolve(resolving('r9'))), { kind: 'broken' });
+  t.match(await ask(store.resolve(resolving('nobody'))), { kind: 'unknown' });
+  t.match(await ask(store.resolve({ ...resolving('r3'), bytes: 30 })), { kind: 'long' });
+  t.match(await ask(store.resolve({ ...resolving('r3'), account: 'b' })), { kind: 'unknown' });
+  t.match(await ask(store.find({ account: 'a', id: 'r3' })), { id: 'r3', isBackground: false });
+});
+
+t.test('what was not delivered is not kept', async (t) => {
+  const { ask, settle, store } = await startStore(t);
+  store.put(record('r1'));
+  store.forget({ account: 'a', id: 'r1' });
+  await settle();
+  t.equal(await ask(store.find({ account: 'a', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
+  store.put(record('r2'));
+  await settle();
+  store.forget({ account: 'a', id: 'r2' });
+  await settle();
+  t.equal(await ask(store.find({ account: 'a', id: 'r2' })), 'HR_RESPONSE_UNKNOWN');
+});
+
+t.test('one response that the store refuses does not keep others from it', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, count, settle, store } = fixture;
+  fixture.onApply = (changes) => {
+    if (changes.some((change) => change.type === 'add' && change.record.id === 'bad')) throw new Error('bad text');
+  };
+  for (const id of ['r1', 'bad', 'r2']) store.put(record(id));
+  await settle();
+  t.equal(count('headrace_responses_stored_total'), 2);
+  t.equal(count('headrace_responses_not_stored_total', 'refused'), 1);
+  t.match(await ask(store.find({ account: 'a', id: 'r2' })), { id: 'r2' });
+  store.put(record('r1'));
+  await settle();
+  t.equal(count('headrace_responses_not_stored_total', 'taken'), 1, 'an id is given once');
+});
+
+t.test('a store that is away is tried again; reads say so', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, count, ledger, problems, settle, store } = fixture;
+  fixture.isOpen = false;
+  store.put(record('r1'));
+  t.match(await ask(store.find({ account: 'a', id: 'r1' })), { id: 'r1' }, 'what waits is found all the same');
+  t.equal(await ask(store.find({ account: 'a', id: 'other' })), 'HR_RESPONSE_UNAVAILABLE');
+  t.equal(await ask(store.resolve(resolving('other'))), 'HR_RESPONSE_UNAVAILABLE');
+  t.equal(await ask(store.begin(record('b'), false, () => undefined)), 'HR_RESPONSE_UNAVAILABLE');
+  fixture.isOpen = true;
+  let failures = 3;
+  fixture.onApply = () => {
+    if (failures-- > 0) throw new Error('connection lost');
+  };
+  await settle(200);
+  t.equal((await ledger.responses.counts()).responses, 1);
+  t.equal(count('headrace_responses_stored_total'), 1);
+  t.match(problems.join(), /could not be stored; it is tried again/);
+});
+
+t.test('the queue is bounded: first responses are not recorded any more, then they are dropped', async (t) => {
+  const fixture = await startStore(t);
+  const { count, settle, store } = fixture;
+  fixture.isOpen = false;
+  const large = 'x'.repeat(4 * 1024 * 1024);
+  t.equal(store.isOpen, true);
+  for (let n = 0; n < 20; n++) store.put(record(`r${n}`, null, { output: `["${large}"]` }));
+  await settle(1);
+  t.equal(store.isOpen, false, 'answers say that they are not stored');
+  t.equal(count('headrace_responses_not_stored_total', 'overflow'), 5);
+  t.ok(count('headrace_responses_waiting_bytes') <= 64 * 1024 * 1024);
+  fixture.isOpen = true;
+  await settle(200);
+  t.equal(store.isOpen, true);
+  t.equal(count('headrace_responses_stored_total'), 15);
+  t.equal(count('headrace_responses_waiting_bytes'), 0);
+});
+
+t.test('the expiry of a conversation is moved when it goes on, and not at every turn', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  await ledger.responses.apply([
+    { type: 'add', record: record('old'), ttlMs: 1000 },
+    { type: 'add', record: record('new', 'old'), ttlMs: 1e9 },
+  ]);
+  await ask(store.resolve(resolving('new')));
+  await settle();
+  const { links } = await ledger.responses.conversation({ account: 'a', id: 'new' }, { links: 10, bytes: 1e6 });
+  t.same(
+    links.map(({ expiresMs }) => expiresMs),
+    [1e12 + 1e9, 1e12 + 1e9],
+  );
+  const touched: string[] = [];
+  fixture.onApply = (changes) => void touched.push(...changes.map(({ type }) => type));
+  await ask(store.resolve(resolving('new')));
+  await settle();
+  t.same(touched, []);
+});

@@ -1,0 +1,71 @@
+// Background responses of threads and gateways that share a store, end or die.
+
+import { join } from 'node:path';
+import t from 'tap';
+import { execute } from '../billing/ledger/stores.ts';
+import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../support/background.ts';
+import { postgresDatabase } from '../support/postgres.ts';
+import { call, settingsOf, startGateway } from '../support/response-gateway.ts';
+import { MODEL, until } from '../support/system.ts';
+
+for (const shared of ['sqlite', 'postgres'] as const) {
+  t.test(`${shared}: another gateway follows and cancels`, async (t) => {
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const { crn, id, url } = await running(t, { store });
+    const other = (await startGateway(t, settingsOf([crn], { store }))).url;
+    await untilStatus(other, id, 'in_progress');
+    crn.release();
+    await untilStatus(other, id, 'completed');
+
+    crn.hold();
+    const body = JSON.stringify({ model: MODEL, input: 'two', background: true, stream: true });
+    const [created] = await firstEvents(url, '/v1/responses', 1, { method: 'POST', body });
+    const second = created?.response?.id ?? '';
+    await crn.held(1);
+    t.equal(
+      (await firstEvents(other, `/v1/responses/${second}?stream=true`, 4)).length,
+      4,
+      'events from the other gateway',
+    );
+    const follows = call(other, `/v1/responses/${second}?stream=true&starting_after=1`);
+    const cancelled = await call(other, `/v1/responses/${second}/cancel`, { method: 'POST' });
+    t.match(cancelled.json, { status: 'cancelled' });
+    await until('the gateway that runs it stops', () => crn.left() === 1);
+    t.equal((await follows).status, 200, 'the stream ends');
+    t.equal(await statusOf(url, second), 'cancelled');
+  });
+}
+
+for (const shared of ['sqlite', 'postgres'] as const) {
+  t.test(`${shared}: what a gateway without a lease runs is failed by another one, and stops`, async (t) => {
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const { crn, id, url } = await running(t, { store });
+    const other = (await startGateway(t, settingsOf([crn], { store }))).url;
+    await untilStatus(other, id, 'in_progress');
+    await execute(shared, store, 'update responses set lease_ms = 1');
+    const failed = await call(other, `/v1/responses/${id}`);
+    t.match(failed.json, { status: 'failed', error: { code: 'server_error', message: /has ended/ } });
+    await until('the gateway that had it stops', () => crn.left() === 1);
+    crn.release();
+    t.equal(await statusOf(url, id), 'failed');
+  });
+}
+
+t.test('a shutdown ends what runs as failed, and the store says so', async (t) => {
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const { crn, gateway, id } = await running(t, { store }, true);
+  const after = (await startGateway(t, settingsOf([crn], { store }))).url;
+  await gateway.close();
+  const failed = await untilStatus(after, id, 'failed');
+  t.match(failed.json['error'], { message: /shutting down/ });
+  const events = eventsIn((await call(after, `/v1/responses/${id}?stream=true`)).text);
+  t.equal(events.at(-1)?.type, 'response.failed');
+});
+
+t.test('a thread that ends leaves no response that seems to run', async (t) => {
+  const { gateway, id, url } = await running(t, { threads: 1, store: `sqlite:${join(t.testdir(), 'ledger.db')}` });
+  gateway.crash(1);
+  await until('another thread serves', async () => (await call(url, '/health').catch(() => null))?.status === 200);
+  const failed = await untilStatus(url, id, 'failed');
+  t.match(failed.json['error'], { message: /thread .* has ended/ });
+});
