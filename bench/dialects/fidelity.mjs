@@ -1,6 +1,6 @@
 // Sends random conversations of the messages and the responses dialect through gateways in front of a server that speaks chat
 // completions only, and counts for each field what arrives: carried, changed, lost; on the way there and on the way back.
-//   node bench/dialects/fidelity.mjs DIR [--peers a,b] [--conversations N] [--seed N] [--docs] [--json FILE] [--cpu]
+//   node bench/dialects/fidelity.mjs DIR [--peers a,b] [--conversations N] [--seed N] [--docs] [--json FILE] [--cpu [--requests N]]
 // DIR gets what is installed. --conversations is for Headrace; other peers get at most --peer-conversations.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -20,9 +20,8 @@ const END = '<!-- /measured -->';
 const DIALECTS = { messages: Messages, responses: Responses };
 const REQUEST_TIMEOUT_MS = 60_000;
 const SERVER_CORE = 0;
-/** Requests that warm a gateway up, and those that are measured, for --cpu. */
-const WARM_UP = 300;
-const MEASURED = 1000;
+/** Of the measured requests of --cpu, as many more warm a gateway up. */
+const WARM_UP_SHARE = 0.3;
 const CPU_TEXT_BYTES = 20_000;
 const CPU_EVENTS = 64;
 
@@ -36,6 +35,7 @@ const { positionals, values: flags } = parseArgs({
     docs: { type: 'boolean', default: false },
     json: { type: 'string' },
     cpu: { type: 'boolean', default: false },
+    requests: { type: 'string', default: '1000' },
   },
 });
 const [given] = positionals;
@@ -184,6 +184,7 @@ async function cpuOf(name, dialect, url, key, pid) {
     usage: { prompt: 100, completion: CPU_EVENTS, cached: 0 },
   };
   const taken = {};
+  const count = Number(flags.requests);
   for (const stream of [false, true]) {
     const conversation = {
       path,
@@ -191,18 +192,18 @@ async function cpuOf(name, dialect, url, key, pid) {
       request: JSON.stringify({ model: 'atlas-27b', ...plain, ...(stream && { stream }) }),
     };
     server.expect(answer, null);
-    const send = async (count) => {
-      for (let at = 0; at < count; at++) {
+    const send = async (times) => {
+      for (let at = 0; at < times; at++) {
         server.received.length = 0;
         const { status, text: said } = await ask(url, key, conversation);
         if (status !== 200) throw new Error(`${name} answers ${status}: ${said.slice(0, 200)}`);
       }
     };
     progress(`${name}: CPU time of ${dialect}${stream ? ', streamed' : ''}`);
-    await send(WARM_UP);
+    await send(Math.ceil(WARM_UP_SHARE * count));
     const before = cpuUs(pid);
-    await send(MEASURED);
-    taken[stream ? 'stream' : 'request'] = (cpuUs(pid) - before) / MEASURED;
+    await send(count);
+    taken[stream ? 'stream' : 'request'] = (cpuUs(pid) - before) / count;
   }
   return taken;
 }
