@@ -2,7 +2,7 @@
 // a conversation. Owned by an account ('' without keys): no read finds those of another one. A response that runs in the background has
 // a holder and a lease by the clock of the database; exactly one change ends it.
 
-import type { Cell, Database, Row, Session } from './database.ts';
+import type { Cell, Database, Match, Row, Session } from './database.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** `queued` and `in_progress`: it runs in the background. */
@@ -183,9 +183,32 @@ function bytesOf({ input, output, response }: Pick<ResponseRecord, 'input' | 'ou
   return Buffer.byteLength(input) + Buffer.byteLength(output) + Buffer.byteLength(response);
 }
 
-async function addItems(session: Session, { account, id }: ResponseKey, items: readonly string[]): Promise<void> {
-  const rows = items.map((item) => ({ account, item, response: id }));
-  if (rows.length > 0) await session.write(INSERT_ITEMS, rows);
+/** Finds the responses whose ids are taken. */
+const MATCH: Match = {
+  columns: ['account', 'id'],
+  sqlite: 'select account, id from responses where account = ? and id = ?',
+  postgres: `select r.account, r.id from unnest($1::text[], $2::text[]) as k (account, id)
+    join responses r using (account, id)`,
+};
+
+/** A response to add. */
+interface NewRow {
+  readonly record: ResponseRecord;
+  readonly ttlMs: number;
+  readonly holder: string | null;
+  readonly hasEvents: boolean;
+}
+
+function keyRow({ account, id }: ResponseKey): Row {
+  return { account, id };
+}
+
+function nameOf(row: Row): string {
+  return `${text(row, 'id')}\n${text(row, 'account')}`;
+}
+
+function itemRows({ account, id }: ResponseKey, items: readonly string[]): Row[] {
+  return items.map((item) => ({ account, item, response: id }));
 }
 
 class StoredResponses implements ResponseRecords {
@@ -201,18 +224,28 @@ class StoredResponses implements ResponseRecords {
     if (changes.length === 0) return [];
     return await this.#database.transaction(async (session) => {
       const done: boolean[] = [];
-      for (const change of changes) done.push(await this.#change(session, change));
+      let added: NewRow[] = [];
+      // Responses that follow each other are added together: a few statements, however many they are.
+      for (const change of changes) {
+        if (change.type === 'add') {
+          added.push({ record: change.record, ttlMs: change.ttlMs, holder: null, hasEvents: false });
+          continue;
+        }
+        if (added.length > 0) done.push(...(await this.#insert(session, added)));
+        added = [];
+        done.push(await this.#change(session, change));
+      }
+      if (added.length > 0) done.push(...(await this.#insert(session, added)));
       return done;
     });
   }
 
-  async #change(session: Session, change: ResponseChange): Promise<boolean> {
+  async #change(session: Session, change: Exclude<ResponseChange, { readonly type: 'add' }>): Promise<boolean> {
     switch (change.type) {
-      case 'add':
-        return await this.#insert(session, change.record, change.ttlMs, null, false);
       case 'begin': {
         const { hasEvents, holder, leaseMs, record, ttlMs } = change;
-        if (!(await this.#insert(session, record, ttlMs, holder, hasEvents))) return false;
+        const [isNew] = await this.#insert(session, [{ record, ttlMs, holder, hasEvents }]);
+        if (isNew !== true) return false;
         const sql = `update responses set lease_ms = ${this.#nowMs} + $3 where account = $1 and id = $2`;
         await session.all(sql, [record.account, record.id, BigInt(leaseMs)]);
         return true;
@@ -242,7 +275,8 @@ class StoredResponses implements ResponseRecords {
         const sql = `update responses set status = $3, output = $4, response = $5, bytes = bytes + $6, lease_ms = null
           where account = $1 and id = $2 and ${RUNS}${ofHolder} returning id`;
         const rows = await session.all(sql, [...values, bytes, ...(change.holder === null ? [] : [change.holder])]);
-        if (rows.length > 0) await addItems(session, change.end, items);
+        const added = itemRows(change.end, items);
+        if (rows.length > 0 && added.length > 0) await session.write(INSERT_ITEMS, added);
         return rows.length > 0;
       }
       case 'touch': {
@@ -259,26 +293,42 @@ class StoredResponses implements ResponseRecords {
     }
   }
 
-  async #insert(
-    session: Session,
-    record: ResponseRecord,
-    ttlMs: number,
-    holder: string | null,
-    hasEvents: boolean,
-  ): Promise<boolean> {
-    const { account, createdMs, id, input, items, model, output, previous, response, status } = record;
-    const [taken] = await session.all('select id from responses where account = $1 and id = $2', [account, id]);
-    if (taken !== undefined) return false;
-    const row: Row = {
+  /** Adds responses; answers for each with whether its id was free. */
+  async #insert(session: Session, added: readonly NewRow[]): Promise<boolean[]> {
+    const taken = new Set(
+      (
+        await session.match(
+          MATCH,
+          added.map(({ record }) => keyRow(record)),
+        )
+      ).map(nameOf),
+    );
+    const isNew = added.map(({ record }) => {
+      const name = nameOf(keyRow(record));
+      if (taken.has(name)) return false;
+      taken.add(name);
+      return true;
+    });
+    const fresh = added.filter((_, at) => isNew[at]);
+    if (fresh.length === 0) return isNew;
+    await session.write(
+      INSERT,
+      fresh.map((row) => this.#rowOf(row)),
+    );
+    const items = fresh.flatMap(({ record }) => itemRows(record, record.items));
+    if (items.length > 0) await session.write(INSERT_ITEMS, items);
+    return isNew;
+  }
+
+  #rowOf({ hasEvents, holder, record, ttlMs }: NewRow): Row {
+    const { account, createdMs, id, input, model, output, previous, response, status } = record;
+    return {
       ...{ account, id, status, model, previous, input, output, response, holder },
       created_ms: BigInt(createdMs),
       expires_ms: BigInt(this.#dateMs() + ttlMs),
       bytes: BigInt(bytesOf(record)),
       has_events: hasEvents ? 1n : 0n,
     };
-    await session.write(INSERT, [row]);
-    await addItems(session, record, items);
-    return true;
   }
 
   get #nowMs(): string {
