@@ -181,6 +181,8 @@ export class Candidates implements Candidate {
   admitted = false;
   // The last choice; an attempt must remember it.
   member!: Member;
+  /** How it is asked. */
+  form: FormName = 'own';
   epoch = 0;
   trial = false;
   matched = 0;
@@ -382,6 +384,7 @@ export class Candidates implements Candidate {
     const cell = member.member;
     const { count, hashes } = blocks;
     this.member = member;
+    this.form = this.formOf(member, nowMs);
     this.epoch = board.epoch(cell);
     this.matched = index.matched(cell, hashes, count);
     this.charged = Math.max(this.#bytesOf(blocks) - blockBytes(this.matched), 0);

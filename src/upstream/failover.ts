@@ -144,7 +144,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { candidates } = this.#request;
     if (this.#over || this.#committed || this.#approving || this.#attempt?.verdict !== null) return;
     if (this.#deps.hedging?.withdraw() !== true) return;
-    const form = this.#nextForm(() => candidates.nextFit());
+    const form = this.#nextForm(true);
     if (form === null) {
       this.#deps.hedging.giveBack();
       return;
@@ -391,7 +391,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#ask(other, false, connectMs);
       return;
     }
-    const form = this.#nextForm(() => candidates.next());
+    const form = this.#nextForm(false);
     if (form === null) {
       this.#giveUp();
       return;
@@ -420,13 +420,12 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     attempt.start(connectMs, fresh);
   }
 
-  /** The form for the next CRN; null when none is left. `next` chooses it. */
-  #nextForm(next: () => Member | undefined): RequestForm | null {
+  /** The form for the next CRN; null when none is left. `isHedge`: only for one that is not down. */
+  #nextForm(isHedge: boolean): RequestForm | null {
     const request = this.#request;
     const { candidates } = request;
-    for (let member = next(); member !== undefined; member = next()) {
-      const isTranslated = candidates.formOf(member, this.#deps.clock.now()) === 'translated';
-      const form = isTranslated ? request.translated() : request;
+    while ((isHedge ? candidates.nextFit() : candidates.next()) !== undefined) {
+      const form = candidates.form === 'translated' ? request.translated() : request;
       if (form !== null) return form;
       candidates.withdraw();
     }
@@ -479,7 +478,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { body, choices, dialect, translator } = attempt.form;
     if (!atOnce) {
       this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
-      this.#relay.translator = translator?.answer() ?? null;
+      this.#relay.translator = translator?.request.answer() ?? null;
     }
     const { continuation } = this.#deps;
     if (streams && continuation !== 'off' && choices === 1)
@@ -497,7 +496,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (translator === null) return true;
     const body = Buffer.concat(held);
     try {
-      this.#translated = head.status < 300 ? translator.answer().whole(body) : translatedError(form, head, body);
+      this.#translated =
+        head.status < 300 ? translator.request.answer().whole(body) : translatedError(form, head, body);
     } catch (thrown) {
       if (!(thrown instanceof HeadraceError)) throw thrown;
       attempt.reject();
@@ -636,7 +636,7 @@ const STREAM_TYPE = 'text/event-stream';
 function translatedError({ translator }: RequestForm, { encoded, status }: ResponseHead, body: Buffer): Buffer {
   if (translator === null) return body;
   const isRead = body.byteLength > 0 && !encoded;
-  return translator.answer().error(status, isRead ? body : Buffer.from(unreadError(status)));
+  return translator.request.answer().error(status, isRead ? body : Buffer.from(unreadError(status)));
 }
 
 function unreadError(status: number): string {

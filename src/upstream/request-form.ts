@@ -1,7 +1,7 @@
 // The forms of a request: as the client wrote it, and translated to another dialect. Each attempt sends one of them, and its answer
 // is read in the dialect of that form. An answer to a translated form reaches the client translated back, and whole in every part.
 
-import type { AnswerTranslator, Dialect, Translation } from '../dialect/index.ts';
+import type { Dialect, TranslatedRequest, Translation } from '../dialect/index.ts';
 import type { RequestLines } from './headers.ts';
 
 /** What an attempt sends. */
@@ -26,8 +26,7 @@ export interface RequestForm {
 /** Carries answers to a translated form back. */
 export interface FormTranslator {
   readonly name: Translation['name'];
-  /** Called once for each answer that passes. */
-  answer(): AnswerTranslator;
+  readonly request: TranslatedRequest;
 }
 
 /** A longer whole answer is not translated, since all of it is held for that. Ten thousand tokens with 20 log-probabilities each have 12 MB. */
@@ -51,7 +50,7 @@ export function translatedForm(own: RequestForm, translation: Translation): Requ
     dialect: to,
     choices: own.choices,
     unknownPath: 'taught',
-    translator: { name, answer: () => translated.answer() },
+    translator: { name, request: translated },
   };
 }
 
