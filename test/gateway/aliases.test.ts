@@ -149,3 +149,20 @@ t.test('a response by an alias is kept and continued', async (t) => {
     previous = answer.id;
   }
 });
+
+t.test('a discovery map has aliases too; a configured alias comes before a found model of its name', async (t) => {
+  const [own, other] = [await startCrn(t), await startCrn(t)];
+  const map = {
+    'GPT-5': { servers: [other.url] },
+    'found-1b': { servers: [{ url: other.url, apiKey: 'found_secret' }], aliases: ['extra', 'gpt-5'] },
+  };
+  const discovery = await serving(t, (_, res) => res.end(JSON.stringify(map)));
+  const models = { 'atlas-27b': { servers: [own.url], aliases: ['gpt-5'] } };
+  const { admin, url } = await open(t, { models, discovery });
+  t.equal((await post(url, '{"model":"gpt-5"}')).status, 200);
+  t.equal((await post(url, '{"model":"Extra"}')).status, 200);
+  t.match(own.received, [{ body: '{"model":"atlas-27b"}' }]);
+  t.match(other.received, [{ body: '{"model":"found-1b"}', authorization: 'Bearer found_secret' }]);
+  t.same(Object.keys((await (await fetch(`${url}/svc/models`)).json()) as object), ['atlas-27b', 'found-1b']);
+  t.notMatch(await (await fetch(`${admin}/status`)).text(), 'found_secret');
+});
