@@ -3,7 +3,7 @@
 // `scanBody` accepts.
 
 import { HeadraceError } from '../../errors.ts';
-import { invalidJson, longStrings, readString, skipScalar, skipString, STRICT_BYTES } from '../json-scan.ts';
+import { invalidJson, longStrings, readString, skipScalar, skipSpace, skipString, STRICT_BYTES } from '../json-scan.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -61,7 +61,7 @@ export class JsonTape {
     let open = this.#open;
     let count = 0;
     let depth = 0;
-    let pos = skipBlank(body, 0, end);
+    let pos = skipSpace(body, 0, end);
     const known = longStrings(body);
     let nextKnown = 0;
     for (;;) {
@@ -73,40 +73,45 @@ export class JsonTape {
       words[node] = pos;
       /** Of the container in which another value follows; 0 when none does. */
       let bracket = 0;
-      if (first === OPEN_OBJECT || first === OPEN_ARRAY) {
-        if (depth === MAX_DEPTH) return pos;
-        if (depth === open.length) open = this.#open = grown(open);
-        open[depth++] = node;
-        pos = skipBlank(body, pos + 1, end);
-        if (pos >= end || body[pos] !== first + TO_CLOSING) bracket = first;
-      } else {
+      if (first === QUOTE) {
         if (pos === known[nextKnown]) {
           pos = known[nextKnown + 1] as number;
           nextKnown += 2;
         } else {
-          pos = first === QUOTE ? skipString(body, pos, end, STRICT_BYTES) : skipScalar(body, pos, end, first);
+          pos = stringEnd(body, pos, end);
           if (pos < 0) return ~pos;
         }
         words[node + 1] = pos;
         words[node + 2] = count;
+      } else if (first === OPEN_OBJECT || first === OPEN_ARRAY) {
+        if (depth === MAX_DEPTH) return pos;
+        if (depth === open.length) open = this.#open = grown(open);
+        open[depth++] = node;
+        pos = nextToken(body, pos + 1, end);
+        if (pos >= end || body[pos] !== first + TO_CLOSING) bracket = first;
+      } else {
+        pos = skipScalar(body, pos, end, first);
+        if (pos < 0) return ~pos;
+        words[node + 1] = pos;
+        words[node + 2] = count;
       }
       while (bracket === 0 && depth > 0) {
-        pos = skipBlank(body, pos, end);
+        pos = nextToken(body, pos, end);
         const byte = pos < end ? (body[pos] as number) : 0;
         const container = open[depth - 1] as number;
         const opening = body[words[container] as number] as number;
-        if (byte === opening + TO_CLOSING) {
+        if (byte === COMMA) {
+          pos = nextToken(body, pos + 1, end);
+          bracket = opening;
+        } else {
+          if (byte !== opening + TO_CLOSING) return pos;
           depth--;
           words[container + 1] = ++pos;
           words[container + 2] = count;
-        } else {
-          if (byte !== COMMA) return pos;
-          pos = skipBlank(body, pos + 1, end);
-          bracket = opening;
         }
       }
       if (bracket === 0) {
-        pos = skipBlank(body, pos, end);
+        pos = skipSpace(body, pos, end);
         return pos < end ? pos : -1;
       }
       if (bracket === OPEN_OBJECT) {
@@ -116,15 +121,15 @@ export class JsonTape {
           pos = known[nextKnown + 1] as number;
           nextKnown += 2;
         } else {
-          pos = skipString(body, pos, end, STRICT_BYTES);
+          pos = stringEnd(body, pos, end);
           if (pos < 0) return ~pos;
         }
         words[count + 1] = pos;
         count += NODE;
         words[count - 1] = count;
-        pos = skipBlank(body, pos, end);
+        pos = nextToken(body, pos, end);
         if (pos >= end || body[pos] !== COLON) return pos;
-        pos = skipBlank(body, pos + 1, end);
+        pos = nextToken(body, pos + 1, end);
       }
     }
   }
@@ -274,18 +279,27 @@ function grown(words: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
   return larger;
 }
 
-function skipBlank(body: Buffer, start: number, end: number): number {
-  let pos = start;
-  while (pos < end) {
-    const byte = body[pos] as number;
-    if (byte > SPACE || (byte !== SPACE && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)) break;
-    pos++;
-  }
-  return pos;
+/** As `skipSpace`, for where there is mostly none. */
+function nextToken(body: Buffer, at: number, end: number): number {
+  return at < end && (body[at] as number) > SPACE ? at : skipSpace(body, at, end);
 }
 
+/** As `skipString`, for what is mostly short and without escapes. */
+function stringEnd(body: Buffer, start: number, end: number): number {
+  const limit = Math.min(start + 1 + SHORT_STRING, end);
+  for (let pos = start + 1; pos < limit; pos++) {
+    const byte = body[pos] as number;
+    if (byte === QUOTE) return pos + 1;
+    if (byte < SPACE || byte === BACKSLASH) break;
+  }
+  return skipString(body, start, end, STRICT_BYTES);
+}
+
+/** Most strings of requests that are not text are shorter. */
+const SHORT_STRING = 24;
+
 /** A native copy costs about as much as this many bytes one by one. */
-const SHORT_BYTES = 8;
+const SHORT_BYTES = 32;
 
 /** Writes JSON from texts of the program and from values of a tape. Commas are set where a value follows another one. */
 export class JsonWriter {
@@ -343,10 +357,12 @@ export class JsonWriter {
     if (last !== OPEN_OBJECT && last !== OPEN_ARRAY && last !== COLON && last !== COMMA) this.raw(',');
   }
 
-  /** Writes `"name":` and a value of the program. */
+  /** Writes `"name":` and a value of the program; a text is ASCII and needs no escapes. */
   set(name: string, value: string | number | boolean): void {
     this.key(name);
-    this.raw(JSON.stringify(value));
+    if (typeof value === 'string') this.raw('"');
+    this.raw(String(value));
+    if (typeof value === 'string') this.raw('"');
   }
 
   /** Writes `"name":` and a value of the tape as it is written there. */

@@ -1,17 +1,7 @@
 // Requests of the messages dialect as chat completions. Each table is about one kind of object; its rows are the fields, what
 // happens to them, and what writes them.
 
-import {
-  carried,
-  dropped,
-  type Field,
-  FieldTable,
-  passed,
-  refused,
-  type Table,
-  TypeTable,
-  untranslatable,
-} from './field-table.ts';
+import { carried, dropped, FieldTable, passed, refused, type Table, TypeTable, untranslatable } from './field-table.ts';
 import { JsonTape, JsonWriter } from './json-tape.ts';
 import { MessagesAnswer } from './messages-answer.ts';
 import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
@@ -201,8 +191,9 @@ function writeSearchResult(result: number): void {
   forEachItem(tape.member(result, 'content'), writePart);
 }
 
-/** The parts that are being written are in a result of a tool, whose images are written elsewhere. */
+/** The parts that are being written are in a result of a tool, whose images are collected for a message of the user. */
 let isInResult = false;
+const images: number[] = [];
 
 const HOSTED = 'A part of an answer that the vendor of the API made with tools of its own.';
 
@@ -212,7 +203,8 @@ const PARTS = new TypeTable(
   [
     passed('text', 'A text.', (part) => writeObject(TEXT, part)),
     carried('image', 'content[] (image_url)', 'An image.', (part) => {
-      if (!isInResult) writeObject(IMAGE, part);
+      if (isInResult) images.push(part);
+      else writeObject(IMAGE, part);
     }),
     carried('document', 'content[] (text)', 'A document, as text.', writeDocument),
     carried('search_result', 'content[] (text)', 'A result of a search, as texts.', writeSearchResult),
@@ -239,7 +231,7 @@ const PARTS = new TypeTable(
   ],
   { action: 'passed', note: 'Parts of the chat dialect, such as `image_url` and `input_audio`, pass as they are.' },
 );
-const [TEXT_ROW, IMAGE_ROW, DOCUMENT_ROW] = [PARTS.row('text'), PARTS.row('image'), PARTS.row('document')];
+const [TEXT_ROW, IMAGE_ROW] = [PARTS.row('text'), PARTS.row('image')];
 const [CALL_ROW, RESULT_ROW, THINKING_ROW] = [PARTS.row('tool_use'), PARTS.row('tool_result'), PARTS.row('thinking')];
 
 function writeObject(table: FieldTable, object: number): void {
@@ -253,19 +245,9 @@ function writePart(part: number): void {
   PARTS.write(part);
 }
 
-/**
- * The only text of a list of parts; `NONE` when it has several, or other parts, or when the text has members without a row. Parts
- * that are written elsewhere do not count.
- */
-function onlyText(list: number, elsewhere?: Field): number {
-  let only = NONE;
-  const end = tape.next(list);
-  for (let part = tape.first(list); part < end; part = tape.next(part)) {
-    const row = PARTS.find(part);
-    if (row === TEXT_ROW && only < 0 && !TEXT.hasOthers(part)) only = part;
-    else if (row?.write !== null && (row === undefined || row !== elsewhere)) return NONE;
-  }
-  return tape.member(only, 'text');
+/** The text of a part that says nothing else; `NONE` of any other part. */
+function plainText(part: number): number {
+  return PARTS.find(part) === TEXT_ROW && !TEXT.hasOthers(part) ? tape.member(part, 'text') : NONE;
 }
 
 // Messages.
@@ -315,7 +297,7 @@ const RESULT = new FieldTable(
   PASSES,
 );
 
-/** Writes a result of a tool as a message. */
+/** Writes a result of a tool as a message. Its images are added to `images`. */
 function writeResult(result: number): void {
   const content = tape.member(result, 'content');
   const isError = tape.isTrue(tape.member(result, 'is_error'));
@@ -323,45 +305,51 @@ function writeResult(result: number): void {
   out.raw('{');
   RESULT.write(result);
   out.key('content');
-  const text = tape.isArray(content) ? onlyText(content, IMAGE_ROW) : content;
-  if (!tape.isArray(content) || text >= 0) {
-    // What is neither a text nor a list is for the server to refuse.
-    const isOther = text >= 0 && !tape.isString(text) && !tape.isNull(text);
-    if (isOther) out.value(text);
-    else {
-      out.raw(isError ? '"error: ' : '"');
-      inside(text);
-      out.raw('"');
-    }
+  if (tape.isArray(content)) {
+    writeResultParts(content, isError);
+  } else if (content < 0 || tape.isString(content) || tape.isNull(content)) {
+    writeResultText(content, isError);
   } else {
-    const { length } = out;
-    out.raw(isError ? `[${TEXT_PART}error: "}` : '[');
-    const empty = out.length;
-    isInResult = true;
-    forEachItem(content, writePart);
-    isInResult = false;
-    if (out.length > empty) {
-      out.raw(']');
-    } else {
-      out.takeBack(length);
-      out.raw(isError ? '"error: "' : '""');
-    }
+    // For the server to refuse.
+    out.value(content);
   }
   out.raw('}');
 }
 
-/** Calls `visit` for each image among parts, those of documents included. */
-function forEachImage(parts: number, visit: (image: number) => void): void {
-  forEachItem(parts, (part) => {
-    const row = PARTS.find(part);
-    if (row === IMAGE_ROW) visit(part);
-    else if (row === DOCUMENT_ROW) forEachImage(tape.member(tape.member(part, 'source'), 'content'), visit);
-  });
+function writeResultText(text: number, isError: boolean): void {
+  out.raw(isError ? '"error: ' : '"');
+  inside(text);
+  out.raw('"');
 }
 
-/** Writes the images of a part that is a result of a tool. */
-function writeResultImages(part: number): void {
-  if (PARTS.find(part) === RESULT_ROW) forEachImage(tape.member(part, 'content'), writePart);
+function writeResultParts(content: number, isError: boolean): void {
+  const { length } = out;
+  out.raw(isError ? `[${TEXT_PART}error: "}` : '[');
+  const empty = out.length;
+  isInResult = true;
+  const end = tape.next(content);
+  for (let part = tape.first(content); part < end; part = tape.next(part)) writePart(part);
+  isInResult = false;
+  const text = out.length > empty ? onlyText(content) : NONE;
+  if (text < 0 && out.length > empty) {
+    out.raw(']');
+    return;
+  }
+  out.takeBack(length);
+  writeResultText(text, isError);
+}
+
+/** The text of the only part of a result beside images; `NONE` when it has another part, or when that says more. */
+function onlyText(content: number): number {
+  let text = NONE;
+  const end = tape.next(content);
+  for (let part = tape.first(content); part < end; part = tape.next(part)) {
+    if (PARTS.find(part) === IMAGE_ROW) continue;
+    if (text >= 0) return NONE;
+    text = plainText(part);
+    if (text < 0) return NONE;
+  }
+  return text;
 }
 
 const THINKING = new FieldTable(
@@ -375,33 +363,24 @@ const THINKING = new FieldTable(
   LEFT_OUT,
 );
 
-/** Writes the thinking of an assistant. */
-function writeThinking(content: number): void {
-  let isFirst = true;
-  forEachItem(content, (part) => {
-    if (PARTS.find(part) !== THINKING_ROW) return;
-    if (isFirst) out.key('reasoning_content');
-    out.raw(isFirst ? '"' : '\\n\\n');
-    isFirst = false;
-    THINKING.write(part);
-  });
-  if (!isFirst) out.raw('"');
-}
+/** Parts of the message that is being written, by where they go. */
+const thoughts: number[] = [];
+const calls: number[] = [];
+const results: number[] = [];
+const parts: number[] = [];
+const SORTED = [thoughts, calls, results, parts, images];
 
-/** Writes the calls of tools of an assistant; returns whether there are any. */
-function writeCalls(content: number): boolean {
-  let isFirst = true;
-  forEachItem(content, (part) => {
-    if (PARTS.find(part) !== CALL_ROW) return;
-    if (isFirst) {
-      out.key('tool_calls');
-      out.raw('[');
-    }
-    isFirst = false;
-    writeObject(CALL, part);
-  });
-  if (!isFirst) out.raw(']');
-  return !isFirst;
+function sortParts(content: number): void {
+  for (const sorted of SORTED) if (sorted.length > 0) sorted.length = 0;
+  if (!tape.isArray(content)) return;
+  const end = tape.next(content);
+  for (let part = tape.first(content); part < end; part = tape.next(part)) {
+    const row = PARTS.find(part);
+    if (row === THINKING_ROW) thoughts.push(part);
+    else if (row === CALL_ROW) calls.push(part);
+    else if (row === RESULT_ROW) results.push(part);
+    else if (row?.write !== null) parts.push(part);
+  }
 }
 
 const MESSAGE = new FieldTable(
@@ -415,26 +394,41 @@ const MESSAGE = new FieldTable(
   PASSES,
 );
 
+/** Writes a text, or the parts that were sorted. */
 function writeContent(content: number): void {
   if (!tape.isArray(content)) {
     out.carry('content', content);
     return;
   }
-  writeThinking(content);
-  const hasCalls = writeCalls(content);
-  out.key('content');
-  const { length } = out;
-  out.raw('[');
-  forEachItem(content, writeResultImages);
-  const text = out.length === length + 1 ? onlyText(content) : NONE;
-  if (text < 0) forEachItem(content, writePart);
-  if (out.length > length + 1) {
+  if (thoughts.length > 0) {
+    out.key('reasoning_content');
+    out.raw('"');
+    for (let at = 0; at < thoughts.length; at++) {
+      if (at > 0) out.raw('\\n\\n');
+      THINKING.write(thoughts[at] as number);
+    }
+    out.raw('"');
+  }
+  if (calls.length > 0) {
+    out.key('tool_calls');
+    out.raw('[');
+    for (const call of calls) writeObject(CALL, call);
     out.raw(']');
+  }
+  out.key('content');
+  if (parts.length + images.length === 0) {
+    out.raw(calls.length > 0 ? 'null' : '""');
     return;
   }
-  out.takeBack(length);
-  if (text >= 0) out.value(text);
-  else out.raw(hasCalls ? 'null' : '""');
+  const text = parts.length === 1 && images.length === 0 ? plainText(parts[0] as number) : NONE;
+  if (text >= 0) {
+    out.value(text);
+    return;
+  }
+  out.raw('[');
+  for (const image of images) writePart(image);
+  for (const part of parts) writePart(part);
+  out.raw(']');
 }
 
 /** Writes one message, and before it those of the results of tools in it. */
@@ -444,20 +438,9 @@ function writeMessage(message: number): void {
     out.value(message);
     return;
   }
-  let hasResult = false;
-  let hasPart = false;
-  forEachItem(tape.member(message, 'content'), (part) => {
-    if (PARTS.find(part) === RESULT_ROW) {
-      hasResult = true;
-      writeResult(part);
-      forEachImage(tape.member(part, 'content'), () => {
-        hasPart = true;
-      });
-    } else {
-      hasPart = true;
-    }
-  });
-  if (!hasResult || hasPart) writeObject(MESSAGE, message);
+  sortParts(tape.member(message, 'content'));
+  for (const result of results) writeResult(result);
+  if (results.length === 0 || parts.length + images.length > 0) writeObject(MESSAGE, message);
 }
 
 function writeMessages(messages: number, body: number): void {
@@ -470,6 +453,7 @@ function writeMessages(messages: number, body: number): void {
   const system = tape.member(body, 'system');
   if (system >= 0 && !tape.isEmpty(system)) {
     out.raw('{"role":"system"');
+    sortParts(system);
     writeContent(system);
     out.raw('}');
   }
