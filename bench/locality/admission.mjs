@@ -34,7 +34,17 @@ export function simulateHeld(requests, { blocks, holdMs, servers: count = SERVER
   const answered = [];
   const start = (request, plane) => {
     const { prompt } = request;
-    const hint = { url: undefined, session: 0, holder: 0, stream: true, bytes: prompt.bytes, blocks: () => prompt };
+    const hint = {
+      url: undefined,
+      session: 0,
+      holder: 0,
+      dialectBit: 0,
+      translatedBit: 0,
+      isUntranslatable: false,
+      stream: true,
+      bytes: prompt.bytes,
+      blocks: () => prompt,
+    };
     const candidates = new routing.Candidates(model, plane, DEFAULTS, hint);
     const { server } = candidates.next();
     const sentMs = clock.now();

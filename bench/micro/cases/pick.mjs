@@ -27,6 +27,7 @@ export async function cases(load) {
     if (measured) for (const { member } of members) board.loads.noteFirst(member, 10_000, 50 + member, NOW_MS - 1000);
     const url = cookie ? members.at(-1).url : undefined;
     const hints = prompts.map((prompt) => ({
+      ...{ dialectBit: 0, translatedBit: 0, isUntranslatable: false },
       ...{ url, session: 0, holder: 0, stream: true, bytes: prompt.bytes, blocks: () => prompt },
     }));
     let request = 0;

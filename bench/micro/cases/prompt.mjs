@@ -135,7 +135,16 @@ function choiceOf(routing, settings, prompts) {
     model,
     planes: [plane],
   } = createPlanes(routing, { count: MEMBERS, clock, random });
-  const hints = prompts.map((prompt) => ({ url: undefined, session: 0, holder: 0, stream: true, ...prompt }));
+  const hints = prompts.map((prompt) => ({
+    url: undefined,
+    session: 0,
+    holder: 0,
+    dialectBit: 0,
+    translatedBit: 0,
+    isUntranslatable: false,
+    stream: true,
+    ...prompt,
+  }));
   let request = 0;
   return () => {
     const candidates = new routing.Candidates(model, plane, settings, hints[request++ % hints.length]);
