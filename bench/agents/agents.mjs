@@ -95,7 +95,6 @@ export const AGENTS = {
         `model = "${model}"`,
         'model_provider = "headrace"',
         // The search of its vendor's servers; requests with it are refused where they have to be translated.
-        'web_search = "disabled"',
         '[model_providers.headrace]',
         'name = "Headrace"',
         `base_url = "${url}/v1"`,

@@ -74,6 +74,13 @@ export function untranslatable(tape: JsonTape, node: number, note: string): Head
   });
 }
 
+/** The error of a request that cannot be carried because of the type of the object at `node`. */
+export function untranslatableType(tape: JsonTape, node: number, note: string): HeadraceError {
+  const type = tape.member(node, 'type');
+  if (type < 0) return untranslatable(tape, node, note);
+  return untranslatable(tape, type, `${tape.string(type)?.slice(0, MOST_TYPE_CHARS) ?? ''}: ${note}`);
+}
+
 /** What tables read from and write to. */
 export interface TableDeps {
   readonly tape: JsonTape;
@@ -190,11 +197,7 @@ export class TypeTable implements Table {
     const { out, tape } = this.#deps;
     const field = this.find(object);
     const { action, note } = field ?? this.others;
-    if (action === 'refused') {
-      const type = tape.member(object, 'type');
-      if (type < 0) throw untranslatable(tape, object, note);
-      throw untranslatable(tape, type, `${tape.string(type)?.slice(0, MOST_TYPE_CHARS) ?? ''}: ${note}`);
-    }
+    if (action === 'refused') throw untranslatableType(tape, object, note);
     if (field?.write != null) {
       field.write(object, owner);
     } else if (action === 'passed') {

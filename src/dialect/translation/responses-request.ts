@@ -11,6 +11,7 @@ import {
   type Table,
   TypeTable,
   untranslatable,
+  untranslatableType,
 } from './field-table.ts';
 import { JsonTape, JsonWriter } from './json-tape.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
@@ -720,11 +721,16 @@ function writeLocalShell(tool: number): void {
 }
 
 function writeToolSearch(tool: number): void {
-  if (!isClients(tool)) throw untranslatable(tape, tool, HOSTED_TOOL);
+  if (!isClients(tool)) throw untranslatableType(tape, tool, HOSTED_TOOL);
   if (!begins(tool, 'tool_search')) return;
   out.raw('"tool_search"');
   FUNCTION.write(tool);
   out.raw('}}');
+}
+
+function leaveOutWebSearch(tool: number): void {
+  const access = tape.member(tool, 'external_web_access');
+  if (access === NONE || !tape.isFalse(access)) throw untranslatableType(tape, tool, HOSTED_TOOL);
 }
 
 function isClients(tool: number): boolean {
@@ -821,7 +827,12 @@ const TOOLS = new TypeTable(
       'With `execution: client`: a function whose calls become `tool_search_call` items. Otherwise refused.',
       writeToolSearch,
     ),
-    refused('web_search*', HOSTED_TOOL),
+    carried(
+      'web_search*',
+      '',
+      'Left out with `external_web_access: false`, as Codex offers it unasked: the model answers without it. Otherwise refused.',
+      leaveOutWebSearch,
+    ),
     refused('file_search', HOSTED_TOOL),
     refused('code_interpreter', HOSTED_TOOL),
     refused('image_generation', HOSTED_TOOL),

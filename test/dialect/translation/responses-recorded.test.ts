@@ -34,13 +34,16 @@ for (const file of ['openai', 'ai-sdk', 'openai-agents', 'codex']) {
   });
 }
 
-t.test('refuses the web search that Codex offers unless it is set up without', (t) => {
+t.test('leaves the web search out that Codex offers unasked, and refuses any other by name', (t) => {
   const [request = {}] = recorded('responses/codex').requests;
   const tools = list(request['tools']);
-  const offered = { ...request, tools: [...tools, { type: 'web_search', external_web_access: false }] };
-  t.throws(() => chatOf(offered), {
-    code: 'HR_REQUEST_UNTRANSLATABLE',
-    subject: `tools.${tools.length}.type: web_search: Only the vendor of the API can run this tool.`,
-  });
+  const offering = (tool: Json): Json => ({ ...request, tools: [...tools, tool] });
+  t.strictSame(chatOf(offering({ type: 'web_search', external_web_access: false })), chatOf(request));
+  for (const external of [true, null, undefined]) {
+    t.throws(() => chatOf(offering({ type: 'web_search', external_web_access: external })), {
+      code: 'HR_REQUEST_UNTRANSLATABLE',
+      subject: `tools.${tools.length}.type: web_search: Only the vendor of the API can run this tool.`,
+    });
+  }
   t.end();
 });

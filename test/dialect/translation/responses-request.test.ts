@@ -373,7 +373,7 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
       [{ type: 'tool_search', execution: 'client', description: 'd', parameters: { type: 'object' } }],
       [{ type: 'function', function: { name: 'tool_search', description: 'd', parameters: { type: 'object' } } }],
     ),
-    'web_search*': hosted('web_search_preview_2025_03_11'),
+    'web_search*': withTools([{ type: 'web_search', external_web_access: false }, TOOL], [CHAT_TOOL]),
     file_search: hosted('file_search'),
     code_interpreter: hosted('code_interpreter'),
     image_generation: hosted('image_generation'),
