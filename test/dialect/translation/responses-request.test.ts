@@ -636,7 +636,7 @@ t.test('refuses what is no request of the dialect by name', (t) => {
     [{ input: 'hi', tools: {} }, 'tools: It is no list.'],
     [
       { input: 'hi', tools: [{ type: 'tool_search', execution: 'server' }] },
-      'tools.0: Only the vendor of the API can run',
+      'tools.0.type: tool_search: Only the vendor of the API can run',
     ],
     [{ input: 'hi', tools: [TOOL, {}] }, 'tools.1: Chat completions have no such tool.'],
     [{ input: 'hi', tool_choice: { type: 'file_search' } }, 'tool_choice.type: file_search: '],
