@@ -493,14 +493,13 @@ export function named(body: Buffer, scan: ScannedBody, model: string): NamedBody
     from = places[at + 1] as number;
   }
   parts.push(body.subarray(from));
-  const moved = (offset: number): number => {
-    let to = offset;
-    for (let at = 0; at < places.length; at += 2) {
-      const end = places[at + 1] as number;
-      if (offset >= end) to += value.byteLength - (end - (places[at] as number));
-    }
-    return to;
-  };
+  /** By how much an offset moves behind each number of places. */
+  const shifts = [0];
+  for (let at = 0; at < places.length; at += 2) {
+    const replaced = (places[at + 1] as number) - (places[at] as number);
+    shifts.push((shifts.at(-1) as number) + value.byteLength - replaced);
+  }
+  const moved = (offset: number): number => offset + (shifts[placesBefore(places, offset)] as number);
   return {
     body: Buffer.concat(parts),
     scan: {
@@ -511,6 +510,18 @@ export function named(body: Buffer, scan: ScannedBody, model: string): NamedBody
       repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
     },
   };
+}
+
+/** How many of the places, flattened and in order, end at `offset` or before it. */
+function placesBefore(places: readonly number[], offset: number): number {
+  let low = 0;
+  let high = places.length / 2;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((places[2 * middle + 1] as number) <= offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function readMembers(body: Buffer, { spans, elements, repeated }: Found, requireModel: boolean): Scan {

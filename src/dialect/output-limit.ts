@@ -68,25 +68,23 @@ export function limitEdits(
 ): readonly BodyEdit[] {
   const own = dialect === undefined ? LIMIT_NAMES : OWN_LIMITS[dialect.name];
   const { repeated, spans } = scan;
-  let edits = NO_EDITS;
+  const edits: BodyEdit[] = [];
   let isSet = dialect === undefined;
   for (const name of LIMIT_NAMES) {
     const start = spans[SPAN[name]] as number;
     if (start < 0) continue;
     isSet ||= own.includes(name);
-    edits = lowered(body, start, spans[SPAN[name] + 1] as number, limit, edits);
+    addLowered(body, start, spans[SPAN[name] + 1] as number, limit, edits);
   }
   // Of two members of one name a server may read the first or the last.
   for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
     if (!LIMIT_SPANS.has(repeated[at] as number)) continue;
-    edits = lowered(body, repeated[at + 1] as number, repeated[at + 2] as number, limit, edits);
+    addLowered(body, repeated[at + 1] as number, repeated[at + 2] as number, limit, edits);
   }
   if (isSet) return edits;
   const at = body.indexOf(OPEN_OBJECT) + 1;
   return [{ start: at, end: at, text: `"${own[0] as string}":${limit},` }, ...edits];
 }
-
-const NO_EDITS: BodyEdit[] = [];
 
 /** The body with these changes, which must not overlap; the same one when there are none. */
 export function edited(body: Buffer, edits: readonly BodyEdit[]): Buffer {
@@ -101,10 +99,10 @@ export function edited(body: Buffer, edits: readonly BodyEdit[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** Adds the change that the value at `[start, end)` needs, if any, in a list of its own. */
-function lowered(body: Buffer, start: number, end: number, limit: number, edits: BodyEdit[]): BodyEdit[] {
+/** Adds the change that the value at `[start, end)` needs, if any. */
+function addLowered(body: Buffer, start: number, end: number, limit: number, edits: BodyEdit[]): void {
   const edit = loweredLimit(body, start, end, limit);
-  return edit === null ? edits : [...edits, edit];
+  if (edit !== null) edits.push(edit);
 }
 
 /** The change that a limit at `[start, end)` needs to be no more than `limit`; null: none. */

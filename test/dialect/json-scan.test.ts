@@ -359,6 +359,14 @@ t.test('another model is written where the model stands, and all that was found 
   );
 });
 
+t.test('a body that names its model very often is renamed in one pass', async (t) => {
+  const times = 200_000;
+  const repeated = (name: string): string => `{${`"model":"${name}",`.repeat(times)}"messages":[]}`;
+  const renamed = named(Buffer.from(repeated('a')), read(repeated('a')), 'atlas');
+  t.ok(renamed.body.equals(Buffer.from(repeated('atlas'))));
+  t.strictSame(renamed.scan, scanBody(renamed.body));
+});
+
 t.test('a model that stands there in any case is left as it was written', async (t) => {
   const body = Buffer.from('{"model":"ATLAS"}');
   const scan = read('{"model":"ATLAS"}');

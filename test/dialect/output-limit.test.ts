@@ -175,3 +175,9 @@ t.test('whatever the body, every limit in it is small, and all the rest stays by
   t.ok(cut > 100, `${cut} values were changed`);
   t.end();
 });
+
+t.test('lowers very many limits in one pass', (t) => {
+  const repeated = (limit: number): string => `{${`"max_tokens":${limit},`.repeat(200_000)}"model":"m"}`;
+  t.ok(limited(repeated(99), 5) === repeated(5));
+  t.end();
+});

@@ -246,9 +246,12 @@ export class JsonTape {
     return isNumber ? Number(this.body.toString('latin1', this.start(node), this.end(node))) : Number.NaN;
   }
 
-  /** Where a value is: keys and indexes from the text itself to the value. Its cost is linear in what stands before it. */
+  /**
+   * Where a value is: keys and indexes from the text itself to the value; nothing for `NONE`. Its cost is linear in what stands before it.
+   */
   path(node: number): (string | number)[] {
     const path: (string | number)[] = [];
+    if (node < 0) return path;
     let at = JsonTape.ROOT;
     while (at !== node) {
       const isObject = this.isObject(at);

@@ -349,8 +349,10 @@ function writeFoundTools(item: number): void {
 
 function nameTools(tools: number, namespace: number): void {
   each(tools, (tool) => {
-    if (isOfType(tool, 'namespace')) nameTools(tape.member(tool, 'tools'), stringIn(tool, 'name'));
-    else texts.push(functionName(tool, namespace));
+    if (isOfType(tool, 'namespace')) {
+      const inner = present(tool, 'tools');
+      if (inner !== NONE) nameTools(inner, stringIn(tool, 'name'));
+    } else texts.push(functionName(tool, namespace));
   });
 }
 
@@ -870,7 +872,9 @@ const CHOICES = new TypeTable(
 /** Reads the names of the tools that may be called. */
 function readAllowed(choice: number): void {
   const names = new Set<string>();
-  each(tape.member(choice, 'tools'), (tool) => {
+  const tools = present(choice, 'tools');
+  if (tools === NONE) throw untranslatable(tape, choice, 'It has no `tools`.');
+  each(tools, (tool) => {
     if (CHOICES.find(tool)?.write !== writeChosen) throw untranslatable(tape, tool, CHOICES.others.note);
     names.add(functionName(tool, present(tool, 'namespace')));
   });

@@ -180,6 +180,7 @@ t.test('says where a value is', (t) => {
   const inner = tape.next(tape.first(list));
   const items = tape.member(inner, 'c');
   t.strictSame(tape.path(JsonTape.ROOT), []);
+  t.strictSame(tape.path(JsonTape.NONE), []);
   t.strictSame(tape.path(list), ['a']);
   t.strictSame(tape.path(inner), ['a', 1]);
   t.strictSame(tape.path(tape.member(inner, 'b')), ['a', 1, 'b']);

@@ -613,6 +613,14 @@ t.test('leaves out what servers refuse without tools', (t) => {
   t.end();
 });
 
+t.test('takes a namespace without tools among those that a search has found', (t) => {
+  for (const tools of [undefined, null, []]) {
+    const found = { type: 'tool_search_output', call_id: 'a', tools: [{ type: 'namespace', name: 'n', tools }] };
+    t.strictSame(chat({ input: [found] }), messages({ role: 'tool', tool_call_id: 'a', content: '' }));
+  }
+  t.end();
+});
+
 t.test('refuses what is no request of the dialect by name', (t) => {
   const examples: [Json, string][] = [
     [{ input: 5 }, 'input: It is no list.'],
@@ -643,6 +651,14 @@ t.test('refuses what is no request of the dialect by name', (t) => {
     [
       { input: 'hi', tools: [TOOL], tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'mcp' }] } },
       'tool_choice.tools.0: ',
+    ],
+    [
+      { input: 'hi', tools: [TOOL], tool_choice: { type: 'allowed_tools', mode: 'auto' } },
+      'tool_choice: It has no `tools`.',
+    ],
+    [
+      { input: 'hi', tools: [TOOL], tool_choice: { type: 'allowed_tools', mode: 'auto', tools: null } },
+      'tool_choice: It has no `tools`.',
     ],
     [{ input: 'hi', text: { format: { type: 'grammar' } } }, 'text.format.type: grammar: '],
     [{ input: 'hi', include: 'all' }, 'include: It is no list.'],
