@@ -7,7 +7,7 @@ import { createGateway } from '../../src/gateway/gateway.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
-import { MODEL, until } from '../support/system.ts';
+import { MODEL, startHosts, until } from '../support/system.ts';
 
 t.test('a conversation goes on with a CRN that keeps nothing', async (t) => {
   const crn = await startResponseCrn(t);
@@ -227,6 +227,40 @@ t.test('a conversation that no request can hold is refused', async (t) => {
   const first = await create(url, { input: 'x'.repeat(2000) });
   const second = await create(url, { input: 'y'.repeat(2000), previous_response_id: idOf(first) });
   t.match([second.status, second.headers.get('x-headrace-error')], [413, 'HR_RESPONSE_LENGTH']);
+});
+
+t.test('conversations and background work go to servers of chat completions too', async (t) => {
+  const hosts = await startHosts(t, [{ dialects: ['chat'] }]);
+  const { url } = await startGateway(
+    t,
+    settingsOf([], { models: { [MODEL]: { servers: hosts.map((host) => host.url) } } }),
+  );
+  const first = await create(url, { input: 'one', max_output_tokens: 8 });
+  t.match([first.status, first.headers.get('x-headrace-translated')], [200, 'responses-chat']);
+  t.equal((await call(url, `/v1/responses/${idOf(first)}`)).text, first.text, 'what the client got is stored');
+  const streamed = await create(url, {
+    input: 'two',
+    previous_response_id: idOf(first),
+    stream: true,
+    max_output_tokens: 8,
+  });
+  t.equal(streamed.status, 200, streamed.text);
+  const third = await create(url, {
+    ...{ input: 'three', previous_response_id: idOf(streamed), background: true, max_output_tokens: 8 },
+  });
+  let done: Record<string, unknown> = {};
+  await until('it has ended', async () => {
+    done = (await call(url, `/v1/responses/${idOf(third)}`)).json;
+    return done['status'] !== 'queued' && done['status'] !== 'in_progress';
+  });
+  t.match(done, {
+    id: idOf(third),
+    background: true,
+    previous_response_id: idOf(streamed),
+    output: [{ type: 'message' }],
+  });
+  const tokens = (answer: unknown): number => (answer as { usage: { input_tokens: number } }).usage.input_tokens;
+  t.ok(tokens(done) > tokens(first.json) + 8, 'the server had the whole conversation');
 });
 
 t.test('paths of stored responses answer their methods', async (t) => {
