@@ -2,7 +2,16 @@
 // they were written, and the splice that puts earlier ones before the input of a request. No item is parsed and serialised again.
 
 import { edited } from './output-limit.ts';
-import { found, memberTable, readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import {
+  type Found,
+  found,
+  type MemberTable,
+  memberTable,
+  readString,
+  scanMembers,
+  skipSpace,
+  skipValue,
+} from './json-scan.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -157,11 +166,15 @@ export function stateFieldsOf(body: Buffer): StateFields {
 }
 
 /** Spans of the members of the object in `body`; null when it is no object. */
-function membersOf(body: Buffer, table: ReturnType<typeof memberTable>): readonly number[] | null {
+function membersOf(body: Buffer, table: MemberTable): readonly number[] | null {
+  return foundIn(body, table)?.spans ?? null;
+}
+
+function foundIn(body: Buffer, table: MemberTable): Found | null {
   const start = skipSpace(body, 0, body.length);
   if (body[start] !== OPEN_OBJECT) return null;
   const members = found(table);
-  return scanMembers(body, start, body.length, table, members, MAX_DEPTH) < 0 ? null : members.spans;
+  return scanMembers(body, start, body.length, table, members, MAX_DEPTH) < 0 ? null : members;
 }
 
 function itemsAt(body: Buffer, start: number, end: number): string[] {
@@ -208,22 +221,30 @@ function withMember(body: Buffer, name: string, value: string): Buffer {
   return edited(body, [{ start: at, end: at, text: `"${name}":${value}${isEmpty ? '' : ','}` }]);
 }
 
-/** The object without a member, however often it stands there. */
+/** The object without a member, however often it stands there: read once, for clients may repeat a member a million times. */
 function withoutMember(body: Buffer, at: number): Buffer {
-  let left = body;
-  for (;;) {
-    const spans = membersOf(left, REQUEST) ?? [];
-    const [valueStart = -1, valueEnd = -1] = spans.slice(at, at + 2);
-    if (valueStart < 0) return left;
-    let start = left.lastIndexOf(QUOTE, left.lastIndexOf(QUOTE, left.lastIndexOf(COLON, valueStart)) - 1);
-    let end = skipSpace(left, valueEnd, left.length);
-    if (left[end] === COMMA) end = skipSpace(left, end + 1, left.length);
-    else {
-      // The last member: the comma before it goes with it.
-      const before = left.lastIndexOf(COMMA, start);
-      if (before >= 0 && skipSpace(left, before + 1, start) === start) start = before;
-      end = valueEnd;
-    }
-    left = edited(left, [{ start, end, text: '' }]);
+  const members = foundIn(body, REQUEST);
+  const [lastStart = -1, lastEnd = -1] = members?.spans.slice(at, at + 2) ?? [];
+  if (lastStart < 0) return body;
+  const cuts: { start: number; end: number; text: '' }[] = [];
+  const cut = (valueStart: number, valueEnd: number): void => {
+    const start = body.lastIndexOf(QUOTE, body.lastIndexOf(QUOTE, body.lastIndexOf(COLON, valueStart)) - 1);
+    const comma = skipSpace(body, valueEnd, body.length);
+    const end = body[comma] === COMMA ? skipSpace(body, comma + 1, body.length) : valueEnd;
+    const before = cuts.at(-1);
+    if (before?.end === start) before.end = end;
+    else cuts.push({ start, end, text: '' });
+  };
+  const repeated = members?.repeated ?? [];
+  for (let i = 0; i < repeated.length; i += 3) {
+    if (repeated[i] === at) cut(repeated[i + 1] as number, repeated[i + 2] as number);
   }
+  cut(lastStart, lastEnd);
+  const last = cuts.at(-1) as { start: number; end: number };
+  if (last.end === lastEnd) {
+    // No member follows: the comma before it goes with it.
+    const before = body.lastIndexOf(COMMA, last.start);
+    if (before >= 0 && skipSpace(body, before + 1, last.start) === last.start) last.start = before;
+  }
+  return edited(body, cuts);
 }

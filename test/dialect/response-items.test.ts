@@ -7,6 +7,7 @@ import {
   inputItemsOf,
   itemNameOf,
   outputItemsOf,
+  socketMessageOf,
   stateFieldsOf,
   withEarlierItems,
   withInput,
@@ -104,5 +105,22 @@ t.test('a splice of any request is what JSON says it is', (t) => {
     const items: unknown[] = earlier.map((item) => JSON.parse(item) as unknown);
     t.strictSame(spliced, { ...rest, input: [...items, ...own] });
   }
+  t.end();
+});
+
+t.test('a member that is repeated goes wherever it stands, in one reading', (t) => {
+  const rows: [string, string][] = [
+    ['{"background":true,"background":1,"input":"x","background":true}', '{"stream":true,"input":"x"}'],
+    ['{"input":"x", "background":true , "background" : false}', '{"stream":true,"input":"x"}'],
+    ['{"background":true,"background":true}', '{"stream":true}'],
+    ['{"background":true,"a":[1,2],"background":true,"b":","}', '{"stream":true,"a":[1,2],"b":","}'],
+  ];
+  for (const [body, expected] of rows) t.equal(asForeground(Buffer.from(body)).toString(), expected);
+  // One reading for each of them would take hours.
+  const many = 200_000;
+  const request = Buffer.from(`{${'"background":true,'.repeat(many)}"input":"x"}`);
+  t.equal(asForeground(request).toString(), '{"stream":true,"input":"x"}');
+  const message = socketMessageOf(Buffer.from(`{${'"type":"response.create",'.repeat(many)}"input":"x"}`));
+  t.match(message, { type: 'response.create', body: Buffer.from('{"stream":true,"input":"x"}') });
   t.end();
 });
