@@ -46,6 +46,14 @@ const PING_MS = 30_000;
 /** Most bytes that a client may have sent of a message without taking memory of request bodies. */
 const FREE_BYTES = 16 * 1024;
 
+/**
+ * Bytes that wait for a client beyond which it is not read: a client may send messages that are refused, and never read the answers.
+ */
+const MOST_UNSENT_BYTES = 1024 * 1024;
+
+/** Bytes of a control frame of a client beside its payload (RFC 6455 §5.2): head and mask. */
+const CONTROL_BYTES = 6;
+
 const KEY = /^[A-Za-z\d+/]{22}==$/;
 
 /** What is wrong with a handshake (RFC 6455 §4.2.1); null when nothing is. `version`: another version is asked for. */
@@ -67,6 +75,8 @@ export function handshakeFault({ headers, method }: RequestHead): 'none' | 'vers
 class ConnectionStream extends Duplex {
   readonly #connection: SocketConnection;
   #blocked: (() => void) | null = null;
+  /** The client is read on when it has taken what waits for it. */
+  #isHeld = false;
 
   constructor(connection: SocketConnection) {
     super({ allowHalfOpen: true });
@@ -74,7 +84,18 @@ class ConnectionStream extends Duplex {
   }
 
   override _read(): void {
-    this.#connection.readOn();
+    if (!this.#holds()) this.#connection.readOn();
+  }
+
+  /** Takes bytes of the client. False: it is not to be read on. */
+  received(bytes: Buffer): boolean {
+    const isFree = this.push(bytes);
+    return !this.#holds() && isFree;
+  }
+
+  #holds(): boolean {
+    this.#isHeld = this.writableLength > MOST_UNSENT_BYTES;
+    return this.#isHeld;
   }
 
   override _write(chunk: Uint8Array, _encoding: string, done: () => void): void {
@@ -101,6 +122,7 @@ class ConnectionStream extends Duplex {
     const done = this.#blocked;
     this.#blocked = null;
     done?.();
+    if (this.#isHeld && !this.#holds()) this.#connection.readOn();
   }
 }
 
@@ -158,13 +180,14 @@ export class ServerSocket implements ClientSocket, Expirable {
 
   /** Takes bytes that the client has sent; they are copied. False: it is not to be read on. */
   received(bytes: Uint8Array): boolean {
+    if (this.#over) return true;
     this.#heard = true;
     this.#pendingBytes += bytes.byteLength;
     if (this.#pendingBytes > FREE_BYTES && this.#pendingBytes > this.#reservedBytes && !this.#reserve()) {
       this.close(1013, 'no memory left for messages');
       return true;
     }
-    return this.#stream.push(Buffer.from(bytes));
+    return this.#stream.received(Buffer.from(bytes));
   }
 
   /** The client has closed its side. */
@@ -211,6 +234,9 @@ export class ServerSocket implements ClientSocket, Expirable {
       this.#free();
       this.#run(() => this.#listener.onMessage(message as Buffer, !isBinary));
     });
+    const onControl = (payload: Buffer): void => this.#control(payload.byteLength);
+    socket.on('ping', onControl);
+    socket.on('pong', onControl);
     // `close` follows, with the code of the error.
     socket.on('error', ignore);
     socket.on('close', (code) => this.#finish(code === 1006 ? 'gone' : 'delivered'));
@@ -234,6 +260,12 @@ export class ServerSocket implements ClientSocket, Expirable {
     if (this.#reservedBytes > 0) this.#budget.give(this.#reservedBytes, false);
     this.#reservedBytes = bytes;
     return true;
+  }
+
+  /** A control frame is read, and no part of a message. */
+  #control(payloadBytes: number): void {
+    this.#pendingBytes -= CONTROL_BYTES + payloadBytes;
+    if (this.#pendingBytes <= 0) this.#free();
   }
 
   #free(): void {

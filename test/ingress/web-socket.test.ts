@@ -27,13 +27,18 @@ class MemoryConnection implements SocketConnection {
   over: EndCause | null = null;
   isCut = false;
   errors: unknown[] = [];
+  /** The client does not take what is sent. */
+  isBlocked = false;
+  isRead = true;
 
   sendBytes(bytes: Uint8Array): boolean {
     this.sent = Buffer.concat([this.sent, bytes]);
-    return true;
+    return !this.isBlocked;
   }
 
-  readOn(): void {}
+  readOn(): void {
+    this.isRead = true;
+  }
 
   endSide(): void {}
 
@@ -58,7 +63,7 @@ interface Opened {
   readonly messages: { readonly text: string; readonly isText: boolean }[];
 }
 
-function open(onMessage?: () => void): Opened {
+function open(onMessage?: (socket: ServerSocket) => void): Opened {
   const clock = createManualClock();
   const connection = new MemoryConnection();
   const budget = new BodyBudget(1024 * 1024);
@@ -66,7 +71,7 @@ function open(onMessage?: () => void): Opened {
   const listener = {
     onMessage: (message: Buffer, isText: boolean): void => {
       messages.push({ text: message.toString(), isText });
-      onMessage?.();
+      onMessage?.(socket);
     },
     onWritable: (): void => undefined,
     onCut: (): void => undefined,
@@ -74,7 +79,7 @@ function open(onMessage?: () => void): Opened {
     onDrain: (): void => undefined,
   };
   const shared = { budget, deadlines: new DeadlineQueue(clock) };
-  const socket = new ServerSocket(connection, headOf(), ['x-request-id', '1'], listener, 100_000, shared);
+  const socket: ServerSocket = new ServerSocket(connection, headOf(), ['x-request-id', '1'], listener, 100_000, shared);
   return { socket, connection, clock, budget, messages };
 }
 
@@ -154,6 +159,46 @@ t.test('without memory the socket is closed with 1013', async (t) => {
   socket.received(frame(1, Buffer.alloc(60_000, 0x61)).subarray(0, 50_000));
   await turn();
   t.ok(connection.sent.includes(Buffer.from([0x03, 0xf5])));
+  socket.closed();
+});
+
+t.test('control frames take no memory of request bodies', async (t) => {
+  const { budget, messages, socket } = open();
+  const pings = Buffer.concat(Array.from({ length: 50 }, () => frame(9, Buffer.alloc(100))));
+  const pongs = Buffer.concat(Array.from({ length: 1000 }, () => frame(0xa, Buffer.alloc(0))));
+  for (let round = 0; round < 100; round++) {
+    socket.received(pings);
+    socket.received(pongs);
+    await turn();
+  }
+  t.equal(budget.usedBytes, 0);
+  const message = frame(1, Buffer.alloc(90_000, 0x61), false);
+  socket.received(message);
+  socket.received(pings);
+  await turn();
+  t.ok(budget.usedBytes >= 90_000, 'those between the frames of a message free nothing of it');
+  socket.received(frame(0, Buffer.alloc(0)));
+  await turn();
+  t.equal(messages.length, 1);
+  t.equal(budget.usedBytes, 0);
+  socket.closed();
+});
+
+t.test('a client that sends and does not read is not read either, until it does', async (t) => {
+  const { connection, socket } = open((opened) => opened.send(Buffer.alloc(300)));
+  connection.isBlocked = true;
+  const flood = Buffer.concat(Array.from({ length: 500 }, () => frame(1, Buffer.alloc(100))));
+  let rounds = 0;
+  for (; connection.isRead && rounds < 1000; rounds++) {
+    connection.isRead = socket.received(flood);
+    await turn();
+    await turn();
+  }
+  t.ok(rounds < 100, `read on after ${rounds} rounds`);
+  connection.isBlocked = false;
+  socket.drained();
+  await turn();
+  t.equal(connection.isRead, true);
   socket.closed();
 });
 
