@@ -94,7 +94,8 @@ export const AGENTS = {
       const lines = [
         `model = "${model}"`,
         'model_provider = "headrace"',
-        // The search of its vendor's servers; requests with it are refused where they have to be translated.
+        // With its sandbox off it offers a search of the live web, which is refused where it has to be translated.
+        'web_search = "disabled"',
         '[model_providers.headrace]',
         'name = "Headrace"',
         `base_url = "${url}/v1"`,
