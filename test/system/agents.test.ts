@@ -171,20 +171,28 @@ for (const agent of ['claude-code', 'codex', 'opencode', 'aider'] as const) {
   });
 }
 
-t.test("codex: its vendor's web search is refused by name where it cannot run", async (t) => {
-  const { url } = await start(t, 'codex', ['chat']);
-  const { body, headers } = recordedRequests('codex')[0]!;
-  const tools = [...(body!['tools'] as object[]), { type: 'web_search', external_web_access: false }];
-  const answer = await fetch(`${url}/v1/responses`, {
-    method: 'POST',
-    headers: { ...headers, authorization: `Bearer ${KEY}` },
-    body: JSON.stringify({ ...body, tools }),
-  });
-  t.equal(answer.status, 422);
-  t.match(await answer.json(), {
-    detail: [{ loc: ['body', 'tools', tools.length - 1, 'type'], msg: /^web_search: / }],
-  });
-});
+t.test(
+  "codex: its vendor's web search is left out where it is offered unasked, and refused by name otherwise",
+  async (t) => {
+    const { url } = await start(t, 'codex', ['chat']);
+    const { body, headers } = recordedRequests('codex')[0]!;
+    const ask = (external: boolean): Promise<Response> => {
+      const tools = [...(body!['tools'] as object[]), { type: 'web_search', external_web_access: external }];
+      return fetch(`${url}/v1/responses`, {
+        method: 'POST',
+        headers: { ...headers, authorization: `Bearer ${KEY}` },
+        body: JSON.stringify({ ...body, tools }),
+      });
+    };
+    const answer = await ask(false);
+    t.equal(answer.status, 200);
+    t.match(await answer.text(), /^event: response\.completed$/m);
+    const refused = await ask(true);
+    t.equal(refused.status, 422);
+    const at = (body!['tools'] as object[]).length;
+    t.match(await refused.json(), { detail: [{ loc: ['body', 'tools', at, 'type'], msg: /^web_search: / }] });
+  },
+);
 
 t.test('answers say that they are translated', async (t) => {
   for (const [agent, how] of [
