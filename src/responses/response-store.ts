@@ -286,11 +286,14 @@ class ResponseStore {
   /** Ends what a thread ran that has ended. */
   #failThread(thread: number): void {
     for (const run of this.#runs.values()) {
-      if (run.thread !== thread) continue;
-      this.#fail(run.key, this.#deps.holder, THREAD_GONE).catch((error: unknown) =>
-        this.#deps.onProblem(error, 'background responses of a thread could not be ended'),
-      );
+      if (run.thread === thread) this.#failRun(run.key, THREAD_GONE);
     }
+  }
+
+  #failRun(key: ResponseKey, reason: string): void {
+    this.#fail(key, this.#deps.holder, reason).catch((error: unknown) =>
+      this.#deps.onProblem(error, 'a background response could not be ended'),
+    );
   }
 
   /** Answers with what `work` resolves with; with `away` when it is rejected. */
@@ -669,7 +672,7 @@ class ResponseStore {
     for (const follower of [...(this.#followers.get(name) ?? [])]) follower.wake();
   }
 
-  /** Keeps what runs here; what was ended elsewhere is stopped. */
+  /** Keeps what runs here; what was ended elsewhere is stopped, and what has ended here without the store is failed. */
   #renew(): void {
     const ledger = this.#deps.ledger();
     if (this.#runs.size === 0 || ledger === null) return;
@@ -686,6 +689,9 @@ class ResponseStore {
           runner.tell({ type: 'Cancel', key });
           this.#over(name);
           this.#wake(name);
+        }
+        for (const key of running) {
+          if (!before.has(nameOf(key)) && !this.#runs.has(nameOf(key))) this.#failRun(key, END_REFUSED);
         }
       },
       (error: unknown) => this.#deps.onProblem(error, 'background responses could not be renewed; it is tried again'),
@@ -716,6 +722,7 @@ class ResponseStore {
 }
 
 const GATEWAY_GONE = 'The gateway that ran this response has ended';
+const END_REFUSED = 'The end of this response could not be stored';
 const THREAD_GONE = 'The thread that ran this response has ended';
 
 /** Tries of a batch that fails as a whole. */

@@ -45,7 +45,7 @@ export class StoredResponses {
     this.#store.tell({ type: 'Put', record });
   }
 
-  /** The response was not delivered after all. */
+  /** The response was not delivered after all, or does not run. */
   forget(key: ResponseKey): void {
     this.#store.tell({ type: 'Forget', key });
   }
@@ -97,6 +97,8 @@ export class StoredResponses {
     });
     const answer = await this.#ask(begin).catch((error: unknown) => {
       this.#cancels.delete(name);
+      // It may yet be begun, and nobody would run it.
+      this.forget({ account: record.account, id: record.id });
       throw error;
     });
     if (answer === 'begun') return;

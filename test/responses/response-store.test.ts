@@ -26,12 +26,16 @@ function record(id: string, previous: string | null = null, more: Partial<Respon
   };
 }
 
+function queued(id: string): ResponseRecord {
+  return record(id, null, { status: 'queued', output: '[]' });
+}
+
 interface Fixture {
   readonly store: StoredResponses;
   readonly ledger: Ledger;
   readonly problems: string[];
   /** Each batch of changes is given to it first; a throw fails the transaction. */
-  onApply: ((changes: readonly ResponseChange[]) => void) | null;
+  onApply: ((changes: readonly ResponseChange[]) => void | Promise<void>) | null;
   isOpen: boolean;
   readonly count: (name: string, label?: string) => number;
   readonly settle: (turns?: number) => Promise<void>;
@@ -53,7 +57,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   const { responses } = ledger;
   const watched: ResponseRecords = {
     apply: async (changes) => {
-      fixture.onApply?.(changes);
+      await fixture.onApply?.(changes);
       return await responses.apply(changes);
     },
     find: (key) => responses.find(key),
@@ -173,6 +177,39 @@ t.test('a store that is away is tried again; reads say so', async (t) => {
   t.equal((await ledger.responses.counts()).responses, 1);
   t.equal(count('headrace_responses_stored_total'), 1);
   t.match(problems.join(), /could not be stored; it is tried again/);
+});
+
+t.test('a background response that begins after its client has given up does not keep its place', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  let free: (() => void) | undefined;
+  fixture.onApply = () => {
+    fixture.onApply = null;
+    return new Promise<void>((resolve) => (free = resolve));
+  };
+  t.equal(await ask(store.begin(queued('b1'), false, () => undefined)), 'HR_RESPONSE_UNAVAILABLE');
+  free?.();
+  await settle(400);
+  t.equal((await ledger.responses.counts()).responses, 0);
+  await ask(store.begin(queued('b2'), false, () => undefined));
+  t.match(await ask(store.find({ account: 'a', id: 'b2' })), { status: 'queued' });
+});
+
+t.test('a background response whose end the store has refused is failed', async (t) => {
+  const fixture = await startStore(t, { ...SETTINGS, background: 2, backgroundPerAccount: 2 });
+  const { ask, problems, settle, store } = fixture;
+  const isEnd = ({ type }: ResponseChange): boolean => type === 'end';
+  await ask(store.begin(queued('long'), false, () => undefined));
+  await ask(store.begin(queued('lost'), false, () => undefined));
+  let failures = 12;
+  fixture.onApply = (changes) => {
+    if (changes.some(isEnd) && failures-- > 0) throw new Error('connection lost');
+  };
+  store.end({ account: 'a', id: 'lost', status: 'completed', output: '[]', response: '{}', items: [] });
+  await settle(800);
+  t.match(problems.join(), /could not be stored; it is tried again/);
+  t.match(await ask(store.find({ account: 'a', id: 'lost' })), { status: 'failed' });
+  t.match(await ask(store.find({ account: 'a', id: 'long' })), { status: 'queued' });
 });
 
 t.test('the queue is bounded: first responses are not recorded any more, then they are dropped', async (t) => {
