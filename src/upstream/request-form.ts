@@ -48,7 +48,8 @@ export function translatedForm(own: RequestForm, translation: Translation): Requ
     lines: { common: common.replace(DIALECT_LINES, ''), credential },
     body: translated.body,
     dialect: to,
-    choices: own.choices,
+    // Answers of the dialects that are translated have one choice.
+    choices: 1,
     unknownPath: 'taught',
     translator: { name, request: translated },
   };

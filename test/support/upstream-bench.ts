@@ -60,6 +60,8 @@ export interface Ask {
   /** To what the request can be translated; default null, nothing. */
   readonly translation?: Translation | null;
   readonly usage?: UsageWatch;
+  /** Default 1. */
+  readonly choices?: number;
   /** Default `taught`. */
   readonly unknownPath?: RequestForm['unknownPath'];
   /** Default: a `TestDownstream`. */
@@ -205,7 +207,7 @@ export class Bench {
       body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)),
       stream,
       dialect: dialectOf(path),
-      choices: 1,
+      choices: ask.choices ?? 1,
       candidates: this.#candidates({
         ...NO_HINT,
         dialectBit: dialectOf(path)?.bit ?? 0,

@@ -265,6 +265,17 @@ t.test('an answer that cannot be translated is one clear error, and no other CRN
   }
 });
 
+t.test('one choice is enough of a translated answer, however many the client asks for', async (t) => {
+  const { ask } = await open(t, [chatOnly(stream(delta('a'), FINISH))]);
+  const run = ask({ stream: true, choices: 8 });
+  await run.downstream.done();
+  t.same(run.attempts, [
+    [0, 'neutral', 'dialect unknown'],
+    [0, 'ok', null],
+  ]);
+  t.strictSame(events(run.downstream.text), ['text', 'end']);
+});
+
 t.test('a long whole answer is held and translated as one', async (t) => {
   const long = JSON.stringify({ choices: [{ message: { content: 'y'.repeat(1_000_000) }, finish_reason: 'stop' }] });
   for (const write of [

@@ -23,6 +23,8 @@ const NODE = 3;
 /** A tape or a text that grew beyond this is given back after use: 64 Ki nodes, 1 MiB. */
 const KEPT_WORDS = NODE * 65_536;
 const KEPT_BYTES = 1024 * 1024;
+/** Most nodes of a tape, which take 48 MiB. A body of more is no conversation: texts and images are one node each. */
+const MAX_NODES = 4 * 1024 * 1024;
 const FIRST_WORDS = NODE * 1024;
 const FIRST_BYTES = 64 * 1024;
 
@@ -41,7 +43,10 @@ export class JsonTape {
   /** Nodes of the containers around the value that is being read. */
   #open = new Int32Array(64);
 
-  /** Reads `body`. Throws `HR_REQUEST_INVALID` with the offset of the first character that is wrong. */
+  /**
+   * Reads `body`. Throws `HR_REQUEST_INVALID` with the offset of the first character that is wrong, and `HR_REQUEST_UNTRANSLATABLE` when
+   * it has more than four million values and keys.
+   */
   read(body: Buffer): void {
     this.body = body;
     const offset = this.#read(body);
@@ -66,7 +71,10 @@ export class JsonTape {
     let nextKnown = 0;
     for (;;) {
       // Room for this value and for the key of the next one.
-      if (count + 2 * NODE > words.length) words = this.#words = grown(words);
+      if (count + 2 * NODE > words.length) {
+        if (words.length >= NODE * MAX_NODES) throw tooManyValues();
+        words = this.#words = grown(words);
+      }
       const first = pos < end ? (body[pos] as number) : 0;
       const node = count;
       count += NODE;
@@ -275,6 +283,14 @@ export class JsonTape {
 }
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
+
+function tooManyValues(): HeadraceError {
+  const msg = `It has more than ${MAX_NODES} values and keys.`;
+  return new HeadraceError('HR_REQUEST_UNTRANSLATABLE', {
+    subject: msg,
+    validation: [{ loc: ['body'], msg, type: 'untranslatable' }],
+  });
+}
 
 function grown(words: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
   const larger = new Int32Array(2 * words.length);

@@ -239,6 +239,7 @@ function messageJson(answer: Members): string {
   const choice = membersOf(choices.find((one) => membersOf(one)['index'] === 0) ?? choices[0]);
   const { finish_reason: reason, message } = choice;
   if (FAILURES.has(reason)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
+  if (typeof message !== 'object' || message === null) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   const members = membersOf(message);
   const { content: _, ...head } = { ...emptyMessage({ usage: choice['usage'], ...answer }) };
   const reasoning = reasoningOf(members);
@@ -278,25 +279,27 @@ function parsedJson(text: string): unknown {
 }
 
 /** Types of the official API, and what servers call the same. */
-const ERROR_TYPES: Readonly<Record<string, string>> = {
-  invalid_request_error: 'invalid_request_error',
-  BadRequestError: 'invalid_request_error',
-  context_length_exceeded: 'invalid_request_error',
-  authentication_error: 'authentication_error',
-  billing_error: 'billing_error',
-  insufficient_quota: 'billing_error',
-  permission_error: 'permission_error',
-  not_found_error: 'not_found_error',
-  request_too_large: 'request_too_large',
-  rate_limit_error: 'rate_limit_error',
-  rate_limit_exceeded: 'rate_limit_error',
-  timeout_error: 'timeout_error',
-  overloaded_error: 'overloaded_error',
-};
+const ERROR_TYPES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    invalid_request_error: 'invalid_request_error',
+    BadRequestError: 'invalid_request_error',
+    context_length_exceeded: 'invalid_request_error',
+    authentication_error: 'authentication_error',
+    billing_error: 'billing_error',
+    insufficient_quota: 'billing_error',
+    permission_error: 'permission_error',
+    not_found_error: 'not_found_error',
+    request_too_large: 'request_too_large',
+    rate_limit_error: 'rate_limit_error',
+    rate_limit_exceeded: 'rate_limit_error',
+    timeout_error: 'timeout_error',
+    overloaded_error: 'overloaded_error',
+  }),
+);
 
 /** The error body of the messages dialect. `status` 0: unknown, the server's own type decides. */
 function errorMember({ code, message, param, requestId, type }: ServerError, status: number): Members {
-  const own = ERROR_TYPES[type] ?? ERROR_TYPES[code] ?? 'api_error';
+  const own = ERROR_TYPES.get(type) ?? ERROR_TYPES.get(code) ?? 'api_error';
   return {
     type: 'error',
     error: {

@@ -719,6 +719,8 @@ const BODY = new FieldTable(
       else out.carry('service_tier', tier);
     }),
     CACHE_CONTROL,
+    dropped('n', 'An answer is one message.'),
+    dropped('n_cmpl', 'The same for llama-server.'),
     dropped('betas', 'What the vendor of the API tries out; also the header `anthropic-beta`.'),
     dropped('anthropic_beta', 'The same in the body, as some clients send it.'),
     dropped('anthropic_version', 'Says how the vendor of the API reads the request.'),

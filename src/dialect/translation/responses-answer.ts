@@ -342,7 +342,10 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     }
     const elements = this.#logprobs.map((element) => JSON.stringify(element));
     this.#logprobs = NONE;
-    logprobs.push(...elements);
+    for (const element of elements) {
+      this.#keptBytes += element.length;
+      logprobs.push(element);
+    }
     out.utf8(`","logprobs":[${elements.join()}],"sequence_number":`);
   }
 

@@ -1009,6 +1009,7 @@ const BODY = new FieldTable(
     dropped('access_programs', 'Only the vendor of the API has it.'),
     dropped('client_metadata', 'Describes the client.'),
     dropped('n', 'A response has one output.'),
+    dropped('n_cmpl', 'The same for llama-server.'),
   ],
   {
     action: 'passed',

@@ -22,7 +22,7 @@ export interface Translation {
 
 /** A request in the dialect of the server. */
 export interface TranslatedRequest {
-  /** JSON for the server. Streams ask for usage (`stream_options.include_usage`). */
+  /** JSON for the server, which asks for one choice. Streams ask for usage (`stream_options.include_usage`). */
   readonly body: Buffer;
   /** For one answer: called once per attempt whose answer passes. */
   answer(): AnswerTranslator;

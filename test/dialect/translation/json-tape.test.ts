@@ -153,6 +153,18 @@ t.test('reads deep and wide texts, and refuses what is deeper than 65,536 levels
   t.end();
 });
 
+t.test('refuses what has millions of values, and goes on', (t) => {
+  const many = Buffer.from(`[${'1,'.repeat(4 * 1024 * 1024)}1]`);
+  t.throws(() => tape.read(many), {
+    code: 'HR_REQUEST_UNTRANSLATABLE',
+    validation: [{ loc: ['body'], msg: 'It has more than 4194304 values and keys.' }],
+  });
+  tape.release();
+  tape.read(Buffer.from('[1]'));
+  t.strictSame(valueAt(JsonTape.ROOT), [1]);
+  t.end();
+});
+
 t.test('finds members by name in any spelling, the last of duplicates', (t) => {
   const json = String.raw`{"a":1,"type":"x","\u0074ype":"t\u0065xt","A":2,"n":null,"e":[],"f":{"a":3}}`;
   tape.read(Buffer.from(json));

@@ -480,6 +480,20 @@ test('reports an error where the finish reason says that the answer is none', as
   }
 });
 
+test('does not take names of the language for types of errors', async (t) => {
+  for (const type of ['constructor', '__proto__', 'toString']) {
+    const error = { message: 'm', type, code: type };
+    t.match(eventsOf({ error }).at(-1), { type: 'error', error: { type: 'api_error', message: 'm', code: type } });
+  }
+});
+
+test('takes an answer without a message for none', async (t) => {
+  for (const choices of [[null], [{}], [{ index: 0, message: null, finish_reason: 'stop' }]]) {
+    const body = Buffer.from(JSON.stringify({ choices }));
+    t.throws(() => new MessagesAnswer().whole(body), { code: 'HR_UPSTREAM_ANSWER' });
+  }
+});
+
 test('no spoiled answer makes it throw, or write what is no stream of messages', async (t) => {
   const random = new Random(23);
   const values = [null, true, -1, '', 'x', [], {}, [null], [{ type: 'text' }], { a: 1 }, 'null', '{'];

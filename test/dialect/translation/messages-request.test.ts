@@ -91,6 +91,8 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
     metadata: option({ metadata: { user_id: 'u' } }, { user: 'u' }),
     service_tier: option({ service_tier: 'standard_only' }, { service_tier: 'default' }),
     cache_control: option({ cache_control: { type: 'ephemeral' } }),
+    n: option({ n: 2 }),
+    n_cmpl: option({ n_cmpl: 2 }),
     betas: option({ betas: ['a-2026'] }),
     anthropic_beta: option({ anthropic_beta: ['a-2026'] }),
     anthropic_version: option({ anthropic_version: 'x-2023' }),
@@ -374,7 +376,6 @@ t.test('lets fields of chat completions count under their own names', (t) => {
     parallel_tool_calls: true,
     guided_json: SCHEMA,
     min_p: 0.1,
-    n: 1,
   };
   const request = {
     ...own,

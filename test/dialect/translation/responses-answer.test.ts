@@ -814,3 +814,14 @@ t.test('no answer of a server makes it throw, or write what is no stream of the 
     t.match(JSON.parse(answer().error(500, whole).toString()), { error: { message: String, type: String } });
   }
 });
+
+t.test('log-probabilities count as text that is kept', (t) => {
+  const content = [{ token: 'a', logprob: 0, top_logprobs: [{ token: 'x'.repeat(1024 * 1024) }] }];
+  const chunks = Array.from({ length: 17 }, () => ({
+    ...HEAD,
+    choices: [{ index: 0, delta: { content: 'a' }, logprobs: { content }, finish_reason: null }],
+  }));
+  const last = translated(t, chunks).at(-1);
+  t.match(last, { type: 'response.failed', response: { error: { code: 'HR_STREAM_BROKEN' } } });
+  t.end();
+});

@@ -127,6 +127,7 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
     access_programs: option({ access_programs: { cyber: 'standard' } }),
     client_metadata: option({ client_metadata: { session_id: 's' } }),
     n: option({ n: 2 }),
+    n_cmpl: option({ n_cmpl: 2 }),
   },
   'input[]': {
     message: [turn(message('user', { type: 'input_text', text: 'hi' })), messages(USER)],
