@@ -33,6 +33,7 @@ export type ErrorCode =
   | 'HR_ROUTE_LOOP'
   | 'HR_ROUTE_BACKLOG'
   | 'HR_SOCKET_UNSUPPORTED'
+  | 'HR_SOCKET_ORIGIN'
   | 'HR_SOCKET_MESSAGE'
   | 'HR_SOCKET_BUSY'
   | 'HR_SOCKET_PREVIOUS'
@@ -136,6 +137,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'client',
     retryable: false,
     detail: 'This server opens no WebSocket for the request: version 13 over HTTP/1.1 is needed; POST works too',
+  },
+  HR_SOCKET_ORIGIN: {
+    status: 403,
+    source: 'client',
+    retryable: false,
+    detail: 'Web pages of this origin may not open a WebSocket; see cors.origins',
   },
   HR_SOCKET_MESSAGE: {
     status: 400,

@@ -50,18 +50,27 @@ interface KeptResponse {
 }
 
 /**
- * Serves the handshake. Throws 401 for a missing or bad key, 405 without `Upgrade: websocket`, 400 for a malformed handshake, 426 for
- * another version or where this server has no WebSockets.
+ * Serves the handshake. Throws 401 for a missing or bad key, 403 for a web page of an origin that is not in `cors.origins`, 405 without
+ * `Upgrade: websocket`, 400 for a malformed handshake, 426 for another version or where this server has no WebSockets.
  */
 export function responseSocket(exchange: Exchange, deps: ApiDeps): void {
   const fault = handshakeFault(exchange);
   if (fault === 'none') throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'POST, OPTIONS'] });
+  if (!isOriginAllowed(exchange, deps)) throw new HeadraceError('HR_SOCKET_ORIGIN');
   const { credential } = authenticate(exchange, deps);
   if (credential.kind === 'none' && deps.settings.keys.required) throw new HeadraceError('HR_AUTH_MISSING');
   if (fault === 'malformed') throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: 'the WebSocket handshake' });
   exchange.endpoint = ENDPOINT;
   const socket = fault === null ? new ResponseSocket(exchange, deps).open() : null;
   if (socket === null) throw upgradeRequired();
+}
+
+/** Browsers ask nobody before a page opens a WebSocket, and let it read all messages (RFC 6455 §10.2). */
+function isOriginAllowed(exchange: Exchange, { settings }: ApiDeps): boolean {
+  const { origin } = exchange;
+  const { origins } = settings.cors;
+  if (origin === undefined || origins.includes('*') || origins.includes(origin)) return true;
+  return origin.replace(/^https?:\/\//, '') === exchange.header('host');
 }
 
 function upgradeRequired(): HeadraceError {
@@ -192,6 +201,10 @@ class ResponseSocket implements SocketListener {
       this.#refuse('HR_SOCKET_PREVIOUS');
       return;
     }
+    if (sizeOf(items) > this.keptBytes) {
+      this.#refuse('HR_REQUEST_TOO_LARGE', String(this.keptBytes));
+      return;
+    }
     const id = `resp_${randomBytes(24).toString('hex')}`;
     const created = { id, object: 'response', created_at: Math.floor(systemEpochMs() / 1000), output: [], error: null };
     const usage = { input_tokens: 0, input_tokens_details: { cached_tokens: 0 }, output_tokens: 0 };
@@ -292,8 +305,7 @@ class RunningResponse implements ResponseSink {
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
     const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
-    const bytes = items.reduce((sum, item) => sum + item.length, 0);
-    this.#kept = bytes <= this.#socket.keptBytes ? { id, stored: this.#isStored, items } : null;
+    this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored: this.#isStored, items } : null;
   }
 
   /** An answer that is no stream: an error, or a response of a server that knows no streams. */
@@ -318,6 +330,10 @@ class RunningResponse implements ResponseSink {
     this.#isTold = true;
     this.#tellClient(errorMessage(status, code, message, []));
   }
+}
+
+function sizeOf(items: readonly string[]): number {
+  return items.reduce((sum, item) => sum + item.length, 0);
 }
 
 function isStream({ answerHeaders, status }: DetachedExchange): boolean {

@@ -86,7 +86,7 @@ export const response: Endpoint = stored(async ({ exchange, key, query, response
     throw new HeadraceError('HR_RESPONSE_STATE', { subject });
   }
   const after = Number(query.get('starting_after') ?? -1);
-  if (!Number.isInteger(after)) throw invalid('starting_after', 'it should be the number of an event');
+  if (!Number.isSafeInteger(after)) throw invalid('starting_after', 'it should be the number of an event');
   const dialect = dialectOf('/v1/responses');
   if (!exchange.handedOver) new EventFollower(exchange, { store: responses, dialect }, key, after).followStore();
 });

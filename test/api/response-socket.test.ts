@@ -162,6 +162,40 @@ t.test('a warm-up answers with an id that the next response goes on from', async
   t.match(await client.end(), { type: 'error', status: 404, error: { code: 'HR_SOCKET_PREVIOUS' } });
 });
 
+t.test('what warm-ups keep is bounded as what responses keep', async (t) => {
+  const { url } = await startSystem(t, { settings: { threads: 0, responses: { maxBytes: '8KiB' } } });
+  const client = await Client.open(t, url);
+  let previous: string | undefined;
+  const warmUp = async (): Promise<Frame> => {
+    client.create({ input: 'x'.repeat(3000), generate: false, previous_response_id: previous });
+    return client.end();
+  };
+  for (let n = 0; n < 2; n++) previous = (await warmUp()).response?.id;
+  t.match(await warmUp(), { type: 'error', status: 413, error: { code: 'HR_REQUEST_TOO_LARGE' } });
+  client.create({ input: 'Where to?', previous_response_id: previous, store: false });
+  t.match(await client.end(), { response: { id: /./ } }, 'the last one is kept');
+});
+
+t.test('web pages of other origins open no socket', async (t) => {
+  const { url } = await startSystem(t, { settings: { cors: { origins: ['https://ours.example'] } } });
+  const from = (origin: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${KEY}`, origin });
+  for (const origin of ['https://ours.example', url]) {
+    const client = await Client.open(t, url, from(origin));
+    client.create({ input: 'one' });
+    t.match(await client.end(), { response: { id: /./ } });
+  }
+  for (const origin of ['https://theirs.example', 'null']) {
+    const { socket } = new Client(url, from(origin));
+    const [, response] = (await within('an answer', once(socket, 'unexpected-response'))) as [
+      unknown,
+      { statusCode: number; headers: Readonly<Record<string, string>>; resume(): void },
+    ];
+    response.resume();
+    socket.terminate();
+    t.match(response, { statusCode: 403, headers: { 'x-headrace-error': 'HR_SOCKET_ORIGIN' } });
+  }
+});
+
 t.test('what is no request gets an error message, and the socket stays open', async (t) => {
   const { url } = await startSystem(t);
   const client = await Client.open(t, url);
