@@ -16,7 +16,6 @@ const COMMA = 0x2c;
 const OPEN_ARRAY = 0x5b;
 const BACKSLASH = 0x5c;
 const CLOSE_ARRAY = 0x5d;
-const LETTER_N = 0x6e;
 const OPEN_OBJECT = 0x7b;
 
 const BLOCK = memberTable(['text']);
@@ -87,12 +86,20 @@ function textOf(body: Buffer, start: number, end: number): Span | null {
 function endOfLine(body: Buffer, start: number, end: number): number {
   for (let at = 0; at < BEGINNING.length; at++) if (body[start + 1 + at] !== BEGINNING[at]) return 0;
   let pos = start + 1 + BEGINNING.length;
-  while (pos < end - 1 && !isLineEnd(body, pos)) pos += body[pos] === BACKSLASH ? 2 : 1;
-  while (isLineEnd(body, pos)) pos += 2;
+  while (pos < end - 1 && lineEndAt(body, pos) === 0) pos += body[pos] === BACKSLASH ? 2 : 1;
+  for (let length = lineEndAt(body, pos); length > 0; length = lineEndAt(body, pos)) pos += length;
   return pos;
 }
 
-/** Whether a line end is written at `pos` in a string. */
-function isLineEnd(body: Buffer, pos: number): boolean {
-  return body[pos] === BACKSLASH && body[pos + 1] === LETTER_N;
+const NEXT_LINE = Buffer.from('\\n');
+const ESCAPED_LINE_FEED = Buffer.from('\\u000a');
+const LOWER_CASE = 0x20;
+
+/** Bytes of the line end that is written at `pos` in a string, as two characters or as an escaped line feed; 0: there is none. */
+function lineEndAt(body: Buffer, pos: number): number {
+  if (body[pos] !== BACKSLASH) return 0;
+  if (body[pos + 1] === NEXT_LINE[1]) return NEXT_LINE.length;
+  const last = ESCAPED_LINE_FEED.length - 1;
+  for (let at = 1; at < last; at++) if (body[pos + at] !== ESCAPED_LINE_FEED[at]) return 0;
+  return ((body[pos + last] as number) | LOWER_CASE) === ESCAPED_LINE_FEED[last] ? ESCAPED_LINE_FEED.length : 0;
 }

@@ -45,6 +45,14 @@ t.test('takes the line out of a text and out of a list of blocks', (t) => {
   t.end();
 });
 
+t.test('knows line ends however they are written', (t) => {
+  for (const lineEnd of ['\\n', '\\u000a', '\\u000A', '\\n\\u000a']) {
+    t.equal(without(body(`"${LINE}${lineEnd}You are."`)), body('"You are."'));
+    t.equal(without(body(`[${block(`${LINE}${lineEnd}You are.`)}]`)), body(`[${block('You are.')}]`));
+  }
+  t.end();
+});
+
 t.test('leaves every other body as it is', (t) => {
   for (const system of [
     '"You are."',
