@@ -130,6 +130,9 @@ export interface ResponseRecords {
 
 const RUNS = "status in ('queued', 'in_progress')";
 
+/** PostgreSQL has no text with it. A name that holds it is of nothing that is stored. */
+const NUL = '\0';
+
 /** Rows removed in one transaction: a writer waits no longer than some milliseconds. */
 const PRUNE_ROWS = 500;
 
@@ -207,8 +210,12 @@ function nameOf(row: Row): string {
   return `${text(row, 'id')}\n${text(row, 'account')}`;
 }
 
+function isStorable(name: string): boolean {
+  return !name.includes(NUL);
+}
+
 function itemRows({ account, id }: ResponseKey, items: readonly string[]): Row[] {
-  return items.map((item) => ({ account, item, response: id }));
+  return items.filter(isStorable).map((item) => ({ account, item, response: id }));
 }
 
 class StoredResponses implements ResponseRecords {
@@ -287,25 +294,26 @@ class StoredResponses implements ResponseRecords {
       }
       case 'delete': {
         const { account, id } = change.key;
+        if (!isStorable(id)) return false;
         const sql = 'delete from responses where account = $1 and id = $2 returning id';
         return (await session.all(sql, [account, id])).length > 0;
       }
     }
   }
 
-  /** Adds responses; answers for each with whether its id was free. */
+  /** Adds responses; answers for each with whether its id was free and can be stored. */
   async #insert(session: Session, added: readonly NewRow[]): Promise<boolean[]> {
     const taken = new Set(
       (
         await session.match(
           MATCH,
-          added.map(({ record }) => keyRow(record)),
+          added.filter(({ record }) => isStorable(record.id)).map(({ record }) => keyRow(record)),
         )
       ).map(nameOf),
     );
     const isNew = added.map(({ record }) => {
       const name = nameOf(keyRow(record));
-      if (taken.has(name)) return false;
+      if (!isStorable(record.id) || taken.has(name)) return false;
       taken.add(name);
       return true;
     });
@@ -323,7 +331,7 @@ class StoredResponses implements ResponseRecords {
   #rowOf({ hasEvents, holder, record, ttlMs }: NewRow): Row {
     const { account, createdMs, id, input, model, output, previous, response, status } = record;
     return {
-      ...{ account, id, status, model, previous, input, output, response, holder },
+      ...{ account, id, status, model: model.replaceAll(NUL, ''), previous, input, output, response, holder },
       created_ms: BigInt(createdMs),
       expires_ms: BigInt(this.#dateMs() + ttlMs),
       bytes: BigInt(bytesOf(record)),
@@ -336,6 +344,7 @@ class StoredResponses implements ResponseRecords {
   }
 
   async find({ account, id }: ResponseKey): Promise<StoredResponse | undefined> {
+    if (!isStorable(id)) return undefined;
     const sql = `select *, case when ${RUNS} and lease_ms < ${this.#nowMs} then 1 else 0 end as is_lost
       from responses where account = $1 and id = $2 and expires_ms > $3`;
     const values = [account, id, BigInt(this.#dateMs())];
@@ -361,6 +370,7 @@ class StoredResponses implements ResponseRecords {
     { account, id }: ResponseKey,
     { bytes, links }: { readonly links: number; readonly bytes: number },
   ): Promise<Conversation> {
+    if (!isStorable(id)) return { links: [], isTooLong: false };
     // The sizes first: what is too long is not read.
     const { integer: wide } = this.#database.dialect;
     const walk = `with recursive chain (id, previous, depth, size) as (
@@ -389,7 +399,8 @@ class StoredResponses implements ResponseRecords {
     });
   }
 
-  async outputsWith(account: string, items: readonly string[]): Promise<string[]> {
+  async outputsWith(account: string, names: readonly string[]): Promise<string[]> {
+    const items = names.filter(isStorable);
     if (items.length === 0) return [];
     const sql = `select distinct r.id as id, r.output as output from response_items i
       join responses r on r.account = i.account and r.id = i.response

@@ -35,6 +35,18 @@ async function linksOf(responses: ResponseRecords, id: string, account = 'a'): P
 }
 
 for (const name of STORES) {
+  t.test(`${name}: names with a NUL, which PostgreSQL has not, are of nothing that is stored`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const { responses } = ledger;
+    const odd = record('r\0', null);
+    const changes = [add(odd), add(record('r1', null, { items: ['msg\0', 'msg_1'], model: 'm\0' }))];
+    t.same(await responses.apply([...changes, { type: 'delete', key: odd }]), [false, true, false]);
+    t.equal(await responses.find(odd), undefined);
+    t.match(await responses.find(record('r1')), { model: 'm' });
+    t.same(await linksOf(responses, 'r\0'), []);
+    t.same(await responses.outputsWith('a', ['msg\0', 'msg_1']), ['["out r1"]']);
+  });
+
   t.test(`${name}: a conversation is read from its newest response, of its own account alone`, async (t) => {
     const { ledger } = await openStore(t, name);
     const { responses } = ledger;
