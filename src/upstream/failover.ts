@@ -195,6 +195,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#deliver(attempt);
       return;
     }
+    // An answer that turns out to be none must not be paid.
+    if (isAtOnce(attempt) && !this.#translate(attempt)) return;
     this.#approving = true;
     approval.approve().then(
       (receipts) => this.#approved(receipts),
@@ -463,8 +465,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #deliver(attempt: Attempt): void {
     const head = attempt.head as ResponseHead;
     const { streams } = attempt.judge;
-    const atOnce = attempt.whole && !streams;
-    if (atOnce && !this.#translate(attempt)) return;
+    const atOnce = isAtOnce(attempt);
+    if (atOnce && this.#translated === null && !this.#translate(attempt)) return;
     this.#committed = true;
     if (head.status < 300) this.#count(attempt, atOnce);
     const headers = this.#answerHeaders(attempt, head);
@@ -488,7 +490,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (!this.#full) attempt.resume();
   }
 
-  /** Translates a whole answer, where it is translated. False: the CRN has failed, since that is none. */
+  /** Translates a whole answer, where it is translated, into memory of its own. False: the CRN has failed, since that is none. */
   #translate(attempt: Attempt): boolean {
     const { form, held } = attempt;
     const { translator } = form;
@@ -497,7 +499,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const body = Buffer.concat(held);
     try {
       this.#translated =
-        head.status < 300 ? translator.request.answer().whole(body) : translatedError(form, head, body);
+        head.status < 300 ? Buffer.from(translator.request.answer().whole(body)) : translatedError(form, head, body);
     } catch (thrown) {
       if (!(thrown instanceof HeadraceError)) throw thrown;
       attempt.reject();
@@ -615,6 +617,11 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     this.#attempt?.cancel(failure);
     this.#hedge?.cancel(failure);
   }
+}
+
+/** Whether an answer leaves in one piece. */
+function isAtOnce({ judge, whole }: Attempt): boolean {
+  return whole && !judge.streams;
 }
 
 function statusOf({ head }: Attempt): number {

@@ -4,6 +4,7 @@
 import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
 import type { Approval } from '../../src/upstream/index.ts';
+import { fakeTranslation } from '../support/fake-translation.ts';
 import { Bench, type Test } from '../support/upstream-bench.ts';
 import { answer, chunk, chunkedHead, delta, type RawCrn, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
 
@@ -313,4 +314,16 @@ t.test('what a client has got of a stream counts as delivered, also when it leav
     await run.downstream.done();
     t.equal(approval.earned, true);
   }
+});
+
+t.test('nothing is paid for a whole answer that turns out to be none when it is translated', async (t) => {
+  const { bench, approval } = await open(t, ({ head, socket }) => {
+    const isChat = head.startsWith('POST /v1/chat/completions ');
+    const [status, body] = isChat ? ['200 OK', '{"output":[1]}'] : ['404 Not Found', '{"detail":"Not Found"}'];
+    socket.write(answer(status, body, 'content-type: application/json'));
+  });
+  const run = bench.ask({ approval, stream: false, path: '/v1/messages', translation: fakeTranslation() });
+  await Promise.race([run.downstream.done(), approval.question]);
+  t.same([approval.asked, approval.earned], [0, false]);
+  t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
 });
