@@ -305,7 +305,8 @@ class RunningResponse implements ResponseSink {
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
     const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
-    this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored: this.#isStored, items } : null;
+    const stored = this.#isStored && valueOf(this.exchange?.answerHeaders ?? [], 'x-headrace-stored') === undefined;
+    this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored, items } : null;
   }
 
   /** An answer that is no stream: an error, or a response of a server that knows no streams. */

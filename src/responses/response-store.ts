@@ -459,7 +459,8 @@ class ResponseStore {
     }
     const named: Record<string, string> = {};
     if (items.length > 0) {
-      const outputs = await this.#records.outputsWith(account, items);
+      const outputs = await this.#records.outputsWith(account, items, bytes);
+      if (outputs === null) return { kind: 'long' };
       for (const record of this.#pending.values()) if (record.account === account) outputs.push(record.output);
       const wanted = new Set(items);
       for (const item of outputs.flatMap((output) => arrayItemsOf(Buffer.from(output)))) {

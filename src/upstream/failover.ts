@@ -501,7 +501,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#translated =
         head.status < 300 ? Buffer.from(translator.request.answer().whole(body)) : translatedError(form, head, body);
     } catch (thrown) {
-      if (!(thrown instanceof HeadraceError)) throw thrown;
+      // JSON that is nested too deep for the stack.
+      if (!(thrown instanceof HeadraceError || thrown instanceof RangeError)) throw thrown;
       attempt.reject();
       return false;
     }

@@ -62,7 +62,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
     },
     find: (key) => responses.find(key),
     conversation: (key, most) => responses.conversation(key, most),
-    outputsWith: (account, items) => responses.outputsWith(account, items),
+    outputsWith: (account, items, mostBytes) => responses.outputsWith(account, items, mostBytes),
     eventsAfter: (key, after, rows) => responses.eventsAfter(key, after, rows),
     renew: (holder, leaseMs) => responses.renew(holder, leaseMs),
     lost: (limit) => responses.lost(limit),

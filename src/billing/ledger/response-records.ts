@@ -110,8 +110,8 @@ export interface ResponseRecords {
   find(key: ResponseKey): Promise<StoredResponse | undefined>;
   /** The response and those before it, at most so many and so many bytes of items. No links: it is not there. */
   conversation(key: ResponseKey, most: { readonly links: number; readonly bytes: number }): Promise<Conversation>;
-  /** Output of the responses that have one of these items, as JSON arrays. */
-  outputsWith(account: string, items: readonly string[]): Promise<string[]>;
+  /** Output of the responses that have one of these items, as JSON arrays; null where these responses are longer than `mostBytes`. */
+  outputsWith(account: string, items: readonly string[], mostBytes: number): Promise<string[] | null>;
   /** Events with a higher number, in order; at most so many rows. */
   eventsAfter(key: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]>;
   /** Renews the leases of a holder; answers with the responses that still run. */
@@ -399,14 +399,17 @@ class StoredResponses implements ResponseRecords {
     });
   }
 
-  async outputsWith(account: string, names: readonly string[]): Promise<string[]> {
+  async outputsWith(account: string, names: readonly string[], mostBytes: number): Promise<string[] | null> {
     const items = names.filter(isStorable);
     if (items.length === 0) return [];
-    const sql = `select distinct r.id as id, r.output as output from response_items i
-      join responses r on r.account = i.account and r.id = i.response
-      where i.account = $1 and r.expires_ms > $2 and i.item in (${params(3, items.length)})`;
+    const having = `from responses r where r.account = $1 and r.expires_ms > $2 and r.id in
+      (select i.response from response_items i where i.account = $1 and i.item in (${params(3, items.length)}))`;
     const values = [account, BigInt(this.#dateMs()), ...items];
-    return (await this.#database.snapshot((session) => session.all(sql, values))).map((row) => text(row, 'output'));
+    return await this.#database.snapshot(async (session) => {
+      const [sum] = await session.all(`select sum(r.bytes) as size ${having}`, values);
+      if (Number(sum?.['size'] ?? 0) > mostBytes) return null;
+      return (await session.all(`select r.output as output ${having}`, values)).map((row) => text(row, 'output'));
+    });
   }
 
   async eventsAfter({ account, id }: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]> {

@@ -44,7 +44,7 @@ for (const name of STORES) {
     t.equal(await responses.find(odd), undefined);
     t.match(await responses.find(record('r1')), { model: 'm' });
     t.same(await linksOf(responses, 'r\0'), []);
-    t.same(await responses.outputsWith('a', ['msg\0', 'msg_1']), ['["out r1"]']);
+    t.same(await responses.outputsWith('a', ['msg\0', 'msg_1'], 1000), ['["out r1"]']);
   });
 
   t.test(`${name}: a conversation is read from its newest response, of its own account alone`, async (t) => {
@@ -82,8 +82,9 @@ for (const name of STORES) {
     t.same(await linksOf(responses, 'r3'), ['r1', 'r2', 'r3'], 'so that no conversation leads back to itself');
     t.equal((await responses.conversation({ account: 'a', id: 'r3' }, { links: 2, bytes: 1e9 })).isTooLong, true);
     t.equal((await responses.conversation({ account: 'a', id: 'r3' }, { links: 9, bytes: 40 })).isTooLong, true);
-    t.same(await responses.outputsWith('a', ['msg_r2', 'msg_r9']), ['["out r2"]']);
-    t.same(await responses.outputsWith('b', ['msg_r1']), []);
+    t.same(await responses.outputsWith('a', ['msg_r2', 'msg_r9'], 1000), ['["out r2"]']);
+    t.same(await responses.outputsWith('b', ['msg_r1'], 1000), []);
+    t.equal(await responses.outputsWith('a', ['msg_r2'], 1), null, 'they are longer than what is wanted');
     t.match(await responses.find({ account: 'a', id: 'r2' }), {
       previous: 'r1',
       model: 'm',
@@ -94,7 +95,7 @@ for (const name of STORES) {
     t.same(await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r2' } }]), [true]);
     t.same(await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r2' } }]), [false]);
     t.same(await linksOf(responses, 'r3'), ['r3'], 'what is before a deleted link is not reached');
-    t.same(await responses.outputsWith('a', ['msg_r2']), [], 'its items are gone with it');
+    t.same(await responses.outputsWith('a', ['msg_r2'], 1000), [], 'its items are gone with it');
     t.equal(await responses.deleteAccount('a'), 2);
     t.match(await responses.counts(), { responses: 1, running: 0 });
   });
