@@ -8,7 +8,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
+import { readCommand } from '../lib/flags.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
 import { temporaryFolder } from '../lib/process.mjs';
 import { printTable } from '../lib/report.mjs';
@@ -24,17 +24,22 @@ const MODEL = 'atlas-27b';
 const KEY = 'hr_agents';
 const MODEL_PATHS = /\/(chat\/completions|responses|messages)$/;
 
-const { values: flags } = parseArgs({
-  options: {
-    tools: { type: 'string' },
-    agents: { type: 'string', default: Object.keys({ ...AGENTS, ...FRAMEWORKS }).join(',') },
-    dialects: { type: 'string', default: 'chat' },
-    fault: { type: 'string', default: 'reset-after=4' },
-    record: { type: 'string' },
+const { values: flags } = readCommand(
+  'node bench/agents/run.mjs --tools DIR [flags]',
+  'Coding agents and frameworks, unmodified, through the gateway against a host that plays a script.',
+  {
+    tools: { type: 'word', default: '', help: 'folder with node_modules of the agents and aider/' },
+    agents: {
+      type: 'word',
+      default: Object.keys({ ...AGENTS, ...FRAMEWORKS }).join(','),
+      help: 'agents and frameworks',
+    },
+    dialects: { type: 'word', default: 'chat', help: 'what the host speaks; all: everything' },
+    fault: { type: 'word', default: 'reset-after=4', help: 'how the stream with the edit breaks' },
+    record: { type: 'word', default: '', help: 'folder for the requests and the output of each session' },
   },
-});
-
-if (flags.tools === undefined) {
+);
+if (flags.tools === '') {
   process.stderr.write(
     '--tools DIR is wanted: the folder with node_modules of the agents and aider/ as a virtual environment\n',
   );
@@ -140,7 +145,7 @@ async function runExample(name, framework, interpreter, dialect, breaks) {
     },
     before,
   );
-  if (flags.record !== undefined) writeRecord(`${name}-${dialect}${breaks ? '-broken' : ''}`, requests, run);
+  if (flags.record !== '') writeRecord(`${name}-${dialect}${breaks ? '-broken' : ''}`, requests, run);
   return { requests, run };
 }
 
@@ -184,7 +189,7 @@ async function session(name, agent, breaks) {
     },
     before,
   );
-  if (flags.record !== undefined) writeRecord(`${name}${breaks ? '-broken' : ''}`, requests, run);
+  if (flags.record !== '') writeRecord(`${name}${breaks ? '-broken' : ''}`, requests, run);
   const mistakes =
     breaks && agent.endsWhenBroken ? endedMistakes(run, project) : mistakesOf(run, project, requests, broken);
   return { requests, mistakes };

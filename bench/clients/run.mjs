@@ -8,7 +8,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
+import { readCommand } from '../lib/flags.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
 import { printTable } from '../lib/report.mjs';
 import { startChatServer } from './chat-server.mjs';
@@ -21,10 +21,16 @@ const RESPONSES = ['openai', 'ai', 'langchain', 'agents', 'openai.py', 'openai-a
 const MESSAGES = ['anthropic', 'ai-anthropic', 'langchain-anthropic', 'anthropic.py'];
 const ALL = [...RESPONSES, ...MESSAGES].join(',');
 
-const { values: flags } = parseArgs({
-  options: { tools: { type: 'string' }, install: { type: 'boolean' }, clients: { type: 'string', default: ALL } },
-});
-if (flags.tools === undefined) {
+const { values: flags } = readCommand(
+  'node bench/clients/run.mjs --tools DIR [flags]',
+  'Client libraries, unmodified, through the gateway against a server that speaks chat completions alone.',
+  {
+    tools: { type: 'word', default: '', help: 'folder for the packages of the clients' },
+    install: { type: 'boolean', default: false, help: 'install the packages there first' },
+    clients: { type: 'word', default: ALL, help: 'clients' },
+  },
+);
+if (flags.tools === '') {
   process.stderr.write('--tools DIR is wanted: the folder for the packages of the clients\n');
   process.exit(2);
 }

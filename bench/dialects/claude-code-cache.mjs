@@ -4,7 +4,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { parseFlags, flagLines } from '../lib/flags.mjs';
+import { readCommand } from '../lib/flags.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
 import { drawFile } from '../lib/plot.mjs';
 import { printTable, tableText } from '../lib/report.mjs';
@@ -26,13 +26,12 @@ const FLAGS = {
   docs: { type: 'boolean', default: false, help: 'write the table and the plot of docs/agents.md' },
 };
 
-const { values, help } = parseFlags({ cache: FLAGS }, process.argv.slice(2));
-if (help) {
-  process.stdout.write(`node bench/dialects/claude-code-cache.mjs [flags]\n\n${flagLines(FLAGS)}\n`);
-  process.exit(0);
-}
+const { values: flags } = readCommand(
+  'node bench/dialects/claude-code-cache.mjs [flags]',
+  "Share of prompt tokens of Claude Code's sessions that are cached, with and without rewrite.volatileSystem.",
+  FLAGS,
+);
 useOwnNode(ROOT);
-const flags = values.cache;
 const { createGateway } = await import('../../dist/src/gateway/gateway.js');
 const { createHost } = await import('../../dist/src/host/index.js');
 const { cachedShare, CLAUDE_CODE_CONTEXT, CLAUDE_CODE_SCRIPT, playClaudeCode } =

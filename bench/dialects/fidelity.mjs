@@ -6,7 +6,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
+import { readCommand } from '../lib/flags.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
 import { cpuUs, stopChild } from '../lib/process.mjs';
 import { printTable, progress, tableText } from '../lib/report.mjs';
@@ -25,19 +25,20 @@ const WARM_UP_SHARE = 0.3;
 const CPU_TEXT_BYTES = 20_000;
 const CPU_EVENTS = 64;
 
-const { positionals, values: flags } = parseArgs({
-  allowPositionals: true,
-  options: {
-    peers: { type: 'string', default: Object.keys(PEERS).join(',') },
-    conversations: { type: 'string', default: '10000' },
-    'peer-conversations': { type: 'string', default: '1000' },
-    seed: { type: 'string', default: '1' },
-    docs: { type: 'boolean', default: false },
-    json: { type: 'string' },
-    cpu: { type: 'boolean', default: false },
-    requests: { type: 'string', default: '1000' },
+const { positionals, values: flags } = readCommand(
+  'node bench/dialects/fidelity.mjs DIR [flags]',
+  'What gateways carry, change and lose of random conversations. DIR gets the other gateways, outside the repository.',
+  {
+    peers: { type: 'word', default: Object.keys(PEERS).join(','), help: 'gateways' },
+    conversations: { type: 'number', default: 10_000, help: 'conversations of each dialect through Headrace' },
+    peerConversations: { type: 'number', default: 1000, help: 'conversations of each dialect through the others' },
+    seed: { type: 'number', default: 1, help: 'of the conversations' },
+    docs: { type: 'boolean', default: false, help: 'write the table of docs/dialects.md' },
+    json: { type: 'word', default: '', help: 'file for the results' },
+    cpu: { type: 'boolean', default: false, help: 'measure CPU time instead' },
+    requests: { type: 'number', default: 1000, help: 'measured requests of --cpu' },
   },
-});
+);
 const [given] = positionals;
 if (given === undefined) {
   process.stderr.write('DIR is wanted: the folder in which other gateways are installed, outside the repository\n');
@@ -46,7 +47,7 @@ if (given === undefined) {
 useOwnNode(fileURLToPath(new URL('../..', import.meta.url)));
 const folder = resolve(given);
 mkdirSync(folder, { recursive: true });
-const seed = Number(flags.seed);
+const { seed } = flags;
 
 const server = new ChatServer();
 await server.listen();
@@ -74,7 +75,7 @@ function installed(name, peer) {
 async function measure(name, peer) {
   const { child, key, url } = await peer.start(server.url, SERVER_CORE);
   try {
-    const count = Number(name === 'headrace' ? flags.conversations : flags['peer-conversations']);
+    const count = name === 'headrace' ? flags.conversations : flags.peerConversations;
     const result = { version: peer.version(), note: peer.note, dialects: {} };
     for (const dialect of peer.dialects) {
       result.dialects[dialect] = flags.cpu
@@ -184,7 +185,7 @@ async function cpuOf(name, dialect, url, key, pid) {
     usage: { prompt: 100, completion: CPU_EVENTS, cached: 0 },
   };
   const taken = {};
-  const count = Number(flags.requests);
+  const count = flags.requests;
   for (const stream of [false, true]) {
     const conversation = {
       path,
@@ -268,7 +269,7 @@ for (const [name, { dialects = {} }] of Object.entries(results)) {
     }
   }
 }
-if (flags.json !== undefined) writeFileSync(flags.json, JSON.stringify(results, null, 2));
+if (flags.json !== '') writeFileSync(flags.json, JSON.stringify(results, null, 2));
 if (flags.docs && !flags.cpu) {
   const page = readFileSync(PAGE, 'utf8');
   const from = page.indexOf(BEGIN);

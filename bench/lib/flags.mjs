@@ -48,10 +48,15 @@ export function parseFlags(tables, argv, quick = false) {
 
 /** Reads `argv` by `table`; prints the help and exits when asked to or when a flag is wrong. */
 export function readFlags(name, sentence, table, argv = process.argv.slice(2)) {
-  const text = `node bench/load/${name}.mjs [flags]\n\n${sentence}\n\n${flagLines(table)}\n`;
+  return readCommand(`node bench/load/${name}.mjs [flags]`, sentence, table, argv).values;
+}
+
+/** As `readFlags`, for a program of any name; answers `{ values, positionals }`. */
+export function readCommand(usage, sentence, table, argv = process.argv.slice(2)) {
+  const text = `${usage}\n\n${sentence}\n\n${flagLines(table)}\n`;
   try {
-    const { values, help } = parseFlags({ [name]: table }, argv);
-    if (!help) return values[name];
+    const { values, positionals, help } = parseFlags({ own: table }, argv);
+    if (!help) return { values: values.own, positionals };
     process.stdout.write(text);
   } catch (error) {
     process.stderr.write(`${error.message}\n${text}`);
@@ -65,7 +70,7 @@ export function flagLines(table) {
   const rows = Object.entries(table).map(([flag, { type, default: value, help }]) => {
     const given = Array.isArray(value) ? value.join(',') : value;
     const name = `--${flagName(flag)}`;
-    return `  ${name.padEnd(19)}${help}${type === 'boolean' || given === '' ? '' : ` (${given})`}`;
+    return `  ${name.padEnd(22)}${help}${type === 'boolean' || (given ?? '') === '' ? '' : ` (${given})`}`;
   });
   return rows.join('\n');
 }
