@@ -350,7 +350,7 @@ async function agents() {
   const plain = new Agent({ name: 'Guide', model, instructions: 'Be brief.' });
   const reporter = new Agent({ name: 'Reporter', model, tools: [weather] });
   const refunds = new Agent({ name: 'Refunds', model, instructions: 'Give money back.' });
-  const desk = new Agent({ name: 'Front', model, handoffs: [refunds] });
+  const front = new Agent({ name: 'Front', model, handoffs: [refunds] });
   return {
     text: async () => assert.equal((await run(plain, 'Where?')).finalOutput, 'Down the canal, as told: Be brief.'),
     stream: async () => {
@@ -378,7 +378,7 @@ async function agents() {
       assert.match(finalOutput, RESULT);
     },
     handoff: async () => {
-      const { finalOutput, lastAgent } = await run(desk, 'I want a refund.');
+      const { finalOutput, lastAgent } = await run(front, 'I want a refund.');
       assert.equal(lastAgent.name, 'Refunds');
       assert.match(finalOutput, /^Tools say/);
     },

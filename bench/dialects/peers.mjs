@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startChild } from '../lib/process.mjs';
 import { freePort } from '../peers/free-port.mjs';
+import { runLitellm } from '../peers/gateways.mjs';
 
 const MODEL = 'atlas-27b';
 const KEY = 'sk-bench';
@@ -48,7 +49,6 @@ function litellm(folder) {
     version: () =>
       execFileSync(join(venv, 'bin/pip'), ['show', 'litellm'], { encoding: 'utf8' }).match(/^Version: (.*)$/m)[1],
     async start(server, core) {
-      const port = await freePort();
       const file = join(folder, 'litellm.json');
       const model = {
         ...{ model: `hosted_vllm/${MODEL}`, api_base: `${server}/v1`, api_key: 'none' },
@@ -61,25 +61,7 @@ function litellm(folder) {
         litellm_settings: { telemetry: false, num_retries: 0, drop_params: false },
         general_settings: { master_key: KEY, disable_spend_logs: true },
       };
-      writeFileSync(file, JSON.stringify(config));
-      const { child } = await startChild({
-        name: 'litellm',
-        command: join(venv, 'bin/litellm'),
-        args: [
-          '--config',
-          file,
-          '--host',
-          '127.0.0.1',
-          '--port',
-          String(port),
-          '--num_workers',
-          '1',
-          '--telemetry',
-          'False',
-        ],
-        core,
-        env: { LITELLM_LOCAL_MODEL_COST_MAP: 'True', LITELLM_LOG: 'ERROR', NO_DOCS: 'True' },
-      });
+      const { child, port } = await runLitellm(join(venv, 'bin/litellm'), file, config, core);
       const url = `http://127.0.0.1:${port}`;
       await answering(`${url}/health/liveliness`, child);
       return { child, url, key: KEY };

@@ -31,25 +31,22 @@ async function startRouter(name, command, args, ports) {
 }
 
 async function startLitellm(command, ports) {
-  const port = await freePort();
   const file = join(temporaryFolder(), 'litellm.yaml');
-  writeFileSync(file, JSON.stringify(litellmConfig(ports)));
+  return await runLitellm(command, file, litellmConfig(ports), PROXY_CORE);
+}
+
+/** Starts LiteLLM with one worker. Answers `{ port, child }`. */
+export async function runLitellm(command, file, config, core) {
+  const port = await freePort();
+  writeFileSync(file, JSON.stringify(config));
   const { child } = await startChild({
     name: 'litellm',
     command,
     args: [
-      '--config',
-      file,
-      '--host',
-      '127.0.0.1',
-      '--port',
-      String(port),
-      '--num_workers',
-      '1',
-      '--telemetry',
-      'False',
+      ...['--config', file, '--host', '127.0.0.1', '--port', String(port)],
+      ...['--num_workers', '1', '--telemetry', 'False'],
     ],
-    core: PROXY_CORE,
+    core,
     // Without the first, it asks the network for a table of prices at each start.
     env: { LITELLM_LOCAL_MODEL_COST_MAP: 'True', LITELLM_LOG: 'ERROR', NO_DOCS: 'True' },
   });

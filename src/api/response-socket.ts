@@ -4,7 +4,15 @@
 
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../actor/index.ts';
-import { dialectOf, inputItemsOf, type SocketMessage, socketMessageOf, withEarlierItems } from '../dialect/index.ts';
+import {
+  dialectOf,
+  inputItemsOf,
+  type SocketMessage,
+  socketMessageOf,
+  withEarlierItems,
+  membersOf,
+  parsedJson,
+} from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { EndCause, Exchange, RequestHead } from '../ingress/exchange.ts';
@@ -301,7 +309,7 @@ class RunningResponse implements ResponseSink {
   /** Notes the end of the response, and what is needed to continue it. */
   #keep(data: string): void {
     this.#isTold = true;
-    const { response, type } = parsed(data);
+    const { response, type } = membersOf(parsedJson(data));
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
     const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
@@ -313,7 +321,7 @@ class RunningResponse implements ResponseSink {
   #answer(body: Buffer): void {
     const { answerHeaders, status } = this.exchange as DetachedExchange;
     const text = body.toString();
-    const answer = parsed(text);
+    const answer = membersOf(parsedJson(text));
     if (status < 300 && answer['object'] === 'response') {
       const data = `{"type":"response.completed","sequence_number":0,"response":${text}}`;
       this.#keep(data);
@@ -362,13 +370,4 @@ function errorMessage(
     if (OF_ERRORS.test(headers[i] as string)) kept[headers[i] as string] = headers[i + 1] as string;
   }
   return JSON.stringify({ type: 'error', status, error, headers: kept });
-}
-
-function parsed(text: string): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
-  } catch {
-    return {};
-  }
 }

@@ -81,6 +81,15 @@ export function tokenCount(value: unknown): number | undefined {
     : undefined;
 }
 
+/** The value of a JSON text; undefined when it is none. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** A parsed value whose members can be asked for: it has none unless it is an object. */
 export function membersOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : NO_MEMBERS;

@@ -5,6 +5,7 @@ export {
   type DialectName,
   type Failure,
   membersOf,
+  parsedJson,
   sseEvent,
   tokenCount,
   type Usage,

@@ -4,7 +4,15 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { ResponseKey } from '../billing/index.ts';
-import { endsResponse, responseEventOf, type ResponseParts, responsePartsOf, withMembers } from '../dialect/index.ts';
+import {
+  endsResponse,
+  membersOf,
+  parsedJson,
+  responseEventOf,
+  type ResponseParts,
+  responsePartsOf,
+  withMembers,
+} from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
@@ -327,10 +335,5 @@ function messageIn(body: Buffer): string | undefined {
 }
 
 function membersIn(json: Buffer): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(json.toString());
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
-  } catch {
-    return {};
-  }
+  return membersOf(parsedJson(json.toString()));
 }

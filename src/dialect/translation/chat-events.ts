@@ -2,7 +2,7 @@
 // compared and not parsed. Every other one is parsed. Pieces are read during the call only.
 
 import { EventSplitter } from '../../net/sse.ts';
-import { isFilled, membersOf } from '../dialect.ts';
+import { isFilled, membersOf, parsedJson } from '../dialect.ts';
 import { skipSpace } from '../json-scan.ts';
 
 const LF = 0x0a;
@@ -146,7 +146,7 @@ export class ChatEventReader {
       this.#listener.onDone();
       return;
     }
-    const value = parsed(data);
+    const value = parsedJson(data);
     const chunk = membersOf(value);
     const { error } = chunk;
     this.#before = null;
@@ -184,14 +184,6 @@ function lineEnd(bytes: Buffer, start: number, usesCr: boolean): number {
   const cr = usesCr ? bytes.indexOf(CR, start) : -1;
   if (lf < 0 && cr < 0) return bytes.length;
   return lf < 0 || (cr >= 0 && cr < lf) ? cr : lf;
-}
-
-function parsed(data: string): unknown {
-  try {
-    return JSON.parse(data) as unknown;
-  } catch {
-    return undefined;
-  }
 }
 
 /** The name of the member with the only text of a chunk that says nothing else; undefined if it says more. */

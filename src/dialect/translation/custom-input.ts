@@ -1,7 +1,7 @@
 // The input of a custom tool, which is a text, out of the JSON arguments `{"input": "…"}` that a model writes for the function in its
 // place. While the arguments come, the text in them is given out as far as it is complete.
 
-import { membersOf } from '../dialect.ts';
+import { membersOf, parsedJson } from '../dialect.ts';
 
 const OPENING = /^\s*\{\s*"input"\s*:\s*"/;
 /** Arguments that have not begun like that by now are others. */
@@ -46,17 +46,9 @@ export class CustomInput {
 
 /** The input in whole arguments. Those that are not written as they should be are the input themselves. */
 export function customInputOf(args: string): string {
-  const { input } = membersOf(parsed(args));
+  const { input } = membersOf(parsedJson(args));
   if (typeof input === 'string') return input;
   const custom = new CustomInput();
   const inside = custom.add(args);
   return custom.given === 0 ? args : (JSON.parse(`"${inside}"`) as string);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }

@@ -3,7 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { HeadraceError } from '../../errors.ts';
-import { membersOf, sseEvent, tokenCount } from '../dialect.ts';
+import { membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { errorType } from '../messages.ts';
 import {
   callsOf,
@@ -268,14 +268,6 @@ function messageJson(answer: Members): string {
 function inputJson(text: string): string {
   if (isBare(text)) return '{}';
   return parsedJson(text) === undefined ? JSON.stringify(text) : text;
-}
-
-function parsedJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Types of the official API, and what servers call the same. */

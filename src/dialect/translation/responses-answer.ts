@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
 import { HeadraceError } from '../../errors.ts';
-import { isFilled, membersOf, sseEvent, tokenCount } from '../dialect.ts';
+import { isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, textOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
@@ -171,7 +171,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   whole(body: Buffer): Buffer {
-    const answer = membersOf(parsed(body.toString()));
+    const answer = membersOf(parsedJson(body.toString()));
     const { choices, usage } = answer;
     const choice = membersOf(Array.isArray(choices) ? choices[0] : undefined);
     const message = membersOf(choice['message']);
@@ -196,7 +196,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   error(status: number, body: Buffer): Buffer {
     const text = body.toString();
-    const answer = parsed(text);
+    const answer = parsedJson(text);
     const known = isFilled(answer) && !Array.isArray(answer) ? membersOf(answer) : {};
     const { error } = known;
     const { code, message, param, type } = errorOf(answer ?? text);
@@ -589,15 +589,7 @@ function unescaped({ bytes }: Text): string {
 }
 
 function parsedText(text: Text): unknown {
-  return parsed(unescaped(text));
-}
-
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json) as unknown;
-  } catch {
-    return undefined;
-  }
+  return parsedJson(unescaped(text));
 }
 
 function endingOf(reason: unknown): Ending {
