@@ -11,6 +11,7 @@ export { recordedService } from './recorded-service.ts';
 export { cachesOf, type CrnStatus, Gauges, statusOf } from './gauges.ts';
 export { HostRoutes } from './host-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
+export { PlaygroundRoutes } from './playground-routes.ts';
 export type { CrnOverview, EngineOverview, KvEventOverview, Overview, OverviewParts, PlaneReport } from './overview.ts';
 export { durationText, numberText, type Rates, ratesBetween, timeText } from './rates.ts';
 export {

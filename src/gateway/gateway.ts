@@ -15,6 +15,7 @@ import {
   type CrnStatus,
   ExplainRoutes,
   OverviewRoutes,
+  PlaygroundRoutes,
   type ReloadAnswer,
 } from '../admin/index.ts';
 import type { Ledger } from '../billing/index.ts';
@@ -163,6 +164,7 @@ class RunningGateway implements ServedGateway {
   readonly #accounts: AccountRoutes;
   readonly #overview: OverviewRoutes;
   readonly #explain: ExplainRoutes;
+  readonly #playground: PlaygroundRoutes;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   #couldNotListen = false;
@@ -201,13 +203,13 @@ class RunningGateway implements ServedGateway {
       maxBodyBytes: () => local.limits.maxBodyBytes,
       explain: (request) => this.#control.readings.explain(request),
     });
-    this.nodeListener = createNodeListener(
-      {
-        ...{ handler: local.handler, onRefused: local.refused, clock: systemClock },
-        ...{ limits: local.limits, budget: local.budget },
-      },
-      () => this.#closing !== null,
-    );
+    const server = {
+      ...{ handler: local.handler, onRefused: local.refused, clock: systemClock },
+      ...{ limits: local.limits, budget: local.budget },
+    };
+    const draining = (): boolean => this.#closing !== null;
+    this.nodeListener = createNodeListener(server, draining);
+    this.#playground = new PlaygroundRoutes({ server, tokens: new AdminTokens(settings), draining });
   }
 
   async listen(): Promise<Listening> {
@@ -230,7 +232,15 @@ class RunningGateway implements ServedGateway {
         status: () => ({ stage: this.#control.stage, crns: readings.crns(), hosts: hosts.status() }),
         metrics: () => readings.metrics(),
       };
-      this.#admin = await openAdmin(address, deps, hosts, this.#accounts, this.#overview, this.#explain);
+      this.#admin = await openAdmin(
+        address,
+        deps,
+        hosts,
+        this.#accounts,
+        this.#overview,
+        this.#explain,
+        this.#playground,
+      );
     } catch (error) {
       if (!this.#settings.sharePort || this.#closing !== null) throw error;
       this.#log.info({ problem: String(error) }, 'waiting for the admin port');
@@ -280,6 +290,7 @@ class RunningGateway implements ServedGateway {
     this.#accounts.configure(tokens);
     this.#overview.configure(tokens);
     this.#explain.configure(tokens);
+    this.#playground.configure(tokens);
     return { applied: reloadable, needRestart: restart };
   }
 

@@ -1,0 +1,236 @@
+// The playground of the console: the public API on the admin listener, served in this process by the handler of the public port. A
+// request has the rights of the API key that it carries and no others: no admin token, no cookie and no origin passes.
+//
+// ANY /playground/v1/…  as /v1/…   POST /playground/search  as /search   POST /playground/fetch  as /search/fetch
+// GET /playground/answers/ID   what came of the request with this id, once its answer has ended
+
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { exactUsdText } from '../billing/index.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { createNodeListener } from '../ingress/node-listener.ts';
+import type { ServerOptions } from '../ingress/server.ts';
+import { respondJson } from './admin-exchange.ts';
+import type { AdminTokens } from './admin-tokens.ts';
+
+const PREFIX = '/playground/';
+const ANSWERS = '/playground/answers/';
+
+/** Public paths of what does not begin with `/v1/`. */
+const PUBLIC_PATHS: ReadonlyMap<string, string> = new Map([
+  ['/playground/search', '/search'],
+  ['/playground/fetch', '/search/fetch'],
+]);
+
+/** Requests of the playground at the same time: they run in the control thread, which must stay responsive. */
+const MAX_RUNNING = 64;
+
+/** Answers that are remembered for `/playground/answers/ID`. */
+const MAX_ANSWERS = 256;
+
+/** Headers of the browser that are not the user's request. */
+const DROPPED_REQUEST: ReadonlySet<string> = new Set(['cookie', 'origin', 'referer']);
+
+/** A browser that keeps affinity cookies for the admin listener would send them to other services of this host too. */
+const DROPPED_RESPONSE: ReadonlySet<string> = new Set(['set-cookie']);
+
+/** A page that a server answers with must not run in the origin of the console, where admin tokens are kept. */
+const GUARDS: readonly string[] = [
+  ...['content-security-policy', "sandbox; default-src 'none'; frame-ancestors 'none'"],
+  ...['x-content-type-options', 'nosniff'],
+  ...['cache-control', 'no-store'],
+];
+
+/** What came of a request of the playground. */
+export interface PlaygroundAnswer {
+  readonly requestId: string;
+  /** 499: the client has gone before there was an answer. */
+  readonly status: number;
+  /** Error code; '' without an error. */
+  readonly code: string;
+  /** Whether the client has gone before the end. */
+  readonly aborted: boolean;
+  readonly endpoint: string;
+  readonly model: string;
+  /** Account of the key; '' without one. */
+  readonly account: string;
+  /** The CRN of the last attempt; '' when none was asked. */
+  readonly crn: string;
+  readonly attempts: number;
+  /** Name of the translation in which the CRN was asked; '' without one. */
+  readonly translation: string;
+  /** Time for which the request waited for a CRN with a short backlog. */
+  readonly heldMs: number;
+  /** Until the first piece of a stream; null without one. */
+  readonly firstByteMs: number | null;
+  readonly durationMs: number;
+  /** Share of the prompt that the CRN was expected to hold; null: not known. */
+  readonly predictedHit: number | null;
+  /** Cached tokens that the CRN reports; null: it does not say. */
+  readonly cachedTokens: number | null;
+  /** What was charged, as a decimal; null for a request that is not charged. */
+  readonly costUsd: string | null;
+}
+
+export interface PlaygroundRoutesOptions {
+  /** The public API of this thread. */
+  readonly server: ServerOptions;
+  readonly tokens: AdminTokens;
+  /** The gateway is closing. */
+  readonly draining: () => boolean;
+}
+
+export class PlaygroundRoutes {
+  readonly #options: PlaygroundRoutesOptions;
+  readonly #listener: (req: IncomingMessage, res: ServerResponse) => void;
+  readonly #answers = new Map<string, PlaygroundAnswer>();
+  #tokens: AdminTokens;
+  #running = 0;
+  /** The response of the request that the listener is being given. */
+  #opening: ServerResponse | null = null;
+
+  constructor(options: PlaygroundRoutesOptions) {
+    const { draining, server } = options;
+    this.#options = options;
+    this.#tokens = options.tokens;
+    this.#listener = createNodeListener({ ...server, handler: (exchange) => this.#handle(exchange) }, draining);
+  }
+
+  /** Takes over other tokens. */
+  configure(tokens: AdminTokens): void {
+    this.#tokens = tokens;
+  }
+
+  /** Answers a request to a path of the playground; false for any other path. */
+  answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
+    if (!path.startsWith(PREFIX)) return false;
+    if (path.startsWith(ANSWERS)) {
+      this.#respondAnswer(req, res, path.slice(ANSWERS.length));
+      return true;
+    }
+    const publicPath = path.startsWith('/playground/v1/') ? path.slice('/playground'.length) : PUBLIC_PATHS.get(path);
+    if (publicPath === undefined) {
+      respondJson(res, 404, {
+        detail: 'the playground has /playground/v1/…, /playground/search and /playground/fetch',
+      });
+    } else if (!isSameOrigin(req)) {
+      respondJson(res, 403, { detail: 'the playground answers pages of its own origin only' });
+    } else if (this.#hasAdminToken(req)) {
+      const detail = 'this is an admin token: the playground needs an API key, as clients of the public port do';
+      respondJson(res, 401, { detail }, { 'www-authenticate': 'Bearer' });
+    } else if (this.#running >= MAX_RUNNING) {
+      const detail = `${MAX_RUNNING} requests of the playground are running; try again when one has ended`;
+      respondJson(res, 503, { detail }, { 'retry-after': '1' });
+    } else {
+      this.#forward(req, res, publicPath);
+    }
+    return true;
+  }
+
+  /** Hands the request to the handler of the public port, with the public path. */
+  #forward(req: IncomingMessage, res: ServerResponse, publicPath: string): void {
+    const query = req.url?.indexOf('?') ?? -1;
+    req.url = publicPath + (query < 0 ? '' : (req.url as string).slice(query));
+    req.rawHeaders = without(req.rawHeaders, DROPPED_REQUEST);
+    this.#running++;
+    res.once('close', () => this.#running--);
+    this.#opening = res;
+    try {
+      this.#listener(req, res);
+    } finally {
+      this.#opening = null;
+    }
+  }
+
+  /** Gets the exchange within the call of the listener. */
+  #handle(exchange: Exchange): void {
+    const res = this.#opening;
+    if (res !== null) explainHead(res, exchange);
+    const { clock, handler } = this.#options.server;
+    handler(exchange);
+    const closed = exchange.onClose;
+    const close = (ended: Exchange): void => {
+      closed?.(ended);
+      this.#note(ended, clock.now());
+    };
+    if (exchange.endCause === null) exchange.onClose = close;
+    else this.#note(exchange, clock.now());
+  }
+
+  #note(exchange: Exchange, nowMs: number): void {
+    const { requestId } = exchange;
+    this.#answers.delete(requestId);
+    this.#answers.set(requestId, answerOf(exchange, nowMs));
+    for (const [oldest] of this.#answers) {
+      if (this.#answers.size <= MAX_ANSWERS) break;
+      this.#answers.delete(oldest);
+    }
+  }
+
+  #respondAnswer({ method }: IncomingMessage, res: ServerResponse, id: string): void {
+    const answer = this.#answers.get(decoded(id));
+    if (method !== 'GET' && method !== 'HEAD') {
+      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'GET, HEAD' });
+    } else if (answer === undefined) {
+      respondJson(res, 404, {
+        detail: `no answer of the playground has this request id, among the last ${MAX_ANSWERS}`,
+      });
+    } else {
+      respondJson(res, 200, answer, { 'cache-control': 'no-store' });
+    }
+  }
+
+  /** Keys of CRNs may be less guarded than admin tokens, and on an open gateway any credential would pass to them. */
+  #hasAdminToken({ headers }: IncomingMessage): boolean {
+    const keys = [headers['x-api-key'], headers['api-key']].map((key) => `Bearer ${String(key)}`);
+    return [headers.authorization, ...keys].some((credential) => this.#tokens.identify(credential) !== null);
+  }
+}
+
+/** Whether a request comes from the console itself, or from no page at all. Pages elsewhere have the public port and its CORS. */
+function isSameOrigin({ headers }: IncomingMessage): boolean {
+  const { host, origin } = headers;
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined && site !== 'same-origin' && site !== 'none') return false;
+  return origin === undefined || origin.replace(/^https?:\/\//, '') === host;
+}
+
+/** Adds to the head of the response what the gateway knows of the way of the request by then. */
+function explainHead(res: ServerResponse, exchange: Exchange): void {
+  const writeHead = res.writeHead.bind(res);
+  // Overrides the one call with which the listener sends a head.
+  const explained = (status: number, headers: readonly string[]): ServerResponse => {
+    const { attempts, crn, predictedHit } = exchange;
+    const own = without(headers, DROPPED_RESPONSE);
+    if (crn !== '') own.push('x-headrace-crn', crn, 'x-headrace-attempts', String(attempts));
+    if (predictedHit >= 0) own.push('x-headrace-predicted-hit', predictedHit.toFixed(3));
+    return writeHead(status, [...own, ...GUARDS]);
+  };
+  Object.assign(res, { writeHead: explained });
+}
+
+function answerOf(exchange: Exchange, nowMs: number): PlaygroundAnswer {
+  const { aborted, attempts, account, crn, endpoint, errorCode, firstPieceMs, heldMs, model } = exchange;
+  const { cachedTokens, predictedHit, receivedMs, requestId, settlement, status, translation } = exchange;
+  return {
+    ...{ requestId, status: aborted && status === 0 ? 499 : status, code: errorCode, aborted },
+    ...{ endpoint, model, account, crn, attempts, translation, heldMs },
+    firstByteMs: firstPieceMs > 0 ? firstPieceMs - receivedMs : null,
+    durationMs: nowMs - receivedMs,
+    predictedHit: predictedHit < 0 ? null : predictedHit,
+    cachedTokens: cachedTokens < 0 ? null : cachedTokens,
+    costUsd: settlement === null ? null : exactUsdText(settlement.cost),
+  };
+}
+
+/** A flat list of headers without those of these names. */
+function without(headers: readonly string[], names: ReadonlySet<string>): string[] {
+  return headers.filter((_, index) => !names.has((headers[index - (index % 2)] as string).toLowerCase()));
+}
+
+function decoded(id: string): string {
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return '';
+  }
+}
