@@ -9,7 +9,8 @@ export type ErrorSource = 'client' | 'upstream' | 'internal';
 export interface ErrorEntry {
   readonly status: number;
   readonly source: ErrorSource;
-  readonly retryable: boolean;
+  /** Whether the same request may succeed when sent again: the header `x-should-retry`. Null: not known, no header. */
+  readonly retryable: boolean | null;
   readonly detail: string;
 }
 
@@ -340,7 +341,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   HR_OVERLOADED: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is out of {}' },
   HR_STARTING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is starting' },
   HR_DRAINING: { status: 503, source: 'internal', retryable: true, detail: 'The gateway is shutting down' },
-  HR_INTERNAL: { status: 500, source: 'internal', retryable: false, detail: 'Internal error' },
+  HR_INTERNAL: { status: 500, source: 'internal', retryable: null, detail: 'Internal error' },
 };
 
 /** One mistake in a request, as an entry of `detail` (docs/interface.md, section 4). */
@@ -390,7 +391,7 @@ export class HeadraceError extends Error {
   }
 
   get retryable(): boolean {
-    return ERRORS[this.code].retryable;
+    return ERRORS[this.code].retryable === true;
   }
 }
 

@@ -16,7 +16,8 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import type { ParameterDoc } from './openapi.ts';
-import { authenticate, refuse } from './pipeline.ts';
+import { authenticate } from './pipeline.ts';
+import { refuse } from './refuse.ts';
 import { type ObjectSchema, readQuery, type Schema } from './schema.ts';
 
 /** Longer than a report takes over many days; the ledger goes on without us. */

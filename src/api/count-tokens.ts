@@ -9,7 +9,8 @@ import { type Member, type Model, RANK } from '../routing/index.ts';
 import { credentialLines, linesFor, requestLines, type TokenCountRequest } from '../upstream/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { findModel } from './inference.ts';
-import { paid, type PaidEndpoint, type PaidRequest, PendingListener, refuse, unmeteredRange } from './pipeline.ts';
+import { paid, type PaidEndpoint, type PaidRequest, PendingListener, unmeteredRange } from './pipeline.ts';
+import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
 
 interface ModelRequest extends NamedBody {

@@ -24,7 +24,7 @@ export function credits(exchange: Exchange, deps: CreditsDeps): void {
       bought.then(
         (answer) => {
           if (answer.kind === 'sold') respondJson(exchange, 200, answer.body, answer.headers);
-          else respondUnpaid(exchange, answer);
+          else respondUnpaid(exchange, settings, answer);
         },
         (thrown: unknown) => respondError(exchange, thrown),
       );

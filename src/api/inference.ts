@@ -67,9 +67,9 @@ import {
   paid,
   type PaidEndpoint,
   type PaidRequest,
-  refuse,
   type RequestSettlement,
 } from './pipeline.ts';
+import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
 import { TokenBudget } from './token-budget.ts';
 

@@ -8,13 +8,14 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
 import type { Approval } from '../upstream/index.ts';
 import type { Settlement } from './deps.ts';
+import { type ErrorSettings, refuse } from './refuse.ts';
 
 /** What one request costs a client without a key. */
 export type Quote = Pick<CallRequest, 'price' | 'description' | 'usage'>;
 
 export interface PaymentDeps {
   readonly paymentProcessor: Payments;
-  readonly settings: { readonly publicScheme: string };
+  readonly settings: ErrorSettings & { readonly publicScheme: string };
 }
 
 /**
@@ -32,10 +33,10 @@ export function holdPayment(
     .begin({ ...request, resource, payment: presentedPayment(exchange) })
     .then((answer) => {
       if (answer.kind !== 'ticket') {
-        respondUnpaid(exchange, answer);
+        respondUnpaid(exchange, settings, answer);
         return;
       }
-      const settlement = new PaymentSettlement(exchange, paymentProcessor, answer.ticket, request);
+      const settlement = new PaymentSettlement(exchange, { paymentProcessor, settings }, answer.ticket, request);
       if (exchange.handedOver) {
         settlement.close();
         return;
@@ -43,7 +44,7 @@ export function holdPayment(
       exchange.settlement = settlement;
       run(settlement);
     })
-    .catch((thrown: unknown) => respondError(exchange, thrown));
+    .catch((thrown: unknown) => refuse(exchange, { settings }, thrown));
 }
 
 /** A held payment. Its price is fixed, so what was delivered does not change it. */
@@ -60,15 +61,22 @@ export class PaymentSettlement implements Settlement, Approval {
   readonly dueCost: number;
   readonly #exchange: Exchange;
   readonly #payments: Payments;
+  readonly #settings: ErrorSettings;
   readonly #ticket: string;
   /** `ended`: delivered, given back, or not paid. */
   #state: 'held' | 'settling' | 'settled' | 'ended' = 'held';
   #closed = false;
 
-  constructor(exchange: Exchange, payments: Payments, ticket: string, { price }: Pick<Quote, 'price'>) {
+  constructor(
+    exchange: Exchange,
+    { paymentProcessor, settings }: PaymentDeps,
+    ticket: string,
+    { price }: Pick<Quote, 'price'>,
+  ) {
     this.dueCost = Number(price);
     this.#exchange = exchange;
-    this.#payments = payments;
+    this.#payments = paymentProcessor;
+    this.#settings = settings;
     this.#ticket = ticket;
   }
 
@@ -87,7 +95,7 @@ export class PaymentSettlement implements Settlement, Approval {
     });
     if (answer.kind !== 'paid') {
       this.#state = 'ended';
-      respondUnpaid(this.#exchange, answer);
+      respondUnpaid(this.#exchange, this.#settings, answer);
       return null;
     }
     this.#state = 'settled';
@@ -113,7 +121,7 @@ export class PaymentSettlement implements Settlement, Approval {
         this.delivered();
         respond(receipts);
       })
-      .catch((thrown: unknown) => respondError(this.#exchange, thrown));
+      .catch((thrown: unknown) => refuse(this.#exchange, { settings: this.#settings }, thrown));
   }
 
   /** Unless useful output was delivered, a held payment is free again and a settled one becomes credit. */
@@ -142,6 +150,7 @@ export function resourceOf(exchange: Exchange, publicScheme: string): string {
 /** Answers 402 with the offer of both x402 versions, or with the error. */
 export function respondUnpaid(
   exchange: Exchange,
+  settings: ErrorSettings,
   answer:
     | { readonly kind: 'offer'; readonly offer: Offer }
     | {
@@ -154,7 +163,7 @@ export function respondUnpaid(
   if (answer.kind === 'refused') {
     const { code, retryAfterS, subject } = answer;
     const headers = retryAfterS === undefined ? [] : ['retry-after', String(retryAfterS)];
-    respondError(exchange, new HeadraceError(code, { subject, headers }));
+    refuse(exchange, { settings }, new HeadraceError(code, { subject, headers }));
     return;
   }
   const { document, headers } = answer.offer;

@@ -17,12 +17,13 @@ import {
   type Spending,
   usdText,
 } from '../billing/index.ts';
-import { dialectOf, DIALECTS } from '../dialect/index.ts';
+import { dialectOf } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
-import { type ErrorDecorator, respondError, respondJson } from '../ingress/respond.ts';
+import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
+import { refuse } from './refuse.ts';
 
 /** Who sends a request. */
 export interface Access {
@@ -111,24 +112,6 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): A
 
 /** Tokens are counted in the messages dialect, though it is no path of its requests. */
 const COUNT_PATH = '/v1/messages/count_tokens';
-
-/** With `errorBodies: dialect`: the members that the official SDKs of this path's dialect read, on other paths below `/v1` those of OpenAI. */
-const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
-  const text =
-    validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-  const { path } = exchange;
-  const own = path === COUNT_PATH ? DIALECTS.messages : dialectOf(path);
-  const dialect = own ?? (path.startsWith('/v1/') ? DIALECTS.responses : undefined);
-  const member = validation?.[0]?.loc[1];
-  return dialect?.errorMember({ code, message: text, status, ...(typeof member === 'string' && { member }) });
-};
-
-/** Answers with an error, in the form that the setting `errorBodies` asks for. */
-export function refuse(exchange: Exchange, { settings }: ApiDeps, thrown: unknown): void {
-  // What another dialect cannot say is an answer to a client of this one.
-  const isOfDialect = thrown instanceof HeadraceError && thrown.code === 'HR_REQUEST_UNTRANSLATABLE';
-  respondError(exchange, thrown, isOfDialect || settings.errorBodies === 'dialect' ? decorate : undefined);
-}
 
 /** Holds what the request may cost, on the account or the payment, and runs it. */
 function hold<Input>(endpoint: PaidEndpoint<Input>, request: PaidRequest<Input>): void {

@@ -19,7 +19,7 @@ import type { Downstream } from '../upstream/index.ts';
 import { heldName } from './affinity-hint.ts';
 import { startBackground } from './background.ts';
 import type { ApiDeps } from './deps.ts';
-import { refuse } from './pipeline.ts';
+import { refuse } from './refuse.ts';
 
 const BACKGROUND = Buffer.from('"background"');
 

@@ -7,7 +7,8 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { EventFollower, responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
-import { authenticate, refuse } from './pipeline.ts';
+import { authenticate } from './pipeline.ts';
+import { refuse } from './refuse.ts';
 import type { Schema } from './schema.ts';
 
 const PATH = /\/v1\/responses\/([^/]+)(?:\/[a-z_]+)?$/;

@@ -24,7 +24,7 @@ import { forward } from './inference.ts';
 import { aggregator, discovery, model, models } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { pathFault } from '../upstream/index.ts';
-import { refuse } from './pipeline.ts';
+import { refuse } from './refuse.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import {
   cancelResponse,

@@ -222,9 +222,9 @@ export const SCHEMA = section('General', {
     'Addresses and CIDR blocks of the proxies whose X-Forwarded-* headers are passed on to servers.',
   ),
   errorBodies: setting(
-    choice(['contract', 'dialect']),
-    'contract',
-    'Body of errors; dialect adds the error object that official SDKs read.',
+    choice(['auto', 'contract', 'dialect']),
+    'auto',
+    'Body of errors: detail alone, with the error object of the dialect, or with it for SDKs only (auto).',
   ),
   ownedBy: setting(string(), 'headrace', 'Value of owned_by in the model list.'),
   serverTiming: setting(boolean(), false, 'Whether answers carry a Server-Timing header.'),

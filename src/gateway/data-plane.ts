@@ -20,6 +20,7 @@ import {
   type BillingUpdate,
 } from '../billing/index.ts';
 import { explain } from '../api/explain.ts';
+import { decoratorFor, refuse } from '../api/refuse.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiDeps, Billing } from '../api/deps.ts';
 import { TokenSizes } from '../dialect/index.ts';
@@ -30,7 +31,7 @@ import { BodyBudget } from '../ingress/body.ts';
 import type { DetachedOptions } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
 import { inject } from '../ingress/inject.ts';
-import { respondError } from '../ingress/respond.ts';
+import type { ErrorDecorator } from '../ingress/respond.ts';
 import type { ConnectionCounts, ServerLimits } from '../ingress/server.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { ConnectionPool } from '../net/client.ts';
@@ -237,6 +238,10 @@ export class DataPlane {
     if (this.#observer.active) this.#observer.begin(exchange);
   };
 
+  /** Members of the errors that the server or this data plane answers itself. */
+  readonly decorate: ErrorDecorator = (exchange, error) =>
+    decoratorFor(exchange, this.#deps.settings)?.(exchange, error);
+
   /** What endpoints are given at present. */
   get deps(): ApiDeps {
     return this.#deps;
@@ -284,7 +289,7 @@ export class DataPlane {
     for (const exchange of this.#exchanges.list()) {
       if (exchange.handedOver) continue;
       if (exchange.listener !== null) exchange.listener.onCut();
-      else respondError(exchange, new HeadraceError('HR_DRAINING'));
+      else refuse(exchange, this.#deps, new HeadraceError('HR_DRAINING'));
     }
   }
 

@@ -204,7 +204,7 @@ class RunningGateway implements ServedGateway {
       explain: (request) => this.#control.readings.explain(request),
     });
     const server = {
-      ...{ handler: local.handler, onRefused: local.refused, clock: systemClock },
+      ...{ handler: local.handler, onRefused: local.refused, decorate: local.decorate, clock: systemClock },
       ...{ limits: local.limits, budget: local.budget },
     };
     const draining = (): boolean => this.#closing !== null;

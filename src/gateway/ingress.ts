@@ -122,8 +122,8 @@ export async function createServer(
   choice: ServerChoice,
   onError: (error: unknown) => void,
 ): Promise<Server> {
-  const { budget, connections: counts, handler, limits, refused: onRefused } = plane;
-  const options: ServerOptions = { handler, onRefused, onError, clock, limits, budget, counts };
+  const { budget, connections: counts, decorate, handler, limits, refused: onRefused } = plane;
+  const options: ServerOptions = { handler, onRefused, decorate, onError, clock, limits, budget, counts };
   if (choice !== 'uws') return createHttp1Server(options);
   const { createUwsServer } = await import('../ingress/uws.ts');
   return createUwsServer(options);

@@ -593,7 +593,7 @@ class Connection implements Expirable, SocketConnection {
       handler(exchange);
     } catch (error) {
       this.server.report(error);
-      respondError(exchange, error);
+      respondError(exchange, error, this.server.options.decorate);
     }
   }
 

@@ -162,7 +162,7 @@ export function createNodeListener(
     const fault = exchange.framingError ?? checkHead(head);
     if (fault !== null) {
       options.onRefused?.(exchange);
-      respondError(exchange, fault);
+      respondError(exchange, fault, options.decorate);
       return;
     }
     const body = head.method === 'GET' || head.method === 'HEAD' ? null : exchange.expectBody(options);
@@ -170,7 +170,7 @@ export function createNodeListener(
       options.handler(exchange);
     } catch (error) {
       options.onError?.(error);
-      respondError(exchange, error);
+      respondError(exchange, error, options.decorate);
     }
     if (body !== null) collect(req, res, body, exchange, options);
   };

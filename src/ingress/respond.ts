@@ -1,7 +1,7 @@
 // Error and JSON responses. An error body is `{"detail": string}`, with 422 `{"detail": [entries]}`; the stable code is in
 // `x-headrace-error`. Errors that are not of the table become 500 without their text.
 
-import { HeadraceError } from '../errors.ts';
+import { ERRORS, HeadraceError } from '../errors.ts';
 import type { Exchange } from './exchange.ts';
 
 /** Seconds of `Retry-After` when the error has none of its own. */
@@ -21,6 +21,10 @@ export function respondError(exchange: Exchange, thrown: unknown, decorate?: Err
   }
   const body = { detail: error.validation ?? error.message, ...decorate?.(exchange, error) };
   const headers = ['content-type', 'application/json', 'x-headrace-error', error.code, ...error.headers];
+  const { retryable } = ERRORS[error.code];
+  // Read by the SDKs that Stainless generates, those of OpenAI and Anthropic among them, before they look at the status.
+  if (retryable !== null && !error.headers.includes('x-should-retry'))
+    headers.push('x-should-retry', String(retryable));
   if (error.status === 401) headers.push('www-authenticate', 'Bearer');
   if ((error.status === 429 || error.status === 503) && !error.headers.includes('retry-after')) {
     headers.push('retry-after', RETRY_AFTER_S);

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import type { Clock } from '../actor/index.ts';
 import type { BodyBudget, BodyLimits } from './body.ts';
 import type { Exchange, ExchangeHandler } from './exchange.ts';
+import type { ErrorDecorator } from './respond.ts';
 
 /** Where a server listens. Port 0 picks a free one. */
 export interface Address {
@@ -33,6 +34,8 @@ export interface ServerOptions {
   readonly handler: ExchangeHandler;
   /** Gets an exchange whose request is refused before it is routed, before its error is sent. */
   readonly onRefused?: (exchange: Exchange) => void;
+  /** Members beside `detail` in the errors that the server answers itself. */
+  readonly decorate?: ErrorDecorator;
   /** Gets what was thrown where nothing may throw. One connection has been closed for it. */
   readonly onError?: (error: unknown) => void;
   readonly clock: Clock;

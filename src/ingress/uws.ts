@@ -259,7 +259,7 @@ class UwsServer implements Server {
     if (framingError !== null) {
       this.#options.onRefused?.(exchange);
       // In this turn the addon would read what follows as another request instead of closing the connection.
-      setImmediate(() => respondError(exchange, framingError));
+      setImmediate(() => respondError(exchange, framingError, this.#options.decorate));
       return;
     }
     if (method !== 'GET' && method !== 'HEAD') exchange.receive(this.#options);
@@ -267,7 +267,7 @@ class UwsServer implements Server {
       this.#options.handler(exchange);
     } catch (error) {
       this.#options.onError?.(error);
-      respondError(exchange, error);
+      respondError(exchange, error, this.#options.decorate);
     }
   }
 

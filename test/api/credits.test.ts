@@ -85,7 +85,11 @@ t.test('mistakes have their status', async (t) => {
 
 t.test('a refusal of the payment processor is an error of the table', async (t) => {
   const exchange = new StubExchange('POST');
-  respondUnpaid(exchange, { kind: 'refused', code: 'HR_PAYMENT_MALFORMED', subject: 'not JSON' });
+  respondUnpaid(
+    exchange,
+    { errorBodies: 'contract' },
+    { kind: 'refused', code: 'HR_PAYMENT_MALFORMED', subject: 'not JSON' },
+  );
   t.equal(exchange.status, 400);
   t.equal(exchange.body, '{"detail":"Malformed payment: not JSON"}');
   t.equal(resourceOf(new StubExchange('POST', ['host', 'a:1']), 'http'), 'http://a:1/');

@@ -1,7 +1,7 @@
 // Proxied requests at their endpoint: affinity cookie and session headers, the key that a CRN gets, timing headers, and error bodies
 // for SDKs.
 import t from 'tap';
-import { refuse } from '../../src/api/pipeline.ts';
+import { refuse } from '../../src/api/refuse.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';

@@ -39,7 +39,10 @@ interface Opened {
 
 async function open(t: Parameters<typeof openPaymentFixture>[0], serve: Serve, options = {}): Promise<Opened> {
   const fixture = await openPaymentFixture(t, options);
-  const deps = { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } };
+  const deps = {
+    paymentProcessor: fixture.paymentProcessor,
+    settings: { publicScheme: 'http', errorBodies: 'contract' as const },
+  };
   const server = createHttp1Server({
     handler: (exchange) =>
       exchange.readBody((_error, body) => {
@@ -176,7 +179,10 @@ t.test('a client that has left before its payment was judged costs itself nothin
   let served = 0;
   holdPayment(
     exchange,
-    { paymentProcessor: fixture.paymentProcessor, settings: { publicScheme: 'http' } },
+    {
+      paymentProcessor: fixture.paymentProcessor,
+      settings: { publicScheme: 'http', errorBodies: 'contract' as const },
+    },
     call(undefined),
     () => served++,
   );

@@ -27,7 +27,7 @@ const DEFAULTS: Settings = {
   listingPrefix: 'aggregator',
   publicScheme: 'http',
   trustedProxies: [],
-  errorBodies: 'contract',
+  errorBodies: 'auto',
   ownedBy: 'headrace',
   serverTiming: false,
   streamKeepAliveMs: null,

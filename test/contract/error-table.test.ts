@@ -173,7 +173,7 @@ for (const code of Object.keys(ERRORS) as ErrorCode[]) {
   }
   void t.test(`${code} reaches the client`, async (t) => {
     const answer = await produce(t as Tap);
-    const { status, detail } = ERRORS[code];
+    const { status, detail, retryable } = ERRORS[code];
     if (code.startsWith('HR_STREAM_')) {
       t.equal(answer.status, 200, 'the head had left');
       t.match(answer.text(), `"code":"${code}"`);
@@ -187,5 +187,7 @@ for (const code of Object.keys(ERRORS) as ErrorCode[]) {
     else t.match(body.detail, new RegExp(`^${detail.replace('{}', '.+')}$`));
     if (status === 503) t.match(answer.headers['retry-after'], /^\d+$/);
     if (status === 401) t.equal(answer.headers['www-authenticate'], 'Bearer');
+    if (code === 'HR_ROUTE_ALL_FAILED') t.match(answer.headers['x-should-retry'], /^(?:true|false)$/);
+    else t.equal(answer.headers['x-should-retry'], retryable === null ? undefined : String(retryable));
   });
 }

@@ -185,7 +185,7 @@ function errors(): string {
       `\`${code}\``,
       String(status),
       source,
-      retryable ? 'yes' : '',
+      retryable === null ? '' : retryable ? 'yes' : 'no',
       detail.replace('{}', '…'),
     ]),
   );

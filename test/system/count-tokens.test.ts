@@ -26,7 +26,6 @@ async function start(
     listen: '127.0.0.1:0',
     models: { [MODEL]: { servers: engines.map(({ url }) => url), aliases: ['alias'] } },
     keys: { static: [{ key: KEY, account: 'tests' }] },
-    errorBodies: 'dialect',
     log: { level: 'silent' },
     ...settings,
   });
@@ -111,7 +110,7 @@ t.test('mistakes are refused in the form of the dialect', async (t) => {
   await t.rejects(counted(client, { model: MODEL }), BadRequestError);
   const unknown = await fetch(url + PATH, {
     method: 'POST',
-    headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+    headers: { 'x-api-key': KEY, 'content-type': 'application/json', 'anthropic-version': '2023-06-01' },
     body: '{"model":"nobody"}',
   });
   t.match(await unknown.json(), { type: 'error', error: { type: 'not_found_error' } });

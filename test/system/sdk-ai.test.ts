@@ -33,19 +33,22 @@ for (const server of SERVERS) {
     t.equal(await streamed.finishReason, 'length');
   });
 
-  t.test(`${server}: an unknown model and a bad key throw, with the message in the dialect when asked`, async (t) => {
-    for (const errorBodies of ['contract', 'dialect'] as const) {
-      const system = await start(t, { errorBodies });
-      const message = errorBodies === 'contract' ? /./ : /Model 'nobody' not found/;
-      await t.rejects(generateText({ model: provider(system)('nobody'), ...ask }), { statusCode: 404, message });
-      const denied = errorBodies === 'contract' ? /./ : /Invalid API key/;
-      const bad = provider(system, 'hr_wrong')(MODEL);
-      await t.rejects(generateText({ model: bad, ...ask }), { statusCode: 401, message: denied });
-    }
-  });
+  t.test(
+    `${server}: an unknown model and a bad key throw, with the message in the error object unless that is off`,
+    async (t) => {
+      for (const errorBodies of ['contract', 'auto'] as const) {
+        const system = await start(t, { errorBodies });
+        const message = errorBodies === 'contract' ? /./ : /Model 'nobody' not found/;
+        await t.rejects(generateText({ model: provider(system)('nobody'), ...ask }), { statusCode: 404, message });
+        const denied = errorBodies === 'contract' ? /./ : /Invalid API key/;
+        const bad = provider(system, 'hr_wrong')(MODEL);
+        await t.rejects(generateText({ model: bad, ...ask }), { statusCode: 401, message: denied });
+      }
+    },
+  );
 
   t.test(`${server}: with every CRN gone it throws`, async (t) => {
-    const system = await start(t, { errorBodies: 'dialect' });
+    const system = await start(t);
     await system.host.kill();
     await until('all CRNs are down', () => system.gateway.crns().every(({ standing }) => standing === 'down'));
     const failed = generateText({ model: provider(system)(MODEL), ...ask });

@@ -59,7 +59,7 @@ for (const server of SERVERS) {
   });
 
   t.test(`${server}: an unknown model and a bad key throw, in both kinds of error body`, async (t) => {
-    for (const errorBodies of ['contract', 'dialect'] as const) {
+    for (const errorBodies of ['contract', 'auto'] as const) {
       const system = await start(t, { errorBodies });
       const unknown = await thrownBy(() => client(system).messages.create({ ...ask, model: 'nobody' }));
       t.ok(unknown instanceof NotFoundError);
@@ -74,7 +74,7 @@ for (const server of SERVERS) {
   });
 
   t.test(`${server}: with every CRN gone it throws at once and does not retry`, async (t) => {
-    const system = await start(t, { errorBodies: 'dialect' });
+    const system = await start(t);
     await system.host.kill();
     await until('all CRNs are down', () => system.gateway.crns().every(({ standing }) => standing === 'down'));
     const anthropic = client(system, { apiKey: KEY, authToken: null, maxRetries: 5 });

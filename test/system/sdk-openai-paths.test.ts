@@ -55,7 +55,6 @@ async function open(t: Test, server: 'uws' | 'node'): Promise<{ openai: OpenAI; 
     ...{ listen: '127.0.0.1:0', admin: null, store: null, server, threads: 0, log: { level: 'silent' } },
     models: { media: { servers: [url], aliases: ['whisper-1', 'dall-e-3'] } },
     keys: { static: [{ key: KEY, account: 'tests' }] },
-    errorBodies: 'dialect',
   });
   t.teardown(() => gateway.close());
   const base = (await gateway.listen()).url;

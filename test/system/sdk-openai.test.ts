@@ -115,12 +115,12 @@ for (const server of SERVERS) {
     t.equal(bytes.readUInt32LE(4) + 8, bytes.length, 'no byte is missing or changed on the way');
   });
 
-  t.test(`${server}: an unknown model throws, with the message in the dialect when asked`, async (t) => {
-    const strict = client(await start(t));
+  t.test(`${server}: an unknown model throws, with the message in the error object unless that is off`, async (t) => {
+    const strict = client(await start(t, { errorBodies: 'contract' }));
     const plain = await thrownBy(() => strict.chat.completions.create({ ...ask, model: 'nobody' }));
     t.ok(plain instanceof NotFoundError);
     t.equal(plain.headers?.get('x-headrace-error'), 'HR_ROUTE_UNKNOWN_MODEL');
-    const decorated = client(await start(t, { errorBodies: 'dialect' }));
+    const decorated = client(await start(t));
     for (const run of [
       () => decorated.chat.completions.create({ ...ask, model: 'nobody' }),
       () => decorated.chat.completions.create({ ...ask, model: 'nobody', stream: true }),
@@ -133,12 +133,12 @@ for (const server of SERVERS) {
     }
   });
 
-  t.test(`${server}: a bad key throws, with the message in the dialect when asked`, async (t) => {
+  t.test(`${server}: a bad key throws, with the message in the error object unless that is off`, async (t) => {
     const system = await start(t);
     const error = await thrownBy(() => client(system, { apiKey: 'hr_wrong' }).chat.completions.create(ask));
     t.ok(error instanceof AuthenticationError);
     t.equal(system.host.requests.filter(({ method }) => method === 'POST').length, 0);
-    const decorated = client(await start(t, { errorBodies: 'dialect' }), { apiKey: 'hr_wrong' });
+    const decorated = client(await start(t), { apiKey: 'hr_wrong' });
     t.match(await thrownBy(() => decorated.chat.completions.create(ask)), {
       status: 401,
       message: /Invalid API key/,
@@ -147,7 +147,7 @@ for (const server of SERVERS) {
   });
 
   t.test(`${server}: with every CRN gone it throws at once and does not retry`, async (t) => {
-    const system = await start(t, { errorBodies: 'dialect' });
+    const system = await start(t);
     await system.host.kill();
     const openai = client(system, { maxRetries: 5 });
     await t.rejects(openai.chat.completions.create(ask));
